@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The user's INI as text with sources, and its checked form: one weft_params a section. Internal to weft (core and cli). */
+#ifndef WEFT_SETTINGS_SETTINGS_H
+#define WEFT_SETTINGS_SETTINGS_H
+
+#include <weft/params.h>
+
+typedef struct weft_settings weft_settings;
+
+/* A name from [weft] plugins. */
+typedef struct weft_listed {
+    const char *name;
+    bool optional; /* written ?name */
+    weft_where where;
+} weft_listed;
+
+/* Reads an INI and what it includes. Only its form is checked (line lengths, sections, key = value, NUL, UTF-8, include cycles); every
+ * error at once. On error *out is NULL. */
+weft_status weft_settings_read(const char *file, weft_settings **out, weft_error *err);
+/* The same from text; `name` stands for the file in messages, includes are relative to the working directory. */
+weft_status weft_settings_read_text(const char *name, const char *text, size_t size, weft_settings **out, weft_error *err);
+void weft_settings_destroy(weft_settings *settings);
+
+/* -o section.key=value; the value may be empty (not set). */
+weft_status weft_settings_override(weft_settings *settings, const char *assignment, weft_error *err);
+/* --with NAME, NAME@after:OTHER, NAME@before:OTHER, NAME@first; --without NAME. Unknown OTHER or NAME is an error with the nearest name. */
+weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_error *err);
+weft_status weft_settings_without(weft_settings *settings, const char *name, weft_error *err);
+
+/* The listed plugins in order, after --with and --without. A name twice is an error noted when the INI was read. */
+int weft_settings_plugins(const weft_settings *settings, const weft_listed **list);
+
+/* Parses section `name` against `table`; errors (unknown key with the nearest name, wrong type, range, missing REQUIRED, duplicate key) go to err, all of them.
+ * The section counts as known from then on. *out is owned by settings and lives as long. */
+weft_status weft_settings_section(weft_settings *settings, const char *name, const weft_param *table, const weft_params **out, weft_error *err);
+/* After all sections are claimed: every section nobody claimed is an error. candidates: names that exist but are not listed (for "add X to plugins"), may be NULL. */
+weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, weft_error *err);
+
+/* Appends the effective INI, loadable again: every claimed section, every key. with_sources adds "; run.ini:14" comments; only_given leaves defaults out. */
+void weft_settings_print(const weft_settings *settings, bool with_sources, bool only_given, weft_text *text);
+/* The core's own sections' tables: [weft], [train], [mesh]. NULL for any other name. */
+const weft_param *weft_core_params(const char *section);
+
+/* The nearest of n candidates to `word` by edit distance (<= 2, or a third of its length, or a common prefix); NULL if none is near. */
+const char *weft_nearest(const char *word, const char *const *candidates, int n);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Status codes, error values, memory and element types: what every other header stands on. */
+#ifndef WEFT_BASE_H
+#define WEFT_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_VERSION "0.1.0"
+#define WEFT_ABI_MAJOR 0 /* 0.x: a plugin loads only where both numbers are equal */
+#define WEFT_ABI_MINOR 1
+
+#if defined(__GNUC__)
+#define WEFT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define WEFT_EXPORT __attribute__((visibility("default")))
+#else
+#define WEFT_PRINTF(fmt, args)
+#define WEFT_EXPORT
+#endif
+
+/* ---- status and errors ---- */
+
+/* What a fallible function returns. The cli turns it into an exit code: OK 0, INPUT 2, STOPPED 3, all others 1. */
+typedef enum weft_status {
+    WEFT_OK = 0,
+    WEFT_ERR_INPUT,    /* the user's INI, data, plugin file or environment is wrong */
+    WEFT_ERR_MEMORY,   /* out of memory */
+    WEFT_ERR_IO,       /* the operating system refused */
+    WEFT_ERR_RUN,      /* failed while running (non-finite loss, a library's error) */
+    WEFT_ERR_STOPPED,  /* a signal asked to stop */
+    WEFT_ERR_INTERNAL, /* weft or a plugin broke a promise; please report */
+} weft_status;
+
+/* A place in the user's text. file NULL: no place (defaults, command line says so in file). line 0: the whole file. */
+typedef struct weft_where {
+    const char *file;
+    int line;
+} weft_where;
+
+#define WEFT_NOWHERE ((weft_where){NULL, 0})
+
+typedef struct weft_error_item {
+    weft_status status;
+    char *text; /* "file:line: what was wrong; what would be right" */
+} weft_error_item;
+
+/* A list of errors, so that bad input is reported all at once. Zero-initialised is valid and empty.
+ * Not thread-safe; one per thread of work. Out of memory while noting an error is itself noted, without text. */
+typedef struct weft_error {
+    weft_error_item *items;
+    int n_items, capacity;
+    bool out_of_memory;
+} weft_error;
+
+void weft_error_init(weft_error *err);
+void weft_error_release(weft_error *err);
+/* Forgets all items, keeps the memory. */
+void weft_error_clear(weft_error *err);
+/* Notes an error and returns `status`, so that `return weft_fail(...)` reads naturally. err may be NULL. */
+weft_status weft_fail(weft_error *err, weft_status status, weft_where at, const char *format, ...) WEFT_PRINTF(4, 5);
+weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const char *format, va_list args);
+/* Notes "out of memory" and returns WEFT_ERR_MEMORY. */
+weft_status weft_fail_memory(weft_error *err);
+/* The first item's status, WEFT_OK if there is none. */
+weft_status weft_error_status(const weft_error *err);
+/* The first item's text, "" if there is none. Valid until the error changes. */
+const char *weft_error_text(const weft_error *err);
+
+/* ---- the current plugin: who is to blame in a crash report (thread-local) ---- */
+
+typedef struct weft_blame {
+    const char *plugin; /* NULL: the core itself */
+    const char *hook;
+} weft_blame;
+
+/* Sets the calling thread's current plugin and hook, returns what it was; restore it with another call. Strings must outlive the call. */
+weft_blame weft_blame_set(weft_blame now);
+weft_blame weft_blame_get(void);
+
+/* ---- memory: the one allocation seam ---- */
+
+/* As malloc, calloc, realloc, free; 64-byte aligned with weft_alloc_aligned. Zero bytes give a valid pointer. */
+void *weft_alloc(size_t bytes);
+void *weft_alloc_zero(size_t count, size_t bytes);
+void *weft_realloc(void *old, size_t bytes);
+void weft_free(void *p);
+/* Page-friendly memory, aligned to `alignment` (a power of two, at least 16); free with weft_free_aligned. */
+void *weft_alloc_aligned(size_t alignment, size_t bytes);
+void weft_free_aligned(void *p);
+char *weft_strdup(const char *text);
+/* printf into fresh memory; NULL when out of memory. */
+char *weft_format(const char *format, ...) WEFT_PRINTF(1, 2);
+char *weft_vformat(const char *format, va_list args);
+/* For tests only: the n-th allocation from now on fails (1 = the next), once; 0 switches it off. Process-wide, atomic. */
+void weft_alloc_fail_at(long n);
+/* Allocations made since the last weft_alloc_fail_at. */
+long weft_alloc_count(void);
+
+/* A bump allocator: everything in it is freed together. Zero-initialised is valid and empty. */
+typedef struct weft_pool {
+    struct weft_pool_page *pages;
+} weft_pool;
+
+void weft_pool_release(weft_pool *pool);
+/* Zeroed memory, 16-byte aligned; NULL when out of memory. */
+void *weft_pool_alloc(weft_pool *pool, size_t bytes);
+char *weft_pool_strdup(weft_pool *pool, const char *text);
+char *weft_pool_format(weft_pool *pool, const char *format, ...) WEFT_PRINTF(2, 3);
+
+/* ---- growing text ---- */
+
+/* A growing string. Zero-initialised is valid and empty. A failed append sets out_of_memory and is otherwise ignored. */
+typedef struct weft_text {
+    char *data; /* NUL-terminated; NULL while empty */
+    size_t size, capacity;
+    bool out_of_memory;
+} weft_text;
+
+void weft_text_release(weft_text *text);
+void weft_text_clear(weft_text *text);
+void weft_text_add(weft_text *text, const char *s);
+void weft_text_add_bytes(weft_text *text, const void *bytes, size_t n);
+void weft_text_print(weft_text *text, const char *format, ...) WEFT_PRINTF(2, 3);
+/* Appends a JSON string literal, quotes included. */
+void weft_text_add_json(weft_text *text, const char *s);
+/* The text, never NULL. */
+const char *weft_text_get(const weft_text *text);
+
+/* ---- element types ---- */
+
+typedef enum weft_dtype { WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I32, WEFT_U8, WEFT_DTYPES } weft_dtype;
+
+size_t weft_dtype_size(weft_dtype dtype);
+const char *weft_dtype_name(weft_dtype dtype); /* "f32", "f64", "bf16", "i32", "u8" */
+/* WEFT_DTYPES if no dtype is called so. */
+weft_dtype weft_dtype_find(const char *name);
+bool weft_dtype_is_float(weft_dtype dtype);
+
+/* bf16 is the upper half of an f32; stores round to nearest even, NaN stays NaN. */
+static inline float weft_bf16_to_f32(uint16_t h)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v = {(uint32_t)h << 16};
+    return v.f;
+}
+
+static inline uint16_t weft_f32_to_bf16(float f)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {f};
+    if ((v.u & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((v.u >> 16) | 0x40u);
+    return (uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
+}
+
+/* ---- logging: the core and plugins never print, they log to whoever runs them ---- */
+
+typedef enum weft_log_level { WEFT_LOG_DEBUG, WEFT_LOG_INFO, WEFT_LOG_WARN, WEFT_LOG_ERROR } weft_log_level;
+
+/* A sink; write may be called from any thread. line has no newline. */
+typedef struct weft_log {
+    void (*write)(void *self, weft_log_level level, const char *line);
+    void *self;
+} weft_log;
+
+/* log may be NULL: then nothing happens. */
+void weft_log_print(const weft_log *log, weft_log_level level, const char *format, ...) WEFT_PRINTF(3, 4);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs: values with named dims and layouts, nodes that make them, and the table by which the core places them.
+ *
+ * Building never needs an `if`: every builder returns NULL after the first error and passes NULL on; the core asks weft_graph_status at the end
+ * of each pass. One thread drives a graph. Everything a graph hands out lives as long as the graph; names are copied. */
+#ifndef WEFT_GRAPH_H
+#define WEFT_GRAPH_H
+
+#include <weft/mesh.h>
+#include <weft/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weft_scope { WEFT_SCOPE_NONE, WEFT_START, WEFT_STEP_BEGIN, WEFT_MICRO_BATCH, WEFT_STEP_END } weft_scope;
+typedef enum weft_phase { WEFT_FORWARD, WEFT_RECOMPUTE, WEFT_BACKWARD, WEFT_UPDATE } weft_phase;
+/* What a graph is built for. The passes run once for each that the run needs. */
+typedef enum weft_mode { WEFT_MODE_TRAIN, WEFT_MODE_EVALUATE, WEFT_MODE_GENERATE, WEFT_MODES } weft_mode;
+
+/* Blocks: 0, 1, ... are transformer layers. */
+enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
+
+typedef struct weft_value weft_value;
+
+typedef struct weft_use {
+    weft_node *node;
+    int operand;
+} weft_use;
+
+/* How the elements of a parameter or state begin; a function of (seed, name, global element index) alone. */
+typedef enum weft_init_kind { WEFT_INIT_ZERO, WEFT_INIT_ONE, WEFT_INIT_NORMAL, WEFT_INIT_TRUNC_NORMAL, WEFT_INIT_UNIFORM } weft_init_kind;
+typedef struct weft_init {
+    weft_init_kind kind;
+    double std; /* NORMAL, TRUNC_NORMAL; UNIFORM: half width */
+    double cut; /* TRUNC_NORMAL: |x| <= cut * std */
+} weft_init;
+
+/* One tensor. Fields are for reading; change them through the functions below, except where a comment says "a pass may set". */
+struct weft_value {
+    const char *name;
+    int id; /* unique in the graph, grows with creation */
+    weft_dtype dtype; /* a pass may set, before placement */
+    int n_dims;
+    weft_dim dims[WEFT_MAX_DIMS];
+    const char *role;   /* what the model says of it: "residual", "logits"; NULL */
+    weft_layout layout; /* valid once placed */
+    bool placed;
+    bool weight;    /* made from parameters alone: no token has touched it */
+    bool recompute; /* a pass may set: do not keep for the backward, compute again */
+    bool fetch;     /* a pass may set: observers get it whenever it is made */
+    weft_node *node;
+    int result; /* which result of node */
+    weft_use *uses;
+    int n_uses, uses_capacity;
+    weft_init init;       /* of parameters and state */
+    weft_value *update_of; /* this value becomes the next content of that parameter or state */
+    const char *hf_name;  /* reserved for exporters; NULL: name */
+    int64_t store_axes;   /* parameters, state: set of axes that shard the storage alone */
+    weft_value *gradient; /* parameters: their gradient before clipping, once the joint graph exists */
+};
+
+struct weft_node {
+    const weft_op *op;
+    int id;
+    weft_value **ins, **outs;
+    int n_ins, n_outs;
+    weft_value *like; /* its dims and layout count, its data is not read */
+    weft_attr *attrs;
+    int n_attrs, attrs_capacity;
+    int block;
+    int chunk;         /* -1, or the part of the head and loss that this belongs to: runs part by part */
+    weft_scope scope;  /* NONE until placed: then the latest scope of the operands */
+    weft_phase phase;
+    const char *by;  /* the plugin that caused it */
+    const char *why; /* redistribute: for whom */
+    const weft_step *steps; /* redistribute */
+    int n_steps;
+    weft_node *prev, *next;
+    int mark; /* scratch of whoever walks the graph; meaningless between calls */
+};
+
+/* ---- looking at a graph ---- */
+
+weft_mode weft_graph_mode(const weft_graph *g);
+const weft_mesh *weft_graph_mesh(const weft_graph *g);
+/* Nodes in an order that can run: for (n = weft_graph_first(g); n; n = n->next). */
+weft_node *weft_graph_first(const weft_graph *g);
+weft_node *weft_graph_last(const weft_graph *g);
+weft_value *weft_graph_find(const weft_graph *g, const char *name);
+int weft_graph_blocks(const weft_graph *g); /* how many transformer layers */
+weft_value *weft_graph_loss(const weft_graph *g);
+/* WEFT_OK, or what went wrong first; the errors are in weft_graph_error. */
+weft_status weft_graph_status(const weft_graph *g);
+weft_error *weft_graph_error(weft_graph *g);
+/* Notes an error in the graph, as weft_fail; always returns NULL. */
+weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format, ...) WEFT_PRINTF(4, 5);
+
+/* Sizes of the run, for models and data: micro-batch (global), sequence, steps per global batch. */
+int64_t weft_graph_micro_batch(const weft_graph *g);
+int64_t weft_graph_seq_len(const weft_graph *g);
+int64_t weft_graph_micro_batches(const weft_graph *g);
+/* f32, or f64 when the run asks for it: what models build in. */
+weft_dtype weft_graph_dtype(const weft_graph *g);
+
+int64_t weft_node_int(const weft_node *n, const char *key); /* as weft_call_int */
+double weft_node_real(const weft_node *n, const char *key);
+const char *weft_node_text(const weft_node *n, const char *key);
+bool weft_node_has(const weft_node *n, const char *key);
+
+/* ---- building ---- */
+
+/* Declares the size of a dim name for the shapes below. units * grain elements; grain 1 for plain dims.
+ * "batch" and "seq" are declared by the core. Declaring a name again with other sizes is an error. */
+void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grain);
+
+/* Nodes added from now on belong to this block / chunk. */
+void weft_graph_set_block(weft_graph *g, int block);
+void weft_graph_set_chunk(weft_graph *g, int chunk);
+
+/* A trained parameter. shape: dim names, "ffn embed" (HF's orientation: [out, in]). decay false: never weight-decayed (1-d ones are not anyway). */
+weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init);
+/* State that is not trained (optimizer moments): same dims and storage as `of`, zero at first; name must be unique. */
+weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype);
+/* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq] or [seq] (index), scope micro_batch;
+ * step_labels [micro batch seq], scope step_begin; step [] (1-based step number, f32), last [batch] (generate: the last position's place). The same name twice
+ * gives the same value. */
+weft_value *weft_add_input(weft_graph *g, const char *name);
+
+/* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL for one derived from the op; others get ".1", ... appended. */
+weft_value *weft_add(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins);
+/* The same with n_outs results, for variadic ops; outs[] (may be NULL) receives them. */
+weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs);
+weft_value *weft_add1(weft_graph *g, const char *op, const char *name, weft_value *a);
+weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b);
+weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b, weft_value *c);
+/* Attributes of the node that made v (NULL-safe); set them before the next node is added to a placed graph. */
+void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x);
+void weft_set_real(weft_graph *g, weft_value *v, const char *key, double x);
+void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x);
+void weft_set_role(weft_graph *g, weft_value *v, const char *role);
+
+/* x . w^T: contracts the dim names that x and w share. */
+weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_value *w);
+/* x + bias along x's last dims (NULL bias: x). */
+weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias);
+/* The end of a language model: from the last hidden state [batch seq embed] and the head's weight [vocab embed] to the loss, in chunks of the sequence;
+ * in generate mode to the logits of the last position. Sets the graph's loss (or logits). */
+void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight);
+
+/* ---- passes ---- */
+
+/* Puts a new node of `op` (one operand, one result) between `source` and those uses for which pick(use, ctx) is true (NULL: uses by nodes that work on
+ * tokens). Returns the new value, NULL if nobody used it. */
+weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op, const char *suffix, bool (*pick)(const weft_use *use, void *ctx), void *ctx);
+/* Calls visit for every weight value that a computation on tokens reads: where passes insert theirs. visit may insert. */
+void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *v, void *ctx), void *ctx);
+/* Replaces operand i. */
+void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v);
+
+typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } weft_rule_of;
+
+/* Adds a line to the table: dim `dim` of (all parameters whose name matches `pattern`, NULL for all | all inputs | values of role `pattern`) is cut by the mesh axis `axis`. dim NULL
+ * (roles): whole over the axis. An axis that the mesh does not have is ignored. */
+void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim, const char *axis);
+/* Parameters are stored cut by this axis too, unless it cuts them already. */
+void weft_add_storage(weft_graph *g, const char *axis);
+
+/* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step. */
+void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
+/* Names a scalar of the step that observers get ("grad_norm", "lr"). */
+void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
+/* Trained parameters in the order of the model; i from 0, NULL past the end. */
+weft_value *weft_graph_parameter(const weft_graph *g, int i);
+
+/* Prints the graph, one line a value: @ parameter or state, % value, ' gradient of, * computed again. sizes: global sizes after dim names. */
+void weft_graph_print(const weft_graph *g, bool sizes, weft_text *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Typed parameters. A plugin's table is the single source of INI checks, `weft inspect`, --help, the config dump and the digest. */
+#ifndef WEFT_PARAMS_H
+#define WEFT_PARAMS_H
+
+#include <weft/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum weft_param_type {
+    WEFT_PARAM_BOOL,   /* yes/no, true/false, on/off, 1/0 */
+    WEFT_PARAM_INT,    /* 64-bit; decimal, k/M/G suffixes of 1000 (10k) and Ki/Mi/Gi of 1024 */
+    WEFT_PARAM_REAL,   /* finite double */
+    WEFT_PARAM_STRING, /* any text */
+    WEFT_PARAM_PATH,   /* a path; relative ones are relative to the working directory */
+    WEFT_PARAM_CHOICE, /* one of `choices` */
+} weft_param_type;
+
+enum {
+    WEFT_PARAM_PER_RANK = 1, /* may differ between ranks; all others are compared at start */
+    WEFT_PARAM_REQUIRED = 2, /* must be given: `value` is NULL */
+    WEFT_PARAM_LIST = 4,     /* whitespace-separated list of this type, possibly over several lines */
+    WEFT_PARAM_ADVANCED = 8, /* shown by `weft inspect --all` only */
+};
+
+typedef struct weft_param {
+    const char *name; /* NULL ends a table */
+    weft_param_type type;
+    const char *value; /* default, as the user would write it; NULL: none (REQUIRED, or "not set") */
+    double min, max;   /* INT and REAL, inclusive; both 0: unbounded */
+    const char *unit;  /* "tokens", "steps", "bytes", NULL */
+    const char *const *choices; /* NULL-ended. CHOICE: the values. INT, REAL: words allowed beside numbers, as "auto" */
+    unsigned flags;
+    const char *help; /* one sentence */
+} weft_param;
+
+/* One section's values, parsed and checked against its table. Const after creation, so free to share between threads. */
+typedef struct weft_params weft_params;
+
+/* The getters cannot fail on a key of the table; asking for another key, or with another type, is a bug and gives 0, "" or false.
+ * INT and REAL whose value is a word (weft_params_is) give 0. */
+bool weft_params_bool(const weft_params *params, const char *key);
+int64_t weft_params_int(const weft_params *params, const char *key);
+double weft_params_real(const weft_params *params, const char *key);
+/* The value's text; "" if not set. Lists: the words separated by one blank. */
+const char *weft_params_text(const weft_params *params, const char *key);
+/* Lists: the i-th word, NULL past the end. */
+const char *weft_params_word(const weft_params *params, const char *key, int i);
+/* True if the value's text is `word`. */
+bool weft_params_is(const weft_params *params, const char *key, const char *word);
+/* True if the user gave it (INI, include or -o), false if it is the default or not set. */
+bool weft_params_given(const weft_params *params, const char *key);
+/* Where the value comes from, for error messages. */
+weft_where weft_params_where(const weft_params *params, const char *key);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

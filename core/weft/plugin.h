@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin contract: one exported symbol, <name>_LTX_plugin, a descriptor. Everything else is found through it.
+ *
+ * A plugin is created once per rank. All hooks of one instance are called by the rank's one thread. Nothing in a plugin may be global: eight ranks
+ * run as threads of one process. No exit, abort or printing; errors are values, words go to the log. */
+#ifndef WEFT_PLUGIN_H
+#define WEFT_PLUGIN_H
+
+#include <weft/base.h>
+#include <weft/graph.h>
+#include <weft/mesh.h>
+#include <weft/op.h>
+#include <weft/params.h>
+#include <weft/service.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_PLUGIN_MAGIC 0x74666577u /* "weft" */
+
+/* What listing the plugin does to a run's numbers. */
+typedef enum weft_numerics { WEFT_NUMERICS_BITWISE, WEFT_NUMERICS_TOLERANCE, WEFT_NUMERICS_CHANGES } weft_numerics;
+
+/* ---- observers ---- */
+
+typedef enum weft_event {
+    WEFT_EVENT_START = 1,       /* the run begins: once, after init or load */
+    WEFT_EVENT_STEP_BEGIN = 2,
+    WEFT_EVENT_STEP_END = 4,
+    WEFT_EVENT_EVALUATE = 8,    /* a validation loss is known */
+    WEFT_EVENT_VALUE = 16,      /* a value marked `fetch` was made */
+    WEFT_EVENT_STOP = 32,       /* the run ends, for whatever reason */
+    WEFT_EVENT_TEXT = 64,       /* a text was generated */
+} weft_event;
+
+typedef struct weft_report {
+    const char *name;
+    double value;
+} weft_report;
+
+/* Const view of the run at an event; valid during the call only. Fields that an event does not concern are 0 or NULL. */
+typedef struct weft_run_view {
+    int rank, ranks;
+    const char *dir; /* run folder; NULL: none */
+    int64_t step, steps;       /* 1-based step, total */
+    int64_t tokens, total_tokens; /* of this step (valid labels), since the start of training */
+    int64_t samples;           /* global samples consumed */
+    double loss, grad_norm;    /* of STEP_END */
+    double step_s, data_s, elapsed_s; /* seconds: this step, of it waiting for data, since START */
+    double flops;              /* model flops of this step: 6 N + attention, see docs/metrics.md */
+    double peak_flops;         /* the device's measured matrix rate in the run's dtype; 0: unknown */
+    size_t planned_bytes, peak_bytes; /* arena, state and inputs as planned; process high-water mark */
+    double eval_loss;          /* EVALUATE */
+    int64_t eval_tokens;
+    const weft_report *reports; /* scalars that passes named (lr, ...) */
+    int n_reports;
+    const weft_value *value;   /* VALUE: what it is in the graph ... */
+    const weft_tensor *tensor; /* ... and its local data in host memory */
+    int64_t micro_batch;       /* VALUE: -1 outside micro-batches */
+    const char *prompt, *text; /* TEXT */
+    weft_status status;        /* STOP: why */
+} weft_run_view;
+
+/* ---- contributions ---- */
+
+/* Of passes. Within a stage, listed order. Graph passes see the model's graph before placement and once per mode; joint passes see the placed graph
+ * with its backward (train mode only), and what they add is placed at once. */
+typedef enum weft_pass_stage { WEFT_STAGE_MESH, WEFT_STAGE_GRAPH, WEFT_STAGE_JOINT, WEFT_STAGE_PROGRAM } weft_pass_stage;
+
+/* What a mesh pass may do; the core collects and nests the axes in listed order. */
+typedef struct weft_mesh_plan weft_mesh_plan;
+/* Declares an axis. degree 0: auto (what is left of the ranks; one axis at most). at: where the degree was set. */
+weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree, weft_where at, weft_error *err);
+
+/* What a program pass gets (reserved: opaque in this ABI). */
+typedef struct weft_programs weft_programs;
+
+typedef enum weft_kind { WEFT_END, WEFT_PASS, WEFT_SERVICE, WEFT_OBSERVER } weft_kind;
+
+typedef struct weft_contribution {
+    weft_kind kind; /* WEFT_END ends the table */
+    /* Capabilities, NULL-ended lists or NULL. needs: must have been given by an earlier listed plugin (same or earlier stage), or by the core; "x?" is used if there.
+     * gives: for later ones. once: no other plugin may give the same (device, model, ...). */
+    const char *const *needs, *const *gives, *const *refuses;
+    /* PASS */
+    weft_pass_stage stage;
+    weft_status (*mesh)(void *self, weft_mesh_plan *plan, weft_error *err);
+    weft_status (*graph)(void *self, weft_graph *graph, weft_error *err); /* GRAPH and JOINT */
+    weft_status (*program)(void *self, weft_programs *programs, weft_error *err);
+    /* SERVICE: "device", "data", "tokenizer", "generator", ... and its table */
+    const char *service;
+    const void *table;
+    /* OBSERVER: set of events; an error is logged and the observer switched off, the run goes on */
+    unsigned events;
+    weft_status (*observe)(void *self, weft_event event, const weft_run_view *run, weft_error *err);
+} weft_contribution;
+
+/* What a plugin may ask of its host; valid until destroy. */
+typedef struct weft_host {
+    const weft_params *params; /* this plugin's section */
+    const weft_params *train;  /* [train] */
+    const weft_log *log;
+    const char *dir;           /* run folder, exists after open on rank 0; NULL: none (plan, config) */
+    const char *cache_dir;     /* the user's cache folder for weft; may not exist yet */
+    int rank, ranks, threads;  /* threads: how many this rank may use */
+    bool terminal;             /* the log goes to a terminal */
+    /* Another plugin's service by capability, once it is open; *self receives its instance. NULL: nobody gives it. */
+    const void *(*service)(const struct weft_host *host, const char *name, void **self);
+    void *core; /* the core's own */
+} weft_host;
+
+typedef struct weft_plugin {
+    uint32_t magic; /* WEFT_PLUGIN_MAGIC */
+    uint32_t size;  /* sizeof(weft_plugin) */
+    uint16_t abi_major, abi_minor;
+    const char *name;    /* as in the file name and the INI */
+    const char *version, *licence, *summary; /* all non-empty */
+    weft_numerics numerics;
+    const weft_param *params;               /* NULL: none */
+    const weft_contribution *contributions; /* NULL: none */
+    const weft_op *const *ops;              /* NULL-ended; NULL: none */
+    const weft_kernel *kernels;             /* ended by op == NULL; NULL: none */
+    /* Parameters are parsed and checked. Touches no hardware, peers or files. May be NULL: self is NULL then. */
+    weft_status (*create)(const weft_host *host, void **self, weft_error *err);
+    /* Hardware, peers, files; never called by plan, inspect or config. Undone by close. */
+    weft_status (*open)(void *self, weft_error *err);
+    void (*close)(void *self);
+    void (*destroy)(void *self);
+} weft_plugin;
+
+/* The descriptor's head, for a plugin's one exported symbol:
+ *     WEFT_PLUGIN(fsdp) = { WEFT_PLUGIN_HEAD, .name = "fsdp", .version = WEFT_VERSION, ... };  */
+#define WEFT_PLUGIN_HEAD .magic = WEFT_PLUGIN_MAGIC, .size = sizeof(weft_plugin), .abi_major = WEFT_ABI_MAJOR, .abi_minor = WEFT_ABI_MINOR
+#define WEFT_PLUGIN(name)                                                                                                                            \
+    WEFT_EXPORT extern const weft_plugin name##_LTX_plugin;                                                                                          \
+    const weft_plugin name##_LTX_plugin
+
+#ifdef __cplusplus
+}
+#endif
+#endif

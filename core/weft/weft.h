@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All of weft's public interface. */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include <weft/base.h>
+#include <weft/files.h>
+#include <weft/graph.h>
+#include <weft/mesh.h>
+#include <weft/op.h>
+#include <weft/params.h>
+#include <weft/plugin.h>
+#include <weft/random.h>
+#include <weft/service.h>
+
+#endif
