@@ -30,13 +30,17 @@ weft_status weft_settings_without(weft_settings *settings, const char *name, wef
 /* The listed plugins in order, after --with and --without. A name twice is an error noted when the INI was read. */
 int weft_settings_plugins(const weft_settings *settings, const weft_listed **list);
 
-/* Parses section `name` against `table`; errors (unknown key with the nearest name, wrong type, range, missing REQUIRED, duplicate key) go to err, all of them.
- * The section counts as known from then on. *out is owned by settings and lives as long. */
+/* Checks section `name` against `table` (NULL: no keys): wrong type, range, missing REQUIRED, all of them go to err. Unknown keys are left to
+ * weft_settings_finish, which knows all tables, unless the table is empty: then they are errors at once. The section counts as known from then on.
+ * *out is owned by settings and lives as long; asking again with the same table gives the same. */
 weft_status weft_settings_section(weft_settings *settings, const char *name, const weft_param *table, const weft_params **out, weft_error *err);
-/* After all sections are claimed: every section nobody claimed is an error. candidates: names that exist but are not listed (for "add X to plugins"), may be NULL. */
+/* After all sections are claimed: every unknown key (with the nearest name, and the section that has it) and every section nobody claimed is an
+ * error; not so the sections of listed plugins (whoever failed to open one said so) and of those that --without took out. candidates: names that
+ * exist but are not listed (for "add X to plugins"), NULL-ended, may be NULL. */
 weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, weft_error *err);
 
-/* Appends the effective INI, loadable again: every claimed section, every key. with_sources adds "; run.ini:14" comments; only_given leaves defaults out. */
+/* Appends the effective INI, loadable again: every claimed section, every key. with_sources adds "; run.ini:14" comments; only_given leaves defaults
+ * out. */
 void weft_settings_print(const weft_settings *settings, bool with_sources, bool only_given, weft_text *text);
 /* The core's own sections' tables: [weft], [train], [mesh]. NULL for any other name. */
 const weft_param *weft_core_params(const char *section);

@@ -69,7 +69,7 @@ weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const
 weft_status weft_fail_memory(weft_error *err);
 /* The first item's status, WEFT_OK if there is none. */
 weft_status weft_error_status(const weft_error *err);
-/* The first item's text, "" if there is none. Valid until the error changes. */
+/* The first item's text; "out of memory" if nothing else could be noted; "" if there is none. Valid until the error changes. */
 const char *weft_error_text(const weft_error *err);
 
 /* ---- the current plugin: who is to blame in a crash report (thread-local) ---- */
@@ -167,7 +167,9 @@ static inline uint16_t weft_f32_to_bf16(float f)
 
 typedef enum weft_log_level { WEFT_LOG_DEBUG, WEFT_LOG_INFO, WEFT_LOG_WARN, WEFT_LOG_ERROR } weft_log_level;
 
-/* A sink; write may be called from any thread. line has no newline. */
+/* A sink; write may be called from any thread. line has no newline. A line that starts with '\r' is a status line (a progress bar): a sink to a terminal
+ * shows it in place of the status line before, erases it before the next normal line and shows it again after that; "\r" alone ends it. All other
+ * sinks drop it. */
 typedef struct weft_log {
     void (*write)(void *self, weft_log_level level, const char *line);
     void *self;

@@ -55,8 +55,7 @@ struct weft_value {
     int n_uses, uses_capacity;
     weft_init init;       /* of parameters and state */
     weft_value *update_of; /* this value becomes the next content of that parameter or state */
-    const char *hf_name;  /* reserved for exporters; NULL: name */
-    int64_t store_axes;   /* parameters, state: set of axes that shard the storage alone */
+    weft_axes store_axes;  /* parameters, state: the axes that shard the storage alone */
     weft_value *gradient; /* parameters: their gradient before clipping, once the joint graph exists */
 };
 
@@ -118,7 +117,7 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
 void weft_graph_set_block(weft_graph *g, int block);
 void weft_graph_set_chunk(weft_graph *g, int chunk);
 
-/* A trained parameter. shape: dim names, "ffn embed" (HF's orientation: [out, in]). decay false: never weight-decayed (1-d ones are not anyway). */
+/* A trained parameter. shape: dim names, "ffn embed" (HF's orientation: [out, in]). */
 weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init);
 /* State that is not trained (optimizer moments): same dims and storage as `of`, zero at first; name must be unique. */
 weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype);
@@ -131,6 +130,9 @@ weft_value *weft_add_input(weft_graph *g, const char *name);
 weft_value *weft_add(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins);
 /* The same with n_outs results, for variadic ops; outs[] (may be NULL) receives them. */
 weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs);
+/* The same with attributes from the start, for ops whose `infer` reads them. */
+weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs,
+                          const weft_attr *attrs, int n_attrs);
 weft_value *weft_add1(weft_graph *g, const char *op, const char *name, weft_value *a);
 weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b);
 weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b, weft_value *c);

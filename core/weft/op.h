@@ -72,7 +72,7 @@ enum {
     WEFT_OP_HALF = 1,         /* computes in f32 inside whatever it is given: bf16 may narrow its floating results (not the STAT ones) */
     WEFT_OP_HALF_WEIGHT = 2,  /* reads a weight as an operand of a product or a table: bf16 may cast that weight */
     WEFT_OP_INPLACE = 4,      /* result i may lie where operand i lay, for every i below the smaller count: element-wise in them */
-    WEFT_OP_STAT = 8,         /* floating results are f32 at least (statistics), f64 if operand 0 is */
+    WEFT_OP_STAT = 8,         /* floating results are f32 at least (statistics), f64 if operand 0 is; of an op that is HALF too: all but result 0 */
     WEFT_OP_SOURCE = 16,      /* no computation: parameters, state, inputs */
     WEFT_OP_MAX = 32,         /* contracted indices are combined by maximum, not by sum */
     WEFT_OP_MATMUL = 64,      /* a matrix product: "ac per op" keeps it, MFU counts it */

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the subcommands of `weft` share: options, settings from an INI and overrides, reports, the log. Only the cli prints and chooses exit codes. */
+#ifndef WEFT_CLI_CLI_H
+#define WEFT_CLI_CLI_H
+
+#include "settings/settings.h"
+
+/* ---- subcommands: argv[0] is the subcommand's name; the result is the exit code ---- */
+
+int weft_cmd_train(int argc, char **argv);
+int weft_cmd_plan(int argc, char **argv);
+int weft_cmd_config(int argc, char **argv);
+int weft_cmd_plugins(int argc, char **argv);
+int weft_cmd_inspect(int argc, char **argv);
+
+/* ---- options ---- */
+
+enum {
+    WEFT_CLI_INI = 1,      /* takes an INI file, -o, --with and --without */
+    WEFT_CLI_RANKS = 2,    /* takes -n RANKS */
+    WEFT_CLI_OPTIONAL = 4, /* positional arguments may be left out */
+};
+
+/* A subcommand's own long option. Exactly one of flag, text, number is set and receives it; left alone if the option is not given. */
+typedef struct weft_cli_option {
+    const char *name;     /* without dashes; NULL ends a table */
+    const char *argument; /* what usage calls its argument, "NAME"; NULL for a flag */
+    const char *help;
+    bool *flag;
+    const char **text; /* "--name TEXT" or "--name=TEXT"; the last one counts */
+    int64_t *number;
+} weft_cli_option;
+
+typedef struct weft_cli_usage {
+    const char *command;          /* "train" */
+    const char *arguments;        /* positional arguments as usage shows them: "run.ini", "NAME ..."; NULL: none */
+    int max_arguments;            /* at most so many; at least 1 unless OPTIONAL; -1: any number */
+    const char *summary;          /* one sentence */
+    unsigned accepts;             /* WEFT_CLI_* */
+    const weft_cli_option *extra; /* may be NULL */
+} weft_cli_usage;
+
+typedef enum weft_cli_edit_kind { WEFT_CLI_SET, WEFT_CLI_WITH, WEFT_CLI_WITHOUT } weft_cli_edit_kind;
+
+/* One -o, --with or --without. */
+typedef struct weft_cli_edit {
+    weft_cli_edit_kind kind;
+    const char *text;
+} weft_cli_edit;
+
+/* Strings belong to argv. */
+typedef struct weft_cli_options {
+    const char *ini;        /* the INI file; NULL if the subcommand takes none or none was given */
+    const char **arguments; /* all positional arguments, the INI file included */
+    int n_arguments;
+    weft_cli_edit *edits; /* in the order given */
+    int n_edits;
+    int ranks; /* -n; 0: not given */
+} weft_cli_options;
+
+#define WEFT_CLI_GO (-1)
+
+/* Parses argv[1..]. Returns WEFT_CLI_GO, or the exit code to return at once: after -h (usage on stdout), or after reporting wrong options
+ * on stderr. Release options in every case. Typical use:
+ *     int code = weft_cli_parse(&usage, argc, argv, &options);
+ *     if (code != WEFT_CLI_GO) goto done;  */
+int weft_cli_parse(const weft_cli_usage *usage, int argc, char **argv, weft_cli_options *options);
+void weft_cli_options_release(weft_cli_options *options);
+
+/* Reads options->ini and applies the edits in the order given; every error at once. On error *out is NULL. */
+weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out, weft_error *err);
+
+/* ---- reports ---- */
+
+/* Prints every item of err to stderr, "error: ..." one a line (in colour on a terminal), and returns the exit code: 0 (no items), 1, 2 or 3. */
+int weft_cli_report(const weft_error *err);
+/* The exit code of a status. */
+int weft_cli_exit_code(weft_status status);
+/* Writes text to stdout; the exit code is 1 (and reported) if that fails or text ran out of memory. */
+int weft_cli_print(const weft_text *text);
+
+/* A log to stderr that drops lines below `least`. Needs no release; any thread may write. */
+weft_log weft_cli_log(weft_log_level least);
+/* The level that [weft] log names ("debug", "info", "warn"); INFO for any other word. */
+weft_log_level weft_cli_log_level(const char *name);
+
+#endif

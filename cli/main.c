@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The weft command: one subcommand after another. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"train", "run a training run", weft_cmd_train},
+    {"plan", "compile a run for any number of ranks and show it; nothing is started", weft_cmd_plan},
+    {"config", "print every effective value of an INI file", weft_cmd_config},
+    {"plugins", "list the plugins that can be found", weft_cmd_plugins},
+    {"inspect", "describe a plugin and its parameters", weft_cmd_inspect},
+};
+
+enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static int print_help(void)
+{
+    weft_text text = {0};
+    int code;
+
+    weft_text_add(&text,
+                  "usage: weft COMMAND [arguments]\n\nTrains large language models. A run is an INI file that lists its plugins.\n\ncommands:\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        weft_text_print(&text, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    weft_text_add(&text, "\nweft COMMAND --help says more about one; weft --version prints the version.\n");
+    code = weft_cli_print(&text);
+    weft_text_release(&text);
+    return code;
+}
+
+static int print_version(void)
+{
+    weft_text text = {0};
+    int code;
+
+    weft_text_print(&text, "weft %s (plugin ABI %d.%d)\n", WEFT_VERSION, WEFT_ABI_MAJOR, WEFT_ABI_MINOR);
+    code = weft_cli_print(&text);
+    weft_text_release(&text);
+    return code;
+}
+
+static int refuse(const char *word)
+{
+    const char *names[N_COMMANDS], *near;
+    weft_error err = {0};
+    int code;
+
+    for (int i = 0; i < N_COMMANDS; i++)
+        names[i] = commands[i].name;
+    near = weft_nearest(word, names, N_COMMANDS);
+    weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "unknown command '%.60s'%s%s%s; weft --help lists all", word, near ? "; did you mean '" : "",
+              near ? near : "", near ? "'?" : "");
+    code = weft_cli_report(&err);
+    weft_error_release(&err);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : NULL;
+
+    if (!word) {
+        fputs("error: no command given; weft --help lists all\n", stderr);
+        return 2;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        return print_help();
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)
+        return print_version();
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(word, commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return refuse(word);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft plan: the run as a program, read before it runs. Opens no hardware, peers or data. */
+#include "lower/plan.h"
+#include "session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct wishes {
+    const char *print_after, *stop_after, *program;
+    bool print_changed, graph;
+} wishes;
+
+static bool is_graph_pass(const weft_plugins *plugins, const char *name)
+{
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_PASS, &i, &k, &loaded, &c);)
+        if (c->stage == WEFT_STAGE_GRAPH && strcmp(loaded->module.plugin->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* The training graph as it is, placed, when the passes up to `name` are done. */
+static weft_status text_after(weft_session *s, const char *name, weft_text *text, weft_error *err)
+{
+    weft_plan *plan;
+    const weft_plan_options options = {.rank = s->host.rank, .ranks = s->host.ranks, .stop_after = name};
+    weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
+    if (!status)
+        weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], true, text);
+    weft_plan_destroy(plan);
+    return status;
+}
+
+static weft_status print_after(weft_session *s, const char *name, weft_text *text, weft_error *err)
+{
+    if (!is_graph_pass(s->plugins, name))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "'%s' is not a listed plugin with a graph pass", name);
+    weft_text_print(text, "after %s\n", name);
+    return text_after(s, name, text, err);
+}
+
+/* ---- --print-changed: lines that a pass took away and brought ---- */
+
+static bool has_line(const weft_text *text, const char *line, size_t n)
+{
+    for (const char *p = weft_text_get(text); *p;) {
+        size_t size = strcspn(p, "\n");
+        if (size == n && memcmp(p, line, n) == 0)
+            return true;
+        p += size + (p[size] == '\n');
+    }
+    return false;
+}
+
+static void print_missing(const weft_text *from, const weft_text *in, char sign, weft_text *out)
+{
+    for (const char *p = weft_text_get(from); *p;) {
+        size_t size = strcspn(p, "\n");
+        if (*p == ' ' && !has_line(in, p, size))
+            weft_text_print(out, "%c %.*s\n", sign, (int)size, p);
+        p += size + (p[size] == '\n');
+    }
+}
+
+static weft_status print_changed(weft_session *s, weft_text *out, weft_error *err)
+{
+    weft_text before = {0}, after = {0};
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < s->plugins->n && !status; i++) {
+        const char *name = s->plugins->list[i].module.plugin->name;
+        if (!is_graph_pass(s->plugins, name))
+            continue;
+        weft_text_clear(&after);
+        status = text_after(s, name, &after, err);
+        if (status)
+            break;
+        weft_text_print(out, "changed by %s\n", name);
+        print_missing(&before, &after, '-', out);
+        print_missing(&after, &before, '+', out);
+        weft_text now = before;
+        before = after;
+        after = now;
+    }
+    weft_text_release(&before);
+    weft_text_release(&after);
+    return status;
+}
+
+static weft_status print_program(const weft_plan *plan, const char *name, weft_text *text, weft_error *err)
+{
+    for (int a = 0; a < WEFT_ACTIONS; a++)
+        if (strcmp(weft_action_name((weft_action)a), name) == 0) {
+            weft_plan_print_program(plan, WEFT_MODE_TRAIN, (weft_action)a, text);
+            return WEFT_OK;
+        }
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "there is no program '%s'; there are begin, forward, backward, step_end, update", name);
+}
+
+static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text, weft_error *err)
+{
+    if (w->print_changed)
+        return print_changed(s, text, err);
+    if (w->print_after || w->stop_after) {
+        weft_status status = print_after(s, w->print_after ? w->print_after : w->stop_after, text, err);
+        if (status || w->stop_after)
+            return status;
+    }
+    weft_plan *plan;
+    const weft_plan_options options = {.rank = s->host.rank, .ranks = s->host.ranks};
+    weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
+    if (!status && w->graph)
+        weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], true, text);
+    if (!status && w->program)
+        status = print_program(plan, w->program, text, err);
+    else if (!status)
+        weft_plan_print(plan, text);
+    weft_plan_destroy(plan);
+    return status;
+}
+
+int weft_cmd_plan(int argc, char **argv)
+{
+    wishes w = {0};
+    const weft_cli_option extra[] = {
+        {.name = "print-after", .argument = "PLUGIN", .help = "print the placed graph as it is after this plugin's pass, too", .text = &w.print_after},
+        {.name = "stop-after", .argument = "PLUGIN", .help = "print the placed graph after this plugin's pass and nothing more", .text = &w.stop_after},
+        {.name = "print-changed", .help = "print what each pass changed", .flag = &w.print_changed},
+        {.name = "graph", .help = "print the joint graph (forward, backward, update)", .flag = &w.graph},
+        {.name = "program", .argument = "NAME", .help = "print a program's instructions: begin, forward, backward, step_end, update", .text = &w.program},
+        {.name = NULL},
+    };
+    const weft_cli_usage usage = {
+        .command = "plan",
+        .arguments = "run.ini",
+        .max_arguments = 1,
+        .summary = "Prints what a run will compute, hold and send, without starting it.",
+        .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
+        .extra = extra,
+    };
+    weft_cli_options options;
+    weft_session session = {0};
+    weft_error err = {0};
+    weft_text text = {0};
+    weft_log log = weft_cli_log(WEFT_LOG_WARN);
+    int code = weft_cli_parse(&usage, argc, argv, &options);
+    if (code == WEFT_CLI_GO) {
+        weft_status s = weft_session_init(&session, &options, &log, &err);
+        if (!s)
+            s = print_plan(&session, &w, &text, &err);
+        code = s ? weft_cli_report(&err) : weft_cli_print(&text);
+    }
+    weft_text_release(&text);
+    weft_session_release(&session);
+    weft_error_release(&err);
+    weft_cli_options_release(&options);
+    return code;
+}

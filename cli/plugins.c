@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft plugins: what could be listed in [weft] plugins here. Opens every plugin that it finds, creates none. */
+#include "plugin/plugins.h"
+#include "cli.h"
+
+#include <string.h>
+
+static void add_kind(weft_text *text, const char *word, const char *name)
+{
+    const char *before = text->size > 0 ? ", " : "";
+    weft_text_print(text, "%s%s%s%s", before, word, name ? " " : "", name ? name : "");
+}
+
+/* "pass, service device, observer": each once. */
+static void describe_kinds(const weft_plugin *plugin, weft_text *text)
+{
+    bool pass = false, observer = false;
+    for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++) {
+        if (k->kind == WEFT_SERVICE)
+            add_kind(text, "service", k->service);
+        if (k->kind == WEFT_PASS && !pass)
+            add_kind(text, "pass", NULL);
+        if (k->kind == WEFT_OBSERVER && !observer)
+            add_kind(text, "observer", NULL);
+        pass = pass || k->kind == WEFT_PASS;
+        observer = observer || k->kind == WEFT_OBSERVER;
+    }
+    if (text->size == 0)
+        weft_text_add(text, plugin->kernels ? "kernels" : plugin->ops ? "ops" : "hooks only");
+}
+
+static int longest(const char *const *names)
+{
+    size_t most = 0;
+    for (int i = 0; names[i]; i++)
+        most = strlen(names[i]) > most ? strlen(names[i]) : most;
+    return (int)most;
+}
+
+static void list_one(const weft_module *module, int width, weft_text *text)
+{
+    const weft_plugin *p = module->plugin;
+    weft_text kinds = {0};
+    describe_kinds(p, &kinds);
+    weft_text_print(text, "%-*s  %s  %s (%s)\n%*s  %s\n", width, p->name, p->version, p->summary, weft_text_get(&kinds), width, "",
+                    module->path ? module->path : "builtin");
+    text->out_of_memory = text->out_of_memory || kinds.out_of_memory;
+    weft_text_release(&kinds);
+}
+
+int weft_cmd_plugins(int argc, char **argv)
+{
+    bool names_only = false;
+    const weft_cli_option extra[] = {{.name = "names", .help = "print names only, one a line, and open nothing", .flag = &names_only}, {0}};
+    const weft_cli_usage usage = {.command = "plugins",
+                                  .max_arguments = 0,
+                                  .summary = "List the plugins that can be found, with version, kind, summary and file.",
+                                  .accepts = WEFT_CLI_OPTIONAL,
+                                  .extra = extra};
+    weft_cli_options options = {0};
+    weft_error err = {0};
+    weft_search *search = NULL;
+    weft_text text = {0};
+    int code = weft_cli_parse(&usage, argc, argv, &options);
+    if (code != WEFT_CLI_GO)
+        goto done;
+    if (weft_search_create(NULL, &search, &err) == WEFT_OK) {
+        const char *const *names = weft_search_names(search);
+        int width = longest(names);
+        for (int i = 0; names[i]; i++) {
+            weft_module module;
+            if (names_only)
+                weft_text_print(&text, "%s\n", names[i]);
+            else if (weft_module_open(search, names[i], WEFT_NOWHERE, &module, &err) == WEFT_OK)
+                list_one(&module, width, &text);
+        }
+    }
+    code = weft_cli_print(&text);
+    int failed = weft_cli_report(&err); /* broken plugins come after those that work */
+    code = code ? code : failed;
+done:
+    weft_text_release(&text);
+    weft_search_destroy(search);
+    weft_error_release(&err);
+    weft_cli_options_release(&options);
+    return code;
+}

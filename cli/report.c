@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int weft_cli_exit_code(weft_status status)
+{
+    switch (status) {
+    case WEFT_OK:
+        return 0;
+    case WEFT_ERR_INPUT:
+        return 2;
+    case WEFT_ERR_STOPPED:
+        return 3;
+    case WEFT_ERR_MEMORY:
+    case WEFT_ERR_IO:
+    case WEFT_ERR_RUN:
+    case WEFT_ERR_INTERNAL:
+        return 1;
+    }
+    return 1;
+}
+
+static bool in_colour(void)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    return isatty(STDERR_FILENO) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
+}
+
+/* Text may quote what the user gave: a terminal must not obey it. */
+static void print_safely(const char *text)
+{
+    for (; *text; text++)
+        putc((unsigned char)*text < 0x20 && *text != '\n' && *text != '\t' ? '?' : *text, stderr);
+}
+
+int weft_cli_report(const weft_error *err)
+{
+    const char *label = in_colour() ? "\033[1;31merror:\033[0m " : "error: ";
+
+    flockfile(stderr);
+    for (int i = 0; i < err->n_items; i++) {
+        fputs(label, stderr);
+        print_safely(err->items[i].text);
+        putc('\n', stderr);
+    }
+    if (err->out_of_memory)
+        fprintf(stderr, "%sout of memory\n", label);
+    funlockfile(stderr);
+    return weft_cli_exit_code(weft_error_status(err));
+}
+
+int weft_cli_print(const weft_text *text)
+{
+    const char *why = NULL;
+
+    if (text->out_of_memory)
+        why = "out of memory";
+    else if (fwrite(weft_text_get(text), 1, text->size, stdout) != text->size || fflush(stdout) != 0)
+        why = strerror(errno);
+    if (!why)
+        return 0;
+    fprintf(stderr, "error: cannot write the output: %s\n", why);
+    return 1;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* $XDG_CACHE_HOME/weft, ~/.cache/weft; in a pinch a folder of this user's in /tmp. */
+static char *find_cache_dir(void)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (xdg && xdg[0] == '/')
+        return weft_format("%s/weft", xdg);
+    if (home && home[0] == '/')
+        return weft_format("%s/.cache/weft", home);
+    return weft_format("/tmp/weft-cache-%ld", (long)getuid());
+}
+
+static int count_threads(const weft_params *run)
+{
+    if (!weft_params_is(run, "threads", "auto"))
+        return (int)weft_params_int(run, "threads");
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+weft_status weft_session_init(weft_session *s, const weft_cli_options *options, const weft_log *log, weft_error *err)
+{
+    memset(s, 0, sizeof *s);
+    s->log = log ? *log : weft_cli_log(WEFT_LOG_INFO);
+    weft_status status = weft_cli_settings(options, &s->settings, err);
+    if (status)
+        return status;
+    status = weft_plugins_load(s->settings, &s->log, &s->plugins, err);
+    if (!status)
+        status = weft_settings_section(s->settings, "weft", weft_core_params("weft"), &s->run, err);
+    if (status)
+        return status;
+    if (!log)
+        s->log = weft_cli_log(weft_cli_log_level(weft_params_text(s->run, "log")));
+    s->cache_dir = find_cache_dir();
+    if (!s->cache_dir)
+        return weft_fail_memory(err);
+    const char *dir = weft_params_text(s->run, "dir");
+    s->host = (weft_host){
+        .log = &s->log,
+        .dir = *dir ? dir : NULL,
+        .cache_dir = s->cache_dir,
+        .ranks = options->ranks > 0 ? options->ranks : 1,
+        .threads = count_threads(s->run),
+        .terminal = isatty(STDERR_FILENO) != 0,
+    };
+    return weft_plugins_create(s->plugins, &s->host, err);
+}
+
+void weft_session_release(weft_session *s)
+{
+    weft_plugins_destroy(s->plugins);
+    weft_settings_destroy(s->settings);
+    weft_free(s->cache_dir);
+    memset(s, 0, sizeof *s);
+}

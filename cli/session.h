@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From options to created plugins: what train and plan do alike. */
+#ifndef WEFT_CLI_SESSION_H
+#define WEFT_CLI_SESSION_H
+
+#include "cli.h"
+#include "plugin/plugins.h"
+
+typedef struct weft_session {
+    weft_settings *settings;
+    weft_plugins *plugins;
+    const weft_params *run; /* [weft] */
+    weft_log log;
+    char *cache_dir;
+    weft_host host;
+} weft_session;
+
+/* Reads the INI, loads and creates its plugins; nothing is opened. log: NULL for the one that [weft] log asks for. Release in every case. */
+weft_status weft_session_init(weft_session *session, const weft_cli_options *options, const weft_log *log, weft_error *err);
+void weft_session_release(weft_session *session);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/atomic_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
+{
+    char buffer[128];
+    int e = errno;
+    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES;
+    const char *reason = strerror_r(e, buffer, sizeof buffer);
+    return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0}, "cannot %s: %s", what, reason);
+}
+
+/* mkstemp would ignore the user's umask, so names are tried by hand; O_EXCL keeps two writers apart. */
+weft_status weft_atomic_file_open(weft_atomic_file *file, const char *path, weft_error *err)
+{
+    for (int i = 0; i < 1000; i++) {
+        char *name = weft_format("%s.tmp-%ld-%d", path, (long)getpid(), i);
+        if (!name)
+            return weft_fail_memory(err);
+        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0) {
+            *file = (weft_atomic_file){path, name, fd};
+            return WEFT_OK;
+        }
+        int error = errno;
+        weft_free(name);
+        errno = error;
+        if (error != EEXIST)
+            return weft_fail_errno(err, path, "create this file");
+    }
+    return weft_fail(err, WEFT_ERR_IO, (weft_where){path, 0}, "too many temporary files are left beside it; remove %s.tmp-*", path);
+}
+
+weft_status weft_atomic_file_write(weft_atomic_file *file, const void *data, size_t size, weft_error *err)
+{
+    const char *p = data;
+    while (size > 0) {
+        ssize_t n = write(file->fd, p, size < (1u << 30) ? size : (1u << 30));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return weft_fail_errno(err, file->path, "write");
+        p += n;
+        size -= (size_t)n;
+    }
+    return WEFT_OK;
+}
+
+/* Without this a crash of the machine could forget the rename. Some file systems cannot flush folders (EINVAL): then there is nothing to do. */
+static weft_status flush_folder_of(const char *path, weft_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? weft_format("%.*s", slash == path ? 1 : (int)(slash - path), path) : weft_strdup(".");
+    if (!folder)
+        return weft_fail_memory(err);
+    weft_status status = WEFT_OK;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
+        status = weft_fail_errno(err, folder, "flush this folder to disk");
+    if (fd >= 0)
+        close(fd);
+    weft_free(folder);
+    return status;
+}
+
+weft_status weft_atomic_file_commit(weft_atomic_file *file, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    if (fsync(file->fd) != 0) {
+        status = weft_fail_errno(err, file->path, "flush to disk");
+        weft_atomic_file_abandon(file);
+        return status;
+    }
+    if (close(file->fd) != 0)
+        status = weft_fail_errno(err, file->path, "close");
+    file->fd = -1;
+    if (status == WEFT_OK && rename(file->temporary, file->path) != 0)
+        status = weft_fail_errno(err, file->path, "put the finished file in its place");
+    if (status != WEFT_OK) {
+        weft_atomic_file_abandon(file);
+        return status;
+    }
+    weft_free(file->temporary);
+    return flush_folder_of(file->path, err);
+}
+
+void weft_atomic_file_abandon(weft_atomic_file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    unlink(file->temporary);
+    weft_free(file->temporary);
+    *file = (weft_atomic_file){.fd = -1};
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <weft/base.h>
+
+#include <stdio.h>
+#include <string.h>
+
+void weft_text_release(weft_text *text)
+{
+    weft_free(text->data);
+    *text = (weft_text){0};
+}
+
+void weft_text_clear(weft_text *text)
+{
+    text->size = 0;
+    text->out_of_memory = false;
+    if (text->data)
+        text->data[0] = '\0';
+}
+
+/* Room for n more bytes and the NUL. */
+static bool reserve(weft_text *text, size_t n)
+{
+    if (n >= SIZE_MAX / 2 - text->size) {
+        text->out_of_memory = true;
+        return false;
+    }
+    size_t need = text->size + n + 1;
+    if (need <= text->capacity)
+        return true;
+    size_t capacity = 2 * text->capacity > need ? 2 * text->capacity : need;
+    char *data = weft_realloc(text->data, capacity < 64 ? 64 : capacity);
+    if (!data) {
+        text->out_of_memory = true;
+        return false;
+    }
+    text->data = data;
+    text->capacity = capacity < 64 ? 64 : capacity;
+    return true;
+}
+
+void weft_text_add_bytes(weft_text *text, const void *bytes, size_t n)
+{
+    if (!reserve(text, n))
+        return;
+    if (n > 0)
+        memcpy(text->data + text->size, bytes, n);
+    text->size += n;
+    text->data[text->size] = '\0';
+}
+
+void weft_text_add(weft_text *text, const char *s)
+{
+    if (s)
+        weft_text_add_bytes(text, s, strlen(s));
+}
+
+void weft_text_print(weft_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length < 0 || !reserve(text, (size_t)length)) {
+        text->out_of_memory = true;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text->data + text->size, (size_t)length + 1, format, args);
+    va_end(args);
+    text->size += (size_t)length;
+}
+
+/* The length of the UTF-8 sequence that s begins with, 0 if it is not well formed (overlong, surrogate, cut short). */
+static size_t utf8_length(const unsigned char *s)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (s[0] < 0x80)
+        return 1;
+    size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4)
+        return 0;
+    uint32_t code = s[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xc0u) != 0x80u)
+            return 0;
+        code = code << 6 | (s[i] & 0x3fu);
+    }
+    return code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
+}
+
+static const char *json_escape(unsigned char c)
+{
+    switch (c) {
+    case '"':
+        return "\\\"";
+    case '\\':
+        return "\\\\";
+    case '\n':
+        return "\\n";
+    case '\r':
+        return "\\r";
+    case '\t':
+        return "\\t";
+    default:
+        return NULL;
+    }
+}
+
+void weft_text_add_json(weft_text *text, const char *s)
+{
+    weft_text_add(text, "\"");
+    for (const unsigned char *p = (const unsigned char *)(s ? s : ""); *p;) {
+        const char *escape = json_escape(*p);
+        size_t n = utf8_length(p);
+        if (escape)
+            weft_text_add(text, escape);
+        else if (n == 0)
+            weft_text_add(text, "\\ufffd");
+        else if (*p < 0x20)
+            weft_text_print(text, "\\u%04x", *p);
+        else
+            weft_text_add_bytes(text, p, n);
+        p += n ? n : 1;
+    }
+    weft_text_add(text, "\"");
+}
+
+const char *weft_text_get(const weft_text *text)
+{
+    return text->data ? text->data : "";
+}

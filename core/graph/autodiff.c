@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reverse mode over the placed graph. A redistribute does not change what a value is, so its adjoint is nothing at all: the gradient passes on, and
+ * `settle` gives every gradient the cuts of the value that it belongs to. */
+#include "graph/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct parts {
+    weft_value **list;
+    int n, capacity;
+} parts;
+
+typedef struct backward {
+    weft_graph *g;
+    int n_values;          /* of the forward */
+    bool *needs;           /* by value id: its gradient is wanted */
+    parts *of;             /* by value id: contributions to its gradient */
+    weft_value **copies;   /* by value id: the recomputed copy */
+} backward;
+
+/* ---- gradient statements ---- */
+
+/* One statement of an op's `grad`, split in words. */
+typedef struct statement {
+    bool all;      /* left side: every operand in turn */
+    int n_targets, targets[8];
+    const char *op; /* NULL: "dy" alone, pass on */
+    size_t op_size;
+    const char *args; /* what follows the op */
+} statement;
+
+static const char *word(const char *p, size_t *n)
+{
+    p += strspn(p, " ");
+    *n = strcspn(p, " ");
+    return p;
+}
+
+static statement read_statement(const char *text)
+{
+    statement s = {0};
+    const char *colon = strchr(text, ':'), *p = text;
+    size_t n;
+    for (p = word(p, &n); p < colon; p = word(p + n, &n)) {
+        if (strncmp(p, "all", 3) == 0)
+            s.all = true;
+        else if (s.n_targets < 8)
+            s.targets[s.n_targets++] = atoi(p);
+        n = (size_t)(colon - p) < n ? (size_t)(colon - p) : n;
+        if (p + n >= colon)
+            break;
+    }
+    p = word(colon + 1, &n);
+    bool pass_on = n == 2 && strncmp(p, "dy", 2) == 0;
+    s.op = pass_on ? NULL : p;
+    s.op_size = n;
+    s.args = p + n;
+    return s;
+}
+
+/* ---- building ---- */
+
+static bool add_part(backward *b, weft_value *x, weft_value *part)
+{
+    parts *p = &b->of[x->id];
+    return weft_graph_push(b->g, (void ***)&p->list, &p->n, &p->capacity, part);
+}
+
+/* A gradient's dtype; that of a weight is a sum over tokens and stays wide. */
+static weft_dtype gradient_dtype(const backward *b, const weft_value *x)
+{
+    return x->weight ? b->g->config.dtype : x->dtype;
+}
+
+/* New nodes belong to the block, chunk and plugin of `source`: the node that they differentiate. */
+static void stand_at(weft_graph *g, const weft_node *source, weft_phase phase)
+{
+    g->block = source->block;
+    g->chunk = source->chunk;
+    g->by = source->by;
+    g->phase = phase;
+}
+
+static weft_node *make(backward *b, const char *op, size_t op_size, int n_ins, weft_value *const *ins, int n_outs, weft_value *const *targets,
+                       const weft_node *source, weft_value *like, weft_scope scope)
+{
+    weft_graph *g = b->g;
+    char *op_name = weft_pool_format(&g->pool, "%.*s", (int)op_size, op), *name = weft_pool_format(&g->pool, "%s'", targets[0]->name);
+    const weft_op *def = op_name ? weft_ops_find(g->config.ops, op_name) : NULL;
+    weft_dtype dtypes[WEFT_RULE_MAX_PARTS];
+    if (!op_name || !name) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    if (!def) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the gradient of %s needs op '%s', which does not exist", source->op->name, op_name);
+        return NULL;
+    }
+    for (int i = 0; i < n_outs; i++)
+        dtypes[i] = gradient_dtype(b, targets[i]);
+    stand_at(g, source, WEFT_BACKWARD);
+    weft_node_spec spec = {.op = def,
+                           .name = name,
+                           .n_ins = n_ins,
+                           .ins = ins,
+                           .n_outs = n_outs,
+                           .like = like,
+                           .attrs = source->attrs,
+                           .n_attrs = source->n_attrs,
+                           .shape_of = targets,
+                           .dtypes = dtypes,
+                           .scope = scope};
+    return weft_graph_add_node(g, &spec);
+}
+
+/* Every axis that cuts x cuts its gradient in the same place; on all other axes the gradient stays as it is, open sums included. */
+static weft_value *settle(backward *b, weft_value *dx, const weft_value *x)
+{
+    weft_layout to = x->layout, have = dx->layout;
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        if (weft_layout_open(to, a))
+            to = weft_layout_clear(to, a);
+    for (int d = 0; d < dx->n_dims; d++) {
+        int list[WEFT_MAX_AXES], n = weft_layout_list(have, d, list);
+        for (int i = 0; i < n; i++)
+            if (weft_layout_byte(to, list[i]) == 0)
+                to = weft_layout_cut(to, d, list[i], weft_layout_fine(have, list[i]));
+    }
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        if (weft_layout_open(have, a) && weft_layout_byte(to, a) == 0)
+            to = weft_layout_set_open(to, a, weft_layout_open(have, a));
+    if (to.bits == have.bits)
+        return dx;
+    weft_text why = {0};
+    weft_text_print(&why, "cuts of %s", x->name);
+    stand_at(b->g, dx->node, WEFT_BACKWARD);
+    weft_value *moved = weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, weft_text_get(&why), x->weight ? b->g->storage_by : NULL);
+    weft_text_release(&why);
+    if (moved)
+        moved->node->block = dx->node->block;
+    return moved;
+}
+
+/* A forward value as the backward sees it: kept, or computed again from what was kept. */
+static weft_value *saved(backward *b, weft_value *v)
+{
+    if (!v->recompute || v->id >= b->n_values)
+        return v;
+    if (b->copies[v->id])
+        return b->copies[v->id];
+    weft_graph *g = b->g;
+    weft_node *n = v->node;
+    weft_value **ins = weft_pool_alloc(&g->pool, ((size_t)n->n_ins + 1) * sizeof *ins);
+    char *name = weft_pool_format(&g->pool, "%s*", n->outs[0]->name);
+    if (!ins || !name) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    for (int i = 0; i < n->n_ins; i++)
+        if (!(ins[i] = saved(b, n->ins[i])))
+            return NULL;
+    stand_at(g, n, WEFT_RECOMPUTE);
+    weft_node *copy = weft_node_new(g, &(weft_node_spec){.op = n->op,
+                                                         .name = name,
+                                                         .n_ins = n->n_ins,
+                                                         .ins = ins,
+                                                         .n_outs = n->n_outs,
+                                                         .like = n->like,
+                                                         .attrs = n->attrs,
+                                                         .n_attrs = n->n_attrs,
+                                                         .scope = n->scope});
+    if (!copy)
+        return NULL;
+    copy->steps = n->steps;
+    copy->n_steps = n->n_steps;
+    copy->why = n->why;
+    for (int r = 0; r < n->n_outs; r++) {
+        weft_value *from = n->outs[r], *to = copy->outs[r];
+        to->dtype = from->dtype;
+        to->n_dims = from->n_dims;
+        memcpy(to->dims, from->dims, sizeof from->dims);
+        to->layout = from->layout;
+        to->placed = true;
+        b->copies[from->id] = to;
+    }
+    return b->copies[v->id];
+}
+
+/* Contributions are summed two at a time, each sum beside its last contribution, so that a sum may grow in place. */
+static weft_value *sum(backward *b, weft_value **list, int n, weft_value *x)
+{
+    weft_value *total = list[0];
+    for (int i = 1; total && i < n; i++) {
+        weft_value *ins[] = {total, list[i]};
+        weft_node *node = make(b, "add", 3, 2, ins, 1, &x, list[i]->node, NULL, WEFT_SCOPE_NONE);
+        total = node ? node->outs[0] : NULL;
+    }
+    return total;
+}
+
+/* A step_begin value that micro-batches use: sum its contributions over them, and go on after the last. */
+static weft_value *over_micro_batches(backward *b, weft_value *x, parts *p)
+{
+    weft_value **inner = weft_pool_alloc(&b->g->pool, ((size_t)p->n + 1) * sizeof *inner);
+    int n_inner = 0, n_outer = 0;
+    if (!inner) {
+        weft_fail_memory(&b->g->error);
+        return NULL;
+    }
+    for (int i = 0; i < p->n; i++) {
+        if (weft_value_available(p->list[i]) == WEFT_MICRO_BATCH)
+            inner[n_inner++] = p->list[i];
+        else
+            p->list[n_outer++] = p->list[i];
+    }
+    p->n = n_outer;
+    if (n_inner) {
+        bool early = weft_node_int(x->node, "reduce_each") != 0 && x->node->n_ins;
+        weft_value *last = inner[n_inner - 1], *total = sum(b, inner, n_inner, x);
+        if (total)
+            total = settle(b, total, early ? x->node->ins[0] : x);
+        weft_node *node = total ? make(b, "accumulate", 10, 1, &total, 1, &x, last->node, NULL, WEFT_MICRO_BATCH) : NULL;
+        if (!node || !add_part(b, x, node->outs[0]))
+            return NULL;
+    }
+    weft_value *total = sum(b, p->list, p->n, x);
+    return total ? settle(b, total, x) : NULL;
+}
+
+static weft_value *total_of(backward *b, weft_value *x)
+{
+    parts *p = &b->of[x->id];
+    if (x->node->scope == WEFT_STEP_BEGIN)
+        return over_micro_batches(b, x, p);
+    weft_value *total = sum(b, p->list, p->n, x);
+    return total ? settle(b, total, x) : NULL;
+}
+
+/* ---- one node ---- */
+
+typedef struct operands {
+    weft_value *ins[WEFT_RULE_MAX_PARTS], *like;
+    int n;
+} operands;
+
+/* Resolves the words behind a gradient op. */
+static weft_status resolve(backward *b, const weft_node *n, const char *args, weft_value *const *dys, operands *out)
+{
+    size_t size;
+    memset(out, 0, sizeof *out);
+    for (const char *p = word(args, &size); size; p = word(p + size, &size)) {
+        weft_value *v = NULL;
+        int first = 0, last = 0;
+        if (size == 3 && strncmp(p, "dys", 3) == 0)
+            last = n->n_outs - 1;
+        else if (strncmp(p, "dy", 2) == 0)
+            first = last = size > 2 ? atoi(p + 2) : 0;
+        else if (strncmp(p, "like", 4) == 0) {
+            out->like = n->ins[atoi(p + 4)];
+            continue;
+        } else {
+            v = saved(b, *p == 'r' ? n->outs[atoi(p + 1)] : n->ins[atoi(p)]);
+            first = last = -1;
+        }
+        for (int i = first; i <= last; i++) {
+            weft_value *x = i < 0 ? v : dys[i];
+            if (!x || out->n == WEFT_RULE_MAX_PARTS) {
+                weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the gradient of %s = %s asks for '%.*s', which it does not have", n->outs[0]->name,
+                                n->op->name, (int)size, p);
+                return WEFT_ERR_INTERNAL;
+            }
+            out->ins[out->n++] = x;
+        }
+    }
+    return weft_graph_status(b->g);
+}
+
+static weft_status apply(backward *b, weft_node *n, const statement *s, const int *targets, int n_targets, weft_value *const *dys)
+{
+    bool wanted = false;
+    weft_value *x[8];
+    for (int i = 0; i < n_targets; i++) {
+        x[i] = n->ins[targets[i]];
+        wanted = wanted || b->needs[x[i]->id];
+    }
+    if (!wanted)
+        return WEFT_OK;
+    bool cast = s->op && s->op_size == 4 && strncmp(s->op, "cast", 4) == 0;
+    if (!s->op || (cast && gradient_dtype(b, x[0]) == dys[0]->dtype))
+        return add_part(b, x[0], dys[0]) ? WEFT_OK : WEFT_ERR_MEMORY;
+    operands o;
+    weft_status st = resolve(b, n, s->args, dys, &o);
+    if (st)
+        return st;
+    weft_node *made = make(b, s->op, s->op_size, o.n, o.ins, n_targets, x, n, o.like, WEFT_SCOPE_NONE);
+    for (int i = 0; made && i < n_targets; i++)
+        if (b->needs[x[i]->id] && !add_part(b, x[i], made->outs[i]))
+            return WEFT_ERR_MEMORY;
+    return made ? WEFT_OK : weft_graph_status(b->g);
+}
+
+static weft_status visit(backward *b, weft_node *n)
+{
+    weft_value *dys[WEFT_RULE_MAX_PARTS] = {NULL};
+    bool any = false;
+    for (int r = 0; r < n->n_outs; r++) {
+        if (b->of[n->outs[r]->id].n == 0)
+            continue;
+        if (!(dys[r] = total_of(b, n->outs[r])))
+            return weft_graph_status(b->g);
+        any = true;
+    }
+    if (!any)
+        return WEFT_OK;
+    if (n->n_ins == 0) {
+        n->outs[0]->gradient = dys[0];
+        return WEFT_OK;
+    }
+    for (const char *const *text = n->op->grad; text && *text; text++) {
+        statement s = read_statement(*text);
+        weft_status st = WEFT_OK;
+        if (!s.all)
+            st = apply(b, n, &s, s.targets, s.n_targets, dys);
+        for (int i = 0; s.all && !st && i < n->n_ins; i++)
+            st = apply(b, n, &s, &i, 1, dys);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+/* ---- the whole ---- */
+
+/* A value needs a gradient if it is a parameter, or made from one that needs one through an operand that has a gradient. */
+static void mark_needs(backward *b)
+{
+    for (weft_node *n = b->g->first; n; n = n->next) {
+        bool need = strcmp(n->op->name, "parameter") == 0;
+        for (const char *const *text = n->op->grad; !need && text && *text; text++) {
+            statement s = read_statement(*text);
+            for (int i = 0; s.all && i < n->n_ins; i++)
+                need = need || b->needs[n->ins[i]->id];
+            for (int i = 0; !s.all && i < s.n_targets; i++)
+                need = need || b->needs[n->ins[s.targets[i]]->id];
+        }
+        for (int r = 0; r < n->n_outs; r++)
+            b->needs[n->outs[r]->id] = need;
+    }
+}
+
+/* The reported loss: summed over micro-batches and closed. */
+static weft_status report_loss(backward *b)
+{
+    weft_graph *g = b->g;
+    weft_node *n = make(b, "accumulate", 10, 1, &g->loss, 1, &g->loss, g->loss->node, NULL, WEFT_MICRO_BATCH);
+    if (!n)
+        return weft_graph_status(g);
+    n->phase = WEFT_FORWARD;
+    g->loss_report = weft_move_to(g, n->outs[0], (weft_layout){0}, NULL, WEFT_UPDATE, "reported", NULL);
+    return weft_graph_status(g);
+}
+
+static weft_status check_all_used(const weft_graph *g, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < g->n_parameters; i++)
+        if (!g->parameters[i]->gradient)
+            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter %s does not reach the loss; remove it or use it", g->parameters[i]->name);
+    return s;
+}
+
+weft_status weft_graph_differentiate(weft_graph *g)
+{
+    if (!g->loss) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE, "no listed plugin builds a model with a loss; list one, as llama3");
+        return WEFT_ERR_INPUT;
+    }
+    weft_node *last = g->last;
+    size_t n = (size_t)g->n_values;
+    backward b = {.g = g, .n_values = g->n_values};
+    b.needs = weft_alloc_zero(n, sizeof *b.needs);
+    b.of = weft_alloc_zero(n, sizeof *b.of);
+    b.copies = weft_alloc_zero(n, sizeof *b.copies);
+    int block = g->block, chunk = g->chunk;
+    const char *by = g->by;
+    weft_status s = WEFT_OK;
+    if (!b.needs || !b.of || !b.copies)
+        s = weft_fail_memory(&g->error);
+    if (!s) {
+        mark_needs(&b);
+        weft_attr one = {.key = "value", .kind = WEFT_ATTR_REAL, .r = 1};
+        weft_node *seed = make(&b, "constant", 8, 0, NULL, 1, &g->loss, g->loss->node, NULL, WEFT_MICRO_BATCH);
+        if (seed) {
+            weft_set_real(g, seed->outs[0], one.key, one.r);
+            add_part(&b, g->loss, seed->outs[0]);
+        }
+        s = weft_graph_status(g);
+    }
+    for (weft_node *node = last; node && !s; node = node->prev)
+        s = visit(&b, node);
+    if (!s)
+        s = report_loss(&b);
+    if (!s)
+        s = check_all_used(g, &g->error);
+    g->phase = WEFT_UPDATE;
+    g->block = block;
+    g->chunk = chunk;
+    g->by = by;
+    weft_free(b.needs);
+    weft_free(b.of);
+    weft_free(b.copies);
+    return s;
+}

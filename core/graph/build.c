@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The builder that models and passes speak. */
+#include "graph/internal.h"
+
+#include <string.h>
+
+/* ---- sources ---- */
+
+/* Looks dim names up: "ffn embed" -> v's dims. */
+static weft_status set_shape(weft_graph *g, weft_value *v, const char *shape)
+{
+    for (const char *p = shape; *p;) {
+        size_t n = strcspn(p, " ");
+        if (n) {
+            const weft_dim *d = weft_map_get(&g->dims, p, n);
+            if (!d || v->n_dims == WEFT_MAX_DIMS) {
+                weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, d ? "%s has more than %d dims" : "%s: dim '%.*s' is not declared", v->name,
+                                d ? WEFT_MAX_DIMS : (int)n, p);
+                return WEFT_ERR_INTERNAL;
+            }
+            v->dims[v->n_dims++] = *d;
+        }
+        p += n + (p[n] == ' ');
+    }
+    return WEFT_OK;
+}
+
+static weft_value *add_source(weft_graph *g, const char *op_name, const char *name, weft_scope scope)
+{
+    const weft_op *op = weft_ops_find(g->config.ops, op_name);
+    if (!op)
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no op '%s'", op_name);
+    weft_node_spec spec = {.op = op, .name = name, .n_outs = 1, .scope = scope};
+    weft_node *n = weft_node_new(g, &spec);
+    if (!n)
+        return NULL;
+    n->outs[0]->dtype = g->config.dtype;
+    return n->outs[0];
+}
+
+/* Sources are placed as soon as they are shaped. */
+static weft_value *finish_source(weft_graph *g, weft_value *v)
+{
+    return g->placed && weft_place_node(g, v->node) ? NULL : v;
+}
+
+weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init)
+{
+    if (!weft_graph_status(g) && weft_graph_find(g, name))
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter '%s' is added twice", name);
+    weft_value *v = add_source(g, "parameter", name, WEFT_STEP_BEGIN);
+    if (!v || set_shape(g, v, shape))
+        return NULL;
+    v->init = init;
+    if (!weft_graph_push(g, (void ***)&g->parameters, &g->n_parameters, &g->parameters_capacity, v))
+        return NULL;
+    return finish_source(g, v);
+}
+
+weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype)
+{
+    if (!of)
+        return NULL;
+    weft_value *v = add_source(g, "state", name, WEFT_STEP_BEGIN);
+    if (!v)
+        return NULL;
+    v->dtype = dtype;
+    v->n_dims = of->n_dims;
+    memcpy(v->dims, of->dims, sizeof of->dims);
+    v->layout = of->layout;
+    v->store_axes = of->store_axes;
+    v->placed = of->placed;
+    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? v : NULL;
+}
+
+static const struct known_input {
+    const char *name, *shape;
+    weft_dtype dtype;
+    weft_scope scope;
+} known_inputs[] = {
+    {"ids", "batch seq", WEFT_I32, WEFT_MICRO_BATCH},
+    {"labels", "batch seq", WEFT_I32, WEFT_MICRO_BATCH},
+    {"positions", "batch seq", WEFT_I32, WEFT_MICRO_BATCH},
+    {"segments", "batch seq", WEFT_I32, WEFT_MICRO_BATCH},
+    {"index", "seq", WEFT_I32, WEFT_STEP_BEGIN},
+    {"step_labels", "micro batch seq", WEFT_I32, WEFT_STEP_BEGIN},
+    {"step", "", WEFT_F32, WEFT_STEP_BEGIN},
+    {"last", "batch", WEFT_I32, WEFT_MICRO_BATCH},
+};
+
+weft_value *weft_add_input(weft_graph *g, const char *name)
+{
+    weft_value *v = weft_map_get(&g->inputs, name, strlen(name));
+    if (v)
+        return v;
+    for (size_t i = 0; i < sizeof known_inputs / sizeof known_inputs[0]; i++) {
+        const struct known_input *k = &known_inputs[i];
+        if (strcmp(k->name, name) != 0)
+            continue;
+        int block = g->block, chunk = g->chunk;
+        g->block = WEFT_BLOCK_NONE;
+        g->chunk = -1;
+        v = add_source(g, "input", name, k->scope);
+        g->block = block;
+        g->chunk = chunk;
+        if (!v || set_shape(g, v, k->shape))
+            return NULL;
+        v->dtype = k->dtype;
+        if (!weft_map_set(&g->inputs, &g->pool, name, strlen(name), v)) {
+            weft_fail_memory(&g->error);
+            return NULL;
+        }
+        if (!weft_graph_push(g, (void ***)&g->inputs_list, &g->n_inputs, &g->inputs_capacity, v))
+            return NULL;
+        return finish_source(g, v);
+    }
+    return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no input called '%s'", name);
+}
+
+/* ---- nodes ---- */
+
+/* A sum of more operands than a rule holds becomes a tree of sums. */
+static weft_value *add_tree(weft_graph *g, const char *name, int n, weft_value *const *ins)
+{
+    weft_value *parts[WEFT_RULE_MAX_PARTS];
+    int n_parts = 0, per = (n + WEFT_RULE_MAX_PARTS / 2 - 1) / (WEFT_RULE_MAX_PARTS / 2);
+    for (int i = 0; i < n; i += per) {
+        int take = n - i < per ? n - i : per;
+        parts[n_parts] = take == 1 ? ins[i] : weft_add(g, "add", NULL, take, ins + i);
+        if (!parts[n_parts++])
+            return NULL;
+    }
+    return weft_add(g, "add", name, n_parts, parts);
+}
+
+weft_value *weft_add_full(weft_graph *g, const char *op_name, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs,
+                          const weft_attr *attrs, int n_attrs)
+{
+    if (weft_graph_status(g))
+        return NULL;
+    for (int i = 0; i < n_ins; i++)
+        if (!ins[i])
+            return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: operand %d of %s does not exist", name ? name : "?", i, op_name);
+    const weft_op *op = weft_ops_find(g->config.ops, op_name);
+    if (!op)
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no op '%s'; does the plugin that brings it stand in the list?", op_name);
+    if (n_ins > WEFT_RULE_MAX_PARTS && strcmp(op_name, "add") == 0)
+        return add_tree(g, name, n_ins, ins);
+    weft_node_spec spec = {.op = op, .name = name, .n_ins = n_ins, .ins = ins, .n_outs = n_outs, .attrs = attrs, .n_attrs = n_attrs};
+    weft_node *n = weft_graph_add_node(g, &spec);
+    if (!n)
+        return NULL;
+    for (int i = 0; outs && i < n_outs; i++)
+        outs[i] = n->outs[i];
+    return n->outs[0];
+}
+
+weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs)
+{
+    return weft_add_full(g, op, name, n_ins, ins, n_outs, outs, NULL, 0);
+}
+
+/* How many results an op has by its rule: those between the arrow and the end. */
+static int rule_results(const weft_op *op)
+{
+    const char *arrow = op->rule ? strstr(op->rule, "->") : NULL;
+    int n = 1;
+    for (const char *p = arrow; p && *p; p++)
+        n += *p == ',';
+    return n;
+}
+
+weft_value *weft_add(weft_graph *g, const char *op_name, const char *name, int n_ins, weft_value *const *ins)
+{
+    const weft_op *op = weft_ops_find(g->config.ops, op_name);
+    return weft_add_full(g, op_name, name, n_ins, ins, op ? rule_results(op) : 1, NULL, NULL, 0);
+}
+
+weft_value *weft_add1(weft_graph *g, const char *op, const char *name, weft_value *a)
+{
+    return weft_add(g, op, name, 1, &a);
+}
+
+weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b)
+{
+    return weft_add(g, op, name, 2, (weft_value *[]){a, b});
+}
+
+weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b, weft_value *c)
+{
+    return weft_add(g, op, name, 3, (weft_value *[]){a, b, c});
+}
+
+weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_value *w)
+{
+    return weft_add2(g, "linear", name, x, w);
+}
+
+weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias)
+{
+    return bias ? weft_add2(g, "add_bias", name, x, bias) : x;
+}
+
+void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
+{
+    if (!state || !v)
+        return;
+    if (v->n_dims != state->n_dims || v->dtype != state->dtype || v->layout.bits != state->layout.bits)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot become %s: shape, dtype or layout differ", v->name, state->name);
+    else
+        v->update_of = state;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A graph's life, its lists, and what others may look at. */
+#include "graph/internal.h"
+#include "graph/ops/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+weft_status weft_graph_create(const weft_graph_config *config, weft_graph **out, weft_error *err)
+{
+    weft_graph *g = weft_alloc_zero(1, sizeof *g);
+    *out = g;
+    if (!g)
+        return weft_fail_memory(err);
+    g->config = *config;
+    g->block = WEFT_BLOCK_NONE;
+    g->chunk = -1;
+    g->by = "core";
+    weft_graph_dim(g, "batch", config->sizes.micro_batch, 1);
+    weft_graph_dim(g, "seq", config->sizes.seq_len, 1);
+    weft_graph_dim(g, "micro", config->sizes.micro_batches, 1);
+    weft_status s = weft_graph_status(g);
+    if (!s)
+        return WEFT_OK;
+    weft_graph_destroy(g);
+    *out = NULL;
+    return weft_fail_memory(err);
+}
+
+void weft_graph_destroy(weft_graph *g)
+{
+    if (!g)
+        return;
+    weft_error_release(&g->error);
+    weft_pool_release(&g->pool);
+    weft_free(g);
+}
+
+weft_mode weft_graph_mode(const weft_graph *g)
+{
+    return g->config.mode;
+}
+const weft_mesh *weft_graph_mesh(const weft_graph *g)
+{
+    return &g->config.mesh;
+}
+weft_node *weft_graph_first(const weft_graph *g)
+{
+    return g->first;
+}
+weft_node *weft_graph_last(const weft_graph *g)
+{
+    return g->last;
+}
+weft_value *weft_graph_find(const weft_graph *g, const char *name)
+{
+    return weft_map_get(&g->names, name, strlen(name));
+}
+int weft_graph_blocks(const weft_graph *g)
+{
+    return g->n_blocks;
+}
+weft_value *weft_graph_loss(const weft_graph *g)
+{
+    return g->loss;
+}
+weft_value *weft_graph_parameter(const weft_graph *g, int i)
+{
+    return i < g->n_parameters ? g->parameters[i] : NULL;
+}
+int64_t weft_graph_micro_batch(const weft_graph *g)
+{
+    return g->config.sizes.micro_batch;
+}
+int64_t weft_graph_seq_len(const weft_graph *g)
+{
+    return g->config.sizes.seq_len;
+}
+int64_t weft_graph_micro_batches(const weft_graph *g)
+{
+    return g->config.sizes.micro_batches;
+}
+weft_dtype weft_graph_dtype(const weft_graph *g)
+{
+    return g->config.dtype;
+}
+
+weft_status weft_graph_status(const weft_graph *g)
+{
+    return weft_error_status(&g->error);
+}
+
+weft_error *weft_graph_error(weft_graph *g)
+{
+    return &g->error;
+}
+
+weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    weft_vfail(&g->error, status, at, format, args);
+    va_end(args);
+    return NULL;
+}
+
+bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p)
+{
+    if (*n == *capacity) {
+        int more = *capacity ? 2 * *capacity : 16;
+        void **fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            weft_fail_memory(&g->error);
+            return false;
+        }
+        if (*n)
+            memcpy(fresh, *list, (size_t)*n * sizeof *fresh);
+        *list = fresh;
+        *capacity = more;
+    }
+    (*list)[(*n)++] = p;
+    return true;
+}
+
+void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grain)
+{
+    weft_dim *d = weft_map_get(&g->dims, name, strlen(name));
+    if (d) {
+        if (d->size != units * grain || d->grain != grain)
+            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "dim '%s' is declared as %lld and as %lld", name, (long long)d->size,
+                            (long long)(units * grain));
+        return;
+    }
+    if (units < 1 || grain < 1) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE, "dim '%s' has size %lld; it must be at least 1", name, (long long)(units * grain));
+        return;
+    }
+    d = weft_pool_alloc(&g->pool, sizeof *d);
+    char *copy = weft_pool_strdup(&g->pool, name);
+    if (!d || !copy || !weft_map_set(&g->dims, &g->pool, name, strlen(name), d)) {
+        weft_fail_memory(&g->error);
+        return;
+    }
+    *d = (weft_dim){copy, units * grain, grain};
+}
+
+void weft_graph_set_block(weft_graph *g, int block)
+{
+    g->block = block;
+    if (block >= g->n_blocks)
+        g->n_blocks = block + 1;
+}
+
+void weft_graph_set_chunk(weft_graph *g, int chunk)
+{
+    g->chunk = chunk;
+}
+
+const char *weft_graph_name(weft_graph *g, const char *base)
+{
+    const char *name = base;
+    for (int i = 2; weft_map_get(&g->names, name, strlen(name)); i++)
+        if (!(name = weft_pool_format(&g->pool, "%s.%d", base, i)))
+            break;
+    if (name == base)
+        name = weft_pool_strdup(&g->pool, base);
+    if (!name)
+        weft_fail_memory(&g->error);
+    return name;
+}
+
+void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
+{
+    if (!scalar)
+        return;
+    if (g->n_reports == (int)(sizeof g->reports / sizeof g->reports[0])) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "more than %d reported scalars", g->n_reports);
+        return;
+    }
+    char *copy = weft_pool_strdup(&g->pool, name);
+    if (!copy)
+        weft_fail_memory(&g->error);
+    else
+        g->reports[g->n_reports++] = (weft_report_value){copy, scalar};
+}
+
+weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more, weft_error *err)
+{
+    memset(ops, 0, sizeof *ops);
+    for (int i = -1; i < n_more; i++) {
+        const weft_op *const *list = i < 0 ? weft_standard_ops() : more[i];
+        for (; list && *list; list++) {
+            const char *name = (*list)->name;
+            if (weft_map_get(&ops->by_name, name, strlen(name)))
+                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "op '%s' is defined twice; each op name belongs to one plugin", name);
+            if (!weft_map_set(&ops->by_name, &ops->pool, name, strlen(name), (void *)(uintptr_t)*list))
+                return weft_fail_memory(err);
+        }
+    }
+    return WEFT_OK;
+}
+
+void weft_ops_release(weft_ops *ops)
+{
+    weft_pool_release(&ops->pool);
+    memset(ops, 0, sizeof *ops);
+}
+
+const weft_op *weft_ops_find(const weft_ops *ops, const char *name)
+{
+    return weft_map_get(&ops->by_name, name, strlen(name));
+}

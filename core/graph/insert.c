@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What passes change: nodes at use edges, rules of the table. */
+#include "graph/internal.h"
+
+#include <string.h>
+
+static bool works_on_tokens(const weft_node *n)
+{
+    for (int i = 0; i < n->n_outs; i++)
+        if (!n->outs[i]->weight)
+            return true;
+    return false;
+}
+
+static bool picked(const weft_use *use, bool (*pick)(const weft_use *, void *), void *ctx)
+{
+    return works_on_tokens(use->node) && (!pick || pick(use, ctx));
+}
+
+weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op_name, const char *suffix, bool (*pick)(const weft_use *, void *),
+                               void *ctx)
+{
+    if (!source || weft_graph_status(g))
+        return NULL;
+    const weft_op *op = weft_ops_find(g->config.ops, op_name);
+    weft_use *uses = weft_pool_alloc(&g->pool, ((size_t)source->n_uses + 1) * sizeof *uses);
+    char *name = weft_pool_format(&g->pool, "%s%s", source->name, suffix);
+    if (!op || !uses || !name)
+        return weft_graph_fail(g, op ? WEFT_ERR_MEMORY : WEFT_ERR_INTERNAL, WEFT_NOWHERE, op ? "out of memory" : "there is no op '%s'", op_name);
+    int n = 0;
+    for (int i = 0; i < source->n_uses; i++)
+        if (picked(&source->uses[i], pick, ctx))
+            uses[n++] = source->uses[i];
+    if (n == 0)
+        return NULL;
+    weft_node *first = uses[0].node; /* uses are in the order of the graph while models and passes build forward */
+    weft_node *cursor = g->cursor;
+    int block = g->block, chunk = g->chunk;
+    g->cursor = first;
+    g->block = first->block;
+    g->chunk = n == 1 ? first->chunk : -1;
+    weft_node *made = weft_graph_add_node(g, &(weft_node_spec){.op = op, .name = name, .n_ins = 1, .ins = &source, .n_outs = 1});
+    g->cursor = cursor;
+    g->block = block;
+    g->chunk = chunk;
+    if (!made)
+        return NULL;
+    for (int i = 0; i < n; i++)
+        weft_node_set_operand(g, uses[i].node, uses[i].operand, made->outs[0]);
+    return made->outs[0];
+}
+
+void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *, weft_value *, void *), void *ctx)
+{
+    weft_value **found = NULL;
+    int n = 0, capacity = 0;
+    for (weft_node *node = g->first; node; node = node->next) {
+        for (int r = 0; r < node->n_outs; r++) {
+            weft_value *v = node->outs[r];
+            bool edge = false;
+            for (int i = 0; v->weight && !edge && i < v->n_uses; i++)
+                edge = works_on_tokens(v->uses[i].node);
+            if (edge && !weft_graph_push(g, (void ***)&found, &n, &capacity, v))
+                return;
+        }
+    }
+    for (int i = 0; i < n && !weft_graph_status(g); i++)
+        visit(g, found[i], ctx);
+}
+
+void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim, const char *axis)
+{
+    int a = weft_mesh_find(&g->config.mesh, axis);
+    if (a < 0)
+        return;
+    if (g->n_table == (int)(sizeof g->table / sizeof g->table[0])) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "more than %d rules in the table", g->n_table);
+        return;
+    }
+    weft_table_line line = {.of = of, .axis = a, .by = g->by};
+    line.pattern = pattern ? weft_pool_strdup(&g->pool, pattern) : NULL;
+    line.dim = dim ? weft_pool_strdup(&g->pool, dim) : NULL;
+    if ((pattern && !line.pattern) || (dim && !line.dim))
+        weft_fail_memory(&g->error);
+    else
+        g->table[g->n_table++] = line;
+}
+
+void weft_add_storage(weft_graph *g, const char *axis)
+{
+    int a = weft_mesh_find(&g->config.mesh, axis);
+    for (int i = 0; i < g->n_storage; i++)
+        if (g->storage[i] == a)
+            return;
+    if (a < 0)
+        return;
+    g->storage[g->n_storage++] = a;
+    g->storage_by = g->by;
+}

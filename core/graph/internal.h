@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of core/graph, and lower and run after them, share of a graph. */
+#ifndef WEFT_GRAPH_INTERNAL_H
+#define WEFT_GRAPH_INTERNAL_H
+
+#include "graph/map.h"
+#include "graph/rule.h"
+#include <weft/graph.h>
+#include <weft/op.h>
+
+/* All ops that a run knows: the standard ones and those of listed plugins. Shared by its graphs. */
+typedef struct weft_ops {
+    weft_pool pool;
+    weft_map by_name;
+} weft_ops;
+
+/* more: NULL-ended arrays of ops from plugins, n_more of them; a name twice is an error. */
+weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more, weft_error *err);
+void weft_ops_release(weft_ops *ops);
+const weft_op *weft_ops_find(const weft_ops *ops, const char *name);
+
+typedef struct weft_table_line {
+    weft_rule_of of;
+    const char *pattern, *dim; /* NULL: any; whole */
+    int axis;
+    const char *by;
+} weft_table_line;
+
+typedef struct weft_sizes {
+    int64_t micro_batch, seq_len, micro_batches; /* of the whole mesh */
+    int64_t loss_chunk;                          /* tokens per chunk of the head; 0: auto */
+} weft_sizes;
+
+typedef struct weft_report_value {
+    const char *name;
+    weft_value *value;
+} weft_report_value;
+
+typedef struct weft_graph_config {
+    weft_mode mode;
+    weft_mesh mesh;
+    const weft_ops *ops;
+    weft_dtype dtype;
+    weft_sizes sizes;
+    uint64_t dice; /* tests: not 0: a random legal role for every axis of every op, from this seed */
+} weft_graph_config;
+
+struct weft_graph {
+    weft_graph_config config;
+    weft_pool pool;
+    weft_error error;
+    weft_node *first, *last;
+    int n_nodes, n_values, n_blocks;
+    weft_map names;  /* value by name */
+    weft_map inputs; /* value by input name */
+    weft_map moved;  /* redistributes already made: (value, layout, phase) -> value */
+    weft_map dims;   /* weft_dim by name */
+    weft_value **parameters;
+    int n_parameters, parameters_capacity;
+    weft_value **states;
+    int n_states, states_capacity;
+    weft_value **inputs_list;
+    int n_inputs, inputs_capacity;
+    weft_table_line table[64];
+    int n_table;
+    int storage[WEFT_MAX_AXES], n_storage;
+    const char *storage_by;
+    weft_report_value reports[32];
+    int n_reports;
+    weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
+    weft_value *loss_sum, *tokens;  /* evaluate: sums over the micro-batch */
+    weft_value *logits;             /* generate */
+    bool placed;                    /* nodes are placed as they are added */
+    /* where and on whose behalf nodes are added */
+    weft_node *cursor; /* before it; NULL: at the end */
+    int block, chunk;
+    weft_phase phase;
+    const char *by;
+    uint64_t rolls; /* of the dice so far */
+};
+
+weft_status weft_graph_create(const weft_graph_config *config, weft_graph **out, weft_error *err);
+void weft_graph_destroy(weft_graph *g);
+
+/* A node as a whole; name of result 0 as in weft_add. dims and dtypes of results are inferred, unless `shaped` (then results are like `like_results`). */
+typedef struct weft_node_spec {
+    const weft_op *op;
+    const char *name;
+    int n_ins;
+    weft_value *const *ins;
+    int n_outs;
+    weft_value *like;
+    const weft_attr *attrs;
+    int n_attrs;
+    weft_value *const *shape_of; /* results get dims of these values, one each; NULL: infer */
+    const weft_dtype *dtypes;    /* with shape_of */
+    weft_scope scope;
+} weft_node_spec;
+
+/* NULL after an error. In a placed graph the node is placed. */
+weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec);
+/* The node alone: not inferred, not placed. */
+weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec);
+void weft_node_unlink(weft_graph *g, weft_node *n);
+void weft_node_link(weft_graph *g, weft_node *n, weft_node *before);
+/* Adds pointer p to a growing array in the graph's pool. */
+bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p);
+/* A name that no value has yet: base, or base with a number. */
+const char *weft_graph_name(weft_graph *g, const char *base);
+
+weft_status weft_infer(weft_graph *g, weft_node *n);
+/* The rule of a node, parsed. Operand n_ins is `like`, if there is one. */
+weft_status weft_node_rule(weft_graph *g, const weft_node *n, weft_rule *rule);
+
+/* ---- placement (place.c, move.c, table.c) ---- */
+
+/* Places every node of the graph in order, then verifies. From here on nodes are placed as they are added. */
+weft_status weft_graph_place(weft_graph *g);
+/* Places one node, which is linked already. */
+weft_status weft_place_node(weft_graph *g, weft_node *n);
+/* v in layout `to`, through a redistribute if need be, on behalf of `user`, inserted before it (NULL: at the cursor). */
+weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user, weft_phase phase, const char *why, const char *by);
+/* Bytes a rank sends to change one axis' state of v; INFINITY if there is no way. */
+double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from, unsigned to);
+weft_scope weft_value_available(const weft_value *v);
+/* The layout that the table gives a parameter, state or input. */
+weft_status weft_table_source(weft_graph *g, weft_value *v);
+/* What the table demands of a value by its role on one axis: true and *state (a layout byte without its place). */
+bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsigned *state);
+
+/* ---- autodiff (autodiff.c, order.c) ---- */
+
+/* Adds the backward of the placed graph's loss; parameters get their `gradient`. */
+weft_status weft_graph_differentiate(weft_graph *g);
+/* Orders nodes so that the head's chunks run one after the other, forward and backward of each together. */
+weft_status weft_graph_order(weft_graph *g);
+
+/* ---- verifier (verify.c) ---- */
+
+/* Structure, rules, dims, dtypes and, once placed, layouts. Everything that is wrong is noted in err. */
+weft_status weft_graph_verify(weft_graph *g, weft_error *err);
+/* Reads what weft_graph_print wrote (sizes on), for tests. */
+const char *weft_scope_name(weft_scope scope);
+const char *weft_phase_name(weft_phase phase);
+weft_status weft_graph_parse(const char *text, const weft_graph_config *config, weft_graph **out, weft_error *err);
+
+#endif

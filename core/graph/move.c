@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Redistributes: what one costs, and putting one in. */
+#include "graph/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+weft_scope weft_value_available(const weft_value *v)
+{
+    /* The sum over micro-batches is known after the last one. */
+    return strcmp(v->node->op->name, "accumulate") == 0 ? WEFT_STEP_END : v->node->scope;
+}
+
+double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from, unsigned to)
+{
+    static const double local = 1e-3; /* a move without communication is free, but not as good as none */
+    if (from == to)
+        return 0;
+    if (to == WEFT_OPEN_SUM)
+        return from == 0 ? local : INFINITY;
+    if (to == WEFT_OPEN_MAX)
+        return INFINITY;
+    double n = g->config.mesh.axis[axis].size, bytes = (double)weft_dtype_size(v->dtype);
+    for (int d = 0; d < v->n_dims; d++)
+        bytes *= (double)v->dims[d].size;
+    bytes /= (double)weft_mesh_count(&g->config.mesh, weft_layout_cut_axes(v->layout) & ~(1u << axis));
+    double ways = from == 0 ? 0 : from & 0x80u ? (to ? 1 / n : 1) : (to ? 1 : 2);
+    return local + ways * bytes * (n - 1) / n;
+}
+
+/* The plugins that declared the axes that the steps run over, joined by '+'. */
+static const char *owners(weft_graph *g, const weft_step *steps, int n)
+{
+    weft_axes seen = 0;
+    weft_text text = {0};
+    const char *last = NULL;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < steps[i].n_axes; k++) {
+            int a = steps[i].axes[k];
+            const char *by = g->config.mesh.axis[a].by ? g->config.mesh.axis[a].by : "core";
+            if (!(seen >> a & 1u) && (!last || strcmp(last, by) != 0))
+                weft_text_print(&text, "%s%s", text.size ? "+" : "", by);
+            seen |= 1u << a;
+            last = by;
+        }
+    }
+    const char *by = weft_pool_strdup(&g->pool, weft_text_get(&text));
+    weft_text_release(&text);
+    return by;
+}
+
+weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user, weft_phase phase, const char *why, const char *by)
+{
+    if (v->layout.bits == to.bits)
+        return v;
+    struct {
+        uint64_t layout;
+        int64_t id, phase;
+    } key = {to.bits, v->id, phase};
+    weft_value *known = weft_map_get(&g->moved, &key, sizeof key);
+    if (known)
+        return known;
+    weft_step steps[WEFT_MAX_STEPS];
+    int n_steps = weft_layout_steps(v->layout, to, v->n_dims, steps);
+    weft_step *kept = n_steps > 0 ? weft_pool_alloc(&g->pool, (size_t)n_steps * sizeof *kept) : NULL;
+    char *name = weft_pool_format(&g->pool, "%s.r", v->name);
+    if (n_steps < 0)
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot change its layout for %s", v->name, why);
+    if ((n_steps && !kept) || !name) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    memcpy(kept, steps, (size_t)n_steps * sizeof *kept);
+    weft_node *cursor = g->cursor;
+    weft_phase now = g->phase;
+    g->cursor = user;
+    g->phase = phase;
+    weft_node *n = weft_node_new(g, &(weft_node_spec){.op = weft_ops_find(g->config.ops, "redistribute"), .name = name, .n_ins = 1, .ins = &v, .n_outs = 1});
+    g->cursor = cursor;
+    g->phase = now;
+    if (!n)
+        return NULL;
+    weft_value *r = n->outs[0];
+    r->dtype = v->dtype;
+    r->n_dims = v->n_dims;
+    memcpy(r->dims, v->dims, sizeof v->dims);
+    r->layout = to;
+    r->placed = true;
+    n->steps = kept;
+    n->n_steps = n_steps;
+    n->scope = weft_value_available(v);
+    n->block = v->node->block == WEFT_BLOCK_NONE || !user ? v->node->block : user->block;
+    n->chunk = v->node->chunk;
+    n->by = by && *by ? by : owners(g, steps, n_steps);
+    n->why = weft_pool_strdup(&g->pool, why);
+    r->recompute = user && user->n_outs && user->outs[0]->recompute && n->scope == WEFT_MICRO_BATCH && !v->weight;
+    if (!n->by || !n->why || !weft_map_set(&g->moved, &g->pool, &key, sizeof key, r)) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    return r;
+}

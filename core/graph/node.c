@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes: made, linked, changed. */
+#include "graph/internal.h"
+
+#include <string.h>
+
+static bool add_use(weft_graph *g, weft_value *v, weft_node *n, int operand)
+{
+    if (v->n_uses == v->uses_capacity) {
+        int more = v->uses_capacity ? 2 * v->uses_capacity : 4;
+        weft_use *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            weft_fail_memory(&g->error);
+            return false;
+        }
+        if (v->n_uses)
+            memcpy(fresh, v->uses, (size_t)v->n_uses * sizeof *fresh);
+        v->uses = fresh;
+        v->uses_capacity = more;
+    }
+    v->uses[v->n_uses++] = (weft_use){n, operand};
+    return true;
+}
+
+/* Keeps the order of the remaining uses: it decides where passes insert. */
+static void remove_use(weft_value *v, const weft_node *n, int operand)
+{
+    int to = 0;
+    for (int i = 0; i < v->n_uses; i++)
+        if (v->uses[i].node != n || v->uses[i].operand != operand)
+            v->uses[to++] = v->uses[i];
+    v->n_uses = to;
+}
+
+void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v)
+{
+    if (!v || n->ins[i] == v)
+        return;
+    if (n->ins[i])
+        remove_use(n->ins[i], n, i);
+    if (add_use(g, v, n, i))
+        n->ins[i] = v;
+}
+
+void weft_node_link(weft_graph *g, weft_node *n, weft_node *before)
+{
+    n->next = before;
+    n->prev = before ? before->prev : g->last;
+    if (n->prev)
+        n->prev->next = n;
+    else
+        g->first = n;
+    if (before)
+        before->prev = n;
+    else
+        g->last = n;
+}
+
+void weft_node_unlink(weft_graph *g, weft_node *n)
+{
+    if (n->prev)
+        n->prev->next = n->next;
+    else
+        g->first = n->next;
+    if (n->next)
+        n->next->prev = n->prev;
+    else
+        g->last = n->prev;
+    n->prev = n->next = NULL;
+}
+
+static weft_value *new_value(weft_graph *g, weft_node *n, int result, const char *base)
+{
+    const char *wanted = result && base ? weft_pool_format(&g->pool, "%s.%d", base, result) : base;
+    const char *name = wanted ? weft_graph_name(g, wanted) : NULL;
+    weft_value *v = weft_pool_alloc(&g->pool, sizeof *v);
+    if (!v || !name || !weft_map_set(&g->names, &g->pool, name, strlen(name), v)) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    v->name = name;
+    v->id = g->n_values++;
+    v->node = n;
+    v->result = result;
+    return v;
+}
+
+static bool made_of_weights(const weft_node *n)
+{
+    if (n->n_ins == 0)
+        return strcmp(n->op->name, "parameter") == 0 || strcmp(n->op->name, "state") == 0;
+    for (int i = 0; i < n->n_ins; i++)
+        if (!n->ins[i]->weight)
+            return false;
+    return true;
+}
+
+weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
+{
+    if (weft_graph_status(g))
+        return NULL;
+    weft_node *n = weft_pool_alloc(&g->pool, sizeof *n);
+    size_t n_ins = (size_t)spec->n_ins, n_outs = (size_t)spec->n_outs;
+    weft_value **values = weft_pool_alloc(&g->pool, (n_ins + n_outs + 1) * sizeof *values);
+    weft_attr *attrs = weft_pool_alloc(&g->pool, ((size_t)spec->n_attrs + 1) * sizeof *attrs);
+    const char *name = spec->name ? spec->name : weft_pool_format(&g->pool, "%s%d", spec->op->name, g->n_nodes);
+    if (!n || !values || !attrs || !name) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    *n = (weft_node){.op = spec->op,
+                     .id = g->n_nodes++,
+                     .ins = values,
+                     .outs = values + n_ins,
+                     .n_ins = spec->n_ins,
+                     .n_outs = spec->n_outs,
+                     .like = spec->like,
+                     .attrs = attrs,
+                     .n_attrs = spec->n_attrs,
+                     .attrs_capacity = spec->n_attrs + 1,
+                     .block = g->block,
+                     .chunk = g->chunk,
+                     .phase = g->phase,
+                     .scope = spec->scope,
+                     .by = g->by};
+    if (spec->n_attrs)
+        memcpy(attrs, spec->attrs, (size_t)spec->n_attrs * sizeof *attrs);
+    for (int i = 0; i < spec->n_ins; i++) {
+        n->ins[i] = spec->ins[i];
+        if (!add_use(g, n->ins[i], n, i))
+            return NULL;
+    }
+    bool weight = made_of_weights(n);
+    for (int i = 0; i < spec->n_outs; i++) {
+        if (!(n->outs[i] = new_value(g, n, i, name)))
+            return NULL;
+        n->outs[i]->weight = weight;
+    }
+    weft_node_link(g, n, g->cursor);
+    return n;
+}
+
+weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec)
+{
+    weft_node *n = weft_node_new(g, spec);
+    if (!n)
+        return NULL;
+    for (int i = 0; spec->shape_of && i < n->n_outs; i++) {
+        const weft_value *like = spec->shape_of[i];
+        n->outs[i]->n_dims = like->n_dims;
+        memcpy(n->outs[i]->dims, like->dims, sizeof like->dims);
+        n->outs[i]->dtype = spec->dtypes[i];
+    }
+    if (!spec->shape_of && weft_infer(g, n))
+        return NULL;
+    if (g->placed && weft_place_node(g, n))
+        return NULL;
+    return n;
+}
+
+/* ---- attributes ---- */
+
+static const weft_attr *find_attr(const weft_node *n, const char *key)
+{
+    for (int i = 0; i < n->n_attrs; i++)
+        if (strcmp(n->attrs[i].key, key) == 0)
+            return &n->attrs[i];
+    return NULL;
+}
+
+int64_t weft_node_int(const weft_node *n, const char *key)
+{
+    const weft_attr *a = find_attr(n, key);
+    return !a ? 0 : a->kind == WEFT_ATTR_REAL ? (int64_t)a->r : a->kind == WEFT_ATTR_INT ? a->i : 0;
+}
+
+double weft_node_real(const weft_node *n, const char *key)
+{
+    const weft_attr *a = find_attr(n, key);
+    return !a ? 0 : a->kind == WEFT_ATTR_REAL ? a->r : a->kind == WEFT_ATTR_INT ? (double)a->i : 0;
+}
+
+const char *weft_node_text(const weft_node *n, const char *key)
+{
+    const weft_attr *a = find_attr(n, key);
+    return a && a->kind == WEFT_ATTR_TEXT ? a->text : "";
+}
+
+bool weft_node_has(const weft_node *n, const char *key)
+{
+    return find_attr(n, key) != NULL;
+}
+
+static void set_attr(weft_graph *g, weft_value *v, weft_attr attr)
+{
+    if (!v)
+        return;
+    weft_node *n = v->node;
+    weft_attr *a = (weft_attr *)(uintptr_t)find_attr(n, attr.key);
+    if (!a && n->n_attrs == n->attrs_capacity) {
+        int more = 2 * n->attrs_capacity + 2;
+        weft_attr *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            weft_fail_memory(&g->error);
+            return;
+        }
+        memcpy(fresh, n->attrs, (size_t)n->n_attrs * sizeof *fresh);
+        n->attrs = fresh;
+        n->attrs_capacity = more;
+    }
+    attr.key = weft_pool_strdup(&g->pool, attr.key);
+    if (attr.kind == WEFT_ATTR_TEXT)
+        attr.text = weft_pool_strdup(&g->pool, attr.text);
+    if (!attr.key || (attr.kind == WEFT_ATTR_TEXT && !attr.text)) {
+        weft_fail_memory(&g->error);
+        return;
+    }
+    if (!a)
+        a = &n->attrs[n->n_attrs++];
+    *a = attr;
+}
+
+void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x)
+{
+    set_attr(g, v, (weft_attr){.key = key, .kind = WEFT_ATTR_INT, .i = x});
+}
+
+void weft_set_real(weft_graph *g, weft_value *v, const char *key, double x)
+{
+    set_attr(g, v, (weft_attr){.key = key, .kind = WEFT_ATTR_REAL, .r = x});
+}
+
+void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x)
+{
+    set_attr(g, v, (weft_attr){.key = key, .kind = WEFT_ATTR_TEXT, .text = x});
+}
+
+void weft_set_role(weft_graph *g, weft_value *v, const char *role)
+{
+    if (!v)
+        return;
+    v->role = weft_pool_strdup(&g->pool, role);
+    if (!v->role)
+        weft_fail_memory(&g->error);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From tensors to numbers and back. */
+#include "ops.h"
+
+static weft_status sum_plain(const weft_call *call, weft_error *err)
+{
+    int64_t n = weft_tensor_count(&call->ins[0]);
+    double sum = 0.0;
+
+    (void)err;
+    for (int64_t i = 0; i < n; i++)
+        sum += op_get(&call->ins[0], i);
+    op_put(call, 0, sum);
+    return WEFT_OK;
+}
+
+static weft_status broadcast_plain(const weft_call *call, weft_error *err)
+{
+    int64_t n = weft_tensor_count(&call->outs[0]);
+
+    (void)err;
+    for (int64_t i = 0; i < n; i++)
+        op_put(call, i, op_get(&call->ins[0], 0));
+    return WEFT_OK;
+}
+
+static weft_status count_valid_plain(const weft_call *call, weft_error *err)
+{
+    int64_t n = weft_tensor_count(&call->ins[0]), valid = 0;
+
+    (void)err;
+    for (int64_t i = 0; i < n; i++)
+        valid += op_get_int(&call->ins[0], i) >= 0;
+    op_put(call, 0, (double)valid);
+    return WEFT_OK;
+}
+
+/* 1 / max(x, 1): a batch without one valid token has loss 0, not NaN. */
+static weft_status reciprocal_plain(const weft_call *call, weft_error *err)
+{
+    double x = op_get(&call->ins[0], 0);
+
+    (void)err;
+    op_put(call, 0, 1.0 / (x < 1.0 ? 1.0 : x));
+    return WEFT_OK;
+}
+
+const weft_op weft_op_sum = {
+    .name = "sum",
+    .summary = "the sum of all elements",
+    .rule = "* ->",
+    .linear = "0",
+    .grad = (const char *const[]){"0: broadcast dy like0", NULL},
+    .flags = WEFT_OP_STAT,
+    .plain = sum_plain,
+};
+
+const weft_op weft_op_broadcast = {
+    .name = "broadcast",
+    .summary = "one number for every element",
+    .rule = ", * -> *",
+    .linear = "0",
+    .plain = broadcast_plain,
+};
+
+const weft_op weft_op_count_valid = {
+    .name = "count_valid",
+    .summary = "how many labels are tokens",
+    .rule = "* ->",
+    .flags = WEFT_OP_STAT,
+    .plain = count_valid_plain,
+};
+
+const weft_op weft_op_reciprocal = {
+    .name = "reciprocal",
+    .summary = "1 / max(x, 1)",
+    .rule = "->",
+    .flags = WEFT_OP_STAT,
+    .plain = reciprocal_plain,
+};

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ops.h"
+
+#include <math.h>
+#include <string.h>
+
+static const weft_attr *find_attr(const weft_call *call, const char *key)
+{
+    for (int i = 0; i < call->n_attrs; i++)
+        if (!strcmp(call->attrs[i].key, key))
+            return &call->attrs[i];
+    return NULL;
+}
+
+int64_t weft_call_int(const weft_call *call, const char *key)
+{
+    const weft_attr *attr = find_attr(call, key);
+    if (!attr || attr->kind == WEFT_ATTR_TEXT)
+        return 0;
+    return attr->kind == WEFT_ATTR_INT ? attr->i : (int64_t)attr->r;
+}
+
+double weft_call_real(const weft_call *call, const char *key)
+{
+    const weft_attr *attr = find_attr(call, key);
+    if (!attr || attr->kind == WEFT_ATTR_TEXT)
+        return 0.0;
+    return attr->kind == WEFT_ATTR_REAL ? attr->r : (double)attr->i;
+}
+
+const char *weft_call_text(const weft_call *call, const char *key)
+{
+    const weft_attr *attr = find_attr(call, key);
+    return attr && attr->kind == WEFT_ATTR_TEXT && attr->text ? attr->text : "";
+}
+
+bool op_has(const weft_call *call, const char *key)
+{
+    return find_attr(call, key) != NULL;
+}
+
+int64_t weft_tensor_count(const weft_tensor *t)
+{
+    return op_product(t, 0, t->n_dims);
+}
+
+double weft_tensor_get(const weft_tensor *t, int64_t i)
+{
+    return op_get(t, i);
+}
+
+/* The nearest bf16 of a double, through an f32 rounded to odd: so that two roundings give what one would have. */
+static uint16_t bf16_of(double x)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {(float)x};
+    if ((double)v.f != x && isfinite(v.f) && !(v.u & 1u))
+        v.u = fabs((double)v.f) > fabs(x) ? v.u - 1u : v.u + 1u;
+    return weft_f32_to_bf16(v.f);
+}
+
+void weft_tensor_set(const weft_tensor *t, int64_t i, double x)
+{
+    switch (t->dtype) {
+    case WEFT_F64:
+        ((double *)t->data)[i] = x;
+        break;
+    case WEFT_F32:
+        ((float *)t->data)[i] = (float)x;
+        break;
+    case WEFT_BF16:
+        ((uint16_t *)t->data)[i] = bf16_of(x);
+        break;
+    case WEFT_I32:
+        ((int32_t *)t->data)[i] = (int32_t)x;
+        break;
+    default:
+        ((uint8_t *)t->data)[i] = (uint8_t)x;
+        break;
+    }
+}
+
+void op_infer_like(weft_node *node, int result, const weft_value *v)
+{
+    weft_value *out = node->outs[result];
+    out->n_dims = v->n_dims;
+    memcpy(out->dims, v->dims, sizeof(out->dims));
+    out->dtype = v->dtype;
+}

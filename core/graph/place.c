@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One placement algorithm for every op, forward, backward and update. For every node, and independently for every mesh axis, the axis gets one
+ * role in the op: it cuts an index, passes an open sum through a linear group, or leaves the op alone. The cheapest role wins. */
+#include "graph/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/random.h>
+
+typedef enum role_kind { ROLE_CUT, ROLE_WHOLE, ROLE_OPEN } role_kind;
+
+typedef struct role {
+    role_kind kind;
+    int letter, group;
+} role;
+
+/* An ordered list of axes for one index; fine ones ignore the grain. */
+typedef struct axis_list {
+    int n, axis[WEFT_MAX_AXES];
+    bool fine[WEFT_MAX_AXES];
+} axis_list;
+
+typedef struct job {
+    weft_graph *g;
+    weft_node *n;
+    weft_rule rule;
+    role roles[WEFT_MAX_AXES];
+    axis_list order[WEFT_RULE_MAX_LETTERS];
+} job;
+
+static weft_value *operand(const job *j, int i)
+{
+    return i < j->n->n_ins ? j->n->ins[i] : j->n->like;
+}
+
+/* The axis' state in a layout, without the order within a dim. */
+static unsigned state_of(weft_layout l, int axis)
+{
+    unsigned b = weft_layout_byte(l, axis);
+    return b & 0x80u ? b & 0xb8u : b;
+}
+
+static unsigned cut_state(const weft_rule_part *part, int letter)
+{
+    int d = weft_rule_dim(part, letter);
+    return d < 0 ? 0 : 0x80u | (unsigned)d << 3;
+}
+
+static int open_kind(const job *j)
+{
+    return j->n->op->flags & WEFT_OP_MAX ? WEFT_OPEN_MAX : WEFT_OPEN_SUM;
+}
+
+/* What a role makes of operand i, and of result r. */
+static unsigned operand_state(const job *j, role r, int i)
+{
+    if (r.kind == ROLE_CUT)
+        return cut_state(&j->rule.in[i], r.letter);
+    return r.kind == ROLE_OPEN && (j->rule.group[r.group] >> i & 1u) ? WEFT_OPEN_SUM : 0;
+}
+
+static unsigned result_state(const job *j, role r, int i)
+{
+    if (r.kind == ROLE_WHOLE)
+        return 0;
+    if (r.kind == ROLE_OPEN)
+        return WEFT_OPEN_SUM;
+    unsigned s = cut_state(&j->rule.out[i], r.letter);
+    return s ? s : (unsigned)open_kind(j);
+}
+
+/* Parameters move only by their own gather; in the backward only gradients move; what is only looked at stays. */
+static bool anchored(const job *j, const weft_value *v)
+{
+    if (v == j->n->like || v->weight)
+        return true;
+    bool gradient_op = j->n->phase == WEFT_BACKWARD || j->n->phase == WEFT_UPDATE;
+    return gradient_op && (v->node->phase == WEFT_FORWARD || v->node->phase == WEFT_RECOMPUTE);
+}
+
+static double price(const job *j, int axis, role r)
+{
+    static const double anchor = 1e9, communicates = 2e-3;
+    double total = 0;
+    for (int i = 0; i < j->rule.n_ins; i++) {
+        const weft_value *v = operand(j, i);
+        double c = weft_move_price(j->g, v, axis, state_of(v->layout, axis), operand_state(j, r, i));
+        total += c > communicates && anchored(j, v) ? c * anchor : c;
+    }
+    for (int i = 0; i < j->n->n_outs; i++) {
+        unsigned want;
+        if (weft_table_wants(j->g, j->n->outs[i], axis, &want))
+            total += weft_move_price(j->g, j->n->outs[i], axis, result_state(j, r, i), want);
+    }
+    return total;
+}
+
+static bool element_wise(const job *j)
+{
+    for (int l = 0; l < j->rule.n_letters; l++)
+        if (j->rule.name[l][0] != '*')
+            return false;
+    return true;
+}
+
+/* Rounding shares is not rounding the sum. */
+static bool narrows(const job *j)
+{
+    for (int i = 0; i < j->n->n_ins; i++)
+        if (weft_dtype_is_float(j->n->ins[i]->dtype) && weft_dtype_size(j->n->outs[0]->dtype) < weft_dtype_size(j->n->ins[i]->dtype))
+            return true;
+    return false;
+}
+
+enum { MAX_CANDIDATES = 2 * WEFT_RULE_MAX_PARTS + WEFT_RULE_MAX_LETTERS };
+
+static int add_candidate(role *list, int n, role r)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i].kind == r.kind && list[i].letter == r.letter && list[i].group == r.group)
+            return n;
+    if (n < MAX_CANDIDATES)
+        list[n++] = r;
+    return n;
+}
+
+static bool group_is_open(const job *j, int axis, int group)
+{
+    for (int i = 0; i < j->rule.n_ins; i++)
+        if ((j->rule.group[group] >> i & 1u) && weft_layout_open(operand(j, i)->layout, axis) == WEFT_OPEN_SUM)
+            return true;
+    return false;
+}
+
+static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
+{
+    int n = 0;
+    for (int i = 0; i < j->rule.n_ins; i++) {
+        const weft_value *v = operand(j, i);
+        if (!weft_layout_cuts(v->layout, axis))
+            continue;
+        int d = weft_layout_dim(v->layout, axis), letter = j->rule.in[i].letter[d];
+        bool between_grains = weft_layout_fine(v->layout, axis) && v->dims[d].grain > 1;
+        if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)))
+            n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
+    }
+    for (int i = 0; i < j->n->n_outs; i++) {
+        unsigned want;
+        if (!weft_table_wants(j->g, j->n->outs[i], axis, &want) || !(want & 0x80u))
+            continue;
+        int letter = j->rule.out[i].letter[want >> 3 & 7];
+        if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u))
+            n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
+    }
+    n = add_candidate(list, n, (role){ROLE_WHOLE, 0, 0});
+    for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
+        if (group_is_open(j, axis, k))
+            n = add_candidate(list, n, (role){ROLE_OPEN, 0, k});
+    return n;
+}
+
+/* Tests: any legal role. Placement decides cost, never correctness, so all of them must give the same numbers. */
+static role roll(const job *j, int axis, role *list, int n)
+{
+    uint32_t letters = weft_rule_in_letters(&j->rule) & ~j->rule.whole;
+    for (int l = 0; l < j->rule.n_letters; l++)
+        if (letters >> l & 1u)
+            n = add_candidate(list, n, (role){ROLE_CUT, l, 0});
+    int legal = 0;
+    for (int i = 0; i < n; i++)
+        if (price(j, axis, list[i]) < INFINITY)
+            list[legal++] = list[i];
+    return list[weft_random_bits(j->g->config.dice, 1, j->g->rolls++) % (uint64_t)legal];
+}
+
+static role choose(const job *j, int axis)
+{
+    role list[MAX_CANDIDATES];
+    int n = candidates(j, axis, list);
+    if (j->g->config.dice)
+        return roll(j, axis, list, n);
+    int best = 0;
+    double lowest = price(j, axis, list[0]);
+    for (int i = 1; i < n; i++) { /* the first of equals: cut, then whole, then open */
+        double p = price(j, axis, list[i]);
+        if (p < lowest) {
+            lowest = p;
+            best = i;
+        }
+    }
+    return list[best];
+}
+
+/* The ordered axes of one index: as in the operand that already has most of them, then the new ones, outermost first. */
+static void order_letter(job *j, int letter, weft_axes set)
+{
+    axis_list *best = &j->order[letter];
+    best->n = 0;
+    for (int i = 0; i < j->rule.n_ins; i++) {
+        const weft_value *v = operand(j, i);
+        int d = weft_rule_dim(&j->rule.in[i], letter), list[WEFT_MAX_AXES];
+        axis_list have = {0};
+        int n = d < 0 ? 0 : weft_layout_list(v->layout, d, list);
+        for (int k = 0; k < n; k++) {
+            if (!(set >> list[k] & 1u))
+                continue;
+            have.fine[have.n] = weft_layout_fine(v->layout, list[k]) && element_wise(j);
+            have.axis[have.n++] = list[k];
+        }
+        if (have.n > best->n)
+            *best = have;
+    }
+    for (int k = 0; k < best->n; k++)
+        set &= ~(1u << best->axis[k]);
+    for (int a = WEFT_MAX_AXES - 1; a >= 0; a--)
+        if (set >> a & 1u)
+            best->axis[best->n++] = a;
+}
+
+static void order_letters(job *j)
+{
+    for (int l = 0; l < j->rule.n_letters; l++) {
+        weft_axes set = 0;
+        for (int a = 0; a < j->g->config.mesh.n_axes; a++)
+            if (j->roles[a].kind == ROLE_CUT && j->roles[a].letter == l)
+                set |= 1u << a;
+        j->order[l].n = 0;
+        if (set)
+            order_letter(j, l, set);
+    }
+}
+
+static int64_t nearest_degree(int64_t a, int64_t b, int64_t wanted)
+{
+    int64_t best = 1;
+    for (int64_t d = 1; d <= a && d <= b; d++)
+        if (a % d == 0 && b % d == 0 && llabs(d - wanted) < llabs(best - wanted))
+            best = d;
+    return best;
+}
+
+/* A letter with two sizes (heads, kv_heads) is cut alike only where both divide. */
+static weft_status check_even(job *j, int letter)
+{
+    const axis_list *axes = &j->order[letter];
+    const weft_dim *first = NULL;
+    weft_axes set = 0;
+    for (int k = 0; k < axes->n; k++)
+        set |= 1u << axes->axis[k];
+    int64_t count = weft_mesh_count(&j->g->config.mesh, set);
+    for (int i = 0; i < j->rule.n_ins + j->n->n_outs; i++) {
+        bool in = i < j->rule.n_ins;
+        const weft_rule_part *part = in ? &j->rule.in[i] : &j->rule.out[i - j->rule.n_ins];
+        int d = weft_rule_dim(part, letter);
+        if (d < 0)
+            continue;
+        const weft_dim *dim = &(in ? operand(j, i) : j->n->outs[i - j->rule.n_ins])->dims[d];
+        int64_t units = dim->size / dim->grain;
+        if (!first)
+            first = dim;
+        int64_t first_units = first->size / first->grain;
+        if (units == first_units || (units % count == 0 && first_units % count == 0))
+            continue;
+        weft_text names = {0};
+        for (int k = 0; k < axes->n; k++)
+            weft_text_print(&names, "%s%s", k ? "*" : "", j->g->config.mesh.axis[axes->axis[k]].name);
+        const char *by = j->g->config.mesh.axis[axes->axis[axes->n - 1]].by;
+        weft_graph_fail(j->g, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the nearest degree that works is %lld",
+                        by ? by : "mesh", j->n->outs[0]->name, j->n->op->name, first->name, (long long)first_units, dim->name, (long long)units,
+                        weft_text_get(&names), (long long)count, (long long)nearest_degree(units, first_units, count));
+        weft_text_release(&names);
+        return WEFT_ERR_INPUT;
+    }
+    return WEFT_OK;
+}
+
+static weft_layout cut_layout(const job *j, const weft_rule_part *part)
+{
+    weft_layout l = {0};
+    for (int d = 0; d < part->n_dims; d++) {
+        const axis_list *axes = &j->order[(int)part->letter[d]];
+        for (int k = 0; k < axes->n; k++)
+            l = weft_layout_cut(l, d, axes->axis[k], axes->fine[k]);
+    }
+    return l;
+}
+
+static weft_layout operand_layout(const job *j, int i)
+{
+    weft_layout l = cut_layout(j, &j->rule.in[i]);
+    for (int a = 0; a < j->g->config.mesh.n_axes; a++)
+        if (j->roles[a].kind == ROLE_OPEN && (j->rule.group[j->roles[a].group] >> i & 1u))
+            l = weft_layout_set_open(l, a, WEFT_OPEN_SUM);
+    return l;
+}
+
+static weft_layout result_layout(const job *j, int i)
+{
+    weft_layout l = cut_layout(j, &j->rule.out[i]);
+    for (int a = 0; a < j->g->config.mesh.n_axes; a++) {
+        unsigned s = result_state(j, j->roles[a], i);
+        if (s == WEFT_OPEN_SUM || s == WEFT_OPEN_MAX)
+            l = weft_layout_set_open(l, a, (int)s);
+    }
+    return l;
+}
+
+static void replace_everywhere(weft_graph *g, weft_value *v, weft_value *by)
+{
+    for (int i = v->n_uses - 1; i >= 0; i--) {
+        weft_use use = v->uses[i];
+        if (use.node != by->node)
+            weft_node_set_operand(g, use.node, use.operand, by);
+    }
+    weft_value **const roots[] = {&g->loss, &g->loss_sum, &g->tokens, &g->logits};
+    for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++)
+        if (*roots[i] == v)
+            *roots[i] = by;
+    for (int i = 0; i < g->n_reports; i++)
+        if (g->reports[i].value == v)
+            g->reports[i].value = by;
+}
+
+/* If the table demands another layout for the value's role, everyone sees that one. */
+static weft_status give_role(weft_graph *g, weft_value *v)
+{
+    weft_layout target = v->layout;
+    for (int a = 0; a < g->config.mesh.n_axes; a++) {
+        unsigned want;
+        if (!weft_table_wants(g, v, a, &want) || state_of(target, a) == want)
+            continue;
+        target = weft_layout_clear(target, a);
+        if (want)
+            target = weft_layout_cut(target, (int)(want >> 3) & 7, a, false);
+    }
+    if (target.bits == v->layout.bits)
+        return WEFT_OK;
+    weft_text why = {0};
+    weft_text_print(&why, "the table's layout of %s", v->role);
+    weft_value *moved = weft_move_to(g, v, target, v->node->next, v->node->phase, weft_text_get(&why), NULL);
+    weft_text_release(&why);
+    if (!moved)
+        return weft_graph_status(g);
+    moved->node->block = v->node->block;
+    moved->recompute = v->recompute;
+    replace_everywhere(g, v, moved);
+    return WEFT_OK;
+}
+
+static weft_axes stored_axes(const weft_value *v)
+{
+    while (v->node->n_ins)
+        v = v->node->ins[0];
+    return v->store_axes;
+}
+
+/* The gather of a parameter from its storage: the storage axes come off. */
+static weft_status place_gather(weft_graph *g, weft_node *n)
+{
+    weft_value *v = n->ins[0], *out = n->outs[0];
+    out->layout = v->layout;
+    weft_axes stored = stored_axes(v);
+    for (int a = 0; a < g->config.mesh.n_axes; a++)
+        if (stored >> a & 1u)
+            out->layout = weft_layout_clear(out->layout, a);
+    weft_step steps[WEFT_MAX_STEPS];
+    n->n_steps = weft_layout_steps(v->layout, out->layout, v->n_dims, steps);
+    out->placed = true;
+    if (n->n_steps == 0) {
+        replace_everywhere(g, out, v);
+        weft_node_unlink(g, n);
+        return WEFT_OK;
+    }
+    weft_step *kept = weft_pool_alloc(&g->pool, (size_t)n->n_steps * sizeof *kept);
+    if (!kept)
+        return weft_fail_memory(&g->error);
+    memcpy(kept, steps, (size_t)n->n_steps * sizeof *kept);
+    n->steps = kept;
+    n->op = weft_ops_find(g->config.ops, "redistribute");
+    return WEFT_OK;
+}
+
+static void set_scope(weft_node *n)
+{
+    if (n->scope != WEFT_SCOPE_NONE)
+        return;
+    n->scope = n->n_ins ? WEFT_STEP_BEGIN : WEFT_MICRO_BATCH;
+    for (int i = 0; i < n->n_ins; i++) {
+        weft_scope s = weft_value_available(n->ins[i]);
+        if (s > n->scope)
+            n->scope = s;
+    }
+}
+
+/* What is made from a gathered parameter alone is as short-lived as it. */
+static void inherit_recompute(weft_node *n)
+{
+    if (!n->outs[0]->weight)
+        return;
+    for (int i = 0; i < n->n_ins; i++)
+        for (int r = 0; n->ins[i]->recompute && r < n->n_outs; r++)
+            n->outs[r]->recompute = true;
+}
+
+static weft_status place_op(weft_graph *g, weft_node *n)
+{
+    job j = {.g = g, .n = n};
+    weft_status s = weft_node_rule(g, n, &j.rule);
+    if (s)
+        return s;
+    for (int a = 0; a < g->config.mesh.n_axes; a++)
+        j.roles[a] = choose(&j, a);
+    order_letters(&j);
+    for (int l = 0; l < j.rule.n_letters; l++)
+        if (j.order[l].n && (s = check_even(&j, l)))
+            return s;
+    for (int i = 0; i < n->n_ins; i++) {
+        weft_text why = {0};
+        weft_layout to = operand_layout(&j, i);
+        if (to.bits == n->ins[i]->layout.bits)
+            continue;
+        weft_text_print(&why, "%s %s", n->op->name, n->outs[0]->name);
+        weft_value *moved = weft_move_to(g, n->ins[i], to, n, n->phase, weft_text_get(&why), NULL);
+        weft_text_release(&why);
+        if (!moved)
+            return weft_graph_status(g);
+        weft_node_set_operand(g, n, i, moved);
+    }
+    for (int i = 0; i < n->n_outs; i++) {
+        n->outs[i]->layout = result_layout(&j, i);
+        n->outs[i]->placed = true;
+    }
+    for (int i = 0; !s && i < n->n_outs; i++)
+        if (n->outs[i]->role)
+            s = give_role(g, n->outs[i]);
+    return s;
+}
+
+weft_status weft_place_node(weft_graph *g, weft_node *n)
+{
+    set_scope(n);
+    if (n->op->flags & WEFT_OP_SOURCE)
+        return n->n_outs && n->n_ins == 0 ? weft_table_source(g, n->outs[0]) : WEFT_OK;
+    inherit_recompute(n);
+    if (strcmp(n->op->name, "gather") == 0)
+        return place_gather(g, n);
+    if (g->config.mesh.n_axes == 0) { /* one rank: nothing to choose */
+        for (int i = 0; i < n->n_outs; i++)
+            n->outs[i]->placed = true;
+        return WEFT_OK;
+    }
+    return place_op(g, n);
+}
+
+weft_status weft_graph_place(weft_graph *g)
+{
+    for (weft_node *n = g->first, *next; n; n = next) {
+        next = n->next;
+        weft_status s = weft_place_node(g, n);
+        if (s)
+            return s;
+    }
+    g->placed = true;
+    return weft_graph_verify(g, &g->error);
+}

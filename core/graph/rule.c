@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rule.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct span {
+    const char *at, *end;
+} span;
+
+typedef struct parser {
+    const char *text;
+    weft_rule *rule;
+    int longest; /* dims that "*" stands for */
+    weft_error *err;
+} parser;
+
+static weft_status bad(const parser *p, const char *what)
+{
+    return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "index rule \"%s\": %s", p->text, what);
+}
+
+static span strip(span s)
+{
+    while (s.at < s.end && *s.at == ' ')
+        s.at++;
+    while (s.at < s.end && s.end[-1] == ' ')
+        s.end--;
+    return s;
+}
+
+static bool blank(span s)
+{
+    s = strip(s);
+    return s.at == s.end;
+}
+
+/* Takes text up to `stop` (or all) off the front of s. */
+static span take(span *s, char stop)
+{
+    const char *end = memchr(s->at, stop, (size_t)(s->end - s->at));
+    span head = {s->at, end ? end : s->end};
+    s->at = end ? end + 1 : s->end;
+    return head;
+}
+
+static int find_letter(weft_rule *rule, const char *name)
+{
+    for (int i = 0; i < rule->n_letters; i++)
+        if (!strcmp(rule->name[i], name))
+            return i;
+    if (rule->n_letters == WEFT_RULE_MAX_LETTERS)
+        return -1;
+    memcpy(rule->name[rule->n_letters], name, strlen(name) + 1);
+    return rule->n_letters++;
+}
+
+static weft_status add_letter(parser *p, weft_rule_part *part, const char *name, bool whole)
+{
+    int letter = find_letter(p->rule, name);
+    if (letter < 0)
+        return bad(p, "too many letters");
+    if (part->n_dims == WEFT_MAX_DIMS)
+        return bad(p, "too many dims in one operand or result");
+    if (weft_rule_dim(part, letter) >= 0)
+        return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "index rule \"%s\": index %s occurs twice in one operand or result", p->text, name);
+    part->letter[part->n_dims] = (int8_t)letter;
+    part->whole[part->n_dims++] = whole;
+    if (whole)
+        p->rule->whole |= UINT32_C(1) << letter;
+    return WEFT_OK;
+}
+
+static weft_status add_word(parser *p, weft_rule_part *part, span word)
+{
+    char name[WEFT_RULE_MAX_NAME];
+    bool whole = *word.at == '[';
+    if (whole != (word.end[-1] == ']'))
+        return bad(p, "unbalanced brackets");
+    word.at += whole;
+    word.end -= whole;
+    if (word.end <= word.at || (size_t)(word.end - word.at) >= sizeof(name))
+        return bad(p, "an index name is empty or too long");
+    if (word.end - word.at == 1 && *word.at == '*') {
+        for (int d = 0; d < p->longest; d++) {
+            snprintf(name, sizeof(name), "*%d", d);
+            weft_status status = add_letter(p, part, name, whole);
+            if (status)
+                return status;
+        }
+        return WEFT_OK;
+    }
+    memcpy(name, word.at, (size_t)(word.end - word.at));
+    name[word.end - word.at] = '\0';
+    return add_letter(p, part, name, whole);
+}
+
+static weft_status parse_part(parser *p, span text, weft_rule_part *part)
+{
+    text = strip(text);
+    while (!blank(text)) {
+        span word = take(&text, ' ');
+        weft_status status = word.at == word.end ? WEFT_OK : add_word(p, part, word);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+/* One side of the arrow, which has to give n parts of dims[i] dims (dims NULL: any). */
+static weft_status parse_side(parser *p, span side, int n, const int *dims, weft_rule_part *parts)
+{
+    int have = 0;
+    span item = side;
+    if (n == 0)
+        return blank(side) ? WEFT_OK : bad(p, "the node has fewer operands or results");
+    for (bool last = false; !last; have++) {
+        last = !memchr(side.at, ',', (size_t)(side.end - side.at));
+        item = strip(take(&side, ','));
+        bool repeats = item.end - item.at >= 3 && !memcmp(item.end - 3, "...", 3);
+        if (have == n || (repeats && !last))
+            return bad(p, have == n ? "the node has fewer operands or results" : "\"...\" may only stand at the end of a side");
+        if (repeats)
+            item.end -= 3;
+        weft_status status = parse_part(p, item, &parts[have]);
+        if (status)
+            return status;
+        for (; repeats && have < n - 1; have++)
+            parts[have + 1] = parts[have];
+    }
+    if (have < n)
+        return bad(p, "the node has more operands or results");
+    for (int i = 0; dims && i < n; i++)
+        if (parts[i].n_dims != dims[i])
+            return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "index rule \"%s\": %s %d has %d dims, not %d", p->text,
+                             parts == p->rule->in ? "operand" : "result", i, dims[i], (int)parts[i].n_dims);
+    return WEFT_OK;
+}
+
+static weft_status parse_group(parser *p, span text, uint64_t *group)
+{
+    text = strip(text);
+    while (!blank(text)) {
+        span word = take(&text, ' ');
+        int operand = 0;
+        if (word.at == word.end)
+            continue;
+        for (const char *c = word.at; c < word.end; c++) {
+            if (*c < '0' || *c > '9')
+                return bad(p, "linear groups are lists of operand numbers");
+            operand = operand * 10 + (*c - '0');
+            if (operand >= p->rule->n_ins)
+                return bad(p, "a linear group names an operand that there is not");
+        }
+        *group |= UINT64_C(1) << operand;
+    }
+    return *group ? WEFT_OK : bad(p, "a linear group is empty");
+}
+
+static weft_status parse_linear(parser *p, const char *linear)
+{
+    weft_rule *rule = p->rule;
+    if (!linear || !*linear)
+        return WEFT_OK;
+    if (!strcmp(linear, "all")) {
+        rule->n_groups = 1;
+        rule->group[0] = rule->n_ins == 64 ? ~UINT64_C(0) : (UINT64_C(1) << rule->n_ins) - 1;
+        return WEFT_OK;
+    }
+    span text = {linear, linear + strlen(linear)};
+    while (!blank(text)) {
+        if (rule->n_groups == WEFT_RULE_MAX_PARTS)
+            return bad(p, "too many linear groups");
+        weft_status status = parse_group(p, take(&text, ','), &rule->group[rule->n_groups++]);
+        if (status)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int n_outs, const int *in_dims, const int *out_dims, weft_rule *out,
+                            weft_error *err)
+{
+    parser p = {.text = rule, .rule = out, .err = err};
+    const char *arrow = strstr(rule, "->");
+    weft_status status;
+
+    memset(out, 0, sizeof(*out));
+    if (!arrow || strstr(arrow + 2, "->"))
+        return bad(&p, "one \"->\" is needed");
+    if (n_ins > WEFT_RULE_MAX_PARTS || n_outs > WEFT_RULE_MAX_PARTS)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "a node has %d operands and %d results; at most %d of each are possible", n_ins, n_outs,
+                         (int)WEFT_RULE_MAX_PARTS);
+    out->n_ins = n_ins;
+    out->n_outs = n_outs;
+    for (int i = 0; i < n_ins; i++)
+        p.longest = in_dims[i] > p.longest ? in_dims[i] : p.longest;
+    if ((status = parse_side(&p, (span){rule, arrow}, n_ins, in_dims, out->in)))
+        return status;
+    if ((status = parse_side(&p, (span){arrow + 2, rule + strlen(rule)}, n_outs, out_dims, out->out)))
+        return status;
+    return parse_linear(&p, linear);
+}
+
+weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *out, weft_error *err)
+{
+    int in_dims[WEFT_RULE_MAX_PARTS], out_dims[WEFT_RULE_MAX_PARTS];
+    int n_ins = node->n_ins + (node->like != NULL);
+    weft_text text = {0};
+    weft_status status = WEFT_OK;
+
+    if (n_ins > WEFT_RULE_MAX_PARTS || node->n_outs > WEFT_RULE_MAX_PARTS)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "a node of op %s has %d operands and %d results; at most %d of each are possible",
+                         node->op->name, n_ins, node->n_outs, (int)WEFT_RULE_MAX_PARTS);
+    for (int i = 0; i < n_ins; i++)
+        in_dims[i] = i < node->n_ins ? node->ins[i]->n_dims : node->like->n_dims;
+    for (int i = 0; results && i < node->n_outs; i++)
+        out_dims[i] = node->outs[i]->n_dims;
+    if (node->op->make_rule)
+        status = node->op->make_rule(node, &text, err);
+    if (!status && text.out_of_memory)
+        status = weft_fail_memory(err);
+    if (!status)
+        status = weft_rule_parse(node->op->make_rule ? weft_text_get(&text) : node->op->rule, node->op->linear, n_ins, node->n_outs, in_dims,
+                                 results ? out_dims : NULL, out, err);
+    weft_text_release(&text);
+    return status;
+}
+
+int weft_rule_dim(const weft_rule_part *part, int letter)
+{
+    for (int d = 0; d < part->n_dims; d++)
+        if (part->letter[d] == letter)
+            return d;
+    return -1;
+}
+
+uint32_t weft_rule_letters(const weft_rule_part *part)
+{
+    uint32_t set = 0;
+    for (int d = 0; d < part->n_dims; d++)
+        set |= UINT32_C(1) << part->letter[d];
+    return set;
+}
+
+uint32_t weft_rule_in_letters(const weft_rule *rule)
+{
+    uint32_t set = 0;
+    for (int i = 0; i < rule->n_ins; i++)
+        set |= weft_rule_letters(&rule->in[i]);
+    return set;
+}
+
+bool weft_rule_contracts(const weft_rule *rule, int letter, int result)
+{
+    return (weft_rule_in_letters(rule) >> letter & 1) && weft_rule_dim(&rule->out[result], letter) < 0;
+}

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+# The core's code, folders in the order of dependence. Tests of its inner parts link this.
+noinst_LTLIBRARIES += core/libcore.la
+core_libcore_la_SOURCES = \
+	core/base/atomic_file.c \
+	core/base/blame.c \
+	core/base/dtype.c \
+	core/base/error.c \
+	core/base/files.c \
+	core/base/log.c \
+	core/base/memory.c \
+	core/base/pool.c \
+	core/base/random.c \
+	core/base/safetensors.c \
+	core/base/text.c \
+	core/base/atomic_file.h \
+	core/settings/check.c \
+	core/settings/core_params.c \
+	core/settings/ini.c \
+	core/settings/listed.c \
+	core/settings/nearest.c \
+	core/settings/params.c \
+	core/settings/print.c \
+	core/settings/settings.c \
+	core/settings/unknown.c \
+	core/settings/utf8.c \
+	core/settings/value.c \
+	core/settings/ini.h \
+	core/settings/internal.h \
+	core/settings/settings.h \
+	core/plugin/capability.c \
+	core/plugin/crash.c \
+	core/plugin/describe.c \
+	core/plugin/descriptor.c \
+	core/plugin/loader.c \
+	core/plugin/module.c \
+	core/plugin/names.c \
+	core/plugin/order.c \
+	core/plugin/search.c \
+	core/plugin/set.c \
+	core/plugin/sort.c \
+	core/plugin/crash.h \
+	core/plugin/internal.h \
+	core/plugin/order.h \
+	core/plugin/plugins.h \
+	core/mesh/layout.c \
+	core/mesh/mesh.c \
+	core/mesh/plan.c \
+	core/mesh/steps.c \
+	core/mesh/plan.h \
+	core/graph/autodiff.c \
+	core/graph/build.c \
+	core/graph/graph.c \
+	core/graph/head.c \
+	core/graph/infer.c \
+	core/graph/insert.c \
+	core/graph/map.c \
+	core/graph/move.c \
+	core/graph/node.c \
+	core/graph/order.c \
+	core/graph/place.c \
+	core/graph/print.c \
+	core/graph/rule.c \
+	core/graph/table.c \
+	core/graph/verify.c \
+	core/graph/internal.h \
+	core/graph/map.h \
+	core/graph/rule.h \
+	core/graph/ops/activation.c \
+	core/graph/ops/add.c \
+	core/graph/ops/attention.c \
+	core/graph/ops/chunk.c \
+	core/graph/ops/embedding.c \
+	core/graph/ops/linear.c \
+	core/graph/ops/loss.c \
+	core/graph/ops/norm.c \
+	core/graph/ops/rope.c \
+	core/graph/ops/scalar.c \
+	core/graph/ops/source.c \
+	core/graph/ops/table.c \
+	core/graph/ops/tensor.c \
+	core/graph/ops/ops.h \
+	core/lower/buffers.c \
+	core/lower/fuse.c \
+	core/lower/kernels.c \
+	core/lower/lower.c \
+	core/lower/memory.c \
+	core/lower/plan.c \
+	core/lower/report.c \
+	core/lower/schedule.c \
+	core/lower/states.c \
+	core/lower/waits.c \
+	core/lower/compile.h \
+	core/lower/lower.h \
+	core/lower/plan.h \
+	core/run/diagnose.c \
+	core/run/evaluate.c \
+	core/run/execute.c \
+	core/run/generate.c \
+	core/run/init.c \
+	core/run/inputs.c \
+	core/run/loader.c \
+	core/run/loop.c \
+	core/run/observe.c \
+	core/run/run.c \
+	core/run/run.h
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
+core_libcore_la_LIBADD = $(INIH_LIBS) $(LTDL_LIBS) $(LIBM)
+
+# libweft is that, showing only what starts with weft_.
+lib_LTLIBRARIES += core/libweft.la
+core_libweft_la_SOURCES =
+core_libweft_la_LIBADD = core/libcore.la
+# Plugins load on equal ABI numbers only; the library's own number grows with the minor one.
+core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=$(top_srcdir)/core/libweft.map
+EXTRA_core_libweft_la_DEPENDENCIES = core/libweft.map
+
+weftincludedir = $(includedir)/weft
+weftinclude_HEADERS = \
+	core/weft/base.h \
+	core/weft/files.h \
+	core/weft/graph.h \
+	core/weft/mesh.h \
+	core/weft/op.h \
+	core/weft/params.h \
+	core/weft/plugin.h \
+	core/weft/random.h \
+	core/weft/service.h \
+	core/weft/weft.h
+
+pkgconfig_DATA += core/weft.pc
+EXTRA_DIST += core/libweft.map core/plugin/README.md core/settings/README.md core/graph/ops/README.md

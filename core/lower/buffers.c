@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A buffer for every live value: shared where a result may lie where an operand lay. */
+#include "lower/compile.h"
+
+#include <string.h>
+
+int weft_compile_add_buffer(weft_compiler *c, weft_buffer b)
+{
+    weft_lowered *l = c->l;
+    if (l->n_buffers == l->buffers_capacity) {
+        int more = l->buffers_capacity ? 2 * l->buffers_capacity : 256;
+        weft_buffer *fresh = weft_realloc(l->buffers, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            weft_fail_memory(c->err);
+            return -1;
+        }
+        l->buffers = fresh;
+        l->buffers_capacity = more;
+    }
+    l->buffers[l->n_buffers] = b;
+    return l->n_buffers++;
+}
+
+static int64_t bytes_of(const weft_compiler *c, const weft_value *v)
+{
+    return weft_layout_elements(&c->g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
+}
+
+static bool is(const weft_node *n, const char *op)
+{
+    return strcmp(n->op->name, op) == 0;
+}
+
+static void share(weft_compiler *c, const weft_value *v, int buffer)
+{
+    weft_buffer *b = &c->l->buffers[buffer];
+    c->l->buffer_of[v->id] = buffer;
+    if (c->last_use[v->id] > b->last)
+        b->last = c->last_use[v->id];
+}
+
+static weft_buffer_class class_of(const weft_compiler *c, const weft_value *v, int first)
+{
+    if (v->weight)
+        return WEFT_CLASS_WEIGHT;
+    int last = c->last_use[v->id] < c->n ? c->last_use[v->id] : c->n - 1;
+    weft_action made = weft_compiler_action(c, first), used = weft_compiler_action(c, last);
+    if (made == WEFT_DO_FORWARD && used == WEFT_DO_BACKWARD)
+        return WEFT_CLASS_SAVED;
+    if (v->node->phase == WEFT_BACKWARD && v->n_dims > 0 && (used > WEFT_DO_BACKWARD || is(v->node, "accumulate")))
+        return WEFT_CLASS_GRADIENT;
+    return WEFT_CLASS_TEMPORARY;
+}
+
+static int64_t align64(int64_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+static weft_status add_source(weft_compiler *c, const weft_value *v)
+{
+    weft_lowered *l = c->l;
+    weft_buffer b = {.bytes = bytes_of(c, v), .first = 0, .last = c->n, .value = v};
+    if (is(v->node, "input")) {
+        bool micro = v->node->scope == WEFT_MICRO_BATCH;
+        int64_t *end = micro ? &l->input_bytes : &l->step_input_bytes;
+        b.kind = WEFT_CLASS_INPUT;
+        b.base = micro ? WEFT_BASE_INPUT : WEFT_BASE_STEP_INPUT;
+        b.offset = *end;
+        *end += align64(b.bytes);
+    } else {
+        const weft_state_entry *e = weft_states_find(c->options->states, v->name);
+        if (!e || e->bytes != b.bytes)
+            return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is not a state of the training graph, or of another size", v->name);
+        b.kind = WEFT_CLASS_STATE;
+        b.base = WEFT_BASE_STATE;
+        b.offset = e->offset;
+    }
+    int i = weft_compile_add_buffer(c, b);
+    l->buffer_of[v->id] = i;
+    return i < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
+}
+
+/* Result r of n may take operand r's memory: element-wise, and nobody needs the operand (or what shares its memory) any more. */
+static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
+{
+    if (!(n->op->flags & WEFT_OP_INPLACE) || r >= n->n_ins || c->adds[n->id])
+        return false;
+    const weft_value *from = n->ins[r], *to = n->outs[r];
+    const weft_buffer *b = &c->l->buffers[c->l->buffer_of[from->id]];
+    if (bytes_of(c, from) != bytes_of(c, to) || b->bytes != bytes_of(c, to))
+        return false;
+    if (b->base == WEFT_BASE_STATE)
+        return to->update_of == from && c->last_use[from->id] == p;
+    return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of;
+}
+
+static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
+{
+    weft_value *v = n->outs[r];
+    if (c->l->buffer_of[v->id] >= 0) { /* an accumulator's, given before */
+        share(c, v, c->l->buffer_of[v->id]);
+        return WEFT_OK;
+    }
+    if (in_place(c, n, r, p)) {
+        share(c, v, c->l->buffer_of[n->ins[r]->id]);
+        return WEFT_OK;
+    }
+    weft_buffer b = {WEFT_BASE_ARENA, 0, bytes_of(c, v), p, c->last_use[v->id], class_of(c, v, p), v};
+    int i = weft_compile_add_buffer(c, b);
+    if (i < 0)
+        return WEFT_ERR_MEMORY;
+    c->l->buffer_of[v->id] = i;
+    return WEFT_OK;
+}
+
+/* The accumulator lives from before the first micro-batch on; the chain of sums that grows in it shares it. */
+static weft_status add_accumulator(weft_compiler *c, weft_node *n)
+{
+    weft_value *v = n->outs[0];
+    int first = c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0;
+    weft_buffer b = {WEFT_BASE_ARENA, 0, bytes_of(c, v), first, c->last_use[v->id], v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY, v};
+    int end = c->action_end[WEFT_DO_BACKWARD] - 1, i;
+    b.last = b.last > end ? b.last : end;
+    if ((i = weft_compile_add_buffer(c, b)) < 0)
+        return WEFT_ERR_MEMORY;
+    c->l->buffer_of[v->id] = i;
+    if (!c->fused[n->id])
+        return WEFT_OK;
+    weft_value *x = n->ins[0];
+    for (; c->fused[x->node->id] && is(x->node, "add"); x = x->node->ins[0]) {
+        c->l->buffer_of[x->id] = i;
+        c->l->buffer_of[x->node->ins[1]->id] = i;
+    }
+    c->l->buffer_of[x->id] = i;
+    return WEFT_OK;
+}
+
+/* y of a fused add(total, y) lies in the total's memory. */
+static void join_totals(weft_compiler *c, const weft_node *n)
+{
+    const weft_value *y = n->outs[0];
+    if (!c->adds[n->id] || c->l->buffer_of[y->id] >= 0 || y->n_uses != 1)
+        return;
+    const weft_node *add = y->uses[0].node;
+    if (is(add, "add"))
+        share(c, y, c->l->buffer_of[add->ins[0]->id]);
+}
+
+weft_status weft_compile_buffers(weft_compiler *c)
+{
+    weft_status s = WEFT_OK;
+    for (int p = 0; p < c->n && !s && c->repeats; p++)
+        if (is(c->order[p], "accumulate"))
+            s = add_accumulator(c, c->order[p]);
+    for (int p = 0; p < c->n && !s; p++) {
+        weft_node *n = c->order[p];
+        if (n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE)) {
+            s = add_source(c, n->outs[0]);
+            continue;
+        }
+        bool alias = c->fused[n->id] || (is(n, "accumulate") && !c->repeats);
+        if (alias) {
+            if (c->l->buffer_of[n->outs[0]->id] < 0)
+                share(c, n->outs[0], c->l->buffer_of[n->ins[0]->id]);
+            continue;
+        }
+        join_totals(c, n);
+        for (int r = 0; r < n->n_outs && !s; r++)
+            s = add_result(c, n, r, p);
+    }
+    return s;
+}

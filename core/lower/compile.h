@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files that turn a graph into programs share while they do. */
+#ifndef WEFT_LOWER_COMPILE_H
+#define WEFT_LOWER_COMPILE_H
+
+#include "lower/lower.h"
+
+typedef struct weft_compiler {
+    weft_lowered *l;
+    weft_graph *g;
+    const weft_lower_options *options;
+    weft_error *err;
+    weft_node **order; /* live nodes, program by program */
+    int n;
+    int action_end[WEFT_ACTIONS]; /* positions [action_end[a-1], action_end[a]) are of action a */
+    int *position;                /* by node id; -1: not live */
+    int *last_use;                /* by value id: position of its last reader, its own if nobody reads it */
+    bool *root;                   /* by value id: read by the host after the programs */
+    bool *fused;                  /* by node id: its result is made in place by an operand's maker; no instruction */
+    bool *adds;                   /* by node id: adds to its first result's buffer instead of writing it */
+    bool repeats;                 /* forward and backward run more than once after BEGIN */
+} weft_compiler;
+
+weft_action weft_compiler_action(const weft_compiler *c, int position);
+/* order.c of the programs: live nodes, actions, last uses. */
+weft_status weft_compile_order(weft_compiler *c);
+/* fuse.c: which sums are made in place. */
+weft_status weft_compile_fuse(weft_compiler *c);
+/* buffers.c: a buffer for every live value. */
+weft_status weft_compile_buffers(weft_compiler *c);
+/* The call of a node on this rank; tensors has room for all operands and results. */
+void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate, weft_tensor *tensors, weft_call *call);
+int weft_compile_add_buffer(weft_compiler *c, weft_buffer b);
+
+#endif

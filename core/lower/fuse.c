@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums made in place: add(total, y) and accumulate(y) cost nothing where the kernel that makes y can add to the total's memory. */
+#include "lower/compile.h"
+
+#include <string.h>
+
+static bool is(const weft_node *n, const char *op)
+{
+    return strcmp(n->op->name, op) == 0;
+}
+
+/* Can v's maker add its result to memory that is there already, at no loss? */
+static bool can_add(const weft_compiler *c, const weft_value *v)
+{
+    const weft_node *n = v->node;
+    if (v->result != 0 || v->n_uses != 1 || c->root[v->id] || v->fetch || n->steps || (n->op->flags & WEFT_OP_SOURCE) || !n->op->plain ||
+        c->fused[n->id] || c->adds[n->id] || is(n, "accumulate") || is(n, "add"))
+        return false;
+    weft_tensor tensors[2 * WEFT_RULE_MAX_PARTS];
+    weft_call call;
+    weft_compile_call(c, n, false, tensors, &call);
+    const weft_kernel *writes = weft_kernels_find(c->options->kernels, &call);
+    call.accumulate = true;
+    return !writes || weft_kernels_find(c->options->kernels, &call);
+}
+
+/* The total must be this sum's alone, and be there before y is made. */
+static bool can_grow(const weft_compiler *c, const weft_value *total, const weft_value *y)
+{
+    const weft_node *n = total->node;
+    int made = c->position[n->id], y_made = c->position[y->node->id];
+    return total->n_uses == 1 && !c->root[total->id] && !total->fetch && !(n->op->flags & WEFT_OP_SOURCE) && made < y_made &&
+           weft_compiler_action(c, made) == weft_compiler_action(c, y_made) && total->dtype == y->dtype;
+}
+
+static void fuse_add(weft_compiler *c, weft_node *n)
+{
+    if (!is(n, "add") || n->n_ins != 2 || n->ins[0] == n->ins[1] || n->outs[0]->dtype != n->ins[0]->dtype)
+        return;
+    int later = c->position[n->ins[1]->node->id] > c->position[n->ins[0]->node->id];
+    weft_value *y = n->ins[later], *total = n->ins[!later];
+    if (!can_grow(c, total, y) || !can_add(c, y))
+        return;
+    /* the operands in the order (total, y), so that whoever reads the graph later need not ask again */
+    n->ins[0] = total;
+    n->ins[1] = y;
+    for (int i = 0; i < 2; i++)
+        n->ins[i]->uses[0].operand = i;
+    c->fused[n->id] = true;
+    c->adds[y->node->id] = true;
+}
+
+/* accumulate(x): whoever starts the chain of sums that ends in x adds to the accumulator at once. */
+static void fuse_accumulate(weft_compiler *c, weft_node *n)
+{
+    if (!is(n, "accumulate") || !c->repeats)
+        return;
+    weft_value *x = n->ins[0];
+    while (c->fused[x->node->id] && is(x->node, "add") && x->n_uses == 1)
+        x = x->node->ins[0];
+    if (x->dtype != n->outs[0]->dtype || !can_add(c, x))
+        return;
+    c->fused[n->id] = true;
+    c->adds[x->node->id] = true;
+}
+
+weft_status weft_compile_fuse(weft_compiler *c)
+{
+    for (int p = 0; p < c->n; p++)
+        fuse_add(c, c->order[p]);
+    for (int p = 0; p < c->n; p++)
+        fuse_accumulate(c, c->order[p]);
+    return WEFT_OK;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs from an ordered graph: the instructions themselves. */
+#include "lower/lower.h"
+#include "lower/compile.h"
+
+#include <string.h>
+
+const char *weft_action_name(weft_action action)
+{
+    static const char *const names[] = {"begin", "forward", "backward", "step_end", "update"};
+    return names[action];
+}
+
+const char *weft_class_name(weft_buffer_class c)
+{
+    static const char *const names[] = {"state", "inputs", "gradients", "weight copies", "saved activations", "temporaries", "workspace"};
+    return names[c];
+}
+
+void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate, weft_tensor *tensors, weft_call *call)
+{
+    for (int i = 0; i < n->n_ins; i++)
+        weft_local_tensor(c->g, n->ins[i], c->l->coord, &tensors[i]);
+    for (int i = 0; i < n->n_outs; i++)
+        weft_local_tensor(c->g, n->outs[i], c->l->coord, &tensors[n->n_ins + i]);
+    *call = (weft_call){n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, tensors, tensors + n->n_ins, accumulate, NULL, NULL, NULL};
+}
+
+static weft_instruction *append(weft_compiler *c, weft_action a)
+{
+    weft_program *p = &c->l->programs[a];
+    if (p->n == p->capacity) {
+        int more = p->capacity ? 2 * p->capacity : 64;
+        weft_instruction *fresh = weft_realloc(p->list, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            weft_fail_memory(c->err);
+            return NULL;
+        }
+        p->list = fresh;
+        p->capacity = more;
+    }
+    weft_instruction *in = &p->list[p->n++];
+    memset(in, 0, sizeof *in);
+    in->workspace = -1;
+    return in;
+}
+
+static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node *n, int n_ins, weft_value *const *ins, int n_outs, weft_value *const *outs)
+{
+    size_t count = (size_t)(n_ins + n_outs);
+    in->node = n;
+    in->n_ins = n_ins;
+    in->n_outs = n_outs;
+    in->tensors = weft_pool_alloc(&c->l->pool, (count + 1) * sizeof *in->tensors);
+    in->buffers = weft_pool_alloc(&c->l->pool, (count + 1) * sizeof *in->buffers);
+    if (!in->tensors || !in->buffers)
+        return weft_fail_memory(c->err);
+    for (int i = 0; i < n_ins + n_outs; i++) {
+        const weft_value *v = i < n_ins ? ins[i] : outs[i - n_ins];
+        weft_local_tensor(c->g, v, c->l->coord, &in->tensors[i]);
+        in->buffers[i] = c->l->buffer_of[v->id];
+    }
+    return WEFT_OK;
+}
+
+static void count_flops(weft_compiler *c, const weft_node *n, const weft_call *call, weft_action a)
+{
+    double flops = 0, times = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD ? (double)c->g->config.sizes.micro_batches : 1;
+    if (n->op->flops) {
+        flops = n->op->flops(call);
+    } else {
+        for (int i = 0; i < call->n_ins + call->n_outs; i++) {
+            double elements = (double)weft_tensor_count(&call->ins[i]);
+            flops = elements > flops ? elements : flops;
+        }
+    }
+    c->l->flops += flops * times;
+    if (n->phase == WEFT_FORWARD && (n->op->flags & WEFT_OP_MATMUL))
+        c->l->model_flops += 3 * flops * times;
+}
+
+static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
+{
+    weft_action a = weft_compiler_action(c, position);
+    weft_instruction *in = append(c, a);
+    if (!in)
+        return WEFT_ERR_MEMORY;
+    in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
+    in->accumulate = c->adds[n->id] || (c->repeats && strcmp(n->op->name, "accumulate") == 0);
+    weft_status s = fill(c, in, n, n->n_ins, n->ins, n->n_outs, n->outs);
+    for (int i = 0; i < n->n_outs; i++)
+        in->fetch = in->fetch || (n->outs[i]->fetch && strcmp(n->op->name, "accumulate") != 0);
+    if (s || n->steps)
+        return s;
+    weft_call call = {n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, in->tensors, in->tensors + n->n_ins, in->accumulate, NULL, NULL, NULL};
+    in->kernel = weft_kernels_find(c->options->kernels, &call);
+    if (!in->kernel && !n->op->plain)
+        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "op '%s' has neither a plain kernel nor one for this device", n->op->name);
+    count_flops(c, n, &call, a);
+    size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
+    if (workspace) {
+        in->workspace = weft_compile_add_buffer(
+            c, (weft_buffer){WEFT_BASE_ARENA, 0, (int64_t)workspace, position, position, WEFT_CLASS_WORKSPACE, NULL});
+        if (in->workspace < 0)
+            return WEFT_ERR_MEMORY;
+    }
+    return WEFT_OK;
+}
+
+static weft_status add_zero_fills(weft_compiler *c)
+{
+    weft_status s = WEFT_OK;
+    for (int p = 0; p < c->n && !s && c->repeats; p++) {
+        weft_node *n = c->order[p];
+        if (strcmp(n->op->name, "accumulate") != 0)
+            continue;
+        weft_instruction *in = append(c, WEFT_DO_BEGIN);
+        if (!in)
+            return WEFT_ERR_MEMORY;
+        in->kind = WEFT_ZERO_FILL;
+        s = fill(c, in, n, 0, NULL, 1, n->outs);
+    }
+    return s;
+}
+
+/* Sums over micro-batches that observers want are whole when the last micro-batch is done. */
+static weft_status add_observations(weft_compiler *c)
+{
+    weft_status s = WEFT_OK;
+    for (int p = 0; p < c->n && !s; p++) {
+        weft_node *n = c->order[p];
+        if (strcmp(n->op->name, "accumulate") != 0 || !n->outs[0]->fetch)
+            continue;
+        weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
+        int end = c->action_end[WEFT_DO_BACKWARD];
+        b->last = b->last > end ? b->last : end;
+        weft_instruction *in = append(c, WEFT_DO_STEP_END);
+        if (!in)
+            return WEFT_ERR_MEMORY;
+        in->kind = WEFT_OBSERVE;
+        in->fetch = true;
+        s = fill(c, in, n, 0, NULL, 1, n->outs);
+    }
+    return s;
+}
+
+/* What could not be updated in place is copied at the very end. */
+static weft_status add_copies(weft_compiler *c)
+{
+    weft_status s = WEFT_OK;
+    for (int p = 0; p < c->n && !s; p++) {
+        weft_node *n = c->order[p];
+        for (int r = 0; r < n->n_outs && !s; r++) {
+            weft_value *v = n->outs[r], *to = v->update_of;
+            if (!to || c->l->buffer_of[v->id] == c->l->buffer_of[to->id])
+                continue;
+            c->l->buffers[c->l->buffer_of[v->id]].last = c->n;
+            weft_instruction *in = append(c, WEFT_DO_UPDATE);
+            if (!in)
+                return WEFT_ERR_MEMORY;
+            in->kind = WEFT_COPY;
+            s = fill(c, in, n, 1, &v, 1, &to);
+        }
+    }
+    return s;
+}
+
+static weft_status build(weft_compiler *c)
+{
+    weft_status s = weft_compile_order(c);
+    s = s ? s : weft_compile_fuse(c);
+    s = s ? s : weft_compile_buffers(c);
+    s = s ? s : add_observations(c);
+    for (int p = 0; p < c->n && !s; p++) {
+        weft_node *n = c->order[p];
+        if (c->fused[n->id] || (n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE)) || (!c->repeats && strcmp(n->op->name, "accumulate") == 0))
+            continue;
+        s = add_compute(c, n, p);
+    }
+    s = s ? s : add_zero_fills(c);
+    s = s ? s : add_copies(c);
+    weft_lowered *l = c->l;
+    l->n_positions = c->n;
+    s = s ? s : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak, &l->peak_position, c->err);
+    int first = 0;
+    for (int a = 0; a < WEFT_ACTIONS; a++) {
+        l->programs[a].first = first;
+        first += l->programs[a].n;
+    }
+    return s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
+}
+
+weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out, weft_error *err)
+{
+    weft_lowered *l = weft_alloc_zero(1, sizeof *l);
+    *out = l;
+    if (!l)
+        return weft_fail_memory(err);
+    l->graph = g;
+    weft_mesh_coord(&g->config.mesh, options->rank, l->coord);
+    size_t nodes = (size_t)g->n_nodes + 1, values = (size_t)g->n_values + 1;
+    weft_compiler c = {.l = l, .g = g, .options = options, .err = err};
+    c.repeats = g->config.mode != WEFT_MODE_TRAIN || g->config.sizes.micro_batches > 1;
+    c.order = weft_alloc(nodes * sizeof *c.order);
+    c.position = weft_alloc(nodes * sizeof *c.position);
+    c.fused = weft_alloc_zero(nodes, sizeof *c.fused);
+    c.adds = weft_alloc_zero(nodes, sizeof *c.adds);
+    c.last_use = weft_alloc_zero(values, sizeof *c.last_use);
+    c.root = weft_alloc_zero(values, sizeof *c.root);
+    l->buffer_of = weft_pool_alloc(&l->pool, values * sizeof *l->buffer_of);
+    weft_status s = c.order && c.position && c.fused && c.adds && c.last_use && c.root && l->buffer_of ? WEFT_OK : weft_fail_memory(err);
+    for (size_t i = 0; !s && i < values; i++)
+        l->buffer_of[i] = -1;
+    s = s ? s : build(&c);
+    weft_free(c.order);
+    weft_free(c.position);
+    weft_free(c.fused);
+    weft_free(c.adds);
+    weft_free(c.last_use);
+    weft_free(c.root);
+    if (s) {
+        weft_lowered_destroy(l);
+        *out = NULL;
+    }
+    return s;
+}
+
+void weft_lowered_destroy(weft_lowered *l)
+{
+    if (!l)
+        return;
+    for (int a = 0; a < WEFT_ACTIONS; a++)
+        weft_free(l->programs[a].list);
+    weft_free(l->buffers);
+    weft_pool_release(&l->pool);
+    weft_free(l);
+}

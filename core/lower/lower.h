@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From an ordered joint graph to programs: flat lists of instructions whose operands are (base, offset), and a memory plan in which every byte has a place. */
+#ifndef WEFT_LOWER_LOWER_H
+#define WEFT_LOWER_LOWER_H
+
+#include "graph/internal.h"
+
+/* ---- kernels ---- */
+
+typedef struct weft_kernels {
+    const weft_kernel **list; /* those of one device, all plugins */
+    int n;
+    bool plain; /* use reference kernels only */
+} weft_kernels;
+
+/* tables: kernel tables of plugins, each ended by op == NULL. */
+weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, int n_tables, bool plain, weft_error *err);
+void weft_kernels_release(weft_kernels *kernels);
+/* The best kernel for a call; NULL: the op's plain one. */
+const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_call *call);
+
+/* ---- state: what lives from step to step ---- */
+
+typedef struct weft_state_entry {
+    const char *name;
+    int64_t offset, bytes;
+    weft_value *value; /* in the train graph */
+} weft_state_entry;
+
+typedef struct weft_states {
+    weft_pool pool;
+    weft_map by_name;
+    weft_state_entry *list;
+    int n;
+    int64_t bytes;
+} weft_states;
+
+/* Gives every parameter and state of the train graph a place; evaluate and generate find theirs by name. */
+weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord, weft_error *err);
+void weft_states_release(weft_states *states);
+const weft_state_entry *weft_states_find(const weft_states *states, const char *name);
+
+/* ---- programs ---- */
+
+typedef enum weft_base { WEFT_BASE_NONE, WEFT_BASE_ARENA, WEFT_BASE_STATE, WEFT_BASE_INPUT, WEFT_BASE_STEP_INPUT, WEFT_BASES } weft_base;
+
+/* Programs of a graph. train: all; evaluate and generate: BEGIN (once per series) and FORWARD. STEP_END ends where everything that is reported is known, so that
+ * the host can refuse a non-finite step before UPDATE touches state. */
+typedef enum weft_action { WEFT_DO_BEGIN, WEFT_DO_FORWARD, WEFT_DO_BACKWARD, WEFT_DO_STEP_END, WEFT_DO_UPDATE, WEFT_ACTIONS } weft_action;
+
+const char *weft_action_name(weft_action action);
+
+typedef enum weft_buffer_class {
+    WEFT_CLASS_STATE,       /* parameters and optimizer state, in the state base */
+    WEFT_CLASS_INPUT,
+    WEFT_CLASS_GRADIENT,    /* of parameters */
+    WEFT_CLASS_WEIGHT,      /* copies made from parameters: casts, gathers */
+    WEFT_CLASS_SAVED,       /* activations that wait for the backward */
+    WEFT_CLASS_TEMPORARY,
+    WEFT_CLASS_WORKSPACE,
+    WEFT_CLASSES
+} weft_buffer_class;
+
+const char *weft_class_name(weft_buffer_class c);
+
+/* A piece of memory and when it is in use: positions count instructions over all programs of the graph, in order. */
+typedef struct weft_buffer {
+    weft_base base;
+    int64_t offset, bytes;
+    int first, last;
+    weft_buffer_class kind;
+    const weft_value *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
+} weft_buffer;
+
+typedef enum weft_instruction_kind { WEFT_COMPUTE, WEFT_ZERO_FILL, WEFT_COPY, WEFT_COLLECTIVE, WEFT_OBSERVE } weft_instruction_kind;
+
+typedef struct weft_instruction {
+    weft_instruction_kind kind;
+    const weft_node *node;
+    const weft_kernel *kernel; /* NULL: plain */
+    void *state;               /* made by prepare, owned by the prepared cache */
+    int n_ins, n_outs;
+    weft_tensor *tensors; /* ins, then outs; data is filled in when run */
+    int *buffers;         /* of each tensor */
+    int workspace;        /* buffer, -1: none */
+    bool accumulate;
+    bool fetch; /* some result goes to observers */
+    int queue;
+    int *waits; /* instructions of the same program on other queues that must be done first */
+    int n_waits;
+} weft_instruction;
+
+typedef struct weft_program {
+    weft_instruction *list;
+    int n, capacity, first; /* first: position of its first instruction */
+} weft_program;
+
+typedef struct weft_lowered {
+    weft_graph *graph;
+    weft_pool pool;
+    weft_buffer *buffers;
+    int n_buffers, buffers_capacity;
+    int *buffer_of; /* by value id; -1: none */
+    weft_program programs[WEFT_ACTIONS];
+    int n_positions;
+    int64_t arena_bytes, input_bytes, step_input_bytes;
+    int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to fragmentation */
+    int peak_position;
+    int coord[WEFT_MAX_AXES];
+    double flops;       /* of one step: everything that is computed */
+    double model_flops; /* of one step: three times the forward's products, what MFU counts */
+} weft_lowered;
+
+typedef struct weft_lower_options {
+    const weft_kernels *kernels;
+    const weft_states *states;
+    int rank, n_queues;
+    uint64_t adversary; /* not 0: spread instructions over the queues by this seed */
+} weft_lower_options;
+
+weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out, weft_error *err);
+void weft_lowered_destroy(weft_lowered *l);
+
+/* ---- parts of lowering, for its own files and tests ---- */
+
+/* This rank's part of a value, without data. */
+void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord, weft_tensor *out);
+/* Gives arena buffers offsets; returns the arena's size. */
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes, int64_t *live_peak, int *peak_position, weft_error *err);
+/* Waits between queues: data and reuse of memory. */
+weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
+
+/* ---- prepared kernels, shared by equal calls ---- */
+
+typedef struct weft_prepared {
+    weft_pool pool;
+    weft_map by_call;
+    struct weft_prepared_item *items;
+} weft_prepared;
+
+/* Runs `prepare` for every instruction that has one, once per distinct call. */
+weft_status weft_prepare(weft_prepared *prepared, weft_lowered *l, weft_error *err);
+void weft_prepared_release(weft_prepared *prepared);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run as a program that can be read before it runs: plugins' passes over graphs, one graph per mode, lowered for one rank. Nothing is opened. */
+#ifndef WEFT_LOWER_PLAN_H
+#define WEFT_LOWER_PLAN_H
+
+#include "lower/lower.h"
+#include "plugin/plugins.h"
+
+/* What one pass did, for `weft plan`. */
+typedef struct weft_pass_record {
+    const char *plugin;
+    weft_pass_stage stage;
+    int nodes_before, nodes_after;
+    double ms;
+} weft_pass_record;
+
+typedef struct weft_plan_options {
+    int rank, ranks;
+    const char *stop_after; /* plugin after whose graph pass to stop: the train graph is placed and nothing more; NULL: go on */
+    bool train_only;        /* no evaluate and generate graphs */
+    uint64_t dice;          /* tests: random legal placement */
+} weft_plan_options;
+
+typedef struct weft_plan {
+    weft_plugins *plugins; /* not owned */
+    const weft_params *train, *weft, *mesh_params;
+    weft_mesh mesh;
+    weft_ops ops;
+    weft_kernels kernels;
+    weft_states states;
+    weft_graph *graphs[WEFT_MODES];
+    weft_lowered *lowered[WEFT_MODES];
+    const weft_device *device;
+    void *device_self;
+    const weft_generator *generator;
+    void *generator_self;
+    int64_t micro_batch, micro_batches, global_batch, seq_len, steps;
+    int rank, ranks;
+    weft_pass_record *records;
+    int n_records, records_capacity;
+} weft_plan;
+
+/* plugins are created (not opened). */
+weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings, const weft_plan_options *options, weft_plan **out, weft_error *err);
+void weft_plan_destroy(weft_plan *plan);
+
+/* ---- what `weft plan` says (report.c) ---- */
+
+/* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
+void weft_plan_print(const weft_plan *plan, weft_text *text);
+/* One program's instructions with their operands' places. */
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action, weft_text *text);
+/* "1.23 GiB", "4.5 MiB", "17 B". */
+void weft_print_bytes(weft_text *text, double bytes);
+/* Trained elements, all ranks together. */
+int64_t weft_plan_parameters(const weft_plan *plan);
+/* Bytes this rank will hold: arena, state, inputs, as planned. */
+size_t weft_plan_bytes(const weft_plan *plan);
+
+#endif

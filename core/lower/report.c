@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan as text. */
+#include "lower/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void weft_print_bytes(weft_text *text, double bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    int u = 0;
+    for (; bytes >= 1024 && u < 5; u++)
+        bytes /= 1024;
+    weft_text_print(text, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
+}
+
+static void print_flops(weft_text *text, double flops)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
+    int u = 0;
+    for (; flops >= 1000 && u < 6; u++)
+        flops /= 1000;
+    weft_text_print(text, "%.3g %sFLOP", flops, units[u]);
+}
+
+int64_t weft_plan_parameters(const weft_plan *plan)
+{
+    int64_t total = 0;
+    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    for (int i = 0; i < g->n_parameters; i++) {
+        int64_t n = 1;
+        for (int d = 0; d < g->parameters[i]->n_dims; d++)
+            n *= g->parameters[i]->dims[d].size;
+        total += n;
+    }
+    return total;
+}
+
+static int64_t state_bytes(const weft_plan *plan, const char *op)
+{
+    int64_t total = 0;
+    for (int i = 0; i < plan->states.n; i++)
+        if (strcmp(plan->states.list[i].value->node->op->name, op) == 0)
+            total += plan->states.list[i].bytes;
+    return total;
+}
+
+static int64_t arena_of_all(const weft_plan *plan)
+{
+    int64_t arena = 0;
+    for (int m = 0; m < WEFT_MODES; m++)
+        if (plan->lowered[m] && plan->lowered[m]->arena_bytes > arena)
+            arena = plan->lowered[m]->arena_bytes;
+    return arena;
+}
+
+static int64_t input_bytes(const weft_plan *plan)
+{
+    int64_t total = 0;
+    for (int m = 0; m < WEFT_MODES; m++) {
+        const weft_lowered *l = plan->lowered[m];
+        if (l) /* training has the next step's beside this one's */
+            total += (l->input_bytes * (m == WEFT_MODE_TRAIN ? plan->micro_batches : 1) + l->step_input_bytes) * (m == WEFT_MODE_TRAIN ? 2 : 1);
+    }
+    return total;
+}
+
+size_t weft_plan_bytes(const weft_plan *plan)
+{
+    return (size_t)(arena_of_all(plan) + plan->states.bytes + input_bytes(plan));
+}
+
+static void print_line(weft_text *text, const char *name, double bytes)
+{
+    weft_text_print(text, "  %-20s", name);
+    weft_print_bytes(text, bytes);
+    weft_text_add(text, "\n");
+}
+
+static int compare_bytes(const void *a, const void *b)
+{
+    const weft_buffer *x = *(const weft_buffer *const *)a, *y = *(const weft_buffer *const *)b;
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+static const weft_instruction *instruction_at(const weft_lowered *l, int position, weft_action *action)
+{
+    /* positions count nodes; the peak is named by the first buffer made there */
+    for (int a = 0; a < WEFT_ACTIONS; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            const weft_instruction *in = &l->programs[a].list[i];
+            for (int k = in->n_ins; k < in->n_ins + in->n_outs; k++)
+                if (l->buffers[in->buffers[k]].first == position && l->buffers[in->buffers[k]].base == WEFT_BASE_ARENA) {
+                    *action = (weft_action)a;
+                    return in;
+                }
+            if (in->workspace >= 0 && l->buffers[in->workspace].first == position) {
+                *action = (weft_action)a;
+                return in;
+            }
+        }
+    return NULL;
+}
+
+/* Where the arena is fullest, by class, and the largest pieces alive there. */
+static void print_peak(const weft_lowered *l, weft_text *text)
+{
+    int64_t by_class[WEFT_CLASSES] = {0};
+    const weft_buffer **alive = weft_alloc(((size_t)l->n_buffers + 1) * sizeof *alive);
+    int n = 0;
+    for (int i = 0; alive && i < l->n_buffers; i++) {
+        const weft_buffer *b = &l->buffers[i];
+        if (b->base != WEFT_BASE_ARENA || b->first > l->peak_position || b->last < l->peak_position)
+            continue;
+        by_class[b->kind] += b->bytes;
+        alive[n++] = b;
+    }
+    for (int c = WEFT_CLASS_GRADIENT; c < WEFT_CLASSES; c++)
+        print_line(text, weft_class_name((weft_buffer_class)c), (double)by_class[c]);
+    print_line(text, "fragmentation", (double)(l->arena_bytes - l->live_peak));
+    weft_action action = WEFT_DO_BEGIN;
+    const weft_instruction *in = instruction_at(l, l->peak_position, &action);
+    if (in)
+        weft_text_print(text, "peak of the arena: in %s, at %s = %s, block %d; the largest of %d alive there:\n", weft_action_name(action),
+                        in->node->outs[0]->name, in->node->op->name, in->node->block, n);
+    qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
+    for (int i = 0; i < n && i < 8; i++)
+        print_line(text, alive[i]->value ? alive[i]->value->name : "(workspace)", (double)alive[i]->bytes);
+    weft_free(alive);
+}
+
+static void print_memory(const weft_plan *plan, weft_text *text)
+{
+    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    size_t libraries = plan->device->library_bytes ? plan->device->library_bytes(plan->device_self) : 0;
+    weft_text_add(text, "memory per rank\n");
+    print_line(text, "parameters", (double)state_bytes(plan, "parameter"));
+    print_line(text, "optimizer state", (double)state_bytes(plan, "state"));
+    print_line(text, "inputs", (double)input_bytes(plan));
+    print_line(text, "arena", (double)arena_of_all(plan));
+    print_line(text, "total planned", (double)weft_plan_bytes(plan));
+    print_line(text, "libraries (estimate)", (double)libraries);
+    weft_text_add(text, "the arena at its peak, by class\n");
+    print_peak(l, text);
+}
+
+static void print_collectives(const weft_plan *plan, weft_text *text)
+{
+    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    if (g->config.mesh.n_axes == 0) {
+        weft_text_add(text, "collectives: none (one rank)\n");
+        return;
+    }
+    weft_text_add(text, "collectives per execution: kind, axes, phase, scope, plugin, bytes sent by a rank\n");
+    for (const weft_node *n = g->first; n; n = n->next) {
+        weft_layout before = n->n_ins ? n->ins[0]->layout : (weft_layout){0};
+        for (int i = 0; i < n->n_steps; i++) {
+            const weft_step *s = &n->steps[i];
+            if (s->move != WEFT_SLICE && s->move != WEFT_ZERO) {
+                weft_text_print(text, "  %-14s ", weft_move_name(s->move));
+                for (int k = 0; k < s->n_axes; k++)
+                    weft_text_print(text, "%s%s", k ? "," : "", g->config.mesh.axis[s->axes[k]].name);
+                weft_text_print(text, " %s %s %s ", weft_phase_name(n->phase), weft_scope_name(n->scope), n->by);
+                weft_print_bytes(text, (double)weft_step_bytes(&g->config.mesh, s, before, n->outs[0]->n_dims, n->outs[0]->dims, n->outs[0]->dtype));
+                weft_text_print(text, "  %s\n", n->outs[0]->name);
+            }
+            before = s->after;
+        }
+    }
+}
+
+static void print_passes(const weft_plan *plan, weft_text *text)
+{
+    static const char *const stages[] = {"mesh", "graph", "joint", "program"};
+    weft_text_add(text, "passes             stage      nodes          ms\n");
+    for (int i = 0; i < plan->n_records; i++) {
+        const weft_pass_record *r = &plan->records[i];
+        weft_text_print(text, "  %-16s %-8s %6d %+6d %9.2f\n", r->plugin, stages[r->stage], r->nodes_after, r->nodes_after - r->nodes_before, r->ms);
+    }
+}
+
+void weft_plan_print(const weft_plan *plan, weft_text *text)
+{
+    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    int64_t tokens = plan->global_batch * plan->seq_len;
+    weft_text_print(text, "parameters: %lld in %d tensors, %d blocks\n", (long long)weft_plan_parameters(plan), plan->graphs[WEFT_MODE_TRAIN]->n_parameters,
+                    weft_graph_blocks(plan->graphs[WEFT_MODE_TRAIN]));
+    weft_text_print(text, "step: %lld tokens = %lld samples of %lld in %lld micro-batch%s, on %d rank%s\n", (long long)tokens, (long long)plan->global_batch,
+                    (long long)plan->seq_len, (long long)plan->micro_batches, plan->micro_batches == 1 ? "" : "es", plan->ranks, plan->ranks == 1 ? "" : "s");
+    weft_text_add(text, "compute per step and rank: ");
+    print_flops(text, l->flops);
+    weft_text_add(text, " in all, ");
+    print_flops(text, l->model_flops);
+    weft_text_add(text, " of them count for MFU\n");
+    print_memory(plan, text);
+    print_collectives(plan, text);
+    weft_text_add(text, "programs:");
+    for (int m = 0; m < WEFT_MODES; m++)
+        for (int a = 0; plan->lowered[m] && a < WEFT_ACTIONS; a++)
+            if (plan->lowered[m]->programs[a].n)
+                weft_text_print(text, " %s%s %d", m == WEFT_MODE_EVALUATE ? "evaluate." : m == WEFT_MODE_GENERATE ? "generate." : "",
+                                weft_action_name((weft_action)a), plan->lowered[m]->programs[a].n);
+    weft_text_add(text, " instructions\n");
+    print_passes(plan, text);
+}
+
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action, weft_text *text)
+{
+    static const char *const bases[] = {"none", "arena", "state", "input", "step"}, *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
+    const weft_lowered *l = plan->lowered[mode];
+    for (int i = 0; l && i < l->programs[action].n; i++) {
+        const weft_instruction *in = &l->programs[action].list[i];
+        weft_text_print(text, "%5d %-14s %-18s", i, in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind],
+                        in->kind != WEFT_COMPUTE ? "" : in->kernel ? in->kernel->name : "plain");
+        for (int k = 0; k < in->n_ins + in->n_outs; k++) {
+            const weft_buffer *b = &l->buffers[in->buffers[k]];
+            weft_text_print(text, "%s%s+%lld", k == in->n_ins ? (in->accumulate ? " += " : " -> ") : " ", bases[b->base], (long long)b->offset);
+        }
+        if (in->workspace >= 0)
+            weft_text_print(text, " workspace arena+%lld", (long long)l->buffers[in->workspace].offset);
+        if (in->queue)
+            weft_text_print(text, " queue %d", in->queue);
+        for (int k = 0; k < in->n_waits; k++)
+            weft_text_print(text, " waits %d", in->waits[k]);
+        weft_text_print(text, "   %s\n", in->node->n_outs ? in->node->outs[0]->name : "");
+    }
+}

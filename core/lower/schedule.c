@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which nodes are live, in which program each runs, and how long each value is needed. */
+#include "lower/compile.h"
+
+#include <string.h>
+
+weft_action weft_compiler_action(const weft_compiler *c, int position)
+{
+    int a = 0;
+    while (position >= c->action_end[a])
+        a++;
+    return (weft_action)a;
+}
+
+static void mark_root(weft_compiler *c, weft_value *v)
+{
+    if (!v)
+        return;
+    c->root[v->id] = true;
+    v->node->mark = 1;
+}
+
+/* Sets mark 1 on every node that something reads in the end. Operands stand before their readers, so one walk from the end does. */
+static void mark_live(weft_compiler *c)
+{
+    weft_graph *g = c->g;
+    for (weft_node *n = g->first; n; n = n->next)
+        n->mark = 0;
+    mark_root(c, g->loss_report);
+    mark_root(c, g->loss_sum);
+    mark_root(c, g->tokens);
+    mark_root(c, g->logits);
+    for (int i = 0; i < g->n_reports; i++)
+        mark_root(c, g->reports[i].value);
+    for (weft_node *n = g->last; n; n = n->prev) {
+        for (int i = 0; i < n->n_outs; i++)
+            if (n->outs[i]->update_of || n->outs[i]->fetch || (n->op->flags & WEFT_OP_SOURCE))
+                n->mark = 1;
+        for (int i = 0; n->mark && i < n->n_ins; i++)
+            n->ins[i]->node->mark = 1;
+    }
+}
+
+/* Of the nodes after the last micro-batch, those that a reported number needs get mark 2: they run before the update. */
+static void mark_reported(weft_graph *g)
+{
+    if (g->loss_report)
+        g->loss_report->node->mark = 2;
+    for (int i = 0; i < g->n_reports; i++)
+        g->reports[i].value->node->mark = 2;
+    for (weft_node *n = g->last; n; n = n->prev) {
+        if (n->mark == 1)
+            for (int i = 0; i < n->n_outs; i++)
+                if (n->outs[i]->fetch)
+                    n->mark = 2;
+        for (int i = 0; n->mark == 2 && i < n->n_ins; i++)
+            n->ins[i]->node->mark = 2;
+    }
+}
+
+static weft_action action_of(const weft_node *n, bool *backward)
+{
+    switch (n->scope) {
+    case WEFT_MICRO_BATCH:
+        *backward = *backward || n->chunk >= 0 || n->phase != WEFT_FORWARD;
+        return *backward ? WEFT_DO_BACKWARD : WEFT_DO_FORWARD;
+    case WEFT_STEP_END:
+        return n->mark == 2 ? WEFT_DO_STEP_END : WEFT_DO_UPDATE;
+    default:
+        return WEFT_DO_BEGIN;
+    }
+}
+
+static void find_last_uses(weft_compiler *c)
+{
+    int micro_end = c->action_end[WEFT_DO_BACKWARD] - 1;
+    for (int p = 0; p < c->n; p++) {
+        weft_node *n = c->order[p];
+        for (int r = 0; r < n->n_outs; r++) {
+            c->last_use[n->outs[r]->id] = p;
+            if (c->root[n->outs[r]->id])
+                c->last_use[n->outs[r]->id] = c->n;
+        }
+        weft_action a = weft_compiler_action(c, p);
+        bool micro = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD;
+        for (int i = 0; i < n->n_ins; i++) {
+            int *last = &c->last_use[n->ins[i]->id];
+            bool outer = weft_compiler_action(c, c->position[n->ins[i]->node->id]) == WEFT_DO_BEGIN;
+            int until = c->repeats && micro && outer ? micro_end : p;
+            *last = *last > until ? *last : until;
+        }
+    }
+}
+
+weft_status weft_compile_order(weft_compiler *c)
+{
+    weft_graph *g = c->g;
+    size_t n_nodes = (size_t)g->n_nodes + 1;
+    weft_action *action = weft_alloc(n_nodes * sizeof *action);
+    if (!action)
+        return weft_fail_memory(c->err);
+    mark_live(c);
+    mark_reported(g);
+    bool backward = false, train = g->config.mode == WEFT_MODE_TRAIN;
+    for (weft_node *n = g->first; n; n = n->next)
+        if (n->mark) {
+            action[n->id] = action_of(n, &backward);
+            if (!train && n->scope == WEFT_MICRO_BATCH)
+                action[n->id] = WEFT_DO_FORWARD;
+        }
+    for (int i = 0; i < (int)n_nodes; i++)
+        c->position[i] = -1;
+    for (int a = 0; a < WEFT_ACTIONS; a++) {
+        for (weft_node *n = g->first; n; n = n->next) {
+            if (!n->mark || action[n->id] != (weft_action)a)
+                continue;
+            c->position[n->id] = c->n;
+            c->order[c->n++] = n;
+        }
+        c->action_end[a] = c->n;
+    }
+    weft_free(action);
+    find_last_uses(c);
+    return WEFT_OK;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which instruction runs on which queue, and what it must wait for: on one queue order is enough; between queues every conflict over memory (written by one,
+ * touched by the other) is an explicit wait. Programs end with all queues done, so waits never leave a program. */
+#include "lower/lower.h"
+
+#include <string.h>
+#include <weft/random.h>
+
+typedef struct access {
+    int64_t lo, hi;
+    weft_base base;
+    bool writes;
+} access;
+
+static access access_of(const weft_lowered *l, int buffer, bool writes)
+{
+    const weft_buffer *b = &l->buffers[buffer];
+    return (access){b->offset, b->offset + b->bytes, b->base, writes};
+}
+
+static int accesses(const weft_lowered *l, const weft_instruction *in, access *list)
+{
+    int n = 0;
+    for (int i = 0; i < in->n_ins + in->n_outs; i++)
+        list[n++] = access_of(l, in->buffers[i], i >= in->n_ins);
+    if (in->workspace >= 0)
+        list[n++] = access_of(l, in->workspace, true);
+    return n;
+}
+
+static bool conflict(const access *a, int n_a, const access *b, int n_b)
+{
+    for (int i = 0; i < n_a; i++)
+        for (int k = 0; k < n_b; k++)
+            if ((a[i].writes || b[k].writes) && a[i].base == b[k].base && a[i].lo < b[k].hi && b[k].lo < a[i].hi)
+                return true;
+    return false;
+}
+
+static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_error *err)
+{
+    int *fresh = weft_pool_alloc(&l->pool, ((size_t)in->n_waits + 1) * sizeof *fresh);
+    if (!fresh)
+        return weft_fail_memory(err);
+    if (in->n_waits)
+        memcpy(fresh, in->waits, (size_t)in->n_waits * sizeof *fresh);
+    fresh[in->n_waits++] = on;
+    in->waits = fresh;
+    return WEFT_OK;
+}
+
+/* For each other queue, the latest earlier instruction that conflicts: those before it on that queue are done then, too. */
+static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, weft_error *err)
+{
+    enum { MOST = 2 * WEFT_RULE_MAX_PARTS + 1 };
+    access mine[MOST], other[MOST];
+    weft_instruction *in = &p->list[i];
+    int n_mine = accesses(l, in, mine);
+    for (int q = 0; q < n_queues; q++) {
+        for (int k = i - 1; q != in->queue && k >= 0; k--) {
+            if (p->list[k].queue != q || !conflict(mine, n_mine, other, accesses(l, &p->list[k], other)))
+                continue;
+            weft_status s = add_wait(l, in, k, err);
+            if (s)
+                return s;
+            break;
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err)
+{
+    if (n_queues < 2 || !seed) /* everything on queue 0 */
+        return WEFT_OK;
+    for (int a = 0; a < WEFT_ACTIONS; a++) {
+        weft_program *p = &l->programs[a];
+        for (int i = 0; i < p->n; i++) {
+            p->list[i].queue = (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
+            weft_status s = plan(l, p, i, n_queues, err);
+            if (s)
+                return s;
+        }
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Our own loader inside libltdl. libltdl's loads lazily, searches the system for bare names and the environment for all of them, and says "file not
+ * found" whatever happened. This one opens the one path it was told to, binds at once, and keeps the dynamic linker's own words. */
+#include "plugin/internal.h"
+
+#include <dlfcn.h>
+#include <ltdl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOADER_NAME "weft"
+
+/* libltdl is one per process and not thread-safe; this lock and what it guards are the exception to "nothing is global". */
+static struct {
+    pthread_mutex_t lock;
+    const char *path; /* the only file that may be opened now; NULL: none */
+    char error[1024]; /* why it was not */
+    void (*each)(void *self, const char *name);
+    void *self;
+} loader = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static lt_module open_exact(lt_user_data data, const char *file, lt_dladvise advise)
+{
+    (void)data;
+    (void)advise;
+    if (!file || !loader.path || strcmp(file, loader.path) != 0)
+        return NULL;
+    void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!module) {
+        const char *why = dlerror();
+        snprintf(loader.error, sizeof loader.error, "%s", why ? why : "the dynamic linker does not say why");
+    }
+    return module;
+}
+
+/* Never unloaded: threads, ops and error texts of a plugin may outlive whoever opened it. */
+static int keep_open(lt_user_data data, lt_module module)
+{
+    (void)data;
+    (void)module;
+    return 0;
+}
+
+static void *find_symbol(lt_user_data data, lt_module module, const char *symbol)
+{
+    (void)data;
+    /* After NAME_LTX_plugin libltdl tries plain "plugin", which is no descriptor of ours. */
+    return strstr(symbol, "_LTX_") ? dlsym(module, symbol) : NULL;
+}
+
+static weft_status add_loader(weft_error *err)
+{
+    if (!lt_dlloader_find(LOADER_NAME)) {
+        /* libltdl frees it with free() at its end: neither static nor from our allocator. */
+        lt_dlvtable *table = calloc(1, sizeof *table);
+        if (!table)
+            return weft_fail_memory(err);
+        table->name = LOADER_NAME;
+        table->module_open = open_exact;
+        table->module_close = keep_open;
+        table->find_sym = find_symbol;
+        table->priority = LT_DLLOADER_PREPEND;
+        if (lt_dlloader_add(table) != 0) {
+            const char *why = lt_dlerror();
+            free(table);
+            return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "libltdl does not take weft's plugin loader: %s", why ? why : "no reason given");
+        }
+    }
+    if (lt_dlloader_find("lt_dlopen"))
+        free(lt_dlloader_remove("lt_dlopen")); /* else it would try again, lazily and everywhere, what ours refused */
+    return WEFT_OK;
+}
+
+weft_status weft_loader_init(weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&loader.lock);
+    if (lt_dlinit() != 0) {
+        const char *why = lt_dlerror();
+        status = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "libltdl does not start: %s", why ? why : "no reason given");
+    } else {
+        status = add_loader(err);
+        if (status != WEFT_OK)
+            lt_dlexit();
+    }
+    pthread_mutex_unlock(&loader.lock);
+    return status;
+}
+
+void weft_loader_exit(void)
+{
+    pthread_mutex_lock(&loader.lock);
+    lt_dlexit();
+    pthread_mutex_unlock(&loader.lock);
+}
+
+weft_status weft_loader_open(const char *name, const char *path, weft_where where, const weft_plugin **out, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    *out = NULL;
+    pthread_mutex_lock(&loader.lock);
+    loader.path = path;
+    loader.error[0] = '\0';
+    lt_dlhandle handle = lt_dlopen(path);
+    loader.path = NULL;
+    if (!handle)
+        status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s' cannot be opened: %s; build it again for this weft, or mend what it needs", name,
+                           loader.error[0] ? loader.error : lt_dlerror());
+    else
+        *out = lt_dlsym(handle, "plugin");
+    pthread_mutex_unlock(&loader.lock);
+    if (handle && !*out)
+        status = weft_fail(err, WEFT_ERR_INPUT, where,
+                           "%s is not a weft plugin called '%s': it exports no %s_LTX_plugin; see WEFT_PLUGIN in <weft/plugin.h>", path, name, name);
+    return status;
+}
+
+const weft_plugin *weft_loader_builtin(const char *name)
+{
+    const weft_plugin *plugin = NULL;
+    lt_dladvise advise = NULL;
+    pthread_mutex_lock(&loader.lock);
+    if (lt_dladvise_init(&advise) == 0 && lt_dladvise_preload(&advise) == 0) {
+        lt_dlhandle handle = lt_dlopenadvise(name, advise);
+        if (handle)
+            plugin = lt_dlsym(handle, "plugin");
+    }
+    lt_dladvise_destroy(&advise);
+    pthread_mutex_unlock(&loader.lock);
+    return plugin;
+}
+
+/* A preloaded module's file name is that of its archive, "fsdp.a". */
+static int report_builtin(lt_dlhandle handle)
+{
+    const lt_dlinfo *info = lt_dlgetinfo(handle);
+    if (!info || !info->filename)
+        return 0;
+    char name[128];
+    snprintf(name, sizeof name, "%s", info->filename);
+    char *dot = strrchr(name, '.');
+    if (dot)
+        *dot = '\0';
+    if (lt_dlsym(handle, "plugin"))
+        loader.each(loader.self, name);
+    return 0;
+}
+
+void weft_loader_builtins(void (*each)(void *self, const char *name), void *self)
+{
+    pthread_mutex_lock(&loader.lock);
+    loader.each = each;
+    loader.self = self;
+    (void)lt_dlpreload_open(NULL, report_builtin); /* fails where the program has no builtin plugins: then there is nothing to report */
+    loader.each = NULL;
+    loader.self = NULL;
+    pthread_mutex_unlock(&loader.lock);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One plugin: found, opened, its descriptor checked. */
+#include "plugin/internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static weft_status check_twice(weft_search *s, const char *name, const char *path, weft_where where, weft_error *err)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return weft_fail(err, WEFT_ERR_IO, where, "plugin '%s': %s: %s", name, path, strerror(errno));
+    for (const weft_seen *old = s->seen; old; old = old->next) {
+        if (old->device != st.st_dev || old->inode != st.st_ino)
+            continue;
+        if (strcmp(old->name, name) == 0)
+            return WEFT_OK;
+        return weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s' is the same file as '%s': %s; list it once, by its own name", name, old->name,
+                         path);
+    }
+    weft_seen *now = weft_pool_alloc(&s->pool, sizeof *now);
+    char *copy = weft_pool_strdup(&s->pool, name);
+    if (!now || !copy)
+        return weft_fail_memory(err);
+    *now = (weft_seen){s->seen, st.st_dev, st.st_ino, copy};
+    s->seen = now;
+    return WEFT_OK;
+}
+
+weft_status weft_module_open(weft_search *search, const char *name, weft_where where, weft_module *out, weft_error *err)
+{
+    weft_found found;
+    const char *path;
+    *out = (weft_module){.where = where};
+    weft_status status = weft_search_locate(search, name, where, &found, &path, err);
+    if (status != WEFT_OK)
+        return status;
+    if (found == WEFT_FOUND_NONE)
+        return weft_search_missing(search, name, where, err);
+    const weft_plugin *plugin = NULL;
+    if (found == WEFT_FOUND_BUILTIN) {
+        plugin = weft_loader_builtin(name);
+    } else {
+        status = check_twice(search, name, path, where, err);
+        if (status == WEFT_OK)
+            status = weft_loader_open(name, path, where, &plugin, err);
+        if (status != WEFT_OK)
+            return status;
+    }
+    status = weft_descriptor_check(plugin, name, path, where, err);
+    if (status != WEFT_OK)
+        return status;
+    out->plugin = plugin;
+    out->path = path;
+    return WEFT_OK;
+}

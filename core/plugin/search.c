@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where plugins are: an ordered list of folders, and from a name to one trustworthy real path. */
+#include "plugin/internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef WEFT_PLUGIN_DIR
+#define WEFT_PLUGIN_DIR "/usr/local/lib/weft/plugins"
+#endif
+/* "<absolute build folder>/plugins"; empty: never looked at. */
+#ifndef WEFT_BUILD_PLUGINS
+#define WEFT_BUILD_PLUGINS ""
+#endif
+
+bool weft_plugin_name_ok(const char *name)
+{
+    if (!name || !isalpha((unsigned char)name[0]) || strlen(name) > WEFT_PLUGIN_NAME)
+        return false;
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_')
+            return false;
+    return true;
+}
+
+/* ---- folders ---- */
+
+static weft_status add_folder(weft_search *s, const char *real, bool build, weft_error *err)
+{
+    for (int i = 0; i < s->n_folders; i++)
+        if (s->folders[i].build == build && strcmp(s->folders[i].real, real) == 0)
+            return WEFT_OK;
+    if (s->n_folders == s->capacity) {
+        int capacity = s->capacity ? 2 * s->capacity : 4;
+        weft_folder *more = weft_realloc(s->folders, (size_t)capacity * sizeof *more);
+        if (!more)
+            return weft_fail_memory(err);
+        s->folders = more;
+        s->capacity = capacity;
+    }
+    char *copy = weft_pool_strdup(&s->pool, real);
+    if (!copy)
+        return weft_fail_memory(err);
+    s->folders[s->n_folders++] = (weft_folder){copy, build};
+    return WEFT_OK;
+}
+
+/* A folder that the user named: it must be there. */
+static weft_status add_user_folder(weft_search *s, const char *path, const char *source, weft_error *err)
+{
+    char real[PATH_MAX];
+    struct stat st;
+    if (!realpath(path, real) || stat(real, &st) != 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: plugin folder '%s': %s; create it or take it out of %s", source, path,
+                         strerror(errno), source);
+    if (!S_ISDIR(st.st_mode))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: '%s' is not a folder; name the folder that holds the plugins' .so files", source,
+                         path);
+    return add_folder(s, real, false, err);
+}
+
+static weft_status add_environment(weft_search *s, weft_error *err)
+{
+    const char *list = getenv("WEFT_PLUGIN_PATH");
+    weft_status status = WEFT_OK;
+    while (list && *list) {
+        size_t n = strcspn(list, ":");
+        if (n > 0) {
+            char *path = weft_format("%.*s", (int)n, list);
+            if (!path)
+                return weft_fail_memory(err);
+            weft_status added = add_user_folder(s, path, "WEFT_PLUGIN_PATH", err);
+            status = status ? status : added;
+            weft_free(path);
+        }
+        list += n + (list[n] == ':');
+    }
+    return status;
+}
+
+static bool lies_in(const char *path, const char *folder_path)
+{
+    size_t n = strlen(folder_path);
+    return strncmp(path, folder_path, n) == 0 && (path[n] == '/' || (n == 1 && path[0] == '/'));
+}
+
+/* The real path of the build tree's plugins, if the running program lies in that tree. */
+static bool find_build_folder(char plugins[PATH_MAX])
+{
+    char program[PATH_MAX], tree[PATH_MAX];
+    if (!WEFT_BUILD_PLUGINS[0] || !realpath("/proc/self/exe", program) || !realpath(WEFT_BUILD_PLUGINS, plugins) ||
+        !realpath(WEFT_BUILD_PLUGINS "/..", tree))
+        return false;
+    return lies_in(program, tree);
+}
+
+/* An uninstalled program never sees installed plugins: they may be those of another build. */
+static weft_status add_own_folders(weft_search *s, weft_error *err)
+{
+    char real[PATH_MAX];
+    if (find_build_folder(real))
+        return add_folder(s, real, true, err);
+    if (realpath(WEFT_PLUGIN_DIR, real))
+        return add_folder(s, real, false, err);
+    return WEFT_OK;
+}
+
+weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err)
+{
+    weft_status status;
+    *out = NULL;
+    weft_search *s = weft_alloc_zero(1, sizeof *s);
+    if (!s)
+        return weft_fail_memory(err);
+    status = weft_loader_init(err);
+    if (status != WEFT_OK)
+        goto fail;
+    s->loader = true;
+    for (int i = 0; extra && extra[i]; i++) {
+        weft_status added = add_user_folder(s, extra[i], "[weft] plugin_path", err);
+        status = status ? status : added;
+    }
+    weft_status added = add_environment(s, err);
+    status = status ? status : added;
+    s->n_user = s->n_folders;
+    if (status == WEFT_OK)
+        status = add_own_folders(s, err);
+    if (status != WEFT_OK)
+        goto fail;
+    *out = s;
+    return WEFT_OK;
+
+fail:
+    weft_search_destroy(s);
+    return status;
+}
+
+void weft_search_destroy(weft_search *search)
+{
+    if (!search)
+        return;
+    if (search->loader)
+        weft_loader_exit();
+    weft_free(search->folders);
+    weft_free(search->names);
+    weft_pool_release(&search->pool);
+    weft_free(search);
+}
+
+/* ---- from a name to a file ---- */
+
+static bool is_trusted(const weft_search *s, const char *real)
+{
+    for (int i = 0; i < s->n_folders; i++)
+        if (lies_in(real, s->folders[i].real))
+            return true;
+    return false;
+}
+
+char *weft_folder_file(const weft_folder *f, const char *name)
+{
+    return f->build ? weft_format("%s/%s/.libs/%s.so", f->real, name, name) : weft_format("%s/%s.so", f->real, name);
+}
+
+/* *real stays NULL if this folder does not have the plugin. */
+static weft_status locate_in(weft_search *s, const weft_folder *f, const char *name, weft_where where, const char **real, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    char resolved[PATH_MAX];
+    struct stat st;
+    char *path = weft_folder_file(f, name);
+    if (!path)
+        return weft_fail_memory(err);
+    if (lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        goto done;
+    if (!realpath(path, resolved) || stat(resolved, &st) != 0)
+        status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s': %s cannot be resolved: %s", name, path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s': %s is not a file", name, resolved);
+    else if (!is_trusted(s, resolved))
+        status = weft_fail(err, WEFT_ERR_INPUT, where,
+                           "plugin '%s': %s leads to %s, outside the plugin folders; copy the file into one, or add its folder to [weft] plugin_path",
+                           name, path, resolved);
+    else if (!(*real = weft_pool_strdup(&s->pool, resolved)))
+        status = weft_fail_memory(err);
+done:
+    weft_free(path);
+    return status;
+}
+
+weft_status weft_search_locate(weft_search *search, const char *name, weft_where where, weft_found *found, const char **path, weft_error *err)
+{
+    *found = WEFT_FOUND_NONE;
+    *path = NULL;
+    if (!weft_plugin_name_ok(name))
+        return weft_fail(err, WEFT_ERR_INPUT, where, "'%s' is no plugin name: write letters, digits and '_', a letter first, without folder and .so",
+                         name);
+    for (int i = 0; i <= search->n_folders; i++) {
+        if (i == search->n_user && weft_loader_builtin(name)) {
+            *found = WEFT_FOUND_BUILTIN;
+            return WEFT_OK;
+        }
+        if (i == search->n_folders)
+            break;
+        weft_status status = locate_in(search, &search->folders[i], name, where, path, err);
+        if (status != WEFT_OK)
+            return status;
+        if (*path) {
+            *found = WEFT_FOUND_FILE;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_search_missing(weft_search *search, const char *name, weft_where where, weft_error *err)
+{
+    const char *const *names = weft_search_names(search);
+    int n = 0;
+    while (names[n])
+        n++;
+    const char *near = weft_nearest(name, names, n);
+    weft_text folders = {0};
+    for (int i = 0; i < search->n_folders; i++)
+        weft_text_print(&folders, "%s%s", i ? ", " : "", search->folders[i].real);
+    const char *searched = search->n_folders ? weft_text_get(&folders) : "any folder: there is none to look in";
+    weft_status status = near ? weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; did you mean '%s'?", name, searched, near)
+                              : weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; `weft plugins` lists what there is", name, searched);
+    weft_text_release(&folders);
+    return status;
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The listed set: its modules, sections, order and capabilities, all errors at once; then its hooks, each under its plugin's name. */
+#include "plugin/internal.h"
+
+#include <string.h>
+
+static weft_status keep(weft_status first, weft_status next)
+{
+    return first != WEFT_OK ? first : next;
+}
+
+/* ---- load ---- */
+
+typedef struct loading {
+    weft_settings *settings;
+    const weft_log *log;
+    weft_plugins *plugins;
+    const weft_listed *listed;
+    int n_listed;
+    const weft_params *train;
+    weft_error *err;
+    bool incomplete; /* a listed plugin could not be opened: nothing can be said of the set as a whole */
+} loading;
+
+static weft_status claim_core_sections(loading *l, const weft_params **core)
+{
+    static const char *const names[] = {"weft", "train", "mesh"};
+    weft_status status = WEFT_OK;
+    const weft_params *params[3] = {NULL};
+    for (int i = 0; i < 3; i++)
+        status = keep(status, weft_settings_section(l->settings, names[i], weft_core_params(names[i]), &params[i], l->err));
+    *core = params[0];
+    l->train = params[1];
+    return status;
+}
+
+static weft_status create_search(loading *l, const weft_params *core)
+{
+    int n = 0;
+    while (core && weft_params_word(core, "plugin_path", n))
+        n++;
+    const char **extra = weft_alloc_zero((size_t)n + 1, sizeof *extra);
+    if (!extra)
+        return weft_fail_memory(l->err);
+    for (int i = 0; i < n; i++)
+        extra[i] = weft_params_word(core, "plugin_path", i);
+    weft_status status = weft_search_create(extra, &l->plugins->search, l->err);
+    weft_free(extra);
+    return status;
+}
+
+/* A section whose plugin is not there has no table to be checked against; it is not unknown either. */
+static weft_status ignore_section(loading *l, const char *name)
+{
+    static const weft_param nothing[] = {{0}};
+    weft_error unread = {0};
+    const weft_params *params;
+    weft_settings_section(l->settings, name, nothing, &params, &unread);
+    bool out_of_memory = unread.out_of_memory;
+    weft_error_release(&unread);
+    return out_of_memory ? weft_fail_memory(l->err) : WEFT_OK;
+}
+
+static weft_status open_listed(loading *l, const weft_listed *listed)
+{
+    weft_found found;
+    const char *path;
+    weft_module module;
+    if (listed->optional && weft_search_locate(l->plugins->search, listed->name, listed->where, &found, &path, NULL) == WEFT_OK &&
+        found == WEFT_FOUND_NONE) {
+        weft_log_print(l->log, WEFT_LOG_INFO, "plugin ?%s is not there and left out", listed->name);
+        return ignore_section(l, listed->name);
+    }
+    weft_status status = weft_module_open(l->plugins->search, listed->name, listed->where, &module, l->err);
+    if (status != WEFT_OK) {
+        l->incomplete = true;
+        return keep(status, ignore_section(l, listed->name));
+    }
+    weft_loaded *loaded = &l->plugins->list[l->plugins->n++];
+    *loaded = (weft_loaded){.module = module, .optional = listed->optional};
+    return WEFT_OK;
+}
+
+static weft_status open_all(loading *l)
+{
+    weft_status status = WEFT_OK;
+    l->n_listed = weft_settings_plugins(l->settings, &l->listed);
+    l->plugins->list = weft_alloc_zero((size_t)l->n_listed + 1, sizeof *l->plugins->list); /* one more for a device */
+    if (!l->plugins->list)
+        return weft_fail_memory(l->err);
+    for (int i = 0; i < l->n_listed; i++)
+        status = keep(status, open_listed(l, &l->listed[i]));
+    return status;
+}
+
+static weft_status add_default_device(loading *l)
+{
+    weft_plugins *p = l->plugins;
+    void *self;
+    if (l->incomplete || weft_plugins_service(p, "device", &self))
+        return WEFT_OK;
+    weft_module module;
+    weft_status status = weft_module_open(p->search, "cpu", WEFT_NOWHERE, &module, l->err);
+    if (status != WEFT_OK) {
+        l->incomplete = true;
+        return weft_fail(l->err, status, WEFT_NOWHERE,
+                         "no listed plugin gives a device, and the default, cpu, cannot be used; list a device in [weft] plugins");
+    }
+    weft_log_print(l->log, WEFT_LOG_INFO, "no listed plugin gives a device: using cpu");
+    memmove(p->list + 1, p->list, (size_t)p->n * sizeof *p->list);
+    p->list[0] = (weft_loaded){.module = module};
+    p->n++;
+    return WEFT_OK;
+}
+
+static weft_status claim_sections(loading *l)
+{
+    static const weft_param nothing[] = {{0}};
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < l->plugins->n; i++) {
+        weft_loaded *loaded = &l->plugins->list[i];
+        const weft_plugin *plugin = loaded->module.plugin;
+        status = keep(status, weft_settings_section(l->settings, plugin->name, plugin->params ? plugin->params : nothing, &loaded->params, l->err));
+        loaded->host.params = loaded->params;
+        loaded->host.train = l->train;
+    }
+    return status;
+}
+
+static bool is_listed(const loading *l, const char *name)
+{
+    for (int i = 0; i < l->n_listed; i++)
+        if (strcmp(l->listed[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Sections that nobody claimed; those of plugins that exist are told to be listed. */
+static weft_status finish_sections(loading *l)
+{
+    const char *const *names = weft_search_names(l->plugins->search);
+    int n = 0, kept = 0;
+    while (names[n])
+        n++;
+    const char **unlisted = weft_alloc_zero((size_t)n + 1, sizeof *unlisted);
+    if (!unlisted)
+        return weft_fail_memory(l->err);
+    for (int i = 0; i < n; i++)
+        if (!is_listed(l, names[i]))
+            unlisted[kept++] = names[i];
+    weft_status status = weft_settings_finish(l->settings, unlisted, l->err);
+    weft_free(unlisted);
+    return status;
+}
+
+weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out, weft_error *err)
+{
+    *out = NULL;
+    loading l = {.settings = settings, .log = log, .err = err};
+    l.plugins = weft_alloc_zero(1, sizeof *l.plugins);
+    if (!l.plugins)
+        return weft_fail_memory(err);
+    const weft_params *core = NULL;
+    weft_status status = claim_core_sections(&l, &core);
+    weft_status found = create_search(&l, core);
+    status = keep(status, found);
+    if (found != WEFT_OK)
+        goto fail; /* without folders every plugin would be missing: those errors would only hide this one */
+    status = keep(status, open_all(&l));
+    if (!l.plugins->list)
+        goto fail;
+    status = keep(status, add_default_device(&l));
+    status = keep(status, claim_sections(&l));
+    status = keep(status, finish_sections(&l));
+    if (!l.incomplete)
+        status = keep(status, weft_order_check(l.plugins, err));
+    if (status != WEFT_OK)
+        goto fail;
+    *out = l.plugins;
+    return WEFT_OK;
+
+fail:
+    weft_plugins_destroy(l.plugins);
+    return status;
+}
+
+/* ---- hooks ---- */
+
+/* What a hook noted stays; this says whose hook it was. */
+static weft_status hook_failed(const weft_loaded *loaded, const char *hook, weft_status status, int items_before, weft_error *err)
+{
+    const weft_module *m = &loaded->module;
+    bool silent = err && err->n_items == items_before;
+    return weft_fail(err, status, m->where, "plugin '%s' failed in %s%s", m->plugin->name, hook, silent ? " and does not say why" : "; see above");
+}
+
+/* Another plugin's service, for plugins: only once it is open. */
+static const void *host_service(const weft_host *host, const char *name, void **self)
+{
+    const weft_plugins *plugins = host->core;
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *contribution;
+    *self = NULL;
+    while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &contribution)) {
+        if (strcmp(contribution->service, name) != 0)
+            continue;
+        if (!loaded->opened)
+            return NULL;
+        *self = loaded->self;
+        return contribution->table;
+    }
+    return NULL;
+}
+
+static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const weft_host *host, weft_error *err)
+{
+    const weft_plugin *plugin = loaded->module.plugin;
+    const weft_params *train = loaded->host.train;
+    loaded->host = *host;
+    loaded->host.params = loaded->params;
+    loaded->host.train = train;
+    loaded->host.service = host_service;
+    loaded->host.core = plugins;
+    loaded->self = NULL;
+    if (plugin->create) {
+        int before = err ? err->n_items : 0;
+        weft_blame old = weft_blame_set((weft_blame){plugin->name, "create"});
+        weft_status status = plugin->create(&loaded->host, &loaded->self, err);
+        weft_blame_set(old);
+        if (status != WEFT_OK)
+            return hook_failed(loaded, "create", status, before, err);
+    }
+    loaded->created = true;
+    return WEFT_OK;
+}
+
+static void destroy_created(weft_plugins *plugins)
+{
+    for (int i = plugins->n - 1; i >= 0; i--) {
+        weft_loaded *loaded = &plugins->list[i];
+        const weft_plugin *plugin = loaded->module.plugin;
+        if (loaded->created && plugin->destroy) {
+            weft_blame old = weft_blame_set((weft_blame){plugin->name, "destroy"});
+            plugin->destroy(loaded->self);
+            weft_blame_set(old);
+        }
+        loaded->created = false;
+        loaded->self = NULL;
+    }
+}
+
+weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err)
+{
+    for (int i = 0; i < plugins->n; i++) {
+        weft_status status = create_one(plugins, &plugins->list[i], host, err);
+        if (status == WEFT_OK)
+            continue;
+        destroy_created(plugins);
+        return status;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err)
+{
+    for (int i = 0; i < plugins->n; i++) {
+        weft_loaded *loaded = &plugins->list[i];
+        const weft_plugin *plugin = loaded->module.plugin;
+        weft_status status = WEFT_OK;
+        int before = err ? err->n_items : 0;
+        if (plugin->open) {
+            weft_blame old = weft_blame_set((weft_blame){plugin->name, "open"});
+            status = plugin->open(loaded->self, err);
+            weft_blame_set(old);
+        }
+        if (status != WEFT_OK) {
+            status = hook_failed(loaded, "open", status, before, err);
+            weft_plugins_close(plugins);
+            return status;
+        }
+        loaded->opened = true;
+    }
+    return WEFT_OK;
+}
+
+void weft_plugins_close(weft_plugins *plugins)
+{
+    for (int i = plugins ? plugins->n - 1 : -1; i >= 0; i--) {
+        weft_loaded *loaded = &plugins->list[i];
+        const weft_plugin *plugin = loaded->module.plugin;
+        if (loaded->opened && plugin->close) {
+            weft_blame old = weft_blame_set((weft_blame){plugin->name, "close"});
+            plugin->close(loaded->self);
+            weft_blame_set(old);
+        }
+        loaded->opened = false;
+    }
+}
+
+void weft_plugins_destroy(weft_plugins *plugins)
+{
+    if (!plugins)
+        return;
+    weft_plugins_close(plugins);
+    destroy_created(plugins);
+    weft_search_destroy(plugins->search);
+    weft_free(plugins->list);
+    weft_free(plugins);
+}
+
+/* ---- looking at the set ---- */
+
+bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item, const weft_loaded **loaded,
+                       const weft_contribution **contribution)
+{
+    for (; *plugin < plugins->n; (*plugin)++, *item = 0) {
+        const weft_contribution *table = plugins->list[*plugin].module.plugin->contributions;
+        while (table && table[*item].kind != WEFT_END) {
+            const weft_contribution *now = &table[(*item)++];
+            if (now->kind != kind)
+                continue;
+            *loaded = &plugins->list[*plugin];
+            *contribution = now;
+            return true;
+        }
+    }
+    return false;
+}
+
+const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self)
+{
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *contribution;
+    while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &contribution)) {
+        if (strcmp(contribution->service, name) != 0)
+            continue;
+        *self = loaded->self;
+        return contribution->table;
+    }
+    *self = NULL;
+    return NULL;
+}
+
+static bool is_op_of_set(const weft_plugins *plugins, const char *name)
+{
+    for (int i = 0; i < plugins->n; i++) {
+        const weft_op *const *ops = plugins->list[i].module.plugin->ops;
+        for (int j = 0; ops && ops[j]; j++)
+            if (strcmp(ops[j]->name, name) == 0)
+                return true;
+    }
+    return false;
+}
+
+weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op), weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < plugins->n; i++) {
+        const weft_module *m = &plugins->list[i].module;
+        for (const weft_kernel *k = m->plugin->kernels; k && k->op; k++)
+            if (!known(k->op) && !is_op_of_set(plugins, k->op))
+                status = keep(status,
+                              weft_fail(err, WEFT_ERR_INPUT, m->where,
+                                        "plugin '%s' has a kernel '%s' for op '%s', which neither weft nor a listed plugin has; list the plugin that "
+                                        "brings the op, or leave '%s' out",
+                                        m->plugin->name, k->name, k->op, m->plugin->name));
+    }
+    return status;
+}

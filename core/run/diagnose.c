@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a step is not finite: its state is still whole, so the step is simply run again, looking. */
+#include "run/run.h"
+
+#include <math.h>
+#include <string.h>
+
+static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_value *v, bool *finite, weft_error *err)
+{
+    weft_tensor t;
+    weft_local_tensor(l->graph, v, l->coord, &t);
+    int64_t n = weft_tensor_count(&t);
+    size_t bytes = (size_t)n * weft_dtype_size(t.dtype);
+    t.data = weft_alloc(bytes);
+    if (!t.data)
+        return weft_fail_memory(err);
+    const weft_plan *plan = run->plan;
+    weft_status s = plan->device->download(plan->device_self, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
+    *finite = true;
+    for (int64_t i = 0; i < n && *finite && !s; i++)
+        *finite = isfinite(weft_tensor_get(&t, i));
+    weft_free(t.data);
+    return s;
+}
+
+/* The first micro-batch after which the loss is not finite, -1 if none: the accumulated loss can be read after each. */
+static weft_status bad_micro_batch(weft_run *run, const weft_lowered *l, int64_t *which, weft_error *err)
+{
+    *which = -1;
+    weft_status s = weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
+    for (int64_t k = 0; k < run->plan->micro_batches && !s; k++) {
+        s = weft_execute(run, l, WEFT_DO_FORWARD, k, err);
+        s = s ? s : weft_execute(run, l, WEFT_DO_BACKWARD, k, err);
+        double loss = 0;
+        s = s ? s : weft_run_scalar(run, l, l->graph->loss_report, &loss, err);
+        if (!s && *which < 0 && !isfinite(loss))
+            *which = k;
+    }
+    return s;
+}
+
+/* Gradients are alive until the update. */
+static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char **name, weft_error *err)
+{
+    const weft_graph *g = l->graph;
+    weft_status s = WEFT_OK;
+    *name = NULL;
+    for (int i = 0; i < g->n_parameters && !s && !*name; i++) {
+        bool finite = true;
+        if (l->buffer_of[g->parameters[i]->gradient->id] >= 0)
+            s = is_finite(run, l, g->parameters[i]->gradient, &finite, err);
+        if (!finite)
+            *name = g->parameters[i]->name;
+    }
+    return s;
+}
+
+weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm, weft_error *err)
+{
+    const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
+    int64_t micro;
+    const char *name;
+    (void)batch; /* its inputs are still on the device */
+    int n = run->n_watchers;
+    run->n_watchers = 0; /* observers saw this step already */
+    weft_status s = bad_micro_batch(run, l, &micro, err);
+    s = s ? s : bad_gradient(run, l, &name, err);
+    run->n_watchers = n;
+    if (s)
+        return s;
+    weft_text text = {0};
+    weft_text_print(&text, "step %lld is not finite: loss %g, gradient norm %g", (long long)run->view.step, loss, norm);
+    if (micro >= 0)
+        weft_text_print(&text, "; first in micro-batch %lld of %lld", (long long)micro + 1, (long long)run->plan->micro_batches);
+    if (name)
+        weft_text_print(&text, "; first bad gradient: %s", name);
+    s = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s", weft_text_get(&text));
+    weft_text_release(&text);
+    return s;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running programs: every operand is (base, offset), every kernel was chosen and prepared before. */
+#include "run/run.h"
+
+#include <string.h>
+#include <weft/random.h>
+
+void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro)
+{
+    const weft_buffer *b = &l->buffers[buffer];
+    switch (b->base) {
+    case WEFT_BASE_ARENA:
+        return (char *)run->arena + b->offset;
+    case WEFT_BASE_STATE:
+        return (char *)run->state + b->offset;
+    case WEFT_BASE_INPUT:
+        return (char *)run->inputs + (micro > 0 ? micro : 0) * l->input_bytes + b->offset;
+    case WEFT_BASE_STEP_INPUT:
+        return (char *)run->step_inputs + b->offset;
+    default:
+        return NULL;
+    }
+}
+
+static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
+{
+    weft_tensor *t = in->tensors;
+    for (int i = 0; i < in->n_ins + in->n_outs; i++)
+        t[i].data = weft_run_address(run, l, in->buffers[i], micro);
+    const weft_device *device = run->plan->device;
+    size_t bytes = (size_t)weft_tensor_count(&t[in->n_ins]) * weft_dtype_size(t[in->n_ins].dtype);
+    switch (in->kind) {
+    case WEFT_ZERO_FILL:
+        memset(t[0].data, 0, bytes);
+        return WEFT_OK;
+    case WEFT_COPY:
+        memcpy(t[1].data, t[0].data, bytes);
+        return WEFT_OK;
+    case WEFT_OBSERVE:
+        return WEFT_OK;
+    case WEFT_COLLECTIVE:
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s needs %s between ranks, and no listed plugin is a transport", in->node->outs[0]->name,
+                         in->node->n_steps ? weft_move_name(in->node->steps[0].move) : "communication");
+    case WEFT_COMPUTE:
+        break;
+    }
+    weft_call call = {in->node->op, in->node->attrs, in->node->n_attrs, in->n_ins, in->n_outs, t, t + in->n_ins, in->accumulate, in->state, NULL, NULL};
+    call.workspace = in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro) : NULL;
+    call.queue = device->queue ? device->queue(run->plan->device_self, in->queue) : NULL;
+    weft_status s = in->kernel ? in->kernel->launch(&call, err) : in->node->op->plain(&call, err);
+    if (s)
+        weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, block %d, step %lld", in->node->n_outs ? in->node->outs[0]->name : "?", in->node->op->name,
+                  in->node->block, (long long)run->view.step);
+    return s;
+}
+
+static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
+{
+    weft_status s = launch(run, l, in, micro, err);
+    for (int i = 0; in->fetch && !s && i < in->node->n_outs; i++)
+        if (in->node->outs[i]->fetch)
+            s = weft_observe_value(run, l, in->node->outs[i], micro, err);
+    return s;
+}
+
+static bool may_run(const weft_instruction *in, const bool *done)
+{
+    for (int i = 0; i < in->n_waits; i++)
+        if (!done[in->waits[i]])
+            return false;
+    return true;
+}
+
+/* Two queues in the worst order that the waits allow: one runs ahead as far as it can, then the other, by dice. */
+static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const weft_program *p, uint64_t seed, int64_t micro, weft_error *err)
+{
+    bool *done = weft_alloc_zero((size_t)p->n + 1, sizeof *done);
+    if (!done)
+        return weft_fail_memory(err);
+    weft_status s = WEFT_OK;
+    int next[2] = {0, 0}, left = p->n, ahead = 0;
+    for (uint64_t roll = 0; left > 0 && !s; roll++) {
+        bool moved = false;
+        for (int k = 0; k < 2 && !moved && !s; k++) {
+            int q = ahead ^ k;
+            while (next[q] < p->n && p->list[next[q]].queue != q)
+                next[q]++;
+            if (next[q] == p->n || !may_run(&p->list[next[q]], done))
+                continue;
+            s = run_one(run, l, &p->list[next[q]], micro, err);
+            done[next[q]++] = true;
+            left--;
+            moved = true;
+        }
+        if (!moved && !s)
+            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the waits between queues form a circle");
+        if (weft_random_bits(seed, 2, roll) % 8 == 0)
+            ahead ^= 1;
+    }
+    weft_free(done);
+    return s;
+}
+
+weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    const weft_program *p = &l->programs[action];
+    uint64_t adversary = plan->device->adversary ? plan->device->adversary(plan->device_self) : 0;
+    weft_status s = WEFT_OK;
+    if (adversary)
+        s = run_adversarial(run, l, p, adversary + (uint64_t)action, micro, err);
+    for (int i = 0; i < p->n && !adversary && !s; i++)
+        s = run_one(run, l, &p->list[i], micro, err);
+    return s ? s : plan->device->wait(plan->device_self, err);
+}
+
+weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out, weft_error *err)
+{
+    char bytes[8];
+    weft_tensor t;
+    weft_local_tensor(l->graph, v, l->coord, &t);
+    const weft_plan *plan = run->plan;
+    weft_status s = plan->device->download(plan->device_self, bytes, weft_run_address(run, l, l->buffer_of[v->id], 0), weft_dtype_size(t.dtype), err);
+    t.data = bytes;
+    *out = s ? 0 : weft_tensor_get(&t, 0);
+    return s;
+}

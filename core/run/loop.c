@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The training loop. */
+#include "run/run.h"
+
+#include <math.h>
+#include <string.h>
+
+static weft_lowered *train_of(const weft_run *run)
+{
+    return run->plan->lowered[WEFT_MODE_TRAIN];
+}
+
+/* Forward and backward of every micro-batch, and what must be known before the update. */
+static weft_status compute(weft_run *run, weft_error *err)
+{
+    weft_lowered *l = train_of(run);
+    weft_status s = weft_observe_sources(run, l, -1, err);
+    s = s ? s : weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
+    for (int64_t k = 0; k < run->plan->micro_batches && !s; k++) {
+        s = weft_observe_sources(run, l, k, err);
+        s = s ? s : weft_execute(run, l, WEFT_DO_FORWARD, k, err);
+        s = s ? s : weft_execute(run, l, WEFT_DO_BACKWARD, k, err);
+    }
+    return s ? s : weft_execute(run, l, WEFT_DO_STEP_END, -1, err);
+}
+
+static weft_status read_reports(weft_run *run, weft_error *err)
+{
+    weft_lowered *l = train_of(run);
+    const weft_graph *g = l->graph;
+    double tokens = 0;
+    weft_status s = weft_run_scalar(run, l, g->loss_report, &run->view.loss, err);
+    s = s ? s : weft_run_scalar(run, l, g->tokens, &tokens, err);
+    run->view.tokens = (int64_t)tokens;
+    run->view.grad_norm = NAN;
+    run->view.n_reports = g->n_reports;
+    for (int i = 0; i < g->n_reports && !s; i++) {
+        run->reports[i].name = g->reports[i].name;
+        s = weft_run_scalar(run, l, g->reports[i].value, &run->reports[i].value, err);
+        if (strcmp(g->reports[i].name, "grad_norm") == 0)
+            run->view.grad_norm = run->reports[i].value;
+    }
+    return s;
+}
+
+static bool has_report(const weft_run *run, const char *name)
+{
+    const weft_graph *g = train_of(run)->graph;
+    for (int i = 0; i < g->n_reports; i++)
+        if (strcmp(g->reports[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool finite_step(const weft_run *run)
+{
+    return isfinite(run->view.loss) && (!has_report(run, "grad_norm") || isfinite(run->view.grad_norm));
+}
+
+static weft_status update(weft_run *run, const weft_batch *batch, weft_error *err)
+{
+    if (finite_step(run))
+        return weft_execute(run, train_of(run), WEFT_DO_UPDATE, -1, err);
+    weft_error why = {0};
+    weft_status s = weft_diagnose(run, batch, run->view.loss, run->view.grad_norm, &why);
+    bool skip = weft_params_is(run->plan->train, "nonfinite", "skip");
+    if (skip) {
+        run->skipped++;
+        weft_log_print(run->log, WEFT_LOG_WARN, "%s; the update is skipped (%lld so far)", weft_error_text(&why), (long long)run->skipped);
+    } else {
+        weft_fail(err, s, WEFT_NOWHERE, "%s; parameters are those of step %lld. [train] nonfinite = skip goes on without the update", weft_error_text(&why),
+                  (long long)run->view.step - 1);
+    }
+    weft_error_release(&why);
+    return skip ? WEFT_OK : s;
+}
+
+static weft_status one_step(weft_run *run, weft_error *err)
+{
+    double start = weft_now();
+    const weft_batch *batch;
+    run->view.step = run->step + 1;
+    weft_observe(run, WEFT_EVENT_STEP_BEGIN);
+    weft_status s = weft_loader_get(run, &batch, err);
+    if (s)
+        return s;
+    run->view.data_s = weft_now() - start;
+    run->consumed += run->plan->global_batch;
+    if (run->view.step < run->plan->steps)
+        weft_loader_want(run, run->consumed);
+    weft_fill_step(train_of(run), batch, run->view.step);
+    s = weft_upload(run, train_of(run), batch, run->plan->micro_batches, err);
+    s = s ? s : compute(run, err);
+    s = s ? s : read_reports(run, err);
+    s = s ? s : update(run, batch, err);
+    if (s)
+        return s;
+    run->step++;
+    run->view.samples = run->consumed;
+    run->view.total_tokens += run->view.tokens;
+    run->view.step_s = weft_now() - start;
+    run->view.peak_bytes = weft_peak_bytes();
+    return WEFT_OK;
+}
+
+/* The device's own rate is measured once, after the first step has warmed everything up. */
+static void measure_peak(weft_run *run)
+{
+    const weft_plan *plan = run->plan;
+    if (run->step == 1 && plan->device->peak)
+        run->view.peak_flops = plan->device->peak(plan->device_self, run->product_dtype);
+}
+
+static weft_status after_step(weft_run *run, weft_error *err)
+{
+    bool last = run->step == run->plan->steps;
+    int64_t every = weft_params_int(run->plan->train, "eval_every");
+    weft_status s = WEFT_OK;
+    if (every > 0 && (run->step % every == 0 || last))
+        s = weft_run_evaluate(run, err);
+    if (!s && run->plan->generator && run->plan->generator->want(run->plan->generator_self, run->step, last))
+        s = weft_run_generate(run, last, err);
+    return s;
+}
+
+static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double start, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    while (!s && run->step < run->plan->steps) {
+        s = one_step(run, err);
+        if (s)
+            return s;
+        measure_peak(run);
+        run->view.elapsed_s = weft_now() - start;
+        weft_observe(run, WEFT_EVENT_STEP_END);
+        if (*stop)
+            return weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by a signal after step %lld", (long long)run->step);
+        s = after_step(run, err);
+    }
+    return s;
+}
+
+weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err)
+{
+    double start = weft_now();
+    weft_loader_want(run, run->consumed);
+    weft_observe(run, WEFT_EVENT_START);
+    weft_status s = loop(run, stop, start, err);
+    run->view.status = s;
+    run->view.elapsed_s = weft_now() - start;
+    weft_observe(run, WEFT_EVENT_STOP);
+    return s;
+}

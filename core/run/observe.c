@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What observers are shown. Their errors are logged and switch them off; the run goes on. */
+#include "run/run.h"
+
+static const char *event_name(weft_event event)
+{
+    switch (event) {
+    case WEFT_EVENT_START:
+        return "start";
+    case WEFT_EVENT_STEP_BEGIN:
+        return "step_begin";
+    case WEFT_EVENT_STEP_END:
+        return "step_end";
+    case WEFT_EVENT_EVALUATE:
+        return "evaluate";
+    case WEFT_EVENT_VALUE:
+        return "value";
+    case WEFT_EVENT_STOP:
+        return "stop";
+    case WEFT_EVENT_TEXT:
+        return "text";
+    }
+    return "event";
+}
+
+static void show(weft_run *run, weft_watcher *w, weft_event event)
+{
+    if (w->off || !(w->contribution->events & (unsigned)event))
+        return;
+    const char *plugin = w->loaded->module.plugin->name;
+    weft_error err = {0};
+    weft_blame before = weft_blame_set((weft_blame){plugin, event_name(event)});
+    weft_status s = w->contribution->observe(w->loaded->self, event, &run->view, &err);
+    weft_blame_set(before);
+    if (s) {
+        w->off = true;
+        weft_log_print(run->log, WEFT_LOG_ERROR, "%s failed at %s and is switched off; the run goes on: %s", plugin, event_name(event), weft_error_text(&err));
+    }
+    weft_error_release(&err);
+}
+
+/* In listed order; the end of things in reverse. */
+void weft_observe(weft_run *run, weft_event event)
+{
+    bool reverse = event == WEFT_EVENT_STOP || event == WEFT_EVENT_STEP_END;
+    for (int i = 0; i < run->n_watchers; i++)
+        show(run, &run->watchers[reverse ? run->n_watchers - 1 - i : i], event);
+}
+
+weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v, int64_t micro, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    weft_tensor t;
+    weft_local_tensor(l->graph, v, l->coord, &t);
+    size_t bytes = (size_t)weft_tensor_count(&t) * weft_dtype_size(t.dtype);
+    void *at = weft_run_address(run, l, l->buffer_of[v->id], micro), *copy = NULL;
+    weft_status s = WEFT_OK;
+    if (!plan->device->host_memory) {
+        copy = weft_alloc(bytes);
+        s = copy ? plan->device->wait(plan->device_self, err) : weft_fail_memory(err);
+        s = s ? s : plan->device->download(plan->device_self, copy, at, bytes, err);
+    }
+    t.data = copy ? copy : at;
+    run->view.value = v;
+    run->view.tensor = &t;
+    run->view.micro_batch = micro;
+    if (!s)
+        weft_observe(run, WEFT_EVENT_VALUE);
+    run->view.value = NULL;
+    run->view.tensor = NULL;
+    weft_free(copy);
+    return s;
+}
+
+/* Parameters, state and inputs are made by no instruction. micro -1: those of the step; else the micro-batch's inputs. */
+weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (const weft_node *n = l->graph->first; n && !s; n = n->next) {
+        if (n->n_ins || !(n->op->flags & WEFT_OP_SOURCE) || !n->outs[0]->fetch || l->buffer_of[n->outs[0]->id] < 0)
+            continue;
+        bool of_micro = l->buffers[l->buffer_of[n->outs[0]->id]].base == WEFT_BASE_INPUT;
+        if (of_micro == (micro >= 0))
+            s = weft_observe_value(run, l, n->outs[0], micro, err);
+    }
+    return s;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/run.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+double weft_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+size_t weft_peak_bytes(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    unsigned long long kb = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return (size_t)kb * 1024;
+}
+
+static size_t largest(const weft_plan *plan, int64_t (*of)(const weft_plan *, const weft_lowered *, int))
+{
+    int64_t most = 0;
+    for (int m = 0; m < WEFT_MODES; m++) {
+        int64_t n = plan->lowered[m] ? of(plan, plan->lowered[m], m) : 0;
+        most = n > most ? n : most;
+    }
+    return (size_t)most;
+}
+
+static int64_t arena_of(const weft_plan *plan, const weft_lowered *l, int mode)
+{
+    (void)plan;
+    (void)mode;
+    return l->arena_bytes;
+}
+
+static int64_t inputs_of(const weft_plan *plan, const weft_lowered *l, int mode)
+{
+    return l->input_bytes * (mode == WEFT_MODE_TRAIN ? plan->micro_batches : 1);
+}
+
+static int64_t step_inputs_of(const weft_plan *plan, const weft_lowered *l, int mode)
+{
+    (void)plan;
+    (void)mode;
+    return l->step_input_bytes;
+}
+
+static weft_status allocate(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    run->arena_bytes = largest(plan, arena_of);
+    run->inputs_bytes = largest(plan, inputs_of);
+    run->step_inputs_bytes = largest(plan, step_inputs_of);
+    const struct {
+        size_t bytes;
+        void **at;
+    } pieces[] = {{run->arena_bytes, &run->arena},
+                  {(size_t)plan->states.bytes, &run->state},
+                  {run->inputs_bytes, &run->inputs},
+                  {run->step_inputs_bytes, &run->step_inputs}};
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0] && !s; i++)
+        s = plan->device->alloc(plan->device_self, pieces[i].bytes ? pieces[i].bytes : 64, pieces[i].at, err);
+    if (s) {
+        weft_text need = {0};
+        weft_print_bytes(&need, (double)weft_plan_bytes(plan));
+        weft_fail(err, s, WEFT_NOWHERE, "this run needs %s on this rank; `weft plan` shows what for; a smaller [train] micro_batch or seq_len needs less",
+                  weft_text_get(&need));
+        weft_text_release(&need);
+    }
+    return s;
+}
+
+static void free_memory(weft_run *run)
+{
+    const weft_plan *plan = run->plan;
+    const size_t bytes[] = {run->arena_bytes, (size_t)plan->states.bytes, run->inputs_bytes, run->step_inputs_bytes};
+    void *at[] = {run->arena, run->state, run->inputs, run->step_inputs};
+    for (int i = 0; i < 4; i++)
+        if (at[i])
+            plan->device->free(plan->device_self, at[i], bytes[i] ? bytes[i] : 64);
+}
+
+static weft_status find_watchers(weft_run *run, weft_error *err)
+{
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    int n = 0;
+    for (int i = 0, k = 0; weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
+        n++;
+    run->watchers = weft_alloc_zero((size_t)n + 1, sizeof *run->watchers);
+    if (!run->watchers)
+        return weft_fail_memory(err);
+    for (int i = 0, k = 0; weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
+        run->watchers[run->n_watchers++] = (weft_watcher){loaded, c, false};
+    return WEFT_OK;
+}
+
+/* The dtype that the model's products run in: what MFU is measured against. */
+static weft_dtype product_dtype(const weft_graph *g)
+{
+    for (const weft_node *n = g->first; n; n = n->next)
+        if ((n->op->flags & WEFT_OP_MATMUL) && n->n_ins > 1 && n->block >= 0)
+            return n->ins[1]->dtype;
+    return g->config.dtype;
+}
+
+static weft_status begin_data(weft_run *run, weft_error *err)
+{
+    const weft_plugins *plugins = run->plan->plugins;
+    run->data = weft_plugins_service(plugins, "data", &run->data_self);
+    run->tokenizer = weft_plugins_service(plugins, "tokenizer", &run->tokenizer_self);
+    if (!run->data)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no listed plugin gives data; list one, as text, in [weft] plugins");
+    weft_status s = run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
+    if (s || !run->tokenizer)
+        return s;
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
+    const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
+    int ids = run->tokenizer->vocab_size(run->tokenizer_self);
+    if (vocab && vocab->size < ids)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the tokenizer has %d ids and the model's vocabulary only %lld; set vocab_size to %d or more", ids,
+                         (long long)vocab->size, ids);
+    return WEFT_OK;
+}
+
+static weft_status prepare(weft_run *run, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int m = 0; m < WEFT_MODES && !s; m++)
+        if (run->plan->lowered[m])
+            s = weft_prepare(&run->prepared, run->plan->lowered[m], err);
+    return s;
+}
+
+weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out, weft_error *err)
+{
+    weft_run *run = weft_alloc_zero(1, sizeof *run);
+    *out = run;
+    if (!run)
+        return weft_fail_memory(err);
+    run->plan = plan;
+    run->log = host->log;
+    run->dir = host->dir;
+    run->threads = host->threads;
+    run->seed = (uint64_t)weft_params_int(plan->train, "seed");
+    run->product_dtype = product_dtype(plan->graphs[WEFT_MODE_TRAIN]);
+    run->view = (weft_run_view){.rank = plan->rank,
+                                .ranks = plan->ranks,
+                                .dir = host->dir,
+                                .steps = plan->steps,
+                                .micro_batch = -1,
+                                .reports = run->reports,
+                                .planned_bytes = weft_plan_bytes(plan),
+                                .flops = plan->lowered[WEFT_MODE_TRAIN]->model_flops};
+    weft_status s = begin_data(run, err);
+    s = s ? s : find_watchers(run, err);
+    s = s ? s : allocate(run, err);
+    s = s ? s : prepare(run, err);
+    s = s ? s : weft_init_state(run, err);
+    s = s ? s : weft_loader_create(run, err);
+    if (!s)
+        return WEFT_OK;
+    weft_run_destroy(run);
+    *out = NULL;
+    return s;
+}
+
+void weft_run_destroy(weft_run *run)
+{
+    if (!run)
+        return;
+    weft_loader_destroy(run);
+    weft_prepared_release(&run->prepared);
+    free_memory(run);
+    weft_free(run->watchers);
+    weft_free(run);
+}

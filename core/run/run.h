@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executing a plan on one rank: memory, data, the loop, its observers. Internal to weft (core and cli). */
+#ifndef WEFT_RUN_RUN_H
+#define WEFT_RUN_RUN_H
+
+#include "lower/plan.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+/* One observer contribution; an error switches it off. */
+typedef struct weft_watcher {
+    const weft_loaded *loaded;
+    const weft_contribution *contribution;
+    bool off;
+} weft_watcher;
+
+/* The inputs of one step on the host: step inputs, then those of each micro-batch. */
+typedef struct weft_batch {
+    char *step, *micro; /* micro: micro_batches blobs of input_bytes */
+} weft_batch;
+
+/* Fills the next step's inputs while this one computes. */
+typedef struct weft_loader {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool running, wanted, ready, quit;
+    int64_t first_sample; /* of the wanted step */
+    weft_status status;
+    weft_error err;
+    weft_batch batch[2];
+    int filling; /* which of the two */
+} weft_loader;
+
+typedef struct weft_run {
+    weft_plan *plan;
+    const weft_log *log;
+    const char *dir;
+    int threads;
+    const weft_data *data;
+    void *data_self;
+    const weft_tokenizer *tokenizer;
+    void *tokenizer_self;
+    void *arena, *state, *inputs, *step_inputs; /* device memory */
+    size_t arena_bytes, inputs_bytes, step_inputs_bytes;
+    weft_prepared prepared;
+    weft_watcher *watchers;
+    int n_watchers;
+    weft_loader loader;
+    bool loader_made;
+    weft_run_view view; /* what observers are shown */
+    weft_report reports[32];
+    weft_dtype product_dtype;
+    int64_t consumed; /* global samples, the data position */
+    int64_t step;     /* finished steps */
+    int64_t skipped;  /* steps whose update was left out: not finite */
+    uint64_t seed;
+} weft_run;
+
+/* plugins are open. Allocates all memory, prepares kernels, initialises state. log and dir are kept. */
+weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out, weft_error *err);
+void weft_run_destroy(weft_run *run);
+/* Trains to [train] steps. *stop is looked at after every step; not 0 ends the run with WEFT_ERR_STOPPED. */
+weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err);
+
+/* ---- parts ---- */
+
+weft_status weft_init_state(weft_run *run, weft_error *err);
+/* Runs one program. micro: for observers, -1 outside micro-batches. */
+weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro, weft_error *err);
+/* Where a buffer lies now. micro: which micro-batch's inputs. */
+void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro);
+/* The value of a whole scalar after the program that made it. */
+weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out, weft_error *err);
+void weft_observe(weft_run *run, weft_event event);
+/* Shows a local tensor of a value to observers of VALUE; device memory is copied to the host first. */
+weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v, int64_t micro, weft_error *err);
+weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro, weft_error *err);
+
+/* inputs.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample NULL: padding. */
+void weft_fill_inputs(const weft_lowered *l, const weft_batch *batch, int64_t micro, int64_t row, const weft_sample *sample);
+void weft_fill_step(const weft_lowered *l, const weft_batch *batch, int64_t step);
+weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches, weft_error *err);
+void weft_batch_release(weft_batch *b);
+weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
+void weft_sample_release(weft_sample *s);
+/* Is global row `row` of a micro-batch one of this rank's? */
+bool weft_owns_row(const weft_lowered *l, int64_t row);
+weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, int64_t micro_batches, weft_error *err);
+
+weft_status weft_loader_create(weft_run *run, weft_error *err);
+void weft_loader_destroy(weft_run *run);
+/* Asks for the step whose first sample this is; returns at once. */
+void weft_loader_want(weft_run *run, int64_t first_sample);
+/* Waits for what was asked for. */
+weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error *err);
+
+weft_status weft_run_evaluate(weft_run *run, weft_error *err);
+weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);
+/* Names the micro-batch and the first gradient that is not finite. */
+weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm, weft_error *err);
+double weft_now(void);
+/* High-water mark of this process in bytes, 0 if unknown. */
+size_t weft_peak_bytes(void);
+
+#endif

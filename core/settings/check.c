@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One section against its table. Keys the table does not have are left to weft_settings_finish, which knows all
+ * tables and so can say where a key belongs; only where there are no keys at all they are wrong at once. */
+#include "settings/internal.h"
+
+#include <string.h>
+
+static const weft_ini_line *first_text(const weft_ini_line *line)
+{
+    while (line && line->text[0] == '\0')
+        line = line->next;
+    return line;
+}
+
+static weft_status required(const weft_settings *settings, const weft_section *section, const weft_param *param, weft_where given, weft_error *err)
+{
+    weft_where where = given.file ? given : section->where.file ? section->where : settings->file;
+
+    return weft_fail(err, WEFT_ERR_INPUT, where, "[%s] needs '%s': %s", section->name, param->name, param->help ? param->help : "it has no default");
+}
+
+/* Empty behind '=': not set, where that means something. */
+static weft_status check_empty(const weft_settings *settings, const weft_section *section, const weft_param *param, weft_where where, weft_error *err)
+{
+    bool text = param->type == WEFT_PARAM_STRING || param->type == WEFT_PARAM_PATH || (param->flags & WEFT_PARAM_LIST);
+    weft_text expected = {0};
+    weft_status status;
+
+    if (param->flags & WEFT_PARAM_REQUIRED)
+        return required(settings, section, param, where, err);
+    if (text || !param->value)
+        return WEFT_OK;
+    weft_value_expected(param, &expected);
+    status = weft_fail(err, WEFT_ERR_INPUT, where, "[%s] %s is empty; give %s, or leave the line out for %s", section->name, param->name,
+                       weft_text_get(&expected), param->value);
+    weft_text_release(&expected);
+    return status;
+}
+
+static weft_status check_scalar(const weft_settings *settings, const weft_section *section, const weft_ini_line *lines, weft_checked *value,
+                                weft_error *err)
+{
+    const weft_ini_line *line = first_text(lines), *more = line ? first_text(line->next) : NULL;
+
+    if (!line)
+        return check_empty(settings, section, value->param, value->where, err);
+    if (more)
+        return weft_fail(err, WEFT_ERR_INPUT, more->where,
+                         "[%s] %s takes one value, and this indented line goes on with it; a key starts in the first column", section->name,
+                         value->param->name);
+    value->text = line->text;
+    return weft_value_parse(section->name, value->param, line->text, line->where, value, err);
+}
+
+static weft_status join_words(weft_pool *pool, weft_checked *value, weft_error *err)
+{
+    size_t size = 1, n;
+    char *text, *end;
+
+    for (int i = 0; i < value->n_words; i++)
+        size += strlen(value->words[i]) + 1;
+    text = end = weft_pool_alloc(pool, size);
+    if (!text)
+        return weft_fail_memory(err);
+    for (int i = 0; i < value->n_words; i++) {
+        if (i > 0)
+            *end++ = ' ';
+        n = strlen(value->words[i]);
+        memcpy(end, value->words[i], n);
+        end += n;
+    }
+    value->text = text;
+    return WEFT_OK;
+}
+
+static weft_status check_list(weft_settings *settings, const weft_section *section, const weft_ini_line *lines, weft_checked *value, weft_error *err)
+{
+    weft_checked item = {0};
+    weft_status status = weft_split_words(&settings->pool, lines, &value->words, &value->wheres, &value->n_words, err);
+
+    if (status != WEFT_OK)
+        return status;
+    if (value->n_words == 0 && value->given)
+        return check_empty(settings, section, value->param, value->where, err);
+    for (int i = 0; i < value->n_words; i++) {
+        weft_status parsed = weft_value_parse(section->name, value->param, value->words[i], value->wheres[i], &item, err);
+
+        if (parsed != WEFT_OK)
+            status = parsed;
+    }
+    return status == WEFT_OK ? join_words(&settings->pool, value, err) : status;
+}
+
+static weft_status check_value(weft_settings *settings, const weft_section *section, weft_checked *value, weft_error *err)
+{
+    const weft_setting *setting = weft_setting_find(section, value->param->name);
+    weft_ini_line preset = {.text = value->param->value, .where = WEFT_NOWHERE};
+    const weft_ini_line *lines = setting ? setting->lines : &preset;
+    weft_status status;
+
+    value->text = "";
+    value->given = setting != NULL;
+    value->where = setting ? setting->where : WEFT_NOWHERE;
+    if (!setting && (value->param->flags & WEFT_PARAM_REQUIRED))
+        return required(settings, section, value->param, WEFT_NOWHERE, err);
+    if (!setting && !preset.text)
+        return WEFT_OK;
+    if (!setting && preset.text[0] == '\0')
+        return WEFT_OK;
+    if (value->param->flags & WEFT_PARAM_LIST)
+        status = check_list(settings, section, lines, value, err);
+    else
+        status = check_scalar(settings, section, lines, value, err);
+    return status != WEFT_OK && status != WEFT_ERR_MEMORY && !setting ? WEFT_ERR_INTERNAL : status;
+}
+
+static weft_params *create_params(weft_settings *settings, const weft_section *section)
+{
+    weft_params *params = weft_pool_alloc(&settings->pool, sizeof(*params));
+    int n = 0;
+
+    while (section->table && section->table[n].name)
+        n++;
+    if (!params)
+        return NULL;
+    params->section = section->name;
+    params->n = n;
+    params->values = weft_pool_alloc(&settings->pool, (size_t)(n + 1) * sizeof(*params->values));
+    return params->values ? params : NULL;
+}
+
+weft_status weft_settings_section(weft_settings *settings, const char *name, const weft_param *table, const weft_params **out, weft_error *err)
+{
+    weft_section *section = weft_section_add(settings, name, WEFT_NOWHERE);
+    weft_status status = WEFT_OK;
+    weft_params *params;
+
+    *out = NULL;
+    if (!section)
+        return weft_fail_memory(err);
+    if (section->params && section->table == table) {
+        *out = section->params;
+        return WEFT_OK;
+    }
+    if (section->claimed && section->table != table)
+        return weft_fail(err, WEFT_ERR_INTERNAL, section->where, "section [%s] belongs to two tables", name);
+    section->claimed = true;
+    section->table = table;
+    params = create_params(settings, section);
+    if (!params)
+        return weft_fail_memory(err);
+    for (int i = 0; i < params->n; i++) {
+        weft_status checked;
+
+        params->values[i].param = &table[i];
+        checked = check_value(settings, section, &params->values[i], err);
+        if (checked != WEFT_OK)
+            status = checked;
+    }
+    if (params->n == 0)
+        status = weft_section_unknown(settings, section, err);
+    if (status == WEFT_OK)
+        *out = section->params = params;
+    return status;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parameters of the core's own sections. */
+#include "settings/settings.h"
+
+#include <string.h>
+
+#define NO_LIMIT 9.3e18 /* above every 64-bit integer */
+
+static const char *const automatic[] = {"auto", NULL};
+static const char *const all[] = {"all", NULL};
+static const char *const levels[] = {"debug", "info", "warn", NULL};
+static const char *const checks[] = {"none", "replicas", NULL};
+static const char *const dtypes[] = {"f32", "f64", NULL};
+static const char *const nonfinite[] = {"stop", "skip", NULL};
+
+static const weft_param run_params[] = {
+    {.name = "plugins",
+     .type = WEFT_PARAM_STRING,
+     .flags = WEFT_PARAM_REQUIRED | WEFT_PARAM_LIST,
+     .help = "the plugins of this run, composed in this order; ?name marks one that may be missing"},
+    {.name = "dir", .type = WEFT_PARAM_PATH, .flags = WEFT_PARAM_PER_RANK, .help = "the run folder; not set: nothing is written"},
+    {.name = "plugin_path",
+     .type = WEFT_PARAM_PATH,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_PER_RANK,
+     .help = "folders searched for plugins before all others"},
+    {.name = "threads",
+     .type = WEFT_PARAM_INT,
+     .value = "auto",
+     .min = 1,
+     .max = 4096,
+     .unit = "threads per rank",
+     .choices = automatic,
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "threads that one rank may use; auto shares the processors among the ranks of a machine"},
+    {.name = "log",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "info",
+     .choices = levels,
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "the least important lines that are logged"},
+    {.name = "check",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "none",
+     .choices = checks,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "what is compared while running: replicas are the ranks that should hold the same"},
+    {.name = NULL},
+};
+
+static const weft_param train_params[] = {
+    {.name = "steps",
+     .type = WEFT_PARAM_INT,
+     .min = 1,
+     .max = NO_LIMIT,
+     .unit = "steps",
+     .flags = WEFT_PARAM_REQUIRED,
+     .help = "optimizer steps of the whole run"},
+    {.name = "seq_len", .type = WEFT_PARAM_INT, .value = "256", .min = 1, .max = 1 << 20, .unit = "tokens", .help = "tokens in one sample"},
+    {.name = "global_batch",
+     .type = WEFT_PARAM_INT,
+     .value = "8",
+     .min = 1,
+     .max = NO_LIMIT,
+     .unit = "samples",
+     .help = "samples in one step, of all ranks and micro-batches together"},
+    {.name = "micro_batch",
+     .type = WEFT_PARAM_INT,
+     .value = "auto",
+     .min = 1,
+     .max = NO_LIMIT,
+     .unit = "samples",
+     .choices = automatic,
+     .help = "samples of all ranks that go through the model at once; auto is global_batch, one micro-batch a step"},
+    {.name = "seed", .type = WEFT_PARAM_INT, .value = "42", .min = 0, .max = NO_LIMIT, .help = "seed of initial weights, data order and dropout"},
+    {.name = "dtype",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "f32",
+     .choices = dtypes,
+     .help = "element type of parameters, before any plugin lowers it"},
+    {.name = "eval_every",
+     .type = WEFT_PARAM_INT,
+     .value = "0",
+     .min = 0,
+     .max = NO_LIMIT,
+     .unit = "steps",
+     .help = "evaluate after every so many steps; 0 is never"},
+    {.name = "eval_batches",
+     .type = WEFT_PARAM_INT,
+     .value = "all",
+     .min = 1,
+     .max = NO_LIMIT,
+     .unit = "batches",
+     .choices = all,
+     .help = "batches of validation data in one evaluation"},
+    {.name = "nonfinite",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "stop",
+     .choices = nonfinite,
+     .help = "what a loss or gradient norm that is not finite does: stop the run, or skip the update"},
+    {.name = "loss_chunk",
+     .type = WEFT_PARAM_INT,
+     .value = "auto",
+     .min = 1,
+     .max = NO_LIMIT,
+     .unit = "tokens",
+     .choices = automatic,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "tokens whose logits are in memory at once"},
+    {.name = NULL},
+};
+
+static const weft_param mesh_params[] = {
+    {.name = "order",
+     .type = WEFT_PARAM_STRING,
+     .flags = WEFT_PARAM_LIST,
+     .help = "mesh axes from the innermost (fastest links) to the outermost; not set: as the plugins are listed"},
+    {.name = "rule", .type = WEFT_PARAM_STRING, .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED, .help = "additional placement rules"},
+    {.name = NULL},
+};
+
+const weft_param *weft_core_params(const char *section)
+{
+    if (strcmp(section, "weft") == 0)
+        return run_params;
+    if (strcmp(section, "train") == 0)
+        return train_params;
+    if (strcmp(section, "mesh") == 0)
+        return mesh_params;
+    return NULL;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The getters of one section's checked values. */
+#include "settings/internal.h"
+
+#include <string.h>
+
+static const weft_checked *find(const weft_params *params, const char *key)
+{
+    for (int i = 0; params && i < params->n; i++)
+        if (strcmp(params->values[i].param->name, key) == 0)
+            return &params->values[i];
+    return NULL;
+}
+
+static const weft_checked *find_type(const weft_params *params, const char *key, weft_param_type type)
+{
+    const weft_checked *value = find(params, key);
+
+    return value && value->param->type == type && !(value->param->flags & WEFT_PARAM_LIST) ? value : NULL;
+}
+
+bool weft_params_bool(const weft_params *params, const char *key)
+{
+    const weft_checked *value = find_type(params, key, WEFT_PARAM_BOOL);
+
+    return value && value->boolean;
+}
+
+int64_t weft_params_int(const weft_params *params, const char *key)
+{
+    const weft_checked *value = find_type(params, key, WEFT_PARAM_INT);
+
+    return value ? value->integer : 0;
+}
+
+double weft_params_real(const weft_params *params, const char *key)
+{
+    const weft_checked *value = find_type(params, key, WEFT_PARAM_REAL);
+
+    return value ? value->real : 0.0;
+}
+
+const char *weft_params_text(const weft_params *params, const char *key)
+{
+    const weft_checked *value = find(params, key);
+
+    return value ? value->text : "";
+}
+
+const char *weft_params_word(const weft_params *params, const char *key, int i)
+{
+    const weft_checked *value = find(params, key);
+
+    return value && i >= 0 && i < value->n_words ? value->words[i] : NULL;
+}
+
+bool weft_params_is(const weft_params *params, const char *key, const char *word)
+{
+    const weft_checked *value = find(params, key);
+
+    return value && strcmp(value->text, word) == 0;
+}
+
+bool weft_params_given(const weft_params *params, const char *key)
+{
+    const weft_checked *value = find(params, key);
+
+    return value && value->given;
+}
+
+weft_where weft_params_where(const weft_params *params, const char *key)
+{
+    const weft_checked *value = find(params, key);
+
+    return value ? value->where : WEFT_NOWHERE;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What nobody claimed: keys without a parameter, sections without a plugin. */
+#include "settings/internal.h"
+
+#include <string.h>
+
+static bool has_key(const weft_param *table, const char *key)
+{
+    for (; table && table->name; table++)
+        if (strcmp(table->name, key) == 0)
+            return true;
+    return false;
+}
+
+static const char *nearest_key(const weft_section *section, const char *key, weft_error *err)
+{
+    const char **names, *near;
+    int n = 0;
+
+    while (section->table && section->table[n].name)
+        n++;
+    names = weft_alloc((size_t)(n + 1) * sizeof(*names));
+    if (!names) {
+        weft_fail_memory(err);
+        return NULL;
+    }
+    for (int i = 0; i < n; i++)
+        names[i] = section->table[i].name;
+    near = weft_nearest(key, names, n);
+    weft_free(names);
+    return near;
+}
+
+static weft_status unknown_key(const weft_settings *settings, const weft_section *section, const weft_setting *setting, weft_error *err)
+{
+    const char *near = nearest_key(section, setting->key, err);
+    weft_text hint = {0};
+    weft_status status;
+
+    if (near)
+        weft_text_print(&hint, "; did you mean '%s'?", near);
+    for (const weft_section *other = settings->sections; other; other = other->next)
+        if (other != section && other->claimed && has_key(other->table, setting->key))
+            weft_text_print(&hint, "; '%s' is a key of [%s]", setting->key, other->name);
+    if (!hint.data && (!section->table || !section->table[0].name))
+        weft_text_add(&hint, "; this section has no keys");
+    status = weft_fail(err, WEFT_ERR_INPUT, setting->where, "[%s] unknown key '%s'%s", section->name, setting->key, weft_text_get(&hint));
+    if (hint.out_of_memory)
+        status = weft_fail_memory(err);
+    weft_text_release(&hint);
+    return status;
+}
+
+weft_status weft_section_unknown(const weft_settings *settings, const weft_section *section, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+
+    for (const weft_setting *setting = section->settings; setting; setting = setting->next)
+        if (!has_key(section->table, setting->key))
+            status = unknown_key(settings, section, setting, err);
+    return status;
+}
+
+static bool is_among(const char *name, const char *const *candidates)
+{
+    for (; candidates && *candidates; candidates++)
+        if (strcmp(name, *candidates) == 0)
+            return true;
+    return false;
+}
+
+/* Sections of listed plugins that could not be opened (somebody said so) and of removed ones are no news. */
+static bool is_excused(const weft_settings *settings, const char *name)
+{
+    for (int i = 0; i < settings->n_listed; i++)
+        if (strcmp(settings->listed[i].name, name) == 0)
+            return true;
+    for (int i = 0; i < settings->n_removed; i++)
+        if (strcmp(settings->removed[i], name) == 0)
+            return true;
+    return false;
+}
+
+static const char *nearest_section(const weft_settings *settings, const char *name, const char *const *candidates, weft_error *err)
+{
+    int n = 0, most = settings->n_listed + 1;
+    const char **names, *near;
+
+    for (const weft_section *s = settings->sections; s; s = s->next)
+        most++;
+    for (const char *const *c = candidates; c && *c; c++)
+        most++;
+    names = weft_alloc((size_t)most * sizeof(*names));
+    if (!names) {
+        weft_fail_memory(err);
+        return NULL;
+    }
+    for (const weft_section *s = settings->sections; s; s = s->next)
+        if (s->claimed)
+            names[n++] = s->name;
+    for (int i = 0; i < settings->n_listed; i++)
+        names[n++] = settings->listed[i].name;
+    for (const char *const *c = candidates; c && *c; c++)
+        names[n++] = *c;
+    near = weft_nearest(name, names, n);
+    weft_free(names);
+    return near;
+}
+
+static weft_status unknown_section(const weft_settings *settings, const weft_section *section, const char *const *candidates, weft_error *err)
+{
+    const char *near;
+
+    if (is_among(section->name, candidates))
+        return weft_fail(err, WEFT_ERR_INPUT, section->where, "section [%s] belongs to a plugin that is not listed; add '%s' to [weft] plugins",
+                         section->name, section->name);
+    near = nearest_section(settings, section->name, candidates, err);
+    if (near)
+        return weft_fail(err, WEFT_ERR_INPUT, section->where, "unknown section [%s]; did you mean [%s]?", section->name, near);
+    return weft_fail(err, WEFT_ERR_INPUT, section->where, "unknown section [%s]; no plugin has this name", section->name);
+}
+
+weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+
+    for (const weft_section *section = settings->sections; section; section = section->next) {
+        weft_status found = WEFT_OK;
+
+        if (!section->claimed && !is_excused(settings, section->name))
+            found = unknown_section(settings, section, candidates, err);
+        else if (section->claimed && section->table && section->table[0].name)
+            found = weft_section_unknown(settings, section, err);
+        if (found != WEFT_OK)
+            status = found;
+    }
+    return status;
+}

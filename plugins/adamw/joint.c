@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The step_end graph. It speaks of whole gradients; where a norm needs an all-reduce, the core's placement puts one. */
+#include "adamw.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+enum { FAN_IN = 32 };
+
+bool adamw_decays(const weft_params *params, const char *name, int n_dims)
+{
+    if (n_dims < 2 && weft_params_is(params, "decay", "matrices"))
+        return false;
+    const char *pattern;
+    for (int i = 0; (pattern = weft_params_word(params, "no_decay", i)); i++)
+        if (fnmatch(pattern, name, 0) == 0)
+            return false;
+    return true;
+}
+
+/* A pattern that names no parameter is a slip of the pen: say so instead of decaying what should not be. */
+static weft_status check_patterns(const weft_params *params, const weft_graph *g, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    const char *pattern;
+    for (int i = 0; (pattern = weft_params_word(params, "no_decay", i)); i++) {
+        const weft_value *p;
+        for (int k = 0; (p = weft_graph_parameter(g, k)) && fnmatch(pattern, p->name, 0) != 0; k++)
+            ;
+        if (!p)
+            status =
+                weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, "no_decay"), "no_decay: '%s' matches no parameter; names look like '%s'",
+                          pattern, weft_graph_parameter(g, 0) ? weft_graph_parameter(g, 0)->name : "(this model has none)");
+    }
+    return status;
+}
+
+/* The parameters that have a gradient. Returns how many; list may be NULL. */
+static int trained(const weft_graph *g, weft_value **list)
+{
+    int n = 0;
+    weft_value *p;
+    for (int i = 0; (p = weft_graph_parameter(g, i)); i++) {
+        if (!p->gradient)
+            continue;
+        if (list)
+            list[n] = p;
+        n++;
+    }
+    return n;
+}
+
+static void warn_of_untrained(const adamw *self, const weft_graph *g)
+{
+    weft_value *p;
+    for (int i = 0; (p = weft_graph_parameter(g, i)); i++)
+        if (!p->gradient && self->host->rank == 0)
+            weft_log_print(self->host->log, WEFT_LOG_WARN, "adamw: %s has no gradient and stays as it is: the loss does not depend on it", p->name);
+}
+
+/* A tree, since nodes have a limited number of operands. Sums over mesh axes stay open in it, so that one all-reduce at its root closes them all. */
+static weft_value *sum_all(weft_graph *g, int n, weft_value **list)
+{
+    while (n > 1) {
+        int n_sums = 0;
+        for (int i = 0; i < n; i += FAN_IN, n_sums++)
+            list[n_sums] = n - i == 1 ? list[i] : weft_add(g, "add", NULL, n - i < FAN_IN ? n - i : FAN_IN, list + i);
+        n = n_sums;
+    }
+    return list[0];
+}
+
+static weft_value *grad_norm(weft_graph *g, int n, weft_value *const *parameters, weft_value **squares)
+{
+    for (int i = 0; i < n; i++)
+        squares[i] = weft_add1(g, "sumsq", NULL, parameters[i]->gradient);
+    return weft_add1(g, "sqrt", "grad_norm", sum_all(g, n, squares));
+}
+
+static weft_value *learning_rate(const adamw *self, weft_graph *g, weft_value *step)
+{
+    const adamw_schedule *s = &self->schedule;
+    weft_value *lr = weft_add1(g, "lr_schedule", "lr", step);
+    weft_set_real(g, lr, "lr", s->lr);
+    weft_set_real(g, lr, "min_factor", s->min_factor);
+    weft_set_int(g, lr, "warmup", s->warmup);
+    weft_set_int(g, lr, "decay", s->decay);
+    weft_set_int(g, lr, "total", s->total);
+    weft_set_text(g, lr, "shape", adamw_shape_name(s->shape));
+    return lr;
+}
+
+static weft_value *moment(weft_graph *g, weft_value *p, const char *which, weft_error *err)
+{
+    char *name = weft_format("%s.%s", p->name, which);
+    if (!name) {
+        weft_fail_memory(err);
+        return NULL;
+    }
+    weft_value *state = weft_add_state(g, name, p, p->dtype);
+    weft_free(name);
+    return state;
+}
+
+static weft_status update(const adamw *self, weft_graph *g, weft_value *p, weft_value *clip, weft_value *lr, weft_value *step, weft_error *err)
+{
+    const weft_params *params = self->host->params;
+    weft_value *m = moment(g, p, "exp_avg", err), *v = moment(g, p, "exp_avg_sq", err);
+    if (!m || !v)
+        return weft_graph_status(g) != WEFT_OK ? weft_graph_status(g) : WEFT_ERR_MEMORY;
+    weft_value *ins[] = {p, m, v, p->gradient, clip, lr, step}, *outs[3] = {NULL, NULL, NULL};
+    weft_value *next = weft_add_many(g, "adamw", NULL, 7, ins, 3, outs);
+    weft_set_real(g, next, "beta1", weft_params_real(params, "beta1"));
+    weft_set_real(g, next, "beta2", weft_params_real(params, "beta2"));
+    weft_set_real(g, next, "eps", weft_params_real(params, "eps"));
+    weft_set_real(g, next, "weight_decay", adamw_decays(params, p->name, p->n_dims) ? weft_params_real(params, "weight_decay") : 0);
+    for (int i = 0; i < 3; i++)
+        weft_set_update(g, ins[i], outs[i]);
+    return weft_graph_status(g);
+}
+
+weft_status adamw_joint(void *self_, weft_graph *g, weft_error *err)
+{
+    const adamw *self = self_;
+    const weft_params *params = self->host->params;
+    weft_status status = check_patterns(params, g, err);
+    if (status != WEFT_OK)
+        return status;
+    int n = trained(g, NULL);
+    if (n == 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "adamw: no parameter has a gradient; list a model in [weft] plugins");
+    warn_of_untrained(self, g);
+
+    weft_value **parameters = weft_alloc_zero(2 * (size_t)n, sizeof *parameters);
+    if (!parameters)
+        return weft_fail_memory(err);
+    trained(g, parameters);
+    weft_value *norm = grad_norm(g, n, parameters, parameters + n);
+    weft_value *clip = weft_add1(g, "clip", "clip", norm);
+    weft_set_real(g, clip, "max_norm", weft_params_real(params, "max_norm"));
+    weft_value *step = weft_add_input(g, "step");
+    weft_value *lr = learning_rate(self, g, step);
+    status = weft_graph_status(g);
+    for (int i = 0; i < n && status == WEFT_OK; i++)
+        status = update(self, g, parameters[i], clip, lr, step, err);
+    weft_free(parameters);
+    if (status != WEFT_OK)
+        return status;
+    weft_add_report(g, "grad_norm", norm);
+    weft_add_report(g, "lr", lr);
+    return weft_graph_status(g);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bf16 for what works on tokens: activations are stored in it, weights are cast to it where a product or a table reads them. Norms, softmax and the loss compute in
+ * f32 inside; statistics, parameters, gradients of parameters and the optimizer stay f32. Independent of any mesh. */
+#include <weft/weft.h>
+
+static bool reads_half_weight(const weft_use *use, void *ctx)
+{
+    (void)ctx;
+    return (use->node->op->flags & WEFT_OP_HALF_WEIGHT) != 0;
+}
+
+static void cast_weight(weft_graph *g, weft_value *v, void *ctx)
+{
+    if (v->dtype != WEFT_F32)
+        return;
+    weft_value *cast = weft_insert_at_use(g, v, "cast", ".c", reads_half_weight, ctx);
+    if (cast)
+        cast->dtype = WEFT_BF16;
+}
+
+/* Of an op that also gives statistics, only the first result is narrowed. */
+static void narrow_results(weft_node *n)
+{
+    int count = n->op->flags & WEFT_OP_STAT ? 1 : n->n_outs;
+    for (int i = 0; i < count && (n->op->flags & WEFT_OP_HALF); i++)
+        if (n->outs[i]->dtype == WEFT_F32 && !n->outs[i]->weight)
+            n->outs[i]->dtype = WEFT_BF16;
+}
+
+static weft_status run(void *self, weft_graph *g, weft_error *err)
+{
+    (void)self;
+    if (weft_graph_dtype(g) != WEFT_F32)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "bf16 needs [train] dtype = f32; leave bf16 out of [weft] plugins to train in f64");
+    for (weft_node *n = weft_graph_first(g); n; n = n->next)
+        narrow_results(n);
+    weft_each_use_edge(g, cast_weight, NULL);
+    return weft_graph_status(g);
+}
+
+static const char *const needs[] = {"model", NULL}, *const gives[] = {"low_precision", NULL};
+static const weft_contribution contributions[] = {{.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = run, .needs = needs, .gives = gives},
+                                                  {.kind = WEFT_END}};
+
+WEFT_PLUGIN(bf16) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "bf16",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "activations and weight copies in bf16; sums, statistics and optimizer in f32",
+    .numerics = WEFT_NUMERICS_CHANGES,
+    .contributions = contributions,
+};

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu.h"
+
+#include <math.h>
+
+enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
+
+/* Bytes that one walk over the tiles may spend on whole rows of dq; beyond, two walks are taken instead. */
+static const int64_t one_pass_bytes = INT64_C(128) << 20;
+
+static bool is_half(weft_dtype dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_BF16;
+}
+
+static bool types_fit(const weft_call *call, bool backward)
+{
+    for (int i = Q; i <= V; i++)
+        if (!is_half(call->ins[i].dtype) || call->ins[i].n_dims != 3)
+            return false;
+    for (int i = INDEX_Q; i <= SEGMENTS_K; i++)
+        if (call->ins[i].dtype != WEFT_I32)
+            return false;
+    if (!backward)
+        return is_half(call->outs[0].dtype) && call->outs[1].dtype == WEFT_F32;
+    for (int i = 0; i < 3; i++)
+        if (!is_half(call->outs[i].dtype))
+            return false;
+    return is_half(call->ins[OUT].dtype) && call->ins[LSE].dtype == WEFT_F32 && is_half(call->ins[DOUT].dtype);
+}
+
+/* One walk costs 5 tile products and cuts work by (batch row, kv head) only; two walks cost 7 and cut it by tiles too. */
+static bool one_pass_pays(const cpu_attention *a)
+{
+    int64_t tasks = a->batch * a->kv_heads, rounds = (tasks + a->threads - 1) / a->threads;
+    int64_t bytes = a->group * a->q_rows * a->padded * 4 * a->threads;
+    return rounds * a->threads * 5 <= tasks * 7 && bytes <= one_pass_bytes;
+}
+
+/* Tiles of one thread: see the structs in attention.h and attention_dx.h. */
+static int64_t floats_of(const cpu_attention *a, bool backward)
+{
+    int64_t tile = CPU_TILE * a->padded, square = CPU_TILE * CPU_TILE;
+    if (!backward)
+        return 4 * tile + square + 2 * CPU_TILE;
+    return 8 * tile + 2 * square + (a->one_pass ? a->group * a->q_rows * a->padded : tile);
+}
+
+bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
+{
+    if (call->n_ins != (backward ? 10 : 7) || call->n_outs != (backward ? 3 : 2) || !types_fit(call, backward))
+        return false;
+    const weft_tensor *q = &call->ins[Q], *k = &call->ins[K], *v = &call->ins[V];
+    int64_t d = q->grain[2];
+    if (d < 1 || k->grain[2] != d || v->grain[2] != d || v->size[2] != k->size[2])
+        return false;
+    *a = (cpu_attention){
+        .batch = q->size[0],
+        .q_rows = q->size[1],
+        .k_rows = k->size[1],
+        .heads = q->size[2] / d,
+        .kv_heads = k->size[2] / d,
+        .head_dim = d,
+        .padded = (d + CPU_PAD - 1) / CPU_PAD * CPU_PAD,
+        .head_lo = q->lo[2] / d,
+        .kv_lo = k->lo[2] / d,
+        .group = k->whole[2] > 0 ? q->whole[2] / k->whole[2] : 1,
+        .scale = weft_call_real(call, "scale"),
+        .causal = weft_call_int(call, "causal") != 0,
+        .threads = cpu_threads(call),
+    };
+    if (a->scale == 0.0)
+        a->scale = 1.0 / sqrt((double)d);
+    if (a->group < 1 || a->head_lo / a->group < a->kv_lo)
+        return false;
+    if (a->heads > 0 && (a->head_lo + a->heads - 1) / a->group >= a->kv_lo + a->kv_heads)
+        return false;
+    a->one_pass = backward && one_pass_pays(a);
+    a->floats = floats_of(a, backward);
+    return true;
+}
+
+size_t cpu_attention_workspace(const weft_call *call)
+{
+    cpu_attention a;
+    if (!cpu_attention_read(call, false, &a))
+        return 0;
+    return (size_t)(a.floats * a.threads) * sizeof(float);
+}
+
+/* The row sums of dout * out come first, then the threads' tiles. */
+size_t cpu_attention_dx_workspace(const weft_call *call)
+{
+    cpu_attention a;
+    if (!cpu_attention_read(call, true, &a))
+        return 0;
+    int64_t deltas = (a.batch * a.q_rows * a.heads + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
+    return (size_t)(deltas + a.floats * a.threads) * sizeof(float);
+}
+
+static weft_status prepare(const weft_call *call, bool backward, void **state, weft_error *err)
+{
+    cpu_attention *a = weft_alloc(sizeof *a);
+    if (!a)
+        return weft_fail_memory(err);
+    if (!cpu_attention_read(call, backward, a)) {
+        weft_free(a);
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: prepared for a call that the kernel does not accept", call->op->name);
+    }
+    *state = a;
+    return WEFT_OK;
+}
+
+weft_status cpu_attention_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    return prepare(call, false, state, err);
+}
+
+weft_status cpu_attention_dx_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    return prepare(call, true, state, err);
+}
+
+void cpu_attention_release(void *state)
+{
+    weft_free(state);
+}

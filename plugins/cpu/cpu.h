@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CPU device: what its files share. Internal to the plugin (and its tests and bench).
+ *
+ * The vector kernels are headers (elementwise.h, norm.h, ...) that isa_generic.c, isa_avx2.c and isa_avx512.c compile once each; every launch picks
+ * the table of the running CPU. Matrix products are oneDNN's (product.c on onednn.c). */
+#ifndef WEFT_CPU_H
+#define WEFT_CPU_H
+
+#include <weft/plugin.h>
+
+enum { CPU_MAX_QUEUES = 2 };
+
+typedef enum cpu_products { CPU_PRODUCTS_F32, CPU_PRODUCTS_BF16 } cpu_products;
+
+/* What a launch learns about its rank: call->queue. */
+struct weft_queue {
+    int threads;           /* how many threads the rank may use */
+    cpu_products products; /* how bf16 x bf16 is multiplied */
+};
+
+/* ---- the hardware (hardware.c) ---- */
+
+typedef enum cpu_isa { CPU_ISA_GENERIC, CPU_ISA_AVX2, CPU_ISA_AVX512 } cpu_isa;
+
+cpu_isa cpu_isa_get(void);
+const char *cpu_isa_name(cpu_isa isa);
+/* AVX512-BF16 or AMX: bf16 products are faster than f32 ones. */
+bool cpu_has_bf16(void);
+/* oneDNN can multiply bf16 at all (AVX-512). */
+bool cpu_can_bf16(void);
+bool cpu_has_amx(void);
+/* "AMD EPYC 9B14 ..." into text; "unknown" where the CPU does not say. */
+void cpu_model_name(weft_text *text);
+
+/* ---- kernels (kernels.c) ---- */
+
+extern const weft_kernel cpu_kernels[];
+
+typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
+
+/* One per op with a vector kernel; see CPU_VECTOR_OPS. */
+#define CPU_VECTOR_OPS(OP)                                                                                                                           \
+    OP(add)                                                                                                                                          \
+    OP(add_bias)                                                                                                                                     \
+    OP(scale)                                                                                                                                        \
+    OP(cast)                                                                                                                                         \
+    OP(accumulate)                                                                                                                                   \
+    OP(broadcast)                                                                                                                                    \
+    OP(silu_mul)                                                                                                                                     \
+    OP(silu_mul_dx)                                                                                                                                  \
+    OP(gelu)                                                                                                                                         \
+    OP(gelu_dx)                                                                                                                                      \
+    OP(rms_norm)                                                                                                                                     \
+    OP(rms_norm_dx)                                                                                                                                  \
+    OP(rms_norm_dw)                                                                                                                                  \
+    OP(layer_norm)                                                                                                                                   \
+    OP(layer_norm_dx)                                                                                                                                \
+    OP(layer_norm_dw)                                                                                                                                \
+    OP(rope)                                                                                                                                         \
+    OP(rope_dx)                                                                                                                                      \
+    OP(embedding)                                                                                                                                    \
+    OP(embedding_dw)                                                                                                                                 \
+    OP(take)                                                                                                                                         \
+    OP(chunk)                                                                                                                                        \
+    OP(unchunk)                                                                                                                                      \
+    OP(sum)                                                                                                                                          \
+    OP(count_valid)                                                                                                                                  \
+    OP(bias_dw)                                                                                                                                      \
+    OP(max_v)                                                                                                                                        \
+    OP(sumexp)                                                                                                                                       \
+    OP(sumexp_dx)                                                                                                                                    \
+    OP(pick)                                                                                                                                         \
+    OP(pick_dx)                                                                                                                                      \
+    OP(nll)                                                                                                                                          \
+    OP(nll_de)                                                                                                                                       \
+    OP(nll_dt)                                                                                                                                       \
+    OP(attention)                                                                                                                                    \
+    OP(attention_dx)
+
+typedef struct cpu_launchers {
+#define CPU_FIELD(op) cpu_launch *op;
+    CPU_VECTOR_OPS(CPU_FIELD)
+#undef CPU_FIELD
+    /* Natural exponential of n numbers, for tests of its accuracy. */
+    void (*exp)(const float *x, float *y, int64_t n);
+} cpu_launchers;
+
+extern const cpu_launchers cpu_launchers_generic, cpu_launchers_avx2, cpu_launchers_avx512;
+/* The table for this CPU, or for `isa` if the CPU has it (tests). */
+const cpu_launchers *cpu_launchers_get(cpu_isa isa);
+
+/* Threads of this call's rank: the queue's; without a queue (prepare, workspace) what create set for the calling thread. */
+int cpu_threads(const weft_call *call);
+
+/* Rows of a reduction over rows are summed in this many fixed parts, whatever the thread count. */
+enum { CPU_PARTS = 32 };
+
+enum { CPU_MAX_ROPE = 512 }; /* rope: elements of a head */
+
+/* ---- attention's sizes (attention_size.c): workspace and tiles follow from shapes and threads alone ---- */
+
+enum { CPU_TILE = 64, CPU_PAD = 16 };
+
+typedef struct cpu_attention {
+    int64_t batch, q_rows, k_rows, heads, kv_heads, head_dim;
+    int64_t padded; /* head_dim, rounded up to CPU_PAD */
+    int64_t head_lo, kv_lo, group; /* global number of the first local head; q heads per k head */
+    double scale;
+    bool causal;
+    int threads;
+    bool one_pass;  /* backward: dq, dk and dv in one walk over the tiles */
+    int64_t floats; /* workspace of one thread */
+} cpu_attention;
+
+/* False if the call is not one that the tiled kernels take. */
+bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a);
+size_t cpu_attention_workspace(const weft_call *call);
+size_t cpu_attention_dx_workspace(const weft_call *call);
+weft_status cpu_attention_prepare(const weft_call *call, void **state, weft_error *err);
+weft_status cpu_attention_dx_prepare(const weft_call *call, void **state, weft_error *err);
+void cpu_attention_release(void *state);
+
+/* ---- matrix products (product.c) ---- */
+
+bool cpu_product_accepts(const weft_call *call);
+size_t cpu_product_workspace(const weft_call *call);
+weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error *err);
+void cpu_product_release(void *state);
+weft_status cpu_product_launch(const weft_call *call, weft_error *err);
+
+/* ---- peak (peak.c) ---- */
+
+/* Measured rate of a square matrix product in flop/s, at most 100 ms; cached in a text file under cache_dir (NULL: not cached). */
+double cpu_peak(weft_dtype dtype, const weft_queue *queue, const char *cache_dir);
+/* Where the number is kept; fresh text (weft_free) or NULL. */
+char *cpu_peak_path(weft_dtype dtype, const weft_queue *queue, const char *cache_dir);
+
+#endif

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LTLIBRARIES += plugins/cpu/libcpu.la
+plugins_cpu_libcpu_la_SOURCES = \
+	plugins/cpu/attention_size.c \
+	plugins/cpu/hardware.c \
+	plugins/cpu/isa_avx2.c \
+	plugins/cpu/isa_avx512.c \
+	plugins/cpu/isa_generic.c \
+	plugins/cpu/kernels.c \
+	plugins/cpu/onednn.c \
+	plugins/cpu/peak.c \
+	plugins/cpu/plugin.c \
+	plugins/cpu/product.c \
+	plugins/cpu/attention.h \
+	plugins/cpu/attention_dx.h \
+	plugins/cpu/cpu.h \
+	plugins/cpu/elementwise.h \
+	plugins/cpu/isa.h \
+	plugins/cpu/isa_kernels.h \
+	plugins/cpu/loss.h \
+	plugins/cpu/norm.h \
+	plugins/cpu/onednn.h \
+	plugins/cpu/rope.h \
+	plugins/cpu/rows.h \
+	plugins/cpu/tile.h
+plugins_cpu_libcpu_la_CFLAGS = $(PLUGIN_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS) -ffp-contract=fast
+
+plugins_cpu_cpu_la_SOURCES =
+plugins_cpu_cpu_la_LIBADD = plugins/cpu/libcpu.la core/libweft.la $(DNNL_LIBS) $(LIBM)
+if BUILTIN_CPU
+noinst_LTLIBRARIES += plugins/cpu/cpu.la
+plugins_cpu_cpu_la_LDFLAGS = $(BUILTIN_LDFLAGS)
+else
+plugin_LTLIBRARIES += plugins/cpu/cpu.la
+plugins_cpu_cpu_la_LDFLAGS = $(PLUGIN_LDFLAGS) $(OPENMP_CFLAGS)
+endif

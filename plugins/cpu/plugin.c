@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cpu: the device that every machine has. Memory is the host's, kernels compute at once in the calling thread and its OpenMP team. */
+#include "cpu.h"
+#include "onednn.h"
+
+#include <omp.h>
+#include <string.h>
+
+typedef struct cpu {
+    const weft_host *host;
+    bool plain;
+    uint64_t adversary; /* 0: in order */
+    weft_queue queues[CPU_MAX_QUEUES];
+} cpu;
+
+static const weft_param params[] = {
+    {.name = "kernels",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "auto",
+     .choices = (const char *const[]){"auto", "plain", NULL},
+     .help = "auto: the fastest kernel for every op; plain: the reference kernels, slow and exact."},
+    {.name = "products",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "auto",
+     .choices = (const char *const[]){"auto", "bf16", "f32", NULL},
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "How bf16 matrices are multiplied: in bf16, or widened to f32; auto: bf16 where the CPU has AVX512-BF16 or AMX."},
+    {.name = "queues",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "one",
+     .choices = (const char *const[]){"one", "adversarial", NULL},
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "adversarial: a test of the program's order: two queues, run as far out of order as they are allowed to."},
+    {.name = "adversary_seed",
+     .type = WEFT_PARAM_INT,
+     .value = "1",
+     .min = 1,
+     .max = 9007199254740992.0,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "Seed of the adversarial order."},
+    {.name = NULL},
+};
+
+/* ---- life ---- */
+
+static cpu_products products_of(const weft_params *values)
+{
+    if (weft_params_is(values, "products", "bf16"))
+        return CPU_PRODUCTS_BF16;
+    if (weft_params_is(values, "products", "f32"))
+        return CPU_PRODUCTS_F32;
+    return cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32;
+}
+
+static weft_status cpu_create(const weft_host *host, void **self, weft_error *err)
+{
+    cpu *c = weft_alloc_zero(1, sizeof *c);
+    if (!c)
+        return weft_fail_memory(err);
+    c->host = host;
+    c->plain = weft_params_is(host->params, "kernels", "plain");
+    if (weft_params_is(host->params, "queues", "adversarial"))
+        c->adversary = (uint64_t)weft_params_int(host->params, "adversary_seed");
+    for (int i = 0; i < CPU_MAX_QUEUES; i++)
+        c->queues[i] = (weft_queue){.threads = host->threads > 0 ? host->threads : 1, .products = products_of(host->params)};
+    /* For the calling thread alone: what `workspace` asks of oneDNN before there is a queue must be for the same threads. */
+    omp_set_num_threads(c->queues[0].threads);
+    *self = c;
+    return WEFT_OK;
+}
+
+static weft_status cpu_open(void *self, weft_error *err)
+{
+    cpu *c = self;
+    omp_set_num_threads(c->queues[0].threads);
+    if (weft_params_is(c->host->params, "products", "bf16") && !cpu_can_bf16())
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(c->host->params, "products"),
+                         "[cpu] products = bf16, but this CPU has %s and cannot multiply bf16; use auto or f32", cpu_isa_name(cpu_isa_get()));
+    return WEFT_OK;
+}
+
+static void cpu_close(void *self)
+{
+    (void)self;
+}
+
+static void cpu_destroy(void *self)
+{
+    weft_free(self);
+}
+
+/* ---- the device ---- */
+
+static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_error *err)
+{
+    (void)self;
+    void *p = weft_alloc_aligned(64, bytes);
+    if (!p)
+        return weft_fail(err, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory: the host cannot give %zu bytes", bytes);
+    memset(p, 0, bytes);
+    *memory = p;
+    return WEFT_OK;
+}
+
+static void device_free(void *self, void *memory, size_t bytes)
+{
+    (void)self, (void)bytes;
+    weft_free_aligned(memory);
+}
+
+static weft_status device_upload(void *self, void *to, const void *from_host, size_t bytes, weft_error *err)
+{
+    (void)self, (void)err;
+    if (bytes > 0)
+        memmove(to, from_host, bytes);
+    return WEFT_OK;
+}
+
+static weft_status device_download(void *self, void *to_host, const void *from, size_t bytes, weft_error *err)
+{
+    return device_upload(self, to_host, from, bytes, err);
+}
+
+static weft_queue *device_queue(void *self, int i)
+{
+    cpu *c = self;
+    return i >= 0 && i < CPU_MAX_QUEUES ? &c->queues[i] : NULL;
+}
+
+/* Launches return when they are done. */
+static weft_status device_wait(void *self, weft_error *err)
+{
+    (void)self, (void)err;
+    return WEFT_OK;
+}
+
+static bool device_plain(void *self)
+{
+    return ((const cpu *)self)->plain;
+}
+
+static uint64_t device_adversary(void *self)
+{
+    return ((const cpu *)self)->adversary;
+}
+
+static double device_peak(void *self, weft_dtype dtype)
+{
+    const cpu *c = self;
+    return cpu_peak(dtype, &c->queues[0], c->host->cache_dir);
+}
+
+static void device_describe(void *self, weft_text *text)
+{
+    const cpu *c = self;
+    cpu_isa isa = cpu_isa_get();
+    cpu_model_name(text);
+    weft_text_print(text, ": %d thread%s, %s", c->queues[0].threads, c->queues[0].threads == 1 ? "" : "s", cpu_isa_name(isa));
+    if (c->plain) {
+        weft_text_add(text, ", plain kernels");
+    } else {
+        bool bf16 = c->queues[0].products == CPU_PRODUCTS_BF16;
+        const char *how = !bf16 ? "as f32" : cpu_has_amx() ? "by AMX" : cpu_has_bf16() ? "by AVX512-BF16" : "emulated with AVX-512";
+        weft_text_print(text, ", bf16 products %s (", how);
+        cpu_matmul_library(text);
+        weft_text_add(text, ")");
+    }
+    if (c->adversary)
+        weft_text_print(text, ", two queues in adversarial order, seed %llu", (unsigned long long)c->adversary);
+}
+
+/* oneDNN keeps compiled kernels, OpenMP a stack per thread (of which little is touched). */
+static size_t device_library_bytes(void *self)
+{
+    const cpu *c = self;
+    return ((size_t)16 << 20) + (size_t)c->queues[0].threads * ((size_t)256 << 10);
+}
+
+static const weft_device device = {
+    .size = sizeof(weft_device),
+    .name = "cpu",
+    .n_queues = CPU_MAX_QUEUES, /* the second one is of use only in the adversarial order */
+    .host_memory = true,
+    .alloc = device_alloc,
+    .free = device_free,
+    .upload = device_upload,
+    .download = device_download,
+    .queue = device_queue,
+    .wait = device_wait,
+    .plain = device_plain,
+    .adversary = device_adversary,
+    .peak = device_peak,
+    .describe = device_describe,
+    .library_bytes = device_library_bytes,
+};
+
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_SERVICE, .gives = (const char *const[]){"device", NULL}, .service = "device", .table = &device},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(cpu) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "cpu",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "the CPU: OpenMP and vector kernels for every op, matrix products by oneDNN",
+    .numerics = WEFT_NUMERICS_TOLERANCE,
+    .params = params,
+    .contributions = contributions,
+    .kernels = cpu_kernels,
+    .create = cpu_create,
+    .open = cpu_open,
+    .close = cpu_close,
+    .destroy = cpu_destroy,
+};

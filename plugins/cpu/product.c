@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* linear, linear_dx, linear_dw: matrix products by oneDNN. Where the CPU has no bf16 products, bf16 operands are widened block by block and
+ * multiplied in f32, so that the extra memory stays small. */
+#include "cpu.h"
+#include "onednn.h"
+
+#include <string.h>
+
+enum { BLOCK = 512 }; /* rows and columns of c per f32 product of widened operands */
+
+typedef struct product {
+    cpu_matmul_shape shape; /* of the whole */
+    int threads;
+    cpu_matmul *direct;
+    cpu_matmul *block[2][2]; /* [rest of m][rest of n]; f32 on widened operands */
+} product;
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- from call to shape ---- */
+
+static int64_t extent(const weft_tensor *t, int from, int to)
+{
+    int64_t n = 1;
+    for (int d = from; d < to; d++)
+        n *= t->size[d];
+    return n;
+}
+
+/* How many dims the operands share: what both have and the result has not. */
+static int shared_dims(const weft_call *call)
+{
+    return (call->ins[0].n_dims + call->ins[1].n_dims - call->outs[0].n_dims) / 2;
+}
+
+static cpu_matmul_shape shape_of(const weft_call *call)
+{
+    const weft_tensor *a = &call->ins[0], *b = &call->ins[1];
+    int shared = shared_dims(call);
+    cpu_matmul_shape s = {.ab = a->dtype, .c = call->outs[0].dtype, .add = call->accumulate};
+    if (strcmp(call->op->name, "linear") == 0) { /* y[m, n] = x[m, k] w[n, k]' */
+        s.m = extent(a, 0, a->n_dims - shared), s.k = extent(a, a->n_dims - shared, a->n_dims), s.n = extent(b, 0, b->n_dims - shared);
+        s.a_row = s.k, s.a_col = 1, s.b_row = 1, s.b_col = s.k;
+    } else if (strcmp(call->op->name, "linear_dx") == 0) { /* dx[m, n] = dy[m, k] w[k, n] */
+        s.m = extent(a, 0, a->n_dims - shared), s.k = extent(b, 0, shared), s.n = extent(b, shared, b->n_dims);
+        s.a_row = s.k, s.a_col = 1, s.b_row = s.n, s.b_col = 1;
+    } else { /* dw[m, n] = dy[k, m]' x[k, n] */
+        s.k = extent(a, 0, shared), s.m = extent(a, shared, a->n_dims), s.n = extent(b, shared, b->n_dims);
+        s.a_row = 1, s.a_col = s.m, s.b_row = s.n, s.b_col = 1;
+    }
+    s.c_row = s.n;
+    return s;
+}
+
+static bool is_half(weft_dtype dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_BF16;
+}
+
+bool cpu_product_accepts(const weft_call *call)
+{
+    if (call->n_ins != 2 || call->n_outs != 1)
+        return false;
+    const weft_tensor *all[3] = {&call->ins[0], &call->ins[1], &call->outs[0]};
+    for (int i = 0; i < 3; i++)
+        for (int d = 0; d < all[i]->n_dims; d++)
+            if (all[i]->length[d])
+                return false;
+    int shared = shared_dims(call);
+    if (shared < 1 || shared > all[0]->n_dims || shared > all[1]->n_dims || all[0]->dtype != all[1]->dtype)
+        return false;
+    return all[0]->dtype == WEFT_F32 ? all[2]->dtype == WEFT_F32 : all[0]->dtype == WEFT_BF16 && is_half(all[2]->dtype);
+}
+
+static bool empty(const cpu_matmul_shape *s)
+{
+    return s->m == 0 || s->n == 0 || s->k == 0;
+}
+
+/* ---- f32 blocks of a bf16 product ---- */
+
+/* The block product of c[m, n]; a and b are dense copies of the block that keep the operand's orientation. */
+static cpu_matmul_shape block_shape(const cpu_matmul_shape *s, int64_t m, int64_t n)
+{
+    cpu_matmul_shape b = *s;
+    b.m = m, b.n = n, b.ab = b.c = WEFT_F32;
+    b.a_row = s->a_col == 1 ? s->k : 1, b.a_col = s->a_col == 1 ? 1 : m;
+    b.b_row = s->b_col == 1 ? n : 1, b.b_col = s->b_col == 1 ? 1 : s->k;
+    b.c_row = s->c == WEFT_F32 ? s->c_row : n;
+    b.add = s->add && s->c == WEFT_F32;
+    return b;
+}
+
+/* Block extents along m or n: [0] the full block (0 if there is none), [1] the rest. */
+static void extents(int64_t size, int64_t out[2])
+{
+    out[0] = size >= BLOCK ? BLOCK : 0;
+    out[1] = size % BLOCK;
+}
+
+typedef struct staging {
+    size_t a, b, c, scratch, bytes; /* offsets */
+} staging;
+
+static size_t align64(size_t n)
+{
+    return (n + 63) & ~(size_t)63;
+}
+
+static staging staging_of(const cpu_matmul_shape *s)
+{
+    size_t m = (size_t)min64(s->m, BLOCK), n = (size_t)min64(s->n, BLOCK), k = (size_t)s->k;
+    staging at = {.a = 0};
+    at.b = align64(m * k * 4);
+    at.c = at.b + align64(k * n * 4);
+    at.scratch = at.c + (s->c == WEFT_F32 ? 0 : align64(m * n * 4));
+    return at;
+}
+
+static size_t block_workspace(const cpu_matmul_shape *s, int threads)
+{
+    int64_t m[2], n[2];
+    size_t most = 0;
+    extents(s->m, m);
+    extents(s->n, n);
+    for (int i = 0; i < 4; i++) {
+        if (m[i >> 1] == 0 || n[i & 1] == 0)
+            continue;
+        cpu_matmul_shape b = block_shape(s, m[i >> 1], n[i & 1]);
+        size_t bytes = cpu_matmul_scratch(&b, threads);
+        if (bytes != SIZE_MAX && bytes > most)
+            most = bytes;
+    }
+    return staging_of(s).scratch + most;
+}
+
+/* Which ways the call may go. Without a queue the user's choice is not known yet: whatever the CPU can do. */
+static void ways(const weft_call *call, const cpu_matmul_shape *s, bool *direct, bool *blocks)
+{
+    bool narrow = s->ab == WEFT_BF16;
+    *direct = !narrow || (call->queue ? call->queue->products == CPU_PRODUCTS_BF16 : cpu_can_bf16());
+    *blocks = narrow && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
+    if (*direct && *blocks && cpu_matmul_scratch(s, cpu_threads(call)) == SIZE_MAX) /* the library may be told to know less than the CPU */
+        *direct = false;
+}
+
+size_t cpu_product_workspace(const weft_call *call)
+{
+    cpu_matmul_shape s = shape_of(call);
+    bool direct, blocks;
+    size_t one = 0, other = 0;
+    if (empty(&s))
+        return 0;
+    ways(call, &s, &direct, &blocks);
+    if (direct)
+        one = cpu_matmul_scratch(&s, cpu_threads(call));
+    if (blocks)
+        other = block_workspace(&s, cpu_threads(call));
+    one = one == SIZE_MAX ? 0 : one; /* prepare will say why */
+    return one > other ? one : other;
+}
+
+/* ---- prepare ---- */
+
+static weft_status prepare_blocks(product *p, weft_error *err)
+{
+    int64_t m[2], n[2];
+    extents(p->shape.m, m);
+    extents(p->shape.n, n);
+    for (int i = 0; i < 4; i++) {
+        if (m[i >> 1] == 0 || n[i & 1] == 0)
+            continue;
+        cpu_matmul_shape b = block_shape(&p->shape, m[i >> 1], n[i & 1]);
+        weft_status status = cpu_matmul_create(&b, p->threads, &p->block[i >> 1][i & 1], err);
+        if (status != WEFT_OK)
+            return status;
+    }
+    return WEFT_OK;
+}
+
+weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    bool direct, blocks;
+    product *p = weft_alloc_zero(1, sizeof *p);
+    if (!p)
+        return weft_fail_memory(err);
+    p->shape = shape_of(call);
+    p->threads = cpu_threads(call);
+    ways(call, &p->shape, &direct, &blocks);
+    if (!empty(&p->shape) && direct)
+        status = cpu_matmul_create(&p->shape, p->threads, &p->direct, err);
+    if (!empty(&p->shape) && blocks && status == WEFT_OK)
+        status = prepare_blocks(p, err);
+    if (status != WEFT_OK) {
+        cpu_product_release(p);
+        return status;
+    }
+    *state = p;
+    return WEFT_OK;
+}
+
+void cpu_product_release(void *state)
+{
+    product *p = state;
+    if (!p)
+        return;
+    cpu_matmul_destroy(p->direct);
+    for (int i = 0; i < 4; i++)
+        cpu_matmul_destroy(p->block[i >> 1][i & 1]);
+    weft_free(p);
+}
+
+/* ---- launch ---- */
+
+/* Widens `lines` runs of `length` elements, `stride` apart, to dense f32. */
+static void widen(const uint16_t *from, int64_t stride, float *to, int64_t lines, int64_t length, int threads)
+{
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < lines; i++) {
+        const uint16_t *f = from + i * stride;
+        float *t = to + i * length;
+#pragma omp simd
+        for (int64_t j = 0; j < length; j++)
+            t[j] = weft_bf16_to_f32(f[j]);
+    }
+}
+
+static void narrow_block(const float *from, uint16_t *to, int64_t stride, int64_t m, int64_t n, bool add, int threads)
+{
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            uint16_t *t = &to[i * stride + j];
+            *t = weft_f32_to_bf16(from[i * n + j] + (add ? weft_bf16_to_f32(*t) : 0.0f));
+        }
+}
+
+static void widen_a(const cpu_matmul_shape *s, const uint16_t *a, int64_t i, int64_t m, float *to, int threads)
+{
+    if (s->a_col == 1)
+        widen(a + i * s->a_row, s->a_row, to, m, s->k, threads);
+    else
+        widen(a + i, s->a_col, to, s->k, m, threads);
+}
+
+static void widen_b(const cpu_matmul_shape *s, const uint16_t *b, int64_t j, int64_t n, float *to, int threads)
+{
+    if (s->b_col == 1)
+        widen(b + j, s->b_row, to, s->k, n, threads);
+    else
+        widen(b + j * s->b_col, s->b_col, to, n, s->k, threads);
+}
+
+static weft_status launch_blocks(const product *p, const weft_call *call, weft_error *err)
+{
+    const cpu_matmul_shape *s = &p->shape;
+    staging at = staging_of(s);
+    char *work = call->workspace, *c = call->outs[0].data;
+    bool f32 = s->c == WEFT_F32;
+    for (int64_t j = 0; j < s->n; j += BLOCK) {
+        int64_t n = min64(BLOCK, s->n - j);
+        widen_b(s, call->ins[1].data, j, n, (float *)(void *)(work + at.b), p->threads);
+        for (int64_t i = 0; i < s->m; i += BLOCK) {
+            int64_t m = min64(BLOCK, s->m - i), to = i * s->c_row + j;
+            void *result = f32 ? (void *)(c + to * 4) : (void *)(work + at.c);
+            widen_a(s, call->ins[0].data, i, m, (float *)(void *)(work + at.a), p->threads);
+            cpu_matmul *matmul = p->block[m < BLOCK][n < BLOCK];
+            weft_status status = cpu_matmul_run(matmul, work + at.a, work + at.b, result, work + at.scratch, err);
+            if (status != WEFT_OK)
+                return status;
+            if (!f32)
+                narrow_block(result, (uint16_t *)(void *)c + to, s->c_row, m, n, s->add, p->threads);
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status cpu_product_launch(const weft_call *call, weft_error *err)
+{
+    const product *p = call->state;
+    const cpu_matmul_shape *s = &p->shape;
+    if (s->add != call->accumulate)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: prepared for another way of storing the result", call->op->name);
+    if (empty(s)) {
+        if (s->m * s->n > 0 && !s->add)
+            memset(call->outs[0].data, 0, (size_t)(s->m * s->n) * weft_dtype_size(s->c));
+        return WEFT_OK;
+    }
+    bool widened = s->ab == WEFT_BF16 && call->queue && call->queue->products == CPU_PRODUCTS_F32;
+    if (!p->direct || (widened && p->block[s->m < BLOCK][s->n < BLOCK]))
+        return launch_blocks(p, call, err);
+    return cpu_matmul_run(p->direct, call->ins[0].data, call->ins[1].data, call->outs[0].data, call->workspace, err);
+}

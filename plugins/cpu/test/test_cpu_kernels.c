@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every kernel of the cpu plugin against its op's plain kernel: f32 and bf16, odd and empty extents, shards, every instruction set of this CPU,
+ * several thread counts (equal to the bit but for oneDNN's products), with and without accumulation, in place where the op allows it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "call.h"
+#include "graph/ops/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <weft/random.h>
+
+#define EACH(type, x, ...)                                                                                                                           \
+    for (size_t i_##x = 0; i_##x < sizeof((const type[]){__VA_ARGS__}) / sizeof(type); i_##x++)                                                      \
+        for (type x = ((const type[]){__VA_ARGS__})[i_##x], *once_##x = &x; once_##x; once_##x = NULL)
+
+typedef const char *name; /* EACH declares a pointer too */
+
+static const weft_dtype halves[2] = {WEFT_F32, WEFT_BF16};
+
+/* ---- the table ---- */
+
+static bool has_kernel(const char *op)
+{
+    for (const weft_kernel *k = cpu_kernels; k->op; k++)
+        if (strcmp(k->op, op) == 0)
+            return true;
+    return false;
+}
+
+static void test_every_op_has_a_kernel(void **state)
+{
+    static const char *const plain_only[] = {"constant", "reciprocal", "redistribute"}; /* single numbers, and what has no kernel */
+    (void)state;
+    for (const weft_op *const *o = weft_standard_ops(); *o; o++) {
+        bool expected = !((*o)->flags & WEFT_OP_SOURCE);
+        for (size_t i = 0; i < 3; i++)
+            expected = expected && strcmp((*o)->name, plain_only[i]) != 0;
+        if (has_kernel((*o)->name) != expected)
+            fail_msg("%s: %s", (*o)->name, expected ? "no kernel" : "an unexpected kernel");
+    }
+}
+
+static void test_f64_is_left_to_the_plain_kernels(void **state)
+{
+    (void)state;
+    EACH(name, op, "add", "linear", "rms_norm")
+    {
+        trial t;
+        trial_init(&t, op);
+        trial_in(&t, WEFT_F64, 1, SIZES(2, 4));
+        trial_in(&t, WEFT_F64, 2, SIZES(4, 4));
+        trial_out(&t, WEFT_F64, SIZES(2, 4));
+        weft_call call = {.op = t.op, .n_ins = 2, .n_outs = 1, .ins = t.ins, .outs = t.outs};
+        assert_false(t.kernel->accepts(&call));
+        trial_release(&t);
+    }
+}
+
+/* ---- exp ---- */
+
+static double ulps(float got, double want)
+{
+    float nearest = (float)want;
+    double step = fmax((double)nextafterf(nearest, INFINITY) - (double)nearest, 0x1p-149);
+    return fabs((double)got - want) / step;
+}
+
+static void test_exp_is_within_two_ulp(void **state)
+{
+    enum { N = 400000 };
+    float *x = weft_alloc(N * sizeof *x), *y = weft_alloc(N * sizeof *y);
+    (void)state;
+    assert_non_null(x);
+    assert_non_null(y);
+    for (int i = 0; i < N; i++)
+        x[i] = -104.5f + 193.2f * (float)i / (float)N;
+    x[0] = -INFINITY, x[1] = INFINITY, x[2] = NAN, x[3] = 0.0f, x[4] = -1e30f, x[5] = 1e30f, x[6] = -0.0f;
+    for (int isa = CPU_ISA_GENERIC; isa <= (int)cpu_isa_get(); isa++) {
+        cpu_launchers_get((cpu_isa)isa)->exp(x, y, N);
+        assert_true(y[0] == 0.0f && y[1] == INFINITY && isnan(y[2]) && y[3] == 1.0f && y[4] == 0.0f && y[5] == INFINITY && y[6] == 1.0f);
+        for (int i = 7; i < N; i++) {
+            double want = exp((double)x[i]);
+            if (want < 3.4028e38 && ulps(y[i], want) > 2.0)
+                fail_msg("exp(%.9g) = %.9g, not %.9g (%s)", (double)x[i], (double)y[i], want, cpu_isa_name((cpu_isa)isa));
+        }
+    }
+    weft_free(x);
+    weft_free(y);
+}
+
+/* ---- element-wise ---- */
+
+static void test_elementwise(void **state)
+{
+    static const struct {
+        const char *op;
+        int n_ins, n_outs;
+        bool scalar, exact;
+    } cases[] = {{"add", 2, 1, false, false},        {"add", 5, 1, false, false},      {"accumulate", 1, 1, false, false}, {"cast", 1, 1, false, false},
+                 {"silu_mul", 2, 1, false, false},   {"silu_mul_dx", 3, 2, false, false}, {"gelu", 1, 1, false, false},    {"gelu", 1, 1, false, true},
+                 {"gelu_dx", 2, 1, false, false},    {"gelu_dx", 2, 1, false, true},   {"scale", 2, 1, true, false},       {"broadcast", 1, 1, true, false}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        EACH(int64_t, width, 0, 1, 17, 513, 5001)
+        for (int types = 0; types < 4; types++) {
+            trial t;
+            trial_init(&t, cases[c].op);
+            trial_int(&t, "exact", cases[c].exact);
+            for (int i = 0; i < cases[c].n_ins; i++) {
+                bool scalar = cases[c].scalar && i == cases[c].n_ins - 1;
+                trial_in(&t, i == 0 && !scalar ? halves[types & 1] : i % 2 && !scalar ? halves[types >> 1] : WEFT_F32, (uint64_t)i + 1,
+                         scalar ? SIZES(-1) : SIZES(3, width));
+            }
+            for (int i = 0; i < cases[c].n_outs; i++)
+                trial_out(&t, halves[types & 1], SIZES(3, width));
+            trial_check(&t);
+        }
+}
+
+static void test_casts(void **state)
+{
+    (void)state;
+    for (int types = 0; types < 4; types++) {
+        trial t;
+        trial_init(&t, "cast");
+        weft_tensor *x = trial_in(&t, halves[types & 1], 1, SIZES(1000));
+        EACH(double, special, INFINITY, -INFINITY, NAN, 0.0, 1e-40, 3.4e38)
+        weft_tensor_set(x, (int64_t)i_special, special);
+        trial_out(&t, halves[types >> 1], SIZES(1000));
+        trial_check(&t);
+    }
+}
+
+static void test_bf16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    trial t;
+    trial_init(&t, "cast");
+    weft_tensor *x = trial_in(&t, WEFT_F32, 1, SIZES(4096));
+    weft_tensor *y = trial_out(&t, WEFT_BF16, SIZES(4096));
+    for (uint32_t i = 0; i < 4096; i++) {
+        uint32_t bits = i < 2048 ? 0x3f800000u + i * 0x1000u : (uint32_t)weft_random_bits(3, 4, i);
+        memcpy((float *)x->data + i, &bits, sizeof bits);
+    }
+    for (int isa = CPU_ISA_GENERIC; isa <= (int)cpu_isa_get(); isa++) {
+        trial_run(&t, (cpu_isa)isa, 2, CPU_PRODUCTS_F32, false, false);
+        for (int i = 0; i < 4096; i++)
+            assert_int_equal(((const uint16_t *)y->data)[i], weft_f32_to_bf16(((const float *)x->data)[i]));
+    }
+    trial_release(&t);
+}
+
+/* ---- norms and sums over rows ---- */
+
+static void test_norms(void **state)
+{
+    static const struct {
+        const char *op, *ins; /* x, dy: rows; w: one row; >: result's */
+        char out;
+    } cases[] = {{"rms_norm", "xw", 'x'},       {"rms_norm_dx", "xwx", 'x'},  {"rms_norm_dw", "xx", 'w'}, {"layer_norm", "xww", 'x'},
+                 {"layer_norm_dx", "xwx", 'x'}, {"layer_norm_dw", "xx", 'w'}, {"bias_dw", "x", 'w'},      {"add_bias", "xw", 'x'}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        EACH(int64_t, rows, 0, 1, 35)
+    EACH(int64_t, width, 1, 33, 512, 1100)
+    for (int types = 0; types < 4; types++) {
+        trial t;
+        trial_init(&t, cases[c].op);
+        trial_real(&t, "eps", 1e-5);
+        t.tolerance = 1e-5;
+        for (const char *p = cases[c].ins; *p; p++)
+            trial_in(&t, *p == 'x' ? halves[types & 1] : halves[types >> 1], (uint64_t)(p - cases[c].ins) + 1,
+                     *p == 'x' ? SIZES(1, rows, width) : SIZES(width));
+        if (cases[c].out == 'x')
+            trial_out(&t, halves[types & 1], SIZES(1, rows, width));
+        else
+            trial_out(&t, halves[types >> 1], SIZES(width));
+        trial_check(&t);
+    }
+}
+
+static void test_norms_with_a_large_mean(void **state)
+{
+    (void)state;
+    trial t;
+    trial_init(&t, "layer_norm");
+    trial_real(&t, "eps", 1e-5);
+    t.tolerance = 1e-4; /* x itself is rounded at 100 */
+    weft_tensor *x = trial_in(&t, WEFT_F32, 1, SIZES(3, 4, 700));
+    for (int64_t i = 0; i < weft_tensor_count(x); i++)
+        weft_tensor_set(x, i, weft_tensor_get(x, i) + 100.0);
+    trial_in(&t, WEFT_F32, 2, SIZES(700));
+    trial_in(&t, WEFT_F32, 3, SIZES(700));
+    trial_out(&t, WEFT_F32, SIZES(3, 4, 700));
+    trial_check(&t);
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    EACH(int64_t, n, 0, 1, 255, 100003)
+    for (int type = 0; type < 4; type++) {
+        trial t;
+        trial_init(&t, "sum");
+        trial_in(&t, halves[type & 1], 1, SIZES(n));
+        trial_out(&t, type >> 1 ? WEFT_F64 : WEFT_F32, SIZES(-1));
+        trial_check(&t);
+    }
+    EACH(int64_t, n, 0, 1, 100003)
+    {
+        trial t;
+        trial_init(&t, "count_valid");
+        tensor_ints(trial_in(&t, WEFT_I32, 1, SIZES(n)), 5, -1, 3);
+        trial_out(&t, WEFT_F32, SIZES(-1));
+        trial_check(&t);
+    }
+}
+
+/* ---- rope ---- */
+
+static void test_rope(void **state)
+{
+    (void)state;
+    EACH(name, op, "rope", "rope_dx")
+    EACH(int64_t, d, 2, 6, 64, 512)
+    EACH(int64_t, far, 1, 5000, 2000000)
+    for (int options = 0; options < 4; options++) {
+        trial t;
+        trial_init(&t, op);
+        trial_real(&t, "theta", 500000.0);
+        trial_real(&t, "factor", options & 1 ? 8.0 : 0.0);
+        trial_real(&t, "low", 1.0);
+        trial_real(&t, "high", 4.0);
+        trial_int(&t, "original", 8192);
+        tensor_heads(trial_in(&t, halves[options >> 1], 1, SIZES(2, 19, 3 * d)), d, 0, 3 * d);
+        tensor_ints(trial_in(&t, WEFT_I32, 2, SIZES(2, 19)), 3, 0, far);
+        tensor_heads(trial_out(&t, halves[options >> 1], SIZES(2, 19, 3 * d)), d, 0, 3 * d);
+        trial_check(&t);
+    }
+}
+
+/* ---- rows that move ---- */
+
+static void test_embedding(void **state)
+{
+    (void)state;
+    EACH(int64_t, tokens, 0, 1, 300)
+    EACH(int64_t, width, 1, 40, 1030)
+    EACH(int64_t, lo, 0, 20)
+    for (int types = 0; types < 4; types++) {
+        trial t;
+        trial_init(&t, "embedding");
+        tensor_ints(trial_in(&t, WEFT_I32, 1, SIZES(1, tokens)), 7, -2, 60);
+        trial_in(&t, halves[types & 1], 2, SIZES(31, width))->lo[0] = lo;
+        trial_out(&t, halves[types >> 1], SIZES(1, tokens, width));
+        trial_check(&t);
+        if (types >> 1)
+            continue;
+        trial_init(&t, "embedding_dw");
+        tensor_ints(trial_in(&t, WEFT_I32, 1, SIZES(1, tokens)), 7, -2, 60);
+        trial_in(&t, halves[types & 1], 2, SIZES(1, tokens, width));
+        trial_out(&t, WEFT_F32, SIZES(31, width))->lo[0] = lo;
+        trial_check(&t);
+    }
+}
+
+static void test_take(void **state)
+{
+    (void)state;
+    EACH(int64_t, batch, 0, 5)
+    for (int type = 0; type < 2; type++) {
+        trial t;
+        trial_init(&t, "take");
+        trial_in(&t, halves[type], 1, SIZES(batch, 7, 530));
+        tensor_ints(trial_in(&t, WEFT_I32, 2, SIZES(batch)), 3, -2, 9);
+        trial_out(&t, halves[type], SIZES(batch, 530));
+        trial_check(&t);
+    }
+}
+
+static void test_chunk(void **state)
+{
+    (void)state;
+    EACH(int, dim, 0, 1, 2)
+    EACH(int64_t, places, 0, 5)
+    for (int type = 0; type < 2; type++) {
+        enum { PARTS = 3 };
+        int64_t whole[4] = {2, 4, 6, -1}, part[4] = {2, 4, 6, -1};
+        part[dim] = places;
+        whole[dim] = PARTS * places;
+        trial t;
+        trial_init(&t, "chunk");
+        trial_int(&t, "dim", dim);
+        trial_in(&t, halves[type], 1, whole)->lo[dim] = 6;
+        for (int i = 0; i < PARTS; i++)
+            trial_out(&t, halves[type], part)->lo[dim] = 2;
+        trial_check(&t);
+        trial_init(&t, "unchunk");
+        trial_int(&t, "dim", dim);
+        for (int i = 0; i < PARTS; i++)
+            trial_in(&t, halves[type], (uint64_t)i + 1, part)->lo[dim] = 2;
+        trial_out(&t, halves[type], whole)->lo[dim] = 6;
+        trial_check(&t);
+    }
+}
+
+/* ---- loss ---- */
+
+/* Logits with equal, infinite and far apart elements. */
+static weft_tensor *logits(trial *t, weft_dtype dtype, int64_t rows, int64_t width, int64_t lo)
+{
+    weft_tensor *x = trial_in(t, dtype, 1, SIZES(1, rows, width));
+    x->lo[2] = lo;
+    x->whole[2] = lo + width + 10;
+    for (int64_t i = 0; i < weft_tensor_count(x); i++)
+        weft_tensor_set(x, i, i % 97 == 5 ? -INFINITY : i % 31 == 0 ? -80.0 : 4.0 * weft_tensor_get(x, i));
+    return x;
+}
+
+static void row_maximum(weft_tensor *max, const weft_tensor *x)
+{
+    int64_t rows = x->size[1], width = x->size[2];
+    for (int64_t r = 0; r < rows; r++) {
+        double most = width ? weft_tensor_get(x, r * width) : -INFINITY;
+        for (int64_t v = 1; v < width; v++)
+            most = fmax(most, weft_tensor_get(x, r * width + v));
+        weft_tensor_set(max, r, most);
+    }
+}
+
+static void test_vocabulary(void **state)
+{
+    (void)state;
+    EACH(int64_t, rows, 0, 1, 9)
+    EACH(int64_t, width, 0, 1, 63, 513, 3001)
+    EACH(int64_t, lo, 0, 100)
+    for (int type = 0; type < 2; type++) {
+        trial t;
+        trial_init(&t, "max_v");
+        logits(&t, halves[type], rows, width, lo);
+        trial_out(&t, WEFT_F32, SIZES(1, rows));
+        trial_check(&t);
+
+        trial_init(&t, "sumexp");
+        weft_tensor *x = logits(&t, halves[type], rows, width, lo);
+        row_maximum(trial_in(&t, WEFT_F32, 2, SIZES(1, rows)), x);
+        trial_out(&t, WEFT_F32, SIZES(1, rows));
+        trial_check(&t);
+
+        trial_init(&t, "sumexp_dx");
+        x = logits(&t, halves[type], rows, width, lo);
+        row_maximum(trial_in(&t, WEFT_F32, 2, SIZES(1, rows)), x);
+        trial_in(&t, WEFT_F32, 3, SIZES(1, rows));
+        trial_out(&t, halves[type], SIZES(1, rows, width));
+        trial_check(&t);
+
+        trial_init(&t, "pick");
+        logits(&t, halves[type], rows, width, lo);
+        tensor_ints(trial_in(&t, WEFT_I32, 2, SIZES(1, rows)), 3, -1, lo + width + 10);
+        trial_out(&t, WEFT_F32, SIZES(1, rows));
+        trial_check(&t);
+
+        trial_init(&t, "pick_dx");
+        tensor_ints(trial_in(&t, WEFT_I32, 2, SIZES(1, rows)), 3, -1, lo + width + 10);
+        trial_in(&t, WEFT_F32, 3, SIZES(1, rows));
+        trial_out(&t, halves[type], SIZES(1, rows, width))->lo[2] = lo;
+        trial_check(&t);
+    }
+}
+
+static void test_max_keeps_nan(void **state)
+{
+    (void)state;
+    EACH(int64_t, place, 0, 3, 100, 512, 599)
+    {
+        trial t;
+        trial_init(&t, "max_v");
+        weft_tensor_set(trial_in(&t, WEFT_F32, 1, SIZES(1, 600)), place, NAN);
+        trial_out(&t, WEFT_F32, SIZES(1));
+        trial_check(&t);
+    }
+}
+
+static void test_nll(void **state)
+{
+    static const struct {
+        const char *op, *ins; /* f number, e positive number, i label */
+    } cases[] = {{"nll", "fefi"}, {"nll_de", "eif"}, {"nll_dt", "if"}};
+    (void)state;
+    for (size_t c = 0; c < 3; c++)
+        EACH(int64_t, n, 0, 1, 1000)
+        {
+            trial t;
+            trial_init(&t, cases[c].op);
+            for (const char *p = cases[c].ins; *p; p++) {
+                weft_tensor *x = trial_in(&t, *p == 'i' ? WEFT_I32 : WEFT_F32, (uint64_t)(p - cases[c].ins) + 1, SIZES(1, n));
+                if (*p == 'i')
+                    tensor_ints(x, 3, -1, 5);
+                for (int64_t i = 0; *p == 'e' && i < n; i++)
+                    weft_tensor_set(x, i, 1.0 + fabs(weft_tensor_get(x, i)));
+            }
+            trial_out(&t, WEFT_F32, SIZES(1, n));
+            trial_check(&t);
+        }
+}
+
+/* ---- matrix products ---- */
+
+static void check_linear(int64_t m, int64_t n, int64_t k, weft_dtype in, weft_dtype out)
+{
+    trial t;
+    for (int op = 0; op < 3; op++) {
+        trial_init(&t, op == 0 ? "linear" : op == 1 ? "linear_dx" : "linear_dw");
+        t.product = true;
+        t.tolerance = 1e-5;
+        trial_in(&t, in, 1, op == 2 ? SIZES(1, k, m) : SIZES(1, m, k));
+        trial_in(&t, in, 2, op == 0 ? SIZES(n, k) : op == 1 ? SIZES(k, n) : SIZES(1, k, n));
+        trial_out(&t, out, op == 2 ? SIZES(m, n) : SIZES(1, m, n));
+        trial_check(&t);
+    }
+}
+
+static void test_products(void **state)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 5}, {65, 40, 129}, {1, 70, 64}, {50, 1, 33}, {0, 4, 4}, {4, 0, 4}, {4, 5, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_F32, WEFT_F32);
+        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_BF16, WEFT_BF16);
+        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_BF16, WEFT_F32);
+    }
+}
+
+/* Larger than one block of the widened product in every direction. */
+static void test_blocked_products(void **state)
+{
+    (void)state;
+    check_linear(600, 530, 8, WEFT_BF16, WEFT_BF16);
+    check_linear(530, 1030, 9, WEFT_BF16, WEFT_F32);
+    check_linear(512, 512, 8, WEFT_BF16, WEFT_BF16);
+}
+
+/* Weights of three dims: [heads head_dim embed]. */
+static void test_products_of_many_dims(void **state)
+{
+    (void)state;
+    trial t;
+    trial_init(&t, "linear");
+    t.product = true;
+    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 5, 7));
+    trial_in(&t, WEFT_F32, 2, SIZES(4, 6, 5, 7));
+    trial_out(&t, WEFT_F32, SIZES(2, 3, 4, 6));
+    trial_check(&t);
+    trial_init(&t, "linear_dx");
+    t.product = true;
+    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 4, 6));
+    trial_in(&t, WEFT_F32, 2, SIZES(4, 6, 5, 7));
+    trial_out(&t, WEFT_F32, SIZES(2, 3, 5, 7));
+    trial_check(&t);
+    trial_init(&t, "linear_dw");
+    t.product = true;
+    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 4, 6));
+    trial_in(&t, WEFT_F32, 2, SIZES(2, 3, 5, 7));
+    trial_out(&t, WEFT_F32, SIZES(4, 6, 5, 7));
+    trial_check(&t);
+}
+
+static void test_prepare_without_memory(void **state)
+{
+    (void)state;
+    EACH(name, op, "linear", "linear_dw")
+    {
+        trial t;
+        trial_init(&t, op);
+        trial_in(&t, WEFT_BF16, 1, SIZES(8, 8));
+        trial_in(&t, WEFT_BF16, 2, SIZES(8, 8));
+        trial_out(&t, WEFT_BF16, SIZES(8, 8));
+        weft_call call = {.op = t.op, .n_ins = 2, .n_outs = 1, .ins = t.ins, .outs = t.outs};
+        long n = 1;
+        for (weft_status status = WEFT_ERR_MEMORY; status != WEFT_OK; n++) {
+            weft_error err = {0};
+            void *prepared = NULL;
+            weft_alloc_fail_at(n);
+            status = t.kernel->prepare(&call, &prepared, &err);
+            weft_alloc_fail_at(0);
+            if (status == WEFT_OK)
+                t.kernel->release(prepared);
+            else
+                assert_int_equal(status, WEFT_ERR_MEMORY);
+            weft_error_release(&err);
+            assert_true(n < 100);
+        }
+        assert_true(n > 2);
+        trial_release(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_op_has_a_kernel),
+        cmocka_unit_test(test_f64_is_left_to_the_plain_kernels),
+        cmocka_unit_test(test_exp_is_within_two_ulp),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_bf16_rounds_to_nearest_even),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_norms_with_a_large_mean),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_take),
+        cmocka_unit_test(test_chunk),
+        cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_max_keeps_nan),
+        cmocka_unit_test(test_nll),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_blocked_products),
+        cmocka_unit_test(test_products_of_many_dims),
+        cmocka_unit_test(test_prepare_without_memory),
+    };
+    return cmocka_run_group_tests_name("cpu_kernels", tests, NULL, NULL);
+}

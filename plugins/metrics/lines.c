@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is written: JSON for programs, lines and a bar for people. */
+#include "metrics.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+void metrics_add_count(weft_text *text, double x)
+{
+    static const char units[] = {0, 'k', 'M', 'G', 'T', 'P'};
+    if (!isfinite(x)) {
+        weft_text_add(text, "?");
+        return;
+    }
+    size_t unit = 0;
+    while (fabs(x) >= 999.5 && unit + 1 < sizeof units) {
+        x /= 1000;
+        unit++;
+    }
+    weft_text_print(text, unit == 0 && x == floor(x) ? "%.0f" : "%.3g", x);
+    if (units[unit])
+        weft_text_add_bytes(text, &units[unit], 1);
+}
+
+static void add_bytes(weft_text *text, double x)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    size_t unit = 0;
+    while (x >= 1023.5 && unit + 1 < sizeof units / sizeof units[0]) {
+        x /= 1024;
+        unit++;
+    }
+    weft_text_print(text, x < 99.95 && unit > 0 ? "%.1f %s" : "%.0f %s", x, units[unit]);
+}
+
+void metrics_add_time(weft_text *text, double seconds)
+{
+    if (!isfinite(seconds) || seconds < 0 || seconds > 1e9) {
+        weft_text_add(text, "?");
+        return;
+    }
+    int64_t s = (int64_t)(seconds + 0.5);
+    weft_text_print(text, "%" PRId64 ":%02d:%02d", s / 3600, (int)(s / 60 % 60), (int)(s % 60));
+}
+
+/* ---- JSON ---- */
+
+static void add_key(weft_text *text, const char *key)
+{
+    weft_text_add(text, weft_text_get(text)[0] == '{' && text->size > 1 ? ", " : "");
+    weft_text_add_json(text, key);
+    weft_text_add(text, ": ");
+}
+
+static void add_number(weft_text *text, const char *key, int digits, double x)
+{
+    add_key(text, key);
+    if (isfinite(x))
+        weft_text_print(text, "%.*g", digits, x);
+    else
+        weft_text_add(text, "null");
+}
+
+/* Measured: six digits say all there is. */
+static void add_measured(weft_text *text, const char *key, double x)
+{
+    add_number(text, key, 6, x);
+}
+
+/* Computed: as many digits as bring back the same bits, so that runs can be compared by their files. */
+static void add_exact(weft_text *text, const char *key, double x)
+{
+    add_number(text, key, (double)(float)x == x ? 9 : 17, x);
+}
+
+static void add_int(weft_text *text, const char *key, int64_t x)
+{
+    add_key(text, key);
+    weft_text_print(text, "%" PRId64, x);
+}
+
+/* Reports that have a field of their own are not repeated. */
+static bool has_field(const char *name)
+{
+    static const char *const fields[] = {"step",   "loss",   "grad_norm", "lr",         "tokens",        "total_tokens", "tokens_per_s",
+                                         "step_s", "data_s", "mfu",       "peak_bytes", "planned_bytes", "eval_loss",    "eval_tokens"};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (strcmp(fields[i], name) == 0)
+            return true;
+    return false;
+}
+
+void metrics_add_step_json(weft_text *text, const weft_run_view *run)
+{
+    weft_text_add(text, "{");
+    add_int(text, "step", run->step);
+    add_exact(text, "loss", run->loss);
+    add_exact(text, "grad_norm", run->grad_norm);
+    add_exact(text, "lr", metrics_report(run, "lr"));
+    add_int(text, "tokens", run->tokens);
+    add_int(text, "total_tokens", run->total_tokens);
+    add_measured(text, "tokens_per_s", metrics_tokens_per_s(run));
+    add_measured(text, "step_s", run->step_s);
+    add_measured(text, "data_s", run->data_s);
+    add_measured(text, "mfu", metrics_mfu(run));
+    add_int(text, "peak_bytes", (int64_t)run->peak_bytes);
+    add_int(text, "planned_bytes", (int64_t)run->planned_bytes);
+    for (int i = 0; i < run->n_reports; i++)
+        if (!has_field(run->reports[i].name))
+            add_exact(text, run->reports[i].name, run->reports[i].value);
+    weft_text_add(text, "}");
+}
+
+void metrics_add_eval_json(weft_text *text, const weft_run_view *run)
+{
+    weft_text_add(text, "{");
+    add_int(text, "step", run->step);
+    add_exact(text, "eval_loss", run->eval_loss);
+    add_int(text, "eval_tokens", run->eval_tokens);
+    weft_text_add(text, "}");
+}
+
+/* ---- lines for people ---- */
+
+static void add_rates(weft_text *text, const metrics_window *window)
+{
+    double mfu = metrics_median(window, window->mfu);
+    metrics_add_count(text, metrics_median(window, window->tokens_per_s));
+    weft_text_add(text, " tokens/s");
+    if (isfinite(mfu))
+        weft_text_print(text, "  MFU %.1f%%", 100 * mfu);
+}
+
+static double time_left(const weft_run_view *run, const metrics_window *window)
+{
+    return (double)(run->steps - run->step) * metrics_median(window, window->step_s);
+}
+
+void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window)
+{
+    double lr = metrics_report(run, "lr");
+    weft_text_print(text, "step %" PRId64 "/%" PRId64 "  loss %.4f  grad_norm %.4g", run->step, run->steps, run->loss, run->grad_norm);
+    if (isfinite(lr))
+        weft_text_print(text, "  lr %.3g", lr);
+    weft_text_add(text, "  ");
+    add_rates(text, window);
+    weft_text_add(text, "  left ");
+    metrics_add_time(text, time_left(run, window));
+}
+
+void metrics_add_eval_line(weft_text *text, const weft_run_view *run)
+{
+    weft_text_print(text, "step %" PRId64 "/%" PRId64 "  validation loss %.4f over ", run->step, run->steps, run->eval_loss);
+    metrics_add_count(text, (double)run->eval_tokens);
+    weft_text_add(text, " tokens");
+}
+
+static const char *ending(weft_status status)
+{
+    return status == WEFT_OK ? "done after" : status == WEFT_ERR_STOPPED ? "stopped after" : "failed in";
+}
+
+void metrics_add_summary(weft_text *text, const weft_run_view *run, const metrics_window *window, double loss, size_t peak_bytes,
+                         size_t planned_bytes)
+{
+    weft_text_print(text, "%s step %" PRId64 "/%" PRId64 ", ", ending(run->status), run->step, run->steps);
+    metrics_add_time(text, run->elapsed_s);
+    if (window->n == 0)
+        return;
+    weft_text_add(text, ": ");
+    metrics_add_count(text, (double)run->total_tokens);
+    weft_text_print(text, " tokens, loss %.4f, ", loss);
+    add_rates(text, window);
+    weft_text_add(text, ", peak memory ");
+    add_bytes(text, (double)peak_bytes);
+    weft_text_add(text, " (planned ");
+    add_bytes(text, (double)planned_bytes);
+    weft_text_add(text, ")");
+}
+
+/* ---- the bar ---- */
+
+enum { BAR_FIELDS = 4, BAR_LEAST = 10, BAR_MOST = 40 };
+
+static void add_field(weft_text *text, int which, const weft_run_view *run, const metrics_window *window)
+{
+    double mfu = metrics_median(window, window->mfu);
+    switch (which) {
+    case 0:
+        weft_text_print(text, "  loss %.4f", run->loss);
+        break;
+    case 1:
+        weft_text_add(text, "  ");
+        metrics_add_time(text, time_left(run, window));
+        weft_text_add(text, " left");
+        break;
+    case 2:
+        weft_text_add(text, "  ");
+        metrics_add_count(text, metrics_median(window, window->tokens_per_s));
+        weft_text_add(text, " tokens/s");
+        break;
+    case 3:
+        if (isfinite(mfu))
+            weft_text_print(text, "  MFU %.1f%%", 100 * mfu);
+        break;
+    }
+}
+
+static void add_repeated(weft_text *text, char c, int n)
+{
+    for (int i = 0; i < n; i++)
+        weft_text_add_bytes(text, &c, 1);
+}
+
+static void add_gauge(weft_text *text, double part, int cells)
+{
+    int full = (int)(part * cells);
+    weft_text_add(text, "  [");
+    add_repeated(text, '=', full);
+    if (full < cells)
+        weft_text_add(text, ">");
+    add_repeated(text, ' ', cells - full - 1);
+    weft_text_add(text, "]");
+}
+
+void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window, int width)
+{
+    weft_text head = {0}, tail = {0}, field = {0};
+    double part = run->steps > 0 ? (double)run->step / (double)run->steps : 0;
+    part = part < 0 ? 0 : part > 1 ? 1 : part;
+    weft_text_print(&head, "step %" PRId64 "/%" PRId64, run->step, run->steps);
+    for (int i = 0; i < BAR_FIELDS; i++) {
+        weft_text_clear(&field);
+        add_field(&field, i, run, window);
+        if (head.size + tail.size + field.size > (size_t)(width > 0 ? width : 0))
+            break;
+        weft_text_add(&tail, weft_text_get(&field));
+    }
+    int room = width - (int)(head.size + tail.size) - 4; /* "  [" and "]" */
+    if (head.size <= (size_t)(width > 0 ? width : 0))
+        weft_text_add(text, weft_text_get(&head));
+    if (room >= BAR_LEAST)
+        add_gauge(text, part, room < BAR_MOST ? room : BAR_MOST);
+    weft_text_add(text, weft_text_get(&tail));
+    text->out_of_memory |= head.out_of_memory || tail.out_of_memory || field.out_of_memory;
+    weft_text_release(&head);
+    weft_text_release(&tail);
+    weft_text_release(&field);
+}

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LTLIBRARIES += plugins/metrics/libmetrics.la
+plugins_metrics_libmetrics_la_SOURCES = \
+	plugins/metrics/lines.c \
+	plugins/metrics/metrics.c \
+	plugins/metrics/window.c \
+	plugins/metrics/metrics.h
+plugins_metrics_libmetrics_la_CFLAGS = $(PLUGIN_CFLAGS)
+
+plugins_metrics_metrics_la_SOURCES =
+plugins_metrics_metrics_la_LIBADD = plugins/metrics/libmetrics.la core/libweft.la $(LIBM)
+if BUILTIN_METRICS
+noinst_LTLIBRARIES += plugins/metrics/metrics.la
+plugins_metrics_metrics_la_LDFLAGS = $(BUILTIN_LDFLAGS)
+else
+plugin_LTLIBRARIES += plugins/metrics/metrics.la
+plugins_metrics_metrics_la_LDFLAGS = $(PLUGIN_LDFLAGS)
+endif
+
+check_PROGRAMS += plugins/metrics/test/test_metrics
+plugins_metrics_test_test_metrics_LDADD = plugins/metrics/libmetrics.la $(TEST_LIBS)
+
+EXTRA_DIST += plugins/metrics/README.md

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Watches the run: metrics.jsonl, console lines, a progress bar on a terminal. Rank 0 alone writes. */
+#include "metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REDRAW_MS = 100 };
+
+typedef struct metrics {
+    const weft_host *host;
+    int64_t every;
+    bool jsonl, bar;
+    int fd; /* metrics.jsonl; -1: closed */
+    char *path;
+    metrics_window window;
+    double last_loss;
+    size_t peak_bytes, planned_bytes;
+    int64_t drawn_ms; /* when the bar was last drawn */
+    bool drawn;
+} metrics;
+
+static const char *const bar_choices[] = {"auto", "yes", "no", NULL};
+
+static const weft_param params[] = {
+    {.name = "every",
+     .type = WEFT_PARAM_INT,
+     .value = "10",
+     .min = 0,
+     .max = 1e15,
+     .unit = "steps",
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "Steps from one console line to the next, beside the first and the last step's; 0: none."},
+    {.name = "jsonl",
+     .type = WEFT_PARAM_BOOL,
+     .value = "yes",
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "Append every step to metrics.jsonl in the run folder."},
+    {.name = "bar",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "auto",
+     .choices = bar_choices,
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "Show a progress bar; auto: if the log goes to a terminal."},
+    {.name = NULL},
+};
+
+/* ---- metrics.jsonl ---- */
+
+static weft_status write_all(metrics *self, const char *data, size_t n, weft_error *err)
+{
+    while (n > 0) {
+        ssize_t done = write(self->fd, data, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot write: %s", self->path, strerror(errno));
+        data += done;
+        n -= (size_t)done;
+    }
+    return WEFT_OK;
+}
+
+/* A run that was killed may have left half a line behind. */
+static weft_status end_last_line(metrics *self, weft_error *err)
+{
+    char last = '\n';
+    off_t size = lseek(self->fd, 0, SEEK_END);
+    if (size <= 0 || pread(self->fd, &last, 1, size - 1) != 1 || last == '\n')
+        return WEFT_OK;
+    return write_all(self, "\n", 1, err);
+}
+
+static weft_status open_file(metrics *self, const char *dir, weft_error *err)
+{
+    if (!self->jsonl || !dir || self->fd >= 0)
+        return WEFT_OK;
+    weft_free(self->path);
+    self->path = weft_format("%s/metrics.jsonl", dir);
+    if (!self->path)
+        return weft_fail_memory(err);
+    self->fd = open(self->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (self->fd < 0)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s", self->path, strerror(errno));
+    return end_last_line(self, err);
+}
+
+static void close_file(metrics *self)
+{
+    if (self->fd >= 0)
+        close(self->fd);
+    self->fd = -1;
+}
+
+/* One line, one write: a reader never sees half of it, and nothing waits in a buffer. */
+static weft_status append(metrics *self, void (*add)(weft_text *text, const weft_run_view *run), const weft_run_view *run, weft_error *err)
+{
+    if (self->fd < 0)
+        return WEFT_OK;
+    weft_text text = {0};
+    add(&text, run);
+    weft_text_add(&text, "\n");
+    weft_status status = text.out_of_memory ? weft_fail_memory(err) : write_all(self, text.data, text.size, err);
+    weft_text_release(&text);
+    return status;
+}
+
+/* ---- the console ---- */
+
+static weft_status say(const metrics *self, weft_text *text, weft_error *err)
+{
+    if (!text->out_of_memory)
+        weft_log_print(self->host->log, WEFT_LOG_INFO, "%s", weft_text_get(text));
+    weft_status status = text->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
+    weft_text_release(text);
+    return status;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Columns of the terminal; COLUMNS overrides what the terminal says. */
+static int terminal_width(void)
+{
+    const char *columns = getenv("COLUMNS");
+    long n = columns ? strtol(columns, NULL, 10) : 0;
+    struct winsize size;
+    if (n > 0 && n < 10000)
+        return (int)n;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 80;
+}
+
+/* The last column stays free: a full line would make some terminals wrap. */
+static weft_status draw(metrics *self, const weft_run_view *run, weft_error *err)
+{
+    if (!self->bar || (self->drawn && run->step < run->steps && now_ms() - self->drawn_ms < REDRAW_MS))
+        return WEFT_OK;
+    self->drawn = true;
+    self->drawn_ms = now_ms();
+    weft_text text = {0};
+    weft_text_add(&text, "\r");
+    metrics_add_bar(&text, run, &self->window, terminal_width() - 1);
+    return say(self, &text, err);
+}
+
+static void erase(metrics *self)
+{
+    if (self->drawn)
+        weft_log_print(self->host->log, WEFT_LOG_INFO, "\r");
+    self->drawn = false;
+}
+
+/* ---- events ---- */
+
+static bool wants_line(const metrics *self, const weft_run_view *run)
+{
+    return self->every > 0 && (self->window.n == 1 || run->step == run->steps || run->step % self->every == 0);
+}
+
+static weft_status on_step_end(metrics *self, const weft_run_view *run, weft_error *err)
+{
+    weft_text text = {0};
+    metrics_window_add(&self->window, run);
+    self->last_loss = run->loss;
+    self->peak_bytes = run->peak_bytes;
+    self->planned_bytes = run->planned_bytes;
+    weft_status status = append(self, metrics_add_step_json, run, err);
+    if (status == WEFT_OK && wants_line(self, run)) {
+        metrics_add_step_line(&text, run, &self->window);
+        status = say(self, &text, err);
+    }
+    return status == WEFT_OK ? draw(self, run, err) : status;
+}
+
+static weft_status on_evaluate(metrics *self, const weft_run_view *run, weft_error *err)
+{
+    weft_text text = {0};
+    weft_status status = append(self, metrics_add_eval_json, run, err);
+    if (status != WEFT_OK)
+        return status;
+    metrics_add_eval_line(&text, run);
+    return say(self, &text, err);
+}
+
+static weft_status on_stop(metrics *self, const weft_run_view *run, weft_error *err)
+{
+    weft_text text = {0};
+    erase(self);
+    close_file(self);
+    metrics_add_summary(&text, run, &self->window, self->last_loss, self->peak_bytes, self->planned_bytes);
+    return say(self, &text, err);
+}
+
+static weft_status observe(void *self_, weft_event event, const weft_run_view *run, weft_error *err)
+{
+    metrics *self = self_;
+    if (run->rank != 0)
+        return WEFT_OK;
+    switch (event) {
+    case WEFT_EVENT_START:
+        return open_file(self, run->dir, err);
+    case WEFT_EVENT_STEP_END:
+        return on_step_end(self, run, err);
+    case WEFT_EVENT_EVALUATE:
+        return on_evaluate(self, run, err);
+    case WEFT_EVENT_STOP:
+        return on_stop(self, run, err);
+    default:
+        return WEFT_OK;
+    }
+}
+
+/* ---- the plugin ---- */
+
+static weft_status create(const weft_host *host, void **out, weft_error *err)
+{
+    metrics *self = weft_alloc_zero(1, sizeof *self);
+    if (!self)
+        return weft_fail_memory(err);
+    self->host = host;
+    self->every = weft_params_int(host->params, "every");
+    self->jsonl = weft_params_bool(host->params, "jsonl");
+    self->bar = weft_params_is(host->params, "bar", "yes") || (weft_params_is(host->params, "bar", "auto") && host->terminal);
+    self->fd = -1;
+    self->last_loss = NAN;
+    *out = self;
+    return WEFT_OK;
+}
+
+/* An error switches an observer off, so STOP may never come: what is open or drawn ends here at the latest. */
+static void destroy(void *self_)
+{
+    metrics *self = self_;
+    if (!self)
+        return;
+    erase(self);
+    close_file(self);
+    weft_free(self->path);
+    weft_free(self);
+}
+
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_OBSERVER, .events = WEFT_EVENT_START | WEFT_EVENT_STEP_END | WEFT_EVENT_EVALUATE | WEFT_EVENT_STOP, .observe = observe},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(metrics) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "metrics",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "metrics.jsonl, console lines and a progress bar",
+    .numerics = WEFT_NUMERICS_BITWISE,
+    .params = params,
+    .contributions = contributions,
+    .create = create,
+    .destroy = destroy,
+};

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the metrics plugin: what is kept between steps, and the lines that are made of it. */
+#ifndef WEFT_METRICS_H
+#define WEFT_METRICS_H
+
+#include <weft/plugin.h>
+
+enum { METRICS_WINDOW = 20 }; /* steps that rates are smoothed over */
+
+/* The last steps' times and rates. Zero-initialised is valid and empty. */
+typedef struct metrics_window {
+    double step_s[METRICS_WINDOW], tokens_per_s[METRICS_WINDOW], mfu[METRICS_WINDOW];
+    int64_t n; /* steps ever noted */
+} metrics_window;
+
+/* NaN where a figure cannot be known: no time passed, no peak rate. */
+double metrics_tokens_per_s(const weft_run_view *run);
+double metrics_mfu(const weft_run_view *run);
+/* The value of the report called `name`, NaN if there is none. */
+double metrics_report(const weft_run_view *run, const char *name);
+
+void metrics_window_add(metrics_window *window, const weft_run_view *run);
+/* Median of the known values of one of the window's arrays; NaN if there is none. */
+double metrics_median(const metrics_window *window, const double *values);
+
+/* ---- lines (lines.c); all append to text ---- */
+
+/* JSON objects without newline; numbers that are not finite are null. */
+void metrics_add_step_json(weft_text *text, const weft_run_view *run);
+void metrics_add_eval_json(weft_text *text, const weft_run_view *run);
+void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window);
+void metrics_add_eval_line(weft_text *text, const weft_run_view *run);
+/* planned: bytes, as steps reported it. */
+void metrics_add_summary(weft_text *text, const weft_run_view *run, const metrics_window *window, double loss, size_t peak_bytes,
+                         size_t planned_bytes);
+/* One line of at most width columns: what does not fit is left out, the least important first. */
+void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window, int width);
+
+/* 12345 -> "12.3k"; "?" if not finite. */
+void metrics_add_count(weft_text *text, double x);
+/* 3723 s -> "1:02:03"; "?" if not finite. */
+void metrics_add_time(weft_text *text, double seconds);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "metrics.h"
+
+#include <math.h>
+#include <string.h>
+
+double metrics_tokens_per_s(const weft_run_view *run)
+{
+    return run->step_s > 0 ? (double)run->tokens / run->step_s : NAN;
+}
+
+double metrics_mfu(const weft_run_view *run)
+{
+    return run->step_s > 0 && run->peak_flops > 0 ? run->flops / (run->step_s * run->peak_flops) : NAN;
+}
+
+double metrics_report(const weft_run_view *run, const char *name)
+{
+    for (int i = 0; i < run->n_reports; i++)
+        if (strcmp(run->reports[i].name, name) == 0)
+            return run->reports[i].value;
+    return NAN;
+}
+
+void metrics_window_add(metrics_window *window, const weft_run_view *run)
+{
+    int i = (int)(window->n++ % METRICS_WINDOW);
+    window->step_s[i] = run->step_s;
+    window->tokens_per_s[i] = metrics_tokens_per_s(run);
+    window->mfu[i] = metrics_mfu(run);
+}
+
+double metrics_median(const metrics_window *window, const double *values)
+{
+    double sorted[METRICS_WINDOW];
+    int n = 0, have = window->n < METRICS_WINDOW ? (int)window->n : METRICS_WINDOW;
+    for (int i = 0; i < have; i++) {
+        if (!isfinite(values[i]))
+            continue;
+        int at = n++;
+        for (; at > 0 && sorted[at - 1] > values[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = values[i];
+    }
+    if (n == 0)
+        return NAN;
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the token file, or makes it: one maker at a time, under a temporary name that is locked, synced and then renamed. */
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The names of one token file. */
+typedef struct names {
+    char *folder, *path, *part;
+} names;
+
+static void names_release(names *n)
+{
+    weft_free(n->part);
+    weft_free(n->path);
+    weft_free(n->folder);
+}
+
+static weft_status names_init(names *n, const text_plugin *text, const weft_text *identity, weft_error *err)
+{
+    const weft_params *params = text->host->params;
+    const char *given = weft_params_text(params, "cache");
+    *n = (names){0};
+    if (!*given && !text->host->cache_dir)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no folder for tokens is known (HOME is not set); set [text] cache");
+    n->folder = *given ? weft_strdup(given) : weft_format("%s/tokens", text->host->cache_dir);
+    if (n->folder)
+        n->path = weft_format("%s/%016" PRIx64 ".tokens", n->folder, weft_hash_bytes(weft_hash_name("identity"), identity->data, identity->size));
+    if (n->path)
+        n->part = weft_format("%s.part", n->path);
+    if (n->part)
+        return WEFT_OK;
+    names_release(n);
+    *n = (names){0};
+    return weft_fail_memory(err);
+}
+
+/* Locks the temporary file; *fd = -1 if it got another meaning while we waited (its maker renamed or removed it). */
+static weft_status lock_part(const names *n, const weft_log *log, int *fd, weft_error *err)
+{
+    *fd = open(n->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        return text_fail_errno(err, WEFT_ERR_IO, "create", n->part);
+    int rc = flock(*fd, LOCK_EX | LOCK_NB);
+    if (rc && errno == EWOULDBLOCK) {
+        weft_log_print(log, WEFT_LOG_INFO, "text: waiting for another process or rank that is making %s", n->path);
+        do
+            rc = flock(*fd, LOCK_EX);
+        while (rc && errno == EINTR);
+    }
+    weft_status status = WEFT_OK;
+    struct stat ours, there;
+    if (rc)
+        status = text_fail_errno(err, WEFT_ERR_IO, "lock (set [text] cache to a folder whose file system has locks)", n->part);
+    else if (fstat(*fd, &ours))
+        status = text_fail_errno(err, WEFT_ERR_IO, "read", n->part);
+    if (!status && !stat(n->part, &there) && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
+        return WEFT_OK;
+    close(*fd);
+    *fd = -1;
+    return status;
+}
+
+static weft_status sync_folder(const char *folder, weft_error *err)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    weft_status status = WEFT_OK;
+    if (fd < 0 || (fsync(fd) && errno != EINVAL)) /* some network file systems have no fsync of folders */
+        status = text_fail_errno(err, WEFT_ERR_IO, "sync", folder);
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+static void log_start(const text_plugin *text, const text_files *files, const char *why)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < files->n; i++)
+        bytes += (double)files->list[i].size;
+    weft_log_print(text->host->log, WEFT_LOG_INFO, "text: tokenising %.1f MB in %zu file%s (no token file to use: %s)", bytes / 1e6, files->n,
+                   files->n == 1 ? "" : "s", why);
+}
+
+/* Makes the token file in the locked fd and gives it its name. On failure nothing is left. */
+static weft_status make(const text_plugin *text, int fd, const names *n, const weft_text *identity, text_files *files, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    if (ftruncate(fd, 0)) /* what an interrupted maker left */
+        status = text_fail_errno(err, WEFT_ERR_IO, "write", n->part);
+    if (!status)
+        status = text_token_file_make(text, fd, n->part, identity, files, err);
+    if (!status && rename(n->part, n->path))
+        status = text_fail_errno(err, WEFT_ERR_IO, "rename to", n->path);
+    if (status)
+        unlink(n->part);
+    return status ? status : sync_folder(n->folder, err);
+}
+
+/* One attempt to make it; cache stays empty if another maker was faster. */
+static weft_status make_locked(text_cache *cache, const text_plugin *text, const names *n, const weft_text *identity, text_files *files,
+                               weft_error *err)
+{
+    int fd;
+    const char *why;
+    weft_status status = lock_part(n, text->host->log, &fd, err);
+    if (status || fd < 0)
+        return status;
+    status = text_token_file_map(cache, n->path, identity, files, &why, err); /* made since we looked? */
+    if (!status && !why) {
+        unlink(n->part);
+    } else if (!status) {
+        log_start(text, files, why);
+        status = make(text, fd, n, identity, files, err);
+    }
+    close(fd);
+    return status;
+}
+
+weft_status text_cache_open(text_cache *cache, const text_plugin *text, text_files *files, weft_error *err)
+{
+    enum { ATTEMPTS = 100 }; /* each lost only to a maker that finished or failed, or to files that change all the time */
+    weft_text identity = {0};
+    names n = {0};
+    const char *why = NULL;
+    weft_status status = text_identity(text, files, &identity, err);
+    if (!status)
+        status = names_init(&n, text, &identity, err);
+    for (int i = 0; !status && !cache->map && i < ATTEMPTS; i++) {
+        status = text_token_file_map(cache, n.path, &identity, files, &why, err);
+        if (status || !why)
+            break;
+        status = weft_make_dirs(n.folder, err);
+        if (!status)
+            status = make_locked(cache, text, &n, &identity, files, err);
+    }
+    if (!status && !cache->map)
+        status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot use the token file %s: %s", n.path, why);
+    names_release(&n);
+    weft_text_release(&identity);
+    return status;
+}

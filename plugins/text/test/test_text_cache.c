@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The token file: reused, made again, damaged, interrupted, made by several at once, on a full disk, without memory. */
+#include "text_run.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define BARE "\nbos = no\neos = no\n"
+
+/* The files in the cache folder; *name: the token file's. */
+static int cache_files(char name[300])
+{
+    DIR *folder = opendir("cache/tokens");
+    int n = 0;
+    struct dirent *entry;
+    name[0] = '\0';
+    while (folder && (entry = readdir(folder))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        n++;
+        size_t length = strlen(entry->d_name);
+        if (length > 7 && !strcmp(entry->d_name + length - 7, ".tokens"))
+            snprintf(name, 300, "cache/tokens/%s", entry->d_name);
+    }
+    if (folder)
+        closedir(folder);
+    return n;
+}
+
+/* Opens and checks the stream, and whether it had to be made. */
+static void expect(const char *ini, const char *text, bool tokenised)
+{
+    run r;
+    run_start(&r, ini);
+    assert_text(&r, text, strlen(text));
+    assert_int_equal(was_tokenised(&r), tokenised);
+    run_end(&r);
+}
+
+static void set_mtime(const char *path, time_t s, long ns)
+{
+    const struct timespec times[2] = {{.tv_sec = s, .tv_nsec = ns}, {.tv_sec = s, .tv_nsec = ns}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void is_made_once(void **state)
+{
+    (void)state;
+    char name[300];
+    put("a.txt", "hello");
+    expect("path = a.txt" BARE, "hello", true);
+    assert_int_equal(cache_files(name), 1);
+    for (int i = 0; i < 3; i++)
+        expect("path = a.txt" BARE, "hello", false);
+    expect("path = ./a.txt" BARE "validation = 0.5\nshuffle = no", "hello", false); /* not a matter of tokens */
+    assert_int_equal(cache_files(name), 1);
+    expect("path = a.txt\ncache = other/deep" BARE, "hello", true);
+    assert_int_equal(access("other/deep", F_OK), 0);
+    expect("path = a.txt\ncache = other/deep" BARE, "hello", false);
+}
+
+static void keeps_the_fingerprint(void **state)
+{
+    (void)state;
+    put("a.txt", "hello");
+    run r, s;
+    run_start(&r, "path = a.txt");
+    run_start(&s, "path = a.txt");
+    assert_false(was_tokenised(&s));
+    assert_true(r.data->fingerprint(r.text) == s.data->fingerprint(s.text));
+    run_end(&r);
+    run_end(&s);
+}
+
+static void follows_changes(void **state)
+{
+    (void)state;
+    put("a.txt", "hello");
+    set_mtime("a.txt", 1000, 5);
+    expect("path = a.txt" BARE, "hello", true);
+    put("a.txt", "hello there");
+    set_mtime("a.txt", 1000, 5); /* another size */
+    expect("path = a.txt" BARE, "hello there", true);
+    put("a.txt", "HELLO THERE");
+    set_mtime("a.txt", 1000, 6); /* another time */
+    expect("path = a.txt" BARE, "HELLO THERE", true);
+    put("b.txt", "more");
+    expect("path = a.txt b.txt" BARE, "HELLO THEREmore", true);
+    expect("path = b.txt a.txt" BARE, "moreHELLO THERE", true);
+    expect("path = a.txt" BARE, "HELLO THERE", false);
+    run r;
+    run_start(&r, "path = a.txt\nbos = yes\neos = no");
+    assert_true(was_tokenised(&r));
+    assert_int_equal(r.text->cache.n_tokens, 12);
+    run_end(&r);
+}
+
+static void replaces_damaged_files(void **state)
+{
+    (void)state;
+    char name[300];
+    struct stat st;
+    put("a.txt", "hello");
+    expect("path = a.txt" BARE, "hello", true);
+    assert_int_equal(cache_files(name), 1);
+    assert_int_equal(stat(name, &st), 0);
+
+    const off_t sizes[] = {0, 1, 100, 4095, 4096, 4100, st.st_size - 1, st.st_size + 1}; /* cut short by others, or longer */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        assert_int_equal(truncate(name, sizes[i]), 0);
+        expect("path = a.txt" BARE, "hello", true);
+        expect("path = a.txt" BARE, "hello", false);
+    }
+    for (off_t at = 0; at < st.st_size; at++) { /* every byte that is covered by a checksum */
+        if (at >= 120 && at < 4096 + 16 + 16)   /* the rest of the header's page, tokens, offsets */
+            continue;
+        int fd = open(name, O_RDWR);
+        unsigned char byte;
+        assert_true(fd >= 0);
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= 0x10;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        close(fd);
+        expect("path = a.txt" BARE, "hello", true);
+    }
+    expect("path = a.txt" BARE, "hello", false);
+}
+
+static void reports_ids_outside_the_vocabulary(void **state)
+{
+    (void)state;
+    char name[300];
+    put("a.txt", "hello");
+    expect("path = a.txt" BARE, "hello", true);
+    assert_int_equal(cache_files(name), 1);
+    int fd = open(name, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "\xFF\xFF", 2, 4096 + 2), 2);
+    close(fd);
+    run r;
+    run_start(&r, "path = a.txt\nvalidation = 0" BARE);
+    assert_int_equal(r.data->begin(r.text, 3, 1, &r.err), WEFT_OK);
+    int32_t space[4][3];
+    weft_sample out = {space[0], space[1], space[2], space[3]};
+    assert_int_equal(r.data->sample(r.text, WEFT_SPLIT_TRAIN, 0, &out, &r.err), WEFT_ERR_IO);
+    assert_contains(weft_error_text(&r.err), "damaged");
+    run_end(&r);
+}
+
+static void a_refused_run_leaves_nothing(void **state)
+{
+    (void)state;
+    char name[300];
+    put("a.jsonl", "{\"text\": \"good\"}\nbad\n");
+    refuse("path = a.jsonl", "a.jsonl:2");
+    assert_int_equal(cache_files(name), 0);
+    put("a.jsonl", "{\"text\": \"good\"}\n");
+    expect("path = a.jsonl" BARE, "good", true);
+}
+
+/* What a killed maker leaves: a part of a file under the temporary name. */
+static void replaces_an_interrupted_part(void **state)
+{
+    (void)state;
+    char name[300], part[320];
+    put("a.txt", "hello");
+    expect("path = a.txt" BARE, "hello", true);
+    assert_int_equal(cache_files(name), 1);
+    snprintf(part, sizeof part, "%s.part", name);
+    assert_int_equal(rename(name, part), 0);
+    put_many(part, 100000);
+    expect("path = a.txt" BARE, "hello", true);
+    expect("path = a.txt" BARE, "hello", false);
+    assert_int_equal(cache_files(name), 1);
+}
+
+static void survives_being_killed(void **state)
+{
+    (void)state;
+    char name[300];
+    put_many("a.txt", 20 << 20);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        run r;
+        _exit(run_open(&r, "path = a.txt"));
+    }
+    int status;
+    while (cache_files(name) == 0 && !waitpid(child, &status, WNOHANG))
+        ;
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    run r;
+    run_start(&r, "path = a.txt");
+    assert_int_equal(r.text->cache.n_tokens, (20 << 20) + 2);
+    run_end(&r);
+    assert_int_equal(cache_files(name), 1);
+}
+
+enum { PROCESSES = 4 };
+
+/* Opens and counts, in a process of its own. */
+static int open_and_count(int *made, uint64_t *sum)
+{
+    run r;
+    if (run_open(&r, "path = a.txt"))
+        return 1;
+    __atomic_fetch_add(made, was_tokenised(&r), __ATOMIC_SEQ_CST);
+    for (int64_t i = 0; i < r.text->cache.n_tokens; i++)
+        *sum = *sum * 31 + (uint64_t)text_cache_token(&r.text->cache, i);
+    run_end(&r);
+    return 0;
+}
+
+static void is_made_by_one_of_many(void **state)
+{
+    (void)state;
+    char name[300];
+    put_many("a.txt", 4 << 20);
+    struct shared {
+        int made;
+        uint64_t sums[PROCESSES];
+    } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    pid_t children[PROCESSES];
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (!children[i])
+            _exit(open_and_count(&shared->made, &shared->sums[i]));
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(shared->made, 1);
+    for (int i = 1; i < PROCESSES; i++)
+        assert_true(shared->sums[i] == shared->sums[0]);
+    assert_int_equal(cache_files(name), 1);
+    munmap(shared, sizeof *shared);
+}
+
+/* Holds the lock of a part; when the log says that the plugin waits for it, lets go and puts another maker's part in its place. */
+typedef struct holder {
+    char part[320];
+    int fd;
+    bool waited;
+    int made;
+} holder;
+
+static void let_go(void *self, weft_log_level level, const char *line)
+{
+    (void)level;
+    holder *h = self;
+    h->made += strstr(line, "tokenising") != NULL;
+    if (!strstr(line, "waiting"))
+        return;
+    h->waited = !unlink(h->part) && !close(h->fd);
+    put(h->part, "");
+}
+
+static void starts_again_if_the_part_it_waited_for_is_gone(void **state)
+{
+    (void)state;
+    char name[300];
+    put("a.txt", "hello");
+    expect("path = a.txt" BARE, "hello", true);
+    assert_int_equal(cache_files(name), 1);
+    assert_int_equal(unlink(name), 0);
+    holder h = {.fd = -1};
+    snprintf(h.part, sizeof h.part, "%s.part", name);
+    h.fd = open(h.part, O_RDWR | O_CREAT, 0666);
+    assert_true(h.fd >= 0);
+    assert_int_equal(flock(h.fd, LOCK_EX), 0);
+    run r;
+    assert_int_equal(run_create(&r, "path = a.txt" BARE), WEFT_OK);
+    r.log = (weft_log){.write = let_go, .self = &h};
+    assert_int_equal(text_LTX_plugin.open(r.text, &r.err), WEFT_OK);
+    assert_true(h.waited);
+    assert_int_equal(h.made, 1); /* in the new part, not in the one that has no name */
+    assert_text(&r, "hello", 5);
+    run_end(&r);
+    assert_int_equal(cache_files(name), 1);
+    expect("path = a.txt" BARE, "hello", false);
+}
+
+typedef struct opener {
+    int *made, failed;
+    uint64_t sum;
+} opener;
+
+static void *open_in_thread(void *self)
+{
+    opener *o = self;
+    o->failed = open_and_count(o->made, &o->sum);
+    return NULL;
+}
+
+/* Ranks may be threads of one process. */
+static void is_made_by_one_of_many_threads(void **state)
+{
+    (void)state;
+    put_many("a.txt", 4 << 20);
+    pthread_t threads[PROCESSES];
+    opener openers[PROCESSES] = {{0}};
+    int made = 0;
+    for (int i = 0; i < PROCESSES; i++) {
+        openers[i].made = &made;
+        assert_int_equal(pthread_create(&threads[i], NULL, open_in_thread, &openers[i]), 0);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(openers[i].failed, 0);
+        assert_true(openers[i].sum == openers[0].sum);
+    }
+    assert_int_equal(made, 1);
+}
+
+/* A limit on file sizes stands for a full disk: both fail the write. */
+static void says_when_the_disk_is_full(void **state)
+{
+    (void)state;
+    char name[300];
+    put_many("a.txt", 2 << 20);
+    struct rlimit old, little;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    little = (struct rlimit){.rlim_cur = 1 << 20, .rlim_max = old.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    run r;
+    weft_status status = run_open(&r, "path = a.txt");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, WEFT_ERR_IO);
+    assert_contains(weft_error_text(&r.err), "make room, or set [text] cache");
+    run_end(&r);
+    assert_int_equal(cache_files(name), 0);
+}
+
+static void refuses_a_folder_that_is_none(void **state)
+{
+    (void)state;
+    put("a.txt", "hello");
+    put("file", "x");
+    run r;
+    assert_int_not_equal(run_open(&r, "path = a.txt\ncache = file"), WEFT_OK);
+    assert_contains(weft_error_text(&r.err), "file");
+    run_end(&r);
+    assert_int_equal(run_create(&r, "path = a.txt"), WEFT_OK);
+    r.host.cache_dir = NULL;
+    assert_int_equal(text_LTX_plugin.open(r.text, &r.err), WEFT_ERR_INPUT);
+    assert_contains(weft_error_text(&r.err), "[text] cache");
+    run_end(&r);
+}
+
+/* Each allocation fails in turn: a clean error, nothing left, and the next run is none the worse. */
+static void survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    char name[300];
+    put("a.txt", "hel\xFFlo");
+    put("b.jsonl", "{\"text\": \"th\xFF"
+                   "ere\"}\nbad\n");
+    const char *ini = "path = *.txt b.jsonl\ninvalid_utf8 = replace\non_bad = skip";
+    weft_status status = WEFT_ERR_MEMORY;
+    for (long n = 1; status; n++) {
+        assert_true(n < 1000);
+        run r;
+        assert_int_equal(run_create(&r, ini), WEFT_OK);
+        r.host.log = NULL;
+        weft_alloc_fail_at(n);
+        status = text_LTX_plugin.open(r.text, &r.err);
+        weft_alloc_fail_at(0);
+        if (status) {
+            assert_int_equal(status, WEFT_ERR_MEMORY);
+            assert_int_equal(cache_files(name), 0);
+        } else {
+            assert_true(n > 10);
+        }
+        run_end(&r);
+    }
+    assert_int_equal(cache_files(name), 1);
+    run r;
+    assert_int_equal(run_create(&r, ini), WEFT_OK);
+    void *self = NULL;
+    weft_alloc_fail_at(1);
+    assert_int_equal(text_LTX_plugin.create(&r.host, &self, &r.err), WEFT_ERR_MEMORY);
+    weft_alloc_fail_at(0);
+    assert_null(self);
+    run_end(&r);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_enter, scratch_leave)
+    const struct CMUnitTest tests[] = {
+        TEST(is_made_once),
+        TEST(keeps_the_fingerprint),
+        TEST(follows_changes),
+        TEST(replaces_damaged_files),
+        TEST(reports_ids_outside_the_vocabulary),
+        TEST(a_refused_run_leaves_nothing),
+        TEST(replaces_an_interrupted_part),
+        TEST(survives_being_killed),
+        TEST(is_made_by_one_of_many),
+        TEST(is_made_by_one_of_many_threads),
+        TEST(starts_again_if_the_part_it_waited_for_is_gone),
+        TEST(says_when_the_disk_is_full),
+        TEST(refuses_a_folder_that_is_none),
+        TEST(survives_every_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

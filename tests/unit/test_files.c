@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <weft/files.h>
+
+/* Every test works in a fresh folder, which must hold no stray temporary file in the end. */
+static int enter(void **state)
+{
+    char name[] = "/tmp/weft-files-XXXXXX";
+    if (!mkdtemp(name) || chdir(name) != 0)
+        return -1;
+    *state = strdup(name);
+    return *state ? 0 : -1;
+}
+
+static int count_files(const char *folder, const char *part)
+{
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    int n = 0;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        n += strstr(entry->d_name, part) != NULL;
+    closedir(dir);
+    return n;
+}
+
+static int leave(void **state)
+{
+    int strays = count_files(".", ".tmp-");
+    char *command = weft_format("rm -rf '%s'", (char *)*state);
+    int rc = chdir("/") == 0 && command ? system(command) : -1;
+    weft_free(command);
+    free(*state);
+    return strays || rc ? -1 : 0;
+}
+
+static void expect_content(const char *path, const void *want, size_t size)
+{
+    char *data;
+    size_t n;
+    assert_int_equal(weft_read_file(path, &data, &n, NULL), WEFT_OK);
+    assert_int_equal(n, size);
+    assert_memory_equal(data, want, size);
+    assert_int_equal(data[n], 0);
+    weft_free(data);
+}
+
+static void make_dirs(void **state)
+{
+    weft_error err = {0};
+    assert_int_equal(weft_make_dirs("a/b//c/", &err), WEFT_OK);
+    assert_int_equal(weft_make_dirs("a/b/c", &err), WEFT_OK);
+    assert_int_equal(access("a/b/c", W_OK), 0);
+    assert_int_equal(weft_make_dirs(*state, &err), WEFT_OK); /* absolute */
+    assert_int_equal(weft_write_file("a/file", "", 0, &err), WEFT_OK);
+    assert_int_equal(err.n_items, 0);
+    assert_int_equal(weft_make_dirs("a/file/x", &err), WEFT_ERR_IO);
+    assert_non_null(strstr(weft_error_text(&err), "a/file: cannot create this folder: "));
+    assert_int_equal(weft_make_dirs("", NULL), WEFT_ERR_INPUT);
+    weft_error_release(&err);
+}
+
+static void write_then_read(void **state)
+{
+    (void)state;
+    static char big[300001];
+    memset(big, 'x', sizeof big);
+    assert_int_equal(weft_write_file("f", "one\0two", 7, NULL), WEFT_OK);
+    expect_content("f", "one\0two", 7);
+    assert_int_equal(weft_write_file("f", big, sizeof big, NULL), WEFT_OK);
+    expect_content("f", big, sizeof big);
+    assert_int_equal(weft_write_file("f", "", 0, NULL), WEFT_OK);
+    expect_content("f", "", 0);
+    struct stat info;
+    mode_t mask = umask(022);
+    umask(mask);
+    assert_int_equal(stat("f", &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0666 & ~mask);
+}
+
+static void bad_paths(void **state)
+{
+    (void)state;
+    weft_error err = {0};
+    char *data;
+    size_t size;
+    assert_int_equal(weft_read_file("none", &data, &size, &err), WEFT_ERR_INPUT);
+    assert_null(data);
+    assert_string_equal(weft_error_text(&err), "none: cannot open this file: No such file or directory");
+    assert_int_equal(weft_read_file(".", &data, &size, &err), WEFT_ERR_INPUT);
+    assert_int_equal(weft_write_file("none/f", "x", 1, &err), WEFT_ERR_INPUT);
+    assert_int_equal(weft_make_dirs("d", &err), WEFT_OK);
+    assert_int_equal(err.n_items, 3);
+    assert_int_not_equal(weft_write_file("d", "x", 1, &err), WEFT_OK); /* a folder is in the way */
+    assert_int_equal(err.n_items, 4);
+    weft_error_release(&err);
+}
+
+/* The old content must survive whatever allocation fails. */
+static void out_of_memory_leaves_the_old_file(void **state)
+{
+    (void)state;
+    assert_int_equal(weft_write_file("f", "old", 3, NULL), WEFT_OK);
+    weft_alloc_fail_at(1);
+    assert_int_equal(weft_write_file("f", "new", 3, NULL), WEFT_ERR_MEMORY);
+    char *data;
+    size_t size;
+    for (long n = 1;; n++) {
+        weft_alloc_fail_at(n);
+        weft_status status = weft_read_file("f", &data, &size, NULL);
+        if (status == WEFT_OK)
+            break;
+        assert_int_equal(status, WEFT_ERR_MEMORY);
+        assert_null(data);
+    }
+    weft_alloc_fail_at(0);
+    assert_memory_equal(data, "old", 4);
+    weft_free(data);
+}
+
+static void safetensors_bytes(void **state)
+{
+    (void)state;
+    const uint8_t u8[3] = {1, 2, 3};
+    const uint16_t bf16[2] = {0x3f80, 0x4000};
+    const double f64[1] = {1.5};
+    const weft_safetensor tensors[] = {
+        {"b", WEFT_U8, 1, {3}, u8},
+        {"h\"", WEFT_BF16, 2, {1, 2}, bf16},
+        {"d", WEFT_F64, 0, {0}, f64},
+        {"none", WEFT_F32, 2, {0, 4}, NULL},
+    };
+    const char *const metadata[] = {"format", "pt", "step", "7", NULL};
+    assert_int_equal(weft_write_safetensors("t", tensors, 4, metadata, NULL), WEFT_OK);
+    char *data;
+    size_t size;
+    assert_int_equal(weft_read_file("t", &data, &size, NULL), WEFT_OK);
+    uint64_t length;
+    memcpy(&length, data, 8);
+    assert_true(length % 8 == 0);
+    assert_true(size == 8 + length + 15);
+    const char *want = "{\"__metadata__\":{\"format\":\"pt\",\"step\":\"7\"},"
+                       "\"d\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},"
+                       "\"none\":{\"dtype\":\"F32\",\"shape\":[0,4],\"data_offsets\":[8,8]},"
+                       "\"h\\\"\":{\"dtype\":\"BF16\",\"shape\":[1,2],\"data_offsets\":[8,12]},"
+                       "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[12,15]}}";
+    assert_memory_equal(data + 8, want, strlen(want));
+    for (size_t i = 8 + strlen(want); i < 8 + length; i++)
+        assert_int_equal(data[i], ' ');
+    assert_memory_equal(data + 8 + length, f64, 8);
+    assert_memory_equal(data + 8 + length + 8, bf16, 4);
+    assert_memory_equal(data + 8 + length + 12, u8, 3);
+    weft_free(data);
+}
+
+static void safetensors_refusals(void **state)
+{
+    (void)state;
+    const float one[1] = {1};
+    const weft_safetensor twice[] = {{"a", WEFT_F32, 1, {1}, one}, {"a", WEFT_F32, 1, {1}, one}};
+    const weft_safetensor negative = {"a", WEFT_F32, 1, {-1}, one};
+    const weft_safetensor huge = {"a", WEFT_F32, 3, {INT64_MAX, INT64_MAX, 4}, one};
+    const weft_safetensor reserved = {"__metadata__", WEFT_F32, 1, {1}, one};
+    assert_int_equal(weft_write_safetensors("t", twice, 2, NULL, NULL), WEFT_ERR_INTERNAL);
+    assert_int_equal(weft_write_safetensors("t", &negative, 1, NULL, NULL), WEFT_ERR_INTERNAL);
+    assert_int_equal(weft_write_safetensors("t", &huge, 1, NULL, NULL), WEFT_ERR_INTERNAL);
+    assert_int_equal(weft_write_safetensors("t", &reserved, 1, NULL, NULL), WEFT_ERR_INTERNAL);
+    assert_int_equal(access("t", F_OK), -1);
+    long n = 0;
+    do
+        weft_alloc_fail_at(++n);
+    while (weft_write_safetensors("t", twice, 1, NULL, NULL) == WEFT_ERR_MEMORY && access("t", F_OK) != 0);
+    weft_alloc_fail_at(0);
+    assert_true(n > 2);
+    assert_int_equal(access("t", F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(make_dirs, enter, leave),
+        cmocka_unit_test_setup_teardown(write_then_read, enter, leave),
+        cmocka_unit_test_setup_teardown(bad_paths, enter, leave),
+        cmocka_unit_test_setup_teardown(out_of_memory_leaves_the_old_file, enter, leave),
+        cmocka_unit_test_setup_teardown(safetensors_bytes, enter, leave),
+        cmocka_unit_test_setup_teardown(safetensors_refusals, enter, leave),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
