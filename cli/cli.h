@@ -5,6 +5,8 @@
 
 #include "settings/settings.h"
 
+#include <stdio.h>
+
 /* ---- subcommands: argv[0] is the subcommand's name; the result is the exit code ---- */
 
 int weft_cmd_train(int argc, char **argv);
@@ -79,8 +81,19 @@ int weft_cli_exit_code(weft_status status);
 /* Writes text to stdout; the exit code is 1 (and reported) if that fails or text ran out of memory. */
 int weft_cli_print(const weft_text *text);
 
-/* A log to stderr that drops lines below `least`. Needs no release; any thread may write. */
-weft_log weft_cli_log(weft_log_level least);
+/* A log to stderr that drops lines below `least`; any thread may write. A line that begins with '\r' is a status line of a terminal: it is redrawn in
+ * place, gives way to the next line, and is not kept in the file. */
+typedef struct weft_cli_log {
+    weft_log_level least;
+    bool transient; /* a status line stands on the terminal */
+    FILE *file;     /* log.txt; NULL: none */
+} weft_cli_log;
+
+/* log must outlive the result. */
+weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least);
+/* From now on lines are appended to this file, too. */
+weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *err);
+void weft_cli_log_release(weft_cli_log *log);
 /* The level that [weft] log names ("debug", "info", "warn"); INFO for any other word. */
 weft_log_level weft_cli_log_level(const char *name);
 

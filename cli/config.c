@@ -24,7 +24,8 @@ int weft_cmd_config(int argc, char **argv)
     weft_plugins *plugins = NULL;
     weft_error err = {0};
     weft_text text = {0};
-    weft_log log = weft_cli_log(WEFT_LOG_WARN);
+    weft_cli_log sink;
+    weft_log log = weft_cli_log_init(&sink, WEFT_LOG_WARN);
     int code = weft_cli_parse(&usage, argc, argv, &options);
 
     if (code != WEFT_CLI_GO)

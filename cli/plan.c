@@ -143,10 +143,9 @@ int weft_cmd_plan(int argc, char **argv)
     weft_session session = {0};
     weft_error err = {0};
     weft_text text = {0};
-    weft_log log = weft_cli_log(WEFT_LOG_WARN);
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO) {
-        weft_status s = weft_session_init(&session, &options, &log, &err);
+        weft_status s = weft_session_init(&session, &options, true, &err);
         if (!s)
             s = print_plan(&session, &w, &text, &err);
         code = s ? weft_cli_report(&err) : weft_cli_print(&text);

@@ -24,10 +24,10 @@ static int count_threads(const weft_params *run)
     return n > 0 ? (int)n : 1;
 }
 
-weft_status weft_session_init(weft_session *s, const weft_cli_options *options, const weft_log *log, weft_error *err)
+weft_status weft_session_init(weft_session *s, const weft_cli_options *options, bool quiet, weft_error *err)
 {
     memset(s, 0, sizeof *s);
-    s->log = log ? *log : weft_cli_log(WEFT_LOG_INFO);
+    s->log = weft_cli_log_init(&s->sink, quiet ? WEFT_LOG_WARN : WEFT_LOG_INFO);
     weft_status status = weft_cli_settings(options, &s->settings, err);
     if (status)
         return status;
@@ -36,8 +36,8 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         status = weft_settings_section(s->settings, "weft", weft_core_params("weft"), &s->run, err);
     if (status)
         return status;
-    if (!log)
-        s->log = weft_cli_log(weft_cli_log_level(weft_params_text(s->run, "log")));
+    if (!quiet)
+        s->sink.least = weft_cli_log_level(weft_params_text(s->run, "log"));
     s->cache_dir = find_cache_dir();
     if (!s->cache_dir)
         return weft_fail_memory(err);
@@ -58,5 +58,6 @@ void weft_session_release(weft_session *s)
     weft_plugins_destroy(s->plugins);
     weft_settings_destroy(s->settings);
     weft_free(s->cache_dir);
+    weft_cli_log_release(&s->sink);
     memset(s, 0, sizeof *s);
 }

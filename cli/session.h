@@ -10,13 +10,15 @@ typedef struct weft_session {
     weft_settings *settings;
     weft_plugins *plugins;
     const weft_params *run; /* [weft] */
+    weft_cli_log sink;
     weft_log log;
     char *cache_dir;
     weft_host host;
 } weft_session;
 
-/* Reads the INI, loads and creates its plugins; nothing is opened. log: NULL for the one that [weft] log asks for. Release in every case. */
-weft_status weft_session_init(weft_session *session, const weft_cli_options *options, const weft_log *log, weft_error *err);
+/* Reads the INI, loads and creates its plugins; nothing is opened. quiet: only warnings are logged, whatever [weft] log says. The session stays where it
+ * is (plugins point into it). Release in every case. */
+weft_status weft_session_init(weft_session *session, const weft_cli_options *options, bool quiet, weft_error *err);
 void weft_session_release(weft_session *session);
 
 #endif

@@ -38,8 +38,16 @@ static weft_status write_text(const char *dir, const char *name, const weft_text
     return s;
 }
 
-/* The run folder: the effective INI and the plan. */
-static weft_status write_folder(const weft_session *session, const weft_plan *plan, weft_error *err)
+static weft_status open_log(weft_session *session, weft_error *err)
+{
+    char *path = weft_format("%s/log.txt", session->host.dir);
+    weft_status s = path ? weft_cli_log_file(&session->sink, path, err) : weft_fail_memory(err);
+    weft_free(path);
+    return s;
+}
+
+/* The run folder: the effective INI, the plan, the log. */
+static weft_status write_folder(weft_session *session, const weft_plan *plan, weft_error *err)
 {
     const char *dir = session->host.dir;
     if (!dir)
@@ -55,6 +63,7 @@ static weft_status write_folder(const weft_session *session, const weft_plan *pl
         weft_plan_print(plan, &text);
         s = write_text(dir, "plan.txt", &text, err);
     }
+    s = s ? s : open_log(session, err);
     weft_text_release(&text);
     return s;
 }
@@ -118,7 +127,7 @@ int weft_cmd_train(int argc, char **argv)
     weft_error err = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO) {
-        weft_status s = weft_session_init(&session, &options, NULL, &err);
+        weft_status s = weft_session_init(&session, &options, false, &err);
         if (!s)
             s = train(&session, &err);
         code = s ? weft_cli_report(&err) : 0;

@@ -11,7 +11,8 @@ check_PROGRAMS += \
 	tests/unit/test_plugins \
 	tests/unit/test_random \
 	tests/unit/test_rule \
-	tests/unit/test_settings
+	tests/unit/test_settings \
+	tests/bad/ini/test_bad_ini
 
 # What several tests share.
 check_LTLIBRARIES += tests/unit/libhelpers.la
@@ -56,7 +57,7 @@ $(fixtures): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtu
 CLEANFILES += $(fixtures)
 
 dist_check_SCRIPTS += tests/scripts/check-includes tests/scripts/check-style
-EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h tests/bad
+EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h 
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

@@ -37,6 +37,8 @@ static void share(weft_compiler *c, const weft_value *v, int buffer)
     c->l->buffer_of[v->id] = buffer;
     if (c->last_use[v->id] > b->last)
         b->last = c->last_use[v->id];
+    if (b->kind == WEFT_CLASS_TEMPORARY && is(v->node, "accumulate") && v->n_dims > 0)
+        b->kind = WEFT_CLASS_GRADIENT;
 }
 
 static weft_buffer_class class_of(const weft_compiler *c, const weft_value *v, int first)

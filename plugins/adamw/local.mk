@@ -19,6 +19,10 @@ plugin_LTLIBRARIES += plugins/adamw/adamw.la
 plugins_adamw_adamw_la_LDFLAGS = $(PLUGIN_LDFLAGS) $(OPENMP_CFLAGS)
 endif
 
+check_PROGRAMS += plugins/adamw/test/test_joint
+plugins_adamw_test_test_joint_LDADD = plugins/adamw/libadamw.la $(TEST_LIBS)
+plugins_adamw_test_test_joint_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+
 check_PROGRAMS += plugins/adamw/test/test_schedule
 plugins_adamw_test_test_schedule_LDADD = plugins/adamw/libadamw.la $(TEST_LIBS)
 plugins_adamw_test_test_schedule_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)

@@ -18,11 +18,25 @@ static void cast_weight(weft_graph *g, weft_value *v, void *ctx)
         cast->dtype = WEFT_BF16;
 }
 
+/* Narrowness begins where a weight is read in bf16 (products, tables) and flows along with the tokens: what is made from f32 statistics alone, as the
+ * loss, stays f32. */
+static bool is_narrow(const weft_node *n)
+{
+    if (!(n->op->flags & WEFT_OP_HALF))
+        return false;
+    if (n->op->flags & WEFT_OP_HALF_WEIGHT)
+        return true;
+    for (int i = 0; i < n->n_ins; i++)
+        if (n->ins[i]->dtype == WEFT_BF16 && !n->ins[i]->weight)
+            return true;
+    return false;
+}
+
 /* Of an op that also gives statistics, only the first result is narrowed. */
 static void narrow_results(weft_node *n)
 {
     int count = n->op->flags & WEFT_OP_STAT ? 1 : n->n_outs;
-    for (int i = 0; i < count && (n->op->flags & WEFT_OP_HALF); i++)
+    for (int i = 0; i < count && is_narrow(n); i++)
         if (n->outs[i]->dtype == WEFT_F32 && !n->outs[i]->weight)
             n->outs[i]->dtype = WEFT_BF16;
 }

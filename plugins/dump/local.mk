@@ -20,4 +20,7 @@ endif
 check_PROGRAMS += plugins/dump/test/test_dump
 plugins_dump_test_test_dump_LDADD = plugins/dump/libdump.la $(TEST_LIBS)
 
+check_PROGRAMS += plugins/dump/test/test_marks
+plugins_dump_test_test_marks_LDADD = plugins/dump/libdump.la $(TEST_LIBS)
+
 EXTRA_DIST += plugins/dump/README.md
