@@ -53,7 +53,7 @@ static int refuse(const char *word)
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
     near = weft_nearest(word, names, N_COMMANDS);
-    weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "unknown command '%.60s'%s%s%s; weft --help lists all", word, near ? "; did you mean '" : "",
+    weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "unknown command '%.60s'%s%s%s (weft --help lists all)", word, near ? "; did you mean '" : "",
               near ? near : "", near ? "'?" : "");
     code = weft_cli_report(&err);
     weft_error_release(&err);

@@ -124,11 +124,20 @@ int weft_cmd_plan(int argc, char **argv)
 {
     wishes w = {0};
     const weft_cli_option extra[] = {
-        {.name = "print-after", .argument = "PLUGIN", .help = "print the placed graph as it is after this plugin's pass, too", .text = &w.print_after},
-        {.name = "stop-after", .argument = "PLUGIN", .help = "print the placed graph after this plugin's pass and nothing more", .text = &w.stop_after},
+        {.name = "print-after",
+         .argument = "PLUGIN",
+         .help = "print the placed graph as it is after this plugin's pass, too",
+         .text = &w.print_after},
+        {.name = "stop-after",
+         .argument = "PLUGIN",
+         .help = "print the placed graph after this plugin's pass and nothing more",
+         .text = &w.stop_after},
         {.name = "print-changed", .help = "print what each pass changed", .flag = &w.print_changed},
         {.name = "graph", .help = "print the joint graph (forward, backward, update)", .flag = &w.graph},
-        {.name = "program", .argument = "NAME", .help = "print a program's instructions: begin, forward, backward, step_end, update", .text = &w.program},
+        {.name = "program",
+         .argument = "NAME",
+         .help = "print a program's instructions: begin, forward, backward, step_end, update",
+         .text = &w.program},
         {.name = NULL},
     };
     const weft_cli_usage usage = {
@@ -145,7 +154,7 @@ int weft_cmd_plan(int argc, char **argv)
     weft_text text = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO) {
-        weft_status s = weft_session_init(&session, &options, true, &err);
+        weft_status s = weft_session_init(&session, &options, 0, NULL, true, &err);
         if (!s)
             s = print_plan(&session, &w, &text, &err);
         code = s ? weft_cli_report(&err) : weft_cli_print(&text);

@@ -19,6 +19,7 @@ int weft_cli_exit_code(weft_status status)
     case WEFT_ERR_MEMORY:
     case WEFT_ERR_IO:
     case WEFT_ERR_RUN:
+    case WEFT_ERR_PEER:
     case WEFT_ERR_INTERNAL:
         return 1;
     }

@@ -16,22 +16,41 @@ static char *find_cache_dir(void)
     return weft_format("/tmp/weft-cache-%ld", (long)getuid());
 }
 
-static int count_threads(const weft_params *run)
+/* This rank's share of the processors. */
+static int count_threads(const weft_params *run, int ranks)
 {
     if (!weft_params_is(run, "threads", "auto"))
         return (int)weft_params_int(run, "threads");
     long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
+    return n > ranks ? (int)n / ranks : 1;
 }
 
-weft_status weft_session_init(weft_session *s, const weft_cli_options *options, bool quiet, weft_error *err)
+static weft_status load(weft_session *s, const weft_cli_options *options, bool add_local, weft_error *err)
+{
+    weft_status status = weft_cli_settings(options, &s->settings, err);
+    if (!status && add_local)
+        status = weft_settings_with(s->settings, "local@first", err);
+    return status ? status : weft_plugins_load(s->settings, &s->log, &s->plugins, err);
+}
+
+static bool has_transport(const weft_session *s)
+{
+    void *self;
+    return weft_plugins_service(s->plugins, "transport", &self) != NULL;
+}
+
+weft_status weft_session_init(weft_session *s, const weft_cli_options *options, int rank, weft_control *control, bool quiet, weft_error *err)
 {
     memset(s, 0, sizeof *s);
     s->log = weft_cli_log_init(&s->sink, quiet ? WEFT_LOG_WARN : WEFT_LOG_INFO);
-    weft_status status = weft_cli_settings(options, &s->settings, err);
-    if (status)
-        return status;
-    status = weft_plugins_load(s->settings, &s->log, &s->plugins, err);
+    weft_status status = load(s, options, false, err);
+    if (!status && options->ranks > 1 && !has_transport(s)) {
+        weft_plugins_destroy(s->plugins);
+        weft_settings_destroy(s->settings);
+        s->plugins = NULL;
+        s->settings = NULL;
+        status = load(s, options, true, err);
+    }
     if (!status)
         status = weft_settings_section(s->settings, "weft", weft_core_params("weft"), &s->run, err);
     if (status)
@@ -46,10 +65,13 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         .log = &s->log,
         .dir = *dir ? dir : NULL,
         .cache_dir = s->cache_dir,
+        .rank = rank,
         .ranks = options->ranks > 0 ? options->ranks : 1,
-        .threads = count_threads(s->run),
         .terminal = isatty(STDERR_FILENO) != 0,
+        .exchange = weft_host_exchange,
     };
+    s->host.threads = count_threads(s->run, s->host.ranks);
+    s->plugins->control = control;
     return weft_plugins_create(s->plugins, &s->host, err);
 }
 

@@ -93,6 +93,8 @@ core_libcore_la_SOURCES = \
 	core/lower/compile.h \
 	core/lower/lower.h \
 	core/lower/plan.h \
+	core/run/collective.c \
+	core/run/control.c \
 	core/run/diagnose.c \
 	core/run/evaluate.c \
 	core/run/execute.c \
@@ -103,6 +105,8 @@ core_libcore_la_SOURCES = \
 	core/run/loop.c \
 	core/run/observe.c \
 	core/run/run.c \
+	core/run/collective.h \
+	core/run/control.h \
 	core/run/run.h
 core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(LTDL_LIBS) $(LIBM)

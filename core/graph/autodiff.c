@@ -13,17 +13,17 @@ typedef struct parts {
 
 typedef struct backward {
     weft_graph *g;
-    int n_values;          /* of the forward */
-    bool *needs;           /* by value id: its gradient is wanted */
-    parts *of;             /* by value id: contributions to its gradient */
-    weft_value **copies;   /* by value id: the recomputed copy */
+    int n_values;        /* of the forward */
+    bool *needs;         /* by value id: its gradient is wanted */
+    parts *of;           /* by value id: contributions to its gradient */
+    weft_value **copies; /* by value id: the recomputed copy */
 } backward;
 
 /* ---- gradient statements ---- */
 
 /* One statement of an op's `grad`, split in words. */
 typedef struct statement {
-    bool all;      /* left side: every operand in turn */
+    bool all; /* left side: every operand in turn */
     int n_targets, targets[8];
     const char *op; /* NULL: "dy" alone, pass on */
     size_t op_size;
@@ -266,8 +266,8 @@ static weft_status resolve(backward *b, const weft_node *n, const char *args, we
         for (int i = first; i <= last; i++) {
             weft_value *x = i < 0 ? v : dys[i];
             if (!x || out->n == WEFT_RULE_MAX_PARTS) {
-                weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the gradient of %s = %s asks for '%.*s', which it does not have", n->outs[0]->name,
-                                n->op->name, (int)size, p);
+                weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the gradient of %s = %s asks for '%.*s', which it does not have",
+                                n->outs[0]->name, n->op->name, (int)size, p);
                 return WEFT_ERR_INTERNAL;
             }
             out->ins[out->n++] = x;

@@ -82,7 +82,8 @@ struct weft_graph {
 weft_status weft_graph_create(const weft_graph_config *config, weft_graph **out, weft_error *err);
 void weft_graph_destroy(weft_graph *g);
 
-/* A node as a whole; name of result 0 as in weft_add. dims and dtypes of results are inferred, unless `shaped` (then results are like `like_results`). */
+/* A node as a whole; name of result 0 as in weft_add. dims and dtypes of results are inferred, unless `shaped` (then results are like
+ * `like_results`). */
 typedef struct weft_node_spec {
     const weft_op *op;
     const char *name;

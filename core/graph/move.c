@@ -75,7 +75,8 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     weft_phase now = g->phase;
     g->cursor = user;
     g->phase = phase;
-    weft_node *n = weft_node_new(g, &(weft_node_spec){.op = weft_ops_find(g->config.ops, "redistribute"), .name = name, .n_ins = 1, .ins = &v, .n_outs = 1});
+    weft_node *n =
+        weft_node_new(g, &(weft_node_spec){.op = weft_ops_find(g->config.ops, "redistribute"), .name = name, .n_ins = 1, .ins = &v, .n_outs = 1});
     g->cursor = cursor;
     g->phase = now;
     if (!n)

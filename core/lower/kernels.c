@@ -80,7 +80,8 @@ static weft_status prepare_one(weft_prepared *p, weft_instruction *in, weft_erro
             s = weft_fail_memory(err);
         } else {
             const weft_tensor *t = in->tensors;
-            weft_call call = {in->node->op, in->node->attrs, in->node->n_attrs, in->n_ins, in->n_outs, t, t + in->n_ins, in->accumulate, NULL, NULL, NULL};
+            weft_call call = {in->node->op, in->node->attrs, in->node->n_attrs, in->n_ins, in->n_outs, t, t + in->n_ins, in->accumulate, NULL, NULL,
+                              NULL};
             s = in->kernel->prepare(&call, &item->state, err);
             if (!s) {
                 item->kernel = in->kernel;

@@ -45,7 +45,8 @@ static weft_instruction *append(weft_compiler *c, weft_action a)
     return in;
 }
 
-static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node *n, int n_ins, weft_value *const *ins, int n_outs, weft_value *const *outs)
+static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node *n, int n_ins, weft_value *const *ins, int n_outs,
+                        weft_value *const *outs)
 {
     size_t count = (size_t)(n_ins + n_outs);
     in->node = n;
@@ -79,6 +80,14 @@ static void count_flops(weft_compiler *c, const weft_node *n, const weft_call *c
         c->l->model_flops += 3 * flops * times;
 }
 
+static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t bytes, int position)
+{
+    if (bytes == 0)
+        return WEFT_OK;
+    in->workspace = weft_compile_add_buffer(c, (weft_buffer){WEFT_BASE_ARENA, 0, bytes, position, position, WEFT_CLASS_WORKSPACE, NULL});
+    return in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
+}
+
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
     weft_action a = weft_compiler_action(c, position);
@@ -90,21 +99,20 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     weft_status s = fill(c, in, n, n->n_ins, n->ins, n->n_outs, n->outs);
     for (int i = 0; i < n->n_outs; i++)
         in->fetch = in->fetch || (n->outs[i]->fetch && strcmp(n->op->name, "accumulate") != 0);
-    if (s || n->steps)
+    if (s)
         return s;
+    if (n->steps) {
+        weft_collective_space space;
+        weft_collective_sizes(c->g, n, &space);
+        return add_workspace(c, in, 2 * space.between + space.send + space.recv, position);
+    }
     weft_call call = {n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, in->tensors, in->tensors + n->n_ins, in->accumulate, NULL, NULL, NULL};
     in->kernel = weft_kernels_find(c->options->kernels, &call);
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "op '%s' has neither a plain kernel nor one for this device", n->op->name);
     count_flops(c, n, &call, a);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
-    if (workspace) {
-        in->workspace = weft_compile_add_buffer(
-            c, (weft_buffer){WEFT_BASE_ARENA, 0, (int64_t)workspace, position, position, WEFT_CLASS_WORKSPACE, NULL});
-        if (in->workspace < 0)
-            return WEFT_ERR_MEMORY;
-    }
-    return WEFT_OK;
+    return add_workspace(c, in, (int64_t)workspace, position);
 }
 
 static weft_status add_zero_fills(weft_compiler *c)

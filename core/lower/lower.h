@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an ordered joint graph to programs: flat lists of instructions whose operands are (base, offset), and a memory plan in which every byte has a place. */
+/* From an ordered joint graph to programs: flat lists of instructions whose operands are (base, offset), and a memory plan in which every byte has a
+ * place. */
 #ifndef WEFT_LOWER_LOWER_H
 #define WEFT_LOWER_LOWER_H
 
@@ -44,18 +45,18 @@ const weft_state_entry *weft_states_find(const weft_states *states, const char *
 
 typedef enum weft_base { WEFT_BASE_NONE, WEFT_BASE_ARENA, WEFT_BASE_STATE, WEFT_BASE_INPUT, WEFT_BASE_STEP_INPUT, WEFT_BASES } weft_base;
 
-/* Programs of a graph. train: all; evaluate and generate: BEGIN (once per series) and FORWARD. STEP_END ends where everything that is reported is known, so that
- * the host can refuse a non-finite step before UPDATE touches state. */
+/* Programs of a graph. train: all; evaluate and generate: BEGIN (once per series) and FORWARD. STEP_END ends where everything that is reported is
+ * known, so that the host can refuse a non-finite step before UPDATE touches state. */
 typedef enum weft_action { WEFT_DO_BEGIN, WEFT_DO_FORWARD, WEFT_DO_BACKWARD, WEFT_DO_STEP_END, WEFT_DO_UPDATE, WEFT_ACTIONS } weft_action;
 
 const char *weft_action_name(weft_action action);
 
 typedef enum weft_buffer_class {
-    WEFT_CLASS_STATE,       /* parameters and optimizer state, in the state base */
+    WEFT_CLASS_STATE, /* parameters and optimizer state, in the state base */
     WEFT_CLASS_INPUT,
-    WEFT_CLASS_GRADIENT,    /* of parameters */
-    WEFT_CLASS_WEIGHT,      /* copies made from parameters: casts, gathers */
-    WEFT_CLASS_SAVED,       /* activations that wait for the backward */
+    WEFT_CLASS_GRADIENT, /* of parameters */
+    WEFT_CLASS_WEIGHT,   /* copies made from parameters: casts, gathers */
+    WEFT_CLASS_SAVED,    /* activations that wait for the backward */
     WEFT_CLASS_TEMPORARY,
     WEFT_CLASS_WORKSPACE,
     WEFT_CLASSES
@@ -125,8 +126,14 @@ void weft_lowered_destroy(weft_lowered *l);
 
 /* This rank's part of a value, without data. */
 void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord, weft_tensor *out);
+/* Room that a redistribute needs, in bytes: two values between steps, and what is sent and received; each part aligned. */
+typedef struct weft_collective_space {
+    int64_t between, send, recv;
+} weft_collective_space;
+void weft_collective_sizes(const weft_graph *g, const weft_node *n, weft_collective_space *out);
 /* Gives arena buffers offsets; returns the arena's size. */
-weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes, int64_t *live_peak, int *peak_position, weft_error *err);
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes, int64_t *live_peak, int *peak_position,
+                             weft_error *err);
 /* Waits between queues: data and reuse of memory. */
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offsets in the arena by liveness. Two ways are tried, and the smaller arena is taken: best fit in order of time, and, for graphs small enough to afford
- * it, largest first. */
+/* Offsets in the arena by liveness. Two ways are tried, and the smaller arena is taken: best fit in order of time, and, for graphs small enough to
+ * afford it, largest first. */
 #include "lower/lower.h"
 
 #include <stdlib.h>
@@ -157,7 +157,8 @@ static int64_t most_alive(const planner *p, int *position)
     return most;
 }
 
-weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes, int64_t *live_peak, int *peak_position, weft_error *err)
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes, int64_t *live_peak, int *peak_position,
+                             weft_error *err)
 {
     (void)n_positions;
     planner p = {0};

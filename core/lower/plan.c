@@ -28,8 +28,8 @@ static weft_status read_sections(weft_plan *p, weft_settings *settings, weft_err
     p->micro_batch = weft_params_is(p->train, "micro_batch", "auto") ? p->global_batch : weft_params_int(p->train, "micro_batch");
     if (p->global_batch % p->micro_batch)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->train, "micro_batch"),
-                         "[train] micro_batch %lld does not divide global_batch %lld; every micro-batch must be of the same size", (long long)p->micro_batch,
-                         (long long)p->global_batch);
+                         "[train] micro_batch %lld does not divide global_batch %lld; every micro-batch must be of the same size",
+                         (long long)p->micro_batch, (long long)p->global_batch);
     p->micro_batches = p->global_batch / p->micro_batch;
     return WEFT_OK;
 }
@@ -172,7 +172,7 @@ static weft_status core_step(weft_plan *p, weft_graph *g, const char *name, weft
 static weft_status close_roots(weft_graph *g)
 {
     weft_value **const roots[] = {&g->loss_sum, &g->tokens, &g->logits};
-    for (int i = 0; i < 3 && g->config.mode != WEFT_MODE_TRAIN; i++)
+    for (int i = 0; i < 3; i++)
         if (*roots[i])
             *roots[i] = weft_move_to(g, *roots[i], (weft_layout){0}, NULL, WEFT_FORWARD, "read by the host", NULL);
     for (int i = 0; i < g->n_reports; i++)

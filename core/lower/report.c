@@ -183,10 +183,11 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     int64_t tokens = plan->global_batch * plan->seq_len;
-    weft_text_print(text, "parameters: %lld in %d tensors, %d blocks\n", (long long)weft_plan_parameters(plan), plan->graphs[WEFT_MODE_TRAIN]->n_parameters,
-                    weft_graph_blocks(plan->graphs[WEFT_MODE_TRAIN]));
-    weft_text_print(text, "step: %lld tokens = %lld samples of %lld in %lld micro-batch%s, on %d rank%s\n", (long long)tokens, (long long)plan->global_batch,
-                    (long long)plan->seq_len, (long long)plan->micro_batches, plan->micro_batches == 1 ? "" : "es", plan->ranks, plan->ranks == 1 ? "" : "s");
+    weft_text_print(text, "parameters: %lld in %d tensors, %d blocks\n", (long long)weft_plan_parameters(plan),
+                    plan->graphs[WEFT_MODE_TRAIN]->n_parameters, weft_graph_blocks(plan->graphs[WEFT_MODE_TRAIN]));
+    weft_text_print(text, "step: %lld tokens = %lld samples of %lld in %lld micro-batch%s, on %d rank%s\n", (long long)tokens,
+                    (long long)plan->global_batch, (long long)plan->seq_len, (long long)plan->micro_batches, plan->micro_batches == 1 ? "" : "es",
+                    plan->ranks, plan->ranks == 1 ? "" : "s");
     weft_text_add(text, "compute per step and rank: ");
     print_flops(text, l->flops);
     weft_text_add(text, " in all, ");
@@ -198,7 +199,10 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     for (int m = 0; m < WEFT_MODES; m++)
         for (int a = 0; plan->lowered[m] && a < WEFT_ACTIONS; a++)
             if (plan->lowered[m]->programs[a].n)
-                weft_text_print(text, " %s%s %d", m == WEFT_MODE_EVALUATE ? "evaluate." : m == WEFT_MODE_GENERATE ? "generate." : "",
+                weft_text_print(text, " %s%s %d",
+                                m == WEFT_MODE_EVALUATE   ? "evaluate."
+                                : m == WEFT_MODE_GENERATE ? "generate."
+                                                          : "",
                                 weft_action_name((weft_action)a), plan->lowered[m]->programs[a].n);
     weft_text_add(text, " instructions\n");
     print_passes(plan, text);
@@ -206,12 +210,15 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
 
 void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action, weft_text *text)
 {
-    static const char *const bases[] = {"none", "arena", "state", "input", "step"}, *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
+    static const char *const bases[] = {"none", "arena", "state", "input", "step"}, *const kinds[] = {"", "zero_fill", "copy", "collective",
+                                                                                                      "observe"};
     const weft_lowered *l = plan->lowered[mode];
     for (int i = 0; l && i < l->programs[action].n; i++) {
         const weft_instruction *in = &l->programs[action].list[i];
         weft_text_print(text, "%5d %-14s %-18s", i, in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind],
-                        in->kind != WEFT_COMPUTE ? "" : in->kernel ? in->kernel->name : "plain");
+                        in->kind != WEFT_COMPUTE ? ""
+                        : in->kernel             ? in->kernel->name
+                                                 : "plain");
         for (int k = 0; k < in->n_ins + in->n_outs; k++) {
             const weft_buffer *b = &l->buffers[in->buffers[k]];
             weft_text_print(text, "%s%s+%lld", k == in->n_ins ? (in->accumulate ? " += " : " -> ") : " ", bases[b->base], (long long)b->offset);

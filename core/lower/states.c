@@ -22,6 +22,42 @@ void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coor
     }
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+void weft_collective_sizes(const weft_graph *g, const weft_node *n, weft_collective_space *out)
+{
+    const weft_value *v = n->outs[0];
+    const weft_mesh *mesh = &g->config.mesh;
+    weft_layout before = n->ins[0]->layout;
+    int64_t width = (int64_t)weft_dtype_size(v->dtype);
+    *out = (weft_collective_space){0};
+    for (int i = 0; i < n->n_steps; i++) {
+        const weft_step *s = &n->steps[i];
+        int64_t from = weft_layout_elements(mesh, before, v->n_dims, v->dims) * width,
+                to = weft_layout_elements(mesh, s->after, v->n_dims, v->dims) * width;
+        weft_axes axes = 0;
+        for (int k = 0; k < s->n_axes; k++)
+            axes |= 1u << s->axes[k];
+        int64_t count = weft_mesh_count(mesh, axes);
+        if (i + 1 < n->n_steps)
+            out->between = larger(out->between, align64(to));
+        if (s->move == WEFT_ALL_GATHER) {
+            out->send = larger(out->send, align64(from));
+            out->recv = larger(out->recv, align64(from * count));
+        } else if (s->move == WEFT_REDUCE_SCATTER) {
+            out->send = larger(out->send, align64(to * count));
+            out->recv = larger(out->recv, align64(to));
+        } else if (s->move == WEFT_ALL_TO_ALL) {
+            out->send = larger(out->send, align64(to * count));
+            out->recv = larger(out->recv, align64(to * count));
+        }
+        before = s->after;
+    }
+}
+
 static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, weft_error *err)
 {
     weft_state_entry *e = &states->list[states->n++];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which instruction runs on which queue, and what it must wait for: on one queue order is enough; between queues every conflict over memory (written by one,
- * touched by the other) is an explicit wait. Programs end with all queues done, so waits never leave a program. */
+/* Which instruction runs on which queue, and what it must wait for: on one queue order is enough; between queues every conflict over memory (written
+ * by one, touched by the other) is an explicit wait. Programs end with all queues done, so waits never leave a program. */
 #include "lower/lower.h"
 
 #include <string.h>

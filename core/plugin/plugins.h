@@ -40,6 +40,7 @@ typedef struct weft_plugins {
     int n;
     weft_loaded *list; /* in listed order */
     weft_search *search;
+    void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set before create. */
 } weft_plugins;
 
 /* Opens every listed plugin (cpu is added first if none gives "device", and the log says so), checks all descriptors, claims and checks all sections

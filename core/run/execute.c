@@ -39,12 +39,13 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     case WEFT_OBSERVE:
         return WEFT_OK;
     case WEFT_COLLECTIVE:
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s needs %s between ranks, and no listed plugin is a transport", in->node->outs[0]->name,
-                         in->node->n_steps ? weft_move_name(in->node->steps[0].move) : "communication");
+        return weft_collective(&run->groups, l, in, in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro) : NULL,
+                               device->queue ? device->queue(run->plan->device_self, in->queue) : NULL, err);
     case WEFT_COMPUTE:
         break;
     }
-    weft_call call = {in->node->op, in->node->attrs, in->node->n_attrs, in->n_ins, in->n_outs, t, t + in->n_ins, in->accumulate, in->state, NULL, NULL};
+    weft_call call = {in->node->op,  in->node->attrs, in->node->n_attrs, in->n_ins, in->n_outs, t,
+                      t + in->n_ins, in->accumulate,  in->state,         NULL,      NULL};
     call.workspace = in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro) : NULL;
     call.queue = device->queue ? device->queue(run->plan->device_self, in->queue) : NULL;
     weft_status s = in->kernel ? in->kernel->launch(&call, err) : in->node->op->plain(&call, err);

@@ -68,8 +68,8 @@ static weft_status update(weft_run *run, const weft_batch *batch, weft_error *er
         run->skipped++;
         weft_log_print(run->log, WEFT_LOG_WARN, "%s; the update is skipped (%lld so far)", weft_error_text(&why), (long long)run->skipped);
     } else {
-        weft_fail(err, s, WEFT_NOWHERE, "%s; parameters are those of step %lld. [train] nonfinite = skip goes on without the update", weft_error_text(&why),
-                  (long long)run->view.step - 1);
+        weft_fail(err, s, WEFT_NOWHERE, "%s; parameters are those of step %lld. [train] nonfinite = skip goes on without the update",
+                  weft_error_text(&why), (long long)run->view.step - 1);
     }
     weft_error_release(&why);
     return skip ? WEFT_OK : s;
@@ -123,6 +123,23 @@ static weft_status after_step(weft_run *run, weft_error *err)
     return s;
 }
 
+/* A signal reaches the ranks at different times; they stop after the same step. */
+static weft_status agree_to_stop(weft_run *run, bool mine, bool *all_stop, weft_error *err)
+{
+    weft_control *control = run->plan->plugins->control;
+    *all_stop = mine;
+    if (!control)
+        return WEFT_OK;
+    bool *all = weft_alloc((size_t)run->plan->ranks * sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    weft_status s = weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err);
+    for (int r = 0; r < run->plan->ranks && !s; r++)
+        *all_stop = *all_stop || all[r];
+    weft_free(all);
+    return s;
+}
+
 static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double start, weft_error *err)
 {
     weft_status s = WEFT_OK;
@@ -133,7 +150,10 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
         measure_peak(run);
         run->view.elapsed_s = weft_now() - start;
         weft_observe(run, WEFT_EVENT_STEP_END);
-        if (*stop)
+        bool leave;
+        if ((s = agree_to_stop(run, *stop != 0, &leave, err)))
+            return s;
+        if (leave)
             return weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by a signal after step %lld", (long long)run->step);
         s = after_step(run, err);
     }

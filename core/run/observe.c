@@ -34,7 +34,8 @@ static void show(weft_run *run, weft_watcher *w, weft_event event)
     weft_blame_set(before);
     if (s) {
         w->off = true;
-        weft_log_print(run->log, WEFT_LOG_ERROR, "%s failed at %s and is switched off; the run goes on: %s", plugin, event_name(event), weft_error_text(&err));
+        weft_log_print(run->log, WEFT_LOG_ERROR, "%s failed at %s and is switched off; the run goes on: %s", plugin, event_name(event),
+                       weft_error_text(&err));
     }
     weft_error_release(&err);
 }

@@ -73,7 +73,8 @@ static weft_status allocate(weft_run *run, weft_error *err)
     if (s) {
         weft_text need = {0};
         weft_print_bytes(&need, (double)weft_plan_bytes(plan));
-        weft_fail(err, s, WEFT_NOWHERE, "this run needs %s on this rank; `weft plan` shows what for; a smaller [train] micro_batch or seq_len needs less",
+        weft_fail(err, s, WEFT_NOWHERE,
+                  "this run needs %s on this rank; `weft plan` shows what for; a smaller [train] micro_batch or seq_len needs less",
                   weft_text_get(&need));
         weft_text_release(&need);
     }
@@ -128,17 +129,21 @@ static weft_status begin_data(weft_run *run, weft_error *err)
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
     int ids = run->tokenizer->vocab_size(run->tokenizer_self);
     if (vocab && vocab->size < ids)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the tokenizer has %d ids and the model's vocabulary only %lld; set vocab_size to %d or more", ids,
-                         (long long)vocab->size, ids);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the tokenizer has %d ids and the model's vocabulary only %lld; set vocab_size to %d or more", ids, (long long)vocab->size,
+                         ids);
     return WEFT_OK;
 }
 
 static weft_status prepare(weft_run *run, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    for (int m = 0; m < WEFT_MODES && !s; m++)
-        if (run->plan->lowered[m])
-            s = weft_prepare(&run->prepared, run->plan->lowered[m], err);
+    for (int m = 0; m < WEFT_MODES && !s; m++) {
+        if (!run->plan->lowered[m])
+            continue;
+        s = weft_groups_add(&run->groups, run->plan->lowered[m], err);
+        s = s ? s : weft_prepare(&run->prepared, run->plan->lowered[m], err);
+    }
     return s;
 }
 
@@ -162,6 +167,9 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
                                 .reports = run->reports,
                                 .planned_bytes = weft_plan_bytes(plan),
                                 .flops = plan->lowered[WEFT_MODE_TRAIN]->model_flops};
+    run->host = host;
+    run->groups = (weft_groups){.mesh = &plan->mesh, .rank = plan->rank};
+    run->groups.transport = weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
     weft_status s = begin_data(run, err);
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate(run, err);
@@ -180,6 +188,7 @@ void weft_run_destroy(weft_run *run)
     if (!run)
         return;
     weft_loader_destroy(run);
+    weft_groups_release(&run->groups);
     weft_prepared_release(&run->prepared);
     free_memory(run);
     weft_free(run->watchers);

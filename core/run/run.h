@@ -4,6 +4,8 @@
 #define WEFT_RUN_RUN_H
 
 #include "lower/plan.h"
+#include "run/collective.h"
+#include "run/control.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -45,6 +47,8 @@ typedef struct weft_run {
     void *arena, *state, *inputs, *step_inputs; /* device memory */
     size_t arena_bytes, inputs_bytes, step_inputs_bytes;
     weft_prepared prepared;
+    weft_groups groups;
+    const weft_host *host;
     weft_watcher *watchers;
     int n_watchers;
     weft_loader loader;

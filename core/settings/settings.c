@@ -3,6 +3,7 @@
 #include "settings/internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ enum { MAX_DEPTH = 16, MAX_FILES = 100 };
 /* A file being read, and the one that includes it. */
 typedef struct frame {
     const char *name;
-    char *real; /* NULL: text */
+    const char *real; /* its real path; NULL: text */
     int depth;
     weft_where where; /* of the include */
     const struct frame *up;
@@ -135,7 +136,7 @@ static weft_status read_entries(weft_settings *settings, const frame *now, const
 static weft_status read_file(weft_settings *settings, const char *path, weft_where where, const frame *up, weft_error *err)
 {
     frame now = {.name = path, .depth = up ? up->depth + 1 : 0, .where = where, .up = up};
-    char *text = NULL;
+    char *text = NULL, real[PATH_MAX];
     size_t size = 0;
     weft_status status;
 
@@ -146,9 +147,7 @@ static weft_status read_file(weft_settings *settings, const char *path, weft_whe
     status = read_text(path, &text, &size, where, err);
     if (status != WEFT_OK)
         return status;
-    now.real = realpath(path, NULL);
-    if (!now.real)
-        now.real = strdup(path);
+    now.real = weft_pool_strdup(&settings->pool, realpath(path, real) ? real : path);
     if (!now.real) {
         status = weft_fail_memory(err);
         goto done;
@@ -157,7 +156,6 @@ static weft_status read_file(weft_settings *settings, const char *path, weft_whe
     if (status == WEFT_OK)
         status = read_entries(settings, &now, text, size, err);
 done:
-    free(now.real);
     weft_free(text);
     return status;
 }

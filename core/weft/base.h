@@ -12,13 +12,13 @@
 extern "C" {
 #endif
 
-#define WEFT_VERSION "0.1.0"
+#define WEFT_VERSION   "0.1.0"
 #define WEFT_ABI_MAJOR 0 /* 0.x: a plugin loads only where both numbers are equal */
 #define WEFT_ABI_MINOR 1
 
 #if defined(__GNUC__)
 #define WEFT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define WEFT_EXPORT __attribute__((visibility("default")))
+#define WEFT_EXPORT            __attribute__((visibility("default")))
 #else
 #define WEFT_PRINTF(fmt, args)
 #define WEFT_EXPORT
@@ -34,6 +34,7 @@ typedef enum weft_status {
     WEFT_ERR_IO,       /* the operating system refused */
     WEFT_ERR_RUN,      /* failed while running (non-finite loss, a library's error) */
     WEFT_ERR_STOPPED,  /* a signal asked to stop */
+    WEFT_ERR_PEER,     /* nothing wrong here: another rank has failed, and says why */
     WEFT_ERR_INTERNAL, /* weft or a plugin broke a promise; please report */
 } weft_status;
 
@@ -167,9 +168,9 @@ static inline uint16_t weft_f32_to_bf16(float f)
 
 typedef enum weft_log_level { WEFT_LOG_DEBUG, WEFT_LOG_INFO, WEFT_LOG_WARN, WEFT_LOG_ERROR } weft_log_level;
 
-/* A sink; write may be called from any thread. line has no newline. A line that starts with '\r' is a status line (a progress bar): a sink to a terminal
- * shows it in place of the status line before, erases it before the next normal line and shows it again after that; "\r" alone ends it. All other
- * sinks drop it. */
+/* A sink; write may be called from any thread. line has no newline. A line that starts with '\r' is a status line (a progress bar): a sink to a
+ * terminal shows it in place of the status line before, erases it before the next normal line and shows it again after that; "\r" alone ends it. All
+ * other sinks drop it. */
 typedef struct weft_log {
     void (*write)(void *self, weft_log_level level, const char *line);
     void *self;

@@ -39,7 +39,7 @@ typedef struct weft_init {
 /* One tensor. Fields are for reading; change them through the functions below, except where a comment says "a pass may set". */
 struct weft_value {
     const char *name;
-    int id; /* unique in the graph, grows with creation */
+    int id;           /* unique in the graph, grows with creation */
     weft_dtype dtype; /* a pass may set, before placement */
     int n_dims;
     weft_dim dims[WEFT_MAX_DIMS];
@@ -53,10 +53,10 @@ struct weft_value {
     int result; /* which result of node */
     weft_use *uses;
     int n_uses, uses_capacity;
-    weft_init init;       /* of parameters and state */
+    weft_init init;        /* of parameters and state */
     weft_value *update_of; /* this value becomes the next content of that parameter or state */
     weft_axes store_axes;  /* parameters, state: the axes that shard the storage alone */
-    weft_value *gradient; /* parameters: their gradient before clipping, once the joint graph exists */
+    weft_value *gradient;  /* parameters: their gradient before clipping, once the joint graph exists */
 };
 
 struct weft_node {
@@ -68,11 +68,11 @@ struct weft_node {
     weft_attr *attrs;
     int n_attrs, attrs_capacity;
     int block;
-    int chunk;         /* -1, or the part of the head and loss that this belongs to: runs part by part */
-    weft_scope scope;  /* NONE until placed: then the latest scope of the operands */
+    int chunk;        /* -1, or the part of the head and loss that this belongs to: runs part by part */
+    weft_scope scope; /* NONE until placed: then the latest scope of the operands */
     weft_phase phase;
-    const char *by;  /* the plugin that caused it */
-    const char *why; /* redistribute: for whom */
+    const char *by;         /* the plugin that caused it */
+    const char *why;        /* redistribute: for whom */
     const weft_step *steps; /* redistribute */
     int n_steps;
     weft_node *prev, *next;
@@ -122,11 +122,12 @@ weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shap
 /* State that is not trained (optimizer moments): same dims and storage as `of`, zero at first; name must be unique. */
 weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype);
 /* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq] or [seq] (index), scope micro_batch;
- * step_labels [micro batch seq], scope step_begin; step [] (1-based step number, f32), last [batch] (generate: the last position's place). The same name twice
- * gives the same value. */
+ * step_labels [micro batch seq], scope step_begin; step [] (1-based step number, f32), last [batch] (generate: the last position's place). The same
+ * name twice gives the same value. */
 weft_value *weft_add_input(weft_graph *g, const char *name);
 
-/* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL for one derived from the op; others get ".1", ... appended. */
+/* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL for one derived from the op; others get ".1", ...
+ * appended. */
 weft_value *weft_add(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins);
 /* The same with n_outs results, for variadic ops; outs[] (may be NULL) receives them. */
 weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs);
@@ -146,15 +147,16 @@ void weft_set_role(weft_graph *g, weft_value *v, const char *role);
 weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_value *w);
 /* x + bias along x's last dims (NULL bias: x). */
 weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias);
-/* The end of a language model: from the last hidden state [batch seq embed] and the head's weight [vocab embed] to the loss, in chunks of the sequence;
- * in generate mode to the logits of the last position. Sets the graph's loss (or logits). */
+/* The end of a language model: from the last hidden state [batch seq embed] and the head's weight [vocab embed] to the loss, in chunks of the
+ * sequence; in generate mode to the logits of the last position. Sets the graph's loss (or logits). */
 void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight);
 
 /* ---- passes ---- */
 
-/* Puts a new node of `op` (one operand, one result) between `source` and those uses for which pick(use, ctx) is true (NULL: uses by nodes that work on
- * tokens). Returns the new value, NULL if nobody used it. */
-weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op, const char *suffix, bool (*pick)(const weft_use *use, void *ctx), void *ctx);
+/* Puts a new node of `op` (one operand, one result) between `source` and those uses for which pick(use, ctx) is true (NULL: uses by nodes that work
+ * on tokens). Returns the new value, NULL if nobody used it. */
+weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op, const char *suffix, bool (*pick)(const weft_use *use, void *ctx),
+                               void *ctx);
 /* Calls visit for every weight value that a computation on tokens reads: where passes insert theirs. visit may insert. */
 void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *v, void *ctx), void *ctx);
 /* Replaces operand i. */
@@ -162,8 +164,8 @@ void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v);
 
 typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } weft_rule_of;
 
-/* Adds a line to the table: dim `dim` of (all parameters whose name matches `pattern`, NULL for all | all inputs | values of role `pattern`) is cut by the mesh axis `axis`. dim NULL
- * (roles): whole over the axis. An axis that the mesh does not have is ignored. */
+/* Adds a line to the table: dim `dim` of (all parameters whose name matches `pattern`, NULL for all | all inputs | values of role `pattern`) is cut
+ * by the mesh axis `axis`. dim NULL (roles): whole over the axis. An axis that the mesh does not have is ignored. */
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim, const char *axis);
 /* Parameters are stored cut by this axis too, unless it cuts them already. */
 void weft_add_storage(weft_graph *g, const char *axis);

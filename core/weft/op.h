@@ -28,11 +28,11 @@ typedef struct weft_tensor {
     void *data;
     weft_dtype dtype;
     int n_dims;
-    int64_t size[WEFT_MAX_DIMS];           /* local extent */
-    int64_t lo[WEFT_MAX_DIMS];             /* global index of the first local element */
-    int64_t whole[WEFT_MAX_DIMS];          /* global extent */
-    int64_t grain[WEFT_MAX_DIMS];          /* see weft_dim */
-    const int32_t *length[WEFT_MAX_DIMS];  /* NULL, or an upper bound read at run time: only [0, *length) is to be touched */
+    int64_t size[WEFT_MAX_DIMS];          /* local extent */
+    int64_t lo[WEFT_MAX_DIMS];            /* global index of the first local element */
+    int64_t whole[WEFT_MAX_DIMS];         /* global extent */
+    int64_t grain[WEFT_MAX_DIMS];         /* see weft_dim */
+    const int32_t *length[WEFT_MAX_DIMS]; /* NULL, or an upper bound read at run time: only [0, *length) is to be touched */
 } weft_tensor;
 
 typedef struct weft_queue weft_queue; /* the device's own; opaque to everyone else */
@@ -46,9 +46,9 @@ typedef struct weft_call {
     int n_attrs;
     int n_ins, n_outs;
     const weft_tensor *ins, *outs;
-    bool accumulate;   /* outs[0] += result, instead of = (only kernels that say so are asked) */
-    void *state;       /* what prepare made */
-    void *workspace;   /* of the size that `workspace` asked for, 64-byte aligned */
+    bool accumulate; /* outs[0] += result, instead of = (only kernels that say so are asked) */
+    void *state;     /* what prepare made */
+    void *workspace; /* of the size that `workspace` asked for, 64-byte aligned */
     weft_queue *queue;
 } weft_call;
 
@@ -69,13 +69,13 @@ typedef struct weft_node weft_node;
 typedef struct weft_graph weft_graph;
 
 enum {
-    WEFT_OP_HALF = 1,         /* computes in f32 inside whatever it is given: bf16 may narrow its floating results (not the STAT ones) */
-    WEFT_OP_HALF_WEIGHT = 2,  /* reads a weight as an operand of a product or a table: bf16 may cast that weight */
-    WEFT_OP_INPLACE = 4,      /* result i may lie where operand i lay, for every i below the smaller count: element-wise in them */
-    WEFT_OP_STAT = 8,         /* floating results are f32 at least (statistics), f64 if operand 0 is; of an op that is HALF too: all but result 0 */
-    WEFT_OP_SOURCE = 16,      /* no computation: parameters, state, inputs */
-    WEFT_OP_MAX = 32,         /* contracted indices are combined by maximum, not by sum */
-    WEFT_OP_MATMUL = 64,      /* a matrix product: "ac per op" keeps it, MFU counts it */
+    WEFT_OP_HALF = 1,        /* computes in f32 inside whatever it is given: bf16 may narrow its floating results (not the STAT ones) */
+    WEFT_OP_HALF_WEIGHT = 2, /* reads a weight as an operand of a product or a table: bf16 may cast that weight */
+    WEFT_OP_INPLACE = 4,     /* result i may lie where operand i lay, for every i below the smaller count: element-wise in them */
+    WEFT_OP_STAT = 8,        /* floating results are f32 at least (statistics), f64 if operand 0 is; of an op that is HALF too: all but result 0 */
+    WEFT_OP_SOURCE = 16,     /* no computation: parameters, state, inputs */
+    WEFT_OP_MAX = 32,        /* contracted indices are combined by maximum, not by sum */
+    WEFT_OP_MATMUL = 64,     /* a matrix product: "ac per op" keeps it, MFU counts it */
 };
 
 /* What an op means. The table is const; one instance serves all graphs.
@@ -116,9 +116,9 @@ struct weft_op {
 typedef struct weft_kernel {
     const char *op, *device, *name;
     int priority;
-    bool accumulates; /* obeys call->accumulate */
-    bool (*accepts)(const weft_call *call);        /* NULL: everything */
-    size_t (*workspace)(const weft_call *call);    /* bytes, an upper bound known without hardware; NULL: none */
+    bool accumulates;                                                             /* obeys call->accumulate */
+    bool (*accepts)(const weft_call *call);                                       /* NULL: everything */
+    size_t (*workspace)(const weft_call *call);                                   /* bytes, an upper bound known without hardware; NULL: none */
     weft_status (*prepare)(const weft_call *call, void **state, weft_error *err); /* may be NULL */
     void (*release)(void *state);                                                 /* may be NULL */
     weft_status (*launch)(const weft_call *call, weft_error *err);

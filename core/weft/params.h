@@ -28,9 +28,9 @@ enum {
 typedef struct weft_param {
     const char *name; /* NULL ends a table */
     weft_param_type type;
-    const char *value; /* default, as the user would write it; NULL: none (REQUIRED, or "not set") */
-    double min, max;   /* INT and REAL, inclusive; both 0: unbounded */
-    const char *unit;  /* "tokens", "steps", "bytes", NULL */
+    const char *value;          /* default, as the user would write it; NULL: none (REQUIRED, or "not set") */
+    double min, max;            /* INT and REAL, inclusive; both 0: unbounded */
+    const char *unit;           /* "tokens", "steps", "bytes", NULL */
     const char *const *choices; /* NULL-ended. CHOICE: the values. INT, REAL: words allowed beside numbers, as "auto" */
     unsigned flags;
     const char *help; /* one sentence */

@@ -25,13 +25,13 @@ typedef enum weft_numerics { WEFT_NUMERICS_BITWISE, WEFT_NUMERICS_TOLERANCE, WEF
 /* ---- observers ---- */
 
 typedef enum weft_event {
-    WEFT_EVENT_START = 1,       /* the run begins: once, after init or load */
+    WEFT_EVENT_START = 1, /* the run begins: once, after init or load */
     WEFT_EVENT_STEP_BEGIN = 2,
     WEFT_EVENT_STEP_END = 4,
-    WEFT_EVENT_EVALUATE = 8,    /* a validation loss is known */
-    WEFT_EVENT_VALUE = 16,      /* a value marked `fetch` was made */
-    WEFT_EVENT_STOP = 32,       /* the run ends, for whatever reason */
-    WEFT_EVENT_TEXT = 64,       /* a text was generated */
+    WEFT_EVENT_EVALUATE = 8, /* a validation loss is known */
+    WEFT_EVENT_VALUE = 16,   /* a value marked `fetch` was made */
+    WEFT_EVENT_STOP = 32,    /* the run ends, for whatever reason */
+    WEFT_EVENT_TEXT = 64,    /* a text was generated */
 } weft_event;
 
 typedef struct weft_report {
@@ -42,16 +42,16 @@ typedef struct weft_report {
 /* Const view of the run at an event; valid during the call only. Fields that an event does not concern are 0 or NULL. */
 typedef struct weft_run_view {
     int rank, ranks;
-    const char *dir; /* run folder; NULL: none */
-    int64_t step, steps;       /* 1-based step, total */
-    int64_t tokens, total_tokens; /* of this step (valid labels), since the start of training */
-    int64_t samples;           /* global samples consumed */
-    double loss, grad_norm;    /* of STEP_END */
+    const char *dir;                  /* run folder; NULL: none */
+    int64_t step, steps;              /* 1-based step, total */
+    int64_t tokens, total_tokens;     /* of this step (valid labels), since the start of training */
+    int64_t samples;                  /* global samples consumed */
+    double loss, grad_norm;           /* of STEP_END */
     double step_s, data_s, elapsed_s; /* seconds: this step, of it waiting for data, since START */
-    double flops;              /* model flops of this step: 6 N + attention, see docs/metrics.md */
-    double peak_flops;         /* the device's measured matrix rate in the run's dtype; 0: unknown */
+    double flops;                     /* model flops of this step: 6 N + attention, see docs/metrics.md */
+    double peak_flops;                /* the device's measured matrix rate in the run's dtype; 0: unknown */
     size_t planned_bytes, peak_bytes; /* arena, state and inputs as planned; process high-water mark */
-    double eval_loss;          /* EVALUATE */
+    double eval_loss;                 /* EVALUATE */
     int64_t eval_tokens;
     const weft_report *reports; /* scalars that passes named (lr, ...) */
     int n_reports;
@@ -80,8 +80,8 @@ typedef enum weft_kind { WEFT_END, WEFT_PASS, WEFT_SERVICE, WEFT_OBSERVER } weft
 
 typedef struct weft_contribution {
     weft_kind kind; /* WEFT_END ends the table */
-    /* Capabilities, NULL-ended lists or NULL. needs: must have been given by an earlier listed plugin (same or earlier stage), or by the core; "x?" is used if there.
-     * gives: for later ones. once: no other plugin may give the same (device, model, ...). */
+    /* Capabilities, NULL-ended lists or NULL. needs: must have been given by an earlier listed plugin (same or earlier stage), or by the core; "x?"
+     * is used if there. gives: for later ones. once: no other plugin may give the same (device, model, ...). */
     const char *const *needs, *const *gives, *const *refuses;
     /* PASS */
     weft_pass_stage stage;
@@ -101,12 +101,15 @@ typedef struct weft_host {
     const weft_params *params; /* this plugin's section */
     const weft_params *train;  /* [train] */
     const weft_log *log;
-    const char *dir;           /* run folder, exists after open on rank 0; NULL: none (plan, config) */
-    const char *cache_dir;     /* the user's cache folder for weft; may not exist yet */
-    int rank, ranks, threads;  /* threads: how many this rank may use */
-    bool terminal;             /* the log goes to a terminal */
+    const char *dir;          /* run folder, exists after open on rank 0; NULL: none (plan, config) */
+    const char *cache_dir;    /* the user's cache folder for weft; may not exist yet */
+    int rank, ranks, threads; /* threads: how many this rank may use */
+    bool terminal;            /* the log goes to a terminal */
     /* Another plugin's service by capability, once it is open; *self receives its instance. NULL: nobody gives it. */
     const void *(*service)(const struct weft_host *host, const char *name, void **self);
+    /* Exchanges n bytes with every rank over the core's control channel: all receives ranks * n bytes, rank r's at r * n. Collective; for setting
+     * things up (pointers of a shared process, ids), not for tensors. With one rank it copies. */
+    weft_status (*exchange)(const struct weft_host *host, const void *mine, size_t n, void *all, weft_error *err);
     void *core; /* the core's own */
 } weft_host;
 
@@ -114,7 +117,7 @@ typedef struct weft_plugin {
     uint32_t magic; /* WEFT_PLUGIN_MAGIC */
     uint32_t size;  /* sizeof(weft_plugin) */
     uint16_t abi_major, abi_minor;
-    const char *name;    /* as in the file name and the INI */
+    const char *name;                        /* as in the file name and the INI */
     const char *version, *licence, *summary; /* all non-empty */
     weft_numerics numerics;
     const weft_param *params;               /* NULL: none */

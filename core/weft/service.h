@@ -36,6 +36,36 @@ typedef struct weft_device {
     size_t (*library_bytes)(void *self);
 } weft_device;
 
+/* ---- transport: groups and collectives between ranks ---- */
+
+typedef enum weft_reduce { WEFT_REDUCE_SUM, WEFT_REDUCE_MAX } weft_reduce;
+
+/* capability "transport". Carries tensors only. Every member of a group calls the same functions in the same order with the same counts; a function
+ * returns when its buffers may be used again on `queue`. Sums are made in f32 (f64 for f64) in the order of the group, so they are the same on every
+ * run and rank. An error means that the group is broken and the run must end. */
+typedef struct weft_transport {
+    size_t size;
+    const char *name;
+    bool threads; /* ranks are threads of one process */
+    /* ranks[n] in the group's order; me: this rank's place in it. Collective over all ranks of the run, in the same order. */
+    weft_status (*group)(void *self, const int *ranks, int n, int me, void **group, weft_error *err);
+    void (*ungroup)(void *self, void *group);
+    /* This rank takes part no more: whoever waits for it, now or later, gets an error. */
+    void (*leave)(void *self);
+    /* recv: n * count elements, member i's at i * count. */
+    weft_status (*all_gather)(void *self, void *group, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
+                              weft_error *err);
+    /* send: n * count elements; recv: count, the reduction of everyone's piece `me`. */
+    weft_status (*reduce_scatter)(void *self, void *group, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
+                                  weft_queue *queue, weft_error *err);
+    /* send and recv: count elements; may be the same memory. */
+    weft_status (*all_reduce)(void *self, void *group, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
+                              weft_queue *queue, weft_error *err);
+    /* send and recv: n * count elements; piece i goes to member i. */
+    weft_status (*all_to_all)(void *self, void *group, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
+                              weft_error *err);
+} weft_transport;
+
 /* ---- tokenizer ---- */
 
 /* capability "tokenizer". Functions are thread-safe after open. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bf16 for what works on tokens: activations are stored in it, weights are cast to it where a product or a table reads them. Norms, softmax and the loss compute in
- * f32 inside; statistics, parameters, gradients of parameters and the optimizer stay f32. Independent of any mesh. */
+/* bf16 for what works on tokens: activations are stored in it, weights are cast to it where a product or a table reads them. Norms, softmax and the
+ * loss compute in f32 inside; statistics, parameters, gradients of parameters and the optimizer stay f32. Independent of any mesh. */
 #include <weft/weft.h>
 
 static bool reads_half_weight(const weft_use *use, void *ctx)

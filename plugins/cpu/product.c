@@ -141,6 +141,9 @@ static size_t block_workspace(const cpu_matmul_shape *s, int threads)
 static void ways(const weft_call *call, const cpu_matmul_shape *s, bool *direct, bool *blocks)
 {
     bool narrow = s->ab == WEFT_BF16;
+    *direct = *blocks = false;
+    if (empty(s)) /* of which oneDNN wants to know nothing */
+        return;
     *direct = !narrow || (call->queue ? call->queue->products == CPU_PRODUCTS_BF16 : cpu_can_bf16());
     *blocks = narrow && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
     if (*direct && *blocks && cpu_matmul_scratch(s, cpu_threads(call)) == SIZE_MAX) /* the library may be told to know less than the CPU */
@@ -152,8 +155,6 @@ size_t cpu_product_workspace(const weft_call *call)
     cpu_matmul_shape s = shape_of(call);
     bool direct, blocks;
     size_t one = 0, other = 0;
-    if (empty(&s))
-        return 0;
     ways(call, &s, &direct, &blocks);
     if (direct)
         one = cpu_matmul_scratch(&s, cpu_threads(call));
@@ -191,9 +192,9 @@ weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error 
     p->shape = shape_of(call);
     p->threads = cpu_threads(call);
     ways(call, &p->shape, &direct, &blocks);
-    if (!empty(&p->shape) && direct)
+    if (direct)
         status = cpu_matmul_create(&p->shape, p->threads, &p->direct, err);
-    if (!empty(&p->shape) && blocks && status == WEFT_OK)
+    if (blocks && status == WEFT_OK)
         status = prepare_blocks(p, err);
     if (status != WEFT_OK) {
         cpu_product_release(p);

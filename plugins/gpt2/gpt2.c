@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2: learned positions, LayerNorm, GELU, biases, a head tied to the embedding. Hugging Face's names; q, k, v are separate, and all weights are [out, in]. */
+/* GPT-2: learned positions, LayerNorm, GELU, biases, a head tied to the embedding. Hugging Face's names; q, k, v are separate, and all weights are
+ * [out, in]. */
 #include <weft/weft.h>
 
 #include <math.h>
@@ -11,11 +12,15 @@ typedef struct flavor {
     int64_t dim, layers, heads;
 } flavor;
 
-static const flavor flavors[] = {{"debug", 128, 4, 4}, {"124M", 768, 12, 12}, {"355M", 1024, 24, 16}, {"774M", 1280, 36, 20}, {"1558M", 1600, 48, 25}};
+static const flavor flavors[] = {
+    {"debug", 128, 4, 4}, {"124M", 768, 12, 12}, {"355M", 1024, 24, 16}, {"774M", 1280, 36, 20}, {"1558M", 1600, 48, 25}};
 static const char *const flavor_names[] = {"debug", "124M", "355M", "774M", "1558M", NULL};
 static const char *const of_flavor[] = {"flavor", NULL};
 
-#define SIZE(key, text) {.name = key, .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 24, .choices = of_flavor, .help = text}
+#define SIZE(key, text)                                                                                                                              \
+    {                                                                                                                                                \
+        .name = key, .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 24, .choices = of_flavor, .help = text                         \
+    }
 
 static const weft_param params[] = {
     {.name = "flavor", .type = WEFT_PARAM_CHOICE, .value = "debug", .choices = flavor_names, .help = "the sizes that the other keys default to"},
@@ -24,7 +29,13 @@ static const weft_param params[] = {
     SIZE("n_heads", "attention heads; must divide dim"),
     SIZE("ffn_dim", "hidden width of the feed-forward; flavor: 4 dim"),
     {.name = "vocab_size", .type = WEFT_PARAM_INT, .value = "50257", .min = 1, .max = 1 << 24, .help = "ids that the embedding knows"},
-    {.name = "n_positions", .type = WEFT_PARAM_INT, .value = "1024", .min = 1, .max = 1 << 24, .unit = "tokens", .help = "learned positions; at least seq_len"},
+    {.name = "n_positions",
+     .type = WEFT_PARAM_INT,
+     .value = "1024",
+     .min = 1,
+     .max = 1 << 24,
+     .unit = "tokens",
+     .help = "learned positions; at least seq_len"},
     {.name = "norm_eps", .type = WEFT_PARAM_REAL, .value = "1e-5", .min = 0, .max = 1, .help = "added to the variance in LayerNorm"},
     {.name = "tied", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "the head shares the embedding's weight"},
     {.name = NULL},

@@ -22,7 +22,10 @@ static const char *const flavor_names[] = {"debug", "8B", "70B", "405B", NULL};
 static const char *const of_flavor[] = {"flavor", NULL};
 static const char *const ffn_words[] = {"flavor", "auto", NULL};
 
-#define SIZE(key, text) {.name = key, .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 24, .choices = of_flavor, .help = text}
+#define SIZE(key, text)                                                                                                                              \
+    {                                                                                                                                                \
+        .name = key, .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 24, .choices = of_flavor, .help = text                         \
+    }
 
 static const weft_param params[] = {
     {.name = "flavor", .type = WEFT_PARAM_CHOICE, .value = "debug", .choices = flavor_names, .help = "the sizes that the other keys default to"},
@@ -45,10 +48,35 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_BOOL,
      .value = "no",
      .help = "Llama 3.1's stretching of the slow rotary frequencies, for contexts beyond rope_original"},
-    {.name = "rope_factor", .type = WEFT_PARAM_REAL, .value = "8", .min = 1, .max = 1e6, .flags = WEFT_PARAM_ADVANCED, .help = "how much they are stretched"},
-    {.name = "rope_low", .type = WEFT_PARAM_REAL, .value = "1", .min = 0, .max = 1e6, .flags = WEFT_PARAM_ADVANCED, .help = "fewer turns than this in the original context: stretched whole"},
-    {.name = "rope_high", .type = WEFT_PARAM_REAL, .value = "4", .min = 0, .max = 1e6, .flags = WEFT_PARAM_ADVANCED, .help = "more turns than this: not stretched"},
-    {.name = "rope_original", .type = WEFT_PARAM_REAL, .value = "8192", .min = 1, .max = 1e9, .unit = "tokens", .flags = WEFT_PARAM_ADVANCED, .help = "context that the frequencies were made for"},
+    {.name = "rope_factor",
+     .type = WEFT_PARAM_REAL,
+     .value = "8",
+     .min = 1,
+     .max = 1e6,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "how much they are stretched"},
+    {.name = "rope_low",
+     .type = WEFT_PARAM_REAL,
+     .value = "1",
+     .min = 0,
+     .max = 1e6,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "fewer turns than this in the original context: stretched whole"},
+    {.name = "rope_high",
+     .type = WEFT_PARAM_REAL,
+     .value = "4",
+     .min = 0,
+     .max = 1e6,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "more turns than this: not stretched"},
+    {.name = "rope_original",
+     .type = WEFT_PARAM_REAL,
+     .value = "8192",
+     .min = 1,
+     .max = 1e9,
+     .unit = "tokens",
+     .flags = WEFT_PARAM_ADVANCED,
+     .help = "context that the frequencies were made for"},
     {.name = "tied", .type = WEFT_PARAM_BOOL, .value = "no", .help = "the head shares the embedding's weight (Llama 3.2 1B and 3B)"},
     {.name = NULL},
 };
@@ -70,11 +98,11 @@ static weft_status check(const llama *m, const weft_params *p, weft_error *err)
     weft_status s = WEFT_OK;
     const flavor *f = &m->size;
     if (f->heads % f->kv_heads)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_kv_heads"), "[llama3] n_kv_heads %lld does not divide n_heads %lld", (long long)f->kv_heads,
-                      (long long)f->heads);
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_kv_heads"), "[llama3] n_kv_heads %lld does not divide n_heads %lld",
+                      (long long)f->kv_heads, (long long)f->heads);
     if (weft_params_is(p, "head_dim", "flavor") && f->dim % f->heads)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"), "[llama3] n_heads %lld does not divide dim %lld; set head_dim, or other sizes",
-                      (long long)f->heads, (long long)f->dim);
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"),
+                      "[llama3] n_heads %lld does not divide dim %lld; set head_dim, or other sizes", (long long)f->heads, (long long)f->dim);
     else if (m->head_dim % 2)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "head_dim"), "[llama3] head_dim is %lld; rotary positions need an even one",
                       (long long)m->head_dim);
@@ -165,8 +193,10 @@ static weft_value *attention(const llama *m, weft_graph *g, int64_t l, weft_valu
 {
     char name[64];
     weft_value *q = weft_linear(g, local_name(name, sizeof name, l, "q"), x, layer_parameter(g, l, "self_attn.q_proj", "heads embed", normal(0.02)));
-    weft_value *k = weft_linear(g, local_name(name, sizeof name, l, "k"), x, layer_parameter(g, l, "self_attn.k_proj", "kv_heads embed", normal(0.02)));
-    weft_value *v = weft_linear(g, local_name(name, sizeof name, l, "v"), x, layer_parameter(g, l, "self_attn.v_proj", "kv_heads embed", normal(0.02)));
+    weft_value *k =
+        weft_linear(g, local_name(name, sizeof name, l, "k"), x, layer_parameter(g, l, "self_attn.k_proj", "kv_heads embed", normal(0.02)));
+    weft_value *v =
+        weft_linear(g, local_name(name, sizeof name, l, "v"), x, layer_parameter(g, l, "self_attn.v_proj", "kv_heads embed", normal(0.02)));
     q = rope(m, g, local_name(name, sizeof name, l, "q_rot"), q);
     k = rope(m, g, local_name(name, sizeof name, l, "k_rot"), k);
     weft_value *index = weft_add_input(g, "index"), *segments = weft_add_input(g, "segments");

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A redistribute, carried out step by step: pack, a collective over nominal chunks, unpack. */
+#ifndef WEFT_RUN_COLLECTIVE_H
+#define WEFT_RUN_COLLECTIVE_H
+
+#include "lower/lower.h"
+
+#include <weft/service.h>
+
+/* The group of ranks that differ on these axes, in their order, the first slowest. */
+typedef struct weft_group {
+    int n, me;
+    int *ranks;
+    int n_axes, axes[WEFT_MAX_AXES];
+    void *handle; /* the transport's */
+} weft_group;
+
+typedef struct weft_groups {
+    const weft_mesh *mesh;
+    int rank;
+    const weft_transport *transport;
+    void *transport_self;
+    weft_group *list;
+    int n, capacity;
+} weft_groups;
+
+/* Makes every group that the programs use, in their order. */
+weft_status weft_groups_add(weft_groups *groups, const weft_lowered *l, weft_error *err);
+void weft_groups_release(weft_groups *groups);
+weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const weft_instruction *in, void *workspace, weft_queue *queue,
+                            weft_error *err);
+
+#endif

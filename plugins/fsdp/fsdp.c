@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data parallelism and sharded storage: ZeRO-1, -2, -3, FSDP, HSDP and plain replication are settings of one mechanism. The batch is cut over
+ * dp_replicate and dp_shard; parameters are stored cut over every axis that cuts tokens; a gather stands where a weight is used. Everything else
+ * follows from placement. */
+#include <weft/weft.h>
+
+static const char *const automatic[] = {"auto", NULL};
+static const char *const levels[] = {"0", "1", "2", "3", NULL};
+
+static const weft_param params[] = {
+    {.name = "degree",
+     .type = WEFT_PARAM_INT,
+     .value = "auto",
+     .min = 1,
+     .max = 1 << 20,
+     .unit = "ranks",
+     .choices = automatic,
+     .help = "Size of axis dp_shard: ranks that share one copy of the parameters; auto: all ranks that other axes leave."},
+    {.name = "replicate",
+     .type = WEFT_PARAM_INT,
+     .value = "1",
+     .min = 1,
+     .max = 1 << 20,
+     .unit = "copies",
+     .help = "Size of axis dp_replicate: copies of the sharded parameters (HSDP)."},
+    {.name = "zero",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "3",
+     .choices = levels,
+     .help = "What is sharded: 0 nothing; 1 optimizer state (gather and reduce once a step); 2 gradients, too (reduce every micro-batch); 3 "
+             "parameters, too (gather every micro-batch)."},
+    {.name = "reshard",
+     .type = WEFT_PARAM_BOOL,
+     .value = "yes",
+     .help = "With zero = 3: free gathered parameters after the forward and gather them again in the backward."},
+    {.name = NULL},
+};
+
+typedef struct fsdp {
+    const weft_params *params;
+} fsdp;
+
+static weft_status create(const weft_host *host, void **self, weft_error *err)
+{
+    fsdp *f = weft_alloc_zero(1, sizeof *f);
+    if (!f)
+        return weft_fail_memory(err);
+    f->params = host->params;
+    *self = f;
+    return WEFT_OK;
+}
+
+static void destroy(void *self)
+{
+    weft_free(self);
+}
+
+static weft_status declare_axes(void *self, weft_mesh_plan *plan, weft_error *err)
+{
+    const weft_params *p = ((fsdp *)self)->params;
+    int64_t degree = weft_params_is(p, "degree", "auto") ? 0 : weft_params_int(p, "degree");
+    weft_status s = weft_mesh_plan_axis(plan, "dp_shard", degree, weft_params_where(p, "degree"), err);
+    return s ? s : weft_mesh_plan_axis(plan, "dp_replicate", weft_params_int(p, "replicate"), weft_params_where(p, "replicate"), err);
+}
+
+static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
+{
+    const weft_params *p = ((fsdp *)ctx)->params;
+    weft_value *gathered = weft_insert_at_use(g, v, "gather", ".g", NULL, NULL);
+    if (!gathered)
+        return;
+    bool every = weft_params_is(p, "zero", "3");
+    gathered->node->scope = every ? WEFT_MICRO_BATCH : WEFT_STEP_BEGIN;
+    gathered->recompute = every && weft_params_bool(p, "reshard");
+    if (weft_params_is(p, "zero", "2"))
+        weft_set_int(g, gathered, "reduce_each", 1);
+}
+
+static weft_status shard(void *self, weft_graph *g, weft_error *err)
+{
+    static const char *const token_axes[] = {"dp_shard", "cp", "ep"};
+    const weft_params *p = ((fsdp *)self)->params;
+    (void)err;
+    weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_replicate");
+    weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_shard");
+    if (weft_params_is(p, "zero", "0"))
+        return weft_graph_status(g);
+    for (size_t i = 0; i < sizeof token_axes / sizeof token_axes[0]; i++)
+        weft_add_storage(g, token_axes[i]);
+    weft_each_use_edge(g, gather_at_use, self);
+    return weft_graph_status(g);
+}
+
+static const char *const needs[] = {"model", NULL}, *const gives_axis[] = {"axis:dp_shard", "axis:dp_replicate", NULL};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axes, .gives = gives_axis},
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = shard, .needs = needs},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(fsdp) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "fsdp",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "data parallelism with sharded parameters, gradients and optimizer state",
+    .numerics = WEFT_NUMERICS_TOLERANCE,
+    .params = params,
+    .contributions = contributions,
+    .create = create,
+    .destroy = destroy,
+};

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks as threads of one process: collectives are copies and sums in shared memory, in the order of the group. */
+#include <weft/weft.h>
+
+#include <pthread.h>
+#include <string.h>
+
+enum { PIECE = 2048 }; /* elements reduced at a time */
+
+typedef struct world world;
+
+/* One group of ranks. Its members meet, show each other their pointers, work, and meet again. */
+typedef struct group {
+    world *world;
+    int n, members, arrived; /* members: how many have joined and not left */
+    unsigned turn;
+    bool broken;
+    pthread_mutex_t lock;
+    pthread_cond_t turned;
+    int *ranks;
+    const char **send;
+    char **recv;
+    struct group *next;
+} group;
+
+struct world {
+    pthread_mutex_t lock;
+    int ranks, left;
+    group *groups;
+};
+
+typedef struct member {
+    group *group;
+    int me;
+} member;
+
+typedef struct local {
+    const weft_host *host;
+    world *world;
+} local;
+
+/* ---- the world ---- */
+
+static void destroy_group(group *g)
+{
+    pthread_cond_destroy(&g->turned);
+    pthread_mutex_destroy(&g->lock);
+    weft_free(g->ranks);
+    weft_free(g->send);
+    weft_free(g->recv);
+    weft_free(g);
+}
+
+static void destroy_world(world *w)
+{
+    while (w->groups) {
+        group *g = w->groups;
+        w->groups = g->next;
+        destroy_group(g);
+    }
+    pthread_mutex_destroy(&w->lock);
+    weft_free(w);
+}
+
+static world *create_world(int ranks)
+{
+    world *w = weft_alloc_zero(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->ranks = ranks;
+    pthread_mutex_init(&w->lock, NULL);
+    return w;
+}
+
+/* ---- groups ---- */
+
+static group *create_group(world *w, const int *ranks, int n)
+{
+    group *g = weft_alloc_zero(1, sizeof *g);
+    if (!g)
+        return NULL;
+    g->world = w;
+    g->n = n;
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->turned, NULL);
+    g->ranks = weft_alloc((size_t)n * sizeof *g->ranks);
+    g->send = weft_alloc_zero((size_t)n, sizeof *g->send);
+    g->recv = weft_alloc_zero((size_t)n, sizeof *g->recv);
+    if (!g->ranks || !g->send || !g->recv) {
+        destroy_group(g);
+        return NULL;
+    }
+    memcpy(g->ranks, ranks, (size_t)n * sizeof *ranks);
+    g->next = w->groups;
+    w->groups = g;
+    return g;
+}
+
+static weft_status make_group(void *self, const int *ranks, int n, int me, void **out, weft_error *err)
+{
+    world *w = ((local *)self)->world;
+    member *m = weft_alloc_zero(1, sizeof *m);
+    if (!m)
+        return weft_fail_memory(err);
+    pthread_mutex_lock(&w->lock);
+    group *g = w->groups;
+    while (g && (g->n != n || memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) != 0 || g->members == n))
+        g = g->next;
+    if (!g)
+        g = create_group(w, ranks, n);
+    if (g)
+        g->members++;
+    pthread_mutex_unlock(&w->lock);
+    if (!g) {
+        weft_free(m);
+        return weft_fail_memory(err);
+    }
+    *m = (member){g, me};
+    *out = m;
+    return WEFT_OK;
+}
+
+static void leave_group(void *self, void *handle)
+{
+    (void)self; /* the group itself goes with the world: others may still be in it */
+    weft_free(handle);
+}
+
+static weft_status meet(group *g, weft_error *err)
+{
+    pthread_mutex_lock(&g->lock);
+    unsigned turn = g->turn;
+    if (++g->arrived == g->n) {
+        g->arrived = 0;
+        g->turn++;
+        pthread_cond_broadcast(&g->turned);
+    }
+    while (g->turn == turn && !g->broken)
+        pthread_cond_wait(&g->turned, &g->lock);
+    bool met = g->turn != turn;
+    pthread_mutex_unlock(&g->lock);
+    return met ? WEFT_OK : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "another rank has ended in the middle of a step");
+}
+
+static weft_status show(member *m, const void *send, void *recv, weft_error *err)
+{
+    m->group->send[m->me] = send;
+    m->group->recv[m->me] = recv;
+    return meet(m->group, err);
+}
+
+/* ---- collectives ---- */
+
+static weft_status all_gather(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
+                              weft_error *err)
+{
+    (void)self, (void)queue;
+    member *m = handle;
+    size_t bytes = (size_t)count * weft_dtype_size(dtype);
+    weft_status s = show(m, send, recv, err);
+    for (int i = 0; i < m->group->n && !s; i++)
+        memcpy((char *)recv + (size_t)i * bytes, m->group->send[i], bytes);
+    return s ? s : meet(m->group, err);
+}
+
+static weft_status all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
+                              weft_error *err)
+{
+    (void)self, (void)queue;
+    member *m = handle;
+    size_t bytes = (size_t)count * weft_dtype_size(dtype);
+    weft_status s = show(m, send, recv, err);
+    for (int i = 0; i < m->group->n && !s; i++)
+        memcpy((char *)recv + (size_t)i * bytes, m->group->send[i] + (size_t)m->me * bytes, bytes);
+    return s ? s : meet(m->group, err);
+}
+
+static float load(const char *p, int64_t i, weft_dtype dtype)
+{
+    return dtype == WEFT_BF16 ? weft_bf16_to_f32(((const uint16_t *)(const void *)p)[i]) : ((const float *)(const void *)p)[i];
+}
+
+static void reduce_f64(const group *g, int64_t at, int64_t n, weft_reduce op, double *out)
+{
+    memcpy(out, (const double *)(const void *)g->send[0] + at, (size_t)n * sizeof *out);
+    for (int r = 1; r < g->n; r++) {
+        const double *x = (const double *)(const void *)g->send[r] + at;
+        for (int64_t i = 0; i < n; i++)
+            out[i] = op == WEFT_REDUCE_SUM ? out[i] + x[i] : out[i] > x[i] ? out[i] : x[i];
+    }
+}
+
+static void reduce_f32(const group *g, int64_t at, int64_t n, weft_dtype dtype, weft_reduce op, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = load(g->send[0], at + i, dtype);
+    for (int r = 1; r < g->n; r++)
+        for (int64_t i = 0; i < n; i++) {
+            float x = load(g->send[r], at + i, dtype);
+            out[i] = op == WEFT_REDUCE_SUM ? out[i] + x : out[i] > x ? out[i] : x;
+        }
+}
+
+/* Everyone's elements [at, at + n) combined, n <= PIECE, in the dtype itself. */
+static void reduce_piece(const group *g, int64_t at, int64_t n, weft_dtype dtype, weft_reduce op, void *out)
+{
+    float wide[PIECE];
+    if (dtype == WEFT_F64) {
+        reduce_f64(g, at, n, op, out);
+    } else if (dtype == WEFT_F32) {
+        reduce_f32(g, at, n, dtype, op, out);
+    } else {
+        reduce_f32(g, at, n, dtype, op, wide);
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)out)[i] = weft_f32_to_bf16(wide[i]);
+    }
+}
+
+static weft_status check_dtype(weft_dtype dtype, weft_error *err)
+{
+    return weft_dtype_is_float(dtype) ? WEFT_OK
+                                      : weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "local: %s cannot be reduced", weft_dtype_name(dtype));
+}
+
+static weft_status reduce_scatter(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
+                                  weft_queue *queue, weft_error *err)
+{
+    (void)self, (void)queue;
+    member *m = handle;
+    size_t width = weft_dtype_size(dtype);
+    weft_status s = check_dtype(dtype, err);
+    s = s ? s : show(m, send, recv, err);
+    for (int64_t i = 0; i < count && !s; i += PIECE)
+        reduce_piece(m->group, m->me * count + i, count - i < PIECE ? count - i : PIECE, dtype, op, (char *)recv + (size_t)i * width);
+    return s ? s : meet(m->group, err);
+}
+
+/* Member i combines the i-th part and hands it to everyone; nobody else reads that part, so sending and receiving memory may be the same. */
+static weft_status all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
+                              weft_queue *queue, weft_error *err)
+{
+    (void)self, (void)queue;
+    member *m = handle;
+    group *g = m->group;
+    size_t width = weft_dtype_size(dtype);
+    int64_t part = (count + g->n - 1) / g->n, from = m->me * part, to = from + part < count ? from + part : count;
+    double piece[PIECE];
+    weft_status s = check_dtype(dtype, err);
+    s = s ? s : show(m, send, recv, err);
+    for (int64_t i = from; i < to && !s; i += PIECE) {
+        int64_t n = to - i < PIECE ? to - i : PIECE;
+        reduce_piece(g, i, n, dtype, op, piece);
+        for (int r = 0; r < g->n; r++)
+            memcpy(g->recv[r] + (size_t)i * width, piece, (size_t)n * width);
+    }
+    return s ? s : meet(g, err);
+}
+
+/* ---- the plugin ---- */
+
+static weft_status create(const weft_host *host, void **self, weft_error *err)
+{
+    local *l = weft_alloc_zero(1, sizeof *l);
+    if (!l)
+        return weft_fail_memory(err);
+    l->host = host;
+    *self = l;
+    return WEFT_OK;
+}
+
+static weft_status open_world(void *self, weft_error *err)
+{
+    local *l = self;
+    const weft_host *host = l->host;
+    world *mine = host->rank == 0 ? create_world(host->ranks) : NULL;
+    world **all = weft_alloc_zero((size_t)host->ranks, sizeof *all);
+    weft_status s = all ? host->exchange(host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
+    if (!s)
+        l->world = all[0];
+    if (!s && !l->world)
+        s = weft_fail_memory(err);
+    if (s && mine)
+        destroy_world(mine);
+    weft_free(all);
+    return s;
+}
+
+static void leave(void *self)
+{
+    world *w = ((local *)self)->world;
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    for (group *g = w->groups; g; g = g->next) {
+        pthread_mutex_lock(&g->lock);
+        g->broken = true;
+        pthread_cond_broadcast(&g->turned);
+        pthread_mutex_unlock(&g->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The last one out destroys the world. */
+static void close_world(void *self)
+{
+    local *l = self;
+    world *w = l->world;
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    bool last = ++w->left == w->ranks;
+    pthread_mutex_unlock(&w->lock);
+    if (last)
+        destroy_world(w);
+    l->world = NULL;
+}
+
+static void destroy(void *self)
+{
+    weft_free(self);
+}
+
+static const weft_transport transport = {
+    .size = sizeof(weft_transport),
+    .name = "local",
+    .threads = true,
+    .group = make_group,
+    .ungroup = leave_group,
+    .leave = leave,
+    .all_gather = all_gather,
+    .reduce_scatter = reduce_scatter,
+    .all_reduce = all_reduce,
+    .all_to_all = all_to_all,
+};
+
+static const weft_contribution contributions[] = {{.kind = WEFT_SERVICE, .service = "transport", .table = &transport}, {.kind = WEFT_END}};
+
+WEFT_PLUGIN(local) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "local",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "ranks as threads of one process",
+    .numerics = WEFT_NUMERICS_BITWISE,
+    .contributions = contributions,
+    .create = create,
+    .open = open_world,
+    .close = close_world,
+    .destroy = destroy,
+};

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor parallelism is a table: heads, kv_heads, ffn and vocab of parameters are cut over axis tp, the sequence of the residual stream too. Column
+ * and row parallel products, sequence parallel norms, the sharded embedding and the parallel loss follow from it. */
+#include <weft/weft.h>
+
+static const weft_param params[] = {
+    {.name = "degree",
+     .type = WEFT_PARAM_INT,
+     .min = 1,
+     .max = 1 << 16,
+     .unit = "ranks",
+     .flags = WEFT_PARAM_REQUIRED,
+     .help = "Size of axis tp: ranks that share every product."},
+    {.name = "sequence_parallel",
+     .type = WEFT_PARAM_BOOL,
+     .value = "yes",
+     .help = "Cut the sequence of the residual stream, so that norms and sums are shared as well."},
+    {.name = "loss_parallel", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "Keep logits cut by vocabulary; no: every rank holds them whole."},
+    {.name = NULL},
+};
+
+typedef struct tp {
+    const weft_params *params;
+} tp;
+
+static weft_status create(const weft_host *host, void **self, weft_error *err)
+{
+    tp *t = weft_alloc_zero(1, sizeof *t);
+    if (!t)
+        return weft_fail_memory(err);
+    t->params = host->params;
+    *self = t;
+    return WEFT_OK;
+}
+
+static void destroy(void *self)
+{
+    weft_free(self);
+}
+
+static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *err)
+{
+    const weft_params *p = ((tp *)self)->params;
+    return weft_mesh_plan_axis(plan, "tp", weft_params_int(p, "degree"), weft_params_where(p, "degree"), err);
+}
+
+static weft_status add_table(void *self, weft_graph *g, weft_error *err)
+{
+    static const char *const dims[] = {"heads", "kv_heads", "ffn", "vocab"};
+    const weft_params *p = ((tp *)self)->params;
+    (void)err;
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+        weft_add_rule(g, WEFT_RULE_PARAM, NULL, dims[i], "tp");
+    weft_add_rule(g, WEFT_RULE_ROLE, "residual", weft_params_bool(p, "sequence_parallel") ? "seq" : NULL, "tp");
+    if (!weft_params_bool(p, "loss_parallel"))
+        weft_add_rule(g, WEFT_RULE_ROLE, "logits", NULL, "tp");
+    return weft_graph_status(g);
+}
+
+static const char *const needs[] = {"model", NULL}, *const gives_axis[] = {"axis:tp", NULL};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axis, .gives = gives_axis},
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = add_table, .needs = needs},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(tp) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "tp",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "tensor, sequence and loss parallelism",
+    .numerics = WEFT_NUMERICS_TOLERANCE,
+    .params = params,
+    .contributions = contributions,
+    .create = create,
+    .destroy = destroy,
+};
