@@ -11,6 +11,7 @@
 
 int weft_cmd_train(int argc, char **argv);
 int weft_cmd_plan(int argc, char **argv);
+int weft_cmd_oracle(int argc, char **argv);
 int weft_cmd_config(int argc, char **argv);
 int weft_cmd_plugins(int argc, char **argv);
 int weft_cmd_inspect(int argc, char **argv);
@@ -86,12 +87,14 @@ int weft_cli_print(const weft_text *text);
 typedef struct weft_cli_log {
     weft_log_level least;
     bool transient; /* a status line stands on the terminal */
-    FILE *file;     /* log.txt; NULL: none */
+    bool early;     /* whether there will be a file is not known yet: lines are kept for it */
+    weft_text before;
+    FILE *file; /* log.txt; NULL: none */
 } weft_cli_log;
 
 /* log must outlive the result. */
 weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least);
-/* From now on lines are appended to this file, too. */
+/* Lines are appended to this file from now on, after all that were logged before; NULL: there is none. */
 weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *err);
 void weft_cli_log_release(weft_cli_log *log);
 /* The level that [weft] log names ("debug", "info", "warn"); INFO for any other word. */

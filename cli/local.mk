@@ -7,12 +7,15 @@ weft_SOURCES = \
 	cli/log.c \
 	cli/main.c \
 	cli/options.c \
+	cli/oracle.c \
 	cli/plan.c \
 	cli/plugins.c \
+	cli/ranks.c \
 	cli/report.c \
 	cli/session.c \
 	cli/train.c \
 	cli/cli.h \
+	cli/ranks.h \
 	cli/session.h
 weft_CFLAGS = $(AM_CFLAGS)
 weft_LDADD = core/libweft.la $(LIBM)

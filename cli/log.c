@@ -23,6 +23,8 @@ static void write_line(void *self, weft_log_level level, const char *line)
     else if (*line != '\r')
         fprintf(stderr, "%s%s\n", label[level], line);
     fflush(stderr);
+    if (log->early && *line != '\r')
+        weft_text_print(&log->before, "%s%s\n", label[level], line);
     if (log->file && *line != '\r') {
         fprintf(log->file, "%s%s\n", label[level], line);
         fflush(log->file);
@@ -32,15 +34,24 @@ static void write_line(void *self, weft_log_level level, const char *line)
 
 weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least)
 {
-    *log = (weft_cli_log){.least = least};
+    *log = (weft_cli_log){.least = least, .early = true};
     return (weft_log){write_line, log};
 }
 
 weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *err)
 {
-    log->file = fopen(path, "a");
-    if (!log->file)
+    FILE *file = path ? fopen(path, "ae") : NULL;
+    if (path && !file)
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path, strerror(errno));
+    flockfile(stderr);
+    if (file) {
+        fputs(weft_text_get(&log->before), file);
+        fflush(file);
+    }
+    weft_text_release(&log->before);
+    log->early = false;
+    log->file = file;
+    funlockfile(stderr);
     return WEFT_OK;
 }
 
@@ -49,6 +60,7 @@ void weft_cli_log_release(weft_cli_log *log)
     if (log->file)
         fclose(log->file);
     log->file = NULL;
+    weft_text_release(&log->before);
 }
 
 weft_log_level weft_cli_log_level(const char *name)

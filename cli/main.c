@@ -11,6 +11,7 @@ static const struct command {
 } commands[] = {
     {"train", "run a training run", weft_cmd_train},
     {"plan", "compile a run for any number of ranks and show it; nothing is started", weft_cmd_plan},
+    {"oracle", "run two INI files and compare losses, gradients and parameters", weft_cmd_oracle},
     {"config", "print every effective value of an INI file", weft_cmd_config},
     {"plugins", "list the plugins that can be found", weft_cmd_plugins},
     {"inspect", "describe a plugin and its parameters", weft_cmd_inspect},

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train: the plan, executed. */
 #include "plugin/crash.h"
+#include "ranks.h"
 #include "run/run.h"
-#include "session.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <weft/files.h>
 
 static volatile sig_atomic_t stop_requested;
@@ -46,12 +49,45 @@ static weft_status open_log(weft_session *session, weft_error *err)
     return s;
 }
 
+static weft_status no_folder(const weft_session *session, const char *why, weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(session->run, "dir"), "[weft] dir = %s cannot be the run folder: %s", session->host.dir,
+                     why);
+}
+
+/* Could the run folder be made and written? Nothing is made yet: a run that is refused leaves no folder behind. */
+static weft_status check_folder(const weft_session *session, weft_error *err)
+{
+    if (!session->host.dir)
+        return WEFT_OK;
+    char *path = weft_strdup(session->host.dir);
+    if (!path)
+        return weft_fail_memory(err);
+    struct stat info;
+    const char *place = path;
+    while (stat(place, &info) != 0 && errno == ENOENT) { /* up to what is there */
+        char *slash = strrchr(path, '/');
+        if (slash)
+            *slash = '\0';
+        place = !slash ? "." : slash == path ? "/" : path;
+        if (!slash)
+            break;
+    }
+    weft_status s = WEFT_OK;
+    if (stat(place, &info) != 0 || access(place, W_OK | X_OK) != 0)
+        s = no_folder(session, strerror(errno), err);
+    else if (!S_ISDIR(info.st_mode))
+        s = no_folder(session, "there is a file of this name", err);
+    weft_free(path);
+    return s;
+}
+
 /* The run folder: the effective INI, the plan, the log. */
 static weft_status write_folder(weft_session *session, const weft_plan *plan, weft_error *err)
 {
     const char *dir = session->host.dir;
     if (!dir)
-        return WEFT_OK;
+        return weft_cli_log_file(&session->sink, NULL, err);
     weft_text text = {0};
     weft_status s = weft_make_dirs(dir, err);
     if (!s) {
@@ -65,7 +101,7 @@ static weft_status write_folder(weft_session *session, const weft_plan *plan, we
     }
     s = s ? s : open_log(session, err);
     weft_text_release(&text);
-    return s;
+    return s ? no_folder(session, "see above", err) : WEFT_OK;
 }
 
 /* What is about to happen, in a few lines. */
@@ -91,117 +127,33 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
     weft_text_release(&text);
 }
 
-/* One rank of the run; its session is created and belongs to its thread from here on. */
-typedef struct rank_job {
-    weft_session session;
-    weft_control *control; /* NULL: one rank */
-    weft_error err;
-    weft_status status;
-    pthread_t thread;
-    bool started;
-} rank_job;
-
-/* After every phase all ranks know whether all may go on, so that one rank's failure is every rank's clear end. */
-static weft_status agree(rank_job *job, const char *phase, weft_status s)
+static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run)
 {
-    return job->control ? weft_control_agree(job->control, job->session.host.rank, phase, s, &job->err) : s;
-}
-
-static weft_status prepare(rank_job *job, weft_plan **plan, weft_run **run)
-{
-    weft_session *session = &job->session;
+    weft_session *session = &rank->session;
     const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks};
-    weft_status s = agree(job, "planning", weft_plan_create(session->plugins, session->settings, &options, plan, &job->err));
-    s = s ? s : agree(job, "making the run folder", session->host.rank == 0 ? write_folder(session, *plan, &job->err) : WEFT_OK);
-    s = s ? s : agree(job, "opening plugins", weft_plugins_open(session->plugins, &job->err));
-    return s ? s : agree(job, "preparing the run", weft_run_create(*plan, &session->host, run, &job->err));
+    weft_status s = weft_rank_agree(rank, "planning", weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err));
+    bool first = session->host.rank == 0;
+    s = s ? s : weft_rank_agree(rank, "looking at the run folder", first ? check_folder(session, &rank->err) : WEFT_OK);
+    s = s ? s : weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
+    s = s ? s : weft_rank_agree(rank, "preparing the run", weft_run_create(*plan, &session->host, run, &rank->err));
+    return s ? s : weft_rank_agree(rank, "making the run folder", first ? write_folder(session, *plan, &rank->err) : WEFT_OK);
 }
 
-/* Wakes whoever waits for this rank. */
-static void leave(rank_job *job)
+static weft_status train(weft_rank *rank, void *ctx)
 {
-    void *self;
-    const weft_transport *transport = weft_plugins_service(job->session.plugins, "transport", &self);
-    weft_control_leave(job->control, job->session.host.rank);
-    if (transport && transport->leave)
-        transport->leave(self);
-}
-
-static void *run_rank(void *arg)
-{
-    rank_job *job = arg;
+    weft_session *session = &rank->session;
     weft_plan *plan = NULL;
     weft_run *run = NULL;
-    weft_crash_set_rank(job->session.host.rank);
-    weft_status s = prepare(job, &plan, &run);
-    if (!s) {
-        if (job->session.host.rank == 0)
-            announce(&job->session, plan, run);
-        s = weft_run_train(run, &stop_requested, &job->err);
-    }
-    if (s && job->control)
-        leave(job);
-    if ((!s || s == WEFT_ERR_STOPPED) && job->session.host.dir)
-        weft_log_print(job->session.host.log, WEFT_LOG_INFO, "run folder: %s", job->session.host.dir);
+    (void)ctx;
+    weft_status s = prepare(rank, &plan, &run);
+    if (!s && session->host.rank == 0)
+        announce(session, plan, run);
+    s = s ? s : weft_run_train(run, &stop_requested, &rank->err);
+    if ((!s || s == WEFT_ERR_STOPPED) && session->host.dir)
+        weft_log_print(session->host.log, WEFT_LOG_INFO, "run folder: %s", session->host.dir);
     weft_run_destroy(run);
-    weft_plugins_close(job->session.plugins);
     weft_plan_destroy(plan);
-    job->status = s;
-    return NULL;
-}
-
-/* The first rank that has something of its own to say. */
-static int report(const rank_job *jobs, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (jobs[i].status && weft_error_status(&jobs[i].err) != WEFT_ERR_PEER)
-            return weft_cli_report(&jobs[i].err);
-    for (int i = 0; i < n; i++)
-        if (jobs[i].status)
-            return weft_cli_report(&jobs[i].err);
-    return 0;
-}
-
-static weft_status start_threads(rank_job *jobs, int n)
-{
-    for (int i = 1; i < n; i++) {
-        int code = pthread_create(&jobs[i].thread, NULL, run_rank, &jobs[i]);
-        if (code) {
-            weft_control_leave(jobs[0].control, i);
-            return jobs[i].status = weft_fail(&jobs[i].err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a thread for rank %d: %s", i, strerror(code));
-        }
-        jobs[i].started = true;
-    }
-    return WEFT_OK;
-}
-
-/* Ranks as threads; rank 0 is this one. */
-static int train(rank_job *jobs, int n, const weft_cli_options *options)
-{
-    weft_control *control = NULL;
-    weft_error *err = &jobs[0].err;
-    weft_status s = catch_signals(err);
-    if (!s && n > 1)
-        s = weft_control_create(n, &control, err);
-    for (int i = 0; i < n && !s; i++) {
-        jobs[i].control = control;
-        s = jobs[i].status = weft_session_init(&jobs[i].session, options, i, control, i > 0, &jobs[i].err);
-    }
-    jobs[0].status = jobs[0].status ? jobs[0].status : s;
-    if (!s) {
-        start_threads(jobs, n);
-        run_rank(&jobs[0]);
-    }
-    for (int i = 1; i < n; i++)
-        if (jobs[i].started)
-            pthread_join(jobs[i].thread, NULL);
-    int code = report(jobs, n);
-    for (int i = n - 1; i >= 0; i--) {
-        weft_session_release(&jobs[i].session);
-        weft_error_release(&jobs[i].err);
-    }
-    weft_control_destroy(control);
-    return code;
+    return s;
 }
 
 int weft_cmd_train(int argc, char **argv)
@@ -214,13 +166,11 @@ int weft_cmd_train(int argc, char **argv)
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
     };
     weft_cli_options options;
+    weft_error err = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
-    if (code == WEFT_CLI_GO) {
-        int n = options.ranks > 0 ? options.ranks : 1;
-        rank_job *jobs = weft_alloc_zero((size_t)n, sizeof *jobs);
-        code = jobs ? train(jobs, n, &options) : 1;
-        weft_free(jobs);
-    }
+    if (code == WEFT_CLI_GO)
+        code = catch_signals(&err) ? weft_cli_report(&err) : weft_ranks_run(&options, false, train, NULL);
+    weft_error_release(&err);
     weft_cli_options_release(&options);
     return code;
 }

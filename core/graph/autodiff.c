@@ -361,6 +361,23 @@ static weft_status report_loss(backward *b)
     return weft_graph_status(g);
 }
 
+/* What is left open (a norm's weight over tp, everything over dp_replicate) is summed once a step, on the shard: whoever asks for a parameter's
+ * gradient gets it whole. */
+static weft_status close_gradients(weft_graph *g)
+{
+    g->phase = WEFT_UPDATE;
+    for (int i = 0; i < g->n_parameters; i++) {
+        weft_value *p = g->parameters[i], *gradient = p->gradient;
+        weft_layout to = gradient ? gradient->layout : (weft_layout){0};
+        for (int a = 0; gradient && a < WEFT_MAX_AXES; a++)
+            if (weft_layout_open(to, a))
+                to = weft_layout_clear(to, a);
+        if (gradient && !(p->gradient = weft_move_to(g, gradient, to, NULL, WEFT_UPDATE, "the optimizer", NULL)))
+            return weft_graph_status(g);
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_all_used(const weft_graph *g, weft_error *err)
 {
     weft_status s = WEFT_OK;
@@ -403,6 +420,8 @@ weft_status weft_graph_differentiate(weft_graph *g)
         s = report_loss(&b);
     if (!s)
         s = check_all_used(g, &g->error);
+    if (!s)
+        s = close_gradients(g);
     g->phase = WEFT_UPDATE;
     g->block = block;
     g->chunk = chunk;

@@ -126,6 +126,8 @@ void weft_lowered_destroy(weft_lowered *l);
 
 /* This rank's part of a value, without data. */
 void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord, weft_tensor *out);
+/* Global row-major index of local element i. */
+uint64_t weft_global_index(const weft_tensor *t, int64_t i);
 /* Room that a redistribute needs, in bytes: two values between steps, and what is sent and received; each part aligned. */
 typedef struct weft_collective_space {
     int64_t between, send, recv;

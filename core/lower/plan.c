@@ -69,22 +69,42 @@ static weft_status find_services(weft_plan *p, weft_error *err)
 
 /* ---- the mesh ---- */
 
-static weft_status make_mesh(weft_plan *p, weft_error *err)
+static weft_status collect_axes(const weft_plugins *plugins, weft_mesh_plan *mesh, weft_error *err)
 {
-    weft_mesh_plan mesh;
-    weft_mesh_plan_init(&mesh, p->ranks);
     const weft_loaded *loaded;
     const weft_contribution *c;
-    for (int i = 0, k = 0; weft_plugins_next(p->plugins, WEFT_PASS, &i, &k, &loaded, &c);) {
+    for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_PASS, &i, &k, &loaded, &c);) {
         if (c->stage != WEFT_STAGE_MESH || !c->mesh)
             continue;
-        mesh.by = loaded->module.plugin->name;
-        weft_blame before = weft_blame_set((weft_blame){mesh.by, "mesh"});
-        weft_status s = c->mesh(loaded->self, &mesh, err);
+        mesh->by = loaded->module.plugin->name;
+        weft_blame before = weft_blame_set((weft_blame){mesh->by, "mesh"});
+        weft_status s = c->mesh(loaded->self, mesh, err);
         weft_blame_set(before);
         if (s)
             return s;
     }
+    return WEFT_OK;
+}
+
+weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err)
+{
+    weft_mesh_plan mesh;
+    weft_mesh_plan_init(&mesh, 1);
+    weft_status s = collect_axes(plugins, &mesh, err);
+    int64_t product = 1;
+    for (int i = 0; i < mesh.n && !s; i++)
+        product *= mesh.entry[i].degree > 0 ? mesh.entry[i].degree : 1;
+    *ranks = (int)product;
+    return s;
+}
+
+static weft_status make_mesh(weft_plan *p, weft_error *err)
+{
+    weft_mesh_plan mesh;
+    weft_mesh_plan_init(&mesh, p->ranks);
+    weft_status s = collect_axes(p->plugins, &mesh, err);
+    if (s)
+        return s;
     const char *order[WEFT_MAX_AXES];
     int n = 0;
     while (n < WEFT_MAX_AXES && (order[n] = weft_params_word(p->mesh_params, "order", n)))

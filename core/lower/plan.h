@@ -44,6 +44,9 @@ typedef struct weft_plan {
 weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings, const weft_plan_options *options, weft_plan **out, weft_error *err);
 void weft_plan_destroy(weft_plan *plan);
 
+/* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
+weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err);
+
 /* ---- what `weft plan` says (report.c) ---- */
 
 /* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */

@@ -22,6 +22,17 @@ void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coor
     }
 }
 
+uint64_t weft_global_index(const weft_tensor *t, int64_t i)
+{
+    uint64_t index = 0, scale = 1;
+    for (int d = t->n_dims - 1; d >= 0; d--) {
+        index += (uint64_t)(t->lo[d] + i % t->size[d]) * scale;
+        i /= t->size[d];
+        scale *= (uint64_t)t->whole[d];
+    }
+    return index;
+}
+
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;

@@ -37,18 +37,6 @@ typedef struct job {
     pthread_mutex_t lock;
 } job;
 
-/* Global row-major index of local element i. */
-static uint64_t global_index(const weft_tensor *t, int64_t i)
-{
-    uint64_t index = 0, scale = 1;
-    for (int d = t->n_dims - 1; d >= 0; d--) {
-        index += (uint64_t)(t->lo[d] + i % t->size[d]) * scale;
-        i /= t->size[d];
-        scale *= (uint64_t)t->whole[d];
-    }
-    return index;
-}
-
 static void *work(void *arg)
 {
     job *j = arg;
@@ -62,7 +50,7 @@ static void *work(void *arg)
             return NULL;
         int64_t to = from + PIECE < j->count ? from + PIECE : j->count;
         for (int64_t i = from; i < to; i++)
-            weft_tensor_set(&j->tensor, i, draw(&j->entry->value->init, j->run->seed, stream, global_index(&j->tensor, i)));
+            weft_tensor_set(&j->tensor, i, draw(&j->entry->value->init, j->run->seed, stream, weft_global_index(&j->tensor, i)));
     }
 }
 

@@ -92,7 +92,9 @@ static weft_status one_step(weft_run *run, weft_error *err)
     s = weft_upload(run, train_of(run), batch, run->plan->micro_batches, err);
     s = s ? s : compute(run, err);
     s = s ? s : read_reports(run, err);
+    s = !s && run->probe ? run->probe->gradients(run->probe, run, err) : s;
     s = s ? s : update(run, batch, err);
+    s = !s && run->probe ? run->probe->updated(run->probe, run, err) : s;
     if (s)
         return s;
     run->step++;
@@ -143,7 +145,8 @@ static weft_status agree_to_stop(weft_run *run, bool mine, bool *all_stop, weft_
 static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double start, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    while (!s && run->step < run->plan->steps) {
+    int64_t end = run->stop_after > 0 && run->stop_after < run->plan->steps ? run->stop_after : run->plan->steps;
+    while (!s && run->step < end) {
         s = one_step(run, err);
         if (s)
             return s;

@@ -56,11 +56,19 @@ typedef struct weft_run {
     weft_run_view view; /* what observers are shown */
     weft_report reports[32];
     weft_dtype product_dtype;
-    int64_t consumed; /* global samples, the data position */
-    int64_t step;     /* finished steps */
-    int64_t skipped;  /* steps whose update was left out: not finite */
+    struct weft_probe *probe; /* who compares runs; NULL: nobody */
+    int64_t stop_after;       /* end after this many steps, as if all were done; 0: [train] steps */
+    int64_t consumed;         /* global samples, the data position */
+    int64_t step;             /* finished steps */
+    int64_t skipped;          /* steps whose update was left out: not finite */
     uint64_t seed;
 } weft_run;
+
+/* Looks into a run from outside, on every rank: after all gradients are known, and after the update. */
+typedef struct weft_probe {
+    weft_status (*gradients)(struct weft_probe *probe, weft_run *run, weft_error *err);
+    weft_status (*updated)(struct weft_probe *probe, weft_run *run, weft_error *err);
+} weft_probe;
 
 /* plugins are open. Allocates all memory, prepares kernels, initialises state. log and dir are kept. */
 weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out, weft_error *err);

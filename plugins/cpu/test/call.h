@@ -14,6 +14,7 @@ typedef struct trial {
     int n_attrs, n_ins, n_outs;
     weft_tensor ins[MOST_TENSORS], outs[MOST_TENSORS];
     double tolerance; /* of f32 results, against the largest element; bf16's own rounding is added */
+    double size;      /* what "largest element" is at least */
     bool product;     /* sums may depend on the thread count */
 } trial;
 

@@ -107,7 +107,7 @@ static void test_elementwise(void **state)
                  {"gelu_dx", 2, 1, false, false},    {"gelu_dx", 2, 1, false, true},   {"scale", 2, 1, true, false},       {"broadcast", 1, 1, true, false}};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-        EACH(int64_t, width, 0, 1, 17, 513, 5001)
+        EACH(int64_t, width, 0, 17, 3001)
         for (int types = 0; types < 4; types++) {
             trial t;
             trial_init(&t, cases[c].op);
@@ -167,8 +167,8 @@ static void test_norms(void **state)
                  {"layer_norm_dx", "xwx", 'x'}, {"layer_norm_dw", "xx", 'w'}, {"bias_dw", "x", 'w'},      {"add_bias", "xw", 'x'}};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-        EACH(int64_t, rows, 0, 1, 35)
-    EACH(int64_t, width, 3, 33, 512, 1100)
+        EACH(int64_t, rows, 0, 35)
+    EACH(int64_t, width, 3, 513)
     for (int types = 0; types < 4; types++) {
         trial t;
         trial_init(&t, cases[c].op);
@@ -228,7 +228,7 @@ static void test_rope(void **state)
 {
     (void)state;
     EACH(name, op, "rope", "rope_dx")
-    EACH(int64_t, d, 2, 6, 64, 512)
+    EACH(int64_t, d, 2, 64, 512)
     EACH(int64_t, far, 1, 5000, 2000000)
     for (int options = 0; options < 4; options++) {
         trial t;
@@ -238,9 +238,9 @@ static void test_rope(void **state)
         trial_real(&t, "low", 1.0);
         trial_real(&t, "high", 4.0);
         trial_int(&t, "original", 8192);
-        tensor_heads(trial_in(&t, halves[options >> 1], 1, SIZES(2, 19, 3 * d)), d, 0, 3 * d);
-        tensor_ints(trial_in(&t, WEFT_I32, 2, SIZES(2, 19)), 3, 0, far);
-        tensor_heads(trial_out(&t, halves[options >> 1], SIZES(2, 19, 3 * d)), d, 0, 3 * d);
+        tensor_heads(trial_in(&t, halves[options >> 1], 1, SIZES(2, 11, 3 * d)), d, 0, 3 * d);
+        tensor_ints(trial_in(&t, WEFT_I32, 2, SIZES(2, 11)), 3, 0, far);
+        tensor_heads(trial_out(&t, halves[options >> 1], SIZES(2, 11, 3 * d)), d, 0, 3 * d);
         trial_check(&t);
     }
 }
@@ -250,8 +250,8 @@ static void test_rope(void **state)
 static void test_embedding(void **state)
 {
     (void)state;
-    EACH(int64_t, tokens, 0, 1, 300)
-    EACH(int64_t, width, 1, 40, 1030)
+    EACH(int64_t, tokens, 0, 150)
+    EACH(int64_t, width, 1, 530)
     EACH(int64_t, lo, 0, 20)
     for (int types = 0; types < 4; types++) {
         trial t;
@@ -428,7 +428,7 @@ static void check_linear(int64_t m, int64_t n, int64_t k, weft_dtype in, weft_dt
 
 static void test_products(void **state)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 5}, {65, 40, 129}, {1, 70, 64}, {50, 1, 33}, {0, 4, 4}, {4, 0, 4}, {4, 5, 0}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 5}, {65, 40, 129}, {1, 70, 64}, {0, 4, 4}, {4, 0, 4}, {4, 5, 0}};
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_F32, WEFT_F32);
@@ -441,9 +441,8 @@ static void test_products(void **state)
 static void test_blocked_products(void **state)
 {
     (void)state;
-    check_linear(600, 530, 8, WEFT_BF16, WEFT_BF16);
-    check_linear(530, 1030, 9, WEFT_BF16, WEFT_F32);
-    check_linear(512, 512, 8, WEFT_BF16, WEFT_BF16);
+    check_linear(530, 1030, 5, WEFT_BF16, WEFT_BF16);
+    check_linear(530, 512, 5, WEFT_BF16, WEFT_F32);
 }
 
 /* Weights of three dims: [heads head_dim embed]. */

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ranks.h"
+#include "plugin/crash.h"
+
+#include <string.h>
+
+weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine)
+{
+    return rank->control ? weft_control_agree(rank->control, rank->session.host.rank, phase, mine, &rank->err) : mine;
+}
+
+/* Wakes whoever waits for this rank. */
+static void leave(weft_rank *rank)
+{
+    void *self;
+    const weft_transport *transport = weft_plugins_service(rank->session.plugins, "transport", &self);
+    weft_control_leave(rank->control, rank->session.host.rank);
+    if (transport && transport->leave)
+        transport->leave(self);
+}
+
+static void *run_rank(void *arg)
+{
+    weft_rank *rank = arg;
+    weft_crash_set_rank(rank->session.host.rank);
+    rank->status = rank->body(rank, rank->ctx);
+    if (rank->status && rank->control)
+        leave(rank);
+    weft_plugins_close(rank->session.plugins);
+    return NULL;
+}
+
+/* The first rank that has something of its own to say. */
+static int report(const weft_rank *ranks, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ranks[i].status && weft_error_status(&ranks[i].err) != WEFT_ERR_PEER)
+            return weft_cli_report(&ranks[i].err);
+    for (int i = 0; i < n; i++)
+        if (ranks[i].status)
+            return weft_cli_report(&ranks[i].err);
+    return 0;
+}
+
+static void start_threads(weft_rank *ranks, int n)
+{
+    for (int i = 1; i < n; i++) {
+        int code = pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]);
+        if (code) {
+            weft_control_leave(ranks[0].control, i);
+            ranks[i].status = weft_fail(&ranks[i].err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a thread for rank %d: %s", i, strerror(code));
+            return;
+        }
+        ranks[i].started = true;
+    }
+}
+
+static int run(weft_rank *ranks, int n, const weft_cli_options *options, bool quiet, weft_status (*body)(weft_rank *, void *), void *ctx)
+{
+    weft_control *control = NULL;
+    weft_status s = n > 1 ? weft_control_create(n, &control, &ranks[0].err) : WEFT_OK;
+    ranks[0].status = s;
+    for (int i = 0; i < n && !s; i++) {
+        ranks[i].control = control;
+        ranks[i].body = body;
+        ranks[i].ctx = ctx;
+        s = ranks[i].status = weft_session_init(&ranks[i].session, options, i, control, quiet || i > 0, &ranks[i].err);
+    }
+    if (!s) {
+        start_threads(ranks, n);
+        run_rank(&ranks[0]);
+    }
+    for (int i = 1; i < n; i++)
+        if (ranks[i].started)
+            pthread_join(ranks[i].thread, NULL);
+    int code = report(ranks, n);
+    for (int i = n - 1; i >= 0; i--) {
+        weft_session_release(&ranks[i].session);
+        weft_error_release(&ranks[i].err);
+    }
+    weft_control_destroy(control);
+    return code;
+}
+
+int weft_ranks_run(const weft_cli_options *options, bool quiet, weft_status (*body)(weft_rank *, void *), void *ctx)
+{
+    int n = options->ranks > 0 ? options->ranks : 1;
+    weft_rank *ranks = weft_alloc_zero((size_t)n, sizeof *ranks);
+    if (!ranks) {
+        const weft_error err = {.out_of_memory = true};
+        weft_cli_report(&err);
+        return 1;
+    }
+    int code = run(ranks, n, options, quiet, body, ctx);
+    weft_free(ranks);
+    return code;
+}

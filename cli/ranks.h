@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ranks of a run as threads of this process: started, agreed with, ended together. */
+#ifndef WEFT_CLI_RANKS_H
+#define WEFT_CLI_RANKS_H
+
+#include "session.h"
+
+#include <pthread.h>
+
+/* One rank; it belongs to its thread while the body runs. */
+typedef struct weft_rank {
+    weft_session session;
+    weft_control *control; /* NULL: one rank */
+    weft_error err;
+    weft_status status;
+    weft_status (*body)(struct weft_rank *rank, void *ctx);
+    void *ctx;
+    pthread_t thread;
+    bool started;
+} weft_rank;
+
+/* Ends a phase: after it all ranks know whether all may go on, so that one rank's failure is every rank's clear end. */
+weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine);
+/* Creates a session per rank (options->ranks of them, at least one) and runs body on every rank; rank 0 is the caller's thread. quiet: only warnings
+ * are logged. Reports errors; returns the exit code. */
+int weft_ranks_run(const weft_cli_options *options, bool quiet, weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
+
+#endif
