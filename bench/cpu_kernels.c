@@ -59,7 +59,11 @@ static weft_tensor *add_tensor(bench *b, weft_dtype dtype, int n_dims, const int
     return t;
 }
 
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                                                                    \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[])                                                                     \
+    {                                                                                                                                                \
+        __VA_ARGS__                                                                                                                                  \
+    }
 #define IN(b, dtype, grain, ...)  (add_tensor(b, dtype, DIMS(__VA_ARGS__), grain), (b)->n_ins++)
 #define OUT(b, dtype, grain, ...) (add_tensor(b, dtype, DIMS(__VA_ARGS__), grain), (b)->n_outs++)
 

@@ -30,15 +30,22 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
+/* What failed is never a success, even if nobody could note why. */
+static int report_one(const weft_rank *rank)
+{
+    int code = weft_cli_report(&rank->err);
+    return code ? code : weft_cli_exit_code(rank->status);
+}
+
 /* The first rank that has something of its own to say. */
 static int report(const weft_rank *ranks, int n)
 {
     for (int i = 0; i < n; i++)
         if (ranks[i].status && weft_error_status(&ranks[i].err) != WEFT_ERR_PEER)
-            return weft_cli_report(&ranks[i].err);
+            return report_one(&ranks[i]);
     for (int i = 0; i < n; i++)
         if (ranks[i].status)
-            return weft_cli_report(&ranks[i].err);
+            return report_one(&ranks[i]);
     return 0;
 }
 

@@ -127,11 +127,21 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
     weft_text_release(&text);
 }
 
+static weft_status make_plan(weft_rank *rank, weft_plan **plan)
+{
+    const weft_session *session = &rank->session;
+    const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks};
+    weft_status s = weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err);
+    if (!s && (*plan)->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_UPDATE].n == 0)
+        s = weft_fail(&rank->err, WEFT_ERR_INPUT, weft_params_where(session->run, "plugins"),
+                      "no listed plugin is an optimizer, so nothing would be learnt; list one, as adamw, in [weft] plugins");
+    return s;
+}
+
 static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run)
 {
     weft_session *session = &rank->session;
-    const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks};
-    weft_status s = weft_rank_agree(rank, "planning", weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err));
+    weft_status s = weft_rank_agree(rank, "planning", make_plan(rank, plan));
     bool first = session->host.rank == 0;
     s = s ? s : weft_rank_agree(rank, "looking at the run folder", first ? check_folder(session, &rank->err) : WEFT_OK);
     s = s ? s : weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));

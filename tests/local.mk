@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/unit/test_random \
 	tests/unit/test_rule \
 	tests/unit/test_settings \
+	tests/unit/test_settings_files \
 	tests/bad/ini/test_bad_ini
 
 # What several tests share.
@@ -20,7 +21,8 @@ tests_unit_libhelpers_la_SOURCES = \
 	tests/unit/opcheck.c \
 	tests/unit/opcheck_shards.c \
 	tests/unit/opcheck.h \
-	tests/unit/plugin_run.h
+	tests/unit/plugin_run.h \
+	tests/unit/settings_run.h
 
 # Looks at what libweft does not export.
 tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
@@ -56,8 +58,8 @@ $(fixtures): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtu
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 CLEANFILES += $(fixtures)
 
-dist_check_SCRIPTS += tests/scripts/check-includes tests/scripts/check-style
-EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h 
+dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-includes tests/scripts/check-style
+EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h tests/bad
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

@@ -24,6 +24,17 @@ static bool has_use(const weft_value *v, const weft_node *n, int operand)
     return false;
 }
 
+/* What is too large for any machine is refused before sizes overflow. */
+static weft_status check_size(check *c, const weft_value *v)
+{
+    int64_t n = 1;
+    for (int d = 0; d < v->n_dims; d++)
+        if (__builtin_mul_overflow(n, v->dims[d].size, &n) || n > WEFT_MAX_ELEMENTS)
+            return weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s has more than 2^50 elements, which no machine can hold; choose smaller sizes",
+                             v->name);
+    return WEFT_OK;
+}
+
 static weft_status check_structure(check *c, weft_node *n)
 {
     for (int i = 0; i < n->n_ins; i++) {
@@ -41,6 +52,9 @@ static weft_status check_structure(check *c, weft_node *n)
                 return wrong(c, n, "has a dim without a name or a sound size", NULL);
         if (c->g->placed && !v->placed)
             return wrong(c, n, "has no layout", NULL);
+        weft_status s = check_size(c, v);
+        if (s)
+            return s;
     }
     return WEFT_OK;
 }

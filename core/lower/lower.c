@@ -173,6 +173,19 @@ static weft_status add_copies(weft_compiler *c)
     return s;
 }
 
+/* The arena is at most as large as all buffers side by side: sums of sizes cannot overflow behind this. */
+static weft_status check_total(const weft_compiler *c)
+{
+    const weft_lowered *l = c->l;
+    int64_t repeats = c->g->config.sizes.micro_batches, total = l->step_input_bytes;
+    if (l->input_bytes > WEFT_MAX_BYTES / repeats)
+        total = WEFT_MAX_BYTES + 1;
+    for (int i = 0; i < l->n_buffers && total <= WEFT_MAX_BYTES; i++)
+        total += l->buffers[i].base == WEFT_BASE_ARENA ? l->buffers[i].bytes + 64 : 0;
+    return total <= WEFT_MAX_BYTES ? WEFT_OK
+                                   : weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the values of a step are more than 2^60 bytes; choose smaller sizes");
+}
+
 static weft_status build(weft_compiler *c)
 {
     weft_status s = weft_compile_order(c);
@@ -189,6 +202,7 @@ static weft_status build(weft_compiler *c)
     s = s ? s : add_copies(c);
     weft_lowered *l = c->l;
     l->n_positions = c->n;
+    s = s ? s : check_total(c);
     s = s ? s : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak, &l->peak_position, c->err);
     int first = 0;
     for (int a = 0; a < WEFT_ACTIONS; a++) {

@@ -15,6 +15,21 @@ static double now_ms(void)
 
 /* ---- sizes, services, ops, kernels ---- */
 
+/* Samples and tokens are counted in 64 bits, over the whole run. */
+static weft_status check_counts(const weft_plan *p, weft_error *err)
+{
+    int64_t most = WEFT_MAX_ELEMENTS / p->seq_len;
+    if (p->global_batch > most)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->train, "global_batch"),
+                         "[train] global_batch %lld of %lld tokens each is more than can be counted; at most %lld", (long long)p->global_batch,
+                         (long long)p->seq_len, (long long)most);
+    most = INT64_MAX / (p->global_batch * p->seq_len);
+    if (p->steps > most)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->train, "steps"),
+                         "[train] steps %lld: their tokens are more than can be counted; at most %lld", (long long)p->steps, (long long)most);
+    return WEFT_OK;
+}
+
 static weft_status read_sections(weft_plan *p, weft_settings *settings, weft_error *err)
 {
     weft_status s = weft_settings_section(settings, "train", weft_core_params("train"), &p->train, err);
@@ -31,7 +46,7 @@ static weft_status read_sections(weft_plan *p, weft_settings *settings, weft_err
                          "[train] micro_batch %lld does not divide global_batch %lld; every micro-batch must be of the same size",
                          (long long)p->micro_batch, (long long)p->global_batch);
     p->micro_batches = p->global_batch / p->micro_batch;
-    return WEFT_OK;
+    return check_counts(p, err);
 }
 
 static bool is_standard(const char *name)
@@ -221,7 +236,7 @@ static weft_status build_graph(weft_plan *p, weft_mode mode, const weft_plan_opt
     p->graphs[mode] = g;
     s = run_stage(p, g, WEFT_STAGE_GRAPH, options->stop_after, err);
     if (!s && !options->stop_after && mode != WEFT_MODE_GENERATE && !g->loss && !g->loss_sum)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"), "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
     s = s ? s : core_step(p, g, "place", weft_graph_place, err);
     if (s || options->stop_after)
         return s;

@@ -7,9 +7,9 @@
 
 void weft_print_bytes(weft_text *text, double bytes)
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     int u = 0;
-    for (; bytes >= 1024 && u < 5; u++)
+    for (; bytes >= 1024 && u < 6; u++)
         bytes /= 1024;
     weft_text_print(text, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
 }
@@ -123,7 +123,8 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     if (in)
         weft_text_print(text, "peak of the arena: in %s, at %s = %s, block %d; the largest of %d alive there:\n", weft_action_name(action),
                         in->node->outs[0]->name, in->node->op->name, in->node->block, n);
-    qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
+    if (n > 1)
+        qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
     for (int i = 0; i < n && i < 8; i++)
         print_line(text, alive[i]->value ? alive[i]->value->name : "(workspace)", (double)alive[i]->bytes);
     weft_free(alive);

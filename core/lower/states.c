@@ -74,7 +74,8 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
     weft_state_entry *e = &states->list[states->n++];
     int64_t elements = weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims);
     *e = (weft_state_entry){v->name, states->bytes, elements * (int64_t)weft_dtype_size(v->dtype), v};
-    states->bytes += align64(e->bytes);
+    if ((states->bytes += align64(e->bytes)) > WEFT_MAX_BYTES)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "parameters and optimizer state are more than 2^60 bytes; choose a smaller model");
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e) ? WEFT_OK : weft_fail_memory(err);
 }
 

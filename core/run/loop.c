@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training loop. */
+#include "plugin/crash.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -80,6 +81,7 @@ static weft_status one_step(weft_run *run, weft_error *err)
     double start = weft_now();
     const weft_batch *batch;
     run->view.step = run->step + 1;
+    weft_crash_set_step(run->view.step);
     weft_observe(run, WEFT_EVENT_STEP_BEGIN);
     weft_status s = weft_loader_get(run, &batch, err);
     if (s)
@@ -169,6 +171,7 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
     weft_loader_want(run, run->consumed);
     weft_observe(run, WEFT_EVENT_START);
     weft_status s = loop(run, stop, start, err);
+    weft_crash_set_step(-1);
     run->view.status = s;
     run->view.elapsed_s = weft_now() - start;
     weft_observe(run, WEFT_EVENT_STOP);

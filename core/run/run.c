@@ -115,13 +115,22 @@ static weft_dtype product_dtype(const weft_graph *g)
     return g->config.dtype;
 }
 
+/* Where the user set it, in whatever plugin's section. */
+static weft_where place_of(const weft_plugins *plugins, const char *key)
+{
+    for (int i = 0; i < plugins->n; i++)
+        if (weft_params_given(plugins->list[i].params, key))
+            return weft_params_where(plugins->list[i].params, key);
+    return WEFT_NOWHERE;
+}
+
 static weft_status begin_data(weft_run *run, weft_error *err)
 {
     const weft_plugins *plugins = run->plan->plugins;
     run->data = weft_plugins_service(plugins, "data", &run->data_self);
     run->tokenizer = weft_plugins_service(plugins, "tokenizer", &run->tokenizer_self);
     if (!run->data)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no listed plugin gives data; list one, as text, in [weft] plugins");
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"), "no listed plugin gives data; list one, as text, in [weft] plugins");
     weft_status s = run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
     if (s || !run->tokenizer)
         return s;
@@ -129,7 +138,7 @@ static weft_status begin_data(weft_run *run, weft_error *err)
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
     int ids = run->tokenizer->vocab_size(run->tokenizer_self);
     if (vocab && vocab->size < ids)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        return weft_fail(err, WEFT_ERR_INPUT, place_of(plugins, "vocab_size"),
                          "the tokenizer has %d ids and the model's vocabulary only %lld; set vocab_size to %d or more", ids, (long long)vocab->size,
                          ids);
     return WEFT_OK;

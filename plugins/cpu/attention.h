@@ -74,27 +74,16 @@ static int64_t at_k(const cpu_attention *a, int64_t b, int64_t j, int64_t head)
     return ((b * a->k_rows + j) * a->kv_heads + head) * a->head_dim;
 }
 
-/* ---- forward ---- */
-
-typedef struct forward_tiles {
-    float *q, *k, *v, *out; /* [CPU_TILE, padded]; k as [padded, CPU_TILE] */
-    float *scores;          /* [CPU_TILE, CPU_TILE] */
-    float *max, *sum;       /* [CPU_TILE] */
-} forward_tiles;
-
-static forward_tiles forward_tiles_at(const cpu_attention *a, float *work)
+/* The local q heads that read a local kv head. */
+static void heads_of(const cpu_attention *a, int64_t kv, int64_t *lo, int64_t *hi)
 {
-    int64_t size = CPU_TILE * a->padded;
-    return (forward_tiles){.q = work,
-                           .k = work + size,
-                           .v = work + 2 * size,
-                           .out = work + 3 * size,
-                           .scores = work + 4 * size,
-                           .max = work + 4 * size + CPU_TILE * CPU_TILE,
-                           .sum = work + 4 * size + CPU_TILE * CPU_TILE + CPU_TILE};
+    *lo = (a->kv_lo + kv) * a->group - a->head_lo;
+    *hi = least(*lo + a->group, a->heads);
+    *lo = *lo < 0 ? 0 : *lo;
 }
 
-/* The largest of a row of scores, and their sum. By lanes and halves: shorter than what a compiler makes of a reduction of so few elements. */
+/* ---- rows of scores: by lanes and halves, shorter than what compilers make of a reduction of so few elements ---- */
+
 static inline float row_most(const float *scores)
 {
     float lane[CPU_PAD];
@@ -103,10 +92,14 @@ static inline float row_most(const float *scores)
 #pragma omp simd
         for (int i = 0; i < CPU_PAD; i++)
             lane[i] = scores[c + i] > lane[i] ? scores[c + i] : lane[i];
-    for (int n = CPU_PAD / 2; n > 0; n /= 2)
-        for (int i = 0; i < n; i++)
-            lane[i] = lane[i + n] > lane[i] ? lane[i + n] : lane[i];
-    return lane[0];
+#pragma omp simd
+    for (int i = 0; i < CPU_PAD / 2; i++)
+        lane[i] = lane[i + 8] > lane[i] ? lane[i + 8] : lane[i];
+#pragma omp simd
+    for (int i = 0; i < CPU_PAD / 4; i++)
+        lane[i] = lane[i + 4] > lane[i] ? lane[i + 4] : lane[i];
+    float x = lane[0] > lane[1] ? lane[0] : lane[1], y = lane[2] > lane[3] ? lane[2] : lane[3];
+    return x > y ? x : y;
 }
 
 static inline float row_sum(const float *weights)
@@ -117,10 +110,13 @@ static inline float row_sum(const float *weights)
 #pragma omp simd
         for (int i = 0; i < CPU_PAD; i++)
             lane[i] += weights[c + i];
-    for (int n = CPU_PAD / 2; n > 0; n /= 2)
-        for (int i = 0; i < n; i++)
-            lane[i] += lane[i + n];
-    return lane[0];
+#pragma omp simd
+    for (int i = 0; i < CPU_PAD / 2; i++)
+        lane[i] += lane[i + 8];
+#pragma omp simd
+    for (int i = 0; i < CPU_PAD / 4; i++)
+        lane[i] += lane[i + 4];
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
 /* scores = exp2(scores - max) with the new running maximum; what was summed so far is scaled to it. */
@@ -142,51 +138,86 @@ static void softmax_row(float *scores, float *max, float *sum, float *out, int64
     *max = most;
 }
 
-static void forward_keys(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t, int64_t kv)
+/* ---- forward: a tile of queries of up to CPU_STACK heads that share keys, one head's rows below the other's ---- */
+
+typedef struct forward_tiles {
+    float *k, *v;     /* [CPU_TILE, padded]; k as [padded, CPU_TILE] */
+    float *q, *out;   /* [CPU_STACK * CPU_TILE, padded] */
+    float *scores;    /* [CPU_STACK * CPU_TILE, CPU_TILE] */
+    float *max, *sum; /* [CPU_STACK * CPU_TILE] */
+} forward_tiles;
+
+static forward_tiles forward_tiles_at(const cpu_attention *a, float *work)
+{
+    int64_t size = CPU_TILE * a->padded, rows = CPU_STACK * CPU_TILE;
+    forward_tiles w = {.k = work, .v = work + size, .q = work + 2 * size};
+    w.out = w.q + rows * a->padded;
+    w.scores = w.out + rows * a->padded;
+    w.max = w.scores + rows * CPU_TILE;
+    w.sum = w.max + rows;
+    return w;
+}
+
+static void forward_keys(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t, int64_t kv, int64_t heads)
 {
     sight seen = tile_sight(call, a, t);
-    int64_t p = a->padded, stride = a->kv_heads * a->head_dim, at = at_k(a, t.b, t.j, kv);
+    int64_t p = a->padded, rows = heads * t.m, stride = a->kv_heads * a->head_dim, at = at_k(a, t.b, t.j, kv);
     if (seen == SEES_NOTHING)
         return;
     tile_load(&call->ins[IN_K], at, stride, t.n, a->head_dim, p, 1.0f, w.v);
     tile_turn(w.v, t.n, p, w.k);
-    tile_product(t.m, CPU_TILE, a->head_dim, (operands){w.q, w.k, w.scores, p, 1, CPU_TILE, CPU_TILE}, false);
-    tile_mask(call, a, t, seen, w.scores);
-    for (int64_t r = 0; r < t.m; r++)
+    tile_product(rows, CPU_TILE, a->head_dim, (operands){w.q, w.k, w.scores, p, 1, CPU_TILE, CPU_TILE}, false);
+    for (int64_t h = 0; h < heads; h++)
+        tile_mask(call, a, t, seen, w.scores + h * t.m * CPU_TILE);
+    for (int64_t r = 0; r < rows; r++)
         softmax_row(w.scores + r * CPU_TILE, &w.max[r], &w.sum[r], w.out + r * p, p);
     tile_load(&call->ins[IN_V], at, stride, t.n, a->head_dim, p, 1.0f, w.v);
-    tile_product(t.m, p, t.n, (operands){w.scores, w.v, w.out, CPU_TILE, 1, p, p}, true);
+    tile_product(rows, p, t.n, (operands){w.scores, w.v, w.out, CPU_TILE, 1, p, p}, true);
 }
 
-static void forward_rows(const weft_call *call, const cpu_attention *a, forward_tiles w, int64_t b, int64_t head, int64_t i)
+static void store_forward(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t, int64_t head, int64_t row)
 {
-    int64_t m = least(CPU_TILE, a->q_rows - i), p = a->padded, at = at_q(a, b, i, head), stride = a->heads * a->head_dim;
     float *lse = call->outs[1].data;
-    tile_load(&call->ins[IN_Q], at, stride, m, a->head_dim, p, (float)(a->scale * LOG2_E), w.q);
-    memset(w.out, 0, (size_t)(m * p) * sizeof *w.out);
-    for (int64_t r = 0; r < m; r++)
+    for (int64_t r = 0; r < t.m; r++, row++) {
+        float sum = w.sum[row];
+        tile_store(&call->outs[0], at_q(a, t.b, t.i + r, head), 0, 1, a->head_dim, a->padded, sum > 0.0f ? 1.0f / sum : 0.0f,
+                   w.out + row * a->padded);
+        lse[(t.b * a->q_rows + t.i + r) * a->heads + head] = sum > 0.0f ? (float)(((double)w.max[row] + log2((double)sum)) * LN_2) : -INFINITY;
+    }
+}
+
+static void forward_rows(const weft_call *call, const cpu_attention *a, forward_tiles w, int64_t b, int64_t kv, int64_t stack, int64_t i)
+{
+    int64_t lo, hi, p = a->padded, m = least(CPU_TILE, a->q_rows - i);
+    heads_of(a, kv, &lo, &hi);
+    lo += stack * CPU_STACK;
+    int64_t heads = least(hi - lo, CPU_STACK);
+    if (heads <= 0)
+        return;
+    for (int64_t h = 0; h < heads; h++)
+        tile_load(&call->ins[IN_Q], at_q(a, b, i, lo + h), a->heads * a->head_dim, m, a->head_dim, p, (float)(a->scale * LOG2_E), w.q + h * m * p);
+    memset(w.out, 0, (size_t)(heads * m * p) * sizeof *w.out);
+    for (int64_t r = 0; r < heads * m; r++)
         w.max[r] = -INFINITY, w.sum[r] = 0.0f;
     for (int64_t j = 0; j < a->k_rows; j += CPU_TILE)
-        forward_keys(call, a, w, (tile){b, i, m, j, least(CPU_TILE, a->k_rows - j)}, kv_head_of(a, head));
-    for (int64_t r = 0; r < m; r++) {
-        float sum = w.sum[r];
-        tile_store(&call->outs[0], at + r * stride, stride, 1, a->head_dim, p, sum > 0.0f ? 1.0f / sum : 0.0f, w.out + r * p);
-        lse[(b * a->q_rows + i + r) * a->heads + head] = sum > 0.0f ? (float)(((double)w.max[r] + log2((double)sum)) * LN_2) : -INFINITY;
-    }
+        forward_keys(call, a, w, (tile){b, i, m, j, least(CPU_TILE, a->k_rows - j)}, kv, heads);
+    for (int64_t h = 0; h < heads; h++)
+        store_forward(call, a, w, (tile){b, i, m, 0, 0}, lo + h, h * m);
 }
 
 static weft_status launch_attention(const weft_call *call, weft_error *err)
 {
     const cpu_attention *a = call->state;
-    int64_t tiles = (a->q_rows + CPU_TILE - 1) / CPU_TILE, tasks = a->batch * a->heads * tiles;
+    int64_t tiles = (a->q_rows + CPU_TILE - 1) / CPU_TILE, stacks = (a->group + CPU_STACK - 1) / CPU_STACK;
+    int64_t columns = a->batch * a->kv_heads * stacks;
     float *work = call->workspace;
     (void)err;
     /* Under causality the last rows cost most: begin with them. */
 #pragma omp parallel for schedule(dynamic, 1) num_threads(a->threads)
-    for (int64_t n = 0; n < tasks; n++) {
-        int64_t i = tiles - 1 - n / (a->batch * a->heads), rest = n % (a->batch * a->heads);
+    for (int64_t n = 0; n < columns * tiles; n++) {
+        int64_t i = tiles - 1 - n / columns, column = n % columns;
         forward_tiles w = forward_tiles_at(a, work + omp_get_thread_num() * a->floats);
-        forward_rows(call, a, w, rest / a->heads, rest % a->heads, i * CPU_TILE);
+        forward_rows(call, a, w, column / stacks / a->kv_heads, column / stacks % a->kv_heads, column % stacks, i * CPU_TILE);
     }
     return WEFT_OK;
 }

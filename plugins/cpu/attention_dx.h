@@ -76,14 +76,6 @@ static void store_dq(const weft_call *call, const cpu_attention *a, int64_t b, i
     tile_store(&call->outs[0], at_q(a, b, i, head), a->heads * a->head_dim, m, a->head_dim, a->padded, (float)a->scale, dq);
 }
 
-/* The local q heads that read a local kv head. */
-static void heads_of(const cpu_attention *a, int64_t kv, int64_t *lo, int64_t *hi)
-{
-    *lo = (a->kv_lo + kv) * a->group - a->head_lo;
-    *hi = least(*lo + a->group, a->heads);
-    *lo = *lo < 0 ? 0 : *lo;
-}
-
 /* dk and dv of one key tile; adds to the dq of its heads, [group, q_rows, padded], unless dq is NULL. */
 static void backward_keys(const weft_call *call, const cpu_attention *a, backward_tiles w, int64_t b, int64_t kv, int64_t j, float *dq)
 {

@@ -42,7 +42,7 @@ static int64_t floats_of(const cpu_attention *a, bool backward)
 {
     int64_t tile = CPU_TILE * a->padded, square = CPU_TILE * CPU_TILE;
     if (!backward)
-        return 4 * tile + square + 2 * CPU_TILE;
+        return 2 * tile + CPU_STACK * (2 * tile + square + 2 * CPU_TILE);
     return 8 * tile + 2 * square + (a->one_pass ? a->group * a->q_rows * a->padded : tile);
 }
 

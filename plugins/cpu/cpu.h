@@ -99,11 +99,15 @@ enum { CPU_MAX_ROPE = 512 }; /* rope: elements of a head */
 
 /* ---- attention's sizes (attention_size.c): workspace and tiles follow from shapes and threads alone ---- */
 
-enum { CPU_TILE = 64, CPU_PAD = 16 };
+enum {
+    CPU_TILE = 64, /* queries and keys of a tile */
+    CPU_PAD = 16,  /* rows of tiles are multiples of it */
+    CPU_STACK = 4, /* heads that share the keys of a tile */
+};
 
 typedef struct cpu_attention {
     int64_t batch, q_rows, k_rows, heads, kv_heads, head_dim;
-    int64_t padded; /* head_dim, rounded up to CPU_PAD */
+    int64_t padded;                /* head_dim, rounded up to CPU_PAD */
     int64_t head_lo, kv_lo, group; /* global number of the first local head; q heads per k head */
     double scale;
     bool causal;

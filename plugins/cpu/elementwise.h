@@ -142,8 +142,8 @@ static weft_status launch_silu_mul_dx(const weft_call *call, weft_error *err)
 
 /* ---- gelu: x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3); or exactly x Phi(x) ---- */
 
-#define GELU_ROOT  0.79788456f /* sqrt(2 / pi) */
-#define GELU_CUBIC 0.044715f
+#define GELU_ROOT   0.79788456f /* sqrt(2 / pi) */
+#define GELU_CUBIC  0.044715f
 #define HALF_ROOT   0.70710678f /* sqrt(1 / 2) */
 #define NORMAL_ZERO 0.39894228f /* 1 / sqrt(2 pi) */
 

@@ -85,14 +85,19 @@ static void tile_load(const weft_tensor *t, int64_t at, int64_t stride, int64_t 
     }
 }
 
-/* to[e][i] = from[i][e], rows of CPU_TILE; places beyond `rows` are zero. */
+/* to[e][i] = from[i][e], rows of CPU_TILE; places beyond `rows` are zero. Whole lines of `to` are written at a time. */
 static void tile_turn(const float *from, int64_t rows, int64_t padded, float *to)
 {
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t e = 0; e < padded; e++)
-            to[e * CPU_TILE + i] = from[i * padded + e];
-    for (int64_t e = 0; e < padded && rows < CPU_TILE; e++)
-        memset(to + e * CPU_TILE + rows, 0, (size_t)(CPU_TILE - rows) * sizeof *to);
+    for (int64_t i = 0; i < CPU_TILE; i += CPU_PAD) {
+        int64_t n = rows - i < CPU_PAD ? rows - i : CPU_PAD;
+        for (int64_t e = 0; e < padded && n == CPU_PAD; e++)
+#pragma GCC unroll 16
+            for (int r = 0; r < CPU_PAD; r++)
+                to[e * CPU_TILE + i + r] = from[(i + r) * padded + e];
+        for (int64_t e = 0; e < padded && n < CPU_PAD; e++)
+            for (int64_t r = 0; r < CPU_PAD; r++)
+                to[e * CPU_TILE + i + r] = r < n ? from[(i + r) * padded + e] : 0.0f;
+    }
 }
 
 /* rows x d of a tile, times `by`, to the tensor. */

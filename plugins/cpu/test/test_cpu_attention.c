@@ -14,13 +14,13 @@
 #include <weft/random.h>
 
 typedef enum mask {
-    MASK_CAUSAL,     /* in the order of memory */
-    MASK_PERMUTED,   /* index is a permutation */
-    MASK_DOCUMENTS,  /* three segments, one after the other, and causal */
-    MASK_SCATTERED,  /* segments in no order, not causal */
-    MASK_NONE,       /* everything is seen */
-    MASK_NOTHING,    /* segments that never match */
-    MASK_LATE,       /* the queries come after all keys, as in a ring's earlier part */
+    MASK_CAUSAL,    /* in the order of memory */
+    MASK_PERMUTED,  /* index is a permutation */
+    MASK_DOCUMENTS, /* three segments, one after the other, and causal */
+    MASK_SCATTERED, /* segments in no order, not causal */
+    MASK_NONE,      /* everything is seen */
+    MASK_NOTHING,   /* segments that never match */
+    MASK_LATE,      /* the queries come after all keys, as in a ring's earlier part */
     MASKS,
 } mask;
 
@@ -106,10 +106,10 @@ static void test_masks(void **state)
     (void)state;
     for (int m = 0; m < MASKS; m++)
         for (int type = 0; type < 2; type++) {
-            check(&(attention_case){.batch = 2, .queries = 150, .keys = 150, .heads = 2, .kv_heads = 1, .d = 24, .mask = (mask)m,
-                                    .dtype = type ? WEFT_BF16 : WEFT_F32});
-            check(&(attention_case){.batch = 1, .queries = 70, .keys = 131, .heads = 2, .kv_heads = 2, .d = 16, .mask = (mask)m,
-                                    .dtype = type ? WEFT_BF16 : WEFT_F32});
+            check(&(attention_case){
+                .batch = 2, .queries = 150, .keys = 150, .heads = 2, .kv_heads = 1, .d = 24, .mask = (mask)m, .dtype = type ? WEFT_BF16 : WEFT_F32});
+            check(&(attention_case){
+                .batch = 1, .queries = 70, .keys = 131, .heads = 2, .kv_heads = 2, .d = 16, .mask = (mask)m, .dtype = type ? WEFT_BF16 : WEFT_F32});
         }
 }
 
@@ -129,9 +129,20 @@ static void test_sizes(void **state)
 static void test_shards_of_heads(void **state)
 {
     (void)state;
-    check(&(attention_case){.batch = 1, .queries = 80, .keys = 80, .heads = 3, .kv_heads = 2, .d = 8, .lo = 3, .kv_lo = 1, .whole = 8, .kv_whole = 4});
-    check(&(attention_case){.batch = 1, .queries = 80, .keys = 80, .heads = 2, .kv_heads = 1, .d = 8, .lo = 6, .kv_lo = 1, .whole = 8, .kv_whole = 2});
-    check(&(attention_case){.batch = 2, .queries = 20, .keys = 20, .heads = 2, .kv_heads = 2, .d = 8, .lo = 2, .kv_lo = 0, .whole = 8, .kv_whole = 2});
+    check(
+        &(attention_case){.batch = 1, .queries = 80, .keys = 80, .heads = 3, .kv_heads = 2, .d = 8, .lo = 3, .kv_lo = 1, .whole = 8, .kv_whole = 4});
+    check(
+        &(attention_case){.batch = 1, .queries = 80, .keys = 80, .heads = 2, .kv_heads = 1, .d = 8, .lo = 6, .kv_lo = 1, .whole = 8, .kv_whole = 2});
+    check(
+        &(attention_case){.batch = 2, .queries = 20, .keys = 20, .heads = 2, .kv_heads = 2, .d = 8, .lo = 2, .kv_lo = 0, .whole = 8, .kv_whole = 2});
+}
+
+/* More heads share their keys than are taken at once. */
+static void test_large_groups(void **state)
+{
+    (void)state;
+    check(&(attention_case){.batch = 2, .queries = 70, .keys = 70, .heads = 9, .kv_heads = 1, .d = 8, .mask = MASK_CAUSAL});
+    check(&(attention_case){.batch = 1, .queries = 10, .keys = 10, .heads = 12, .kv_heads = 2, .d = 8, .mask = MASK_PERMUTED});
 }
 
 static void test_heads_that_are_not_here(void **state)
@@ -151,7 +162,8 @@ static void test_heads_that_are_not_here(void **state)
 static void test_large_scores(void **state)
 {
     (void)state;
-    check(&(attention_case){.batch = 1, .queries = 70, .keys = 70, .heads = 1, .kv_heads = 1, .d = 16, .mask = MASK_CAUSAL, .scale = 40.0, .tolerance = 3e-4});
+    check(&(attention_case){
+        .batch = 1, .queries = 70, .keys = 70, .heads = 1, .kv_heads = 1, .d = 16, .mask = MASK_CAUSAL, .scale = 40.0, .tolerance = 3e-4});
 }
 
 /* The thread counts of these tests take both ways through the gradient, which must not differ in a bit. */
@@ -183,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_shards_of_heads),
+        cmocka_unit_test(test_large_groups),
         cmocka_unit_test(test_heads_that_are_not_here),
         cmocka_unit_test(test_large_scores),
         cmocka_unit_test(test_both_walks_are_taken),

@@ -102,25 +102,29 @@ static void test_elementwise(void **state)
         const char *op;
         int n_ins, n_outs;
         bool scalar, exact;
-    } cases[] = {{"add", 2, 1, false, false},        {"add", 5, 1, false, false},      {"accumulate", 1, 1, false, false}, {"cast", 1, 1, false, false},
-                 {"silu_mul", 2, 1, false, false},   {"silu_mul_dx", 3, 2, false, false}, {"gelu", 1, 1, false, false},    {"gelu", 1, 1, false, true},
-                 {"gelu_dx", 2, 1, false, false},    {"gelu_dx", 2, 1, false, true},   {"scale", 2, 1, true, false},       {"broadcast", 1, 1, true, false}};
+    } cases[] = {{"add", 2, 1, false, false},    {"add", 5, 1, false, false},      {"accumulate", 1, 1, false, false},
+                 {"cast", 1, 1, false, false},   {"silu_mul", 2, 1, false, false}, {"silu_mul_dx", 3, 2, false, false},
+                 {"gelu", 1, 1, false, false},   {"gelu", 1, 1, false, true},      {"gelu_dx", 2, 1, false, false},
+                 {"gelu_dx", 2, 1, false, true}, {"scale", 2, 1, true, false},     {"broadcast", 1, 1, true, false}};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         EACH(int64_t, width, 0, 17, 3001)
-        for (int types = 0; types < 4; types++) {
-            trial t;
-            trial_init(&t, cases[c].op);
-            trial_int(&t, "exact", cases[c].exact);
-            for (int i = 0; i < cases[c].n_ins; i++) {
-                bool scalar = cases[c].scalar && i == cases[c].n_ins - 1;
-                trial_in(&t, i == 0 && !scalar ? halves[types & 1] : i % 2 && !scalar ? halves[types >> 1] : WEFT_F32, (uint64_t)i + 1,
-                         scalar ? SIZES(-1) : SIZES(3, width));
-            }
-            for (int i = 0; i < cases[c].n_outs; i++)
-                trial_out(&t, halves[types & 1], SIZES(3, width));
-            trial_check(&t);
+    for (int types = 0; types < 4; types++) {
+        trial t;
+        trial_init(&t, cases[c].op);
+        trial_int(&t, "exact", cases[c].exact);
+        for (int i = 0; i < cases[c].n_ins; i++) {
+            bool scalar = cases[c].scalar && i == cases[c].n_ins - 1;
+            trial_in(&t,
+                     i == 0 && !scalar  ? halves[types & 1]
+                     : i % 2 && !scalar ? halves[types >> 1]
+                                        : WEFT_F32,
+                     (uint64_t)i + 1, scalar ? SIZES(-1) : SIZES(3, width));
         }
+        for (int i = 0; i < cases[c].n_outs; i++)
+            trial_out(&t, halves[types & 1], SIZES(3, width));
+        trial_check(&t);
+    }
 }
 
 static void test_casts(void **state)
