@@ -54,6 +54,7 @@ core_libcore_la_SOURCES = \
 	core/graph/head.c \
 	core/graph/infer.c \
 	core/graph/insert.c \
+	core/graph/line.c \
 	core/graph/map.c \
 	core/graph/move.c \
 	core/graph/node.c \
@@ -65,6 +66,7 @@ core_libcore_la_SOURCES = \
 	core/graph/verify.c \
 	core/graph/internal.h \
 	core/graph/map.h \
+	core/graph/print.h \
 	core/graph/rule.h \
 	core/graph/ops/activation.c \
 	core/graph/ops/add.c \

@@ -58,7 +58,7 @@ $(fixtures): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtu
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 CLEANFILES += $(fixtures)
 
-dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-includes tests/scripts/check-style
+dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-includes tests/scripts/check-parity tests/scripts/check-style
 EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h tests/bad
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
@@ -68,6 +68,11 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT_TREE='$(abs_top_srcdir)'; export WEFT_TREE; \
 	WEFT='$(abs_top_builddir)/weft'; export WEFT; \
 	WEFT_TEST_FIXTURES='$(abs_top_builddir)/tests/fixtures/plugins'; export WEFT_TEST_FIXTURES;
+
+# Everything, however long it takes: all combinations instead of a sample.
+.PHONY: check-long
+check-long: all
+	STRIDE=1 WEFT_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
 
 # The programs once more, each under valgrind.
 .PHONY: check-valgrind

@@ -8,6 +8,10 @@
 #include <weft/graph.h>
 #include <weft/op.h>
 
+/* Limits that no machine reaches, far enough below 64 bits for sums and products of a few such numbers. */
+#define WEFT_MAX_ELEMENTS ((int64_t)1 << 50) /* of one value, and of the tokens of a step */
+#define WEFT_MAX_BYTES    ((int64_t)1 << 60) /* of all values together */
+
 /* All ops that a run knows: the standard ones and those of listed plugins. Shared by its graphs. */
 typedef struct weft_ops {
     weft_pool pool;

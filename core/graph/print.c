@@ -164,10 +164,8 @@ static void print_fold(const fold *f, weft_text *t)
 
 static bool may_follow(const fold *f, const weft_section *as, const weft_section *s)
 {
-    if (f->as != as || f->last->block - s->block + f->last->chunk - s->chunk == 0)
-        return false;
     int step = number_of(s) - number_of(f->last), before = number_of(f->last) - number_of(f->first);
-    return (step == 1 && before >= 0) || (step == -1 && before <= 0);
+    return f->as == as && ((step == 1 && before >= 0) || (step == -1 && before <= 0));
 }
 
 static void flush(fold *folds, int *n, weft_text *t)
@@ -268,10 +266,8 @@ static void print_roots(const weft_graph *g, bool gradients, weft_text *t)
     print_root("loss_sum", g->loss_sum, t);
     print_root("tokens", g->tokens, t);
     print_root("logits", g->logits, t);
-    for (int i = 0; i < g->n_reports; i++) {
-        weft_text_print(t, "  report %s", g->reports[i].name);
-        print_root("", g->reports[i].value, t);
-    }
+    for (int i = 0; i < g->n_reports; i++)
+        weft_text_print(t, "  report %s %%%s\n", g->reports[i].name, g->reports[i].value->name);
     for (int i = 0; gradients && i < g->n_parameters; i++)
         if (g->parameters[i]->gradient)
             weft_text_print(t, "  gradient %%%s of @%s\n", g->parameters[i]->gradient->name, g->parameters[i]->name);

@@ -182,8 +182,9 @@ static weft_status check_total(const weft_compiler *c)
         total = WEFT_MAX_BYTES + 1;
     for (int i = 0; i < l->n_buffers && total <= WEFT_MAX_BYTES; i++)
         total += l->buffers[i].base == WEFT_BASE_ARENA ? l->buffers[i].bytes + 64 : 0;
-    return total <= WEFT_MAX_BYTES ? WEFT_OK
-                                   : weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the values of a step are more than 2^60 bytes; choose smaller sizes");
+    return total <= WEFT_MAX_BYTES
+               ? WEFT_OK
+               : weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the values of a step are more than 2^60 bytes; choose smaller sizes");
 }
 
 static weft_status build(weft_compiler *c)

@@ -236,7 +236,8 @@ static weft_status build_graph(weft_plan *p, weft_mode mode, const weft_plan_opt
     p->graphs[mode] = g;
     s = run_stage(p, g, WEFT_STAGE_GRAPH, options->stop_after, err);
     if (!s && !options->stop_after && mode != WEFT_MODE_GENERATE && !g->loss && !g->loss_sum)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"), "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
+                      "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
     s = s ? s : core_step(p, g, "place", weft_graph_place, err);
     if (s || options->stop_after)
         return s;

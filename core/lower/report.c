@@ -123,6 +123,7 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     if (in)
         weft_text_print(text, "peak of the arena: in %s, at %s = %s, block %d; the largest of %d alive there:\n", weft_action_name(action),
                         in->node->outs[0]->name, in->node->op->name, in->node->block, n);
+    text->out_of_memory = text->out_of_memory || !alive;
     if (n > 1)
         qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
     for (int i = 0; i < n && i < 8; i++)

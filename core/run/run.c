@@ -130,7 +130,8 @@ static weft_status begin_data(weft_run *run, weft_error *err)
     run->data = weft_plugins_service(plugins, "data", &run->data_self);
     run->tokenizer = weft_plugins_service(plugins, "tokenizer", &run->tokenizer_self);
     if (!run->data)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"), "no listed plugin gives data; list one, as text, in [weft] plugins");
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"),
+                         "no listed plugin gives data; list one, as text, in [weft] plugins");
     weft_status s = run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
     if (s || !run->tokenizer)
         return s;

@@ -177,8 +177,10 @@ void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
 /* Trained parameters in the order of the model; i from 0, NULL past the end. */
 weft_value *weft_graph_parameter(const weft_graph *g, int i);
 
-/* Prints the graph, one line a value: @ parameter or state, % value, ' gradient of, * computed again. sizes: global sizes after dim names. */
-void weft_graph_print(const weft_graph *g, bool sizes, weft_text *text);
+/* Prints the graph, one line a node: @ parameter or state, % value, ' gradient of, * computed again, ~ not kept for the backward. For people: short
+ * names, a size where a dim is met first, equal blocks once. SIZES: the size of every dim. WHOLE: everything, as it can be read back. */
+enum { WEFT_PRINT_SIZES = 1, WEFT_PRINT_WHOLE = 2 };
+void weft_graph_print(const weft_graph *g, unsigned how, weft_text *text);
 
 #ifdef __cplusplus
 }

@@ -41,10 +41,22 @@ plugins_cpu_test_test_cpu_attention_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $
 plugins_cpu_test_test_cpu_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_attention_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
+check_PROGRAMS += plugins/cpu/test/test_cpu_device
+plugins_cpu_test_test_cpu_device_SOURCES = plugins/cpu/test/test_cpu_device.c plugins/cpu/test/call.c
+plugins_cpu_test_test_cpu_device_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
+plugins_cpu_test_test_cpu_device_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
+plugins_cpu_test_test_cpu_device_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+
 check_PROGRAMS += plugins/cpu/test/test_cpu_kernels
 plugins_cpu_test_test_cpu_kernels_SOURCES = plugins/cpu/test/test_cpu_kernels.c plugins/cpu/test/call.c
 plugins_cpu_test_test_cpu_kernels_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
 plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+
+check_PROGRAMS += plugins/cpu/test/test_cpu_products
+plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.c plugins/cpu/test/call.c
+plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
+plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
+plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 EXTRA_DIST += plugins/cpu/test/call.h

@@ -414,96 +414,6 @@ static void test_nll(void **state)
         }
 }
 
-/* ---- matrix products ---- */
-
-static void check_linear(int64_t m, int64_t n, int64_t k, weft_dtype in, weft_dtype out)
-{
-    trial t;
-    for (int op = 0; op < 3; op++) {
-        trial_init(&t, op == 0 ? "linear" : op == 1 ? "linear_dx" : "linear_dw");
-        t.product = true;
-        t.tolerance = 1e-5;
-        trial_in(&t, in, 1, op == 2 ? SIZES(1, k, m) : SIZES(1, m, k));
-        trial_in(&t, in, 2, op == 0 ? SIZES(n, k) : op == 1 ? SIZES(k, n) : SIZES(1, k, n));
-        trial_out(&t, out, op == 2 ? SIZES(m, n) : SIZES(1, m, n));
-        trial_check(&t);
-    }
-}
-
-static void test_products(void **state)
-{
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 5}, {65, 40, 129}, {1, 70, 64}, {0, 4, 4}, {4, 0, 4}, {4, 5, 0}};
-    (void)state;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_F32, WEFT_F32);
-        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_BF16, WEFT_BF16);
-        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_BF16, WEFT_F32);
-    }
-}
-
-/* Larger than one block of the widened product in every direction. */
-static void test_blocked_products(void **state)
-{
-    (void)state;
-    check_linear(530, 1030, 5, WEFT_BF16, WEFT_BF16);
-    check_linear(530, 512, 5, WEFT_BF16, WEFT_F32);
-}
-
-/* Weights of three dims: [heads head_dim embed]. */
-static void test_products_of_many_dims(void **state)
-{
-    (void)state;
-    trial t;
-    trial_init(&t, "linear");
-    t.product = true;
-    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 5, 7));
-    trial_in(&t, WEFT_F32, 2, SIZES(4, 6, 5, 7));
-    trial_out(&t, WEFT_F32, SIZES(2, 3, 4, 6));
-    trial_check(&t);
-    trial_init(&t, "linear_dx");
-    t.product = true;
-    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 4, 6));
-    trial_in(&t, WEFT_F32, 2, SIZES(4, 6, 5, 7));
-    trial_out(&t, WEFT_F32, SIZES(2, 3, 5, 7));
-    trial_check(&t);
-    trial_init(&t, "linear_dw");
-    t.product = true;
-    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 4, 6));
-    trial_in(&t, WEFT_F32, 2, SIZES(2, 3, 5, 7));
-    trial_out(&t, WEFT_F32, SIZES(4, 6, 5, 7));
-    trial_check(&t);
-}
-
-static void test_prepare_without_memory(void **state)
-{
-    (void)state;
-    EACH(name, op, "linear", "linear_dw")
-    {
-        trial t;
-        trial_init(&t, op);
-        trial_in(&t, WEFT_BF16, 1, SIZES(8, 8));
-        trial_in(&t, WEFT_BF16, 2, SIZES(8, 8));
-        trial_out(&t, WEFT_BF16, SIZES(8, 8));
-        weft_call call = {.op = t.op, .n_ins = 2, .n_outs = 1, .ins = t.ins, .outs = t.outs};
-        long n = 1;
-        for (weft_status status = WEFT_ERR_MEMORY; status != WEFT_OK; n++) {
-            weft_error err = {0};
-            void *prepared = NULL;
-            weft_alloc_fail_at(n);
-            status = t.kernel->prepare(&call, &prepared, &err);
-            weft_alloc_fail_at(0);
-            if (status == WEFT_OK)
-                t.kernel->release(prepared);
-            else
-                assert_int_equal(status, WEFT_ERR_MEMORY);
-            weft_error_release(&err);
-            assert_true(n < 100);
-        }
-        assert_true(n > 2);
-        trial_release(&t);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,10 +433,6 @@ int main(void)
         cmocka_unit_test(test_vocabulary),
         cmocka_unit_test(test_max_keeps_nan),
         cmocka_unit_test(test_nll),
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_blocked_products),
-        cmocka_unit_test(test_products_of_many_dims),
-        cmocka_unit_test(test_prepare_without_memory),
     };
     return cmocka_run_group_tests_name("cpu_kernels", tests, NULL, NULL);
 }
