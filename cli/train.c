@@ -2,6 +2,7 @@
 /* weft train: the plan, executed. */
 #include "plugin/crash.h"
 #include "ranks.h"
+#include "run/digest.h"
 #include "run/run.h"
 
 #include <errno.h>
@@ -142,6 +143,7 @@ static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run)
 {
     weft_session *session = &rank->session;
     weft_status s = weft_rank_agree(rank, "planning", make_plan(rank, plan));
+    s = s ? s : weft_rank_agree(rank, "comparing the ranks", weft_digest_check(*plan, rank->control, &rank->err));
     bool first = session->host.rank == 0;
     s = s ? s : weft_rank_agree(rank, "looking at the run folder", first ? check_folder(session, &rank->err) : WEFT_OK);
     s = s ? s : weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));

@@ -61,12 +61,14 @@ core_libcore_la_SOURCES = \
 	core/graph/order.c \
 	core/graph/place.c \
 	core/graph/print.c \
+	core/graph/reader.c \
 	core/graph/rule.c \
 	core/graph/table.c \
 	core/graph/verify.c \
 	core/graph/internal.h \
 	core/graph/map.h \
 	core/graph/print.h \
+	core/graph/reader.h \
 	core/graph/rule.h \
 	core/graph/ops/activation.c \
 	core/graph/ops/add.c \
@@ -98,6 +100,7 @@ core_libcore_la_SOURCES = \
 	core/run/collective.c \
 	core/run/control.c \
 	core/run/diagnose.c \
+	core/run/digest.c \
 	core/run/evaluate.c \
 	core/run/execute.c \
 	core/run/generate.c \
@@ -109,6 +112,7 @@ core_libcore_la_SOURCES = \
 	core/run/run.c \
 	core/run/collective.h \
 	core/run/control.h \
+	core/run/digest.h \
 	core/run/run.h
 core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(LTDL_LIBS) $(LIBM)

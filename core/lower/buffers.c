@@ -149,6 +149,18 @@ static void join_totals(weft_compiler *c, const weft_node *n)
         share(c, y, c->l->buffer_of[add->ins[0]->id]);
 }
 
+/* Memory that values shared is what its whole life makes it. */
+static void classify(weft_compiler *c)
+{
+    for (int i = 0; i < c->l->n_buffers; i++) {
+        weft_buffer *b = &c->l->buffers[i];
+        int last = b->last < c->n ? b->last : c->n - 1;
+        if (b->kind == WEFT_CLASS_TEMPORARY && weft_compiler_action(c, b->first) == WEFT_DO_FORWARD &&
+            weft_compiler_action(c, last) == WEFT_DO_BACKWARD)
+            b->kind = WEFT_CLASS_SAVED;
+    }
+}
+
 weft_status weft_compile_buffers(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
@@ -171,5 +183,6 @@ weft_status weft_compile_buffers(weft_compiler *c)
         for (int r = 0; r < n->n_outs && !s; r++)
             s = add_result(c, n, r, p);
     }
+    classify(c);
     return s;
 }

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, int n_tables, bool plain, weft_error *err)
+weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, const char *const *owners, int n_tables, bool plain,
+                              weft_error *err)
 {
     memset(kernels, 0, sizeof *kernels);
     kernels->plain = plain;
@@ -12,18 +13,22 @@ weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const w
         for (const weft_kernel *k = tables[i]; k && k->op; k++)
             n++;
     kernels->list = weft_alloc(((size_t)n + 1) * sizeof *kernels->list);
-    if (!kernels->list)
+    kernels->owners = weft_alloc(((size_t)n + 1) * sizeof *kernels->owners);
+    if (!kernels->list || !kernels->owners)
         return weft_fail_memory(err);
     for (int i = 0; i < n_tables; i++)
         for (const weft_kernel *k = tables[i]; k && k->op; k++)
-            if (strcmp(k->device, device) == 0)
+            if (strcmp(k->device, device) == 0) {
+                kernels->owners[kernels->n] = owners[i];
                 kernels->list[kernels->n++] = k;
+            }
     return WEFT_OK;
 }
 
 void weft_kernels_release(weft_kernels *kernels)
 {
     weft_free(kernels->list);
+    weft_free(kernels->owners);
     memset(kernels, 0, sizeof *kernels);
 }
 
@@ -40,6 +45,14 @@ const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_cal
             best = k;
     }
     return best;
+}
+
+const char *weft_kernels_owner(const weft_kernels *kernels, const weft_kernel *kernel)
+{
+    for (int i = 0; i < kernels->n; i++)
+        if (kernels->list[i] == kernel)
+            return kernels->owners[i];
+    return NULL;
 }
 
 /* ---- prepared ---- */

@@ -108,6 +108,7 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     }
     weft_call call = {n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, in->tensors, in->tensors + n->n_ins, in->accumulate, NULL, NULL, NULL};
     in->kernel = weft_kernels_find(c->options->kernels, &call);
+    in->owner = weft_kernels_owner(c->options->kernels, in->kernel);
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "op '%s' has neither a plain kernel nor one for this device", n->op->name);
     count_flops(c, n, &call, a);

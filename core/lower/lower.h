@@ -10,15 +10,19 @@
 
 typedef struct weft_kernels {
     const weft_kernel **list; /* those of one device, all plugins */
+    const char **owners;      /* of each: the plugin that brought it */
     int n;
     bool plain; /* use reference kernels only */
 } weft_kernels;
 
-/* tables: kernel tables of plugins, each ended by op == NULL. */
-weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, int n_tables, bool plain, weft_error *err);
+/* tables: kernel tables of plugins, each ended by op == NULL; owners: the plugins' names. */
+weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, const char *const *owners, int n_tables,
+                              bool plain, weft_error *err);
 void weft_kernels_release(weft_kernels *kernels);
 /* The best kernel for a call; NULL: the op's plain one. */
 const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_call *call);
+/* The plugin that a kernel is of; NULL: none (a plain one). */
+const char *weft_kernels_owner(const weft_kernels *kernels, const weft_kernel *kernel);
 
 /* ---- state: what lives from step to step ---- */
 
@@ -79,6 +83,7 @@ typedef struct weft_instruction {
     weft_instruction_kind kind;
     const weft_node *node;
     const weft_kernel *kernel; /* NULL: plain */
+    const char *owner;         /* the kernel's plugin; NULL: plain */
     void *state;               /* made by prepare, owned by the prepared cache */
     int n_ins, n_outs;
     weft_tensor *tensors; /* ins, then outs; data is filled in when run */

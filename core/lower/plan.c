@@ -62,16 +62,19 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
     size_t n = (size_t)p->plugins->n;
     const weft_op *const **ops = weft_alloc_zero(n + 1, sizeof *ops);
     const weft_kernel **tables = weft_alloc_zero(n + 1, sizeof *tables);
-    weft_status s = ops && tables ? weft_plugins_check_kernels(p->plugins, is_standard, err) : weft_fail_memory(err);
+    const char **names = weft_alloc_zero(n + 1, sizeof *names);
+    weft_status s = ops && tables && names ? weft_plugins_check_kernels(p->plugins, is_standard, err) : weft_fail_memory(err);
     for (size_t i = 0; !s && i < n; i++) {
         ops[i] = p->plugins->list[i].module.plugin->ops;
         tables[i] = p->plugins->list[i].module.plugin->kernels;
+        names[i] = p->plugins->list[i].module.plugin->name;
     }
     s = s ? s : weft_ops_init(&p->ops, ops, (int)n, err);
     bool plain = p->device->plain && p->device->plain(p->device_self);
-    s = s ? s : weft_kernels_init(&p->kernels, p->device->name, tables, (int)n, plain, err);
+    s = s ? s : weft_kernels_init(&p->kernels, p->device->name, tables, names, (int)n, plain, err);
     weft_free(ops);
     weft_free(tables);
+    weft_free(names);
     return s;
 }
 

@@ -72,7 +72,7 @@ size_t weft_plan_bytes(const weft_plan *plan)
 
 static void print_line(weft_text *text, const char *name, double bytes)
 {
-    weft_text_print(text, "  %-20s", name);
+    weft_text_print(text, "  %-20s ", name);
     weft_print_bytes(text, bytes);
     weft_text_add(text, "\n");
 }
@@ -146,28 +146,79 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     print_peak(l, text);
 }
 
+/* Collectives of one kind, cause and time. */
+typedef struct traffic {
+    const weft_node *node;
+    const weft_step *step;
+    int64_t count, bytes; /* of a step: micro-batches counted */
+} traffic;
+
+static bool same_traffic(const traffic *t, const weft_node *n, const weft_step *s)
+{
+    return t->step->move == s->move && t->step->n_axes == s->n_axes && memcmp(t->step->axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0 &&
+           t->node->phase == n->phase && t->node->scope == n->scope && strcmp(t->node->by, n->by) == 0;
+}
+
+static int collect(const weft_graph *g, traffic *rows, int capacity)
+{
+    int n_rows = 0;
+    for (const weft_node *n = g->first; n; n = n->next) {
+        weft_layout before = n->n_ins ? n->ins[0]->layout : (weft_layout){0};
+        for (int i = 0; i < n->n_steps; before = n->steps[i++].after) {
+            const weft_step *s = &n->steps[i];
+            if (s->move == WEFT_SLICE || s->move == WEFT_ZERO)
+                continue;
+            int r = 0;
+            while (r < n_rows && !same_traffic(&rows[r], n, s))
+                r++;
+            if (r == n_rows && n_rows == capacity)
+                continue;
+            if (r == n_rows)
+                rows[n_rows++] = (traffic){n, s, 0, 0};
+            int64_t times = n->scope == WEFT_MICRO_BATCH ? g->config.sizes.micro_batches : 1;
+            rows[r].count += times;
+            rows[r].bytes += times * weft_step_bytes(&g->config.mesh, s, before, n->outs[0]->n_dims, n->outs[0]->dims, n->outs[0]->dtype);
+        }
+    }
+    return n_rows;
+}
+
+static void print_axes(const weft_mesh *mesh, const weft_step *s, weft_text *text)
+{
+    size_t start = text->size;
+    for (int k = 0; k < s->n_axes; k++)
+        weft_text_print(text, "%s%s", k ? "," : "", mesh->axis[s->axes[k]].name);
+    while (text->size - start < 20)
+        weft_text_add(text, " ");
+}
+
+static void print_mesh(const weft_mesh *mesh, weft_text *text)
+{
+    weft_text_add(text, "mesh:");
+    for (int a = 0; a < mesh->n_axes; a++)
+        weft_text_print(text, "%s %s %d", a ? "," : "", mesh->axis[a].name, mesh->axis[a].size);
+    weft_text_add(text, " (innermost first)\n");
+}
+
 static void print_collectives(const weft_plan *plan, weft_text *text)
 {
+    enum { ROWS = 128 };
+    traffic rows[ROWS];
     const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
     if (g->config.mesh.n_axes == 0) {
         weft_text_add(text, "collectives: none (one rank)\n");
         return;
     }
-    weft_text_add(text, "collectives per execution: kind, axes, phase, scope, plugin, bytes sent by a rank\n");
-    for (const weft_node *n = g->first; n; n = n->next) {
-        weft_layout before = n->n_ins ? n->ins[0]->layout : (weft_layout){0};
-        for (int i = 0; i < n->n_steps; i++) {
-            const weft_step *s = &n->steps[i];
-            if (s->move != WEFT_SLICE && s->move != WEFT_ZERO) {
-                weft_text_print(text, "  %-14s ", weft_move_name(s->move));
-                for (int k = 0; k < s->n_axes; k++)
-                    weft_text_print(text, "%s%s", k ? "," : "", g->config.mesh.axis[s->axes[k]].name);
-                weft_text_print(text, " %s %s %s ", weft_phase_name(n->phase), weft_scope_name(n->scope), n->by);
-                weft_print_bytes(text, (double)weft_step_bytes(&g->config.mesh, s, before, n->outs[0]->n_dims, n->outs[0]->dims, n->outs[0]->dtype));
-                weft_text_print(text, "  %s\n", n->outs[0]->name);
-            }
-            before = s->after;
-        }
+    print_mesh(&g->config.mesh, text);
+    int n = collect(g, rows, ROWS);
+    weft_text_add(text, "collectives per step  axes                phase     scope       plugin        count  bytes sent by a rank\n");
+    for (int i = 0; i < n; i++) {
+        weft_text_print(text, "  %-20s", weft_move_name(rows[i].step->move));
+        print_axes(&g->config.mesh, rows[i].step, text);
+        weft_text_print(text, "%-10s%-12s%-12s%7lld  ", weft_phase_name(rows[i].node->phase), weft_scope_name(rows[i].node->scope), rows[i].node->by,
+                        (long long)rows[i].count);
+        weft_print_bytes(text, (double)rows[i].bytes);
+        weft_text_add(text, "\n");
     }
 }
 

@@ -48,7 +48,9 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
                       t + in->n_ins, in->accumulate,  in->state,         NULL,      NULL};
     call.workspace = in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro) : NULL;
     call.queue = device->queue ? device->queue(run->plan->device_self, in->queue) : NULL;
+    weft_blame before = weft_blame_set((weft_blame){in->owner, in->node->op->name});
     weft_status s = in->kernel ? in->kernel->launch(&call, err) : in->node->op->plain(&call, err);
+    weft_blame_set(before);
     if (s)
         weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, block %d, step %lld", in->node->n_outs ? in->node->outs[0]->name : "?", in->node->op->name,
                   in->node->block, (long long)run->view.step);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/digest.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <weft/random.h>
+
+/* One thing that must be equal: a key and its value, or a hash of what is too long to send. */
+typedef struct item {
+    char key[64];
+    char value[64];
+} item;
+
+typedef struct digest {
+    item *items;
+    int n, capacity;
+    weft_status status;
+} digest;
+
+static void add(digest *d, const char *prefix, const char *key, const char *value)
+{
+    if (d->status)
+        return;
+    if (d->n == d->capacity) {
+        int more = d->capacity ? 2 * d->capacity : 64;
+        item *fresh = weft_realloc(d->items, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            d->status = WEFT_ERR_MEMORY;
+            return;
+        }
+        d->items = fresh;
+        d->capacity = more;
+    }
+    item *i = &d->items[d->n++];
+    memset(i, 0, sizeof *i);
+    snprintf(i->key, sizeof i->key, "%s%s", prefix, key);
+    if (strlen(value) < sizeof i->value)
+        snprintf(i->value, sizeof i->value, "%s", value);
+    else
+        snprintf(i->value, sizeof i->value, "%.40s... (%016llx)", value, (unsigned long long)weft_hash_name(value));
+}
+
+static void add_section(digest *d, const char *section, const weft_param *table, const weft_params *params)
+{
+    char prefix[56];
+    snprintf(prefix, sizeof prefix, "[%s] ", section);
+    for (; table && table->name; table++)
+        if (!(table->flags & WEFT_PARAM_PER_RANK))
+            add(d, prefix, table->name, weft_params_text(params, table->name));
+}
+
+static void add_text(digest *d, const char *key, const weft_text *text)
+{
+    char value[32];
+    if (text->out_of_memory)
+        d->status = WEFT_ERR_MEMORY;
+    snprintf(value, sizeof value, "%016llx", (unsigned long long)weft_hash_bytes(0, weft_text_get(text), text->size));
+    add(d, key, "", value);
+}
+
+/* Kind, dtype and sizes of every collective, in the order in which it is entered. */
+static void print_collectives(const weft_lowered *l, weft_text *text)
+{
+    for (int a = 0; a < WEFT_ACTIONS; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            const weft_instruction *in = &l->programs[a].list[i];
+            if (in->kind != WEFT_COLLECTIVE)
+                continue;
+            weft_text_print(text, "%d %s", a, weft_dtype_name(in->node->outs[0]->dtype));
+            for (int k = 0; k < in->node->n_steps; k++)
+                weft_text_print(text, " %s %llx", weft_move_name(in->node->steps[k].move), (unsigned long long)in->node->steps[k].after.bits);
+            weft_text_add(text, "\n");
+        }
+}
+
+static void make(digest *d, const weft_plan *plan)
+{
+    static const char *const modes[] = {"training graph", "evaluation graph", "generation graph"};
+    static const char *const collectives[] = {"training collectives", "evaluation collectives", "generation collectives"};
+    for (int i = 0; i < plan->plugins->n; i++) {
+        const weft_loaded *loaded = &plan->plugins->list[i];
+        add(d, "version of plugin ", loaded->module.plugin->name, loaded->module.plugin->version);
+        add_section(d, loaded->module.plugin->name, loaded->module.plugin->params, loaded->params);
+    }
+    add_section(d, "train", weft_core_params("train"), plan->train);
+    add_section(d, "mesh", weft_core_params("mesh"), plan->mesh_params);
+    for (int m = 0; m < WEFT_MODES; m++) {
+        weft_text text = {0};
+        if (!plan->graphs[m])
+            continue;
+        weft_graph_print(plan->graphs[m], true, &text);
+        add_text(d, modes[m], &text);
+        weft_text_clear(&text);
+        print_collectives(plan->lowered[m], &text);
+        add_text(d, collectives[m], &text);
+        weft_text_release(&text);
+    }
+}
+
+static weft_status differs(int rank, const item *mine, const item *first, weft_error *err)
+{
+    if (strcmp(mine->key, first->key) != 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d and rank 0 run different plugins: '%s' here, '%s' there", rank, mine->key,
+                         first->key);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d and rank 0 differ in %s: '%s' here, '%s' there; all ranks must run the same", rank,
+                     mine->key, mine->value, first->value);
+}
+
+/* Rank 0's items, one after the other, so that no size need be agreed on first. */
+static weft_status compare(const digest *d, const weft_plan *plan, weft_control *control, weft_error *err)
+{
+    static const item end = {.key = "(no more)"};
+    item *all = weft_alloc((size_t)plan->ranks * sizeof *all);
+    weft_status s = all ? WEFT_OK : weft_fail_memory(err), found = WEFT_OK;
+    for (int i = 0; !s && i <= d->n; i++) {
+        const item *mine = i < d->n ? &d->items[i] : &end;
+        s = weft_control_exchange(control, plan->rank, mine, sizeof *mine, all, err);
+        if (!s && memcmp(mine, &all[0], sizeof *mine) != 0)
+            found = differs(plan->rank, mine, &all[0], err);
+        bool apart = false;
+        for (int r = 0; r < plan->ranks && !s; r++)
+            apart = apart || memcmp(&all[r], &all[0], sizeof all[0]) != 0;
+        if (apart)
+            break;
+    }
+    weft_free(all);
+    return s ? s : found;
+}
+
+weft_status weft_digest_check(const weft_plan *plan, weft_control *control, weft_error *err)
+{
+    if (!control)
+        return WEFT_OK;
+    digest d = {0};
+    make(&d, plan);
+    weft_status s = d.status ? weft_fail_memory(err) : WEFT_OK;
+    s = weft_control_agree(control, plan->rank, "describing the run", s, err);
+    s = s ? s : compare(&d, plan, control, err);
+    weft_free(d.items);
+    return s;
+}
