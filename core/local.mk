@@ -89,6 +89,7 @@ core_libcore_la_SOURCES = \
 	core/lower/kernels.c \
 	core/lower/lower.c \
 	core/lower/memory.c \
+	core/lower/passes.c \
 	core/lower/plan.c \
 	core/lower/report.c \
 	core/lower/schedule.c \

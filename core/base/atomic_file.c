@@ -11,7 +11,7 @@ weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
 {
     char buffer[128];
     int e = errno;
-    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES;
+    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST || e == EROFS || e == EPERM;
     const char *reason = strerror_r(e, buffer, sizeof buffer);
     return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0}, "cannot %s: %s", what, reason);
 }

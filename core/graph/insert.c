@@ -50,6 +50,23 @@ weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op
     return made->outs[0];
 }
 
+weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name, const char *suffix, int n_ins, weft_value *const *ins)
+{
+    char *full = weft_pool_format(&g->pool, "%s%s", name, suffix);
+    if (!full)
+        return weft_graph_fail(g, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory");
+    weft_node *cursor = g->cursor;
+    int block = g->block, chunk = g->chunk;
+    g->cursor = at;
+    g->block = at->block;
+    g->chunk = at->chunk;
+    weft_value *v = weft_add_many(g, op, full, n_ins, ins, 1, NULL);
+    g->cursor = cursor;
+    g->block = block;
+    g->chunk = chunk;
+    return v;
+}
+
 void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *, weft_value *, void *), void *ctx)
 {
     weft_value **found = NULL;

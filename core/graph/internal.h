@@ -144,9 +144,12 @@ weft_status weft_graph_order(weft_graph *g);
 
 /* Structure, rules, dims, dtypes and, once placed, layouts. Everything that is wrong is noted in err. */
 weft_status weft_graph_verify(weft_graph *g, weft_error *err);
-/* Reads what weft_graph_print wrote (sizes on), for tests. */
+
+/* ---- text (print.c, parse.c) ---- */
+
 const char *weft_scope_name(weft_scope scope);
 const char *weft_phase_name(weft_phase phase);
+/* Reads what weft_graph_print wrote whole; config: of the same mode and mesh. Errors name the line. The graph is not verified. */
 weft_status weft_graph_parse(const char *text, const weft_graph_config *config, weft_graph **out, weft_error *err);
 
 #endif

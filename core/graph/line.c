@@ -43,12 +43,18 @@ static const char *behind_block(const char *name, int block)
     return NULL;
 }
 
-/* Length of a name without the ".7" that says its chunk. */
-static size_t without_chunk(const char *name, int chunk)
+/* The name without the first ".7" that says its chunk. */
+static void add_chunkless(const char *name, int chunk, weft_text *t)
 {
-    size_t n = strlen(name);
-    const char *dot = strrchr(name, '.');
-    return dot && chunk >= 0 && isdigit((unsigned char)dot[1]) && atoi(dot + 1) == chunk ? (size_t)(dot - name) : n;
+    for (const char *p = strchr(name, '.'); p && chunk >= 0; p = strchr(p + 1, '.')) {
+        char *end;
+        if (!isdigit((unsigned char)p[1]) || strtol(p + 1, &end, 10) != chunk)
+            continue;
+        weft_text_add_bytes(t, name, (size_t)(p - name));
+        name = end;
+        break;
+    }
+    weft_text_add(t, name);
 }
 
 static void add_type(weft_liner *l, const weft_value *v, weft_text *t);
@@ -61,8 +67,7 @@ static void add_number(weft_liner *l, const weft_value *v, weft_text *t)
         weft_text_print(t, "%s%d", known->own ? "%" : "^", known->number);
     } else if (n->block == l->section->block && n->chunk == l->section->chunk) {
         const char *name = behind_block(v->name, n->block);
-        name = name ? name : v->name;
-        weft_text_add_bytes(t, name, without_chunk(name, n->chunk));
+        add_chunkless(name ? name : v->name, n->chunk, t);
     } else if (n->block == WEFT_BLOCK_NONE && n->chunk < 0) {
         weft_text_add(t, v->name);
     } else {
@@ -161,16 +166,20 @@ void weft_print_real(weft_text *t, double x)
     weft_text_print(t, "%s%s", digits, strpbrk(digits, ".eni") ? "" : ".0");
 }
 
-static void add_init(const weft_value *v, weft_text *t)
+/* Blocks that differ only in how their parameters begin are equal. */
+static void add_init(const weft_liner *l, const weft_value *v, weft_text *t)
 {
+    if (l->naming == WEFT_NAMES_NUMBERED)
+        return;
+    const double numbers[] = {v->init.std, v->init.cut};
+    int n = v->init.kind < WEFT_INIT_NORMAL ? 0 : v->init.kind == WEFT_INIT_TRUNC_NORMAL ? 2 : 1;
     weft_text_add(t, weft_init_name(v->init.kind));
-    if (v->init.kind >= WEFT_INIT_NORMAL) {
+    for (int i = 0; i < n; i++) {
         weft_text_add(t, " ");
-        weft_print_real(t, v->init.std);
-    }
-    if (v->init.kind == WEFT_INIT_TRUNC_NORMAL) {
-        weft_text_add(t, " ");
-        weft_print_real(t, v->init.cut);
+        if (l->naming == WEFT_NAMES_SHORT)
+            weft_text_print(t, "%.3g", numbers[i]);
+        else
+            weft_print_real(t, numbers[i]);
     }
 }
 
@@ -214,7 +223,7 @@ static void add_op(weft_liner *l, const weft_node *n, weft_text *t)
         weft_text_add(t, n->op->name);
     weft_text_add(t, "(");
     if (strcmp(n->op->name, "parameter") == 0)
-        add_init(n->outs[0], t);
+        add_init(l, n->outs[0], t);
     add_operands(l, n, t);
     weft_text_add(t, ")");
     add_attrs(n, t);

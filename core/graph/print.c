@@ -22,13 +22,13 @@ static weft_phase direction(const weft_node *n)
     return n->phase == WEFT_RECOMPUTE ? WEFT_BACKWARD : n->phase;
 }
 
-static void add_to_section(printer *p, weft_node **at)
+static void add_to_section(printer *p, weft_node **at, weft_phase phase)
 {
     const weft_node *n = *at;
     weft_section *s = p->n_sections ? &p->sections[p->n_sections - 1] : NULL;
-    if (!s || s->block != n->block || s->chunk != n->chunk || s->phase != direction(n)) {
+    if (!s || s->block != n->block || s->chunk != n->chunk || s->phase != phase) {
         s = &p->sections[p->n_sections++];
-        *s = (weft_section){n->block, n->chunk, direction(n), at, 0};
+        *s = (weft_section){n->block, n->chunk, phase, at, 0};
     }
     s->n++;
 }
@@ -47,7 +47,7 @@ static void find_sections(printer *p, bool inputs_first)
             if (inputs_first && is_input(n) != (pass == 0))
                 continue;
             p->nodes[n_nodes] = n;
-            add_to_section(p, &p->nodes[n_nodes++]);
+            add_to_section(p, &p->nodes[n_nodes++], pass ? direction(n) : WEFT_FORWARD);
         }
 }
 
@@ -96,7 +96,8 @@ static void print_columns(const columns *c, weft_text *t)
     for (int i = 0; i < c->n; i++)
         for (int k = 0; k < WEFT_CELLS; k++) {
             size_t size = c->at[i][k + 1] - c->at[i][k];
-            if (size <= most[k] && size > width[k])
+            bool several = k == 1 && memchr(weft_text_get(&c->text) + c->at[i][k], ';', size);
+            if (size <= most[k] && size > width[k] && !several)
                 width[k] = size;
         }
     for (int i = 0; i < c->n; i++) {

@@ -77,6 +77,7 @@ static void call_key(const weft_instruction *in, weft_text *key)
         weft_text_print(key, "|%d:%d", (int)t->dtype, t->n_dims);
         weft_text_add_bytes(key, t->size, sizeof t->size[0] * (size_t)t->n_dims);
         weft_text_add_bytes(key, t->lo, sizeof t->lo[0] * (size_t)t->n_dims);
+        weft_text_add_bytes(key, t->whole, sizeof t->whole[0] * (size_t)t->n_dims);
         weft_text_add_bytes(key, t->grain, sizeof t->grain[0] * (size_t)t->n_dims);
     }
 }

@@ -4,14 +4,6 @@
 #include "mesh/plan.h"
 
 #include <string.h>
-#include <time.h>
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
 
 /* ---- sizes, services, ops, kernels ---- */
 
@@ -130,138 +122,16 @@ static weft_status make_mesh(weft_plan *p, weft_error *err)
     return weft_mesh_plan_finish(&mesh, order, n, weft_params_where(p->mesh_params, "order"), &p->mesh, err);
 }
 
-/* ---- graphs ---- */
-
-static weft_status record(weft_plan *p, const char *plugin, weft_pass_stage stage, int before, int after, double ms, weft_error *err)
-{
-    if (p->n_records == p->records_capacity) {
-        int more = p->records_capacity ? 2 * p->records_capacity : 16;
-        weft_pass_record *fresh = weft_realloc(p->records, (size_t)more * sizeof *fresh);
-        if (!fresh)
-            return weft_fail_memory(err);
-        p->records = fresh;
-        p->records_capacity = more;
-    }
-    p->records[p->n_records++] = (weft_pass_record){plugin, stage, before, after, ms};
-    return WEFT_OK;
-}
-
-/* Moves the graph's errors to err, naming who caused them. */
-static weft_status hand_over(weft_graph *g, const char *plugin, weft_error *err)
-{
-    weft_error *from = weft_graph_error(g);
-    weft_status s = weft_error_status(from);
-    for (int i = 0; i < from->n_items; i++) {
-        bool internal = from->items[i].status == WEFT_ERR_INTERNAL;
-        weft_fail(err, from->items[i].status, WEFT_NOWHERE, internal ? "plugin %s left a broken graph: %s" : "%.0s%s", plugin, from->items[i].text);
-    }
-    if (s && from->n_items == 0)
-        return weft_fail_memory(err);
-    return s;
-}
-
-static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *loaded, const weft_contribution *c, weft_error *err)
-{
-    const char *name = loaded->module.plugin->name;
-    int before = g->n_nodes;
-    double start = now_ms();
-    g->by = name;
-    g->block = WEFT_BLOCK_NONE;
-    g->chunk = -1;
-    weft_blame blame = weft_blame_set((weft_blame){name, c->stage == WEFT_STAGE_GRAPH ? "graph" : "joint"});
-    weft_status s = c->graph(loaded->self, g, err);
-    weft_blame_set(blame);
-    if (!s && !weft_graph_status(g))
-        weft_graph_verify(g, weft_graph_error(g));
-    weft_status broken = hand_over(g, name, err);
-    g->by = "core";
-    s = s ? s : broken;
-    return s ? s : record(p, name, c->stage, before, g->n_nodes, now_ms() - start, err);
-}
-
-static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage, const char *stop_after, weft_error *err)
-{
-    const weft_loaded *loaded;
-    const weft_contribution *c;
-    for (int i = 0, k = 0; weft_plugins_next(p->plugins, WEFT_PASS, &i, &k, &loaded, &c);) {
-        bool stop = stop_after && strcmp(loaded->module.plugin->name, stop_after) == 0;
-        if (c->stage == stage && c->graph) {
-            weft_status s = run_pass(p, g, loaded, c, err);
-            if (s)
-                return s;
-        }
-        if (stop)
-            return WEFT_OK;
-    }
-    return WEFT_OK;
-}
-
-/* The core's own steps are passes, too: they are recorded and their graphs verified. */
-static weft_status core_step(weft_plan *p, weft_graph *g, const char *name, weft_status (*step)(weft_graph *), weft_error *err)
-{
-    int before = g->n_nodes;
-    double start = now_ms();
-    weft_status s = step(g), broken = hand_over(g, "core", err);
-    s = s ? s : broken;
-    return s ? s : record(p, name, WEFT_STAGE_JOINT, before, g->n_nodes, now_ms() - start, err);
-}
-
-/* What the host reads must be whole on every rank. */
-static weft_status close_roots(weft_graph *g)
-{
-    weft_value **const roots[] = {&g->loss_sum, &g->tokens, &g->logits};
-    for (int i = 0; i < 3; i++)
-        if (*roots[i])
-            *roots[i] = weft_move_to(g, *roots[i], (weft_layout){0}, NULL, WEFT_FORWARD, "read by the host", NULL);
-    for (int i = 0; i < g->n_reports; i++)
-        g->reports[i].value = weft_move_to(g, g->reports[i].value, (weft_layout){0}, NULL, WEFT_UPDATE, "reported", NULL);
-    return weft_graph_status(g);
-}
-
-static weft_status verify(weft_graph *g)
-{
-    return weft_graph_verify(g, weft_graph_error(g));
-}
-
-static weft_status build_graph(weft_plan *p, weft_mode mode, const weft_plan_options *options, weft_error *err)
-{
-    weft_graph_config config = {.mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
-    config.dtype = weft_params_is(p->train, "dtype", "f64") ? WEFT_F64 : WEFT_F32;
-    config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches, weft_params_int(p->train, "loss_chunk")};
-    if (mode == WEFT_MODE_GENERATE) {
-        config.sizes.micro_batch = config.sizes.micro_batches = 1;
-        config.sizes.seq_len = p->generator->context(p->generator_self);
-    }
-    weft_graph *g;
-    weft_status s = weft_graph_create(&config, &g, err);
-    if (s)
-        return s;
-    p->graphs[mode] = g;
-    s = run_stage(p, g, WEFT_STAGE_GRAPH, options->stop_after, err);
-    if (!s && !options->stop_after && mode != WEFT_MODE_GENERATE && !g->loss && !g->loss_sum)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
-                      "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
-    s = s ? s : core_step(p, g, "place", weft_graph_place, err);
-    if (s || options->stop_after)
-        return s;
-    if (mode == WEFT_MODE_TRAIN) {
-        s = core_step(p, g, "differentiate", weft_graph_differentiate, err);
-        s = s ? s : run_stage(p, g, WEFT_STAGE_JOINT, NULL, err);
-    }
-    s = s ? s : core_step(p, g, "close", close_roots, err);
-    if (mode == WEFT_MODE_TRAIN)
-        s = s ? s : core_step(p, g, "order", weft_graph_order, err);
-    return s ? s : core_step(p, g, "verify", verify, err);
-}
+/* ---- the whole ---- */
 
 static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
 {
     uint64_t adversary = p->device->adversary ? p->device->adversary(p->device_self) : 0;
     weft_lower_options options = {&p->kernels, &p->states, p->rank, adversary ? 2 : p->device->n_queues, adversary};
-    double start = now_ms();
+    double start = weft_plan_ms();
     weft_status s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
     int n = p->graphs[mode]->n_nodes;
-    return s ? s : record(p, "lower", WEFT_STAGE_PROGRAM, n, n, now_ms() - start, err);
+    return s ? s : weft_plan_record(p, "lower", WEFT_STAGE_PROGRAM, n, n, weft_plan_ms() - start, err);
 }
 
 static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_options *options, weft_error *err)
@@ -270,7 +140,7 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
     s = s ? s : find_services(p, err);
     s = s ? s : gather_ops(p, err);
     s = s ? s : make_mesh(p, err);
-    s = s ? s : build_graph(p, WEFT_MODE_TRAIN, options, err);
+    s = s ? s : weft_plan_graph(p, WEFT_MODE_TRAIN, options, err);
     if (s || options->stop_after)
         return s;
     int coord[WEFT_MAX_AXES];
@@ -281,7 +151,7 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
     for (int m = 0; m < WEFT_MODES && !s; m++) {
         if (!wanted[m] || options->train_only)
             continue;
-        s = build_graph(p, (weft_mode)m, options, err);
+        s = weft_plan_graph(p, (weft_mode)m, options, err);
         s = s ? s : lower(p, (weft_mode)m, err);
     }
     return s;

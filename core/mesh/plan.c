@@ -72,7 +72,7 @@ static weft_status resolve(const weft_mesh_plan *plan, int64_t degree[], weft_er
 
 static void append(weft_mesh *mesh, const weft_mesh_entry *e, int64_t degree)
 {
-    if (degree <= 1 || mesh->n_axes == WEFT_MAX_AXES)
+    if (degree <= 1)
         return;
     weft_axis *a = &mesh->axis[mesh->n_axes++];
     snprintf(a->name, sizeof a->name, "%s", e->name);
@@ -87,6 +87,12 @@ weft_status weft_mesh_plan_finish(const weft_mesh_plan *plan, const char *const 
     weft_status s = resolve(plan, degree, err);
     if (s)
         return s;
+    int n_axes = 0;
+    for (int i = 0; i < plan->n; i++)
+        n_axes += degree[i] > 1;
+    if (n_axes > WEFT_MAX_AXES)
+        return weft_fail(err, WEFT_ERR_INPUT, plan->entry[plan->n - 1].at, "the mesh has %d axes of size above 1; at most %d are possible", n_axes,
+                         WEFT_MAX_AXES);
     memset(mesh, 0, sizeof *mesh);
     bool placed[2 * WEFT_MAX_AXES] = {false};
     for (int i = 0; i < n_order; i++) {

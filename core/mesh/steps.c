@@ -188,6 +188,16 @@ const char *weft_move_name(weft_move move)
     return names[move];
 }
 
+/* Elements of what one rank sends another in an all_to_all: its chunk, cut also where the result is. */
+static int64_t piece(const weft_mesh *mesh, const weft_step *step, weft_layout before, int n_dims, const weft_dim *dims)
+{
+    static const int origin[WEFT_MAX_AXES];
+    int64_t total = 1;
+    for (int d = 0; d < n_dims; d++)
+        total *= weft_layout_span(mesh, d == step->to ? step->after : before, &dims[d], d, origin).chunk;
+    return total;
+}
+
 int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layout before, int n_dims, const weft_dim *dims, weft_dtype dtype)
 {
     int64_t n = 1, width = (int64_t)weft_dtype_size(dtype);
@@ -195,12 +205,13 @@ int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layou
         n *= mesh->axis[step->axes[i]].size;
     switch (step->move) {
     case WEFT_ALL_GATHER:
-        return weft_layout_elements(mesh, step->after, n_dims, dims) * (n - 1) / n * width;
+        return weft_layout_elements(mesh, before, n_dims, dims) * (n - 1) * width;
     case WEFT_REDUCE_SCATTER:
+        return weft_layout_elements(mesh, step->after, n_dims, dims) * (n - 1) * width;
     case WEFT_ALL_TO_ALL:
-        return weft_layout_elements(mesh, before, n_dims, dims) * (n - 1) / n * width;
+        return piece(mesh, step, before, n_dims, dims) * (n - 1) * width;
     case WEFT_ALL_REDUCE:
-        return 2 * weft_layout_elements(mesh, before, n_dims, dims) * (n - 1) / n * width;
+        return 2 * ((weft_layout_elements(mesh, before, n_dims, dims) + n - 1) / n) * (n - 1) * width;
     case WEFT_SLICE:
     case WEFT_ZERO:
         break;

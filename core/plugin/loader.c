@@ -4,11 +4,16 @@
 #include "plugin/internal.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
 #include <ltdl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define LOADER_NAME "weft"
 
@@ -21,11 +26,35 @@ static struct {
     void *self;
 } loader = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* The dynamic linker maps what the headers promise without looking whether the file is that long; a file that was cut short would then kill the process.
+ * What is no ELF of this machine at all is left to it: it has good words for that. */
+static bool is_whole(const char *path)
+{
+    ElfW(Ehdr) e;
+    ElfW(Phdr) p;
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool whole = fd >= 0 && fstat(fd, &info) == 0;
+    if (whole && pread(fd, &e, sizeof e, 0) == (ssize_t)sizeof e && memcmp(e.e_ident, ELFMAG, SELFMAG) == 0 && e.e_phentsize == sizeof p)
+        for (int i = 0; whole && i < e.e_phnum; i++)
+            whole = pread(fd, &p, sizeof p, (off_t)(e.e_phoff + (size_t)i * sizeof p)) == (ssize_t)sizeof p &&
+                    (p.p_type != PT_LOAD || (p.p_filesz <= (size_t)info.st_size && p.p_offset <= (size_t)info.st_size - p.p_filesz));
+    if (fd < 0)
+        snprintf(loader.error, sizeof loader.error, "%s: %s", path, strerror(errno));
+    else if (!whole)
+        snprintf(loader.error, sizeof loader.error, "%s: the file is cut short", path);
+    if (fd >= 0)
+        close(fd);
+    return whole;
+}
+
 static lt_module open_exact(lt_user_data data, const char *file, lt_dladvise advise)
 {
     (void)data;
     (void)advise;
     if (!file || !loader.path || strcmp(file, loader.path) != 0)
+        return NULL;
+    if (!is_whole(file))
         return NULL;
     void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) {

@@ -1,102 +1,129 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "run/control.h"
+#include "run/control_kind.h"
 
-#include <pthread.h>
 #include <string.h>
 
-enum { MESSAGE = 512 };
+/* ---- for the kinds ---- */
 
-struct weft_control {
-    pthread_mutex_t lock;
-    pthread_cond_t turned;
-    int ranks, arrived, left;
-    unsigned turn;
-    const void **mine; /* by rank: what it brought to this turn */
-};
-
-weft_status weft_control_create(int ranks, weft_control **out, weft_error *err)
+void weft_control_init(weft_control *c, const weft_control_kind *kind, int ranks)
 {
-    weft_control *c = weft_alloc_zero(1, sizeof *c);
-    *out = c;
-    if (!c || !(c->mine = weft_alloc_zero((size_t)ranks, sizeof *c->mine))) {
-        weft_free(c);
-        *out = NULL;
-        return weft_fail_memory(err);
-    }
+    pthread_condattr_t attributes;
+    c->kind = kind;
     c->ranks = ranks;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->turned, NULL);
-    return WEFT_OK;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
 }
+
+void weft_control_release(weft_control *c)
+{
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+}
+
+void weft_verdict_init(weft_verdict *v, int rank, weft_status status, const char *text)
+{
+    memset(v, 0, sizeof *v);
+    v->rank = rank;
+    v->status = (int32_t)status;
+    strncpy(v->text, text, sizeof v->text - 1);
+}
+
+/* What another rank failed of is not what the rank that follows it failed of. */
+static void note(weft_control *c, const weft_verdict *why)
+{
+    if (!c->failed)
+        c->why = *why;
+    c->failed = true;
+}
+
+void weft_control_break(weft_control *c, const weft_verdict *why)
+{
+    note(c, why);
+    c->broken = true;
+    pthread_cond_broadcast(&c->changed);
+}
+
+weft_status weft_control_broken(const weft_control *c, weft_error *err)
+{
+    const char *text = c->why.text;
+    return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d has ended%s%s", (int)c->why.rank, *text ? ": " : "", text);
+}
+
+bool weft_parts_match(const weft_part *parts, int ranks, weft_verdict *why)
+{
+    int other = -1;
+    for (int r = 1; r < ranks && other < 0; r++)
+        if (parts[r].tag != parts[0].tag || parts[r].n != parts[0].n)
+            other = r;
+    if (other < 0)
+        return true;
+    for (int r = 0; r < ranks; r++) {
+        if (parts[r].tag != WEFT_TAG_AGREE || parts[r].n != sizeof *why)
+            continue;
+        memcpy(why, parts[r].data, sizeof *why);
+        if (why->status)
+            return false;
+    }
+    weft_verdict_init(why, other, WEFT_ERR_INTERNAL, "it is at another point of the run than rank 0");
+    return false;
+}
+
+/* ---- for everyone ---- */
 
 void weft_control_destroy(weft_control *c)
 {
-    if (!c)
-        return;
-    pthread_cond_destroy(&c->turned);
-    pthread_mutex_destroy(&c->lock);
-    weft_free(c->mine);
-    weft_free(c);
-}
-
-/* Waits until all ranks are here. Under the lock. */
-static bool meet(weft_control *c)
-{
-    unsigned turn = c->turn;
-    if (++c->arrived == c->ranks) {
-        c->arrived = 0;
-        c->turn++;
-        pthread_cond_broadcast(&c->turned);
-        return true;
-    }
-    while (c->turn == turn && !c->left)
-        pthread_cond_wait(&c->turned, &c->lock);
-    return c->turn != turn;
+    if (c)
+        c->kind->destroy(c);
 }
 
 weft_status weft_control_exchange(weft_control *c, int rank, const void *mine, size_t n, void *all, weft_error *err)
 {
-    pthread_mutex_lock(&c->lock);
-    c->mine[rank] = mine;
-    bool ok = !c->left && meet(c);
-    for (int r = 0; ok && r < c->ranks; r++)
-        memcpy((char *)all + (size_t)r * n, c->mine[r], n);
-    ok = ok && meet(c); /* nobody's bytes go away before all have read them */
-    pthread_mutex_unlock(&c->lock);
-    return ok ? WEFT_OK : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "another rank has ended; rank %d ends, too", rank);
+    return c->kind->exchange(c, rank, WEFT_TAG_DATA, mine, n, all, err);
 }
 
-void weft_control_leave(weft_control *c, int rank)
+void weft_control_leave(weft_control *c, int rank, weft_status status, const char *why)
 {
-    (void)rank;
-    pthread_mutex_lock(&c->lock);
-    c->left++;
-    pthread_cond_broadcast(&c->turned);
-    pthread_mutex_unlock(&c->lock);
+    weft_verdict v;
+    weft_verdict_init(&v, rank, status, why);
+    c->kind->leave(c, &v);
 }
 
-typedef struct verdict {
-    weft_status status;
-    char text[MESSAGE];
-} verdict;
+bool weft_control_verdict(weft_control *c, weft_verdict *out)
+{
+    pthread_mutex_lock(&c->lock);
+    bool failed = c->failed;
+    *out = c->why;
+    pthread_mutex_unlock(&c->lock);
+    return failed;
+}
+
+static weft_status judge(weft_control *c, const weft_verdict *all, const char *phase, weft_status mine, weft_error *err)
+{
+    for (int r = 0; r < c->ranks; r++) {
+        if (!all[r].status)
+            continue;
+        pthread_mutex_lock(&c->lock);
+        note(c, &all[r]);
+        pthread_mutex_unlock(&c->lock);
+        return mine ? mine : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d failed in %s: %s", r, phase, all[r].text);
+    }
+    return WEFT_OK;
+}
 
 weft_status weft_control_agree(weft_control *c, int rank, const char *phase, weft_status mine, weft_error *err)
 {
-    verdict v = {.status = mine};
-    strncpy(v.text, weft_error_text(err), sizeof v.text - 1);
-    verdict *all = weft_alloc((size_t)c->ranks * sizeof *all);
+    weft_verdict v;
+    weft_verdict_init(&v, rank, mine, weft_error_text(err));
+    weft_verdict *all = weft_alloc((size_t)c->ranks * sizeof *all);
     if (!all) {
-        weft_control_leave(c, rank);
+        weft_control_leave(c, rank, WEFT_ERR_MEMORY, "out of memory");
         return weft_fail_memory(err);
     }
-    weft_status s = weft_control_exchange(c, rank, &v, sizeof v, all, err);
-    for (int r = 0; !s && r < c->ranks; r++) {
-        if (!all[r].status)
-            continue;
-        s = WEFT_ERR_PEER;
-        if (!mine)
-            weft_fail(err, s, WEFT_NOWHERE, "rank %d failed in %s: %s", r, phase, all[r].text);
-    }
+    weft_status s = c->kind->exchange(c, rank, WEFT_TAG_AGREE, &v, sizeof v, all, mine ? NULL : err);
+    s = s ? s : judge(c, all, phase, mine, err);
     weft_free(all);
     return mine ? mine : s;
 }

@@ -159,6 +159,8 @@ weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op
                                void *ctx);
 /* Calls visit for every weight value that a computation on tokens reads: where passes insert theirs. visit may insert. */
 void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *v, void *ctx), void *ctx);
+/* A node with one result right before node `at`, in its block and chunk; its result is called name and suffix. */
+weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name, const char *suffix, int n_ins, weft_value *const *ins);
 /* Replaces operand i. */
 void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v);
 

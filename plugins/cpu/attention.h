@@ -51,7 +51,7 @@ static void tile_mask(const weft_call *call, const cpu_attention *a, tile t, sig
         if (seen == SEES_SOME) {
 #pragma omp simd
             for (int64_t c = 0; c < t.n; c++)
-                scores[c] = (ik[c] > last) | (sk[c] != segment) ? -INFINITY : scores[c];
+                scores[c] = ((ik[c] > last) | (sk[c] != segment)) != 0 ? -INFINITY : scores[c];
         }
         for (int64_t c = t.n; c < CPU_TILE; c++)
             scores[c] = -INFINITY;

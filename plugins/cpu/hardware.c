@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the processor can do. Asking it touches no state, so every launch may. */
 #include "cpu.h"
+#include "onednn.h"
 
 #include <omp.h>
 #include <string.h>
@@ -24,9 +25,11 @@ static bool leaf7(unsigned sub, unsigned out[4])
     return __get_cpuid_count(7, sub, &out[0], &out[1], &out[2], &out[3]) != 0;
 }
 
+/* oneDNN may be told to know less than the CPU (DNNL_MAX_CPU_ISA), and below AVX-512 it does bf16 slowly or not at all. */
 bool cpu_can_bf16(void)
 {
-    return cpu_isa_get() == CPU_ISA_AVX512;
+    cpu_matmul_shape s = {.m = 32, .n = 32, .k = 32, .a_row = 32, .a_col = 1, .b_row = 1, .b_col = 32, .c_row = 32, .ab = WEFT_BF16, .c = WEFT_BF16};
+    return cpu_isa_get() == CPU_ISA_AVX512 && cpu_matmul_scratch(&s, 1) != SIZE_MAX;
 }
 
 bool cpu_has_amx(void)
@@ -47,7 +50,7 @@ void cpu_model_name(weft_text *text)
         unsigned r[12];
         char name[49];
     } v = {{0}};
-    if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) {
+    if ((unsigned)__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) {
         weft_text_add(text, "x86-64");
         return;
     }

@@ -4,6 +4,7 @@
 #include "onednn.h"
 
 #include <omp.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct cpu {
@@ -75,7 +76,7 @@ static weft_status cpu_open(void *self, weft_error *err)
     omp_set_num_threads(c->queues[0].threads);
     if (weft_params_is(c->host->params, "products", "bf16") && !cpu_can_bf16())
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(c->host->params, "products"),
-                         "[cpu] products = bf16, but this CPU has %s and cannot multiply bf16; use auto or f32", cpu_isa_name(cpu_isa_get()));
+                         "[cpu] products = bf16, but oneDNN multiplies no bf16 on this CPU (%s); use auto or f32", cpu_isa_name(cpu_isa_get()));
     return WEFT_OK;
 }
 
@@ -91,10 +92,40 @@ static void cpu_destroy(void *self)
 
 /* ---- the device ---- */
 
+/* A number of the first line of `path` that begins with `key`; SIZE_MAX if there is none. */
+static size_t read_number(const char *path, const char *key)
+{
+    FILE *f = fopen(path, "re");
+    char line[256];
+    unsigned long long n;
+    size_t found = SIZE_MAX;
+    while (f && found == SIZE_MAX && fgets(line, sizeof line, f))
+        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), "%llu", &n) == 1)
+            found = (size_t)n;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* What this process may still take, by the machine and by its container; SIZE_MAX if nobody says. */
+static size_t free_memory(void)
+{
+    size_t machine = read_number("/proc/meminfo", "MemAvailable:"), swap = read_number("/proc/meminfo", "SwapFree:");
+    size_t most = read_number("/sys/fs/cgroup/memory.max", ""), used = read_number("/sys/fs/cgroup/memory.current", "");
+    if (machine != SIZE_MAX)
+        machine = 1024 * (machine + (swap != SIZE_MAX ? swap : 0));
+    size_t cache = read_number("/sys/fs/cgroup/memory.stat", "file ");
+    if (most == SIZE_MAX || used == SIZE_MAX)
+        return machine;
+    used -= cache != SIZE_MAX && cache < used ? cache : 0; /* what files occupy is given back */
+    most = most > used ? most - used : 0;
+    return most < machine ? most : machine;
+}
+
 static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_error *err)
 {
     (void)self;
-    void *p = weft_alloc_aligned(64, bytes);
+    void *p = bytes <= free_memory() ? weft_alloc_aligned(64, bytes) : NULL; /* a kernel that promises too much would kill us later */
     if (!p)
         return weft_fail(err, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory: the host cannot give %zu bytes", bytes);
     memset(p, 0, bytes);

@@ -146,8 +146,6 @@ static void ways(const weft_call *call, const cpu_matmul_shape *s, bool *direct,
         return;
     *direct = !narrow || (call->queue ? call->queue->products == CPU_PRODUCTS_BF16 : cpu_can_bf16());
     *blocks = narrow && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
-    if (*direct && *blocks && cpu_matmul_scratch(s, cpu_threads(call)) == SIZE_MAX) /* the library may be told to know less than the CPU */
-        *direct = false;
 }
 
 size_t cpu_product_workspace(const weft_call *call)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plugins/tp/libtp.la
 plugins_tp_libtp_la_SOURCES = \
-	plugins/tp/tp.c
+	plugins/tp/repeat_kv.c \
+	plugins/tp/tp.c \
+	plugins/tp/tp.h
 plugins_tp_libtp_la_CFLAGS = $(PLUGIN_CFLAGS)
 
 plugins_tp_tp_la_SOURCES =

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor parallelism is a table: heads, kv_heads, ffn and vocab of parameters are cut over axis tp, the sequence of the residual stream too. Column
  * and row parallel products, sequence parallel norms, the sharded embedding and the parallel loss follow from it. */
-#include <weft/weft.h>
+#include "tp.h"
+
+#include <string.h>
 
 static const weft_param params[] = {
     {.name = "degree",
@@ -44,13 +46,26 @@ static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *er
     return weft_mesh_plan_axis(plan, "tp", weft_params_int(p, "degree"), weft_params_where(p, "degree"), err);
 }
 
+/* Are there too few key heads to cut? Then repeat_kv stands before attention, and keys are whole on every rank. */
+static bool repeats_kv(const weft_graph *g)
+{
+    for (const weft_node *n = weft_graph_first(g); n; n = n->next)
+        if (strcmp(n->op->name, "repeat_kv") == 0)
+            return true;
+    return false;
+}
+
 static weft_status add_table(void *self, weft_graph *g, weft_error *err)
 {
-    static const char *const dims[] = {"heads", "kv_heads", "ffn", "vocab"};
+    static const char *const dims[] = {"heads", "ffn", "vocab"};
     const weft_params *p = ((tp *)self)->params;
     (void)err;
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
         weft_add_rule(g, WEFT_RULE_PARAM, NULL, dims[i], "tp");
+    if (tp_repeat_kv(g, weft_params_int(p, "degree")))
+        return weft_graph_status(g);
+    if (!repeats_kv(g))
+        weft_add_rule(g, WEFT_RULE_PARAM, NULL, "kv_heads", "tp");
     weft_add_rule(g, WEFT_RULE_ROLE, "residual", weft_params_bool(p, "sequence_parallel") ? "seq" : NULL, "tp");
     if (!weft_params_bool(p, "loss_parallel"))
         weft_add_rule(g, WEFT_RULE_ROLE, "logits", NULL, "tp");
@@ -73,6 +88,7 @@ WEFT_PLUGIN(tp) = {
     .numerics = WEFT_NUMERICS_TOLERANCE,
     .params = params,
     .contributions = contributions,
+    .ops = tp_ops,
     .create = create,
     .destroy = destroy,
 };

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs, pass by pass: the plugins' and the core's own, each verified, timed and blamed. */
+#include "lower/plan.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <weft/files.h>
+
+double weft_plan_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+weft_status weft_plan_record(weft_plan *p, const char *plugin, weft_pass_stage stage, int before, int after, double ms, weft_error *err)
+{
+    if (p->n_records == p->records_capacity) {
+        int more = p->records_capacity ? 2 * p->records_capacity : 16;
+        weft_pass_record *fresh = weft_realloc(p->records, (size_t)more * sizeof *fresh);
+        if (!fresh)
+            return weft_fail_memory(err);
+        p->records = fresh;
+        p->records_capacity = more;
+    }
+    p->records[p->n_records++] = (weft_pass_record){plugin, stage, before, after, ms};
+    return WEFT_OK;
+}
+
+/* Moves the graph's errors to err, naming who caused them. */
+static weft_status hand_over(weft_graph *g, const char *plugin, weft_error *err)
+{
+    weft_error *from = weft_graph_error(g);
+    weft_status s = weft_error_status(from);
+    for (int i = 0; i < from->n_items; i++) {
+        bool internal = from->items[i].status == WEFT_ERR_INTERNAL;
+        weft_fail(err, from->items[i].status, WEFT_NOWHERE, internal ? "plugin %s left a broken graph: %s" : "%.0s%s", plugin, from->items[i].text);
+    }
+    if (s && from->n_items == 0)
+        return weft_fail_memory(err);
+    return s;
+}
+
+static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *loaded, const weft_contribution *c, weft_error *err)
+{
+    const char *name = loaded->module.plugin->name;
+    int before = g->n_nodes;
+    double start = weft_plan_ms();
+    g->by = name;
+    g->block = WEFT_BLOCK_NONE;
+    g->chunk = -1;
+    weft_blame blame = weft_blame_set((weft_blame){name, c->stage == WEFT_STAGE_GRAPH ? "graph" : "joint"});
+    weft_status s = c->graph(loaded->self, g, err);
+    weft_blame_set(blame);
+    if (!s && !weft_graph_status(g))
+        weft_graph_verify(g, weft_graph_error(g));
+    weft_status broken = hand_over(g, name, err);
+    g->by = "core";
+    s = s ? s : broken;
+    return s ? s : weft_plan_record(p, name, c->stage, before, g->n_nodes, weft_plan_ms() - start, err);
+}
+
+/* How far to go, and how far it went. */
+typedef struct limit {
+    const char *after;               /* stop when this plugin's graph passes are done; NULL: go on */
+    const weft_contribution *before; /* stop before this pass; NULL: go on */
+    bool reached;                    /* `before` */
+    const weft_contribution *failed; /* the pass that failed */
+    const char *failed_by;
+} limit;
+
+static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage, limit *l, weft_error *err)
+{
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    bool passed = false;
+    for (int i = 0, k = 0; weft_plugins_next(p->plugins, WEFT_PASS, &i, &k, &loaded, &c);) {
+        const char *name = loaded->module.plugin->name;
+        bool last = l->after && strcmp(name, l->after) == 0;
+        l->reached = c == l->before;
+        if (l->reached || (passed && !last))
+            return WEFT_OK;
+        passed = last;
+        if (c->stage != stage || !c->graph)
+            continue;
+        weft_status s = run_pass(p, g, loaded, c, err);
+        if (s) {
+            l->failed = c;
+            l->failed_by = name;
+            return s;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* The core's own steps are passes, too: they are recorded and their graphs verified. */
+static weft_status core_step(weft_plan *p, weft_graph *g, const char *name, weft_status (*step)(weft_graph *), weft_error *err)
+{
+    int before = g->n_nodes;
+    double start = weft_plan_ms();
+    weft_status s = step(g), broken = hand_over(g, "core", err);
+    s = s ? s : broken;
+    return s ? s : weft_plan_record(p, name, WEFT_STAGE_JOINT, before, g->n_nodes, weft_plan_ms() - start, err);
+}
+
+/* What the host reads must be whole on every rank. */
+static weft_status close_roots(weft_graph *g)
+{
+    weft_value **const roots[] = {&g->loss_sum, &g->tokens, &g->logits};
+    for (int i = 0; i < 3; i++)
+        if (*roots[i])
+            *roots[i] = weft_move_to(g, *roots[i], (weft_layout){0}, NULL, WEFT_FORWARD, "read by the host", NULL);
+    for (int i = 0; i < g->n_reports; i++)
+        g->reports[i].value = weft_move_to(g, g->reports[i].value, (weft_layout){0}, NULL, WEFT_UPDATE, "reported", NULL);
+    return weft_graph_status(g);
+}
+
+static weft_status verify(weft_graph *g)
+{
+    return weft_graph_verify(g, weft_graph_error(g));
+}
+
+static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan_options *options, weft_graph **g, weft_error *err)
+{
+    weft_graph_config config = {.mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
+    config.dtype = weft_params_is(p->train, "dtype", "f64") ? WEFT_F64 : WEFT_F32;
+    config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches, weft_params_int(p->train, "loss_chunk")};
+    if (mode == WEFT_MODE_GENERATE) {
+        config.sizes.micro_batch = config.sizes.micro_batches = 1;
+        config.sizes.seq_len = p->generator->context(p->generator_self);
+    }
+    return weft_graph_create(&config, g, err);
+}
+
+static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error *err)
+{
+    weft_mode mode = g->config.mode;
+    weft_status s = run_stage(p, g, WEFT_STAGE_GRAPH, l, err);
+    if (s || l->reached)
+        return s;
+    if (!l->after && mode != WEFT_MODE_GENERATE && !g->loss && !g->loss_sum)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
+                         "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
+    s = core_step(p, g, "place", weft_graph_place, err);
+    if (s || l->after)
+        return s;
+    if (mode == WEFT_MODE_TRAIN) {
+        s = core_step(p, g, "differentiate", weft_graph_differentiate, err);
+        s = s ? s : run_stage(p, g, WEFT_STAGE_JOINT, l, err);
+    }
+    if (s || l->reached)
+        return s;
+    s = core_step(p, g, "close", close_roots, err);
+    if (mode == WEFT_MODE_TRAIN)
+        s = s ? s : core_step(p, g, "order", weft_graph_order, err);
+    return s ? s : core_step(p, g, "verify", verify, err);
+}
+
+/* Builds the graph once more, up to the pass that broke it, and writes it down. */
+static weft_status write_before(weft_plan *p, weft_mode mode, const weft_plan_options *options, const limit *broken, const char *path,
+                                weft_error *err)
+{
+    limit l = {.before = broken->failed};
+    weft_graph *g = NULL;
+    weft_text text = {0};
+    weft_status s = new_graph(p, mode, options, &g, err);
+    s = s ? s : run_passes(p, g, &l, err);
+    if (!s)
+        weft_graph_print(g, WEFT_PRINT_WHOLE, &text);
+    if (!s && text.out_of_memory)
+        s = weft_fail_memory(err);
+    s = s ? s : weft_write_file(path, weft_text_get(&text), text.size, err);
+    weft_text_release(&text);
+    weft_graph_destroy(g);
+    return s;
+}
+
+/* In the run folder if there is one, else in the working directory. */
+static void leave_reproducer(weft_plan *p, weft_mode mode, const weft_plan_options *options, const limit *broken, weft_error *err)
+{
+    const char *dir = weft_params_text(p->weft, "dir");
+    weft_error why = {0};
+    char *path = weft_format("%s/before-%s.graph", *dir && access(dir, W_OK) == 0 ? dir : ".", broken->failed_by);
+    if (!path)
+        weft_fail_memory(err);
+    else if (write_before(p, mode, options, broken, path, &why))
+        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the graph before %s's pass could not be written: %s", broken->failed_by,
+                  weft_error_text(&why));
+    else
+        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the graph before %s's pass is in %s; please send it with your report", broken->failed_by,
+                  path);
+    weft_free(path);
+    weft_error_release(&why);
+}
+
+weft_status weft_plan_graph(weft_plan *p, weft_mode mode, const weft_plan_options *options, weft_error *err)
+{
+    limit l = {.after = options->stop_after};
+    weft_status s = new_graph(p, mode, options, &p->graphs[mode], err);
+    s = s ? s : run_passes(p, p->graphs[mode], &l, err);
+    if (s == WEFT_ERR_INTERNAL && l.failed && p->rank == 0)
+        leave_reproducer(p, mode, options, &l, err);
+    return s;
+}
