@@ -58,7 +58,8 @@ typedef struct weft_cli_options {
     int n_arguments;
     weft_cli_edit *edits; /* in the order given */
     int n_edits;
-    int ranks; /* -n; 0: not given */
+    int ranks;       /* -n; 0: not given */
+    int local_ranks; /* ranks are processes, so many of them on this host; 0: they are threads of this one */
 } weft_cli_options;
 
 #define WEFT_CLI_GO (-1)

@@ -4,6 +4,9 @@ bin_PROGRAMS += weft
 weft_SOURCES = \
 	cli/config.c \
 	cli/inspect.c \
+	cli/job.c \
+	cli/join.c \
+	cli/launch.c \
 	cli/log.c \
 	cli/main.c \
 	cli/options.c \
@@ -15,6 +18,7 @@ weft_SOURCES = \
 	cli/session.c \
 	cli/train.c \
 	cli/cli.h \
+	cli/job.h \
 	cli/ranks.h \
 	cli/session.h
 weft_CFLAGS = $(AM_CFLAGS)

@@ -2,6 +2,7 @@
 /* The weft command: one subcommand after another. */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -61,8 +62,17 @@ static int refuse(const char *word)
     return code;
 }
 
+/* Where a standard stream is closed, the next file that is opened would take its place and be written into. */
+static void fill_streams(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_WRONLY : O_RDONLY) < 0)
+            return;
+}
+
 int main(int argc, char **argv)
 {
+    fill_streams();
     const char *word = argc > 1 ? argv[1] : NULL;
 
     if (!word) {

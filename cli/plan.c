@@ -8,7 +8,7 @@
 
 typedef struct wishes {
     const char *print_after, *stop_after, *program;
-    bool print_changed, graph;
+    bool print_changed, graph, whole;
 } wishes;
 
 static bool is_graph_pass(const weft_plugins *plugins, const char *name)
@@ -22,46 +22,84 @@ static bool is_graph_pass(const weft_plugins *plugins, const char *name)
 }
 
 /* The training graph as it is, placed, when the passes up to `name` are done. */
-static weft_status text_after(weft_session *s, const char *name, weft_text *text, weft_error *err)
+static weft_status text_after(weft_session *s, const char *name, unsigned how, weft_text *text, weft_error *err)
 {
     weft_plan *plan;
     const weft_plan_options options = {.rank = s->host.rank, .ranks = s->host.ranks, .stop_after = name};
     weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
     if (!status)
-        weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], true, text);
+        weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], how, text);
+    if (!status && text->out_of_memory)
+        status = weft_fail_memory(err);
     weft_plan_destroy(plan);
     return status;
 }
 
-static weft_status print_after(weft_session *s, const char *name, weft_text *text, weft_error *err)
+static weft_status print_after(weft_session *s, const char *name, bool whole, weft_text *text, weft_error *err)
 {
     if (!is_graph_pass(s->plugins, name))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "'%s' is not a listed plugin with a graph pass", name);
-    weft_text_print(text, "after %s\n", name);
-    return text_after(s, name, text, err);
+    weft_text_print(text, "# after %s\n", name);
+    return text_after(s, name, whole ? WEFT_PRINT_WHOLE : 0, text, err);
 }
 
 /* ---- --print-changed: lines that a pass took away and brought ---- */
 
-static bool has_line(const weft_text *text, const char *line, size_t n)
+/* A walk over the nodes' lines of a graph's text. */
+typedef struct cursor {
+    const char *head, *line, *next;
+    int head_size, size;
+} cursor;
+
+static bool next_line(cursor *c)
 {
-    for (const char *p = weft_text_get(text); *p;) {
-        size_t size = strcspn(p, "\n");
-        if (size == n && memcmp(p, line, n) == 0)
+    while (*c->next) {
+        c->line = c->next;
+        c->size = (int)strcspn(c->line, "\n");
+        c->next += c->size + (c->line[c->size] == '\n');
+        if (*c->line == ' ')
             return true;
-        p += size + (p[size] == '\n');
+        c->head = c->line;
+        c->head_size = c->size;
     }
     return false;
 }
 
-static void print_missing(const weft_text *from, const weft_text *in, char sign, weft_text *out)
+/* What makes a line the same: its section and its words, not the width of the columns. */
+static void make_key(const cursor *c, weft_text *key)
 {
-    for (const char *p = weft_text_get(from); *p;) {
-        size_t size = strcspn(p, "\n");
-        if (*p == ' ' && !has_line(in, p, size))
-            weft_text_print(out, "%c %.*s\n", sign, (int)size, p);
-        p += size + (p[size] == '\n');
+    weft_text_clear(key);
+    weft_text_print(key, "%.*s\n", c->head_size, c->head);
+    for (int i = 0; i < c->size; i++)
+        if (c->line[i] != ' ' || c->line[i + 1] != ' ')
+            weft_text_add_bytes(key, c->line + i, 1);
+}
+
+/* The lines of `from` that are not in `in`, each section's under its head. */
+static bool print_missing(const weft_text *from, const weft_text *in, char sign, weft_text *out)
+{
+    weft_pool pool = {0};
+    weft_map known = {0};
+    weft_text key = {0};
+    bool there = true;
+    for (cursor c = {.next = weft_text_get(in)}; there && next_line(&c);) {
+        make_key(&c, &key);
+        there = weft_map_set(&known, &pool, weft_text_get(&key), key.size, &known);
     }
+    const char *head = NULL;
+    for (cursor c = {.next = weft_text_get(from)}; there && next_line(&c);) {
+        make_key(&c, &key);
+        if (weft_map_get(&known, weft_text_get(&key), key.size))
+            continue;
+        if (head != c.head)
+            weft_text_print(out, "  %.*s\n", c.head_size, c.head);
+        head = c.head;
+        weft_text_print(out, "%c %.*s\n", sign, c.size, c.line);
+    }
+    there = there && !key.out_of_memory;
+    weft_text_release(&key);
+    weft_pool_release(&pool);
+    return there;
 }
 
 static weft_status print_changed(weft_session *s, weft_text *out, weft_error *err)
@@ -73,12 +111,12 @@ static weft_status print_changed(weft_session *s, weft_text *out, weft_error *er
         if (!is_graph_pass(s->plugins, name))
             continue;
         weft_text_clear(&after);
-        status = text_after(s, name, &after, err);
+        status = text_after(s, name, WEFT_PRINT_SIZES, &after, err);
         if (status)
             break;
         weft_text_print(out, "changed by %s\n", name);
-        print_missing(&before, &after, '-', out);
-        print_missing(&after, &before, '+', out);
+        if (!print_missing(&before, &after, '-', out) || !print_missing(&after, &before, '+', out))
+            status = weft_fail_memory(err);
         weft_text now = before;
         before = after;
         after = now;
@@ -103,7 +141,7 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
     if (w->print_changed)
         return print_changed(s, text, err);
     if (w->print_after || w->stop_after) {
-        weft_status status = print_after(s, w->print_after ? w->print_after : w->stop_after, text, err);
+        weft_status status = print_after(s, w->print_after ? w->print_after : w->stop_after, w->whole, text, err);
         if (status || w->stop_after)
             return status;
     }
@@ -111,7 +149,7 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
     const weft_plan_options options = {.rank = s->host.rank, .ranks = s->host.ranks};
     weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
     if (!status && w->graph)
-        weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], true, text);
+        weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], w->whole ? WEFT_PRINT_WHOLE : 0, text);
     if (!status && w->program)
         status = print_program(plan, w->program, text, err);
     else if (!status)
@@ -134,6 +172,7 @@ int weft_cmd_plan(int argc, char **argv)
          .text = &w.stop_after},
         {.name = "print-changed", .help = "print what each pass changed", .flag = &w.print_changed},
         {.name = "graph", .help = "print the joint graph (forward, backward, update)", .flag = &w.graph},
+        {.name = "whole", .help = "print every block of a graph, with whole names and all sizes", .flag = &w.whole},
         {.name = "program",
          .argument = "NAME",
          .help = "print a program's instructions: begin, forward, backward, step_end, update",

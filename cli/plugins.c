@@ -66,8 +66,10 @@ int weft_cmd_plugins(int argc, char **argv)
         goto done;
     if (weft_search_create(NULL, &search, &err) == WEFT_OK) {
         const char *const *names = weft_search_names(search);
-        int width = longest(names);
-        for (int i = 0; names[i]; i++) {
+        int width = names ? longest(names) : 0;
+        if (!names)
+            weft_fail_memory(&err);
+        for (int i = 0; names && names[i]; i++) {
             weft_module module;
             if (names_only)
                 weft_text_print(&text, "%s\n", names[i]);

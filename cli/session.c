@@ -44,7 +44,7 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
     memset(s, 0, sizeof *s);
     s->log = weft_cli_log_init(&s->sink, quiet ? WEFT_LOG_WARN : WEFT_LOG_INFO);
     weft_status status = load(s, options, false, err);
-    if (!status && options->ranks > 1 && !has_transport(s)) {
+    if (!status && options->ranks > 1 && !options->local_ranks && !has_transport(s)) {
         weft_plugins_destroy(s->plugins);
         weft_settings_destroy(s->settings);
         s->plugins = NULL;
@@ -70,7 +70,7 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         .terminal = isatty(STDERR_FILENO) != 0,
         .exchange = weft_host_exchange,
     };
-    s->host.threads = count_threads(s->run, s->host.ranks);
+    s->host.threads = count_threads(s->run, options->local_ranks ? options->local_ranks : s->host.ranks);
     s->plugins->control = control;
     return weft_plugins_create(s->plugins, &s->host, err);
 }

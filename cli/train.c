@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train: the plan, executed. */
+#include "job.h"
 #include "plugin/crash.h"
-#include "ranks.h"
 #include "run/digest.h"
 #include "run/run.h"
 
@@ -14,19 +14,24 @@
 
 static volatile sig_atomic_t stop_requested;
 
-static void request_stop(int signal)
+static const int stop_signals[] = {SIGINT, SIGTERM, SIGUSR1};
+enum { N_STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
+
+/* A second signal, whichever of them, kills. */
+static void request_stop(int number)
 {
-    (void)signal;
+    (void)number;
     stop_requested = 1;
+    for (int i = 0; i < N_STOP_SIGNALS; i++)
+        signal(stop_signals[i], SIG_DFL);
 }
 
 static weft_status catch_signals(weft_error *err)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
-    struct sigaction action = {.sa_handler = request_stop, .sa_flags = SA_RESTART | SA_RESETHAND}; /* a second one kills */
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        if (sigaction(signals[i], &action, NULL) != 0)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", signals[i]);
+    struct sigaction action = {.sa_handler = request_stop, .sa_flags = SA_RESTART};
+    for (int i = 0; i < N_STOP_SIGNALS; i++)
+        if (sigaction(stop_signals[i], &action, NULL) != 0)
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", stop_signals[i]);
     return weft_crash_install(err);
 }
 
@@ -181,7 +186,7 @@ int weft_cmd_train(int argc, char **argv)
     weft_error err = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO)
-        code = catch_signals(&err) ? weft_cli_report(&err) : weft_ranks_run(&options, false, train, NULL);
+        code = catch_signals(&err) ? weft_cli_report(&err) : weft_job_run(argc, argv, &options, train, NULL);
     weft_error_release(&err);
     weft_cli_options_release(&options);
     return code;

@@ -59,6 +59,8 @@ core_libcore_la_SOURCES = \
 	core/graph/move.c \
 	core/graph/node.c \
 	core/graph/order.c \
+	core/graph/parse.c \
+	core/graph/parse_node.c \
 	core/graph/place.c \
 	core/graph/print.c \
 	core/graph/reader.c \
@@ -100,21 +102,29 @@ core_libcore_la_SOURCES = \
 	core/lower/plan.h \
 	core/run/collective.c \
 	core/run/control.c \
+	core/run/control_local.c \
+	core/run/control_tcp.c \
 	core/run/diagnose.c \
 	core/run/digest.c \
 	core/run/evaluate.c \
 	core/run/execute.c \
 	core/run/generate.c \
+	core/run/guard.c \
 	core/run/init.c \
 	core/run/inputs.c \
 	core/run/loader.c \
 	core/run/loop.c \
 	core/run/observe.c \
+	core/run/rendezvous.c \
 	core/run/run.c \
+	core/run/socket.c \
 	core/run/collective.h \
 	core/run/control.h \
+	core/run/control_kind.h \
 	core/run/digest.h \
-	core/run/run.h
+	core/run/rendezvous.h \
+	core/run/run.h \
+	core/run/socket.h
 core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(LTDL_LIBS) $(LIBM)
 
@@ -140,4 +150,5 @@ weftinclude_HEADERS = \
 	core/weft/weft.h
 
 pkgconfig_DATA += core/weft.pc
-EXTRA_DIST += core/libweft.map core/plugin/README.md core/settings/README.md core/graph/ops/README.md
+EXTRA_DIST += core/libweft.map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
+	core/plugin/README.md core/run/README.md core/settings/README.md

@@ -5,14 +5,20 @@ LDADD = $(TEST_LIBS)
 # A program test_x is made of test_x.c.
 check_PROGRAMS += \
 	tests/unit/test_base \
+	tests/unit/test_control \
+	tests/unit/test_example \
 	tests/unit/test_files \
+	tests/unit/test_golden \
+	tests/unit/test_graph_text \
 	tests/unit/test_ops \
 	tests/unit/test_plugin_files \
 	tests/unit/test_plugins \
 	tests/unit/test_random \
+	tests/unit/test_read_safetensors \
 	tests/unit/test_rule \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
+	tests/unit/test_torture \
 	tests/bad/ini/test_bad_ini
 
 # What several tests share.
@@ -24,7 +30,36 @@ tests_unit_libhelpers_la_SOURCES = \
 	tests/unit/plugin_run.h \
 	tests/unit/settings_run.h
 
+# The plan of a run inside a test.
+check_LTLIBRARIES += tests/unit/libplan.la
+tests_unit_libplan_la_SOURCES = tests/unit/plan_run.c tests/unit/plan_run.h
+PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
+tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
+
+# What tests of whole models share: a run inside the test, and a reader of .safetensors files.
+check_LTLIBRARIES += tests/unit/libmodel.la
+tests_unit_libmodel_la_SOURCES = \
+	tests/unit/model_run.c \
+	tests/unit/read_safetensors.c \
+	tests/unit/model_run.h \
+	tests/unit/read_safetensors.h
+tests_unit_libmodel_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+MODEL_LIBS = tests/unit/libmodel.la $(JANSSON_LIBS) $(TEST_LIBS)
+tests_unit_test_golden_LDADD = $(MODEL_LIBS)
+tests_unit_test_read_safetensors_LDADD = $(MODEL_LIBS)
+
+# The op of the example plugin.
+tests_unit_test_example_SOURCES = tests/unit/test_example.c examples/plugin/relu2.c examples/plugin/tinylm.h
+tests_unit_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+
+# The command without its main.
+tests_unit_test_torture_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli
+tests_unit_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) $(CMOCKA_LIBS)
+tests_unit_test_torture_LDFLAGS = $(weft_LDFLAGS)
+EXTRA_tests_unit_test_torture_DEPENDENCIES = $(weft_OBJECTS)
+
 # Looks at what libweft does not export.
+tests_unit_test_control_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 
 # Shared objects for the tests of the plugin loader, many of them wrong on purpose.
@@ -34,6 +69,8 @@ fixture_sources = \
 	tests/fixtures/plugins/bad_tables.c \
 	tests/fixtures/plugins/cpu.c \
 	tests/fixtures/plugins/crash_create.c \
+	tests/fixtures/plugins/crash_kernel.c \
+	tests/fixtures/plugins/crash_step.c \
 	tests/fixtures/plugins/cycle_a.c \
 	tests/fixtures/plugins/cycle_b.c \
 	tests/fixtures/plugins/empty_metadata.c \
@@ -46,24 +83,35 @@ fixture_sources = \
 	tests/fixtures/plugins/other_name.c \
 	tests/fixtures/plugins/refuser.c \
 	tests/fixtures/plugins/second_device.c \
+	tests/fixtures/plugins/slow_step.c \
 	tests/fixtures/plugins/stray_kernel.c \
 	tests/fixtures/plugins/undefined_function.c \
 	tests/fixtures/plugins/unmet.c \
 	tests/fixtures/plugins/wrong_abi.c \
 	tests/fixtures/plugins/wrong_magic.c \
 	tests/fixtures/plugins/wrong_size.c
-fixtures = $(fixture_sources:.c=.so)
+# For whole runs: apart, since one above is called cpu.
+run_fixture_sources = \
+	tests/fixtures/run/breaker.c \
+	tests/fixtures/run/given.c \
+	tests/fixtures/run/overrun.c \
+	tests/fixtures/run/unwritten.c
+fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
 check_DATA = $(fixtures)
-$(fixtures): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h
+$(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h
+	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
+$(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 CLEANFILES += $(fixtures)
 
-dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-includes tests/scripts/check-parity tests/scripts/check-style
-EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h tests/bad
+dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-config tests/scripts/check-determinism tests/scripts/check-docs tests/scripts/check-example tests/scripts/check-includes tests/scripts/check-mpi tests/scripts/check-parity tests/scripts/check-signals tests/scripts/check-style
+EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h $(run_fixture_sources) tests/golden tests/bad/commands
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+# LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while threads live in them, and crashes.
 AM_TESTS_ENVIRONMENT = \
+	LSAN_OPTIONS="$${LSAN_OPTIONS:+$$LSAN_OPTIONS:}use_tls=0"; export LSAN_OPTIONS; \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
 	WEFT_TREE='$(abs_top_srcdir)'; export WEFT_TREE; \
 	WEFT='$(abs_top_builddir)/weft'; export WEFT; \

@@ -3,6 +3,7 @@
  * `settle` gives every gradient the cuts of the value that it belongs to. */
 #include "graph/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,35 +83,25 @@ static void stand_at(weft_graph *g, const weft_node *source, weft_phase phase)
     g->phase = phase;
 }
 
-static weft_node *make(backward *b, const char *op, size_t op_size, int n_ins, weft_value *const *ins, int n_outs, weft_value *const *targets,
-                       const weft_node *source, weft_value *like, weft_scope scope)
+/* A node that makes (part of) the gradients of `targets`, as many as it has results; spec has its operands and what else it needs. */
+static weft_node *make(backward *b, const char *op, size_t op_size, weft_value *const *targets, const weft_node *source, weft_node_spec spec)
 {
     weft_graph *g = b->g;
-    char *op_name = weft_pool_format(&g->pool, "%.*s", (int)op_size, op), *name = weft_pool_format(&g->pool, "%s'", targets[0]->name);
-    const weft_op *def = op_name ? weft_ops_find(g->config.ops, op_name) : NULL;
+    char *name = weft_pool_format(&g->pool, "%.*s", (int)op_size, op);
     weft_dtype dtypes[WEFT_RULE_MAX_PARTS];
-    if (!op_name || !name) {
+    if (!name) {
         weft_fail_memory(&g->error);
         return NULL;
     }
-    if (!def) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the gradient of %s needs op '%s', which does not exist", source->op->name, op_name);
+    if (!(spec.op = weft_ops_find(g->config.ops, name))) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the gradient of %s needs op '%s', which does not exist", source->op->name, name);
         return NULL;
     }
-    for (int i = 0; i < n_outs; i++)
+    for (int i = 0; i < spec.n_outs; i++)
         dtypes[i] = gradient_dtype(b, targets[i]);
+    spec.gradient_of = targets;
+    spec.dtypes = dtypes;
     stand_at(g, source, WEFT_BACKWARD);
-    weft_node_spec spec = {.op = def,
-                           .name = name,
-                           .n_ins = n_ins,
-                           .ins = ins,
-                           .n_outs = n_outs,
-                           .like = like,
-                           .attrs = source->attrs,
-                           .n_attrs = source->n_attrs,
-                           .shape_of = targets,
-                           .dtypes = dtypes,
-                           .scope = scope};
     return weft_graph_add_node(g, &spec);
 }
 
@@ -132,11 +123,10 @@ static weft_value *settle(backward *b, weft_value *dx, const weft_value *x)
             to = weft_layout_set_open(to, a, weft_layout_open(have, a));
     if (to.bits == have.bits)
         return dx;
-    weft_text why = {0};
-    weft_text_print(&why, "cuts of %s", x->name);
+    char why[256];
+    snprintf(why, sizeof why, "cuts of %s", x->name);
     stand_at(b->g, dx->node, WEFT_BACKWARD);
-    weft_value *moved = weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, weft_text_get(&why), x->weight ? b->g->storage_by : NULL);
-    weft_text_release(&why);
+    weft_value *moved = weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, why, x->weight ? b->g->storage_by : NULL);
     if (moved)
         moved->node->block = dx->node->block;
     return moved;
@@ -193,10 +183,26 @@ static weft_value *sum(backward *b, weft_value **list, int n, weft_value *x)
     weft_value *total = list[0];
     for (int i = 1; total && i < n; i++) {
         weft_value *ins[] = {total, list[i]};
-        weft_node *node = make(b, "add", 3, 2, ins, 1, &x, list[i]->node, NULL, WEFT_SCOPE_NONE);
+        weft_node *node = make(b, "add", 3, &x, list[i]->node, (weft_node_spec){.n_ins = 2, .ins = ins, .n_outs = 1});
         total = node ? node->outs[0] : NULL;
     }
     return total;
+}
+
+/* The sum over the step's micro-batches of v, which is x or its gradient. */
+static weft_node *accumulate(backward *b, weft_value *v, weft_value *x, const weft_node *source)
+{
+    return make(b, "accumulate", 10, &x, source, (weft_node_spec){.n_ins = 1, .ins = &v, .n_outs = 1, .scope = WEFT_MICRO_BATCH});
+}
+
+/* In whose cuts the sum over micro-batches is kept: those of x itself, or, if the gather that x is made through says so, those of what that gathers.
+ */
+static const weft_value *kept_like(const weft_value *x)
+{
+    for (const weft_node *n = x->node; n->n_ins; n = n->ins[0]->node)
+        if (weft_node_int(n, "reduce_each"))
+            return n->ins[0];
+    return x;
 }
 
 /* A step_begin value that micro-batches use: sum its contributions over them, and go on after the last. */
@@ -216,11 +222,10 @@ static weft_value *over_micro_batches(backward *b, weft_value *x, parts *p)
     }
     p->n = n_outer;
     if (n_inner) {
-        bool early = weft_node_int(x->node, "reduce_each") != 0 && x->node->n_ins;
         weft_value *last = inner[n_inner - 1], *total = sum(b, inner, n_inner, x);
         if (total)
-            total = settle(b, total, early ? x->node->ins[0] : x);
-        weft_node *node = total ? make(b, "accumulate", 10, 1, &total, 1, &x, last->node, NULL, WEFT_MICRO_BATCH) : NULL;
+            total = settle(b, total, x->weight ? kept_like(x) : x);
+        weft_node *node = total ? accumulate(b, total, x, last->node) : NULL;
         if (!node || !add_part(b, x, node->outs[0]))
             return NULL;
     }
@@ -293,7 +298,8 @@ static weft_status apply(backward *b, weft_node *n, const statement *s, const in
     weft_status st = resolve(b, n, s->args, dys, &o);
     if (st)
         return st;
-    weft_node *made = make(b, s->op, s->op_size, o.n, o.ins, n_targets, x, n, o.like, WEFT_SCOPE_NONE);
+    weft_node_spec spec = {.n_ins = o.n, .ins = o.ins, .n_outs = n_targets, .like = o.like, .attrs = n->attrs, .n_attrs = n->n_attrs};
+    weft_node *made = make(b, s->op, s->op_size, x, n, spec);
     for (int i = 0; made && i < n_targets; i++)
         if (b->needs[x[i]->id] && !add_part(b, x[i], made->outs[i]))
             return WEFT_ERR_MEMORY;
@@ -353,7 +359,7 @@ static void mark_needs(backward *b)
 static weft_status report_loss(backward *b)
 {
     weft_graph *g = b->g;
-    weft_node *n = make(b, "accumulate", 10, 1, &g->loss, 1, &g->loss, g->loss->node, NULL, WEFT_MICRO_BATCH);
+    weft_node *n = accumulate(b, g->loss, g->loss, g->loss->node);
     if (!n)
         return weft_graph_status(g);
     n->phase = WEFT_FORWARD;
@@ -407,11 +413,10 @@ weft_status weft_graph_differentiate(weft_graph *g)
     if (!s) {
         mark_needs(&b);
         weft_attr one = {.key = "value", .kind = WEFT_ATTR_REAL, .r = 1};
-        weft_node *seed = make(&b, "constant", 8, 0, NULL, 1, &g->loss, g->loss->node, NULL, WEFT_MICRO_BATCH);
-        if (seed) {
-            weft_set_real(g, seed->outs[0], one.key, one.r);
+        weft_node_spec spec = {.n_outs = 1, .attrs = &one, .n_attrs = 1, .scope = WEFT_MICRO_BATCH};
+        weft_node *seed = make(&b, "constant", 8, &g->loss, g->loss->node, spec);
+        if (seed)
             add_part(&b, g->loss, seed->outs[0]);
-        }
         s = weft_graph_status(g);
     }
     for (weft_node *node = last; node && !s; node = node->prev)

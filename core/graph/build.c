@@ -201,12 +201,23 @@ weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value
     return bias ? weft_add2(g, "add_bias", name, x, bias) : x;
 }
 
+static bool same_shape(const weft_value *a, const weft_value *b)
+{
+    bool same = a->n_dims == b->n_dims && a->dtype == b->dtype;
+    for (int d = 0; same && d < a->n_dims; d++)
+        same = strcmp(a->dims[d].name, b->dims[d].name) == 0 && a->dims[d].size == b->dims[d].size && a->dims[d].grain == b->dims[d].grain;
+    return same;
+}
+
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
 {
     if (!state || !v)
         return;
-    if (v->n_dims != state->n_dims || v->dtype != state->dtype || v->layout.bits != state->layout.bits)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot become %s: shape, dtype or layout differ", v->name, state->name);
-    else
-        v->update_of = state;
+    if (!same_shape(v, state)) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot become %s: shape or dtype differ", v->name, state->name);
+        return;
+    }
+    weft_value *stored = weft_move_to(g, v, state->layout, NULL, WEFT_UPDATE, "what it becomes", NULL);
+    if (stored)
+        stored->update_of = state;
 }

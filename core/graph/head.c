@@ -2,6 +2,7 @@
 /* The end of a language model: head and cross-entropy in chunks of the sequence, so that [tokens, vocabulary] never exists whole. */
 #include "graph/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Chunks of at least 128 tokens whose logits stay near the caches: 32 MiB in f32. */
@@ -45,13 +46,8 @@ static weft_value *chunk_loss(weft_graph *g, int c, weft_value *x, weft_value *w
 {
     char name[6][24];
     static const char *const base[] = {"logits", "max", "sumexp", "target", "nll", "part"};
-    for (int i = 0; i < 6; i++) {
-        weft_text text = {0};
-        weft_text_print(&text, "head.%s.%d", base[i], c);
-        memcpy(name[i], weft_text_get(&text), text.size + 1 < sizeof name[i] ? text.size + 1 : sizeof name[i]);
-        name[i][sizeof name[i] - 1] = '\0';
-        weft_text_release(&text);
-    }
+    for (int i = 0; i < 6; i++)
+        snprintf(name[i], sizeof name[i], "head.%s.%d", base[i], c);
     weft_value *logits = weft_linear(g, name[0], x, weight);
     weft_set_role(g, logits, "logits");
     weft_value *max = weft_add1(g, "max_v", name[1], logits);

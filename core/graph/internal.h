@@ -86,8 +86,7 @@ struct weft_graph {
 weft_status weft_graph_create(const weft_graph_config *config, weft_graph **out, weft_error *err);
 void weft_graph_destroy(weft_graph *g);
 
-/* A node as a whole; name of result 0 as in weft_add. dims and dtypes of results are inferred, unless `shaped` (then results are like
- * `like_results`). */
+/* A node as a whole; name of result 0 as in weft_add. */
 typedef struct weft_node_spec {
     const weft_op *op;
     const char *name;
@@ -97,8 +96,8 @@ typedef struct weft_node_spec {
     weft_value *like;
     const weft_attr *attrs;
     int n_attrs;
-    weft_value *const *shape_of; /* results get dims of these values, one each; NULL: infer */
-    const weft_dtype *dtypes;    /* with shape_of */
+    weft_value *const *gradient_of; /* results are gradients of these values, one each: their dims, their names with a ' behind; NULL: infer */
+    const weft_dtype *dtypes;       /* with gradient_of */
     weft_scope scope;
 } weft_node_spec;
 

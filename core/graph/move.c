@@ -44,7 +44,7 @@ static const char *owners(weft_graph *g, const weft_step *steps, int n)
             last = by;
         }
     }
-    const char *by = weft_pool_strdup(&g->pool, weft_text_get(&text));
+    const char *by = text.out_of_memory ? NULL : weft_pool_strdup(&g->pool, weft_text_get(&text));
     weft_text_release(&text);
     return by;
 }
@@ -94,7 +94,9 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     n->chunk = v->node->chunk;
     n->by = by && *by ? by : owners(g, steps, n_steps);
     n->why = weft_pool_strdup(&g->pool, why);
-    r->recompute = user && user->n_outs && user->outs[0]->recompute && n->scope == WEFT_MICRO_BATCH && !v->weight;
+    /* What belongs to no block serves all of them, and stays. */
+    bool short_lived = n->scope == WEFT_MICRO_BATCH && n->block != WEFT_BLOCK_NONE && !v->weight;
+    r->recompute = short_lived && user && user->n_outs && user->outs[0]->recompute;
     if (!n->by || !n->why || !weft_map_set(&g->moved, &g->pool, &key, sizeof key, r)) {
         weft_fail_memory(&g->error);
         return NULL;

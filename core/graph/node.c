@@ -69,9 +69,16 @@ void weft_node_unlink(weft_graph *g, weft_node *n)
     n->prev = n->next = NULL;
 }
 
-static weft_value *new_value(weft_graph *g, weft_node *n, int result, const char *base)
+/* Result i is called after what it is the gradient of; else like the node, with a number behind. */
+static const char *result_name(weft_graph *g, const weft_node_spec *spec, const char *name, int i)
 {
-    const char *wanted = result && base ? weft_pool_format(&g->pool, "%s.%d", base, result) : base;
+    if (spec->gradient_of)
+        return weft_pool_format(&g->pool, "%s'", spec->gradient_of[i]->name);
+    return i ? weft_pool_format(&g->pool, "%s.%d", name, i) : name;
+}
+
+static weft_value *new_value(weft_graph *g, weft_node *n, int result, const char *wanted)
+{
     const char *name = wanted ? weft_graph_name(g, wanted) : NULL;
     weft_value *v = weft_pool_alloc(&g->pool, sizeof *v);
     if (!v || !name || !weft_map_set(&g->names, &g->pool, name, strlen(name), v)) {
@@ -132,7 +139,7 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
     }
     bool weight = made_of_weights(n);
     for (int i = 0; i < spec->n_outs; i++) {
-        if (!(n->outs[i] = new_value(g, n, i, name)))
+        if (!(n->outs[i] = new_value(g, n, i, result_name(g, spec, name, i))))
             return NULL;
         n->outs[i]->weight = weight;
     }
@@ -145,13 +152,13 @@ weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec)
     weft_node *n = weft_node_new(g, spec);
     if (!n)
         return NULL;
-    for (int i = 0; spec->shape_of && i < n->n_outs; i++) {
-        const weft_value *like = spec->shape_of[i];
+    for (int i = 0; spec->gradient_of && i < n->n_outs; i++) {
+        const weft_value *like = spec->gradient_of[i];
         n->outs[i]->n_dims = like->n_dims;
         memcpy(n->outs[i]->dims, like->dims, sizeof like->dims);
         n->outs[i]->dtype = spec->dtypes[i];
     }
-    if (!spec->shape_of && weft_infer(g, n))
+    if (!spec->gradient_of && weft_infer(g, n))
         return NULL;
     if (g->placed && weft_place_node(g, n))
         return NULL;

@@ -6,6 +6,15 @@
 
 typedef enum part { IN_HEAD, IN_NODES, IN_TABLE, IN_ROOTS } part;
 
+/* The graph's own errors become this line's. */
+static weft_status checked(const weft_reader *r)
+{
+    weft_status s = weft_graph_status(r->g);
+    if (s == WEFT_ERR_MEMORY)
+        return weft_fail_memory(r->err);
+    return s ? weft_read_bad(r, "%s", weft_error_text(&r->g->error)) : WEFT_OK;
+}
+
 static weft_status read_head(weft_reader *r)
 {
     static const char *const modes[] = {"train", "evaluate", "generate"};
@@ -23,6 +32,7 @@ static weft_status read_head(weft_reader *r)
         if (!s && (axis != i || size != mesh->axis[i].size))
             s = weft_read_bad(r, "the mesh's axis %d is %s %d", i, mesh->axis[i].name, mesh->axis[i].size);
     }
+    weft_read_skip(r);
     return s || !*r->p ? s : weft_read_bad(r, "'%.20s' is too much", r->p);
 }
 
@@ -44,6 +54,7 @@ static weft_status read_section(weft_reader *r)
     g->phase = weft_read_accept(r, ", backward") ? WEFT_BACKWARD : weft_read_accept(r, ", update") ? WEFT_UPDATE : WEFT_FORWARD;
     weft_graph_set_block(g, (int)number);
     weft_graph_set_chunk(g, (int)chunk);
+    weft_read_skip(r);
     return s || !*r->p ? s : weft_read_bad(r, "'%.20s' is too much", r->p);
 }
 
@@ -74,7 +85,7 @@ static weft_status read_rule(weft_reader *r)
         weft_add_storage(r->g, name);
     else
         weft_add_rule(r->g, (weft_rule_of)which, pattern, strcmp(dim, "whole") == 0 ? NULL : dim, name);
-    return weft_graph_status(r->g) ? weft_read_bad(r, "%s", weft_error_text(&r->g->error)) : WEFT_OK;
+    return checked(r);
 }
 
 static weft_status read_gradient(weft_reader *r)
@@ -110,7 +121,7 @@ static weft_status read_root(weft_reader *r)
     if (s)
         return s;
     weft_add_report(g, name, v);
-    return weft_graph_status(g) ? weft_read_bad(r, "%s", weft_error_text(&g->error)) : WEFT_OK;
+    return checked(r);
 }
 
 static weft_status read_line(weft_reader *r, part *now)

@@ -76,7 +76,7 @@ static weft_status read_marks(weft_reader *r, result *out)
         else if (weft_read_accept(r, "becomes"))
             s = weft_read_name(r, &out->becomes);
         else if (weft_read_accept(r, "("))
-            s = (s = weft_read_word(r, "a role", ")", &out->is.role)) ? s : weft_read_expect(r, ")");
+            s = (s = weft_read_word(r, "a role", " )", &out->is.role)) ? s : weft_read_expect(r, ")");
         else
             return WEFT_OK;
         if (s)
@@ -315,8 +315,11 @@ static weft_status set_steps(weft_reader *r, weft_node *n, const char *written)
         return weft_read_bad(r, "there is no way from the layout of %s to that of %s", n->ins[0]->name, n->outs[0]->name);
     weft_text text = {0};
     weft_print_steps(&r->g->config.mesh, steps, count, &text);
-    weft_status s =
-        strcmp(weft_text_get(&text), written) == 0 ? WEFT_OK : weft_read_bad(r, "the layouts ask for %s, not for %s", weft_text_get(&text), written);
+    weft_status s = WEFT_OK;
+    if (text.out_of_memory)
+        s = weft_fail_memory(r->err);
+    else if (strcmp(weft_text_get(&text), written) != 0)
+        s = weft_read_bad(r, "the layouts ask for %s, not for %s", weft_text_get(&text), written);
     weft_text_release(&text);
     weft_step *kept = weft_pool_alloc(&r->g->pool, ((size_t)count + 1) * sizeof *kept);
     if (!kept)

@@ -4,6 +4,7 @@
 #include "graph/internal.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/random.h>
@@ -133,6 +134,32 @@ static bool group_is_open(const job *j, int axis, int group)
     return false;
 }
 
+/* A dim and its parts (chunk) share a letter: it may be cut where all of them divide, so that every rank has the parts of its own shard. (heads and
+ * kv_heads share one, too, but are no parts of each other: check_even refuses.) */
+static bool parts_divide(const job *j, int axis, int letter)
+{
+    const weft_dim *first = NULL;
+    int64_t count = j->g->config.mesh.axis[axis].size;
+    bool same = true, divide = true;
+    for (int a = 0; a < axis; a++)
+        if (j->roles[a].kind == ROLE_CUT && j->roles[a].letter == letter)
+            count *= j->g->config.mesh.axis[a].size;
+    for (int i = 0; i < j->rule.n_ins + j->n->n_outs; i++) {
+        bool in = i < j->rule.n_ins;
+        int d = weft_rule_dim(in ? &j->rule.in[i] : &j->rule.out[i - j->rule.n_ins], letter);
+        if (d < 0)
+            continue;
+        const weft_dim *dim = &(in ? operand(j, i) : j->n->outs[i - j->rule.n_ins])->dims[d];
+        if (!first)
+            first = dim;
+        if (strcmp(first->name, dim->name) != 0)
+            return true;
+        same = same && dim->size == first->size;
+        divide = divide && dim->size / dim->grain % count == 0;
+    }
+    return same || divide;
+}
+
 static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
 {
     int n = 0;
@@ -142,7 +169,7 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
             continue;
         int d = weft_layout_dim(v->layout, axis), letter = j->rule.in[i].letter[d];
         bool between_grains = weft_layout_fine(v->layout, axis) && v->dims[d].grain > 1;
-        if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)))
+        if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)) && parts_divide(j, axis, letter))
             n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
     }
     for (int i = 0; i < j->n->n_outs; i++) {
@@ -150,7 +177,7 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
         if (!weft_table_wants(j->g, j->n->outs[i], axis, &want) || !(want & 0x80u))
             continue;
         int letter = j->rule.out[i].letter[want >> 3 & 7];
-        if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u))
+        if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u) && parts_divide(j, axis, letter))
             n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
     }
     n = add_candidate(list, n, (role){ROLE_WHOLE, 0, 0});
@@ -165,7 +192,7 @@ static role roll(const job *j, int axis, role *list, int n)
 {
     uint32_t letters = weft_rule_in_letters(&j->rule) & ~j->rule.whole;
     for (int l = 0; l < j->rule.n_letters; l++)
-        if (letters >> l & 1u)
+        if ((letters >> l & 1u) && parts_divide(j, axis, l))
             n = add_candidate(list, n, (role){ROLE_CUT, l, 0});
     int legal = 0;
     for (int i = 0; i < n; i++)
@@ -337,10 +364,9 @@ static weft_status give_role(weft_graph *g, weft_value *v)
     }
     if (target.bits == v->layout.bits)
         return WEFT_OK;
-    weft_text why = {0};
-    weft_text_print(&why, "the table's layout of %s", v->role);
-    weft_value *moved = weft_move_to(g, v, target, v->node->next, v->node->phase, weft_text_get(&why), NULL);
-    weft_text_release(&why);
+    char why[256];
+    snprintf(why, sizeof why, "the table's layout of %s", v->role);
+    weft_value *moved = weft_move_to(g, v, target, v->node->next, v->node->phase, why, NULL);
     if (!moved)
         return weft_graph_status(g);
     moved->node->block = v->node->block;
@@ -417,13 +443,12 @@ static weft_status place_op(weft_graph *g, weft_node *n)
         if (j.order[l].n && (s = check_even(&j, l)))
             return s;
     for (int i = 0; i < n->n_ins; i++) {
-        weft_text why = {0};
+        char why[256];
         weft_layout to = operand_layout(&j, i);
         if (to.bits == n->ins[i]->layout.bits)
             continue;
-        weft_text_print(&why, "%s %s", n->op->name, n->outs[0]->name);
-        weft_value *moved = weft_move_to(g, n->ins[i], to, n, n->phase, weft_text_get(&why), NULL);
-        weft_text_release(&why);
+        snprintf(why, sizeof why, "%s %s", n->op->name, n->outs[0]->name);
+        weft_value *moved = weft_move_to(g, n->ins[i], to, n, n->phase, why, NULL);
         if (!moved)
             return weft_graph_status(g);
         weft_node_set_operand(g, n, i, moved);

@@ -65,7 +65,7 @@ weft_status weft_table_source(weft_graph *g, weft_value *v)
     int d = storage_dim(g, v, weft_mesh_count(mesh, v->store_axes));
     for (int i = 0; i < g->n_storage; i++) /* appended, whatever the listing order: innermost of the dim */
         if (v->store_axes >> g->storage[i] & 1u)
-            v->layout = weft_layout_cut(v->layout, d, g->storage[i], true);
+            v->layout = weft_layout_cut(v->layout, d, g->storage[i], v->dims[d].grain > 1);
     return WEFT_OK;
 }
 

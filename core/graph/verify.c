@@ -16,6 +16,41 @@ static weft_status wrong(check *c, const weft_node *n, const char *what, const c
                      detail ? detail : "");
 }
 
+static bool same_shape(const weft_value *a, const weft_value *b)
+{
+    bool same = a->n_dims == b->n_dims && a->dtype == b->dtype;
+    for (int d = 0; same && d < a->n_dims; d++)
+        same = strcmp(a->dims[d].name, b->dims[d].name) == 0 && a->dims[d].size == b->dims[d].size && a->dims[d].grain == b->dims[d].grain;
+    return same;
+}
+
+static bool same_place(const weft_value *a, const weft_value *b)
+{
+    return same_shape(a, b) && a->layout.bits == b->layout.bits;
+}
+
+/* Bytes for axes of the mesh alone; the places of every dim 0, 1, ... without gaps; open axes of one kind. */
+static bool sound_layout(const weft_mesh *mesh, const weft_value *v)
+{
+    unsigned places[8] = {0}, kinds = 0;
+    for (int a = 0; a < WEFT_MAX_AXES; a++) {
+        unsigned b = weft_layout_byte(v->layout, a);
+        if (b && a >= mesh->n_axes)
+            return false;
+        if (b & 0x80u) {
+            if ((int)(b >> 3 & 7) >= v->n_dims || (places[b >> 3 & 7] >> (b & 7u) & 1u))
+                return false;
+            places[b >> 3 & 7] |= 1u << (b & 7u);
+        } else if (b) {
+            kinds |= b;
+        }
+    }
+    for (int d = 0; d < 8; d++)
+        if (places[d] & (places[d] + 1))
+            return false;
+    return kinds <= WEFT_OPEN_MAX;
+}
+
 static bool has_use(const weft_value *v, const weft_node *n, int operand)
 {
     for (int i = 0; i < v->n_uses; i++)
@@ -42,7 +77,13 @@ static weft_status check_structure(check *c, weft_node *n)
             return wrong(c, n, "reads what is made later: ", n->ins[i]->name);
         if (!has_use(n->ins[i], n, i))
             return wrong(c, n, "is not listed as a use of ", n->ins[i]->name);
+        if (c->g->placed && weft_value_available(n->ins[i]) > n->scope)
+            return wrong(c, n, "runs before its operand is known: ", n->ins[i]->name);
     }
+    if (c->g->placed && n->scope == WEFT_SCOPE_NONE)
+        return wrong(c, n, "has no scope", NULL);
+    if (n->like && n->like->node->mark != 1)
+        return wrong(c, n, "looks like what is made later: ", n->like->name);
     for (int i = 0; i < n->n_outs; i++) {
         weft_value *v = n->outs[i];
         if (weft_graph_find(c->g, v->name) != v)
@@ -50,11 +91,82 @@ static weft_status check_structure(check *c, weft_node *n)
         for (int d = 0; d < v->n_dims; d++)
             if (!v->dims[d].name || v->dims[d].size < 1 || v->dims[d].grain < 1 || v->dims[d].size % v->dims[d].grain)
                 return wrong(c, n, "has a dim without a name or a sound size", NULL);
+        for (int k = 0; k < v->n_uses; k++)
+            if (v->uses[k].operand >= v->uses[k].node->n_ins || v->uses[k].node->ins[v->uses[k].operand] != v)
+                return wrong(c, n, "lists a use that does not read it: ", v->uses[k].node->outs[0]->name);
         if (c->g->placed && !v->placed)
             return wrong(c, n, "has no layout", NULL);
+        if (c->g->placed && !sound_layout(&c->g->config.mesh, v))
+            return wrong(c, n, "has a layout that makes no sense: ", v->name);
+        if (v->update_of && !same_place(v, v->update_of))
+            return wrong(c, n, "has not the dims, dtype and layout of what it becomes: ", v->update_of->name);
         weft_status s = check_size(c, v);
         if (s)
             return s;
+    }
+    return WEFT_OK;
+}
+
+/* ---- redistributes ---- */
+
+/* The axes end dim d's list, in this order. */
+static bool ends_with(weft_layout l, int d, const weft_step *s)
+{
+    int list[WEFT_MAX_AXES], n = weft_layout_list(l, d, list);
+    return n >= s->n_axes && memcmp(list + n - s->n_axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0;
+}
+
+/* The layout that a step leads to, as its move is defined; false if it cannot start there. */
+static bool step_leads(weft_layout l, const weft_step *s, weft_layout *to)
+{
+    bool takes = s->move == WEFT_ALL_GATHER || s->move == WEFT_ALL_TO_ALL;
+    bool closes = s->move == WEFT_REDUCE_SCATTER || s->move == WEFT_ALL_REDUCE;
+    if (takes && !ends_with(l, s->dim, s))
+        return false;
+    for (int i = 0; i < s->n_axes && !takes; i++) {
+        if (closes ? !weft_layout_open(l, s->axes[i]) : weft_layout_byte(l, s->axes[i]) != 0)
+            return false;
+    }
+    for (int i = s->n_axes - 1; i >= 0; i--)
+        l = weft_layout_clear(l, s->axes[i]);
+    int cut = s->move == WEFT_ALL_TO_ALL ? s->to : s->move == WEFT_REDUCE_SCATTER || s->move == WEFT_SLICE ? s->dim : -1;
+    for (int i = 0; cut >= 0 && i < s->n_axes; i++)
+        l = weft_layout_cut(l, cut, s->axes[i], weft_layout_fine(s->after, s->axes[i]));
+    if (s->move == WEFT_ZERO)
+        l = weft_layout_set_open(l, s->axes[0], WEFT_OPEN_SUM);
+    *to = l;
+    return true;
+}
+
+static weft_status check_moves(check *c, weft_node *n)
+{
+    const weft_value *from = n->ins[0], *to = n->outs[0];
+    weft_layout l = from->layout;
+    if (!same_shape(from, to))
+        return wrong(c, n, "changes more than the layout of ", from->name);
+    for (int i = 0; i < n->n_steps; i++) {
+        if (!step_leads(l, &n->steps[i], &l) || l.bits != n->steps[i].after.bits)
+            return wrong(c, n, "has a step that does not lead where it says: ", weft_move_name(n->steps[i].move));
+    }
+    return l.bits == to->layout.bits ? WEFT_OK : wrong(c, n, "has steps that do not lead to its layout", NULL);
+}
+
+/* ---- ops ---- */
+
+/* Dims of one index are of one size, unless the op itself says what they are (heads and kv_heads; a dim and its chunks). */
+static weft_status check_sizes(check *c, weft_node *n)
+{
+    const weft_rule *r = &c->rule;
+    const weft_dim *seen[WEFT_RULE_MAX_LETTERS] = {NULL};
+    for (int i = 0; i < r->n_ins + n->n_outs && !n->op->infer; i++) {
+        const weft_rule_part *part = i < r->n_ins ? &r->in[i] : &r->out[i - r->n_ins];
+        const weft_value *v = i < n->n_ins ? n->ins[i] : i < r->n_ins ? n->like : n->outs[i - r->n_ins];
+        for (int d = 0; d < v->n_dims; d++) {
+            const weft_dim **s = &seen[part->letter[d]];
+            if (*s && ((*s)->size != v->dims[d].size || (*s)->grain != v->dims[d].grain))
+                return wrong(c, n, "one index has two sizes: ", r->name[part->letter[d]]);
+            *s = &v->dims[d];
+        }
     }
     return WEFT_OK;
 }
@@ -118,6 +230,7 @@ static weft_status check_order(check *c, weft_node *n)
     const weft_rule *r = &c->rule;
     for (int l = 0; l < r->n_letters; l++) {
         int seen[WEFT_MAX_AXES], n_seen = -1;
+        weft_layout other = {0};
         for (int i = 0; i < n->n_ins + n->n_outs; i++) {
             const weft_rule_part *part = i < n->n_ins ? &r->in[i] : &r->out[i - n->n_ins];
             const weft_value *v = i < n->n_ins ? n->ins[i] : n->outs[i - n->n_ins];
@@ -127,7 +240,11 @@ static weft_status check_order(check *c, weft_node *n)
             int count = weft_layout_list(v->layout, d, list);
             if (n_seen >= 0 && (count != n_seen || memcmp(list, seen, sizeof(int) * (size_t)count) != 0))
                 return wrong(c, n, "operands cut an index in different orders: ", r->name[l]);
+            for (int k = 0; n_seen >= 0 && k < count; k++)
+                if (weft_layout_fine(v->layout, list[k]) != weft_layout_fine(other, list[k]))
+                    return wrong(c, n, "an index is cut between grains here and at grains there: ", r->name[l]);
             memcpy(seen, list, sizeof(int) * (size_t)count);
+            other = v->layout;
             n_seen = count;
         }
     }
@@ -137,9 +254,13 @@ static weft_status check_order(check *c, weft_node *n)
 static weft_status check_node(check *c, weft_node *n)
 {
     weft_status s = check_structure(c, n);
-    if (s || (n->op->flags & WEFT_OP_SOURCE) || n->steps)
+    if (s || (n->op->flags & WEFT_OP_SOURCE))
         return s;
-    s = weft_rule_of_node(n, true, &c->rule, c->err);
+    if (n->steps)
+        return check_moves(c, n);
+    if (weft_rule_of_node(n, true, &c->rule, c->err))
+        return wrong(c, n, "does not fit the index rule of its op", NULL);
+    s = check_sizes(c, n);
     if (s || !c->g->placed)
         return s;
     for (int a = 0; a < c->g->config.mesh.n_axes && !s; a++)

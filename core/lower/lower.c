@@ -26,7 +26,7 @@ void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumula
     *call = (weft_call){n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, tensors, tensors + n->n_ins, accumulate, NULL, NULL, NULL};
 }
 
-static weft_instruction *append(weft_compiler *c, weft_action a)
+static weft_instruction *append(weft_compiler *c, weft_action a, int position)
 {
     weft_program *p = &c->l->programs[a];
     if (p->n == p->capacity) {
@@ -42,6 +42,7 @@ static weft_instruction *append(weft_compiler *c, weft_action a)
     weft_instruction *in = &p->list[p->n++];
     memset(in, 0, sizeof *in);
     in->workspace = -1;
+    in->position = position;
     return in;
 }
 
@@ -91,7 +92,7 @@ static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
     weft_action a = weft_compiler_action(c, position);
-    weft_instruction *in = append(c, a);
+    weft_instruction *in = append(c, a, position);
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
@@ -123,7 +124,7 @@ static weft_status add_zero_fills(weft_compiler *c)
         weft_node *n = c->order[p];
         if (strcmp(n->op->name, "accumulate") != 0)
             continue;
-        weft_instruction *in = append(c, WEFT_DO_BEGIN);
+        weft_instruction *in = append(c, WEFT_DO_BEGIN, c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_ZERO_FILL;
@@ -143,7 +144,7 @@ static weft_status add_observations(weft_compiler *c)
         weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
         int end = c->action_end[WEFT_DO_BACKWARD];
         b->last = b->last > end ? b->last : end;
-        weft_instruction *in = append(c, WEFT_DO_STEP_END);
+        weft_instruction *in = append(c, WEFT_DO_STEP_END, end);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_OBSERVE;
@@ -164,7 +165,7 @@ static weft_status add_copies(weft_compiler *c)
             if (!to || c->l->buffer_of[v->id] == c->l->buffer_of[to->id])
                 continue;
             c->l->buffers[c->l->buffer_of[v->id]].last = c->n;
-            weft_instruction *in = append(c, WEFT_DO_UPDATE);
+            weft_instruction *in = append(c, WEFT_DO_UPDATE, c->n);
             if (!in)
                 return WEFT_ERR_MEMORY;
             in->kind = WEFT_COPY;

@@ -85,20 +85,12 @@ static int compare_bytes(const void *a, const void *b)
 
 static const weft_instruction *instruction_at(const weft_lowered *l, int position, weft_action *action)
 {
-    /* positions count nodes; the peak is named by the first buffer made there */
     for (int a = 0; a < WEFT_ACTIONS; a++)
-        for (int i = 0; i < l->programs[a].n; i++) {
-            const weft_instruction *in = &l->programs[a].list[i];
-            for (int k = in->n_ins; k < in->n_ins + in->n_outs; k++)
-                if (l->buffers[in->buffers[k]].first == position && l->buffers[in->buffers[k]].base == WEFT_BASE_ARENA) {
-                    *action = (weft_action)a;
-                    return in;
-                }
-            if (in->workspace >= 0 && l->buffers[in->workspace].first == position) {
+        for (int i = 0; i < l->programs[a].n; i++)
+            if (l->programs[a].list[i].position == position) {
                 *action = (weft_action)a;
-                return in;
+                return &l->programs[a].list[i];
             }
-        }
     return NULL;
 }
 

@@ -155,7 +155,7 @@ static void check_defaults(check *c, const weft_param *table, int n)
         status = weft_settings_section(settings, c->name, copy, &params, &errors);
     for (int i = 0; i < errors.n_items; i++)
         if (errors.items[i].text)
-            weft_fail(c->err, WEFT_ERR_INPUT, c->where, "%s", errors.items[i].text);
+            weft_fail(c->err, errors.items[i].status, c->where, "%s", errors.items[i].text);
     if (errors.out_of_memory)
         weft_fail_memory(c->err);
     c->status = c->status ? c->status : status;

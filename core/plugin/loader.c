@@ -26,8 +26,8 @@ static struct {
     void *self;
 } loader = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The dynamic linker maps what the headers promise without looking whether the file is that long; a file that was cut short would then kill the process.
- * What is no ELF of this machine at all is left to it: it has good words for that. */
+/* The dynamic linker maps what the headers promise without looking whether the file is that long; a file that was cut short would then kill the
+ * process. What is no ELF of this machine at all is left to it: it has good words for that. */
 static bool is_whole(const char *path)
 {
     ElfW(Ehdr) e;

@@ -84,7 +84,7 @@ const char *const *weft_search_names(weft_search *search)
     weft_loader_builtins(add_name, &list);
     if (list.failed || list.n == 0) {
         weft_free(list.names);
-        return none;
+        return list.failed ? NULL : none;
     }
     qsort(list.names, (size_t)list.n, sizeof *list.names, compare_names);
     list.names[list.n] = NULL;

@@ -20,7 +20,8 @@ typedef struct weft_module {
 typedef struct weft_search weft_search;
 weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err);
 void weft_search_destroy(weft_search *search);
-/* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing). NULL-ended array owned by search. */
+/* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing). NULL-ended array owned by search;
+ * NULL when out of memory. */
 const char *const *weft_search_names(weft_search *search);
 /* Finds, opens (RTLD_NOW|LOCAL|NODELETE through our loader in libltdl) and checks one plugin's descriptor. */
 weft_status weft_module_open(weft_search *search, const char *name, weft_where where, weft_module *out, weft_error *err);

@@ -222,6 +222,8 @@ weft_status weft_search_missing(weft_search *search, const char *name, weft_wher
 {
     const char *const *names = weft_search_names(search);
     int n = 0;
+    if (!names)
+        return weft_fail_memory(err);
     while (names[n])
         n++;
     const char *near = weft_nearest(name, names, n);

@@ -140,6 +140,8 @@ static weft_status finish_sections(loading *l)
 {
     const char *const *names = weft_search_names(l->plugins->search);
     int n = 0, kept = 0;
+    if (!names)
+        return weft_fail_memory(l->err);
     while (names[n])
         n++;
     const char **unlisted = weft_alloc_zero((size_t)n + 1, sizeof *unlisted);

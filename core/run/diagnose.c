@@ -23,34 +23,37 @@ static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_va
     return s;
 }
 
-/* The first micro-batch after which the loss is not finite, -1 if none: the accumulated loss can be read after each. */
-static weft_status bad_micro_batch(weft_run *run, const weft_lowered *l, int64_t *which, weft_error *err)
-{
-    *which = -1;
-    weft_status s = weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
-    for (int64_t k = 0; k < run->plan->micro_batches && !s; k++) {
-        s = weft_execute(run, l, WEFT_DO_FORWARD, k, err);
-        s = s ? s : weft_execute(run, l, WEFT_DO_BACKWARD, k, err);
-        double loss = 0;
-        s = s ? s : weft_run_scalar(run, l, l->graph->loss_report, &loss, err);
-        if (!s && *which < 0 && !isfinite(loss))
-            *which = k;
-    }
-    return s;
-}
-
 /* Gradients are alive until the update. */
 static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char **name, weft_error *err)
 {
     const weft_graph *g = l->graph;
     weft_status s = WEFT_OK;
-    *name = NULL;
     for (int i = 0; i < g->n_parameters && !s && !*name; i++) {
         bool finite = true;
         if (l->buffer_of[g->parameters[i]->gradient->id] >= 0)
             s = is_finite(run, l, g->parameters[i]->gradient, &finite, err);
         if (!finite)
             *name = g->parameters[i]->name;
+    }
+    return s;
+}
+
+/* The first micro-batch after which the loss or a gradient is not finite, -1 if none: what is accumulated can be read after each. All ranks run all
+ * of them, wherever theirs is. */
+static weft_status bad_micro_batch(weft_run *run, const weft_lowered *l, int64_t *which, const char **name, weft_error *err)
+{
+    *which = -1;
+    *name = NULL;
+    weft_status s = weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
+    for (int64_t k = 0; k < run->plan->micro_batches && !s; k++) {
+        s = weft_execute(run, l, WEFT_DO_FORWARD, k, err);
+        s = s ? s : weft_execute(run, l, WEFT_DO_BACKWARD, k, err);
+        double loss = 0;
+        s = s ? s : weft_run_scalar(run, l, l->graph->loss_report, &loss, err);
+        if (!s && *which < 0) {
+            s = bad_gradient(run, l, name, err);
+            *which = !isfinite(loss) || *name ? k : -1;
+        }
     }
     return s;
 }
@@ -63,8 +66,7 @@ weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, d
     (void)batch; /* its inputs are still on the device */
     int n = run->n_watchers;
     run->n_watchers = 0; /* observers saw this step already */
-    weft_status s = bad_micro_batch(run, l, &micro, err);
-    s = s ? s : bad_gradient(run, l, &name, err);
+    weft_status s = bad_micro_batch(run, l, &micro, &name, err);
     run->n_watchers = n;
     if (s)
         return s;

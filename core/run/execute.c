@@ -2,6 +2,7 @@
 /* Running programs: every operand is (base, offset), every kernel was chosen and prepared before. */
 #include "run/run.h"
 
+#include <math.h>
 #include <string.h>
 #include <weft/random.h>
 
@@ -59,7 +60,10 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
 
 static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
 {
-    weft_status s = launch(run, l, in, micro, err);
+    weft_status s = run->guard ? weft_guard_before(run, l, in, micro, err) : WEFT_OK;
+    s = s ? s : launch(run, l, in, micro, err);
+    if (!s && run->guard)
+        s = weft_guard_after(run, l, in, micro, err);
     for (int i = 0; in->fetch && !s && i < in->node->n_outs; i++)
         if (in->node->outs[i]->fetch)
             s = weft_observe_value(run, l, in->node->outs[i], micro, err);
@@ -110,6 +114,8 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action actio
     const weft_program *p = &l->programs[action];
     uint64_t adversary = plan->device->adversary ? plan->device->adversary(plan->device_self) : 0;
     weft_status s = WEFT_OK;
+    if (run->guard)
+        weft_guard_begin(run, l);
     if (adversary)
         s = run_adversarial(run, l, p, adversary + (uint64_t)action, micro, err);
     for (int i = 0; i < p->n && !adversary && !s; i++)
@@ -126,5 +132,7 @@ weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_val
     weft_status s = plan->device->download(plan->device_self, bytes, weft_run_address(run, l, l->buffer_of[v->id], 0), weft_dtype_size(t.dtype), err);
     t.data = bytes;
     *out = s ? 0 : weft_tensor_get(&t, 0);
+    if (isnan(*out))
+        *out = NAN; /* never "-nan" */
     return s;
 }

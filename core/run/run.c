@@ -54,6 +54,11 @@ static int64_t step_inputs_of(const weft_plan *plan, const weft_lowered *l, int 
     return l->step_input_bytes;
 }
 
+static size_t allocated(const weft_plan *plan, size_t bytes)
+{
+    return (bytes ? bytes : 64) + (weft_params_is(plan->weft, "check", "memory") ? WEFT_GUARD_BYTES : 0);
+}
+
 static weft_status allocate(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
@@ -69,7 +74,7 @@ static weft_status allocate(weft_run *run, weft_error *err)
                   {run->step_inputs_bytes, &run->step_inputs}};
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0] && !s; i++)
-        s = plan->device->alloc(plan->device_self, pieces[i].bytes ? pieces[i].bytes : 64, pieces[i].at, err);
+        s = plan->device->alloc(plan->device_self, allocated(plan, pieces[i].bytes), pieces[i].at, err);
     if (s) {
         weft_text need = {0};
         weft_print_bytes(&need, (double)weft_plan_bytes(plan));
@@ -88,7 +93,7 @@ static void free_memory(weft_run *run)
     void *at[] = {run->arena, run->state, run->inputs, run->step_inputs};
     for (int i = 0; i < 4; i++)
         if (at[i])
-            plan->device->free(plan->device_self, at[i], bytes[i] ? bytes[i] : 64);
+            plan->device->free(plan->device_self, at[i], allocated(plan, bytes[i]));
 }
 
 static weft_status find_watchers(weft_run *run, weft_error *err)
@@ -185,6 +190,8 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : allocate(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
+    if (!s && weft_params_is(plan->weft, "check", "memory"))
+        s = weft_guard_create(run, err);
     s = s ? s : weft_loader_create(run, err);
     if (!s)
         return WEFT_OK;
@@ -200,6 +207,7 @@ void weft_run_destroy(weft_run *run)
     weft_loader_destroy(run);
     weft_groups_release(&run->groups);
     weft_prepared_release(&run->prepared);
+    weft_guard_destroy(run);
     free_memory(run);
     weft_free(run->watchers);
     weft_free(run);

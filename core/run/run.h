@@ -56,6 +56,7 @@ typedef struct weft_run {
     weft_run_view view; /* what observers are shown */
     weft_report reports[32];
     weft_dtype product_dtype;
+    struct weft_guard *guard; /* [weft] check = memory; NULL: off */
     struct weft_probe *probe; /* who compares runs; NULL: nobody */
     int64_t stop_after;       /* end after this many steps, as if all were done; 0: [train] steps */
     int64_t consumed;         /* global samples, the data position */
@@ -107,6 +108,15 @@ void weft_loader_destroy(weft_run *run);
 void weft_loader_want(weft_run *run, int64_t first_sample);
 /* Waits for what was asked for. */
 weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error *err);
+
+/* guard.c: every byte outside an instruction's results must stay as it is, and no operand may hold what nobody wrote. */
+enum { WEFT_GUARD_BYTES = 4096 }; /* behind every piece of memory, while guarded */
+weft_status weft_guard_create(weft_run *run, weft_error *err);
+void weft_guard_destroy(weft_run *run);
+/* Before a program, and before and after each of its instructions. micro as in weft_execute. */
+void weft_guard_begin(weft_run *run, const weft_lowered *l);
+weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err);
+weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err);
 
 weft_status weft_run_evaluate(weft_run *run, weft_error *err);
 weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);

@@ -9,7 +9,7 @@
 static const char *const automatic[] = {"auto", NULL};
 static const char *const all[] = {"all", NULL};
 static const char *const levels[] = {"debug", "info", "warn", NULL};
-static const char *const checks[] = {"none", "replicas", NULL};
+static const char *const checks[] = {"none", "replicas", "memory", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 static const char *const nonfinite[] = {"stop", "skip", NULL};
 
@@ -43,7 +43,9 @@ static const weft_param run_params[] = {
      .value = "none",
      .choices = checks,
      .flags = WEFT_PARAM_ADVANCED,
-     .help = "what is compared while running: replicas are the ranks that should hold the same"},
+     .help = "what is checked while running: replicas: the ranks that should hold the same do; memory: no instruction writes outside its results or "
+             "reads "
+             "what nobody wrote (slow, twice the memory)"},
     {.name = NULL},
 };
 

@@ -69,7 +69,7 @@ struct weft_node {
     int n_attrs, attrs_capacity;
     int block;
     int chunk;        /* -1, or the part of the head and loss that this belongs to: runs part by part */
-    weft_scope scope; /* NONE until placed: then the latest scope of the operands */
+    weft_scope scope; /* a pass may set, before placement; NONE: becomes the latest scope of the operands */
     weft_phase phase;
     const char *by;         /* the plugin that caused it */
     const char *why;        /* redistribute: for whom */

@@ -48,7 +48,7 @@ typedef struct weft_run_view {
     int64_t samples;                  /* global samples consumed */
     double loss, grad_norm;           /* of STEP_END */
     double step_s, data_s, elapsed_s; /* seconds: this step, of it waiting for data, since START */
-    double flops;                     /* model flops of this step: 6 N + attention, see docs/metrics.md */
+    double flops;                     /* model flops of this step: 6 N + attention, see the page of metrics */
     double peak_flops;                /* the device's measured matrix rate in the run's dtype; 0: unknown */
     size_t planned_bytes, peak_bytes; /* arena, state and inputs as planned; process high-water mark */
     double eval_loss;                 /* EVALUATE */

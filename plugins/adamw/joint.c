@@ -72,8 +72,11 @@ static weft_value *sum_all(weft_graph *g, int n, weft_value **list)
 
 static weft_value *grad_norm(weft_graph *g, int n, weft_value *const *parameters, weft_value **squares)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        weft_graph_set_block(g, parameters[i]->node->block);
         squares[i] = weft_add1(g, "sumsq", NULL, parameters[i]->gradient);
+    }
+    weft_graph_set_block(g, WEFT_BLOCK_NONE);
     return weft_add1(g, "sqrt", "grad_norm", sum_all(g, n, squares));
 }
 
@@ -141,8 +144,11 @@ weft_status adamw_joint(void *self_, weft_graph *g, weft_error *err)
     weft_value *step = weft_add_input(g, "step");
     weft_value *lr = learning_rate(self, g, step);
     status = weft_graph_status(g);
-    for (int i = 0; i < n && status == WEFT_OK; i++)
+    for (int i = 0; i < n && status == WEFT_OK; i++) {
+        weft_graph_set_block(g, parameters[i]->node->block);
         status = update(self, g, parameters[i], clip, lr, step, err);
+    }
+    weft_graph_set_block(g, WEFT_BLOCK_NONE);
     weft_free(parameters);
     if (status != WEFT_OK)
         return status;

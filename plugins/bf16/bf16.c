@@ -41,11 +41,19 @@ static void narrow_results(weft_node *n)
             n->outs[i]->dtype = WEFT_BF16;
 }
 
+static weft_status create(const weft_host *host, void **self, weft_error *err)
+{
+    *self = NULL;
+    if (weft_params_is(host->train, "dtype", "f64"))
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(host->train, "dtype"),
+                         "bf16 needs [train] dtype = f32; leave bf16 out of [weft] plugins to train in f64");
+    return WEFT_OK;
+}
+
 static weft_status run(void *self, weft_graph *g, weft_error *err)
 {
     (void)self;
-    if (weft_graph_dtype(g) != WEFT_F32)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "bf16 needs [train] dtype = f32; leave bf16 out of [weft] plugins to train in f64");
+    (void)err;
     for (weft_node *n = weft_graph_first(g); n; n = n->next)
         narrow_results(n);
     weft_each_use_edge(g, cast_weight, NULL);
@@ -64,4 +72,5 @@ WEFT_PLUGIN(bf16) = {
     .summary = "activations and weight copies in bf16; sums, statistics and optimizer in f32",
     .numerics = WEFT_NUMERICS_CHANGES,
     .contributions = contributions,
+    .create = create,
 };

@@ -13,3 +13,5 @@ else
 plugin_LTLIBRARIES += plugins/bf16/bf16.la
 plugins_bf16_bf16_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
+
+EXTRA_DIST += plugins/bf16/README.md

@@ -2,6 +2,7 @@
 #include "cpu.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
 
@@ -27,6 +28,15 @@ static bool types_fit(const weft_call *call, bool backward)
         if (!is_half(call->outs[i].dtype))
             return false;
     return is_half(call->ins[OUT].dtype) && call->ins[LSE].dtype == WEFT_F32 && is_half(call->ins[DOUT].dtype);
+}
+
+/* Unless the attribute says no. */
+static bool is_causal(const weft_call *call)
+{
+    for (int i = 0; i < call->n_attrs; i++)
+        if (strcmp(call->attrs[i].key, "causal") == 0)
+            return call->attrs[i].i != 0;
+    return true;
 }
 
 /* One walk costs 5 tile products and cuts work by (batch row, kv head) only; two walks cost 7 and cut it by tiles too. */
@@ -66,7 +76,7 @@ bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
         .kv_lo = k->lo[2] / d,
         .group = k->whole[2] > 0 ? q->whole[2] / k->whole[2] : 1,
         .scale = weft_call_real(call, "scale"),
-        .causal = weft_call_int(call, "causal") != 0,
+        .causal = is_causal(call),
         .threads = cpu_threads(call),
     };
     if (a->scale == 0.0)

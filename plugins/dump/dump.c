@@ -95,6 +95,14 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
     return WEFT_OK;
 }
 
+static weft_status open_dump(void *self_, weft_error *err)
+{
+    const dump *self = self_;
+    if (!self->host->dir)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "dump: the run has no folder to write to; set [weft] dir");
+    return WEFT_OK;
+}
+
 /* ---- events ---- */
 
 static weft_status on_start(const dump *self, const weft_run_view *run, weft_error *err)
@@ -146,5 +154,6 @@ WEFT_PLUGIN(dump) = {
     .contributions = contributions,
     .ops = dump_ops,
     .create = create,
+    .open = open_dump,
     .destroy = destroy,
 };

@@ -3,6 +3,7 @@
 #include "dump.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <weft/files.h>
 
@@ -130,6 +131,12 @@ static bool build_metadata(weft_pool *pool, const weft_run_view *run, int64_t st
     return true;
 }
 
+/* Files are the same in whatever order the values were made. */
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp((*(const dump_tensor *const *)a)->name, (*(const dump_tensor *const *)b)->name);
+}
+
 static weft_status write_group(const dump *self, dump_group group, const char *dir, const weft_run_view *run, weft_error *err)
 {
     weft_pool pool = {0};
@@ -145,16 +152,17 @@ static weft_status write_group(const dump *self, dump_group group, const char *d
         status = weft_fail_memory(err);
         goto done;
     }
-    for (int i = 0; i < self->n_kept; i++) {
-        const dump_tensor *t = &self->kept[i];
-        if (t->group != group)
-            continue;
-        tensors[n] = t;
-        list[n] = (weft_safetensor){.name = t->name, .dtype = t->shape.dtype, .n_dims = t->shape.n_dims, .data = t->shape.data};
-        memcpy(list[n++].size, t->shape.size, sizeof list->size);
-    }
+    for (int i = 0; i < self->n_kept; i++)
+        if (self->kept[i].group == group)
+            tensors[n++] = &self->kept[i];
     if (n == 0)
         goto done;
+    qsort(tensors, (size_t)n, sizeof *tensors, compare_names);
+    for (int i = 0; i < n; i++) {
+        const dump_tensor *t = tensors[i];
+        list[i] = (weft_safetensor){.name = t->name, .dtype = t->shape.dtype, .n_dims = t->shape.n_dims, .data = t->shape.data};
+        memcpy(list[i].size, t->shape.size, sizeof list->size);
+    }
     if (!build_metadata(&pool, run, self->kept_step, n, tensors, metadata))
         status = weft_fail_memory(err);
     else

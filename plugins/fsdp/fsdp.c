@@ -36,28 +36,17 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-typedef struct fsdp {
-    const weft_params *params;
-} fsdp;
-
+/* The settings are all there is to remember. */
 static weft_status create(const weft_host *host, void **self, weft_error *err)
 {
-    fsdp *f = weft_alloc_zero(1, sizeof *f);
-    if (!f)
-        return weft_fail_memory(err);
-    f->params = host->params;
-    *self = f;
+    (void)err;
+    *self = (void *)(uintptr_t)host->params;
     return WEFT_OK;
-}
-
-static void destroy(void *self)
-{
-    weft_free(self);
 }
 
 static weft_status declare_axes(void *self, weft_mesh_plan *plan, weft_error *err)
 {
-    const weft_params *p = ((fsdp *)self)->params;
+    const weft_params *p = self;
     int64_t degree = weft_params_is(p, "degree", "auto") ? 0 : weft_params_int(p, "degree");
     weft_status s = weft_mesh_plan_axis(plan, "dp_shard", degree, weft_params_where(p, "degree"), err);
     return s ? s : weft_mesh_plan_axis(plan, "dp_replicate", weft_params_int(p, "replicate"), weft_params_where(p, "replicate"), err);
@@ -65,7 +54,7 @@ static weft_status declare_axes(void *self, weft_mesh_plan *plan, weft_error *er
 
 static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
 {
-    const weft_params *p = ((fsdp *)ctx)->params;
+    const weft_params *p = ctx;
     weft_value *gathered = weft_insert_at_use(g, v, "gather", ".g", NULL, NULL);
     if (!gathered)
         return;
@@ -79,7 +68,7 @@ static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
 static weft_status shard(void *self, weft_graph *g, weft_error *err)
 {
     static const char *const token_axes[] = {"dp_shard", "cp", "ep"};
-    const weft_params *p = ((fsdp *)self)->params;
+    const weft_params *p = self;
     (void)err;
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_replicate");
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_shard");
@@ -108,5 +97,4 @@ WEFT_PLUGIN(fsdp) = {
     .params = params,
     .contributions = contributions,
     .create = create,
-    .destroy = destroy,
 };

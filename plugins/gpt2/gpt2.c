@@ -25,7 +25,7 @@ static const char *const of_flavor[] = {"flavor", NULL};
 static const weft_param params[] = {
     {.name = "flavor", .type = WEFT_PARAM_CHOICE, .value = "debug", .choices = flavor_names, .help = "the sizes that the other keys default to"},
     SIZE("dim", "width of the residual stream (Hugging Face: n_embd)"),
-    SIZE("n_layers", "transformer blocks"),
+    {.name = "n_layers", .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 14, .choices = of_flavor, .help = "transformer blocks"},
     SIZE("n_heads", "attention heads; must divide dim"),
     SIZE("ffn_dim", "hidden width of the feed-forward; flavor: 4 dim"),
     {.name = "vocab_size", .type = WEFT_PARAM_INT, .value = "50257", .min = 1, .max = 1 << 24, .help = "ids that the embedding knows"},
@@ -167,7 +167,11 @@ static weft_status build(void *self, weft_graph *g, weft_error *err)
     const gpt2 *m = self;
     const weft_params *p = m->host->params;
     site s = {.m = m, .g = g, .layer = -1};
-    (void)err;
+    if (weft_graph_seq_len(g) > weft_params_int(p, "n_positions"))
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_positions"),
+                         "[gpt2] n_positions %lld is less than the %lld tokens of context that text is written with; choose [sample] context = %lld",
+                         (long long)weft_params_int(p, "n_positions"), (long long)weft_graph_seq_len(g),
+                         (long long)weft_params_int(p, "n_positions"));
     weft_graph_dim(g, "embed", m->size.dim, 1);
     weft_graph_dim(g, "heads", m->size.heads, m->size.dim / m->size.heads);
     weft_graph_dim(g, "ffn", m->ffn, 1);

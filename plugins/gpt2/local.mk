@@ -13,3 +13,5 @@ else
 plugin_LTLIBRARIES += plugins/gpt2/gpt2.la
 plugins_gpt2_gpt2_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
+
+EXTRA_DIST += plugins/gpt2/README.md

@@ -30,7 +30,7 @@ static const char *const ffn_words[] = {"flavor", "auto", NULL};
 static const weft_param params[] = {
     {.name = "flavor", .type = WEFT_PARAM_CHOICE, .value = "debug", .choices = flavor_names, .help = "the sizes that the other keys default to"},
     SIZE("dim", "width of the residual stream (Hugging Face: hidden_size)"),
-    SIZE("n_layers", "transformer blocks"),
+    {.name = "n_layers", .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 14, .choices = of_flavor, .help = "transformer blocks"},
     SIZE("n_heads", "query heads"),
     SIZE("n_kv_heads", "key and value heads; n_heads must be a multiple"),
     SIZE("head_dim", "width of one head; flavor: dim / n_heads"),
@@ -104,8 +104,8 @@ static weft_status check(const llama *m, const weft_params *p, weft_error *err)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"),
                       "[llama3] n_heads %lld does not divide dim %lld; set head_dim, or other sizes", (long long)f->heads, (long long)f->dim);
     else if (m->head_dim % 2)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "head_dim"), "[llama3] head_dim is %lld; rotary positions need an even one",
-                      (long long)m->head_dim);
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, weft_params_is(p, "head_dim", "flavor") ? "n_heads" : "head_dim"),
+                      "[llama3] head_dim is %lld; rotary positions need an even one", (long long)m->head_dim);
     if (weft_params_real(p, "rope_low") >= weft_params_real(p, "rope_high"))
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "rope_high"), "[llama3] rope_high must be greater than rope_low");
     return s;
@@ -126,8 +126,8 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
     f->dim = pick(p, "dim", f->dim);
     f->layers = pick(p, "n_layers", f->layers);
     f->heads = pick(p, "n_heads", f->heads);
-    f->kv_heads = pick(p, "n_kv_heads", weft_params_given(p, "n_heads") ? f->heads : f->kv_heads);
-    f->ffn = weft_params_is(p, "ffn_dim", "auto") || (weft_params_is(p, "ffn_dim", "flavor") && weft_params_given(p, "dim"))
+    f->kv_heads = pick(p, "n_kv_heads", weft_params_is(p, "n_heads", "flavor") ? f->kv_heads : f->heads);
+    f->ffn = weft_params_is(p, "ffn_dim", "auto") || (weft_params_is(p, "ffn_dim", "flavor") && !weft_params_is(p, "dim", "flavor"))
                  ? (8 * f->dim / 3 + 255) / 256 * 256
                  : pick(p, "ffn_dim", f->ffn);
     f->vocab = pick(p, "vocab_size", f->vocab);

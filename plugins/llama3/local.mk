@@ -13,3 +13,5 @@ else
 plugin_LTLIBRARIES += plugins/llama3/llama3.la
 plugins_llama3_llama3_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
+
+EXTRA_DIST += plugins/llama3/README.md

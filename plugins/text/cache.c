@@ -136,7 +136,10 @@ weft_status text_cache_open(text_cache *cache, const text_plugin *text, text_fil
         if (status || !why)
             break;
         status = weft_make_dirs(n.folder, err);
-        if (!status)
+        if (status)
+            weft_fail(err, status, weft_params_where(text->host->params, "cache"),
+                      "tokens need a folder; set [text] cache to one that you may write");
+        else
             status = make_locked(cache, text, &n, &identity, files, err);
     }
     if (!status && !cache->map)

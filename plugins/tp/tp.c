@@ -21,28 +21,17 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-typedef struct tp {
-    const weft_params *params;
-} tp;
-
+/* The settings are all there is to remember. */
 static weft_status create(const weft_host *host, void **self, weft_error *err)
 {
-    tp *t = weft_alloc_zero(1, sizeof *t);
-    if (!t)
-        return weft_fail_memory(err);
-    t->params = host->params;
-    *self = t;
+    (void)err;
+    *self = (void *)(uintptr_t)host->params;
     return WEFT_OK;
-}
-
-static void destroy(void *self)
-{
-    weft_free(self);
 }
 
 static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *err)
 {
-    const weft_params *p = ((tp *)self)->params;
+    const weft_params *p = self;
     return weft_mesh_plan_axis(plan, "tp", weft_params_int(p, "degree"), weft_params_where(p, "degree"), err);
 }
 
@@ -58,7 +47,7 @@ static bool repeats_kv(const weft_graph *g)
 static weft_status add_table(void *self, weft_graph *g, weft_error *err)
 {
     static const char *const dims[] = {"heads", "ffn", "vocab"};
-    const weft_params *p = ((tp *)self)->params;
+    const weft_params *p = self;
     (void)err;
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
         weft_add_rule(g, WEFT_RULE_PARAM, NULL, dims[i], "tp");
@@ -90,5 +79,4 @@ WEFT_PLUGIN(tp) = {
     .contributions = contributions,
     .ops = tp_ops,
     .create = create,
-    .destroy = destroy,
 };

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What launchers say in the environment. */
+#include "job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 1 << 20 };
+
+static const struct launcher {
+    const char *name, *rank, *ranks, *local_ranks;
+    const char *only_if; /* a variable without which the others say nothing: a Slurm batch script has them, too, before srun */
+} launchers[] = {
+    {"weft", "WEFT_RANK", "WEFT_RANKS", "WEFT_LOCAL_RANKS", NULL},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", NULL},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_ID"},
+};
+
+/* NULL if it is not set, or empty. */
+static const char *get(const char *name)
+{
+    const char *text = name ? getenv(name) : NULL;
+    return text && *text ? text : NULL;
+}
+
+static const struct launcher *find_launcher(void)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
+        if ((get(launchers[i].rank) || get(launchers[i].ranks)) && (!launchers[i].only_if || get(launchers[i].only_if)))
+            return &launchers[i];
+    return NULL;
+}
+
+/* tail: something may follow the number, as in "4(x2)". */
+static weft_status read_number(const char *name, long low, long high, bool tail, int *out, weft_error *err)
+{
+    const char *text = get(name);
+    if (!text)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is not set in the environment", name);
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (end == text || errno || (*end && !tail) || number < low || number > high)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s=%s in the environment: an integer from %ld to %ld is due", name, text, low, high);
+    *out = (int)number;
+    return WEFT_OK;
+}
+
+static weft_status read_ranks(const struct launcher *l, weft_job *job, weft_error *err)
+{
+    weft_status s = read_number(l->ranks, 1, MOST_RANKS, false, &job->ranks, err);
+    weft_status t = read_number(l->rank, 0, s ? MOST_RANKS : job->ranks - 1, false, &job->rank, err);
+    job->local_ranks = 0;
+    weft_status u = get(l->local_ranks) ? read_number(l->local_ranks, 1, s ? MOST_RANKS : job->ranks, l->only_if, &job->local_ranks, err) : WEFT_OK;
+    return s ? s : t ? t : u;
+}
+
+/* torchrun's agent listens on the port itself: then the next one is ours. */
+static weft_status read_master_port(weft_job *job, weft_error *err)
+{
+    const char *host = get("MASTER_ADDR"), *agent = get("TORCHELASTIC_USE_AGENT_STORE");
+    bool taken = agent && strcmp(agent, "True") == 0;
+    int port;
+    if (!host)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "MASTER_PORT is set in the environment, and MASTER_ADDR is not");
+    weft_status s = read_number("MASTER_PORT", 1, taken ? 65534 : 65535, false, &port, err);
+    if (s)
+        return s;
+    job->master = weft_format(strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port + taken);
+    return job->master ? WEFT_OK : weft_fail_memory(err);
+}
+
+/* On one host a job needs no address: its name will do. */
+static const char *job_name(const weft_job *job)
+{
+    const char *hosts = get("SLURM_STEP_NUM_NODES"), *id = get("OMPI_MCA_ess_base_jobid");
+    if (strcmp(job->launcher, "Slurm") == 0)
+        return hosts && strcmp(hosts, "1") == 0 ? get("SLURM_JOB_ID") : NULL;
+    if (strcmp(job->launcher, "Open MPI") != 0 || job->local_ranks != job->ranks)
+        return NULL;
+    return id ? id : get("PMIX_NAMESPACE");
+}
+
+static weft_status find_master(weft_job *job, weft_error *err)
+{
+    const char *master = get("WEFT_MASTER"), *name = job_name(job), *step = get("SLURM_STEP_ID");
+    if (!master && (get("MASTER_ADDR") || get("MASTER_PORT")))
+        return read_master_port(job, err);
+    if (!master && !name)
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s's variables say that this is rank %d of %d, but not where rank 0 can be found; set WEFT_MASTER=host:port, with the host that "
+            "rank 0 runs on and a free port there, for all ranks",
+            job->launcher, job->rank, job->ranks);
+    job->master = master ? weft_strdup(master) : weft_format("@weft-%ld-%.60s.%.20s", (long)getuid(), name, step ? step : "");
+    return job->master ? WEFT_OK : weft_fail_memory(err);
+}
+
+static bool is_here(const char *master)
+{
+    return *master == '@' || strncmp(master, "127.", 4) == 0 || strncmp(master, "localhost:", 10) == 0 || strncmp(master, "[::1]:", 6) == 0;
+}
+
+weft_status weft_job_find(weft_job *job, weft_error *err)
+{
+    const struct launcher *l = find_launcher();
+    *job = (weft_job){.ranks = 1, .local_ranks = 1};
+    if (!l)
+        return WEFT_OK;
+    job->launcher = l->name;
+    job->token = get("WEFT_TOKEN") ? get("WEFT_TOKEN") : "";
+    weft_status s = read_ranks(l, job, err);
+    if (!s && job->ranks > 1)
+        s = find_master(job, err);
+    if (!s && job->local_ranks == 0)
+        job->local_ranks = job->master && is_here(job->master) ? job->ranks : 1;
+    return s;
+}
+
+void weft_job_release(weft_job *job)
+{
+    weft_free(job->master);
+    *job = (weft_job){0};
+}
+
+/* ---- which way ---- */
+
+static bool lists_mpi(const weft_cli_options *options)
+{
+    weft_settings *settings;
+    const weft_listed *list;
+    bool found = false;
+    if (weft_cli_settings(options, &settings, NULL))
+        return false; /* whoever reads it next says what is wrong */
+    for (int n = weft_settings_plugins(settings, &list); n > 0 && !found; n--)
+        found = strcmp(list[n - 1].name, "mpi") == 0;
+    weft_settings_destroy(settings);
+    return found;
+}
+
+int weft_job_run(int argc, char **argv, const weft_cli_options *options, weft_status (*body)(weft_rank *rank, void *ctx), void *ctx)
+{
+    weft_job job;
+    weft_error err = {0};
+    int code;
+    weft_status s = weft_job_find(&job, &err);
+    if (!s && job.ranks > 1 && options->ranks > 0 && options->ranks != job.ranks)
+        s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "-n %d, but %s has started %d ranks; leave -n out here", options->ranks, job.launcher,
+                      job.ranks);
+    if (s)
+        code = weft_cli_report(&err);
+    else if (job.ranks > 1)
+        code = weft_job_join(&job, options, body, ctx);
+    else if (options->ranks > 1 && lists_mpi(options))
+        code = weft_job_launch(argc, argv, options);
+    else
+        code = weft_ranks_run(options, false, body, ctx);
+    if (job.launcher)
+        weft_job_tell(code);
+    weft_job_release(&job);
+    weft_error_release(&err);
+    return code;
+}

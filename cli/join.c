@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of a job that others started. */
+#include "job.h"
+#include "plugin/crash.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { JOIN_LIMIT_S = 60, GRACE_S = 10 };
+
+/* What the channel's thread and the rank's own both look at. */
+typedef struct seat {
+    weft_rank rank;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open; /* the plugins are there */
+    bool done; /* the rank has ended by itself */
+    bool lost; /* another rank has ended before its time: why */
+    weft_verdict why;
+} seat;
+
+/* The code that all ranks of the job end with: that of the rank that failed first. */
+static int exit_code(weft_status mine, const weft_verdict *why)
+{
+    if (mine && mine != WEFT_ERR_PEER)
+        return weft_cli_exit_code(mine);
+    return weft_cli_exit_code(why && why->status ? (weft_status)why->status : mine);
+}
+
+/* On the channel's thread: a rank has ended. This one may be in the middle of a library's call that will never return; it gets some time, and is
+ * ended where it is after that. */
+static void on_lost(void *ctx, const weft_verdict *why)
+{
+    seat *s = ctx;
+    struct timespec until;
+    void *self;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += GRACE_S;
+    pthread_mutex_lock(&s->lock);
+    s->lost = true;
+    s->why = *why;
+    const weft_transport *transport = s->open ? weft_plugins_service(s->rank.session.plugins, "transport", &self) : NULL;
+    if (transport && transport->leave)
+        transport->leave(self);
+    while (!s->done && pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0)
+        continue;
+    if (!s->done) {
+        fprintf(stderr, "error: rank %d has ended (%s), and rank %d could not be stopped otherwise within %d s\n", (int)why->rank, why->text,
+                s->rank.session.host.rank, GRACE_S);
+        weft_job_tell(exit_code(WEFT_ERR_PEER, why));
+        _exit(exit_code(WEFT_ERR_PEER, why));
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void set(seat *s, bool open, bool done)
+{
+    pthread_mutex_lock(&s->lock);
+    s->open = open;
+    s->done = done;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Ranks that are threads cannot be in several processes. */
+static weft_status check_transport(const weft_rank *rank, weft_error *err)
+{
+    void *self;
+    const weft_transport *transport = weft_plugins_service(rank->session.plugins, "transport", &self);
+    if (!transport || !transport->threads)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(rank->session.run, "plugins"),
+                     "%s carries tensors between threads, and the ranks of this run are processes; list mpi instead", transport->name);
+}
+
+static weft_status prepare(seat *s, const weft_cli_options *options, int rank)
+{
+    weft_rank *r = &s->rank;
+    weft_status status = weft_session_init(&r->session, options, rank, r->control, rank > 0, &r->err);
+    status = status ? status : check_transport(r, &r->err);
+    r->session.host.rank = rank; /* also if there is no session */
+    status = weft_rank_agree(r, "reading its settings", status);
+    if (!status)
+        set(s, true, false);
+    return status;
+}
+
+/* Rank 0 speaks for all; where it is gone, everyone for himself. What a rank was doing when another ended matters to nobody. */
+static void report(seat *s, int rank)
+{
+    if (s->lost && s->rank.status == WEFT_ERR_PEER) {
+        weft_error_clear(&s->rank.err);
+        weft_fail(&s->rank.err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d has ended%s%s", (int)s->why.rank, *s->why.text ? ": " : "", s->why.text);
+    }
+    if (rank == 0 || !s->rank.control || (s->lost && s->why.rank == 0 && s->why.status == WEFT_ERR_PEER))
+        weft_cli_report(&s->rank.err);
+}
+
+static weft_status run(seat *s, const weft_cli_options *options, int rank)
+{
+    weft_rank *r = &s->rank;
+    weft_crash_set_rank(rank);
+    r->status = prepare(s, options, rank);
+    r->status = r->status ? r->status : r->body(r, r->ctx);
+    void *self;
+    const weft_transport *transport = s->open ? weft_plugins_service(r->session.plugins, "transport", &self) : NULL;
+    if (r->status && r->status != WEFT_ERR_STOPPED) { /* all stop after the same step and end well */
+        weft_control_leave(r->control, rank, r->status, weft_error_text(&r->err));
+        if (transport && transport->leave)
+            transport->leave(self);
+    }
+    weft_plugins_close(r->session.plugins);
+    set(s, false, true);
+    return r->status;
+}
+
+static void init_seat(seat *s)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+int weft_job_join(const weft_job *job, const weft_cli_options *options, weft_status (*body)(weft_rank *, void *), void *ctx)
+{
+    seat s = {.rank = {.body = body, .ctx = ctx}};
+    weft_cli_options mine = *options;
+    weft_verdict why;
+    init_seat(&s);
+    mine.ranks = job->ranks;
+    mine.local_ranks = job->local_ranks;
+    const weft_join join = {job->rank, job->ranks, job->master, job->token, JOIN_LIMIT_S, on_lost, &s};
+    weft_status status = weft_control_join(&join, &s.rank.control, &s.rank.err);
+    bool joined = status == WEFT_OK;
+    if (joined)
+        status = run(&s, &mine, job->rank);
+    bool failed = joined && weft_control_verdict(s.rank.control, &why);
+    if (status)
+        report(&s, job->rank);
+    int code = status ? exit_code(status, failed ? &why : NULL) : 0;
+    weft_control_destroy(s.rank.control);
+    weft_session_release(&s.rank.session);
+    weft_error_release(&s.rank.err);
+    pthread_cond_destroy(&s.changed);
+    pthread_mutex_destroy(&s.lock);
+    return code;
+}

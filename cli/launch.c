@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft train -n N with mpi: the ranks, started by mpirun. */
+#include "job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Cores are shared out by weft itself, so mpirun must not bind; ranks end each other over the control channel, so mpirun need not, and says nothing.
+ */
+static const char *const mpirun[] = {
+    "mpirun", "--quiet", "--bind-to", "none", "--oversubscribe", "--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0",
+};
+enum { TOKEN = 64, N_MPIRUN = sizeof mpirun / sizeof mpirun[0], MOST_PATH = 4096 };
+
+/* ---- what the ranks end with: mpirun's own exit code says little ---- */
+
+typedef struct farewell {
+    char token[TOKEN];
+    int32_t code;
+} farewell;
+
+/* Where the launcher listens: a name that only this host knows. */
+static socklen_t find_launcher(const char *name, struct sockaddr_un *at)
+{
+    size_t n = strnlen(name, sizeof at->sun_path - 1);
+    *at = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(at->sun_path + 1, name, n);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+void weft_job_tell(int code)
+{
+    const char *name = getenv("WEFT_LAUNCHER"), *token = getenv("WEFT_TOKEN");
+    struct sockaddr_un at;
+    farewell f = {.code = code};
+    int fd = name && token ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
+    if (fd < 0)
+        return; /* somebody else started this rank, and goes by its exit code */
+    strncpy(f.token, token, sizeof f.token - 1);
+    socklen_t n = find_launcher(name, &at);
+    if (sendto(fd, &f, sizeof f, MSG_NOSIGNAL | MSG_DONTWAIT, (const struct sockaddr *)&at, n) < 0)
+        code = 0; /* the launcher counts who is missing */
+    close(fd);
+}
+
+static weft_status listen_for_codes(int *fd, weft_error *err)
+{
+    struct sockaddr_un at;
+    socklen_t n = find_launcher(getenv("WEFT_LAUNCHER"), &at);
+    *fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*fd >= 0 && bind(*fd, (const struct sockaddr *)&at, n) == 0)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot listen for the ranks: %s", strerror(errno));
+}
+
+typedef struct codes {
+    int fd, n, code; /* n ranks have ended by themselves; code: the first that is not 0 */
+} codes;
+
+/* A rank's buffer for these is small: they are taken as they come. */
+static void take_codes(codes *c)
+{
+    farewell f;
+    const char *token = getenv("WEFT_TOKEN");
+    while (recv(c->fd, &f, sizeof f, 0) == (ssize_t)sizeof f) {
+        f.token[TOKEN - 1] = '\0';
+        if (!token || strcmp(f.token, token) != 0)
+            continue;
+        c->n++;
+        c->code = c->code ? c->code : f.code;
+    }
+}
+
+/* ---- mpirun ---- */
+
+/* Where the ranks meet, and who may come: both new for every run. Kept out of the command line, which everybody on the host can read. */
+static weft_status set_environment(weft_error *err)
+{
+    unsigned char bytes[32];
+    char hex[2 * sizeof bytes + 1], *master, *launcher;
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no random bytes: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        hex[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+        hex[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+    }
+    hex[2 * sizeof bytes] = '\0';
+    master = weft_format("@weft-%ld-%.16s", (long)getpid(), hex + 48);
+    launcher = weft_format("weft-%ld-%.16s-codes", (long)getpid(), hex + 48);
+    if (!master || !launcher) {
+        weft_free(master);
+        weft_free(launcher);
+        return weft_fail_memory(err);
+    }
+    hex[48] = '\0';
+    const char *const pairs[][2] = {{"WEFT_MASTER", master},
+                                    {"WEFT_LAUNCHER", launcher},
+                                    {"WEFT_TOKEN", hex},
+                                    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+    int code = 0;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0] && !code; i++)
+        code = setenv(pairs[i][0], pairs[i][1], 1);
+    weft_free(master);
+    weft_free(launcher);
+    return code ? weft_fail_memory(err) : WEFT_OK;
+}
+
+/* The caller frees the array; the strings belong to others. */
+static const char **command(int argc, char **argv, const char *program, const char *ranks)
+{
+    const char **line = weft_alloc_zero((size_t)(N_MPIRUN + argc + 4), sizeof *line);
+    int n = N_MPIRUN;
+    if (!line)
+        return NULL;
+    memcpy(line, mpirun, sizeof mpirun);
+    line[n++] = "-n";
+    line[n++] = ranks;
+    line[n++] = program;
+    memcpy(line + n, argv, (size_t)argc * sizeof *argv);
+    return line;
+}
+
+/* In the child: becomes mpirun, in a process group of its own, so that a terminal's SIGINT does not reach it, and ends with its parent. */
+static void become(const char **line, int report, pid_t parent)
+{
+    sigset_t none;
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    sigemptyset(&none);
+    if (setpgid(0, 0) == 0 && null >= 0 && dup2(null, STDIN_FILENO) >= 0 && prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent &&
+        sigprocmask(SIG_SETMASK, &none, NULL) == 0)
+        execvp(line[0], (char *const *)line);
+    int code = errno;
+    if (write(report, &code, sizeof code) != sizeof code)
+        _exit(126);
+    _exit(127);
+}
+
+static weft_status start(const char **line, pid_t *child, weft_error *err)
+{
+    int ends[2], code = 0;
+    pid_t parent = getpid();
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot make a pipe: %s", strerror(errno));
+    *child = fork();
+    if (*child == 0)
+        become(line, ends[1], parent);
+    int forked = errno;
+    close(ends[1]);
+    ssize_t got = *child > 0 ? read(ends[0], &code, sizeof code) : 0;
+    close(ends[0]);
+    if (*child < 0)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a process: %s", strerror(forked));
+    if (got == 0)
+        return WEFT_OK;
+    waitpid(*child, NULL, 0);
+    if (got == sizeof code && code == ENOENT)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "mpi is listed, and mpirun, which starts its ranks, is not in PATH; install Open MPI (openmpi-bin), or list local instead");
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start mpirun: %s", strerror(code));
+}
+
+/* Passes signals on until mpirun ends. The first asks the ranks to stop after this step; the next one does not ask. */
+static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
+{
+    const struct timespec often = {.tv_nsec = 200000000};
+    codes c = {.fd = fd};
+    int asked = 0, status;
+    pid_t ended;
+    do {
+        int number = sigtimedwait(signals, NULL, &often);
+        if (number > 0 && number != SIGCHLD)
+            kill(child, asked++ ? SIGTERM : SIGUSR1);
+        take_codes(&c);
+        ended = waitpid(child, &status, WNOHANG);
+    } while (ended == 0 || (ended < 0 && errno == EINTR));
+    take_codes(&c);
+    if (c.code)
+        return c.code;
+    if (c.n == ranks)
+        return 0;
+    fprintf(stderr, "error: %d of %d ranks ended without a word\n", ranks - c.n, ranks);
+    return 1;
+}
+
+int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
+{
+    char program[MOST_PATH];
+    weft_error err = {0};
+    pid_t child = 0;
+    int fd = -1;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGCHLD);
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    char *ranks = weft_format("%d", options->ranks);
+    program[n > 0 ? n : 0] = '\0';
+    const char **line = ranks ? command(argc, argv, program, ranks) : NULL;
+    weft_status s = line ? set_environment(&err) : weft_fail_memory(&err);
+    if (!s && n <= 0)
+        s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot find this program's own file: %s", strerror(errno));
+    if (!s && (signal(SIGCHLD, SIG_DFL) == SIG_ERR || sigprocmask(SIG_BLOCK, &signals, NULL) != 0))
+        s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot wait for signals: %s", strerror(errno));
+    s = s ? s : listen_for_codes(&fd, &err);
+    s = s ? s : start(line, &child, &err);
+    int code = s ? weft_cli_report(&err) : attend(child, &signals, options->ranks, fd);
+    if (fd >= 0)
+        close(fd);
+    weft_free(line);
+    weft_free(ranks);
+    weft_error_release(&err);
+    return code;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control channel of ranks that are processes: every rank has one connection, to rank 0, and a thread that reads it, so that a rank that has
+ * ended is known at once, whatever the others are doing. An exchange is a gather at rank 0 and a broadcast. */
+#include "run/control_kind.h"
+#include "run/rendezvous.h"
+#include "run/socket.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DATA = 16, ALL, LEFT, BYE };
+enum { MESSAGE_LIMIT_S = 60, EXCHANGE_LIMIT_S = 1800 };
+static const size_t MOST_BYTES = (size_t)1 << 30;
+
+/* Who is at the other end. On rank 0 one for every rank, its own unused; elsewhere only rank 0. */
+typedef struct peer {
+    int fd; /* -1: none, or no more */
+    bool full, done;
+    uint64_t tag;
+    size_t n;
+    void *data; /* what came for the exchange in progress, if full */
+} peer;
+
+typedef struct tcp {
+    weft_control base;
+    int rank, n_peers;
+    peer *peers;
+    weft_part *parts; /* rank 0 */
+    pthread_mutex_t sending;
+    pthread_t reader;
+    bool reading, closing;
+    int wake;
+    void (*lost)(void *ctx, const weft_verdict *why);
+    void *ctx;
+} tcp;
+
+static bool send_to(tcp *t, int i, uint32_t kind, uint64_t tag, const void *data, size_t bytes)
+{
+    pthread_mutex_lock(&t->sending);
+    int fd = t->peers[i].fd;
+    bool ok = fd >= 0 && weft_socket_send(fd, kind, tag, data, bytes);
+    if (!ok && fd >= 0)
+        shutdown(fd, SHUT_RDWR); /* half a message may be under way: of no use any more, which the reading thread will see */
+    pthread_mutex_unlock(&t->sending);
+    return ok;
+}
+
+/* Not under the lock: sending may wait. */
+static void break_and_tell(tcp *t, const weft_verdict *why)
+{
+    pthread_mutex_lock(&t->base.lock);
+    weft_control_break(&t->base, why);
+    pthread_mutex_unlock(&t->base.lock);
+    for (int i = 0; i < t->n_peers; i++)
+        if (i != why->rank)
+            send_to(t, i, LEFT, 0, why, sizeof *why);
+}
+
+/* ---- the reading thread ---- */
+
+static void drop(tcp *t, int i)
+{
+    pthread_mutex_lock(&t->sending);
+    close(t->peers[i].fd);
+    t->peers[i].fd = -1;
+    pthread_mutex_unlock(&t->sending);
+}
+
+static void keep(tcp *t, int i, const weft_message_head *head, void *data)
+{
+    pthread_mutex_lock(&t->base.lock);
+    peer *p = &t->peers[i];
+    weft_free(p->data);
+    p->full = true;
+    p->tag = head->tag;
+    p->n = (size_t)head->bytes;
+    p->data = data;
+    pthread_cond_broadcast(&t->base.changed);
+    pthread_mutex_unlock(&t->base.lock);
+}
+
+/* False: somebody has ended before its time, and *why says who. */
+static bool read_one(tcp *t, int i, weft_verdict *why)
+{
+    weft_message_head head;
+    void *data;
+    if (!weft_socket_receive(t->peers[i].fd, &head, &data, MOST_BYTES)) {
+        drop(t, i);
+        weft_verdict_init(why, i, WEFT_ERR_PEER, "its connection broke without a word, as when a process is killed");
+        return false;
+    }
+    if (head.kind == DATA || head.kind == ALL) {
+        keep(t, i, &head, data);
+        return true;
+    }
+    bool left = head.kind == LEFT && head.bytes == sizeof *why;
+    if (left) {
+        memcpy(why, data, sizeof *why);
+        why->text[sizeof why->text - 1] = '\0';
+    }
+    if (head.kind == BYE) {
+        pthread_mutex_lock(&t->base.lock);
+        t->peers[i].done = true;
+        pthread_cond_broadcast(&t->base.changed);
+        pthread_mutex_unlock(&t->base.lock);
+        drop(t, i);
+    }
+    weft_free(data);
+    return !left;
+}
+
+static bool is_closing(tcp *t)
+{
+    pthread_mutex_lock(&t->base.lock);
+    bool closing = t->closing;
+    pthread_mutex_unlock(&t->base.lock);
+    return closing;
+}
+
+static void *read_all(void *arg)
+{
+    tcp *t = arg;
+    struct pollfd *list = weft_alloc_zero((size_t)t->n_peers + 1, sizeof *list);
+    weft_verdict why;
+    bool well = list != NULL;
+    if (!well)
+        weft_verdict_init(&why, t->rank, WEFT_ERR_MEMORY, "out of memory");
+    while (well && !is_closing(t)) {
+        for (int i = 0; i < t->n_peers; i++)
+            list[i] = (struct pollfd){.fd = t->peers[i].fd, .events = POLLIN};
+        list[t->n_peers] = (struct pollfd){.fd = t->wake, .events = POLLIN};
+        if (poll(list, (nfds_t)t->n_peers + 1, -1) < 0 && errno != EINTR) {
+            weft_verdict_init(&why, t->rank, WEFT_ERR_IO, strerror(errno));
+            well = false;
+        }
+        for (int i = 0; i < t->n_peers && well; i++)
+            if (list[i].fd >= 0 && list[i].revents)
+                well = read_one(t, i, &why);
+    }
+    weft_free(list);
+    if (!well && !is_closing(t)) {
+        break_and_tell(t, &why);
+        if (t->lost)
+            t->lost(t->ctx, &why);
+    }
+    return NULL;
+}
+
+/* ---- exchanges ---- */
+
+static bool all_full(const tcp *t)
+{
+    for (int i = 0; i < t->n_peers; i++)
+        if (i != t->rank && !t->peers[i].full)
+            return false;
+    return true;
+}
+
+/* Under the lock: until everyone this rank waits for has spoken. */
+static weft_status await(tcp *t, weft_error *err)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += EXCHANGE_LIMIT_S + (t->rank ? MESSAGE_LIMIT_S : 0);
+    while (!t->base.broken && !all_full(t)) {
+        weft_verdict why;
+        for (int i = 0; i < t->n_peers; i++) {
+            if (!t->peers[i].done || t->peers[i].full)
+                continue;
+            weft_verdict_init(&why, i, WEFT_ERR_PEER, "it has finished already");
+            weft_control_break(&t->base, &why);
+        }
+        if (t->base.broken || pthread_cond_timedwait(&t->base.changed, &t->base.lock, &until) != ETIMEDOUT)
+            continue;
+        int slow = 0;
+        while (slow < t->n_peers - 1 && (slow == t->rank || t->peers[slow].full))
+            slow++;
+        weft_verdict_init(&why, slow, WEFT_ERR_PEER, "it has not been heard of for half an hour");
+        weft_control_break(&t->base, &why);
+    }
+    return t->base.broken && !all_full(t) ? weft_control_broken(&t->base, err) : WEFT_OK;
+}
+
+/* Rank 0: everyone's part into all, if they are at the same point. Under the lock. */
+static bool take_parts(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, weft_verdict *why)
+{
+    t->parts[0] = (weft_part){tag, n, mine};
+    for (int r = 1; r < t->n_peers; r++)
+        t->parts[r] = (weft_part){(weft_control_tag)t->peers[r].tag, t->peers[r].n, t->peers[r].data};
+    if (!weft_parts_match(t->parts, t->n_peers, why))
+        return false;
+    for (int r = 0; r < t->n_peers && n; r++)
+        memcpy((char *)all + (size_t)r * n, t->parts[r].data, n);
+    for (int r = 1; r < t->n_peers; r++) {
+        weft_free(t->peers[r].data);
+        t->peers[r].data = NULL;
+        t->peers[r].full = false;
+    }
+    return true;
+}
+
+static weft_status gather(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err)
+{
+    weft_verdict why;
+    pthread_mutex_lock(&t->base.lock);
+    weft_status s = await(t, err);
+    bool match = !s && take_parts(t, tag, mine, n, all, &why);
+    pthread_mutex_unlock(&t->base.lock);
+    if (s)
+        return s;
+    if (!match) {
+        break_and_tell(t, &why);
+        if (why.rank != 0)
+            send_to(t, why.rank, LEFT, 0, &why, sizeof why);
+        return weft_control_broken(&t->base, err);
+    }
+    /* Whoever cannot be reached is found by the reading thread. */
+    for (int r = 1; r < t->n_peers; r++)
+        send_to(t, r, ALL, tag, all, n * (size_t)t->n_peers);
+    return WEFT_OK;
+}
+
+static weft_status ask(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err)
+{
+    size_t bytes = n * (size_t)t->base.ranks;
+    send_to(t, 0, DATA, tag, mine, n); /* if rank 0 is gone, the reading thread says so */
+    pthread_mutex_lock(&t->base.lock);
+    weft_status s = await(t, err);
+    if (!s) {
+        peer *p = &t->peers[0];
+        if (p->n != bytes)
+            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "rank 0 sent %zu bytes where %zu were due", p->n, bytes);
+        else if (bytes)
+            memcpy(all, p->data, bytes);
+        weft_free(p->data);
+        p->data = NULL;
+        p->full = false;
+    }
+    pthread_mutex_unlock(&t->base.lock);
+    return s;
+}
+
+static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err)
+{
+    (void)rank;
+    tcp *t = (tcp *)c;
+    pthread_mutex_lock(&c->lock);
+    weft_status s = c->broken ? weft_control_broken(c, err) : WEFT_OK;
+    pthread_mutex_unlock(&c->lock);
+    if (s)
+        return s;
+    return t->rank ? ask(t, tag, mine, n, all, err) : gather(t, tag, mine, n, all, err);
+}
+
+static void leave(weft_control *c, const weft_verdict *why)
+{
+    break_and_tell((tcp *)c, why);
+}
+
+static void destroy(weft_control *c)
+{
+    tcp *t = (tcp *)c;
+    const uint64_t one = 1;
+    if (t->reading) {
+        pthread_mutex_lock(&c->lock);
+        t->closing = true; /* before the others hear of it and close, too */
+        pthread_mutex_unlock(&c->lock);
+        for (int i = 0; i < t->n_peers; i++)
+            send_to(t, i, BYE, 0, NULL, 0);
+        if (write(t->wake, &one, sizeof one) == sizeof one)
+            pthread_join(t->reader, NULL);
+        else
+            pthread_detach(t->reader); /* cannot be: a counter takes at least one */
+    }
+    for (int i = 0; i < t->n_peers && t->peers; i++) {
+        if (t->peers[i].fd >= 0)
+            close(t->peers[i].fd);
+        weft_free(t->peers[i].data);
+    }
+    if (t->wake >= 0)
+        close(t->wake);
+    pthread_mutex_destroy(&t->sending);
+    weft_control_release(c);
+    weft_free(t->peers);
+    weft_free(t->parts);
+    weft_free(t);
+}
+
+static const weft_control_kind kind = {exchange, leave, destroy};
+
+static weft_status start(tcp *t, const weft_join *join, weft_error *err)
+{
+    int *fds = weft_alloc((size_t)join->ranks * sizeof *fds);
+    t->peers = weft_alloc_zero((size_t)t->n_peers, sizeof *t->peers);
+    t->parts = weft_alloc_zero((size_t)join->ranks, sizeof *t->parts);
+    for (int i = 0; t->peers && i < t->n_peers; i++)
+        t->peers[i].fd = -1;
+    weft_status s = fds && t->peers && t->parts ? weft_rendezvous(join, fds, err) : weft_fail_memory(err);
+    for (int i = 0; i < t->n_peers && !s; i++) {
+        t->peers[i].fd = fds[i];
+        if (fds[i] >= 0)
+            weft_socket_tune(fds[i], MESSAGE_LIMIT_S);
+    }
+    weft_free(fds);
+    if (s)
+        return s;
+    t->wake = eventfd(0, EFD_CLOEXEC);
+    int code = t->wake < 0 ? errno : pthread_create(&t->reader, NULL, read_all, t);
+    if (code)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start the control channel's thread: %s", strerror(code));
+    t->reading = true;
+    return WEFT_OK;
+}
+
+weft_status weft_control_join(const weft_join *join, weft_control **out, weft_error *err)
+{
+    tcp *t = weft_alloc_zero(1, sizeof *t);
+    *out = NULL;
+    if (!t)
+        return weft_fail_memory(err);
+    weft_control_init(&t->base, &kind, join->ranks);
+    pthread_mutex_init(&t->sending, NULL);
+    t->rank = join->rank;
+    t->n_peers = join->rank ? 1 : join->ranks;
+    t->wake = -1;
+    t->lost = join->lost;
+    t->ctx = join->ctx;
+    weft_status s = start(t, join, err);
+    if (s)
+        destroy(&t->base);
+    else
+        *out = &t->base;
+    return s;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* [weft] check = memory. A copy of all memory is kept. After each instruction everything but its results must still be as in the copy. Memory that
+ * holds nothing is filled with a pattern, a NaN that no computation makes: results that were not written and operands that nobody wrote show it. */
+#include "run/run.h"
+
+#include <string.h>
+
+enum { NOTHING = 0xff };
+
+typedef struct region {
+    const char *name;
+    char *at, *copy;
+    size_t bytes; /* with the guard behind */
+} region;
+
+enum { ARENA, STATE, INPUTS, STEP_INPUTS, REGIONS };
+
+struct weft_guard {
+    region regions[REGIONS];
+    const weft_lowered *l; /* whose values the arena holds */
+    int position;          /* of the last instruction */
+    bool in_order;         /* else liveness says nothing about what is alive now */
+};
+
+/* A piece of memory that an instruction may write. */
+typedef struct span {
+    char *lo, *hi;
+} span;
+
+weft_status weft_guard_create(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    if (!plan->device->host_memory)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "check"),
+                         "[weft] check = memory needs a device whose memory the host can read, as cpu; %s is none", plan->device->name);
+    struct weft_guard *g = run->guard = weft_alloc_zero(1, sizeof *g);
+    if (!g)
+        return weft_fail_memory(err);
+    g->in_order = !plan->device->adversary || plan->device->adversary(plan->device_self) == 0;
+    const region regions[REGIONS] = {{"arena", run->arena, NULL, run->arena_bytes},
+                                     {"state", run->state, NULL, (size_t)plan->states.bytes},
+                                     {"inputs", run->inputs, NULL, run->inputs_bytes},
+                                     {"step inputs", run->step_inputs, NULL, run->step_inputs_bytes}};
+    for (int i = 0; i < REGIONS; i++) {
+        region *r = &g->regions[i];
+        *r = regions[i];
+        memset(r->at + r->bytes, NOTHING, WEFT_GUARD_BYTES);
+        r->bytes += WEFT_GUARD_BYTES;
+        if (!(r->copy = weft_alloc(r->bytes)))
+            return weft_fail_memory(err);
+    }
+    return WEFT_OK;
+}
+
+void weft_guard_destroy(weft_run *run)
+{
+    for (int i = 0; run->guard && i < REGIONS; i++)
+        weft_free(run->guard->regions[i].copy);
+    weft_free(run->guard);
+    run->guard = NULL;
+}
+
+static void forget(region *r, size_t offset, size_t bytes)
+{
+    memset(r->at + offset, NOTHING, bytes);
+    memset(r->copy + offset, NOTHING, bytes);
+}
+
+void weft_guard_begin(weft_run *run, const weft_lowered *l)
+{
+    struct weft_guard *g = run->guard;
+    if (g->l != l)
+        forget(&g->regions[ARENA], 0, g->regions[ARENA].bytes);
+    if (g->l != l)
+        g->position = -1;
+    g->l = l;
+    for (int i = STATE; i < REGIONS; i++) /* the host has written there */
+        memcpy(g->regions[i].copy, g->regions[i].at, g->regions[i].bytes);
+}
+
+/* ---- before ---- */
+
+static bool alive(const weft_buffer *b, int position)
+{
+    return b->base == WEFT_BASE_ARENA && b->first <= position && position <= b->last;
+}
+
+/* What was alive at the last instruction and is not any more holds nothing now. */
+static void bury(struct weft_guard *g, int position)
+{
+    for (int i = 0; i < g->l->n_buffers; i++) {
+        const weft_buffer *b = &g->l->buffers[i];
+        if (alive(b, g->position) && !alive(b, position))
+            forget(&g->regions[ARENA], (size_t)b->offset, (size_t)b->bytes);
+    }
+    g->position = position;
+}
+
+static size_t tensor_bytes(const weft_tensor *t)
+{
+    return (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
+}
+
+/* The first element that holds the pattern; -1: none, or in this dtype it would be a number like others. */
+static int64_t find_nothing(const weft_tensor *t, const void *data)
+{
+    int64_t n = weft_dtype_is_float(t->dtype) ? weft_tensor_count(t) : 0, i = 0;
+    switch (weft_dtype_size(t->dtype)) {
+    case 2:
+        while (i < n && ((const uint16_t *)data)[i] != UINT16_MAX)
+            i++;
+        break;
+    case 4:
+        while (i < n && ((const uint32_t *)data)[i] != UINT32_MAX)
+            i++;
+        break;
+    default:
+        while (i < n && ((const uint64_t *)data)[i] != UINT64_MAX)
+            i++;
+    }
+    return i < n ? i : -1;
+}
+
+static weft_status blame(const weft_run *run, const weft_instruction *in, weft_error *err, const char *what)
+{
+    const weft_node *n = in->node;
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "[weft] check = memory: kernel %s of %s, in %s = %s, block %d, step %lld, %s",
+                     in->kernel ? in->kernel->name : "plain", in->owner ? in->owner : "core", n->n_outs ? n->outs[0]->name : "?", n->op->name,
+                     n->block, (long long)run->view.step, what);
+}
+
+static weft_status blame_element(const weft_run *run, const weft_instruction *in, const char *what, int tensor, int64_t element, weft_error *err)
+{
+    bool operand = tensor < in->n_ins;
+    char *text =
+        weft_format("%s element %lld of %s %d", what, (long long)element, operand ? "operand" : "result", operand ? tensor : tensor - in->n_ins);
+    weft_status s = text ? blame(run, in, err, text) : weft_fail_memory(err);
+    weft_free(text);
+    return s;
+}
+
+static bool is_operand(const weft_instruction *in, int buffer)
+{
+    for (int i = 0; i < in->n_ins; i++)
+        if (in->buffers[i] == buffer)
+            return true;
+    return false;
+}
+
+/* An observed value is read where it lies. */
+static bool is_read(const weft_instruction *in, int tensor)
+{
+    return tensor < in->n_ins || in->kind == WEFT_OBSERVE || (in->accumulate && tensor == in->n_ins);
+}
+
+weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
+{
+    struct weft_guard *g = run->guard;
+    if (g->in_order)
+        bury(g, in->position);
+    for (int i = 0; i < in->n_ins + in->n_outs; i++) {
+        const weft_tensor *t = &in->tensors[i];
+        char *at = weft_run_address(run, l, in->buffers[i], micro);
+        int64_t element;
+        if (is_read(in, i) && (element = find_nothing(t, at)) >= 0)
+            return blame_element(run, in, "reads what nobody wrote:", i, element, err);
+        if (!is_read(in, i) && !is_operand(in, in->buffers[i]))
+            memset(at, NOTHING, tensor_bytes(t));
+    }
+    return WEFT_OK;
+}
+
+/* ---- after ---- */
+
+enum { MAX_SPANS = WEFT_RULE_MAX_PARTS + 1 };
+
+/* Where it may have written, in order of address. */
+static int find_spans(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, span spans[MAX_SPANS])
+{
+    int n = 0;
+    for (int i = in->n_ins; i <= in->n_ins + in->n_outs; i++) {
+        bool workspace = i == in->n_ins + in->n_outs;
+        int buffer = workspace ? in->workspace : in->buffers[i];
+        if (buffer < 0 || in->kind == WEFT_OBSERVE)
+            continue;
+        char *at = weft_run_address(run, l, buffer, micro);
+        size_t bytes = workspace ? (size_t)l->buffers[buffer].bytes : tensor_bytes(&in->tensors[i]);
+        int k = n++;
+        for (; k > 0 && spans[k - 1].lo > at; k--)
+            spans[k] = spans[k - 1];
+        spans[k] = (span){at, at + bytes};
+    }
+    return n;
+}
+
+static const char *owner_of(const struct weft_guard *g, const region *r, size_t offset, int position)
+{
+    if (offset >= r->bytes - WEFT_GUARD_BYTES)
+        return "nothing, behind its end";
+    for (int i = 0; r == &g->regions[ARENA] && i < g->l->n_buffers; i++) {
+        const weft_buffer *b = &g->l->buffers[i];
+        if (alive(b, position) && (int64_t)offset >= b->offset && (int64_t)offset < b->offset + b->bytes)
+            return b->value ? b->value->name : "a workspace";
+    }
+    return r == &g->regions[ARENA] ? "nothing" : "what is not its to write";
+}
+
+static weft_status compare(const weft_run *run, const weft_instruction *in, const region *r, const char *lo, const char *hi, weft_error *err)
+{
+    size_t offset = (size_t)(lo - r->at), bytes = (size_t)(hi - lo);
+    if (memcmp(lo, r->copy + offset, bytes) == 0)
+        return WEFT_OK;
+    while (r->at[offset] == r->copy[offset])
+        offset++;
+    char *what = weft_format("wrote outside its results: byte %zu of the %s, where there is %s", offset, r->name,
+                             owner_of(run->guard, r, offset, in->position));
+    weft_status s = what ? blame(run, in, err, what) : weft_fail_memory(err);
+    weft_free(what);
+    return s;
+}
+
+static weft_status check_region(const weft_run *run, const weft_instruction *in, region *r, const span *spans, int n, weft_error *err)
+{
+    const char *from = r->at, *end = r->at + r->bytes;
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < n && !s; i++) {
+        if (spans[i].lo < r->at || spans[i].lo >= end)
+            continue;
+        if (spans[i].lo > from)
+            s = compare(run, in, r, from, spans[i].lo, err);
+        from = spans[i].hi > from ? spans[i].hi : from;
+        memcpy(r->copy + (spans[i].lo - r->at), spans[i].lo, (size_t)(spans[i].hi - spans[i].lo));
+    }
+    return s ? s : compare(run, in, r, from, end, err);
+}
+
+weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
+{
+    struct weft_guard *g = run->guard;
+    span spans[MAX_SPANS];
+    int n = find_spans(run, l, in, micro, spans);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < REGIONS && !s; i++)
+        s = check_region(run, in, &g->regions[i], spans, n, err);
+    for (int i = in->n_ins; i < in->n_ins + in->n_outs && !s; i++) {
+        int64_t element = find_nothing(&in->tensors[i], weft_run_address(run, l, in->buffers[i], micro));
+        if (element >= 0)
+            s = blame_element(run, in, "did not write", i, element, err);
+    }
+    return s;
+}
