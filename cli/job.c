@@ -128,17 +128,18 @@ void weft_job_release(weft_job *job)
 
 /* ---- which way ---- */
 
-static bool lists_mpi(const weft_cli_options *options)
+static weft_status lists_mpi(const weft_cli_options *options, bool *found, weft_error *err)
 {
     weft_settings *settings;
     const weft_listed *list;
-    bool found = false;
-    if (weft_cli_settings(options, &settings, NULL))
-        return false; /* whoever reads it next says what is wrong */
-    for (int n = weft_settings_plugins(settings, &list); n > 0 && !found; n--)
-        found = strcmp(list[n - 1].name, "mpi") == 0;
+    *found = false;
+    weft_status s = weft_cli_settings(options, &settings, err);
+    if (s)
+        return s;
+    for (int n = weft_settings_plugins(settings, &list); n > 0; n--)
+        *found = *found || strcmp(list[n - 1].name, "mpi") == 0;
     weft_settings_destroy(settings);
-    return found;
+    return WEFT_OK;
 }
 
 int weft_job_run(int argc, char **argv, const weft_cli_options *options, weft_status (*body)(weft_rank *rank, void *ctx), void *ctx)
@@ -146,15 +147,18 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options, weft_st
     weft_job job;
     weft_error err = {0};
     int code;
+    bool mpi = false;
     weft_status s = weft_job_find(&job, &err);
     if (!s && job.ranks > 1 && options->ranks > 0 && options->ranks != job.ranks)
         s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "-n %d, but %s has started %d ranks; leave -n out here", options->ranks, job.launcher,
                       job.ranks);
+    if (!s && job.ranks == 1 && options->ranks > 1)
+        s = lists_mpi(options, &mpi, &err);
     if (s)
         code = weft_cli_report(&err);
     else if (job.ranks > 1)
         code = weft_job_join(&job, options, body, ctx);
-    else if (options->ranks > 1 && lists_mpi(options))
+    else if (mpi)
         code = weft_job_launch(argc, argv, options);
     else
         code = weft_ranks_run(options, false, body, ctx);

@@ -10,6 +10,7 @@ check_PROGRAMS += \
 	tests/unit/test_files \
 	tests/unit/test_golden \
 	tests/unit/test_graph_text \
+	tests/unit/test_memory \
 	tests/unit/test_ops \
 	tests/unit/test_plugin_files \
 	tests/unit/test_plugins \
@@ -32,9 +33,14 @@ tests_unit_libhelpers_la_SOURCES = \
 
 # The plan of a run inside a test.
 check_LTLIBRARIES += tests/unit/libplan.la
-tests_unit_libplan_la_SOURCES = tests/unit/plan_run.c tests/unit/plan_run.h
+tests_unit_libplan_la_SOURCES = \
+	tests/unit/plan_run.c \
+	tests/unit/symbolic.c \
+	tests/unit/plan_run.h \
+	tests/unit/symbolic.h
 PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
 tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
+tests_unit_test_memory_LDADD = $(PLAN_LIBS)
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reads a graph's text: a line, a place in it, words. The text is trusted in nothing: whatever it says, the result is a graph or an error that names
- * the line. */
+/* What reads a graph's text: a line, a place in it, words. The text is trusted in nothing: whatever it says, the result is a graph or an error that
+ * names the line. */
 #ifndef WEFT_GRAPH_READER_H
 #define WEFT_GRAPH_READER_H
 

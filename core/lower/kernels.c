@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, const char *const *owners, int n_tables, bool plain,
-                              weft_error *err)
+weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, const char *const *owners, int n_tables,
+                              bool plain, weft_error *err)
 {
     memset(kernels, 0, sizeof *kernels);
     kernels->plain = plain;

@@ -90,7 +90,7 @@ typedef struct weft_instruction {
     int *buffers;         /* of each tensor */
     int workspace;        /* buffer, -1: none */
     bool accumulate;
-    bool fetch; /* some result goes to observers */
+    bool fetch;   /* some result goes to observers */
     int position; /* in the order that buffers live by */
     int queue;
     int *waits; /* instructions of the same program on other queues that must be done first */

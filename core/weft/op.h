@@ -111,8 +111,8 @@ struct weft_op {
 /* ---- kernels ---- */
 
 /* How a device does an op. Of all kernels of (op, device) whose `accepts` says yes, the one with the highest priority is taken; the plain one has
- * priority 0 and takes everything. Chosen and prepared once per distinct call (equal attributes, dtypes, extents and `accumulate` share it), before the arena
- * is sized. launch neither allocates nor waits; it enqueues on call->queue (a CPU kernel simply computes). */
+ * priority 0 and takes everything. Chosen and prepared once per distinct call (equal attributes, dtypes, extents and `accumulate` share it), before
+ * the arena is sized. launch neither allocates nor waits; it enqueues on call->queue (a CPU kernel simply computes). */
 typedef struct weft_kernel {
     const char *op, *device, *name;
     int priority;

@@ -30,7 +30,6 @@ typedef struct machine {
     int n, capacity;
     weft_text *wrong;
     bool ok;
-    bool single; /* forward and backward once a step: sums over micro-batches have one term */
 } machine;
 
 static void *take(machine *m, size_t bytes)
@@ -126,7 +125,7 @@ static held *find(machine *m, int buffer)
     return NULL;
 }
 
-/* Whatever lay there, in whole or in part, is gone. */
+/* Whatever lies there, in whole or in part, is lost. */
 static void spoil(machine *m, int buffer)
 {
     held r = range(m, buffer);
@@ -346,29 +345,30 @@ static void train_step(machine *m, uint64_t *rolls)
     check_updates(m);
 }
 
-static void forward_only(machine *m, uint64_t *rolls)
+static void forward_only(machine *m, bool first, uint64_t *rolls)
 {
     const weft_graph *g = m->l->graph;
-    m->micro_batches = 1;
     fill_sources(m);
-    if (m->step == 1)
+    if (first)
         run_program(m, WEFT_DO_BEGIN, -1, rolls);
     run_program(m, WEFT_DO_FORWARD, 0, rolls);
     check_host(m, g->loss_sum, 0);
-    check_host(m, g->mode_tokens, 0);
+    check_host(m, g->tokens, 0);
     check_host(m, g->logits, 0);
 }
 
 bool symbolic_run(const weft_lowered *l, int64_t micro_batches, int steps, uint64_t seed, weft_text *wrong)
 {
-    machine m = {.l = l, .micro_batches = micro_batches, .wrong = wrong, .ok = true};
+    machine m = {.l = l, .wrong = wrong, .ok = true};
     uint64_t rolls[2] = {seed, 0};
+    bool train = l->graph->config.mode == WEFT_MODE_TRAIN;
+    m.micro_batches = train ? micro_batches : 1;
     for (int i = 1; i <= steps && m.ok; i++) {
-        m.step = l->graph->config.mode == WEFT_MODE_TRAIN ? i : 1;
-        if (l->graph->config.mode == WEFT_MODE_TRAIN)
+        m.step = train ? i : 1; /* BEGIN runs once in the other modes */
+        if (train)
             train_step(&m, rolls);
         else
-            forward_only(&m, rolls);
+            forward_only(&m, i == 1, rolls);
     }
     weft_free(m.list);
     weft_pool_release(&m.pool);

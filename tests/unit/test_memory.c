@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory: the arena's planner on random lifetimes and real plans; what shares memory, followed by a checker that does not know how it came to. */
+#include "plan_run.h"
+#include "symbolic.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/random.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+static int64_t round64(int64_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+/* ---- the planner ---- */
+
+static bool together(const weft_buffer *a, const weft_buffer *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Offsets are aligned, inside the arena, and disjoint for what is alive together. Returns the most that is alive at one position. */
+static int64_t check_places(const weft_buffer *list, int n, int n_positions, int64_t arena)
+{
+    int64_t *alive = calloc((size_t)n_positions + 2, sizeof *alive), most = 0;
+    assert_non_null(alive);
+    for (int i = 0; i < n; i++) {
+        const weft_buffer *a = &list[i];
+        if (a->base != WEFT_BASE_ARENA || a->bytes == 0)
+            continue;
+        assert_int_equal(a->offset % 64, 0);
+        assert_true(a->offset >= 0 && a->offset + a->bytes <= arena);
+        for (int p = a->first; p <= a->last; p++)
+            alive[p] += round64(a->bytes);
+        for (int k = 0; k < i; k++) {
+            const weft_buffer *b = &list[k];
+            if (b->base == WEFT_BASE_ARENA && together(a, b) && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes)
+                fail_msg("buffers %d and %d are alive together and overlap", k, i);
+        }
+    }
+    for (int p = 0; p <= n_positions; p++)
+        most = alive[p] > most ? alive[p] : most;
+    free(alive);
+    return most;
+}
+
+static uint64_t roll(uint64_t seed, uint64_t *n, uint64_t below)
+{
+    return weft_random_bits(seed, 11, (*n)++) % below;
+}
+
+static void random_lifetimes(void **state)
+{
+    (void)state;
+    enum { MOST = 120 };
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        weft_buffer list[MOST];
+        uint64_t rolls = 0;
+        int n = (int)roll(seed, &rolls, MOST) + 1, positions = (int)roll(seed, &rolls, 60) + 1;
+        int64_t size = seed % 3 == 0 ? 100 : 100000;
+        for (int i = 0; i < n; i++) {
+            int first = (int)roll(seed, &rolls, (uint64_t)positions), length = (int)roll(seed, &rolls, roll(seed, &rolls, 10) ? 8 : 60);
+            list[i] = (weft_buffer){.base = roll(seed, &rolls, 12) ? WEFT_BASE_ARENA : WEFT_BASE_STATE,
+                                    .bytes = (int64_t)roll(seed, &rolls, (uint64_t)size),
+                                    .first = first,
+                                    .last = first + length < positions ? first + length : positions};
+        }
+        int64_t arena = -1, peak = -1;
+        int at = -1;
+        assert_int_equal(weft_plan_memory(list, n, positions, &arena, &peak, &at, NULL), WEFT_OK);
+        assert_int_equal(check_places(list, n, positions, arena), peak);
+        assert_true(arena >= peak);
+        assert_true(arena <= 2 * peak);
+        assert_true(at >= 0 && at <= positions);
+    }
+}
+
+static void no_buffers(void **state)
+{
+    (void)state;
+    int64_t arena = -1, peak = -1;
+    int at;
+    weft_buffer none = {.base = WEFT_BASE_ARENA};
+    assert_int_equal(weft_plan_memory(&none, 0, 0, &arena, &peak, &at, NULL), WEFT_OK);
+    assert_int_equal(arena, 0);
+    assert_int_equal(weft_plan_memory(&none, 1, 0, &arena, &peak, &at, NULL), WEFT_OK);
+    assert_int_equal(arena, 0);
+}
+
+static void same_plan_twice(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    weft_buffer one[N], two[N];
+    uint64_t rolls = 0;
+    for (int i = 0; i < N; i++) { /* many of a size and a time, as in models */
+        int first = (int)roll(9, &rolls, 20);
+        one[i] = (weft_buffer){.base = WEFT_BASE_ARENA, .bytes = 64 << roll(9, &rolls, 3), .first = first, .last = first + (int)roll(9, &rolls, 20)};
+    }
+    memcpy(two, one, sizeof one);
+    int64_t arena, peak;
+    int at;
+    assert_int_equal(weft_plan_memory(one, N, 40, &arena, &peak, &at, NULL), WEFT_OK);
+    assert_int_equal(weft_plan_memory(two, N, 40, &arena, &peak, &at, NULL), WEFT_OK);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(one[i].offset, two[i].offset);
+}
+
+/* ---- programs ---- */
+
+static const char sizes[] = "n_layers = 3\ndim = 16\nn_heads = 4\nvocab_size = 50\n";
+
+typedef struct wanted {
+    const char *plugins, *rest; /* rest: sections */
+    int ranks, micro_batches;
+} wanted;
+
+static void start(plan_run *p, const wanted *w, const char *more)
+{
+    char text[2048];
+    const char *model = strncmp(w->plugins, "gpt2", 4) == 0 ? "gpt2" : "llama3";
+    snprintf(text, sizeof text, "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = %d\nmicro_batch = 8\neval_every = 1\nloss_chunk = 16\n[%s]\n%s%s%s",
+             8 * w->micro_batches, model, sizes, w->rest, more);
+    plan_run_start(p, w->plugins, text, &(weft_plan_options){.ranks = w->ranks, .rank = w->ranks - 1});
+}
+
+static const wanted runs[] = {
+    {"llama3 cpu adamw", "", 1, 1},
+    {"llama3 cpu adamw", "", 1, 3},
+    {"gpt2 cpu adamw", "", 1, 1},
+    {"gpt2 cpu adamw", "", 1, 3},
+    {"llama3 cpu ac adamw", "", 1, 1},
+    {"llama3 cpu bf16 ac adamw", "", 1, 3},
+    {"gpt2 cpu bf16 ac adamw", "", 1, 3},
+    {"gpt2 cpu bf16 adamw", "", 1, 1},
+    {"llama3 cpu bf16 ac adamw dump", "[ac]\nmode = op\n[dump]\nsteps = 1\nwhat = parameters gradients tokens logits\nvalues = *.n1 *.y\n", 1, 3},
+    {"llama3 cpu adamw dump", "[dump]\nsteps = 1\nwhat = parameters gradients\nvalues = *\n", 1, 1},
+    {"llama3 cpu sample adamw", "[sample]\nprompt = a\n", 1, 1},
+    {"llama3 cpu bf16 tp fsdp ac adamw", "[tp]\ndegree = 2\n", 4, 3},
+    {"llama3 cpu fsdp tp adamw", "[tp]\ndegree = 2\n[fsdp]\nzero = 1\n", 4, 3},
+    {"gpt2 cpu fsdp bf16 tp adamw", "[tp]\ndegree = 2\n[fsdp]\nzero = 2\n", 8, 1},
+};
+enum { RUNS = sizeof runs / sizeof runs[0] };
+
+static void check_programs(const plan_run *p, const char *name, uint64_t seed)
+{
+    for (int m = 0; m < WEFT_MODES; m++) {
+        weft_text wrong = {0};
+        if (p->plan->lowered[m] && !symbolic_run(p->plan->lowered[m], p->plan->micro_batches, 2, seed, &wrong))
+            fail_msg("%s, mode %d: %s", name, m, weft_text_get(&wrong));
+        weft_text_release(&wrong);
+    }
+}
+
+static void everything_reads_what_it_should(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RUNS; i++) {
+        plan_run p;
+        start(&p, &runs[i], "");
+        check_programs(&p, runs[i].plugins, 1);
+        plan_run_release(&p);
+    }
+}
+
+/* With plain kernels every sum can grow in place, on two queues every order that the waits allow is legal. */
+static void plain_and_out_of_order(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RUNS; i++) {
+        plan_run p;
+        start(&p, &runs[i], "[cpu]\nkernels = plain\nqueues = adversarial\n");
+        int second = 0;
+        const weft_program *backward = &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_BACKWARD];
+        for (int k = 0; k < backward->n; k++)
+            second += backward->list[k].queue == 1;
+        assert_true(second > 0);
+        for (uint64_t seed = 1; seed <= 3; seed++)
+            check_programs(&p, runs[i].plugins, seed);
+        plan_run_release(&p);
+    }
+}
+
+static void real_plans_lose_little(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RUNS; i++) {
+        plan_run p;
+        start(&p, &runs[i], "");
+        for (int m = 0; m < WEFT_MODES; m++) {
+            const weft_lowered *l = p.plan->lowered[m];
+            if (!l)
+                continue;
+            assert_int_equal(check_places(l->buffers, l->n_buffers, l->n_positions, l->arena_bytes), l->live_peak);
+            if (l->arena_bytes > l->live_peak + l->live_peak / 10)
+                fail_msg("%s: %lld of %lld bytes are lost", runs[i].plugins, (long long)(l->arena_bytes - l->live_peak), (long long)l->arena_bytes);
+        }
+        plan_run_release(&p);
+    }
+}
+
+static void sums_grow_in_place(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, &runs[1], "[cpu]\nkernels = plain\n");
+    const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    int adding = 0, accumulations = 0;
+    for (int i = 0; i < l->programs[WEFT_DO_BACKWARD].n; i++) {
+        const weft_instruction *in = &l->programs[WEFT_DO_BACKWARD].list[i];
+        adding += in->accumulate;
+        accumulations += strcmp(in->node->op->name, "accumulate") == 0;
+    }
+    assert_true(adding >= p.plan->graphs[WEFT_MODE_TRAIN]->n_parameters);
+    assert_int_equal(accumulations, 0);
+    for (int i = 0; i < l->programs[WEFT_DO_UPDATE].n; i++)
+        assert_int_not_equal(l->programs[WEFT_DO_UPDATE].list[i].kind, WEFT_COPY); /* states are updated where they lie */
+    plan_run_release(&p);
+}
+
+/* ---- the checker itself ---- */
+
+static bool still_right(const plan_run *p)
+{
+    weft_text wrong = {0};
+    bool ok = symbolic_run(p->plan->lowered[WEFT_MODE_TRAIN], p->plan->micro_batches, 2, 1, &wrong);
+    assert_true(ok || wrong.size > 0);
+    weft_text_release(&wrong);
+    return ok;
+}
+
+static void checker_sees_overlaps(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, &runs[1], "");
+    weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    int tried = 0, seen = 0;
+    uint64_t rolls = 0;
+    while (tried < 60) {
+        weft_buffer *a = &l->buffers[roll(3, &rolls, (uint64_t)l->n_buffers)], *b = &l->buffers[roll(3, &rolls, (uint64_t)l->n_buffers)];
+        /* b is made while a waits for a reader */
+        if (a->base != WEFT_BASE_ARENA || b->base != WEFT_BASE_ARENA || !a->value || a->first >= b->first || b->first >= a->last ||
+            a->last > l->n_positions - 1)
+            continue;
+        int64_t offset = b->offset;
+        b->offset = a->offset;
+        seen += !still_right(&p);
+        b->offset = offset;
+        tried++;
+    }
+    assert_true(still_right(&p));
+    assert_int_equal(seen, tried);
+    plan_run_release(&p);
+}
+
+static void checker_sees_wrong_sums(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, &runs[1], "");
+    weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    for (int a = 0; a < WEFT_ACTIONS; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            weft_instruction *in = &l->programs[a].list[i];
+            if (in->accumulate) {
+                in->accumulate = false;
+                assert_false(still_right(&p));
+                in->accumulate = true;
+            }
+            if (in->kind == WEFT_ZERO_FILL) {
+                in->kind = WEFT_OBSERVE;
+                assert_false(still_right(&p));
+                in->kind = WEFT_ZERO_FILL;
+            }
+        }
+    assert_true(still_right(&p));
+    plan_run_release(&p);
+}
+
+static void checker_sees_missing_waits(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, &runs[0], "[cpu]\nqueues = adversarial\n");
+    weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    for (int a = 0; a < WEFT_ACTIONS; a++)
+        for (int i = 0; i < l->programs[a].n; i++)
+            l->programs[a].list[i].n_waits = 0;
+    assert_false(still_right(&p));
+    plan_run_release(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_lifetimes),        cmocka_unit_test(no_buffers),
+        cmocka_unit_test(same_plan_twice),         cmocka_unit_test(everything_reads_what_it_should),
+        cmocka_unit_test(plain_and_out_of_order),  cmocka_unit_test(real_plans_lose_little),
+        cmocka_unit_test(sums_grow_in_place),      cmocka_unit_test(checker_sees_overlaps),
+        cmocka_unit_test(checker_sees_wrong_sums), cmocka_unit_test(checker_sees_missing_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
