@@ -84,11 +84,12 @@ static bool print_missing(const weft_text *from, const weft_text *in, char sign,
     bool there = true;
     for (cursor c = {.next = weft_text_get(in)}; there && next_line(&c);) {
         make_key(&c, &key);
-        there = weft_map_set(&known, &pool, weft_text_get(&key), key.size, &known);
+        there = !key.out_of_memory && weft_map_set(&known, &pool, weft_text_get(&key), key.size, &known);
     }
     const char *head = NULL;
     for (cursor c = {.next = weft_text_get(from)}; there && next_line(&c);) {
         make_key(&c, &key);
+        there = !key.out_of_memory;
         if (weft_map_get(&known, weft_text_get(&key), key.size))
             continue;
         if (head != c.head)
@@ -96,7 +97,6 @@ static bool print_missing(const weft_text *from, const weft_text *in, char sign,
         head = c.head;
         weft_text_print(out, "%c %.*s\n", sign, c.size, c.line);
     }
-    there = there && !key.out_of_memory;
     weft_text_release(&key);
     weft_pool_release(&pool);
     return there;

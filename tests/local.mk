@@ -10,8 +10,12 @@ check_PROGRAMS += \
 	tests/unit/test_files \
 	tests/unit/test_golden \
 	tests/unit/test_graph_text \
+	tests/unit/test_guard \
+	tests/unit/test_layout \
 	tests/unit/test_memory \
+	tests/unit/test_mesh \
 	tests/unit/test_ops \
+	tests/unit/test_place \
 	tests/unit/test_plugin_files \
 	tests/unit/test_plugins \
 	tests/unit/test_random \
@@ -20,6 +24,8 @@ check_PROGRAMS += \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
 	tests/unit/test_torture \
+	tests/unit/test_traffic \
+	tests/unit/test_verify \
 	tests/bad/ini/test_bad_ini
 
 # What several tests share.
@@ -40,7 +46,38 @@ tests_unit_libplan_la_SOURCES = \
 	tests/unit/symbolic.h
 PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
 tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
+tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
+
+# A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
+check_LTLIBRARIES += tests/unit/libsim.la
+tests_unit_libsim_la_SOURCES = \
+	tests/unit/mesh_passes.c \
+	tests/unit/parity.c \
+	tests/unit/planned.c \
+	tests/unit/sim.c \
+	tests/unit/sim_step.c \
+	tests/unit/mesh_passes.h \
+	tests/unit/parity.h \
+	tests/unit/planned.h \
+	tests/unit/sim.h
+SIM_PLUGINS = plugins/ac/libac.la plugins/adamw/libadamw.la plugins/bf16/libbf16.la plugins/fsdp/libfsdp.la plugins/gpt2/libgpt2.la \
+	plugins/llama3/libllama3.la plugins/tp/libtp.la
+SIM_LIBS = tests/unit/libsim.la $(SIM_PLUGINS) $(TEST_LIBS)
+SIM_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+tests_unit_test_layout_LDADD = tests/unit/libsim.la $(TEST_LIBS)
+tests_unit_test_place_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_place_LDADD = $(SIM_LIBS)
+tests_unit_test_traffic_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_traffic_LDADD = $(SIM_LIBS)
+tests_unit_test_verify_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_verify_LDADD = $(SIM_LIBS)
+
+# make bench/plan_scale: how long planning takes.
+EXTRA_PROGRAMS = bench/plan_scale
+bench_plan_scale_CFLAGS = $(SIM_CFLAGS)
+bench_plan_scale_LDADD = $(SIM_LIBS)
+CLEANFILES += $(EXTRA_PROGRAMS)
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la
@@ -100,6 +137,7 @@ fixture_sources = \
 run_fixture_sources = \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/given.c \
+	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/unwritten.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)

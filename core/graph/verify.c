@@ -72,6 +72,8 @@ static weft_status check_size(check *c, const weft_value *v)
 
 static weft_status check_structure(check *c, weft_node *n)
 {
+    if (c->g->placed && n->scope == WEFT_SCOPE_NONE)
+        return wrong(c, n, "has no scope", NULL);
     for (int i = 0; i < n->n_ins; i++) {
         if (n->ins[i]->node->mark != 1)
             return wrong(c, n, "reads what is made later: ", n->ins[i]->name);
@@ -80,8 +82,6 @@ static weft_status check_structure(check *c, weft_node *n)
         if (c->g->placed && weft_value_available(n->ins[i]) > n->scope)
             return wrong(c, n, "runs before its operand is known: ", n->ins[i]->name);
     }
-    if (c->g->placed && n->scope == WEFT_SCOPE_NONE)
-        return wrong(c, n, "has no scope", NULL);
     if (n->like && n->like->node->mark != 1)
         return wrong(c, n, "looks like what is made later: ", n->like->name);
     for (int i = 0; i < n->n_outs; i++) {

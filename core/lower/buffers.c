@@ -83,17 +83,27 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
     return i < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }
 
-/* Result r of n may take operand r's memory: element-wise, and nobody needs the operand (or what shares its memory) any more. */
+static bool read_twice(const weft_compiler *c, const weft_node *n, int buffer)
+{
+    int times = 0;
+    for (int i = 0; i < n->n_ins; i++)
+        times += c->l->buffer_of[n->ins[i]->id] == buffer;
+    return times > 1;
+}
+
+/* Result r of n may take operand r's memory: element-wise, and nobody needs the operand (or what shares its memory) any more. State changes in the
+ * update alone, which the host may leave out. */
 static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
 {
     if (!(n->op->flags & WEFT_OP_INPLACE) || r >= n->n_ins || c->adds[n->id])
         return false;
     const weft_value *from = n->ins[r], *to = n->outs[r];
-    const weft_buffer *b = &c->l->buffers[c->l->buffer_of[from->id]];
-    if (bytes_of(c, from) != bytes_of(c, to) || b->bytes != bytes_of(c, to))
+    int buffer = c->l->buffer_of[from->id];
+    const weft_buffer *b = &c->l->buffers[buffer];
+    if (bytes_of(c, from) != bytes_of(c, to) || b->bytes != bytes_of(c, to) || read_twice(c, n, buffer))
         return false;
     if (b->base == WEFT_BASE_STATE)
-        return to->update_of == from && c->last_use[from->id] == p;
+        return to->update_of == from && c->last_use[from->id] == p && weft_compiler_action(c, p) == WEFT_DO_UPDATE;
     return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of;
 }
 

@@ -9,12 +9,18 @@ static bool is(const weft_node *n, const char *op)
     return strcmp(n->op->name, op) == 0;
 }
 
+/* Is v there for one node alone: no other reads it, nor the host? */
+static bool is_between(const weft_compiler *c, const weft_value *v)
+{
+    return v->n_uses == 1 && !v->fetch && c->last_use[v->id] == c->position[v->uses[0].node->id];
+}
+
 /* Can v's maker add its result to memory that is there already, at no loss? */
 static bool can_add(const weft_compiler *c, const weft_value *v)
 {
     const weft_node *n = v->node;
-    if (v->result != 0 || v->n_uses != 1 || c->root[v->id] || v->fetch || n->steps || (n->op->flags & WEFT_OP_SOURCE) || !n->op->plain ||
-        c->fused[n->id] || c->adds[n->id] || is(n, "accumulate") || is(n, "add"))
+    if (v->result != 0 || !is_between(c, v) || n->steps || (n->op->flags & WEFT_OP_SOURCE) || !n->op->plain || c->fused[n->id] || c->adds[n->id] ||
+        is(n, "accumulate") || is(n, "add"))
         return false;
     weft_tensor tensors[2 * WEFT_RULE_MAX_PARTS];
     weft_call call;
@@ -29,7 +35,7 @@ static bool can_grow(const weft_compiler *c, const weft_value *total, const weft
 {
     const weft_node *n = total->node;
     int made = c->position[n->id], y_made = c->position[y->node->id];
-    return total->n_uses == 1 && !c->root[total->id] && !total->fetch && !(n->op->flags & WEFT_OP_SOURCE) && made < y_made &&
+    return is_between(c, total) && !(n->op->flags & WEFT_OP_SOURCE) && made < y_made &&
            weft_compiler_action(c, made) == weft_compiler_action(c, y_made) && total->dtype == y->dtype;
 }
 

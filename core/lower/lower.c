@@ -154,24 +154,55 @@ static weft_status add_observations(weft_compiler *c)
     return s;
 }
 
-/* What could not be updated in place is copied at the very end. */
+static weft_status add_copy(weft_compiler *c, weft_value *v)
+{
+    weft_instruction *in = append(c, WEFT_DO_UPDATE, c->n);
+    if (!in)
+        return WEFT_ERR_MEMORY;
+    in->kind = WEFT_COPY;
+    return fill(c, in, v->node, 1, &v, 1, &v->update_of);
+}
+
+/* The next contents that are not where they belong yet. */
+static int find_copies(const weft_compiler *c, weft_value **list)
+{
+    int n = 0;
+    for (int p = 0; p < c->n; p++)
+        for (int r = 0; r < c->order[p]->n_outs; r++) {
+            weft_value *v = c->order[p]->outs[r], *to = v->update_of;
+            if (to && c->l->buffer_of[v->id] != c->l->buffer_of[to->id])
+                list[n++] = v;
+        }
+    return n;
+}
+
+/* What could not be updated in place is copied at the very end; a state that goes elsewhere itself, before it is overwritten. */
 static weft_status add_copies(weft_compiler *c)
 {
-    weft_status s = WEFT_OK;
-    for (int p = 0; p < c->n && !s; p++) {
-        weft_node *n = c->order[p];
-        for (int r = 0; r < n->n_outs && !s; r++) {
-            weft_value *v = n->outs[r], *to = v->update_of;
-            if (!to || c->l->buffer_of[v->id] == c->l->buffer_of[to->id])
+    size_t n_values = (size_t)c->g->n_values + 1;
+    weft_value **list = weft_alloc(n_values * sizeof *list);
+    bool *leaves = weft_alloc_zero(n_values, sizeof *leaves); /* by value id: has still to be copied */
+    weft_status s = list && leaves ? WEFT_OK : weft_fail_memory(c->err);
+    int n = s ? 0 : find_copies(c, list);
+    for (int i = 0; i < n; i++)
+        leaves[list[i]->id] = true;
+    while (n > 0 && !s) {
+        int left = 0;
+        for (int i = 0; i < n && !s; i++) {
+            if (leaves[list[i]->update_of->id]) {
+                list[left++] = list[i];
                 continue;
-            c->l->buffers[c->l->buffer_of[v->id]].last = c->n;
-            weft_instruction *in = append(c, WEFT_DO_UPDATE, c->n);
-            if (!in)
-                return WEFT_ERR_MEMORY;
-            in->kind = WEFT_COPY;
-            s = fill(c, in, n, 1, &v, 1, &to);
+            }
+            leaves[list[i]->id] = false;
+            s = add_copy(c, list[i]);
         }
+        if (left == n && !s)
+            s = weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s and %s would become each other; put a node between them", list[0]->name,
+                          list[0]->update_of->name);
+        n = left;
     }
+    weft_free(list);
+    weft_free(leaves);
     return s;
 }
 

@@ -25,16 +25,24 @@ static int64_t round_up(int64_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* Buffers lie in one array: where all else is equal its order decides, so that a plan is the same everywhere. */
+static int compare_address(const weft_buffer *x, const weft_buffer *y)
+{
+    return (x > y) - (x < y);
+}
+
 static int compare_first(const void *a, const void *b)
 {
     const weft_buffer *x = *(weft_buffer *const *)a, *y = *(weft_buffer *const *)b;
-    return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x->bytes < y->bytes) - (x->bytes > y->bytes);
+    if (x->first != y->first)
+        return x->first < y->first ? -1 : 1;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : compare_address(x, y);
 }
 
 static int compare_last(const void *a, const void *b)
 {
     const weft_buffer *x = *(weft_buffer *const *)a, *y = *(weft_buffer *const *)b;
-    return (x->last > y->last) - (x->last < y->last);
+    return x->last != y->last ? (x->last > y->last) - (x->last < y->last) : compare_address(x, y);
 }
 
 static int compare_size(const void *a, const void *b)

@@ -78,12 +78,14 @@ static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage,
     for (int i = 0, k = 0; weft_plugins_next(p->plugins, WEFT_PASS, &i, &k, &loaded, &c);) {
         const char *name = loaded->module.plugin->name;
         bool last = l->after && strcmp(name, l->after) == 0;
-        l->reached = c == l->before;
-        if (l->reached || (passed && !last))
+        if (passed && !last)
             return WEFT_OK;
         passed = last;
         if (c->stage != stage || !c->graph)
             continue;
+        l->reached = c == l->before;
+        if (l->reached)
+            return WEFT_OK;
         weft_status s = run_pass(p, g, loaded, c, err);
         if (s) {
             l->failed = c;

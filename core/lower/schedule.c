@@ -77,9 +77,9 @@ static void find_last_uses(weft_compiler *c)
     for (int p = 0; p < c->n; p++) {
         weft_node *n = c->order[p];
         for (int r = 0; r < n->n_outs; r++) {
-            c->last_use[n->outs[r]->id] = p;
-            if (c->root[n->outs[r]->id])
-                c->last_use[n->outs[r]->id] = c->n;
+            const weft_value *v = n->outs[r];
+            bool to_the_end = c->root[v->id] || v->update_of; /* read by the host, or copied into a state */
+            c->last_use[v->id] = to_the_end ? c->n : p;
         }
         weft_action a = weft_compiler_action(c, p);
         bool micro = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD;
@@ -89,6 +89,13 @@ static void find_last_uses(weft_compiler *c)
             int until = c->repeats && micro && outer ? micro_end : p;
             *last = *last > until ? *last : until;
         }
+    }
+    for (int i = 0; i < c->g->n_parameters && c->g->config.mode == WEFT_MODE_TRAIN;
+         i++) { /* whoever compares or diagnoses gradients, before the update */
+        const weft_value *gradient = c->g->parameters[i]->gradient;
+        int *last = gradient ? &c->last_use[gradient->id] : NULL;
+        if (last && c->position[gradient->node->id] >= 0 && *last < c->action_end[WEFT_DO_STEP_END])
+            *last = c->action_end[WEFT_DO_STEP_END];
     }
 }
 

@@ -123,6 +123,19 @@ static weft_status encode(sample *self, prompt *p, const weft_tokenizer *tokeniz
     return WEFT_OK;
 }
 
+/* For the whole vocabulary before the first token, and not in pick: one rank that fails must fail before it goes another way than the others. */
+static bool make_room(sample *self, int64_t n)
+{
+    if (n <= self->scratch_size)
+        return true;
+    sample_candidate *more = weft_realloc(self->scratch, (size_t)n * sizeof *more);
+    if (!more)
+        return false;
+    self->scratch = more;
+    self->scratch_size = n;
+    return true;
+}
+
 static weft_status get_prompt(void *self_, int i, const weft_tokenizer *tokenizer, void *tokenizer_self, const int32_t **ids, size_t *n,
                               weft_error *err)
 {
@@ -137,6 +150,8 @@ static weft_status get_prompt(void *self_, int i, const weft_tokenizer *tokenize
         return status;
     self->eos = tokenizer->eos(tokenizer_self);
     self->n_vocab = tokenizer->vocab_size(tokenizer_self);
+    if (!make_room(self, self->n_vocab))
+        return weft_fail_memory(err);
     *ids = p->ids;
     *n = p->n_ids;
     return WEFT_OK;
@@ -156,18 +171,6 @@ static bool want(void *self_, int64_t step, bool last)
     return last || (self->every > 0 && step % self->every == 0);
 }
 
-static bool make_room(sample *self, int64_t n)
-{
-    if (n <= self->scratch_size)
-        return true;
-    sample_candidate *more = weft_realloc(self->scratch, (size_t)n * sizeof *more);
-    if (!more)
-        return false;
-    self->scratch = more;
-    self->scratch_size = n;
-    return true;
-}
-
 /* The model may have more rows than the tokenizer has ids: padding is never chosen. */
 static int32_t pick(void *self_, const float *logits, int64_t vocab, int64_t step, int text_number, int64_t n)
 {
@@ -176,10 +179,8 @@ static int32_t pick(void *self_, const float *logits, int64_t vocab, int64_t ste
         vocab = self->n_vocab;
     if (n >= self->tokens)
         return -1;
-    if (!make_room(self, vocab)) {
-        weft_log_print(self->host->log, WEFT_LOG_WARN, "sample: out of memory, the text ends here");
+    if (!make_room(self, vocab))
         return -1;
-    }
     const int64_t which[] = {step, text_number};
     uint64_t stream = weft_hash_bytes(weft_hash_name("sample"), which, sizeof which);
     int32_t id = sample_choose(&self->how, logits, vocab, weft_random_uniform(self->seed, stream, (uint64_t)n), self->scratch);

@@ -36,8 +36,8 @@ typedef struct sim {
     uint64_t seed; /* of parameters and data: functions of (seed, name, global index) */
     int ranks;
     int64_t micro_batches, step;
-    weft_tensor *parts;                          /* parts[id * ranks + rank] */
-    double tolerance;                            /* between replicas, of the largest element; sim_init sets one for f64; INFINITY: not looked at */
+    weft_tensor *parts;                           /* parts[id * ranks + rank] */
+    double tolerance;                             /* between replicas, of the largest element; sim_init sets one for f64; INFINITY: not looked at */
     bool (*stuck)(const weft_node *redistribute); /* NULL, or which ones do nothing: every rank keeps what it holds of the result */
 } sim;
 

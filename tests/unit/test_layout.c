@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts alone: their bits, spans, text, prices, and the way from any layout to any other, carried out on all ranks of small meshes. */
-#include "mesh/plan.h"
 #include "sim.h"
 
 #include <math.h>
@@ -106,88 +105,6 @@ static void bits_are_lists(void **state)
         for (int a = 0; a < WEFT_MAX_AXES; a++)
             l = weft_layout_clear(l, a);
         assert_true(l.bits == 0);
-    }
-}
-
-/* ---- meshes ---- */
-
-static void ranks_are_coordinates(void **state)
-{
-    (void)state;
-    weft_mesh m = make_mesh(3, (int[]){2, 3, 4});
-    assert_int_equal(weft_mesh_ranks(&m), 24);
-    assert_int_equal(weft_mesh_count(&m, 0), 1);
-    assert_int_equal(weft_mesh_count(&m, 5), 8);
-    assert_int_equal(weft_mesh_find(&m, "c"), 2);
-    assert_int_equal(weft_mesh_find(&m, "z"), -1);
-    for (int r = 0; r < 24; r++) {
-        int c[WEFT_MAX_AXES];
-        weft_mesh_coord(&m, r, c);
-        assert_int_equal(c[0] + 2 * (c[1] + 3 * c[2]), r);
-        assert_int_equal(c[7], 0);
-    }
-    weft_mesh none = {0};
-    assert_int_equal(weft_mesh_ranks(&none), 1);
-}
-
-static weft_status plan_mesh(int ranks, const char *text, const char *order, weft_mesh *mesh, weft_error *err)
-{
-    static const char *const by[] = {"tp", "cp", "fsdp"};
-    weft_mesh_plan plan;
-    weft_mesh_plan_init(&plan, ranks);
-    char name[32], words[64];
-    const char *list[8];
-    int degree, used, n = 0;
-    for (const char *p = text; sscanf(p, " %31[^=]=%d%n", name, &degree, &used) == 2; p += used) {
-        plan.by = by[plan.n % 3];
-        weft_status s = weft_mesh_plan_axis(&plan, name, degree, (weft_where){"run.ini", plan.n + 1}, err);
-        if (s)
-            return s;
-    }
-    snprintf(words, sizeof words, "%s", order);
-    char *rest = words, *word;
-    while ((word = strsep(&rest, " ")))
-        if (*word)
-            list[n++] = word;
-    return weft_mesh_plan_finish(&plan, list, n, (weft_where){"run.ini", 99}, mesh, err);
-}
-
-static void meshes_are_planned(void **state)
-{
-    (void)state;
-    static const struct {
-        int ranks;
-        const char *axes, *order, *want; /* want: name and size of each axis, or, if it starts with '!', part of the error */
-    } cases[] = {
-        {8, "tp=2 cp=1 dp_shard=0", "", "tp2 dp_shard4"},
-        {8, "tp=2 cp=2 dp_shard=0", "cp tp", "cp2 tp2 dp_shard2"},
-        {1, "tp=1 dp_shard=0", "", ""},
-        {1, "", "", ""},
-        {6, "tp=4 dp_shard=0", "", "!run.ini:2: the mesh (tp 4 = 4) does not fit 6 ranks; start with -n 4 or a multiple"},
-        {6, "tp=2 dp_shard=2", "", "!run.ini:2: the mesh (tp 2 x dp_shard 2 = 4) does not fit 6 ranks; start with -n 4, or change a degree"},
-        {4, "tp=0 dp_shard=0", "", "!run.ini:2: both tp and dp_shard have degree auto"},
-        {4, "tp=2 tp=2", "", "!run.ini:2: mesh axis 'tp' is declared by both tp and cp"},
-        {4, "tp=4", "pp", "!run.ini:99: [mesh] order names 'pp', but no listed plugin declares that axis"},
-        {4, "tp=2 cp=2", "tp tp", "!run.ini:99: [mesh] order names 'tp' twice"},
-        {4, "an_axis_with_a_very_long_name=2", "", "!longer than 23 characters"},
-        {512, "a=2 b=2 c=2 d=2 e=2 f=2 g=2 h=2 i=2", "", "!9 axes of size above 1"},
-        {256, "a=2 b=2 c=2 d=2 e=2 f=2 g=2 h=2 i=1", "", "a2 b2 c2 d2 e2 f2 g2 h2"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        weft_mesh mesh;
-        weft_error err = {0};
-        weft_text text = {0};
-        weft_status s = plan_mesh(cases[i].ranks, cases[i].axes, cases[i].order, &mesh, &err);
-        for (int a = 0; !s && a < mesh.n_axes; a++)
-            weft_text_print(&text, "%s%s%d", a ? " " : "", mesh.axis[a].name, mesh.axis[a].size);
-        bool refused = cases[i].want[0] == '!';
-        assert_int_equal(s, refused ? WEFT_ERR_INPUT : WEFT_OK);
-        if (refused && !strstr(weft_error_text(&err), cases[i].want + 1))
-            fail_msg("%s: %s", cases[i].axes, weft_error_text(&err));
-        if (!refused)
-            assert_string_equal(weft_text_get(&text), cases[i].want);
-        weft_error_release(&err);
-        weft_text_release(&text);
     }
 }
 
@@ -617,11 +534,9 @@ static void bytes_by_hand(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_are_lists),     cmocka_unit_test(ranks_are_coordinates),
-        cmocka_unit_test(meshes_are_planned), cmocka_unit_test(spans_by_hand),
-        cmocka_unit_test(spans_nest),         cmocka_unit_test(layouts_print),
-        cmocka_unit_test(steps_by_hand),      cmocka_unit_test(any_layout_becomes_any_other),
-        cmocka_unit_test(eight_axes_fit),     cmocka_unit_test(bytes_by_hand),
+        cmocka_unit_test(bits_are_lists), cmocka_unit_test(spans_by_hand), cmocka_unit_test(spans_nest),
+        cmocka_unit_test(layouts_print),  cmocka_unit_test(steps_by_hand), cmocka_unit_test(any_layout_becomes_any_other),
+        cmocka_unit_test(eight_axes_fit), cmocka_unit_test(bytes_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
