@@ -80,6 +80,8 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
 int weft_cli_report(const weft_error *err);
 /* The exit code of a status. */
 int weft_cli_exit_code(weft_status status);
+/* Does stderr go to a terminal that knows more than printing? */
+bool weft_cli_terminal(void);
 /* Writes text to stdout; the exit code is 1 (and reported) if that fails or text ran out of memory. */
 int weft_cli_print(const weft_text *text);
 

@@ -62,11 +62,12 @@ static int refuse(const char *word)
     return code;
 }
 
-/* Where a standard stream is closed, the next file that is opened would take its place and be written into. */
+/* Where a standard stream is closed, the next file that is opened would take its place and be written into. What is opened here instead can only be
+ * used the wrong way round, so that who writes to it still learns that nobody reads. */
 static void fill_streams(void)
 {
     for (int fd = 0; fd < 3; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_WRONLY : O_RDONLY) < 0)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
             return;
 }
 

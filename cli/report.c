@@ -26,11 +26,18 @@ int weft_cli_exit_code(weft_status status)
     return 1;
 }
 
+bool weft_cli_terminal(void)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(STDERR_FILENO) && term && term[0] && strcmp(term, "dumb") != 0;
+}
+
 static bool in_colour(void)
 {
-    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    const char *no_color = getenv("NO_COLOR");
 
-    return isatty(STDERR_FILENO) && !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
+    return weft_cli_terminal() && !(no_color && no_color[0]);
 }
 
 /* Text may quote what the user gave: a terminal must not obey it. */

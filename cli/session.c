@@ -67,7 +67,7 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         .cache_dir = s->cache_dir,
         .rank = rank,
         .ranks = options->ranks > 0 ? options->ranks : 1,
-        .terminal = isatty(STDERR_FILENO) != 0,
+        .terminal = weft_cli_terminal(),
         .exchange = weft_host_exchange,
     };
     s->host.threads = count_threads(s->run, options->local_ranks ? options->local_ranks : s->host.ranks);

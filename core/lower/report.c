@@ -70,11 +70,16 @@ size_t weft_plan_bytes(const weft_plan *plan)
     return (size_t)(arena_of_all(plan) + plan->states.bytes + input_bytes(plan));
 }
 
-static void print_line(weft_text *text, const char *name, double bytes)
+static void print_named(weft_text *text, const char *name, int width, double bytes)
 {
-    weft_text_print(text, "  %-20s ", name);
+    weft_text_print(text, "  %-*s ", width, name);
     weft_print_bytes(text, bytes);
     weft_text_add(text, "\n");
+}
+
+static void print_line(weft_text *text, const char *name, double bytes)
+{
+    print_named(text, name, 20, bytes);
 }
 
 static int compare_bytes(const void *a, const void *b)
@@ -119,7 +124,7 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     if (n > 1)
         qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
     for (int i = 0; i < n && i < 8; i++)
-        print_line(text, alive[i]->value ? alive[i]->value->name : "(workspace)", (double)alive[i]->bytes);
+        print_named(text, alive[i]->value ? alive[i]->value->name : "(workspace)", 44, (double)alive[i]->bytes);
     weft_free(alive);
 }
 

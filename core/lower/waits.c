@@ -76,7 +76,9 @@ weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_e
     for (int a = 0; a < WEFT_ACTIONS; a++) {
         weft_program *p = &l->programs[a];
         for (int i = 0; i < p->n; i++) {
-            p->list[i].queue = (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
+            /* Collectives stay in order, whatever the waits: ranks must enter them alike, and their waits may differ where their kernels do. */
+            if (p->list[i].kind != WEFT_COLLECTIVE)
+                p->list[i].queue = (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
             weft_status s = plan(l, p, i, n_queues, err);
             if (s)
                 return s;

@@ -9,10 +9,11 @@ enum { PIECE = 2048 }; /* elements reduced at a time */
 
 typedef struct world world;
 
-/* One group of ranks. Its members meet, show each other their pointers, work, and meet again. */
+/* One group of ranks. Its members meet, show each other their pointers, work, and wait for each other. */
 typedef struct group {
     world *world;
     int n, members, arrived; /* members: how many have joined and not left */
+    int working;             /* how many may still touch what all have shown */
     unsigned turn;
     bool broken;
     pthread_mutex_t lock;
@@ -26,6 +27,7 @@ typedef struct group {
 struct world {
     pthread_mutex_t lock;
     int ranks, left;
+    bool broken; /* a rank takes part no more */
     group *groups;
 };
 
@@ -91,6 +93,7 @@ static group *create_group(world *w, const int *ranks, int n)
         return NULL;
     }
     memcpy(g->ranks, ranks, (size_t)n * sizeof *ranks);
+    g->broken = w->broken;
     g->next = w->groups;
     w->groups = g;
     return g;
@@ -126,12 +129,17 @@ static void leave_group(void *self, void *handle)
     weft_free(handle);
 }
 
-static weft_status meet(group *g, weft_error *err)
+/* Once a group is broken nobody meets in it any more: what those who left had shown may be gone. */
+static weft_status show(member *m, const void *send, void *recv, weft_error *err)
 {
+    group *g = m->group;
     pthread_mutex_lock(&g->lock);
     unsigned turn = g->turn;
-    if (++g->arrived == g->n) {
+    g->send[m->me] = send;
+    g->recv[m->me] = recv;
+    if (!g->broken && ++g->arrived == g->n) {
         g->arrived = 0;
+        g->working = g->n;
         g->turn++;
         pthread_cond_broadcast(&g->turned);
     }
@@ -142,11 +150,16 @@ static weft_status meet(group *g, weft_error *err)
     return met ? WEFT_OK : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "another rank has ended in the middle of a step");
 }
 
-static weft_status show(member *m, const void *send, void *recv, weft_error *err)
+/* Whoever met works to the end, broken or not, so nobody waits here for long; and nobody's memory goes away while another reads it. */
+static weft_status finish(group *g)
 {
-    m->group->send[m->me] = send;
-    m->group->recv[m->me] = recv;
-    return meet(m->group, err);
+    pthread_mutex_lock(&g->lock);
+    if (--g->working == 0)
+        pthread_cond_broadcast(&g->turned);
+    while (g->working > 0)
+        pthread_cond_wait(&g->turned, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    return WEFT_OK;
 }
 
 /* ---- collectives ---- */
@@ -160,7 +173,7 @@ static weft_status all_gather(void *self, void *handle, const void *send, void *
     weft_status s = show(m, send, recv, err);
     for (int i = 0; i < m->group->n && !s; i++)
         memcpy((char *)recv + (size_t)i * bytes, m->group->send[i], bytes);
-    return s ? s : meet(m->group, err);
+    return s ? s : finish(m->group);
 }
 
 static weft_status all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
@@ -172,7 +185,7 @@ static weft_status all_to_all(void *self, void *handle, const void *send, void *
     weft_status s = show(m, send, recv, err);
     for (int i = 0; i < m->group->n && !s; i++)
         memcpy((char *)recv + (size_t)i * bytes, m->group->send[i] + (size_t)m->me * bytes, bytes);
-    return s ? s : meet(m->group, err);
+    return s ? s : finish(m->group);
 }
 
 static float load(const char *p, int64_t i, weft_dtype dtype)
@@ -232,7 +245,7 @@ static weft_status reduce_scatter(void *self, void *handle, const void *send, vo
     s = s ? s : show(m, send, recv, err);
     for (int64_t i = 0; i < count && !s; i += PIECE)
         reduce_piece(m->group, m->me * count + i, count - i < PIECE ? count - i : PIECE, dtype, op, (char *)recv + (size_t)i * width);
-    return s ? s : meet(m->group, err);
+    return s ? s : finish(m->group);
 }
 
 /* Member i combines the i-th part and hands it to everyone; nobody else reads that part, so sending and receiving memory may be the same. */
@@ -253,7 +266,7 @@ static weft_status all_reduce(void *self, void *handle, const void *send, void *
         for (int r = 0; r < g->n; r++)
             memcpy(g->recv[r] + (size_t)i * width, piece, (size_t)n * width);
     }
-    return s ? s : meet(g, err);
+    return s ? s : finish(g);
 }
 
 /* ---- the plugin ---- */
@@ -291,6 +304,7 @@ static void leave(void *self)
     if (!w)
         return;
     pthread_mutex_lock(&w->lock);
+    w->broken = true;
     for (group *g = w->groups; g; g = g->next) {
         pthread_mutex_lock(&g->lock);
         g->broken = true;
