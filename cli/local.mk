@@ -11,6 +11,10 @@ weft_SOURCES = \
 	cli/main.c \
 	cli/options.c \
 	cli/oracle.c \
+	cli/oracle_compare.c \
+	cli/oracle_record.c \
+	cli/oracle_trace.c \
+	cli/oracle_values.c \
 	cli/plan.c \
 	cli/plugins.c \
 	cli/ranks.c \
@@ -19,6 +23,7 @@ weft_SOURCES = \
 	cli/train.c \
 	cli/cli.h \
 	cli/job.h \
+	cli/oracle.h \
 	cli/ranks.h \
 	cli/session.h
 weft_CFLAGS = $(AM_CFLAGS)

@@ -115,6 +115,7 @@ core_libcore_la_SOURCES = \
 	core/run/loader.c \
 	core/run/loop.c \
 	core/run/observe.c \
+	core/run/replicas.c \
 	core/run/rendezvous.c \
 	core/run/run.c \
 	core/run/socket.c \

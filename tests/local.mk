@@ -139,17 +139,23 @@ run_fixture_sources = \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
-	tests/fixtures/run/unwritten.c
+	tests/fixtures/run/unwritten.c \
+	tests/fixtures/run/wrong_bias.c \
+	tests/fixtures/run/wrong_gradient.c \
+	tests/fixtures/run/wrong_labels.c \
+	tests/fixtures/run/wrong_norm.c \
+	tests/fixtures/run/wrong_replica.c \
+	tests/fixtures/run/wrong_scale.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
 check_DATA = $(fixtures)
 $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
-$(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c
+$(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/wrong.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 CLEANFILES += $(fixtures)
 
-dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-config tests/scripts/check-determinism tests/scripts/check-docs tests/scripts/check-example tests/scripts/check-includes tests/scripts/check-mpi tests/scripts/check-parity tests/scripts/check-signals tests/scripts/check-style
-EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h $(run_fixture_sources) tests/golden tests/bad/commands
+dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-bitwise tests/scripts/check-broken tests/scripts/check-config tests/scripts/check-determinism tests/scripts/check-docs tests/scripts/check-example tests/scripts/check-includes tests/scripts/check-mpi tests/scripts/check-parity tests/scripts/check-signals tests/scripts/check-style
+EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h $(run_fixture_sources) tests/fixtures/run/wrong.h tests/golden tests/bad/commands
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

@@ -134,6 +134,13 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
     return s ? s : weft_plan_record(p, "lower", WEFT_STAGE_PROGRAM, n, n, weft_plan_ms() - start, err);
 }
 
+static void fetch_forward(weft_graph *g)
+{
+    for (weft_node *n = g->first; n; n = n->next)
+        for (int i = 0; i < n->n_outs && n->phase == WEFT_FORWARD && n->n_ins; i++)
+            n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH;
+}
+
 static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_options *options, weft_error *err)
 {
     weft_status s = read_sections(p, settings, err);
@@ -145,6 +152,8 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
         return s;
     int coord[WEFT_MAX_AXES];
     weft_mesh_coord(&p->mesh, p->rank, coord);
+    if (options->fetch_forward)
+        fetch_forward(p->graphs[WEFT_MODE_TRAIN]);
     s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord, err);
     s = s ? s : lower(p, WEFT_MODE_TRAIN, err);
     bool wanted[WEFT_MODES] = {[WEFT_MODE_EVALUATE] = weft_params_int(p->train, "eval_every") > 0, [WEFT_MODE_GENERATE] = p->generator != NULL};

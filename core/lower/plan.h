@@ -18,6 +18,7 @@ typedef struct weft_plan_options {
     int rank, ranks;
     const char *stop_after; /* plugin after whose graph pass to stop: the train graph is placed and nothing more; NULL: go on */
     bool train_only;        /* no evaluate and generate graphs */
+    bool fetch_forward;     /* all that the training graph's forward computes is marked `fetch` */
     uint64_t dice;          /* tests: random legal placement */
 } weft_plan_options;
 

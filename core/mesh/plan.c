@@ -58,11 +58,16 @@ static weft_status resolve(const weft_mesh_plan *plan, int64_t degree[], weft_er
     }
     if (automatic < 0 && product == plan->ranks)
         return WEFT_OK;
+    if (plan->n == 0)
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%d ranks, but no listed plugin spreads a run over ranks; list one that does, as fsdp, in [weft] plugins, or start with -n 1",
+            plan->ranks);
     weft_text text = {0};
     for (int i = 0; i < plan->n; i++)
         if (degree[i] > 1)
             weft_text_print(&text, "%s%s %lld", text.size ? " x " : "", plan->entry[i].name, (long long)degree[i]);
-    weft_where at = plan->n ? plan->entry[plan->n - 1].at : WEFT_NOWHERE;
+    weft_where at = plan->entry[plan->n - 1].at;
     weft_status s = weft_fail(err, WEFT_ERR_INPUT, at, "the mesh (%s = %lld) does not fit %d rank%s; start with -n %lld%s",
                               text.size ? weft_text_get(&text) : "no axes", (long long)product, plan->ranks, plan->ranks == 1 ? "" : "s",
                               (long long)product, automatic >= 0 ? " or a multiple" : ", or change a degree");

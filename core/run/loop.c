@@ -94,8 +94,10 @@ static weft_status one_step(weft_run *run, weft_error *err)
     s = weft_upload(run, train_of(run), batch, run->plan->micro_batches, err);
     s = s ? s : compute(run, err);
     s = s ? s : read_reports(run, err);
+    s = s ? s : weft_replicas_check(run, false, err);
     s = !s && run->probe ? run->probe->gradients(run->probe, run, err) : s;
     s = s ? s : update(run, batch, err);
+    s = s ? s : weft_replicas_check(run, true, err);
     s = !s && run->probe ? run->probe->updated(run->probe, run, err) : s;
     if (s)
         return s;

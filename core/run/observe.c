@@ -67,6 +67,8 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
     run->view.micro_batch = micro;
     if (!s)
         weft_observe(run, WEFT_EVENT_VALUE);
+    if (!s && run->probe && run->probe->value)
+        s = run->probe->value(run->probe, run, v, &t, micro, err);
     run->view.value = NULL;
     run->view.tensor = NULL;
     weft_free(copy);

@@ -129,6 +129,13 @@ static weft_where place_of(const weft_plugins *plugins, const char *key)
     return WEFT_NOWHERE;
 }
 
+static weft_status check_device(const weft_device *d, weft_error *err)
+{
+    if (d->alloc && d->free && d->upload && d->download && d->wait)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "device '%s' cannot run anything: it lacks alloc, free, upload, download or wait", d->name);
+}
+
 static weft_status begin_data(weft_run *run, weft_error *err)
 {
     const weft_plugins *plugins = run->plan->plugins;
@@ -185,7 +192,8 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     run->host = host;
     run->groups = (weft_groups){.mesh = &plan->mesh, .rank = plan->rank};
     run->groups.transport = weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
-    weft_status s = begin_data(run, err);
+    weft_status s = check_device(plan->device, err);
+    s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate(run, err);
     s = s ? s : prepare(run, err);

@@ -65,10 +65,11 @@ typedef struct weft_run {
     uint64_t seed;
 } weft_run;
 
-/* Looks into a run from outside, on every rank: after all gradients are known, and after the update. */
+/* Looks into a run from outside, on every rank: after all gradients are known, after the update, and (NULL: not) at every value marked `fetch`. */
 typedef struct weft_probe {
     weft_status (*gradients)(struct weft_probe *probe, weft_run *run, weft_error *err);
     weft_status (*updated)(struct weft_probe *probe, weft_run *run, weft_error *err);
+    weft_status (*value)(struct weft_probe *probe, weft_run *run, const weft_value *v, const weft_tensor *local, int64_t micro, weft_error *err);
 } weft_probe;
 
 /* plugins are open. Allocates all memory, prepares kernels, initialises state. log and dir are kept. */
@@ -122,6 +123,9 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err);
 weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);
 /* Names the micro-batch and the first gradient that is not finite. */
 weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm, weft_error *err);
+/* [weft] check = replicas: do ranks that should hold the same do so? updated: of parameters and states after the update, else of gradients, loss and
+ * reports before it. Fails on all ranks alike. */
+weft_status weft_replicas_check(weft_run *run, bool updated, weft_error *err);
 double weft_now(void);
 /* High-water mark of this process in bytes, 0 if unknown. */
 size_t weft_peak_bytes(void);

@@ -230,7 +230,7 @@ void model_run_start(model_run *m, const char *plugins, const char *rest)
 {
     weft_text ini = {0};
     memset(m, 0, sizeof *m);
-    m->probe = (weft_probe){keep_gradients, report_step};
+    m->probe = (weft_probe){.gradients = keep_gradients, .updated = report_step};
     m->log = (weft_log){log_line, &m->seen};
     write_ini(&ini, plugins, rest);
     weft_status s = weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &m->settings, &m->err);

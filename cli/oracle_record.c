@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run as `weft oracle` sees it: gradients and parameters of every step, assembled over all ranks. */
+#include "oracle.h"
+
+#include <math.h>
+#include <string.h>
+
+static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *err)
+{
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
+    oracle_step *s = &r->steps[run->step];
+    if (s->tensors)
+        return WEFT_OK;
+    r->n_tensors = g->n_parameters;
+    r->blocks = weft_graph_blocks(g);
+    r->tokens = run->plan->global_batch * run->plan->seq_len;
+    r->half = run->product_dtype == WEFT_BF16;
+    r->wide = g->config.dtype == WEFT_F64;
+    r->ranks = run->plan->ranks;
+    s->tensors = weft_pool_alloc(&r->pool, (size_t)g->n_parameters * sizeof *s->tensors);
+    for (int i = 0; s->tensors && i < g->n_parameters; i++) {
+        const weft_value *v = g->parameters[i];
+        oracle_tensor *t = &s->tensors[i];
+        t->count = 1;
+        for (int d = 0; d < v->n_dims; d++)
+            t->count *= v->dims[d].size;
+        t->name = weft_pool_strdup(&r->pool, v->name);
+        t->gradient_name = weft_pool_strdup(&r->pool, v->gradient->name);
+        t->gradient = weft_pool_alloc(&r->pool, (size_t)t->count * sizeof(double));
+        t->parameter = weft_pool_alloc(&r->pool, (size_t)t->count * sizeof(double));
+        if (!t->name || !t->gradient_name || !t->gradient || !t->parameter)
+            return weft_fail_memory(err);
+    }
+    return s->tensors ? WEFT_OK : weft_fail_memory(err);
+}
+
+static weft_status add(oracle_record *r, weft_run *run, const weft_value *parameter, const oracle_tensor *to, bool gradient, bool again,
+                       weft_error *err)
+{
+    const weft_value *v = gradient ? parameter->gradient : parameter;
+    double *whole = gradient ? to->gradient : to->parameter;
+    const weft_plan *plan = run->plan;
+    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    weft_tensor t;
+    weft_local_tensor(l->graph, v, l->coord, &t);
+    int64_t n = weft_tensor_count(&t);
+    size_t bytes = (size_t)n * weft_dtype_size(t.dtype);
+    t.data = weft_alloc(bytes);
+    weft_status s = t.data ? plan->device->download(plan->device_self, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err)
+                           : weft_fail_memory(err);
+    for (int64_t i = 0; i < n && !s; i++) {
+        double x = weft_tensor_get(&t, i), *at = &whole[weft_global_index(&t, i)];
+        if (!again)
+            *at += x;
+        else if (fabs(*at - x) > r->replica_error || x != x) {
+            r->replica_error = x != x ? INFINITY : fabs(*at - x);
+            r->replica_name = to->name;
+            r->replica_of = gradient ? "gradient" : "parameter";
+        }
+    }
+    weft_free(t.data);
+    return s;
+}
+
+/* In two rounds: first those who speak, then their replicas compare. */
+static weft_status gather(oracle_record *r, weft_run *run, bool gradients, weft_error *err)
+{
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
+    weft_control *control = run->plan->plugins->control;
+    weft_status s = WEFT_OK;
+    for (int round = 0; round < 2 && !s; round++) {
+        pthread_mutex_lock(&r->lock);
+        s = reserve(r, run, err);
+        for (int i = 0; i < g->n_parameters && !s; i++) {
+            const weft_value *v = gradients ? g->parameters[i]->gradient : g->parameters[i];
+            oracle_tensor *t = &r->steps[run->step].tensors[i];
+            if (oracle_speaks(run, v) == (round == 0) && (round == 0 || !weft_layout_open_axes(v->layout)))
+                s = add(r, run, g->parameters[i], t, gradients, round == 1, err);
+        }
+        r->steps[run->step].loss = run->view.loss;
+        r->steps[run->step].norm = run->view.grad_norm;
+        pthread_mutex_unlock(&r->lock);
+        if (control)
+            s = weft_control_agree(control, run->plan->rank, "recording", s, err);
+    }
+    return s;
+}
+
+static weft_status probe_gradients(weft_probe *probe, weft_run *run, weft_error *err)
+{
+    return gather((oracle_record *)probe, run, true, err);
+}
+
+static weft_status probe_updated(weft_probe *probe, weft_run *run, weft_error *err)
+{
+    return gather((oracle_record *)probe, run, false, err);
+}
+
+static weft_status start(weft_rank *rank, oracle_record *r, weft_plan *plan, weft_run **run)
+{
+    weft_session *session = &rank->session;
+    weft_status s = WEFT_OK;
+    if (r->trace) {
+        pthread_mutex_lock(&r->lock);
+        s = oracle_list_values(r, plan->graphs[WEFT_MODE_TRAIN], &rank->err);
+        pthread_mutex_unlock(&r->lock);
+        s = weft_rank_agree(rank, "listing values", s);
+    }
+    s = s ? s : weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
+    return s ? s : weft_rank_agree(rank, "preparing the run", weft_run_create(plan, &session->host, run, &rank->err));
+}
+
+weft_status oracle_run(weft_rank *rank, void *ctx)
+{
+    static const volatile sig_atomic_t never;
+    oracle_record *r = ctx;
+    weft_session *session = &rank->session;
+    weft_plan *plan = NULL;
+    weft_run *run = NULL;
+    session->host.dir = NULL; /* an oracle leaves nothing behind */
+    const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks, .train_only = true, .fetch_forward = r->trace};
+    weft_status s = weft_rank_agree(rank, "planning", weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err));
+    s = s ? s : start(rank, r, plan, &run);
+    if (!s) {
+        run->probe = &r->probe;
+        run->stop_after = r->n_steps;
+        run->n_watchers = 0;
+        s = weft_run_train(run, &never, &rank->err);
+    }
+    weft_run_destroy(run);
+    weft_plan_destroy(plan);
+    return s;
+}
+
+bool oracle_record_init(oracle_record *r, int64_t n_steps)
+{
+    memset(r, 0, sizeof *r);
+    r->probe = (weft_probe){probe_gradients, probe_updated, oracle_probe_value};
+    r->n_steps = n_steps;
+    r->steps = weft_alloc_zero((size_t)n_steps, sizeof *r->steps);
+    pthread_mutex_init(&r->lock, NULL);
+    return r->steps != NULL;
+}
+
+void oracle_record_release(oracle_record *r)
+{
+    pthread_mutex_destroy(&r->lock);
+    weft_pool_release(&r->pool);
+    weft_free(r->steps);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The values of a run's graph: what the forward makes in micro-batch 0, and where the graph differs from the reference's. */
+#include "oracle.h"
+
+#include <string.h>
+
+static oracle_value *find(const oracle_record *r, const char *name)
+{
+    return weft_map_get(&r->by_name, name, strlen(name));
+}
+
+/* A value that is made otherwise is its own cause, unless all that was done is to move what was made otherwise before. Any other value's is the
+ * nearest before it, looking past what is not compared itself (as the backward); a computation comes before a move. */
+static oracle_value *cause_of(const oracle_record *r, const weft_node *n, oracle_value *self)
+{
+    oracle_value *nearest = NULL;
+    if (self->changed && !self->moves)
+        return self;
+    for (int i = 0; i < n->n_ins; i++) {
+        const oracle_value *in = find(r, n->ins[i]->name);
+        if (in && in->cause && (in->changed || !in->whole) && (!nearest || (nearest->moves && !in->cause->moves)))
+            nearest = in->cause;
+    }
+    return self->changed && (!nearest || nearest->moves) ? self : nearest;
+}
+
+static bool is_traced(const oracle_record *r, const weft_value *v, const oracle_value *known)
+{
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        if (weft_layout_open(v->layout, a) == WEFT_OPEN_MAX)
+            return false;
+    return v->fetch && (!r->reference || (known && known->whole && r->micro_batch == r->reference->micro_batch));
+}
+
+static weft_status list_one(oracle_record *r, const weft_node *n, const weft_value *v, oracle_value *to, weft_error *err)
+{
+    const oracle_value *known = r->reference ? find(r->reference, v->name) : NULL;
+    to->name = weft_pool_strdup(&r->pool, v->name);
+    to->op = weft_pool_strdup(&r->pool, n->op->name);
+    to->by = weft_pool_strdup(&r->pool, n->by ? n->by : "core");
+    if (!to->name || !to->op || !to->by || !weft_map_set(&r->by_name, &r->pool, v->name, strlen(v->name), to))
+        return weft_fail_memory(err);
+    to->block = n->block;
+    to->moves = n->steps || strcmp(n->op->name, "gather") == 0;
+    to->changed = r->reference && (!known || strcmp(known->op, to->op) != 0);
+    to->cause = cause_of(r, n, to);
+    to->count = 1;
+    for (int d = 0; d < v->n_dims; d++)
+        to->count *= v->dims[d].size;
+    if (is_traced(r, v, known) && !(to->whole = weft_pool_alloc(&r->pool, (size_t)to->count * sizeof(double))))
+        return weft_fail_memory(err);
+    return WEFT_OK;
+}
+
+weft_status oracle_list_values(oracle_record *r, const weft_graph *g, weft_error *err)
+{
+    if (r->values)
+        return WEFT_OK;
+    r->values = weft_pool_alloc(&r->pool, (size_t)g->n_values * sizeof *r->values);
+    r->micro_batch = g->config.sizes.micro_batch;
+    weft_status s = r->values ? WEFT_OK : weft_fail_memory(err);
+    for (const weft_node *n = g->first; n; n = n->next)
+        for (int i = 0; i < n->n_outs && !s; i++)
+            s = list_one(r, n, n->outs[i], &r->values[r->n_values++], err);
+    return s;
+}
+
+bool oracle_speaks(const weft_run *run, const weft_value *v)
+{
+    const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
+    for (int a = 0; a < run->plan->mesh.n_axes; a++)
+        if (weft_layout_byte(v->layout, a) == 0 && l->coord[a] != 0)
+            return false;
+    return true;
+}
+
+weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v, const weft_tensor *local, int64_t micro, weft_error *err)
+{
+    oracle_record *r = (oracle_record *)probe;
+    (void)err;
+    if (!r->trace || run->step + 1 != r->n_steps || micro != 0 || !oracle_speaks(run, v))
+        return WEFT_OK;
+    pthread_mutex_lock(&r->lock);
+    oracle_value *to = find(r, v->name);
+    int64_t n = to && to->whole ? weft_tensor_count(local) : 0;
+    for (int64_t i = 0; i < n; i++)
+        to->whole[weft_global_index(local, i)] += weft_tensor_get(local, i);
+    pthread_mutex_unlock(&r->lock);
+    return WEFT_OK;
+}
