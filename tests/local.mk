@@ -155,13 +155,13 @@ $(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c t
 CLEANFILES += $(fixtures)
 
 dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-bitwise tests/scripts/check-broken tests/scripts/check-config tests/scripts/check-determinism tests/scripts/check-docs tests/scripts/check-example tests/scripts/check-includes tests/scripts/check-mpi tests/scripts/check-parity tests/scripts/check-signals tests/scripts/check-style
-EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h $(run_fixture_sources) tests/fixtures/run/wrong.h tests/golden tests/bad/commands
+EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h $(run_fixture_sources) tests/fixtures/run/wrong.h tests/golden tests/bad/commands tests/lsan.supp
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 # LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while threads live in them, and crashes.
 AM_TESTS_ENVIRONMENT = \
-	LSAN_OPTIONS="$${LSAN_OPTIONS:+$$LSAN_OPTIONS:}use_tls=0"; export LSAN_OPTIONS; \
+	LSAN_OPTIONS="$${LSAN_OPTIONS:+$$LSAN_OPTIONS:}use_tls=0:suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0"; export LSAN_OPTIONS; \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
 	WEFT_TREE='$(abs_top_srcdir)'; export WEFT_TREE; \
 	WEFT='$(abs_top_builddir)/weft'; export WEFT; \
