@@ -148,6 +148,7 @@ weftinclude_HEADERS = \
 	core/weft/plugin.h \
 	core/weft/random.h \
 	core/weft/service.h \
+	core/weft/store.h \
 	core/weft/weft.h
 
 pkgconfig_DATA += core/weft.pc

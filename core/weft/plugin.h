@@ -76,7 +76,26 @@ weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t 
 /* What a program pass gets (reserved: opaque in this ABI). */
 typedef struct weft_programs weft_programs;
 
-typedef enum weft_kind { WEFT_END, WEFT_PASS, WEFT_SERVICE, WEFT_OBSERVER } weft_kind;
+/* What a command may use of the program that runs it. */
+typedef struct weft_command_host {
+    const weft_log *log;
+    const char *cache_dir; /* the user's cache folder for weft; may not exist yet */
+    int threads;           /* how many it may use */
+    bool terminal;         /* the log goes to a terminal */
+    /* Writes to standard output; fails if nobody reads. */
+    weft_status (*write)(const struct weft_command_host *host, const void *data, size_t n, weft_error *err);
+} weft_command_host;
+
+/* `weft NAME ...`: work on files that needs no run, no INI and no mesh. The plugin is found and opened by the command's name (or by the program's
+ * short list of commands), but not created. */
+typedef struct weft_command {
+    const char *name, *summary; /* one word; one line */
+    const char *usage;          /* what --help prints, whole lines */
+    /* argv[0] is the name; --help never gets here. Errors of usage are WEFT_ERR_INPUT. */
+    weft_status (*run)(const weft_command_host *host, int argc, char **argv, weft_error *err);
+} weft_command;
+
+typedef enum weft_kind { WEFT_END, WEFT_PASS, WEFT_SERVICE, WEFT_OBSERVER, WEFT_COMMAND } weft_kind;
 
 typedef struct weft_contribution {
     weft_kind kind; /* WEFT_END ends the table */
@@ -94,6 +113,8 @@ typedef struct weft_contribution {
     /* OBSERVER: set of events; an error is logged and the observer switched off, the run goes on */
     unsigned events;
     weft_status (*observe)(void *self, weft_event event, const weft_run_view *run, weft_error *err);
+    /* COMMAND */
+    const weft_command *command;
 } weft_contribution;
 
 /* What a plugin may ask of its host; valid until destroy. */

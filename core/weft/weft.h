@@ -12,5 +12,6 @@
 #include <weft/plugin.h>
 #include <weft/random.h>
 #include <weft/service.h>
+#include <weft/store.h>
 
 #endif

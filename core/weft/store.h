@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors in files: folders of safetensors files, whole or in pieces, read by boxes of global tensors and written piece by piece, through a seam
+ * that tests use to lose, delay and refuse I/O. Nothing here knows runs, meshes or plugins. JSON is jansson's, checksums are xxHash's (XXH3, 64 bits).
+ *
+ * A file is plain safetensors. A piece of a global tensor carries where it lies in __metadata__, as PyTorch's distributed checkpoint does:
+ * "DCP_SHARDING_INFO", a JSON text {name: {"saved_offsets": [..]}}, "DCP_VERSION" "1.0", "format" "pt". A file without it holds whole tensors. */
+#ifndef WEFT_STORE_H
+#define WEFT_STORE_H
+
+#include <sys/types.h>
+#include <weft/base.h>
+#include <weft/mesh.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- the seam ---- */
+
+/* As the POSIX calls of these names: -1 and errno. Used from any thread. */
+typedef struct weft_io {
+    void *ctx;
+    int (*open)(void *ctx, const char *path, int flags, mode_t mode);
+    int (*close)(void *ctx, int fd);
+    ssize_t (*pread)(void *ctx, int fd, void *to, size_t n, off_t at);
+    ssize_t (*pwrite)(void *ctx, int fd, const void *from, size_t n, off_t at);
+    int (*fsync)(void *ctx, int fd);
+    int (*rename)(void *ctx, const char *from, const char *to);
+    int (*unlink)(void *ctx, const char *path);
+    int (*rmdir)(void *ctx, const char *path);
+    int (*mkdir)(void *ctx, const char *path, mode_t mode);
+} weft_io;
+
+/* The system's own. */
+const weft_io *weft_io_system(void);
+/* Whole-file helpers over a seam; errors name the path and what the system said. sync_dir fsyncs a folder, so that its names last. */
+weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, size_t *size, weft_error *err); /* NUL-terminated; weft_free */
+weft_status weft_io_write_file(const weft_io *io, const char *path, const void *data, size_t size, weft_error *err); /* and fsync; not atomic */
+weft_status weft_io_sync_dir(const weft_io *io, const char *path, weft_error *err);
+weft_status weft_io_make_dirs(const weft_io *io, const char *path, weft_error *err);
+/* A folder and everything in it. */
+weft_status weft_io_remove_tree(const weft_io *io, const char *path, weft_error *err);
+
+/* ---- checksums ---- */
+
+/* A file's bytes in chunks of `chunk`, the last one shorter: one XXH3-64 each. */
+typedef struct weft_sums {
+    int64_t bytes, chunk;
+    int64_t n;
+    uint64_t *sum; /* [n] */
+} weft_sums;
+
+enum { WEFT_SUM_CHUNK = 4 << 20 };
+
+void weft_sums_release(weft_sums *sums);
+/* Of a whole file. */
+weft_status weft_sums_of_file(const weft_io *io, const char *path, weft_sums *out, weft_error *err);
+uint64_t weft_sum(const void *data, size_t n);
+
+/* ---- writing ---- */
+
+/* A box of a global tensor; a whole tensor: lo all 0, size equal to whole. Never empty. */
+typedef struct weft_piece {
+    const char *name;
+    weft_dtype dtype; /* as stored */
+    int n_dims;
+    int64_t whole[WEFT_MAX_DIMS], lo[WEFT_MAX_DIMS], size[WEFT_MAX_DIMS];
+} weft_piece;
+
+typedef struct weft_shard weft_shard; /* one file being written */
+
+/* Creates the file and writes its header; n > 0. metadata: more keys and values, alternating, NULL-ended, or NULL. sharded: write the
+ * DCP keys (also where all pieces are whole). */
+weft_status weft_shard_create(const weft_io *io, const char *path, const weft_piece *pieces, int n, bool sharded, const char *const *metadata,
+                              weft_shard **out, weft_error *err);
+/* Bytes of a piece. */
+int64_t weft_piece_bytes(const weft_piece *piece);
+/* Writes n bytes of piece i's data from byte `at` on. Every byte exactly once, pieces in any order; one thread at a time. */
+weft_status weft_shard_write(weft_shard *shard, int i, int64_t at, const void *data, int64_t n, weft_error *err);
+/* All is written: fsync, close, and the sums of the whole file (computed as it was written where writes were in order, else read back). */
+weft_status weft_shard_finish(weft_shard *shard, weft_sums *sums, weft_error *err);
+/* Closes (and removes an unfinished file). NULL is fine. */
+void weft_shard_destroy(weft_shard *shard);
+
+/* ---- reading ---- */
+
+/* A global tensor of a folder. */
+typedef struct weft_stored {
+    const char *name;
+    weft_dtype dtype;
+    int n_dims;
+    int64_t size[WEFT_MAX_DIMS];
+    int n_pieces; /* how many boxes it lies in */
+} weft_stored;
+
+typedef struct weft_folder weft_folder;
+
+/* Opens a .safetensors file, or all such files directly in a folder. Headers are checked against the files' sizes and each other: pieces of a tensor
+ * must agree in dtype and tile it without a hole or an overlap. An unknown dtype is an error only when that tensor is read. */
+weft_status weft_folder_open(const weft_io *io, const char *path, weft_folder **out, weft_error *err);
+/* The same for the named files alone (paths relative to the folder). */
+weft_status weft_folder_open_files(const weft_io *io, const char *path, const char *const *files, int n, weft_folder **out, weft_error *err);
+void weft_folder_destroy(weft_folder *folder);
+int weft_folder_count(const weft_folder *folder);
+const weft_stored *weft_folder_get(const weft_folder *folder, int i); /* by name, sorted */
+const weft_stored *weft_folder_find(const weft_folder *folder, const char *name);
+/* The first file's metadata value of this key; NULL: none. */
+const char *weft_folder_metadata(const weft_folder *folder, const char *key);
+/* From now on every chunk of `file` (relative path) that a read touches is read whole and compared; sums is copied. */
+weft_status weft_folder_verify(weft_folder *folder, const char *file, const weft_sums *sums, weft_error *err);
+/* Reads the box [lo, lo + size) of a tensor, dense and row-major, into `to`, as elements of `dtype` (floats convert to floats; exact where it is
+ * equal). Thread-safe. */
+weft_status weft_folder_read(weft_folder *folder, const char *name, const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to,
+                             weft_error *err);
+/* Bytes read from files since it was opened (headers not counted). */
+int64_t weft_folder_bytes_read(const weft_folder *folder);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
