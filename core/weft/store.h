@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors in files: folders of safetensors files, whole or in pieces, read by boxes of global tensors and written piece by piece, through a seam
- * that tests use to lose, delay and refuse I/O. Nothing here knows runs, meshes or plugins. JSON is jansson's, checksums are xxHash's (XXH3, 64 bits).
+ * that tests use to lose, delay and refuse I/O. Nothing here knows runs, meshes or plugins. JSON is jansson's, checksums are xxHash's (XXH3, 64
+ * bits).
  *
  * A file is plain safetensors. A piece of a global tensor carries where it lies in __metadata__, as PyTorch's distributed checkpoint does:
- * "DCP_SHARDING_INFO", a JSON text {name: {"saved_offsets": [..]}}, "DCP_VERSION" "1.0", "format" "pt". A file without it holds whole tensors. */
+ * "DCP_SHARDING_INFO", a JSON text {name: {"saved_offsets": [..]}}, "DCP_VERSION" "1.0", "format" "pt". A file without it holds whole tensors. weft
+ * adds "whole": [..] beside saved_offsets, so that a missing last piece is noticed; others leave it alone. */
 #ifndef WEFT_STORE_H
 #define WEFT_STORE_H
 
@@ -29,16 +31,23 @@ typedef struct weft_io {
     int (*unlink)(void *ctx, const char *path);
     int (*rmdir)(void *ctx, const char *path);
     int (*mkdir)(void *ctx, const char *path, mode_t mode);
+    int (*size)(void *ctx, int fd, int64_t *bytes);          /* of an open file */
+    int (*list)(void *ctx, const char *path, char ***names); /* a folder's names but . and .., sorted, NULL-ended; weft_names_free */
 } weft_io;
+
+void weft_names_free(char **names); /* NULL is fine */
 
 /* The system's own. */
 const weft_io *weft_io_system(void);
 /* Whole-file helpers over a seam; errors name the path and what the system said. sync_dir fsyncs a folder, so that its names last. */
-weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, size_t *size, weft_error *err); /* NUL-terminated; weft_free */
+weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, size_t *size, weft_error *err);      /* NUL-terminated; weft_free */
 weft_status weft_io_write_file(const weft_io *io, const char *path, const void *data, size_t size, weft_error *err); /* and fsync; not atomic */
+/* A folder's names as io->list gives them. */
+weft_status weft_io_list(const weft_io *io, const char *path, char ***names, weft_error *err);
 weft_status weft_io_sync_dir(const weft_io *io, const char *path, weft_error *err);
+/* With all parents that are missing; each new name is flushed. */
 weft_status weft_io_make_dirs(const weft_io *io, const char *path, weft_error *err);
-/* A folder and everything in it. */
+/* A folder (or a file) and everything in it; links are not followed; none there is fine. */
 weft_status weft_io_remove_tree(const weft_io *io, const char *path, weft_error *err);
 
 /* ---- checksums ---- */
@@ -69,15 +78,16 @@ typedef struct weft_piece {
 
 typedef struct weft_shard weft_shard; /* one file being written */
 
-/* Creates the file and writes its header; n > 0. metadata: more keys and values, alternating, NULL-ended, or NULL. sharded: write the
- * DCP keys (also where all pieces are whole). */
+/* Creates the file, which must not be there yet, and writes its header; n > 0, names differ. "format" is "pt" unless metadata says it; metadata: more
+ * keys and values, alternating, NULL-ended, or NULL. sharded: write the DCP keys (also where all pieces are whole). */
 weft_status weft_shard_create(const weft_io *io, const char *path, const weft_piece *pieces, int n, bool sharded, const char *const *metadata,
                               weft_shard **out, weft_error *err);
 /* Bytes of a piece. */
 int64_t weft_piece_bytes(const weft_piece *piece);
 /* Writes n bytes of piece i's data from byte `at` on. Every byte exactly once, pieces in any order; one thread at a time. */
 weft_status weft_shard_write(weft_shard *shard, int i, int64_t at, const void *data, int64_t n, weft_error *err);
-/* All is written: fsync, close, and the sums of the whole file (computed as it was written where writes were in order, else read back). */
+/* All is written (sums NULL: not wanted): fsync, close, and the sums of the whole file (computed as it was written where writes were in the
+ * file's order, that is pieces of wider elements first, else read back). The name lasts once its folder is flushed, too: weft_io_sync_dir. */
 weft_status weft_shard_finish(weft_shard *shard, weft_sums *sums, weft_error *err);
 /* Closes (and removes an unfinished file). NULL is fine. */
 void weft_shard_destroy(weft_shard *shard);
@@ -87,10 +97,11 @@ void weft_shard_destroy(weft_shard *shard);
 /* A global tensor of a folder. */
 typedef struct weft_stored {
     const char *name;
-    weft_dtype dtype;
+    weft_dtype dtype; /* WEFT_DTYPES: one that weft does not have */
     int n_dims;
     int64_t size[WEFT_MAX_DIMS];
-    int n_pieces; /* how many boxes it lies in */
+    int n_pieces;     /* how many boxes it lies in */
+    const char *type; /* the dtype as the file calls it: "BF16" */
 } weft_stored;
 
 typedef struct weft_folder weft_folder;
@@ -106,10 +117,11 @@ const weft_stored *weft_folder_get(const weft_folder *folder, int i); /* by name
 const weft_stored *weft_folder_find(const weft_folder *folder, const char *name);
 /* The first file's metadata value of this key; NULL: none. */
 const char *weft_folder_metadata(const weft_folder *folder, const char *key);
-/* From now on every chunk of `file` (relative path) that a read touches is read whole and compared; sums is copied. */
+/* From now on every chunk of `file` (relative path) that a read touches, and those of its header, are read whole and compared; sums is copied.
+ * Not while another thread reads. */
 weft_status weft_folder_verify(weft_folder *folder, const char *file, const weft_sums *sums, weft_error *err);
-/* Reads the box [lo, lo + size) of a tensor, dense and row-major, into `to`, as elements of `dtype` (floats convert to floats; exact where it is
- * equal). Thread-safe. */
+/* Reads the box [lo, lo + size) of a tensor, dense and row-major, into `to`, as elements of `dtype` (floats, F16 too, convert to floats; exact where
+ * it is equal). Thread-safe. */
 weft_status weft_folder_read(weft_folder *folder, const char *name, const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to,
                              weft_error *err);
 /* Bytes read from files since it was opened (headers not counted). */
