@@ -105,6 +105,15 @@ static weft_node *make(backward *b, const char *op, size_t op_size, weft_value *
     return weft_graph_add_node(g, &spec);
 }
 
+/* Does a gather that weight x goes through ask for collectives that run as one? Then the gradient's do, too. */
+static bool is_grouped(const weft_value *x)
+{
+    for (int i = 0; i < x->n_uses; i++)
+        if (weft_node_int(x->uses[i].node, "group"))
+            return true;
+    return false;
+}
+
 /* Every axis that cuts x cuts its gradient in the same place; on all other axes the gradient stays as it is, open sums included. */
 static weft_value *settle(backward *b, weft_value *dx, const weft_value *x)
 {
@@ -129,6 +138,8 @@ static weft_value *settle(backward *b, weft_value *dx, const weft_value *x)
     weft_value *moved = weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, why, x->weight ? b->g->storage_by : NULL);
     if (moved)
         moved->node->block = dx->node->block;
+    if (moved && x->weight && is_grouped(x))
+        weft_set_int(b->g, moved, "group", 1);
     return moved;
 }
 
@@ -292,7 +303,7 @@ static weft_status apply(backward *b, weft_node *n, const statement *s, const in
     if (!wanted)
         return WEFT_OK;
     bool cast = s->op && s->op_size == 4 && strncmp(s->op, "cast", 4) == 0;
-    if (!s->op || (cast && gradient_dtype(b, x[0]) == dys[0]->dtype))
+    if (!s->op || (cast && (gradient_dtype(b, x[0]) == dys[0]->dtype || weft_node_int(n, "pass_on"))))
         return add_part(b, x[0], dys[0]) ? WEFT_OK : WEFT_ERR_MEMORY;
     operands o;
     weft_status st = resolve(b, n, s->args, dys, &o);
@@ -380,6 +391,8 @@ static weft_status close_gradients(weft_graph *g)
                 to = weft_layout_clear(to, a);
         if (gradient && !(p->gradient = weft_move_to(g, gradient, to, NULL, WEFT_UPDATE, "the optimizer", NULL)))
             return weft_graph_status(g);
+        if (p->gradient != gradient)
+            weft_set_int(g, p->gradient, "group", 1);
     }
     return WEFT_OK;
 }

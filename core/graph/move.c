@@ -49,6 +49,16 @@ static const char *owners(weft_graph *g, const weft_step *steps, int n)
     return by;
 }
 
+/* Nothing but gathers over axes whose plugin would rather gather again than keep? */
+static bool gathers_again(const weft_graph *g, const weft_node *n)
+{
+    for (int i = 0; i < n->n_steps; i++)
+        for (int k = 0; k < n->steps[i].n_axes; k++)
+            if (n->steps[i].move != WEFT_ALL_GATHER || !(g->regather >> n->steps[i].axes[k] & 1u))
+                return false;
+    return n->phase == WEFT_FORWARD && n->block >= 0;
+}
+
 weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user, weft_phase phase, const char *why, const char *by)
 {
     if (v->layout.bits == to.bits)
@@ -91,12 +101,12 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     n->n_steps = n_steps;
     n->scope = weft_value_available(v);
     n->block = v->node->block == WEFT_BLOCK_NONE || !user ? v->node->block : user->block;
-    n->chunk = v->node->chunk;
+    n->chunk = user && v->node->chunk < 0 && !v->weight ? user->chunk : v->node->chunk; /* for a part of the head: when that runs */
     n->by = by && *by ? by : owners(g, steps, n_steps);
     n->why = weft_pool_strdup(&g->pool, why);
     /* What belongs to no block serves all of them, and stays. */
     bool short_lived = n->scope == WEFT_MICRO_BATCH && n->block != WEFT_BLOCK_NONE && !v->weight;
-    r->recompute = short_lived && user && user->n_outs && user->outs[0]->recompute;
+    r->recompute = short_lived && ((user && user->n_outs && user->outs[0]->recompute) || gathers_again(g, n));
     if (!n->by || !n->why || !weft_map_set(&g->moved, &g->pool, &key, sizeof key, r)) {
         weft_fail_memory(&g->error);
         return NULL;

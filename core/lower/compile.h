@@ -13,7 +13,7 @@ typedef struct weft_compiler {
     weft_node **order; /* live nodes, program by program */
     int n;
     int action_end[WEFT_ACTIONS]; /* positions [action_end[a-1], action_end[a]) are of action a */
-    int *position;                /* by node id; -1: not live */
+    int *position;                /* by node id; -1: not live; nodes that run as one have the first one's */
     int *last_use;                /* by value id: position of its last reader, its own if nobody reads it */
     bool *root;                   /* by value id: read by the host after the programs */
     bool *fused;                  /* by node id: its result is made in place by an operand's maker; no instruction */
@@ -24,6 +24,8 @@ typedef struct weft_compiler {
 weft_action weft_compiler_action(const weft_compiler *c, int position);
 /* order.c of the programs: live nodes, actions, last uses. */
 weft_status weft_compile_order(weft_compiler *c);
+/* group.c: collectives that run as one stand side by side, gathers ahead of their block. */
+weft_status weft_compile_group(weft_compiler *c);
 /* fuse.c: which sums are made in place. */
 weft_status weft_compile_fuse(weft_compiler *c);
 /* buffers.c: a buffer for every live value. */

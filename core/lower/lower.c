@@ -13,8 +13,19 @@ const char *weft_action_name(weft_action action)
 
 const char *weft_class_name(weft_buffer_class c)
 {
-    static const char *const names[] = {"state", "inputs", "gradients", "weight copies", "saved activations", "temporaries", "workspace"};
+    static const char *const names[] = {"state",         "key-value cache",   "inputs",      "gradients",
+                                        "weight copies", "saved activations", "temporaries", "workspace"};
     return names[c];
+}
+
+const weft_value *weft_instruction_in(const weft_instruction *in, int i)
+{
+    return in->parts ? in->parts[i]->ins[0] : in->node->ins[i];
+}
+
+const weft_value *weft_instruction_out(const weft_instruction *in, int i)
+{
+    return in->parts ? in->parts[i]->outs[0] : in->node->outs[i];
 }
 
 void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate, weft_tensor *tensors, weft_call *call)
@@ -89,6 +100,34 @@ static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t
     return in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }
 
+/* The nodes from order[p] on that run as one with it. */
+static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
+{
+    int n = 1;
+    while (p + n < c->n && c->position[c->order[p + n]->id] == p)
+        n++;
+    weft_value **values = weft_pool_alloc(&c->l->pool, 2 * (size_t)n * sizeof(weft_value *));
+    if (!values)
+        return weft_fail_memory(c->err);
+    for (int i = 0; i < n; i++) {
+        values[i] = c->order[p + i]->ins[0];
+        values[n + i] = c->order[p + i]->outs[0];
+        in->fetch = in->fetch || values[n + i]->fetch;
+    }
+    weft_status s = fill(c, in, c->order[p], n, values, n, values + n);
+    if (n > 1 && !s) {
+        in->parts = weft_pool_alloc(&c->l->pool, (size_t)n * sizeof *in->parts);
+        for (int i = 0; in->parts && i < n; i++)
+            in->parts[i] = c->order[p + i];
+        s = in->parts ? WEFT_OK : weft_fail_memory(c->err);
+    }
+    if (s)
+        return s;
+    weft_collective_space space;
+    weft_collective_sizes(c->g, in, &space);
+    return add_workspace(c, in, 2 * space.between + space.send + space.recv, in->position);
+}
+
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
     weft_action a = weft_compiler_action(c, position);
@@ -96,17 +135,14 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
+    if (n->steps)
+        return add_collective(c, in, position);
     in->accumulate = c->adds[n->id] || (c->repeats && strcmp(n->op->name, "accumulate") == 0);
     weft_status s = fill(c, in, n, n->n_ins, n->ins, n->n_outs, n->outs);
     for (int i = 0; i < n->n_outs; i++)
         in->fetch = in->fetch || (n->outs[i]->fetch && strcmp(n->op->name, "accumulate") != 0);
     if (s)
         return s;
-    if (n->steps) {
-        weft_collective_space space;
-        weft_collective_sizes(c->g, n, &space);
-        return add_workspace(c, in, 2 * space.between + space.send + space.recv, position);
-    }
     weft_call call = {n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, in->tensors, in->tensors + n->n_ins, in->accumulate, NULL, NULL, NULL};
     in->kernel = weft_kernels_find(c->options->kernels, &call);
     in->owner = weft_kernels_owner(c->options->kernels, in->kernel);
@@ -228,7 +264,8 @@ static weft_status build(weft_compiler *c)
     s = s ? s : add_observations(c);
     for (int p = 0; p < c->n && !s; p++) {
         weft_node *n = c->order[p];
-        if (c->fused[n->id] || (n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE)) || (!c->repeats && strcmp(n->op->name, "accumulate") == 0))
+        if (c->fused[n->id] || (n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE)) || (!c->repeats && strcmp(n->op->name, "accumulate") == 0) ||
+            c->position[n->id] != p) /* runs as one with an earlier one */
             continue;
         s = add_compute(c, n, p);
     }

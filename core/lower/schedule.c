@@ -74,8 +74,9 @@ static weft_action action_of(const weft_node *n, bool *backward)
 static void find_last_uses(weft_compiler *c)
 {
     int micro_end = c->action_end[WEFT_DO_BACKWARD] - 1;
-    for (int p = 0; p < c->n; p++) {
-        weft_node *n = c->order[p];
+    for (int i = 0; i < c->n; i++) {
+        weft_node *n = c->order[i];
+        int p = c->position[n->id];
         for (int r = 0; r < n->n_outs; r++) {
             const weft_value *v = n->outs[r];
             bool to_the_end = c->root[v->id] || v->update_of; /* read by the host, or copied into a state */
@@ -83,9 +84,9 @@ static void find_last_uses(weft_compiler *c)
         }
         weft_action a = weft_compiler_action(c, p);
         bool micro = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD;
-        for (int i = 0; i < n->n_ins; i++) {
-            int *last = &c->last_use[n->ins[i]->id];
-            bool outer = weft_compiler_action(c, c->position[n->ins[i]->node->id]) == WEFT_DO_BEGIN;
+        for (int k = 0; k < n->n_ins; k++) {
+            int *last = &c->last_use[n->ins[k]->id];
+            bool outer = weft_compiler_action(c, c->position[n->ins[k]->node->id]) == WEFT_DO_BEGIN;
             int until = c->repeats && micro && outer ? micro_end : p;
             *last = *last > until ? *last : until;
         }
@@ -127,6 +128,8 @@ weft_status weft_compile_order(weft_compiler *c)
         c->action_end[a] = c->n;
     }
     weft_free(action);
-    find_last_uses(c);
-    return WEFT_OK;
+    weft_status s = weft_compile_group(c);
+    if (!s)
+        find_last_uses(c);
+    return s;
 }

@@ -69,16 +69,23 @@ static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, w
     return WEFT_OK;
 }
 
+/* Moves of weights and their gradients have a queue of their own, so that they go on while a block computes. In the adversarial test everything is
+ * spread by dice but collectives: ranks must enter them alike, and their waits may differ where their kernels do. */
+static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int a, int i)
+{
+    if (seed)
+        return in->kind == WEFT_COLLECTIVE ? 0 : (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
+    return in->kind == WEFT_COLLECTIVE && (weft_node_int(in->node, "group") || weft_node_int(in->node, "prefetch"));
+}
+
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err)
 {
-    if (n_queues < 2 || !seed) /* everything on queue 0 */
+    if (n_queues < 2) /* everything on queue 0 */
         return WEFT_OK;
     for (int a = 0; a < WEFT_ACTIONS; a++) {
         weft_program *p = &l->programs[a];
         for (int i = 0; i < p->n; i++) {
-            /* Collectives stay in order, whatever the waits: ranks must enter them alike, and their waits may differ where their kernels do. */
-            if (p->list[i].kind != WEFT_COLLECTIVE)
-                p->list[i].queue = (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
+            p->list[i].queue = queue_of(&p->list[i], n_queues, seed, a, i);
             weft_status s = plan(l, p, i, n_queues, err);
             if (s)
                 return s;

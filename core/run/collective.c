@@ -3,98 +3,6 @@
 
 #include <string.h>
 
-/* ---- groups ---- */
-
-static weft_group *find_group(const weft_groups *g, const int *axes, int n_axes)
-{
-    for (int i = 0; i < g->n; i++)
-        if (g->list[i].n_axes == n_axes && memcmp(g->list[i].axes, axes, sizeof(int) * (size_t)n_axes) == 0)
-            return &g->list[i];
-    return NULL;
-}
-
-/* Rank number of the member whose place in the group is i. */
-static int member(const weft_mesh *mesh, const int *coord, const int *axes, int n_axes, int i)
-{
-    int c[WEFT_MAX_AXES], rank = 0, scale = 1;
-    memcpy(c, coord, sizeof c);
-    for (int k = n_axes - 1; k >= 0; k--) {
-        c[axes[k]] = i % mesh->axis[axes[k]].size;
-        i /= mesh->axis[axes[k]].size;
-    }
-    for (int a = 0; a < mesh->n_axes; a++) {
-        rank += c[a] * scale;
-        scale *= mesh->axis[a].size;
-    }
-    return rank;
-}
-
-static weft_status add_group(weft_groups *g, const int *coord, const weft_step *step, weft_error *err)
-{
-    if (g->n == g->capacity) {
-        int more = g->capacity ? 2 * g->capacity : 8;
-        weft_group *fresh = weft_realloc(g->list, (size_t)more * sizeof *fresh);
-        if (!fresh)
-            return weft_fail_memory(err);
-        g->list = fresh;
-        g->capacity = more;
-    }
-    weft_group *made = &g->list[g->n];
-    memset(made, 0, sizeof *made);
-    made->n = 1;
-    made->n_axes = step->n_axes;
-    memcpy(made->axes, step->axes, sizeof made->axes);
-    for (int k = 0; k < step->n_axes; k++)
-        made->n *= g->mesh->axis[step->axes[k]].size;
-    made->ranks = weft_alloc((size_t)made->n * sizeof *made->ranks);
-    if (!made->ranks)
-        return weft_fail_memory(err);
-    g->n++;
-    for (int i = 0; i < made->n; i++) {
-        made->ranks[i] = member(g->mesh, coord, made->axes, made->n_axes, i);
-        if (made->ranks[i] == g->rank)
-            made->me = i;
-    }
-    return g->transport->group(g->transport_self, made->ranks, made->n, made->me, &made->handle, err);
-}
-
-static bool communicates(const weft_step *s)
-{
-    return s->move != WEFT_SLICE && s->move != WEFT_ZERO;
-}
-
-weft_status weft_groups_add(weft_groups *g, const weft_lowered *l, weft_error *err)
-{
-    for (int a = 0; a < WEFT_ACTIONS; a++) {
-        for (int i = 0; i < l->programs[a].n; i++) {
-            const weft_node *n = l->programs[a].list[i].node;
-            for (int k = 0; l->programs[a].list[i].kind == WEFT_COLLECTIVE && k < n->n_steps; k++) {
-                if (!communicates(&n->steps[k]) || find_group(g, n->steps[k].axes, n->steps[k].n_axes))
-                    continue;
-                if (!g->transport)
-                    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                                     "%s must be sent between ranks (%s), and no listed plugin is a transport; list one, as local or mpi",
-                                     n->outs[0]->name, weft_move_name(n->steps[k].move));
-                weft_status s = add_group(g, l->coord, &n->steps[k], err);
-                if (s)
-                    return s;
-            }
-        }
-    }
-    return WEFT_OK;
-}
-
-void weft_groups_release(weft_groups *g)
-{
-    for (int i = g->n - 1; i >= 0; i--) {
-        if (g->list[i].handle)
-            g->transport->ungroup(g->transport_self, g->list[i].handle);
-        weft_free(g->list[i].ranks);
-    }
-    weft_free(g->list);
-    memset(g, 0, sizeof *g);
-}
-
 /* ---- copying boxes ---- */
 
 /* A dense array of the given extents, seen as [outer, dim, inner]. */
@@ -165,48 +73,90 @@ static int64_t elements(const block *b, weft_dtype dtype)
     return b->outer * b->size * (b->inner / (int64_t)weft_dtype_size(dtype));
 }
 
-static weft_status all_gather(stage *s, weft_error *err)
+/* What one member sends of, or receives as, its piece: nominal. cut: the layout in which the dim is cut. */
+static int64_t piece_count(const stage *s, weft_layout cut)
+{
+    block piece = as_block(s, s->before, s->step->dim, NULL, span_of(s, cut, s->step->dim, s->coord).chunk);
+    return elements(&piece, s->v->dtype);
+}
+
+static void pack_gather(const stage *s, char *send)
 {
     int d = s->step->dim;
-    weft_span mine = span_of(s, s->before, d, s->coord), whole = span_of(s, s->step->after, d, s->coord);
-    block local = as_block(s, s->before, d, s->from, mine.hi - mine.lo), send = as_block(s, s->before, d, s->send, mine.chunk);
-    block out = as_block(s, s->step->after, d, s->to, whole.hi - whole.lo);
-    copy_range(&send, 0, &local, 0, mine.hi - mine.lo);
-    int64_t count = elements(&send, s->v->dtype);
-    const weft_transport *t = s->groups->transport;
-    weft_status st = t->all_gather(s->groups->transport_self, s->group->handle, s->send, s->recv, count, s->v->dtype, s->queue, err);
-    for (int i = 0; i < s->group->n && !st; i++) {
+    weft_span mine = span_of(s, s->before, d, s->coord);
+    block from = as_block(s, s->before, d, s->from, mine.hi - mine.lo), to = as_block(s, s->before, d, send, mine.chunk);
+    copy_range(&to, 0, &from, 0, mine.hi - mine.lo);
+}
+
+/* Member i's piece lies at recv + i * stride bytes. */
+static void unpack_gather(const stage *s, char *recv, int64_t stride)
+{
+    int d = s->step->dim;
+    weft_span whole = span_of(s, s->step->after, d, s->coord);
+    block to = as_block(s, s->step->after, d, s->to, whole.hi - whole.lo);
+    for (int i = 0; i < s->group->n; i++) {
         int coord[WEFT_MAX_AXES];
         member_coord(s, i, coord);
         weft_span theirs = span_of(s, s->before, d, coord);
-        block piece = send;
-        piece.data = s->recv + (int64_t)i * count * (int64_t)weft_dtype_size(s->v->dtype);
-        copy_range(&out, theirs.lo - whole.lo, &piece, 0, theirs.hi - theirs.lo);
+        block piece = as_block(s, s->before, d, recv + i * stride, theirs.chunk);
+        copy_range(&to, theirs.lo - whole.lo, &piece, 0, theirs.hi - theirs.lo);
     }
+}
+
+static void pack_scatter(const stage *s, char *send, int64_t stride)
+{
+    int d = s->step->dim;
+    weft_span whole = span_of(s, s->before, d, s->coord);
+    block from = as_block(s, s->before, d, s->from, whole.hi - whole.lo);
+    for (int i = 0; i < s->group->n; i++) {
+        int coord[WEFT_MAX_AXES];
+        member_coord(s, i, coord);
+        weft_span theirs = span_of(s, s->step->after, d, coord);
+        block piece = as_block(s, s->before, d, send + i * stride, theirs.chunk);
+        if (theirs.hi - theirs.lo < theirs.chunk) /* padding is summed, too */
+            memset(piece.data, 0, (size_t)(piece.outer * piece.size * piece.inner));
+        copy_range(&piece, 0, &from, theirs.lo - whole.lo, theirs.hi - theirs.lo);
+    }
+}
+
+static void unpack_scatter(const stage *s, char *recv)
+{
+    int d = s->step->dim;
+    weft_span mine = span_of(s, s->step->after, d, s->coord);
+    block to = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo), piece = as_block(s, s->before, d, recv, mine.chunk);
+    copy_range(&to, 0, &piece, 0, mine.hi - mine.lo);
+}
+
+static bool is_direct(const stage *s)
+{
+    return weft_step_is_direct(s->mesh, s->step, s->before, s->v);
+}
+
+static weft_status all_gather(stage *s, weft_error *err)
+{
+    int64_t count = piece_count(s, s->before);
+    const weft_transport *t = s->groups->transport;
+    bool direct = is_direct(s);
+    char *send = direct ? s->from : s->send, *recv = direct ? s->to : s->recv;
+    if (!direct)
+        pack_gather(s, send);
+    weft_status st = t->all_gather(s->groups->transport_self, s->group->handle, send, recv, count, s->v->dtype, s->queue, err);
+    if (!st && !direct)
+        unpack_gather(s, recv, count * (int64_t)weft_dtype_size(s->v->dtype));
     return st;
 }
 
 static weft_status reduce_scatter(stage *s, weft_error *err)
 {
-    int d = s->step->dim;
-    weft_span whole = span_of(s, s->before, d, s->coord), mine = span_of(s, s->step->after, d, s->coord);
-    block local = as_block(s, s->before, d, s->from, whole.hi - whole.lo), piece = as_block(s, s->before, d, s->send, mine.chunk);
-    int64_t count = elements(&piece, s->v->dtype), bytes = count * (int64_t)weft_dtype_size(s->v->dtype);
-    memset(s->send, 0, (size_t)(bytes * s->group->n)); /* padding is summed, too */
-    for (int i = 0; i < s->group->n; i++) {
-        int coord[WEFT_MAX_AXES];
-        member_coord(s, i, coord);
-        weft_span theirs = span_of(s, s->step->after, d, coord);
-        piece.data = s->send + i * bytes;
-        copy_range(&piece, 0, &local, theirs.lo - whole.lo, theirs.hi - theirs.lo);
-    }
+    int64_t count = piece_count(s, s->step->after);
     const weft_transport *t = s->groups->transport;
-    weft_status st =
-        t->reduce_scatter(s->groups->transport_self, s->group->handle, s->send, s->recv, count, s->v->dtype, reduction(s), s->queue, err);
-    block out = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo);
-    piece.data = s->recv;
-    if (!st)
-        copy_range(&out, 0, &piece, 0, mine.hi - mine.lo);
+    bool direct = is_direct(s);
+    char *send = direct ? s->from : s->send, *recv = direct ? s->to : s->recv;
+    if (!direct)
+        pack_scatter(s, send, count * (int64_t)weft_dtype_size(s->v->dtype));
+    weft_status st = t->reduce_scatter(s->groups->transport_self, s->group->handle, send, recv, count, s->v->dtype, reduction(s), s->queue, err);
+    if (!st && !direct)
+        unpack_scatter(s, recv);
     return st;
 }
 
@@ -293,20 +243,115 @@ static weft_status run_step(stage *s, weft_error *err)
     return WEFT_ERR_INTERNAL;
 }
 
+/* ---- several as one ---- */
+
+/* Part i of an instruction whose parts are sent side by side. */
+static stage part_of(const stage *common, const weft_instruction *in, int i)
+{
+    stage s = *common;
+    s.v = in->parts[i]->outs[0];
+    s.step = in->parts[i]->steps;
+    s.before = in->parts[i]->ins[0]->layout;
+    s.from = in->tensors[i].data;
+    s.to = in->tensors[in->n_ins + i].data;
+    return s;
+}
+
+static int64_t part_bytes(const stage *s)
+{
+    if (s->step->move == WEFT_ALL_REDUCE)
+        return local_bytes(s, s->before);
+    return piece_count(s, s->step->move == WEFT_ALL_GATHER ? s->before : s->step->after) * (int64_t)weft_dtype_size(s->v->dtype);
+}
+
+static void pack_part(const stage *s, int64_t at, int64_t stride)
+{
+    char *send = s->send + at;
+    if (s->step->move == WEFT_ALL_GATHER)
+        pack_gather(s, send);
+    else if (s->step->move == WEFT_REDUCE_SCATTER)
+        pack_scatter(s, send, stride);
+    else
+        memcpy(send, s->from, (size_t)local_bytes(s, s->before));
+}
+
+static void unpack_part(const stage *s, int64_t at, int64_t stride)
+{
+    char *recv = (s->step->move == WEFT_ALL_REDUCE ? s->send : s->recv) + at;
+    if (s->step->move == WEFT_ALL_GATHER)
+        unpack_gather(s, recv, stride);
+    else if (s->step->move == WEFT_REDUCE_SCATTER)
+        unpack_scatter(s, recv);
+    else
+        memcpy(s->to, recv, (size_t)local_bytes(s, s->before));
+}
+
+/* Gathers move bytes: their parts may differ in dtype. */
+static weft_status exchange_parts(const stage *s, int64_t bytes, weft_error *err)
+{
+    const weft_transport *t = s->groups->transport;
+    int64_t count = bytes / (int64_t)weft_dtype_size(s->v->dtype);
+    void *self = s->groups->transport_self, *group = s->group->handle;
+    if (s->step->move == WEFT_ALL_GATHER)
+        return t->all_gather(self, group, s->send, s->recv, bytes, WEFT_U8, s->queue, err);
+    if (s->step->move == WEFT_REDUCE_SCATTER)
+        return t->reduce_scatter(self, group, s->send, s->recv, count, s->v->dtype, reduction(s), s->queue, err);
+    return t->all_reduce(self, group, s->send, s->send, count, s->v->dtype, reduction(s), s->queue, err);
+}
+
+/* The parts that are sent side by side: visit(part, where its bytes begin, bytes of all). Returns the bytes of all. */
+static int64_t each_packed(const stage *common, const weft_graph *g, const weft_instruction *in,
+                           void (*visit)(const stage *part, int64_t at, int64_t all), int64_t all)
+{
+    int64_t at = 0;
+    for (int i = 0; i < in->n_ins; i++) {
+        if (weft_part_goes_alone(g, in->parts[i]))
+            continue;
+        stage s = part_of(common, in, i);
+        if (visit)
+            visit(&s, at, all);
+        at += part_bytes(&s);
+    }
+    return at;
+}
+
+static weft_status run_parts(stage *common, const weft_graph *g, const weft_instruction *in, weft_error *err)
+{
+    const weft_step *step = in->node->steps;
+    weft_status st = WEFT_OK;
+    common->group = weft_groups_find(common->groups, step->axes, step->n_axes);
+    for (int i = 0; i < in->n_ins && !st; i++) {
+        stage s = part_of(common, in, i);
+        if (weft_part_goes_alone(g, in->parts[i]))
+            st = run_step(&s, err);
+    }
+    int64_t bytes = each_packed(common, g, in, NULL, 0);
+    if (st || !bytes)
+        return st;
+    each_packed(common, g, in, pack_part, bytes);
+    stage first = part_of(common, in, 0);
+    st = exchange_parts(&first, bytes, err);
+    if (!st)
+        each_packed(common, g, in, unpack_part, bytes);
+    return st;
+}
+
 weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const weft_instruction *in, void *workspace, weft_queue *queue,
                             weft_error *err)
 {
     const weft_node *n = in->node;
     weft_collective_space space;
-    weft_collective_sizes(l->graph, n, &space);
+    weft_collective_sizes(l->graph, in, &space);
     char *w = workspace, *between[2] = {w, w + space.between};
     stage s = {.groups = groups, .mesh = &l->graph->config.mesh, .coord = l->coord, .v = n->outs[0], .before = n->ins[0]->layout, .queue = queue};
     s.send = w + 2 * space.between;
     s.recv = s.send + space.send;
+    if (in->parts)
+        return run_parts(&s, l->graph, in, err);
     weft_status st = WEFT_OK;
     for (int i = 0; i < n->n_steps && !st; i++) {
         s.step = &n->steps[i];
-        s.group = communicates(s.step) ? find_group(groups, s.step->axes, s.step->n_axes) : NULL;
+        s.group = weft_step_communicates(s.step) ? weft_groups_find(groups, s.step->axes, s.step->n_axes) : NULL;
         s.from = i ? between[(i - 1) % 2] : in->tensors[0].data;
         s.to = i == n->n_steps - 1 ? in->tensors[1].data : between[i % 2];
         st = run_step(&s, err);

@@ -27,6 +27,10 @@ typedef struct weft_groups {
 /* Makes every group that the programs use, in their order. */
 weft_status weft_groups_add(weft_groups *groups, const weft_lowered *l, weft_error *err);
 void weft_groups_release(weft_groups *groups);
+/* NULL: there is none. */
+weft_group *weft_groups_find(const weft_groups *groups, const int *axes, int n_axes);
+/* Is anything sent in this step? */
+bool weft_step_communicates(const weft_step *step);
 weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const weft_instruction *in, void *workspace, weft_queue *queue,
                             weft_error *err);
 

@@ -6,6 +6,9 @@
 
 static const char *const automatic[] = {"auto", NULL};
 static const char *const levels[] = {"0", "1", "2", "3", NULL};
+static const char *const reshards[] = {"yes", "no", NULL};
+
+static const char *const groups[] = {"block", "none", NULL};
 
 static const weft_param params[] = {
     {.name = "degree",
@@ -30,9 +33,26 @@ static const weft_param params[] = {
      .help = "What is sharded: 0 nothing; 1 optimizer state (gather and reduce once a step); 2 gradients, too (reduce every micro-batch); 3 "
              "parameters, too (gather every micro-batch)."},
     {.name = "reshard",
-     .type = WEFT_PARAM_BOOL,
+     .type = WEFT_PARAM_INT,
      .value = "yes",
-     .help = "With zero = 3: free gathered parameters after the forward and gather them again in the backward."},
+     .min = 0,
+     .max = 1 << 20,
+     .unit = "blocks",
+     .choices = reshards,
+     .help = "With zero = 3: what is freed after the forward and gathered again in the backward: yes, everything; no, nothing; a number, all but the "
+             "last so many blocks."},
+    {.name = "group",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "block",
+     .choices = groups,
+     .help = "What is sent as one: block, the parameters (and gradients) of a block; none, each for itself."},
+    {.name = "prefetch",
+     .type = WEFT_PARAM_INT,
+     .value = "1",
+     .min = 0,
+     .max = 1000,
+     .unit = "blocks",
+     .help = "With zero = 3: gather this many blocks ahead of the one that computes; more hides more of the wait and holds more memory."},
     {.name = NULL},
 };
 
@@ -52,6 +72,14 @@ static weft_status declare_axes(void *self, weft_mesh_plan *plan, weft_error *er
     return s ? s : weft_mesh_plan_axis(plan, "dp_replicate", weft_params_int(p, "replicate"), weft_params_where(p, "replicate"), err);
 }
 
+/* The last blocks of the forward are the first of the backward: to free what they gathered saves little and costs a gather. */
+static bool gathers_again(const weft_params *p, const weft_graph *g, int block)
+{
+    if (weft_params_is(p, "reshard", "yes") || weft_params_is(p, "reshard", "no"))
+        return weft_params_is(p, "reshard", "yes");
+    return block < weft_graph_blocks(g) - weft_params_int(p, "reshard");
+}
+
 static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
 {
     const weft_params *p = ctx;
@@ -60,9 +88,14 @@ static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
         return;
     bool every = weft_params_is(p, "zero", "3");
     gathered->node->scope = every ? WEFT_MICRO_BATCH : WEFT_STEP_BEGIN;
-    gathered->recompute = every && weft_params_bool(p, "reshard");
+    bool head = gathered->node->block == WEFT_BLOCK_HEAD; /* whose forward and backward run side by side */
+    gathered->recompute = every && gathers_again(p, g, gathered->node->block) && !head;
     if (weft_params_is(p, "zero", "2"))
         weft_set_int(g, gathered, "reduce_each", 1);
+    if (weft_params_is(p, "group", "block"))
+        weft_set_int(g, gathered, "group", 1);
+    if (every && weft_params_int(p, "prefetch") > 0)
+        weft_set_int(g, gathered, "prefetch", weft_params_int(p, "prefetch"));
 }
 
 static weft_status shard(void *self, weft_graph *g, weft_error *err)

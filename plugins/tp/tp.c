@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+const char *const tp_dims[] = {"heads", "ffn", "vocab", NULL};
+
+static const char *const reductions[] = {"auto", "f32", NULL};
+
 static const weft_param params[] = {
     {.name = "degree",
      .type = WEFT_PARAM_INT,
@@ -17,7 +21,16 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_BOOL,
      .value = "yes",
      .help = "Cut the sequence of the residual stream, so that norms and sums are shared as well."},
+    {.name = "regather",
+     .type = WEFT_PARAM_BOOL,
+     .value = "yes",
+     .help = "With sequence_parallel: gather a block's tokens again in the backward instead of keeping them whole on every rank."},
     {.name = "loss_parallel", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "Keep logits cut by vocabulary; no: every rank holds them whole."},
+    {.name = "reduce_dtype",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "auto",
+     .choices = reductions,
+     .help = "What the forward's sums over tp are made and sent in: auto: the activations' own dtype; f32: twice the bytes of bf16, rounded once."},
     {.name = NULL},
 };
 
@@ -46,16 +59,19 @@ static bool repeats_kv(const weft_graph *g)
 
 static weft_status add_table(void *self, weft_graph *g, weft_error *err)
 {
-    static const char *const dims[] = {"heads", "ffn", "vocab"};
     const weft_params *p = self;
     (void)err;
-    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
-        weft_add_rule(g, WEFT_RULE_PARAM, NULL, dims[i], "tp");
+    for (const char *const *dim = tp_dims; *dim; dim++)
+        weft_add_rule(g, WEFT_RULE_PARAM, NULL, *dim, "tp");
+    if (weft_params_is(p, "reduce_dtype", "f32") && weft_params_int(p, "degree") > 1)
+        tp_sum_wide(g, weft_params_bool(p, "sequence_parallel"));
     if (tp_repeat_kv(g, weft_params_int(p, "degree")))
         return weft_graph_status(g);
     if (!repeats_kv(g))
         weft_add_rule(g, WEFT_RULE_PARAM, NULL, "kv_heads", "tp");
     weft_add_rule(g, WEFT_RULE_ROLE, "residual", weft_params_bool(p, "sequence_parallel") ? "seq" : NULL, "tp");
+    if (weft_params_bool(p, "regather"))
+        weft_add_regather(g, "tp");
     if (!weft_params_bool(p, "loss_parallel"))
         weft_add_rule(g, WEFT_RULE_ROLE, "logits", NULL, "tp");
     return weft_graph_status(g);

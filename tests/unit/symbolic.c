@@ -180,14 +180,14 @@ static void check_places(machine *m, const weft_instruction *in)
             if (k == r || !overlap(mine, other))
                 continue;
             if (k != r - in->n_ins || !in_place || in->accumulate || mine.lo != other.lo || mine.hi != other.hi)
-                error(m, in, "writes where it reads or writes another:", k < in->n_ins ? in->node->ins[k]->name : "a result");
+                error(m, in, "writes where it reads or writes another:", k < in->n_ins ? weft_instruction_in(in, k)->name : "a result");
         }
         if (in->workspace >= 0 && overlap(mine, range(m, in->workspace)))
             error(m, in, "has its workspace in", "a result");
     }
     for (int k = 0; k < in->n_ins && in->workspace >= 0; k++)
         if (overlap(range(m, in->buffers[k]), range(m, in->workspace)))
-            error(m, in, "has its workspace in", in->node->ins[k]->name);
+            error(m, in, "has its workspace in", weft_instruction_in(in, k)->name);
 }
 
 static sum made(machine *m, const weft_instruction *in, int r)
@@ -204,16 +204,16 @@ static sum made(machine *m, const weft_instruction *in, int r)
     }
     if (is(in->node, "accumulate"))
         return find(m, in->buffers[0])->sum;
-    return one(m, atom_of(m, in->node->outs[r], m->micro));
+    return one(m, atom_of(m, weft_instruction_out(in, r), m->micro));
 }
 
 static void check_operands(machine *m, const weft_instruction *in)
 {
     if (in->kind == WEFT_COMPUTE || in->kind == WEFT_COLLECTIVE) {
         for (int i = 0; i < in->n_ins; i++) {
-            if (in->buffers[i] != m->l->buffer_of[in->node->ins[i]->id])
-                error(m, in, "reads another buffer than that of", in->node->ins[i]->name);
-            must_hold(m, in, in->node->ins[i], m->micro);
+            if (in->buffers[i] != m->l->buffer_of[weft_instruction_in(in, i)->id])
+                error(m, in, "reads another buffer than that of", weft_instruction_in(in, i)->name);
+            must_hold(m, in, weft_instruction_in(in, i), m->micro);
         }
         check_places(m, in);
     }
@@ -242,8 +242,8 @@ static void execute(machine *m, const weft_instruction *in)
     for (int r = 0; r < in->n_outs && m->ok; r++)
         hold(m, in->buffers[in->n_ins + r], r == 0 && in->accumulate ? both(m, before, results[r]) : results[r]);
     for (int r = 0; in->fetch && r < in->n_outs && m->ok; r++)
-        if (in->kind == WEFT_COMPUTE && in->node->outs[r]->fetch)
-            must_hold(m, in, in->node->outs[r], m->micro);
+        if (in->kind == WEFT_COMPUTE && weft_instruction_out(in, r)->fetch)
+            must_hold(m, in, weft_instruction_out(in, r), m->micro);
 }
 
 /* ---- programs ---- */

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives that belong together run as one, and weights are gathered ahead of the block that needs them. Only the order of nodes changes, so no
+ * number does. What belongs together says who put it in: attributes `group` and `prefetch` of the node.
+ *
+ *   gathers of weights       those of one block, where the first stands; with `prefetch` n, while the n-th block before it still computes
+ *   reductions of gradients  those of one block, where the last stands; what reads them waits behind it
+ *   all-reduces              of any block, up to a size: whatever is small is summed at once */
+#include "lower/compile.h"
+
+#include <string.h>
+
+enum { MOST_BYTES = 16 << 20, MOST_PARTS = WEFT_RULE_MAX_PARTS };
+
+/* Nodes that become one instruction. */
+typedef struct set {
+    const weft_node *like; /* its first node */
+    bool gather, emitted;
+    int n, left; /* nodes in all, still to come */
+    int64_t bytes;
+    weft_node *list[MOST_PARTS];
+} set;
+
+typedef struct grouper {
+    weft_compiler *c;
+    weft_pool pool;
+    set **sets; /* of this action, by first appearance */
+    int n_sets;
+    set **of;      /* by node id: its set */
+    bool *inside;  /* by node id: belongs to this action */
+    bool *done;    /* by node id: stands in the new order */
+    bool *tainted; /* by node id: needs a grouped reduction of this action */
+    weft_node **out, **waiting;
+    int n_out, n_waiting;
+} grouper;
+
+static bool is_gather(const weft_node *n)
+{
+    return n->steps[0].move == WEFT_ALL_GATHER && n->outs[0]->weight;
+}
+
+static bool is_reduction(const weft_node *n)
+{
+    return n->steps[0].move == WEFT_REDUCE_SCATTER || n->steps[0].move == WEFT_ALL_REDUCE;
+}
+
+static bool may_join(const weft_node *n)
+{
+    if (n->n_steps != 1 || n->n_ins != 1 || n->n_outs != 1)
+        return false;
+    return weft_node_int(n, "group") ? is_gather(n) || is_reduction(n) : weft_node_int(n, "prefetch") && is_gather(n);
+}
+
+static int open_kind(const weft_node *n)
+{
+    return weft_layout_open(n->ins[0]->layout, n->steps[0].axes[0]);
+}
+
+/* Gathers move bytes, of whatever dtype. */
+static bool alike(const weft_node *a, const weft_node *b)
+{
+    const weft_step *s = a->steps, *t = b->steps;
+    bool same_block = a->block == b->block || s->move == WEFT_ALL_REDUCE;
+    bool same_dtype = a->outs[0]->dtype == b->outs[0]->dtype || s->move == WEFT_ALL_GATHER;
+    return same_block && same_dtype && a->phase == b->phase && s->move == t->move && s->n_axes == t->n_axes &&
+           memcmp(s->axes, t->axes, sizeof(int) * (size_t)s->n_axes) == 0 && open_kind(a) == open_kind(b);
+}
+
+static int64_t bytes_of(const weft_compiler *c, const weft_value *v)
+{
+    return weft_layout_elements(&c->g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
+}
+
+static bool has_room(const set *s, const weft_node *n, int64_t bytes)
+{
+    return s->n < MOST_PARTS && (n->steps[0].move != WEFT_ALL_REDUCE || s->bytes + bytes <= MOST_BYTES);
+}
+
+static weft_status join(grouper *g, weft_node *n)
+{
+    int64_t bytes = bytes_of(g->c, n->outs[0]);
+    set *s = NULL;
+    for (int i = g->n_sets - 1; i >= 0 && !s; i--)
+        if (alike(g->sets[i]->like, n) && has_room(g->sets[i], n, bytes))
+            s = g->sets[i];
+    if (!s) {
+        s = weft_pool_alloc(&g->pool, sizeof *s);
+        if (!s)
+            return weft_fail_memory(g->c->err);
+        *s = (set){.like = n, .gather = is_gather(n)};
+        g->sets[g->n_sets++] = s;
+    }
+    s->list[s->n++] = n;
+    s->left++;
+    s->bytes += bytes;
+    g->of[n->id] = s;
+    return WEFT_OK;
+}
+
+/* A reduction that needs another one stands alone: a set must be complete before anything behind it runs. */
+static weft_status find_sets(grouper *g, int lo, int hi)
+{
+    weft_status s = WEFT_OK;
+    g->n_sets = 0;
+    for (int p = lo; p < hi; p++)
+        g->inside[g->c->order[p]->id] = true;
+    for (int p = lo; p < hi && !s; p++) {
+        weft_node *n = g->c->order[p];
+        bool tainted = false;
+        for (int i = 0; i < n->n_ins; i++)
+            tainted = tainted || (g->inside[n->ins[i]->node->id] && g->tainted[n->ins[i]->node->id]);
+        bool joins = !tainted && may_join(n);
+        g->tainted[n->id] = tainted || (joins && !is_gather(n));
+        if (joins)
+            s = join(g, n);
+    }
+    return s;
+}
+
+static void put(grouper *g, weft_node *n)
+{
+    g->out[g->n_out++] = n;
+    g->done[n->id] = true;
+}
+
+static bool ready(const grouper *g, const weft_node *n)
+{
+    for (int i = 0; i < n->n_ins; i++)
+        if (g->inside[n->ins[i]->node->id] && !g->done[n->ins[i]->node->id])
+            return false;
+    return true;
+}
+
+/* What a gather needs is made from weights alone and stands before it: a cast, at most. */
+static void put_needs(grouper *g, weft_node *n)
+{
+    for (int i = 0; i < n->n_ins; i++) {
+        weft_node *m = n->ins[i]->node;
+        if (!g->inside[m->id] || g->done[m->id])
+            continue;
+        put_needs(g, m);
+        put(g, m);
+    }
+}
+
+static void put_set(grouper *g, set *s)
+{
+    if (s->emitted)
+        return;
+    s->emitted = true;
+    for (int i = 0; i < s->n; i++)
+        put_needs(g, s->list[i]);
+    for (int i = 0; i < s->n; i++)
+        put(g, s->list[i]);
+}
+
+/* The set that is needed now, and those that the next blocks will need. */
+static void put_gathers(grouper *g, set *s)
+{
+    int64_t ahead = weft_node_int(s->like, "prefetch");
+    int i = 0;
+    put_set(g, s);
+    if (ahead == 0)
+        return;
+    while (g->sets[i] != s)
+        i++;
+    for (int block = s->like->block; ++i < g->n_sets && ahead >= 0;) {
+        if (!g->sets[i]->gather)
+            continue;
+        ahead -= g->sets[i]->like->block != block;
+        block = g->sets[i]->like->block;
+        if (ahead >= 0)
+            put_set(g, g->sets[i]);
+    }
+}
+
+/* Those that waited for what is done now, in their order. */
+static void put_waiting(grouper *g)
+{
+    int left = 0;
+    for (int i = 0; i < g->n_waiting; i++) {
+        weft_node *n = g->waiting[i];
+        if (ready(g, n))
+            put(g, n);
+        else
+            g->waiting[left++] = n;
+    }
+    g->n_waiting = left;
+}
+
+static void visit(grouper *g, weft_node *n)
+{
+    set *s = g->of[n->id];
+    if (s && s->gather && s->like == n)
+        put_gathers(g, s);
+    if (g->done[n->id])
+        return;
+    if (s) {
+        if (--s->left > 0)
+            return;
+        put_set(g, s);
+        put_waiting(g);
+        return;
+    }
+    if (ready(g, n))
+        put(g, n);
+    else
+        g->waiting[g->n_waiting++] = n;
+}
+
+static weft_status regroup(grouper *g, int lo, int hi)
+{
+    weft_compiler *c = g->c;
+    weft_status s = find_sets(g, lo, hi);
+    g->n_out = g->n_waiting = 0;
+    for (int p = lo; p < hi && !s; p++)
+        visit(g, c->order[p]);
+    if (!s && g->n_out != hi - lo)
+        s = weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "grouping collectives has lost %d nodes", hi - lo - g->n_out);
+    for (int p = lo; p < hi && !s; p++) {
+        weft_node *n = c->order[p] = g->out[p - lo];
+        const set *of = g->of[n->id];
+        bool behind = of && of->list[0] != n && weft_node_int(n, "group");
+        c->position[n->id] = behind ? c->position[of->list[0]->id] : p;
+    }
+    for (int p = lo; p < hi; p++)
+        g->inside[c->order[p]->id] = false;
+    return s;
+}
+
+weft_status weft_compile_group(weft_compiler *c)
+{
+    size_t nodes = (size_t)c->g->n_nodes + 1;
+    grouper g = {.c = c};
+    g.sets = weft_alloc(nodes * sizeof *g.sets);
+    g.of = weft_alloc_zero(nodes, sizeof *g.of);
+    g.inside = weft_alloc_zero(nodes, sizeof *g.inside);
+    g.done = weft_alloc_zero(nodes, sizeof *g.done);
+    g.tainted = weft_alloc_zero(nodes, sizeof *g.tainted);
+    g.out = weft_alloc(nodes * sizeof *g.out);
+    g.waiting = weft_alloc(nodes * sizeof *g.waiting);
+    weft_status s = g.sets && g.of && g.inside && g.done && g.tainted && g.out && g.waiting ? WEFT_OK : weft_fail_memory(c->err);
+    for (int a = 0; a < WEFT_ACTIONS && !s; a++)
+        s = regroup(&g, a ? c->action_end[a - 1] : 0, c->action_end[a]);
+    weft_free(g.sets);
+    weft_free(g.of);
+    weft_free(g.inside);
+    weft_free(g.done);
+    weft_free(g.tainted);
+    weft_free(g.out);
+    weft_free(g.waiting);
+    weft_pool_release(&g.pool);
+    return s;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums over tp in f32: a product whose result is an open sum over tp keeps f32 until the sum is closed, and is narrowed behind it. */
+#include "tp.h"
+
+#include <string.h>
+
+static const char role[] = "tp_sum";
+
+static bool has_dim(const weft_value *v, const char *name)
+{
+    for (int d = 0; d < v->n_dims; d++)
+        if (strcmp(v->dims[d].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A product that contracts a dim which tp cuts. */
+static bool is_row_parallel(const weft_node *n)
+{
+    if (strcmp(n->op->name, "linear") != 0 || !n->ins[1]->weight || n->outs[0]->role)
+        return false;
+    for (const char *const *dim = tp_dims; *dim; dim++)
+        if (has_dim(n->ins[1], *dim) && !has_dim(n->outs[0], *dim))
+            return true;
+    return false;
+}
+
+/* The mark `wide` tells whoever narrows values later to leave this one and to narrow behind it. */
+static void keep_wide(weft_graph *g, weft_value *v)
+{
+    weft_set_int(g, v, "wide", 1);
+    weft_set_role(g, v, role);
+    if (v->dtype != WEFT_BF16)
+        return;
+    weft_value *narrow = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
+    weft_set_int(g, narrow, "pass_on", 1); /* the gradient stays as narrow as it is: nothing is summed on its way */
+    if (!narrow)
+        return;
+    v->dtype = WEFT_F32;
+    narrow->dtype = WEFT_BF16;
+    narrow->recompute = v->recompute;
+}
+
+weft_status tp_sum_wide(weft_graph *g, bool sequence)
+{
+    for (weft_node *n = weft_graph_first(g); n; n = n->next)
+        if (is_row_parallel(n))
+            keep_wide(g, n->outs[0]);
+    weft_add_rule(g, WEFT_RULE_ROLE, role, sequence ? "seq" : NULL, "tp");
+    return weft_graph_status(g);
+}

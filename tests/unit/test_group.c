@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives that run as one: which do, where they stand, and that nothing else about a program changes. */
+#include "plan_run.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+enum { LAYERS = 4, WEIGHTS = 9 }; /* of a llama block: q k v o, gate up down, two norms */
+
+#define MODEL                                                                                                                                        \
+    "[train]\nsteps = 2\nseq_len = 16\nglobal_batch = 8\nmicro_batch = 4\n"                                                                          \
+    "[llama3]\ndim = 32\nn_layers = 4\nn_heads = 4\nn_kv_heads = 2\nhead_dim = 8\nffn_dim = 48\nvocab_size = 64\n"
+
+typedef struct found {
+    int instructions, parts, most_parts;
+} found;
+
+static bool does(const weft_instruction *in, weft_move move)
+{
+    return in->kind == WEFT_COLLECTIVE && in->node->steps[0].move == move;
+}
+
+static int parts_of(const weft_instruction *in)
+{
+    return in->parts ? in->n_ins : 1;
+}
+
+static found count(const plan_run *p, weft_action action, weft_move move)
+{
+    found f = {0};
+    const weft_program *program = &p->plan->lowered[WEFT_MODE_TRAIN]->programs[action];
+    for (int i = 0; i < program->n; i++) {
+        if (!does(&program->list[i], move))
+            continue;
+        int n = parts_of(&program->list[i]);
+        f.instructions++;
+        f.parts += n;
+        f.most_parts = n > f.most_parts ? n : f.most_parts;
+    }
+    return f;
+}
+
+static void start(plan_run *p, const char *plugins, const char *sections, int ranks)
+{
+    weft_text text = {0};
+    weft_text_print(&text, "%s%s", MODEL, sections);
+    plan_run_start(p, plugins, weft_text_get(&text), &(weft_plan_options){.ranks = ranks, .train_only = true});
+    weft_text_release(&text);
+}
+
+/* Embedding, each block and the final norm are gathered in the forward; the head in the backward, and there the blocks again. Each is reduced once.
+ */
+static void one_per_block(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, "llama3 local bf16 fsdp adamw", "", 4);
+    found f = count(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER);
+    assert_int_equal(f.parts, LAYERS * WEIGHTS + 2);
+    assert_int_equal(f.most_parts, WEIGHTS);
+    assert_int_equal(f.instructions, LAYERS + 2);
+    f = count(&p, WEFT_DO_BACKWARD, WEFT_ALL_GATHER);
+    assert_int_equal(f.parts, LAYERS * WEIGHTS + 1);
+    assert_int_equal(f.instructions, LAYERS + 1);
+    f = count(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER);
+    assert_int_equal(f.parts, LAYERS * WEIGHTS + 3);
+    assert_int_equal(f.instructions, LAYERS + 2);
+    plan_run_release(&p);
+    start(&p, "llama3 local bf16 fsdp adamw", "[fsdp]\ngroup = none\n", 4);
+    assert_int_equal(count(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER).instructions, LAYERS * WEIGHTS + 3);
+    assert_int_equal(count(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER).most_parts, 1);
+    plan_run_release(&p);
+}
+
+/* Instruction of the gather of block b and of the first computation that belongs to it. */
+static void find_block(const plan_run *p, weft_action action, int block, int *gather, int *compute)
+{
+    const weft_program *program = &p->plan->lowered[WEFT_MODE_TRAIN]->programs[action];
+    *gather = *compute = -1;
+    for (int i = program->n - 1; i >= 0; i--) {
+        const weft_instruction *in = &program->list[i];
+        if (in->node->block != block)
+            continue;
+        if (does(in, WEFT_ALL_GATHER))
+            *gather = i;
+        else if (in->kind == WEFT_COMPUTE && !in->node->outs[0]->weight)
+            *compute = i;
+    }
+    assert_true(*gather >= 0 && *compute >= 0);
+}
+
+static void gathers_run_ahead(void **state)
+{
+    (void)state;
+    for (int ahead = 0; ahead <= 2; ahead++) {
+        char section[64];
+        plan_run p;
+        snprintf(section, sizeof section, "[fsdp]\nprefetch = %d\n", ahead);
+        start(&p, "llama3 local bf16 fsdp adamw", section, 4);
+        for (int b = 1; b < LAYERS; b++) {
+            int gather, mine, compute, before, earlier;
+            find_block(&p, WEFT_DO_FORWARD, b, &gather, &mine);
+            find_block(&p, WEFT_DO_FORWARD, b - 1, &earlier, &compute);
+            assert_true(gather < mine && earlier < gather);
+            assert_int_equal(gather<compute, ahead> 0);
+            if (b < 2)
+                continue;
+            find_block(&p, WEFT_DO_FORWARD, b - 2, &before, &compute);
+            assert_int_equal(gather<compute, ahead> 1);
+        }
+        for (int b = 0; b + 1 < LAYERS; b++) { /* the other way round */
+            int gather, mine, compute, earlier;
+            find_block(&p, WEFT_DO_BACKWARD, b, &gather, &mine);
+            find_block(&p, WEFT_DO_BACKWARD, b + 1, &earlier, &compute);
+            assert_true(gather < mine && earlier < gather);
+            assert_int_equal(gather<compute, ahead> 0);
+        }
+        plan_run_release(&p);
+    }
+}
+
+/* Moves of weights and gradients are on a queue of their own, and whoever reads their results waits for them. */
+static void own_queue(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, "llama3 local bf16 tp fsdp adamw", "[tp]\ndegree = 2\n", 4);
+    const weft_program *program = &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_FORWARD];
+    int moved = 0, waited = 0, others = 0;
+    for (int i = 0; i < program->n; i++) {
+        const weft_instruction *in = &program->list[i];
+        bool weights = in->kind == WEFT_COLLECTIVE && weft_instruction_out(in, 0)->weight;
+        assert_int_equal(in->queue, weights);
+        moved += weights;
+        others += in->kind == WEFT_COLLECTIVE && !weights;
+        for (int k = 0; k < in->n_waits; k++)
+            waited += program->list[in->waits[k]].queue != in->queue;
+    }
+    assert_true(moved >= LAYERS && waited >= LAYERS && others > 0);
+    plan_run_release(&p);
+}
+
+/* What is summed once a step is summed at once: the norms' gradients over tp; replicated gradients by size. */
+static void small_sums_at_once(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, "llama3 local tp adamw", "[tp]\ndegree = 2\n", 2);
+    found f = count(&p, WEFT_DO_STEP_END, WEFT_ALL_REDUCE);
+    assert_int_equal(f.most_parts, 2 * LAYERS + 1);
+    plan_run_release(&p);
+    start(&p, "llama3 local fsdp adamw", "[fsdp]\nzero = 0\n", 2);
+    f = count(&p, WEFT_DO_STEP_END, WEFT_ALL_REDUCE);
+    assert_int_equal(f.most_parts, LAYERS * WEIGHTS + 3);
+    plan_run_release(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_per_block),
+        cmocka_unit_test(gathers_run_ahead),
+        cmocka_unit_test(own_queue),
+        cmocka_unit_test(small_sums_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
