@@ -75,6 +75,18 @@ static weft_status check_transport(const weft_rank *rank, weft_error *err)
                      "%s carries tensors between threads, and the ranks of this run are processes; list mpi instead", transport->name);
 }
 
+/* Rank 0 alone reads the INI and what it includes: the other ranks may run where these files are not, or are others. */
+static weft_status share_files(weft_control *control, const char *ini, int rank, weft_text *files, weft_error *err)
+{
+    weft_settings *settings = NULL;
+    weft_status s = rank == 0 && ini ? weft_settings_read(ini, &settings, err) : WEFT_OK;
+    if (settings)
+        s = weft_settings_pack(settings, files, err);
+    weft_settings_destroy(settings);
+    s = weft_control_agree(control, rank, "reading the INI file", s, err);
+    return s ? s : weft_control_broadcast(control, rank, files, err);
+}
+
 static weft_status prepare(seat *s, const weft_cli_options *options, int rank)
 {
     weft_rank *r = &s->rank;
@@ -98,11 +110,13 @@ static void report(seat *s, int rank)
         weft_cli_report(&s->rank.err);
 }
 
-static weft_status run(seat *s, const weft_cli_options *options, int rank)
+/* status: of what came before. */
+static weft_status run(seat *s, const weft_cli_options *options, int rank, weft_status status)
 {
     weft_rank *r = &s->rank;
     weft_crash_set_rank(rank);
-    r->status = prepare(s, options, rank);
+    r->session.host.rank = rank;
+    r->status = status ? status : prepare(s, options, rank);
     r->status = r->status ? r->status : r->body(r, r->ctx);
     void *self;
     const weft_transport *transport = s->open ? weft_plugins_service(r->session.plugins, "transport", &self) : NULL;
@@ -137,8 +151,12 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options, weft_sta
     const weft_join join = {job->rank, job->ranks, job->master, job->token, JOIN_LIMIT_S, on_lost, &s};
     weft_status status = weft_control_join(&join, &s.rank.control, &s.rank.err);
     bool joined = status == WEFT_OK;
+    weft_text files = {0};
     if (joined)
-        status = run(&s, &mine, job->rank);
+        status = share_files(s.rank.control, options->ini, job->rank, &files, &s.rank.err);
+    mine.files = files.size ? &files : NULL;
+    if (joined)
+        status = run(&s, &mine, job->rank, status);
     bool failed = joined && weft_control_verdict(s.rank.control, &why);
     if (status)
         report(&s, job->rank);
@@ -146,6 +164,7 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options, weft_sta
     weft_control_destroy(s.rank.control);
     weft_session_release(&s.rank.session);
     weft_error_release(&s.rank.err);
+    weft_text_release(&files);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.lock);
     return code;

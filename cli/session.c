@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 /* $XDG_CACHE_HOME/weft, ~/.cache/weft; in a pinch a folder of this user's in /tmp. */
-static char *find_cache_dir(void)
+char *weft_cli_cache_dir(void)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (xdg && xdg[0] == '/')
@@ -57,13 +57,14 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         return status;
     if (!quiet)
         s->sink.least = weft_cli_log_level(weft_params_text(s->run, "log"));
-    s->cache_dir = find_cache_dir();
+    s->cache_dir = weft_cli_cache_dir();
     if (!s->cache_dir)
         return weft_fail_memory(err);
     const char *dir = weft_params_text(s->run, "dir");
     s->host = (weft_host){
         .log = &s->log,
-        .dir = *dir ? dir : NULL,
+        .dir = *dir && !options->no_data ? dir : NULL,
+        .no_data = options->no_data,
         .cache_dir = s->cache_dir,
         .rank = rank,
         .ranks = options->ranks > 0 ? options->ranks : 1,

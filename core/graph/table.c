@@ -5,19 +5,59 @@
 #include <fnmatch.h>
 #include <string.h>
 
-static bool matches(const weft_table_line *line, weft_rule_of of, const char *name)
+bool weft_table_matches(const weft_table_line *line, weft_rule_of of, const char *name)
 {
     return line->of == of && (!line->pattern || fnmatch(line->pattern, name, 0) == 0);
 }
 
-/* The axes that the table puts on a dim, as a set. */
-static weft_axes asked(const weft_graph *g, weft_rule_of of, const char *name, const char *dim)
+weft_status weft_table_add(weft_graph *g, const weft_table_line *line)
 {
-    weft_axes set = 0;
-    for (int i = 0; i < g->n_table; i++)
-        if (matches(&g->table[i], of, name) && g->table[i].dim && strcmp(g->table[i].dim, dim) == 0)
-            set |= 1u << g->table[i].axis;
-    return set;
+    weft_table_line *kept = weft_pool_alloc(&g->pool, sizeof *kept);
+    if (!kept)
+        return weft_fail_memory(&g->error);
+    *kept = *line;
+    kept->pattern = line->pattern ? weft_pool_strdup(&g->pool, line->pattern) : NULL;
+    kept->dim = line->dim ? weft_pool_strdup(&g->pool, line->dim) : NULL;
+    if ((line->pattern && !kept->pattern) || (line->dim && !kept->dim))
+        return weft_fail_memory(&g->error);
+    return weft_graph_push(g, (void ***)&g->table, &g->n_table, &g->table_capacity, kept) ? WEFT_OK : weft_graph_status(g);
+}
+
+void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim, const char *axis)
+{
+    int a = weft_mesh_find(&g->config.mesh, axis);
+    if (a >= 0)
+        weft_table_add(g, &(weft_table_line){.of = of, .pattern = pattern, .dim = dim, .axis = a, .by = g->by});
+}
+
+int weft_value_dim(const weft_value *v, const char *name)
+{
+    for (int d = 0; d < v->n_dims; d++)
+        if (strcmp(v->dims[d].name, name) == 0)
+            return d;
+    return -1;
+}
+
+/* Of the lines that speak of v, the user's or the plugins', the one that counts for an axis. Roles and users: the last. Parameters and inputs that
+ * plugins speak of: the one for the first dim. */
+static const weft_table_line *find_line(const weft_graph *g, bool user, weft_rule_of of, const char *name, const weft_value *v, int axis)
+{
+    const weft_table_line *best = NULL;
+    for (int i = 0; i < g->n_table; i++) {
+        const weft_table_line *line = g->table[i];
+        if (line->user != user || line->axis != axis || !weft_table_matches(line, of, name) || (line->dim && weft_value_dim(v, line->dim) < 0))
+            continue;
+        bool last = user || of == WEFT_RULE_ROLE;
+        if (last || !best || (best->dim && line->dim && weft_value_dim(v, line->dim) < weft_value_dim(v, best->dim)))
+            best = line;
+    }
+    return best;
+}
+
+const weft_table_line *weft_table_line_of(const weft_graph *g, weft_rule_of of, const char *name, const weft_value *v, int axis)
+{
+    const weft_table_line *line = find_line(g, true, of, name, v, axis);
+    return line ? line : find_line(g, false, of, name, v, axis);
 }
 
 /* The dim that storage axes cut: the first whose local size divides, else the largest. */
@@ -42,23 +82,38 @@ static int storage_dim(const weft_graph *g, const weft_value *v, int64_t count)
     return best;
 }
 
+/* Is there somebody who makes it whole again before it is used? Without, storage would be how it is computed with. */
+static bool is_gathered(const weft_value *v)
+{
+    for (int i = 0; i < v->n_uses; i++) {
+        const weft_node *user = v->uses[i].node;
+        if (strcmp(user->op->name, "gather") == 0 || (user->n_outs && user->outs[0]->weight && is_gathered(user->outs[0])))
+            return true;
+    }
+    return false;
+}
+
 weft_status weft_table_source(weft_graph *g, weft_value *v)
 {
     const weft_mesh *mesh = &g->config.mesh;
     bool parameter = strcmp(v->node->op->name, "input") != 0;
+    weft_rule_of of = parameter ? WEFT_RULE_PARAM : WEFT_RULE_INPUT;
+    weft_axes whole = 0; /* where the user wants no cut, there is none of storage either */
     v->layout = (weft_layout){0};
-    for (int d = 0; d < v->n_dims; d++) {
-        weft_axes set = asked(g, parameter ? WEFT_RULE_PARAM : WEFT_RULE_INPUT, v->name, v->dims[d].name);
-        for (int a = mesh->n_axes - 1; a >= 0; a--) /* the mesh's innermost comes last */
-            if ((set >> a & 1u) && !weft_layout_cuts(v->layout, a))
+    for (int d = 0; d < v->n_dims; d++)
+        for (int a = mesh->n_axes - 1; a >= 0; a--) { /* the mesh's innermost comes last */
+            const weft_table_line *line = weft_table_line_of(g, of, v->name, v, a);
+            if (line && line->dim && weft_value_dim(v, line->dim) == d)
                 v->layout = weft_layout_cut(v->layout, d, a, false);
-    }
+            else if (line && line->user && !line->dim)
+                whole |= 1u << a;
+        }
     v->placed = true;
     if (!parameter || v->n_dims == 0)
         return WEFT_OK;
     v->store_axes = 0;
-    for (int i = 0; i < g->n_storage; i++)
-        if (!weft_layout_cuts(v->layout, g->storage[i]))
+    for (int i = 0; i < g->n_storage && is_gathered(v); i++)
+        if (!weft_layout_cuts(v->layout, g->storage[i]) && !(whole >> g->storage[i] & 1u))
             v->store_axes |= 1u << g->storage[i];
     if (!v->store_axes)
         return WEFT_OK;
@@ -73,22 +128,19 @@ bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsign
 {
     if (!v->role)
         return false;
-    bool found = false;
+    const weft_table_line *line = weft_table_line_of(g, WEFT_RULE_ROLE, v->role, v, axis);
+    if (!line)
+        return false;
+    *state = line->dim ? 0x80u | (unsigned)weft_value_dim(v, line->dim) << 3 : 0;
+    return true;
+}
+
+weft_where weft_table_where(const weft_graph *g, int axis, const char *dim)
+{
     for (int i = 0; i < g->n_table; i++) {
-        const weft_table_line *line = &g->table[i];
-        if (line->axis != axis || !matches(line, WEFT_RULE_ROLE, v->role))
-            continue;
-        if (!line->dim) {
-            *state = 0;
-            found = true;
-            continue;
-        }
-        for (int d = 0; d < v->n_dims; d++) {
-            if (strcmp(v->dims[d].name, line->dim) != 0)
-                continue;
-            *state = 0x80u | (unsigned)d << 3;
-            found = true;
-        }
+        const weft_table_line *line = g->table[i];
+        if (line->user && line->axis == axis && line->dim && strcmp(line->dim, dim) == 0)
+            return line->where;
     }
-    return found;
+    return WEFT_NOWHERE;
 }

@@ -84,6 +84,14 @@ weft_status weft_control_exchange(weft_control *c, int rank, const void *mine, s
     return c->kind->exchange(c, rank, WEFT_TAG_DATA, mine, n, all, err);
 }
 
+weft_status weft_control_broadcast(weft_control *c, int rank, weft_text *text, weft_error *err)
+{
+    if (rank != 0)
+        weft_text_clear(text);
+    weft_status s = c->kind->broadcast(c, rank, text, err);
+    return s || !text->out_of_memory ? s : weft_fail_memory(err);
+}
+
 void weft_control_leave(weft_control *c, int rank, weft_status status, const char *why)
 {
     weft_verdict v;

@@ -39,6 +39,8 @@ void weft_control_destroy(weft_control *control);
 
 /* all receives ranks * n bytes. Fails on every rank, instead of waiting, once one has left or is at another point. */
 weft_status weft_control_exchange(weft_control *control, int rank, const void *mine, size_t n, void *all, weft_error *err);
+/* Everyone gets what rank 0 has: text is read there and written everywhere else. */
+weft_status weft_control_broadcast(weft_control *control, int rank, weft_text *text, weft_error *err);
 /* Ends a phase: every rank's status is made known to all. WEFT_OK if all are; a rank that was fine itself gets
  * WEFT_ERR_PEER and is told who failed and why. */
 weft_status weft_control_agree(weft_control *control, int rank, const char *phase, weft_status mine, weft_error *err);

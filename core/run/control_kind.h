@@ -8,10 +8,11 @@
 #include <pthread.h>
 
 /* What an exchange is for: ranks that are at different points must not take each other's bytes. */
-typedef enum weft_control_tag { WEFT_TAG_DATA, WEFT_TAG_AGREE } weft_control_tag;
+typedef enum weft_control_tag { WEFT_TAG_DATA, WEFT_TAG_AGREE, WEFT_TAG_FIRST } weft_control_tag;
 
 typedef struct weft_control_kind {
     weft_status (*exchange)(weft_control *control, int rank, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err);
+    weft_status (*broadcast)(weft_control *control, int rank, weft_text *text, weft_error *err);
     void (*leave)(weft_control *control, const weft_verdict *why);
     void (*destroy)(weft_control *control);
 } weft_control_kind;

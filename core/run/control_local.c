@@ -50,6 +50,21 @@ static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, con
     return s;
 }
 
+static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_error *err)
+{
+    local *l = (local *)c;
+    pthread_mutex_lock(&c->lock);
+    l->parts[rank] = (weft_part){WEFT_TAG_FIRST, 0, text};
+    bool ok = !c->broken && meet(l) && check(l);
+    const weft_text *first = l->parts[0].data;
+    if (ok && rank != 0)
+        weft_text_add_bytes(text, weft_text_get(first), first->size);
+    ok = ok && meet(l);
+    weft_status s = ok ? WEFT_OK : weft_control_broken(c, err);
+    pthread_mutex_unlock(&c->lock);
+    return s;
+}
+
 static void leave(weft_control *c, const weft_verdict *why)
 {
     pthread_mutex_lock(&c->lock);
@@ -64,7 +79,7 @@ static void destroy(weft_control *c)
     weft_free(c);
 }
 
-static const weft_control_kind kind = {exchange, leave, destroy};
+static const weft_control_kind kind = {exchange, broadcast, leave, destroy};
 
 weft_status weft_control_create(int ranks, weft_control **out, weft_error *err)
 {

@@ -204,7 +204,8 @@ static bool take_parts(tcp *t, weft_control_tag tag, const void *mine, size_t n,
     return true;
 }
 
-static weft_status gather(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err)
+/* Rank 0: once everyone has spoken, all of it (first: what this text holds, instead) goes to everyone. */
+static weft_status gather(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, const weft_text *first, weft_error *err)
 {
     weft_verdict why;
     pthread_mutex_lock(&t->base.lock);
@@ -221,11 +222,12 @@ static weft_status gather(tcp *t, weft_control_tag tag, const void *mine, size_t
     }
     /* Whoever cannot be reached is found by the reading thread. */
     for (int r = 1; r < t->n_peers; r++)
-        send_to(t, r, ALL, tag, all, n * (size_t)t->n_peers);
+        send_to(t, r, ALL, tag, first ? weft_text_get(first) : all, first ? first->size : n * (size_t)t->n_peers);
     return WEFT_OK;
 }
 
-static weft_status ask(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err)
+/* All others: says its part and takes the answer, into all or, whatever its size, into first. */
+static weft_status ask(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, weft_text *first, weft_error *err)
 {
     size_t bytes = n * (size_t)t->base.ranks;
     send_to(t, 0, DATA, tag, mine, n); /* if rank 0 is gone, the reading thread says so */
@@ -233,7 +235,9 @@ static weft_status ask(tcp *t, weft_control_tag tag, const void *mine, size_t n,
     weft_status s = await(t, err);
     if (!s) {
         peer *p = &t->peers[0];
-        if (p->n != bytes)
+        if (first)
+            weft_text_add_bytes(first, p->data, p->n);
+        else if (p->n != bytes)
             s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "rank 0 sent %zu bytes where %zu were due", p->n, bytes);
         else if (bytes)
             memcpy(all, p->data, bytes);
@@ -245,16 +249,32 @@ static weft_status ask(tcp *t, weft_control_tag tag, const void *mine, size_t n,
     return s;
 }
 
+static weft_status check_channel(weft_control *c, weft_error *err)
+{
+    pthread_mutex_lock(&c->lock);
+    weft_status s = c->broken ? weft_control_broken(c, err) : WEFT_OK;
+    pthread_mutex_unlock(&c->lock);
+    return s;
+}
+
 static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err)
 {
     (void)rank;
     tcp *t = (tcp *)c;
-    pthread_mutex_lock(&c->lock);
-    weft_status s = c->broken ? weft_control_broken(c, err) : WEFT_OK;
-    pthread_mutex_unlock(&c->lock);
+    weft_status s = check_channel(c, err);
     if (s)
         return s;
-    return t->rank ? ask(t, tag, mine, n, all, err) : gather(t, tag, mine, n, all, err);
+    return t->rank ? ask(t, tag, mine, n, all, NULL, err) : gather(t, tag, mine, n, all, NULL, err);
+}
+
+static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_error *err)
+{
+    (void)rank;
+    tcp *t = (tcp *)c;
+    weft_status s = check_channel(c, err);
+    if (s)
+        return s;
+    return t->rank ? ask(t, WEFT_TAG_FIRST, NULL, 0, NULL, text, err) : gather(t, WEFT_TAG_FIRST, NULL, 0, NULL, text, err);
 }
 
 static void leave(weft_control *c, const weft_verdict *why)
@@ -291,7 +311,7 @@ static void destroy(weft_control *c)
     weft_free(t);
 }
 
-static const weft_control_kind kind = {exchange, leave, destroy};
+static const weft_control_kind kind = {exchange, broadcast, leave, destroy};
 
 static weft_status start(tcp *t, const weft_join *join, weft_error *err)
 {

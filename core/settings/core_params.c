@@ -116,7 +116,11 @@ static const weft_param mesh_params[] = {
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
      .help = "mesh axes from the innermost (fastest links) to the outermost; not set: as the plugins are listed"},
-    {.name = "rule", .type = WEFT_PARAM_STRING, .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED, .help = "additional placement rules"},
+    {.name = "rule",
+     .type = WEFT_PARAM_STRING,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED,
+     .help = "placement rules that count before those of plugins, one a line: 'param:PATTERN DIM AXIS', 'input DIM AXIS', 'role:ROLE DIM AXIS'; '-' "
+             "for DIM: whole over the axis"},
     {.name = NULL},
 };
 

@@ -43,9 +43,19 @@ typedef struct weft_section {
     struct weft_section *next;
 } weft_section;
 
+/* A file as it was read. */
+typedef struct weft_kept_file {
+    const char *name, *real; /* as it was asked for; its real path */
+    const char *text;
+    size_t size;
+    struct weft_kept_file *next;
+} weft_kept_file;
+
 struct weft_settings {
     weft_pool pool;
-    weft_where file; /* the main file */
+    weft_kept_file *files; /* in reading order */
+    bool packed;           /* there are no files but these */
+    weft_where file;       /* the main file */
     weft_section *sections;
     weft_listed *listed;
     int n_listed, n_files;

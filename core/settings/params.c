@@ -74,3 +74,10 @@ weft_where weft_params_where(const weft_params *params, const char *key)
 
     return value ? value->where : WEFT_NOWHERE;
 }
+
+weft_where weft_params_word_where(const weft_params *params, const char *key, int i)
+{
+    const weft_checked *value = find(params, key);
+
+    return value && i >= 0 && i < value->n_words ? value->wheres[i] : WEFT_NOWHERE;
+}

@@ -107,6 +107,51 @@ done:
     return status;
 }
 
+static const weft_kept_file *find_kept(const weft_settings *settings, const char *name)
+{
+    for (const weft_kept_file *f = settings->files; f; f = f->next)
+        if (strcmp(f->name, name) == 0)
+            return f;
+    return NULL;
+}
+
+static weft_kept_file *add_kept(weft_settings *settings, const char *name, const char *real, const char *text, size_t size)
+{
+    weft_kept_file **end = &settings->files, *kept = weft_pool_alloc(&settings->pool, sizeof(*kept));
+    char *copy = weft_pool_alloc(&settings->pool, size + 1);
+
+    if (!kept || !copy)
+        return NULL;
+    memcpy(copy, text, size);
+    *kept = (weft_kept_file){.name = weft_pool_strdup(&settings->pool, name), .text = copy, .size = size};
+    kept->real = weft_pool_strdup(&settings->pool, real);
+    if (!kept->name || !kept->real)
+        return NULL;
+    while (*end)
+        end = &(*end)->next;
+    return *end = kept;
+}
+
+/* The file, from the disk or from what was given; a file that is included twice is read once. */
+static weft_status keep_file(weft_settings *settings, const char *path, weft_where at, const weft_kept_file **out, weft_error *err)
+{
+    char *text = NULL, real[PATH_MAX];
+    size_t size = 0;
+    weft_status status;
+
+    *out = find_kept(settings, path);
+    if (*out)
+        return WEFT_OK;
+    if (settings->packed)
+        return weft_fail(err, WEFT_ERR_INTERNAL, at, "'%s' is not among the files that rank 0 has sent", path);
+    status = read_text(path, &text, &size, at, err);
+    if (status != WEFT_OK)
+        return status;
+    *out = add_kept(settings, path, realpath(path, real) ? real : path, text, size);
+    weft_free(text);
+    return *out ? WEFT_OK : weft_fail_memory(err);
+}
+
 /* "a.ini -> b.ini -> a.ini", from the frame where the cycle begins. */
 static void print_chain(const frame *top, const frame *begin, weft_text *text)
 {
@@ -136,28 +181,19 @@ static weft_status read_entries(weft_settings *settings, const frame *now, const
 static weft_status read_file(weft_settings *settings, const char *path, weft_where where, const frame *up, weft_error *err)
 {
     frame now = {.name = path, .depth = up ? up->depth + 1 : 0, .where = where, .up = up};
-    char *text = NULL, real[PATH_MAX];
-    size_t size = 0;
+    const weft_kept_file *file;
     weft_status status;
 
     if (now.depth > MAX_DEPTH)
         return weft_fail(err, WEFT_ERR_INPUT, where, "includes nest deeper than %d files", MAX_DEPTH);
     if (++settings->n_files > MAX_FILES)
         return weft_fail(err, WEFT_ERR_INPUT, where, "more than %d includes", MAX_FILES);
-    status = read_text(path, &text, &size, where, err);
+    status = keep_file(settings, path, where, &file, err);
     if (status != WEFT_OK)
         return status;
-    now.real = weft_pool_strdup(&settings->pool, realpath(path, real) ? real : path);
-    if (!now.real) {
-        status = weft_fail_memory(err);
-        goto done;
-    }
+    now.real = file->real;
     status = check_cycle(&now, err);
-    if (status == WEFT_OK)
-        status = read_entries(settings, &now, text, size, err);
-done:
-    weft_free(text);
-    return status;
+    return status == WEFT_OK ? read_entries(settings, &now, file->text, file->size, err) : status;
 }
 
 /* include = FILE, relative to the folder of the file it stands in. */
@@ -257,6 +293,63 @@ weft_status weft_settings_read_text(const char *name, const char *text, size_t s
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){name, 0}, "more than %d bytes; that is no INI file", WEFT_INI_FILE);
     }
     return finish_reading(settings, read_entries(settings, &now, text, size, err), out, err);
+}
+
+/* ---- from one rank to another ---- */
+
+weft_status weft_settings_pack(const weft_settings *settings, weft_text *pack, weft_error *err)
+{
+    for (const weft_kept_file *f = settings->files; f; f = f->next) {
+        weft_text_print(pack, "%zu %zu %zu\n%s%s", strlen(f->name), strlen(f->real), f->size, f->name, f->real);
+        weft_text_add_bytes(pack, f->text, f->size);
+    }
+    return pack->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
+}
+
+/* One file off the piece. */
+static weft_status unpack_file(weft_settings *settings, const char **pack, size_t *size, weft_error *err)
+{
+    size_t n[3], head;
+    const char *line = memchr(*pack, '\n', *size);
+    char text[80], name[PATH_MAX + 1], real[PATH_MAX + 1];
+
+    head = line ? (size_t)(line - *pack) + 1 : 0;
+    if (head == 0 || head >= sizeof(text))
+        goto broken;
+    memcpy(text, *pack, head);
+    text[head] = '\0';
+    if (sscanf(text, "%zu %zu %zu", &n[0], &n[1], &n[2]) != 3 || n[0] > PATH_MAX || n[1] > PATH_MAX || n[2] > WEFT_INI_FILE)
+        goto broken;
+    if (n[0] + n[1] + n[2] > *size - head)
+        goto broken;
+    snprintf(name, sizeof(name), "%.*s", (int)n[0], *pack + head);
+    snprintf(real, sizeof(real), "%.*s", (int)n[1], *pack + head + n[0]);
+    head += n[0] + n[1];
+    if (!add_kept(settings, name, real, *pack + head, n[2]))
+        return weft_fail_memory(err);
+    *pack += head + n[2];
+    *size -= head + n[2];
+    return WEFT_OK;
+broken:
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "what rank 0 has sent is no INI");
+}
+
+weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out, weft_error *err)
+{
+    weft_settings *settings = create("", err);
+    weft_status status = settings ? WEFT_OK : WEFT_ERR_MEMORY;
+
+    *out = NULL;
+    do {
+        status = status ? status : unpack_file(settings, &pack, &size, err);
+    } while (status == WEFT_OK && size > 0);
+    if (status != WEFT_OK) {
+        weft_settings_destroy(settings);
+        return status;
+    }
+    settings->packed = true;
+    settings->file.file = settings->files->name;
+    return finish_reading(settings, read_file(settings, settings->file.file, WEFT_NOWHERE, NULL, err), out, err);
 }
 
 void weft_settings_destroy(weft_settings *settings)

@@ -19,6 +19,10 @@ typedef struct weft_listed {
 weft_status weft_settings_read(const char *file, weft_settings **out, weft_error *err);
 /* The same from text; `name` stands for the file in messages, includes are relative to the working directory. */
 weft_status weft_settings_read_text(const char *name, const char *text, size_t size, weft_settings **out, weft_error *err);
+/* Appends all files that were read, the INI and what it includes, in one piece: for a rank that does not have them. */
+weft_status weft_settings_pack(const weft_settings *settings, weft_text *pack, weft_error *err);
+/* The same settings from such a piece, with the same places in messages; no file is opened. */
+weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out, weft_error *err);
 void weft_settings_destroy(weft_settings *settings);
 
 /* -o section.key=value; the value may be empty (not set). */
@@ -44,6 +48,9 @@ weft_status weft_settings_finish(weft_settings *settings, const char *const *can
 void weft_settings_print(const weft_settings *settings, bool with_sources, bool only_given, weft_text *text);
 /* The core's own sections' tables: [weft], [train], [mesh]. NULL for any other name. */
 const weft_param *weft_core_params(const char *section);
+
+/* Where the i-th word of a list comes from. */
+weft_where weft_params_word_where(const weft_params *params, const char *key, int i);
 
 /* The nearest of n candidates to `word` by edit distance (<= 2, or a third of its length, or a common prefix); NULL if none is near. */
 const char *weft_nearest(const char *word, const char *const *candidates, int n);
