@@ -179,7 +179,9 @@ static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
     pid_t ended;
     do {
         int number = sigtimedwait(signals, NULL, &often);
-        if (number > 0 && number != SIGCHLD)
+        if (number == SIGUSR2)
+            kill(child, SIGUSR2);
+        else if (number > 0 && number != SIGCHLD)
             kill(child, asked++ ? SIGTERM : SIGUSR1);
         take_codes(&c);
         ended = waitpid(child, &status, WNOHANG);
@@ -204,6 +206,7 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGUSR2);
     sigaddset(&signals, SIGCHLD);
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     char *ranks = weft_format("%d", options->ranks);

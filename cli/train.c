@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train: the plan, executed. */
 #include "job.h"
+#include "lock.h"
 #include "plugin/crash.h"
 #include "run/digest.h"
 #include "run/run.h"
@@ -11,8 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <weft/files.h>
+#include <weft/store.h>
 
-static volatile sig_atomic_t stop_requested;
+static volatile sig_atomic_t stop_requested, saves_requested;
 
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGUSR1};
 enum { N_STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
@@ -26,12 +28,21 @@ static void request_stop(int number)
         signal(stop_signals[i], SIG_DFL);
 }
 
+static void request_save(int number)
+{
+    (void)number;
+    saves_requested++;
+}
+
 static weft_status catch_signals(weft_error *err)
 {
     struct sigaction action = {.sa_handler = request_stop, .sa_flags = SA_RESTART};
     for (int i = 0; i < N_STOP_SIGNALS; i++)
         if (sigaction(stop_signals[i], &action, NULL) != 0)
             return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", stop_signals[i]);
+    action.sa_handler = request_save;
+    if (sigaction(SIGUSR2, &action, NULL) != 0)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", SIGUSR2);
     return weft_crash_install(err);
 }
 
@@ -88,14 +99,30 @@ static weft_status check_folder(const weft_session *session, weft_error *err)
     return s;
 }
 
+/* Refuses a folder that another run is in; one that is not there yet is locked when it is made. */
+static weft_status lock_folder(const weft_session *session, int *lock, weft_error *err)
+{
+    struct stat info;
+    weft_status s = check_folder(session, err);
+    if (s || !session->host.dir || stat(session->host.dir, &info) != 0)
+        return s;
+    return weft_cli_lock(session->host.dir, lock, err);
+}
+
 /* The run folder: the effective INI, the plan, the log. */
-static weft_status write_folder(weft_session *session, const weft_plan *plan, weft_error *err)
+static weft_status write_folder(weft_session *session, const weft_plan *plan, int *lock, weft_error *err)
 {
     const char *dir = session->host.dir;
     if (!dir)
         return weft_cli_log_file(&session->sink, NULL, err);
     weft_text text = {0};
+    char *above = weft_format("%s/..", dir);
     weft_status s = weft_make_dirs(dir, err);
+    if (!s && above)
+        weft_io_sync_dir(weft_io_system(), above, NULL); /* so that its name outlasts a power cut; not all folders may be opened */
+    weft_free(above);
+    if (!s && *lock < 0)
+        s = weft_cli_lock(dir, lock, err);
     if (!s) {
         weft_settings_print(session->settings, true, false, &text);
         s = write_text(dir, "config.ini", &text, err);
@@ -144,16 +171,17 @@ static weft_status make_plan(weft_rank *rank, weft_plan **plan)
     return s;
 }
 
-static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run)
+static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run, int *lock)
 {
     weft_session *session = &rank->session;
     weft_status s = weft_rank_agree(rank, "planning", make_plan(rank, plan));
     s = s ? s : weft_rank_agree(rank, "comparing the ranks", weft_digest_check(*plan, rank->control, &rank->err));
     bool first = session->host.rank == 0;
-    s = s ? s : weft_rank_agree(rank, "looking at the run folder", first ? check_folder(session, &rank->err) : WEFT_OK);
+    s = s ? s : weft_rank_agree(rank, "looking at the run folder", first ? lock_folder(session, lock, &rank->err) : WEFT_OK);
     s = s ? s : weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
     s = s ? s : weft_rank_agree(rank, "preparing the run", weft_run_create(*plan, &session->host, run, &rank->err));
-    return s ? s : weft_rank_agree(rank, "making the run folder", first ? write_folder(session, *plan, &rank->err) : WEFT_OK);
+    s = s ? s : weft_rank_agree(rank, "loading the state", weft_run_continue(*run, &rank->err));
+    return s ? s : weft_rank_agree(rank, "making the run folder", first ? write_folder(session, *plan, lock, &rank->err) : WEFT_OK);
 }
 
 static weft_status train(weft_rank *rank, void *ctx)
@@ -161,15 +189,19 @@ static weft_status train(weft_rank *rank, void *ctx)
     weft_session *session = &rank->session;
     weft_plan *plan = NULL;
     weft_run *run = NULL;
+    int lock = -1;
     (void)ctx;
-    weft_status s = prepare(rank, &plan, &run);
+    weft_status s = prepare(rank, &plan, &run, &lock);
     if (!s && session->host.rank == 0)
         announce(session, plan, run);
+    if (!s)
+        run->saves_asked = &saves_requested;
     s = s ? s : weft_run_train(run, &stop_requested, &rank->err);
     if ((!s || s == WEFT_ERR_STOPPED) && session->host.dir)
         weft_log_print(session->host.log, WEFT_LOG_INFO, "run folder: %s", session->host.dir);
     weft_run_destroy(run);
     weft_plan_destroy(plan);
+    weft_cli_unlock(&lock);
     return s;
 }
 
@@ -179,7 +211,8 @@ int weft_cmd_train(int argc, char **argv)
         .command = "train",
         .arguments = "run.ini",
         .max_arguments = 1,
-        .summary = "Trains what the INI file describes. SIGINT and SIGTERM end the run after the current step.",
+        .summary = "Trains what the INI file describes. SIGINT, SIGTERM and SIGUSR1 end the run after the current step, SIGUSR2 saves and goes on."
+                   " With ckpt listed the state is saved first, and the same command goes on from there.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
     };
     weft_cli_options options;

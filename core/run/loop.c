@@ -60,8 +60,10 @@ static bool finite_step(const weft_run *run)
 
 static weft_status update(weft_run *run, const weft_batch *batch, weft_error *err)
 {
-    if (finite_step(run))
-        return weft_execute(run, train_of(run), WEFT_DO_UPDATE, -1, err);
+    if (finite_step(run)) {
+        weft_status ready = weft_keeper_before_update(run, err);
+        return ready ? ready : weft_execute(run, train_of(run), WEFT_DO_UPDATE, -1, err);
+    }
     weft_error why = {0};
     weft_status s = weft_diagnose(run, batch, run->view.loss, run->view.grad_norm, &why);
     bool skip = weft_params_is(run->plan->train, "nonfinite", "skip");
@@ -71,6 +73,7 @@ static weft_status update(weft_run *run, const weft_batch *batch, weft_error *er
     } else {
         weft_fail(err, s, WEFT_NOWHERE, "%s; parameters are those of step %lld. [train] nonfinite = skip goes on without the update",
                   weft_error_text(&why), (long long)run->view.step - 1);
+        weft_keeper_finish(run);
     }
     weft_error_release(&why);
     return skip ? WEFT_OK : s;
@@ -113,7 +116,7 @@ static weft_status one_step(weft_run *run, weft_error *err)
 static void measure_peak(weft_run *run)
 {
     const weft_plan *plan = run->plan;
-    if (run->step == 1 && plan->device->peak)
+    if (run->step == run->first_step + 1 && plan->device->peak)
         run->view.peak_flops = plan->device->peak(plan->device_self, run->product_dtype);
 }
 
@@ -129,27 +132,39 @@ static weft_status after_step(weft_run *run, weft_error *err)
     return s;
 }
 
-/* A signal reaches the ranks at different times; they stop after the same step. */
-static weft_status agree_to_stop(weft_run *run, bool mine, bool *all_stop, weft_error *err)
+/* A signal reaches the ranks at different times, and their clocks differ: they decide alike on what all of them know. */
+static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_error *err)
 {
     weft_control *control = run->plan->plugins->control;
-    *all_stop = mine;
-    if (!control)
-        return WEFT_OK;
-    bool *all = weft_alloc((size_t)run->plan->ranks * sizeof *all);
+    weft_wish mine = {.stop = stop};
+    weft_keeper_wish(run, last, &mine);
+    weft_wish *all = weft_alloc((size_t)run->plan->ranks * sizeof *all);
     if (!all)
         return weft_fail_memory(err);
-    weft_status s = weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err);
-    for (int r = 0; r < run->plan->ranks && !s; r++)
-        *all_stop = *all_stop || all[r];
+    all[0] = mine;
+    weft_status s = control ? weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err) : WEFT_OK;
+    int n = control ? run->plan->ranks : 1;
+    *leave = false;
+    for (int r = 0; r < n && !s; r++)
+        *leave = *leave || all[r].stop;
+    s = s ? s : weft_keeper_act(run, all, n, *leave, last, err);
     weft_free(all);
     return s;
+}
+
+static weft_status stopped(const weft_run *run, weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by a signal after step %lld%s", (long long)run->step,
+                     weft_keeper_saves(run) ? "; it is saved, and the same command goes on from here" : "");
 }
 
 static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double start, weft_error *err)
 {
     weft_status s = WEFT_OK;
     int64_t end = run->stop_after > 0 && run->stop_after < run->plan->steps ? run->stop_after : run->plan->steps;
+    bool leave = false;
+    if (run->step >= end) /* what came from elsewhere is kept here, too */
+        return agree(run, false, true, &leave, err);
     while (!s && run->step < end) {
         s = one_step(run, err);
         if (s)
@@ -157,23 +172,29 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
         measure_peak(run);
         run->view.elapsed_s = weft_now() - start;
         weft_observe(run, WEFT_EVENT_STEP_END);
-        bool leave;
-        if ((s = agree_to_stop(run, *stop != 0, &leave, err)))
+        if ((s = agree(run, *stop != 0, run->step == end, &leave, err)))
             return s;
-        if (leave)
-            return weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by a signal after step %lld", (long long)run->step);
+        if (leave && run->step < end)
+            return stopped(run, err);
         s = after_step(run, err);
     }
-    return s;
+    return s ? s : weft_keeper_end(run, err);
 }
 
 weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err)
 {
     double start = weft_now();
-    weft_loader_want(run, run->consumed);
+    run->first_step = run->step;
+    if (run->step < run->plan->steps)
+        weft_loader_want(run, run->consumed);
+    else if (run->plan->rank == 0)
+        weft_log_print(run->log, WEFT_LOG_INFO, "nothing is left to do: [train] steps = %lld is the total, and all are done; a greater one goes on",
+                       (long long)run->plan->steps);
     weft_observe(run, WEFT_EVENT_START);
     weft_status s = loop(run, stop, start, err);
     weft_crash_set_step(-1);
+    if (s)
+        weft_keeper_abandon(run);
     run->view.status = s;
     run->view.elapsed_s = weft_now() - start;
     weft_observe(run, WEFT_EVENT_STOP);

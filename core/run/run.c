@@ -71,10 +71,12 @@ static weft_status allocate(weft_run *run, weft_error *err)
     } pieces[] = {{run->arena_bytes, &run->arena},
                   {(size_t)plan->states.bytes, &run->state},
                   {run->inputs_bytes, &run->inputs},
-                  {run->step_inputs_bytes, &run->step_inputs}};
+                  {run->step_inputs_bytes, &run->step_inputs},
+                  {(size_t)plan->caches.bytes, &run->cache}};
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0] && !s; i++)
-        s = plan->device->alloc(plan->device_self, allocated(plan, pieces[i].bytes), pieces[i].at, err);
+        if (pieces[i].bytes || pieces[i].at != &run->cache)
+            s = plan->device->alloc(plan->device_self, allocated(plan, pieces[i].bytes), pieces[i].at, err);
     if (s) {
         weft_text need = {0};
         weft_print_bytes(&need, (double)weft_plan_bytes(plan));
@@ -89,9 +91,9 @@ static weft_status allocate(weft_run *run, weft_error *err)
 static void free_memory(weft_run *run)
 {
     const weft_plan *plan = run->plan;
-    const size_t bytes[] = {run->arena_bytes, (size_t)plan->states.bytes, run->inputs_bytes, run->step_inputs_bytes};
-    void *at[] = {run->arena, run->state, run->inputs, run->step_inputs};
-    for (int i = 0; i < 4; i++)
+    const size_t bytes[] = {run->arena_bytes, (size_t)plan->states.bytes, run->inputs_bytes, run->step_inputs_bytes, (size_t)plan->caches.bytes};
+    void *at[] = {run->arena, run->state, run->inputs, run->step_inputs, run->cache};
+    for (int i = 0; i < 5; i++)
         if (at[i])
             plan->device->free(plan->device_self, at[i], allocated(plan, bytes[i]));
 }
@@ -139,15 +141,17 @@ static weft_status check_device(const weft_device *d, weft_error *err)
 static weft_status begin_data(weft_run *run, weft_error *err)
 {
     const weft_plugins *plugins = run->plan->plugins;
-    run->data = weft_plugins_service(plugins, "data", &run->data_self);
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
     run->tokenizer = weft_plugins_service(plugins, "tokenizer", &run->tokenizer_self);
+    if (!g) /* text is written, nothing learnt */
+        return WEFT_OK;
+    run->data = weft_plugins_service(plugins, "data", &run->data_self);
     if (!run->data)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"),
                          "no listed plugin gives data; list one, as text, in [weft] plugins");
     weft_status s = run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
     if (s || !run->tokenizer)
         return s;
-    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
     int ids = run->tokenizer->vocab_size(run->tokenizer_self);
     if (vocab && vocab->size < ids)
@@ -180,7 +184,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     run->dir = host->dir;
     run->threads = host->threads;
     run->seed = (uint64_t)weft_params_int(plan->train, "seed");
-    run->product_dtype = product_dtype(plan->graphs[WEFT_MODE_TRAIN]);
+    run->product_dtype = product_dtype(weft_plan_model(plan));
     run->view = (weft_run_view){.rank = plan->rank,
                                 .ranks = plan->ranks,
                                 .dir = host->dir,
@@ -188,7 +192,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
                                 .micro_batch = -1,
                                 .reports = run->reports,
                                 .planned_bytes = weft_plan_bytes(plan),
-                                .flops = plan->lowered[WEFT_MODE_TRAIN]->model_flops};
+                                .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};
     run->host = host;
     run->groups = (weft_groups){.mesh = &plan->mesh, .rank = plan->rank};
     run->groups.transport = weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
@@ -200,7 +204,8 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : weft_init_state(run, err);
     if (!s && weft_params_is(plan->weft, "check", "memory"))
         s = weft_guard_create(run, err);
-    s = s ? s : weft_loader_create(run, err);
+    if (!s && plan->lowered[WEFT_MODE_TRAIN])
+        s = weft_loader_create(run, err);
     if (!s)
         return WEFT_OK;
     weft_run_destroy(run);
@@ -213,6 +218,7 @@ void weft_run_destroy(weft_run *run)
     if (!run)
         return;
     weft_loader_destroy(run);
+    weft_keeper_destroy(run);
     weft_groups_release(&run->groups);
     weft_prepared_release(&run->prepared);
     weft_guard_destroy(run);

@@ -44,7 +44,7 @@ typedef struct weft_run {
     void *data_self;
     const weft_tokenizer *tokenizer;
     void *tokenizer_self;
-    void *arena, *state, *inputs, *step_inputs; /* device memory */
+    void *arena, *state, *inputs, *step_inputs, *cache; /* device memory */
     size_t arena_bytes, inputs_bytes, step_inputs_bytes;
     weft_prepared prepared;
     weft_groups groups;
@@ -56,12 +56,15 @@ typedef struct weft_run {
     weft_run_view view; /* what observers are shown */
     weft_report reports[32];
     weft_dtype product_dtype;
-    struct weft_guard *guard; /* [weft] check = memory; NULL: off */
-    struct weft_probe *probe; /* who compares runs; NULL: nobody */
-    int64_t stop_after;       /* end after this many steps, as if all were done; 0: [train] steps */
-    int64_t consumed;         /* global samples, the data position */
-    int64_t step;             /* finished steps */
-    int64_t skipped;          /* steps whose update was left out: not finite */
+    struct weft_guard *guard;                 /* [weft] check = memory; NULL: off */
+    struct weft_probe *probe;                 /* who compares runs; NULL: nobody */
+    int64_t stop_after;                       /* end after this many steps, as if all were done; 0: [train] steps */
+    int64_t consumed;                         /* global samples, the data position */
+    int64_t step;                             /* finished steps */
+    int64_t first_step;                       /* finished before this process began */
+    struct weft_keeper *keeper;               /* who keeps its state; NULL until weft_run_continue */
+    const volatile sig_atomic_t *saves_asked; /* how often somebody has asked for a save; NULL: nobody can */
+    int64_t skipped;                          /* steps whose update was left out: not finite */
     uint64_t seed;
 } weft_run;
 
@@ -75,6 +78,8 @@ typedef struct weft_probe {
 /* plugins are open. Allocates all memory, prepares kernels, initialises state. log and dir are kept. */
 weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out, weft_error *err);
 void weft_run_destroy(weft_run *run);
+/* Fills the state from where the run is to go on, or begin, if a plugin says so; from then on it is saved. All ranks. */
+weft_status weft_run_continue(weft_run *run, weft_error *err);
 /* Trains to [train] steps. *stop is looked at after every step; not 0 ends the run with WEFT_ERR_STOPPED. */
 weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err);
 
@@ -97,6 +102,8 @@ void weft_fill_inputs(const weft_lowered *l, const weft_batch *batch, int64_t mi
 void weft_fill_step(const weft_lowered *l, const weft_batch *batch, int64_t step);
 weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches, weft_error *err);
 void weft_batch_release(weft_batch *b);
+/* Where an input lies in a batch, and this rank's part of it without data; NULL: the graph does not use it. */
+int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro, const char *name, weft_tensor *t);
 weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
 void weft_sample_release(weft_sample *s);
 /* Is global row `row` of a micro-batch one of this rank's? */
@@ -119,7 +126,28 @@ void weft_guard_begin(weft_run *run, const weft_lowered *l);
 weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err);
 weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err);
 
+/* store.c: keeping the state. Without a store they do nothing. */
+typedef struct weft_wish { /* one rank's, after a step */
+    int32_t saves;         /* asked for by signals so far */
+    bool stop, save, ready;
+} weft_wish;
+void weft_keeper_destroy(weft_run *run);
+weft_status weft_keeper_before_update(weft_run *run, weft_error *err);
+void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish);
+weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last, weft_error *err);
+/* Is there somewhere to save to? */
+bool weft_keeper_saves(const weft_run *run);
+void weft_keeper_finish(weft_run *run);
+/* After the last step. */
+weft_status weft_keeper_end(weft_run *run, weft_error *err);
+/* The state may go away. */
+void weft_keeper_abandon(weft_run *run);
+
 weft_status weft_run_evaluate(weft_run *run, weft_error *err);
+/* weights.c: parameters from a folder of .safetensors files with their names; or from the service `weights`. */
+weft_status weft_run_read_weights(weft_run *run, const char *path, weft_error *err);
+weft_status weft_run_take_weights(weft_run *run, weft_error *err);
+/* Texts of the service `generator`, for the log and observers. */
 weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);
 /* Names the micro-batch and the first gradient that is not finite. */
 weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm, weft_error *err);

@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += plugins/metrics/libmetrics.la
 plugins_metrics_libmetrics_la_SOURCES = \
 	plugins/metrics/lines.c \
 	plugins/metrics/metrics.c \
+	plugins/metrics/resume.c \
 	plugins/metrics/window.c \
 	plugins/metrics/metrics.h
 plugins_metrics_libmetrics_la_CFLAGS = $(PLUGIN_CFLAGS)

@@ -77,7 +77,7 @@ static weft_status end_last_line(metrics *self, weft_error *err)
     return write_all(self, "\n", 1, err);
 }
 
-static weft_status open_file(metrics *self, const char *dir, weft_error *err)
+static weft_status open_file(metrics *self, const char *dir, int64_t step, weft_error *err)
 {
     if (!self->jsonl || !dir || self->fd >= 0)
         return WEFT_OK;
@@ -85,6 +85,9 @@ static weft_status open_file(metrics *self, const char *dir, weft_error *err)
     self->path = weft_format("%s/metrics.jsonl", dir);
     if (!self->path)
         return weft_fail_memory(err);
+    weft_status status = step > 0 ? metrics_cut(self->path, step, err) : WEFT_OK;
+    if (status != WEFT_OK)
+        return status;
     self->fd = open(self->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (self->fd < 0)
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s", self->path, strerror(errno));
@@ -212,7 +215,7 @@ static weft_status observe(void *self_, weft_event event, const weft_run_view *r
         return WEFT_OK;
     switch (event) {
     case WEFT_EVENT_START:
-        return open_file(self, run->dir, err);
+        return open_file(self, run->dir, run->step, err);
     case WEFT_EVENT_STEP_END:
         return on_step_end(self, run, err);
     case WEFT_EVENT_EVALUATE:

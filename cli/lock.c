@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run in a folder at a time: a lock of the kernel's, which goes with the process that holds it, however that ends. */
+#include "lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { MOST = 200 };
+
+/* Who holds it, as he wrote it. */
+static weft_status in_use(int fd, const char *dir, const char *path, weft_error *err)
+{
+    char who[MOST + 1] = "another process";
+    ssize_t n = pread(fd, who, MOST, 0);
+    if (n > 0)
+        who[n] = '\0';
+    who[strcspn(who, "\n")] = '\0';
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "a run is going on in %s: %s holds %s; wait for its end, or choose another [weft] dir", dir,
+                     n > 0 ? who : "another process", path);
+}
+
+static weft_status sign(int fd, const char *path, weft_error *err)
+{
+    char host[65] = "";
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    char *text = weft_format("process %ld on %s\n", (long)getpid(), *host ? host : "this host");
+    size_t n = text ? strlen(text) : 0;
+    bool well = text && ftruncate(fd, 0) == 0 && pwrite(fd, text, n, 0) == (ssize_t)n;
+    int code = errno;
+    weft_free(text);
+    if (!text)
+        return weft_fail_memory(err);
+    return well ? WEFT_OK : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path, strerror(code));
+}
+
+weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err)
+{
+    char *path = weft_format("%s/lock", dir);
+    if (!path)
+        return weft_fail_memory(err);
+    weft_status s = WEFT_OK;
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot open %s: %s", path, strerror(errno));
+    else if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
+        s = errno == EWOULDBLOCK ? in_use(*fd, dir, path, err)
+                                 : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot lock %s: %s", path, strerror(errno));
+    else
+        s = sign(*fd, path, err);
+    if (s)
+        weft_cli_unlock(fd);
+    weft_free(path);
+    return s;
+}
+
+void weft_cli_unlock(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}

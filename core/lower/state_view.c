@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parameters and optimizer state as a store sees them. */
+#include "lower/plan.h"
+
+#include <string.h>
+
+/* Ranks that differ on axes alone over which the layout is replicated hold the same. */
+static void count_replicas(const weft_mesh *mesh, weft_layout layout, int rank, weft_state_tensor *t)
+{
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(mesh, rank, coord);
+    t->replicas = 1;
+    for (int a = 0; a < mesh->n_axes; a++) {
+        if (weft_layout_byte(layout, a))
+            continue;
+        t->replica += coord[a] * t->replicas;
+        t->replicas *= mesh->axis[a].size;
+    }
+}
+
+weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out, weft_error *err)
+{
+    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    weft_state_tensor *list = weft_alloc_zero((size_t)plan->states.n + 1, sizeof *list);
+    *out = list;
+    if (!list)
+        return weft_fail_memory(err);
+    for (int i = 0; i < plan->states.n; i++) {
+        const weft_state_entry *e = &plan->states.list[i];
+        list[i].name = e->name;
+        list[i].moment = strcmp(e->value->node->op->name, "state") == 0;
+        weft_local_tensor(g, e->value, plan->lowered[WEFT_MODE_TRAIN]->coord, &list[i].tensor);
+        list[i].tensor.data = memory ? (char *)memory + e->offset : NULL;
+        count_replicas(&plan->mesh, e->value->layout, plan->rank, &list[i]);
+    }
+    return WEFT_OK;
+}
+
+int64_t weft_plan_store_bytes(const weft_plan *plan)
+{
+    void *self;
+    weft_state_tensor *list;
+    const weft_store *store = weft_plugins_service(plan->plugins, "store", &self);
+    if (!store || !store->buffer_bytes || !plan->lowered[WEFT_MODE_TRAIN] || weft_plan_state(plan, NULL, &list, NULL))
+        return 0;
+    const weft_state_view view = {.rank = plan->rank, .ranks = plan->ranks, .device = plan->device, .tensors = list, .n_tensors = plan->states.n};
+    int64_t bytes = store->buffer_bytes(self, &view);
+    weft_free(list);
+    return bytes;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft ckpt: looks at checkpoints; needs no plugin of the run. */
+#include "ckpt.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static weft_status print(const weft_command_host *host, weft_text *text, weft_error *err)
+{
+    weft_status s = text->out_of_memory ? weft_fail_memory(err) : host->write(host, weft_text_get(text), text->size, err);
+    weft_text_clear(text);
+    return s;
+}
+
+static void add_bytes(weft_text *text, double n)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    for (; n >= 1024 && u < 4; u++)
+        n /= 1024;
+    weft_text_print(text, u ? "%.1f %s" : "%.0f %s", n, units[u]);
+}
+
+/* ---- ls ---- */
+
+static void ls_line(weft_text *text, const ckpt_manifest *m)
+{
+    int tensors = 0;
+    for (int i = 0; i < m->n_files; i++)
+        tensors += strstr(m->files[i].name, ".safetensors") != NULL;
+    weft_text_print(text, "step %" PRId64 " of %" PRId64 "  %" PRId64 " samples  %" PRId64 " tokens  ", m->progress.step, m->steps,
+                    m->progress.samples, m->progress.tokens);
+    add_bytes(text, (double)m->bytes);
+    weft_text_print(text, " in %d file%s  %s  %s\n", tensors, tensors == 1 ? "" : "s", m->model, m->path);
+}
+
+static weft_status ls_one(const weft_command_host *host, const char *path, weft_error *err)
+{
+    ckpt_manifest m;
+    weft_text text = {0};
+    weft_error why = {0};
+    if (ckpt_manifest_read(weft_io_system(), path, &m, &why))
+        weft_text_print(&text, "damaged: %s\n", weft_error_text(&why));
+    else
+        ls_line(&text, &m);
+    weft_status s = print(host, &text, err);
+    weft_error_release(&why);
+    weft_text_release(&text);
+    ckpt_manifest_release(&m);
+    return s;
+}
+
+static weft_status ls_root(const weft_command_host *host, const char *root, int *n, weft_error *err)
+{
+    ckpt_list list;
+    weft_status s = ckpt_scan(weft_io_system(), root, &list, err);
+    for (int i = 0; i < list.n && !s; i++) {
+        char *path = ckpt_step_path(root, list.list[i].step);
+        weft_text text = {0};
+        if (!list.list[i].whole) {
+            weft_text_print(&text, "unfinished: %s/step-%" PRId64 "\n", root, list.list[i].step);
+            s = print(host, &text, err);
+        } else {
+            s = path ? ls_one(host, path, err) : weft_fail_memory(err);
+        }
+        weft_text_release(&text);
+        weft_free(path);
+        *n += 1;
+    }
+    ckpt_list_release(&list);
+    return s;
+}
+
+static weft_status ls(const weft_command_host *host, char **argv, weft_error *err)
+{
+    const weft_io *io = weft_io_system();
+    char *inner = weft_format("%s/ckpt", argv[0]), *manifest = weft_format("%s/manifest.json", argv[0]);
+    int n = 0;
+    weft_status s = inner && manifest ? WEFT_OK : weft_fail_memory(err);
+    if (!s && ckpt_exists(io, manifest)) {
+        s = ls_one(host, argv[0], err);
+    } else if (!s) {
+        s = ls_root(host, ckpt_exists(io, inner) ? inner : argv[0], &n, err);
+        if (!s && !n)
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s holds no checkpoint: neither step-N nor ckpt/step-N in it", argv[0]);
+    }
+    weft_free(inner);
+    weft_free(manifest);
+    return s;
+}
+
+/* ---- verify ---- */
+
+static weft_status open(const char *name, ckpt_manifest *m, weft_error *err)
+{
+    char *path = NULL;
+    *m = (ckpt_manifest){0};
+    weft_status s = ckpt_resolve(weft_io_system(), name, &path, err);
+    s = s ? s : ckpt_manifest_read(weft_io_system(), path, m, err);
+    weft_free(path);
+    return s;
+}
+
+static weft_status verify(const weft_command_host *host, char **argv, weft_error *err)
+{
+    ckpt_manifest m;
+    weft_text text = {0};
+    weft_status s = open(argv[0], &m, err);
+    s = s ? s : ckpt_manifest_verify(weft_io_system(), &m, true, err);
+    if (!s) {
+        weft_text_print(&text, "%s is whole: %d files, ", m.path, m.n_files);
+        add_bytes(&text, (double)m.bytes);
+        weft_text_add(&text, "\n");
+        s = print(host, &text, err);
+    }
+    weft_text_release(&text);
+    ckpt_manifest_release(&m);
+    return s;
+}
+
+/* ---- cat ---- */
+
+static weft_status cat_list(const weft_command_host *host, const weft_folder *folder, weft_error *err)
+{
+    weft_text text = {0};
+    for (int i = 0; i < weft_folder_count(folder); i++) {
+        const weft_stored *t = weft_folder_get(folder, i);
+        weft_text_print(&text, "%s %s [", t->name, t->type);
+        for (int d = 0; d < t->n_dims; d++)
+            weft_text_print(&text, "%s%" PRId64, d ? ", " : "", t->size[d]);
+        weft_text_print(&text, "] in %d piece%s\n", t->n_pieces, t->n_pieces == 1 ? "" : "s");
+    }
+    weft_status s = print(host, &text, err);
+    weft_text_release(&text);
+    return s;
+}
+
+/* One row of the last dim a line. */
+static weft_status cat_tensor(const weft_command_host *host, weft_folder *folder, const char *name, weft_error *err)
+{
+    const weft_stored *t = weft_folder_find(folder, name);
+    if (!t)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "there is no tensor %s; weft ckpt cat FOLDER lists them", name);
+    int64_t lo[WEFT_MAX_DIMS] = {0}, size[WEFT_MAX_DIMS], rows = 1, row = t->n_dims ? t->size[t->n_dims - 1] : 1;
+    for (int d = 0; d + 1 < t->n_dims; d++)
+        rows *= t->size[d];
+    double *values = weft_alloc((size_t)row * sizeof *values + 1);
+    weft_text text = {0};
+    weft_status s = values ? WEFT_OK : weft_fail_memory(err);
+    for (int64_t r = 0; r < rows && !s; r++) {
+        int64_t rest = r;
+        for (int d = t->n_dims - 1; d >= 0; d--) {
+            bool last = d == t->n_dims - 1;
+            size[d] = last ? row : 1;
+            lo[d] = last ? 0 : rest % t->size[d];
+            rest = last ? rest : rest / t->size[d];
+        }
+        s = weft_folder_read(folder, name, lo, size, WEFT_F64, values, err);
+        for (int64_t i = 0; i < row && !s; i++)
+            weft_text_print(&text, "%s%.*g", i ? " " : "", t->dtype == WEFT_F64 ? 17 : 9, values[i]);
+        weft_text_add(&text, "\n");
+        if (text.size > 1 << 16 || r + 1 == rows)
+            s = s ? s : print(host, &text, err);
+    }
+    weft_text_release(&text);
+    weft_free(values);
+    return s;
+}
+
+static weft_status cat(const weft_command_host *host, char **argv, int argc, weft_error *err)
+{
+    ckpt_manifest m;
+    weft_folder *folder = NULL;
+    weft_status s = open(argv[0], &m, err);
+    s = s ? s : ckpt_manifest_tensors(weft_io_system(), &m, &folder, err);
+    if (!s && argc == 1)
+        s = cat_list(host, folder, err);
+    for (int i = 1; i < argc && !s; i++)
+        s = cat_tensor(host, folder, argv[i], err);
+    weft_folder_destroy(folder);
+    ckpt_manifest_release(&m);
+    return s;
+}
+
+/* ---- diff ---- */
+
+static weft_status diff(const weft_command_host *host, char **argv, weft_error *err)
+{
+    ckpt_manifest a, b = {0};
+    weft_text text = {0};
+    int differences = 0;
+    weft_status s = open(argv[0], &a, err);
+    s = s ? s : open(argv[1], &b, err);
+    s = s ? s : ckpt_compare(&a, &b, &text, &differences, err);
+    weft_status t = s ? s : print(host, &text, err);
+    if (!t && differences)
+        t = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s and %s differ in %d place%s", a.path, b.path, differences, differences == 1 ? "" : "s");
+    weft_text_release(&text);
+    ckpt_manifest_release(&a);
+    ckpt_manifest_release(&b);
+    return t;
+}
+
+static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    bool is_ls = strcmp(what, "ls") == 0, is_verify = strcmp(what, "verify") == 0, is_diff = strcmp(what, "diff") == 0,
+         is_cat = strcmp(what, "cat") == 0;
+    int least = is_diff ? 4 : 3, most = is_cat ? argc : least;
+    if (!is_ls && !is_verify && !is_diff && !is_cat)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "weft ckpt %s: there are ls, verify, diff and cat; see weft ckpt --help", what);
+    if (argc < least || argc > most)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "weft ckpt %s takes %s; see weft ckpt --help", what,
+                         is_diff  ? "two folders"
+                         : is_cat ? "a folder, and names of tensors"
+                                  : "one folder");
+    if (is_ls)
+        return ls(host, argv + 2, err);
+    if (is_verify)
+        return verify(host, argv + 2, err);
+    return is_diff ? diff(host, argv + 2, err) : cat(host, argv + 2, argc - 2, err);
+}
+
+const weft_command ckpt_command = {
+    .name = "ckpt",
+    .summary = "Looks at checkpoints: lists, checks, compares and prints them.",
+    .usage = "usage: weft ckpt ls FOLDER            the checkpoints of a run\n"
+             "       weft ckpt verify FOLDER        reads all of one, and names what is damaged, missing or does not belong\n"
+             "       weft ckpt diff A B             what differs: counters, settings, tensors (by value, whatever the ranks)\n"
+             "       weft ckpt cat FOLDER [NAME..]  its tensors; with names: their values, a row a line\n"
+             "FOLDER is a checkpoint, or a run's folder: then the newest whole one is meant.\n",
+    .run = run,
+};

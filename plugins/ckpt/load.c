@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding a checkpoint and filling the state from it. Rank 0 chooses; every rank reads its own boxes; all go on, or to the next older one, alike. */
+#include "ckpt.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What rank 0 has chosen. */
+typedef struct candidate {
+    int32_t status;  /* not 0: rank 0 could not choose; text says why */
+    bool found, own; /* own: of this run's folder, where an older one may take its place */
+    bool weights;    /* [ckpt] initial: parameters alone */
+    char path[CKPT_PATH];
+} candidate;
+
+/* ---- choosing, on rank 0 ---- */
+
+static weft_status set_path(candidate *c, char *path, weft_error *err)
+{
+    size_t n = path ? strlen(path) : 0;
+    if (!path)
+        return weft_fail_memory(err);
+    weft_status s = n < sizeof c->path ? WEFT_OK : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%.60s...: the path is too long", path);
+    if (!s)
+        memcpy(c->path, path, n + 1);
+    c->found = !s;
+    weft_free(path);
+    return s;
+}
+
+static weft_status choose_step(const ckpt *self, int64_t step, candidate *c, weft_error *err)
+{
+    weft_text have = {0};
+    ckpt_list list;
+    weft_status s = ckpt_scan(self->io, self->root, &list, err);
+    bool there = false;
+    for (int i = 0; i < list.n; i++) {
+        there = there || (list.list[i].step == step && list.list[i].whole);
+        if (list.list[i].whole)
+            weft_text_print(&have, " %" PRId64, list.list[i].step);
+    }
+    if (!s && !there)
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "load"),
+                      "[ckpt] load = %" PRId64 ": %s has no whole checkpoint of that step%s%s", step, self->root,
+                      have.size ? "; there are those of steps" : "", weft_text_get(&have));
+    s = s ? s : set_path(c, ckpt_step_path(self->root, step), err);
+    weft_text_release(&have);
+    ckpt_list_release(&list);
+    return s;
+}
+
+/* The newest whole one that is older than `below`; unfinished ones are passed over aloud. */
+static weft_status choose_latest(const ckpt *self, int64_t below, candidate *c, weft_error *err)
+{
+    ckpt_list list;
+    weft_status s = ckpt_scan(self->io, self->root, &list, err);
+    for (int i = list.n - 1; i >= 0 && !s && !c->found; i--) {
+        if (list.list[i].step >= below)
+            continue;
+        if (list.list[i].whole)
+            s = set_path(c, ckpt_step_path(self->root, list.list[i].step), err);
+        else
+            weft_log_print(self->host->log, WEFT_LOG_WARN, "%s/step-%" PRId64 " is unfinished: the run ended while it was written; it is left out",
+                           self->root, list.list[i].step);
+    }
+    ckpt_list_release(&list);
+    return s;
+}
+
+static bool is_number(const char *text, int64_t *n)
+{
+    char *end;
+    errno = 0;
+    *n = strtoll(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
+static weft_status choose_folder(const ckpt *self, const char *key, candidate *c, weft_error *err)
+{
+    char *path;
+    weft_error why = {0};
+    weft_status s = ckpt_resolve(self->io, weft_params_text(self->params, key), &path, &why);
+    if (s)
+        weft_fail(err, s, weft_params_where(self->params, key), "[ckpt] %s: %s", key, weft_error_text(&why));
+    weft_error_release(&why);
+    return s ? s : set_path(c, path, err);
+}
+
+static weft_status choose(const ckpt *self, int64_t below, candidate *c, weft_error *err)
+{
+    const char *load = weft_params_text(self->params, "load");
+    int64_t step;
+    weft_status s = WEFT_OK;
+    if (strcmp(load, "latest") == 0) {
+        c->own = true;
+        s = self->root ? choose_latest(self, below, c, err) : WEFT_OK;
+    } else if (is_number(load, &step)) {
+        s = self->root ? choose_step(self, step, c, err)
+                       : weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "load"),
+                                   "[ckpt] load = %s: there is no run folder; set [weft] dir", load);
+    } else if (strcmp(load, "none") != 0) {
+        s = choose_folder(self, "load", c, err);
+    }
+    if (s || c->found || below < INT64_MAX || !*weft_params_text(self->params, "initial"))
+        return s;
+    c->weights = true;
+    return choose_folder(self, "initial", c, err);
+}
+
+/* ---- reading, on every rank ---- */
+
+static weft_status read_tensor(const weft_state_view *state, const weft_state_tensor *t, weft_folder *folder, weft_error *err)
+{
+    const weft_tensor *x = &t->tensor;
+    size_t bytes = (size_t)weft_tensor_count(x) * weft_dtype_size(x->dtype);
+    if (!bytes)
+        return WEFT_OK;
+    if (state->device->host_memory)
+        return weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, x->data, err);
+    void *copy = weft_alloc(bytes);
+    weft_status s = copy ? weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, copy, err) : weft_fail_memory(err);
+    s = s ? s : state->device->upload(state->device_self, x->data, copy, bytes, err);
+    weft_free(copy);
+    return s;
+}
+
+static bool same_shape(const weft_stored *a, const weft_tensor *b)
+{
+    bool same = a->n_dims == b->n_dims;
+    for (int d = 0; same && d < a->n_dims; d++)
+        same = a->size[d] == b->whole[d];
+    return same;
+}
+
+static void print_shape(weft_text *text, int n, const int64_t *size)
+{
+    weft_text_add(text, "[");
+    for (int d = 0; d < n; d++)
+        weft_text_print(text, "%s%" PRId64, d ? ", " : "", size[d]);
+    weft_text_add(text, "]");
+}
+
+static weft_status wrong_shape(const ckpt_manifest *m, const weft_stored *a, const weft_state_tensor *t, weft_error *err)
+{
+    weft_text then = {0}, now = {0};
+    print_shape(&then, a->n_dims, a->size);
+    print_shape(&now, t->tensor.n_dims, t->tensor.whole);
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is of another model: %s is %s there, %s here", m->path, t->name,
+                              weft_text_get(&then), weft_text_get(&now));
+    weft_text_release(&then);
+    weft_text_release(&now);
+    return s;
+}
+
+/* Same names, same shapes; all that is wrong at once. Only parameters, if weights. */
+static weft_status check_tensors(const ckpt *self, const ckpt_manifest *m, const weft_state_view *state, const weft_folder *folder, bool weights,
+                                 weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < state->n_tensors; i++) {
+        const weft_state_tensor *t = &state->tensors[i];
+        const weft_stored *stored = weft_folder_find(folder, t->name);
+        if ((weights && t->moment) || ckpt_excluded(self->params, t->name))
+            continue;
+        if (!stored)
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s has no %s%s", m->path, t->name,
+                          t->moment ? ": it was made with another optimizer, or without it; [ckpt] exclude leaves it out, [ckpt] initial takes the "
+                                      "weights alone"
+                                    : "");
+        else if (!same_shape(stored, &t->tensor))
+            s = wrong_shape(m, stored, t, err);
+    }
+    for (int i = 0; i < weft_folder_count(folder); i++) {
+        const char *name = weft_folder_get(folder, i)->name;
+        bool used = weights;
+        for (int k = 0; k < state->n_tensors && !used; k++)
+            used = strcmp(state->tensors[k].name, name) == 0;
+        if (!used && self->host->rank == 0)
+            weft_log_print(self->host->log, WEFT_LOG_WARN, "%s holds %s, which this run does not have; it is left out", m->path, name);
+    }
+    return s;
+}
+
+typedef struct loading {
+    const ckpt *self;
+    const weft_state_view *state;
+    const candidate *c;
+    ckpt_manifest manifest;
+    weft_text changes;
+    bool other_data;
+} loading;
+
+/* Whatever is wrong with files is damage, for which an older checkpoint may help; what a file's reader takes for bad input is no input of the user's.
+ */
+static weft_status damage(weft_status s)
+{
+    return s == WEFT_ERR_INPUT ? WEFT_ERR_IO : s;
+}
+
+static weft_status read_all(loading *l, weft_error *err)
+{
+    const ckpt *self = l->self;
+    weft_folder *folder = NULL;
+    bool restart = weft_params_is(self->params, "data", "restart");
+    weft_status s = ckpt_manifest_read(self->io, l->c->path, &l->manifest, err);
+    if (!s && !l->c->weights)
+        s = ckpt_identity_check(&l->manifest, l->state, restart, &l->other_data, &l->changes, err);
+    s = s ? s : damage(ckpt_manifest_tensors(self->io, &l->manifest, &folder, err));
+    s = s ? s : check_tensors(self, &l->manifest, l->state, folder, l->c->weights, err);
+    for (int i = 0; i < l->state->n_tensors && !s; i++) {
+        const weft_state_tensor *t = &l->state->tensors[i];
+        if ((l->c->weights && t->moment) || ckpt_excluded(self->params, t->name))
+            continue;
+        s = damage(read_tensor(l->state, t, folder, err));
+    }
+    weft_folder_destroy(folder);
+    return s;
+}
+
+static void say(const loading *l, const weft_progress *at)
+{
+    const weft_log *log = l->self->host->log;
+    if (l->c->weights) {
+        weft_log_print(log, WEFT_LOG_INFO, "the weights are those of step %" PRId64 " in %s; the run begins at step 1", l->manifest.progress.step,
+                       l->c->path);
+        return;
+    }
+    weft_log_print(log, WEFT_LOG_INFO, "going on from step %" PRId64 " of %s, after %" PRId64 " samples", at->step, l->c->path,
+                   l->manifest.progress.samples);
+    if (l->changes.size)
+        weft_log_print(log, WEFT_LOG_INFO, "changed since then: %s", weft_text_get(&l->changes));
+    if (l->other_data)
+        weft_log_print(log, WEFT_LOG_WARN, "the data is other data than the checkpoint's and begins with its first sample ([ckpt] data = restart)");
+}
+
+/* One candidate, on all ranks. *next: it is damaged, and the one before it may do. */
+static weft_status try_one(ckpt *self, const weft_state_view *state, const candidate *c, weft_progress *progress, bool *next, weft_error *err)
+{
+    loading l = {.self = self, .state = state, .c = c};
+    weft_error mine = {0};
+    weft_text text = {0};
+    int whose;
+    weft_status own = read_all(&l, &mine);
+    weft_status s = ckpt_agree(self->host, own, &mine, &text, &whose, err);
+    *next = s == WEFT_ERR_IO && whose >= 0 && c->own;
+    if (*next && self->host->rank == 0)
+        weft_log_print(self->host->log, WEFT_LOG_WARN, "%s cannot be used: %s; looking for the one before it", c->path, weft_text_get(&text));
+    else if (s && whose >= 0 && own)
+        for (int i = 0; i < mine.n_items; i++)
+            weft_fail(err, mine.items[i].status, WEFT_NOWHERE, "%s", mine.items[i].text ? mine.items[i].text : "out of memory");
+    else if (s && whose >= 0)
+        weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d: %s", whose, weft_text_get(&text));
+    if (!s && !c->weights) {
+        *progress = l.manifest.progress;
+        progress->samples = l.other_data ? 0 : progress->samples;
+    }
+    if (!s && self->host->rank == 0)
+        say(&l, progress);
+    ckpt_manifest_release(&l.manifest);
+    weft_text_release(&l.changes);
+    weft_text_release(&text);
+    weft_error_release(&mine);
+    return s;
+}
+
+/* Rank 0's choice becomes everyone's. */
+static weft_status choose_alike(ckpt *self, int64_t below, candidate *c, weft_error *err)
+{
+    candidate mine = {0};
+    weft_error why = {0};
+    weft_text text = {0};
+    int whose;
+    candidate *all = weft_alloc((size_t)self->host->ranks * sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    weft_status t = self->host->rank == 0 ? choose(self, below, &mine, &why) : WEFT_OK;
+    weft_status s = ckpt_agree(self->host, t, &why, &text, &whose, err);
+    if (s && whose >= 0)
+        weft_fail(err, t ? s : WEFT_ERR_PEER, WEFT_NOWHERE, "%s", weft_text_get(&text));
+    s = s ? s : self->host->exchange(self->host, &mine, sizeof mine, all, err);
+    *c = s ? mine : all[0];
+    weft_free(all);
+    weft_error_release(&why);
+    weft_text_release(&text);
+    return s;
+}
+
+/* What lies after the point that the run begins at is another run's future. */
+static weft_status set_later_aside(ckpt *self, const candidate *c, const weft_progress *at, weft_error *err)
+{
+    weft_error mine = {0};
+    weft_text text = {0};
+    int n = 0, whose;
+    char *own = self->root ? ckpt_step_path(self->root, at->step) : NULL;
+    bool from_own = c->found && own && strcmp(own, c->path) == 0;
+    weft_status s = WEFT_OK;
+    if (self->root && self->host->rank == 0)
+        s = ckpt_set_aside(self->io, self->root, c->found && !c->weights ? at->step : 0, !from_own, &n, &mine);
+    if (n)
+        weft_log_print(self->host->log, WEFT_LOG_WARN, "%d checkpoint%s in %s %s not of this run's past: renamed to step-N.aside-M, never removed", n,
+                       n > 1 ? "s" : "", self->root, n > 1 ? "are" : "is");
+    if (from_own)
+        self->saved_step = at->step;
+    s = ckpt_agree(self->host, s, &mine, &text, &whose, err);
+    if (s && whose >= 0)
+        weft_fail(err, s, WEFT_NOWHERE, "%s", weft_text_get(&text));
+    weft_error_release(&mine);
+    weft_text_release(&text);
+    weft_free(own);
+    return s;
+}
+
+static int64_t step_of(const candidate *c)
+{
+    const char *at = strrchr(c->path, '-');
+    return at ? strtoll(at + 1, NULL, 10) : 0;
+}
+
+static weft_status find_and_read(ckpt *self, const weft_state_view *state, candidate *c, weft_progress *progress, weft_error *err)
+{
+    bool tried = false, next = true;
+    weft_status s = WEFT_OK;
+    for (int64_t below = INT64_MAX; next; below = step_of(c)) {
+        s = choose_alike(self, below, c, err);
+        next = false;
+        if (!s && c->found)
+            s = try_one(self, state, c, progress, &next, err);
+        else if (!s && tried)
+            s = weft_fail(err, self->host->rank ? WEFT_ERR_PEER : WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "no checkpoint in %s is whole; [ckpt] load = none begins anew, and sets them aside", self->root);
+        tried = true;
+    }
+    return s;
+}
+
+weft_status ckpt_load(void *self_, const weft_state_view *state, weft_progress *progress, weft_store_found *found, weft_error *err)
+{
+    ckpt *self = self_;
+    candidate c = {0};
+    *found = WEFT_STORE_NOTHING;
+    *progress = state->progress;
+    weft_status s = find_and_read(self, state, &c, progress, err);
+    s = s ? s : set_later_aside(self, &c, progress, err);
+    if (!s && c.found)
+        *found = c.weights ? WEFT_STORE_WEIGHTS : WEFT_STORE_STATE;
+    if (!s && self->root) {
+        self->buffer.capacity = ckpt_store.buffer_bytes(self, state);
+        self->buffer.data = weft_alloc_aligned(4096, (size_t)self->buffer.capacity + 1);
+        if (!self->buffer.data)
+            return weft_fail_memory(err);
+        memset(self->buffer.data, 0, (size_t)self->buffer.capacity); /* pages are made now, not while a step waits */
+    }
+    return s;
+}

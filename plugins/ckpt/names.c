@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders of checkpoints and their names. */
+#include "ckpt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *ckpt_step_path(const char *root, int64_t step)
+{
+    return weft_format("%s/step-%lld", root, (long long)step);
+}
+
+bool ckpt_exists(const weft_io *io, const char *path)
+{
+    int fd = io->open(io->ctx, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd >= 0)
+        io->close(io->ctx, fd);
+    return fd >= 0;
+}
+
+static bool exists_in(const weft_io *io, const char *dir, const char *name)
+{
+    char *path = weft_format("%s/%s", dir, name);
+    bool there = path && ckpt_exists(io, path);
+    weft_free(path);
+    return there;
+}
+
+/* "step-12" and nothing else. */
+static bool read_step(const char *name, int64_t *step)
+{
+    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
+        return false;
+    char *end;
+    errno = 0;
+    long long n = strtoll(name + 5, &end, 10);
+    *step = n;
+    return !*end && !errno;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const ckpt_entry *x = a, *y = b;
+    return (x->step > y->step) - (x->step < y->step);
+}
+
+weft_status ckpt_scan(const weft_io *io, const char *root, ckpt_list *out, weft_error *err)
+{
+    char **names;
+    *out = (ckpt_list){0};
+    if (!ckpt_exists(io, root) && errno == ENOENT)
+        return WEFT_OK;
+    weft_status s = weft_io_list(io, root, &names, err);
+    if (s)
+        return s;
+    int n = 0;
+    while (names[n])
+        n++;
+    out->list = weft_alloc_zero((size_t)n + 1, sizeof *out->list);
+    for (int i = 0; i < n && out->list; i++) {
+        int64_t step;
+        if (!read_step(names[i], &step))
+            continue;
+        char *dir = weft_format("%s/%s", root, names[i]);
+        out->list[out->n++] = (ckpt_entry){step, dir && exists_in(io, dir, "manifest.json")};
+        weft_free(dir);
+        s = dir ? s : weft_fail_memory(err);
+    }
+    weft_names_free(names);
+    if (!out->list)
+        return weft_fail_memory(err);
+    qsort(out->list, (size_t)out->n, sizeof *out->list, by_step);
+    return s;
+}
+
+void ckpt_list_release(ckpt_list *list)
+{
+    weft_free(list->list);
+    *list = (ckpt_list){0};
+}
+
+static weft_status newest_in(const weft_io *io, const char *root, char **path, weft_error *err)
+{
+    ckpt_list list;
+    weft_status s = ckpt_scan(io, root, &list, err);
+    int i = list.n - 1;
+    while (i >= 0 && !list.list[i].whole)
+        i--;
+    if (!s && i >= 0 && !(*path = ckpt_step_path(root, list.list[i].step)))
+        s = weft_fail_memory(err);
+    ckpt_list_release(&list);
+    return s;
+}
+
+weft_status ckpt_resolve(const weft_io *io, const char *name, char **path, weft_error *err)
+{
+    *path = NULL;
+    if (!ckpt_exists(io, name))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s", name, strerror(errno));
+    if (exists_in(io, name, "manifest.json"))
+        return (*path = weft_strdup(name)) ? WEFT_OK : weft_fail_memory(err);
+    char *inner = weft_format("%s/ckpt", name);
+    weft_status s = inner ? newest_in(io, inner, path, err) : weft_fail_memory(err);
+    if (!s && !*path)
+        s = newest_in(io, name, path, err);
+    weft_free(inner);
+    if (!s && !*path)
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s holds no checkpoint: neither a manifest.json, nor a whole step-N or ckpt/step-N in it",
+                      name);
+    return s;
+}
+
+/* A name that is not there yet. */
+static weft_status rename_aside(const weft_io *io, const char *path, weft_error *err)
+{
+    for (int i = 1;; i++) {
+        char *to = weft_format("%s.aside-%d", path, i);
+        if (!to)
+            return weft_fail_memory(err);
+        bool taken = ckpt_exists(io, to);
+        int code = taken ? 0 : io->rename(io->ctx, path, to);
+        weft_free(to);
+        if (taken)
+            continue;
+        return code == 0 ? WEFT_OK : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s: %s", path, strerror(errno));
+    }
+}
+
+weft_status ckpt_set_aside(const weft_io *io, const char *root, int64_t step, bool too, int *n, weft_error *err)
+{
+    ckpt_list list;
+    *n = 0;
+    weft_status s = ckpt_scan(io, root, &list, err);
+    for (int i = list.n - 1; i >= 0 && !s; i--) {
+        if (!list.list[i].whole || list.list[i].step < step || (list.list[i].step == step && !too))
+            continue;
+        char *path = ckpt_step_path(root, list.list[i].step);
+        s = path ? rename_aside(io, path, err) : weft_fail_memory(err);
+        *n += !s;
+        weft_free(path);
+    }
+    if (!s && *n)
+        s = weft_io_sync_dir(io, root, err);
+    ckpt_list_release(&list);
+    return s;
+}

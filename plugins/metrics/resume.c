@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run that goes on from a checkpoint: lines of later steps, which will be made again, go. */
+#include "metrics.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where the lines at the end begin that are of later steps; -1: there are none. */
+static int64_t find_later(FILE *f, int64_t step)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    int64_t at = 0, later = -1, of;
+    for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; at += n) {
+        if (sscanf(line, "{\"step\": %" SCNd64, &of) != 1)
+            continue;
+        if (of <= step)
+            later = -1; /* an earlier run in this folder went further */
+        else if (later < 0)
+            later = at;
+    }
+    free(line);
+    return later;
+}
+
+weft_status metrics_cut(const char *path, int64_t step, weft_error *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return errno == ENOENT ? WEFT_OK : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s", path, strerror(errno));
+    int64_t later = find_later(f, step);
+    bool failed = ferror(f) != 0;
+    fclose(f);
+    if (failed || (later >= 0 && truncate(path, later) != 0))
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot be cut back to step %" PRId64 ": %s", path, step, strerror(errno));
+    return WEFT_OK;
+}
