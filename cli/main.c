@@ -12,6 +12,7 @@ static const struct command {
 } commands[] = {
     {"train", "run a training run", weft_cmd_train},
     {"plan", "compile a run for any number of ranks and show it; nothing is started", weft_cmd_plan},
+    {"generate", "continue texts with a trained model", weft_cmd_generate},
     {"oracle", "run two INI files and compare losses, gradients and parameters", weft_cmd_oracle},
     {"config", "print every effective value of an INI file", weft_cmd_config},
     {"plugins", "list the plugins that can be found", weft_cmd_plugins},
@@ -29,6 +30,7 @@ static int print_help(void)
                   "usage: weft COMMAND [arguments]\n\nTrains large language models. A run is an INI file that lists its plugins.\n\ncommands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
         weft_text_print(&text, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    weft_command_list(&text);
     weft_text_add(&text, "\nweft COMMAND --help says more about one; weft --version prints the version.\n");
     code = weft_cli_print(&text);
     weft_text_release(&text);
@@ -48,13 +50,14 @@ static int print_version(void)
 
 static int refuse(const char *word)
 {
-    const char *names[N_COMMANDS], *near;
+    enum { MAX_PLUGIN_COMMANDS = 16 };
+    const char *names[N_COMMANDS + MAX_PLUGIN_COMMANDS], *near;
     weft_error err = {0};
     int code;
 
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
-    near = weft_nearest(word, names, N_COMMANDS);
+    near = weft_nearest(word, names, N_COMMANDS + weft_command_names(names + N_COMMANDS, MAX_PLUGIN_COMMANDS));
     weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "unknown command '%.60s'%s%s%s (weft --help lists all)", word, near ? "; did you mean '" : "",
               near ? near : "", near ? "'?" : "");
     code = weft_cli_report(&err);
@@ -87,5 +90,5 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_COMMANDS; i++)
         if (strcmp(word, commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    return refuse(word);
+    return weft_command_is(word) ? weft_command_run(argc - 1, argv + 1) : refuse(word);
 }

@@ -43,6 +43,8 @@ static void describe_contributions(const weft_plugin *plugin, weft_text *text)
             weft_text_add(text, " of ");
             add_events(text, k->events, false);
         }
+        if (k->kind == WEFT_COMMAND)
+            weft_text_print(text, " weft %s: %s", k->command->name, k->command->summary);
         add_words(text, "needs", k->needs);
         add_words(text, "gives", k->gives);
         add_words(text, "refuses", k->refuses);
@@ -173,6 +175,10 @@ static void json_contribution(const weft_contribution *k, weft_text *text)
         weft_text_add(text, "[");
         add_events(text, k->events, true);
         weft_text_add(text, "]");
+    }
+    if (k->kind == WEFT_COMMAND) {
+        json_text(text, "command", k->command->name);
+        json_text(text, "summary", k->command->summary);
     }
     json_words(text, "needs", k->needs);
     json_words(text, "gives", k->gives);

@@ -40,8 +40,8 @@ const char *weft_stage_name(weft_pass_stage stage)
 
 const char *weft_kind_name(weft_kind kind)
 {
-    static const char *const names[] = {"end", "pass", "service", "observer"};
-    return (unsigned)kind < 4 ? names[kind] : "?";
+    static const char *const names[] = {"end", "pass", "service", "observer", "command"};
+    return (unsigned)kind < 5 ? names[kind] : "?";
 }
 
 const char *weft_param_type_name(weft_param_type type)
@@ -219,8 +219,9 @@ static void check_service(check *c, const weft_contribution *k)
     static const struct {
         const char *name;
         size_t size;
-    } known[] = {
-        {"device", sizeof(weft_device)}, {"tokenizer", sizeof(weft_tokenizer)}, {"data", sizeof(weft_data)}, {"generator", sizeof(weft_generator)}};
+    } known[] = {{"device", sizeof(weft_device)},       {"tokenizer", sizeof(weft_tokenizer)}, {"data", sizeof(weft_data)},
+                 {"generator", sizeof(weft_generator)}, {"store", sizeof(weft_store)},         {"weights", sizeof(weft_weights)},
+                 {"format", sizeof(weft_model_format)}};
     if (is_empty(k->service)) {
         complain(c, "a service has no name");
         return;
@@ -244,6 +245,39 @@ static void check_observer(check *c, const weft_contribution *k)
         complain(c, "an observer asks for events 0x%x; expected some of 0x%x", k->events, all);
 }
 
+/* A command's name is a word of a command line: a letter first, then letters, digits, '-' and '_'. */
+static bool is_word(const char *text)
+{
+    if (is_empty(text) || !isalpha((unsigned char)text[0]))
+        return false;
+    for (const char *s = text; *s; s++)
+        if (!isalnum((unsigned char)*s) && *s != '_' && *s != '-')
+            return false;
+    return true;
+}
+
+static void check_command(check *c, const weft_contribution *k)
+{
+    const weft_command *command = k->command;
+    if (!command) {
+        complain(c, "a command is missing");
+        return;
+    }
+    if (!is_word(command->name)) {
+        complain(c, "a command is called '%s'; a name is letters, digits, '-' and '_', a letter first", command->name ? command->name : "");
+        return;
+    }
+    for (const weft_contribution *other = c->plugin->contributions; other < k; other++)
+        if (other->kind == WEFT_COMMAND && other->command && other->command->name && strcmp(other->command->name, command->name) == 0)
+            complain(c, "command '%s' is given twice", command->name);
+    if (is_empty(command->summary) || strchr(command->summary, '\n'))
+        complain(c, "command '%s' needs a summary of one line", command->name);
+    if (is_empty(command->usage) || command->usage[strlen(command->usage) - 1] != '\n')
+        complain(c, "command '%s' needs a usage of whole lines, for --help", command->name);
+    if (!command->run)
+        complain(c, "command '%s' has no function", command->name);
+}
+
 static void check_contributions(check *c)
 {
     for (const weft_contribution *k = c->plugin->contributions; k && k->kind != WEFT_END; k++) {
@@ -257,8 +291,11 @@ static void check_contributions(check *c)
         case WEFT_OBSERVER:
             check_observer(c, k);
             break;
+        case WEFT_COMMAND:
+            check_command(c, k);
+            break;
         default:
-            complain(c, "a contribution has kind %d; expected a pass, service or observer, and an empty entry at the end", (int)k->kind);
+            complain(c, "a contribution has kind %d; expected a pass, service, observer or command, and an empty entry at the end", (int)k->kind);
             return; /* the table's end is missing: what follows is not ours to read */
         }
         check_capabilities(c, "needs", k->needs, true);

@@ -196,7 +196,7 @@ static weft_status hook_failed(const weft_loaded *loaded, const char *hook, weft
     return weft_fail(err, status, m->where, "plugin '%s' failed in %s%s", m->plugin->name, hook, silent ? " and does not say why" : "; see above");
 }
 
-/* Another plugin's service, for plugins: only once it is open. */
+/* Another plugin's service, for plugins: only once it is open; a tokenizer as soon as it is created, since plans need its size. */
 static const void *host_service(const weft_host *host, const char *name, void **self)
 {
     const weft_plugins *plugins = host->core;
@@ -207,7 +207,7 @@ static const void *host_service(const weft_host *host, const char *name, void **
     while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &contribution)) {
         if (strcmp(contribution->service, name) != 0)
             continue;
-        if (!loaded->opened)
+        if (!loaded->opened && !(loaded->self && !strcmp(name, "tokenizer")))
             return NULL;
         *self = loaded->self;
         return contribution->table;

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft NAME ... where NAME is a command that a plugin gives. The plugin is found and opened as others are, and never created. */
+#include "session.h"
+
+#include "plugin/crash.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Commands of weft's own plugins. Any other plugin's command is called as the plugin is. */
+static const struct known {
+    const char *name, *plugin;
+} known[] = {{"ckpt", "ckpt"}, {"convert", "hf"}, {"tokenize", "text"}};
+
+enum { N_KNOWN = sizeof known / sizeof known[0] };
+
+static const struct known *find_known(const char *command)
+{
+    for (int i = 0; i < N_KNOWN; i++)
+        if (strcmp(command, known[i].name) == 0)
+            return &known[i];
+    return NULL;
+}
+
+static bool is_listed(const char *const *names, const char *name)
+{
+    for (int i = 0; names && names[i]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static const weft_command *find(const weft_plugin *plugin, const char *name)
+{
+    for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++)
+        if (k->kind == WEFT_COMMAND && strcmp(k->command->name, name) == 0)
+            return k->command;
+    return NULL;
+}
+
+void weft_command_list(weft_text *text)
+{
+    weft_error err = {0};
+    weft_search *search = NULL;
+    const char *const *names = weft_search_create(NULL, &search, &err) == WEFT_OK ? weft_search_names(search) : NULL;
+    for (int i = 0; i < N_KNOWN; i++) {
+        weft_module module;
+        const weft_command *command = NULL;
+        if (is_listed(names, known[i].plugin) && weft_module_open(search, known[i].plugin, WEFT_NOWHERE, &module, &err) == WEFT_OK)
+            command = find(module.plugin, known[i].name);
+        if (command)
+            weft_text_print(text, "  %-10s %s\n", command->name, command->summary);
+    }
+    weft_search_destroy(search);
+    weft_error_release(&err); /* help is given, whatever plugins are like: `weft plugins` says what is wrong with them */
+}
+
+bool weft_command_is(const char *word)
+{
+    weft_error err = {0};
+    weft_search *search = NULL;
+    bool is = find_known(word);
+    if (!is && weft_search_create(NULL, &search, &err) == WEFT_OK)
+        is = is_listed(weft_search_names(search), word);
+    weft_search_destroy(search);
+    weft_error_release(&err);
+    return is;
+}
+
+int weft_command_names(const char **names, int capacity)
+{
+    int n = 0;
+    for (; n < N_KNOWN && n < capacity; n++)
+        names[n] = known[n].name;
+    return n;
+}
+
+/* ---- running one ---- */
+
+static weft_status write_out(const weft_command_host *host, const void *data, size_t n, weft_error *err)
+{
+    (void)host;
+    if (fwrite(data, 1, n, stdout) == n)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write the output: %s", strerror(errno));
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+static weft_status open_command(weft_search *search, const char *name, weft_module *module, const weft_command **command, weft_error *err)
+{
+    const struct known *own = find_known(name);
+    const char *plugin = own ? own->plugin : name;
+    weft_status s = weft_module_open(search, plugin, WEFT_NOWHERE, module, err);
+    if (s)
+        return s;
+    *command = find(module->plugin, name);
+    if (*command)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "plugin '%s' gives no command '%s': list it in [weft] plugins of an INI (weft inspect %s says what it is for)", plugin, name,
+                     plugin);
+}
+
+static weft_status run(const weft_module *module, const weft_command *command, int argc, char **argv, weft_error *err)
+{
+    weft_cli_log sink;
+    weft_log log = weft_cli_log_init(&sink, WEFT_LOG_INFO);
+    sink.early = false;
+    signal(SIGPIPE, SIG_IGN); /* a command that nobody reads any more ends as it would on any error, and leaves nothing half done */
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    char *cache_dir = weft_cli_cache_dir();
+    weft_command_host host = {
+        .log = &log, .cache_dir = cache_dir, .threads = processors > 1 ? (int)processors : 1, .terminal = weft_cli_terminal(), .write = write_out};
+    weft_status s = cache_dir ? weft_crash_install(err) : weft_fail_memory(err);
+    if (!s) {
+        weft_blame before = weft_blame_set((weft_blame){module->plugin->name, "command"});
+        s = command->run(&host, argc, argv, err);
+        weft_blame_set(before);
+        if (!s && ferror(stdout))
+            s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write the output");
+    }
+    if (s && weft_error_status(err) == WEFT_OK)
+        weft_fail(err, s, WEFT_NOWHERE, "weft %s failed; plugin '%s' does not say why", command->name, module->plugin->name);
+    weft_log_print(&log, WEFT_LOG_INFO, "\r");
+    weft_cli_log_release(&sink);
+    weft_free(cache_dir);
+    return s;
+}
+
+int weft_command_run(int argc, char **argv)
+{
+    weft_error err = {0};
+    weft_search *search = NULL;
+    weft_module module;
+    const weft_command *command = NULL;
+    weft_text text = {0};
+    int code;
+    if (weft_search_create(NULL, &search, &err) == WEFT_OK && open_command(search, argv[0], &module, &command, &err) == WEFT_OK) {
+        if (asks_for_help(argc, argv))
+            weft_text_add(&text, command->usage);
+        else
+            run(&module, command, argc, argv, &err);
+    }
+    /* What was written before a failure stands: flushed in any case, and a failure to flush is one of the command. */
+    int unwritten = ferror(stdout) ? 0 : weft_cli_print(&text);
+    code = weft_cli_report(&err);
+    code = code ? code : unwritten;
+    weft_text_release(&text);
+    weft_search_destroy(search);
+    weft_error_release(&err);
+    return code;
+}

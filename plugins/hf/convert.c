@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft convert FROM TO. */
+#include "hf.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct arguments {
+    hf_options o;
+    const char *target;   /* --to */
+    const char *settings; /* --settings */
+    weft_error *err;
+    weft_status status;
+} arguments;
+
+static void complain(arguments *a, const char *format, ...) WEFT_PRINTF(2, 3);
+
+static void complain(arguments *a, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    a->status = weft_vfail(a->err, WEFT_ERR_INPUT, WEFT_NOWHERE, format, list);
+    va_end(list);
+}
+
+/* ---- options ---- */
+
+/* "5GB", "200 MB", "1GiB", bytes. 0: no size. */
+static int64_t read_size(const char *text)
+{
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = {{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 1024.}, {"MiB", 1048576.}, {"GiB", 1073741824.}};
+    char *end = NULL;
+    double n = strtod(text, &end);
+    if (end == text || !(n > 0) || !isfinite(n))
+        return 0;
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcasecmp(end, units[i].unit) == 0 && n * units[i].bytes >= 1 && n * units[i].bytes < 9e18)
+            return (int64_t)(n * units[i].bytes);
+    return 0;
+}
+
+static void set_option(arguments *a, const char *name, const char *value)
+{
+    if (strcmp(name, "to") == 0) {
+        a->target = value;
+        if (strcmp(value, "hf") != 0 && strcmp(value, "weft") != 0)
+            complain(a, "--to %s: expected hf or weft", value);
+    } else if (strcmp(name, "dtype") == 0) {
+        a->o.dtype = weft_dtype_find(value);
+        if (a->o.dtype == WEFT_DTYPES || !weft_dtype_is_float(a->o.dtype))
+            complain(a, "--dtype %s: expected bf16, f32 or f64", value);
+    } else if (strcmp(name, "max-shard-size") == 0) {
+        a->o.max_shard = read_size(value);
+        if (!a->o.max_shard)
+            complain(a, "--max-shard-size %s: expected a size, such as 5GB", value);
+    } else {
+        a->settings = value;
+    }
+}
+
+static bool takes_value(const char *name, size_t n)
+{
+    static const char *const names[] = {"to", "dtype", "max-shard-size", "settings"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == n && strncmp(name, names[i], n) == 0)
+            return true;
+    return false;
+}
+
+static void add_folder(arguments *a, const char *name)
+{
+    if (!a->o.from)
+        a->o.from = name;
+    else if (!a->o.to)
+        a->o.to = name;
+    else
+        complain(a, "one argument too many: '%s'", name);
+}
+
+static void read_arguments(arguments *a, int argc, char **argv)
+{
+    bool plain = false;
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i], *name = word + 2;
+        size_t n = strncmp(word, "--", 2) == 0 ? strcspn(name, "=") : 0;
+        char key[32];
+        if (plain || word[0] != '-' || !word[1]) {
+            add_folder(a, word);
+        } else if (strcmp(word, "--") == 0) {
+            plain = true;
+        } else if (strcmp(word, "--force") == 0) {
+            a->o.force = true;
+        } else if (n == 0 || n >= sizeof key || !takes_value(name, n)) {
+            complain(a, "unknown option '%s'; weft convert --help lists all", word);
+        } else if (!name[n] && i + 1 == argc) {
+            complain(a, "%s needs a value", word);
+        } else {
+            memcpy(key, name, n);
+            key[n] = '\0';
+            set_option(a, key, name[n] ? name + n + 1 : argv[++i]);
+        }
+    }
+    if (a->settings && a->o.from)
+        complain(a, "--settings prints an INI and converts nothing: leave '%s' out", a->o.from);
+    if (!a->settings && !a->o.to)
+        complain(a, "weft convert takes two folders, FROM and TO; weft convert --help says more");
+}
+
+/* ---- the two ways ---- */
+
+/* A target inside the source, or around it, would be read and replaced at once. */
+static weft_status check_apart(const hf_options *o, weft_error *err)
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    if (!realpath(o->from, from) || !realpath(o->to, to))
+        return WEFT_OK; /* what is not there is refused elsewhere, or made */
+    size_t n = strlen(to);
+    if (strncmp(from, to, n) == 0 && (!from[n] || from[n] == '/' || n == 1))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is the source, or holds it; name another target", o->to);
+    return WEFT_OK;
+}
+
+static void report(const hf_options *o, const char *what, int tensors, int64_t bytes)
+{
+    weft_log_print(o->host->log, WEFT_LOG_INFO, "\r");
+    weft_log_print(o->host->log, WEFT_LOG_INFO, "%s: %s, %d tensors, %.*f MB", o->to, what, tensors, bytes < 10000000 ? 2 : 0, (double)bytes / 1e6);
+}
+
+static weft_status to_weft(const hf_options *o, weft_error *err)
+{
+    hf_view from;
+    hf_place place = {0};
+    int64_t bytes = 0;
+    weft_status s = hf_view_open(&from, o->from, err);
+    if (!s && from.model.notes.size)
+        weft_log_print(o->host->log, WEFT_LOG_WARN, "%.*s", (int)from.model.notes.size - 1, weft_text_get(&from.model.notes));
+    s = s ? s : hf_place_begin(&place, o->to, o->force, err);
+    s = s ? s : hf_import(o, &from, place.temporary, &bytes, err);
+    s = s ? s : hf_place_commit(&place, err);
+    if (!s)
+        report(o, "a checkpoint of weft's", from.map.n, bytes);
+    hf_place_end(&place);
+    hf_view_close(&from);
+    return s;
+}
+
+static weft_status to_hf(const hf_options *o, weft_error *err)
+{
+    hf_checkpoint from;
+    hf_place place = {0};
+    int64_t bytes = 0;
+    weft_status s = hf_checkpoint_open(&from, o->from, err);
+    s = s ? s : hf_place_begin(&place, o->to, o->force, err);
+    s = s ? s : hf_export(o, &from, place.temporary, &bytes, err);
+    s = s ? s : hf_place_commit(&place, err);
+    if (!s)
+        report(o, "a Hugging Face folder", from.map.n, bytes);
+    hf_place_end(&place);
+    hf_checkpoint_close(&from);
+    return s;
+}
+
+static weft_status print_settings(const hf_options *o, const char *folder, weft_error *err)
+{
+    weft_text ini = {0};
+    weft_status s = hf_settings_train(folder, &ini, err);
+    s = s ? s : o->host->write(o->host, weft_text_get(&ini), ini.size, err);
+    weft_text_release(&ini);
+    return s;
+}
+
+static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
+{
+    arguments a = {.o = {.host = host, .dtype = WEFT_DTYPES, .max_shard = 5000000000}, .err = err};
+    read_arguments(&a, argc, argv);
+    if (a.status)
+        return a.status;
+    if (a.settings)
+        return print_settings(&a.o, a.settings, err);
+    bool hugging = !hf_has_file(a.o.from, "manifest.json") && (hf_is_folder(a.o.from) || hf_has_file(a.o.from, "params.json"));
+    if (a.target && strcmp(a.target, hugging ? "hf" : "weft") == 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is %s already", a.o.from, hugging ? "a Hugging Face folder" : "weft's");
+    weft_status s = check_apart(&a.o, err);
+    if (s)
+        return s;
+    return hugging ? to_weft(&a.o, err) : to_hf(&a.o, err);
+}
+
+const weft_command hf_convert = {
+    .name = "convert",
+    .summary = "convert a checkpoint to a Hugging Face folder, or back",
+    .usage = "usage: weft convert FROM TO [options]\n"
+             "       weft convert --settings FOLDER\n"
+             "\n"
+             "Converts between weft's checkpoints and Hugging Face folders (config.json, *.safetensors) of Llama and GPT-2.\n"
+             "FROM: a Hugging Face folder, a checkpoint (step-N), or a run's folder, whose latest checkpoint is taken.\n"
+             "TO: a folder that is not there yet, or empty. The tokenizer's files go along.\n"
+             "\n"
+             "options:\n"
+             "  --to hf|weft               what TO shall be; taken from FROM if left out\n"
+             "  --dtype bf16|f32|f64       how tensors are stored; as in FROM if left out\n"
+             "  --max-shard-size SIZE      files of at most this size (5GB)\n"
+             "  --force                    replace TO, if it is a checkpoint or a Hugging Face folder\n"
+             "  --settings FOLDER          print an INI to train the model of this Hugging Face folder\n"
+             "  -h, --help                 this text\n",
+    .run = run,
+};

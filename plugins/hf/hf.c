@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hugging Face folders: read to train from, converted both ways. */
+#include "hf.h"
+
+static const weft_param params[] = {
+    {.name = "load",
+     .type = WEFT_PARAM_PATH,
+     .help = "A Hugging Face folder whose tensors the parameters begin as; a run that goes on from a checkpoint does not look at it."},
+    {.name = NULL},
+};
+
+static weft_status create(const weft_host *host, void **self, weft_error *err)
+{
+    hf_plugin *p = weft_alloc_zero(1, sizeof *p);
+    if (!p)
+        return weft_fail_memory(err);
+    p->host = host;
+    *self = p;
+    return WEFT_OK;
+}
+
+/* A wrong folder is said before the run builds anything. */
+static weft_status open_folder(void *self, weft_error *err)
+{
+    const hf_plugin *p = self;
+    const char *folder = weft_params_text(p->host->params, "load");
+    hf_model m;
+    if (!*folder)
+        return WEFT_OK;
+    weft_status s = hf_config_read(folder, &m, err);
+    hf_model_release(&m);
+    return s;
+}
+
+static void destroy(void *self)
+{
+    weft_free(self);
+}
+
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_SERVICE, .service = "weights", .table = &hf_weights},
+    {.kind = WEFT_SERVICE, .service = "format", .table = &hf_format},
+    {.kind = WEFT_COMMAND, .command = &hf_convert},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(hf) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "hf",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "Hugging Face folders: read to train from, converted both ways",
+    .numerics = WEFT_NUMERICS_CHANGES,
+    .params = params,
+    .contributions = contributions,
+    .create = create,
+    .open = open_folder,
+    .destroy = destroy,
+};

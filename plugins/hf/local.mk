@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LTLIBRARIES += plugins/hf/libhf.la
+plugins_hf_libhf_la_SOURCES = \
+	plugins/hf/checkpoint.c \
+	plugins/hf/config.c \
+	plugins/hf/config_write.c \
+	plugins/hf/convert.c \
+	plugins/hf/export.c \
+	plugins/hf/hf.c \
+	plugins/hf/import.c \
+	plugins/hf/load.c \
+	plugins/hf/map.c \
+	plugins/hf/place.c \
+	plugins/hf/settings.c \
+	plugins/hf/view.c \
+	plugins/hf/hf.h
+plugins_hf_libhf_la_CFLAGS = $(PLUGIN_CFLAGS) $(JANSSON_CFLAGS)
+
+plugins_hf_hf_la_SOURCES =
+plugins_hf_hf_la_LIBADD = plugins/hf/libhf.la core/libweft.la $(JANSSON_LIBS) $(LIBM)
+if BUILTIN_HF
+noinst_LTLIBRARIES += plugins/hf/hf.la
+plugins_hf_hf_la_LDFLAGS = $(BUILTIN_LDFLAGS)
+else
+plugin_LTLIBRARIES += plugins/hf/hf.la
+plugins_hf_hf_la_LDFLAGS = $(PLUGIN_LDFLAGS)
+endif
+
+check_PROGRAMS += plugins/hf/test/test_hf
+plugins_hf_test_test_hf_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+plugins_hf_test_test_hf_LDADD = plugins/hf/libhf.la $(MODEL_LIBS)
+
+EXTRA_DIST += plugins/hf/README.md

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A Hugging Face folder: its files are found, and its tensors are those of the model that config.json describes, no more, no fewer. */
+#include "hf.h"
+
+#include <string.h>
+
+enum { MOST_NAMED = 20 }; /* complaints of one kind */
+
+/* ---- files ---- */
+
+typedef struct files {
+    const char **list;
+    int n, capacity;
+} files;
+
+static weft_status add_file(files *f, const char *name, weft_error *err)
+{
+    for (int i = f->n; i-- > 0;)
+        if (strcmp(f->list[i], name) == 0)
+            return WEFT_OK;
+    if (f->n == f->capacity) {
+        int capacity = f->capacity ? 2 * f->capacity : 16;
+        const char **more = weft_realloc(f->list, (size_t)capacity * sizeof *more);
+        if (!more)
+            return weft_fail_memory(err);
+        f->list = more;
+        f->capacity = capacity;
+    }
+    f->list[f->n++] = name;
+    return WEFT_OK;
+}
+
+static weft_status list_files(json_t *map, const char *folder, weft_where at, files *f, weft_error *err)
+{
+    const char *tensor;
+    json_t *file;
+    weft_status s = WEFT_OK;
+    json_object_foreach(map, tensor, file)
+    {
+        const char *name = json_string_value(file);
+        if (!name || !name[0] || strchr(name, '/') || name[0] == '.')
+            return weft_fail(err, WEFT_ERR_INPUT, at, "'%s' lies in '%s', which is no file's name", tensor, name ? name : "?");
+        int before = f->n;
+        weft_status added = add_file(f, name, err);
+        if (!added && f->n > before && !hf_has_file(folder, name))
+            added = weft_fail(err, WEFT_ERR_INPUT, at, "names %s, which is not there; fetch it again", name);
+        s = s ? s : added;
+    }
+    if (!s && f->n == 0)
+        s = weft_fail(err, WEFT_ERR_INPUT, at, "names no files");
+    return s;
+}
+
+/* What the index promises must be in the file that it names. */
+static weft_status compare_index(const hf_view *v, json_t *map, weft_where at, weft_error *err)
+{
+    const char *tensor;
+    json_t *file;
+    weft_status s = WEFT_OK;
+    int missing = 0;
+    json_object_foreach(map, tensor, file) if (!weft_folder_find(v->folder, tensor) && missing++ < MOST_NAMED) s =
+        weft_fail(err, WEFT_ERR_INPUT, at, "says that %s has '%s', which it has not", json_string_value(file), tensor);
+    return s;
+}
+
+static weft_status open_indexed(hf_view *v, const char *folder, const char *index, weft_error *err)
+{
+    const weft_where at = {index, 0};
+    files f = {0};
+    json_error_t where;
+    char *data = NULL;
+    size_t size = 0;
+    weft_status s = weft_read_file(index, &data, &size, err);
+    json_t *root = s ? NULL : json_loadb(data, size, 0, &where), *map = json_object_get(root, "weight_map");
+    if (!s && !root)
+        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){index, where.line > 0 ? where.line : 0}), "is no JSON: %s", where.text);
+    else if (!s && !json_is_object(map))
+        s = weft_fail(err, WEFT_ERR_INPUT, at, "has no 'weight_map'");
+    s = s ? s : list_files(map, folder, at, &f, err);
+    s = s ? s : weft_folder_open_files(weft_io_system(), folder, f.list, f.n, &v->folder, err);
+    s = s ? s : compare_index(v, map, at, err);
+    json_decref(root);
+    weft_free(data);
+    weft_free(f.list);
+    return s;
+}
+
+static weft_status open_files(hf_view *v, const char *folder, weft_error *err)
+{
+    static const char *const single[] = {"model.safetensors"};
+    if (hf_has_file(folder, "model.safetensors.index.json")) {
+        char *index = weft_format("%s/model.safetensors.index.json", folder);
+        weft_status s = index ? open_indexed(v, folder, index, err) : weft_fail_memory(err);
+        weft_free(index);
+        return s;
+    }
+    if (hf_has_file(folder, single[0]))
+        return weft_folder_open_files(weft_io_system(), folder, single, 1, &v->folder, err);
+    if (hf_has_file(folder, "pytorch_model.bin") || hf_has_file(folder, "pytorch_model.bin.index.json"))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: holds pytorch_model.bin, which is a program as much as data and is not read; save the model as safetensors "
+                         "(Transformers: model.save_pretrained(FOLDER))",
+                         folder);
+    if (hf_has_file(folder, "consolidated.00.pth") || hf_has_file(folder, "consolidated.safetensors") || hf_has_file(folder, "params.json"))
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s: holds Meta's own files (consolidated.*), whose q and k are in another order; take the Hugging Face files, *.safetensors", folder);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: has neither model.safetensors nor model.safetensors.index.json", folder);
+}
+
+/* ---- tensors ---- */
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* What older files hold beside parameters: masks, rotary frequencies, the head that is the embedding. */
+static bool is_ignored(const hf_model *m, const char *name)
+{
+    if (m->tied && strcmp(name, "lm_head.weight") == 0)
+        return true;
+    if (m->family == HF_GPT2)
+        return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
+    return ends_with(name, ".rotary_emb.inv_freq");
+}
+
+/* Files of the bare model leave the first word of the names out. */
+static const weft_stored *find_stored(const hf_view *v, const char *hf)
+{
+    const char *prefix = v->model.family == HF_GPT2 ? "transformer." : "model.";
+    const weft_stored *found = weft_folder_find(v->folder, hf);
+    if (!found && strncmp(hf, prefix, strlen(prefix)) == 0)
+        found = weft_folder_find(v->folder, hf + strlen(prefix));
+    return found;
+}
+
+static void print_shape(weft_text *text, const int64_t *size, int n)
+{
+    for (int d = 0; d < n; d++)
+        weft_text_print(text, "%s%lld", d ? ", " : "", (long long)size[d]);
+}
+
+static weft_status wrong_shape(const weft_stored *t, const hf_tensor *want, const char *folder, weft_error *err)
+{
+    weft_text text = {0};
+    int64_t size[2];
+    hf_shape(want, size);
+    weft_text_print(&text, "'%s' is [", t->name);
+    print_shape(&text, t->size, t->n_dims);
+    weft_text_add(&text, "]; config.json says [");
+    print_shape(&text, size, want->n_dims);
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%s]", weft_text_get(&text));
+    weft_text_release(&text);
+    return s;
+}
+
+static weft_status match_one(hf_view *v, int i, const char *folder, int *missing, weft_error *err)
+{
+    const hf_tensor *want = &v->map.list[i];
+    const weft_stored *t = find_stored(v, want->hf);
+    int64_t size[2];
+    if (!t) {
+        if (want->part == 0 && (*missing)++ < MOST_NAMED)
+            weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "tensor '%s' is missing", want->hf);
+        return WEFT_ERR_INPUT;
+    }
+    v->names[i] = t->name;
+    hf_shape(want, size);
+    if (t->n_dims != want->n_dims || t->size[0] != size[0] || (want->n_dims > 1 && t->size[1] != size[1]))
+        return want->part ? WEFT_ERR_INPUT : wrong_shape(t, want, folder, err);
+    if (t->dtype != WEFT_DTYPES ? !weft_dtype_is_float(t->dtype) : strcmp(t->type, "F16") != 0)
+        return want->part
+                   ? WEFT_ERR_INPUT
+                   : weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "'%s' is %s; weft reads F32, BF16, F16 and F64", t->name, t->type);
+    return WEFT_OK;
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static weft_status find_strange(const hf_view *v, const char *folder, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    int strange = 0;
+    size_t n = (size_t)v->map.n;
+    const char **sorted = weft_alloc((n + 1) * sizeof *sorted);
+    if (!sorted)
+        return weft_fail_memory(err);
+    size_t known = 0;
+    for (size_t i = 0; i < n; i++)
+        if (v->names[i])
+            sorted[known++] = v->names[i];
+    qsort(sorted, known, sizeof *sorted, compare_texts);
+    for (int i = 0; i < weft_folder_count(v->folder); i++) {
+        const char *name = weft_folder_get(v->folder, i)->name;
+        if (is_ignored(&v->model, name) || bsearch(&name, sorted, known, sizeof *sorted, compare_texts))
+            continue;
+        s = WEFT_ERR_INPUT;
+        if (strange++ < MOST_NAMED)
+            weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "tensor '%s' is none of the model's", name);
+    }
+    if (strange > MOST_NAMED)
+        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%d more tensors are none of the model's", strange - MOST_NAMED);
+    weft_free(sorted);
+    return s;
+}
+
+static weft_status match(hf_view *v, const char *folder, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    int missing = 0;
+    v->names = weft_alloc_zero((size_t)v->map.n, sizeof *v->names);
+    if (!v->names)
+        return weft_fail_memory(err);
+    for (int i = 0; i < v->map.n; i++) {
+        weft_status one = match_one(v, i, folder, &missing, err);
+        s = s ? s : one;
+    }
+    if (missing > MOST_NAMED)
+        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%d more tensors are missing", missing - MOST_NAMED);
+    weft_status strange = find_strange(v, folder, err);
+    return s ? s : strange;
+}
+
+/* ---- the view ---- */
+
+weft_status hf_view_open(hf_view *v, const char *folder, weft_error *err)
+{
+    *v = (hf_view){0};
+    weft_status s = hf_config_read(folder, &v->model, err);
+    s = s ? s : hf_map_create(&v->model, &v->map, err);
+    s = s ? s : open_files(v, folder, err);
+    return s ? s : match(v, folder, err);
+}
+
+void hf_view_close(hf_view *v)
+{
+    weft_folder_destroy(v->folder);
+    weft_free(v->names);
+    hf_map_release(&v->map);
+    hf_model_release(&v->model);
+    *v = (hf_view){0};
+}
+
+weft_dtype hf_view_dtype(const hf_view *v, int i)
+{
+    weft_dtype dtype = weft_folder_find(v->folder, v->names[i])->dtype;
+    return dtype == WEFT_DTYPES ? WEFT_F32 : dtype; /* f16: f32 holds it exactly */
+}
+
+void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int64_t stride, size_t bytes)
+{
+    enum { TILE = 32 };
+    const char *source = from;
+    char *target = to;
+    for (int64_t i0 = 0; i0 < rows; i0 += TILE)
+        for (int64_t j0 = 0; j0 < columns; j0 += TILE)
+            for (int64_t j = j0; j < j0 + TILE && j < columns; j++)
+                for (int64_t i = i0; i < i0 + TILE && i < rows; i++)
+                    memcpy(target + (size_t)(j * stride + i) * bytes, source + (size_t)(i * columns + j) * bytes, bytes);
+}
+
+weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to, weft_error *err)
+{
+    const hf_tensor *t = &v->map.list[i];
+    int64_t shift = t->part * t->size[0];
+    if (!t->transposed) {
+        const int64_t at[2] = {lo[0] + shift, t->n_dims > 1 ? lo[1] : 0};
+        return weft_folder_read(v->folder, v->names[i], at, size, dtype, to, err);
+    }
+    const int64_t at[2] = {lo[1], lo[0] + shift}, box[2] = {size[1], size[0]};
+    void *rows = weft_alloc((size_t)(box[0] * box[1]) * weft_dtype_size(dtype));
+    if (!rows)
+        return weft_fail_memory(err);
+    weft_status s = weft_folder_read(v->folder, v->names[i], at, box, dtype, rows, err);
+    if (!s)
+        hf_transpose(rows, box[0], box[1], to, box[0], weft_dtype_size(dtype));
+    weft_free(rows);
+    return s;
+}

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_hf.py WEFT: Transformers and weft give the same logits, whichever of the two wrote the folder. Needs torch, transformers and safetensors."""
+import glob
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+WEFT = os.path.abspath(sys.argv[1])
+VOCAB, SEQ = 258, 48
+SIZES = {"vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 512}
+SCALED = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+MODELS = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2, head_dim=24, rms_norm_eps=1e-5,
+                                                  rope_parameters={"rope_type": "default", "rope_theta": 1234.5})),
+    "llama_tied": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=1, tie_word_embeddings=True, rope_parameters=SCALED)),
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB, n_embd=64, n_layer=3, n_head=4, n_positions=SEQ, bos_token_id=256, eos_token_id=257)),
+}
+
+
+def run(*words):
+    done = subprocess.run([WEFT, *words], capture_output=True, text=True)
+    assert done.returncode == 0, f"weft {' '.join(words)}: {done.stderr}"
+    return done.stdout
+
+
+def randomize(model):
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            norm = ("norm" in name or "ln_" in name) and not name.endswith("bias")
+            p.copy_(torch.randn(p.shape) * 0.12 + (1 if norm else 0))
+
+
+def write_text():
+    words = "the a of and to in that it was for with his her they on as at be this have from or one by".split()
+    random.seed(3)
+    with open("text.txt", "w") as f:
+        f.write(" ".join(random.choice(words) for _ in range(4000)))
+
+
+def settings(folder):
+    """What weft convert --settings prints, made small and without a checkpoint of its own."""
+    ini = run("convert", "--settings", folder)
+    ini = ini.replace("    bf16                ; activations and weight copies in bf16\n", "").replace("    ckpt                ; saves and resumes\n", "")
+    return ini.replace("train.txt", "text.txt").replace("    metrics\n", "    dump\n")
+
+
+def weft_logits(folder, name, *options):
+    """Ids, positions and logits of the first step of a run that begins with the folder."""
+    with open(f"{name}.ini", "w") as f:
+        f.write(settings(folder))
+    run("train", f"{name}.ini", "-o", f"weft.dir={name}.run", "-o", "train.steps=1", "-o", f"train.seq_len={SEQ}", "-o", "train.global_batch=4",
+        "-o", "dump.what=tokens logits", "-o", "dump.values=positions", *options)
+    values = load_file(f"{name}.run/dump/step-1/values.safetensors")
+    pick = {}
+    for key, value in values.items():
+        for word in ("ids", "positions", "logits"):
+            if word in key:
+                pick.setdefault(word, []).append((key, value))
+    ids, positions = pick["ids"][0][1].long(), pick["positions"][0][1].long()
+    logits = torch.cat([value.reshape(-1, VOCAB) for _, value in sorted(pick["logits"])])
+    return ids.reshape(-1, SEQ), positions.reshape(-1, SEQ), logits.reshape(-1, SEQ, VOCAB)
+
+
+def compare(what, folder, ids, positions, got):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    # one document a sample: no mask but the causal one
+    assert (positions[:, 1:] - positions[:, :-1] == 1).all(), "a sample holds several documents"
+    with torch.no_grad():
+        want = model(input_ids=ids, position_ids=positions).logits.double()
+    got = got.double()
+    error = ((got - want).norm(dim=-1) / want.norm(dim=-1)).max().item()
+    kl = torch.nn.functional.kl_div(got.log_softmax(-1), want.log_softmax(-1), reduction="none", log_target=True).sum(-1).max().item()
+    assert error < 1e-4 and kl < 1e-6, f"{what}: relative error {error:.3g}, KL {kl:.3g}"
+    print(f"ok - {what}: relative error {error:.2g}, KL {kl:.2g}")
+
+
+def same_bytes(a, b):
+    def tensors(folder):
+        found = {}
+        for path in glob.glob(f"{folder}/*.safetensors"):
+            found |= load_file(path)
+        return found
+
+    x, y = tensors(a), tensors(b)
+    assert sorted(x) == sorted(y), set(x) ^ set(y)
+    for name in x:
+        assert x[name].dtype == y[name].dtype and torch.equal(x[name].view(torch.uint8), y[name].view(torch.uint8)), name
+
+
+def check(name, make):
+    model = make()
+    randomize(model)
+    model.save_pretrained(f"{name}.hf", max_shard_size="100KB")
+    ids, positions, got = weft_logits(f"{name}.hf", name)
+    compare(f"{name}: what Transformers saved, loaded by weft", f"{name}.hf", ids, positions, got)
+
+    run("convert", f"{name}.hf", f"{name}.weft")
+    run("convert", f"{name}.weft", f"{name}.back", "--max-shard-size", "50KB")
+    same_bytes(f"{name}.hf", f"{name}.back")
+    a, b = AutoConfig.from_pretrained(f"{name}.hf").to_dict(), AutoConfig.from_pretrained(f"{name}.back").to_dict()
+    differ = {k: (a.get(k), b.get(k)) for k in a.keys() | b.keys() if a.get(k) != b.get(k)}
+    for harmless in ("transformers_version", "_name_or_path", "architectures", "dtype", "torch_dtype", "n_inner"):
+        differ.pop(harmless, None)
+    assert not differ, f"{name}: config.json differs after there and back: {differ}"
+    print(f"ok - {name}: there and back, the same bytes and the same config")
+
+    # trained by weft, exported, loaded by both
+    with open(f"{name}.train.ini", "w") as f:
+        f.write(settings(f"{name}.hf").replace("    dump\n", "    ckpt\n"))
+    run("train", f"{name}.train.ini", "-o", f"weft.dir={name}.trained", "-o", "train.steps=3", "-o", f"train.seq_len={SEQ}", "-o", "train.global_batch=4",
+        "-o", "adamw.lr=1e-2", "-o", "adamw.warmup_steps=0")
+    run("convert", f"{name}.trained", f"{name}.exported")
+    ids, positions, got = weft_logits(f"{name}.exported", f"{name}.again")
+    compare(f"{name}: what weft trained and exported, loaded by Transformers", f"{name}.exported", ids, positions, got)
+    before = load_file(glob.glob(f"{name}.hf/*1-of*.safetensors")[0])
+    after = load_file(f"{name}.exported/model.safetensors")
+    assert any(not torch.equal(t, after[k]) for k, t in before.items()), f"{name}: three steps changed nothing"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as top:
+        os.chdir(top)
+        os.environ["XDG_CACHE_HOME"] = os.path.join(top, "cache")
+        write_text()
+        for name, make in MODELS.items():
+            check(name, make)
+
+
+if __name__ == "__main__":
+    main()
