@@ -15,6 +15,18 @@ int weft_cmd_oracle(int argc, char **argv);
 int weft_cmd_config(int argc, char **argv);
 int weft_cmd_plugins(int argc, char **argv);
 int weft_cmd_inspect(int argc, char **argv);
+int weft_cmd_generate(int argc, char **argv);
+
+/* ---- commands that plugins give (command.c) ---- */
+
+/* Is word the name of one of weft's own plugins' commands, or of a plugin that can be found? */
+bool weft_command_is(const char *word);
+/* Runs it: argv[0] is its name. */
+int weft_command_run(int argc, char **argv);
+/* A line for each command of weft's own plugins that are there. */
+void weft_command_list(weft_text *text);
+/* Their names, at most `capacity`; how many. */
+int weft_command_names(const char **names, int capacity);
 
 /* ---- options ---- */
 
@@ -24,7 +36,13 @@ enum {
     WEFT_CLI_OPTIONAL = 4, /* positional arguments may be left out */
 };
 
-/* A subcommand's own long option. Exactly one of flag, text, number is set and receives it; left alone if the option is not given. */
+/* All values of an option that may be given more than once; release list with weft_free. */
+typedef struct weft_cli_texts {
+    const char **list;
+    int n;
+} weft_cli_texts;
+
+/* A subcommand's own long option. Exactly one of flag, text, number, texts is set and receives it; left alone if the option is not given. */
 typedef struct weft_cli_option {
     const char *name;     /* without dashes; NULL ends a table */
     const char *argument; /* what usage calls its argument, "NAME"; NULL for a flag */
@@ -32,6 +50,7 @@ typedef struct weft_cli_option {
     bool *flag;
     const char **text; /* "--name TEXT" or "--name=TEXT"; the last one counts */
     int64_t *number;
+    weft_cli_texts *texts; /* every value */
 } weft_cli_option;
 
 typedef struct weft_cli_usage {
@@ -54,12 +73,15 @@ typedef struct weft_cli_edit {
 /* Strings belong to argv. */
 typedef struct weft_cli_options {
     const char *ini;        /* the INI file; NULL if the subcommand takes none or none was given */
+    const char *ini_text;   /* what stands in for the file's content; NULL: the file is read */
+    bool no_data;           /* as in weft_host; there is no run folder then, either */
     const char **arguments; /* all positional arguments, the INI file included */
     int n_arguments;
     weft_cli_edit *edits; /* in the order given */
     int n_edits;
-    int ranks;       /* -n; 0: not given */
-    int local_ranks; /* ranks are processes, so many of them on this host; 0: they are threads of this one */
+    int ranks;              /* -n; 0: not given */
+    int local_ranks;        /* ranks are processes, so many of them on this host; 0: they are threads of this one */
+    const weft_text *files; /* the INI and what it includes as rank 0 has read them (weft_settings_pack); NULL: they are read here */
 } weft_cli_options;
 
 #define WEFT_CLI_GO (-1)
@@ -71,7 +93,7 @@ typedef struct weft_cli_options {
 int weft_cli_parse(const weft_cli_usage *usage, int argc, char **argv, weft_cli_options *options);
 void weft_cli_options_release(weft_cli_options *options);
 
-/* Reads options->ini and applies the edits in the order given; every error at once. On error *out is NULL. */
+/* Reads options->ini (or what rank 0 has sent instead) and applies the edits in the order given; every error at once. On error *out is NULL. */
 weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out, weft_error *err);
 
 /* ---- reports ---- */

@@ -2,11 +2,17 @@
 # The weft command, one file per subcommand.
 bin_PROGRAMS += weft
 weft_SOURCES = \
+	cli/command.c \
 	cli/config.c \
+	cli/generate.c \
+	cli/generate_options.c \
+	cli/generate_source.c \
+	cli/generate_texts.c \
 	cli/inspect.c \
 	cli/job.c \
 	cli/join.c \
 	cli/launch.c \
+	cli/lock.c \
 	cli/log.c \
 	cli/main.c \
 	cli/options.c \
@@ -22,12 +28,14 @@ weft_SOURCES = \
 	cli/session.c \
 	cli/train.c \
 	cli/cli.h \
+	cli/generate.h \
 	cli/job.h \
+	cli/lock.h \
 	cli/oracle.h \
 	cli/ranks.h \
 	cli/session.h
-weft_CFLAGS = $(AM_CFLAGS)
-weft_LDADD = core/libweft.la $(LIBM)
+weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
 weft_LDFLAGS = $(AM_LDFLAGS) $(BUILTIN_PLUGIN_FLAGS)
 if BUILTIN_PLUGINS
 weft_SOURCES += cli/builtin.c

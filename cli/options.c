@@ -106,6 +106,14 @@ static weft_status take_ranks(parse *p, const char *attached)
     return status;
 }
 
+static weft_status add_text(parse *p, weft_cli_texts *texts, const char *text)
+{
+    if (!texts->list && !(texts->list = weft_alloc_zero((size_t)p->argc + 1, sizeof(*texts->list))))
+        return weft_fail_memory(p->err);
+    texts->list[texts->n++] = text;
+    return WEFT_OK;
+}
+
 static weft_status take_extra(parse *p, const weft_cli_option *option, const char *word, const char *attached)
 {
     const char *text;
@@ -121,6 +129,8 @@ static weft_status take_extra(parse *p, const weft_cli_option *option, const cha
         return WEFT_ERR_INPUT;
     if (option->number)
         return parse_number(p, word, text, INT64_MIN, INT64_MAX, option->number);
+    if (option->texts)
+        return add_text(p, option->texts, text);
     *option->text = text;
     return WEFT_OK;
 }
@@ -243,7 +253,12 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
     *out = NULL;
     if (!options->ini)
         return weft_fail(err, WEFT_ERR_INPUT, on_command_line, "no INI file given");
-    status = weft_settings_read(options->ini, out, err);
+    if (options->files)
+        status = weft_settings_unpack(weft_text_get(options->files), options->files->size, out, err);
+    else if (options->ini_text)
+        status = weft_settings_read_text(options->ini, options->ini_text, strlen(options->ini_text), out, err);
+    else
+        status = weft_settings_read(options->ini, out, err);
     if (status != WEFT_OK)
         return status;
     for (int i = 0; i < options->n_edits; i++) {

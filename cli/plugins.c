@@ -18,6 +18,8 @@ static void describe_kinds(const weft_plugin *plugin, weft_text *text)
     for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++) {
         if (k->kind == WEFT_SERVICE)
             add_kind(text, "service", k->service);
+        if (k->kind == WEFT_COMMAND)
+            add_kind(text, "command", k->command->name);
         if (k->kind == WEFT_PASS && !pass)
             add_kind(text, "pass", NULL);
         if (k->kind == WEFT_OBSERVER && !observer)

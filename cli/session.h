@@ -23,4 +23,7 @@ typedef struct weft_session {
 weft_status weft_session_init(weft_session *session, const weft_cli_options *options, int rank, weft_control *control, bool quiet, weft_error *err);
 void weft_session_release(weft_session *session);
 
+/* The user's cache folder for weft, which may not exist; weft_free. NULL: out of memory. */
+char *weft_cli_cache_dir(void);
+
 #endif

@@ -86,7 +86,15 @@ static const struct known_input {
     {"step_labels", "micro batch seq", WEFT_I32, WEFT_STEP_BEGIN},
     {"step", "", WEFT_F32, WEFT_STEP_BEGIN},
     {"last", "batch", WEFT_I32, WEFT_MICRO_BATCH},
+    {"cached_index", "context", WEFT_I32, WEFT_STEP_BEGIN},
+    {"cached_segments", "batch context", WEFT_I32, WEFT_MICRO_BATCH},
 };
+
+/* Text that is written part by part has another index in each part. */
+static weft_scope scope_of(const weft_graph *g, const struct known_input *k)
+{
+    return strcmp(k->name, "index") == 0 && g->config.places ? WEFT_MICRO_BATCH : k->scope;
+}
 
 weft_value *weft_add_input(weft_graph *g, const char *name)
 {
@@ -100,7 +108,7 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
         int block = g->block, chunk = g->chunk;
         g->block = WEFT_BLOCK_NONE;
         g->chunk = -1;
-        v = add_source(g, "input", name, k->scope);
+        v = add_source(g, "input", name, scope_of(g, k));
         g->block = block;
         g->chunk = chunk;
         if (!v || set_shape(g, v, k->shape))

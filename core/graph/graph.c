@@ -19,6 +19,8 @@ weft_status weft_graph_create(const weft_graph_config *config, weft_graph **out,
     weft_graph_dim(g, "batch", config->sizes.micro_batch, 1);
     weft_graph_dim(g, "seq", config->sizes.seq_len, 1);
     weft_graph_dim(g, "micro", config->sizes.micro_batches, 1);
+    if (config->places)
+        weft_graph_dim(g, "context", config->places, 1);
     weft_status s = weft_graph_status(g);
     if (!s)
         return WEFT_OK;
@@ -79,6 +81,10 @@ int64_t weft_graph_seq_len(const weft_graph *g)
 int64_t weft_graph_micro_batches(const weft_graph *g)
 {
     return g->config.sizes.micro_batches;
+}
+int64_t weft_graph_context(const weft_graph *g)
+{
+    return g->config.context ? g->config.context : g->config.sizes.seq_len;
 }
 weft_dtype weft_graph_dtype(const weft_graph *g)
 {

@@ -69,7 +69,7 @@ void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight)
     if (!hidden || !weight)
         return;
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
-    if (g->config.mode == WEFT_MODE_GENERATE) {
+    if (weft_graph_writes(g)) {
         add_generate(g, hidden, weight);
         return;
     }

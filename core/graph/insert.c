@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What passes change: nodes at use edges, rules of the table. */
+/* What passes change: nodes at use edges, storage. */
 #include "graph/internal.h"
 
 #include <string.h>
@@ -85,22 +85,13 @@ void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *, weft_value *,
         visit(g, found[i], ctx);
 }
 
-void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim, const char *axis)
+void weft_add_regather(weft_graph *g, const char *axis)
 {
     int a = weft_mesh_find(&g->config.mesh, axis);
     if (a < 0)
         return;
-    if (g->n_table == (int)(sizeof g->table / sizeof g->table[0])) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "more than %d rules in the table", g->n_table);
-        return;
-    }
-    weft_table_line line = {.of = of, .axis = a, .by = g->by};
-    line.pattern = pattern ? weft_pool_strdup(&g->pool, pattern) : NULL;
-    line.dim = dim ? weft_pool_strdup(&g->pool, dim) : NULL;
-    if ((pattern && !line.pattern) || (dim && !line.dim))
-        weft_fail_memory(&g->error);
-    else
-        g->table[g->n_table++] = line;
+    g->regather |= 1u << a;
+    g->regather_by = g->by;
 }
 
 void weft_add_storage(weft_graph *g, const char *axis)

@@ -7,6 +7,7 @@
 #include "graph/rule.h"
 #include <weft/graph.h>
 #include <weft/op.h>
+#include <weft/params.h>
 
 /* Limits that no machine reaches, far enough below 64 bits for sums and products of a few such numbers. */
 #define WEFT_MAX_ELEMENTS ((int64_t)1 << 50) /* of one value, and of the tokens of a step */
@@ -26,8 +27,11 @@ const weft_op *weft_ops_find(const weft_ops *ops, const char *name);
 typedef struct weft_table_line {
     weft_rule_of of;
     const char *pattern, *dim; /* NULL: any; whole */
-    int axis;
+    int axis;                  /* -1: one that has but one rank */
     const char *by;
+    bool user;        /* from [mesh] rule: counts before all of plugins */
+    const char *text; /* the user's words */
+    weft_where where;
 } weft_table_line;
 
 typedef struct weft_sizes {
@@ -47,6 +51,8 @@ typedef struct weft_graph_config {
     weft_dtype dtype;
     weft_sizes sizes;
     uint64_t dice; /* tests: not 0: a random legal role for every axis of every op, from this seed */
+    /* Of GENERATE and DECODE: the most tokens of a text (0: seq_len), and the places of the key-value cache (0: there is none). */
+    int64_t context, places;
 } weft_graph_config;
 
 struct weft_graph {
@@ -65,10 +71,12 @@ struct weft_graph {
     int n_states, states_capacity;
     weft_value **inputs_list;
     int n_inputs, inputs_capacity;
-    weft_table_line table[64];
-    int n_table;
+    weft_table_line **table;
+    int n_table, table_capacity;
     int storage[WEFT_MAX_AXES], n_storage;
     const char *storage_by;
+    weft_axes regather;
+    const char *regather_by;
     weft_report_value reports[32];
     int n_reports;
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
@@ -116,7 +124,24 @@ weft_status weft_infer(weft_graph *g, weft_node *n);
 /* The rule of a node, parsed. Operand n_ins is `like`, if there is one. */
 weft_status weft_node_rule(weft_graph *g, const weft_node *n, weft_rule *rule);
 
-/* ---- placement (place.c, move.c, table.c) ---- */
+/* ---- the table (table.c, user_rules.c) ---- */
+
+/* Appends a copy of the line. */
+weft_status weft_table_add(weft_graph *g, const weft_table_line *line);
+bool weft_table_matches(const weft_table_line *line, weft_rule_of of, const char *name);
+/* The line that says what an axis does to v, called `name` (of a role: the role); NULL: none. */
+const weft_table_line *weft_table_line_of(const weft_graph *g, weft_rule_of of, const char *name, const weft_value *v, int axis);
+/* The user's line that has this axis cut this dim; nowhere: there is none. */
+weft_where weft_table_where(const weft_graph *g, int axis, const char *dim);
+int weft_value_dim(const weft_value *v, const char *name); /* -1: none of this name */
+
+/* Adds the rules of [mesh] rule, behind those of all plugins. axes: the names that plugins have declared, of one rank or more. Everything that is
+ * wrong is noted. partial: not all passes have run, so what a rule speaks of need not be there yet. */
+weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const char *const *axes, int n_axes, bool partial, weft_error *err);
+/* Every line, who wrote it, and what it says the last word on. */
+void weft_table_print(const weft_graph *g, weft_text *text);
+
+/* ---- placement (place.c, move.c) ---- */
 
 /* Places every node of the graph in order, then verifies. From here on nodes are placed as they are added. */
 weft_status weft_graph_place(weft_graph *g);
@@ -131,6 +156,16 @@ weft_scope weft_value_available(const weft_value *v);
 weft_status weft_table_source(weft_graph *g, weft_value *v);
 /* What the table demands of a value by its role on one axis: true and *state (a layout byte without its place). */
 bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsigned *state);
+
+/* ---- text, part by part (cache.c) ---- */
+
+/* Is the graph one that writes text? */
+bool weft_graph_writes(const weft_graph *g);
+/* Before placement: every attention node reads its keys and values from a cache of config.places places, which its own keys and values are written
+ * into. Caches are states, laid out as what is written into them. */
+weft_status weft_graph_cache(weft_graph *g);
+/* The layout of a cache: that of its node's `like`, whole in the sequence and without open sums. */
+weft_status weft_place_cache(weft_graph *g, weft_value *v);
 
 /* ---- autodiff (autodiff.c, order.c) ---- */
 

@@ -68,8 +68,8 @@ static weft_status read_rule(weft_reader *r)
     s = s ? s : weft_read_axis(r, &axis);
     if (s)
         return s;
-    bool storage = strcmp(dim, "storage") == 0;
-    while (!storage && which < 3 && !weft_read_accept(r, of[which]))
+    bool storage = strcmp(dim, "storage") == 0, again = strcmp(dim, "regather") == 0;
+    while (!storage && !again && which < 3 && !weft_read_accept(r, of[which]))
         which++;
     if (which == 3)
         return weft_read_bad(r, "a rule is of parameters, of inputs or of a role, not '%.20s'", r->p);
@@ -83,6 +83,8 @@ static weft_status read_rule(weft_reader *r)
     const char *name = r->g->config.mesh.axis[axis].name;
     if (storage)
         weft_add_storage(r->g, name);
+    else if (again)
+        weft_add_regather(r->g, name);
     else
         weft_add_rule(r->g, (weft_rule_of)which, pattern, strcmp(dim, "whole") == 0 ? NULL : dim, name);
     return checked(r);

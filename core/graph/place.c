@@ -293,7 +293,10 @@ static weft_status check_even(job *j, int letter)
         for (int k = 0; k < axes->n; k++)
             weft_text_print(&names, "%s%s", k ? "*" : "", j->g->config.mesh.axis[axes->axis[k]].name);
         const char *by = j->g->config.mesh.axis[axes->axis[axes->n - 1]].by;
-        weft_graph_fail(j->g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        weft_where at = weft_table_where(j->g, axes->axis[axes->n - 1], first->name);
+        at = at.file ? at : weft_table_where(j->g, axes->axis[axes->n - 1], dim->name);
+        by = at.file ? "[mesh] rule" : by;
+        weft_graph_fail(j->g, WEFT_ERR_INPUT, at,
                         "%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the nearest degree that works is %lld", by ? by : "mesh",
                         j->n->outs[0]->name, j->n->op->name, first->name, (long long)first_units, dim->name, (long long)units, weft_text_get(&names),
                         (long long)count, (long long)nearest_degree(units, first_units, count));
@@ -467,7 +470,7 @@ weft_status weft_place_node(weft_graph *g, weft_node *n)
 {
     set_scope(n);
     if (n->op->flags & WEFT_OP_SOURCE)
-        return n->n_outs && n->n_ins == 0 ? weft_table_source(g, n->outs[0]) : WEFT_OK;
+        return n->like ? weft_place_cache(g, n->outs[0]) : n->n_outs && n->n_ins == 0 ? weft_table_source(g, n->outs[0]) : WEFT_OK;
     inherit_recompute(n);
     if (strcmp(n->op->name, "gather") == 0)
         return place_gather(g, n);

@@ -242,15 +242,20 @@ static void print_head(const weft_graph *g, weft_text *t)
 static void print_table(const weft_graph *g, weft_text *t)
 {
     static const char *const of[] = {"parameters", "inputs", "role"};
-    if (g->n_table || g->n_storage)
+    if (g->n_table || g->n_storage || g->regather)
         weft_text_add(t, "table\n");
     for (int i = 0; i < g->n_table; i++) {
-        const weft_table_line *line = &g->table[i];
+        const weft_table_line *line = g->table[i];
+        if (line->axis < 0)
+            continue;
         weft_text_print(t, "  %s/%s of %s%s%s, %s\n", line->dim ? line->dim : "whole", g->config.mesh.axis[line->axis].name, of[line->of],
                         line->pattern ? " " : "", line->pattern ? line->pattern : "", line->by);
     }
     for (int i = 0; i < g->n_storage; i++)
         weft_text_print(t, "  storage/%s, %s\n", g->config.mesh.axis[g->storage[i]].name, g->storage_by);
+    for (int a = 0; a < g->config.mesh.n_axes; a++)
+        if (g->regather >> a & 1u)
+            weft_text_print(t, "  regather/%s, %s\n", g->config.mesh.axis[a].name, g->regather_by);
 }
 
 static void print_root(const char *what, const weft_value *v, weft_text *t)

@@ -58,6 +58,13 @@ static void add_text(digest *d, const char *key, const weft_text *text)
     add(d, key, "", value);
 }
 
+static void print_collective(const weft_node *n, int action, weft_text *text)
+{
+    weft_text_print(text, "%d %s", action, weft_dtype_name(n->outs[0]->dtype));
+    for (int k = 0; k < n->n_steps; k++)
+        weft_text_print(text, " %s %llx", weft_move_name(n->steps[k].move), (unsigned long long)n->steps[k].after.bits);
+}
+
 /* Kind, dtype and sizes of every collective, in the order in which it is entered. */
 static void print_collectives(const weft_lowered *l, weft_text *text)
 {
@@ -66,17 +73,16 @@ static void print_collectives(const weft_lowered *l, weft_text *text)
             const weft_instruction *in = &l->programs[a].list[i];
             if (in->kind != WEFT_COLLECTIVE)
                 continue;
-            weft_text_print(text, "%d %s", a, weft_dtype_name(in->node->outs[0]->dtype));
-            for (int k = 0; k < in->node->n_steps; k++)
-                weft_text_print(text, " %s %llx", weft_move_name(in->node->steps[k].move), (unsigned long long)in->node->steps[k].after.bits);
+            for (int k = 0; k < (in->parts ? in->n_ins : 1); k++)
+                print_collective(in->parts ? in->parts[k] : in->node, a, text);
             weft_text_add(text, "\n");
         }
 }
 
 static void make(digest *d, const weft_plan *plan)
 {
-    static const char *const modes[] = {"training graph", "evaluation graph", "generation graph"};
-    static const char *const collectives[] = {"training collectives", "evaluation collectives", "generation collectives"};
+    static const char *const modes[] = {"training graph", "evaluation graph", "generation graph", "decoding graph"};
+    static const char *const collectives[] = {"training collectives", "evaluation collectives", "generation collectives", "decoding collectives"};
     for (int i = 0; i < plan->plugins->n; i++) {
         const weft_loaded *loaded = &plan->plugins->list[i];
         add(d, "version of plugin ", loaded->module.plugin->name, loaded->module.plugin->version);

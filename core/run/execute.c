@@ -18,6 +18,8 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
         return (char *)run->inputs + (micro > 0 ? micro : 0) * l->input_bytes + b->offset;
     case WEFT_BASE_STEP_INPUT:
         return (char *)run->step_inputs + b->offset;
+    case WEFT_BASE_CACHE:
+        return (char *)run->cache + b->offset;
     default:
         return NULL;
     }
@@ -64,9 +66,9 @@ static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_inst
     s = s ? s : launch(run, l, in, micro, err);
     if (!s && run->guard)
         s = weft_guard_after(run, l, in, micro, err);
-    for (int i = 0; in->fetch && !s && i < in->node->n_outs; i++)
-        if (in->node->outs[i]->fetch)
-            s = weft_observe_value(run, l, in->node->outs[i], micro, err);
+    for (int i = 0; in->fetch && !s && i < in->n_outs; i++)
+        if (weft_instruction_out(in, i)->fetch)
+            s = weft_observe_value(run, l, weft_instruction_out(in, i), micro, err);
     return s;
 }
 

@@ -1,81 +1,147 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text from the model as it is now: one token at a time, the last tokens that fit the context. */
-#include "run/run.h"
+/* Choosing token after token, and the texts of a model that is being trained. */
+#include "run/generate.h"
 
 #include <string.h>
 
-typedef struct writer {
-    weft_run *run;
-    const weft_lowered *l;
-    weft_batch batch;
-    weft_sample sample;
-    float *logits;
-    int64_t vocab, context;
-    int32_t *ids; /* prompt and continuation */
-    size_t n, capacity;
-} writer;
-
-static weft_status append(writer *w, int32_t id, weft_error *err)
+const char *weft_ending_name(weft_ending ending)
 {
-    if (w->n == w->capacity) {
-        size_t more = 2 * w->capacity + 64;
-        int32_t *fresh = weft_realloc(w->ids, more * sizeof *fresh);
+    static const char *const names[] = {"", "eos", "length", "context"};
+    return names[ending];
+}
+
+static weft_status append(weft_continuation *t, int32_t id, weft_error *err)
+{
+    if (t->n == t->capacity) {
+        size_t more = 2 * t->capacity + 64;
+        int32_t *fresh = weft_realloc(t->ids, more * sizeof *fresh);
         if (!fresh)
             return weft_fail_memory(err);
-        w->ids = fresh;
-        w->capacity = more;
+        t->ids = fresh;
+        t->capacity = more;
     }
-    w->ids[w->n++] = id;
+    t->ids[t->n++] = id;
     return WEFT_OK;
 }
 
-static void set_last(const writer *w, int32_t last)
+weft_status weft_continuation_init(weft_continuation *t, int number, const int32_t *ids, size_t n, weft_error *err)
 {
-    const weft_value *v = weft_map_get(&w->l->graph->inputs, "last", 4);
-    if (v)
-        memcpy(w->batch.micro + w->l->buffers[w->l->buffer_of[v->id]].offset, &last, sizeof last);
-}
-
-/* Logits behind the last token, in f32. */
-static weft_status next_logits(writer *w, weft_error *err)
-{
-    weft_run *run = w->run;
-    const weft_plan *plan = run->plan;
-    size_t used = w->n < (size_t)w->context ? w->n : (size_t)w->context;
-    memset(w->sample.ids, 0, (size_t)w->context * sizeof *w->sample.ids);
-    memcpy(w->sample.ids, w->ids + w->n - used, used * sizeof *w->ids);
-    for (int64_t i = 0; i < w->context; i++) {
-        w->sample.positions[i] = (int32_t)i;
-        w->sample.labels[i] = -1;
-    }
-    weft_fill_inputs(w->l, &w->batch, 0, 0, &w->sample);
-    set_last(w, (int32_t)used - 1);
-    weft_status s = weft_upload(run, w->l, &w->batch, 1, err);
-    s = s ? s : weft_execute(run, w->l, WEFT_DO_FORWARD, 0, err);
-    if (s)
-        return s;
-    const weft_value *v = w->l->graph->logits;
-    weft_tensor t;
-    weft_local_tensor(w->l->graph, v, w->l->coord, &t);
-    size_t bytes = (size_t)w->vocab * weft_dtype_size(t.dtype);
-    t.data = weft_alloc(bytes);
-    if (!t.data)
-        return weft_fail_memory(err);
-    s = plan->device->download(plan->device_self, t.data, weft_run_address(run, w->l, w->l->buffer_of[v->id], 0), bytes, err);
-    for (int64_t i = 0; i < w->vocab && !s; i++)
-        w->logits[i] = (float)weft_tensor_get(&t, i);
-    weft_free(t.data);
+    *t = (weft_continuation){.number = number, .n_prompt = n};
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; i < n && !s; i++)
+        s = append(t, ids[i], err);
     return s;
 }
 
-static weft_status finish(writer *w, int number, size_t prompt, weft_error *err)
+void weft_continuation_release(weft_continuation *t)
 {
-    weft_run *run = w->run;
+    weft_free(t->ids);
+    memset(t, 0, sizeof *t);
+}
+
+/* ---- the next token ---- */
+
+static bool is_eos(const weft_generation *g, int32_t id)
+{
+    for (int i = 0; i < g->n_eos; i++)
+        if (g->eos[i] == id)
+            return true;
+    return false;
+}
+
+static weft_status choose(const weft_decoder *d, const weft_generation *g, weft_continuation *t, int row, int32_t *id, weft_error *err)
+{
+    const weft_plan *plan = d->run->plan;
+    int64_t vocab = g->vocab > 0 && g->vocab < d->vocab ? g->vocab : d->vocab, added = (int64_t)(t->n - t->n_prompt);
+    *id = plan->generator->pick(plan->generator_self, d->logits + row * d->vocab, vocab, d->run->step, t->number, added);
+    if (*id < 0)
+        t->ending = WEFT_ENDING_LENGTH;
+    else if (is_eos(g, *id))
+        t->ending = WEFT_ENDING_EOS;
+    else
+        return append(t, *id, err);
+    return WEFT_OK;
+}
+
+static void look_for_end(const weft_decoder *d, const weft_generation *g, weft_continuation *t)
+{
+    if (!t->ending && g->most > 0 && (int64_t)(t->n - t->n_prompt) >= g->most)
+        t->ending = WEFT_ENDING_LENGTH;
+    if (!t->ending && !g->slides && (int64_t)t->n >= d->run->plan->writing.context)
+        t->ending = WEFT_ENDING_CONTEXT;
+}
+
+/* One token for each row that has not ended; the others get any. *going: some row goes on. */
+static weft_status add_tokens(const weft_decoder *d, weft_generation *g, weft_continuation *texts, int n, int32_t *next, bool *going, weft_error *err)
+{
+    *going = false;
+    for (int r = 0; r < n; r++) {
+        weft_continuation *t = &texts[r];
+        next[r] = t->ids[t->n - 1];
+        if (t->ending)
+            continue;
+        size_t before = t->n;
+        weft_status s = choose(d, g, t, r, &next[r], err);
+        if (s)
+            return s;
+        g->tokens += (int64_t)(t->n - before);
+        look_for_end(d, g, t);
+        *going = *going || !t->ending;
+        if (g->added && (s = g->added(g->ctx, t, err)))
+            return s;
+    }
+    return WEFT_OK;
+}
+
+/* ---- texts ---- */
+
+static weft_status start(weft_decoder *d, const weft_continuation *texts, int n, size_t most, weft_error *err)
+{
+    const int32_t **ids = weft_alloc((size_t)n * sizeof *ids);
+    size_t *sizes = weft_alloc((size_t)n * sizeof *sizes);
+    weft_status s = ids && sizes ? WEFT_OK : weft_fail_memory(err);
+    for (int r = 0; r < n && !s; r++) { /* what is over is left out in front */
+        sizes[r] = texts[r].n < most ? texts[r].n : most;
+        ids[r] = texts[r].ids + texts[r].n - sizes[r];
+    }
+    if (!s)
+        weft_decoder_start(d, ids, sizes, n);
+    weft_free(ids);
+    weft_free(sizes);
+    return s;
+}
+
+weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation *texts, int n, weft_error *err)
+{
+    const weft_plan *plan = d->run->plan;
+    size_t context = (size_t)plan->writing.context, half = context > 1 ? context / 2 : 1;
+    int32_t *next = weft_alloc_zero((size_t)d->rows, sizeof *next);
+    weft_status s = next ? start(d, texts, n, g->slides ? context : (size_t)d->places, err) : weft_fail_memory(err);
+    bool going = false;
+    for (int r = 0; r < n && !s; r++) {
+        look_for_end(d, g, &texts[r]);
+        going = going || !texts[r].ending;
+    }
+    while (going && !s) {
+        s = weft_decoder_run(d, err);
+        s = s ? s : add_tokens(d, g, texts, n, next, &going, err);
+        if (!s && going && !weft_decoder_add(d, next))
+            s = start(d, texts, n, half, err);
+    }
+    weft_free(next);
+    return s;
+}
+
+/* ---- while a model is trained ---- */
+
+static weft_status finish(weft_run *run, const weft_continuation *t, weft_error *err)
+{
     weft_text before = {0}, after = {0};
-    weft_status s = run->tokenizer->decode(run->tokenizer_self, w->ids, prompt, &before, err);
-    s = s ? s : run->tokenizer->decode(run->tokenizer_self, w->ids + prompt, w->n - prompt, &after, err);
+    weft_status s = run->tokenizer->decode(run->tokenizer_self, t->ids, t->n_prompt, &before, err);
+    s = s ? s : run->tokenizer->decode(run->tokenizer_self, t->ids + t->n_prompt, t->n - t->n_prompt, &after, err);
     if (!s) {
-        run->plan->generator->done(run->plan->generator_self, run->step, number, weft_text_get(&before), weft_text_get(&after), run->log);
+        const weft_plan *plan = run->plan;
+        plan->generator->done(plan->generator_self, run->step, t->number, weft_text_get(&before), weft_text_get(&after), run->log);
         run->view.prompt = weft_text_get(&before);
         run->view.text = weft_text_get(&after);
         weft_observe(run, WEFT_EVENT_TEXT);
@@ -86,53 +152,34 @@ static weft_status finish(writer *w, int number, size_t prompt, weft_error *err)
     return s;
 }
 
-static weft_status write_text(writer *w, int number, const int32_t *prompt, size_t n, weft_error *err)
+static weft_status write_text(weft_decoder *d, weft_generation *g, int number, const int32_t *prompt, size_t n, weft_error *err)
 {
-    const weft_plan *plan = w->run->plan;
-    weft_status s = WEFT_OK;
-    int eos = w->run->tokenizer->eos(w->run->tokenizer_self), vocab = w->run->tokenizer->vocab_size(w->run->tokenizer_self);
-    w->n = 0;
-    for (size_t i = 0; i < n && !s; i++)
-        s = append(w, prompt[i], err);
-    for (int64_t i = 0; !s; i++) {
-        s = next_logits(w, err);
-        int64_t known = vocab < w->vocab ? vocab : w->vocab; /* never an id that the tokenizer cannot write */
-        int32_t id = s ? -1 : plan->generator->pick(plan->generator_self, w->logits, known, w->run->step, number, i);
-        if (s || id < 0 || id == eos)
-            break;
-        s = append(w, id, err);
-    }
-    return s ? s : finish(w, number, n, err);
+    weft_continuation t;
+    weft_status s = weft_continuation_init(&t, number, prompt, n, err);
+    s = s ? s : weft_generate(d, g, &t, 1, err);
+    s = s ? s : finish(d->run, &t, err);
+    weft_continuation_release(&t);
+    return s;
 }
 
 weft_status weft_run_generate(weft_run *run, bool last, weft_error *err)
 {
     (void)last;
     const weft_plan *plan = run->plan;
-    writer w = {.run = run, .l = plan->lowered[WEFT_MODE_GENERATE]};
-    if (!w.l || !w.l->graph->logits || !run->tokenizer)
+    if (!plan->lowered[WEFT_MODE_GENERATE] || !run->tokenizer)
         return WEFT_OK;
-    w.context = plan->generator->context(plan->generator_self);
-    w.vocab = w.l->graph->logits->dims[1].size;
-    w.logits = weft_alloc((size_t)w.vocab * sizeof *w.logits);
-    weft_status s = w.logits ? weft_batch_init(&w.batch, w.l, 1, err) : weft_fail_memory(err);
-    s = s ? s : weft_sample_init(&w.sample, w.context, err);
-    if (!s) {
-        weft_fill_step(w.l, &w.batch, run->step);
-        s = weft_upload(run, w.l, &w.batch, 1, err);
-    }
-    s = s ? s : weft_execute(run, w.l, WEFT_DO_BEGIN, -1, err);
+    int32_t eos = run->tokenizer->eos(run->tokenizer_self);
+    weft_generation g = {.eos = &eos, .n_eos = eos >= 0, .vocab = run->tokenizer->vocab_size(run->tokenizer_self), .slides = true};
+    weft_decoder d;
+    weft_status s = weft_decoder_init(&d, run, err);
     for (int i = 0; !s; i++) {
         const int32_t *prompt;
         size_t n = 0;
         s = plan->generator->prompt(plan->generator_self, i, run->tokenizer, run->tokenizer_self, &prompt, &n, err);
         if (s || n == 0)
             break;
-        s = write_text(&w, i, prompt, n, err);
+        s = write_text(&d, &g, i, prompt, n, err);
     }
-    weft_batch_release(&w.batch);
-    weft_sample_release(&w.sample);
-    weft_free(w.logits);
-    weft_free(w.ids);
+    weft_decoder_release(&d);
     return s;
 }

@@ -13,7 +13,7 @@ typedef struct region {
     size_t bytes; /* with the guard behind */
 } region;
 
-enum { ARENA, STATE, INPUTS, STEP_INPUTS, REGIONS };
+enum { ARENA, STATE, INPUTS, STEP_INPUTS, CACHE, REGIONS };
 
 struct weft_guard {
     region regions[REGIONS];
@@ -40,10 +40,13 @@ weft_status weft_guard_create(weft_run *run, weft_error *err)
     const region regions[REGIONS] = {{"arena", run->arena, NULL, run->arena_bytes},
                                      {"state", run->state, NULL, (size_t)plan->states.bytes},
                                      {"inputs", run->inputs, NULL, run->inputs_bytes},
-                                     {"step inputs", run->step_inputs, NULL, run->step_inputs_bytes}};
+                                     {"step inputs", run->step_inputs, NULL, run->step_inputs_bytes},
+                                     {"key-value cache", run->cache, NULL, (size_t)plan->caches.bytes}};
     for (int i = 0; i < REGIONS; i++) {
         region *r = &g->regions[i];
         *r = regions[i];
+        if (!r->at)
+            continue;
         memset(r->at + r->bytes, NOTHING, WEFT_GUARD_BYTES);
         r->bytes += WEFT_GUARD_BYTES;
         if (!(r->copy = weft_alloc(r->bytes)))
@@ -75,7 +78,8 @@ void weft_guard_begin(weft_run *run, const weft_lowered *l)
         g->position = -1;
     g->l = l;
     for (int i = STATE; i < REGIONS; i++) /* the host has written there */
-        memcpy(g->regions[i].copy, g->regions[i].at, g->regions[i].bytes);
+        if (g->regions[i].at)
+            memcpy(g->regions[i].copy, g->regions[i].at, g->regions[i].bytes);
 }
 
 /* ---- before ---- */
@@ -241,7 +245,8 @@ weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_in
     int n = find_spans(run, l, in, micro, spans);
     weft_status s = WEFT_OK;
     for (int i = 0; i < REGIONS && !s; i++)
-        s = check_region(run, in, &g->regions[i], spans, n, err);
+        if (g->regions[i].at)
+            s = check_region(run, in, &g->regions[i], spans, n, err);
     for (int i = in->n_ins; i < in->n_ins + in->n_outs && !s; i++) {
         int64_t element = find_nothing(&in->tensors[i], weft_run_address(run, l, in->buffers[i], micro));
         if (element >= 0)

@@ -71,14 +71,16 @@ static void fill(job *j, int threads)
 weft_status weft_init_state(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    const weft_graph *g = weft_plan_model(plan);
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&plan->mesh, plan->rank, coord);
     weft_status s = WEFT_OK;
     for (int i = 0; i < plan->states.n && !s; i++) {
         const weft_state_entry *e = &plan->states.list[i];
         if (e->value->init.kind == WEFT_INIT_ZERO || !e->bytes)
             continue; /* device memory begins as zeros */
         job j = {.run = run, .entry = e};
-        weft_local_tensor(g, e->value, plan->lowered[WEFT_MODE_TRAIN]->coord, &j.tensor);
+        weft_local_tensor(g, e->value, coord, &j.tensor);
         j.count = weft_tensor_count(&j.tensor);
         char *at = (char *)run->state + e->offset;
         j.tensor.data = plan->device->host_memory ? at : weft_alloc((size_t)e->bytes);

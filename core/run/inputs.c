@@ -36,8 +36,7 @@ void weft_batch_release(weft_batch *b)
     memset(b, 0, sizeof *b);
 }
 
-/* Where an input lies in a batch; NULL: the graph does not use it. */
-static int32_t *find(const weft_lowered *l, const weft_batch *b, int64_t micro, const char *name, weft_tensor *t)
+int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro, const char *name, weft_tensor *t)
 {
     const weft_value *v = weft_map_get(&l->graph->inputs, name, strlen(name));
     if (!v || l->buffer_of[v->id] < 0)
@@ -52,7 +51,7 @@ static int32_t *find(const weft_lowered *l, const weft_batch *b, int64_t micro, 
 static void put_row(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row, const char *name, const int32_t *src, int32_t pad)
 {
     weft_tensor t;
-    int32_t *data = find(l, b, micro, name, &t);
+    int32_t *data = weft_batch_input(l, b, micro, name, &t);
     if (!data || row < t.lo[0] || row >= t.lo[0] + t.size[0])
         return;
     data += (row - t.lo[0]) * t.size[1];
@@ -63,7 +62,7 @@ static void put_row(const weft_lowered *l, const weft_batch *b, int64_t micro, i
 static void put_step_labels(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row, const int32_t *labels)
 {
     weft_tensor t;
-    int32_t *data = find(l, b, 0, "step_labels", &t);
+    int32_t *data = weft_batch_input(l, b, 0, "step_labels", &t);
     if (!data || micro < t.lo[0] || micro >= t.lo[0] + t.size[0] || row < t.lo[1] || row >= t.lo[1] + t.size[1])
         return;
     data += ((micro - t.lo[0]) * t.size[1] + (row - t.lo[1])) * t.size[2];
@@ -83,10 +82,10 @@ void weft_fill_inputs(const weft_lowered *l, const weft_batch *b, int64_t micro,
 void weft_fill_step(const weft_lowered *l, const weft_batch *b, int64_t step)
 {
     weft_tensor t;
-    int32_t *index = find(l, b, 0, "index", &t);
+    int32_t *index = weft_batch_input(l, b, 0, "index", &t);
     for (int64_t i = 0; index && i < t.size[0]; i++)
         index[i] = (int32_t)(t.lo[0] + i);
-    void *at = find(l, b, 0, "step", &t);
+    void *at = weft_batch_input(l, b, 0, "step", &t);
     float number = (float)step;
     if (at)
         memcpy(at, &number, sizeof number);

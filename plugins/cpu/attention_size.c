@@ -108,6 +108,29 @@ size_t cpu_attention_dx_workspace(const weft_call *call)
     return (size_t)(deltas + a.floats * a.threads) * sizeof(float);
 }
 
+enum { DECODE_QUERIES = 4 };
+
+bool cpu_decode_accepts(const weft_call *call)
+{
+    cpu_attention a;
+    return cpu_attention_read(call, false, &a) && a.q_rows <= DECODE_QUERIES && a.k_rows > DECODE_QUERIES;
+}
+
+/* See decode_state. */
+static int64_t decode_floats(const cpu_attention *a)
+{
+    int64_t floats = CPU_STACK * (2 * a->padded + CPU_TILE + 2) + a->padded;
+    return (floats + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
+}
+
+size_t cpu_decode_workspace(const weft_call *call)
+{
+    cpu_attention a;
+    if (!cpu_attention_read(call, false, &a))
+        return 0;
+    return (size_t)(decode_floats(&a) * a.threads) * sizeof(float);
+}
+
 static weft_status prepare(const weft_call *call, bool backward, void **state, weft_error *err)
 {
     cpu_attention *a = weft_alloc(sizeof *a);
@@ -124,6 +147,15 @@ static weft_status prepare(const weft_call *call, bool backward, void **state, w
 weft_status cpu_attention_prepare(const weft_call *call, void **state, weft_error *err)
 {
     return prepare(call, false, state, err);
+}
+
+weft_status cpu_decode_prepare(const weft_call *call, void **state, weft_error *err)
+{
+    weft_status s = prepare(call, false, state, err);
+    cpu_attention *a = s ? NULL : *state;
+    if (a)
+        a->floats = decode_floats(a);
+    return s;
 }
 
 weft_status cpu_attention_dx_prepare(const weft_call *call, void **state, weft_error *err)

@@ -74,6 +74,8 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(nll)                                                                                                                                          \
     OP(nll_de)                                                                                                                                       \
     OP(nll_dt)                                                                                                                                       \
+    OP(cache)                                                                                                                                        \
+    OP(decode)                                                                                                                                       \
     OP(attention)                                                                                                                                    \
     OP(attention_dx)
 
@@ -119,6 +121,10 @@ typedef struct cpu_attention {
 /* False if the call is not one that the tiled kernels take. */
 bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a);
 size_t cpu_attention_workspace(const weft_call *call);
+/* For few queries against many keys: the forward alone. */
+bool cpu_decode_accepts(const weft_call *call);
+size_t cpu_decode_workspace(const weft_call *call);
+weft_status cpu_decode_prepare(const weft_call *call, void **state, weft_error *err);
 size_t cpu_attention_dx_workspace(const weft_call *call);
 weft_status cpu_attention_prepare(const weft_call *call, void **state, weft_error *err);
 weft_status cpu_attention_dx_prepare(const weft_call *call, void **state, weft_error *err);

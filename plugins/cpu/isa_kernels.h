@@ -13,6 +13,8 @@
 
 #include "attention_dx.h"
 
+#include "decode.h"
+
 static void exp_all(const float *x, float *y, int64_t n)
 {
 #pragma omp simd

@@ -96,6 +96,18 @@ static bool accepts_attention(const weft_call *call)
     return no_lengths(call) && cpu_attention_read(call, false, &a);
 }
 
+static bool accepts_decode(const weft_call *call)
+{
+    return no_lengths(call) && cpu_decode_accepts(call);
+}
+
+/* Bytes are moved, never converted. */
+static bool accepts_cache(const weft_call *call)
+{
+    return no_lengths(call) && call->ins[2].dtype == WEFT_I32 && call->ins[0].dtype == call->ins[1].dtype &&
+           call->ins[0].dtype == call->outs[0].dtype;
+}
+
 static bool accepts_attention_dx(const weft_call *call)
 {
     cpu_attention a;
@@ -148,6 +160,16 @@ const weft_kernel cpu_kernels[] = {
     PRODUCT(linear_dw, true),
     ATTENTION(attention),
     ATTENTION(attention_dx),
+    {.op = "attention",
+     .device = "cpu",
+     .name = "attention_decode",
+     .priority = PRIORITY + 1,
+     .accepts = accepts_decode,
+     .workspace = cpu_decode_workspace,
+     .prepare = cpu_decode_prepare,
+     .release = cpu_attention_release,
+     .launch = dispatch_decode},
+    VECTOR(cache, false, accepts_cache),
     VECTOR(add, true, accepts_types),
     VECTOR(add_bias, true, accepts_types),
     VECTOR(scale, true, accepts_types),

@@ -14,6 +14,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/attention.h \
 	plugins/cpu/attention_dx.h \
 	plugins/cpu/cpu.h \
+	plugins/cpu/decode.h \
 	plugins/cpu/elementwise.h \
 	plugins/cpu/isa.h \
 	plugins/cpu/isa_kernels.h \

@@ -69,7 +69,7 @@ static const weft_param params[] = {
      .min = 2,
      .max = 1e9,
      .unit = "tokens",
-     .help = "The model sees this many last tokens when it writes; memory is planned for them."},
+     .help = "The model sees at most this many tokens when it writes; a text that fills them goes on from its last half."},
     {.name = NULL},
 };
 

@@ -45,10 +45,21 @@ void trial_init(trial *t, const char *op)
         if (strcmp((*o)->name, op) == 0)
             t->op = *o;
     for (const weft_kernel *k = cpu_kernels; k->op; k++)
-        if (strcmp(k->op, op) == 0)
+        if (strcmp(k->op, op) == 0 && !t->kernel)
             t->kernel = k;
+    t->launcher = op;
     assert_non_null(t->op);
     assert_non_null(t->kernel);
+}
+
+void trial_choose(trial *t, const char *kernel, const char *launcher)
+{
+    t->kernel = NULL;
+    for (const weft_kernel *k = cpu_kernels; k->op; k++)
+        if (strcmp(k->name, kernel) == 0)
+            t->kernel = k;
+    assert_non_null(t->kernel);
+    t->launcher = launcher;
 }
 
 void trial_release(trial *t)
@@ -161,7 +172,7 @@ void trial_run(trial *t, cpu_isa isa, int threads, cpu_products products, bool a
         assert_int_equal(t->kernel->prepare(&call, &call.state, &err), WEFT_OK);
     call.queue = &queue;
     call.workspace = workspace;
-    cpu_launch *launch = vector_launch(cpu_launchers_get(isa), t->op->name);
+    cpu_launch *launch = vector_launch(cpu_launchers_get(isa), t->launcher);
     weft_status status = (launch ? launch : t->kernel->launch)(&call, &err);
     if (status != WEFT_OK)
         fail_msg("%s", weft_error_text(&err));
@@ -256,7 +267,7 @@ static void check_in_place(trial *t, cpu_isa isa, copies c)
     outs[0].data = t->ins[0].data;
     call.outs = outs;
     call.queue = &queue;
-    assert_int_equal(vector_launch(cpu_launchers_get(isa), t->op->name)(&call, NULL), WEFT_OK);
+    assert_int_equal(vector_launch(cpu_launchers_get(isa), t->launcher)(&call, NULL), WEFT_OK);
     assert_memory_equal(c.data[0], outs[0].data, bytes);
     memcpy(t->ins[0].data, operand, bytes);
     weft_free(operand);

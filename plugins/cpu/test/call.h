@@ -10,6 +10,7 @@ enum { MOST_TENSORS = 12, GUARD = 64 };
 typedef struct trial {
     const weft_op *op;
     const weft_kernel *kernel;
+    const char *launcher; /* its field of cpu_launchers; the op's name unless said otherwise */
     weft_attr attrs[8];
     int n_attrs, n_ins, n_outs;
     weft_tensor ins[MOST_TENSORS], outs[MOST_TENSORS];
@@ -19,6 +20,8 @@ typedef struct trial {
 } trial;
 
 void trial_init(trial *t, const char *op);
+/* Another kernel of the op than the first one. */
+void trial_choose(trial *t, const char *kernel, const char *launcher);
 void trial_release(trial *t);
 void trial_int(trial *t, const char *key, int64_t value);
 void trial_real(trial *t, const char *key, double value);

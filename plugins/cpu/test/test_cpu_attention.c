@@ -101,6 +101,50 @@ static void check(const attention_case *c)
     trial_check(&b);
 }
 
+/* The kernel for few queries. */
+static void check_decode(const attention_case *c)
+{
+    trial f;
+    make_forward(&f, c, "attention");
+    trial_choose(&f, "attention_decode", "decode");
+    heads(trial_out(&f, c->dtype, SIZES(c->batch, c->queries, c->heads * c->d)), c, false);
+    trial_out(&f, WEFT_F32, SIZES(c->batch, c->queries, c->heads));
+    trial_check(&f);
+}
+
+static void test_few_queries(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MASKS; m++)
+        for (int64_t queries = 1; queries <= 4; queries += 3) {
+            check_decode(&(attention_case){.batch = 2, .queries = queries, .keys = 150, .heads = 6, .kv_heads = 1, .d = 24, .mask = (mask)m});
+            check_decode(&(attention_case){
+                .batch = 3, .queries = queries, .keys = 64, .heads = 2, .kv_heads = 2, .d = 40, .mask = (mask)m, .dtype = WEFT_BF16});
+        }
+    check_decode(
+        &(attention_case){.batch = 1, .queries = 1, .keys = 80, .heads = 3, .kv_heads = 2, .d = 8, .lo = 3, .kv_lo = 1, .whole = 8, .kv_whole = 4});
+    check_decode(&(attention_case){.batch = 0, .queries = 1, .keys = 5, .heads = 1, .kv_heads = 1, .d = 8});
+}
+
+/* Rows that a cache has and those that it has not. */
+static void test_cache(void **state)
+{
+    static const int64_t starts[] = {0, 3, 5, 100};
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        trial t;
+        weft_dtype dtype = i % 2 ? WEFT_BF16 : WEFT_F32;
+        trial_init(&t, "cache");
+        trial_in(&t, dtype, 1, SIZES(2, 7, 12));
+        trial_in(&t, dtype, 2, SIZES(2, 3, 12));
+        weft_tensor *index = trial_in(&t, WEFT_I32, 1, SIZES(3));
+        for (int k = 0; k < 3; k++)
+            set(index, k, starts[i / 2] + k);
+        trial_out(&t, dtype, SIZES(2, 7, 12));
+        trial_check(&t);
+    }
+}
+
 static void test_masks(void **state)
 {
     (void)state;
@@ -193,6 +237,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_few_queries),
+        cmocka_unit_test(test_cache),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_shards_of_heads),
         cmocka_unit_test(test_large_groups),

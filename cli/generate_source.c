@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From what the user names to the settings and the weights of a model. */
+#include "generate.h"
+#include "job.h"
+#include "plugin/plugins.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weft/files.h>
+
+/* ---- folders ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = weft_format("%s/%s", folder, name);
+    bool there = path && access(path, F_OK) == 0;
+    weft_free(path);
+    return there;
+}
+
+/* The newest whole checkpoint in a folder: step-N with the largest N that has a manifest; NULL: none. */
+static char *newest_in(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    long long best = -1;
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        char *end = NULL;
+        long long step = strncmp(e->d_name, "step-", 5) == 0 ? strtoll(e->d_name + 5, &end, 10) : -1;
+        char *path = step > best && end != e->d_name + 5 && !*end ? weft_format("%s/%s", folder, e->d_name) : NULL;
+        if (path && has(path, "manifest.json"))
+            best = step;
+        weft_free(path);
+    }
+    if (dir)
+        closedir(dir);
+    return best < 0 ? NULL : weft_format("%s/step-%lld", folder, best);
+}
+
+/* The checkpoint that a folder is, holds, or has in its `ckpt`; NULL: none. */
+static char *find_checkpoint(const char *folder)
+{
+    if (has(folder, "manifest.json"))
+        return weft_strdup(folder);
+    char *found = newest_in(folder), *inner = found ? NULL : weft_format("%s/ckpt", folder);
+    if (inner)
+        found = newest_in(inner);
+    weft_free(inner);
+    return found;
+}
+
+/* ---- settings of a checkpoint ---- */
+
+static void add_plugins(const json_t *root, weft_text *ini)
+{
+    size_t i;
+    const json_t *plugin;
+    weft_text_add(ini, "[weft]\nplugins =");
+    json_array_foreach(json_object_get(root, "plugins"), i, plugin)
+    {
+        const char *name = json_string_value(json_object_get(plugin, "name"));
+        weft_text_print(ini, " %s", name ? name : "");
+    }
+    weft_text_add(ini, "\n");
+}
+
+/* All sections but [weft], whose plugins are listed already: its other keys are about the run, not the model. */
+static void add_sections(json_t *root, weft_text *ini)
+{
+    const char *section, *key;
+    json_t *keys, *value;
+    json_t *settings = json_object_get(root, "settings");
+    json_object_foreach(settings, section, keys)
+    {
+        if (strcmp(section, "weft") == 0)
+            continue;
+        weft_text_print(ini, "[%s]\n", section);
+        json_object_foreach(keys, key, value)
+        {
+            const char *text = json_string_value(value);
+            if (text && *text)
+                weft_text_print(ini, "%s = %s\n", key, text);
+        }
+    }
+}
+
+static weft_status read_json(const char *folder, const char *name, json_t **root, weft_error *err)
+{
+    char *path = weft_format("%s/%s", folder, name), *data = NULL;
+    size_t size;
+    json_error_t why;
+    weft_status s = path ? weft_read_file(path, &data, &size, err) : weft_fail_memory(err);
+    *root = s ? NULL : json_loadb(data, size, 0, &why);
+    if (!s && !*root)
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s, line %d: %s", path, why.line, why.text);
+    weft_free(data);
+    weft_free(path);
+    return s;
+}
+
+static weft_status settings_of_checkpoint(generate_source *s, weft_error *err)
+{
+    json_t *root;
+    weft_text ini = {0};
+    weft_status status = read_json(s->folder, "manifest.json", &root, err);
+    if (status)
+        return status;
+    add_plugins(root, &ini);
+    add_sections(root, &ini);
+    json_decref(root);
+    s->ini = weft_strdup(weft_text_get(&ini));
+    if (!s->ini || ini.out_of_memory)
+        status = weft_fail_memory(err);
+    weft_text_release(&ini);
+    return status;
+}
+
+/* ---- folders of other programs ---- */
+
+static weft_status not_a_model(const char *path, weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s holds no model that can be read: a run folder with a checkpoint, a checkpoint (step-N) or a Hugging Face folder is due",
+                     path);
+}
+
+/* The plugin that knows the format says what model it is. */
+static weft_status settings_of_format(generate_source *s, const char *path, weft_error *err)
+{
+    static const char list[] = "[weft]\nplugins = ?hf\n[train]\nsteps = 1\n";
+    static const weft_log silent;
+    weft_settings *settings = NULL;
+    weft_plugins *plugins = NULL;
+    weft_text ini = {0};
+    void *self;
+    weft_status status = weft_settings_read_text("formats", list, strlen(list), &settings, err);
+    status = status ? status : weft_plugins_load(settings, &silent, &plugins, err);
+    const weft_model_format *format = status ? NULL : weft_plugins_service(plugins, "format", &self);
+    if (!status && (!format || !format->is(path)))
+        status = not_a_model(path, err);
+    status = status ? status : format->settings(path, &ini, err);
+    if (!status && !(s->ini = weft_strdup(weft_text_get(&ini))))
+        status = weft_fail_memory(err);
+    weft_text_release(&ini);
+    weft_plugins_destroy(plugins);
+    weft_settings_destroy(settings);
+    s->weights = true;
+    return status;
+}
+
+/* ---- eos ---- */
+
+static weft_status add_eos(generate_source *s, const json_t *value, weft_error *err)
+{
+    int32_t *more = weft_realloc(s->eos, (size_t)(s->n_eos + 1) * sizeof *more);
+    if (!more)
+        return weft_fail_memory(err);
+    s->eos = more;
+    if (json_is_integer(value))
+        s->eos[s->n_eos++] = (int32_t)json_integer_value(value);
+    return WEFT_OK;
+}
+
+/* "eos_token_id": one number or several. */
+static weft_status read_eos(generate_source *s, const char *folder, weft_error *err)
+{
+    json_t *root;
+    size_t i;
+    const json_t *value;
+    if (!has(folder, "generation_config.json"))
+        return WEFT_OK;
+    weft_status status = read_json(folder, "generation_config.json", &root, err);
+    if (status)
+        return status;
+    const json_t *eos = json_object_get(root, "eos_token_id");
+    if (!json_is_array(eos))
+        status = add_eos(s, eos, err);
+    json_array_foreach(eos, i, value) status = status ? status : add_eos(s, value, err);
+    json_decref(root);
+    return status;
+}
+
+/* ---- what the settings say ---- */
+
+static void look_at_plugins(generate_source *s, const weft_settings *settings)
+{
+    const weft_listed *list;
+    for (int n = weft_settings_plugins(settings, &list); n > 0; n--) {
+        const char *name = list[n - 1].name;
+        s->tokenizer = s->tokenizer || strcmp(name, "text") == 0;
+        s->sample = s->sample || strcmp(name, "sample") == 0;
+        s->lists_store = s->lists_store || strcmp(name, "ckpt") == 0;
+        s->lists_weights = s->lists_weights || strcmp(name, "hf") == 0;
+    }
+}
+
+/* An INI's own weights: those of its run folder's newest checkpoint, else those that it begins with. */
+static weft_status weights_of_ini(generate_source *s, weft_settings *settings, weft_error *err)
+{
+    const weft_params *run;
+    weft_status status = weft_settings_section(settings, "weft", weft_core_params("weft"), &run, err);
+    if (status)
+        return status;
+    const char *dir = weft_params_text(run, "dir");
+    s->folder = *dir ? find_checkpoint(dir) : NULL;
+    s->checkpoint = s->folder != NULL;
+    s->weights = !s->folder && s->lists_weights;
+    if (s->folder || s->weights)
+        return WEFT_OK;
+    if (!*dir)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run, "dir"),
+                         "[weft] dir is not set, so there is no checkpoint to write with; set it, or try --untrained");
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run, "dir"),
+                     "there is no checkpoint in %s/ckpt yet; list ckpt in [weft] plugins and train, or try --untrained", dir);
+}
+
+static bool cuts(const weft_plugin *plugin)
+{
+    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+        if (c->kind == WEFT_PASS && c->stage == WEFT_STAGE_MESH)
+            return true;
+    return false;
+}
+
+/* A checkpoint of many ranks writes on one, if nobody asks for more. */
+static weft_status find_axes(generate_source *s, weft_settings *settings, weft_error *err)
+{
+    static const weft_log silent;
+    weft_plugins *plugins;
+    weft_status status = weft_plugins_load(settings, &silent, &plugins, err);
+    int n = 0;
+    for (int i = 0; !status && i < plugins->n && n + 1 < (int)(sizeof s->axes / sizeof s->axes[0]); i++)
+        if (cuts(plugins->list[i].module.plugin) && !(s->axes[n++] = weft_strdup(plugins->list[i].module.plugin->name)))
+            status = weft_fail_memory(err);
+    weft_plugins_destroy(plugins);
+    return status;
+}
+
+static bool one_rank(const weft_cli_options *options)
+{
+    weft_job job;
+    weft_error err = {0};
+    bool alone = options->ranks == 0 && !weft_job_find(&job, &err) && job.ranks == 1;
+    if (options->ranks == 0)
+        weft_job_release(&job);
+    weft_error_release(&err);
+    return alone;
+}
+
+static weft_status look_at_settings(generate_source *s, const weft_cli_options *options, bool untrained, weft_error *err)
+{
+    weft_cli_options read = *options;
+    weft_settings *settings;
+    read.ini = s->name;
+    read.ini_text = s->ini;
+    weft_status status = weft_cli_settings(&read, &settings, err);
+    if (status)
+        return status;
+    look_at_plugins(s, settings);
+    if (!untrained && !s->folder && !s->weights)
+        status = weights_of_ini(s, settings, err);
+    if (!status && s->ini && s->checkpoint && one_rank(options))
+        status = find_axes(s, settings, err);
+    weft_settings_destroy(settings);
+    return status;
+}
+
+weft_status generate_source_find(generate_source *s, const char *path, const weft_cli_options *options, bool untrained, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    *s = (generate_source){.name = path};
+    if (is_folder(path)) {
+        s->folder = find_checkpoint(path);
+        s->checkpoint = s->folder != NULL;
+        status = s->checkpoint ? settings_of_checkpoint(s, err) : settings_of_format(s, path, err);
+        status = status ? status : read_eos(s, s->folder ? s->folder : path, err);
+    } else if (access(path, R_OK) != 0) {
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s", path, strerror(errno));
+    }
+    return status ? status : look_at_settings(s, options, untrained, err);
+}
+
+void generate_source_release(generate_source *s)
+{
+    weft_free(s->folder);
+    weft_free(s->ini);
+    weft_free(s->eos);
+    for (int i = 0; s->axes[i]; i++)
+        weft_free(s->axes[i]);
+    memset(s, 0, sizeof *s);
+}

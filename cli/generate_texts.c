@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prompts in, continuations out. */
+#include "generate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/files.h>
+
+/* ---- in ---- */
+
+static weft_status add_ids(generate_texts *t, const int32_t *ids, size_t n, weft_error *err)
+{
+    int number = t->n;
+    if (n == 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "prompt %d is empty, and the tokenizer has no mark for the beginning of a text",
+                         number + 1);
+    weft_continuation *more = weft_realloc(t->list, (size_t)(t->n + 1) * sizeof *more);
+    if (!more)
+        return weft_fail_memory(err);
+    t->list = more;
+    return weft_continuation_init(&t->list[t->n++], number, ids, n, err);
+}
+
+static weft_status add_prompt(generate_texts *t, const char *text, size_t size, weft_error *err)
+{
+    size_t capacity = 16, n = 0;
+    int32_t *ids = weft_alloc(capacity * sizeof *ids);
+    if (!ids)
+        return weft_fail_memory(err);
+    int bos = t->tokenizer->bos(t->tokenizer_self);
+    if (bos >= 0)
+        ids[n++] = bos;
+    weft_status s = t->tokenizer->encode(t->tokenizer_self, text, size, &ids, &n, &capacity, err);
+    s = s ? s : add_ids(t, ids, n, err);
+    weft_free(ids);
+    return s;
+}
+
+/* "1 2 3", or with commas. */
+static weft_status add_numbers(generate_texts *t, const char *text, weft_error *err)
+{
+    size_t n = 0, most = strlen(text) / 2 + 1;
+    int32_t *ids = weft_alloc(most * sizeof *ids);
+    weft_status s = ids ? WEFT_OK : weft_fail_memory(err);
+    for (const char *p = text + strspn(text, " ,"); *p && !s; p += strspn(p, " ,")) {
+        char *end;
+        errno = 0;
+        long id = strtol(p, &end, 10);
+        if (end == p || errno || id < 0 || id > INT32_MAX || !strchr(" ,", *end))
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--ids: '%.20s' is no id; write numbers, as \"1 2 3\"", p);
+        else
+            ids[n++] = (int32_t)id;
+        p = end;
+    }
+    s = s ? s : add_ids(t, ids, n, err);
+    weft_free(ids);
+    return s;
+}
+
+/* A line is a prompt; empty ones are none. */
+static weft_status add_file(generate_texts *t, const char *path, weft_error *err)
+{
+    char *data;
+    size_t size;
+    weft_status s = weft_read_file(path, &data, &size, err);
+    if (s)
+        return s;
+    int before = t->n;
+    for (char *line = data; line < data + size && !s;) {
+        size_t n = strcspn(line, "\n");
+        if (n > 0)
+            s = t->tokenizer ? add_prompt(t, line, n, err) : (line[n] = '\0', add_numbers(t, line, err));
+        line += n + 1;
+    }
+    if (!s && t->n == before)
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s holds no prompt; a line is one", path);
+    weft_free(data);
+    return s;
+}
+
+weft_status generate_texts_init(generate_texts *t, const generate_wishes *w, const weft_tokenizer *tokenizer, void *tokenizer_self, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    *t = (generate_texts){.tokenizer = tokenizer, .tokenizer_self = tokenizer_self};
+    for (int i = 0; i < w->prompts.n && !s; i++)
+        s = add_prompt(t, w->prompts.list[i], strlen(w->prompts.list[i]), err);
+    for (int i = 0; i < w->ids.n && !s; i++)
+        s = add_numbers(t, w->ids.list[i], err);
+    if (!s && w->prompts_file)
+        s = add_file(t, w->prompts_file, err);
+    if (!s && t->n == 0)
+        s = add_prompt(t, "", 0, err);
+    return s;
+}
+
+void generate_texts_release(generate_texts *t)
+{
+    for (int i = 0; i < t->n; i++)
+        weft_continuation_release(&t->list[i]);
+    weft_free(t->list);
+    memset(t, 0, sizeof *t);
+}
+
+/* ---- out ---- */
+
+static weft_status write_out(const char *data, size_t n, weft_error *err)
+{
+    errno = 0;
+    if (fwrite(data, 1, n, stdout) == n && fflush(stdout) == 0)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write to standard output: %s", strerror(errno));
+}
+
+static weft_status as_text(const generate_texts *t, const int32_t *ids, size_t n, weft_text *text, weft_error *err)
+{
+    if (t->tokenizer)
+        return t->tokenizer->decode(t->tokenizer_self, ids, n, text, err);
+    for (size_t i = 0; i < n; i++)
+        weft_text_print(text, "%s%d", i ? " " : "", (int)ids[i]);
+    return WEFT_OK;
+}
+
+/* Without the bytes of a character that has only begun. */
+static size_t whole_characters(const char *text, size_t n)
+{
+    size_t back = 0;
+    while (back < 4 && back < n && ((unsigned char)text[n - 1 - back] & 0xc0) == 0x80)
+        back++;
+    if (back == n || back == 4)
+        return n;
+    unsigned char lead = (unsigned char)text[n - 1 - back];
+    size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+    return size > back + 1 ? n - 1 - back : n;
+}
+
+weft_status generate_print_more(const generate_texts *t, const weft_continuation *c, size_t *printed, weft_error *err)
+{
+    weft_text text = {0};
+    size_t from = t->tokenizer ? 0 : c->n_prompt; /* ids: what was added alone */
+    weft_status s = as_text(t, c->ids + from, c->n - from, &text, err);
+    if (!s && c->ending)
+        weft_text_add(&text, "\n");
+    if (!s && text.out_of_memory)
+        s = weft_fail_memory(err);
+    size_t end = c->ending ? text.size : whole_characters(weft_text_get(&text), text.size);
+    if (!s && end > *printed) {
+        s = write_out(weft_text_get(&text) + *printed, end - *printed, err);
+        *printed = end;
+    }
+    weft_text_release(&text);
+    return s;
+}
+
+static void add_array(weft_text *json, const char *key, const int32_t *ids, size_t n)
+{
+    weft_text_print(json, "\"%s\": [", key);
+    for (size_t i = 0; i < n; i++)
+        weft_text_print(json, "%s%d", i ? ", " : "", (int)ids[i]);
+    weft_text_add(json, "], ");
+}
+
+static weft_status add_string(const generate_texts *t, weft_text *json, const char *key, const int32_t *ids, size_t n, weft_error *err)
+{
+    weft_text text = {0};
+    weft_status s = as_text(t, ids, n, &text, err);
+    weft_text_print(json, "\"%s\": ", key);
+    weft_text_add_json(json, weft_text_get(&text));
+    weft_text_add(json, ", ");
+    json->out_of_memory = json->out_of_memory || text.out_of_memory;
+    weft_text_release(&text);
+    return s;
+}
+
+weft_status generate_print_json(const generate_texts *t, const weft_continuation *c, weft_error *err)
+{
+    weft_text json = {0};
+    weft_status s = WEFT_OK;
+    weft_text_print(&json, "{\"number\": %d, ", c->number);
+    if (t->tokenizer) {
+        s = add_string(t, &json, "prompt", c->ids, c->n_prompt, err);
+        s = s ? s : add_string(t, &json, "text", c->ids + c->n_prompt, c->n - c->n_prompt, err);
+    }
+    add_array(&json, "prompt_ids", c->ids, c->n_prompt);
+    add_array(&json, "ids", c->ids + c->n_prompt, c->n - c->n_prompt);
+    weft_text_print(&json, "\"end\": \"%s\"}\n", weft_ending_name(c->ending));
+    if (!s && json.out_of_memory)
+        s = weft_fail_memory(err);
+    s = s ? s : write_out(weft_text_get(&json), json.size, err);
+    weft_text_release(&json);
+    return s;
+}
