@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the token file, or makes it: one maker at a time, under a temporary name that is locked, synced and then renamed. */
-#include "text.h"
+#include "build.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,23 +78,24 @@ static weft_status sync_folder(const char *folder, weft_error *err)
     return status;
 }
 
-static void log_start(const text_plugin *text, const text_files *files, const char *why)
+static void log_start(const text_plugin *text, const text_source *source, const char *why)
 {
     double bytes = 0;
-    for (size_t i = 0; i < files->n; i++)
-        bytes += (double)files->list[i].size;
-    weft_log_print(text->host->log, WEFT_LOG_INFO, "text: tokenising %.1f MB in %zu file%s (no token file to use: %s)", bytes / 1e6, files->n,
-                   files->n == 1 ? "" : "s", why);
+    size_t n = text_files_count(&source->files);
+    for (size_t i = 0; i < source->files.n; i++)
+        bytes += (double)source->files.list[i].size;
+    weft_log_print(text->host->log, WEFT_LOG_INFO, "text: %s %.1f MB in %zu file%s (no token file to use: %s)",
+                   source->bins.n ? "checking tokens," : "tokenising", bytes / 1e6, n, n == 1 ? "" : "s", why);
 }
 
 /* Makes the token file in the locked fd and gives it its name. On failure nothing is left. */
-static weft_status make(const text_plugin *text, int fd, const names *n, const weft_text *identity, text_files *files, weft_error *err)
+static weft_status make(const text_plugin *text, text_source *source, int fd, const names *n, const weft_text *identity, weft_error *err)
 {
     weft_status status = WEFT_OK;
     if (ftruncate(fd, 0)) /* what an interrupted maker left */
         status = text_fail_errno(err, WEFT_ERR_IO, "write", n->part);
     if (!status)
-        status = text_token_file_make(text, fd, n->part, identity, files, err);
+        status = text_token_file_make(text, source, fd, n->part, identity, err);
     if (!status && rename(n->part, n->path))
         status = text_fail_errno(err, WEFT_ERR_IO, "rename to", n->path);
     if (status)
@@ -103,36 +104,36 @@ static weft_status make(const text_plugin *text, int fd, const names *n, const w
 }
 
 /* One attempt to make it; cache stays empty if another maker was faster. */
-static weft_status make_locked(text_cache *cache, const text_plugin *text, const names *n, const weft_text *identity, text_files *files,
-                               weft_error *err)
+static weft_status make_locked(text_source *source, const text_plugin *text, const names *n, const weft_text *identity, weft_error *err)
 {
     int fd;
     const char *why;
     weft_status status = lock_part(n, text->host->log, &fd, err);
     if (status || fd < 0)
         return status;
-    status = text_token_file_map(cache, n->path, identity, files, &why, err); /* made since we looked? */
+    status = text_token_file_map(&source->cache, n->path, identity, &source->files, &why, err); /* made since we looked? */
     if (!status && !why) {
         unlink(n->part);
     } else if (!status) {
-        log_start(text, files, why);
-        status = make(text, fd, n, identity, files, err);
+        log_start(text, source, why);
+        status = make(text, source, fd, n, identity, err);
     }
     close(fd);
     return status;
 }
 
-weft_status text_cache_open(text_cache *cache, const text_plugin *text, text_files *files, weft_error *err)
+weft_status text_cache_open(text_source *source, const text_plugin *text, weft_error *err)
 {
     enum { ATTEMPTS = 100 }; /* each lost only to a maker that finished or failed, or to files that change all the time */
     weft_text identity = {0};
     names n = {0};
     const char *why = NULL;
-    weft_status status = text_identity(text, files, &identity, err);
+    text_cache *cache = &source->cache;
+    weft_status status = text_identity(text, &source->files, &identity, err);
     if (!status)
         status = names_init(&n, text, &identity, err);
     for (int i = 0; !status && !cache->map && i < ATTEMPTS; i++) {
-        status = text_token_file_map(cache, n.path, &identity, files, &why, err);
+        status = text_token_file_map(cache, n.path, &identity, &source->files, &why, err);
         if (status || !why)
             break;
         status = weft_make_dirs(n.folder, err);
@@ -140,7 +141,7 @@ weft_status text_cache_open(text_cache *cache, const text_plugin *text, text_fil
             weft_fail(err, status, weft_params_where(text->host->params, "cache"),
                       "tokens need a folder; set [text] cache to one that you may write");
         else
-            status = make_locked(cache, text, &n, &identity, files, err);
+            status = make_locked(source, text, &n, &identity, err);
     }
     if (!status && !cache->map)
         status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot use the token file %s: %s", n.path, why);

@@ -6,6 +6,7 @@
 #include <fts.h>
 #include <glob.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,20 +24,62 @@ static bool ends_with(const char *name, const char *end)
     return n > m && !strcmp(name + n - m, end);
 }
 
-static bool is_jsonl(text_format format, const char *name)
+/* As ends_with, also if the file is packed. */
+static bool is_called(const char *name, const char *end)
 {
-    return format == TEXT_JSONL || (format == TEXT_AUTO && ends_with(name, ".jsonl"));
+    static const char *const packed[] = {"", ".gz", ".zst", NULL};
+    char all[24];
+    for (int i = 0; packed[i]; i++) {
+        snprintf(all, sizeof all, "%s%s", end, packed[i]);
+        if (ends_with(name, all))
+            return true;
+    }
+    return false;
+}
+
+/* The kind of a file that is named, whatever it is called. */
+static text_format kind_of(text_format format, const char *name)
+{
+    if (format != TEXT_AUTO)
+        return format;
+    return is_called(name, ".jsonl") ? TEXT_JSONL : ends_with(name, ".bin") ? TEXT_BIN : TEXT_PLAIN;
 }
 
 /* Which files of a folder are data. */
 static bool is_wanted(text_format format, const char *name)
 {
-    return (format != TEXT_JSONL && ends_with(name, ".txt")) || (format != TEXT_PLAIN && ends_with(name, ".jsonl"));
+    bool any = format == TEXT_AUTO;
+    return ((any || format == TEXT_PLAIN) && is_called(name, ".txt")) || ((any || format == TEXT_JSONL) && is_called(name, ".jsonl")) ||
+           ((any || format == TEXT_BIN) && ends_with(name, ".bin"));
+}
+
+static const char *wanted(text_format format)
+{
+    static const char *const names[] = {
+        [TEXT_PLAIN] = "*.txt", [TEXT_JSONL] = "*.jsonl", [TEXT_BIN] = "*.bin", [TEXT_AUTO] = "*.txt, *.jsonl or *.bin"};
+    return names[format];
 }
 
 static weft_status fail_path(const search *s, const char *path, int error)
 {
     return weft_fail(s->err, WEFT_ERR_INPUT, s->where, "cannot read %s: %s", path, strerror(error));
+}
+
+weft_status text_files_add(text_files *files, text_file file, weft_error *err)
+{
+    if (files->n == files->capacity) {
+        size_t capacity = files->capacity ? 2 * files->capacity : 16;
+        text_file *list = weft_realloc(files->list, capacity * sizeof *list);
+        if (!list)
+            return weft_fail_memory(err);
+        files->list = list;
+        files->capacity = capacity;
+    }
+    file.path = weft_strdup(file.path);
+    if (!file.path)
+        return weft_fail_memory(err);
+    files->list[files->n++] = file;
+    return WEFT_OK;
 }
 
 static weft_status add_file(search *s, const char *path, const struct stat *st)
@@ -46,26 +89,15 @@ static weft_status add_file(search *s, const char *path, const struct stat *st)
     char real[PATH_MAX];
     if (!realpath(path, real))
         return fail_path(s, path, errno);
-    text_files *files = s->files;
-    if (files->n == files->capacity) {
-        size_t capacity = files->capacity ? 2 * files->capacity : 16;
-        text_file *list = weft_realloc(files->list, capacity * sizeof *list);
-        if (!list)
-            return weft_fail_memory(s->err);
-        files->list = list;
-        files->capacity = capacity;
-    }
-    char *copy = weft_strdup(real);
-    if (!copy)
-        return weft_fail_memory(s->err);
-    files->list[files->n++] = (text_file){
-        .path = copy,
-        .jsonl = is_jsonl(s->format, path), /* of the name that was found: it may be a link to a name without suffix */
-        .size = st->st_size,
-        .mtime_s = st->st_mtim.tv_sec,
-        .mtime_ns = st->st_mtim.tv_nsec,
-    };
-    return WEFT_OK;
+    return text_files_add(s->files,
+                          (text_file){
+                              .path = real,
+                              .kind = kind_of(s->format, path), /* of the name that was found: it may be a link to a name without suffix */
+                              .size = st->st_size,
+                              .mtime_s = st->st_mtim.tv_sec,
+                              .mtime_ns = st->st_mtim.tv_nsec,
+                          },
+                          s->err);
 }
 
 static int by_name(const FTSENT **a, const FTSENT **b)
@@ -116,10 +148,7 @@ static weft_status add_folder(search *s, const char *path)
         status = fail_path(s, path, errno);
     if (!status && s->files->n == before)
         status = weft_fail(s->err, WEFT_ERR_INPUT, s->where, "folder %s holds no %s file; name the files, or give a pattern such as %s/*.md", path,
-                           s->format == TEXT_AUTO    ? "*.txt or *.jsonl"
-                           : s->format == TEXT_JSONL ? "*.jsonl"
-                                                     : "*.txt",
-                           path);
+                           wanted(s->format), path);
 done:
     if (tree)
         fts_close(tree);
@@ -198,18 +227,64 @@ static weft_status drop_repeats(text_files *files, weft_error *err)
     return WEFT_OK;
 }
 
-weft_status text_files_find(text_files *files, const weft_params *params, text_format format, weft_error *err)
+/* Behind every file of tokens its .idx, if it has one. */
+static weft_status add_indices(text_files *files, weft_error *err)
 {
-    search s = {.files = files, .format = format, .where = weft_params_where(params, "path"), .err = err};
+    text_files all = {0};
     weft_status status = WEFT_OK;
-    const char *word;
-    for (int i = 0; (word = weft_params_word(params, "path", i)); i++) {
-        weft_status now = add_word(&s, word);
+    for (size_t i = 0; !status && i < files->n; i++) {
+        const text_file *file = &files->list[i];
+        struct stat st;
+        status = text_files_add(&all, *file, err);
+        if (status || file->kind != TEXT_BIN || !ends_with(file->path, ".bin"))
+            continue;
+        char *path = weft_format("%.*s.idx", (int)strlen(file->path) - 4, file->path);
+        if (!path)
+            status = weft_fail_memory(err);
+        else if (!stat(path, &st) && S_ISREG(st.st_mode))
+            status = text_files_add(
+                &all, (text_file){.path = path, .kind = TEXT_INDEX, .size = st.st_size, .mtime_s = st.st_mtim.tv_sec, .mtime_ns = st.st_mtim.tv_nsec},
+                err);
+        weft_free(path);
+    }
+    text_files_release(files);
+    *files = all;
+    return status;
+}
+
+static weft_status check_kinds(const search *s)
+{
+    const text_files *files = s->files;
+    for (size_t i = 1; i < files->n; i++)
+        if ((files->list[i].kind == TEXT_BIN) != (files->list[0].kind == TEXT_BIN))
+            return weft_fail(s->err, WEFT_ERR_INPUT, s->where, "%s is text and %s holds tokens; make them two sources with [text] mix",
+                             files->list[files->list[0].kind == TEXT_BIN ? i : 0].path, files->list[files->list[0].kind == TEXT_BIN ? 0 : i].path);
+    return WEFT_OK;
+}
+
+weft_status text_files_find(text_files *files, const weft_params *params, const char *key, int first, int end, text_format format, weft_error *err)
+{
+    search s = {.files = files, .format = format, .where = weft_params_where(params, key), .err = err};
+    weft_status status = WEFT_OK;
+    for (int i = first; i < end; i++) {
+        weft_status now = add_word(&s, weft_params_word(params, key, i));
         status = status ? status : now;
     }
     if (!status && !files->n)
-        status = weft_fail(err, WEFT_ERR_INPUT, s.where, "[text] path is empty; give files, folders or patterns");
-    return status ? status : drop_repeats(files, err);
+        status = weft_fail(err, WEFT_ERR_INPUT, s.where, "[text] %s is empty; give files, folders or patterns", key);
+    if (!status)
+        status = drop_repeats(files, err);
+    if (!status)
+        status = check_kinds(&s);
+    return status ? status : add_indices(files, err);
+}
+
+size_t text_files_count(const text_files *files)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < files->n; i++)
+        n += files->list[i].kind != TEXT_INDEX;
+    return n;
 }
 
 void text_files_release(text_files *files)

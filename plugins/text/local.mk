@@ -1,23 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
+TEXT_CFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(UTF8PROC_CFLAGS) $(XXHASH_CFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
+TEXT_LIBS = $(JANSSON_LIBS) $(PCRE2_LIBS) $(UTF8PROC_LIBS) $(XXHASH_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS)
+
 noinst_LTLIBRARIES += plugins/text/libtext.la
 plugins_text_libtext_la_SOURCES = \
+	plugins/text/bin.c \
+	plugins/text/bin_scan.c \
 	plugins/text/build.c \
 	plugins/text/cache.c \
+	plugins/text/command.c \
+	plugins/text/command_decode.c \
+	plugins/text/command_encode.c \
+	plugins/text/command_files.c \
+	plugins/text/command_info.c \
+	plugins/text/command_options.c \
+	plugins/text/command_output.c \
+	plugins/text/command_piece.c \
+	plugins/text/command_read.c \
+	plugins/text/command_train.c \
+	plugins/text/command_work.c \
+	plugins/text/describe.c \
+	plugins/text/encode.c \
 	plugins/text/files.c \
 	plugins/text/identity.c \
+	plugins/text/input.c \
+	plugins/text/job.c \
 	plugins/text/jsonl.c \
+	plugins/text/mix.c \
 	plugins/text/plain.c \
+	plugins/text/progress.c \
 	plugins/text/samples.c \
+	plugins/text/source.c \
 	plugins/text/text.c \
 	plugins/text/token_file.c \
 	plugins/text/tokenizer.c \
+	plugins/text/tokenizer/added.c \
+	plugins/text/tokenizer/bpe.c \
+	plugins/text/tokenizer/config.c \
+	plugins/text/tokenizer/cut.c \
+	plugins/text/tokenizer/decode.c \
+	plugins/text/tokenizer/encode.c \
+	plugins/text/tokenizer/json.c \
+	plugins/text/tokenizer/load.c \
+	plugins/text/tokenizer/load_added.c \
+	plugins/text/tokenizer/load_decoders.c \
+	plugins/text/tokenizer/load_model.c \
+	plugins/text/tokenizer/load_steps.c \
+	plugins/text/tokenizer/map.c \
+	plugins/text/tokenizer/normalize.c \
+	plugins/text/tokenizer/pattern.c \
+	plugins/text/tokenizer/ranks.c \
+	plugins/text/tokenizer/scan.c \
+	plugins/text/tokenizer/split.c \
+	plugins/text/tokenizer/tiktoken.c \
+	plugins/text/tokenizer/translate.c \
+	plugins/text/tokenizer/unicode.c \
+	plugins/text/train/bpe.c \
+	plugins/text/train/count.c \
+	plugins/text/train/pairs.c \
+	plugins/text/train/tokens.c \
+	plugins/text/train/write.c \
 	plugins/text/utf8.c \
+	plugins/text/workers.c \
 	plugins/text/writer.c \
-	plugins/text/text.h
-plugins_text_libtext_la_CFLAGS = $(PLUGIN_CFLAGS) $(JANSSON_CFLAGS)
+	plugins/text/build.h \
+	plugins/text/command.h \
+	plugins/text/text.h \
+	plugins/text/tokenizer/config.h \
+	plugins/text/tokenizer/engine.h \
+	plugins/text/tokenizer/json.h \
+	plugins/text/tokenizer/tiktoken.h \
+	plugins/text/tokenizer/tokenizer.h \
+	plugins/text/tokenizer/translate.h \
+	plugins/text/tokenizer/unicode_tables.h \
+	plugins/text/train/train.h
+plugins_text_libtext_la_CFLAGS = $(PLUGIN_CFLAGS) $(TEXT_CFLAGS)
 
 plugins_text_text_la_SOURCES =
-plugins_text_text_la_LIBADD = plugins/text/libtext.la core/libweft.la $(JANSSON_LIBS)
+plugins_text_text_la_LIBADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 if BUILTIN_TEXT
 noinst_LTLIBRARIES += plugins/text/text.la
 plugins_text_text_la_LDFLAGS = $(BUILTIN_LDFLAGS)
@@ -27,12 +87,49 @@ plugins_text_text_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
 
 check_PROGRAMS += plugins/text/test/test_text
-plugins_text_test_test_text_LDADD = plugins/text/libtext.la $(JANSSON_LIBS) $(TEST_LIBS)
+plugins_text_test_test_text_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
 
 check_PROGRAMS += plugins/text/test/test_text_cache
-plugins_text_test_test_text_cache_LDADD = plugins/text/libtext.la $(JANSSON_LIBS) $(TEST_LIBS)
+plugins_text_test_test_text_cache_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
 
 check_PROGRAMS += plugins/text/test/test_text_input
-plugins_text_test_test_text_input_LDADD = plugins/text/libtext.la $(JANSSON_LIBS) $(TEST_LIBS)
+plugins_text_test_test_text_input_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+
+check_PROGRAMS += plugins/text/test/test_text_bin
+plugins_text_test_test_text_bin_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+
+check_PROGRAMS += plugins/text/test/test_text_mix
+plugins_text_test_test_text_mix_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+
+check_PROGRAMS += plugins/text/test/test_text_many
+plugins_text_test_test_text_many_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+
+check_PROGRAMS += plugins/text/test/fuzz_text
+plugins_text_test_fuzz_text_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
 
 EXTRA_DIST += plugins/text/test/text_run.h plugins/text/README.md
+
+check_PROGRAMS += plugins/text/test/test_train
+plugins_text_test_test_train_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
+plugins_text_test_test_train_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+
+check_PROGRAMS += plugins/text/test/test_train_command
+plugins_text_test_test_train_command_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
+plugins_text_test_test_train_command_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+
+check_PROGRAMS += plugins/text/test/test_train_cut
+plugins_text_test_test_train_cut_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
+plugins_text_test_test_train_cut_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+
+check_PROGRAMS += plugins/text/test/test_train_ranks
+plugins_text_test_test_train_ranks_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
+plugins_text_test_test_train_ranks_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+
+EXTRA_DIST += plugins/text/test/train_reference.h
+EXTRA_DIST += plugins/text/test/corpus
+
+check_PROGRAMS += plugins/text/test/test_tokenizer
+plugins_text_test_test_tokenizer_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+check_PROGRAMS += plugins/text/test/test_tokenizer_file
+plugins_text_test_test_tokenizer_file_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+EXTRA_DIST += plugins/text/test/golden plugins/text/test/make_golden.py plugins/text/tokenizer/make_unicode.py

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples as pure functions of (tokens, seq_len, seed, i).
  *
- * Training: the training tokens follow each other for ever, t_0 ... t_{T-1} t_0 ..., and window k holds seq_len ids from k * seq_len on, with the
- * next ids as labels. Windows tile that endless stream, so every token is a label once in each pass and none is ever left over; a window may reach
- * over the end of an epoch. Epoch e owns the windows that start in its pass, and shuffling permutes them.
+ * Training: a source's training tokens follow each other for ever, t_0 ... t_{T-1} t_0 ..., and window k holds seq_len ids from k * seq_len on, with
+ * the next ids as labels. Windows tile that endless stream, so every token is a label once in each pass and none is ever left over; a window may
+ * reach over the end of an epoch. Epoch e owns the windows that start in its pass, and shuffling permutes them.
  *
- * Validation: each token held back is a label once; the first one's id is the last training token. */
+ * Validation: each token held back is a label once, source after source; the first one's id is the last training token of its source. */
 #include "text.h"
 
 #include <string.h>
@@ -18,39 +18,148 @@ static uint64_t epoch_first(wide epoch, uint64_t tokens, uint64_t seq_len)
     return (uint64_t)((epoch * tokens + seq_len - 1) / seq_len);
 }
 
-/* The first token of training sample i. */
-static int64_t train_start(const text_plugin *text, uint64_t i)
+/* The first token of training sample i of source s. */
+static int64_t train_start(const text_plugin *text, size_t s, uint64_t i)
 {
-    uint64_t tokens = (uint64_t)text->n_train, seq_len = (uint64_t)text->seq_len;
+    uint64_t tokens = (uint64_t)text->sources[s].n_train, seq_len = (uint64_t)text->seq_len;
     if (text->shuffle) {
         uint64_t epoch = (uint64_t)((wide)i * seq_len / tokens);
         uint64_t first = epoch_first(epoch, tokens, seq_len), end = epoch_first((wide)epoch + 1, tokens, seq_len);
-        i = first + weft_permute(text->seed, weft_hash_name("text shuffle") + epoch, end - first, i - first);
+        uint64_t stream = s ? weft_random_bits(weft_hash_name("text source"), s, epoch) : weft_hash_name("text shuffle") + epoch;
+        i = first + weft_permute(text->seed, stream, end - first, i - first);
     }
     return (int64_t)((wide)i * seq_len % tokens);
 }
 
+/* ---- documents ---- */
+
+/* The document that holds token `at`. */
+static int64_t document_of(const text_cache *cache, int64_t at)
+{
+    int64_t low = 0, high = cache->n_documents;
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if ((int64_t)cache->offsets[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Numbers documents from 0 in the window that begins with token `at`, and counts positions in each from 0. */
+static void split_window(const text_plugin *text, const text_source *source, int64_t at, int64_t count, int64_t wrap, const weft_sample *out)
+{
+    const text_cache *cache = &source->cache;
+    int64_t document = document_of(cache, at), next = document + 1 < cache->n_documents ? (int64_t)cache->offsets[document + 1] : cache->n_tokens;
+    int32_t segment = 0, position = 0;
+    for (int64_t j = 0; j < count; j++, at++, position++) {
+        bool again = at == wrap;
+        if (again) {
+            at = 0;
+            document = -1;
+        }
+        if (again || at == next) {
+            document++;
+            next = document + 1 < cache->n_documents ? (int64_t)cache->offsets[document + 1] : cache->n_tokens;
+            segment++;
+            position = 0;
+        }
+        out->segments[j] = text->reset_attention ? segment : 0;
+        out->positions[j] = text->reset_positions ? position : (int32_t)j;
+    }
+}
+
+/* ---- windows ---- */
+
+/* Ids from token `at` on, and as labels those behind them; `count` pairs, at most wrap. Begins again at 0 behind token wrap - 1. */
+static weft_status read_window(const text_source *source, int64_t at, int64_t count, int64_t wrap, const weft_sample *out, weft_error *err)
+{
+    int64_t until = wrap - at < count ? wrap - at : count, last = at + count < wrap ? at + count : at + count - wrap;
+    weft_status status = text_source_read(source, at, until, out->ids, err);
+    if (!status)
+        status = text_source_read(source, 0, count - until, out->ids + until, err);
+    if (!status)
+        status = text_source_read(source, last, 1, out->labels + count - 1, err);
+    if (!status && count > 1)
+        memcpy(out->labels, out->ids + 1, (size_t)(count - 1) * sizeof *out->labels);
+    return status;
+}
+
+static weft_status check_ids(const text_plugin *text, const text_source *source, int64_t count, const weft_sample *out, weft_error *err)
+{
+    uint32_t vocab = (uint32_t)text->tokenizer->vocab_size, highest = count > 0 ? (uint32_t)out->labels[count - 1] : 0;
+    for (int64_t j = 0; j < count; j++)
+        highest = (uint32_t)out->ids[j] > highest ? (uint32_t)out->ids[j] : highest;
+    if (highest < vocab)
+        return WEFT_OK;
+    if (source->bins.n)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "text: %s or a file beside it has changed: it holds id %u, which is not in the vocabulary",
+                         source->bins.list[0].path, highest);
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "text: the token file is damaged (an id is not in the vocabulary); remove it: [text] cache%s%s",
+                     text->host->cache_dir ? ", by default in " : "", text->host->cache_dir ? text->host->cache_dir : "");
+}
+
+/* The window of seq_len ids from token `at` on, of which `count` have a label. */
+static weft_status fill_window(const text_plugin *text, const text_source *source, int64_t at, int64_t count, int64_t wrap, const weft_sample *out,
+                               weft_error *err)
+{
+    weft_status status = count > 0 ? read_window(source, at, count, wrap, out, err) : WEFT_OK;
+    if (!status)
+        status = check_ids(text, source, count, out, err);
+    for (int64_t j = 0; j < text->seq_len; j++) {
+        out->positions[j] = (int32_t)j;
+        out->segments[j] = 0;
+    }
+    if (count > 0 && (text->reset_attention || text->reset_positions))
+        split_window(text, source, at, count, wrap, out);
+    for (int64_t j = count; j < text->seq_len; j++) {
+        out->ids[j] = 0;
+        out->labels[j] = -1;
+        out->segments[j] = text->reset_attention ? -1 : 0; /* padding is no part of a document */
+    }
+    return status;
+}
+
 /* ---- the service ---- */
 
-static int64_t validation_tokens(const text_plugin *text)
+/* Tokens of a source that are labels in validation: all that are held back, if one is before them. */
+static int64_t held_back(const text_source *source)
 {
-    return text->cache.n_tokens - text->n_train;
+    return source->cache.n_tokens - source->n_train - (source->n_train == 0);
+}
+
+static int64_t validation_windows(const text_plugin *text, const text_source *source)
+{
+    int64_t tokens = held_back(source);
+    return text->seq_len ? tokens / text->seq_len + (tokens % text->seq_len != 0) : 0;
+}
+
+static weft_status check_length(const text_plugin *text, const text_source *source, int64_t seq_len, weft_error *err)
+{
+    weft_where at = weft_params_where(text->host->params, source->key);
+    if (source->weight == 0 || source->n_train > seq_len)
+        return WEFT_OK;
+    return weft_fail(
+        err, WEFT_ERR_INPUT, at,
+        "too little data%s%s: %lld training tokens%s, and one window of [train] seq_len = %lld needs %lld; give more data or a shorter seq_len",
+        text->mix.n > 1 ? " in " : "", text->mix.n > 1 ? weft_params_word(text->host->params, source->key, source->first) : "",
+        (long long)source->n_train, held_back(source) ? " after holding back for validation" : "", (long long)seq_len, (long long)seq_len + 1);
 }
 
 static weft_status data_begin(void *self, int64_t seq_len, uint64_t seed, weft_error *err)
 {
     text_plugin *text = self;
-    weft_where at = weft_params_where(text->host->params, "path");
-    if (!text->cache.map || seq_len < 1)
+    weft_status status = WEFT_OK;
+    if (!text->opened || seq_len < 1)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "text: begin(seq_len %lld) %s", (long long)seq_len,
-                         text->cache.map ? "needs a positive length" : "before open");
-    if (text->n_train <= seq_len) {
-        const char *held = validation_tokens(text) ? " after holding back for validation" : "";
-        return weft_fail(
-            err, WEFT_ERR_INPUT, at,
-            "too little data: %lld training tokens%s, and one window of [train] seq_len = %lld needs %lld; give more data or a shorter seq_len",
-            (long long)text->n_train, held, (long long)seq_len, (long long)seq_len + 1);
+                         text->opened ? "needs a positive length" : "before open");
+    for (size_t i = 0; i < text->n_sources; i++) {
+        weft_status now = check_length(text, &text->sources[i], seq_len, err);
+        status = status ? status : now;
     }
+    if (status)
+        return status;
     text->seq_len = seq_len;
     text->seed = seed;
     return WEFT_OK;
@@ -59,36 +168,24 @@ static weft_status data_begin(void *self, int64_t seq_len, uint64_t seed, weft_e
 static int64_t data_samples(void *self, weft_split split)
 {
     const text_plugin *text = self;
+    int64_t n = 0;
     if (split == WEFT_SPLIT_TRAIN)
         return INT64_MAX;
-    int64_t tokens = validation_tokens(text);
-    return text->seq_len ? tokens / text->seq_len + (tokens % text->seq_len != 0) : 0;
+    for (size_t i = 0; i < text->n_sources; i++)
+        n += validation_windows(text, &text->sources[i]);
+    return n;
 }
 
-/* The window of seq_len ids from token `at` on, of which `count` have a label; wraps within the first `wrap` tokens. */
-static bool fill_window(const text_plugin *text, int64_t at, int64_t count, int64_t wrap, const weft_sample *out)
+static weft_status validation_sample(const text_plugin *text, int64_t i, const weft_sample *out, weft_error *err)
 {
-    const text_cache *cache = &text->cache;
-    int32_t highest = 0;
-    for (int64_t j = 0; j <= count && count > 0; j++) {
-        int32_t token = text_cache_token(cache, at);
-        highest = (uint32_t)token > (uint32_t)highest ? token : highest;
-        if (j < count)
-            out->ids[j] = token;
-        if (j > 0)
-            out->labels[j - 1] = token;
-        if (++at == wrap)
-            at = 0;
-    }
-    for (int64_t j = count; j < text->seq_len; j++) {
-        out->ids[j] = 0;
-        out->labels[j] = -1;
-    }
-    for (int64_t j = 0; j < text->seq_len; j++) {
-        out->positions[j] = (int32_t)j;
-        out->segments[j] = 0;
-    }
-    return (uint32_t)highest < (uint32_t)text->tokenizer->vocab_size;
+    const text_source *source = text->sources, *end = source + text->n_sources;
+    while (source < end && i >= validation_windows(text, source))
+        i -= validation_windows(text, source++);
+    if (source == end) /* all padding: fills the last batch */
+        return fill_window(text, text->sources, 0, 0, 1, out, err);
+    int64_t tokens = source->cache.n_tokens, first = tokens - held_back(source) + i * text->seq_len; /* the first label */
+    int64_t count = tokens - first < text->seq_len ? tokens - first : text->seq_len;
+    return fill_window(text, source, first - 1, count, tokens, out, err);
 }
 
 static weft_status data_sample(void *self, weft_split split, int64_t i, const weft_sample *out, weft_error *err)
@@ -97,74 +194,13 @@ static weft_status data_sample(void *self, weft_split split, int64_t i, const we
     if (!text->seq_len || i < 0)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "text: sample %lld %s", (long long)i,
                          text->seq_len ? "does not exist" : "before begin");
-    int64_t at, count = text->seq_len, wrap = text->n_train;
-    if (split == WEFT_SPLIT_TRAIN) {
-        at = train_start(text, (uint64_t)i);
-    } else {
-        bool beyond = i >= data_samples(self, split);                                      /* all padding: fills the last batch */
-        int64_t first = beyond ? text->cache.n_tokens : text->n_train + i * text->seq_len; /* the first label */
-        int64_t left = text->cache.n_tokens - first;
-        count = left < count ? left : count;
-        at = first - 1;
-        wrap = text->cache.n_tokens; /* never read past it */
-    }
-    if (!fill_window(text, at, count, wrap, out))
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
-                         "text: the token file is damaged (an id is not in the vocabulary); remove it: [text] cache%s%s",
-                         text->host->cache_dir ? ", by default in " : "", text->host->cache_dir ? text->host->cache_dir : "");
-    return WEFT_OK;
-}
-
-/* ---- for people ---- */
-
-/* 4332496 as 4,332,496. */
-static void add_number(weft_text *out, int64_t number)
-{
-    if (number >= 1000) {
-        add_number(out, number / 1000);
-        weft_text_print(out, ",%03d", (int)(number % 1000));
-    } else {
-        weft_text_print(out, "%d", (int)number);
-    }
-}
-
-static void add_bytes(weft_text *out, int64_t bytes)
-{
-    static const char *const units[] = {"kB", "MB", "GB", "TB"};
-    double size = (double)bytes / 1e3;
-    int unit = 0;
-    while (size >= 999.95 && unit < 3) {
-        size /= 1e3;
-        unit++;
-    }
-    if (bytes < 1000)
-        weft_text_print(out, "%d bytes", (int)bytes);
-    else
-        weft_text_print(out, "%.1f %s", size, units[unit]);
-}
-
-static void data_describe(void *self, weft_text *out)
-{
-    const text_plugin *text = self;
-    if (!text->cache.map) {
-        weft_text_add(out, "not opened");
-        return;
-    }
-    add_bytes(out, text->cache.n_bytes);
-    weft_text_add(out, " text, ");
-    add_number(out, (int64_t)text->files.n);
-    weft_text_add(out, text->files.n == 1 ? " file, " : " files, ");
-    add_number(out, text->cache.n_tokens);
-    weft_text_print(out, " tokens, %d vocabulary, ", text->tokenizer->vocab_size);
-    if (validation_tokens(text))
-        weft_text_print(out, "%.3g %% held back", 100 * text->validation);
-    else
-        weft_text_add(out, "nothing held back");
-    if (text->cache.n_skipped) {
-        weft_text_add(out, ", ");
-        add_number(out, text->cache.n_skipped);
-        weft_text_add(out, " skipped");
-    }
+    if (split != WEFT_SPLIT_TRAIN)
+        return validation_sample(text, i, out, err);
+    size_t s;
+    uint64_t k;
+    text_mix_place(&text->mix, text->seed, (uint64_t)i, &s, &k);
+    const text_source *source = &text->sources[s];
+    return fill_window(text, source, train_start(text, s, k), text->seq_len, source->n_train, out, err);
 }
 
 static uint64_t data_fingerprint(void *self)
@@ -178,6 +214,6 @@ const weft_data text_data_service = {
     .begin = data_begin,
     .samples = data_samples,
     .sample = data_sample,
-    .describe = data_describe,
+    .describe = text_describe,
     .fingerprint = data_fingerprint,
 };

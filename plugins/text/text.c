@@ -4,35 +4,57 @@
 
 #include <string.h>
 
-static const char *const formats[] = {"auto", "text", "jsonl", NULL};
+static const char *const formats[] = {"auto", "text", "jsonl", "bin", NULL};
+static const char *const dtypes[] = {"auto", "uint16", "uint32", NULL};
+static const char *const resets[] = {"attention", "positions", NULL};
 static const char *const on_bad_choices[] = {"stop", "skip", NULL};
 static const char *const utf8_choices[] = {"refuse", "replace", NULL};
 
 static const weft_param params[] = {
     {.name = "path",
      .type = WEFT_PARAM_PATH,
-     .flags = WEFT_PARAM_REQUIRED | WEFT_PARAM_LIST,
-     .help = "Files, folders (walked; *.txt and *.jsonl) and patterns."},
+     .flags = WEFT_PARAM_LIST,
+     .help = "Files, folders (walked; *.txt, *.jsonl, also .gz and .zst, and *.bin) and patterns. This or mix is needed."},
+    {.name = "mix",
+     .type = WEFT_PARAM_STRING,
+     .flags = WEFT_PARAM_LIST,
+     .help = "Several sources instead of path: files and then their weight, as in web/ 0.7, books/ 0.3."},
+    {.name = "validation_path",
+     .type = WEFT_PARAM_PATH,
+     .flags = WEFT_PARAM_LIST,
+     .help = "Files that are for validation only; then nothing is held back of the others unless validation is given."},
     {.name = "format",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
      .choices = formats,
-     .help = "text: a file is a document; jsonl: a line is one; auto: by the name, .jsonl or not."},
-    {.name = "field", .type = WEFT_PARAM_STRING, .value = "text", .help = "The field of a JSON line that holds the text."},
-    {.name = "tokenizer",
+     .help = "text: a file is a document; jsonl: a line is one; bin: a file holds tokens; auto: by the name."},
+    {.name = "bin_dtype",
      .type = WEFT_PARAM_CHOICE,
-     .value = "bytes",
-     .choices = text_tokenizer_names,
-     .help = "bytes: ids 0 to 255 are bytes, 256 BOS, 257 EOS."},
-    {.name = "bos", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "Begin each document with the BOS id."},
-    {.name = "eos", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "End each document with the EOS id."},
+     .value = "auto",
+     .choices = dtypes,
+     .help = "Tokens in .bin files that have neither header nor .idx; auto: uint16 if the vocabulary fits."},
+    {.name = "field", .type = WEFT_PARAM_STRING, .value = "text", .help = "The field of a JSON line that holds the text."},
+    {.name = "tokenizer", .type = WEFT_PARAM_PATH, .value = "bytes", .help = "A tokenizer.json; bytes: ids 0 to 255 are bytes, 256 BOS, 257 EOS."},
+    {.name = "bos",
+     .type = WEFT_PARAM_STRING,
+     .value = "yes",
+     .help = "Begin each document with this token; yes: the tokenizer's own BOS, no: with none."},
+    {.name = "eos",
+     .type = WEFT_PARAM_STRING,
+     .value = "yes",
+     .help = "End each document with this token; yes: the tokenizer's own EOS, no: with none."},
+    {.name = "reset",
+     .type = WEFT_PARAM_CHOICE,
+     .flags = WEFT_PARAM_LIST,
+     .choices = resets,
+     .help = "What begins anew with each document in a sample: attention does not cross documents, positions count from 0."},
     {.name = "shuffle", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "Visit the windows of an epoch in an order drawn from [train] seed."},
     {.name = "validation",
      .type = WEFT_PARAM_REAL,
      .value = "0.05",
      .min = 0,
      .max = 0.5,
-     .help = "The last part of the tokens, held back for validation."},
+     .help = "The last part of the tokens of every source, held back for validation."},
     {.name = "on_bad",
      .type = WEFT_PARAM_CHOICE,
      .value = "stop",
@@ -52,16 +74,26 @@ static const weft_param params[] = {
 
 static void text_destroy(void *self)
 {
-    weft_free(self);
+    text_plugin *text = self;
+    if (text) {
+        text_sources_release(text);
+        text_tokenizer_close(text->tokenizer);
+    }
+    weft_free(text);
+}
+
+static bool resets_what(const weft_params *p, const char *what)
+{
+    const char *word;
+    for (int i = 0; (word = weft_params_word(p, "reset", i)); i++)
+        if (!strcmp(word, what))
+            return true;
+    return false;
 }
 
 static weft_status text_create(const weft_host *host, void **self, weft_error *err)
 {
     const weft_params *p = host->params;
-    const char *name = weft_params_text(p, "tokenizer");
-    const text_tokenizer *tokenizer = text_tokenizer_find(name);
-    if (!tokenizer)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "tokenizer"), "[text] tokenizer = %s is not known; it can be bytes", name);
     if (!*weft_params_text(p, "field"))
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "field"),
                          "[text] field is empty; name the field of a JSON line that holds the text");
@@ -70,47 +102,53 @@ static weft_status text_create(const weft_host *host, void **self, weft_error *e
         return weft_fail_memory(err);
     *text = (text_plugin){
         .host = host,
-        .tokenizer = tokenizer,
         .format = weft_params_is(p, "format", "auto")    ? TEXT_AUTO
                   : weft_params_is(p, "format", "jsonl") ? TEXT_JSONL
+                  : weft_params_is(p, "format", "bin")   ? TEXT_BIN
                                                          : TEXT_PLAIN,
         .field = weft_params_text(p, "field"),
-        .bos = weft_params_bool(p, "bos") && tokenizer->bos >= 0,
-        .eos = weft_params_bool(p, "eos") && tokenizer->eos >= 0,
         .shuffle = weft_params_bool(p, "shuffle"),
         .skip_bad = weft_params_is(p, "on_bad", "skip"),
         .repair_utf8 = weft_params_is(p, "invalid_utf8", "replace"),
+        .reset_attention = resets_what(p, "attention"),
+        .reset_positions = resets_what(p, "positions"),
+        .bin_width = weft_params_is(p, "bin_dtype", "uint16")   ? 2
+                     : weft_params_is(p, "bin_dtype", "uint32") ? 4
+                                                                : 0,
         .validation = weft_params_real(p, "validation"),
     };
+    weft_status status = text_tokenizer_open(&text->tokenizer, p, err);
+    if (!status) {
+        text->bos = text->tokenizer->bos >= 0;
+        text->eos = text->tokenizer->eos >= 0;
+        status = text_sources_init(text, err);
+    }
+    if (status) {
+        text_destroy(text);
+        text = NULL;
+    }
     *self = text;
-    return WEFT_OK;
+    return status;
 }
 
 static void text_close(void *self)
 {
     text_plugin *text = self;
-    text_cache_release(&text->cache);
-    text_files_release(&text->files);
+    text_sources_close(text);
+    text->opened = false;
     text->seq_len = 0;
 }
 
 static weft_status text_open(void *self, weft_error *err)
 {
     text_plugin *text = self;
-    const weft_params *p = text->host->params;
-    weft_status status = text_files_find(&text->files, p, text->format, err);
-    if (!status)
-        status = text_cache_open(&text->cache, text, &text->files, err);
-    if (!status && !text->cache.n_tokens)
-        status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "path"), "no text in %zu file%s%s", text->files.n, text->files.n == 1 ? "" : "s",
-                           text->cache.n_skipped ? ": every document was skipped" : ": all empty");
-    if (status) {
-        text_close(text);
+    if (text->host->no_data)
+        return WEFT_OK;
+    weft_status status = text_sources_open(text, err);
+    if (status)
         return status;
-    }
-    int64_t held = (int64_t)((double)text->cache.n_tokens * text->validation);
-    text->n_train = text->cache.n_tokens - held;
-    text->fingerprint = text_fingerprint(text, &text->files);
+    text->opened = true;
+    text->fingerprint = text_fingerprint(text);
     return WEFT_OK;
 }
 
@@ -120,6 +158,7 @@ static const char *const gives_tokenizer[] = {"tokenizer", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_SERVICE, .gives = gives_data, .service = "data", .table = &text_data_service},
     {.kind = WEFT_SERVICE, .gives = gives_tokenizer, .service = "tokenizer", .table = &text_tokenizer_service},
+    {.kind = WEFT_COMMAND, .command = &text_command},
     {.kind = WEFT_END},
 };
 

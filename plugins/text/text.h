@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text plugin's own interfaces, in the order data flows: path list -> files -> documents -> tokens -> cache file -> samples. */
+/* The text plugin's own interfaces, in the order data flows: words of the INI -> sources -> files -> documents -> tokens -> token file -> samples.
+ * How files become tokens is in build.h. */
 #ifndef WEFT_TEXT_TEXT_H
 #define WEFT_TEXT_TEXT_H
 
@@ -9,22 +10,49 @@ typedef struct text_plugin text_plugin;
 
 /* ---- tokenizer.c: the seam for tokenizers ---- */
 
-/* Stateless and thread-safe. encode gets valid UTF-8, a document in pieces that end between characters, and never BOS or EOS. */
+typedef struct text_tokenizer_file text_tokenizer_file;
+
+/* What a run's ids are made by: "bytes" or a file. Immutable once open, so threads share it. */
 typedef struct text_tokenizer {
-    const char *name;         /* as in the INI; also keys the cache: change it when ids change */
-    int vocab_size, bos, eos; /* bos, eos: -1 for none */
-    /* Appends to *ids, a weft_realloc'ed array. */
-    weft_status (*encode)(const char *text, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err);
-    /* Appends the bytes of one id; special ids have none. False: no such id. */
-    bool (*decode)(int32_t id, weft_text *text);
+    char *name;                /* keys the cache: differs where ids differ */
+    int vocab_size, bos, eos;  /* bos, eos: -1 for none */
+    text_tokenizer_file *file; /* NULL: bytes */
 } text_tokenizer;
 
-/* NULL if no tokenizer is called so. */
-const text_tokenizer *text_tokenizer_find(const char *name);
-/* The names, NULL-ended: the choices of [text] tokenizer. */
-extern const char *const text_tokenizer_names[];
+/* What [text] tokenizer, bos and eos say. Everything wrong with the file is reported. */
+weft_status text_tokenizer_open(text_tokenizer **out, const weft_params *params, weft_error *err);
+void text_tokenizer_close(text_tokenizer *t);
+/* What one thread needs to encode. */
+weft_status text_tokenizer_begin(const text_tokenizer *t, void **scratch, weft_error *err);
+void text_tokenizer_end(void *scratch);
+/* Appends the ids of a whole document of valid UTF-8, without BOS and EOS, to *ids, a weft_realloc'ed array. special: special tokens that stand in
+ * the text become their ids. */
+weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool special, const char *text, size_t n, int32_t **ids, size_t *n_ids,
+                                  size_t *capacity, weft_error *err);
 /* The service of capability "tokenizer"; self is the plugin's instance. */
 extern const weft_tokenizer text_tokenizer_service;
+
+/* ---- encode.c: one thread's way to encode documents ---- */
+
+/* How a document may be cut so that the ids of its parts are the ids of the whole. */
+typedef enum text_cut {
+    TEXT_CUT_ANYWHERE, /* between characters */
+    TEXT_CUT_BEFORE_BLANK,
+    TEXT_CUT_AT_BLANK, /* the blank itself is left out: the tokenizer puts one before every text */
+    TEXT_CUT_NEVER,
+} text_cut;
+
+typedef struct text_encoder {
+    const text_plugin *text;
+    void *scratch; /* what the tokenizer keeps for one thread */
+} text_encoder;
+
+weft_status text_encoder_init(text_encoder *e, const text_plugin *text, weft_error *err);
+void text_encoder_release(text_encoder *e);
+/* Appends the ids of text[0..n), a document or a part that was cut as text_encoder_cut says. */
+weft_status text_encoder_add(text_encoder *e, const char *s, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err);
+/* Finds out by trying it. */
+weft_status text_encoder_cut(text_encoder *e, text_cut *cut, weft_error *err);
 
 /* ---- utf8.c ---- */
 
@@ -37,13 +65,13 @@ size_t text_utf8_bad(const char *s, size_t n, bool end);
 void text_utf8_repair(const char *s, size_t n, weft_text *out);
 #define TEXT_UTF8_REPLACEMENT "\xEF\xBF\xBD"
 
-/* ---- files.c: from the path list to files ---- */
+/* ---- files.c: from words of the INI to files ---- */
 
-typedef enum text_format { TEXT_AUTO, TEXT_PLAIN, TEXT_JSONL } text_format;
+typedef enum text_format { TEXT_PLAIN, TEXT_JSONL, TEXT_BIN, TEXT_INDEX, TEXT_AUTO } text_format;
 
 typedef struct text_file {
-    char *path; /* canonical, absolute */
-    bool jsonl;
+    char *path;       /* canonical, absolute */
+    text_format kind; /* not TEXT_AUTO; TEXT_INDEX: the .idx of the TEXT_BIN before it */
     int64_t size, mtime_s, mtime_ns;
     uint64_t hash; /* of the contents; 0 until read or taken from the cache */
 } text_file;
@@ -54,73 +82,36 @@ typedef struct text_files {
     size_t n, capacity;
 } text_files;
 
-/* Resolves [text] path: files, folders and globs in listed order, within each in byte order of names; a file matched again is taken once. Every wrong
- * word is reported. */
-weft_status text_files_find(text_files *files, const weft_params *params, text_format format, weft_error *err);
+/* Resolves words [first, end) of [text] key: files, folders and globs in listed order, within each in byte order of names; a file matched again is
+ * taken once. Every wrong word is reported. */
+weft_status text_files_find(text_files *files, const weft_params *params, const char *key, int first, int end, text_format format, weft_error *err);
+/* Appends; takes a copy of path. */
+weft_status text_files_add(text_files *files, text_file file, weft_error *err);
 void text_files_release(text_files *files);
+/* Files that hold data, without indices. */
+size_t text_files_count(const text_files *files);
 
-/* ---- writer.c: a bounded buffer in front of a file ---- */
+/* ---- bin.c: files of tokens that other programs made ---- */
 
-typedef struct text_writer {
-    int fd;
+/* One such file: `n_tokens` ids of `width` bytes, little-endian, from byte `data_at` on. */
+typedef struct text_bin {
     const char *path;
-    int64_t base;    /* where in the file element 0 lies */
-    int64_t flushed; /* elements in the file */
-    size_t width;    /* bytes per element: 2, 4 or 8 */
-    size_t n;        /* elements in the buffer */
-    char *buffer;
-} text_writer;
+    const char *index;                /* its .idx, NULL: none */
+    int64_t data_at, n_tokens, first; /* first: number of tokens in the files before it */
+    size_t width;
+    bool begins; /* its documents begin with an id of their own, rather than ending with one */
+} text_bin;
 
-weft_status text_writer_init(text_writer *w, int fd, const char *path, int64_t base, size_t width, weft_error *err);
-void text_writer_release(text_writer *w);
-/* Elements written so far. */
-int64_t text_writer_count(const text_writer *w);
-weft_status text_writer_put(text_writer *w, uint64_t element, weft_error *err);
-/* Many at once; width 2 or 4. */
-weft_status text_writer_put_ids(text_writer *w, const int32_t *ids, size_t n, weft_error *err);
-weft_status text_writer_flush(text_writer *w, weft_error *err);
-/* Forgets all elements from `count` on. */
-void text_writer_rewind(text_writer *w, int64_t count);
-/* pwrite of everything, with an error that says what to do when the disk is full. */
-weft_status text_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t at, weft_error *err);
+typedef struct text_bins {
+    text_bin *list;
+    size_t n;
+} text_bins;
 
-/* ---- build.c: files to tokens ---- */
-
-/* Where tokens and document offsets go while the cache is made. */
-typedef struct text_build {
-    const text_plugin *text;
-    text_writer *tokens, *offsets;
-    int64_t n_documents, n_skipped, n_bytes;
-    int64_t mark; /* first token of the open document */
-    bool content; /* the open document has any */
-    int32_t *ids; /* scratch */
-    size_t capacity;
-} text_build;
-
-/* Reads all files; also fills their size, time and hash, as they were read. */
-weft_status text_build_run(text_build *build, text_files *files, weft_error *err);
-void text_build_release(text_build *build);
-
-/* One document at a time: begin, add..., and then end or drop. An empty document leaves no tokens. */
-weft_status text_document_begin(text_build *build, weft_error *err);
-weft_status text_document_add(text_build *build, const char *text, size_t n, weft_error *err);
-weft_status text_document_end(text_build *build, weft_error *err);
-void text_document_drop(text_build *build);
-/* A document cannot be used: an error, or with on_bad = skip a count and WEFT_OK. */
-weft_status text_document_bad(text_build *build, weft_where at, weft_error *err, const char *format, ...) WEFT_PRINTF(4, 5);
-
-/* The two formats: read all of fd and hash every byte of it into *hash, *size. plain.c, jsonl.c. */
-weft_status text_read_plain(text_build *build, int fd, const char *path, uint64_t *hash, int64_t *size, weft_error *err);
-weft_status text_read_jsonl(text_build *build, int fd, const char *path, uint64_t *hash, int64_t *size, weft_error *err);
-/* One read(2) that goes on after interruptions; *n = 0 at the end. */
-weft_status text_read_some(int fd, const char *path, char *to, size_t room, size_t *n, weft_error *err);
-
-/* ---- identity.c: what a token file was made from ---- */
-
-/* Every setting that decides the tokens, and every file's path: two token files with equal texts differ only by their files' contents. Holds NULs. */
-weft_status text_identity(const text_plugin *text, const text_files *files, weft_text *out, weft_error *err);
-/* Which data a run sees: contents and settings, but neither paths nor times. */
-uint64_t text_fingerprint(const text_plugin *text, const text_files *files);
+/* Reads only headers. A source without such files has none. */
+weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_files *files, weft_error *err);
+void text_bins_release(text_bins *bins);
+/* Copies tokens [at, at + n), which exist. A file that has become shorter is an error that names it. Thread-safe. */
+weft_status text_bins_read(const text_bins *bins, int64_t at, int64_t n, int32_t *ids, weft_error *err);
 
 /* ---- cache.c, token_file.c: the token file ---- */
 
@@ -128,46 +119,95 @@ uint64_t text_fingerprint(const text_plugin *text, const text_files *files);
 typedef struct text_cache {
     const void *map;
     size_t map_bytes;
-    size_t width;       /* 2 or 4 bytes a token */
+    size_t width;       /* 2 or 4 bytes a token; 0: the tokens are in the source's own files */
     const void *tokens; /* [n_tokens] */
     int64_t n_tokens, n_documents, n_skipped, n_bytes;
     const uint64_t *offsets; /* [n_documents + 1]: document d is tokens offsets[d] to offsets[d + 1] */
 } text_cache;
-
-/* Maps the token file of these files and settings; makes it first if it is missing, damaged or older than its files. Any number of processes and
- * threads may do so at once. Fills files' hashes. */
-weft_status text_cache_open(text_cache *cache, const text_plugin *text, text_files *files, weft_error *err);
-void text_cache_release(text_cache *cache);
-
-/* Maps an existing token file. *why: NULL, or why it cannot be used (a static text); cache is left empty then. */
-weft_status text_token_file_map(text_cache *cache, const char *path, const weft_text *identity, text_files *files, const char **why, weft_error *err);
-/* Makes one in fd (open for reading and writing, empty, called `path`), complete and on disk. */
-weft_status text_token_file_make(const text_plugin *text, int fd, const char *path, const weft_text *identity, text_files *files, weft_error *err);
 
 static inline int32_t text_cache_token(const text_cache *cache, int64_t i)
 {
     return cache->width == 2 ? ((const uint16_t *)cache->tokens)[i] : (int32_t)((const uint32_t *)cache->tokens)[i];
 }
 
+/* ---- source.c ---- */
+
+/* Data that is drawn from with a weight of its own. */
+typedef struct text_source {
+    const char *key; /* the parameter that names it: "path", "mix", "validation_path" */
+    int first, end;  /* its words */
+    double weight;   /* > 0; 0: for validation only */
+    text_files files;
+    text_bins bins;
+    text_cache cache;
+    int64_t n_train; /* tokens [0, n_train) train, the rest is held back */
+} text_source;
+
+/* Reads the INI's words: which sources there are. Opens nothing. */
+weft_status text_sources_init(text_plugin *text, weft_error *err);
+/* Finds files, makes or maps token files. */
+weft_status text_sources_open(text_plugin *text, weft_error *err);
+void text_sources_close(text_plugin *text);
+void text_sources_release(text_plugin *text);
+/* Copies tokens [at, at + n), which exist. */
+weft_status text_source_read(const text_source *source, int64_t at, int64_t n, int32_t *ids, weft_error *err);
+
+/* Maps the token file of a source; makes it first if it is missing, damaged or older than its files. Any number of processes and threads may do so at
+ * once. Fills files' hashes. */
+weft_status text_cache_open(text_source *source, const text_plugin *text, weft_error *err);
+void text_cache_release(text_cache *cache);
+
+/* ---- identity.c: what a token file was made from ---- */
+
+/* Every setting that decides the tokens, and every file's path: two token files with equal texts differ only by their files' contents. Holds NULs. */
+weft_status text_identity(const text_plugin *text, const text_files *files, weft_text *out, weft_error *err);
+/* Which data a run sees: contents and settings, but neither paths nor times. */
+uint64_t text_fingerprint(const text_plugin *text);
+
+/* ---- mix.c: which source a sample comes from ---- */
+
+enum { TEXT_SOURCES_MAX = 64, TEXT_MIX_BLOCK = 4096 };
+
+/* Shares in units of 2^-48; they and everything that follows are integers, so they are the same on every machine. */
+typedef struct text_mix {
+    size_t n;      /* sources that train; they come first in the list */
+    size_t filler; /* the heaviest: gets what the others leave of a block */
+    uint64_t share[TEXT_SOURCES_MAX];
+} text_mix;
+
+void text_mix_init(text_mix *mix, const text_source *sources, size_t n);
+/* Training sample i is sample *k of source *s. */
+void text_mix_place(const text_mix *mix, uint64_t seed, uint64_t i, size_t *s, uint64_t *k);
+
 /* ---- samples.c: tokens to samples ---- */
 
 /* The service of capability "data"; self is the plugin's instance. */
 extern const weft_data text_data_service;
 
+/* ---- describe.c: for people ---- */
+
+void text_describe(void *self, weft_text *out);
+
+/* ---- command.c ---- */
+
+extern const weft_command text_command; /* weft tokenize */
+
 /* ---- text.c ---- */
 
 struct text_plugin {
     const weft_host *host;
-    const text_tokenizer *tokenizer;
+    text_tokenizer *tokenizer;
     text_format format;
     const char *field;
-    bool bos, eos, shuffle, skip_bad, repair_utf8;
+    bool bos, eos, shuffle, skip_bad, repair_utf8, reset_attention, reset_positions;
+    size_t bin_width; /* of files of tokens without header; 0: by the vocabulary */
     double validation;
+    text_source *sources;
+    size_t n_sources;
+    text_mix mix;
     /* from open to close */
-    text_files files;
-    text_cache cache;
+    bool opened;
     uint64_t fingerprint;
-    int64_t n_train; /* tokens [0, n_train) train, the rest is held back */
     /* from begin */
     int64_t seq_len; /* 0 before */
     uint64_t seed;

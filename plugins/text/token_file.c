@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The token file: header, tokens, document offsets, one record a source file, identity text. Numbers in the machine's byte order. */
-#include "text.h"
+/* The token file: header, tokens (none if the files are tokens already), document offsets, one record a source file, identity text. Numbers in the
+ * machine's byte order. */
+#include "build.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +12,8 @@
 #include <unistd.h>
 
 #define MAGIC      "weft tokens\r\n\x1a" /* shows conversions of line ends, as PNG's does */
-#define VERSION    1u                    /* change it whenever the format or what tokens mean changes */
-#define BYTE_ORDER 0x0102030405060708u
+#define VERSION    2u                    /* change it whenever the format or what tokens mean changes */
+#define ORDER_MARK 0x0102030405060708u
 enum { TOKENS_AT = 4096 };
 
 typedef struct header {
@@ -40,16 +41,16 @@ static uint64_t header_checksum(const header *h)
 /* Whether [at, at + count * width) lies between the first token and the end of the file. */
 static bool section_fits(const header *h, int64_t at, int64_t count, int64_t width)
 {
-    return at >= TOKENS_AT && at <= h->file_bytes && at % 8 == 0 && count >= 0 && count <= (h->file_bytes - at) / width;
+    return at >= TOKENS_AT && at <= h->file_bytes && at % 8 == 0 && count >= 0 && (width == 0 || count <= (h->file_bytes - at) / width);
 }
 
 static const char *check_header(const header *h, size_t bytes)
 {
     if (bytes < TOKENS_AT || memcmp(h->magic, MAGIC, sizeof MAGIC))
         return "it is damaged";
-    if (h->byte_order != BYTE_ORDER || h->version != VERSION)
+    if (h->byte_order != ORDER_MARK || h->version != VERSION)
         return "another version of weft made it";
-    if (h->checksum != header_checksum(h) || h->file_bytes != (int64_t)bytes || (h->width != 2 && h->width != 4))
+    if (h->checksum != header_checksum(h) || h->file_bytes != (int64_t)bytes || (h->width != 0 && h->width != 2 && h->width != 4))
         return "it is damaged";
     if (!section_fits(h, TOKENS_AT, h->n_tokens, h->width) || h->n_documents < 0 || !section_fits(h, h->offsets_at, h->n_documents + 1, 8) ||
         !section_fits(h, h->records_at, h->n_files, sizeof(record)) || !section_fits(h, h->identity_at, 0, 1))
@@ -83,7 +84,7 @@ static void fill_cache(text_cache *cache, const char *map, const header *h, text
         .map = map,
         .map_bytes = (size_t)h->file_bytes,
         .width = h->width,
-        .tokens = map + TOKENS_AT,
+        .tokens = h->width ? map + TOKENS_AT : NULL,
         .n_tokens = h->n_tokens,
         .n_documents = h->n_documents,
         .n_skipped = h->n_skipped,
@@ -159,16 +160,14 @@ static weft_status open_scratch(const char *path, int *fd, weft_error *err)
 static weft_status copy_file(int from, int64_t bytes, int to, const char *path, int64_t at, char *buffer, size_t room, weft_error *err)
 {
     weft_status status = WEFT_OK;
-    if (lseek(from, 0, SEEK_SET) < 0)
-        return text_fail_errno(err, WEFT_ERR_IO, "read", path);
     for (int64_t done = 0; !status && done < bytes;) {
-        size_t n;
-        status = text_read_some(from, path, buffer, room, &n, err);
-        if (!status && n == 0)
-            status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot read back document offsets beside %s", path);
-        if (!status)
-            status = text_write_at(to, path, buffer, n, at + done, err);
-        done += (int64_t)n;
+        ssize_t n = pread(from, buffer, room, done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot read back document offsets beside %s", path);
+        status = text_write_at(to, path, buffer, (size_t)n, at + done, err);
+        done += n;
     }
     return status;
 }
@@ -200,16 +199,16 @@ static weft_status finish(const text_build *build, int fd, int scratch, const ch
 {
     header h = {
         .magic = MAGIC,
-        .byte_order = BYTE_ORDER,
+        .byte_order = ORDER_MARK,
         .version = VERSION,
-        .width = (uint32_t)build->tokens->width,
-        .n_tokens = text_writer_count(build->tokens),
+        .width = build->tokens ? (uint32_t)build->tokens->width : 0,
+        .n_tokens = build->n_tokens,
         .n_documents = build->n_documents,
         .n_files = (int64_t)files->n,
         .n_skipped = build->n_skipped,
         .n_bytes = build->n_bytes,
     };
-    weft_status status = text_writer_flush(build->tokens, err);
+    weft_status status = build->tokens ? text_writer_flush(build->tokens, err) : WEFT_OK;
     if (!status)
         status = text_writer_flush(build->offsets, err);
     if (status)
@@ -219,7 +218,7 @@ static weft_status finish(const text_build *build, int fd, int scratch, const ch
     h.records_at = h.offsets_at + (h.n_documents + 1) * 8;
     if (ftruncate(fd, tokens_end)) /* documents that were dropped may lie behind it */
         return text_fail_errno(err, WEFT_ERR_IO, "write", path);
-    char *spare = build->tokens->buffer;
+    char *spare = build->offsets->buffer;
     status = copy_file(scratch, (h.n_documents + 1) * 8, fd, path, h.offsets_at, spare, TOKENS_AT, err);
     if (!status)
         status = write_tail(fd, path, &h, identity, files, err);
@@ -231,22 +230,21 @@ static weft_status finish(const text_build *build, int fd, int scratch, const ch
     return status;
 }
 
-weft_status text_token_file_make(const text_plugin *text, int fd, const char *path, const weft_text *identity, text_files *files, weft_error *err)
+weft_status text_token_file_make(const text_plugin *text, text_source *source, int fd, const char *path, const weft_text *identity, weft_error *err)
 {
     int scratch = -1;
     text_writer tokens = {0}, offsets = {0};
-    text_build build = {.text = text, .tokens = &tokens, .offsets = &offsets};
+    text_build build = {.text = text, .source = source, .tokens = source->bins.n ? NULL : &tokens, .offsets = &offsets};
     size_t width = text->tokenizer->vocab_size <= 1 << 16 ? 2 : 4;
     weft_status status = open_scratch(path, &scratch, err);
-    if (!status)
+    if (!status && build.tokens)
         status = text_writer_init(&tokens, fd, path, TOKENS_AT, width, err);
     if (!status)
         status = text_writer_init(&offsets, scratch, path, 0, 8, err);
     if (!status)
-        status = text_build_run(&build, files, err);
+        status = text_build_run(&build, &source->files, err);
     if (!status)
-        status = finish(&build, fd, scratch, path, identity, files, err);
-    text_build_release(&build);
+        status = finish(&build, fd, scratch, path, identity, &source->files, err);
     text_writer_release(&offsets);
     text_writer_release(&tokens);
     if (scratch >= 0)

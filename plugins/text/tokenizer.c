@@ -1,8 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Built-in tokenizers, and the tokenizer service over the chosen one. */
+/* The run's tokenizer, built in or from a file, and the tokenizer service over it. */
 #include "text.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tokenizer/config.h"
+#include "tokenizer/tokenizer.h"
+
+struct text_tokenizer_file {
+    tokenizer *t;
+    pthread_mutex_t lock;
+    tokenizer_scratch *scratch; /* of the service; under lock */
+    char *paths[3];             /* NULL-ended */
+};
 
 /* ---- bytes: ids 0..255 are the bytes of the UTF-8 text ---- */
 
@@ -26,36 +40,173 @@ static weft_status bytes_encode(const char *text, size_t n, int32_t **ids, size_
     return WEFT_OK;
 }
 
-static bool bytes_decode(int32_t id, weft_text *text)
+static weft_status bytes_decode(const int32_t *ids, size_t n, weft_text *out, weft_error *err)
 {
-    if (id < 0 || id >= BYTES_VOCAB)
-        return false;
-    char byte = (char)id;
-    if (id < 256)
-        weft_text_add_bytes(text, &byte, 1);
-    return true;
+    for (size_t i = 0; i < n; i++) {
+        char byte = (char)ids[i];
+        if (ids[i] < 0 || ids[i] >= BYTES_VOCAB)
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot decode id %d: tokenizer bytes has ids 0 to %d", (int)ids[i], BYTES_VOCAB - 1);
+        if (ids[i] < 256)
+            weft_text_add_bytes(out, &byte, 1);
+    }
+    return out->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
 }
 
-static const text_tokenizer bytes_tokenizer = {
-    .name = "bytes",
-    .vocab_size = BYTES_VOCAB,
-    .bos = BYTES_BOS,
-    .eos = BYTES_EOS,
-    .encode = bytes_encode,
-    .decode = bytes_decode,
-};
+/* ---- opening ---- */
 
-/* ---- all of them ---- */
-
-const char *const text_tokenizer_names[] = {"bytes", NULL};
-static const text_tokenizer *const tokenizers[] = {&bytes_tokenizer, NULL};
-
-const text_tokenizer *text_tokenizer_find(const char *name)
+static bool is_one_of(const char *text, const char *const *words)
 {
-    for (int i = 0; tokenizers[i]; i++)
-        if (!strcmp(tokenizers[i]->name, name))
-            return tokenizers[i];
-    return NULL;
+    for (int i = 0; words[i]; i++)
+        if (!strcasecmp(words[i], text))
+            return true;
+    return false;
+}
+
+static bool says_no(const weft_params *p, const char *key)
+{
+    static const char *const no[] = {"no", "false", "off", "0", NULL};
+    return is_one_of(weft_params_text(p, key), no);
+}
+
+static bool says_yes(const weft_params *p, const char *key)
+{
+    static const char *const yes[] = {"yes", "true", "on", "1", NULL};
+    return is_one_of(weft_params_text(p, key), yes);
+}
+
+/* The id of bos or eos: the token that the INI names, else the one of tokenizer_config.json. */
+static weft_status choose_id(const tokenizer *t, const weft_params *p, const char *key, const tokenizer_config *config, int *id, weft_error *err)
+{
+    const char *named = weft_params_text(p, key), *path = weft_params_text(p, "tokenizer");
+    const tokenizer_config_token *known = !strcmp(key, "bos") ? &config->bos : &config->eos;
+    *id = -1;
+    if (says_no(p, key))
+        return WEFT_OK;
+    if (!says_yes(p, key)) {
+        *id = tokenizer_find(t, named, strlen(named));
+        return *id >= 0 ? WEFT_OK
+                        : weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, key), "[text] %s = %s: %s has no such token; name one, or no for none",
+                                    key, named, path);
+    }
+    if (known->state == TOKENIZER_CONFIG_NONE)
+        return WEFT_OK;
+    if (known->state == TOKENIZER_CONFIG_MISSING)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, key),
+                         "which token is %s? There is no %s_token in %s; name it: [text] %s = TOKEN, or no for none", key, key, config->path, key);
+    *id = tokenizer_find(t, known->text, strlen(known->text));
+    return *id >= 0 ? WEFT_OK
+                    : weft_fail(err, WEFT_ERR_INPUT, (weft_where){config->path, 0}, "$.%s_token: %s has no token \"%.60s\"", key, path, known->text);
+}
+
+/* The file itself, or tokenizer.json in a folder. */
+static char *path_of(const char *given)
+{
+    struct stat st;
+    return !stat(given, &st) && S_ISDIR(st.st_mode) ? weft_format("%s/tokenizer.json", given) : weft_strdup(given);
+}
+
+static weft_status open_file(text_tokenizer *t, const char *path, const weft_params *p, weft_error *err)
+{
+    text_tokenizer_file *file = t->file;
+    tokenizer_config config = {0};
+    if (access(path, F_OK))
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "tokenizer"),
+                         "[text] tokenizer = %s: there is no such file; give a tokenizer.json, or bytes", path);
+    weft_status status = tokenizer_load(path, &file->t, err);
+    if (status)
+        return status;
+    status = tokenizer_config_read(&config, path, err);
+    weft_status bos = status ? status : choose_id(file->t, p, "bos", &config, &t->bos, err);
+    weft_status eos = status ? status : choose_id(file->t, p, "eos", &config, &t->eos, err);
+    status = bos ? bos : eos;
+    if (!status) {
+        t->vocab_size = tokenizer_vocab_size(file->t);
+        t->name = weft_format("tokenizer.json %016llx bos %d eos %d", (unsigned long long)tokenizer_hash(file->t), t->bos, t->eos);
+        file->paths[1] = config.found ? weft_strdup(config.path) : NULL;
+        if (!t->name || (config.found && !file->paths[1]))
+            status = weft_fail_memory(err);
+    }
+    tokenizer_config_release(&config);
+    return status;
+}
+
+static weft_status open_any_file(text_tokenizer *t, const weft_params *p, weft_error *err)
+{
+    text_tokenizer_file *file = weft_alloc_zero(1, sizeof *file);
+    if (!file || pthread_mutex_init(&file->lock, NULL)) {
+        weft_free(file);
+        return weft_fail_memory(err);
+    }
+    t->file = file;
+    file->paths[0] = path_of(weft_params_text(p, "tokenizer"));
+    return file->paths[0] ? open_file(t, file->paths[0], p, err) : weft_fail_memory(err);
+}
+
+weft_status text_tokenizer_open(text_tokenizer **out, const weft_params *p, weft_error *err)
+{
+    text_tokenizer *t = weft_alloc_zero(1, sizeof *t);
+    *out = NULL;
+    if (!t)
+        return weft_fail_memory(err);
+    weft_status status = WEFT_OK;
+    if (weft_params_is(p, "tokenizer", "bytes")) {
+        *t = (text_tokenizer){.name = weft_strdup("bytes"), .vocab_size = BYTES_VOCAB, .bos = BYTES_BOS, .eos = BYTES_EOS};
+        if (!t->name)
+            status = weft_fail_memory(err);
+        for (int i = 0; i < 2; i++) {
+            const char *key = i ? "eos" : "bos";
+            if (says_no(p, key))
+                *(i ? &t->eos : &t->bos) = -1;
+            else if (!says_yes(p, key))
+                status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, key), "[text] %s = %s: tokenizer bytes has no such token; say yes or no",
+                                   key, weft_params_text(p, key));
+        }
+    } else
+        status = open_any_file(t, p, err);
+    if (status)
+        text_tokenizer_close(t);
+    else
+        *out = t;
+    return status;
+}
+
+void text_tokenizer_close(text_tokenizer *t)
+{
+    if (!t)
+        return;
+    if (t->file) {
+        tokenizer_scratch_destroy(t->file->scratch);
+        tokenizer_destroy(t->file->t);
+        pthread_mutex_destroy(&t->file->lock);
+        for (int i = 0; t->file->paths[i]; i++)
+            weft_free(t->file->paths[i]);
+        weft_free(t->file);
+    }
+    weft_free(t->name);
+    weft_free(t);
+}
+
+/* ---- one thread's way to use it ---- */
+
+weft_status text_tokenizer_begin(const text_tokenizer *t, void **scratch, weft_error *err)
+{
+    tokenizer_scratch *s = NULL;
+    weft_status status = t->file ? tokenizer_scratch_create(t->file->t, &s, err) : WEFT_OK;
+    *scratch = s;
+    return status;
+}
+
+void text_tokenizer_end(void *scratch)
+{
+    tokenizer_scratch_destroy(scratch);
+}
+
+weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool special, const char *s, size_t n, int32_t **ids, size_t *n_ids,
+                                  size_t *capacity, weft_error *err)
+{
+    if (t->file)
+        return tokenizer_encode(t->file->t, scratch, s, n, special ? 0 : TOKENIZER_NO_SPECIAL, ids, n_ids, capacity, err);
+    return bytes_encode(s, n, ids, n_ids, capacity, err);
 }
 
 /* ---- the service ---- */
@@ -81,21 +232,31 @@ static int service_eos(void *self)
 
 static weft_status service_encode(void *self, const char *s, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err)
 {
-    const text_plugin *text = self;
+    const text_tokenizer *t = ((text_plugin *)self)->tokenizer;
     size_t valid = text_utf8_valid(s, n);
     if (valid < n)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the text to encode is not UTF-8 at byte %zu", valid);
-    return text->tokenizer->encode(s, n, ids, n_ids, capacity, err);
+    if (!t->file)
+        return bytes_encode(s, n, ids, n_ids, capacity, err);
+    text_tokenizer_file *file = t->file;
+    pthread_mutex_lock(&file->lock);
+    weft_status status = file->scratch ? WEFT_OK : tokenizer_scratch_create(file->t, &file->scratch, err);
+    if (!status)
+        status = tokenizer_encode(file->t, file->scratch, s, n, 0, ids, n_ids, capacity, err);
+    pthread_mutex_unlock(&file->lock);
+    return status;
 }
 
 static weft_status service_decode(void *self, const int32_t *ids, size_t n, weft_text *out, weft_error *err)
 {
-    const text_plugin *text = self;
-    for (size_t i = 0; i < n; i++)
-        if (!text->tokenizer->decode(ids[i], out))
-            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot decode id %d: tokenizer %s has ids 0 to %d", (int)ids[i],
-                             text->tokenizer->name, text->tokenizer->vocab_size - 1);
-    return out->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
+    const text_tokenizer *t = ((text_plugin *)self)->tokenizer;
+    return t->file ? tokenizer_decode(t->file->t, ids, n, out, err) : bytes_decode(ids, n, out, err);
+}
+
+static const char *const *service_files(void *self)
+{
+    const text_tokenizer *t = ((text_plugin *)self)->tokenizer;
+    return t->file ? (const char *const *)t->file->paths : NULL;
 }
 
 const weft_tokenizer text_tokenizer_service = {
@@ -105,4 +266,5 @@ const weft_tokenizer text_tokenizer_service = {
     .eos = service_eos,
     .encode = service_encode,
     .decode = service_decode,
+    .files = service_files,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A bounded buffer of unsigned integers in front of a file. */
-#include "text.h"
+#include "build.h"
 
 #include <errno.h>
 #include <string.h>

@@ -91,8 +91,8 @@ static void get(run *r, weft_split split, int64_t i, buffers *b)
 /* Which token a sample starts at, for streams in which no two windows are equal. */
 static int64_t find_start(const run *r, const buffers *b)
 {
-    const text_cache *cache = &r->text->cache;
-    int64_t tokens = r->text->n_train, found = -1;
+    const text_cache *cache = &r->text->sources[0].cache;
+    int64_t tokens = r->text->sources[0].n_train, found = -1;
     for (int64_t at = 0; at < tokens; at++) {
         bool equal = true;
         for (int64_t j = 0; equal && j < r->text->seq_len; j++)
@@ -130,8 +130,8 @@ static void packs_in_order_without_shuffle(void **state)
     for (int64_t i = 0; i < 300; i++) { /* 7 epochs, through all seams */
         get(&r, WEFT_SPLIT_TRAIN, i, &b);
         for (int64_t j = 0; j < 7; j++) {
-            assert_int_equal(b.ids[j], text_cache_token(&r.text->cache, (i * 7 + j) % 300));
-            assert_int_equal(b.labels[j], text_cache_token(&r.text->cache, (i * 7 + j + 1) % 300));
+            assert_int_equal(b.ids[j], text_cache_token(&r.text->sources[0].cache, (i * 7 + j) % 300));
+            assert_int_equal(b.labels[j], text_cache_token(&r.text->sources[0].cache, (i * 7 + j + 1) % 300));
         }
     }
     run_end(&r);
@@ -203,7 +203,7 @@ static void gives_samples_far_out(void **state)
 /* Labels of all validation samples are the held-back tokens in order, each once; training sees none of them. */
 static void check_validation(run *r, int64_t seq_len, int64_t held)
 {
-    const text_cache *cache = &r->text->cache;
+    const text_cache *cache = &r->text->sources[0].cache;
     int64_t n = cache->n_tokens, next = n - held;
     assert_int_equal(r->data->begin(r->text, seq_len, 1, &r->err), WEFT_OK);
     int64_t samples = r->data->samples(r->text, WEFT_SPLIT_VALIDATION);

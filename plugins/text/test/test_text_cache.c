@@ -97,7 +97,7 @@ static void follows_changes(void **state)
     run r;
     run_start(&r, "path = a.txt\nbos = yes\neos = no");
     assert_true(was_tokenised(&r));
-    assert_int_equal(r.text->cache.n_tokens, 12);
+    assert_int_equal(r.text->sources[0].cache.n_tokens, 12);
     run_end(&r);
 }
 
@@ -198,7 +198,7 @@ static void survives_being_killed(void **state)
     waitpid(child, &status, 0);
     run r;
     run_start(&r, "path = a.txt");
-    assert_int_equal(r.text->cache.n_tokens, (20 << 20) + 2);
+    assert_int_equal(r.text->sources[0].cache.n_tokens, (20 << 20) + 2);
     run_end(&r);
     assert_int_equal(cache_files(name), 1);
 }
@@ -212,8 +212,8 @@ static int open_and_count(int *made, uint64_t *sum)
     if (run_open(&r, "path = a.txt"))
         return 1;
     __atomic_fetch_add(made, was_tokenised(&r), __ATOMIC_SEQ_CST);
-    for (int64_t i = 0; i < r.text->cache.n_tokens; i++)
-        *sum = *sum * 31 + (uint64_t)text_cache_token(&r.text->cache, i);
+    for (int64_t i = 0; i < r.text->sources[0].cache.n_tokens; i++)
+        *sum = *sum * 31 + (uint64_t)text_cache_token(&r.text->sources[0].cache, i);
     run_end(&r);
     return 0;
 }

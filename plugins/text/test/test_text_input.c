@@ -23,10 +23,10 @@ static void marks_documents(void **state)
     run r;
     run_start(&r, "path = a.txt b.txt c.txt");
     assert_tokens(&r, (int32_t[]){256, 'a', 'b', 257, 256, 'c', 257}, 7); /* an empty file is no document */
-    assert_int_equal(r.text->cache.n_documents, 2);
-    assert_int_equal(r.text->cache.offsets[0], 0);
-    assert_int_equal(r.text->cache.offsets[1], 4);
-    assert_int_equal(r.text->cache.offsets[2], 7);
+    assert_int_equal(r.text->sources[0].cache.n_documents, 2);
+    assert_int_equal(r.text->sources[0].cache.offsets[0], 0);
+    assert_int_equal(r.text->sources[0].cache.offsets[1], 4);
+    assert_int_equal(r.text->sources[0].cache.offsets[2], 7);
     run_end(&r);
     run_start(&r, "path = c.txt a.txt\neos = no");
     assert_tokens(&r, (int32_t[]){256, 'c', 256, 'a', 'b'}, 5);
@@ -79,7 +79,8 @@ static void reports_every_wrong_path(void **state)
     assert_int_equal(mkdir("empty", 0777) | mkfifo("pipe", 0666) | symlink("nothing", "dangling.txt"), 0);
     run r;
     assert_int_equal(run_open(&r, "\npath = missing.txt empty pipe no*pe dangling.txt"), WEFT_ERR_INPUT);
-    const char *parts[] = {"missing.txt", "folder empty holds no *.txt or *.jsonl", "pipe is neither", "no file matches no*pe", "dangling.txt"};
+    const char *parts[] = {"missing.txt", "folder empty holds no *.txt, *.jsonl or *.bin", "pipe is neither", "no file matches no*pe",
+                           "dangling.txt"};
     assert_int_equal(r.err.n_items, 5);
     for (int i = 0; i < 5; i++) {
         assert_contains(r.err.items[i].text, "run.ini:3");
@@ -128,7 +129,7 @@ static void reads_long_files(void **state)
     put_bytes("a.jsonl", json, (size_t)head + n + 2); /* no newline at the end */
     run_start(&r, "path = a.jsonl" BARE);
     assert_text(&r, text, n);
-    assert_int_equal(r.text->cache.n_documents, 1);
+    assert_int_equal(r.text->sources[0].cache.n_documents, 1);
     run_end(&r);
     free(json);
     free(text);
@@ -146,7 +147,7 @@ static void reads_json_lines(void **state)
     run r;
     run_start(&r, "path = a.jsonl\nbos = no");
     assert_tokens(&r, (int32_t[]){'o', 'n', 'e', '\n', 0xC3, 0xA9, 257, 't', 0, 'o', 257, 't', 'h', 'r', 'e', 'e', 257}, 17);
-    assert_int_equal(r.text->cache.n_documents, 3);
+    assert_int_equal(r.text->sources[0].cache.n_documents, 3);
     run_end(&r);
     put("b.data", "{\"body\": \"x\", \"text\": \"y\"}\n");
     expect("path = b.data\nformat = jsonl\nfield = body" BARE, "x");
@@ -182,7 +183,7 @@ static void names_bad_lines(void **state)
         run r;
         run_start(&r, "path = a.jsonl\non_bad = skip" BARE);
         assert_text(&r, "goodtoo", 7);
-        assert_int_equal(r.text->cache.n_skipped, 1);
+        assert_int_equal(r.text->sources[0].cache.n_skipped, 1);
         assert_contains(weft_text_get(&r.lines), "a.jsonl:3: skipped: ");
         weft_text line = {0};
         r.data->describe(r.text, &line);
@@ -202,8 +203,8 @@ static void counts_what_it_skips(void **state)
     assert_int_equal(fclose(f), 0);
     run r;
     run_start(&r, "path = a.jsonl\non_bad = skip");
-    assert_int_equal(r.text->cache.n_skipped, 1000);
-    assert_int_equal(r.text->cache.n_documents, 1000);
+    assert_int_equal(r.text->sources[0].cache.n_skipped, 1000);
+    assert_int_equal(r.text->sources[0].cache.n_documents, 1000);
     int logged = 0;
     for (const char *at = weft_text_get(&r.lines); (at = strstr(at, ": skipped: ")); at++)
         logged++;
@@ -273,13 +274,13 @@ static void refuses_or_replaces_what_is_not_utf8(void **state)
     run r;
     run_start(&r, "path = b.txt a.txt b.txt\non_bad = skip" BARE);
     assert_text(&r, "good", 4);
-    assert_int_equal(r.text->cache.n_skipped, 1);
-    assert_int_equal(r.text->cache.n_documents, 1);
+    assert_int_equal(r.text->sources[0].cache.n_skipped, 1);
+    assert_int_equal(r.text->sources[0].cache.n_documents, 1);
     run_end(&r);
     run_start(&r, "path = a.txt\ninvalid_utf8 = replace" BARE);
-    assert_int_equal(r.text->cache.n_tokens, n + 2);
-    assert_int_equal(text_cache_token(&r.text->cache, 299990), 0xEF);
-    assert_int_equal(text_cache_token(&r.text->cache, 299993), 'x');
+    assert_int_equal(r.text->sources[0].cache.n_tokens, n + 2);
+    assert_int_equal(text_cache_token(&r.text->sources[0].cache, 299990), 0xEF);
+    assert_int_equal(text_cache_token(&r.text->sources[0].cache, 299993), 'x');
     run_end(&r);
     put("c.jsonl", "{\"text\": \"a\xE9z\"}\n");
     expect("path = c.jsonl\ninvalid_utf8 = replace" BARE, "a" TEXT_UTF8_REPLACEMENT "z");

@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../text.h"
+#include "../build.h"
 #include "settings/settings.h"
 
 extern const weft_plugin text_LTX_plugin;
@@ -36,6 +36,17 @@ static inline int scratch_enter(void **state)
     char *folder = strdup("/tmp/weft-text-XXXXXX");
     *state = folder;
     return !folder || !mkdtemp(folder) || chdir(folder);
+}
+
+/* In memory if there is such a folder: for tests that make many token files, which are synced. */
+static inline int scratch_enter_memory(void **state)
+{
+    char *folder = strdup("/dev/shm/weft-text-XXXXXX");
+    *state = folder;
+    if (folder && mkdtemp(folder))
+        return chdir(folder);
+    free(folder);
+    return scratch_enter(state);
 }
 
 static inline int scratch_leave(void **state)
@@ -168,17 +179,17 @@ static inline bool was_tokenised(const run *r)
 /* Expects the token stream to be these ids. */
 static inline void assert_tokens(const run *r, const int32_t *ids, int64_t n)
 {
-    assert_int_equal(r->text->cache.n_tokens, n);
+    assert_int_equal(r->text->sources[0].cache.n_tokens, n);
     for (int64_t i = 0; i < n; i++)
-        assert_int_equal(text_cache_token(&r->text->cache, i), ids[i]);
+        assert_int_equal(text_cache_token(&r->text->sources[0].cache, i), ids[i]);
 }
 
 /* Expects the token stream, without BOS and EOS, to be this text. */
 static inline void assert_text(const run *r, const char *text, size_t n)
 {
-    assert_int_equal(r->text->cache.n_tokens, n);
+    assert_int_equal(r->text->sources[0].cache.n_tokens, n);
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(text_cache_token(&r->text->cache, (int64_t)i), (unsigned char)text[i]);
+        assert_int_equal(text_cache_token(&r->text->sources[0].cache, (int64_t)i), (unsigned char)text[i]);
 }
 
 #endif
