@@ -14,6 +14,20 @@ core_libcore_la_SOURCES = \
 	core/base/safetensors.c \
 	core/base/text.c \
 	core/base/atomic_file.h \
+	core/store/box.c \
+	core/store/fetch.c \
+	core/store/folder.c \
+	core/store/header.c \
+	core/store/io.c \
+	core/store/merge.c \
+	core/store/read.c \
+	core/store/shard.c \
+	core/store/shard_header.c \
+	core/store/sums.c \
+	core/store/tree.c \
+	core/store/types.c \
+	core/store/internal.h \
+	core/store/shard.h \
 	core/settings/check.c \
 	core/settings/core_params.c \
 	core/settings/ini.c \
@@ -50,6 +64,7 @@ core_libcore_la_SOURCES = \
 	core/mesh/plan.h \
 	core/graph/autodiff.c \
 	core/graph/build.c \
+	core/graph/cache.c \
 	core/graph/graph.c \
 	core/graph/head.c \
 	core/graph/infer.c \
@@ -66,6 +81,7 @@ core_libcore_la_SOURCES = \
 	core/graph/reader.c \
 	core/graph/rule.c \
 	core/graph/table.c \
+	core/graph/user_rules.c \
 	core/graph/verify.c \
 	core/graph/internal.h \
 	core/graph/map.h \
@@ -75,6 +91,7 @@ core_libcore_la_SOURCES = \
 	core/graph/ops/activation.c \
 	core/graph/ops/add.c \
 	core/graph/ops/attention.c \
+	core/graph/ops/cache.c \
 	core/graph/ops/chunk.c \
 	core/graph/ops/embedding.c \
 	core/graph/ops/linear.c \
@@ -88,6 +105,7 @@ core_libcore_la_SOURCES = \
 	core/graph/ops/ops.h \
 	core/lower/buffers.c \
 	core/lower/fuse.c \
+	core/lower/group.c \
 	core/lower/kernels.c \
 	core/lower/lower.c \
 	core/lower/memory.c \
@@ -96,6 +114,7 @@ core_libcore_la_SOURCES = \
 	core/lower/report.c \
 	core/lower/schedule.c \
 	core/lower/states.c \
+	core/lower/state_view.c \
 	core/lower/waits.c \
 	core/lower/compile.h \
 	core/lower/lower.h \
@@ -104,11 +123,13 @@ core_libcore_la_SOURCES = \
 	core/run/control.c \
 	core/run/control_local.c \
 	core/run/control_tcp.c \
+	core/run/decoder.c \
 	core/run/diagnose.c \
 	core/run/digest.c \
 	core/run/evaluate.c \
 	core/run/execute.c \
 	core/run/generate.c \
+	core/run/groups.c \
 	core/run/guard.c \
 	core/run/init.c \
 	core/run/inputs.c \
@@ -119,15 +140,19 @@ core_libcore_la_SOURCES = \
 	core/run/rendezvous.c \
 	core/run/run.c \
 	core/run/socket.c \
+	core/run/store.c \
+	core/run/weights.c \
 	core/run/collective.h \
 	core/run/control.h \
 	core/run/control_kind.h \
+	core/run/decoder.h \
 	core/run/digest.h \
+	core/run/generate.h \
 	core/run/rendezvous.h \
 	core/run/run.h \
 	core/run/socket.h
-core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
-core_libcore_la_LIBADD = $(INIH_LIBS) $(LTDL_LIBS) $(LIBM)
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
+core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 
 # libweft is that, showing only what starts with weft_.
 lib_LTLIBRARIES += core/libweft.la
@@ -153,4 +178,4 @@ weftinclude_HEADERS = \
 
 pkgconfig_DATA += core/weft.pc
 EXTRA_DIST += core/libweft.map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
-	core/plugin/README.md core/run/README.md core/settings/README.md
+	core/plugin/README.md core/run/README.md core/settings/README.md core/store/README.md

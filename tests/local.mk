@@ -8,21 +8,29 @@ check_PROGRAMS += \
 	tests/unit/test_control \
 	tests/unit/test_example \
 	tests/unit/test_files \
+	tests/unit/test_generate \
 	tests/unit/test_golden \
 	tests/unit/test_graph_text \
 	tests/unit/test_guard \
 	tests/unit/test_layout \
+	tests/unit/test_group \
 	tests/unit/test_memory \
 	tests/unit/test_mesh \
 	tests/unit/test_ops \
+	tests/unit/test_packed \
 	tests/unit/test_place \
 	tests/unit/test_plugin_files \
 	tests/unit/test_plugins \
 	tests/unit/test_random \
 	tests/unit/test_read_safetensors \
 	tests/unit/test_rule \
+	tests/unit/test_scale \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
+	tests/unit/test_store \
+	tests/unit/test_store_bad \
+	tests/unit/test_store_faults \
+	tests/unit/test_store_sums \
 	tests/unit/test_torture \
 	tests/unit/test_traffic \
 	tests/unit/test_verify \
@@ -31,11 +39,16 @@ check_PROGRAMS += \
 # What several tests share.
 check_LTLIBRARIES += tests/unit/libhelpers.la
 tests_unit_libhelpers_la_SOURCES = \
+	tests/unit/fault_io.c \
+	tests/unit/fault_model.c \
 	tests/unit/opcheck.c \
 	tests/unit/opcheck_shards.c \
+	tests/unit/fault_io.h \
+	tests/unit/fault_model.h \
 	tests/unit/opcheck.h \
 	tests/unit/plugin_run.h \
-	tests/unit/settings_run.h
+	tests/unit/settings_run.h \
+	tests/unit/store_run.h
 
 # The plan of a run inside a test.
 check_LTLIBRARIES += tests/unit/libplan.la
@@ -47,6 +60,7 @@ tests_unit_libplan_la_SOURCES = \
 PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
 tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
 tests_unit_test_guard_LDADD = $(PLAN_LIBS)
+tests_unit_test_group_LDADD = $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
 
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
@@ -68,6 +82,8 @@ SIM_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 tests_unit_test_layout_LDADD = tests/unit/libsim.la $(TEST_LIBS)
 tests_unit_test_place_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_place_LDADD = $(SIM_LIBS)
+tests_unit_test_scale_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_scale_LDADD = $(SIM_LIBS)
 tests_unit_test_traffic_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_traffic_LDADD = $(SIM_LIBS)
 tests_unit_test_verify_CFLAGS = $(SIM_CFLAGS)
@@ -77,6 +93,10 @@ tests_unit_test_verify_LDADD = $(SIM_LIBS)
 EXTRA_PROGRAMS = bench/plan_scale
 bench_plan_scale_CFLAGS = $(SIM_CFLAGS)
 bench_plan_scale_LDADD = $(SIM_LIBS)
+# make bench/tokenize, and see bench/tokenize.py.
+EXTRA_PROGRAMS += bench/tokenize
+bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
+bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
@@ -88,7 +108,9 @@ tests_unit_libmodel_la_SOURCES = \
 	tests/unit/read_safetensors.h
 tests_unit_libmodel_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 MODEL_LIBS = tests/unit/libmodel.la $(JANSSON_LIBS) $(TEST_LIBS)
+tests_unit_test_generate_LDADD = $(MODEL_LIBS)
 tests_unit_test_golden_LDADD = $(MODEL_LIBS)
+tests_unit_test_packed_LDADD = $(MODEL_LIBS)
 tests_unit_test_read_safetensors_LDADD = $(MODEL_LIBS)
 
 # The op of the example plugin.
@@ -108,8 +130,10 @@ tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LI
 # Shared objects for the tests of the plugin loader, many of them wrong on purpose.
 fixture_sources = \
 	tests/fixtures/plugins/also_a.c \
+	tests/fixtures/plugins/bad_commands.c \
 	tests/fixtures/plugins/bad_default.c \
 	tests/fixtures/plugins/bad_tables.c \
+	tests/fixtures/plugins/commands.c \
 	tests/fixtures/plugins/cpu.c \
 	tests/fixtures/plugins/crash_create.c \
 	tests/fixtures/plugins/crash_kernel.c \
@@ -135,6 +159,7 @@ fixture_sources = \
 	tests/fixtures/plugins/wrong_size.c
 # For whole runs: apart, since one above is called cpu.
 run_fixture_sources = \
+	tests/fixtures/run/bold.c \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/oddities.c \
@@ -154,7 +179,7 @@ $(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c t
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 CLEANFILES += $(fixtures)
 
-dist_check_SCRIPTS += tests/scripts/check-bad-input tests/scripts/check-bitwise tests/scripts/check-broken tests/scripts/check-config tests/scripts/check-determinism tests/scripts/check-docs tests/scripts/check-example tests/scripts/check-includes tests/scripts/check-mpi tests/scripts/check-parity tests/scripts/check-signals tests/scripts/check-style
+dist_check_SCRIPTS += tests/scripts/check-axis tests/scripts/check-bad-input tests/scripts/check-bitwise tests/scripts/check-broken tests/scripts/check-ckpt tests/scripts/check-ckpt-kill tests/scripts/check-commands tests/scripts/check-config tests/scripts/check-determinism tests/scripts/check-docs tests/scripts/check-example tests/scripts/check-hf tests/scripts/check-generate tests/scripts/check-includes tests/scripts/check-mpi tests/scripts/check-packed tests/scripts/check-parity tests/scripts/check-rules tests/scripts/check-scale tests/scripts/check-signals tests/scripts/check-style tests/scripts/check-tokenize
 EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h $(run_fixture_sources) tests/fixtures/run/wrong.h tests/golden tests/bad/commands tests/lsan.supp
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
@@ -178,3 +203,16 @@ check-valgrind: all
 	@command -v valgrind >/dev/null || { echo "check-valgrind: there is no valgrind; apt-get install valgrind" >&2; exit 1; }
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind --quiet --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=99'
+
+# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers and tiktoken.
+EXTRA_PROGRAMS += tests/peers/dcp
+EXTRA_DIST += tests/peers/check_dcp.py tests/peers/check_hf.py tests/peers/check_tokenizers.py
+.PHONY: check-peers
+check-peers: all tests/peers/dcp$(EXEEXT)
+	@if [ -z "$(PEER_PYTHON)" ]; then \
+	    echo "check-peers: SKIPPED, NOTHING WAS CHECKED: make check-peers PEER_PYTHON=/path/to/python (with torch, transformers, safetensors, tiktoken)" >&2; \
+	else set -e; \
+	    echo "check_dcp.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_dcp.py tests/peers/dcp$(EXEEXT); \
+	    echo "check_hf.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_hf.py ./weft; \
+	    echo "check_tokenizers.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_tokenizers.py weft$(EXEEXT) $(top_srcdir); \
+	fi

@@ -71,11 +71,12 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
         b.offset = *end;
         *end += align64(b.bytes);
     } else {
-        const weft_state_entry *e = weft_states_find(c->options->states, v->name);
+        bool cache = c->options->caches && is(v->node, "state");
+        const weft_state_entry *e = weft_states_find(cache ? c->options->caches : c->options->states, v->name);
         if (!e || e->bytes != b.bytes)
             return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is not a state of the training graph, or of another size", v->name);
-        b.kind = WEFT_CLASS_STATE;
-        b.base = WEFT_BASE_STATE;
+        b.kind = cache ? WEFT_CLASS_CACHE : WEFT_CLASS_STATE;
+        b.base = cache ? WEFT_BASE_CACHE : WEFT_BASE_STATE;
         b.offset = e->offset;
     }
     int i = weft_compile_add_buffer(c, b);
@@ -92,7 +93,7 @@ static bool read_twice(const weft_compiler *c, const weft_node *n, int buffer)
 }
 
 /* Result r of n may take operand r's memory: element-wise, and nobody needs the operand (or what shares its memory) any more. State changes in the
- * update alone, which the host may leave out. */
+ * update alone, which the host may leave out; caches grow whenever they are written. */
 static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
 {
     if (!(n->op->flags & WEFT_OP_INPLACE) || r >= n->n_ins || c->adds[n->id])
@@ -102,6 +103,8 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
     const weft_buffer *b = &c->l->buffers[buffer];
     if (bytes_of(c, from) != bytes_of(c, to) || b->bytes != bytes_of(c, to) || read_twice(c, n, buffer))
         return false;
+    if (b->base == WEFT_BASE_CACHE)
+        return to->update_of == from && from->n_uses == 1;
     if (b->base == WEFT_BASE_STATE)
         return to->update_of == from && c->last_use[from->id] == p && weft_compiler_action(c, p) == WEFT_DO_UPDATE;
     return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of;
@@ -118,6 +121,9 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
         share(c, v, c->l->buffer_of[n->ins[r]->id]);
         return WEFT_OK;
     }
+    if (v->update_of && weft_graph_writes(c->g)) /* there is no update that could copy it */
+        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot be written in place: something else reads %s", v->name,
+                         v->update_of->name);
     weft_buffer b = {WEFT_BASE_ARENA, 0, bytes_of(c, v), p, c->last_use[v->id], class_of(c, v, p), v};
     int i = weft_compile_add_buffer(c, b);
     if (i < 0)
@@ -191,7 +197,7 @@ weft_status weft_compile_buffers(weft_compiler *c)
         }
         join_totals(c, n);
         for (int r = 0; r < n->n_outs && !s; r++)
-            s = add_result(c, n, r, p);
+            s = add_result(c, n, r, c->position[n->id]);
     }
     classify(c);
     return s;

@@ -40,14 +40,25 @@ typedef struct weft_states {
     int64_t bytes;
 } weft_states;
 
-/* Gives every parameter and state of the train graph a place; evaluate and generate find theirs by name. */
+/* Gives every parameter and state of the train graph a place; evaluate and generate find theirs by name. Of a graph that writes text: its parameters.
+ */
 weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord, weft_error *err);
+/* The key-value caches of a graph that writes text, which are not part of what a checkpoint holds. */
+weft_status weft_caches_init(weft_states *caches, const weft_graph *g, weft_error *err);
 void weft_states_release(weft_states *states);
 const weft_state_entry *weft_states_find(const weft_states *states, const char *name);
 
 /* ---- programs ---- */
 
-typedef enum weft_base { WEFT_BASE_NONE, WEFT_BASE_ARENA, WEFT_BASE_STATE, WEFT_BASE_INPUT, WEFT_BASE_STEP_INPUT, WEFT_BASES } weft_base;
+typedef enum weft_base {
+    WEFT_BASE_NONE,
+    WEFT_BASE_ARENA,
+    WEFT_BASE_STATE,
+    WEFT_BASE_INPUT,
+    WEFT_BASE_STEP_INPUT,
+    WEFT_BASE_CACHE,
+    WEFT_BASES
+} weft_base;
 
 /* Programs of a graph. train: all; evaluate and generate: BEGIN (once per series) and FORWARD. STEP_END ends where everything that is reported is
  * known, so that the host can refuse a non-finite step before UPDATE touches state. */
@@ -57,6 +68,7 @@ const char *weft_action_name(weft_action action);
 
 typedef enum weft_buffer_class {
     WEFT_CLASS_STATE, /* parameters and optimizer state, in the state base */
+    WEFT_CLASS_CACHE, /* keys and values of the text so far, in the cache base */
     WEFT_CLASS_INPUT,
     WEFT_CLASS_GRADIENT, /* of parameters */
     WEFT_CLASS_WEIGHT,   /* copies made from parameters: casts, gathers */
@@ -82,6 +94,7 @@ typedef enum weft_instruction_kind { WEFT_COMPUTE, WEFT_ZERO_FILL, WEFT_COPY, WE
 typedef struct weft_instruction {
     weft_instruction_kind kind;
     const weft_node *node;
+    const weft_node **parts;   /* collectives that run as one: all of them, `node` the first; one operand and one result each. NULL: `node` alone */
     const weft_kernel *kernel; /* NULL: plain */
     const char *owner;         /* the kernel's plugin; NULL: plain */
     void *state;               /* made by prepare, owned by the prepared cache */
@@ -96,6 +109,10 @@ typedef struct weft_instruction {
     int *waits; /* instructions of the same program on other queues that must be done first */
     int n_waits;
 } weft_instruction;
+
+/* What operand or result i of an instruction is in the graph. */
+const weft_value *weft_instruction_in(const weft_instruction *in, int i);
+const weft_value *weft_instruction_out(const weft_instruction *in, int i);
 
 typedef struct weft_program {
     weft_instruction *list;
@@ -122,7 +139,8 @@ typedef struct weft_lower_options {
     const weft_kernels *kernels;
     const weft_states *states;
     int rank, n_queues;
-    uint64_t adversary; /* not 0: spread instructions over the queues by this seed */
+    uint64_t adversary;        /* not 0: spread instructions over the queues by this seed */
+    const weft_states *caches; /* of a graph that writes text; NULL: none */
 } weft_lower_options;
 
 weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out, weft_error *err);
@@ -134,11 +152,16 @@ void weft_lowered_destroy(weft_lowered *l);
 void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord, weft_tensor *out);
 /* Global row-major index of local element i. */
 uint64_t weft_global_index(const weft_tensor *t, int64_t i);
-/* Room that a redistribute needs, in bytes: two values between steps, and what is sent and received; each part aligned. */
+/* Room that a collective needs, in bytes: two values between steps, and what is sent and received; each part aligned. */
 typedef struct weft_collective_space {
     int64_t between, send, recv;
 } weft_collective_space;
-void weft_collective_sizes(const weft_graph *g, const weft_node *n, weft_collective_space *out);
+void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, weft_collective_space *out);
+/* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the other, so that nothing need be packed? */
+bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before, const weft_value *v);
+/* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones are: packing them would cost more than it saves.
+ */
+bool weft_part_goes_alone(const weft_graph *g, const weft_node *part);
 /* Gives arena buffers offsets; returns the arena's size. */
 weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes, int64_t *live_peak, int *peak_position,
                              weft_error *err);

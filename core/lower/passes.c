@@ -123,16 +123,36 @@ static weft_status verify(weft_graph *g)
     return weft_graph_verify(g, weft_graph_error(g));
 }
 
+/* Prompts are read this many tokens at a time: enough for products to be fast, few enough for short prompts. */
+enum { PROMPT_PART = 64 };
+
+static void size_writing(const weft_writing *w, weft_graph_config *config)
+{
+    int64_t part = w->places < PROMPT_PART ? w->places : PROMPT_PART;
+    config->sizes.micro_batch = w->rows;
+    config->sizes.micro_batches = 1;
+    config->sizes.seq_len = !w->cache ? w->places : config->mode == WEFT_MODE_DECODE ? 1 : part;
+    config->context = w->context;
+    config->places = w->cache ? w->places : 0;
+}
+
 static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan_options *options, weft_graph **g, weft_error *err)
 {
     weft_graph_config config = {.mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
     config.dtype = weft_params_is(p->train, "dtype", "f64") ? WEFT_F64 : WEFT_F32;
     config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches, weft_params_int(p->train, "loss_chunk")};
-    if (mode == WEFT_MODE_GENERATE) {
-        config.sizes.micro_batch = config.sizes.micro_batches = 1;
-        config.sizes.seq_len = p->generator->context(p->generator_self);
-    }
+    if (mode == WEFT_MODE_GENERATE || mode == WEFT_MODE_DECODE)
+        size_writing(&p->writing, &config);
     return weft_graph_create(&config, g, err);
+}
+
+/* What the user adds to the table. Whether a rule speaks of anything can be told of the whole training graph. */
+static weft_status add_rules(weft_plan *p, weft_graph *g, const limit *l, weft_error *err)
+{
+    const char *axes[2 * WEFT_MAX_AXES];
+    for (int i = 0; i < p->n_axes; i++)
+        axes[i] = p->axes[i];
+    return weft_table_add_user(g, p->mesh_params, axes, p->n_axes, l->after || g->config.mode != WEFT_MODE_TRAIN, err);
 }
 
 static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error *err)
@@ -141,10 +161,13 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     weft_status s = run_stage(p, g, WEFT_STAGE_GRAPH, l, err);
     if (s || l->reached)
         return s;
-    if (!l->after && mode != WEFT_MODE_GENERATE && !g->loss && !g->loss_sum)
+    if (!l->after && !g->loss && !g->loss_sum && !g->logits)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
                          "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
-    s = core_step(p, g, "place", weft_graph_place, err);
+    s = add_rules(p, g, l, err);
+    if (g->config.places)
+        s = s ? s : core_step(p, g, "cache", weft_graph_cache, err);
+    s = s ? s : core_step(p, g, "place", weft_graph_place, err);
     if (s || l->after)
         return s;
     if (mode == WEFT_MODE_TRAIN) {

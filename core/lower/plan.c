@@ -115,6 +115,8 @@ static weft_status make_mesh(weft_plan *p, weft_error *err)
     weft_status s = collect_axes(p->plugins, &mesh, err);
     if (s)
         return s;
+    for (p->n_axes = 0; p->n_axes < mesh.n; p->n_axes++)
+        memcpy(p->axes[p->n_axes], mesh.entry[p->n_axes].name, sizeof p->axes[0]);
     const char *order[WEFT_MAX_AXES];
     int n = 0;
     while (n < WEFT_MAX_AXES && (order[n] = weft_params_word(p->mesh_params, "order", n)))
@@ -127,7 +129,8 @@ static weft_status make_mesh(weft_plan *p, weft_error *err)
 static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
 {
     uint64_t adversary = p->device->adversary ? p->device->adversary(p->device_self) : 0;
-    weft_lower_options options = {&p->kernels, &p->states, p->rank, adversary ? 2 : p->device->n_queues, adversary};
+    weft_lower_options options = {&p->kernels, &p->states, p->rank, adversary ? 2 : p->device->n_queues, adversary, NULL};
+    options.caches = weft_graph_writes(p->graphs[mode]) ? &p->caches : NULL;
     double start = weft_plan_ms();
     weft_status s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
     int n = p->graphs[mode]->n_nodes;
@@ -141,29 +144,55 @@ static void fetch_forward(weft_graph *g)
             n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH;
 }
 
+static weft_status build_training(weft_plan *p, const weft_plan_options *options, weft_error *err)
+{
+    weft_status s = weft_plan_graph(p, WEFT_MODE_TRAIN, options, err);
+    if (s || options->stop_after)
+        return s;
+    if (options->fetch_forward)
+        fetch_forward(p->graphs[WEFT_MODE_TRAIN]);
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&p->mesh, p->rank, coord);
+    s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord, err);
+    s = s ? s : lower(p, WEFT_MODE_TRAIN, err);
+    if (s || options->train_only || weft_params_int(p->train, "eval_every") == 0)
+        return s;
+    s = weft_plan_graph(p, WEFT_MODE_EVALUATE, options, err);
+    return s ? s : lower(p, WEFT_MODE_EVALUATE, err);
+}
+
+/* Without training, parameters have their places from here. */
+static weft_status build_writing(weft_plan *p, const weft_plan_options *options, weft_error *err)
+{
+    weft_status s = weft_plan_graph(p, WEFT_MODE_GENERATE, options, err);
+    if (!s && options->write)
+        s = weft_states_init(&p->states, p->graphs[WEFT_MODE_GENERATE], NULL, err);
+    s = s ? s : weft_caches_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], err);
+    s = s ? s : lower(p, WEFT_MODE_GENERATE, err);
+    if (s || !p->writing.cache)
+        return s;
+    s = weft_plan_graph(p, WEFT_MODE_DECODE, options, err);
+    return s ? s : lower(p, WEFT_MODE_DECODE, err);
+}
+
 static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_options *options, weft_error *err)
 {
     weft_status s = read_sections(p, settings, err);
     s = s ? s : find_services(p, err);
     s = s ? s : gather_ops(p, err);
     s = s ? s : make_mesh(p, err);
-    s = s ? s : weft_plan_graph(p, WEFT_MODE_TRAIN, options, err);
-    if (s || options->stop_after)
+    if (!s && !options->write)
+        s = build_training(p, options, err);
+    if (s || options->stop_after || options->train_only || (!options->write && !p->generator))
         return s;
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&p->mesh, p->rank, coord);
-    if (options->fetch_forward)
-        fetch_forward(p->graphs[WEFT_MODE_TRAIN]);
-    s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord, err);
-    s = s ? s : lower(p, WEFT_MODE_TRAIN, err);
-    bool wanted[WEFT_MODES] = {[WEFT_MODE_EVALUATE] = weft_params_int(p->train, "eval_every") > 0, [WEFT_MODE_GENERATE] = p->generator != NULL};
-    for (int m = 0; m < WEFT_MODES && !s; m++) {
-        if (!wanted[m] || options->train_only)
-            continue;
-        s = weft_plan_graph(p, (weft_mode)m, options, err);
-        s = s ? s : lower(p, (weft_mode)m, err);
-    }
-    return s;
+    int64_t context = p->generator ? p->generator->context(p->generator_self) : p->seq_len;
+    p->writing = options->write ? *options->write : (weft_writing){1, context, context, true};
+    return build_writing(p, options, err);
+}
+
+const weft_graph *weft_plan_model(const weft_plan *plan)
+{
+    return plan->graphs[WEFT_MODE_TRAIN] ? plan->graphs[WEFT_MODE_TRAIN] : plan->graphs[WEFT_MODE_GENERATE];
 }
 
 weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings, const weft_plan_options *options, weft_plan **out, weft_error *err)
@@ -192,6 +221,7 @@ void weft_plan_destroy(weft_plan *p)
         weft_graph_destroy(p->graphs[m]);
     }
     weft_states_release(&p->states);
+    weft_states_release(&p->caches);
     weft_kernels_release(&p->kernels);
     weft_ops_release(&p->ops);
     weft_free(p->records);

@@ -14,21 +14,33 @@ typedef struct weft_pass_record {
     double ms;
 } weft_pass_record;
 
+/* Sizes of the graphs that write text. */
+typedef struct weft_writing {
+    int64_t rows;    /* texts at a time */
+    int64_t context; /* the most tokens of a text, prompt included */
+    int64_t places;  /* of the sequence: context, and padding in front of shorter prompts */
+    bool cache;      /* keys and values are kept; else every token computes all places again */
+} weft_writing;
+
 typedef struct weft_plan_options {
     int rank, ranks;
-    const char *stop_after; /* plugin after whose graph pass to stop: the train graph is placed and nothing more; NULL: go on */
-    bool train_only;        /* no evaluate and generate graphs */
-    bool fetch_forward;     /* all that the training graph's forward computes is marked `fetch` */
-    uint64_t dice;          /* tests: random legal placement */
+    const char *stop_after;    /* plugin after whose graph pass to stop: the train graph is placed and nothing more; NULL: go on */
+    bool train_only;           /* no evaluate and generate graphs */
+    const weft_writing *write; /* only the graphs that write text, of this size: no training, no data, no optimizer; NULL: a training run */
+    bool fetch_forward;        /* all that the training graph's forward computes is marked `fetch` */
+    uint64_t dice;             /* tests: random legal placement */
 } weft_plan_options;
 
 typedef struct weft_plan {
     weft_plugins *plugins; /* not owned */
     const weft_params *train, *weft, *mesh_params;
     weft_mesh mesh;
+    char axes[2 * WEFT_MAX_AXES][24]; /* the names of all declared axes, of one rank, too */
+    int n_axes;
     weft_ops ops;
     weft_kernels kernels;
-    weft_states states;
+    weft_states states, caches;
+    weft_writing writing;
     weft_graph *graphs[WEFT_MODES];
     weft_lowered *lowered[WEFT_MODES];
     const weft_device *device;
@@ -44,6 +56,8 @@ typedef struct weft_plan {
 /* plugins are created (not opened). */
 weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings, const weft_plan_options *options, weft_plan **out, weft_error *err);
 void weft_plan_destroy(weft_plan *plan);
+/* A graph with all parameters: the training graph, or where there is none the one that reads prompts. */
+const weft_graph *weft_plan_model(const weft_plan *plan);
 
 /* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
 weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err);
@@ -66,7 +80,11 @@ void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action 
 void weft_print_bytes(weft_text *text, double bytes);
 /* Trained elements, all ranks together. */
 int64_t weft_plan_parameters(const weft_plan *plan);
-/* Bytes this rank will hold: arena, state, inputs, as planned. */
+/* What a store is shown: every parameter and state, this rank's part, at its place in `memory` (NULL: without data). weft_free. */
+weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out, weft_error *err);
+/* Memory that saving takes on this rank; 0 without a store. */
+int64_t weft_plan_store_bytes(const weft_plan *plan);
+/* Bytes this rank will hold: arena, state, inputs, what saving takes, as planned. */
 size_t weft_plan_bytes(const weft_plan *plan);
 
 #endif

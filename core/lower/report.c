@@ -26,7 +26,7 @@ static void print_flops(weft_text *text, double flops)
 int64_t weft_plan_parameters(const weft_plan *plan)
 {
     int64_t total = 0;
-    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    const weft_graph *g = weft_plan_model(plan);
     for (int i = 0; i < g->n_parameters; i++) {
         int64_t n = 1;
         for (int d = 0; d < g->parameters[i]->n_dims; d++)
@@ -67,7 +67,7 @@ static int64_t input_bytes(const weft_plan *plan)
 
 size_t weft_plan_bytes(const weft_plan *plan)
 {
-    return (size_t)(arena_of_all(plan) + plan->states.bytes + input_bytes(plan));
+    return (size_t)(arena_of_all(plan) + plan->states.bytes + weft_plan_store_bytes(plan) + plan->caches.bytes + input_bytes(plan));
 }
 
 static void print_named(weft_text *text, const char *name, int width, double bytes)
@@ -135,8 +135,12 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     weft_text_add(text, "memory per rank\n");
     print_line(text, "parameters", (double)state_bytes(plan, "parameter"));
     print_line(text, "optimizer state", (double)state_bytes(plan, "state"));
+    if (plan->caches.bytes)
+        print_line(text, weft_class_name(WEFT_CLASS_CACHE), (double)plan->caches.bytes);
     print_line(text, "inputs", (double)input_bytes(plan));
     print_line(text, "arena", (double)arena_of_all(plan));
+    if (weft_plan_store_bytes(plan))
+        print_line(text, "checkpoint buffer", (double)weft_plan_store_bytes(plan));
     print_line(text, "total planned", (double)weft_plan_bytes(plan));
     print_line(text, "libraries (estimate)", (double)libraries);
     weft_text_add(text, "the arena at its peak, by class\n");
@@ -148,12 +152,14 @@ typedef struct traffic {
     const weft_node *node;
     const weft_step *step;
     int64_t count, bytes; /* of a step: micro-batches counted */
+    int64_t sends;        /* instructions that carry them: what is grouped counts once */
 } traffic;
 
 static bool same_traffic(const traffic *t, const weft_node *n, const weft_step *s)
 {
-    return t->step->move == s->move && t->step->n_axes == s->n_axes && memcmp(t->step->axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0 &&
-           t->node->phase == n->phase && t->node->scope == n->scope && strcmp(t->node->by, n->by) == 0;
+    return t->step->move == s->move && t->node->outs[0]->dtype == n->outs[0]->dtype && t->step->n_axes == s->n_axes &&
+           memcmp(t->step->axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0 && t->node->phase == n->phase && t->node->scope == n->scope &&
+           strcmp(t->node->by, n->by) == 0;
 }
 
 static int collect(const weft_graph *g, traffic *rows, int capacity)
@@ -171,13 +177,36 @@ static int collect(const weft_graph *g, traffic *rows, int capacity)
             if (r == n_rows && n_rows == capacity)
                 continue;
             if (r == n_rows)
-                rows[n_rows++] = (traffic){n, s, 0, 0};
+                rows[n_rows++] = (traffic){n, s, 0, 0, 0};
             int64_t times = n->scope == WEFT_MICRO_BATCH ? g->config.sizes.micro_batches : 1;
             rows[r].count += times;
             rows[r].bytes += times * weft_step_bytes(&g->config.mesh, s, before, n->outs[0]->n_dims, n->outs[0]->dims, n->outs[0]->dtype);
         }
     }
     return n_rows;
+}
+
+/* How often an instruction counts in a row: one that carries several nodes counts once in every row that has some of them. */
+static int64_t sends_of(const weft_instruction *in, const traffic *row)
+{
+    int64_t n = 0;
+    for (int p = 0; p < (in->parts ? in->n_outs : 1); p++) {
+        const weft_node *node = in->parts ? in->parts[p] : in->node;
+        for (int k = 0; k < node->n_steps; k++)
+            n += same_traffic(row, node, &node->steps[k]);
+    }
+    return in->parts && n ? 1 : n;
+}
+
+static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
+{
+    int64_t repeats = l->graph->config.sizes.micro_batches;
+    for (int a = 0; a < WEFT_ACTIONS; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            const weft_instruction *in = &l->programs[a].list[i];
+            for (int r = 0; r < n_rows && in->kind == WEFT_COLLECTIVE; r++)
+                rows[r].sends += sends_of(in, &rows[r]) * (in->node->scope == WEFT_MICRO_BATCH ? repeats : 1);
+        }
 }
 
 static void print_axes(const weft_mesh *mesh, const weft_step *s, weft_text *text)
@@ -208,12 +237,13 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
     }
     print_mesh(&g->config.mesh, text);
     int n = collect(g, rows, ROWS);
-    weft_text_add(text, "collectives per step  axes                phase     scope       plugin        count  bytes sent by a rank\n");
+    count_sends(plan->lowered[WEFT_MODE_TRAIN], rows, n);
+    weft_text_add(text, "collectives per step  axes                dtype  phase     scope       plugin        count sent as  bytes sent by a rank\n");
     for (int i = 0; i < n; i++) {
         weft_text_print(text, "  %-20s", weft_move_name(rows[i].step->move));
         print_axes(&g->config.mesh, rows[i].step, text);
-        weft_text_print(text, "%-10s%-12s%-12s%7lld  ", weft_phase_name(rows[i].node->phase), weft_scope_name(rows[i].node->scope), rows[i].node->by,
-                        (long long)rows[i].count);
+        weft_text_print(text, "%-7s%-10s%-12s%-12s%7lld %7lld  ", weft_dtype_name(rows[i].node->outs[0]->dtype), weft_phase_name(rows[i].node->phase),
+                        weft_scope_name(rows[i].node->scope), rows[i].node->by, (long long)rows[i].count, (long long)rows[i].sends);
         weft_print_bytes(text, (double)rows[i].bytes);
         weft_text_add(text, "\n");
     }
@@ -245,6 +275,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     weft_text_add(text, " of them count for MFU\n");
     print_memory(plan, text);
     print_collectives(plan, text);
+    weft_table_print(plan->graphs[WEFT_MODE_TRAIN], text);
     weft_text_add(text, "programs:");
     for (int m = 0; m < WEFT_MODES; m++)
         for (int a = 0; plan->lowered[m] && a < WEFT_ACTIONS; a++)
@@ -252,6 +283,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
                 weft_text_print(text, " %s%s %d",
                                 m == WEFT_MODE_EVALUATE   ? "evaluate."
                                 : m == WEFT_MODE_GENERATE ? "generate."
+                                : m == WEFT_MODE_DECODE   ? "decode."
                                                           : "",
                                 weft_action_name((weft_action)a), plan->lowered[m]->programs[a].n);
     weft_text_add(text, " instructions\n");

@@ -38,34 +38,92 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-void weft_collective_sizes(const weft_graph *g, const weft_node *n, weft_collective_space *out)
+bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before, const weft_value *v)
 {
-    const weft_value *v = n->outs[0];
-    const weft_mesh *mesh = &g->config.mesh;
-    weft_layout before = n->ins[0]->layout;
+    if (step->move != WEFT_ALL_GATHER && step->move != WEFT_REDUCE_SCATTER)
+        return false;
+    int d = step->dim;
+    for (int i = 0; i < d; i++)
+        if (v->dims[i].size > 1)
+            return false;
+    static const int first[WEFT_MAX_AXES];
+    int list[WEFT_MAX_AXES];
+    weft_layout cut = step->move == WEFT_ALL_GATHER ? before : step->after;
+    int64_t pieces = 1;
+    for (int i = weft_layout_list(cut, d, list) - 1; i >= 0; i--)
+        pieces *= mesh->axis[list[i]].size;
+    return weft_layout_span(mesh, cut, &v->dims[d], d, first).chunk * pieces == v->dims[d].size;
+}
+
+/* One step of a value: what it sends and receives. */
+static void step_sizes(const weft_graph *g, const weft_value *v, const weft_step *s, weft_layout before, int64_t *send, int64_t *recv)
+{
     int64_t width = (int64_t)weft_dtype_size(v->dtype);
+    int64_t from = weft_layout_elements(&g->config.mesh, before, v->n_dims, v->dims) * width,
+            to = weft_layout_elements(&g->config.mesh, s->after, v->n_dims, v->dims) * width;
+    weft_axes axes = 0;
+    for (int k = 0; k < s->n_axes; k++)
+        axes |= 1u << s->axes[k];
+    int64_t count = weft_mesh_count(&g->config.mesh, axes);
+    *send = *recv = 0;
+    if (s->move == WEFT_ALL_GATHER) {
+        *send = from;
+        *recv = from * count;
+    } else if (s->move == WEFT_REDUCE_SCATTER) {
+        *send = to * count;
+        *recv = to;
+    } else if (s->move == WEFT_ALL_TO_ALL) {
+        *send = *recv = to * count;
+    }
+}
+
+bool weft_part_goes_alone(const weft_graph *g, const weft_node *part)
+{
+    enum { LARGE = 1 << 20 };
+    const weft_value *v = part->steps->move == WEFT_ALL_GATHER ? part->outs[0] : part->ins[0];
+    int64_t bytes = weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
+    return bytes >= LARGE &&
+           (part->steps->move == WEFT_ALL_REDUCE || weft_step_is_direct(&g->config.mesh, part->steps, part->ins[0]->layout, part->outs[0]));
+}
+
+/* Side by side: what all send, what all receive. All-reduces happen where they were packed. */
+static void joint_sizes(const weft_graph *g, const weft_instruction *in, weft_collective_space *out)
+{
+    for (int i = 0; i < in->n_ins; i++) {
+        const weft_node *n = in->parts[i];
+        const weft_value *v = n->outs[0];
+        int64_t send, recv;
+        if (weft_part_goes_alone(g, n))
+            continue;
+        step_sizes(g, v, n->steps, n->ins[0]->layout, &send, &recv);
+        if (n->steps->move == WEFT_ALL_REDUCE)
+            send = weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
+        out->send += send;
+        out->recv += recv;
+    }
+    out->send = align64(out->send);
+    out->recv = align64(out->recv);
+}
+
+void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, weft_collective_space *out)
+{
+    const weft_node *n = in->node;
+    const weft_value *v = n->outs[0];
+    weft_layout before = n->ins[0]->layout;
     *out = (weft_collective_space){0};
-    for (int i = 0; i < n->n_steps; i++) {
-        const weft_step *s = &n->steps[i];
-        int64_t from = weft_layout_elements(mesh, before, v->n_dims, v->dims) * width,
-                to = weft_layout_elements(mesh, s->after, v->n_dims, v->dims) * width;
-        weft_axes axes = 0;
-        for (int k = 0; k < s->n_axes; k++)
-            axes |= 1u << s->axes[k];
-        int64_t count = weft_mesh_count(mesh, axes);
+    if (in->parts) {
+        joint_sizes(g, in, out);
+        return;
+    }
+    for (int i = 0; i < n->n_steps; before = n->steps[i++].after) {
+        int64_t send, recv, width = (int64_t)weft_dtype_size(v->dtype);
+        step_sizes(g, v, &n->steps[i], before, &send, &recv);
+        if (weft_step_is_direct(&g->config.mesh, &n->steps[i], before, v))
+            send = recv = 0;
         if (i + 1 < n->n_steps)
-            out->between = larger(out->between, align64(to));
-        if (s->move == WEFT_ALL_GATHER) {
-            out->send = larger(out->send, align64(from));
-            out->recv = larger(out->recv, align64(from * count));
-        } else if (s->move == WEFT_REDUCE_SCATTER) {
-            out->send = larger(out->send, align64(to * count));
-            out->recv = larger(out->recv, align64(to));
-        } else if (s->move == WEFT_ALL_TO_ALL) {
-            out->send = larger(out->send, align64(to * count));
-            out->recv = larger(out->recv, align64(to * count));
-        }
-        before = s->after;
+            out->between = larger(out->between, align64(weft_layout_elements(&g->config.mesh, n->steps[i].after, v->n_dims, v->dims) * width));
+        out->send = larger(out->send, align64(send));
+        out->recv = larger(out->recv, align64(recv));
     }
 }
 
@@ -79,19 +137,29 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e) ? WEFT_OK : weft_fail_memory(err);
 }
 
-weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord, weft_error *err)
+static weft_status init(weft_states *states, const weft_graph *g, bool parameters, bool others, weft_error *err)
 {
-    (void)coord; /* nominal chunks: the same on every rank */
     memset(states, 0, sizeof *states);
     states->list = weft_pool_alloc(&states->pool, ((size_t)(g->n_parameters + g->n_states) + 1) * sizeof *states->list);
     if (!states->list)
         return weft_fail_memory(err);
     weft_status s = WEFT_OK;
-    for (int i = 0; !s && i < g->n_parameters; i++)
+    for (int i = 0; !s && parameters && i < g->n_parameters; i++)
         s = add(states, g, g->parameters[i], err);
-    for (int i = 0; !s && i < g->n_states; i++)
+    for (int i = 0; !s && others && i < g->n_states; i++)
         s = add(states, g, g->states[i], err);
     return s;
+}
+
+weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord, weft_error *err)
+{
+    (void)coord; /* nominal chunks: the same on every rank */
+    return init(states, g, true, !weft_graph_writes(g), err);
+}
+
+weft_status weft_caches_init(weft_states *caches, const weft_graph *g, weft_error *err)
+{
+    return init(caches, g, false, true, err);
 }
 
 void weft_states_release(weft_states *states)

@@ -15,8 +15,9 @@ extern "C" {
 
 typedef enum weft_scope { WEFT_SCOPE_NONE, WEFT_START, WEFT_STEP_BEGIN, WEFT_MICRO_BATCH, WEFT_STEP_END } weft_scope;
 typedef enum weft_phase { WEFT_FORWARD, WEFT_RECOMPUTE, WEFT_BACKWARD, WEFT_UPDATE } weft_phase;
-/* What a graph is built for. The passes run once for each that the run needs. */
-typedef enum weft_mode { WEFT_MODE_TRAIN, WEFT_MODE_EVALUATE, WEFT_MODE_GENERATE, WEFT_MODES } weft_mode;
+/* What a graph is built for. The passes run once for each that the run needs. Text is written by two graphs: GENERATE takes the tokens of prompts, a
+ * part of the sequence at a time, DECODE one more token. */
+typedef enum weft_mode { WEFT_MODE_TRAIN, WEFT_MODE_EVALUATE, WEFT_MODE_GENERATE, WEFT_MODE_DECODE, WEFT_MODES } weft_mode;
 
 /* Blocks: 0, 1, ... are transformer layers. */
 enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
@@ -99,6 +100,8 @@ weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, co
 int64_t weft_graph_micro_batch(const weft_graph *g);
 int64_t weft_graph_seq_len(const weft_graph *g);
 int64_t weft_graph_micro_batches(const weft_graph *g);
+/* Positions are below this: the sequence, or, where text is written part by part, the most tokens that a text may have. */
+int64_t weft_graph_context(const weft_graph *g);
 /* f32, or f64 when the run asks for it: what models build in. */
 weft_dtype weft_graph_dtype(const weft_graph *g);
 
@@ -122,8 +125,9 @@ weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shap
 /* State that is not trained (optimizer moments): same dims and storage as `of`, zero at first; name must be unique. */
 weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype);
 /* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq] or [seq] (index), scope micro_batch;
- * step_labels [micro batch seq], scope step_begin; step [] (1-based step number, f32), last [batch] (generate: the last position's place). The same
- * name twice gives the same value. */
+ * step_labels [micro batch seq], scope step_begin; step [] (1-based step number, f32), last [batch] (generate: the last position's place);
+ * cached_index [context] and cached_segments [batch context] (generate: index and segments of what is in the key-value cache). The same name twice
+ * gives the same value. */
 weft_value *weft_add_input(weft_graph *g, const char *name);
 
 /* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL for one derived from the op; others get ".1", ...
@@ -169,8 +173,10 @@ typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } w
 /* Adds a line to the table: dim `dim` of (all parameters whose name matches `pattern`, NULL for all | all inputs | values of role `pattern`) is cut
  * by the mesh axis `axis`. dim NULL (roles): whole over the axis. An axis that the mesh does not have is ignored. */
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim, const char *axis);
-/* Parameters are stored cut by this axis too, unless it cuts them already. */
+/* Parameters that a `gather` stands behind are stored cut by this axis too, unless it cuts them already. */
 void weft_add_storage(weft_graph *g, const char *axis);
+/* What blocks gather over this axis to compute with is not kept for the backward, but gathered again there (weights: their gatherer decides). */
+void weft_add_regather(weft_graph *g, const char *axis);
 
 /* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step. */
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);

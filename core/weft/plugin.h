@@ -43,7 +43,7 @@ typedef struct weft_report {
 typedef struct weft_run_view {
     int rank, ranks;
     const char *dir;                  /* run folder; NULL: none */
-    int64_t step, steps;              /* 1-based step, total */
+    int64_t step, steps;              /* 1-based step (START: steps finished before), total */
     int64_t tokens, total_tokens;     /* of this step (valid labels), since the start of training */
     int64_t samples;                  /* global samples consumed */
     double loss, grad_norm;           /* of STEP_END */
@@ -126,6 +126,7 @@ typedef struct weft_host {
     const char *cache_dir;    /* the user's cache folder for weft; may not exist yet */
     int rank, ranks, threads; /* threads: how many this rank may use */
     bool terminal;            /* the log goes to a terminal */
+    bool no_data;             /* text is written with a trained model: nothing is learnt, so no training data is read */
     /* Another plugin's service by capability, once it is open; *self receives its instance. NULL: nobody gives it. */
     const void *(*service)(const struct weft_host *host, const char *name, void **self);
     /* Exchanges n bytes with every rank over the core's control channel: all receives ranks * n bytes, rank r's at r * n. Collective; for setting

@@ -68,7 +68,8 @@ typedef struct weft_transport {
 
 /* ---- tokenizer ---- */
 
-/* capability "tokenizer". Functions are thread-safe after open. */
+/* capability "tokenizer". Functions are thread-safe after open. The table can be had, and vocab_size, bos and eos work, as soon as all plugins are
+ * created: plans need them. */
 typedef struct weft_tokenizer {
     size_t size;
     int (*vocab_size)(void *self);
@@ -78,6 +79,8 @@ typedef struct weft_tokenizer {
     weft_status (*encode)(void *self, const char *text, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err);
     /* Appends the bytes of the ids. */
     weft_status (*decode)(void *self, const int32_t *ids, size_t n, weft_text *text, weft_error *err);
+    /* Paths of the files that it is made of, NULL-ended; they go into checkpoints as they are. The function or its result may be NULL: none. */
+    const char *const *(*files)(void *self);
 } weft_tokenizer;
 
 /* ---- data ---- */
@@ -123,6 +126,98 @@ typedef struct weft_generator {
     /* The text is complete: prompt and continuation, decoded. */
     void (*done)(void *self, int64_t step, int text_number, const char *prompt, const char *continuation, const weft_log *log);
 } weft_generator;
+
+/* ---- state: what a run must have to go on ---- */
+
+/* A parameter or an optimizer's moment, as one rank holds it. */
+typedef struct weft_state_tensor {
+    const char *name;
+    bool moment;           /* else a parameter */
+    weft_tensor tensor;    /* this rank's part [lo, lo + size) of the whole, dense, in device memory; may be empty (a size of 0) */
+    int replica, replicas; /* how many ranks hold this same part, and which of them this is, from 0 */
+} weft_state_tensor;
+
+/* What is not a tensor. The learning rate follows from the step, random numbers from seed, names and counters. */
+typedef struct weft_progress {
+    int64_t step;    /* finished steps */
+    int64_t samples; /* global samples consumed: the data position */
+    int64_t tokens;  /* with a label, since the start of training */
+    int64_t skipped; /* steps whose update was left out */
+} weft_progress;
+
+/* One setting in force, as text. */
+typedef struct weft_setting {
+    const char *section, *key, *value;
+} weft_setting;
+
+/* The state of a run on this rank. The tensors are the same, in the same order, on every rank; only their parts differ. What it points to lives as
+ * long as the run; a copy of the struct is a snapshot of the counters, not of the tensors. */
+typedef struct weft_state_view {
+    int rank, ranks;
+    const weft_device *device;
+    void *device_self;
+    const weft_state_tensor *tensors;
+    int n_tensors;
+    weft_progress progress;
+    int64_t steps;                      /* in all */
+    const char *model;                  /* name of the plugin that gives the model: its section of the settings says which model it is */
+    uint64_t data_id, tokenizer_id;     /* equal: the same samples in the same order (for one seed and seq_len), the same ids; 0: not known */
+    const char *const *plugins;         /* name and version of each, alternating, in listed order; NULL-ended */
+    const char *const *kernels;         /* op and the kernel chosen for it, alternating; NULL-ended */
+    const char *const *tokenizer_files; /* NULL-ended; may be NULL */
+    const weft_setting *settings;       /* all that must be equal on all ranks, sections together */
+    int n_settings;
+} weft_state_view;
+
+/* ---- store: keeps state and brings it back ---- */
+
+typedef enum weft_store_found { WEFT_STORE_NOTHING, WEFT_STORE_WEIGHTS, WEFT_STORE_STATE } weft_store_found;
+
+/* capability "store". The loop of every rank calls it; functions marked (all) are called by all ranks at the same point and end alike on all.
+ * A save has two phases: every rank writes; the first one commits. Between them, and at the end, all meet in `advance`. */
+typedef struct weft_store {
+    size_t size;
+    /* Memory that saves of such a state (tensors without data) take beside it on this rank, in bytes; part of the plan. */
+    int64_t (*buffer_bytes)(void *self, const weft_state_view *state);
+    /* (all) Once, after initialisation: fills the tensors. STATE: *progress, too, and the run goes on from there. */
+    weft_status (*load)(void *self, const weft_state_view *state, weft_progress *progress, weft_store_found *found, weft_error *err);
+    /* Is a save due after this step? elapsed_s: since the run began. Ranks may differ: one that wants it is enough. */
+    bool (*want)(void *self, const weft_progress *at, double elapsed_s, bool last);
+    /* (all) Begins a save; the tensors may be read until before_update returns. One that is still under way is finished first. */
+    weft_status (*begin)(void *self, const weft_state_view *state, weft_error *err);
+    /* Tensors are about to change: copies what is not yet written. Returns at once if nothing is. */
+    weft_status (*before_update)(void *self, weft_error *err);
+    /* This rank's part of the phase under way is done, well or not. Does not wait. */
+    bool (*ready)(void *self);
+    /* (all) When all ranks are ready. A failed save is an error only if the user wants it to be. */
+    weft_status (*advance)(void *self, weft_error *err);
+    /* (all) Waits until no save is under way. last: the run ends here, so a failed save is an error. */
+    weft_status (*finish)(void *self, bool last, weft_error *err);
+    /* The run ends here with an error, and the tensors may go away: stops writing. The save under way is lost, none before it. */
+    void (*abandon)(void *self);
+} weft_store;
+
+/* ---- weights: where parameters begin, if not at random ---- */
+
+/* capability "weights". */
+typedef struct weft_weights {
+    size_t size;
+    /* (all ranks) After initialisation, unless a store has found something: fills all parameters (device->upload). *loaded = false: nothing is set.
+     */
+    weft_status (*load)(void *self, const weft_state_view *state, bool *loaded, weft_error *err);
+    /* (all ranks) After the last step; may be NULL. */
+    weft_status (*save)(void *self, const weft_state_view *state, weft_error *err);
+} weft_weights;
+
+/* ---- format: folders of other programs that hold a model ---- */
+
+/* capability "format". Functions need no instance: self is unused, and the table may be called where the plugin was only opened. */
+typedef struct weft_model_format {
+    size_t size;
+    bool (*is)(const char *folder);
+    /* Appends an INI's text: [weft] plugins that make the model and load its weights, the model's section, and what else follows from the folder. */
+    weft_status (*settings)(const char *folder, weft_text *ini, weft_error *err);
+} weft_model_format;
 
 #ifdef __cplusplus
 }

@@ -32,9 +32,24 @@ static bool is_narrow(const weft_node *n)
     return false;
 }
 
-/* Of an op that also gives statistics, only the first result is narrowed. */
-static void narrow_results(weft_node *n)
+/* A sum over ranks that shall be closed first (the mark `wide`) is narrowed behind it. Its gradient need not be widened again. */
+static void narrow_behind(weft_graph *g, weft_value *v)
 {
+    weft_value *cast = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
+    weft_set_int(g, cast, "pass_on", 1);
+    if (!cast)
+        return;
+    cast->dtype = WEFT_BF16;
+    cast->recompute = v->recompute;
+}
+
+/* Of an op that also gives statistics, only the first result is narrowed. */
+static void narrow_results(weft_graph *g, weft_node *n)
+{
+    if (is_narrow(n) && weft_node_int(n, "wide")) {
+        narrow_behind(g, n->outs[0]);
+        return;
+    }
     int count = n->op->flags & WEFT_OP_STAT ? 1 : n->n_outs;
     for (int i = 0; i < count && is_narrow(n); i++)
         if (n->outs[i]->dtype == WEFT_F32 && !n->outs[i]->weight)
@@ -55,7 +70,7 @@ static weft_status run(void *self, weft_graph *g, weft_error *err)
     (void)self;
     (void)err;
     for (weft_node *n = weft_graph_first(g); n; n = n->next)
-        narrow_results(n);
+        narrow_results(g, n);
     weft_each_use_edge(g, cast_weight, NULL);
     return weft_graph_status(g);
 }

@@ -22,13 +22,21 @@ static const char *const of_flavor[] = {"flavor", NULL};
         .name = key, .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 24, .choices = of_flavor, .help = text                         \
     }
 
+static const char *const vocab_words[] = {"auto", NULL};
+
 static const weft_param params[] = {
     {.name = "flavor", .type = WEFT_PARAM_CHOICE, .value = "debug", .choices = flavor_names, .help = "the sizes that the other keys default to"},
     SIZE("dim", "width of the residual stream (Hugging Face: n_embd)"),
     {.name = "n_layers", .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 14, .choices = of_flavor, .help = "transformer blocks"},
     SIZE("n_heads", "attention heads; must divide dim"),
     SIZE("ffn_dim", "hidden width of the feed-forward; flavor: 4 dim"),
-    {.name = "vocab_size", .type = WEFT_PARAM_INT, .value = "50257", .min = 1, .max = 1 << 24, .help = "ids that the embedding knows"},
+    {.name = "vocab_size",
+     .type = WEFT_PARAM_INT,
+     .value = "50257",
+     .min = 1,
+     .max = 1 << 24,
+     .choices = vocab_words,
+     .help = "ids that the embedding knows; auto: as many as the tokenizer has"},
     {.name = "n_positions",
      .type = WEFT_PARAM_INT,
      .value = "1024",
@@ -162,20 +170,39 @@ static weft_value *block(site *s, weft_value *x)
     return y;
 }
 
+/* What vocab_size says; auto: as many ids as the run's tokenizer has. */
+static weft_status count_vocabulary(const weft_host *host, int64_t given, int64_t *size, weft_error *err)
+{
+    void *self;
+    *size = given;
+    if (!weft_params_is(host->params, "vocab_size", "auto"))
+        return WEFT_OK;
+    const weft_tokenizer *tokenizer = host->service(host, "tokenizer", &self);
+    if (!tokenizer)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(host->params, "vocab_size"),
+                         "[gpt2] vocab_size = auto takes the tokenizer's size, but no listed plugin gives a tokenizer; list text, or give a number");
+    *size = tokenizer->vocab_size(self);
+    return WEFT_OK;
+}
+
 static weft_status build(void *self, weft_graph *g, weft_error *err)
 {
     const gpt2 *m = self;
     const weft_params *p = m->host->params;
     site s = {.m = m, .g = g, .layer = -1};
-    if (weft_graph_seq_len(g) > weft_params_int(p, "n_positions"))
+    int64_t n_vocab;
+    weft_status status = count_vocabulary(m->host, weft_params_int(p, "vocab_size"), &n_vocab, err);
+    if (status)
+        return status;
+    if (weft_graph_context(g) > weft_params_int(p, "n_positions"))
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_positions"),
                          "[gpt2] n_positions %lld is less than the %lld tokens of context that text is written with; choose [sample] context = %lld",
-                         (long long)weft_params_int(p, "n_positions"), (long long)weft_graph_seq_len(g),
+                         (long long)weft_params_int(p, "n_positions"), (long long)weft_graph_context(g),
                          (long long)weft_params_int(p, "n_positions"));
     weft_graph_dim(g, "embed", m->size.dim, 1);
     weft_graph_dim(g, "heads", m->size.heads, m->size.dim / m->size.heads);
     weft_graph_dim(g, "ffn", m->ffn, 1);
-    weft_graph_dim(g, "vocab", weft_params_int(p, "vocab_size"), 1);
+    weft_graph_dim(g, "vocab", n_vocab, 1);
     weft_graph_dim(g, "positions", weft_params_int(p, "n_positions"), 1);
 
     weft_graph_set_block(g, WEFT_BLOCK_EMBEDDING);

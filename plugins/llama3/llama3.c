@@ -20,6 +20,7 @@ static const flavor flavors[] = {
 
 static const char *const flavor_names[] = {"debug", "8B", "70B", "405B", NULL};
 static const char *const of_flavor[] = {"flavor", NULL};
+static const char *const vocab_words[] = {"flavor", "auto", NULL};
 static const char *const ffn_words[] = {"flavor", "auto", NULL};
 
 #define SIZE(key, text)                                                                                                                              \
@@ -41,7 +42,13 @@ static const weft_param params[] = {
      .max = 1 << 24,
      .choices = ffn_words,
      .help = "hidden width of the feed-forward; auto: 8/3 dim, rounded up to a multiple of 256"},
-    SIZE("vocab_size", "ids that the embedding and the head know"),
+    {.name = "vocab_size",
+     .type = WEFT_PARAM_INT,
+     .value = "flavor",
+     .min = 1,
+     .max = 1 << 24,
+     .choices = vocab_words,
+     .help = "ids that the embedding and the head know; auto: as many as the tokenizer has"},
     {.name = "norm_eps", .type = WEFT_PARAM_REAL, .value = "1e-5", .min = 0, .max = 1, .help = "added to the mean square in RMSNorm"},
     {.name = "rope_theta", .type = WEFT_PARAM_REAL, .value = "500000", .min = 1, .max = 1e12, .help = "base of the rotary frequencies"},
     {.name = "rope_scaling",
@@ -229,16 +236,35 @@ static weft_value *block(const llama *m, weft_graph *g, int64_t l, weft_value *x
     return y;
 }
 
+/* What vocab_size says; auto: as many ids as the run's tokenizer has. */
+static weft_status count_vocabulary(const weft_host *host, int64_t given, int64_t *size, weft_error *err)
+{
+    void *self;
+    *size = given;
+    if (!weft_params_is(host->params, "vocab_size", "auto"))
+        return WEFT_OK;
+    const weft_tokenizer *tokenizer = host->service(host, "tokenizer", &self);
+    if (!tokenizer)
+        return weft_fail(
+            err, WEFT_ERR_INPUT, weft_params_where(host->params, "vocab_size"),
+            "[llama3] vocab_size = auto takes the tokenizer's size, but no listed plugin gives a tokenizer; list text, or give a number");
+    *size = tokenizer->vocab_size(self);
+    return WEFT_OK;
+}
+
 static weft_status build(void *self, weft_graph *g, weft_error *err)
 {
     const llama *m = self;
     const flavor *f = &m->size;
-    (void)err;
+    int64_t n_vocab;
+    weft_status status = count_vocabulary(m->host, f->vocab, &n_vocab, err);
+    if (status)
+        return status;
     weft_graph_dim(g, "embed", f->dim, 1);
     weft_graph_dim(g, "heads", f->heads, m->head_dim);
     weft_graph_dim(g, "kv_heads", f->kv_heads, m->head_dim);
     weft_graph_dim(g, "ffn", f->ffn, 1);
-    weft_graph_dim(g, "vocab", f->vocab, 1);
+    weft_graph_dim(g, "vocab", n_vocab, 1);
     double head_std = 1 / sqrt((double)f->dim);
     weft_init head_init = {WEFT_INIT_TRUNC_NORMAL, head_std, 3};
 

@@ -187,14 +187,16 @@ double model_run_evaluate(model_run *m, int64_t *tokens)
     return m->run->view.eval_loss;
 }
 
-static void set_last(const weft_lowered *l, const weft_batch *batch, int64_t last)
+static void set_ints(const weft_lowered *l, const weft_batch *batch, const char *name, const int32_t *values, int32_t first)
 {
-    const weft_value *v = weft_map_get(&l->graph->inputs, "last", 4);
-    int32_t place = (int32_t)last;
-    assert_non_null(v);
-    memcpy(batch->micro + l->buffers[l->buffer_of[v->id]].offset, &place, sizeof place);
+    weft_tensor t;
+    int32_t *to = weft_batch_input(l, batch, 0, name, &t);
+    assert_non_null(to);
+    for (int64_t i = 0; i < weft_tensor_count(&t); i++)
+        to[i] = values ? values[i] : first + (int32_t)i;
 }
 
+/* The whole sample as one part of a text, whatever its positions and segments. */
 model_numbers model_run_logits(model_run *m, int64_t sample, int64_t last)
 {
     const weft_lowered *l = m->plan->lowered[WEFT_MODE_GENERATE];
@@ -202,12 +204,15 @@ model_numbers model_run_logits(model_run *m, int64_t sample, int64_t last)
     weft_sample s = {0};
     assert_non_null(l);
     assert_non_null(m->samples.ids);
+    assert_int_equal(l->graph->config.sizes.seq_len, m->plan->seq_len);
     check(m, weft_batch_init(&batch, l, 1, &m->err), "logits");
     check(m, weft_sample_init(&s, m->plan->seq_len, &m->err), "logits");
     take_sample(m, WEFT_SPLIT_VALIDATION, sample, &s, &m->err);
     weft_fill_step(l, &batch, 0);
     weft_fill_inputs(l, &batch, 0, 0, &s);
-    set_last(l, &batch, last);
+    set_ints(l, &batch, "cached_index", NULL, 0);
+    set_ints(l, &batch, "cached_segments", s.segments, 0);
+    set_ints(l, &batch, "last", NULL, (int32_t)last);
     check(m, weft_upload(m->run, l, &batch, 1, &m->err), "logits");
     check(m, weft_execute(m->run, l, WEFT_DO_BEGIN, -1, &m->err), "logits");
     check(m, weft_execute(m->run, l, WEFT_DO_FORWARD, 0, &m->err), "logits");

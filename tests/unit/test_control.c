@@ -91,6 +91,64 @@ static void exchange_much(actor *a)
         a->status = weft_control_agree(a->control, a->join.rank, "ending", WEFT_OK, &a->err);
 }
 
+/* Rank 0's bytes, of any size, one text right after the other. */
+static void broadcast_much(actor *a)
+{
+    static const size_t sizes[] = {0, 5, 300000, 1};
+    for (size_t turn = 0; turn < sizeof sizes / sizeof sizes[0] && !a->status; turn++) {
+        weft_text text = {0};
+        weft_text_add(&text, a->join.rank ? "something else" : "");
+        for (size_t i = 0; i < sizes[turn] && a->join.rank == 0; i++)
+            weft_text_print(&text, "%c", 'a' + (int)(i * (turn + 3) % 26));
+        a->status = weft_control_broadcast(a->control, a->join.rank, &text, &a->err);
+        if (!a->status && text.size != sizes[turn])
+            a->status = WEFT_ERR_INTERNAL;
+        for (size_t i = 0; i < sizes[turn] && !a->status; i++)
+            if (text.data[i] != 'a' + (char)(i * (turn + 3) % 26))
+                a->status = WEFT_ERR_INTERNAL;
+        weft_text_release(&text);
+    }
+}
+
+static void *broadcast_as_thread(void *arg)
+{
+    broadcast_much(arg);
+    return NULL;
+}
+
+static void test_broadcast_between_threads(void **state)
+{
+    (void)state;
+    actor actors[RANKS];
+    weft_control *shared;
+    weft_error err = {0};
+    cast(actors, RANKS, "", NULL);
+    assert_int_equal(weft_control_create(RANKS, &shared, &err), WEFT_OK);
+    for (int i = 0; i < RANKS; i++) {
+        actors[i].control = shared;
+        assert_int_equal(pthread_create(&actors[i].thread, NULL, broadcast_as_thread, &actors[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(pthread_join(actors[i].thread, NULL), 0);
+        assert_int_equal(actors[i].status, WEFT_OK);
+    }
+    weft_control_destroy(shared);
+}
+
+static void test_broadcast_over_a_name(void **state)
+{
+    (void)state;
+    char name[64];
+    actor actors[RANKS];
+    cast(actors, RANKS, new_name(name), broadcast_much);
+    perform(actors, RANKS);
+    for (int i = 0; i < RANKS; i++) {
+        assert_string_equal(weft_error_text(&actors[i].err), "");
+        assert_int_equal(actors[i].status, WEFT_OK);
+    }
+    dismiss(actors, RANKS);
+}
+
 static void all_well(const char *master)
 {
     actor actors[RANKS];
@@ -349,7 +407,8 @@ int main(void)
         cmocka_unit_test(test_exchange_over_a_name),  cmocka_unit_test(test_exchange_over_tcp), cmocka_unit_test(test_one_fails),
         cmocka_unit_test(test_at_different_points),   cmocka_unit_test(test_a_rank_dies),       cmocka_unit_test(test_a_rank_leaves),
         cmocka_unit_test(test_a_rank_is_missing),     cmocka_unit_test(test_rank_0_is_missing), cmocka_unit_test(test_wrong_token),
-        cmocka_unit_test(test_ranks_that_do_not_fit), cmocka_unit_test(test_bad_address),
+        cmocka_unit_test(test_ranks_that_do_not_fit), cmocka_unit_test(test_bad_address),       cmocka_unit_test(test_broadcast_between_threads),
+        cmocka_unit_test(test_broadcast_over_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static void lowers_the_same(void **state)
     weft_states states;
     weft_lowered *m;
     assert_int_equal(weft_states_init(&states, again, l->coord, &p.err), WEFT_OK);
-    weft_lower_options options = {&p.plan->kernels, &states, 0, 1, 0};
+    weft_lower_options options = {&p.plan->kernels, &states, 0, 1, 0, NULL};
     assert_int_equal(weft_lower(again, &options, &m, &p.err), WEFT_OK);
     assert_int_equal(m->arena_bytes, l->arena_bytes);
     assert_int_equal(m->n_buffers, l->n_buffers);

@@ -41,6 +41,8 @@ static const opcheck_case cases[] = {
     {"cast", {"f b=2 e=5"}, 0, {{0}}},
     {"accumulate", {"f n=4 k=3"}, 0, {{0}}},
     {"take", {"f b=3 s=4 e=2", "i4 b=3"}, 0, {{0}}},
+    {"cache", {"f b=2 c=5 h=6/3", "f b=2 n=3 h=6/3", "n1 n=3"}, 0, {{0}}},
+    {"cache", {"f b=1 c=4 h=2", "f b=1 n=3 h=2", "n2 n=3"}, 0, {{0}}}, /* one place too many */
     {"rms_norm", {"f b=2 s=3 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"rms_norm", {"f b=1 s=4 e=2", "f e=2"}, 0, {REAL("eps", 0.1)}},
     {"layer_norm", {"f b=2 s=3 e=5", "f e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},

@@ -390,6 +390,43 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+/* What a rank without the files makes of what one with them has sent. */
+static void files_can_be_sent(void **state)
+{
+    weft_settings *here, *there;
+    weft_text pack = {0}, a = {0}, b = {0};
+    weft_error err = {0};
+
+    (void)state;
+    write_file("run.ini", "include = part.ini\n[weft]\nplugins = demo\n");
+    write_file("part.ini", "[demo]\n\ncount = 5 ; five\nwords = a\n  b\n");
+    here = read_file("run.ini");
+    assert_int_equal(weft_settings_pack(here, &pack, &err), WEFT_OK);
+    assert_int_equal(unlink(path_of("run.ini")), 0);
+    assert_int_equal(unlink(path_of("part.ini")), 0);
+    if (weft_settings_unpack(weft_text_get(&pack), pack.size, &there, &err))
+        fail_msg("%s", weft_error_text(&err));
+    assert_int_equal(weft_params_int(demo(there), "count"), 5);
+    assert_where(weft_params_where(demo(there), "count"), path_of("part.ini"), 3);
+    demo(here);
+    weft_settings_print(here, true, false, &a);
+    weft_settings_print(there, true, false, &b);
+    assert_string_equal(weft_text_get(&a), weft_text_get(&b));
+    weft_settings_destroy(here);
+    weft_settings_destroy(there);
+    /* Half of it, or something else. */
+    for (size_t n = 0; n < pack.size; n++) {
+        assert_int_equal(weft_settings_unpack(weft_text_get(&pack), n, &there, &err), WEFT_ERR_INTERNAL);
+        assert_null(there);
+        weft_error_clear(&err);
+    }
+    assert_int_equal(weft_settings_unpack("99999999999999999999 1 18446744073709551615\nx", 44, &there, &err), WEFT_ERR_INTERNAL);
+    weft_error_release(&err);
+    weft_text_release(&pack);
+    weft_text_release(&a);
+    weft_text_release(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +435,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(includes_have_a_depth, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(includes_do_not_multiply, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(unreadable_files_are_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(files_can_be_sent, make_folder, remove_folder),
         cmocka_unit_test(overrides_win),
         cmocka_unit_test(wrong_overrides_are_refused),
         cmocka_unit_test(plugins_are_listed_in_order),

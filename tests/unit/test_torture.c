@@ -42,6 +42,8 @@ static const char ini[] = "[weft]\n"
                           "prompt = It\n"
                           "tokens = 2\n"
                           "context = 8\n"
+                          "[mesh]\n"
+                          "rule = param:*.mlp.* ffn tp, role:residual seq tp\n"
                           "[dump]\n"
                           "what = parameters gradients tokens logits\n";
 

@@ -34,6 +34,12 @@ static void keep_line(void *self, weft_log_level level, const char *line)
     weft_text_print(self, "%s\n", line);
 }
 
+static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
+{
+    (void)ctx;
+    weft_insert_at_use(g, v, "gather", ".g", NULL, NULL);
+}
+
 static void build_model(weft_graph *g)
 {
     weft_graph_dim(g, "embed", 8, 1);
@@ -50,6 +56,7 @@ static void build_model(weft_graph *g)
     weft_add_rule(g, WEFT_RULE_PARAM, NULL, "vocab", "tp");
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_shard");
     weft_add_storage(g, "dp_shard");
+    weft_each_use_edge(g, gather_at_use, NULL);
 }
 
 static int setup(void **state)

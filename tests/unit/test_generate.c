@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text part by part: logits do not depend on where a prompt was cut, caches are planned, and a full context goes on. */
+#include "model_run.h"
+#include "run/generate.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+#define LLAMA "[llama3]\ndim = 32\nn_layers = 2\nn_heads = 4\nn_kv_heads = 2\nffn_dim = 48\nvocab_size = 50\n"
+#define RUN   "threads = 1\ncheck = memory\n[train]\nsteps = 1\nseq_len = 8\n[sample]\nevery = 0\ntemperature = 0\n"
+
+enum { TOKENS = 150 };
+
+static void start(model_run *m, const char *rest)
+{
+    model_run_start(m, "llama3 bold cpu adamw sample", rest);
+}
+
+static void make_ids(int32_t *ids)
+{
+    for (int i = 0; i < TOKENS; i++)
+        ids[i] = (i * 7 + i * i / 3) % 50;
+}
+
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double sum = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += pow((double)a[i] - (double)b[i], 2);
+        norm += pow((double)a[i], 2);
+    }
+    return sqrt(sum / norm);
+}
+
+static void good(weft_status s, model_run *m)
+{
+    if (s)
+        fail_msg("%s", weft_error_text(&m->err));
+}
+
+/* The prompt at once, in parts of 64, against one token after the other. */
+static void parts_are_as_single_tokens(void **state)
+{
+    static const struct {
+        const char *ini;
+        double bound;
+    } runs[] = {{RUN "context = 160\n" LLAMA, 1e-5}, {RUN "context = 160\n[train]\ndtype = f64\n" LLAMA, 1e-12}};
+    int32_t ids[TOKENS];
+    const int32_t *prompt = ids;
+    make_ids(ids);
+    (void)state;
+    for (size_t r = 0; r < sizeof runs / sizeof runs[0]; r++) {
+        model_run m;
+        weft_decoder parts, single;
+        size_t n = TOKENS, one = 1;
+        start(&m, runs[r].ini);
+        good(weft_decoder_init(&parts, m.run, &m.err), &m);
+        good(weft_decoder_init(&single, m.run, &m.err), &m);
+        weft_decoder_start(&parts, &prompt, &n, 1);
+        good(weft_decoder_run(&parts, &m.err), &m);
+        weft_decoder_start(&single, &prompt, &one, 1);
+        for (int i = 1; i < TOKENS; i++) {
+            good(weft_decoder_run(&single, &m.err), &m);
+            assert_true(i > 100 || distance(parts.logits, single.logits, parts.vocab) > 0.1);
+            assert_true(weft_decoder_add(&single, ids + i));
+        }
+        good(weft_decoder_run(&single, &m.err), &m);
+        double d = distance(parts.logits, single.logits, parts.vocab);
+        if (!(d < runs[r].bound))
+            fail_msg("logits are off by %g", d);
+        weft_decoder_release(&parts);
+        weft_decoder_release(&single);
+        model_run_release(&m);
+    }
+}
+
+static void caches_are_planned(void **state)
+{
+    model_run m;
+    (void)state;
+    start(&m, RUN "context = 160\n" LLAMA);
+    /* keys and values of 2 layers: 1 text, 160 places, 2 heads of 8, f32 */
+    assert_int_equal(m.plan->caches.n, 4);
+    assert_int_equal(m.plan->caches.bytes, 4 * 160 * 2 * 8 * 4);
+    for (int i = 0; i < m.plan->states.n; i++)
+        assert_null(weft_states_find(&m.plan->caches, m.plan->states.list[i].name));
+    weft_text text = {0};
+    weft_plan_print(m.plan, &text);
+    assert_non_null(strstr(weft_text_get(&text), "key-value cache"));
+    assert_non_null(strstr(weft_text_get(&text), "decode.forward"));
+    weft_text_release(&text);
+    model_run_release(&m);
+}
+
+static void a_full_context_goes_on(void **state)
+{
+    int32_t ids[TOKENS];
+    make_ids(ids);
+    (void)state;
+    model_run m;
+    weft_decoder d;
+    weft_continuation t;
+    start(&m, RUN "context = 16\ntokens = 1000\n" LLAMA);
+    good(weft_decoder_init(&d, m.run, &m.err), &m);
+    weft_generation slides = {.most = 40, .slides = true}, ends = {.most = 40};
+    good(weft_continuation_init(&t, 0, ids, 30, &m.err), &m);
+    good(weft_generate(&d, &slides, &t, 1, &m.err), &m);
+    assert_int_equal(t.n, 70);
+    assert_int_equal(t.ending, WEFT_ENDING_LENGTH);
+    assert_int_equal(slides.tokens, 40);
+    weft_continuation_release(&t);
+    good(weft_continuation_init(&t, 0, ids, 5, &m.err), &m);
+    good(weft_generate(&d, &ends, &t, 1, &m.err), &m);
+    assert_int_equal(t.n, 16);
+    assert_int_equal(t.ending, WEFT_ENDING_CONTEXT);
+    /* the same text ends before a token that is an end */
+    int32_t eos = t.ids[9];
+    size_t first = 5;
+    while (t.ids[first] != eos)
+        first++;
+    weft_continuation again;
+    weft_generation stops = {.most = 40, .eos = &eos, .n_eos = 1};
+    good(weft_continuation_init(&again, 0, ids, 5, &m.err), &m);
+    good(weft_generate(&d, &stops, &again, 1, &m.err), &m);
+    assert_int_equal(again.ending, WEFT_ENDING_EOS);
+    assert_int_equal(again.n, first);
+    weft_continuation_release(&again);
+    weft_continuation_release(&t);
+    weft_decoder_release(&d);
+    model_run_release(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_as_single_tokens),
+        cmocka_unit_test(caches_are_planned),
+        cmocka_unit_test(a_full_context_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
