@@ -4,6 +4,7 @@
 #define WEFT_CLI_CLI_H
 
 #include "settings/settings.h"
+#include <weft/options.h>
 
 #include <stdio.h>
 
@@ -36,30 +37,13 @@ enum {
     WEFT_CLI_OPTIONAL = 4, /* positional arguments may be left out */
 };
 
-/* All values of an option that may be given more than once; release list with weft_free. */
-typedef struct weft_cli_texts {
-    const char **list;
-    int n;
-} weft_cli_texts;
-
-/* A subcommand's own long option. Exactly one of flag, text, number, texts is set and receives it; left alone if the option is not given. */
-typedef struct weft_cli_option {
-    const char *name;     /* without dashes; NULL ends a table */
-    const char *argument; /* what usage calls its argument, "NAME"; NULL for a flag */
-    const char *help;
-    bool *flag;
-    const char **text; /* "--name TEXT" or "--name=TEXT"; the last one counts */
-    int64_t *number;
-    weft_cli_texts *texts; /* every value */
-} weft_cli_option;
-
 typedef struct weft_cli_usage {
-    const char *command;          /* "train" */
-    const char *arguments;        /* positional arguments as usage shows them: "run.ini", "NAME ..."; NULL: none */
-    int max_arguments;            /* at most so many; at least 1 unless OPTIONAL; -1: any number */
-    const char *summary;          /* one sentence */
-    unsigned accepts;             /* WEFT_CLI_* */
-    const weft_cli_option *extra; /* may be NULL */
+    const char *command;      /* "train" */
+    const char *arguments;    /* positional arguments as usage shows them: "run.ini", "NAME ..."; NULL: none */
+    int max_arguments;        /* at most so many; at least 1 unless OPTIONAL; -1: any number */
+    const char *summary;      /* one sentence */
+    unsigned accepts;         /* WEFT_CLI_* */
+    const weft_option *extra; /* its own options; may be NULL */
 } weft_cli_usage;
 
 typedef enum weft_cli_edit_kind { WEFT_CLI_SET, WEFT_CLI_WITH, WEFT_CLI_WITHOUT } weft_cli_edit_kind;

@@ -6,7 +6,7 @@
 int weft_cmd_config(int argc, char **argv)
 {
     bool sources = false, only_given = false;
-    const weft_cli_option extra[] = {
+    const weft_option extra[] = {
         {.name = "sources", .help = "say where every value comes from", .flag = &sources},
         {.name = "given", .help = "leave defaults out", .flag = &only_given},
         {.name = NULL},

@@ -230,10 +230,10 @@ static int run(int argc, char **argv, const weft_cli_options *given, const gener
 int weft_cmd_generate(int argc, char **argv)
 {
     generate_wishes w = {.most = 128, .top_k = -1, .seed = -1, .context = -1, .batch = 8};
-    const weft_cli_option extra[] = {
-        {.name = "prompt", .argument = "TEXT", .help = "continue this text; may be repeated", .texts = &w.prompts},
+    const weft_option extra[] = {
+        {.name = "prompt", .argument = "TEXT", .help = "continue this text; may be repeated", .values = &w.prompts},
         {.name = "prompts", .argument = "FILE", .help = "continue every line of a file", .text = &w.prompts_file},
-        {.name = "ids", .argument = "\"1 2 3\"", .help = "continue these token ids, and print ids; may be repeated", .texts = &w.ids},
+        {.name = "ids", .argument = "\"1 2 3\"", .help = "continue these token ids, and print ids; may be repeated", .values = &w.ids},
         {.name = "max-tokens", .argument = "N", .help = "the most that is added to a prompt (128)", .number = &w.most},
         {.name = "greedy", .help = "always the likeliest token", .flag = &w.greedy},
         {.name = "temperature", .argument = "X", .help = "divides the logits; 0 is greedy ([sample] temperature)", .text = &w.temperature},
@@ -262,7 +262,7 @@ int weft_cmd_generate(int argc, char **argv)
     if (code == WEFT_CLI_GO)
         code = run(argc, argv, &options, &w);
     weft_cli_options_release(&options);
-    weft_free(w.prompts.list);
-    weft_free(w.ids.list);
+    weft_option_values_release(&w.prompts);
+    weft_option_values_release(&w.ids);
     return code;
 }

@@ -8,7 +8,7 @@
 
 /* What the command line says. */
 typedef struct generate_wishes {
-    weft_cli_texts prompts, ids;
+    weft_option_values prompts, ids;
     const char *prompts_file, *temperature, *top_p;
     int64_t most, top_k, seed, context, batch; /* negative: not given */
     bool greedy, no_cache, json, untrained;
@@ -20,7 +20,9 @@ typedef struct generate_source {
     char *folder;                    /* a checkpoint or a model folder; NULL: none */
     bool checkpoint;                 /* one of ours */
     char *ini;                       /* the INI's text; NULL: `name` is a file */
-    bool tokenizer;                  /* it lists one */
+    bool lists_text;                 /* it lists the plugin text */
+    bool tokenizer;                  /* it has one, by that or by its files */
+    char *own_tokenizer;             /* the checkpoint's copy of its tokenizer, as an edit; NULL: it has none */
     bool sample;                     /* it lists the plugin sample */
     bool lists_store, lists_weights; /* plugins that would load a checkpoint or weights themselves: ckpt, hf */
     bool weights;                    /* parameters come from the plugin that gives `weights` */

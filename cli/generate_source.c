@@ -66,8 +66,7 @@ static void add_plugins(const json_t *root, weft_text *ini)
     size_t i;
     const json_t *plugin;
     weft_text_add(ini, "[weft]\nplugins =");
-    json_array_foreach(json_object_get(root, "plugins"), i, plugin)
-    {
+    json_array_foreach(json_object_get(root, "plugins"), i, plugin) {
         const char *name = json_string_value(json_object_get(plugin, "name"));
         weft_text_print(ini, " %s", name ? name : "");
     }
@@ -80,13 +79,11 @@ static void add_sections(json_t *root, weft_text *ini)
     const char *section, *key;
     json_t *keys, *value;
     json_t *settings = json_object_get(root, "settings");
-    json_object_foreach(settings, section, keys)
-    {
+    json_object_foreach(settings, section, keys) {
         if (strcmp(section, "weft") == 0)
             continue;
         weft_text_print(ini, "[%s]\n", section);
-        json_object_foreach(keys, key, value)
-        {
+        json_object_foreach(keys, key, value) {
             const char *text = json_string_value(value);
             if (text && *text)
                 weft_text_print(ini, "%s = %s\n", key, text);
@@ -158,6 +155,27 @@ static weft_status settings_of_format(generate_source *s, const char *path, weft
     return status;
 }
 
+/* ---- the tokenizer ---- */
+
+/* A checkpoint's own copy counts, whatever has become of the file that the run was trained with. */
+static weft_status find_tokenizer(generate_source *s, weft_error *err)
+{
+    json_t *root;
+    weft_status status = read_json(s->folder, "manifest.json", &root, err);
+    if (status)
+        return status;
+    const char *given = json_string_value(json_object_get(json_object_get(json_object_get(root, "settings"), "text"), "tokenizer"));
+    const char *slash = given ? strrchr(given, '/') : NULL, *name = slash ? slash + 1 : given;
+    if (!name || !*name || !has(s->folder, name)) /* a folder was given; or the checkpoint was converted, and has no such setting */
+        name = "tokenizer.json";
+    if ((!given || strcmp(given, "bytes") != 0) && has(s->folder, name)) {
+        s->own_tokenizer = weft_format("text.tokenizer=%s/%s", s->folder, name);
+        status = s->own_tokenizer ? WEFT_OK : weft_fail_memory(err);
+    }
+    json_decref(root);
+    return status;
+}
+
 /* ---- eos ---- */
 
 static weft_status add_eos(generate_source *s, const json_t *value, weft_error *err)
@@ -171,22 +189,27 @@ static weft_status add_eos(generate_source *s, const json_t *value, weft_error *
     return WEFT_OK;
 }
 
-/* "eos_token_id": one number or several. */
+/* "eos_token_id": one number or several, of generation_config.json or, if that says none, of config.json. */
 static weft_status read_eos(generate_source *s, const char *folder, weft_error *err)
 {
-    json_t *root;
-    size_t i;
-    const json_t *value;
-    if (!has(folder, "generation_config.json"))
-        return WEFT_OK;
-    weft_status status = read_json(folder, "generation_config.json", &root, err);
-    if (status)
-        return status;
-    const json_t *eos = json_object_get(root, "eos_token_id");
-    if (!json_is_array(eos))
-        status = add_eos(s, eos, err);
-    json_array_foreach(eos, i, value) status = status ? status : add_eos(s, value, err);
-    json_decref(root);
+    static const char *const files[] = {"generation_config.json", "config.json"};
+    weft_status status = WEFT_OK;
+    for (int f = 0; f < 2 && !status && s->n_eos == 0; f++) {
+        json_t *root;
+        size_t i;
+        const json_t *value;
+        if (!has(folder, files[f]))
+            continue;
+        status = read_json(folder, files[f], &root, err);
+        if (status)
+            break;
+        const json_t *eos = json_object_get(root, "eos_token_id");
+        if (!json_is_array(eos))
+            status = add_eos(s, eos, err);
+        json_array_foreach(eos, i, value)
+            status = status ? status : add_eos(s, value, err);
+        json_decref(root);
+    }
     return status;
 }
 
@@ -197,11 +220,20 @@ static void look_at_plugins(generate_source *s, const weft_settings *settings)
     const weft_listed *list;
     for (int n = weft_settings_plugins(settings, &list); n > 0; n--) {
         const char *name = list[n - 1].name;
-        s->tokenizer = s->tokenizer || strcmp(name, "text") == 0;
+        s->lists_text = s->lists_text || strcmp(name, "text") == 0;
         s->sample = s->sample || strcmp(name, "sample") == 0;
         s->lists_store = s->lists_store || strcmp(name, "ckpt") == 0;
         s->lists_weights = s->lists_weights || strcmp(name, "hf") == 0;
     }
+}
+
+/* A folder that the parameters begin as says what ends texts, too. */
+static weft_status eos_of_weights(generate_source *s, weft_settings *settings, weft_error *err)
+{
+    static const weft_param table[] = {{.name = "load", .type = WEFT_PARAM_PATH}, {.name = NULL}};
+    const weft_params *hf;
+    weft_status status = weft_settings_section(settings, "hf", table, &hf, err);
+    return status ? status : read_eos(s, weft_params_text(hf, "load"), err);
 }
 
 /* An INI's own weights: those of its run folder's newest checkpoint, else those that it begins with. */
@@ -215,7 +247,9 @@ static weft_status weights_of_ini(generate_source *s, weft_settings *settings, w
     s->folder = *dir ? find_checkpoint(dir) : NULL;
     s->checkpoint = s->folder != NULL;
     s->weights = !s->folder && s->lists_weights;
-    if (s->folder || s->weights)
+    if (s->weights)
+        return eos_of_weights(s, settings, err);
+    if (s->folder)
         return WEFT_OK;
     if (!*dir)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run, "dir"),
@@ -269,6 +303,9 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     look_at_plugins(s, settings);
     if (!untrained && !s->folder && !s->weights)
         status = weights_of_ini(s, settings, err);
+    if (!status && s->checkpoint)
+        status = find_tokenizer(s, err);
+    s->tokenizer = s->lists_text || s->own_tokenizer;
     if (!status && s->ini && s->checkpoint && one_rank(options))
         status = find_axes(s, settings, err);
     weft_settings_destroy(settings);
@@ -295,6 +332,7 @@ void generate_source_release(generate_source *s)
     weft_free(s->folder);
     weft_free(s->ini);
     weft_free(s->eos);
+    weft_free(s->own_tokenizer);
     for (int i = 0; s->axes[i]; i++)
         weft_free(s->axes[i]);
     memset(s, 0, sizeof *s);

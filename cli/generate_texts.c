@@ -84,9 +84,9 @@ weft_status generate_texts_init(generate_texts *t, const generate_wishes *w, con
     weft_status s = WEFT_OK;
     *t = (generate_texts){.tokenizer = tokenizer, .tokenizer_self = tokenizer_self};
     for (int i = 0; i < w->prompts.n && !s; i++)
-        s = add_prompt(t, w->prompts.list[i], strlen(w->prompts.list[i]), err);
+        s = add_prompt(t, w->prompts.list[i].text, strlen(w->prompts.list[i].text), err);
     for (int i = 0; i < w->ids.n && !s; i++)
-        s = add_numbers(t, w->ids.list[i], err);
+        s = add_numbers(t, w->ids.list[i].text, err);
     if (!s && w->prompts_file)
         s = add_file(t, w->prompts_file, err);
     if (!s && t->n == 0)
@@ -112,40 +112,44 @@ static weft_status write_out(const char *data, size_t n, weft_error *err)
     return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write to standard output: %s", strerror(errno));
 }
 
-static weft_status as_text(const generate_texts *t, const int32_t *ids, size_t n, weft_text *text, weft_error *err)
+static weft_status whole_text(const generate_texts *t, const weft_continuation *c, weft_text *text, weft_error *err)
 {
-    if (t->tokenizer)
-        return t->tokenizer->decode(t->tokenizer_self, ids, n, text, err);
-    for (size_t i = 0; i < n; i++)
-        weft_text_print(text, "%s%d", i ? " " : "", (int)ids[i]);
-    return WEFT_OK;
+    weft_text after = {0};
+    weft_status s = WEFT_OK;
+    if (t->tokenizer) {
+        s = weft_continuation_decode(c, t->tokenizer, t->tokenizer_self, text, &after, err);
+        weft_text_add_bytes(text, weft_text_get(&after), after.size);
+    } else { /* ids: what was added alone */
+        for (size_t i = c->n_prompt; i < c->n; i++)
+            weft_text_print(text, "%s%d", i > c->n_prompt ? " " : "", (int)c->ids[i]);
+    }
+    text->out_of_memory = text->out_of_memory || after.out_of_memory;
+    weft_text_release(&after);
+    return s;
 }
 
-/* Without the bytes of a character that has only begun. */
+/* Without the characters at the end that may be the beginning of others: U+FFFD stands for bytes that more are needed for. */
 static size_t whole_characters(const char *text, size_t n)
 {
-    size_t back = 0;
-    while (back < 4 && back < n && ((unsigned char)text[n - 1 - back] & 0xc0) == 0x80)
-        back++;
-    if (back == n || back == 4)
-        return n;
-    unsigned char lead = (unsigned char)text[n - 1 - back];
-    size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-    return size > back + 1 ? n - 1 - back : n;
+    while (n >= 3 && memcmp(text + n - 3, "\xef\xbf\xbd", 3) == 0)
+        n -= 3;
+    return n;
 }
 
 weft_status generate_print_more(const generate_texts *t, const weft_continuation *c, size_t *printed, weft_error *err)
 {
     weft_text text = {0};
-    size_t from = t->tokenizer ? 0 : c->n_prompt; /* ids: what was added alone */
-    weft_status s = as_text(t, c->ids + from, c->n - from, &text, err);
+    weft_status s = whole_text(t, c, &text, err);
     if (!s && c->ending)
         weft_text_add(&text, "\n");
     if (!s && text.out_of_memory)
         s = weft_fail_memory(err);
-    size_t end = c->ending ? text.size : whole_characters(weft_text_get(&text), text.size);
-    if (!s && end > *printed) {
-        s = write_out(weft_text_get(&text) + *printed, end - *printed, err);
+    const char *all = weft_text_get(&text);
+    size_t end = c->ending ? text.size : whole_characters(all, text.size), from = *printed;
+    while (from < end && ((unsigned char)all[from] & 0xc0) == 0x80) /* what was printed reads otherwise now */
+        from++;
+    if (!s && end > from) {
+        s = write_out(all + from, end - from, err);
         *printed = end;
     }
     weft_text_release(&text);
@@ -160,26 +164,22 @@ static void add_array(weft_text *json, const char *key, const int32_t *ids, size
     weft_text_add(json, "], ");
 }
 
-static weft_status add_string(const generate_texts *t, weft_text *json, const char *key, const int32_t *ids, size_t n, weft_error *err)
+static void add_string(weft_text *json, const char *key, const weft_text *text)
 {
-    weft_text text = {0};
-    weft_status s = as_text(t, ids, n, &text, err);
     weft_text_print(json, "\"%s\": ", key);
-    weft_text_add_json(json, weft_text_get(&text));
+    weft_text_add_json_bytes(json, weft_text_get(text), text->size);
     weft_text_add(json, ", ");
-    json->out_of_memory = json->out_of_memory || text.out_of_memory;
-    weft_text_release(&text);
-    return s;
 }
 
 weft_status generate_print_json(const generate_texts *t, const weft_continuation *c, weft_error *err)
 {
-    weft_text json = {0};
+    weft_text json = {0}, before = {0}, after = {0};
     weft_status s = WEFT_OK;
     weft_text_print(&json, "{\"number\": %d, ", c->number);
     if (t->tokenizer) {
-        s = add_string(t, &json, "prompt", c->ids, c->n_prompt, err);
-        s = s ? s : add_string(t, &json, "text", c->ids + c->n_prompt, c->n - c->n_prompt, err);
+        s = weft_continuation_decode(c, t->tokenizer, t->tokenizer_self, &before, &after, err);
+        add_string(&json, "prompt", &before);
+        add_string(&json, "text", &after);
     }
     add_array(&json, "prompt_ids", c->ids, c->n_prompt);
     add_array(&json, "ids", c->ids + c->n_prompt, c->n - c->n_prompt);
@@ -188,5 +188,7 @@ weft_status generate_print_json(const generate_texts *t, const weft_continuation
         s = weft_fail_memory(err);
     s = s ? s : write_out(weft_text_get(&json), json.size, err);
     weft_text_release(&json);
+    weft_text_release(&before);
+    weft_text_release(&after);
     return s;
 }

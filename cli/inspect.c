@@ -18,9 +18,9 @@ static void inspect_one(const weft_module *module, bool json, bool all, int i, i
 int weft_cmd_inspect(int argc, char **argv)
 {
     bool json = false, all = false;
-    const weft_cli_option extra[] = {{.name = "json", .help = "print JSON: one object, or an array for several names", .flag = &json},
-                                     {.name = "all", .help = "show advanced parameters too (JSON always has them)", .flag = &all},
-                                     {0}};
+    const weft_option extra[] = {{.name = "json", .help = "print JSON: one object, or an array for several names", .flag = &json},
+                                 {.name = "all", .help = "show advanced parameters too (JSON always has them)", .flag = &all},
+                                 {0}};
     const weft_cli_usage usage = {.command = "inspect",
                                   .arguments = "NAME ...",
                                   .max_arguments = -1,

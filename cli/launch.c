@@ -181,7 +181,7 @@ static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
         int number = sigtimedwait(signals, NULL, &often);
         if (number == SIGUSR2)
             kill(child, SIGUSR2);
-        else if (number > 0 && number != SIGCHLD)
+        else if (number > 0 && number != SIGCHLD && (number != SIGHUP || !asked)) /* a terminal that goes may say so twice */
             kill(child, asked++ ? SIGTERM : SIGUSR1);
         take_codes(&c);
         ended = waitpid(child, &status, WNOHANG);
@@ -201,12 +201,15 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
     weft_error err = {0};
     pid_t child = 0;
     int fd = -1;
+    struct sigaction hang_up;
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGUSR1);
     sigaddset(&signals, SIGUSR2);
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) /* nohup ignores it */
+        sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGCHLD);
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     char *ranks = weft_format("%d", options->ranks);

@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,6 +78,7 @@ static void fill_streams(void)
 int main(int argc, char **argv)
 {
     fill_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk, and told like one */
     const char *word = argc > 1 ? argv[1] : NULL;
 
     if (!word) {

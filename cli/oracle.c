@@ -107,7 +107,7 @@ int weft_cmd_oracle(int argc, char **argv)
 {
     int64_t steps = 2;
     const char *bitwise = NULL;
-    const weft_cli_option extra[] = {
+    const weft_option extra[] = {
         {.name = "steps", .argument = "N", .help = "compare so many steps (default 2)", .number = &steps},
         {.name = "bitwise",
          .argument = "WHAT",

@@ -161,7 +161,7 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
 int weft_cmd_plan(int argc, char **argv)
 {
     wishes w = {0};
-    const weft_cli_option extra[] = {
+    const weft_option extra[] = {
         {.name = "print-after",
          .argument = "PLUGIN",
          .help = "print the placed graph as it is after this plugin's pass, too",

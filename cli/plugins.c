@@ -53,7 +53,7 @@ static void list_one(const weft_module *module, int width, weft_text *text)
 int weft_cmd_plugins(int argc, char **argv)
 {
     bool names_only = false;
-    const weft_cli_option extra[] = {{.name = "names", .help = "print names only, one a line, and open nothing", .flag = &names_only}, {0}};
+    const weft_option extra[] = {{.name = "names", .help = "print names only, one a line, and open nothing", .flag = &names_only}, {0}};
     const weft_cli_usage usage = {.command = "plugins",
                                   .max_arguments = 0,
                                   .summary = "List the plugins that can be found, with version, kind, summary and file.",

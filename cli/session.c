@@ -70,6 +70,7 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         .ranks = options->ranks > 0 ? options->ranks : 1,
         .terminal = weft_cli_terminal(),
         .exchange = weft_host_exchange,
+        .exchange_within = weft_host_exchange_within,
     };
     s->host.threads = count_threads(s->run, options->local_ranks ? options->local_ranks : s->host.ranks);
     s->plugins->control = control;

@@ -28,6 +28,13 @@ static void request_stop(int number)
         signal(stop_signals[i], SIG_DFL);
 }
 
+/* The terminal is gone. That is often told twice, so it never kills. */
+static void hang_up(int number)
+{
+    (void)number;
+    stop_requested = 1;
+}
+
 static void request_save(int number)
 {
     (void)number;
@@ -37,9 +44,14 @@ static void request_save(int number)
 static weft_status catch_signals(weft_error *err)
 {
     struct sigaction action = {.sa_handler = request_stop, .sa_flags = SA_RESTART};
+    struct sigaction before;
     for (int i = 0; i < N_STOP_SIGNALS; i++)
         if (sigaction(stop_signals[i], &action, NULL) != 0)
             return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", stop_signals[i]);
+    action.sa_handler = hang_up;
+    if (sigaction(SIGHUP, NULL, &before) != 0 || (before.sa_handler != SIG_IGN && sigaction(SIGHUP, &action, NULL) != 0)) /* ignored: nohup */
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", SIGHUP);
+    signal(SIGPIPE, SIG_IGN); /* a run outlives whoever reads its messages */
     action.sa_handler = request_save;
     if (sigaction(SIGUSR2, &action, NULL) != 0)
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", SIGUSR2);
@@ -211,8 +223,9 @@ int weft_cmd_train(int argc, char **argv)
         .command = "train",
         .arguments = "run.ini",
         .max_arguments = 1,
-        .summary = "Trains what the INI file describes. SIGINT, SIGTERM and SIGUSR1 end the run after the current step, SIGUSR2 saves and goes on."
-                   " With ckpt listed the state is saved first, and the same command goes on from there.",
+        .summary =
+            "Trains what the INI file describes. SIGINT, SIGTERM, SIGHUP and SIGUSR1 end the run after the current step, SIGUSR2 saves and goes on."
+            " With ckpt listed the state is saved first, and the same command goes on from there.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
     };
     weft_cli_options options;

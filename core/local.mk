@@ -4,6 +4,7 @@ noinst_LTLIBRARIES += core/libcore.la
 core_libcore_la_SOURCES = \
 	core/base/atomic_file.c \
 	core/base/blame.c \
+	core/base/clock.c \
 	core/base/dtype.c \
 	core/base/error.c \
 	core/base/files.c \
@@ -19,6 +20,7 @@ core_libcore_la_SOURCES = \
 	core/store/folder.c \
 	core/store/header.c \
 	core/store/io.c \
+	core/store/manifest.c \
 	core/store/merge.c \
 	core/store/read.c \
 	core/store/shard.c \
@@ -33,6 +35,7 @@ core_libcore_la_SOURCES = \
 	core/settings/ini.c \
 	core/settings/listed.c \
 	core/settings/nearest.c \
+	core/settings/options.c \
 	core/settings/params.c \
 	core/settings/print.c \
 	core/settings/settings.c \
@@ -53,6 +56,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/search.c \
 	core/plugin/set.c \
 	core/plugin/sort.c \
+	core/plugin/vocabulary.c \
 	core/plugin/crash.h \
 	core/plugin/internal.h \
 	core/plugin/order.h \
@@ -169,6 +173,7 @@ weftinclude_HEADERS = \
 	core/weft/graph.h \
 	core/weft/mesh.h \
 	core/weft/op.h \
+	core/weft/options.h \
 	core/weft/params.h \
 	core/weft/plugin.h \
 	core/weft/random.h \

@@ -11,12 +11,13 @@ check_PROGRAMS += \
 	tests/unit/test_generate \
 	tests/unit/test_golden \
 	tests/unit/test_graph_text \
+	tests/unit/test_group \
 	tests/unit/test_guard \
 	tests/unit/test_layout \
-	tests/unit/test_group \
 	tests/unit/test_memory \
 	tests/unit/test_mesh \
 	tests/unit/test_ops \
+	tests/unit/test_options \
 	tests/unit/test_packed \
 	tests/unit/test_place \
 	tests/unit/test_plugin_files \
@@ -93,6 +94,10 @@ tests_unit_test_verify_LDADD = $(SIM_LIBS)
 EXTRA_PROGRAMS = bench/plan_scale
 bench_plan_scale_CFLAGS = $(SIM_CFLAGS)
 bench_plan_scale_LDADD = $(SIM_LIBS)
+# make bench/checkpoint_wait, and see bench/checkpoint.
+EXTRA_PROGRAMS += bench/checkpoint_wait
+bench_checkpoint_wait_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) $(JANSSON_CFLAGS)
+bench_checkpoint_wait_LDADD = plugins/ckpt/libckpt.la core/libweft.la $(JANSSON_LIBS)
 # make bench/tokenize, and see bench/tokenize.py.
 EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
@@ -179,14 +184,48 @@ $(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c t
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 CLEANFILES += $(fixtures)
 
-dist_check_SCRIPTS += tests/scripts/check-axis tests/scripts/check-bad-input tests/scripts/check-bitwise tests/scripts/check-broken tests/scripts/check-ckpt tests/scripts/check-ckpt-kill tests/scripts/check-commands tests/scripts/check-config tests/scripts/check-determinism tests/scripts/check-docs tests/scripts/check-example tests/scripts/check-hf tests/scripts/check-generate tests/scripts/check-includes tests/scripts/check-mpi tests/scripts/check-packed tests/scripts/check-parity tests/scripts/check-rules tests/scripts/check-scale tests/scripts/check-signals tests/scripts/check-style tests/scripts/check-tokenize
-EXTRA_DIST += $(fixture_sources) tests/fixtures/plugins/fixture.h $(run_fixture_sources) tests/fixtures/run/wrong.h tests/golden tests/bad/commands tests/lsan.supp
+dist_check_SCRIPTS += \
+	tests/scripts/check-axis \
+	tests/scripts/check-bad-input \
+	tests/scripts/check-bitwise \
+	tests/scripts/check-broken \
+	tests/scripts/check-ckpt \
+	tests/scripts/check-ckpt-kill \
+	tests/scripts/check-commands \
+	tests/scripts/check-config \
+	tests/scripts/check-determinism \
+	tests/scripts/check-docs \
+	tests/scripts/check-example \
+	tests/scripts/check-generate \
+	tests/scripts/check-hf \
+	tests/scripts/check-includes \
+	tests/scripts/check-mpi \
+	tests/scripts/check-packed \
+	tests/scripts/check-parity \
+	tests/scripts/check-rules \
+	tests/scripts/check-scale \
+	tests/scripts/check-signals \
+	tests/scripts/check-style \
+	tests/scripts/check-text-runs \
+	tests/scripts/check-tokenize
+
+EXTRA_DIST += \
+	$(fixture_sources) \
+	tests/fixtures/plugins/fixture.h \
+	$(run_fixture_sources) \
+	tests/fixtures/run/wrong.h \
+	tests/golden \
+	tests/bad/commands \
+	tests/lsan.supp
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 # LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while threads live in them, and crashes.
+# oneDNN looks for profilers' libraries, and libc keeps the last dlopen error in memory of the thread, which then counts as leaked.
 AM_TESTS_ENVIRONMENT = \
 	LSAN_OPTIONS="$${LSAN_OPTIONS:+$$LSAN_OPTIONS:}use_tls=0:suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0"; export LSAN_OPTIONS; \
+	UBSAN_OPTIONS="$${UBSAN_OPTIONS:+$$UBSAN_OPTIONS:}halt_on_error=1:print_stacktrace=1"; export UBSAN_OPTIONS; \
+	DNNL_JIT_PROFILE=0; export DNNL_JIT_PROFILE; \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
 	WEFT_TREE='$(abs_top_srcdir)'; export WEFT_TREE; \
 	WEFT='$(abs_top_builddir)/weft'; export WEFT; \
@@ -206,13 +245,16 @@ check-valgrind: all
 
 # What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers and tiktoken.
 EXTRA_PROGRAMS += tests/peers/dcp
-EXTRA_DIST += tests/peers/check_dcp.py tests/peers/check_hf.py tests/peers/check_tokenizers.py
+EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_generate.py tests/peers/check_hf.py tests/peers/check_tokenizers.py tests/peers/check_unicode.py
 .PHONY: check-peers
 check-peers: all tests/peers/dcp$(EXEEXT)
 	@if [ -z "$(PEER_PYTHON)" ]; then \
 	    echo "check-peers: SKIPPED, NOTHING WAS CHECKED: make check-peers PEER_PYTHON=/path/to/python (with torch, transformers, safetensors, tiktoken)" >&2; \
 	else set -e; \
+	    echo "check_ckpt.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_ckpt.py ./weft; \
 	    echo "check_dcp.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_dcp.py tests/peers/dcp$(EXEEXT); \
+	    echo "check_generate.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_generate.py ./weft; \
 	    echo "check_hf.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_hf.py ./weft; \
 	    echo "check_tokenizers.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_tokenizers.py weft$(EXEEXT) $(top_srcdir); \
+	    echo "check_unicode.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_unicode.py weft$(EXEEXT); \
 	fi

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <weft/base.h>
 
-void weft_error_init(weft_error *err)
-{
-    *err = (weft_error){0};
-}
-
 void weft_error_release(weft_error *err)
 {
     weft_error_clear(err);
     weft_free(err->items);
-    weft_error_init(err);
+    *err = (weft_error){0};
 }
 
 void weft_error_clear(weft_error *err)

@@ -107,23 +107,47 @@ static const char *json_escape(unsigned char c)
     }
 }
 
-void weft_text_add_json(weft_text *text, const char *s)
+/* The length of the sequence at p, of which n bytes are there; 0 if it is not well formed. */
+static size_t sequence(const char *p, size_t n)
+{
+    unsigned char begin[4] = {0}; /* it may be cut short by the end */
+    memcpy(begin, p, n < sizeof begin ? n : sizeof begin);
+    return utf8_length(begin);
+}
+
+void weft_text_add_utf8(weft_text *text, const char *s, size_t n)
+{
+    for (size_t at = 0, length; at < n; at += length ? length : 1) {
+        length = sequence(s + at, n - at);
+        if (length)
+            weft_text_add_bytes(text, s + at, length);
+        else
+            weft_text_add(text, "\xef\xbf\xbd");
+    }
+}
+
+void weft_text_add_json_bytes(weft_text *text, const char *s, size_t n)
 {
     weft_text_add(text, "\"");
-    for (const unsigned char *p = (const unsigned char *)(s ? s : ""); *p;) {
-        const char *escape = json_escape(*p);
-        size_t n = utf8_length(p);
+    for (size_t at = 0, length; at < n; at += length ? length : 1) {
+        unsigned char c = (unsigned char)s[at];
+        const char *escape = json_escape(c);
+        length = sequence(s + at, n - at);
         if (escape)
             weft_text_add(text, escape);
-        else if (n == 0)
+        else if (length == 0)
             weft_text_add(text, "\\ufffd");
-        else if (*p < 0x20)
-            weft_text_print(text, "\\u%04x", *p);
+        else if (c < 0x20)
+            weft_text_print(text, "\\u%04x", c);
         else
-            weft_text_add_bytes(text, p, n);
-        p += n ? n : 1;
+            weft_text_add_bytes(text, s + at, length);
     }
     weft_text_add(text, "\"");
+}
+
+void weft_text_add_json(weft_text *text, const char *s)
+{
+    weft_text_add_json_bytes(text, s ? s : "", s ? strlen(s) : 0);
 }
 
 const char *weft_text_get(const weft_text *text)

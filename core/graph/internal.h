@@ -183,6 +183,7 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err);
 
 const char *weft_scope_name(weft_scope scope);
 const char *weft_phase_name(weft_phase phase);
+const char *weft_mode_name(weft_mode mode);
 /* Reads what weft_graph_print wrote whole; config: of the same mode and mesh. Errors name the line. The graph is not verified. */
 weft_status weft_graph_parse(const char *text, const weft_graph_config *config, weft_graph **out, weft_error *err);
 

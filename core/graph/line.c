@@ -21,6 +21,12 @@ const char *weft_phase_name(weft_phase p)
     return names[p];
 }
 
+const char *weft_mode_name(weft_mode mode)
+{
+    static const char *const names[WEFT_MODES] = {"train", "evaluate", "generate", "decode"};
+    return names[mode];
+}
+
 const char *weft_init_name(weft_init_kind kind)
 {
     static const char *const names[] = {"zero", "one", "normal", "trunc_normal", "uniform"};

@@ -17,10 +17,10 @@ static weft_status checked(const weft_reader *r)
 
 static weft_status read_head(weft_reader *r)
 {
-    static const char *const modes[] = {"train", "evaluate", "generate"};
     weft_graph *g = r->g;
-    if (!weft_read_accept(r, "graph ") || !weft_read_accept(r, modes[g->config.mode]))
-        return weft_read_bad(r, "the text must begin with 'graph %s'", modes[g->config.mode]);
+    const char *mode = weft_mode_name(g->config.mode);
+    if (!weft_read_accept(r, "graph ") || !weft_read_accept(r, mode))
+        return weft_read_bad(r, "the text must begin with 'graph %s'", mode);
     g->placed = weft_read_accept(r, "placed");
     const weft_mesh *mesh = &g->config.mesh;
     weft_status s = mesh->n_axes ? weft_read_expect(r, "on ") : WEFT_OK;

@@ -231,9 +231,8 @@ static bool print_once(printer *p)
 
 static void print_head(const weft_graph *g, weft_text *t)
 {
-    static const char *const modes[] = {"train", "evaluate", "generate"};
     const weft_mesh *mesh = &g->config.mesh;
-    weft_text_print(t, "graph %s%s%s", modes[g->config.mode], g->placed ? " placed" : "", mesh->n_axes ? " on" : "");
+    weft_text_print(t, "graph %s%s%s", weft_mode_name(g->config.mode), g->placed ? " placed" : "", mesh->n_axes ? " on" : "");
     for (int a = 0; a < mesh->n_axes; a++)
         weft_text_print(t, " %s %d", mesh->axis[a].name, mesh->axis[a].size);
     weft_text_add(t, "\n");

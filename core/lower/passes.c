@@ -3,16 +3,8 @@
 #include "lower/plan.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <weft/files.h>
-
-double weft_plan_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
 
 weft_status weft_plan_record(weft_plan *p, const char *plugin, weft_pass_stage stage, int before, int after, double ms, weft_error *err)
 {
@@ -46,7 +38,7 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
 {
     const char *name = loaded->module.plugin->name;
     int before = g->n_nodes;
-    double start = weft_plan_ms();
+    double start = weft_now();
     g->by = name;
     g->block = WEFT_BLOCK_NONE;
     g->chunk = -1;
@@ -58,7 +50,7 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     weft_status broken = hand_over(g, name, err);
     g->by = "core";
     s = s ? s : broken;
-    return s ? s : weft_plan_record(p, name, c->stage, before, g->n_nodes, weft_plan_ms() - start, err);
+    return s ? s : weft_plan_record(p, name, c->stage, before, g->n_nodes, 1e3 * (weft_now() - start), err);
 }
 
 /* How far to go, and how far it went. */
@@ -100,10 +92,10 @@ static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage,
 static weft_status core_step(weft_plan *p, weft_graph *g, const char *name, weft_status (*step)(weft_graph *), weft_error *err)
 {
     int before = g->n_nodes;
-    double start = weft_plan_ms();
+    double start = weft_now();
     weft_status s = step(g), broken = hand_over(g, "core", err);
     s = s ? s : broken;
-    return s ? s : weft_plan_record(p, name, WEFT_STAGE_JOINT, before, g->n_nodes, weft_plan_ms() - start, err);
+    return s ? s : weft_plan_record(p, name, WEFT_STAGE_JOINT, before, g->n_nodes, 1e3 * (weft_now() - start), err);
 }
 
 /* What the host reads must be whole on every rank. */

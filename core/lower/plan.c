@@ -131,10 +131,10 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
     uint64_t adversary = p->device->adversary ? p->device->adversary(p->device_self) : 0;
     weft_lower_options options = {&p->kernels, &p->states, p->rank, adversary ? 2 : p->device->n_queues, adversary, NULL};
     options.caches = weft_graph_writes(p->graphs[mode]) ? &p->caches : NULL;
-    double start = weft_plan_ms();
+    double start = weft_now();
     weft_status s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
     int n = p->graphs[mode]->n_nodes;
-    return s ? s : weft_plan_record(p, "lower", WEFT_STAGE_PROGRAM, n, n, weft_plan_ms() - start, err);
+    return s ? s : weft_plan_record(p, "lower", WEFT_STAGE_PROGRAM, n, n, 1e3 * (weft_now() - start), err);
 }
 
 static void fetch_forward(weft_graph *g)

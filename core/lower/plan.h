@@ -68,7 +68,6 @@ weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error 
 weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_options *options, weft_error *err);
 weft_status weft_plan_record(weft_plan *plan, const char *plugin, weft_pass_stage stage, int nodes_before, int nodes_after, double ms,
                              weft_error *err);
-double weft_plan_ms(void);
 
 /* ---- what `weft plan` says (report.c) ---- */
 

@@ -5,10 +5,8 @@
 #include <string.h>
 
 /* Ranks that differ on axes alone over which the layout is replicated hold the same. */
-static void count_replicas(const weft_mesh *mesh, weft_layout layout, int rank, weft_state_tensor *t)
+static void count_replicas(const weft_mesh *mesh, weft_layout layout, const int coord[WEFT_MAX_AXES], weft_state_tensor *t)
 {
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(mesh, rank, coord);
     t->replicas = 1;
     for (int a = 0; a < mesh->n_axes; a++) {
         if (weft_layout_byte(layout, a))
@@ -20,18 +18,19 @@ static void count_replicas(const weft_mesh *mesh, weft_layout layout, int rank, 
 
 weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out, weft_error *err)
 {
-    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    int coord[WEFT_MAX_AXES];
     weft_state_tensor *list = weft_alloc_zero((size_t)plan->states.n + 1, sizeof *list);
     *out = list;
     if (!list)
         return weft_fail_memory(err);
+    weft_mesh_coord(&plan->mesh, plan->rank, coord);
     for (int i = 0; i < plan->states.n; i++) {
         const weft_state_entry *e = &plan->states.list[i];
         list[i].name = e->name;
         list[i].moment = strcmp(e->value->node->op->name, "state") == 0;
-        weft_local_tensor(g, e->value, plan->lowered[WEFT_MODE_TRAIN]->coord, &list[i].tensor);
+        weft_local_tensor(weft_plan_model(plan), e->value, coord, &list[i].tensor);
         list[i].tensor.data = memory ? (char *)memory + e->offset : NULL;
-        count_replicas(&plan->mesh, e->value->layout, plan->rank, &list[i]);
+        count_replicas(&plan->mesh, e->value->layout, coord, &list[i]);
     }
     return WEFT_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/control_kind.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- for the kinds ---- */
@@ -29,6 +30,36 @@ void weft_verdict_init(weft_verdict *v, int rank, weft_status status, const char
     v->rank = rank;
     v->status = (int32_t)status;
     strncpy(v->text, text, sizeof v->text - 1);
+}
+
+struct timespec weft_control_deadline(double limit_s)
+{
+    struct timespec until;
+    double whole = limit_s < 1e9 ? limit_s : 1e9;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)whole;
+    until.tv_nsec += (long)((whole - (double)(time_t)whole) * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return until;
+}
+
+void weft_verdict_late(weft_verdict *v, const bool *absent, int ranks, double limit_s)
+{
+    int first = 0;
+    while (!absent[first])
+        first++;
+    weft_verdict_init(v, first, WEFT_ERR_PEER, "");
+    int n = snprintf(v->text, sizeof v->text, "the others have waited for it for %g s in vain", limit_s);
+    const char *before = "; for rank ";
+    for (int r = first + 1; r < ranks && n < (int)sizeof v->text - 32; r++) {
+        if (!absent[r])
+            continue;
+        n += snprintf(v->text + n, sizeof v->text - (size_t)n, "%s%d", before, r);
+        before = ", ";
+    }
+    if (before[0] == ',')
+        snprintf(v->text + n, sizeof v->text - (size_t)n, ", too");
 }
 
 /* What another rank failed of is not what the rank that follows it failed of. */
@@ -81,7 +112,12 @@ void weft_control_destroy(weft_control *c)
 
 weft_status weft_control_exchange(weft_control *c, int rank, const void *mine, size_t n, void *all, weft_error *err)
 {
-    return c->kind->exchange(c, rank, WEFT_TAG_DATA, mine, n, all, err);
+    return weft_control_exchange_within(c, rank, WEFT_EXCHANGE_LIMIT_S, mine, n, all, err);
+}
+
+weft_status weft_control_exchange_within(weft_control *c, int rank, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
+{
+    return c->kind->exchange(c, rank, WEFT_TAG_DATA, limit_s, mine, n, all, err);
 }
 
 weft_status weft_control_broadcast(weft_control *c, int rank, weft_text *text, weft_error *err)
@@ -130,7 +166,7 @@ weft_status weft_control_agree(weft_control *c, int rank, const char *phase, wef
         weft_control_leave(c, rank, WEFT_ERR_MEMORY, "out of memory");
         return weft_fail_memory(err);
     }
-    weft_status s = c->kind->exchange(c, rank, WEFT_TAG_AGREE, &v, sizeof v, all, mine ? NULL : err);
+    weft_status s = c->kind->exchange(c, rank, WEFT_TAG_AGREE, WEFT_EXCHANGE_LIMIT_S, &v, sizeof v, all, mine ? NULL : err);
     s = s ? s : judge(c, all, phase, mine, err);
     weft_free(all);
     return mine ? mine : s;
@@ -138,9 +174,14 @@ weft_status weft_control_agree(weft_control *c, int rank, const char *phase, wef
 
 weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err)
 {
+    return weft_host_exchange_within(host, WEFT_EXCHANGE_LIMIT_S, mine, n, all, err);
+}
+
+weft_status weft_host_exchange_within(const weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
+{
     const weft_plugins *plugins = host->core;
     if (plugins->control)
-        return weft_control_exchange(plugins->control, host->rank, mine, n, all, err);
+        return weft_control_exchange_within(plugins->control, host->rank, limit_s, mine, n, all, err);
     memcpy(all, mine, n);
     return WEFT_OK;
 }

@@ -37,8 +37,11 @@ void weft_control_destroy(weft_control *control);
 
 /* ---- using it: every rank calls the same functions in the same order ---- */
 
-/* all receives ranks * n bytes. Fails on every rank, instead of waiting, once one has left or is at another point. */
+/* all receives ranks * n bytes. Fails on every rank, instead of waiting, once one has left or is at another point, or when this one has waited for
+ * half an hour. */
 weft_status weft_control_exchange(weft_control *control, int rank, const void *mine, size_t n, void *all, weft_error *err);
+/* The same with another limit. The error names all ranks that have not come. */
+weft_status weft_control_exchange_within(weft_control *control, int rank, double limit_s, const void *mine, size_t n, void *all, weft_error *err);
 /* Everyone gets what rank 0 has: text is read there and written everywhere else. */
 weft_status weft_control_broadcast(weft_control *control, int rank, weft_text *text, weft_error *err);
 /* Ends a phase: every rank's status is made known to all. WEFT_OK if all are; a rank that was fine itself gets
@@ -46,6 +49,7 @@ weft_status weft_control_broadcast(weft_control *control, int rank, weft_text *t
 weft_status weft_control_agree(weft_control *control, int rank, const char *phase, weft_status mine, weft_error *err);
 /* host->exchange, over the channel that the host's plugin set holds. */
 weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err);
+weft_status weft_host_exchange_within(const weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err);
 /* This rank takes part no more; whoever waits for it is woken with an error that says why. */
 void weft_control_leave(weft_control *control, int rank, weft_status status, const char *why);
 /* The first failure of any rank that is known here; false: none. */

@@ -2,27 +2,42 @@
 /* The control channel of ranks that are threads: they meet, read each other's bytes, and meet again. */
 #include "run/control_kind.h"
 
+#include <errno.h>
 #include <string.h>
 
 typedef struct local {
     weft_control base;
     int arrived;
+    bool *absent; /* by rank: not yet here */
     unsigned turn;
     weft_part *parts; /* by rank: what it brought to this turn */
 } local;
 
+static void nobody_is_here(local *l)
+{
+    l->arrived = 0;
+    memset(l->absent, true, (size_t)l->base.ranks * sizeof *l->absent);
+}
+
 /* Waits until all ranks are here. Under the lock. */
-static bool meet(local *l)
+static bool meet(local *l, int rank, double limit_s)
 {
     unsigned turn = l->turn;
+    struct timespec until = weft_control_deadline(limit_s);
+    l->absent[rank] = false;
     if (++l->arrived == l->base.ranks) {
-        l->arrived = 0;
+        nobody_is_here(l);
         l->turn++;
         pthread_cond_broadcast(&l->base.changed);
         return true;
     }
-    while (l->turn == turn && !l->base.broken)
-        pthread_cond_wait(&l->base.changed, &l->base.lock);
+    while (l->turn == turn && !l->base.broken) {
+        weft_verdict why;
+        if (pthread_cond_timedwait(&l->base.changed, &l->base.lock, &until) != ETIMEDOUT || l->turn != turn || l->base.broken)
+            continue;
+        weft_verdict_late(&why, l->absent, l->base.ranks, limit_s);
+        weft_control_break(&l->base, &why);
+    }
     return l->turn != turn;
 }
 
@@ -36,15 +51,15 @@ static bool check(local *l)
     return false;
 }
 
-static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err)
+static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
 {
     local *l = (local *)c;
     pthread_mutex_lock(&c->lock);
     l->parts[rank] = (weft_part){tag, n, mine};
-    bool ok = !c->broken && meet(l) && check(l);
+    bool ok = !c->broken && meet(l, rank, limit_s) && check(l);
     for (int r = 0; ok && r < c->ranks; r++)
         memcpy((char *)all + (size_t)r * n, l->parts[r].data, n);
-    ok = ok && meet(l); /* nobody's bytes go away before all have read them */
+    ok = ok && meet(l, rank, limit_s); /* nobody's bytes go away before all have read them */
     weft_status s = ok ? WEFT_OK : weft_control_broken(c, err);
     pthread_mutex_unlock(&c->lock);
     return s;
@@ -55,11 +70,11 @@ static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_er
     local *l = (local *)c;
     pthread_mutex_lock(&c->lock);
     l->parts[rank] = (weft_part){WEFT_TAG_FIRST, 0, text};
-    bool ok = !c->broken && meet(l) && check(l);
+    bool ok = !c->broken && meet(l, rank, WEFT_EXCHANGE_LIMIT_S) && check(l);
     const weft_text *first = l->parts[0].data;
     if (ok && rank != 0)
         weft_text_add_bytes(text, weft_text_get(first), first->size);
-    ok = ok && meet(l);
+    ok = ok && meet(l, rank, WEFT_EXCHANGE_LIMIT_S);
     weft_status s = ok ? WEFT_OK : weft_control_broken(c, err);
     pthread_mutex_unlock(&c->lock);
     return s;
@@ -76,6 +91,7 @@ static void destroy(weft_control *c)
 {
     weft_control_release(c);
     weft_free(((local *)c)->parts);
+    weft_free(((local *)c)->absent);
     weft_free(c);
 }
 
@@ -85,11 +101,16 @@ weft_status weft_control_create(int ranks, weft_control **out, weft_error *err)
 {
     local *l = weft_alloc_zero(1, sizeof *l);
     *out = NULL;
-    if (!l || !(l->parts = weft_alloc_zero((size_t)ranks, sizeof *l->parts))) {
-        weft_free(l);
+    if (!l)
+        return weft_fail_memory(err);
+    weft_control_init(&l->base, &kind, ranks);
+    l->parts = weft_alloc_zero((size_t)ranks, sizeof *l->parts);
+    l->absent = weft_alloc_zero((size_t)ranks, sizeof *l->absent);
+    if (!l->parts || !l->absent) {
+        destroy(&l->base);
         return weft_fail_memory(err);
     }
-    weft_control_init(&l->base, &kind, ranks);
+    nobody_is_here(l);
     *out = &l->base;
     return WEFT_OK;
 }

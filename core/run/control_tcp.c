@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum { DATA = 16, ALL, LEFT, BYE };
-enum { MESSAGE_LIMIT_S = 60, EXCHANGE_LIMIT_S = 1800 };
+enum { MESSAGE_LIMIT_S = 60 };
 static const size_t MOST_BYTES = (size_t)1 << 30;
 
 /* Who is at the other end. On rank 0 one for every rank, its own unused; elsewhere only rank 0. */
@@ -31,6 +31,8 @@ typedef struct tcp {
     int rank, n_peers;
     peer *peers;
     weft_part *parts; /* rank 0 */
+    bool *absent;     /* of peers, when a wait has been in vain */
+    bool late;        /* one has: the others may not know yet */
     pthread_mutex_t sending;
     pthread_t reader;
     bool reading, closing;
@@ -162,11 +164,10 @@ static bool all_full(const tcp *t)
 }
 
 /* Under the lock: until everyone this rank waits for has spoken. */
-static weft_status await(tcp *t, weft_error *err)
+static weft_status await(tcp *t, double limit_s, weft_error *err)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += EXCHANGE_LIMIT_S + (t->rank ? MESSAGE_LIMIT_S : 0);
+    /* rank 0, which knows who is missing, comes first */
+    const struct timespec until = weft_control_deadline(limit_s + (t->rank ? MESSAGE_LIMIT_S : 0));
     while (!t->base.broken && !all_full(t)) {
         weft_verdict why;
         for (int i = 0; i < t->n_peers; i++) {
@@ -177,11 +178,13 @@ static weft_status await(tcp *t, weft_error *err)
         }
         if (t->base.broken || pthread_cond_timedwait(&t->base.changed, &t->base.lock, &until) != ETIMEDOUT)
             continue;
-        int slow = 0;
-        while (slow < t->n_peers - 1 && (slow == t->rank || t->peers[slow].full))
-            slow++;
-        weft_verdict_init(&why, slow, WEFT_ERR_PEER, "it has not been heard of for half an hour");
+        if (all_full(t))
+            continue;
+        for (int i = 0; i < t->n_peers; i++)
+            t->absent[i] = i != t->rank && !t->peers[i].full;
+        weft_verdict_late(&why, t->absent, t->n_peers, limit_s);
         weft_control_break(&t->base, &why);
+        t->late = true;
     }
     return t->base.broken && !all_full(t) ? weft_control_broken(&t->base, err) : WEFT_OK;
 }
@@ -205,13 +208,19 @@ static bool take_parts(tcp *t, weft_control_tag tag, const void *mine, size_t n,
 }
 
 /* Rank 0: once everyone has spoken, all of it (first: what this text holds, instead) goes to everyone. */
-static weft_status gather(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, const weft_text *first, weft_error *err)
+static weft_status gather(tcp *t, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all, const weft_text *first,
+                          weft_error *err)
 {
     weft_verdict why;
     pthread_mutex_lock(&t->base.lock);
-    weft_status s = await(t, err);
+    weft_status s = await(t, limit_s, err);
     bool match = !s && take_parts(t, tag, mine, n, all, &why);
+    bool late = t->late;
+    if (late)
+        why = t->base.why;
     pthread_mutex_unlock(&t->base.lock);
+    if (late)
+        break_and_tell(t, &why);
     if (s)
         return s;
     if (!match) {
@@ -227,12 +236,12 @@ static weft_status gather(tcp *t, weft_control_tag tag, const void *mine, size_t
 }
 
 /* All others: says its part and takes the answer, into all or, whatever its size, into first. */
-static weft_status ask(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, weft_text *first, weft_error *err)
+static weft_status ask(tcp *t, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all, weft_text *first, weft_error *err)
 {
     size_t bytes = n * (size_t)t->base.ranks;
     send_to(t, 0, DATA, tag, mine, n); /* if rank 0 is gone, the reading thread says so */
     pthread_mutex_lock(&t->base.lock);
-    weft_status s = await(t, err);
+    weft_status s = await(t, limit_s, err);
     if (!s) {
         peer *p = &t->peers[0];
         if (first)
@@ -257,14 +266,14 @@ static weft_status check_channel(weft_control *c, weft_error *err)
     return s;
 }
 
-static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, const void *mine, size_t n, void *all, weft_error *err)
+static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
 {
     (void)rank;
     tcp *t = (tcp *)c;
     weft_status s = check_channel(c, err);
     if (s)
         return s;
-    return t->rank ? ask(t, tag, mine, n, all, NULL, err) : gather(t, tag, mine, n, all, NULL, err);
+    return t->rank ? ask(t, tag, limit_s, mine, n, all, NULL, err) : gather(t, tag, limit_s, mine, n, all, NULL, err);
 }
 
 static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_error *err)
@@ -274,7 +283,8 @@ static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_er
     weft_status s = check_channel(c, err);
     if (s)
         return s;
-    return t->rank ? ask(t, WEFT_TAG_FIRST, NULL, 0, NULL, text, err) : gather(t, WEFT_TAG_FIRST, NULL, 0, NULL, text, err);
+    return t->rank ? ask(t, WEFT_TAG_FIRST, WEFT_EXCHANGE_LIMIT_S, NULL, 0, NULL, text, err)
+                   : gather(t, WEFT_TAG_FIRST, WEFT_EXCHANGE_LIMIT_S, NULL, 0, NULL, text, err);
 }
 
 static void leave(weft_control *c, const weft_verdict *why)
@@ -308,6 +318,7 @@ static void destroy(weft_control *c)
     weft_control_release(c);
     weft_free(t->peers);
     weft_free(t->parts);
+    weft_free(t->absent);
     weft_free(t);
 }
 
@@ -318,9 +329,10 @@ static weft_status start(tcp *t, const weft_join *join, weft_error *err)
     int *fds = weft_alloc((size_t)join->ranks * sizeof *fds);
     t->peers = weft_alloc_zero((size_t)t->n_peers, sizeof *t->peers);
     t->parts = weft_alloc_zero((size_t)join->ranks, sizeof *t->parts);
+    t->absent = weft_alloc_zero((size_t)t->n_peers, sizeof *t->absent);
     for (int i = 0; t->peers && i < t->n_peers; i++)
         t->peers[i].fd = -1;
-    weft_status s = fds && t->peers && t->parts ? weft_rendezvous(join, fds, err) : weft_fail_memory(err);
+    weft_status s = fds && t->peers && t->parts && t->absent ? weft_rendezvous(join, fds, err) : weft_fail_memory(err);
     for (int i = 0; i < t->n_peers && !s; i++) {
         t->peers[i].fd = fds[i];
         if (fds[i] >= 0)

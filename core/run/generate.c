@@ -39,6 +39,49 @@ void weft_continuation_release(weft_continuation *t)
     memset(t, 0, sizeof *t);
 }
 
+/* ---- as text ---- */
+
+static weft_status decode(const weft_tokenizer *tokenizer, void *self, const int32_t *ids, size_t n, weft_text *text, weft_error *err)
+{
+    weft_text bytes = {0};
+    weft_status s = tokenizer->decode(self, ids, n, &bytes, err);
+    if (!s)
+        weft_text_add_utf8(text, weft_text_get(&bytes), bytes.size);
+    if (!s && (bytes.out_of_memory || text->out_of_memory))
+        s = weft_fail_memory(err);
+    weft_text_release(&bytes);
+    return s;
+}
+
+/* Bytes that two texts have in common, in whole characters. */
+static size_t common(const weft_text *a, const weft_text *b)
+{
+    const char *x = weft_text_get(a), *y = weft_text_get(b);
+    size_t n = 0;
+    while (n < a->size && n < b->size && x[n] == y[n])
+        n++;
+    while (n > 0 && n < b->size && ((unsigned char)y[n] & 0xc0) == 0x80)
+        n--;
+    return n;
+}
+
+weft_status weft_continuation_decode(const weft_continuation *t, const weft_tokenizer *tokenizer, void *self, weft_text *before, weft_text *after,
+                                     weft_error *err)
+{
+    weft_text whole = {0};
+    size_t bos = t->n_prompt > 0 && t->ids[0] == tokenizer->bos(self); /* nobody wrote that */
+    weft_status s = decode(tokenizer, self, t->ids + bos, t->n_prompt - bos, before, err);
+    s = s ? s : decode(tokenizer, self, t->ids + bos, t->n - bos, &whole, err);
+    if (!s) {
+        size_t from = common(before, &whole);
+        weft_text_add_bytes(after, weft_text_get(&whole) + from, whole.size - from);
+    }
+    if (!s && after->out_of_memory)
+        s = weft_fail_memory(err);
+    weft_text_release(&whole);
+    return s;
+}
+
 /* ---- the next token ---- */
 
 static bool is_eos(const weft_generation *g, int32_t id)
@@ -137,8 +180,9 @@ weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation
 static weft_status finish(weft_run *run, const weft_continuation *t, weft_error *err)
 {
     weft_text before = {0}, after = {0};
-    weft_status s = run->tokenizer->decode(run->tokenizer_self, t->ids, t->n_prompt, &before, err);
-    s = s ? s : run->tokenizer->decode(run->tokenizer_self, t->ids + t->n_prompt, t->n - t->n_prompt, &after, err);
+    weft_status s = weft_continuation_decode(t, run->tokenizer, run->tokenizer_self, &before, &after, err);
+    for (size_t i = 0; i < after.size; i++) /* whoever gets it takes a C string */
+        after.data[i] = after.data[i] ? after.data[i] : ' ';
     if (!s) {
         const weft_plan *plan = run->plan;
         plan->generator->done(plan->generator_self, run->step, t->number, weft_text_get(&before), weft_text_get(&after), run->log);

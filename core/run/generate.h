@@ -26,6 +26,11 @@ typedef struct weft_continuation {
 weft_status weft_continuation_init(weft_continuation *t, int number, const int32_t *ids, size_t n, weft_error *err);
 void weft_continuation_release(weft_continuation *t);
 
+/* The text of the prompt, and what its continuation adds to it, as UTF-8. It is the difference of two texts, since a character may have bytes in
+ * several tokens, and some tokenizers write a first token otherwise than a later one. */
+weft_status weft_continuation_decode(const weft_continuation *t, const weft_tokenizer *tokenizer, void *self, weft_text *before, weft_text *after,
+                                     weft_error *err);
+
 typedef struct weft_generation {
     int64_t most;       /* tokens to add at most; 0: the generator's business */
     const int32_t *eos; /* end a text, and are not added */

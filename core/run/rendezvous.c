@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { HELLO = 1, WELCOME, REFUSED };
@@ -17,13 +16,6 @@ typedef struct hello {
     int32_t rank, ranks;
     char version[16], token[128];
 } hello;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int to_ms(double seconds)
 {
@@ -94,11 +86,11 @@ static weft_status let_in(const weft_join *join, int fd, int *fds, weft_error *e
 
 static weft_status receive_all(const weft_join *join, int listener, int *fds, weft_error *err)
 {
-    double until = now() + join->limit_s;
+    double until = weft_now() + join->limit_s;
     weft_status s = WEFT_OK;
     for (int missing = join->ranks - 1; missing > 0 && !s;) {
         struct pollfd p = {.fd = listener, .events = POLLIN};
-        double left = until - now();
+        double left = until - weft_now();
         int ready = left > 0 ? poll(&p, 1, to_ms(left)) : 0;
         int fd = ready > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (ready == 0) {
@@ -160,8 +152,8 @@ static answer knock(const weft_join *join, int fd, double until, char *why)
         return NOTHING;
     int ready;
     do
-        ready = poll(&p, 1, to_ms(until - now()));
-    while (ready < 0 && errno == EINTR && now() < until);
+        ready = poll(&p, 1, to_ms(until - weft_now()));
+    while (ready < 0 && errno == EINTR && weft_now() < until);
     if (ready == 0)
         strncpy(why, "it does not answer", WHY - 1);
     if (ready <= 0 || !weft_socket_receive(fd, &head, &data, MOST))
@@ -178,9 +170,9 @@ static answer knock(const weft_join *join, int fd, double until, char *why)
 static weft_status visit(const weft_join *join, int *fd, weft_error *err)
 {
     char why[WHY] = "";
-    double until = now() + join->limit_s;
+    double until = weft_now() + join->limit_s;
     do {
-        double left = until - now();
+        double left = until - weft_now();
         *fd = weft_socket_connect(join->master, left > 1 ? left : 1, why);
         answer a = *fd >= 0 ? knock(join, *fd, until + welcome_extra_s, why) : NOTHING;
         if (a == IN)
@@ -191,7 +183,7 @@ static weft_status visit(const weft_join *join, int *fd, weft_error *err)
         if (a == OUT)
             return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d was turned away by rank 0: %s", join->rank, why);
         poll(NULL, 0, 50);
-    } while (now() < until);
+    } while (weft_now() < until);
     return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d did not find rank 0 within %.3g s: %s", join->rank, join->limit_s, why);
 }
 

@@ -3,14 +3,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-double weft_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 size_t weft_peak_bytes(void)
 {

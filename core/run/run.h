@@ -154,7 +154,6 @@ weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, d
 /* [weft] check = replicas: do ranks that should hold the same do so? updated: of parameters and states after the update, else of gradients, loss and
  * reports before it. Fails on all ranks alike. */
 weft_status weft_replicas_check(weft_run *run, bool updated, weft_error *err);
-double weft_now(void);
 /* High-water mark of this process in bytes, 0 if unknown. */
 size_t weft_peak_bytes(void);
 

@@ -2,6 +2,8 @@
 /* Parameters alone, for runs that only write text. */
 #include "run/run.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <weft/store.h>
 
@@ -31,13 +33,39 @@ static weft_status read_one(weft_run *run, weft_folder *folder, const weft_state
     return s;
 }
 
+static bool is_there(const weft_io *io, const char *path)
+{
+    int fd = io->open(io->ctx, path, O_RDONLY, 0);
+    if (fd >= 0)
+        io->close(io->ctx, fd);
+    return fd >= 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+/* A checkpoint of weft's knows the sums of its files, and what is read of them is compared; other folders know none. */
+static weft_status open_weights(const char *path, weft_folder **out, weft_error *err)
+{
+    const weft_io *io = weft_io_system();
+    char *name = weft_format("%s/manifest.json", path);
+    if (!name)
+        return weft_fail_memory(err);
+    bool known = is_there(io, name);
+    weft_free(name);
+    if (!known)
+        return weft_folder_open(io, path, out, err);
+    weft_manifest manifest;
+    weft_status s = weft_manifest_read(io, path, &manifest, err);
+    s = s ? s : weft_manifest_open(io, &manifest, out, err);
+    weft_manifest_release(&manifest);
+    return s;
+}
+
 weft_status weft_run_read_weights(weft_run *run, const char *path, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     weft_folder *folder = NULL;
     int coord[WEFT_MAX_AXES];
     weft_mesh_coord(&plan->mesh, plan->rank, coord);
-    weft_status s = weft_folder_open(weft_io_system(), path, &folder, err);
+    weft_status s = open_weights(path, &folder, err);
     for (int pass = 0; pass < 2 && !s; pass++) /* all that is wrong is said before anything is read */
         for (int i = 0; i < plan->states.n; i++) {
             const weft_state_entry *e = &plan->states.list[i];
@@ -50,26 +78,15 @@ weft_status weft_run_read_weights(weft_run *run, const char *path, weft_error *e
     return s;
 }
 
-static void describe(weft_run *run, const char *name, const weft_state_entry *e, weft_state_tensor *t)
-{
-    const weft_plan *plan = run->plan;
-    int coord[WEFT_MAX_AXES];
-    weft_mesh_coord(&plan->mesh, plan->rank, coord);
-    *t = (weft_state_tensor){.name = name, .replicas = 1};
-    weft_local_tensor(weft_plan_model(plan), e->value, coord, &t->tensor);
-    t->tensor.data = (char *)run->state + e->offset;
-}
-
 weft_status weft_run_take_weights(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     void *self;
     const weft_weights *weights = weft_plugins_service(plan->plugins, "weights", &self);
-    weft_state_tensor *tensors = weft_alloc_zero((size_t)plan->states.n + 1, sizeof *tensors);
-    if (!tensors)
-        return weft_fail_memory(err);
-    for (int i = 0; i < plan->states.n; i++)
-        describe(run, plan->states.list[i].name, &plan->states.list[i], &tensors[i]);
+    weft_state_tensor *tensors;
+    weft_status s = weft_plan_state(plan, run->state, &tensors, err);
+    if (s)
+        return s;
     const weft_state_view view = {.rank = plan->rank,
                                   .ranks = plan->ranks,
                                   .device = plan->device,
@@ -77,7 +94,7 @@ weft_status weft_run_take_weights(weft_run *run, weft_error *err)
                                   .tensors = tensors,
                                   .n_tensors = plan->states.n};
     bool loaded = false;
-    weft_status s = weights ? weights->load(self, &view, &loaded, err) : WEFT_OK;
+    s = weights ? weights->load(self, &view, &loaded, err) : WEFT_OK;
     if (!s && !loaded)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "plugins"), "no listed plugin loads weights; list hf and set [hf] load");
     weft_free(tensors);

@@ -161,8 +161,7 @@ static weft_status read_metadata(header_reader *r, json_t *metadata, store_heade
     h->metadata = to;
     const char *key = NULL;
     json_t *value = NULL;
-    json_object_foreach(metadata, key, value)
-    {
+    json_object_foreach(metadata, key, value) {
         if (!json_is_string(value))
             return BAD(r, "__metadata__ holds something else than texts");
         /* It is read, and may be long. */
@@ -197,8 +196,7 @@ static weft_status read_entries(header_reader *r, json_t *root, int64_t data_byt
         return weft_fail_memory(r->err);
     const char *name = NULL;
     json_t *value = NULL;
-    json_object_foreach(root, name, value)
-    {
+    json_object_foreach(root, name, value) {
         if (value == metadata)
             continue;
         status = read_entry(r, name, value, &h->entries[h->n]);

@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { FLUSH = 8 << 20 }; /* bytes that are sent to the disk together, while others are written */
+
 struct weft_shard {
     weft_io io;
     char *path;
@@ -16,6 +18,7 @@ struct weft_shard {
     int64_t *bytes;  /* [n] that a piece has */
     int64_t *filled; /* [n] of those written */
     store_summer summer;
+    int64_t flushed; /* bytes of the file's beginning that are on their way to the disk */
     bool created, finished;
 };
 
@@ -24,6 +27,10 @@ static weft_status write_at(weft_shard *s, const void *data, int64_t n, int64_t 
     weft_status status = store_write(&s->io, s->fd, s->path, data, n, at, err);
     if (status == WEFT_OK && s->summer.at == at)
         store_summer_add(&s->summer, data, n);
+    if (s->summer.at - s->flushed >= FLUSH && s->io.flush) {
+        s->io.flush(s->io.ctx, s->fd, s->flushed, s->summer.at - s->flushed);
+        s->flushed = s->summer.at;
+    }
     return status;
 }
 

@@ -59,12 +59,13 @@ typedef struct weft_error {
     bool out_of_memory;
 } weft_error;
 
-void weft_error_init(weft_error *err);
+/* Leaves it empty, as all *_release of values do. */
 void weft_error_release(weft_error *err);
 /* Forgets all items, keeps the memory. */
 void weft_error_clear(weft_error *err);
 /* Notes an error and returns `status`, so that `return weft_fail(...)` reads naturally. err may be NULL. */
 weft_status weft_fail(weft_error *err, weft_status status, weft_where at, const char *format, ...) WEFT_PRINTF(4, 5);
+/* The same with a va_list, for functions that take a format themselves. */
 weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const char *format, va_list args);
 /* Notes "out of memory" and returns WEFT_ERR_MEMORY. */
 weft_status weft_fail_memory(weft_error *err);
@@ -82,11 +83,12 @@ typedef struct weft_blame {
 
 /* Sets the calling thread's current plugin and hook, returns what it was; restore it with another call. Strings must outlive the call. */
 weft_blame weft_blame_set(weft_blame now);
+/* The calling thread's, as last set. */
 weft_blame weft_blame_get(void);
 
 /* ---- memory: the one allocation seam ---- */
 
-/* As malloc, calloc, realloc, free; 64-byte aligned with weft_alloc_aligned. Zero bytes give a valid pointer. */
+/* As malloc, calloc, realloc, free: NULL when out of memory, free(NULL) is fine. Zero bytes give a valid pointer. Thread-safe. */
 void *weft_alloc(size_t bytes);
 void *weft_alloc_zero(size_t count, size_t bytes);
 void *weft_realloc(void *old, size_t bytes);
@@ -94,8 +96,8 @@ void weft_free(void *p);
 /* Page-friendly memory, aligned to `alignment` (a power of two, at least 16); free with weft_free_aligned. */
 void *weft_alloc_aligned(size_t alignment, size_t bytes);
 void weft_free_aligned(void *p);
+/* A copy, and printf, in fresh memory (weft_free); NULL when out of memory. */
 char *weft_strdup(const char *text);
-/* printf into fresh memory; NULL when out of memory. */
 char *weft_format(const char *format, ...) WEFT_PRINTF(1, 2);
 char *weft_vformat(const char *format, va_list args);
 /* For tests only: the n-th allocation from now on fails (1 = the next), once; 0 switches it off. Process-wide, atomic. */
@@ -108,9 +110,11 @@ typedef struct weft_pool {
     struct weft_pool_page *pages;
 } weft_pool;
 
+/* Frees all that was taken from it. */
 void weft_pool_release(weft_pool *pool);
 /* Zeroed memory, 16-byte aligned; NULL when out of memory. */
 void *weft_pool_alloc(weft_pool *pool, size_t bytes);
+/* As weft_strdup and weft_format. */
 char *weft_pool_strdup(weft_pool *pool, const char *text);
 char *weft_pool_format(weft_pool *pool, const char *format, ...) WEFT_PRINTF(2, 3);
 
@@ -124,12 +128,18 @@ typedef struct weft_text {
 } weft_text;
 
 void weft_text_release(weft_text *text);
+/* Empties it and keeps the memory; out_of_memory is forgotten. */
 void weft_text_clear(weft_text *text);
+/* Append a string, n bytes, printf's output. */
 void weft_text_add(weft_text *text, const char *s);
 void weft_text_add_bytes(weft_text *text, const void *bytes, size_t n);
 void weft_text_print(weft_text *text, const char *format, ...) WEFT_PRINTF(2, 3);
 /* Appends a JSON string literal, quotes included. */
 void weft_text_add_json(weft_text *text, const char *s);
+/* The same of n bytes, NULs among them. */
+void weft_text_add_json_bytes(weft_text *text, const char *s, size_t n);
+/* Well-formed UTF-8 as it is, every other byte as U+FFFD. */
+void weft_text_add_utf8(weft_text *text, const char *s, size_t n);
 /* The text, never NULL. */
 const char *weft_text_get(const weft_text *text);
 
@@ -137,11 +147,11 @@ const char *weft_text_get(const weft_text *text);
 
 typedef enum weft_dtype { WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I32, WEFT_U8, WEFT_DTYPES } weft_dtype;
 
-size_t weft_dtype_size(weft_dtype dtype);
+size_t weft_dtype_size(weft_dtype dtype);      /* bytes an element */
 const char *weft_dtype_name(weft_dtype dtype); /* "f32", "f64", "bf16", "i32", "u8" */
 /* WEFT_DTYPES if no dtype is called so. */
 weft_dtype weft_dtype_find(const char *name);
-bool weft_dtype_is_float(weft_dtype dtype);
+bool weft_dtype_is_float(weft_dtype dtype); /* f32, f64, bf16 */
 
 /* bf16 is the upper half of an f32; stores round to nearest even, NaN stays NaN. */
 static inline float weft_bf16_to_f32(uint16_t h)
@@ -163,6 +173,11 @@ static inline uint16_t weft_f32_to_bf16(float f)
         return (uint16_t)((v.u >> 16) | 0x40u);
     return (uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
 }
+
+/* ---- time ---- */
+
+/* Seconds since some moment in the past, for differences: it never goes back. */
+double weft_now(void);
 
 /* ---- logging: the core and plugins never print, they log to whoever runs them ---- */
 

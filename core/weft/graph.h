@@ -82,13 +82,16 @@ struct weft_node {
 
 /* ---- looking at a graph ---- */
 
+/* What it is built for, and the mesh it will be placed on. */
 weft_mode weft_graph_mode(const weft_graph *g);
 const weft_mesh *weft_graph_mesh(const weft_graph *g);
 /* Nodes in an order that can run: for (n = weft_graph_first(g); n; n = n->next). */
 weft_node *weft_graph_first(const weft_graph *g);
 weft_node *weft_graph_last(const weft_graph *g);
+/* The value of this name; NULL: none. */
 weft_value *weft_graph_find(const weft_graph *g, const char *name);
 int weft_graph_blocks(const weft_graph *g); /* how many transformer layers */
+/* What weft_add_head has made; NULL: nothing yet. */
 weft_value *weft_graph_loss(const weft_graph *g);
 /* WEFT_OK, or what went wrong first; the errors are in weft_graph_error. */
 weft_status weft_graph_status(const weft_graph *g);
@@ -138,6 +141,7 @@ weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n
 /* The same with attributes from the start, for ops whose `infer` reads them. */
 weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs,
                           const weft_attr *attrs, int n_attrs);
+/* weft_add of one, two and three operands. */
 weft_value *weft_add1(weft_graph *g, const char *op, const char *name, weft_value *a);
 weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b);
 weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b, weft_value *c);
@@ -145,6 +149,7 @@ weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_valu
 void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x);
 void weft_set_real(weft_graph *g, weft_value *v, const char *key, double x);
 void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x);
+/* What the model says of v, for rules and passes: "residual", "logits". */
 void weft_set_role(weft_graph *g, weft_value *v, const char *role);
 
 /* x . w^T: contracts the dim names that x and w share. */

@@ -27,6 +27,7 @@ typedef struct weft_mesh {
 
 typedef uint32_t weft_axes; /* a set of axes: bit i is axis i of the mesh */
 
+/* Product of all sizes. */
 int weft_mesh_ranks(const weft_mesh *mesh);
 /* The axis' number, -1 if the mesh has none of this name (size 1, or unknown). */
 int weft_mesh_find(const weft_mesh *mesh, const char *name);
@@ -53,10 +54,12 @@ typedef struct weft_layout {
 
 enum { WEFT_OPEN_SUM = 1, WEFT_OPEN_MAX = 2 };
 
+/* The byte of an axis, as above. */
 static inline unsigned weft_layout_byte(weft_layout l, int axis)
 {
     return (unsigned)(l.bits >> (8 * axis)) & 0xffu;
 }
+/* Does the axis cut a dim? */
 static inline bool weft_layout_cuts(weft_layout l, int axis)
 {
     return (weft_layout_byte(l, axis) & 0x80u) != 0;
@@ -66,6 +69,7 @@ static inline int weft_layout_dim(weft_layout l, int axis)
 {
     return (int)(weft_layout_byte(l, axis) >> 3) & 7;
 }
+/* Does it cut anywhere, whatever the grain? */
 static inline bool weft_layout_fine(weft_layout l, int axis)
 {
     return (weft_layout_byte(l, axis) & 0x40u) != 0;
@@ -84,6 +88,7 @@ weft_axes weft_layout_cut_axes(weft_layout l);
 int weft_layout_list(weft_layout l, int d, int list[WEFT_MAX_AXES]);
 /* Appends `axis` (replicated so far) to the end of dim d's list. */
 weft_layout weft_layout_cut(weft_layout l, int d, int axis, bool fine);
+/* Opens `axis` (replicated so far); kind: WEFT_OPEN_*. */
 weft_layout weft_layout_set_open(weft_layout l, int axis, int kind);
 /* Makes `axis` replicated; later axes of its dim move up. */
 weft_layout weft_layout_clear(weft_layout l, int axis);
@@ -95,6 +100,7 @@ typedef struct weft_span {
     int64_t lo, hi, chunk;
 } weft_span;
 
+/* Of dim d, whose name and sizes are *dim, for the rank at coord. */
 weft_span weft_layout_span(const weft_mesh *mesh, weft_layout l, const weft_dim *dim, int d, const int coord[WEFT_MAX_AXES]);
 /* Elements in the largest shard: what buffers and collectives are sized by. */
 int64_t weft_layout_elements(const weft_mesh *mesh, weft_layout l, int n_dims, const weft_dim *dims);
@@ -121,6 +127,7 @@ typedef struct weft_step {
 
 #define WEFT_MAX_STEPS 16
 
+/* "all_gather", ... */
 const char *weft_move_name(weft_move move);
 /* The steps that turn layout `from` into `to`, into steps[]; returns how many, or -1 if there is no way (open maximum to open sum). */
 int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step steps[WEFT_MAX_STEPS]);

@@ -61,6 +61,7 @@ const char *weft_call_text(const weft_call *call, const char *key);
 int64_t weft_tensor_count(const weft_tensor *t);
 /* Element i as f64, whatever the dtype: for plain reference kernels, slow and simple. */
 double weft_tensor_get(const weft_tensor *t, int64_t i);
+/* Stores x there, rounded to the dtype. */
 void weft_tensor_set(const weft_tensor *t, int64_t i, double x);
 
 /* ---- ops ---- */

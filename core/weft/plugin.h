@@ -132,8 +132,14 @@ typedef struct weft_host {
     /* Exchanges n bytes with every rank over the core's control channel: all receives ranks * n bytes, rank r's at r * n. Collective; for setting
      * things up (pointers of a shared process, ids), not for tensors. With one rank it copies. */
     weft_status (*exchange)(const struct weft_host *host, const void *mine, size_t n, void *all, weft_error *err);
+    /* The same; fails, and names the ranks that have not come, once this one has waited for limit_s seconds. */
+    weft_status (*exchange_within)(const struct weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err);
     void *core; /* the core's own */
 } weft_host;
+
+/* For models: how many ids the embedding and the head have. That is `given`, unless vocab_size in the model's section is auto: then as many as the
+ * run's tokenizer has. */
+weft_status weft_vocabulary(const weft_host *host, const char *section, int64_t given, int64_t *size, weft_error *err);
 
 typedef struct weft_plugin {
     uint32_t magic; /* WEFT_PLUGIN_MAGIC */

@@ -13,6 +13,7 @@ extern "C" {
 void weft_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 /* FNV-1a of a name: which stream. */
 uint64_t weft_hash_name(const char *name);
+/* Goes on from `hash` with n bytes more. */
 uint64_t weft_hash_bytes(uint64_t hash, const void *bytes, size_t n);
 /* 53 random bits of (seed, stream, index) as a double in (0, 1). */
 double weft_random_uniform(uint64_t seed, uint64_t stream, uint64_t index);

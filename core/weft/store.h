@@ -33,6 +33,7 @@ typedef struct weft_io {
     int (*mkdir)(void *ctx, const char *path, mode_t mode);
     int (*size)(void *ctx, int fd, int64_t *bytes);          /* of an open file */
     int (*list)(void *ctx, const char *path, char ***names); /* a folder's names but . and .., sorted, NULL-ended; weft_names_free */
+    void (*flush)(void *ctx, int fd, off_t at, off_t n);     /* a hint: these bytes may go to disk now, nobody waits; may be NULL */
 } weft_io;
 
 void weft_names_free(char **names); /* NULL is fine */
@@ -64,6 +65,7 @@ enum { WEFT_SUM_CHUNK = 4 << 20 };
 void weft_sums_release(weft_sums *sums);
 /* Of a whole file. */
 weft_status weft_sums_of_file(const weft_io *io, const char *path, weft_sums *out, weft_error *err);
+/* XXH3-64 of n bytes. */
 uint64_t weft_sum(const void *data, size_t n);
 
 /* ---- writing ---- */
@@ -111,7 +113,8 @@ typedef struct weft_folder weft_folder;
 weft_status weft_folder_open(const weft_io *io, const char *path, weft_folder **out, weft_error *err);
 /* The same for the named files alone (paths relative to the folder). */
 weft_status weft_folder_open_files(const weft_io *io, const char *path, const char *const *files, int n, weft_folder **out, weft_error *err);
-void weft_folder_destroy(weft_folder *folder);
+void weft_folder_destroy(weft_folder *folder); /* NULL is fine */
+/* Its tensors: how many, number i, by name (NULL: none). They live as long as the folder. */
 int weft_folder_count(const weft_folder *folder);
 const weft_stored *weft_folder_get(const weft_folder *folder, int i); /* by name, sorted */
 const weft_stored *weft_folder_find(const weft_folder *folder, const char *name);
@@ -126,6 +129,33 @@ weft_status weft_folder_read(weft_folder *folder, const char *name, const int64_
                              weft_error *err);
 /* Bytes read from files since it was opened (headers not counted). */
 int64_t weft_folder_bytes_read(const weft_folder *folder);
+
+/* ---- a checkpoint's manifest.json: its files and their sums ---- */
+
+#define WEFT_MANIFEST_FORMAT "weft checkpoint 1"
+
+typedef struct weft_manifest_file {
+    const char *name; /* relative to the checkpoint */
+    weft_sums sums;
+} weft_manifest_file;
+
+typedef struct weft_manifest {
+    char *path; /* the checkpoint's folder */
+    void *json; /* all that it says: a json_t of jansson's */
+    weft_manifest_file *files;
+    int n_files;
+    int64_t bytes; /* of all files */
+} weft_manifest;
+
+/* Adds a file to a list of them, which is to become the member "files". */
+void weft_manifest_file_print(weft_text *text, const char *name, const weft_sums *sums);
+/* Adds the last member, the sum of all text before it, and ends the object. */
+void weft_manifest_seal(weft_text *text);
+/* Reads and checks PATH/manifest.json; files are not looked at. Whatever is wrong with it is damage: WEFT_ERR_IO. To be released even so. */
+weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifest *out, weft_error *err);
+void weft_manifest_release(weft_manifest *manifest);
+/* Opens its .safetensors files; all that is read of them is compared with the sums. */
+weft_status weft_manifest_open(const weft_io *io, const weft_manifest *manifest, weft_folder **out, weft_error *err);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <weft/graph.h>
 #include <weft/mesh.h>
 #include <weft/op.h>
+#include <weft/options.h>
 #include <weft/params.h>
 #include <weft/plugin.h>
 #include <weft/random.h>

@@ -12,6 +12,16 @@ double ckpt_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+weft_status ckpt_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err)
+{
+    double limit_s = weft_params_real(host->params, "timeout"), start_s = ckpt_now();
+    weft_status s = host->exchange_within(host, limit_s, mine, n, all, err);
+    if (s && ckpt_now() - start_s >= limit_s) /* now, as ranks that are threads of one process cannot end before the one that hangs */
+        weft_log_print(host->log, WEFT_LOG_ERROR, "a checkpoint is given up ([ckpt] timeout = %s): %s", weft_params_text(host->params, "timeout"),
+                       weft_error_text(err));
+    return s;
+}
+
 typedef struct vote {
     int32_t status;
     char text[1020];
@@ -26,7 +36,7 @@ weft_status ckpt_agree(const weft_host *host, weft_status mine, const weft_error
         return weft_fail_memory(err);
     if (mine)
         strncpy(v.text, weft_error_text(why), sizeof v.text - 1);
-    weft_status s = host->exchange(host, &v, sizeof v, all, err);
+    weft_status s = ckpt_exchange(host, &v, sizeof v, all, err);
     for (int r = 0; r < host->ranks && !s; r++)
         if (all[r].status && *whose < 0)
             *whose = r;

@@ -98,6 +98,7 @@ typedef struct ckpt_writer {
     ckpt_chunk *chunks;
     int64_t n_chunks, next, staged; /* chunks written; chunks from `next` to `staged` are in the buffer */
     bool staging, live, quit, failed;
+    bool copying; /* training waits: the thread does, too, so that the copy has the memory to itself */
     void *scratch;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -116,33 +117,22 @@ void ckpt_writer_quit(ckpt_writer *w);
 
 /* ---- manifest.c ---- */
 
-typedef struct ckpt_file {
-    const char *name; /* relative to the checkpoint */
-    weft_sums sums;
-} ckpt_file;
-
 typedef struct ckpt_manifest {
-    char *path; /* the checkpoint's folder */
-    json_t *root;
+    weft_manifest base;
+    const char *path; /* the checkpoint's folder */
+    const json_t *root;
     weft_progress progress;
     int64_t steps;
     uint64_t data_id, tokenizer_id;
     const char *model; /* the plugin */
-    ckpt_file *files;
-    int n_files;
-    int64_t bytes; /* of all files */
 } ckpt_manifest;
 
-/* A file's entry, for the record. */
-void ckpt_manifest_file(weft_text *record, const char *name, const weft_sums *sums);
 void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const weft_params *params, const char *records);
 /* Reads and checks it; files are not looked at. */
 weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifest *out, weft_error *err);
 void ckpt_manifest_release(ckpt_manifest *m);
 /* A setting's value; NULL: not there. */
 const char *ckpt_manifest_setting(const ckpt_manifest *m, const char *section, const char *key);
-/* Opens its tensors; what is read is checked. */
-weft_status ckpt_manifest_tensors(const weft_io *io, const ckpt_manifest *m, weft_folder **out, weft_error *err);
 /* Reads every file, names each that is wrong (an error an item); strays: also files that the manifest does not know. */
 weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool strays, weft_error *err);
 
@@ -195,9 +185,13 @@ extern const weft_param ckpt_params[];
 
 double ckpt_now(void);
 
+/* host->exchange, for as long as [ckpt] timeout allows. */
+weft_status ckpt_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err);
 /* Agreement: every rank's status and text are known to all; the first failure is everyone's. *whose: its rank, -1 if all is well. */
 weft_status ckpt_agree(const weft_host *host, weft_status mine, const weft_error *why, weft_text *text, int *whose, weft_error *err);
 
+/* read.c: fills the state but what is skipped [n_tensors]; all that is read is checked. */
+weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_folder *folder, const bool *skip, weft_error *err);
 /* load.c */
 weft_status ckpt_load(void *self, const weft_state_view *state, weft_progress *progress, weft_store_found *found, weft_error *err);
 /* save.c */

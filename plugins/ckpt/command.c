@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <weft/options.h>
 
 static weft_status print(const weft_command_host *host, weft_text *text, weft_error *err)
 {
@@ -26,11 +27,11 @@ static void add_bytes(weft_text *text, double n)
 static void ls_line(weft_text *text, const ckpt_manifest *m)
 {
     int tensors = 0;
-    for (int i = 0; i < m->n_files; i++)
-        tensors += strstr(m->files[i].name, ".safetensors") != NULL;
+    for (int i = 0; i < m->base.n_files; i++)
+        tensors += strstr(m->base.files[i].name, ".safetensors") != NULL;
     weft_text_print(text, "step %" PRId64 " of %" PRId64 "  %" PRId64 " samples  %" PRId64 " tokens  ", m->progress.step, m->steps,
                     m->progress.samples, m->progress.tokens);
-    add_bytes(text, (double)m->bytes);
+    add_bytes(text, (double)m->base.bytes);
     weft_text_print(text, " in %d file%s  %s  %s\n", tensors, tensors == 1 ? "" : "s", m->model, m->path);
 }
 
@@ -71,18 +72,18 @@ static weft_status ls_root(const weft_command_host *host, const char *root, int 
     return s;
 }
 
-static weft_status ls(const weft_command_host *host, char **argv, weft_error *err)
+static weft_status ls(const weft_command_host *host, const char *const *names, weft_error *err)
 {
     const weft_io *io = weft_io_system();
-    char *inner = weft_format("%s/ckpt", argv[0]), *manifest = weft_format("%s/manifest.json", argv[0]);
+    char *inner = weft_format("%s/ckpt", names[0]), *manifest = weft_format("%s/manifest.json", names[0]);
     int n = 0;
     weft_status s = inner && manifest ? WEFT_OK : weft_fail_memory(err);
     if (!s && ckpt_exists(io, manifest)) {
-        s = ls_one(host, argv[0], err);
+        s = ls_one(host, names[0], err);
     } else if (!s) {
-        s = ls_root(host, ckpt_exists(io, inner) ? inner : argv[0], &n, err);
+        s = ls_root(host, ckpt_exists(io, inner) ? inner : names[0], &n, err);
         if (!s && !n)
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s holds no checkpoint: neither step-N nor ckpt/step-N in it", argv[0]);
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s holds no checkpoint: neither step-N nor ckpt/step-N in it", names[0]);
     }
     weft_free(inner);
     weft_free(manifest);
@@ -101,15 +102,15 @@ static weft_status open(const char *name, ckpt_manifest *m, weft_error *err)
     return s;
 }
 
-static weft_status verify(const weft_command_host *host, char **argv, weft_error *err)
+static weft_status verify(const weft_command_host *host, const char *const *names, weft_error *err)
 {
     ckpt_manifest m;
     weft_text text = {0};
-    weft_status s = open(argv[0], &m, err);
+    weft_status s = open(names[0], &m, err);
     s = s ? s : ckpt_manifest_verify(weft_io_system(), &m, true, err);
     if (!s) {
-        weft_text_print(&text, "%s is whole: %d files, ", m.path, m.n_files);
-        add_bytes(&text, (double)m.bytes);
+        weft_text_print(&text, "%s is whole: %d files, ", m.path, m.base.n_files);
+        add_bytes(&text, (double)m.base.bytes);
         weft_text_add(&text, "\n");
         s = print(host, &text, err);
     }
@@ -167,16 +168,16 @@ static weft_status cat_tensor(const weft_command_host *host, weft_folder *folder
     return s;
 }
 
-static weft_status cat(const weft_command_host *host, char **argv, int argc, weft_error *err)
+static weft_status cat(const weft_command_host *host, const char *const *names, int n, weft_error *err)
 {
     ckpt_manifest m;
     weft_folder *folder = NULL;
-    weft_status s = open(argv[0], &m, err);
-    s = s ? s : ckpt_manifest_tensors(weft_io_system(), &m, &folder, err);
-    if (!s && argc == 1)
+    weft_status s = open(names[0], &m, err);
+    s = s ? s : weft_manifest_open(weft_io_system(), &m.base, &folder, err);
+    if (!s && n == 1)
         s = cat_list(host, folder, err);
-    for (int i = 1; i < argc && !s; i++)
-        s = cat_tensor(host, folder, argv[i], err);
+    for (int i = 1; i < n && !s; i++)
+        s = cat_tensor(host, folder, names[i], err);
     weft_folder_destroy(folder);
     ckpt_manifest_release(&m);
     return s;
@@ -184,13 +185,13 @@ static weft_status cat(const weft_command_host *host, char **argv, int argc, wef
 
 /* ---- diff ---- */
 
-static weft_status diff(const weft_command_host *host, char **argv, weft_error *err)
+static weft_status diff(const weft_command_host *host, const char *const *names, weft_error *err)
 {
     ckpt_manifest a, b = {0};
     weft_text text = {0};
     int differences = 0;
-    weft_status s = open(argv[0], &a, err);
-    s = s ? s : open(argv[1], &b, err);
+    weft_status s = open(names[0], &a, err);
+    s = s ? s : open(names[1], &b, err);
     s = s ? s : ckpt_compare(&a, &b, &text, &differences, err);
     weft_status t = s ? s : print(host, &text, err);
     if (!t && differences)
@@ -201,29 +202,41 @@ static weft_status diff(const weft_command_host *host, char **argv, weft_error *
     return t;
 }
 
-static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
+/* words: what to do, and what with. */
+static weft_status dispatch(const weft_command_host *host, const char *const *words, int n, weft_error *err)
 {
-    const char *what = argc > 1 ? argv[1] : "";
+    const char *what = n ? words[0] : "";
     bool is_ls = strcmp(what, "ls") == 0, is_verify = strcmp(what, "verify") == 0, is_diff = strcmp(what, "diff") == 0,
          is_cat = strcmp(what, "cat") == 0;
-    int least = is_diff ? 4 : 3, most = is_cat ? argc : least;
+    int least = is_diff ? 3 : 2, most = is_cat ? n : least;
     if (!is_ls && !is_verify && !is_diff && !is_cat)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "weft ckpt %s: there are ls, verify, diff and cat; see weft ckpt --help", what);
-    if (argc < least || argc > most)
+    if (n < least || n > most)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "weft ckpt %s takes %s; see weft ckpt --help", what,
                          is_diff  ? "two folders"
                          : is_cat ? "a folder, and names of tensors"
                                   : "one folder");
     if (is_ls)
-        return ls(host, argv + 2, err);
+        return ls(host, words + 1, err);
     if (is_verify)
-        return verify(host, argv + 2, err);
-    return is_diff ? diff(host, argv + 2, err) : cat(host, argv + 2, argc - 2, err);
+        return verify(host, words + 1, err);
+    return is_diff ? diff(host, words + 1, err) : cat(host, words + 1, n - 1, err);
+}
+
+static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
+{
+    int n = 0;
+    const char **words = weft_alloc_zero((size_t)argc, sizeof *words);
+    const weft_options options = {.command = "ckpt", .arguments = words, .max_arguments = -1, .n_arguments = &n};
+    weft_status s = words ? weft_options_parse(&options, argc, argv, err) : weft_fail_memory(err);
+    s = s ? s : dispatch(host, words, n, err);
+    weft_free(words);
+    return s;
 }
 
 const weft_command ckpt_command = {
     .name = "ckpt",
-    .summary = "Looks at checkpoints: lists, checks, compares and prints them.",
+    .summary = "list, check, compare and print checkpoints",
     .usage = "usage: weft ckpt ls FOLDER            the checkpoints of a run\n"
              "       weft ckpt verify FOLDER        reads all of one, and names what is damaged, missing or does not belong\n"
              "       weft ckpt diff A B             what differs: counters, settings, tensors (by value, whatever the ranks)\n"

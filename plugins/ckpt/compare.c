@@ -101,10 +101,8 @@ static void compare_settings(comparison *c, const json_t *a, const json_t *b)
 {
     const char *section, *key;
     json_t *keys, *value;
-    json_object_foreach((json_t *)a, section, keys)
-    {
-        json_object_foreach(keys, key, value)
-        {
+    json_object_foreach((json_t *)a, section, keys) {
+        json_object_foreach(keys, key, value) {
             const char *x = json_string_value(value), *y = json_string_value(json_object_get(json_object_get(b, section), key));
             if (x && y && strcmp(x, y) != 0)
                 weft_text_print(c->text, "[%s] %s: %s and %s\n", section, key, *x ? x : "(not set)", *y ? y : "(not set)");
@@ -117,8 +115,8 @@ weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_te
     const weft_io *io = weft_io_system();
     comparison c = {.path = {a->path, b->path}, .text = text};
     int same = 0;
-    weft_status s = ckpt_manifest_tensors(io, a, &c.folder[0], err);
-    s = s ? s : ckpt_manifest_tensors(io, b, &c.folder[1], err);
+    weft_status s = weft_manifest_open(io, &a->base, &c.folder[0], err);
+    s = s ? s : weft_manifest_open(io, &b->base, &c.folder[1], err);
     compare_count(&c, "step", a->progress.step, b->progress.step);
     compare_count(&c, "samples", a->progress.samples, b->progress.samples);
     compare_count(&c, "tokens", a->progress.tokens, b->progress.tokens);

@@ -111,21 +111,6 @@ static weft_status choose(const ckpt *self, int64_t below, candidate *c, weft_er
 
 /* ---- reading, on every rank ---- */
 
-static weft_status read_tensor(const weft_state_view *state, const weft_state_tensor *t, weft_folder *folder, weft_error *err)
-{
-    const weft_tensor *x = &t->tensor;
-    size_t bytes = (size_t)weft_tensor_count(x) * weft_dtype_size(x->dtype);
-    if (!bytes)
-        return WEFT_OK;
-    if (state->device->host_memory)
-        return weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, x->data, err);
-    void *copy = weft_alloc(bytes);
-    weft_status s = copy ? weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, copy, err) : weft_fail_memory(err);
-    s = s ? s : state->device->upload(state->device_self, x->data, copy, bytes, err);
-    weft_free(copy);
-    return s;
-}
-
 static bool same_shape(const weft_stored *a, const weft_tensor *b)
 {
     bool same = a->n_dims == b->n_dims;
@@ -204,17 +189,16 @@ static weft_status read_all(loading *l, weft_error *err)
     const ckpt *self = l->self;
     weft_folder *folder = NULL;
     bool restart = weft_params_is(self->params, "data", "restart");
-    weft_status s = ckpt_manifest_read(self->io, l->c->path, &l->manifest, err);
+    bool *skip = weft_alloc_zero((size_t)l->state->n_tensors + 1, sizeof *skip);
+    weft_status s = skip ? damage(ckpt_manifest_read(self->io, l->c->path, &l->manifest, err)) : weft_fail_memory(err);
     if (!s && !l->c->weights)
         s = ckpt_identity_check(&l->manifest, l->state, restart, &l->other_data, &l->changes, err);
-    s = s ? s : damage(ckpt_manifest_tensors(self->io, &l->manifest, &folder, err));
+    s = s ? s : damage(weft_manifest_open(self->io, &l->manifest.base, &folder, err));
     s = s ? s : check_tensors(self, &l->manifest, l->state, folder, l->c->weights, err);
-    for (int i = 0; i < l->state->n_tensors && !s; i++) {
-        const weft_state_tensor *t = &l->state->tensors[i];
-        if ((l->c->weights && t->moment) || ckpt_excluded(self->params, t->name))
-            continue;
-        s = damage(read_tensor(l->state, t, folder, err));
-    }
+    for (int i = 0; i < l->state->n_tensors && skip; i++)
+        skip[i] = (l->c->weights && l->state->tensors[i].moment) || ckpt_excluded(self->params, l->state->tensors[i].name);
+    s = s ? s : damage(ckpt_read(self->host, l->state, folder, skip, err));
+    weft_free(skip);
     weft_folder_destroy(folder);
     return s;
 }
@@ -227,8 +211,8 @@ static void say(const loading *l, const weft_progress *at)
                        l->c->path);
         return;
     }
-    weft_log_print(log, WEFT_LOG_INFO, "going on from step %" PRId64 " of %s, after %" PRId64 " samples", at->step, l->c->path,
-                   l->manifest.progress.samples);
+    weft_log_print(log, WEFT_LOG_INFO, "going on from step %" PRId64 " of %s, after %" PRId64 " samples; read in %.2f s", at->step, l->c->path,
+                   l->manifest.progress.samples, ckpt_now() - l->self->began_s);
     if (l->changes.size)
         weft_log_print(log, WEFT_LOG_INFO, "changed since then: %s", weft_text_get(&l->changes));
     if (l->other_data)
@@ -239,6 +223,7 @@ static void say(const loading *l, const weft_progress *at)
 static weft_status try_one(ckpt *self, const weft_state_view *state, const candidate *c, weft_progress *progress, bool *next, weft_error *err)
 {
     loading l = {.self = self, .state = state, .c = c};
+    self->began_s = ckpt_now(); /* all are here: they have just heard what rank 0 chose */
     weft_error mine = {0};
     weft_text text = {0};
     int whose;
@@ -279,7 +264,7 @@ static weft_status choose_alike(ckpt *self, int64_t below, candidate *c, weft_er
     weft_status s = ckpt_agree(self->host, t, &why, &text, &whose, err);
     if (s && whose >= 0)
         weft_fail(err, t ? s : WEFT_ERR_PEER, WEFT_NOWHERE, "%s", weft_text_get(&text));
-    s = s ? s : self->host->exchange(self->host, &mine, sizeof mine, all, err);
+    s = s ? s : ckpt_exchange(self->host, &mine, sizeof mine, all, err);
     *c = s ? mine : all[0];
     weft_free(all);
     weft_error_release(&why);

@@ -12,6 +12,7 @@ plugins_ckpt_libckpt_la_SOURCES = \
 	plugins/ckpt/manifest.c \
 	plugins/ckpt/names.c \
 	plugins/ckpt/parts.c \
+	plugins/ckpt/read.c \
 	plugins/ckpt/save.c \
 	plugins/ckpt/verify.c \
 	plugins/ckpt/writer.c \

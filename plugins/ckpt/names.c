@@ -23,7 +23,8 @@ bool ckpt_exists(const weft_io *io, const char *path)
 static bool exists_in(const weft_io *io, const char *dir, const char *name)
 {
     char *path = weft_format("%s/%s", dir, name);
-    bool there = path && ckpt_exists(io, path);
+    /* One that may not be opened is there: whoever takes it for missing would remove a whole checkpoint. */
+    bool there = path && (ckpt_exists(io, path) || (errno != ENOENT && errno != ENOTDIR));
     weft_free(path);
     return there;
 }

@@ -4,6 +4,7 @@
 #include "ckpt.h"
 
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WORTH_CUTTING = 64 << 10 }; /* bytes for each */
@@ -41,6 +42,18 @@ static bool find_part(const weft_state_tensor *t, int i, const ckpt_choice *choi
     return true;
 }
 
+/* One file after the other, each from its beginning to its end (which has the widest elements first): checksums are made as it is written. */
+static int in_file_order(const void *a_, const void *b_)
+{
+    const ckpt_part *a = a_, *b = b_;
+    size_t wide_a = weft_dtype_size(a->piece.dtype), wide_b = weft_dtype_size(b->piece.dtype);
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    if (wide_a != wide_b)
+        return wide_a > wide_b ? -1 : 1;
+    return a->index < b->index ? -1 : a->index > b->index;
+}
+
 weft_status ckpt_parts_init(ckpt_parts *parts, const weft_state_view *state, const ckpt_choice *choice, weft_error *err)
 {
     *parts = (ckpt_parts){.list = weft_alloc_zero((size_t)state->n_tensors + 1, sizeof *parts->list)};
@@ -50,10 +63,13 @@ weft_status ckpt_parts_init(ckpt_parts *parts, const weft_state_view *state, con
         ckpt_part *part = &parts->list[parts->n];
         if (!find_part(&state->tensors[i], i, choice, part))
             continue;
-        part->index = parts->n_of[part->file]++;
+        part->index = parts->n;
         parts->bytes += weft_piece_bytes(&part->piece);
         parts->n++;
     }
+    qsort(parts->list, (size_t)parts->n, sizeof *parts->list, in_file_order);
+    for (int i = 0; i < parts->n; i++)
+        parts->list[i].index = parts->n_of[parts->list[i].file]++;
     return WEFT_OK;
 }
 

@@ -84,6 +84,7 @@ static weft_status prepare(ckpt *self, weft_error *err)
 /* The save has failed, on all ranks. Is that an error of the run? */
 static weft_status failed(ckpt *self, weft_status s, int whose, const char *why, weft_error *err)
 {
+    s = s == WEFT_ERR_INPUT ? WEFT_ERR_IO : s; /* training has long begun */
     self->outcome = s;
     weft_text_clear(&self->why);
     weft_text_print(&self->why, "%s of step %lld could not be saved: ", self->export ? "the model" : "the checkpoint",
@@ -159,14 +160,14 @@ static weft_status gather(ckpt *self, weft_text *records, weft_error *err)
     int64_t mine = (int64_t)self->writer.record.size, most = 0;
     int64_t *sizes = weft_alloc((size_t)host->ranks * sizeof *sizes);
     char *padded = NULL, *all = NULL;
-    weft_status s = sizes ? host->exchange(host, &mine, sizeof mine, sizes, err) : weft_fail_memory(err);
+    weft_status s = sizes ? ckpt_exchange(host, &mine, sizeof mine, sizes, err) : weft_fail_memory(err);
     for (int r = 0; r < host->ranks && !s; r++)
         most = sizes[r] > most ? sizes[r] : most;
     if (!s && (!(padded = weft_alloc_zero(1, (size_t)most + 1)) || !(all = weft_alloc((size_t)(most * host->ranks) + 1))))
         s = weft_fail_memory(err);
     if (!s) {
         memcpy(padded, weft_text_get(&self->writer.record), (size_t)mine);
-        s = host->exchange(host, padded, (size_t)most, all, err);
+        s = ckpt_exchange(host, padded, (size_t)most, all, err);
     }
     for (int r = 0; r < host->ranks && !s; r++) {
         if (sizes[r] && records->size)
@@ -261,7 +262,9 @@ weft_status ckpt_advance(void *self_, weft_error *err)
 
 static weft_status drain(ckpt *self, weft_error *err)
 {
-    weft_status s = self->phase == CKPT_WRITING ? ckpt_before_update(self, err) : WEFT_OK; /* what cannot be read from another thread */
+    bool stage =
+        self->phase == CKPT_WRITING && !self->state.device->host_memory; /* what cannot be read from another thread; else it need not be copied */
+    weft_status s = stage ? ckpt_before_update(self, err) : WEFT_OK;
     while (!s && self->phase != CKPT_IDLE) {
         double start_s = ckpt_now();
         join(self);

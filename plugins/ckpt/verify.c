@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static weft_status verify_file(const weft_io *io, const ckpt_manifest *m, const ckpt_file *f, weft_error *err)
+static weft_status verify_file(const weft_io *io, const ckpt_manifest *m, const weft_manifest_file *f, weft_error *err)
 {
     char *path = weft_format("%s/%s", m->path, f->name);
     weft_sums now = {0};
@@ -30,8 +30,8 @@ static weft_status verify_file(const weft_io *io, const ckpt_manifest *m, const 
 
 static bool is_known(const ckpt_manifest *m, const char *name)
 {
-    for (int i = 0; i < m->n_files; i++)
-        if (strcmp(m->files[i].name, name) == 0)
+    for (int i = 0; i < m->base.n_files; i++)
+        if (strcmp(m->base.files[i].name, name) == 0)
             return true;
     return strcmp(name, "manifest.json") == 0 || strcmp(name, "optim") == 0;
 }
@@ -56,8 +56,8 @@ static weft_status find_strays(const weft_io *io, const ckpt_manifest *m, const 
 weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool strays, weft_error *err)
 {
     weft_status worst = WEFT_OK;
-    for (int i = 0; i < m->n_files; i++) {
-        weft_status s = verify_file(io, m, &m->files[i], err);
+    for (int i = 0; i < m->base.n_files; i++) {
+        weft_status s = verify_file(io, m, &m->base.files[i], err);
         worst = worst ? worst : s;
     }
     for (int i = 0; strays && i < 2; i++) {

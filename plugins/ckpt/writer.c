@@ -56,7 +56,7 @@ static const char *state_at(const ckpt_writer *w, const ckpt_chunk *c)
 static bool await(ckpt_writer *w, int64_t i, const char **from)
 {
     pthread_mutex_lock(&w->lock);
-    while (!w->quit && i >= w->staged && (w->staging || !w->device->host_memory))
+    while (!w->quit && (w->copying || (i >= w->staged && (w->staging || !w->device->host_memory))))
         pthread_cond_wait(&w->changed, &w->lock);
     w->live = !w->quit && i >= w->staged;
     *from = w->live ? state_at(w, &w->chunks[i]) : w->chunks[i].copy;
@@ -132,7 +132,7 @@ static weft_status write_shards(ckpt_writer *w, weft_error *err)
         if (!s && shards[f])
             s = weft_shard_finish(shards[f], &sums, err);
         if (!s && shards[f])
-            ckpt_manifest_file(&w->record, name[f], &sums);
+            weft_manifest_file_print(&w->record, name[f], &sums);
         weft_sums_release(&sums);
         weft_shard_destroy(shards[f]);
     }
@@ -150,7 +150,7 @@ static weft_status copy_file(ckpt_writer *w, const char *from, weft_error *err)
     s = s ? s : weft_io_write_file(w->io, to, data, n, err);
     s = s ? s : weft_sums_of_file(w->io, to, &sums, err);
     if (!s)
-        ckpt_manifest_file(&w->record, name, &sums);
+        weft_manifest_file_print(&w->record, name, &sums);
     weft_sums_release(&sums);
     weft_free(data);
     weft_free(to);
@@ -187,7 +187,7 @@ weft_status ckpt_writer_stage(ckpt_writer *w, weft_error *err)
     weft_status s = WEFT_OK;
     pthread_mutex_lock(&w->lock);
     bool first = !w->staging;
-    w->staging = true;
+    w->staging = w->copying = true;
     while (w->live && !w->failed)
         pthread_cond_wait(&w->changed, &w->lock);
     if (first)
@@ -196,7 +196,10 @@ weft_status ckpt_writer_stage(ckpt_writer *w, weft_error *err)
         ckpt_chunk *c = &w->chunks[w->staged];
         char *to = ckpt_buffer_take(w->buffer, c->bytes, &c->end);
         if (!to) { /* what is there goes to the file first */
+            w->copying = false;
+            pthread_cond_broadcast(&w->changed);
             pthread_cond_wait(&w->changed, &w->lock);
+            w->copying = true;
             continue;
         }
         pthread_mutex_unlock(&w->lock);
@@ -204,8 +207,9 @@ weft_status ckpt_writer_stage(ckpt_writer *w, weft_error *err)
         pthread_mutex_lock(&w->lock);
         c->copy = to;
         w->staged += !s;
-        pthread_cond_broadcast(&w->changed);
     }
+    w->copying = false;
+    pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     return s;
 }

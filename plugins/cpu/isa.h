@@ -10,14 +10,16 @@
 #include <omp.h>
 #include <string.h>
 
-enum { CPU_BLOCK = 512, CPU_SMALL = 8192 };
+enum { CPU_BLOCK = 512, CPU_SHARE = 16384 };
 
 /* ---- work ---- */
 
-/* Threads for a call that touches this many elements. */
+/* Threads for a call that touches this many elements: each has a share that takes longer than to wake it. */
 static inline int team(const weft_call *call, int64_t elements)
 {
-    return elements < CPU_SMALL ? 1 : cpu_threads(call);
+    int64_t shares = elements / CPU_SHARE;
+    int threads = cpu_threads(call);
+    return shares < 2 ? 1 : shares < threads ? (int)shares : threads;
 }
 
 static inline int64_t blocks_of(int64_t n)

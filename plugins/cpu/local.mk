@@ -60,4 +60,4 @@ plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(
 plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
-EXTRA_DIST += plugins/cpu/test/call.h
+EXTRA_DIST += plugins/cpu/README.md plugins/cpu/test/call.h

@@ -6,20 +6,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <weft/files.h>
 #include <weft/random.h>
 
 static const double first_budget_s = 0.02, budget_s = 0.05;
-
-static double now(void)
-{
-    struct timespec t;
-    if (clock_gettime(CLOCK_MONOTONIC, &t) != 0)
-        return 0.0;
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- measuring ---- */
 
@@ -36,14 +27,14 @@ static double rate_of(weft_dtype dtype, int64_t n, int threads, double seconds)
     data = weft_alloc_aligned(64, 3 * matrix + scratch);
     if (data) {
         memset(data, 0, 3 * matrix + scratch);
-        double start = now();
-        for (int i = 0; i < 2 || now() - start < seconds; i++) {
-            double t = now();
+        double start = weft_now();
+        for (int i = 0; i < 2 || weft_now() - start < seconds; i++) {
+            double t = weft_now();
             if (cpu_matmul_run(matmul, data, data + matrix, data + 2 * matrix, data + 3 * matrix, NULL) != WEFT_OK) {
                 best = 0.0;
                 break;
             }
-            t = now() - t;
+            t = weft_now() - t;
             double rate = t > 0.0 ? 2.0 * (double)(n * n * n) / t : 0.0;
             best = rate > best ? rate : best;
         }

@@ -148,6 +148,15 @@ static void ways(const weft_call *call, const cpu_matmul_shape *s, bool *direct,
     *blocks = narrow && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
 }
 
+/* A thread is worth waking for a million operations: with one row, as a text is written, some hundred microseconds of reading weights. Writing is a
+ * row of such small products, and where other processes want the cores, each meeting of threads may cost a time slice. */
+static int threads_of(const weft_call *call, const cpu_matmul_shape *s)
+{
+    int threads = cpu_threads(call);
+    double shares = 2e-6 * (double)s->m * (double)s->n * (double)s->k;
+    return shares < 2 ? 1 : shares < threads ? (int)shares : threads;
+}
+
 size_t cpu_product_workspace(const weft_call *call)
 {
     cpu_matmul_shape s = shape_of(call);
@@ -155,9 +164,9 @@ size_t cpu_product_workspace(const weft_call *call)
     size_t one = 0, other = 0;
     ways(call, &s, &direct, &blocks);
     if (direct)
-        one = cpu_matmul_scratch(&s, cpu_threads(call));
+        one = cpu_matmul_scratch(&s, threads_of(call, &s));
     if (blocks)
-        other = block_workspace(&s, cpu_threads(call));
+        other = block_workspace(&s, threads_of(call, &s));
     one = one == SIZE_MAX ? 0 : one; /* prepare will say why */
     return one > other ? one : other;
 }
@@ -188,7 +197,7 @@ weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error 
     if (!p)
         return weft_fail_memory(err);
     p->shape = shape_of(call);
-    p->threads = cpu_threads(call);
+    p->threads = threads_of(call, &p->shape);
     ways(call, &p->shape, &direct, &blocks);
     if (direct)
         status = cpu_matmul_create(&p->shape, p->threads, &p->direct, err);

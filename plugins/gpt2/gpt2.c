@@ -170,28 +170,13 @@ static weft_value *block(site *s, weft_value *x)
     return y;
 }
 
-/* What vocab_size says; auto: as many ids as the run's tokenizer has. */
-static weft_status count_vocabulary(const weft_host *host, int64_t given, int64_t *size, weft_error *err)
-{
-    void *self;
-    *size = given;
-    if (!weft_params_is(host->params, "vocab_size", "auto"))
-        return WEFT_OK;
-    const weft_tokenizer *tokenizer = host->service(host, "tokenizer", &self);
-    if (!tokenizer)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(host->params, "vocab_size"),
-                         "[gpt2] vocab_size = auto takes the tokenizer's size, but no listed plugin gives a tokenizer; list text, or give a number");
-    *size = tokenizer->vocab_size(self);
-    return WEFT_OK;
-}
-
 static weft_status build(void *self, weft_graph *g, weft_error *err)
 {
     const gpt2 *m = self;
     const weft_params *p = m->host->params;
     site s = {.m = m, .g = g, .layer = -1};
     int64_t n_vocab;
-    weft_status status = count_vocabulary(m->host, weft_params_int(p, "vocab_size"), &n_vocab, err);
+    weft_status status = weft_vocabulary(m->host, "gpt2", weft_params_int(p, "vocab_size"), &n_vocab, err);
     if (status)
         return status;
     if (weft_graph_context(g) > weft_params_int(p, "n_positions"))

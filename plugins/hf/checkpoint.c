@@ -141,10 +141,14 @@ static weft_status open_tensors(hf_checkpoint *c, weft_error *err)
     const char **names = weft_alloc_zero(json_array_size(files) + 1, sizeof *names);
     if (!names)
         return weft_fail_memory(err);
-    json_array_foreach(files, i, entry) if (model_file(entry)) names[n++] = model_file(entry);
+    json_array_foreach(files, i, entry)
+        if (model_file(entry))
+            names[n++] = model_file(entry);
     weft_status s = n ? weft_folder_open_files(weft_io_system(), c->path, names, n, &c->folder, err)
                       : damaged(c->path, "its manifest names no files of the model", err);
-    json_array_foreach(files, i, entry) if (!s && model_file(entry)) s = verify_file(c, entry, err);
+    json_array_foreach(files, i, entry)
+        if (!s && model_file(entry))
+            s = verify_file(c, entry, err);
     weft_free(names);
     return s;
 }
@@ -208,8 +212,10 @@ weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, weft_error *e
     s = s ? s : hf_settings_read(json_object_get(c->manifest, "settings"), c->folder, c->path, &c->model, err);
     s = s ? s : hf_map_create(&c->model, &c->map, err);
     s = s ? s : compare(c, err);
-    if (!s)
+    if (!s) {
         recall(c);
+        s = hf_tokens_find(c, err);
+    }
     return s;
 }
 

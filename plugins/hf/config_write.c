@@ -50,7 +50,8 @@ static json_t *gpt2_config(const hf_model *m)
 static bool add_ids(json_t *root, const hf_model *m)
 {
     json_t *bos = m->bos >= 0 ? json_integer(m->bos) : json_null(), *eos = m->eos >= 0 ? json_integer(m->eos) : json_null();
-    return (json_object_set_new(root, "bos_token_id", bos) == 0) & (json_object_set_new(root, "eos_token_id", eos) == 0);
+    bool has_bos = json_object_set_new(root, "bos_token_id", bos) == 0; /* both are taken over, or freed */
+    return json_object_set_new(root, "eos_token_id", eos) == 0 && has_bos;
 }
 
 weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dtype, weft_error *err)

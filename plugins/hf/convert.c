@@ -7,23 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What the command line says. */
 typedef struct arguments {
     hf_options o;
     const char *target;   /* --to */
     const char *settings; /* --settings */
-    weft_error *err;
-    weft_status status;
+    const char *size;     /* --max-shard-size */
+    const char *dtype;
 } arguments;
-
-static void complain(arguments *a, const char *format, ...) WEFT_PRINTF(2, 3);
-
-static void complain(arguments *a, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    a->status = weft_vfail(a->err, WEFT_ERR_INPUT, WEFT_NOWHERE, format, list);
-    va_end(list);
-}
 
 /* ---- options ---- */
 
@@ -46,71 +37,39 @@ static int64_t read_size(const char *text)
     return 0;
 }
 
-static void set_option(arguments *a, const char *name, const char *value)
+static weft_status parse_words(arguments *a, int argc, char **argv, weft_error *err)
 {
-    if (strcmp(name, "to") == 0) {
-        a->target = value;
-        if (strcmp(value, "hf") != 0 && strcmp(value, "weft") != 0)
-            complain(a, "--to %s: expected hf or weft", value);
-    } else if (strcmp(name, "dtype") == 0) {
-        a->o.dtype = weft_dtype_find(value);
-        if (a->o.dtype == WEFT_DTYPES || !weft_dtype_is_float(a->o.dtype))
-            complain(a, "--dtype %s: expected bf16, f32 or f64", value);
-    } else if (strcmp(name, "max-shard-size") == 0) {
-        a->o.max_shard = read_size(value);
-        if (!a->o.max_shard)
-            complain(a, "--max-shard-size %s: expected a size, such as 5GB", value);
-    } else {
-        a->settings = value;
-    }
+    static const char *const targets[] = {"hf", "weft", NULL}, *const dtypes[] = {"bf16", "f32", "f64", NULL};
+    const weft_option list[] = {
+        {.name = "to", .text = &a->target, .choices = targets},
+        {.name = "dtype", .text = &a->dtype, .choices = dtypes},
+        {.name = "max-shard-size", .text = &a->size},
+        {.name = "force", .flag = &a->o.force},
+        {.name = "settings", .text = &a->settings},
+        {.name = NULL},
+    };
+    const char *folders[2] = {0};
+    int n = 0;
+    const weft_options options = {.command = "convert", .list = list, .arguments = folders, .max_arguments = 2, .n_arguments = &n};
+    weft_status s = weft_options_parse(&options, argc, argv, err);
+    a->o.from = folders[0];
+    a->o.to = folders[1];
+    return s;
 }
 
-static bool takes_value(const char *name, size_t n)
+/* Every wrong word is reported. */
+static weft_status read_arguments(arguments *a, int argc, char **argv, weft_error *err)
 {
-    static const char *const names[] = {"to", "dtype", "max-shard-size", "settings"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strlen(names[i]) == n && strncmp(name, names[i], n) == 0)
-            return true;
-    return false;
-}
-
-static void add_folder(arguments *a, const char *name)
-{
-    if (!a->o.from)
-        a->o.from = name;
-    else if (!a->o.to)
-        a->o.to = name;
-    else
-        complain(a, "one argument too many: '%s'", name);
-}
-
-static void read_arguments(arguments *a, int argc, char **argv)
-{
-    bool plain = false;
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i], *name = word + 2;
-        size_t n = strncmp(word, "--", 2) == 0 ? strcspn(name, "=") : 0;
-        char key[32];
-        if (plain || word[0] != '-' || !word[1]) {
-            add_folder(a, word);
-        } else if (strcmp(word, "--") == 0) {
-            plain = true;
-        } else if (strcmp(word, "--force") == 0) {
-            a->o.force = true;
-        } else if (n == 0 || n >= sizeof key || !takes_value(name, n)) {
-            complain(a, "unknown option '%s'; weft convert --help lists all", word);
-        } else if (!name[n] && i + 1 == argc) {
-            complain(a, "%s needs a value", word);
-        } else {
-            memcpy(key, name, n);
-            key[n] = '\0';
-            set_option(a, key, name[n] ? name + n + 1 : argv[++i]);
-        }
-    }
+    weft_status s = parse_words(a, argc, argv, err);
+    if (a->dtype)
+        a->o.dtype = weft_dtype_find(a->dtype);
+    if (a->size && !(a->o.max_shard = read_size(a->size)))
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--max-shard-size %s: expected a size, such as 5GB", a->size);
     if (a->settings && a->o.from)
-        complain(a, "--settings prints an INI and converts nothing: leave '%s' out", a->o.from);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--settings prints an INI and converts nothing: leave '%s' out", a->o.from);
     if (!a->settings && !a->o.to)
-        complain(a, "weft convert takes two folders, FROM and TO; weft convert --help says more");
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "weft convert takes two folders, FROM and TO; weft convert --help says more");
+    return s;
 }
 
 /* ---- the two ways ---- */
@@ -178,16 +137,16 @@ static weft_status print_settings(const hf_options *o, const char *folder, weft_
 
 static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
 {
-    arguments a = {.o = {.host = host, .dtype = WEFT_DTYPES, .max_shard = 5000000000}, .err = err};
-    read_arguments(&a, argc, argv);
-    if (a.status)
-        return a.status;
+    arguments a = {.o = {.host = host, .dtype = WEFT_DTYPES, .max_shard = 5000000000}};
+    weft_status s = read_arguments(&a, argc, argv, err);
+    if (s)
+        return s;
     if (a.settings)
         return print_settings(&a.o, a.settings, err);
     bool hugging = !hf_has_file(a.o.from, "manifest.json") && (hf_is_folder(a.o.from) || hf_has_file(a.o.from, "params.json"));
     if (a.target && strcmp(a.target, hugging ? "hf" : "weft") == 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is %s already", a.o.from, hugging ? "a Hugging Face folder" : "weft's");
-    weft_status s = check_apart(&a.o, err);
+    s = check_apart(&a.o, err);
     if (s)
         return s;
     return hugging ? to_weft(&a.o, err) : to_hf(&a.o, err);

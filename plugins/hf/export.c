@@ -132,6 +132,7 @@ weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *fold
         s = write_index(&x, &shards, err);
     s = s ? s : hf_config_write(folder, &from->model, x.pieces[0].dtype, err);
     s = s ? s : hf_copy_files(from->path, folder, err);
+    s = s ? s : hf_tokens_write(from, folder, err);
     *bytes = shards.bytes;
     hf_shards_release(&shards);
     weft_free(x.pieces);

@@ -157,6 +157,18 @@ extern const char *const hf_companions[];
 /* Is there a file of this name? */
 bool hf_has_file(const char *folder, const char *name);
 
+weft_status hf_copy_file(const char *from, const char *name, const char *to, const char *as, weft_error *err);
+
+/* ---- tokens that begin and end texts (tokens.c) ---- */
+
+/* [text] bos and eos as the folder's tokenizer and Transformers use them, where they are not what its tokenizer_config.json names. */
+weft_status hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini, weft_error *err);
+/* The ids of bos and eos that c->model lacks, from the checkpoint's tokenizer. */
+weft_status hf_tokens_find(hf_checkpoint *c, weft_error *err);
+/* After hf_copy_files: the tokenizer as tokenizer.json, whatever it was called. Byte for byte, unless Transformers would begin prompts otherwise than
+ * the run's documents begin, or end texts with another token: then with the run's. */
+weft_status hf_tokens_write(const hf_checkpoint *c, const char *folder, weft_error *err);
+
 /* ---- hf.c's parts ---- */
 
 extern const weft_command hf_convert;

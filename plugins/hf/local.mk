@@ -3,6 +3,8 @@ noinst_LTLIBRARIES += plugins/hf/libhf.la
 plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/checkpoint.c \
 	plugins/hf/config.c \
+	plugins/hf/config_keys.c \
+	plugins/hf/config_values.c \
 	plugins/hf/config_write.c \
 	plugins/hf/convert.c \
 	plugins/hf/export.c \
@@ -12,7 +14,9 @@ plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/map.c \
 	plugins/hf/place.c \
 	plugins/hf/settings.c \
+	plugins/hf/tokens.c \
 	plugins/hf/view.c \
+	plugins/hf/config.h \
 	plugins/hf/hf.h
 plugins_hf_libhf_la_CFLAGS = $(PLUGIN_CFLAGS) $(JANSSON_CFLAGS)
 

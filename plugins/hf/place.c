@@ -36,8 +36,8 @@ static int count_entries(const char *path)
 static weft_status check_target(const char *to, bool force, weft_error *err)
 {
     struct stat st;
-    if (lstat(to, &st) != 0 && errno == ENOENT)
-        return WEFT_OK;
+    if (lstat(to, &st) != 0)
+        return errno == ENOENT ? WEFT_OK : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot look at %s: %s", to, strerror(errno));
     int n = count_entries(to);
     if (n < 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is there, and is no folder; name another target", to);
@@ -133,9 +133,9 @@ void hf_place_end(hf_place *p)
 
 /* ---- the files beside the tensors ---- */
 
-static weft_status copy_file(const char *from, const char *to, const char *name, weft_error *err)
+weft_status hf_copy_file(const char *from, const char *name, const char *to, const char *as, weft_error *err)
 {
-    char *source = weft_format("%s/%s", from, name), *target = weft_format("%s/%s", to, name), *data = NULL;
+    char *source = weft_format("%s/%s", from, name), *target = weft_format("%s/%s", to, as), *data = NULL;
     size_t size = 0;
     weft_status s = source && target ? weft_read_file(source, &data, &size, err) : weft_fail_memory(err);
     s = s ? s : weft_write_file(target, data, size, err);
@@ -150,7 +150,7 @@ weft_status hf_copy_files(const char *from, const char *to, weft_error *err)
     weft_status s = WEFT_OK;
     for (int i = 0; hf_companions[i] && !s; i++)
         if (hf_has_file(from, hf_companions[i]))
-            s = copy_file(from, to, hf_companions[i], err);
+            s = hf_copy_file(from, hf_companions[i], to, hf_companions[i], err);
     return s;
 }
 

@@ -147,6 +147,7 @@ weft_status hf_settings_minimal(const char *folder, weft_text *ini, weft_error *
     if (!s && tokenizer) {
         weft_text_add(ini, "\n[text]\n");
         s = add_path(ini, "tokenizer", folder, "tokenizer.json", err);
+        s = s ? s : hf_tokens_settings(folder, &m, ini, err);
     }
     return finish(ini, s, &m, err);
 }
@@ -171,9 +172,10 @@ weft_status hf_settings_train(const char *folder, weft_text *ini, weft_error *er
     weft_text_add(ini, "\n[hf]\n");
     s = add_path(ini, "load", folder, NULL, err);
     weft_text_add(ini, "\n[text]\npath = train.txt        ; your text\n");
-    if (tokenizer)
+    if (tokenizer) {
         s = s ? s : add_path(ini, "tokenizer", folder, "tokenizer.json", err);
-    else
+        s = s ? s : hf_tokens_settings(folder, &m, ini, err);
+    } else
         weft_text_add(ini,
                       "; the folder has no tokenizer.json: name the model's tokenizer here, or the ids will mean something else\n;tokenizer =\n");
     weft_text_add(ini, "\n[adamw]\nlr = 2e-5\nwarmup_steps = 50\nlr_decay = cosine\nmin_lr_factor = 0.1\n");

@@ -35,8 +35,7 @@ static weft_status list_files(json_t *map, const char *folder, weft_where at, fi
     const char *tensor;
     json_t *file;
     weft_status s = WEFT_OK;
-    json_object_foreach(map, tensor, file)
-    {
+    json_object_foreach(map, tensor, file) {
         const char *name = json_string_value(file);
         if (!name || !name[0] || strchr(name, '/') || name[0] == '.')
             return weft_fail(err, WEFT_ERR_INPUT, at, "'%s' lies in '%s', which is no file's name", tensor, name ? name : "?");
@@ -58,8 +57,9 @@ static weft_status compare_index(const hf_view *v, json_t *map, weft_where at, w
     json_t *file;
     weft_status s = WEFT_OK;
     int missing = 0;
-    json_object_foreach(map, tensor, file) if (!weft_folder_find(v->folder, tensor) && missing++ < MOST_NAMED) s =
-        weft_fail(err, WEFT_ERR_INPUT, at, "says that %s has '%s', which it has not", json_string_value(file), tensor);
+    json_object_foreach(map, tensor, file)
+        if (!weft_folder_find(v->folder, tensor) && missing++ < MOST_NAMED)
+            s = weft_fail(err, WEFT_ERR_INPUT, at, "says that %s has '%s', which it has not", json_string_value(file), tensor);
     return s;
 }
 

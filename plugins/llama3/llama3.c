@@ -236,28 +236,12 @@ static weft_value *block(const llama *m, weft_graph *g, int64_t l, weft_value *x
     return y;
 }
 
-/* What vocab_size says; auto: as many ids as the run's tokenizer has. */
-static weft_status count_vocabulary(const weft_host *host, int64_t given, int64_t *size, weft_error *err)
-{
-    void *self;
-    *size = given;
-    if (!weft_params_is(host->params, "vocab_size", "auto"))
-        return WEFT_OK;
-    const weft_tokenizer *tokenizer = host->service(host, "tokenizer", &self);
-    if (!tokenizer)
-        return weft_fail(
-            err, WEFT_ERR_INPUT, weft_params_where(host->params, "vocab_size"),
-            "[llama3] vocab_size = auto takes the tokenizer's size, but no listed plugin gives a tokenizer; list text, or give a number");
-    *size = tokenizer->vocab_size(self);
-    return WEFT_OK;
-}
-
 static weft_status build(void *self, weft_graph *g, weft_error *err)
 {
     const llama *m = self;
     const flavor *f = &m->size;
     int64_t n_vocab;
-    weft_status status = count_vocabulary(m->host, f->vocab, &n_vocab, err);
+    weft_status status = weft_vocabulary(m->host, "llama3", f->vocab, &n_vocab, err);
     if (status)
         return status;
     weft_graph_dim(g, "embed", f->dim, 1);

@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { REDRAW_MS = 100 };
+static const double redraw_s = 0.1;
 
 typedef struct metrics {
     const weft_host *host;
@@ -22,7 +21,7 @@ typedef struct metrics {
     metrics_window window;
     double last_loss;
     size_t peak_bytes, planned_bytes;
-    int64_t drawn_ms; /* when the bar was last drawn */
+    double drawn_s; /* when the bar was last drawn */
     bool drawn;
 } metrics;
 
@@ -125,13 +124,6 @@ static weft_status say(const metrics *self, weft_text *text, weft_error *err)
     return status;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Columns of the terminal; COLUMNS overrides what the terminal says. */
 static int terminal_width(void)
 {
@@ -150,10 +142,10 @@ static int terminal_width(void)
 /* The last column stays free: a full line would make some terminals wrap. */
 static weft_status draw(metrics *self, const weft_run_view *run, weft_error *err)
 {
-    if (!self->bar || (self->drawn && run->step < run->steps && now_ms() - self->drawn_ms < REDRAW_MS))
+    if (!self->bar || (self->drawn && run->step < run->steps && weft_now() - self->drawn_s < redraw_s))
         return WEFT_OK;
     self->drawn = true;
-    self->drawn_ms = now_ms();
+    self->drawn_s = weft_now();
     weft_text text = {0};
     weft_text_add(&text, "\r");
     metrics_add_bar(&text, run, &self->window, terminal_width() - 1);

@@ -174,7 +174,10 @@ static void close_world(void *self)
 
 static void destroy(void *self)
 {
-    weft_free(self);
+    transport *t = self;
+    if (t)
+        weft_free(t->world); /* close is not called when open has failed */
+    weft_free(t);
 }
 
 static const weft_transport table = {

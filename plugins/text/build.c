@@ -179,8 +179,6 @@ weft_status text_build_run(text_build *build, text_files *files, weft_error *err
         total += files->list[i].size;
     text_progress_start(&build->progress, host, total);
     weft_status status = text_workers_init(&build->workers, build->text, total < THREADS_FROM_BYTES || !build->tokens ? 1 : host->threads, err);
-    if (!status && build->tokens)
-        status = text_encoder_cut(&build->workers.encoders[0], &build->cut, err);
     for (size_t i = 0; !status && i < files->n; i++)
         status = read_file(build, &files->list[i], err);
     if (!status && build->tokens)

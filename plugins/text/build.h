@@ -139,7 +139,6 @@ typedef struct text_build {
     text_writer *tokens, *offsets; /* tokens NULL: they stay where they are */
     int64_t n_tokens, n_documents, n_skipped, n_bytes;
     text_workers workers;
-    text_cut cut;
     text_progress progress;
     text_input *in; /* the file that is read */
     int64_t mark;   /* plain: first token of the open document */

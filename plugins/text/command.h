@@ -135,6 +135,7 @@ typedef struct tokenize_output {
     const weft_command_host *host;
     const char *path;
     char *part;
+    bool nameless; /* part does not exist yet */
     int fd;
 } tokenize_output;
 

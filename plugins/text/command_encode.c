@@ -42,7 +42,7 @@ static void add_text(const encode *e, weft_text *out, const tokenize_piece *piec
     for (size_t i = 0; i < n; i++)
         add_number(out, ids[i], i || !piece->first ? between : 0);
     if (piece->last)
-        weft_text_add_bytes(out, "]\n" + !e->o->json, e->o->json ? 2 : 1);
+        weft_text_add_bytes(out, e->o->json ? "]\n" : "\n", e->o->json ? 2 : 1);
 }
 
 static void add_binary(const encode *e, weft_text *out, const int32_t *ids, size_t n)
@@ -82,8 +82,9 @@ static weft_status encode_piece(tokenize_worker *w, tokenize_task *task, size_t 
     bool empty = piece->first && piece->last && !n && e->width; /* leaves no tokens in a file for training */
     weft_status status = piece->first && e->bos >= 0 && !empty ? add_id(w, &n_ids, e->bos, err) : WEFT_OK;
     if (!status && n)
-        status =
-            tokenizer_encode(e->tokenizer, w->scratch, text, n, e->o->no_special ? TOKENIZER_NO_SPECIAL : 0, &w->ids, &n_ids, &w->ids_capacity, err);
+        status = tokenizer_encode(e->tokenizer, w->scratch, text, n,
+                                  (e->o->no_special ? TOKENIZER_NO_SPECIAL : 0) | (piece->first ? 0 : TOKENIZER_CONTINUES), &w->ids, &n_ids,
+                                  &w->ids_capacity, err);
     if (!status && piece->last && e->eos >= 0 && !empty)
         status = add_id(w, &n_ids, e->eos, err);
     if (status)

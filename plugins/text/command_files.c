@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names on the command line to files. */
 #include "command.h"
+#include "text.h"
 
 #include <errno.h>
 #include <fts.h>
@@ -8,29 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool ends_with(const char *name, const char *end)
+static bool same_file(const char *a, const char *b)
 {
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && !strcmp(name + n - m, end);
-}
-
-/* .txt, .jsonl, or either with .gz or .zst behind. */
-static bool is_called(const char *name, const char *suffix)
-{
-    static const char *const packed[] = {"", ".gz", ".zst"};
-    for (int i = 0; i < 3; i++) {
-        char end[16];
-        size_t n = strlen(suffix), m = strlen(packed[i]);
-        memcpy(end, suffix, n);
-        memcpy(end + n, packed[i], m + 1);
-        if (ends_with(name, end))
-            return true;
-    }
-    return false;
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 static weft_status add(tokenize_files *files, const tokenize_options *o, const char *path, int64_t size, weft_error *err)
 {
+    if (o->out && same_file(o->out, path))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--out %s is %s, which is read; name another file", o->out, path);
     if (files->n == files->capacity) {
         size_t capacity = files->capacity ? 2 * files->capacity : 16;
         tokenize_file *list = weft_realloc(files->list, capacity * sizeof *list);
@@ -42,7 +30,7 @@ static weft_status add(tokenize_files *files, const tokenize_options *o, const c
     char *copy = weft_strdup(path);
     if (!copy)
         return weft_fail_memory(err);
-    files->list[files->n++] = (tokenize_file){.path = copy, .jsonl = o->jsonl || (!o->plain && is_called(path, ".jsonl")), .size = size};
+    files->list[files->n++] = (tokenize_file){.path = copy, .jsonl = o->jsonl || (!o->plain && text_is_called(path, ".jsonl")), .size = size};
     files->bytes += size;
     return WEFT_OK;
 }
@@ -62,7 +50,7 @@ static weft_status add_entry(tokenize_files *files, const tokenize_options *o, F
             fts_set(tree, entry, FTS_SKIP);
         return WEFT_OK;
     case FTS_F:
-        if (hidden || (!is_called(name, ".txt") && !is_called(name, ".jsonl")))
+        if (hidden || (!text_is_called(name, ".txt") && !text_is_called(name, ".jsonl")))
             return WEFT_OK;
         return add(files, o, entry->fts_path, entry->fts_statp->st_size, err);
     case FTS_DNR:

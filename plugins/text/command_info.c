@@ -7,47 +7,13 @@
 
 #include <jansson.h>
 #include <string.h>
-#include <sys/stat.h>
-
-/* The file itself; of a folder, its tokenizer.json. NULL: out of memory. */
-static char *find_file(const char *path)
-{
-    struct stat st;
-    return !stat(path, &st) && S_ISDIR(st.st_mode) ? weft_format("%s/tokenizer.json", path) : weft_strdup(path);
-}
-
-static bool is_json(const char *data, size_t n)
-{
-    size_t at = n >= 3 && !memcmp(data, "\xEF\xBB\xBF", 3) ? 3 : 0;
-    while (at < n && data[at] && strchr(" \t\r\n", data[at]))
-        at++;
-    return at < n && data[at] == '{';
-}
-
-static weft_status load(const tokenize_options *o, const char *path, const char *data, size_t n, tokenizer **out, weft_error *err)
-{
-    weft_where at = {path, 0};
-    bool json = is_json(data, n);
-    if (json && (o->pattern || o->n_special))
-        return weft_fail(err, WEFT_ERR_INPUT, at, "a tokenizer.json has its own pattern and special tokens; leave out --pattern and --special");
-    if (json)
-        return tokenizer_parse(path, data, n, out, err);
-    if (!tokenizer_is_rank_file(data, n))
-        return weft_fail(err, WEFT_ERR_INPUT, at, "neither a tokenizer.json nor a rank file (a token in base64, a blank and its rank a line)");
-    if (!o->pattern)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "a rank file does not say how words are cut: give --pattern (%s, or an expression)",
-                         tokenizer_pattern_names());
-    return tokenizer_load_ranks(path, o->pattern, o->special, out, err);
-}
 
 weft_status tokenize_load(const tokenize_options *o, tokenizer **out, weft_error *err)
 {
-    char *data = NULL, *path = find_file(o->tokenizer);
-    size_t n = 0;
-    weft_status status = path ? weft_read_file(path, &data, &n, err) : weft_fail_memory(err);
-    if (!status)
-        status = load(o, path, data, n, out, err);
-    weft_free(data);
+    const tokenizer_choice choice = {.pattern = o->pattern, .special = o->special, .pattern_key = "--pattern", .special_key = "--special"};
+    char *path = tokenizer_path(o->tokenizer);
+    *out = NULL;
+    weft_status status = path ? tokenizer_open(&choice, path, out, err) : weft_fail_memory(err);
     weft_free(path);
     return status;
 }
@@ -143,7 +109,7 @@ weft_status tokenize_info(const weft_command_host *host, const tokenize_options 
     tokenizer *t = NULL;
     component components[N_COMPONENTS] = {0};
     weft_text out = {0};
-    char *path = find_file(o->tokenizer);
+    char *path = tokenizer_path(o->tokenizer);
     weft_status status = path ? tokenize_load(o, &t, err) : weft_fail_memory(err);
     if (!status)
         status = find_components(path, components, err);

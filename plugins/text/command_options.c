@@ -2,8 +2,6 @@
 /* The words behind `weft tokenize`. */
 #include "command.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char tokenize_usage[] =
@@ -49,54 +47,16 @@ const char tokenize_usage[] =
     "  echo 'Hello, world' | weft tokenize --tokenizer tok\n"
     "  weft tokenize --tokenizer tok --eos '<|endoftext|>' --bin auto --out train.bin books/ more.jsonl.zst\n";
 
+/* What the words say, before it is known whether they go together. */
 typedef struct parse {
     tokenize_options *o;
-    int argc, at;
-    char **argv;
     weft_status status;
     weft_error *err;
     bool train, decode, count, info;
+    const char *bin, *format, *utf8;
+    int64_t threads, vocab_size, max_token, max_length;
+    weft_option_values special;
 } parse;
-
-typedef enum kind { FLAG, WORD, NUMBER, SPECIAL, BIN, FORMAT, UTF8 } kind;
-
-typedef struct option {
-    const char *name;
-    kind kind;
-    size_t at;     /* of the field in tokenize_options, or in parse for modes */
-    int64_t least; /* NUMBER */
-    bool mode, wide;
-} option;
-
-#define FIELD(name) offsetof(tokenize_options, name)
-
-static const option options[] = {
-    {.name = "--tokenizer", .kind = WORD, .at = FIELD(tokenizer)},
-    {.name = "--no-special", .at = FIELD(no_special)},
-    {.name = "--bos", .kind = WORD, .at = FIELD(bos)},
-    {.name = "--eos", .kind = WORD, .at = FIELD(eos)},
-    {.name = "--bin", .kind = BIN},
-    {.name = "--out", .kind = WORD, .at = FIELD(out)},
-    {.name = "--json", .at = FIELD(json)},
-    {.name = "--decode", .at = offsetof(parse, decode), .mode = true},
-    {.name = "--count", .at = offsetof(parse, count), .mode = true},
-    {.name = "--info", .at = offsetof(parse, info), .mode = true},
-    {.name = "--train", .at = offsetof(parse, train), .mode = true},
-    {.name = "--format", .kind = FORMAT},
-    {.name = "--field", .kind = WORD, .at = FIELD(field)},
-    {.name = "--invalid-utf8", .kind = UTF8},
-    {.name = "--threads", .kind = NUMBER, .at = FIELD(threads), .least = 1},
-    {.name = "--vocab-size", .kind = NUMBER, .at = FIELD(vocab_size), .least = 257},
-    {.name = "--pattern", .kind = WORD, .at = FIELD(pattern)},
-    {.name = "--special", .kind = SPECIAL},
-    {.name = "--min-frequency", .kind = NUMBER, .at = FIELD(min_frequency), .wide = true},
-    {.name = "--max-token", .kind = NUMBER, .at = FIELD(max_token), .least = 2},
-    {.name = "--max-word", .kind = NUMBER, .at = FIELD(max_word), .least = 1, .wide = true},
-    {.name = "--max-length", .kind = NUMBER, .at = FIELD(max_length), .least = 1},
-    {.name = "--overwrite", .at = FIELD(overwrite)},
-};
-
-enum { N_OPTIONS = sizeof options / sizeof *options };
 
 static void fail(parse *p, const char *format, ...) WEFT_PRINTF(2, 3);
 static void fail(parse *p, const char *format, ...)
@@ -107,81 +67,58 @@ static void fail(parse *p, const char *format, ...)
     va_end(args);
 }
 
-static void set_number(parse *p, const option *which, const char *text)
+static void parse_words(parse *p, int argc, char **argv)
 {
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (errno || end == text || *end || value < which->least || value > INT32_MAX) {
-        fail(p, "%s %s: a whole number from %lld to %d is wanted", which->name, text, (long long)which->least, INT32_MAX);
-        return;
-    }
-    char *to = (char *)p->o + which->at;
-    if (which->wide)
-        *(int64_t *)(void *)to = value;
-    else
-        *(int *)(void *)to = (int)value;
+    static const char *const widths[] = {"uint16", "uint32", "auto", NULL}, *const formats[] = {"text", "jsonl", NULL},
+                             *const invalid[] = {"refuse", "replace", NULL};
+    tokenize_options *o = p->o;
+    const weft_option list[] = {
+        {.name = "tokenizer", .text = &o->tokenizer},
+        {.name = "no-special", .flag = &o->no_special},
+        {.name = "bos", .text = &o->bos},
+        {.name = "eos", .text = &o->eos},
+        {.name = "bin", .text = &p->bin, .choices = widths},
+        {.name = "out", .text = &o->out},
+        {.name = "json", .flag = &o->json},
+        {.name = "decode", .flag = &p->decode},
+        {.name = "count", .flag = &p->count},
+        {.name = "info", .flag = &p->info},
+        {.name = "train", .flag = &p->train},
+        {.name = "format", .text = &p->format, .choices = formats},
+        {.name = "field", .text = &o->field},
+        {.name = "invalid-utf8", .text = &p->utf8, .choices = invalid},
+        {.name = "threads", .number = &p->threads, .min = 1, .max = INT32_MAX},
+        {.name = "vocab-size", .number = &p->vocab_size, .min = 257, .max = INT32_MAX},
+        {.name = "pattern", .text = &o->pattern},
+        {.name = "special", .values = &p->special},
+        {.name = "min-frequency", .number = &o->min_frequency, .max = INT32_MAX},
+        {.name = "max-token", .number = &p->max_token, .min = 2, .max = INT32_MAX},
+        {.name = "max-word", .number = &o->max_word, .min = 1, .max = INT32_MAX},
+        {.name = "max-length", .number = &p->max_length, .min = 1, .max = INT32_MAX},
+        {.name = "overwrite", .flag = &o->overwrite},
+        {.name = NULL},
+    };
+    const weft_options options = {.command = "tokenize", .list = list, .arguments = o->files, .max_arguments = -1, .n_arguments = &o->n_files};
+    p->status = weft_options_parse(&options, argc, argv, p->err);
 }
 
-static void set_choice(parse *p, const option *which, const char *text)
+static void set_options(parse *p)
 {
     tokenize_options *o = p->o;
-    if (which->kind == BIN) {
-        o->bin = !strcmp(text, "uint16") ? 2 : 4;
-        o->bin_auto = !strcmp(text, "auto");
-        if (o->bin == 4 && !o->bin_auto && strcmp(text, "uint32"))
-            fail(p, "--bin %s: it can be uint16, uint32 or auto", text);
-        return;
+    if (p->bin) {
+        o->bin = strcmp(p->bin, "uint16") == 0 ? 2 : 4;
+        o->bin_auto = strcmp(p->bin, "auto") == 0;
     }
-    bool *yes = which->kind == FORMAT ? &o->jsonl : &o->replace;
-    const char *first = which->kind == FORMAT ? "text" : "refuse", *second = which->kind == FORMAT ? "jsonl" : "replace";
-    *yes = !strcmp(text, second);
-    if (!*yes && strcmp(text, first))
-        fail(p, "%s %s: it can be %s or %s", which->name, text, first, second);
-    if (which->kind == FORMAT)
-        o->plain = !*yes;
-}
-
-static void set(parse *p, const option *which, const char *text)
-{
-    if (which->kind == WORD)
-        *(const char **)(void *)((char *)p->o + which->at) = text;
-    else if (which->kind == NUMBER)
-        set_number(p, which, text);
-    else if (which->kind == SPECIAL)
-        weft_text_print(&p->o->words, "%s ", text);
-    else
-        set_choice(p, which, text);
-}
-
-static const option *find(const char *word, size_t n)
-{
-    for (int i = 0; i < N_OPTIONS; i++)
-        if (strlen(options[i].name) == n && !strncmp(options[i].name, word, n))
-            return &options[i];
-    return NULL;
-}
-
-static void parse_option(parse *p)
-{
-    const char *word = p->argv[p->at], *equals = strchr(word, '=');
-    size_t n = equals ? (size_t)(equals - word) : strlen(word);
-    const option *which = find(word, n);
-    if (!which) {
-        fail(p, "unknown option %.60s; weft tokenize --help lists them", word);
-        return;
-    }
-    if (which->kind == FLAG) {
-        if (equals)
-            fail(p, "%s takes no value", which->name);
-        *(bool *)((which->mode ? (char *)p : (char *)p->o) + which->at) = true;
-        return;
-    }
-    if (!equals && p->at + 1 == p->argc) {
-        fail(p, "%s needs a value", which->name);
-        return;
-    }
-    set(p, which, equals ? equals + 1 : p->argv[++p->at]);
+    o->jsonl = p->format && strcmp(p->format, "jsonl") == 0;
+    o->plain = p->format && !o->jsonl;
+    o->replace = p->utf8 && strcmp(p->utf8, "replace") == 0;
+    o->threads = (int)p->threads;
+    o->vocab_size = (int)p->vocab_size;
+    o->max_token = (int)p->max_token;
+    o->max_length = (int)p->max_length;
+    o->mode = p->train ? TOKENIZE_TRAIN : p->decode ? TOKENIZE_DECODE : p->count ? TOKENIZE_COUNT : p->info ? TOKENIZE_INFO : TOKENIZE_ENCODE;
+    for (int i = 0; i < p->special.n; i++)
+        weft_text_print(&o->words, "%s ", p->special.list[i].text);
 }
 
 /* Cuts the words of --special in place. */
@@ -235,22 +172,14 @@ static void check(parse *p)
 
 weft_status tokenize_options_parse(tokenize_options *o, int threads, int argc, char **argv, weft_error *err)
 {
-    parse p = {.o = o, .argc = argc, .argv = argv, .err = err};
-    *o = (tokenize_options){.threads = threads, .field = "text", .min_frequency = 2, .max_word = 1024};
+    parse p = {.o = o, .err = err, .threads = threads};
+    *o = (tokenize_options){.field = "text", .min_frequency = 2, .max_word = 1024};
     o->files = weft_alloc_zero((size_t)argc + 1, sizeof *o->files);
     if (!o->files)
         return weft_fail_memory(err);
-    bool only_files = false;
-    for (p.at = 1; p.at < argc; p.at++) {
-        const char *word = argv[p.at];
-        if (only_files || word[0] != '-' || !word[1])
-            o->files[o->n_files++] = word;
-        else if (!strcmp(word, "--"))
-            only_files = true;
-        else
-            parse_option(&p);
-    }
-    o->mode = p.train ? TOKENIZE_TRAIN : p.decode ? TOKENIZE_DECODE : p.count ? TOKENIZE_COUNT : p.info ? TOKENIZE_INFO : TOKENIZE_ENCODE;
+    parse_words(&p, argc, argv);
+    set_options(&p);
+    weft_option_values_release(&p.special);
     check(&p);
     return p.status ? p.status : split_special(o, err);
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static weft_status fail_write(const char *path, weft_error *err)
@@ -15,15 +16,40 @@ static weft_status fail_write(const char *path, weft_error *err)
     return weft_fail(err, place ? WEFT_ERR_INPUT : WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path, strerror(code));
 }
 
+/* A file without a name, where the file system can: it goes with the process, however that ends. */
+static int open_nameless(const char *path)
+{
+    if (access("/proc/self/fd", X_OK)) /* which gives it its name */
+        return -1;
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? weft_format("%.*s/", (int)(slash - path), path) : weft_strdup(".");
+    int fd = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
+    weft_free(folder);
+    return fd;
+}
+
 weft_status tokenize_output_open(tokenize_output *out, const weft_command_host *host, const char *path, weft_error *err)
 {
+    struct stat st;
     *out = (tokenize_output){.host = host, .path = path, .fd = -1};
     if (!path)
         return WEFT_OK;
+    bool there = stat(path, &st) == 0;
+    if (there && S_ISDIR(st.st_mode)) {
+        errno = EISDIR;
+        return fail_write(path, err);
+    }
+    if (there && !S_ISREG(st.st_mode)) { /* a pipe, a terminal: nothing to put into its place */
+        out->fd = open(path, O_WRONLY | O_CLOEXEC);
+        return out->fd < 0 ? fail_write(path, err) : WEFT_OK;
+    }
     out->part = weft_format("%s.part", path);
     if (!out->part)
         return weft_fail_memory(err);
-    out->fd = open(out->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    out->fd = open_nameless(path);
+    out->nameless = out->fd >= 0;
+    if (!out->nameless)
+        out->fd = open(out->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (out->fd >= 0)
         return WEFT_OK;
     weft_status status = fail_write(path, err);
@@ -46,6 +72,19 @@ weft_status tokenize_output_write(tokenize_output *out, const void *data, size_t
     return WEFT_OK;
 }
 
+/* What is written takes its place, whole. */
+static int put_in_place(tokenize_output *out)
+{
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", out->fd);
+    if (out->nameless && unlink(out->part) && errno != ENOENT)
+        return -1;
+    if (out->nameless && linkat(AT_FDCWD, name, AT_FDCWD, out->part, AT_SYMLINK_FOLLOW))
+        return -1;
+    out->nameless = false;
+    return rename(out->part, out->path);
+}
+
 weft_status tokenize_output_close(tokenize_output *out, bool ok, weft_error *err)
 {
     weft_status status = WEFT_OK;
@@ -53,11 +92,11 @@ weft_status tokenize_output_close(tokenize_output *out, bool ok, weft_error *err
         return WEFT_OK;
     if (ok && fsync(out->fd) && errno != EINVAL && errno != EROFS)
         status = fail_write(out->path, err);
+    if (ok && !status && out->part && put_in_place(out))
+        status = fail_write(out->path, err);
     if (close(out->fd) && ok && !status)
         status = fail_write(out->path, err);
-    if (ok && !status && rename(out->part, out->path))
-        status = fail_write(out->path, err);
-    if (!ok || status)
+    if ((!ok || status) && out->part && !out->nameless)
         unlink(out->part);
     weft_free(out->part);
     *out = (tokenize_output){.fd = -1};

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { READ_BYTES = 1 << 18, TASK_BYTES = 1 << 18, LOOK_BACK = 4096 };
+enum { READ_BYTES = 1 << 18, TASK_BYTES = 1 << 18 };
 
 typedef struct reader {
     const tokenize_job *job;
@@ -62,10 +62,7 @@ static weft_status cut_plain(reader *r, bool end)
     if (!end) {
         if (r->n < TASK_BYTES)
             return WEFT_OK;
-        size_t from = r->n > LOOK_BACK + r->tried ? r->n - LOOK_BACK : r->tried;
-        cut = tokenizer_cut(r->job->tokenizer, r->buffer, r->n, from);
-        if (cut == r->n && from > r->tried)
-            cut = tokenizer_cut(r->job->tokenizer, r->buffer, r->n, r->tried ? r->tried : 1);
+        cut = tokenizer_cut(r->job->tokenizer, r->buffer, r->n, r->tried);
         if (cut == r->n) {
             r->tried = r->n - 4;
             return WEFT_OK;

@@ -184,7 +184,9 @@ static weft_status count(train *t, weft_error *err)
         status = text_train_words_join(&first->words, &t->counters[i].words, err);
     }
     if (!status && !first->words.n)
-        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "there is no text to train on");
+        status =
+            weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      first->skipped ? "there is no text to train on: every word has more bytes than --max-word" : "there is no text to train on");
     if (!status && first->skipped)
         weft_log_print(t->host->log, WEFT_LOG_WARN, "%lld words of more than %lld bytes are left out (--max-word)", (long long)first->skipped,
                        (long long)t->o->max_word);

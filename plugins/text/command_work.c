@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 enum { ERRORS_SHOWN = 20 };
 
@@ -22,12 +21,6 @@ struct tokenize_ring {
     int n_errors;
     double begin, shown;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    return clock_gettime(CLOCK_MONOTONIC, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void *work(void *arg)
 {
@@ -76,7 +69,7 @@ weft_status tokenize_ring_create(const tokenize_job *job, tokenize_ring **out, w
         return weft_fail_memory(err);
     *out = r;
     r->job = job;
-    r->begin = r->shown = now();
+    r->begin = r->shown = weft_now();
     size_t threads = (size_t)job->options->threads;
     r->n_tasks = threads > 1 ? 2 * threads + 2 : 1;
     r->tasks = weft_alloc_zero(r->n_tasks, sizeof *r->tasks);
@@ -132,7 +125,7 @@ void tokenize_ring_destroy(tokenize_ring *r)
 
 static void show_progress(tokenize_ring *r, int64_t read)
 {
-    double t = now(), elapsed = t - r->begin;
+    double t = weft_now(), elapsed = t - r->begin;
     int64_t total = r->job->files->bytes;
     if (!r->job->host->terminal || t - r->shown < 0.2 || elapsed <= 0)
         return;

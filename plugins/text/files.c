@@ -24,8 +24,7 @@ static bool ends_with(const char *name, const char *end)
     return n > m && !strcmp(name + n - m, end);
 }
 
-/* As ends_with, also if the file is packed. */
-static bool is_called(const char *name, const char *end)
+bool text_is_called(const char *name, const char *end)
 {
     static const char *const packed[] = {"", ".gz", ".zst", NULL};
     char all[24];
@@ -42,14 +41,14 @@ static text_format kind_of(text_format format, const char *name)
 {
     if (format != TEXT_AUTO)
         return format;
-    return is_called(name, ".jsonl") ? TEXT_JSONL : ends_with(name, ".bin") ? TEXT_BIN : TEXT_PLAIN;
+    return text_is_called(name, ".jsonl") ? TEXT_JSONL : ends_with(name, ".bin") ? TEXT_BIN : TEXT_PLAIN;
 }
 
 /* Which files of a folder are data. */
 static bool is_wanted(text_format format, const char *name)
 {
     bool any = format == TEXT_AUTO;
-    return ((any || format == TEXT_PLAIN) && is_called(name, ".txt")) || ((any || format == TEXT_JSONL) && is_called(name, ".jsonl")) ||
+    return ((any || format == TEXT_PLAIN) && text_is_called(name, ".txt")) || ((any || format == TEXT_JSONL) && text_is_called(name, ".jsonl")) ||
            ((any || format == TEXT_BIN) && ends_with(name, ".bin"));
 }
 

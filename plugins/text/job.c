@@ -38,7 +38,7 @@ weft_status text_job_bad(text_job *job, int line, weft_error *err, const char *f
 
 static weft_status add_ids(text_job *job, text_encoder *encoder, const char *s, size_t n, weft_error *err)
 {
-    return n ? text_encoder_add(encoder, s, n, &job->ids, &job->n_ids, &job->ids_capacity, err) : WEFT_OK;
+    return n ? text_encoder_add(encoder, !job->begin, s, n, &job->ids, &job->n_ids, &job->ids_capacity, err) : WEFT_OK;
 }
 
 /* A part of a plain file; it ends between characters, unless it is the last. */

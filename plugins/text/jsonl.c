@@ -16,8 +16,7 @@ static void add_keys(json_t *object, weft_text *text)
     size_t n = 0, total = json_object_size(object);
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value)
-    {
+    json_object_foreach(object, key, value) {
         if (n == 5)
             break;
         weft_text_print(text, "%s%.40s", n ? ", " : "", key);
@@ -57,7 +56,7 @@ static weft_status add_document(text_job *job, text_encoder *encoder, const char
         job->ends = grown;
         job->ends_capacity = capacity;
     }
-    weft_status status = text_encoder_add(encoder, s, n, &job->ids, &job->n_ids, &job->ids_capacity, err);
+    weft_status status = text_encoder_add(encoder, false, s, n, &job->ids, &job->n_ids, &job->ids_capacity, err);
     if (!status)
         job->ends[job->n_ends++] = job->n_ids;
     return status;

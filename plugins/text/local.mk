@@ -48,6 +48,8 @@ plugins_text_libtext_la_SOURCES = \
 	plugins/text/tokenizer/load_steps.c \
 	plugins/text/tokenizer/map.c \
 	plugins/text/tokenizer/normalize.c \
+	plugins/text/tokenizer/open.c \
+	plugins/text/tokenizer/parts.c \
 	plugins/text/tokenizer/pattern.c \
 	plugins/text/tokenizer/ranks.c \
 	plugins/text/tokenizer/scan.c \
@@ -86,50 +88,53 @@ plugin_LTLIBRARIES += plugins/text/text.la
 plugins_text_text_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
 
-check_PROGRAMS += plugins/text/test/test_text
-plugins_text_test_test_text_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+check_PROGRAMS += \
+	plugins/text/test/fuzz_text \
+	plugins/text/test/fuzz_tokenizer \
+	plugins/text/test/test_text \
+	plugins/text/test/test_text_bin \
+	plugins/text/test/test_text_cache \
+	plugins/text/test/test_text_input \
+	plugins/text/test/test_text_many \
+	plugins/text/test/test_text_mix \
+	plugins/text/test/test_tokenizer \
+	plugins/text/test/test_tokenizer_cut \
+	plugins/text/test/test_tokenizer_file \
+	plugins/text/test/test_tokenizer_run \
+	plugins/text/test/test_train \
+	plugins/text/test/test_train_command \
+	plugins/text/test/test_train_cut \
+	plugins/text/test/test_train_ranks
 
-check_PROGRAMS += plugins/text/test/test_text_cache
-plugins_text_test_test_text_cache_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-check_PROGRAMS += plugins/text/test/test_text_input
-plugins_text_test_test_text_input_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-check_PROGRAMS += plugins/text/test/test_text_bin
-plugins_text_test_test_text_bin_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-check_PROGRAMS += plugins/text/test/test_text_mix
-plugins_text_test_test_text_mix_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-check_PROGRAMS += plugins/text/test/test_text_many
-plugins_text_test_test_text_many_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-check_PROGRAMS += plugins/text/test/fuzz_text
-plugins_text_test_fuzz_text_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-EXTRA_DIST += plugins/text/test/text_run.h plugins/text/README.md
-
-check_PROGRAMS += plugins/text/test/test_train
+TEXT_TEST_LIBS = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
+plugins_text_test_fuzz_text_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_fuzz_tokenizer_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_text_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_text_bin_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_text_cache_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_text_input_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_text_many_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_text_mix_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_tokenizer_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_tokenizer_cut_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_tokenizer_file_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_tokenizer_run_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_train_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_train_command_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_train_cut_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_train_ranks_LDADD = $(TEXT_TEST_LIBS)
+# These look inside the plugin.
 plugins_text_test_test_train_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
-plugins_text_test_test_train_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-check_PROGRAMS += plugins/text/test/test_train_command
 plugins_text_test_test_train_command_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
-plugins_text_test_test_train_command_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-check_PROGRAMS += plugins/text/test/test_train_cut
 plugins_text_test_test_train_cut_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
-plugins_text_test_test_train_cut_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-
-check_PROGRAMS += plugins/text/test/test_train_ranks
 plugins_text_test_test_train_ranks_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
-plugins_text_test_test_train_ranks_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
 
-EXTRA_DIST += plugins/text/test/train_reference.h
-EXTRA_DIST += plugins/text/test/corpus
-
-check_PROGRAMS += plugins/text/test/test_tokenizer
-plugins_text_test_test_tokenizer_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-check_PROGRAMS += plugins/text/test/test_tokenizer_file
-plugins_text_test_test_tokenizer_file_LDADD = plugins/text/libtext.la $(TEXT_LIBS) $(TEST_LIBS)
-EXTRA_DIST += plugins/text/test/golden plugins/text/test/make_golden.py plugins/text/tokenizer/make_unicode.py
+EXTRA_DIST += \
+	plugins/text/README.md \
+	plugins/text/test/corpus \
+	plugins/text/test/corpus_tokenizer \
+	plugins/text/test/golden \
+	plugins/text/test/make_golden.py \
+	plugins/text/test/text_run.h \
+	plugins/text/test/train_reference.h \
+	plugins/text/tokenizer/make_unicode.py

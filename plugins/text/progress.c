@@ -2,23 +2,15 @@
 /* How far tokenising is: a status line on a terminal, a line now and then in a log. */
 #include "build.h"
 
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    return clock_gettime(CLOCK_MONOTONIC, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void text_progress_start(text_progress *p, const weft_host *host, int64_t total)
 {
-    *p = (text_progress){.host = host, .total = total, .start = now()};
+    *p = (text_progress){.host = host, .total = total, .start = weft_now()};
     p->shown = p->start;
 }
 
 void text_progress_update(text_progress *p, int64_t done)
 {
-    double t = now(), elapsed = t - p->start;
+    double t = weft_now(), elapsed = t - p->start;
     if (t - p->shown < (p->host->terminal ? 0.2 : 10) || elapsed <= 0 || done <= 0)
         return;
     p->shown = t;
@@ -35,5 +27,5 @@ double text_progress_end(text_progress *p)
     if (p->line)
         weft_log_print(p->host->log, WEFT_LOG_INFO, "\r");
     p->line = false;
-    return now() - p->start;
+    return weft_now() - p->start;
 }

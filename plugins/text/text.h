@@ -25,22 +25,16 @@ void text_tokenizer_close(text_tokenizer *t);
 /* What one thread needs to encode. */
 weft_status text_tokenizer_begin(const text_tokenizer *t, void **scratch, weft_error *err);
 void text_tokenizer_end(void *scratch);
-/* Appends the ids of a whole document of valid UTF-8, without BOS and EOS, to *ids, a weft_realloc'ed array. special: special tokens that stand in
- * the text become their ids. */
-weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool special, const char *text, size_t n, int32_t **ids, size_t *n_ids,
+/* Appends the ids of a document of valid UTF-8, without BOS and EOS, to *ids, a weft_realloc'ed array. Special tokens that stand in it are text like
+ * any other. continues: text is what lies behind a cut. */
+weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool continues, const char *text, size_t n, int32_t **ids, size_t *n_ids,
                                   size_t *capacity, weft_error *err);
+/* The last place >= from, and > 0, where text[0..n) may be cut so that the ids of both parts are those of the whole; n: none is known. */
+size_t text_tokenizer_cut(const text_tokenizer *t, const char *text, size_t n, size_t from);
 /* The service of capability "tokenizer"; self is the plugin's instance. */
 extern const weft_tokenizer text_tokenizer_service;
 
 /* ---- encode.c: one thread's way to encode documents ---- */
-
-/* How a document may be cut so that the ids of its parts are the ids of the whole. */
-typedef enum text_cut {
-    TEXT_CUT_ANYWHERE, /* between characters */
-    TEXT_CUT_BEFORE_BLANK,
-    TEXT_CUT_AT_BLANK, /* the blank itself is left out: the tokenizer puts one before every text */
-    TEXT_CUT_NEVER,
-} text_cut;
 
 typedef struct text_encoder {
     const text_plugin *text;
@@ -49,10 +43,9 @@ typedef struct text_encoder {
 
 weft_status text_encoder_init(text_encoder *e, const text_plugin *text, weft_error *err);
 void text_encoder_release(text_encoder *e);
-/* Appends the ids of text[0..n), a document or a part that was cut as text_encoder_cut says. */
-weft_status text_encoder_add(text_encoder *e, const char *s, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err);
-/* Finds out by trying it. */
-weft_status text_encoder_cut(text_encoder *e, text_cut *cut, weft_error *err);
+/* Appends the ids of s[0..n), a document, or with continues what lies behind a cut. */
+weft_status text_encoder_add(text_encoder *e, bool continues, const char *s, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity,
+                             weft_error *err);
 
 /* ---- utf8.c ---- */
 
@@ -90,6 +83,8 @@ weft_status text_files_add(text_files *files, text_file file, weft_error *err);
 void text_files_release(text_files *files);
 /* Files that hold data, without indices. */
 size_t text_files_count(const text_files *files);
+/* Does the name end so (".txt"), or so with .gz or .zst behind it? */
+bool text_is_called(const char *name, const char *end);
 
 /* ---- bin.c: files of tokens that other programs made ---- */
 

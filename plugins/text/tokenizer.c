@@ -5,11 +5,10 @@
 #include <pthread.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tokenizer/config.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tiktoken.h"
 
 struct text_tokenizer_file {
     tokenizer *t;
@@ -98,11 +97,31 @@ static weft_status choose_id(const tokenizer *t, const weft_params *p, const cha
                     : weft_fail(err, WEFT_ERR_INPUT, (weft_where){config->path, 0}, "$.%s_token: %s has no token \"%.60s\"", key, path, known->text);
 }
 
-/* The file itself, or tokenizer.json in a folder. */
-static char *path_of(const char *given)
+/* The words of [text] special, NULL-ended. */
+static weft_status read_special(const weft_params *p, const char ***out, weft_error *err)
 {
-    struct stat st;
-    return !stat(given, &st) && S_ISDIR(st.st_mode) ? weft_format("%s/tokenizer.json", given) : weft_strdup(given);
+    int n = 0;
+    while (weft_params_word(p, "special", n))
+        n++;
+    *out = weft_alloc_zero((size_t)n + 1, sizeof **out);
+    if (!*out)
+        return weft_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        (*out)[i] = weft_params_word(p, "special", i);
+    return WEFT_OK;
+}
+
+static weft_status load_file(text_tokenizer_file *file, const char *path, const weft_params *p, weft_error *err)
+{
+    const char **special, *pattern = weft_params_text(p, "pattern");
+    weft_status status = read_special(p, &special, err);
+    if (status)
+        return status;
+    const tokenizer_choice choice = {
+        .pattern = *pattern ? pattern : NULL, .special = special, .pattern_key = "[text] pattern", .special_key = "special"};
+    status = tokenizer_open(&choice, path, &file->t, err);
+    weft_free(special);
+    return status;
 }
 
 static weft_status open_file(text_tokenizer *t, const char *path, const weft_params *p, weft_error *err)
@@ -111,8 +130,8 @@ static weft_status open_file(text_tokenizer *t, const char *path, const weft_par
     tokenizer_config config = {0};
     if (access(path, F_OK))
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "tokenizer"),
-                         "[text] tokenizer = %s: there is no such file; give a tokenizer.json, or bytes", path);
-    weft_status status = tokenizer_load(path, &file->t, err);
+                         "[text] tokenizer = %s: there is no such file; give a tokenizer.json or a rank file, or bytes", path);
+    weft_status status = load_file(file, path, p, err);
     if (status)
         return status;
     status = tokenizer_config_read(&config, path, err);
@@ -138,8 +157,26 @@ static weft_status open_any_file(text_tokenizer *t, const weft_params *p, weft_e
         return weft_fail_memory(err);
     }
     t->file = file;
-    file->paths[0] = path_of(weft_params_text(p, "tokenizer"));
+    file->paths[0] = tokenizer_path(weft_params_text(p, "tokenizer"));
     return file->paths[0] ? open_file(t, file->paths[0], p, err) : weft_fail_memory(err);
+}
+
+static weft_status open_bytes(text_tokenizer *t, const weft_params *p, weft_error *err)
+{
+    static const char *const keys[] = {"bos", "eos"}, *const ranks[] = {"pattern", "special"};
+    *t = (text_tokenizer){.name = weft_strdup("bytes"), .vocab_size = BYTES_VOCAB, .bos = BYTES_BOS, .eos = BYTES_EOS};
+    weft_status status = t->name ? WEFT_OK : weft_fail_memory(err);
+    for (int i = 0; i < 2; i++) {
+        if (says_no(p, keys[i]))
+            *(i ? &t->eos : &t->bos) = -1;
+        else if (!says_yes(p, keys[i]))
+            status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, keys[i]), "[text] %s = %s: tokenizer bytes has no such token; say yes or no",
+                               keys[i], weft_params_text(p, keys[i]));
+        if (*weft_params_text(p, ranks[i]))
+            status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, ranks[i]),
+                               "[text] %s is for rank files; tokenizer bytes has none: name the file, [text] tokenizer = FILE.tiktoken", ranks[i]);
+    }
+    return status;
 }
 
 weft_status text_tokenizer_open(text_tokenizer **out, const weft_params *p, weft_error *err)
@@ -148,21 +185,7 @@ weft_status text_tokenizer_open(text_tokenizer **out, const weft_params *p, weft
     *out = NULL;
     if (!t)
         return weft_fail_memory(err);
-    weft_status status = WEFT_OK;
-    if (weft_params_is(p, "tokenizer", "bytes")) {
-        *t = (text_tokenizer){.name = weft_strdup("bytes"), .vocab_size = BYTES_VOCAB, .bos = BYTES_BOS, .eos = BYTES_EOS};
-        if (!t->name)
-            status = weft_fail_memory(err);
-        for (int i = 0; i < 2; i++) {
-            const char *key = i ? "eos" : "bos";
-            if (says_no(p, key))
-                *(i ? &t->eos : &t->bos) = -1;
-            else if (!says_yes(p, key))
-                status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, key), "[text] %s = %s: tokenizer bytes has no such token; say yes or no",
-                                   key, weft_params_text(p, key));
-        }
-    } else
-        status = open_any_file(t, p, err);
+    weft_status status = (weft_params_is(p, "tokenizer", "bytes") ? open_bytes : open_any_file)(t, p, err);
     if (status)
         text_tokenizer_close(t);
     else
@@ -201,12 +224,23 @@ void text_tokenizer_end(void *scratch)
     tokenizer_scratch_destroy(scratch);
 }
 
-weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool special, const char *s, size_t n, int32_t **ids, size_t *n_ids,
+weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool continues, const char *s, size_t n, int32_t **ids, size_t *n_ids,
                                   size_t *capacity, weft_error *err)
 {
     if (t->file)
-        return tokenizer_encode(t->file->t, scratch, s, n, special ? 0 : TOKENIZER_NO_SPECIAL, ids, n_ids, capacity, err);
+        return tokenizer_encode(t->file->t, scratch, s, n, TOKENIZER_NO_SPECIAL | (continues ? TOKENIZER_CONTINUES : 0), ids, n_ids, capacity, err);
     return bytes_encode(s, n, ids, n_ids, capacity, err);
+}
+
+/* Ill-formed text has no characters to keep whole: it is bad, or repaired in any part. */
+size_t text_tokenizer_cut(const text_tokenizer *t, const char *s, size_t n, size_t from)
+{
+    if (t->file)
+        return tokenizer_cut(t->file->t, s, n, from);
+    size_t at = n;
+    while (at > from + 1 && at > n - 4 && ((unsigned char)s[--at] & 0xC0) == 0x80) /* the last character may be incomplete */
+        ;
+    return at > from ? at : n;
 }
 
 /* ---- the service ---- */

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import tiktoken
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 WEFT = os.path.abspath(sys.argv[1])
@@ -131,6 +131,43 @@ def check_ranks(work, folder, corpus):
     check(got == [theirs.encode(d, disallowed_special=()) for d in documents], "ids of a rank file equal tiktoken's with --no-special")
 
 
+def check_blanks(work, corpus):
+    """Vocabularies in the manner of SentencePiece, which write a blank as U+2581 and know no words."""
+    blank = "\u2581"
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    special = ["<unk>", "<s>", "</s>"]
+    bytes_ = [f"<0x{b:02X}>" for b in range(256)]
+    tokenizer.train_from_iterator([corpus], trainers.BpeTrainer(vocab_size=1500, special_tokens=special + bytes_, show_progress=False))
+    model = json.loads(tokenizer.to_str())
+    model["added_tokens"] = model["added_tokens"][:3]
+    replace = normalizers.Replace(" ", blank)
+    kinds = {
+        "put in front": (normalizers.Sequence([normalizers.Prepend(blank), replace]), None),
+        "replaced": (replace, pre_tokenizers.Split(" ", "merged_with_previous")),
+        "by Metaspace": (None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False)),
+        "split by Metaspace": (None, pre_tokenizers.Metaspace(prepend_scheme="always", split=True)),
+    }
+    documents = list(texts(corpus.replace("<|endoftext|>", "<s>"), 9)) + [f"{corpus} a{blank} b{blank}{blank}c " * 30]
+    lines = "".join(json.dumps({"text": d}) + "\n" for d in documents).encode()
+    path, large = os.path.join(work, "blanks.json"), os.path.join(work, "large.txt")
+    with open(large, "w", encoding="utf-8", newline="") as file:
+        file.write(documents[-1])
+    for kind, (normalizer, splitter_) in kinds.items():
+        theirs = Tokenizer.from_str(json.dumps(model | {"pre_tokenizer": None}))
+        theirs.decoder = decoders.Sequence([decoders.Replace(blank, " "), decoders.ByteFallback(), decoders.Fuse()])
+        if normalizer:
+            theirs.normalizer = normalizer
+        if splitter_:
+            theirs.pre_tokenizer = splitter_
+        theirs.save(path)
+        want = [e.ids for e in theirs.encode_batch(documents, add_special_tokens=False)]
+        got = [json.loads(line) for line in weft("--tokenizer", path, "--json", "--format", "jsonl", text=lines).splitlines()]
+        check(got == want, f"ids equal tokenizers' where blanks are {kind}: {len(documents)} documents")
+        parts = [json.loads(weft("--tokenizer", path, "--json", "--threads", str(n), large)) for n in (1, 3)]
+        check(all(ids == want[-1] for ids in parts), f"... and those of {len(documents[-1])} characters in one, in parts")
+
+
 def main():
     with open(os.path.join(GOLDEN, "corpus.txt"), encoding="utf-8", newline="") as file:
         corpus = file.read()
@@ -155,9 +192,10 @@ def main():
         weft("--train", "--vocab-size", "900", "--out", folder, os.path.join(GOLDEN, "corpus.txt"))
         check_ids(folder, corpus)
         check_ranks(work, folder, corpus)
+        check_blanks(work, corpus)
         loaded = AutoTokenizer.from_pretrained(folder)
         check(loaded.bos_token == loaded.eos_token == "<|endoftext|>" and loaded.vocab_size == 900, "transformers loads the folder")
-        check(loaded.decode(loaded(corpus)["input_ids"]) == corpus, "transformers gives the text back")
+        check(loaded.decode(loaded(corpus)["input_ids"]) == "<|endoftext|>" + corpus, "transformers gives the text back, with BOS in front")
     return 1 if failures else 0
 
 

@@ -68,8 +68,7 @@ static weft_status parse(safetensors *f, const char *path, weft_error *err)
         return weft_fail_memory(err);
     const char *name;
     json_t *entry;
-    json_object_foreach(f->header, name, entry)
-    {
+    json_object_foreach(f->header, name, entry) {
         if (strcmp(name, "__metadata__") == 0)
             continue;
         weft_status s = read_tensor(f, path, name, entry, 8 + (size_t)header, &f->list[f->n], err);

@@ -237,6 +237,58 @@ static void test_at_different_points(void **state)
     dismiss(actors, RANKS);
 }
 
+/* Ranks 2 and 3 do nothing. */
+static void wait_in_vain(actor *a)
+{
+    char mine = 0, all[RANKS];
+    a->status = a->join.rank < 2 ? weft_control_exchange_within(a->control, a->join.rank, 0.2, &mine, 1, all, &a->err) : WEFT_OK;
+}
+
+static void *wait_as_thread(void *arg)
+{
+    wait_in_vain(arg);
+    return NULL;
+}
+
+static void check_in_vain(const actor *actors)
+{
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(actors[i].status, WEFT_ERR_PEER);
+        assert_string_equal(weft_error_text(&actors[i].err), "rank 2 has ended: the others have waited for it for 0.2 s in vain; for rank 3, too");
+    }
+}
+
+static void test_ranks_hang(void **state)
+{
+    (void)state;
+    char name[64];
+    actor actors[RANKS];
+    cast(actors, RANKS, new_name(name), wait_in_vain);
+    perform(actors, RANKS);
+    check_in_vain(actors);
+    dismiss(actors, RANKS);
+}
+
+static void test_threads_hang(void **state)
+{
+    (void)state;
+    actor actors[RANKS];
+    weft_control *shared;
+    weft_error err = {0};
+    cast(actors, RANKS, "", NULL);
+    assert_int_equal(weft_control_create(RANKS, &shared, &err), WEFT_OK);
+    for (int i = 0; i < RANKS; i++) {
+        actors[i].control = shared;
+        assert_int_equal(pthread_create(&actors[i].thread, NULL, wait_as_thread, &actors[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(pthread_join(actors[i].thread, NULL), 0);
+    check_in_vain(actors);
+    for (int i = 0; i < RANKS; i++)
+        weft_error_release(&actors[i].err);
+    weft_control_destroy(shared);
+}
+
 /* Rank `victim` is gone without a word: its end of the connection is closed, as the kernel does for a process that was killed. */
 static int victim;
 
@@ -408,7 +460,7 @@ int main(void)
         cmocka_unit_test(test_at_different_points),   cmocka_unit_test(test_a_rank_dies),       cmocka_unit_test(test_a_rank_leaves),
         cmocka_unit_test(test_a_rank_is_missing),     cmocka_unit_test(test_rank_0_is_missing), cmocka_unit_test(test_wrong_token),
         cmocka_unit_test(test_ranks_that_do_not_fit), cmocka_unit_test(test_bad_address),       cmocka_unit_test(test_broadcast_between_threads),
-        cmocka_unit_test(test_broadcast_over_a_name),
+        cmocka_unit_test(test_broadcast_over_a_name), cmocka_unit_test(test_ranks_hang),        cmocka_unit_test(test_threads_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

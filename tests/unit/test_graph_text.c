@@ -74,6 +74,20 @@ static void on_a_mesh(void **state)
     placed_and_joint("gpt2 cpu bf16 tp fsdp ac adamw", gpt2, "[tp]\ndegree = 2\n[ac]\nmode = op\n", 4);
 }
 
+/* The graphs that write text, which read and write caches. */
+static void writing(void **state)
+{
+    (void)state;
+    static const weft_writing size = {.rows = 2, .context = 6, .places = 8, .cache = true};
+    plan_run p;
+    plan_run_start(&p, "llama3 cpu", llama3, &(weft_plan_options){.ranks = 1, .write = &size});
+    for (int m = WEFT_MODE_GENERATE; m <= WEFT_MODE_DECODE; m++) {
+        assert_non_null(p.plan->graphs[m]);
+        weft_graph_destroy(round_trip(p.plan->graphs[m]));
+    }
+    plan_run_release(&p);
+}
+
 static void before_placement(void **state)
 {
     (void)state;
@@ -452,17 +466,12 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),
-        cmocka_unit_test(on_a_mesh),
-        cmocka_unit_test(before_placement),
-        cmocka_unit_test(lowers_the_same),
-        cmocka_unit_test(every_kind_of_attribute),
-        cmocka_unit_test(each_block_once),
-        cmocka_unit_test(blocks_that_differ),
-        cmocka_unit_test(chunks_once),
-        cmocka_unit_test(garbage_is_refused),
-        cmocka_unit_test(noise),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(one_rank),        cmocka_unit_test(on_a_mesh),
+        cmocka_unit_test(writing),         cmocka_unit_test(before_placement),
+        cmocka_unit_test(lowers_the_same), cmocka_unit_test(every_kind_of_attribute),
+        cmocka_unit_test(each_block_once), cmocka_unit_test(blocks_that_differ),
+        cmocka_unit_test(chunks_once),     cmocka_unit_test(garbage_is_refused),
+        cmocka_unit_test(noise),           cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,11 @@
  * is there. */
 #include "../../../tests/unit/fault_io.h"
 #include "../ckpt.h"
+#include "run/control.h"
 #include "settings/settings.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +31,10 @@ typedef struct bench {
     ckpt *self;
 } bench;
 
-static weft_status alone(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err)
+static weft_status alone(const weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
 {
     (void)host;
+    (void)limit_s;
     (void)err;
     memcpy(all, mine, n);
     return WEFT_OK;
@@ -93,7 +96,7 @@ static int setup_with(void **state, const char *ini)
     b->host.log = &b->log;
     b->host.dir = "/run";
     b->host.ranks = 1;
-    b->host.exchange = alone;
+    b->host.exchange_within = alone;
     b->device.host_memory = true;
     for (int t = 0; t < N_TENSORS; t++) {
         weft_tensor x = {.data = b->data[t], .dtype = WEFT_F32, .n_dims = 2, .size = {20, 30}, .whole = {20, 30}};
@@ -271,11 +274,108 @@ static void test_failed_save_goes_on(void **state)
     end(b);
 }
 
+/* ---- a rank that hangs ---- */
+
+/* Its disk does not answer: a flush comes back when the test lets it. */
+typedef struct stuck_io {
+    weft_io io;
+    const weft_io *under;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool free;
+} stuck_io;
+
+static int stuck_fsync(void *ctx, int fd)
+{
+    stuck_io *d = ctx;
+    pthread_mutex_lock(&d->lock);
+    while (!d->free)
+        pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+    return d->under->fsync(d->under->ctx, fd);
+}
+
+static ssize_t pass_pwrite(void *ctx, int fd, const void *from, size_t n, off_t at)
+{
+    stuck_io *d = ctx;
+    return d->under->pwrite(d->under->ctx, fd, from, n, at);
+}
+
+static int pass_open(void *ctx, const char *path, int flags, mode_t mode)
+{
+    stuck_io *d = ctx;
+    return d->under->open(d->under->ctx, path, flags, mode);
+}
+
+static int pass_close(void *ctx, int fd)
+{
+    stuck_io *d = ctx;
+    return d->under->close(d->under->ctx, fd);
+}
+
+static int pass_unlink(void *ctx, const char *path)
+{
+    stuck_io *d = ctx;
+    return d->under->unlink(d->under->ctx, path);
+}
+
+static void *save_as_thread(void *arg)
+{
+    bench *b = arg;
+    int64_t step;
+    return load(b, &step) == WEFT_OK && save(b, 1) ? b : NULL;
+}
+
+static void test_rank_hangs_in_save(void **state)
+{
+    (void)state;
+    static const char ini[] = "[ckpt]\ntimeout = 2\n";
+    bench *b[2];
+    weft_plugins plugins = {0};
+    weft_error err = {0};
+    pthread_t thread;
+    void *saved;
+    int64_t step;
+    stuck_io stuck = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    weft_control *control;
+    assert_int_equal(weft_control_create(2, &control, &err), WEFT_OK);
+    plugins.control = control;
+    for (int r = 0; r < 2; r++) {
+        setup_with((void **)&b[r], ini);
+        start(b[r]);
+        b[r]->host.core = &plugins;
+        b[r]->host.exchange_within = weft_host_exchange_within;
+        b[r]->host.rank = b[r]->view.rank = r;
+        b[r]->host.ranks = b[r]->view.ranks = 2;
+    }
+    stuck.under = fault_fs_io(b[1]->fs); /* a file system of its own; the folder is rank 0's to make */
+    stuck.io = (weft_io){.ctx = &stuck, .open = pass_open, .close = pass_close, .pwrite = pass_pwrite, .fsync = stuck_fsync, .unlink = pass_unlink};
+    assert_int_equal(weft_io_make_dirs(stuck.under, "/run/ckpt/step-1/optim", &err), WEFT_OK);
+    b[1]->self->io = &stuck.io;
+    assert_int_equal(pthread_create(&thread, NULL, save_as_thread, b[1]), 0);
+    assert_int_equal(load(b[0], &step), WEFT_OK);
+    assert_false(save(b[0], 1));
+    assert_non_null(strstr(weft_text_get(&b[0]->said), "timeout = 2): rank 1 has ended: the others have waited for it for 2 s in vain"));
+    pthread_mutex_lock(&stuck.lock);
+    stuck.free = true;
+    pthread_cond_broadcast(&stuck.changed);
+    pthread_mutex_unlock(&stuck.lock);
+    assert_int_equal(pthread_join(thread, &saved), 0);
+    assert_null(saved);
+    assert_false(ckpt_exists(fault_fs_io(b[0]->fs), "/run/ckpt/step-1/manifest.json"));
+    for (int r = 0; r < 2; r++) {
+        end(b[r]);
+        teardown((void **)&b[r]);
+    }
+    weft_control_destroy(control);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crash_at_every_call),
         cmocka_unit_test(test_refused_at_every_call),
+        cmocka_unit_test(test_rank_hangs_in_save),
         cmocka_unit_test_setup_teardown(test_failed_save_goes_on, setup, teardown),
     };
     return cmocka_run_group_tests_name("checkpoints under faults", tests, NULL, NULL);

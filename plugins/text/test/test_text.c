@@ -285,15 +285,6 @@ static void describes_itself(void **state)
     run_end(&r);
 }
 
-static uint64_t fingerprint_of(const char *ini)
-{
-    run r;
-    run_start(&r, ini);
-    uint64_t print = r.data->fingerprint(r.text);
-    run_end(&r);
-    return print;
-}
-
 static void fingerprints_contents_and_settings(void **state)
 {
     (void)state;

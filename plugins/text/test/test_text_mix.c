@@ -244,15 +244,6 @@ static void refuses_wrong_mixes(void **state)
     run_end(&r);
 }
 
-static uint64_t fingerprint_of(const char *ini)
-{
-    run r;
-    run_start(&r, ini);
-    uint64_t print = r.data->fingerprint(r.text);
-    run_end(&r);
-    return print;
-}
-
 static void fingerprints_what_changes_samples(void **state)
 {
     (void)state;

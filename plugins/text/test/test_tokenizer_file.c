@@ -182,7 +182,10 @@ static void survives_every_failed_allocation(void **state)
 {
     (void)state;
     static const char json[] =
-        "{\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true},"
+        "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"q\"},\"content\":"
+        "\"b\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x+|yyyyyyyyyyyyyyyyyyyyyyyyyy\"},\"content\":\"\"}]},\"added_tokens\":[{\"id\":3,"
+        "\"content\":\"<q>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":true,\"special\":true}],"
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true},"
         "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true}," MODEL "}";
     long failures = 0;
     for (long n = 1;; n++) {

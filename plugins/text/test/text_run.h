@@ -192,4 +192,13 @@ static inline void assert_text(const run *r, const char *text, size_t n)
         assert_int_equal(text_cache_token(&r->text->sources[0].cache, (int64_t)i), (unsigned char)text[i]);
 }
 
+static inline uint64_t fingerprint_of(const char *ini)
+{
+    run r;
+    run_start(&r, ini);
+    uint64_t print = r.data->fingerprint(r.text);
+    run_end(&r);
+    return print;
+}
+
 #endif

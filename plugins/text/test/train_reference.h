@@ -49,7 +49,7 @@ static inline int ref_token(reference *r, const char *token, int bytes)
         if (!strcmp(r->tokens[i], token))
             return i;
     assert(r->n_tokens < REF_TOKENS && strlen(token) < REF_BYTES);
-    strncpy(r->tokens[r->n_tokens], token, REF_BYTES - 1);
+    memcpy(r->tokens[r->n_tokens], token, strlen(token) + 1);
     r->bytes[r->n_tokens] = bytes;
     return r->n_tokens++;
 }

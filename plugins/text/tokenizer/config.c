@@ -40,7 +40,7 @@ static weft_status read_file(tokenizer_config *config, weft_error *err)
     weft_status status = weft_read_file(config->path, &data, &n, err);
     if (status)
         return status;
-    json_t *root = json_loadb(data, n, 0, &wrong);
+    json_t *root = json_loadb(data, n, JSON_DECODE_INT_AS_REAL, &wrong); /* a model_max_length of 1e30 is usual, as an integer */
     weft_free(data);
     if (!json_is_object(root))
         status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){config->path, wrong.line > 0 && !root ? wrong.line : 0}, "not a JSON object%s%s",

@@ -251,10 +251,12 @@ static weft_status take_tokens(decoding *d, const int32_t *ids, size_t n)
     for (size_t i = 0; !status && i < n; i++) {
         size_t length;
         const char *text = tokenizer_token(d->t, ids[i], &length);
-        if (!text)
-            return weft_fail(d->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot decode id %d: no token of %s has it (ids 0 to %d)", (int)ids[i],
-                             d->t->name, d->t->n_tokens - 1);
-        if (i && !d->t->has_decoder) /* nobody says how tokens join */
+        if (ids[i] < 0 || ids[i] >= d->t->n_tokens)
+            return weft_fail(d->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot decode id %d: %s has ids 0 to %d", (int)ids[i], d->t->name,
+                             d->t->n_tokens - 1);
+        if (!text) /* models can choose ids that no token has */
+            continue;
+        if (d->in.n && !d->t->has_decoder) /* nobody says how tokens join */
             weft_text_add(&d->in.text, " ");
         weft_text_add_bytes(&d->in.text, text, length);
         status = end_piece(&d->in, d->err);

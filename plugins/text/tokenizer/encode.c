@@ -86,6 +86,8 @@ static weft_status more_ids(tokenizer_scratch *s, size_t n, weft_error *err)
 
 weft_status tokenizer_add_ids(tokenizer_scratch *s, const int32_t *ids, size_t n, weft_error *err)
 {
+    if (!n)
+        return WEFT_OK;
     if (*s->n_ids + n > *s->capacity) {
         weft_status status = more_ids(s, n, err);
         if (status)
@@ -108,7 +110,7 @@ static inline size_t word_place(const uint64_t key[3], size_t n)
     return (size_t)(h >> 40) % WORD_SLOTS;
 }
 
-weft_status tokenizer_add_word(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err)
+static weft_status add_part(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err)
 {
     if (n > WORD_BYTES)
         return tokenizer_merge(t, s, word, n, err);
@@ -123,10 +125,23 @@ weft_status tokenizer_add_word(const tokenizer *t, tokenizer_scratch *s, const c
     if (status || made > WORD_IDS)
         return status;
     memcpy(slot->key, key, sizeof key);
-    memcpy(slot->ids, *s->ids + before, made * sizeof *slot->ids);
+    if (made)
+        memcpy(slot->ids, *s->ids + before, made * sizeof *slot->ids);
     slot->n = (uint8_t)n;
     slot->n_ids = (uint8_t)made;
     return WEFT_OK;
+}
+
+weft_status tokenizer_add_word(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err)
+{
+    if (!t->parts)
+        return add_part(t, s, word, n, err);
+    weft_status status = WEFT_OK;
+    for (size_t at = 0, next; !status && at < n; at = next) {
+        next = tokenizer_next_part(word, n, at + 1);
+        status = add_part(t, s, word + at, next - at, err);
+    }
+    return status;
 }
 
 /* ---- documents ---- */
@@ -145,7 +160,7 @@ static weft_status encode_between(const tokenizer *t, tokenizer_scratch *s, cons
     bool moved;
     if (!n)
         return WEFT_OK;
-    weft_status status = tokenizer_normalize(t, s, text, n, &normal, &n_normal, &moved, err);
+    weft_status status = tokenizer_normalize(t, s, text, n, first && s->continues, &normal, &n_normal, &moved, err);
     first = first && !moved;
     while (!status && added_set_next(&t->added_normalized, normal, n_normal, at, done, s->no_special, &token, &start, &end, &at)) {
         if (done < start)
@@ -187,6 +202,7 @@ weft_status tokenizer_encode(const tokenizer *t, tokenizer_scratch *s, const cha
     s->capacity = capacity;
     s->word = NULL;
     s->no_special = flags & TOKENIZER_NO_SPECIAL;
+    s->continues = flags & TOKENIZER_CONTINUES;
     weft_status status = encode_document(t, s, text, n, err);
     if (status)
         *n_ids = before;
@@ -199,5 +215,6 @@ weft_status tokenizer_words(const tokenizer *t, tokenizer_scratch *s, const char
     s->word = word;
     s->self = self;
     s->no_special = flags & TOKENIZER_NO_SPECIAL;
+    s->continues = flags & TOKENIZER_CONTINUES;
     return encode_document(t, s, text, n, err);
 }

@@ -88,6 +88,7 @@ typedef struct pattern {
     size_t n_literal;
     /* Where the match at s[at] ends, for ASCII text and expressions that match everywhere; 0: not known, use `code`. May be NULL. */
     size_t (*scan)(const char *s, size_t n, size_t at);
+    bool known; /* one of those that have a name */
 } pattern;
 
 /* As Oniguruma reads expression, or as plain text. Whatever PCRE2 might read otherwise is refused. at: JSON path. */
@@ -198,7 +199,8 @@ struct tokenizer {
     int32_t byte_tokens[256];     /* byte fallback: <0x00> to <0xFF>; -1: none */
     int32_t unknown;              /* -1: none */
     bool byte_level, byte_fallback, fuse_unknown, ignore_merges;
-    bool raw; /* tokens are bytes, not characters */
+    bool raw;   /* tokens are bytes, not characters */
+    bool parts; /* no merge joins U+2581 to another character before it: what stands before and behind are encoded apart */
     added_set added, added_normalized;
     normalizer *normalizers;
     size_t n_normalizers;
@@ -256,14 +258,15 @@ struct tokenizer_scratch {
     size_t *n_ids, *capacity;
     tokenizer_word word;
     void *self;
-    bool no_special;
+    bool no_special, continues;
 };
 
 /* ---- steps ---- */
 
-/* normalize.c. Leaves the result in *out, *n_out, which may be the text itself or in the scratch. *moved: the text's first character is gone. */
-weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, const char **out, size_t *n_out, bool *moved,
-                                weft_error *err);
+/* normalize.c. Leaves the result in *out, *n_out, which may be the text itself or in the scratch. continues: nothing is put before it. *moved: the
+ * text's first character is gone. */
+weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, bool continues, const char **out, size_t *n_out,
+                                bool *moved, weft_error *err);
 /* split.c. first: the text begins where the document begins. Calls tokenizer_add_word. */
 weft_status tokenizer_split(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, bool first, weft_error *err);
 /* encode.c */
@@ -271,6 +274,10 @@ weft_status tokenizer_add_word(const tokenizer *t, tokenizer_scratch *s, const c
 weft_status tokenizer_add_ids(tokenizer_scratch *s, const int32_t *ids, size_t n, weft_error *err);
 /* bpe.c. Appends the ids of a word. */
 weft_status tokenizer_merge(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err);
+/* parts.c. Fills parts. */
+void tokenizer_find_parts(tokenizer *t);
+/* parts.c. Where in word[at..n), at > 0, the next U+2581 stands with something else before it; n: nowhere. */
+size_t tokenizer_next_part(const char *word, size_t n, size_t at);
 /* bpe.c. Fills byte_symbols. */
 void tokenizer_fill_bytes(tokenizer *t);
 /* bpe.c. How the model sees one character at first: up to 4 ids, SYMBOL_UNKNOWN or nothing. Returns how many. */

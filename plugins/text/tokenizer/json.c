@@ -53,7 +53,7 @@ const char *loader_copy(loader *l, const char *text, size_t n)
     if (copy)
         memcpy(copy, text, n);
     l->no_memory = l->no_memory || !copy;
-    return copy ? copy : "";
+    return copy ? copy : text; /* n bytes in any case; loading fails then */
 }
 
 /* Noncharacters: no text means anything by them. */
@@ -114,8 +114,7 @@ void loader_only(loader *l, const char *path, const json_t *object, const char *
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)object, key, value)
-    {
+    json_object_foreach((json_t *)object, key, value) {
         int i = 0;
         while (keys[i] && strcmp(keys[i], key))
             i++;

@@ -86,7 +86,7 @@ static void normalize_tokens(loader *l, added_token *list, size_t n)
     for (size_t i = 0; i < n; i++) {
         const char *text;
         bool moved;
-        weft_status status = tokenizer_normalize(l->t, s, list[i].content, list[i].n_content, &text, &list[i].n, &moved, l->err);
+        weft_status status = tokenizer_normalize(l->t, s, list[i].content, list[i].n_content, false, &text, &list[i].n, &moved, l->err);
         loader_note(l, status);
         if (status)
             break;

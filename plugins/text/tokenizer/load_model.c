@@ -13,8 +13,7 @@ static int64_t highest_id(loader *l, const json_t *vocab)
     const char *text;
     json_t *value;
     int64_t highest = -1;
-    json_object_foreach((json_t *)vocab, text, value)
-    {
+    json_object_foreach((json_t *)vocab, text, value) {
         int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
         if (id < 0 || id >= IDS_MOST)
             loader_bad(l, "$.model.vocab", "token \"%.60s\" must have a number from 0 to %d", text, IDS_MOST - 1);
@@ -41,8 +40,7 @@ static void read_vocab(loader *l, const json_t *vocab)
         return;
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)vocab, key, value)
-    {
+    json_object_foreach((json_t *)vocab, key, value) {
         int32_t id = (int32_t)json_integer_value(value);
         size_t n = strlen(key);
         if (t->tokens[id].text)
@@ -180,6 +178,8 @@ void loader_model(loader *l, const json_t *model)
     read_unknown(l, model);
     find_byte_tokens(t);
     read_merges(l, json_object_get(model, "merges"));
+    if (!l->n_bad && !l->no_memory)
+        tokenizer_find_parts(t);
 }
 
 /* ---- words ---- */

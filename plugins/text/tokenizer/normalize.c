@@ -202,8 +202,8 @@ static void strip(state *st, const normalizer *step)
     }
 }
 
-weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, const char **out, size_t *n_out, bool *moved,
-                                weft_error *err)
+weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, bool continues, const char **out, size_t *n_out,
+                                bool *moved, weft_error *err)
 {
     state st = {.t = t, .s = s, .text = text, .n = n, .err = err};
     weft_status status = WEFT_OK;
@@ -223,7 +223,7 @@ weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const 
             status = replace(&st, step);
             break;
         case NORMALIZER_PREPEND:
-            status = prepend(&st, step);
+            status = continues ? WEFT_OK : prepend(&st, step);
             break;
         case NORMALIZER_STRIP:
             strip(&st, step);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions that text is split by: compiled by PCRE2, for UTF-8, just in time. */
+#include "tiktoken.h"
 #include "translate.h"
 
 #include <string.h>
@@ -64,8 +65,10 @@ weft_status pattern_compile(pattern *p, const char *expression, size_t n, bool p
     else
         status = compile(p, &text, where, at, err);
     weft_text_release(&text);
-    if (!status)
-        p->scan = strlen(expression) == n ? pattern_find_scan(expression) : NULL;
+    if (status || strlen(expression) != n)
+        return status;
+    p->scan = pattern_find_scan(expression);
+    p->known = p->scan || !strcmp(expression, tokenizer_pattern("o200k"));
     return status;
 }
 

@@ -54,10 +54,11 @@ void tokenizer_scratch_destroy(tokenizer_scratch *s);
 
 enum {
     TOKENIZER_NO_SPECIAL = 1, /* special tokens in the text are text like any other (for data that is not trusted, and for training) */
+    TOKENIZER_CONTINUES = 2,  /* the text is what lies behind a place that tokenizer_cut found */
 };
 
-/* Appends the ids of a whole document (texts cannot be encoded in pieces) to *ids, a weft_realloc'ed array. Text that is not UTF-8 is refused, with
- * the first wrong byte. Adds neither BOS nor EOS: it is encode(text, add_special_tokens=False), with TOKENIZER_NO_SPECIAL that of
+/* Appends the ids of a whole document (or of a part that tokenizer_cut allows) to *ids, a weft_realloc'ed array. Text that is not UTF-8 is refused,
+ * with the first wrong byte. Adds neither BOS nor EOS: it is encode(text, add_special_tokens=False), with TOKENIZER_NO_SPECIAL that of
  * encode_special_tokens=True. On an error *n_ids is as it was. */
 weft_status tokenizer_encode(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids,
                              size_t *capacity, weft_error *err);
@@ -68,13 +69,15 @@ typedef weft_status (*tokenizer_word)(void *self, const char *word, size_t n, we
 weft_status tokenizer_words(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags, tokenizer_word word, void *self,
                             weft_error *err);
 
-/* cut.c. The first place >= from where text[0..n) may be cut so that the ids of both parts, one after the other, are those of the whole, whatever the
- * flags; n if none is known. Never inside a character. The text may go on behind n. */
+/* cut.c. The last place >= from, and > 0, where text[0..n) may be cut so that the ids of both parts, one after the other, are those of the whole,
+ * whatever the other flags (TOKENIZER_CONTINUES is for the second part); n if none is known. Never inside a character. The text may go on behind n.
+ */
 size_t tokenizer_cut(const tokenizer *t, const char *text, size_t n, size_t from);
 
 /* ---- decoding ---- */
 
-/* Appends decode(ids, skip_special_tokens=False) to *text. An id without a token is refused. Where bytes do not make UTF-8 there is U+FFFD, as there.
+/* Appends decode(ids, skip_special_tokens=False) to *text. Ids below the vocabulary's size that no token has are left out, others refused. Where
+ * bytes do not make UTF-8 there is U+FFFD, as there.
  */
 weft_status tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, weft_text *text, weft_error *err);
 /* As tokenizer_decode, but byte-level and byte-fallback tokens give their bytes even where these are not UTF-8. */

@@ -54,14 +54,47 @@ static void add_model(weft_text *out, const text_train_result *result)
     weft_text_add(out, "\n    ]\n  }");
 }
 
+static void add_template_token(weft_text *out, const char *token, int type)
+{
+    weft_text_add(out, "{\"SpecialToken\": {\"id\": ");
+    weft_text_add_json(out, token);
+    weft_text_print(out, ", \"type_id\": %d}}, {\"Sequence\": {\"id\": \"%c\", \"type_id\": %d}}", type, 'A' + type, type);
+}
+
+/* A prompt begins with BOS, as documents do in a run. */
+static void add_template(weft_text *out, const text_train_files *files)
+{
+    int id = 0;
+    while (files->bos && id < files->n_special && strcmp(files->special[id], files->bos) != 0)
+        id++;
+    if (!files->bos || id == files->n_special) {
+        weft_text_add(out, "null");
+        return;
+    }
+    weft_text_add(out, "{\"type\": \"TemplateProcessing\",\n    \"single\": [");
+    add_template_token(out, files->bos, 0);
+    weft_text_add(out, "],\n    \"pair\": [");
+    add_template_token(out, files->bos, 0);
+    weft_text_add(out, ", ");
+    add_template_token(out, files->bos, 1);
+    weft_text_add(out, "],\n    \"special_tokens\": {");
+    weft_text_add_json(out, files->bos);
+    weft_text_add(out, ": {\"id\": ");
+    weft_text_add_json(out, files->bos);
+    weft_text_print(out, ", \"ids\": [%d], \"tokens\": [", id);
+    weft_text_add_json(out, files->bos);
+    weft_text_add(out, "]}}}");
+}
+
 weft_status text_train_json(const text_train_result *result, const text_train_files *files, weft_text *out, weft_error *err)
 {
     weft_text_add(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [");
     add_special(out, files, "    ", true);
     weft_text_add(out, "],\n  \"normalizer\": null,\n  \"pre_tokenizer\": ");
     add_split(out, files->pattern);
-    weft_text_add(out, ",\n  \"post_processor\": null,\n"
-                       "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n"
+    weft_text_add(out, ",\n  \"post_processor\": ");
+    add_template(out, files);
+    weft_text_add(out, ",\n  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n"
                        "  \"model\": ");
     add_model(out, result);
     weft_text_add(out, "\n}\n");

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Filling this rank's state from a checkpoint's files, by several threads: while one waits for the disk, another compares sums. */
+#include "ckpt.h"
+
+enum { MOST_THREADS = 8, WORTH_A_THREAD = 8 << 20 };
+
+typedef struct reader {
+    const weft_state_view *state;
+    weft_folder *folder;
+    const bool *skip;
+    int from, to; /* of the state's tensors */
+    bool made;
+    pthread_t thread;
+    weft_status status;
+    weft_error err;
+} reader;
+
+static int64_t bytes_of(const weft_state_tensor *t)
+{
+    return weft_tensor_count(&t->tensor) * (int64_t)weft_dtype_size(t->tensor.dtype);
+}
+
+static weft_status read_tensor(const weft_state_view *state, const weft_state_tensor *t, weft_folder *folder, weft_error *err)
+{
+    const weft_tensor *x = &t->tensor;
+    size_t bytes = (size_t)bytes_of(t);
+    if (!bytes)
+        return WEFT_OK;
+    if (state->device->host_memory)
+        return weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, x->data, err);
+    void *copy = weft_alloc(bytes);
+    weft_status s = copy ? weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, copy, err) : weft_fail_memory(err);
+    s = s ? s : state->device->upload(state->device_self, x->data, copy, bytes, err);
+    weft_free(copy);
+    return s;
+}
+
+static void *work(void *arg)
+{
+    reader *r = arg;
+    for (int i = r->from; i < r->to && !r->status; i++)
+        if (!r->skip[i])
+            r->status = read_tensor(r->state, &r->state->tensors[i], r->folder, &r->err);
+    return NULL;
+}
+
+/* Neighbours go to the same thread, as they share chunks of the file. */
+static int divide(const weft_state_view *state, const bool *skip, int most, reader *list)
+{
+    int64_t all = 0, done = 0;
+    for (int i = 0; i < state->n_tensors; i++)
+        all += skip[i] ? 0 : bytes_of(&state->tensors[i]);
+    if (most > all / WORTH_A_THREAD)
+        most = all < WORTH_A_THREAD ? 1 : (int)(all / WORTH_A_THREAD);
+    for (int i = 0; i < state->n_tensors; i++) {
+        if (skip[i] || !bytes_of(&state->tensors[i]))
+            continue;
+        reader *r = &list[done * most / all];
+        r->from = r->to ? r->from : i;
+        r->to = i + 1;
+        done += bytes_of(&state->tensors[i]);
+    }
+    return most;
+}
+
+weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_folder *folder, const bool *skip, weft_error *err)
+{
+    reader list[MOST_THREADS] = {0};
+    int most = !state->device->host_memory ? 1 : host->threads < 2 ? 2 : host->threads < MOST_THREADS ? host->threads : MOST_THREADS;
+    int n = divide(state, skip, most, list);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < n; i++) {
+        list[i].state = state;
+        list[i].folder = folder;
+        list[i].skip = skip;
+        list[i].made = i + 1 < n && pthread_create(&list[i].thread, NULL, work, &list[i]) == 0;
+        if (!list[i].made)
+            work(&list[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        if (list[i].made)
+            pthread_join(list[i].thread, NULL);
+        for (int k = 0; k < list[i].err.n_items && !s; k++)
+            weft_fail(err, list[i].err.items[k].status, WEFT_NOWHERE, "%s", list[i].err.items[k].text ? list[i].err.items[k].text : "out of memory");
+        s = s ? s : list[i].status;
+        weft_error_release(&list[i].err);
+    }
+    return s;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keys of config.json: what changes numbers and is not known to weft is refused by name. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What other models of the same shapes differ by. */
+static const char *const switched_off[] = {"quantization_config",
+                                           "compression_config",
+                                           "attention_bias",
+                                           "mlp_bias",
+                                           "use_sliding_window",
+                                           "sliding_window",
+                                           "attn_logit_softcapping",
+                                           "final_logit_softcapping",
+                                           "query_pre_attn_scalar",
+                                           "clip_qkv",
+                                           "use_qk_norm",
+                                           "qk_norm",
+                                           "num_experts",
+                                           "num_local_experts",
+                                           "n_routed_experts",
+                                           "alibi",
+                                           "parallel_residual",
+                                           "use_parallel_residual",
+                                           "rope_interleaved",
+                                           "rope_ratio",
+                                           "add_cross_attention",
+                                           "is_encoder_decoder",
+                                           "use_mup",
+                                           "no_rope_layers",
+                                           "scale_attn_by_inverse_layer_idx",
+                                           "auto_map",
+                                           NULL};
+static const char *const switched_on[] = {"attention_multiplier", "residual_multiplier", "embedding_multiplier",
+                                          "logits_scaling",       "logit_scale",         "partial_rotary_factor",
+                                          "rotary_pct",           "scale_attn_weights",  NULL};
+/* Read here, or without effect on the numbers of a forward pass. */
+static const char *const harmless[] = {"architectures",
+                                       "model_type",
+                                       "hidden_size",
+                                       "num_hidden_layers",
+                                       "num_attention_heads",
+                                       "num_key_value_heads",
+                                       "head_dim",
+                                       "intermediate_size",
+                                       "vocab_size",
+                                       "max_position_embeddings",
+                                       "rms_norm_eps",
+                                       "rope_theta",
+                                       "rope_scaling",
+                                       "rope_parameters",
+                                       "tie_word_embeddings",
+                                       "hidden_act",
+                                       "n_embd",
+                                       "n_layer",
+                                       "n_head",
+                                       "n_inner",
+                                       "n_positions",
+                                       "n_ctx",
+                                       "layer_norm_epsilon",
+                                       "activation_function",
+                                       "bos_token_id",
+                                       "eos_token_id",
+                                       "pad_token_id",
+                                       "layer_types",
+                                       "attention_dropout",
+                                       "attn_pdrop",
+                                       "embd_pdrop",
+                                       "resid_pdrop",
+                                       "initializer_range",
+                                       "pretraining_tp",
+                                       "use_cache",
+                                       "torch_dtype",
+                                       "dtype",
+                                       "transformers_version",
+                                       "reorder_and_upcast_attn",
+                                       "summary_activation",
+                                       "summary_first_dropout",
+                                       "summary_proj_to_labels",
+                                       "summary_type",
+                                       "summary_use_proj",
+                                       "task_specific_params",
+                                       "_name_or_path",
+                                       "gradient_checkpointing",
+                                       "chunk_size_feed_forward",
+                                       "output_attentions",
+                                       "output_hidden_states",
+                                       "return_dict",
+                                       "id2label",
+                                       "label2id",
+                                       "problem_type",
+                                       "_attn_implementation",
+                                       "attn_implementation",
+                                       "transformers.js_config",
+                                       "is_llama_config",
+                                       "unsloth_version",
+                                       "max_sequence_length",
+                                       NULL};
+
+static bool is_among(const char *const *list, const char *word)
+{
+    for (; *list; list++)
+        if (strcmp(*list, word) == 0)
+            return true;
+    return false;
+}
+
+static bool is_off(const json_t *x)
+{
+    return !x || json_is_null(x) || json_is_false(x) || (json_is_number(x) && json_number_value(x) == 0) ||
+           (json_is_array(x) && !json_array_size(x)) || (json_is_object(x) && !json_object_size(x));
+}
+
+static void must_be_off(hf_reader *r, const char *const *keys)
+{
+    for (; *keys; keys++) {
+        char *text = is_off(json_object_get(r->object, *keys)) ? NULL : json_dumps(json_object_get(r->object, *keys), JSON_ENCODE_ANY | JSON_COMPACT);
+        if (text)
+            hf_complain(r, "'%s' is %.60s; weft's models do not have it, so the numbers would be others", *keys, text);
+        free(text);
+    }
+}
+
+static void check_layer_types(hf_reader *r)
+{
+    const json_t *types = hf_get(r, "layer_types"), *type;
+    size_t i;
+    json_array_foreach(types, i, type) {
+        if (json_is_string(type) && strcmp(json_string_value(type), "full_attention") == 0)
+            continue;
+        hf_complain(r, "'layer_types' has '%s'; weft has full_attention alone", json_is_string(type) ? json_string_value(type) : hf_json_type(type));
+        return;
+    }
+}
+
+static void note_unknown(hf_reader *r, hf_model *m)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(r->object, key, value)
+        if (!is_among(harmless, key) && !is_among(switched_off, key) && !is_among(switched_on, key) && !is_off(value))
+            weft_text_print(&m->notes, "config.json has '%s', which weft does not know and leaves out\n", key);
+}
+
+void hf_check_keys(hf_reader *r, hf_model *m)
+{
+    must_be_off(r, switched_off);
+    for (int i = 0; switched_on[i]; i++)
+        hf_must_be(r, switched_on[i], 1);
+    check_layer_types(r);
+    note_unknown(r, m);
+}
