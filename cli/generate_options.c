@@ -70,7 +70,7 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     if (!s->sample)
         add(out, WEFT_CLI_WITH, "sample");
     if (s->ini)
-        add(out, WEFT_CLI_SET, "train.steps=1"); /* none is made, but it must be set */
+        add(out, WEFT_CLI_SET, "train.steps=1000000000"); /* none is made, but it must be set, and no schedule should find it short */
     for (int i = 0; i < n; i++)
         add(out, WEFT_CLI_SET, weft_text_get(&out->words) + at[i]);
     return WEFT_OK;
