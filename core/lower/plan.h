@@ -83,6 +83,8 @@ int64_t weft_plan_parameters(const weft_plan *plan);
 weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out, weft_error *err);
 /* Memory that saving takes on this rank; 0 without a store. */
 int64_t weft_plan_store_bytes(const weft_plan *plan);
+/* How many shares of a micro-batch have no sample: it is cut into more than it has. */
+int64_t weft_plan_idle(const weft_plan *plan);
 /* Bytes this rank will hold: arena, state, inputs, what saving takes, as planned. */
 size_t weft_plan_bytes(const weft_plan *plan);
 

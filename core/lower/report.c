@@ -36,6 +36,17 @@ int64_t weft_plan_parameters(const weft_plan *plan)
     return total;
 }
 
+int64_t weft_plan_idle(const weft_plan *plan)
+{
+    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    const weft_value *ids = weft_map_get(&g->inputs, "ids", 3);
+    int axes[WEFT_MAX_AXES];
+    int64_t shares = 1;
+    for (int i = ids ? weft_layout_list(ids->layout, 0, axes) - 1 : -1; i >= 0; i--)
+        shares *= g->config.mesh.axis[axes[i]].size;
+    return shares > plan->micro_batch ? shares - plan->micro_batch : 0;
+}
+
 static int64_t state_bytes(const weft_plan *plan, const char *op)
 {
     int64_t total = 0;
@@ -268,6 +279,10 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     weft_text_print(text, "step: %lld tokens = %lld samples of %lld in %lld micro-batch%s, on %d rank%s\n", (long long)tokens,
                     (long long)plan->global_batch, (long long)plan->seq_len, (long long)plan->micro_batches, plan->micro_batches == 1 ? "" : "es",
                     plan->ranks, plan->ranks == 1 ? "" : "s");
+    if (weft_plan_idle(plan) > 0)
+        weft_text_print(
+            text, "warning: %lld shares of a micro-batch have no sample, and their ranks compute padding: a micro-batch of %lld is cut too often\n",
+            (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
     weft_text_add(text, "compute per step and rank: ");
     print_flops(text, l->flops);
     weft_text_add(text, " in all, ");
