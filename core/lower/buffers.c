@@ -21,11 +21,6 @@ int weft_compile_add_buffer(weft_compiler *c, weft_buffer b)
     return l->n_buffers++;
 }
 
-static int64_t bytes_of(const weft_compiler *c, const weft_value *v)
-{
-    return weft_layout_elements(&c->g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
-}
-
 static bool is(const weft_node *n, const char *op)
 {
     return strcmp(n->op->name, op) == 0;
@@ -62,7 +57,7 @@ static int64_t align64(int64_t n)
 static weft_status add_source(weft_compiler *c, const weft_value *v)
 {
     weft_lowered *l = c->l;
-    weft_buffer b = {.bytes = bytes_of(c, v), .first = 0, .last = c->n, .value = v};
+    weft_buffer b = {.bytes = weft_nominal_bytes(c->g, v), .first = 0, .last = c->n, .value = v};
     if (is(v->node, "input")) {
         bool micro = v->node->scope == WEFT_MICRO_BATCH;
         int64_t *end = micro ? &l->input_bytes : &l->step_input_bytes;
@@ -101,7 +96,7 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
     const weft_value *from = n->ins[r], *to = n->outs[r];
     int buffer = c->l->buffer_of[from->id];
     const weft_buffer *b = &c->l->buffers[buffer];
-    if (bytes_of(c, from) != bytes_of(c, to) || b->bytes != bytes_of(c, to) || read_twice(c, n, buffer))
+    if (weft_nominal_bytes(c->g, from) != weft_nominal_bytes(c->g, to) || b->bytes != weft_nominal_bytes(c->g, to) || read_twice(c, n, buffer))
         return false;
     if (b->base == WEFT_BASE_CACHE)
         return to->update_of == from && from->n_uses == 1;
@@ -124,7 +119,7 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
     if (v->update_of && weft_graph_writes(c->g)) /* there is no update that could copy it */
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot be written in place: something else reads %s", v->name,
                          v->update_of->name);
-    weft_buffer b = {WEFT_BASE_ARENA, 0, bytes_of(c, v), p, c->last_use[v->id], class_of(c, v, p), v};
+    weft_buffer b = {WEFT_BASE_ARENA, 0, weft_nominal_bytes(c->g, v), p, c->last_use[v->id], class_of(c, v, p), v};
     int i = weft_compile_add_buffer(c, b);
     if (i < 0)
         return WEFT_ERR_MEMORY;
@@ -137,7 +132,8 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
 {
     weft_value *v = n->outs[0];
     int first = c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0;
-    weft_buffer b = {WEFT_BASE_ARENA, 0, bytes_of(c, v), first, c->last_use[v->id], v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY, v};
+    weft_buffer b = {
+        WEFT_BASE_ARENA, 0, weft_nominal_bytes(c->g, v), first, c->last_use[v->id], v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY, v};
     int end = c->action_end[WEFT_DO_BACKWARD] - 1, i;
     b.last = b.last > end ? b.last : end;
     if ((i = weft_compile_add_buffer(c, b)) < 0)

@@ -65,11 +65,6 @@ static bool alike(const weft_node *a, const weft_node *b)
            memcmp(s->axes, t->axes, sizeof(int) * (size_t)s->n_axes) == 0 && open_kind(a) == open_kind(b);
 }
 
-static int64_t bytes_of(const weft_compiler *c, const weft_value *v)
-{
-    return weft_layout_elements(&c->g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
-}
-
 static bool has_room(const set *s, const weft_node *n, int64_t bytes)
 {
     return s->n < MOST_PARTS && (n->steps[0].move != WEFT_ALL_REDUCE || s->bytes + bytes <= MOST_BYTES);
@@ -77,7 +72,7 @@ static bool has_room(const set *s, const weft_node *n, int64_t bytes)
 
 static weft_status join(grouper *g, weft_node *n)
 {
-    int64_t bytes = bytes_of(g->c, n->outs[0]);
+    int64_t bytes = weft_nominal_bytes(g->c->g, n->outs[0]);
     set *s = NULL;
     for (int i = g->n_sets - 1; i >= 0 && !s; i--)
         if (alike(g->sets[i]->like, n) && has_room(g->sets[i], n, bytes))

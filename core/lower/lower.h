@@ -157,6 +157,8 @@ typedef struct weft_collective_space {
     int64_t between, send, recv;
 } weft_collective_space;
 void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, weft_collective_space *out);
+/* Bytes of the largest shard of a value: what its buffer takes on every rank. */
+int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
 /* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the other, so that nothing need be packed? */
 bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before, const weft_value *v);
 /* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones are: packing them would cost more than it saves.

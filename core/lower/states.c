@@ -38,6 +38,11 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v)
+{
+    return weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
+}
+
 bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before, const weft_value *v)
 {
     if (step->move != WEFT_ALL_GATHER && step->move != WEFT_REDUCE_SCATTER)
@@ -81,8 +86,7 @@ bool weft_part_goes_alone(const weft_graph *g, const weft_node *part)
 {
     enum { LARGE = 1 << 20 };
     const weft_value *v = part->steps->move == WEFT_ALL_GATHER ? part->outs[0] : part->ins[0];
-    int64_t bytes = weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
-    return bytes >= LARGE &&
+    return weft_nominal_bytes(g, v) >= LARGE &&
            (part->steps->move == WEFT_ALL_REDUCE || weft_step_is_direct(&g->config.mesh, part->steps, part->ins[0]->layout, part->outs[0]));
 }
 
@@ -97,7 +101,7 @@ static void joint_sizes(const weft_graph *g, const weft_instruction *in, weft_co
             continue;
         step_sizes(g, v, n->steps, n->ins[0]->layout, &send, &recv);
         if (n->steps->move == WEFT_ALL_REDUCE)
-            send = weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
+            send = weft_nominal_bytes(g, v);
         out->send += send;
         out->recv += recv;
     }
@@ -130,8 +134,7 @@ void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, weft
 static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, weft_error *err)
 {
     weft_state_entry *e = &states->list[states->n++];
-    int64_t elements = weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims);
-    *e = (weft_state_entry){v->name, states->bytes, elements * (int64_t)weft_dtype_size(v->dtype), v};
+    *e = (weft_state_entry){v->name, states->bytes, weft_nominal_bytes(g, v), v};
     if ((states->bytes += align64(e->bytes)) > WEFT_MAX_BYTES)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "parameters and optimizer state are more than 2^60 bytes; choose a smaller model");
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e) ? WEFT_OK : weft_fail_memory(err);

@@ -3,20 +3,12 @@
 #include "ckpt.h"
 
 #include <string.h>
-#include <time.h>
-
-double ckpt_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 weft_status ckpt_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err)
 {
-    double limit_s = weft_params_real(host->params, "timeout"), start_s = ckpt_now();
+    double limit_s = weft_params_real(host->params, "timeout"), start_s = weft_now();
     weft_status s = host->exchange_within(host, limit_s, mine, n, all, err);
-    if (s && ckpt_now() - start_s >= limit_s) /* now, as ranks that are threads of one process cannot end before the one that hangs */
+    if (s && weft_now() - start_s >= limit_s) /* now, as ranks that are threads of one process cannot end before the one that hangs */
         weft_log_print(host->log, WEFT_LOG_ERROR, "a checkpoint is given up ([ckpt] timeout = %s): %s", weft_params_text(host->params, "timeout"),
                        weft_error_text(err));
     return s;

@@ -183,8 +183,6 @@ extern const weft_store ckpt_store;
 extern const weft_command ckpt_command;
 extern const weft_param ckpt_params[];
 
-double ckpt_now(void);
-
 /* host->exchange, for as long as [ckpt] timeout allows. */
 weft_status ckpt_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err);
 /* Agreement: every rank's status and text are known to all; the first failure is everyone's. *whose: its rank, -1 if all is well. */

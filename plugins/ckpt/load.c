@@ -212,7 +212,7 @@ static void say(const loading *l, const weft_progress *at)
         return;
     }
     weft_log_print(log, WEFT_LOG_INFO, "going on from step %" PRId64 " of %s, after %" PRId64 " samples; read in %.2f s", at->step, l->c->path,
-                   l->manifest.progress.samples, ckpt_now() - l->self->began_s);
+                   l->manifest.progress.samples, weft_now() - l->self->began_s);
     if (l->changes.size)
         weft_log_print(log, WEFT_LOG_INFO, "changed since then: %s", weft_text_get(&l->changes));
     if (l->other_data)
@@ -223,7 +223,7 @@ static void say(const loading *l, const weft_progress *at)
 static weft_status try_one(ckpt *self, const weft_state_view *state, const candidate *c, weft_progress *progress, bool *next, weft_error *err)
 {
     loading l = {.self = self, .state = state, .c = c};
-    self->began_s = ckpt_now(); /* all are here: they have just heard what rank 0 chose */
+    self->began_s = weft_now(); /* all are here: they have just heard what rank 0 chose */
     weft_error mine = {0};
     weft_text text = {0};
     int whose;

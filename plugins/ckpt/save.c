@@ -107,7 +107,7 @@ static weft_status begin(ckpt *self, const weft_state_view *state, bool export, 
     int whose;
     self->state = *state;
     self->export = export;
-    self->began_s = ckpt_now();
+    self->began_s = weft_now();
     self->held_s = 0;
     self->outcome = WEFT_OK;
     weft_status s = prepare(self, &mine);
@@ -119,7 +119,7 @@ static weft_status begin(ckpt *self, const weft_state_view *state, bool export, 
         clear(self);
         s = failed(self, s, whose, weft_text_get(&text), err);
     }
-    self->held_s += ckpt_now() - self->began_s;
+    self->held_s += weft_now() - self->began_s;
     weft_text_release(&text);
     return s;
 }
@@ -141,9 +141,9 @@ weft_status ckpt_before_update(void *self_, weft_error *err)
     ckpt *self = self_;
     if (self->phase != CKPT_WRITING)
         return WEFT_OK;
-    double start_s = ckpt_now();
+    double start_s = weft_now();
     weft_status s = ckpt_writer_stage(&self->writer, err);
-    self->held_s += ckpt_now() - start_s;
+    self->held_s += weft_now() - start_s;
     return s;
 }
 
@@ -219,7 +219,7 @@ static void say(const ckpt *self)
         weft_log_print(self->host->log, WEFT_LOG_INFO, "the model as %s: %s", weft_params_text(self->params, "export_dtype"), self->dir);
     else
         weft_log_print(self->host->log, WEFT_LOG_INFO, "checkpoint of step %lld: %s, in %.2f s, of which training waited %.2f s",
-                       (long long)self->state.progress.step, self->dir, ckpt_now() - self->began_s, self->held_s);
+                       (long long)self->state.progress.step, self->dir, weft_now() - self->began_s, self->held_s);
 }
 
 /* The commit is over. */
@@ -250,13 +250,13 @@ static weft_status end(ckpt *self, weft_error *err)
 weft_status ckpt_advance(void *self_, weft_error *err)
 {
     ckpt *self = self_;
-    double start_s = ckpt_now();
+    double start_s = weft_now();
     join(self);
     ckpt_phase phase = self->phase;
     if (phase == CKPT_COMMITTING)
         return end(self, err);
     weft_status s = phase == CKPT_WRITING ? meet(self, err) : WEFT_OK;
-    self->held_s += ckpt_now() - start_s;
+    self->held_s += weft_now() - start_s;
     return s;
 }
 
@@ -266,9 +266,9 @@ static weft_status drain(ckpt *self, weft_error *err)
         self->phase == CKPT_WRITING && !self->state.device->host_memory; /* what cannot be read from another thread; else it need not be copied */
     weft_status s = stage ? ckpt_before_update(self, err) : WEFT_OK;
     while (!s && self->phase != CKPT_IDLE) {
-        double start_s = ckpt_now();
+        double start_s = weft_now();
         join(self);
-        self->held_s += ckpt_now() - start_s;
+        self->held_s += weft_now() - start_s;
         s = ckpt_advance(self, err);
     }
     return s;
