@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long training waits for a save that runs beside it: bench/checkpoint_wait FOLDER [MB [ROUNDS]]. One rank, its state in host memory, a step that
- * keeps one processor busy. Once the step is longer than a save: the wait as a part of a save that training waits for from beginning to end. Once
- * there is no time at all: the wait against a memcpy of the bytes that were not written yet, into memory that has been touched. Medians. */
+/* How long training waits for a save that runs beside it: bench/checkpoint_wait FOLDER [MB
+ * [ROUNDS]]. One rank, its state in host memory, a step that keeps one processor busy. Once the
+ * step is longer than a save: the wait as a part of a save that training waits for from beginning
+ * to end. Once there is no time at all: the wait against a memcpy of the bytes that were not
+ * written yet, into memory that has been touched. Medians. */
 #include "plugins/ckpt/ckpt.h"
 #include "settings/settings.h"
 
@@ -32,7 +34,8 @@ static void must(weft_status s, const weft_error *err)
     exit(1);
 }
 
-static weft_status alone(const weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
+static weft_status alone(const weft_host *host, double limit_s, const void *mine, size_t n,
+                         void *all, weft_error *err)
 {
     (void)host;
     (void)limit_s;
@@ -57,8 +60,11 @@ static void start(rank *r, const char *folder, int64_t bytes)
     weft_store_found found;
     int64_t each = bytes / N_TENSORS / 4;
     r->dir = weft_format("%s/weft-bench-wait.XXXXXX", folder);
-    if (!r->dir || !mkdtemp(r->dir) || !(r->data = weft_alloc((size_t)bytes)) || !(r->copy = weft_alloc((size_t)bytes)))
-        must(weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot make a folder in %s, or lack memory", folder), &err);
+    if (!r->dir || !mkdtemp(r->dir) || !(r->data = weft_alloc((size_t)bytes)) ||
+        !(r->copy = weft_alloc((size_t)bytes)))
+        must(weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE,
+                       "cannot make a folder in %s, or lack memory", folder),
+             &err);
     memset(r->data, 1, (size_t)bytes);
     memset(r->copy, 1, (size_t)bytes);
     must(weft_settings_read_text("bench", ini, sizeof ini - 1, &r->settings, &err), &err);
@@ -70,7 +76,11 @@ static void start(rank *r, const char *folder, int64_t bytes)
     r->host.exchange_within = alone;
     r->device.host_memory = true;
     for (int t = 0; t < N_TENSORS; t++) {
-        weft_tensor x = {.data = r->data + t * each * 4, .dtype = WEFT_F32, .n_dims = 1, .size = {each}, .whole = {each}};
+        weft_tensor x = {.data = r->data + t * each * 4,
+                         .dtype = WEFT_F32,
+                         .n_dims = 1,
+                         .size = {each},
+                         .whole = {each}};
         snprintf(r->names[t], sizeof r->names[t], "tensor.%02d", t);
         r->tensors[t] = (weft_state_tensor){r->names[t], t >= N_TENSORS / 3, x, 0, 1};
     }
@@ -82,7 +92,8 @@ static void start(rank *r, const char *folder, int64_t bytes)
                                 .model = "none",
                                 .plugins = nothing,
                                 .kernels = nothing};
-    r->self = (ckpt){.host = &r->host, .params = r->host.params, .io = weft_io_system(), .saved_step = -1};
+    r->self = (ckpt){
+        .host = &r->host, .params = r->host.params, .io = weft_io_system(), .saved_step = -1};
     r->self.root = weft_format("%s/ckpt", r->dir);
     must(ckpt_store.load(&r->self, &r->view, &at, &found, &err), &err);
 }
@@ -101,8 +112,8 @@ static void end(rank *r)
     weft_free(r->copy);
 }
 
-/* Seconds that training waits for one save beside a step of step_s (< 0: none, it waits for all of it); *unwritten: bytes that were copied, *copy_s:
- * how long a memcpy of so much takes. */
+/* Seconds that training waits for one save beside a step of step_s (< 0: none, it waits for all of
+ * it); *unwritten: bytes that were copied, *copy_s: how long a memcpy of so much takes. */
 static double save(rank *r, double step_s, int64_t *unwritten, double *copy_s)
 {
     weft_error err = {0};
@@ -122,7 +133,8 @@ static double save(rank *r, double step_s, int64_t *unwritten, double *copy_s)
     waited += step_s < 0 ? ckpt_now() - begin : 0;
     begin = ckpt_now();
     for (int64_t at = 0; at < *unwritten; at += CKPT_CHUNK)
-        memcpy(r->copy + at, r->data + at, (size_t)(*unwritten - at < CKPT_CHUNK ? *unwritten - at : CKPT_CHUNK));
+        memcpy(r->copy + at, r->data + at,
+               (size_t)(*unwritten - at < CKPT_CHUNK ? *unwritten - at : CKPT_CHUNK));
     *copy_s = ckpt_now() - begin;
     return waited;
 }
@@ -143,7 +155,8 @@ int main(int argc, char **argv)
 {
     const int64_t bytes = (argc > 2 ? atoll(argv[2]) : 400) * 1000000;
     const int rounds = argc > 3 ? atoi(argv[3]) : 5;
-    static double whole[MOST_ROUNDS], beside[MOST_ROUNDS], wait[MOST_ROUNDS], copy[MOST_ROUNDS], ratio[MOST_ROUNDS];
+    static double whole[MOST_ROUNDS], beside[MOST_ROUNDS], wait[MOST_ROUNDS], copy[MOST_ROUNDS],
+        ratio[MOST_ROUNDS];
     static rank r;
     int64_t unwritten;
     double unused;
@@ -160,11 +173,13 @@ int main(int argc, char **argv)
         ratio[i] = wait[i] / copy[i];
     }
     const double save_s = median(whole, rounds), beside_s = median(beside, rounds);
-    printf("training and a save of %lld MB on one rank, %d rounds\n", (long long)(bytes / 1000000), rounds);
+    printf("training and a save of %lld MB on one rank, %d rounds\n", (long long)(bytes / 1000000),
+           rounds);
     printf("  %-60s %8.4f s\n", "a save that it waits for", save_s);
-    printf("  %-60s %8.4f s  %.1f %% of that\n", "its wait, if forward and backward take longer", beside_s, 100 * beside_s / save_s);
-    printf("  %-60s %8.4f s  at %.2f times a memcpy of what was left\n", "its wait, if they take no time", median(wait, rounds),
-           median(ratio, rounds));
+    printf("  %-60s %8.4f s  %.1f %% of that\n", "its wait, if forward and backward take longer",
+           beside_s, 100 * beside_s / save_s);
+    printf("  %-60s %8.4f s  at %.2f times a memcpy of what was left\n",
+           "its wait, if they take no time", median(wait, rounds), median(ratio, rounds));
     end(&r);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the cpu plugin's kernels are, against the machine's memory copy: cpu_kernels [threads] [seconds per kernel]. */
+/* How fast the cpu plugin's kernels are, against the machine's memory copy: cpu_kernels [threads]
+ * [seconds per kernel]. */
 #include "cpu.h"
 #include "graph/ops/ops.h"
 
@@ -47,7 +48,8 @@ static void *memory(size_t bytes)
 
 /* ---- building ---- */
 
-static weft_tensor *add_tensor(bench *b, weft_dtype dtype, int n_dims, const int64_t *size, int64_t grain)
+static weft_tensor *add_tensor(bench *b, weft_dtype dtype, int n_dims, const int64_t *size,
+                               int64_t grain)
 {
     weft_tensor *t = &b->t[b->n_ins + b->n_outs];
     *t = (weft_tensor){.dtype = dtype, .n_dims = n_dims};
@@ -55,14 +57,16 @@ static weft_tensor *add_tensor(bench *b, weft_dtype dtype, int n_dims, const int
         t->size[d] = t->whole[d] = size[d], t->grain[d] = d == n_dims - 1 ? grain : 1;
     t->data = memory(bytes_of(t));
     for (int64_t i = 0; i < weft_tensor_count(t); i++)
-        weft_tensor_set(t, i, dtype == WEFT_I32 ? (double)(n_dims ? i % size[n_dims - 1] : 0) : (double)((i * 37 % 101) - 50) / 50.0);
+        weft_tensor_set(t, i,
+                        dtype == WEFT_I32 ? (double)(n_dims ? i % size[n_dims - 1] : 0)
+                                          : (double)((i * 37 % 101) - 50) / 50.0);
     return t;
 }
 
-#define DIMS(...)                                                                                                                                    \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[])                                                                     \
-    {                                                                                                                                                \
-        __VA_ARGS__                                                                                                                                  \
+#define DIMS(...)                                                                                  \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[])                   \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
     }
 #define IN(b, dtype, grain, ...)  (add_tensor(b, dtype, DIMS(__VA_ARGS__), grain), (b)->n_ins++)
 #define OUT(b, dtype, grain, ...) (add_tensor(b, dtype, DIMS(__VA_ARGS__), grain), (b)->n_outs++)
@@ -97,13 +101,16 @@ static void print_rate(const bench *b, double s)
     double bytes = 0.0;
     for (int i = 0; i < b->n_ins + b->n_outs; i++)
         bytes += (double)bytes_of(&b->t[i]);
-    printf("%-14s %-5s %-26s %9.3f ms  %8.1f %s\n", b->op, weft_dtype_name(b->t[b->n_ins ? (b->t[0].dtype == WEFT_I32) : 0].dtype), b->note, 1e3 * s,
-           (b->flops > 0.0 ? b->flops : bytes) / s * 1e-9, b->flops > 0.0 ? "GFLOP/s" : "GB/s");
+    printf("%-14s %-5s %-26s %9.3f ms  %8.1f %s\n", b->op,
+           weft_dtype_name(b->t[b->n_ins ? (b->t[0].dtype == WEFT_I32) : 0].dtype), b->note,
+           1e3 * s, (b->flops > 0.0 ? b->flops : bytes) / s * 1e-9,
+           b->flops > 0.0 ? "GFLOP/s" : "GB/s");
 }
 
 static void run(bench *b)
 {
-    weft_queue queue = {.threads = threads, .products = cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32};
+    weft_queue queue = {.threads = threads,
+                        .products = cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32};
     weft_attr attrs[] = {{.key = "eps", .kind = WEFT_ATTR_REAL, .r = 1e-5},
                          {.key = "causal", .kind = WEFT_ATTR_INT, .i = 1},
                          {.key = "theta", .kind = WEFT_ATTR_REAL, .r = 5e5}};
@@ -156,7 +163,8 @@ static void copy_rate(void)
             memcpy(a + (size_t)part * (n / 64), b + (size_t)part * (n / 64), n / 64);
         best = fmin(best, now() - t);
     }
-    printf("%-14s %-5s %-26s %9.3f ms  %8.1f GB/s (read + written)\n", "memcpy", "", "64 MiB", 1e3 * best, 2e-9 * (double)n / best);
+    printf("%-14s %-5s %-26s %9.3f ms  %8.1f GB/s (read + written)\n", "memcpy", "", "64 MiB",
+           1e3 * best, 2e-9 * (double)n / best);
     weft_free_aligned(a);
     weft_free_aligned(b);
 }
@@ -165,20 +173,24 @@ static void products(weft_dtype d, int64_t m, int64_t k, int64_t n)
 {
     char note[64];
     snprintf(note, sizeof note, "%lld x %lld x %lld", (long long)m, (long long)k, (long long)n);
-    bench y = {.op = "linear", .note = note, .flops = 2.0 * (double)m * (double)n * (double)k}, dx = y, dw = y;
+    bench y = {.op = "linear", .note = note, .flops = 2.0 * (double)m * (double)n * (double)k},
+          dx = y, dw = y;
     IN(&y, d, 1, m, k), IN(&y, d, 1, n, k), OUT(&y, d, 1, m, n), run(&y);
     dx.op = "linear_dx", IN(&dx, d, 1, m, n), IN(&dx, d, 1, n, k), OUT(&dx, d, 1, m, k), run(&dx);
-    dw.op = "linear_dw", IN(&dw, d, 1, m, n), IN(&dw, d, 1, m, k), OUT(&dw, WEFT_F32, 1, n, k), run(&dw);
+    dw.op = "linear_dw", IN(&dw, d, 1, m, n), IN(&dw, d, 1, m, k), OUT(&dw, WEFT_F32, 1, n, k),
+    run(&dw);
 }
 
 static void attention(weft_dtype t)
 {
     enum { B = 4, S = 1024, H = 12, KV = 4, D = 64 };
     double product = 2.0 * B * H * (double)S * S * D / 2; /* one of the products, the causal half */
-    bench f = {.op = "attention", .note = "b4 s1024 h12 kv4 d64 causal", .flops = 2 * product}, g = f;
+    bench f = {.op = "attention", .note = "b4 s1024 h12 kv4 d64 causal", .flops = 2 * product},
+          g = f;
     for (bench *b = &f;; b = &g) {
         IN(b, t, D, B, S, H * D), IN(b, t, D, B, S, KV * D), IN(b, t, D, B, S, KV * D);
-        IN(b, WEFT_I32, 1, S), IN(b, WEFT_I32, 1, S), IN(b, WEFT_I32, 1, B, S), IN(b, WEFT_I32, 1, B, S);
+        IN(b, WEFT_I32, 1, S), IN(b, WEFT_I32, 1, S), IN(b, WEFT_I32, 1, B, S),
+            IN(b, WEFT_I32, 1, B, S);
         zero_ints(b, 5);
         if (b == &g)
             break;
@@ -197,7 +209,8 @@ static void elementwise(weft_dtype t)
     b = (bench){.op = "rms_norm", .note = "4 x 1024 x 768"};
     IN(&b, t, 1, B, S, E), IN(&b, WEFT_F32, 1, E), OUT(&b, t, 1, B, S, E), run(&b);
     b = (bench){.op = "rms_norm_dx", .note = "4 x 1024 x 768"};
-    IN(&b, t, 1, B, S, E), IN(&b, WEFT_F32, 1, E), IN(&b, t, 1, B, S, E), OUT(&b, t, 1, B, S, E), run(&b);
+    IN(&b, t, 1, B, S, E), IN(&b, WEFT_F32, 1, E), IN(&b, t, 1, B, S, E), OUT(&b, t, 1, B, S, E),
+        run(&b);
     b = (bench){.op = "rms_norm_dw", .note = "4 x 1024 x 768"};
     IN(&b, t, 1, B, S, E), IN(&b, t, 1, B, S, E), OUT(&b, WEFT_F32, 1, E), run(&b);
     b = (bench){.op = "rope", .note = "4 x 1024 x 12 x 64"};
@@ -205,7 +218,8 @@ static void elementwise(weft_dtype t)
     b = (bench){.op = "silu_mul", .note = "4 x 1024 x 2048"};
     IN(&b, t, 1, B, S, F), IN(&b, t, 1, B, S, F), OUT(&b, t, 1, B, S, F), run(&b);
     b = (bench){.op = "silu_mul_dx", .note = "4 x 1024 x 2048"};
-    IN(&b, t, 1, B, S, F), IN(&b, t, 1, B, S, F), IN(&b, t, 1, B, S, F), OUT(&b, t, 1, B, S, F), OUT(&b, t, 1, B, S, F), run(&b);
+    IN(&b, t, 1, B, S, F), IN(&b, t, 1, B, S, F), IN(&b, t, 1, B, S, F), OUT(&b, t, 1, B, S, F),
+        OUT(&b, t, 1, B, S, F), run(&b);
     b = (bench){.op = "gelu", .note = "4 x 1024 x 2048"};
     IN(&b, t, 1, B, S, F), OUT(&b, t, 1, B, S, F), run(&b);
     b = (bench){.op = "embedding_dw", .note = "4096 of 32000 x 768"};
@@ -220,7 +234,8 @@ static void cross_entropy(weft_dtype t)
     b = (bench){.op = "sumexp", .note = "256 x 32000"};
     IN(&b, t, 1, 1, ROWS, V), IN(&b, WEFT_F32, 1, 1, ROWS), OUT(&b, WEFT_F32, 1, 1, ROWS), run(&b);
     b = (bench){.op = "sumexp_dx", .note = "256 x 32000"};
-    IN(&b, t, 1, 1, ROWS, V), IN(&b, WEFT_F32, 1, 1, ROWS), IN(&b, WEFT_F32, 1, 1, ROWS), OUT(&b, t, 1, 1, ROWS, V), run(&b);
+    IN(&b, t, 1, 1, ROWS, V), IN(&b, WEFT_F32, 1, 1, ROWS), IN(&b, WEFT_F32, 1, 1, ROWS),
+        OUT(&b, t, 1, 1, ROWS, V), run(&b);
     b = (bench){.op = "pick_dx", .note = "256 x 32000, whole"};
     IN(&b, WEFT_I32, 1, 1, ROWS), IN(&b, WEFT_F32, 1, 1, ROWS), OUT(&b, t, 1, 1, ROWS, V), run(&b);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast one thread encodes: tokenize TOKENIZER TEXT [BYTES-PER-DOCUMENT]. Encodes the text in documents for every line on standard input, and
- * answers each with the seconds of processor time it took and the number of ids. bench/tokenize.py asks it in turn with other tokenizers. */
+/* How fast one thread encodes: tokenize TOKENIZER TEXT [BYTES-PER-DOCUMENT]. Encodes the text in
+ * documents for every line on standard input, and answers each with the seconds of processor time
+ * it took and the number of ids. bench/tokenize.py asks it in turn with other tokenizers. */
 #include "tokenizer/tokenizer.h"
 
 #include <weft/files.h>
@@ -38,11 +39,13 @@ static weft_status pass(bench *b, weft_error *err)
 {
     double start = now();
     size_t total = 0;
-    weft_status status = tokenizer_scratch_create(b->t, &b->scratch, err); /* each time: words remembered from the pass before would help */
+    weft_status status = tokenizer_scratch_create(
+        b->t, &b->scratch, err); /* each time: words remembered from the pass before would help */
     for (size_t at = 0, end; !status && at < b->n; at = end) {
         end = document_end(b, at);
         b->n_ids = 0;
-        status = tokenizer_encode(b->t, b->scratch, b->text + at, end - at, 0, &b->ids, &b->n_ids, &b->capacity, err);
+        status = tokenizer_encode(b->t, b->scratch, b->text + at, end - at, 0, &b->ids, &b->n_ids,
+                                  &b->capacity, err);
         total += b->n_ids;
     }
     tokenizer_scratch_destroy(b->scratch);

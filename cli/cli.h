@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the subcommands of `weft` share: options, settings from an INI and overrides, reports, the log. Only the cli prints and chooses exit codes. */
+/* What the subcommands of `weft` share: options, settings from an INI and overrides, reports, the
+ * log. Only the cli prints and chooses exit codes. */
 #ifndef WEFT_CLI_CLI_H
 #define WEFT_CLI_CLI_H
 
@@ -38,15 +39,20 @@ enum {
 };
 
 typedef struct weft_cli_usage {
-    const char *command;      /* "train" */
-    const char *arguments;    /* positional arguments as usage shows them: "run.ini", "NAME ..."; NULL: none */
+    const char *command; /* "train" */
+    const char *
+        arguments; /* positional arguments as usage shows them: "run.ini", "NAME ..."; NULL: none */
     int max_arguments;        /* at most so many; at least 1 unless OPTIONAL; -1: any number */
     const char *summary;      /* one sentence */
     unsigned accepts;         /* WEFT_CLI_* */
     const weft_option *extra; /* its own options; may be NULL */
 } weft_cli_usage;
 
-typedef enum weft_cli_edit_kind { WEFT_CLI_SET, WEFT_CLI_WITH, WEFT_CLI_WITHOUT } weft_cli_edit_kind;
+typedef enum weft_cli_edit_kind {
+    WEFT_CLI_SET,
+    WEFT_CLI_WITH,
+    WEFT_CLI_WITHOUT
+} weft_cli_edit_kind;
 
 /* One -o, --with or --without. */
 typedef struct weft_cli_edit {
@@ -63,36 +69,43 @@ typedef struct weft_cli_options {
     int n_arguments;
     weft_cli_edit *edits; /* in the order given */
     int n_edits;
-    int ranks;              /* -n; 0: not given */
-    int local_ranks;        /* ranks are processes, so many of them on this host; 0: they are threads of this one */
-    const weft_text *files; /* the INI and what it includes as rank 0 has read them (weft_settings_pack); NULL: they are read here */
+    int ranks;       /* -n; 0: not given */
+    int local_ranks; /* ranks are processes, so many of them on this host; 0: they are threads of
+                        this one */
+    const weft_text *files; /* the INI and what it includes as rank 0 has read them
+                               (weft_settings_pack); NULL: they are read here */
 } weft_cli_options;
 
 #define WEFT_CLI_GO (-1)
 
-/* Parses argv[1..]. Returns WEFT_CLI_GO, or the exit code to return at once: after -h (usage on stdout), or after reporting wrong options
- * on stderr. Release options in every case. Typical use:
+/* Parses argv[1..]. Returns WEFT_CLI_GO, or the exit code to return at once: after -h (usage on
+ * stdout), or after reporting wrong options on stderr. Release options in every case. Typical use:
  *     int code = weft_cli_parse(&usage, argc, argv, &options);
  *     if (code != WEFT_CLI_GO) goto done;  */
 int weft_cli_parse(const weft_cli_usage *usage, int argc, char **argv, weft_cli_options *options);
 void weft_cli_options_release(weft_cli_options *options);
 
-/* Reads options->ini (or what rank 0 has sent instead) and applies the edits in the order given; every error at once. On error *out is NULL. */
-weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out, weft_error *err);
+/* Reads options->ini (or what rank 0 has sent instead) and applies the edits in the order given;
+ * every error at once. On error *out is NULL. */
+weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out,
+                              weft_error *err);
 
 /* ---- reports ---- */
 
-/* Prints every item of err to stderr, "error: ..." one a line (in colour on a terminal), and returns the exit code: 0 (no items), 1, 2 or 3. */
+/* Prints every item of err to stderr, "error: ..." one a line (in colour on a terminal), and
+ * returns the exit code: 0 (no items), 1, 2 or 3. */
 int weft_cli_report(const weft_error *err);
 /* The exit code of a status. */
 int weft_cli_exit_code(weft_status status);
 /* Does stderr go to a terminal that knows more than printing? */
 bool weft_cli_terminal(void);
-/* Writes text to stdout; the exit code is 1 (and reported) if that fails or text ran out of memory. */
+/* Writes text to stdout; the exit code is 1 (and reported) if that fails or text ran out of memory.
+ */
 int weft_cli_print(const weft_text *text);
 
-/* A log to stderr that drops lines below `least`; any thread may write. A line that begins with '\r' is a status line of a terminal: it is redrawn in
- * place, gives way to the next line, and is not kept in the file. */
+/* A log to stderr that drops lines below `least`; any thread may write. A line that begins with
+ * '\r' is a status line of a terminal: it is redrawn in place, gives way to the next line, and is
+ * not kept in the file. */
 typedef struct weft_cli_log {
     weft_log_level least;
     bool transient; /* a status line stands on the terminal */
@@ -103,7 +116,8 @@ typedef struct weft_cli_log {
 
 /* log must outlive the result. */
 weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least);
-/* Lines are appended to this file from now on, after all that were logged before; NULL: there is none. */
+/* Lines are appended to this file from now on, after all that were logged before; NULL: there is
+ * none. */
 weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *err);
 void weft_cli_log_release(weft_cli_log *log);
 /* The level that [weft] log names ("debug", "info", "warn"); INFO for any other word. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft NAME ... where NAME is a command that a plugin gives. The plugin is found and opened as others are, and never created. */
+/* weft NAME ... where NAME is a command that a plugin gives. The plugin is found and opened as
+ * others are, and never created. */
 #include "session.h"
 
 #include "plugin/crash.h"
@@ -45,17 +46,20 @@ void weft_command_list(weft_text *text)
 {
     weft_error err = {0};
     weft_search *search = NULL;
-    const char *const *names = weft_search_create(NULL, &search, &err) == WEFT_OK ? weft_search_names(search) : NULL;
+    const char *const *names =
+        weft_search_create(NULL, &search, &err) == WEFT_OK ? weft_search_names(search) : NULL;
     for (int i = 0; i < N_KNOWN; i++) {
         weft_module module;
         const weft_command *command = NULL;
-        if (is_listed(names, known[i].plugin) && weft_module_open(search, known[i].plugin, WEFT_NOWHERE, &module, &err) == WEFT_OK)
+        if (is_listed(names, known[i].plugin) &&
+            weft_module_open(search, known[i].plugin, WEFT_NOWHERE, &module, &err) == WEFT_OK)
             command = find(module.plugin, known[i].name);
         if (command)
             weft_text_print(text, "  %-10s %s\n", command->name, command->summary);
     }
     weft_search_destroy(search);
-    weft_error_release(&err); /* help is given, whatever plugins are like: `weft plugins` says what is wrong with them */
+    weft_error_release(&err); /* help is given, whatever plugins are like: `weft plugins` says what
+                                 is wrong with them */
 }
 
 bool weft_command_is(const char *word)
@@ -80,12 +84,14 @@ int weft_command_names(const char **names, int capacity)
 
 /* ---- running one ---- */
 
-static weft_status write_out(const weft_command_host *host, const void *data, size_t n, weft_error *err)
+static weft_status write_out(const weft_command_host *host, const void *data, size_t n,
+                             weft_error *err)
 {
     (void)host;
     if (fwrite(data, 1, n, stdout) == n)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write the output: %s", strerror(errno));
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write the output: %s",
+                     strerror(errno));
 }
 
 static bool asks_for_help(int argc, char **argv)
@@ -96,7 +102,8 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-static weft_status open_command(weft_search *search, const char *name, weft_module *module, const weft_command **command, weft_error *err)
+static weft_status open_command(weft_search *search, const char *name, weft_module *module,
+                                const weft_command **command, weft_error *err)
 {
     const struct known *own = find_known(name);
     const char *plugin = own ? own->plugin : name;
@@ -107,20 +114,26 @@ static weft_status open_command(weft_search *search, const char *name, weft_modu
     if (*command)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "plugin '%s' gives no command '%s': list it in [weft] plugins of an INI (weft inspect %s says what it is for)", plugin, name,
-                     plugin);
+                     "plugin '%s' gives no command '%s': list it in [weft] plugins of an INI (weft "
+                     "inspect %s says what it is for)",
+                     plugin, name, plugin);
 }
 
-static weft_status run(const weft_module *module, const weft_command *command, int argc, char **argv, weft_error *err)
+static weft_status run(const weft_module *module, const weft_command *command, int argc,
+                       char **argv, weft_error *err)
 {
     weft_cli_log sink;
     weft_log log = weft_cli_log_init(&sink, WEFT_LOG_INFO);
     sink.early = false;
-    signal(SIGPIPE, SIG_IGN); /* a command that nobody reads any more ends as it would on any error, and leaves nothing half done */
+    signal(SIGPIPE, SIG_IGN); /* a command that nobody reads any more ends as it would on any error,
+                                 and leaves nothing half done */
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     char *cache_dir = weft_cli_cache_dir();
-    weft_command_host host = {
-        .log = &log, .cache_dir = cache_dir, .threads = processors > 1 ? (int)processors : 1, .terminal = weft_cli_terminal(), .write = write_out};
+    weft_command_host host = {.log = &log,
+                              .cache_dir = cache_dir,
+                              .threads = processors > 1 ? (int)processors : 1,
+                              .terminal = weft_cli_terminal(),
+                              .write = write_out};
     weft_status s = cache_dir ? weft_crash_install(err) : weft_fail_memory(err);
     if (!s) {
         weft_blame before = weft_blame_set((weft_blame){module->plugin->name, "command"});
@@ -130,7 +143,8 @@ static weft_status run(const weft_module *module, const weft_command *command, i
             s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write the output");
     }
     if (s && weft_error_status(err) == WEFT_OK)
-        weft_fail(err, s, WEFT_NOWHERE, "weft %s failed; plugin '%s' does not say why", command->name, module->plugin->name);
+        weft_fail(err, s, WEFT_NOWHERE, "weft %s failed; plugin '%s' does not say why",
+                  command->name, module->plugin->name);
     weft_log_print(&log, WEFT_LOG_INFO, "\r");
     weft_cli_log_release(&sink);
     weft_free(cache_dir);
@@ -145,13 +159,15 @@ int weft_command_run(int argc, char **argv)
     const weft_command *command = NULL;
     weft_text text = {0};
     int code;
-    if (weft_search_create(NULL, &search, &err) == WEFT_OK && open_command(search, argv[0], &module, &command, &err) == WEFT_OK) {
+    if (weft_search_create(NULL, &search, &err) == WEFT_OK &&
+        open_command(search, argv[0], &module, &command, &err) == WEFT_OK) {
         if (asks_for_help(argc, argv))
             weft_text_add(&text, command->usage);
         else
             run(&module, command, argc, argv, &err);
     }
-    /* What was written before a failure stands: flushed in any case, and a failure to flush is one of the command. */
+    /* What was written before a failure stands: flushed in any case, and a failure to flush is one
+     * of the command. */
     int unwritten = ferror(stdout) ? 0 : weft_cli_print(&text);
     code = weft_cli_report(&err);
     code = code ? code : unwritten;

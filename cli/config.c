@@ -15,7 +15,8 @@ int weft_cmd_config(int argc, char **argv)
         .command = "config",
         .arguments = "run.ini",
         .max_arguments = 1,
-        .summary = "Checks an INI file and prints it with every default filled in. Nothing is started.",
+        .summary =
+            "Checks an INI file and prints it with every default filled in. Nothing is started.",
         .accepts = WEFT_CLI_INI,
         .extra = extra,
     };
@@ -30,7 +31,8 @@ int weft_cmd_config(int argc, char **argv)
 
     if (code != WEFT_CLI_GO)
         goto done;
-    if (weft_cli_settings(&options, &settings, &err) != WEFT_OK || weft_plugins_load(settings, &log, &plugins, &err) != WEFT_OK) {
+    if (weft_cli_settings(&options, &settings, &err) != WEFT_OK ||
+        weft_plugins_load(settings, &log, &plugins, &err) != WEFT_OK) {
         code = weft_cli_report(&err);
         goto done;
     }

@@ -33,10 +33,13 @@ static weft_status find_texts(work *w, weft_error *err)
 {
     void *self;
     const generate_wishes *wishes = w->job->wishes;
-    const weft_tokenizer *tokenizer = weft_plugins_service(w->rank->session.plugins, "tokenizer", &self);
+    const weft_tokenizer *tokenizer =
+        weft_plugins_service(w->rank->session.plugins, "tokenizer", &self);
     bool ids = wishes->ids.n > 0;
     if (!ids && !w->job->source->tokenizer)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no tokenizer comes with %s; give the prompt as --ids \"1 2 3\"", w->job->source->name);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "no tokenizer comes with %s; give the prompt as --ids \"1 2 3\"",
+                         w->job->source->name);
     return generate_texts_init(&w->texts, wishes, ids ? NULL : tokenizer, self, err);
 }
 
@@ -51,21 +54,27 @@ static void find_lengths(const work *w, int64_t *least, int64_t *most)
     }
 }
 
-/* As many places as the longest prompt and what is added to it need; shorter prompts have padding in front, which is no part of their context. */
+/* As many places as the longest prompt and what is added to it need; shorter prompts have padding
+ * in front, which is no part of their context. */
 static weft_status size_writing(const work *w, weft_writing *writing, weft_error *err)
 {
     const generate_wishes *wishes = w->job->wishes;
     const weft_params *train;
-    weft_status s = weft_settings_section(w->rank->session.settings, "train", weft_core_params("train"), &train, err);
+    weft_status s = weft_settings_section(w->rank->session.settings, "train",
+                                          weft_core_params("train"), &train, err);
     if (s)
         return s;
-    int64_t least, most, context = wishes->context > 0 ? wishes->context : weft_params_int(train, "seq_len");
+    int64_t least, most,
+        context = wishes->context > 0 ? wishes->context : weft_params_int(train, "seq_len");
     find_lengths(w, &least, &most);
     if (most >= context)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the longest prompt has %lld tokens, and the context %lld%s", (long long)most,
-                         (long long)context, wishes->context > 0 ? "" : ", as [train] seq_len; --context sets another");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the longest prompt has %lld tokens, and the context %lld%s",
+                         (long long)most, (long long)context,
+                         wishes->context > 0 ? "" : ", as [train] seq_len; --context sets another");
     int64_t places = most + wishes->most, limit = context + most - least;
-    *writing = (weft_writing){.rows = w->texts.n < wishes->batch ? w->texts.n : wishes->batch, .cache = !wishes->no_cache};
+    *writing = (weft_writing){.rows = w->texts.n < wishes->batch ? w->texts.n : wishes->batch,
+                              .cache = !wishes->no_cache};
     writing->places = places < limit ? places : limit;
     writing->context = context < most + wishes->most ? context : most + wishes->most;
     return WEFT_OK;
@@ -78,7 +87,8 @@ static weft_status make_plan(work *w, weft_error *err)
     weft_session *session = &w->rank->session;
     weft_writing writing;
     weft_status s = size_writing(w, &writing, err);
-    const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks, .write = &writing};
+    const weft_plan_options options = {
+        .rank = session->host.rank, .ranks = session->host.ranks, .write = &writing};
     return s ? s : weft_plan_create(session->plugins, session->settings, &options, &w->plan, err);
 }
 
@@ -87,7 +97,8 @@ static weft_status load(work *w, weft_error *err)
     const generate_source *source = w->job->source;
     if (w->job->wishes->untrained)
         return WEFT_OK;
-    return source->checkpoint ? weft_run_read_weights(w->run, source->folder, err) : weft_run_take_weights(w->run, err);
+    return source->checkpoint ? weft_run_read_weights(w->run, source->folder, err)
+                              : weft_run_take_weights(w->run, err);
 }
 
 static weft_status check_ids(const work *w, weft_error *err)
@@ -95,7 +106,8 @@ static weft_status check_ids(const work *w, weft_error *err)
     for (int i = 0; i < w->texts.n; i++)
         for (size_t k = 0; k < w->texts.list[i].n; k++)
             if (w->texts.list[i].ids[k] >= w->decoder.vocab)
-                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "prompt %d has the id %d, and the model only %lld ids", i + 1,
+                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                 "prompt %d has the id %d, and the model only %lld ids", i + 1,
                                  (int)w->texts.list[i].ids[k], (long long)w->decoder.vocab);
     return WEFT_OK;
 }
@@ -110,11 +122,16 @@ static weft_status prepare(work *w)
 {
     weft_rank *rank = w->rank;
     weft_session *session = &rank->session;
-    weft_status s = weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
+    weft_status s =
+        weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
     s = s ? s : weft_rank_agree(rank, "reading prompts", find_texts(w, &rank->err));
     s = s ? s : weft_rank_agree(rank, "planning", make_plan(w, &rank->err));
-    s = s ? s : weft_rank_agree(rank, "comparing the ranks", weft_digest_check(w->plan, rank->control, &rank->err));
-    s = s ? s : weft_rank_agree(rank, "preparing the run", weft_run_create(w->plan, &session->host, &w->run, &rank->err));
+    s = s ? s
+          : weft_rank_agree(rank, "comparing the ranks",
+                            weft_digest_check(w->plan, rank->control, &rank->err));
+    s = s ? s
+          : weft_rank_agree(rank, "preparing the run",
+                            weft_run_create(w->plan, &session->host, &w->run, &rank->err));
     s = s ? s : weft_rank_agree(rank, "loading weights", load(w, &rank->err));
     return s ? s : weft_rank_agree(rank, "preparing to write", start(w, &rank->err));
 }
@@ -140,7 +157,8 @@ static weft_status set_rules(work *w, weft_error *err)
     int eos = t->tokenizer ? t->tokenizer->eos(t->tokenizer_self) : -1;
     if (eos >= 0)
         w->eos[n++] = eos;
-    w->generation = (weft_generation){.most = w->job->wishes->most, .eos = w->eos, .n_eos = n, .added = added, .ctx = w};
+    w->generation = (weft_generation){
+        .most = w->job->wishes->most, .eos = w->eos, .n_eos = n, .added = added, .ctx = w};
     w->generation.vocab = t->tokenizer ? t->tokenizer->vocab_size(t->tokenizer_self) : 0;
     return WEFT_OK;
 }
@@ -150,7 +168,8 @@ static weft_status print_group(work *w, const weft_continuation *list, int n, we
     weft_status s = WEFT_OK;
     for (int i = 0; i < n && !s; i++) {
         size_t printed = 0;
-        s = w->job->wishes->json ? generate_print_json(&w->texts, &list[i], err) : generate_print_more(&w->texts, &list[i], &printed, err);
+        s = w->job->wishes->json ? generate_print_json(&w->texts, &list[i], err)
+                                 : generate_print_more(&w->texts, &list[i], &printed, err);
     }
     return s;
 }
@@ -169,7 +188,8 @@ static void tell_speed(const work *w, double seconds)
 {
     const weft_session *session = &w->rank->session;
     double tokens = (double)w->generation.tokens;
-    weft_log_print(session->host.log, WEFT_LOG_INFO, "%.0f tokens in %.2f s: %.1f tokens/s%s", tokens, seconds, seconds > 0 ? tokens / seconds : 0,
+    weft_log_print(session->host.log, WEFT_LOG_INFO, "%.0f tokens in %.2f s: %.1f tokens/s%s",
+                   tokens, seconds, seconds > 0 ? tokens / seconds : 0,
                    w->plan->writing.cache ? "" : " without a cache");
 }
 
@@ -203,11 +223,14 @@ static weft_status body(weft_rank *rank, void *ctx)
 static weft_status check(const generate_wishes *w, weft_error *err)
 {
     if (w->ids.n && (w->prompts.n || w->prompts_file))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "give prompts as text or as --ids, not both");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "give prompts as text or as --ids, not both");
     if (w->most < 1 || w->batch < 1 || w->context == 0 || w->context < -1)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--max-tokens, --batch and --context must be at least 1");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--max-tokens, --batch and --context must be at least 1");
     if (w->greedy && w->temperature)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--greedy is --temperature 0: give one of the two");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--greedy is --temperature 0: give one of the two");
     return WEFT_OK;
 }
 
@@ -231,29 +254,65 @@ int weft_cmd_generate(int argc, char **argv)
 {
     generate_wishes w = {.most = 128, .top_k = -1, .seed = -1, .context = -1, .batch = 8};
     const weft_option extra[] = {
-        {.name = "prompt", .argument = "TEXT", .help = "continue this text; may be repeated", .values = &w.prompts},
-        {.name = "prompts", .argument = "FILE", .help = "continue every line of a file", .text = &w.prompts_file},
-        {.name = "ids", .argument = "\"1 2 3\"", .help = "continue these token ids, and print ids; may be repeated", .values = &w.ids},
-        {.name = "max-tokens", .argument = "N", .help = "the most that is added to a prompt (128)", .number = &w.most},
+        {.name = "prompt",
+         .argument = "TEXT",
+         .help = "continue this text; may be repeated",
+         .values = &w.prompts},
+        {.name = "prompts",
+         .argument = "FILE",
+         .help = "continue every line of a file",
+         .text = &w.prompts_file},
+        {.name = "ids",
+         .argument = "\"1 2 3\"",
+         .help = "continue these token ids, and print ids; may be repeated",
+         .values = &w.ids},
+        {.name = "max-tokens",
+         .argument = "N",
+         .help = "the most that is added to a prompt (128)",
+         .number = &w.most},
         {.name = "greedy", .help = "always the likeliest token", .flag = &w.greedy},
-        {.name = "temperature", .argument = "X", .help = "divides the logits; 0 is greedy ([sample] temperature)", .text = &w.temperature},
-        {.name = "top-k", .argument = "N", .help = "choose among the N likeliest tokens; 0: all ([sample] top_k)", .number = &w.top_k},
-        {.name = "top-p", .argument = "X", .help = "choose among those that have this probability together ([sample] top_p)", .text = &w.top_p},
-        {.name = "seed", .argument = "N", .help = "seed of the choices ([sample] seed)", .number = &w.seed},
-        {.name = "context", .argument = "N", .help = "the most tokens of a text, its prompt included ([train] seq_len)", .number = &w.context},
-        {.name = "batch", .argument = "N", .help = "prompts that are continued together (8)", .number = &w.batch},
-        {.name = "no-cache", .help = "compute everything again for every token", .flag = &w.no_cache},
-        {.name = "json", .help = "print a line of JSON for every text: prompt, text, ids, why it ended", .flag = &w.json},
-        {.name = "untrained", .help = "parameters as training begins with them, not those of a checkpoint", .flag = &w.untrained},
+        {.name = "temperature",
+         .argument = "X",
+         .help = "divides the logits; 0 is greedy ([sample] temperature)",
+         .text = &w.temperature},
+        {.name = "top-k",
+         .argument = "N",
+         .help = "choose among the N likeliest tokens; 0: all ([sample] top_k)",
+         .number = &w.top_k},
+        {.name = "top-p",
+         .argument = "X",
+         .help = "choose among those that have this probability together ([sample] top_p)",
+         .text = &w.top_p},
+        {.name = "seed",
+         .argument = "N",
+         .help = "seed of the choices ([sample] seed)",
+         .number = &w.seed},
+        {.name = "context",
+         .argument = "N",
+         .help = "the most tokens of a text, its prompt included ([train] seq_len)",
+         .number = &w.context},
+        {.name = "batch",
+         .argument = "N",
+         .help = "prompts that are continued together (8)",
+         .number = &w.batch},
+        {.name = "no-cache",
+         .help = "compute everything again for every token",
+         .flag = &w.no_cache},
+        {.name = "json",
+         .help = "print a line of JSON for every text: prompt, text, ids, why it ended",
+         .flag = &w.json},
+        {.name = "untrained",
+         .help = "parameters as training begins with them, not those of a checkpoint",
+         .flag = &w.untrained},
         {.name = NULL},
     };
     const weft_cli_usage usage = {
         .command = "generate",
         .arguments = "MODEL",
         .max_arguments = 1,
-        .summary =
-            "Continues texts with a trained model. MODEL: a run folder, a checkpoint (step-N), a Hugging Face folder, or an INI file, whose run\n"
-            "folder's newest checkpoint is taken and whose mesh is used.",
+        .summary = "Continues texts with a trained model. MODEL: a run folder, a checkpoint "
+                   "(step-N), a Hugging Face folder, or an INI file, whose run\n"
+                   "folder's newest checkpoint is taken and whose mesh is used.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
         .extra = extra,
     };

@@ -16,32 +16,37 @@ typedef struct generate_wishes {
 
 /* Where the model comes from (generate_source.c). */
 typedef struct generate_source {
-    const char *name;                /* what stands for the INI file in messages */
-    char *folder;                    /* a checkpoint or a model folder; NULL: none */
-    bool checkpoint;                 /* one of ours */
-    char *ini;                       /* the INI's text; NULL: `name` is a file */
-    bool lists_text;                 /* it lists the plugin text */
-    bool tokenizer;                  /* it has one, by that or by its files */
-    char *own_tokenizer;             /* the checkpoint's copy of its tokenizer, as an edit; NULL: it has none */
-    bool sample;                     /* it lists the plugin sample */
-    bool lists_store, lists_weights; /* plugins that would load a checkpoint or weights themselves: ckpt, hf */
-    bool weights;                    /* parameters come from the plugin that gives `weights` */
-    char *axes[8];                   /* plugins that cut the model over ranks, where there is only one; NULL-ended */
-    int32_t *eos;                    /* of generation_config.json */
+    const char *name;    /* what stands for the INI file in messages */
+    char *folder;        /* a checkpoint or a model folder; NULL: none */
+    bool checkpoint;     /* one of ours */
+    char *ini;           /* the INI's text; NULL: `name` is a file */
+    bool lists_text;     /* it lists the plugin text */
+    bool tokenizer;      /* it has one, by that or by its files */
+    char *own_tokenizer; /* the checkpoint's copy of its tokenizer, as an edit; NULL: it has none */
+    bool sample;         /* it lists the plugin sample */
+    bool lists_store,
+        lists_weights; /* plugins that would load a checkpoint or weights themselves: ckpt, hf */
+    bool weights;      /* parameters come from the plugin that gives `weights` */
+    char *axes[8]; /* plugins that cut the model over ranks, where there is only one; NULL-ended */
+    int32_t *eos;  /* of generation_config.json */
     int n_eos;
 } generate_source;
 
-/* path: an INI file, a run folder, a checkpoint, a folder of checkpoints, or a folder of another program. untrained: no weights are needed.
- * options: -o, --with and --without. Release in every case. */
-weft_status generate_source_find(generate_source *s, const char *path, const weft_cli_options *options, bool untrained, weft_error *err);
+/* path: an INI file, a run folder, a checkpoint, a folder of checkpoints, or a folder of another
+ * program. untrained: no weights are needed. options: -o, --with and --without. Release in every
+ * case. */
+weft_status generate_source_find(generate_source *s, const char *path,
+                                 const weft_cli_options *options, bool untrained, weft_error *err);
 void generate_source_release(generate_source *s);
 
-/* The options of a session that writes text: those given, and what the wishes and the source add. Both belong to *out; release it. */
+/* The options of a session that writes text: those given, and what the wishes and the source add.
+ * Both belong to *out; release it. */
 typedef struct generate_options {
     weft_cli_options options;
     weft_text words; /* what edits point into */
 } generate_options;
-weft_status generate_options_init(generate_options *out, const weft_cli_options *given, const generate_wishes *w, const generate_source *s,
+weft_status generate_options_init(generate_options *out, const weft_cli_options *given,
+                                  const generate_wishes *w, const generate_source *s,
                                   weft_error *err);
 void generate_options_release(generate_options *o);
 
@@ -54,11 +59,16 @@ typedef struct generate_texts {
 } generate_texts;
 
 /* tokenizer NULL: wishes->ids. Release in every case. */
-weft_status generate_texts_init(generate_texts *t, const generate_wishes *w, const weft_tokenizer *tokenizer, void *tokenizer_self, weft_error *err);
+weft_status generate_texts_init(generate_texts *t, const generate_wishes *w,
+                                const weft_tokenizer *tokenizer, void *tokenizer_self,
+                                weft_error *err);
 void generate_texts_release(generate_texts *t);
-/* Prints what has not been printed of a text yet: its beginning with the first call, whole characters alone until it has ended. *printed: bytes. */
-weft_status generate_print_more(const generate_texts *t, const weft_continuation *c, size_t *printed, weft_error *err);
+/* Prints what has not been printed of a text yet: its beginning with the first call, whole
+ * characters alone until it has ended. *printed: bytes. */
+weft_status generate_print_more(const generate_texts *t, const weft_continuation *c,
+                                size_t *printed, weft_error *err);
 /* One line of JSON. */
-weft_status generate_print_json(const generate_texts *t, const weft_continuation *c, weft_error *err);
+weft_status generate_print_json(const generate_texts *t, const weft_continuation *c,
+                                weft_error *err);
 
 #endif

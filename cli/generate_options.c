@@ -11,7 +11,8 @@ static void add(generate_options *o, weft_cli_edit_kind kind, const char *text)
     o->options.edits[o->options.n_edits++] = (weft_cli_edit){kind, text};
 }
 
-/* Words are kept one behind the other, each with its NUL; places are turned into pointers when all are there. */
+/* Words are kept one behind the other, each with its NUL; places are turned into pointers when all
+ * are there. */
 static void print_setting(weft_text *words, size_t *at, const char *key, const char *value)
 {
     *at = words->size;
@@ -29,7 +30,8 @@ static void print_number(weft_text *words, size_t *at, const char *key, int64_t 
 static int print_settings(const generate_wishes *w, weft_text *words, size_t at[MOST_EDITS])
 {
     int n = 0;
-    print_setting(words, &at[n++], "tokens", "1000000000"); /* --max-tokens is looked at elsewhere */
+    print_setting(words, &at[n++], "tokens",
+                  "1000000000"); /* --max-tokens is looked at elsewhere */
     if (w->greedy || w->temperature)
         print_setting(words, &at[n++], "temperature", w->greedy ? "0" : w->temperature);
     if (w->top_p)
@@ -41,7 +43,8 @@ static int print_settings(const generate_wishes *w, weft_text *words, size_t at[
     return n;
 }
 
-weft_status generate_options_init(generate_options *out, const weft_cli_options *given, const generate_wishes *w, const generate_source *s,
+weft_status generate_options_init(generate_options *out, const weft_cli_options *given,
+                                  const generate_wishes *w, const generate_source *s,
                                   weft_error *err)
 {
     size_t at[MOST_EDITS];
@@ -70,7 +73,8 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     if (!s->sample)
         add(out, WEFT_CLI_WITH, "sample");
     if (s->ini)
-        add(out, WEFT_CLI_SET, "train.steps=1000000000"); /* none is made, but it must be set, and no schedule should find it short */
+        add(out, WEFT_CLI_SET, "train.steps=1000000000"); /* none is made, but it must be set, and
+                                                             no schedule should find it short */
     for (int i = 0; i < n; i++)
         add(out, WEFT_CLI_SET, weft_text_get(&out->words) + at[i]);
     return WEFT_OK;

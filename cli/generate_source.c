@@ -29,15 +29,19 @@ static bool has(const char *folder, const char *name)
     return there;
 }
 
-/* The newest whole checkpoint in a folder: step-N with the largest N that has a manifest; NULL: none. */
+/* The newest whole checkpoint in a folder: step-N with the largest N that has a manifest; NULL:
+ * none. */
 static char *newest_in(const char *folder)
 {
     DIR *dir = opendir(folder);
     long long best = -1;
     for (struct dirent *e; dir && (e = readdir(dir));) {
         char *end = NULL;
-        long long step = strncmp(e->d_name, "step-", 5) == 0 ? strtoll(e->d_name + 5, &end, 10) : -1;
-        char *path = step > best && end != e->d_name + 5 && !*end ? weft_format("%s/%s", folder, e->d_name) : NULL;
+        long long step =
+            strncmp(e->d_name, "step-", 5) == 0 ? strtoll(e->d_name + 5, &end, 10) : -1;
+        char *path = step > best && end != e->d_name + 5 && !*end
+                         ? weft_format("%s/%s", folder, e->d_name)
+                         : NULL;
         if (path && has(path, "manifest.json"))
             best = step;
         weft_free(path);
@@ -73,7 +77,8 @@ static void add_plugins(const json_t *root, weft_text *ini)
     weft_text_add(ini, "\n");
 }
 
-/* All sections but [weft], whose plugins are listed already: its other keys are about the run, not the model. */
+/* All sections but [weft], whose plugins are listed already: its other keys are about the run, not
+ * the model. */
 static void add_sections(json_t *root, weft_text *ini)
 {
     const char *section, *key;
@@ -99,7 +104,8 @@ static weft_status read_json(const char *folder, const char *name, json_t **root
     weft_status s = path ? weft_read_file(path, &data, &size, err) : weft_fail_memory(err);
     *root = s ? NULL : json_loadb(data, size, 0, &why);
     if (!s && !*root)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s, line %d: %s", path, why.line, why.text);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s, line %d: %s", path, why.line,
+                      why.text);
     weft_free(data);
     weft_free(path);
     return s;
@@ -127,7 +133,8 @@ static weft_status settings_of_checkpoint(generate_source *s, weft_error *err)
 static weft_status not_a_model(const char *path, weft_error *err)
 {
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s holds no model that can be read: a run folder with a checkpoint, a checkpoint (step-N) or a Hugging Face folder is due",
+                     "%s holds no model that can be read: a run folder with a checkpoint, a "
+                     "checkpoint (step-N) or a Hugging Face folder is due",
                      path);
 }
 
@@ -142,7 +149,8 @@ static weft_status settings_of_format(generate_source *s, const char *path, weft
     void *self;
     weft_status status = weft_settings_read_text("formats", list, strlen(list), &settings, err);
     status = status ? status : weft_plugins_load(settings, &silent, &plugins, err);
-    const weft_model_format *format = status ? NULL : weft_plugins_service(plugins, "format", &self);
+    const weft_model_format *format =
+        status ? NULL : weft_plugins_service(plugins, "format", &self);
     if (!status && (!format || !format->is(path)))
         status = not_a_model(path, err);
     status = status ? status : format->settings(path, &ini, err);
@@ -164,9 +172,11 @@ static weft_status find_tokenizer(generate_source *s, weft_error *err)
     weft_status status = read_json(s->folder, "manifest.json", &root, err);
     if (status)
         return status;
-    const char *given = json_string_value(json_object_get(json_object_get(json_object_get(root, "settings"), "text"), "tokenizer"));
+    const char *given = json_string_value(
+        json_object_get(json_object_get(json_object_get(root, "settings"), "text"), "tokenizer"));
     const char *slash = given ? strrchr(given, '/') : NULL, *name = slash ? slash + 1 : given;
-    if (!name || !*name || !has(s->folder, name)) /* a folder was given; or the checkpoint was converted, and has no such setting */
+    if (!name || !*name || !has(s->folder, name)) /* a folder was given; or the checkpoint was
+                                                     converted, and has no such setting */
         name = "tokenizer.json";
     if ((!given || strcmp(given, "bytes") != 0) && has(s->folder, name)) {
         s->own_tokenizer = weft_format("text.tokenizer=%s/%s", s->folder, name);
@@ -189,7 +199,8 @@ static weft_status add_eos(generate_source *s, const json_t *value, weft_error *
     return WEFT_OK;
 }
 
-/* "eos_token_id": one number or several, of generation_config.json or, if that says none, of config.json. */
+/* "eos_token_id": one number or several, of generation_config.json or, if that says none, of
+ * config.json. */
 static weft_status read_eos(generate_source *s, const char *folder, weft_error *err)
 {
     static const char *const files[] = {"generation_config.json", "config.json"};
@@ -236,11 +247,13 @@ static weft_status eos_of_weights(generate_source *s, weft_settings *settings, w
     return status ? status : read_eos(s, weft_params_text(hf, "load"), err);
 }
 
-/* An INI's own weights: those of its run folder's newest checkpoint, else those that it begins with. */
+/* An INI's own weights: those of its run folder's newest checkpoint, else those that it begins
+ * with. */
 static weft_status weights_of_ini(generate_source *s, weft_settings *settings, weft_error *err)
 {
     const weft_params *run;
-    weft_status status = weft_settings_section(settings, "weft", weft_core_params("weft"), &run, err);
+    weft_status status =
+        weft_settings_section(settings, "weft", weft_core_params("weft"), &run, err);
     if (status)
         return status;
     const char *dir = weft_params_text(run, "dir");
@@ -253,9 +266,12 @@ static weft_status weights_of_ini(generate_source *s, weft_settings *settings, w
         return WEFT_OK;
     if (!*dir)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run, "dir"),
-                         "[weft] dir is not set, so there is no checkpoint to write with; set it, or try --untrained");
+                         "[weft] dir is not set, so there is no checkpoint to write with; set it, "
+                         "or try --untrained");
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run, "dir"),
-                     "there is no checkpoint in %s/ckpt yet; list ckpt in [weft] plugins and train, or try --untrained", dir);
+                     "there is no checkpoint in %s/ckpt yet; list ckpt in [weft] plugins and "
+                     "train, or try --untrained",
+                     dir);
 }
 
 static bool cuts(const weft_plugin *plugin)
@@ -273,8 +289,10 @@ static weft_status find_axes(generate_source *s, weft_settings *settings, weft_e
     weft_plugins *plugins;
     weft_status status = weft_plugins_load(settings, &silent, &plugins, err);
     int n = 0;
-    for (int i = 0; !status && i < plugins->n && n + 1 < (int)(sizeof s->axes / sizeof s->axes[0]); i++)
-        if (cuts(plugins->list[i].module.plugin) && !(s->axes[n++] = weft_strdup(plugins->list[i].module.plugin->name)))
+    for (int i = 0; !status && i < plugins->n && n + 1 < (int)(sizeof s->axes / sizeof s->axes[0]);
+         i++)
+        if (cuts(plugins->list[i].module.plugin) &&
+            !(s->axes[n++] = weft_strdup(plugins->list[i].module.plugin->name)))
             status = weft_fail_memory(err);
     weft_plugins_destroy(plugins);
     return status;
@@ -291,7 +309,8 @@ static bool one_rank(const weft_cli_options *options)
     return alone;
 }
 
-static weft_status look_at_settings(generate_source *s, const weft_cli_options *options, bool untrained, weft_error *err)
+static weft_status look_at_settings(generate_source *s, const weft_cli_options *options,
+                                    bool untrained, weft_error *err)
 {
     weft_cli_options read = *options;
     weft_settings *settings;
@@ -312,7 +331,8 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     return status;
 }
 
-weft_status generate_source_find(generate_source *s, const char *path, const weft_cli_options *options, bool untrained, weft_error *err)
+weft_status generate_source_find(generate_source *s, const char *path,
+                                 const weft_cli_options *options, bool untrained, weft_error *err)
 {
     weft_status status = WEFT_OK;
     *s = (generate_source){.name = path};

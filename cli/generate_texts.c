@@ -13,8 +13,10 @@ static weft_status add_ids(generate_texts *t, const int32_t *ids, size_t n, weft
 {
     int number = t->n;
     if (n == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "prompt %d is empty, and the tokenizer has no mark for the beginning of a text",
-                         number + 1);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "prompt %d is empty, and the tokenizer has no mark for the beginning of a text",
+            number + 1);
     weft_continuation *more = weft_realloc(t->list, (size_t)(t->n + 1) * sizeof *more);
     if (!more)
         return weft_fail_memory(err);
@@ -48,7 +50,8 @@ static weft_status add_numbers(generate_texts *t, const char *text, weft_error *
         errno = 0;
         long id = strtol(p, &end, 10);
         if (end == p || errno || id < 0 || id > INT32_MAX || !strchr(" ,", *end))
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--ids: '%.20s' is no id; write numbers, as \"1 2 3\"", p);
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "--ids: '%.20s' is no id; write numbers, as \"1 2 3\"", p);
         else
             ids[n++] = (int32_t)id;
         p = end;
@@ -70,7 +73,8 @@ static weft_status add_file(generate_texts *t, const char *path, weft_error *err
     for (char *line = data; line < data + size && !s;) {
         size_t n = strcspn(line, "\n");
         if (n > 0)
-            s = t->tokenizer ? add_prompt(t, line, n, err) : (line[n] = '\0', add_numbers(t, line, err));
+            s = t->tokenizer ? add_prompt(t, line, n, err)
+                             : (line[n] = '\0', add_numbers(t, line, err));
         line += n + 1;
     }
     if (!s && t->n == before)
@@ -79,7 +83,9 @@ static weft_status add_file(generate_texts *t, const char *path, weft_error *err
     return s;
 }
 
-weft_status generate_texts_init(generate_texts *t, const generate_wishes *w, const weft_tokenizer *tokenizer, void *tokenizer_self, weft_error *err)
+weft_status generate_texts_init(generate_texts *t, const generate_wishes *w,
+                                const weft_tokenizer *tokenizer, void *tokenizer_self,
+                                weft_error *err)
 {
     weft_status s = WEFT_OK;
     *t = (generate_texts){.tokenizer = tokenizer, .tokenizer_self = tokenizer_self};
@@ -109,10 +115,12 @@ static weft_status write_out(const char *data, size_t n, weft_error *err)
     errno = 0;
     if (fwrite(data, 1, n, stdout) == n && fflush(stdout) == 0)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write to standard output: %s", strerror(errno));
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write to standard output: %s",
+                     strerror(errno));
 }
 
-static weft_status whole_text(const generate_texts *t, const weft_continuation *c, weft_text *text, weft_error *err)
+static weft_status whole_text(const generate_texts *t, const weft_continuation *c, weft_text *text,
+                              weft_error *err)
 {
     weft_text after = {0};
     weft_status s = WEFT_OK;
@@ -128,7 +136,8 @@ static weft_status whole_text(const generate_texts *t, const weft_continuation *
     return s;
 }
 
-/* Without the characters at the end that may be the beginning of others: U+FFFD stands for bytes that more are needed for. */
+/* Without the characters at the end that may be the beginning of others: U+FFFD stands for bytes
+ * that more are needed for. */
 static size_t whole_characters(const char *text, size_t n)
 {
     while (n >= 3 && memcmp(text + n - 3, "\xef\xbf\xbd", 3) == 0)
@@ -136,7 +145,8 @@ static size_t whole_characters(const char *text, size_t n)
     return n;
 }
 
-weft_status generate_print_more(const generate_texts *t, const weft_continuation *c, size_t *printed, weft_error *err)
+weft_status generate_print_more(const generate_texts *t, const weft_continuation *c,
+                                size_t *printed, weft_error *err)
 {
     weft_text text = {0};
     weft_status s = whole_text(t, c, &text, err);
@@ -146,7 +156,8 @@ weft_status generate_print_more(const generate_texts *t, const weft_continuation
         s = weft_fail_memory(err);
     const char *all = weft_text_get(&text);
     size_t end = c->ending ? text.size : whole_characters(all, text.size), from = *printed;
-    while (from < end && ((unsigned char)all[from] & 0xc0) == 0x80) /* what was printed reads otherwise now */
+    while (from < end &&
+           ((unsigned char)all[from] & 0xc0) == 0x80) /* what was printed reads otherwise now */
         from++;
     if (!s && end > from) {
         s = write_out(all + from, end - from, err);
@@ -171,7 +182,8 @@ static void add_string(weft_text *json, const char *key, const weft_text *text)
     weft_text_add(json, ", ");
 }
 
-weft_status generate_print_json(const generate_texts *t, const weft_continuation *c, weft_error *err)
+weft_status generate_print_json(const generate_texts *t, const weft_continuation *c,
+                                weft_error *err)
 {
     weft_text json = {0}, before = {0}, after = {0};
     weft_status s = WEFT_OK;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft inspect NAME ...: everything a plugin's descriptor says. Touches no hardware: no hook of the plugin is called. */
+/* weft inspect NAME ...: everything a plugin's descriptor says. Touches no hardware: no hook of the
+ * plugin is called. */
 #include "cli.h"
 #include "plugin/plugins.h"
 
-static void inspect_one(const weft_module *module, bool json, bool all, int i, int n, weft_text *text)
+static void inspect_one(const weft_module *module, bool json, bool all, int i, int n,
+                        weft_text *text)
 {
     if (!json) {
         weft_text_add(text, i ? "\n" : "");
@@ -18,14 +20,19 @@ static void inspect_one(const weft_module *module, bool json, bool all, int i, i
 int weft_cmd_inspect(int argc, char **argv)
 {
     bool json = false, all = false;
-    const weft_option extra[] = {{.name = "json", .help = "print JSON: one object, or an array for several names", .flag = &json},
-                                 {.name = "all", .help = "show advanced parameters too (JSON always has them)", .flag = &all},
+    const weft_option extra[] = {{.name = "json",
+                                  .help = "print JSON: one object, or an array for several names",
+                                  .flag = &json},
+                                 {.name = "all",
+                                  .help = "show advanced parameters too (JSON always has them)",
+                                  .flag = &all},
                                  {0}};
-    const weft_cli_usage usage = {.command = "inspect",
-                                  .arguments = "NAME ...",
-                                  .max_arguments = -1,
-                                  .summary = "Describe plugins: parameters, contributions, capabilities, ops, kernels.",
-                                  .extra = extra};
+    const weft_cli_usage usage = {
+        .command = "inspect",
+        .arguments = "NAME ...",
+        .max_arguments = -1,
+        .summary = "Describe plugins: parameters, contributions, capabilities, ops, kernels.",
+        .extra = extra};
     weft_cli_options options = {0};
     weft_error err = {0};
     weft_search *search = NULL;

@@ -11,11 +11,13 @@ enum { MOST_RANKS = 1 << 20 };
 
 static const struct launcher {
     const char *name, *rank, *ranks, *local_ranks;
-    const char *only_if; /* a variable without which the others say nothing: a Slurm batch script has them, too, before srun */
+    const char *only_if; /* a variable without which the others say nothing: a Slurm batch script
+                            has them, too, before srun */
 } launchers[] = {
     {"weft", "WEFT_RANK", "WEFT_RANKS", "WEFT_LOCAL_RANKS", NULL},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", NULL},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     NULL},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_STEP_ID"},
 };
 
@@ -29,22 +31,27 @@ static const char *get(const char *name)
 static const struct launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
-        if ((get(launchers[i].rank) || get(launchers[i].ranks)) && (!launchers[i].only_if || get(launchers[i].only_if)))
+        if ((get(launchers[i].rank) || get(launchers[i].ranks)) &&
+            (!launchers[i].only_if || get(launchers[i].only_if)))
             return &launchers[i];
     return NULL;
 }
 
 /* tail: something may follow the number, as in "4(x2)". */
-static weft_status read_number(const char *name, long low, long high, bool tail, int *out, weft_error *err)
+static weft_status read_number(const char *name, long low, long high, bool tail, int *out,
+                               weft_error *err)
 {
     const char *text = get(name);
     if (!text)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is not set in the environment", name);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is not set in the environment",
+                         name);
     char *end;
     errno = 0;
     long number = strtol(text, &end, 10);
     if (end == text || errno || (*end && !tail) || number < low || number > high)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s=%s in the environment: an integer from %ld to %ld is due", name, text, low, high);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s=%s in the environment: an integer from %ld to %ld is due", name, text,
+                         low, high);
     *out = (int)number;
     return WEFT_OK;
 }
@@ -52,9 +59,13 @@ static weft_status read_number(const char *name, long low, long high, bool tail,
 static weft_status read_ranks(const struct launcher *l, weft_job *job, weft_error *err)
 {
     weft_status s = read_number(l->ranks, 1, MOST_RANKS, false, &job->ranks, err);
-    weft_status t = read_number(l->rank, 0, s ? MOST_RANKS : job->ranks - 1, false, &job->rank, err);
+    weft_status t =
+        read_number(l->rank, 0, s ? MOST_RANKS : job->ranks - 1, false, &job->rank, err);
     job->local_ranks = 0;
-    weft_status u = get(l->local_ranks) ? read_number(l->local_ranks, 1, s ? MOST_RANKS : job->ranks, l->only_if, &job->local_ranks, err) : WEFT_OK;
+    weft_status u = get(l->local_ranks)
+                        ? read_number(l->local_ranks, 1, s ? MOST_RANKS : job->ranks, l->only_if,
+                                      &job->local_ranks, err)
+                        : WEFT_OK;
     return s ? s : t ? t : u;
 }
 
@@ -65,7 +76,8 @@ static weft_status read_master_port(weft_job *job, weft_error *err)
     bool taken = agent && strcmp(agent, "True") == 0;
     int port;
     if (!host)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "MASTER_PORT is set in the environment, and MASTER_ADDR is not");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "MASTER_PORT is set in the environment, and MASTER_ADDR is not");
     weft_status s = read_number("MASTER_PORT", 1, taken ? 65534 : 65535, false, &port, err);
     if (s)
         return s;
@@ -90,18 +102,21 @@ static weft_status find_master(weft_job *job, weft_error *err)
     if (!master && (get("MASTER_ADDR") || get("MASTER_PORT")))
         return read_master_port(job, err);
     if (!master && !name)
-        return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%s's variables say that this is rank %d of %d, but not where rank 0 can be found; set WEFT_MASTER=host:port, with the host that "
-            "rank 0 runs on and a free port there, for all ranks",
-            job->launcher, job->rank, job->ranks);
-    job->master = master ? weft_strdup(master) : weft_format("@weft-%ld-%.60s.%.20s", (long)getuid(), name, step ? step : "");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s's variables say that this is rank %d of %d, but not where rank 0 can "
+                         "be found; set WEFT_MASTER=host:port, with the host that "
+                         "rank 0 runs on and a free port there, for all ranks",
+                         job->launcher, job->rank, job->ranks);
+    job->master =
+        master ? weft_strdup(master)
+               : weft_format("@weft-%ld-%.60s.%.20s", (long)getuid(), name, step ? step : "");
     return job->master ? WEFT_OK : weft_fail_memory(err);
 }
 
 static bool is_here(const char *master)
 {
-    return *master == '@' || strncmp(master, "127.", 4) == 0 || strncmp(master, "localhost:", 10) == 0 || strncmp(master, "[::1]:", 6) == 0;
+    return *master == '@' || strncmp(master, "127.", 4) == 0 ||
+           strncmp(master, "localhost:", 10) == 0 || strncmp(master, "[::1]:", 6) == 0;
 }
 
 weft_status weft_job_find(weft_job *job, weft_error *err)
@@ -142,7 +157,8 @@ static weft_status lists_mpi(const weft_cli_options *options, bool *found, weft_
     return WEFT_OK;
 }
 
-int weft_job_run(int argc, char **argv, const weft_cli_options *options, weft_status (*body)(weft_rank *rank, void *ctx), void *ctx)
+int weft_job_run(int argc, char **argv, const weft_cli_options *options,
+                 weft_status (*body)(weft_rank *rank, void *ctx), void *ctx)
 {
     weft_job job;
     weft_error err = {0};
@@ -150,8 +166,9 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options, weft_st
     bool mpi = false;
     weft_status s = weft_job_find(&job, &err);
     if (!s && job.ranks > 1 && options->ranks > 0 && options->ranks != job.ranks)
-        s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "-n %d, but %s has started %d ranks; leave -n out here", options->ranks, job.launcher,
-                      job.ranks);
+        s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "-n %d, but %s has started %d ranks; leave -n out here", options->ranks,
+                      job.launcher, job.ranks);
     if (!s && job.ranks == 1 && options->ranks > 1)
         s = lists_mpi(options, &mpi, &err);
     if (s)

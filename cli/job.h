@@ -13,22 +13,28 @@ typedef struct weft_job {
     const char *token;
 } weft_job;
 
-/* Reads the environment: weft's own variables, torchrun's, Open MPI's, Slurm's, the first that are there. None: one rank. Variables that do not fit
- * together are errors, all at once. Release in every case. */
+/* Reads the environment: weft's own variables, torchrun's, Open MPI's, Slurm's, the first that are
+ * there. None: one rank. Variables that do not fit together are errors, all at once. Release in
+ * every case. */
 weft_status weft_job_find(weft_job *job, weft_error *err);
 void weft_job_release(weft_job *job);
 
-/* Runs body as one rank of the job, in this process. Only rank 0 reports; all ranks return the same exit code. */
-int weft_job_join(const weft_job *job, const weft_cli_options *options, weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
+/* Runs body as one rank of the job, in this process. Only rank 0 reports; all ranks return the same
+ * exit code. */
+int weft_job_join(const weft_job *job, const weft_cli_options *options,
+                  weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
 
-/* Starts options->ranks processes of this program under mpirun, with the same arguments (argv[0]: the subcommand), passes SIGINT and SIGTERM on to
- * them as SIGUSR1 (a second one ends them at once) and returns their exit code. */
+/* Starts options->ranks processes of this program under mpirun, with the same arguments (argv[0]:
+ * the subcommand), passes SIGINT and SIGTERM on to them as SIGUSR1 (a second one ends them at once)
+ * and returns their exit code. */
 int weft_job_launch(int argc, char **argv, const weft_cli_options *options);
 
 /* Tells weft_job_launch, if that has started this process, what it ends with. */
 void weft_job_tell(int code);
 
-/* Whichever of these the environment and the listed plugins ask for, else threads of this process. */
-int weft_job_run(int argc, char **argv, const weft_cli_options *options, weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
+/* Whichever of these the environment and the listed plugins ask for, else threads of this process.
+ */
+int weft_job_run(int argc, char **argv, const weft_cli_options *options,
+                 weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
 
 #endif

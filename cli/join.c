@@ -29,8 +29,8 @@ static int exit_code(weft_status mine, const weft_verdict *why)
     return weft_cli_exit_code(why && why->status ? (weft_status)why->status : mine);
 }
 
-/* On the channel's thread: a rank has ended. This one may be in the middle of a library's call that will never return; it gets some time, and is
- * ended where it is after that. */
+/* On the channel's thread: a rank has ended. This one may be in the middle of a library's call that
+ * will never return; it gets some time, and is ended where it is after that. */
 static void on_lost(void *ctx, const weft_verdict *why)
 {
     seat *s = ctx;
@@ -41,14 +41,17 @@ static void on_lost(void *ctx, const weft_verdict *why)
     pthread_mutex_lock(&s->lock);
     s->lost = true;
     s->why = *why;
-    const weft_transport *transport = s->open ? weft_plugins_service(s->rank.session.plugins, "transport", &self) : NULL;
+    const weft_transport *transport =
+        s->open ? weft_plugins_service(s->rank.session.plugins, "transport", &self) : NULL;
     if (transport && transport->leave)
         transport->leave(self);
     while (!s->done && pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0)
         continue;
     if (!s->done) {
-        fprintf(stderr, "error: rank %d has ended (%s), and rank %d could not be stopped otherwise within %d s\n", (int)why->rank, why->text,
-                s->rank.session.host.rank, GRACE_S);
+        fprintf(stderr,
+                "error: rank %d has ended (%s), and rank %d could not be stopped otherwise within "
+                "%d s\n",
+                (int)why->rank, why->text, s->rank.session.host.rank, GRACE_S);
         weft_job_tell(exit_code(WEFT_ERR_PEER, why));
         _exit(exit_code(WEFT_ERR_PEER, why));
     }
@@ -68,15 +71,20 @@ static void set(seat *s, bool open, bool done)
 static weft_status check_transport(const weft_rank *rank, weft_error *err)
 {
     void *self;
-    const weft_transport *transport = weft_plugins_service(rank->session.plugins, "transport", &self);
+    const weft_transport *transport =
+        weft_plugins_service(rank->session.plugins, "transport", &self);
     if (!transport || !transport->threads)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(rank->session.run, "plugins"),
-                     "%s carries tensors between threads, and the ranks of this run are processes; list mpi instead", transport->name);
+                     "%s carries tensors between threads, and the ranks of this run are processes; "
+                     "list mpi instead",
+                     transport->name);
 }
 
-/* Rank 0 alone reads the INI and what it includes: the other ranks may run where these files are not, or are others. */
-static weft_status share_files(weft_control *control, const char *ini, int rank, weft_text *files, weft_error *err)
+/* Rank 0 alone reads the INI and what it includes: the other ranks may run where these files are
+ * not, or are others. */
+static weft_status share_files(weft_control *control, const char *ini, int rank, weft_text *files,
+                               weft_error *err)
 {
     weft_settings *settings = NULL;
     weft_status s = rank == 0 && ini ? weft_settings_read(ini, &settings, err) : WEFT_OK;
@@ -90,7 +98,8 @@ static weft_status share_files(weft_control *control, const char *ini, int rank,
 static weft_status prepare(seat *s, const weft_cli_options *options, int rank)
 {
     weft_rank *r = &s->rank;
-    weft_status status = weft_session_init(&r->session, options, rank, r->control, rank > 0, &r->err);
+    weft_status status =
+        weft_session_init(&r->session, options, rank, r->control, rank > 0, &r->err);
     status = status ? status : check_transport(r, &r->err);
     r->session.host.rank = rank; /* also if there is no session */
     status = weft_rank_agree(r, "reading its settings", status);
@@ -99,14 +108,17 @@ static weft_status prepare(seat *s, const weft_cli_options *options, int rank)
     return status;
 }
 
-/* Rank 0 speaks for all; where it is gone, everyone for himself. What a rank was doing when another ended matters to nobody. */
+/* Rank 0 speaks for all; where it is gone, everyone for himself. What a rank was doing when another
+ * ended matters to nobody. */
 static void report(seat *s, int rank)
 {
     if (s->lost && s->rank.status == WEFT_ERR_PEER) {
         weft_error_clear(&s->rank.err);
-        weft_fail(&s->rank.err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d has ended%s%s", (int)s->why.rank, *s->why.text ? ": " : "", s->why.text);
+        weft_fail(&s->rank.err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d has ended%s%s",
+                  (int)s->why.rank, *s->why.text ? ": " : "", s->why.text);
     }
-    if (rank == 0 || !s->rank.control || (s->lost && s->why.rank == 0 && s->why.status == WEFT_ERR_PEER))
+    if (rank == 0 || !s->rank.control ||
+        (s->lost && s->why.rank == 0 && s->why.status == WEFT_ERR_PEER))
         weft_cli_report(&s->rank.err);
 }
 
@@ -119,8 +131,10 @@ static weft_status run(seat *s, const weft_cli_options *options, int rank, weft_
     r->status = status ? status : prepare(s, options, rank);
     r->status = r->status ? r->status : r->body(r, r->ctx);
     void *self;
-    const weft_transport *transport = s->open ? weft_plugins_service(r->session.plugins, "transport", &self) : NULL;
-    if (r->status && r->status != WEFT_ERR_STOPPED) { /* all stop after the same step and end well */
+    const weft_transport *transport =
+        s->open ? weft_plugins_service(r->session.plugins, "transport", &self) : NULL;
+    if (r->status &&
+        r->status != WEFT_ERR_STOPPED) { /* all stop after the same step and end well */
         weft_control_leave(r->control, rank, r->status, weft_error_text(&r->err));
         if (transport && transport->leave)
             transport->leave(self);
@@ -140,7 +154,8 @@ static void init_seat(seat *s)
     pthread_condattr_destroy(&attributes);
 }
 
-int weft_job_join(const weft_job *job, const weft_cli_options *options, weft_status (*body)(weft_rank *, void *), void *ctx)
+int weft_job_join(const weft_job *job, const weft_cli_options *options,
+                  weft_status (*body)(weft_rank *, void *), void *ctx)
 {
     seat s = {.rank = {.body = body, .ctx = ctx}};
     weft_cli_options mine = *options;
@@ -148,7 +163,8 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options, weft_sta
     init_seat(&s);
     mine.ranks = job->ranks;
     mine.local_ranks = job->local_ranks;
-    const weft_join join = {job->rank, job->ranks, job->master, job->token, JOIN_LIMIT_S, on_lost, &s};
+    const weft_join join = {job->rank,    job->ranks, job->master, job->token,
+                            JOIN_LIMIT_S, on_lost,    &s};
     weft_status status = weft_control_join(&join, &s.rank.control, &s.rank.err);
     bool joined = status == WEFT_OK;
     weft_text files = {0};

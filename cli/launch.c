@@ -15,10 +15,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Cores are shared out by weft itself, so mpirun must not bind; ranks end each other over the control channel, so mpirun need not, and says nothing.
+/* Cores are shared out by weft itself, so mpirun must not bind; ranks end each other over the
+ * control channel, so mpirun need not, and says nothing.
  */
 static const char *const mpirun[] = {
-    "mpirun", "--quiet", "--bind-to", "none", "--oversubscribe", "--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0",
+    "mpirun",
+    "--quiet",
+    "--bind-to",
+    "none",
+    "--oversubscribe",
+    "--enable-recovery",
+    "--mca",
+    "orte_abort_on_non_zero_status",
+    "0",
 };
 enum { TOKEN = 64, N_MPIRUN = sizeof mpirun / sizeof mpirun[0], MOST_PATH = 4096 };
 
@@ -60,7 +69,8 @@ static weft_status listen_for_codes(int *fd, weft_error *err)
     *fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*fd >= 0 && bind(*fd, (const struct sockaddr *)&at, n) == 0)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot listen for the ranks: %s", strerror(errno));
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot listen for the ranks: %s",
+                     strerror(errno));
 }
 
 typedef struct codes {
@@ -83,7 +93,8 @@ static void take_codes(codes *c)
 
 /* ---- mpirun ---- */
 
-/* Where the ranks meet, and who may come: both new for every run. Kept out of the command line, which everybody on the host can read. */
+/* Where the ranks meet, and who may come: both new for every run. Kept out of the command line,
+ * which everybody on the host can read. */
 static weft_status set_environment(weft_error *err)
 {
     unsigned char bytes[32];
@@ -131,13 +142,15 @@ static const char **command(int argc, char **argv, const char *program, const ch
     return line;
 }
 
-/* In the child: becomes mpirun, in a process group of its own, so that a terminal's SIGINT does not reach it, and ends with its parent. */
+/* In the child: becomes mpirun, in a process group of its own, so that a terminal's SIGINT does not
+ * reach it, and ends with its parent. */
 static void become(const char **line, int report, pid_t parent)
 {
     sigset_t none;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     sigemptyset(&none);
-    if (setpgid(0, 0) == 0 && null >= 0 && dup2(null, STDIN_FILENO) >= 0 && prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent &&
+    if (setpgid(0, 0) == 0 && null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
+        prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent &&
         sigprocmask(SIG_SETMASK, &none, NULL) == 0)
         execvp(line[0], (char *const *)line);
     int code = errno;
@@ -160,17 +173,20 @@ static weft_status start(const char **line, pid_t *child, weft_error *err)
     ssize_t got = *child > 0 ? read(ends[0], &code, sizeof code) : 0;
     close(ends[0]);
     if (*child < 0)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a process: %s", strerror(forked));
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a process: %s",
+                         strerror(forked));
     if (got == 0)
         return WEFT_OK;
     waitpid(*child, NULL, 0);
     if (got == sizeof code && code == ENOENT)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "mpi is listed, and mpirun, which starts its ranks, is not in PATH; install Open MPI (openmpi-bin), or list local instead");
+                         "mpi is listed, and mpirun, which starts its ranks, is not in PATH; "
+                         "install Open MPI (openmpi-bin), or list local instead");
     return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start mpirun: %s", strerror(code));
 }
 
-/* Passes signals on until mpirun ends. The first asks the ranks to stop after this step; the next one does not ask. */
+/* Passes signals on until mpirun ends. The first asks the ranks to stop after this step; the next
+ * one does not ask. */
 static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
 {
     const struct timespec often = {.tv_nsec = 200000000};
@@ -181,7 +197,8 @@ static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
         int number = sigtimedwait(signals, NULL, &often);
         if (number == SIGUSR2)
             kill(child, SIGUSR2);
-        else if (number > 0 && number != SIGCHLD && (number != SIGHUP || !asked)) /* a terminal that goes may say so twice */
+        else if (number > 0 && number != SIGCHLD &&
+                 (number != SIGHUP || !asked)) /* a terminal that goes may say so twice */
             kill(child, asked++ ? SIGTERM : SIGUSR1);
         take_codes(&c);
         ended = waitpid(child, &status, WNOHANG);
@@ -208,7 +225,8 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGUSR1);
     sigaddset(&signals, SIGUSR2);
-    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) /* nohup ignores it */
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 &&
+        hang_up.sa_handler != SIG_IGN) /* nohup ignores it */
         sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGCHLD);
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -217,9 +235,11 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
     const char **line = ranks ? command(argc, argv, program, ranks) : NULL;
     weft_status s = line ? set_environment(&err) : weft_fail_memory(&err);
     if (!s && n <= 0)
-        s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot find this program's own file: %s", strerror(errno));
+        s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot find this program's own file: %s",
+                      strerror(errno));
     if (!s && (signal(SIGCHLD, SIG_DFL) == SIG_ERR || sigprocmask(SIG_BLOCK, &signals, NULL) != 0))
-        s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot wait for signals: %s", strerror(errno));
+        s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot wait for signals: %s",
+                      strerror(errno));
     s = s ? s : listen_for_codes(&fd, &err);
     s = s ? s : start(line, &child, &err);
     int code = s ? weft_cli_report(&err) : attend(child, &signals, options->ranks, fd);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run in a folder at a time: a lock of the kernel's, which goes with the process that holds it, however that ends. */
+/* One run in a folder at a time: a lock of the kernel's, which goes with the process that holds it,
+ * however that ends. */
 #include "lock.h"
 
 #include <errno.h>
@@ -19,8 +20,10 @@ static weft_status in_use(int fd, const char *dir, const char *path, weft_error 
     if (n > 0)
         who[n] = '\0';
     who[strcspn(who, "\n")] = '\0';
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "a run is going on in %s: %s holds %s; wait for its end, or choose another [weft] dir", dir,
-                     n > 0 ? who : "another process", path);
+    return weft_fail(
+        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        "a run is going on in %s: %s holds %s; wait for its end, or choose another [weft] dir", dir,
+        n > 0 ? who : "another process", path);
 }
 
 static weft_status sign(int fd, const char *path, weft_error *err)
@@ -35,7 +38,9 @@ static weft_status sign(int fd, const char *path, weft_error *err)
     weft_free(text);
     if (!text)
         return weft_fail_memory(err);
-    return well ? WEFT_OK : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path, strerror(code));
+    return well ? WEFT_OK
+                : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path,
+                            strerror(code));
 }
 
 weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err)
@@ -49,7 +54,8 @@ weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err)
         s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot open %s: %s", path, strerror(errno));
     else if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
         s = errno == EWOULDBLOCK ? in_use(*fd, dir, path, err)
-                                 : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot lock %s: %s", path, strerror(errno));
+                                 : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot lock %s: %s",
+                                             path, strerror(errno));
     else
         s = sign(*fd, path, err);
     if (s)

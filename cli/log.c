@@ -42,7 +42,8 @@ weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *e
 {
     FILE *file = path ? fopen(path, "ae") : NULL;
     if (path && !file)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path, strerror(errno));
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path,
+                         strerror(errno));
     flockfile(stderr);
     if (file) {
         fputs(weft_text_get(&log->before), file);

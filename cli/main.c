@@ -12,7 +12,8 @@ static const struct command {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"train", "run a training run", weft_cmd_train},
-    {"plan", "compile a run for any number of ranks and show it; nothing is started", weft_cmd_plan},
+    {"plan", "compile a run for any number of ranks and show it; nothing is started",
+     weft_cmd_plan},
     {"generate", "continue texts with a trained model", weft_cmd_generate},
     {"oracle", "run two INI files and compare losses, gradients and parameters", weft_cmd_oracle},
     {"config", "print every effective value of an INI file", weft_cmd_config},
@@ -27,12 +28,13 @@ static int print_help(void)
     weft_text text = {0};
     int code;
 
-    weft_text_add(&text,
-                  "usage: weft COMMAND [arguments]\n\nTrains large language models. A run is an INI file that lists its plugins.\n\ncommands:\n");
+    weft_text_add(&text, "usage: weft COMMAND [arguments]\n\nTrains large language models. A run "
+                         "is an INI file that lists its plugins.\n\ncommands:\n");
     for (int i = 0; i < N_COMMANDS; i++)
         weft_text_print(&text, "  %-10s %s\n", commands[i].name, commands[i].summary);
     weft_command_list(&text);
-    weft_text_add(&text, "\nweft COMMAND --help says more about one; weft --version prints the version.\n");
+    weft_text_add(
+        &text, "\nweft COMMAND --help says more about one; weft --version prints the version.\n");
     code = weft_cli_print(&text);
     weft_text_release(&text);
     return code;
@@ -43,7 +45,8 @@ static int print_version(void)
     weft_text text = {0};
     int code;
 
-    weft_text_print(&text, "weft %s (plugin ABI %d.%d)\n", WEFT_VERSION, WEFT_ABI_MAJOR, WEFT_ABI_MINOR);
+    weft_text_print(&text, "weft %s (plugin ABI %d.%d)\n", WEFT_VERSION, WEFT_ABI_MAJOR,
+                    WEFT_ABI_MINOR);
     code = weft_cli_print(&text);
     weft_text_release(&text);
     return code;
@@ -58,16 +61,19 @@ static int refuse(const char *word)
 
     for (int i = 0; i < N_COMMANDS; i++)
         names[i] = commands[i].name;
-    near = weft_nearest(word, names, N_COMMANDS + weft_command_names(names + N_COMMANDS, MAX_PLUGIN_COMMANDS));
-    weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "unknown command '%.60s'%s%s%s (weft --help lists all)", word, near ? "; did you mean '" : "",
-              near ? near : "", near ? "'?" : "");
+    near = weft_nearest(word, names,
+                        N_COMMANDS + weft_command_names(names + N_COMMANDS, MAX_PLUGIN_COMMANDS));
+    weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+              "unknown command '%.60s'%s%s%s (weft --help lists all)", word,
+              near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     code = weft_cli_report(&err);
     weft_error_release(&err);
     return code;
 }
 
-/* Where a standard stream is closed, the next file that is opened would take its place and be written into. What is opened here instead can only be
- * used the wrong way round, so that who writes to it still learns that nobody reads. */
+/* Where a standard stream is closed, the next file that is opened would take its place and be
+ * written into. What is opened here instead can only be used the wrong way round, so that who
+ * writes to it still learns that nobody reads. */
 static void fill_streams(void)
 {
     for (int fd = 0; fd < 3; fd++)
@@ -78,7 +84,8 @@ static void fill_streams(void)
 int main(int argc, char **argv)
 {
     fill_streams();
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk, and told like one */
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not grow is an error like a full disk, and told like one */
     const char *word = argc > 1 ? argv[1] : NULL;
 
     if (!word) {

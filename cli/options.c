@@ -18,17 +18,32 @@ typedef struct parse {
 static void fill_table(parse *p)
 {
     const weft_option ini[] = {
-        {.name = "o", .argument = "SECTION.KEY=VALUE", .help = "set a key, over what the INI says; may be repeated", .values = &p->edits},
-        {.name = "with", .argument = "NAME[@PLACE]", .help = "list one more plugin; PLACE: first, after:OTHER, before:OTHER", .values = &p->edits},
-        {.name = "without", .argument = "NAME", .help = "take a plugin off the list", .values = &p->edits},
+        {.name = "o",
+         .argument = "SECTION.KEY=VALUE",
+         .help = "set a key, over what the INI says; may be repeated",
+         .values = &p->edits},
+        {.name = "with",
+         .argument = "NAME[@PLACE]",
+         .help = "list one more plugin; PLACE: first, after:OTHER, before:OTHER",
+         .values = &p->edits},
+        {.name = "without",
+         .argument = "NAME",
+         .help = "take a plugin off the list",
+         .values = &p->edits},
     };
-    const weft_option ranks = {.name = "n", .argument = "RANKS", .help = "number of ranks", .number = &p->ranks, .min = 1, .max = MAX_RANKS};
+    const weft_option ranks = {.name = "n",
+                               .argument = "RANKS",
+                               .help = "number of ranks",
+                               .number = &p->ranks,
+                               .min = 1,
+                               .max = MAX_RANKS};
     int n = 0;
     for (size_t i = 0; i < sizeof ini / sizeof *ini && (p->usage->accepts & WEFT_CLI_INI); i++)
         p->table[n++] = ini[i];
     if (p->usage->accepts & WEFT_CLI_RANKS)
         p->table[n++] = ranks;
-    for (const weft_option *option = p->usage->extra; option && option->name && n + 3 < MOST_OPTIONS; option++)
+    for (const weft_option *option = p->usage->extra;
+         option && option->name && n + 3 < MOST_OPTIONS; option++)
         p->table[n++] = *option;
     /* usage shows these two in one line, as the last */
     p->table[n++] = (weft_option){.name = "h", .flag = &p->help};
@@ -40,7 +55,8 @@ static void print_usage(const parse *p, weft_text *text)
     const weft_cli_usage *usage = p->usage;
     weft_text_print(text, "usage: weft %s", usage->command);
     if (usage->arguments)
-        weft_text_print(text, usage->accepts & WEFT_CLI_OPTIONAL ? " [%s]" : " %s", usage->arguments);
+        weft_text_print(text, usage->accepts & WEFT_CLI_OPTIONAL ? " [%s]" : " %s",
+                        usage->arguments);
     weft_text_print(text, " [options]\n\n%s\n\noptions:\n", usage->summary);
     weft_options_print(p->table, text);
     weft_text_print(text, "  %-26s %s\n", "-h, --help", "this text");
@@ -48,7 +64,9 @@ static void print_usage(const parse *p, weft_text *text)
 
 static weft_cli_edit_kind edit_kind(const char *option)
 {
-    return strcmp(option, "with") == 0 ? WEFT_CLI_WITH : strcmp(option, "without") == 0 ? WEFT_CLI_WITHOUT : WEFT_CLI_SET;
+    return strcmp(option, "with") == 0      ? WEFT_CLI_WITH
+           : strcmp(option, "without") == 0 ? WEFT_CLI_WITHOUT
+                                            : WEFT_CLI_SET;
 }
 
 static void parse_all(parse *p, int argc, char **argv, weft_cli_options *o, weft_error *err)
@@ -61,12 +79,15 @@ static void parse_all(parse *p, int argc, char **argv, weft_cli_options *o, weft
                                   .n_arguments = &o->n_arguments};
     fill_table(p);
     weft_options_parse(&options, argc, argv, err);
-    if (!p->help && o->n_arguments == 0 && usage->max_arguments != 0 && !(usage->accepts & WEFT_CLI_OPTIONAL))
-        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is missing; see weft %s --help", usage->arguments, usage->command);
+    if (!p->help && o->n_arguments == 0 && usage->max_arguments != 0 &&
+        !(usage->accepts & WEFT_CLI_OPTIONAL))
+        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is missing; see weft %s --help",
+                  usage->arguments, usage->command);
     if ((usage->accepts & WEFT_CLI_INI) && o->n_arguments > 0)
         o->ini = o->arguments[0];
     for (int i = 0; i < p->edits.n; i++)
-        o->edits[o->n_edits++] = (weft_cli_edit){edit_kind(p->edits.list[i].option), p->edits.list[i].text};
+        o->edits[o->n_edits++] =
+            (weft_cli_edit){edit_kind(p->edits.list[i].option), p->edits.list[i].text};
     o->ranks = (int)p->ranks;
 }
 
@@ -111,9 +132,11 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
     if (!options->ini)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no INI file given");
     if (options->files)
-        status = weft_settings_unpack(weft_text_get(options->files), options->files->size, out, err);
+        status =
+            weft_settings_unpack(weft_text_get(options->files), options->files->size, out, err);
     else if (options->ini_text)
-        status = weft_settings_read_text(options->ini, options->ini_text, strlen(options->ini_text), out, err);
+        status = weft_settings_read_text(options->ini, options->ini_text, strlen(options->ini_text),
+                                         out, err);
     else
         status = weft_settings_read(options->ini, out, err);
     if (status != WEFT_OK)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft oracle: two INIs, the same weights and data, k steps; are losses, gradient norms, every gradient before clipping and every parameter the same
- * within what the dtypes allow? If not, where do the runs part? */
+/* weft oracle: two INIs, the same weights and data, k steps; are losses, gradient norms, every
+ * gradient before clipping and every parameter the same within what the dtypes allow? If not, where
+ * do the runs part? */
 #include "oracle.h"
 
 #include <string.h>
@@ -16,7 +17,8 @@ static weft_status count_ranks(weft_cli_options *options, weft_error *err)
 }
 
 /* Both INIs, one after the other. Release both records in every case. */
-static int record_both(const weft_cli_options *options, int64_t steps, bool trace, oracle_record records[2], weft_error *err)
+static int record_both(const weft_cli_options *options, int64_t steps, bool trace,
+                       oracle_record records[2], weft_error *err)
 {
     int code = 0;
     bool made[2] = {oracle_record_init(&records[0], steps), oracle_record_init(&records[1], steps)};
@@ -30,13 +32,15 @@ static int record_both(const weft_cli_options *options, int64_t steps, bool trac
             weft_fail_memory(err);
         else
             count_ranks(&one, err);
-        code = weft_error_status(err) ? weft_cli_report(err) : weft_ranks_run(&one, true, oracle_run, &records[n]);
+        code = weft_error_status(err) ? weft_cli_report(err)
+                                      : weft_ranks_run(&one, true, oracle_run, &records[n]);
     }
     return code;
 }
 
 /* Once more, up to the step in which the runs part, with every value of the forward. */
-static int trace_both(const weft_cli_options *options, int64_t steps, oracle_exactness exact, weft_text *out, weft_error *err)
+static int trace_both(const weft_cli_options *options, int64_t steps, oracle_exactness exact,
+                      weft_text *out, weft_error *err)
 {
     oracle_record records[2];
     int code = record_both(options, steps, true, records, err);
@@ -53,13 +57,15 @@ static bool compare_replicas(const oracle_record records[2], weft_text *out)
     for (int i = 0; i < 2; i++)
         if (records[i].replica_error > 0) {
             same = false;
-            weft_text_print(out, "replicas of %s (%s) differ by %.3g in the %s run\n", records[i].replica_name, records[i].replica_of,
+            weft_text_print(out, "replicas of %s (%s) differ by %.3g in the %s run\n",
+                            records[i].replica_name, records[i].replica_of,
                             records[i].replica_error, i ? "second" : "first");
         }
     return same;
 }
 
-static int conclude(const weft_cli_options *options, const oracle_record records[2], oracle_exactness exact, weft_error *err)
+static int conclude(const weft_cli_options *options, const oracle_record records[2],
+                    oracle_exactness exact, weft_error *err)
 {
     oracle_verdict v;
     weft_text out = {0};
@@ -80,7 +86,8 @@ static int conclude(const weft_cli_options *options, const oracle_record records
     return code ? code : printed ? printed : !same;
 }
 
-static int run(const weft_cli_options *options, int64_t steps, oracle_exactness exact, weft_error *err)
+static int run(const weft_cli_options *options, int64_t steps, oracle_exactness exact,
+               weft_error *err)
 {
     oracle_record records[2];
     int code = record_both(options, steps, false, records, err);
@@ -91,15 +98,20 @@ static int run(const weft_cli_options *options, int64_t steps, oracle_exactness 
     return code;
 }
 
-static weft_status check(const weft_cli_options *options, int64_t steps, const char *bitwise, oracle_exactness *exact, weft_error *err)
+static weft_status check(const weft_cli_options *options, int64_t steps, const char *bitwise,
+                         oracle_exactness *exact, weft_error *err)
 {
-    *exact = !bitwise ? ORACLE_ROUNDING : strcmp(bitwise, "all") == 0 ? ORACLE_ALL : ORACLE_GRADIENTS;
+    *exact = !bitwise                      ? ORACLE_ROUNDING
+             : strcmp(bitwise, "all") == 0 ? ORACLE_ALL
+                                           : ORACLE_GRADIENTS;
     if (steps < 1)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--steps must be at least 1");
     if (*exact == ORACLE_GRADIENTS && strcmp(bitwise, "gradients") != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--bitwise is gradients or all, not '%s'", bitwise);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--bitwise is gradients or all, not '%s'", bitwise);
     if (options->n_arguments != 2)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "oracle compares two INI files: weft oracle A.ini B.ini");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "oracle compares two INI files: weft oracle A.ini B.ini");
     return WEFT_OK;
 }
 
@@ -108,10 +120,14 @@ int weft_cmd_oracle(int argc, char **argv)
     int64_t steps = 2;
     const char *bitwise = NULL;
     const weft_option extra[] = {
-        {.name = "steps", .argument = "N", .help = "compare so many steps (default 2)", .number = &steps},
+        {.name = "steps",
+         .argument = "N",
+         .help = "compare so many steps (default 2)",
+         .number = &steps},
         {.name = "bitwise",
          .argument = "WHAT",
-         .help = "bit for bit: gradients (and loss and norm), or all (and parameters after the update)",
+         .help =
+             "bit for bit: gradients (and loss and norm), or all (and parameters after the update)",
          .text = &bitwise},
         {.name = NULL},
     };
@@ -119,8 +135,10 @@ int weft_cmd_oracle(int argc, char **argv)
         .command = "oracle",
         .arguments = "A.ini B.ini",
         .max_arguments = 2,
-        .summary = "Runs two INI files for some steps from the same weights and data and compares losses, gradient norms, every gradient before "
-                   "clipping and every parameter. Each runs on as many ranks as its mesh asks for. Exit code 0 at parity, 1 where they part: then it "
+        .summary = "Runs two INI files for some steps from the same weights and data and compares "
+                   "losses, gradient norms, every gradient before "
+                   "clipping and every parameter. Each runs on as many ranks as its mesh asks for. "
+                   "Exit code 0 at parity, 1 where they part: then it "
                    "runs both again and names the first value that parts.",
         .accepts = WEFT_CLI_INI,
         .extra = extra,

@@ -26,8 +26,10 @@ typedef struct oracle_value {
     int64_t count;
     bool moves;                 /* changes a layout alone */
     bool changed;               /* the reference has none of this name, or makes it by another op */
-    struct oracle_value *cause; /* where it was made otherwise than in the reference: nearest in its chain, itself included; NULL: nowhere */
-    double *whole;              /* of a value of the forward, in micro-batch 0 of the traced step; NULL: not traced */
+    struct oracle_value *cause; /* where it was made otherwise than in the reference: nearest in its
+                                   chain, itself included; NULL: nowhere */
+    double *whole; /* of a value of the forward, in micro-batch 0 of the traced step; NULL: not
+                      traced */
 } oracle_value;
 
 /* What one run was like. Filled by its ranks under the lock. */
@@ -46,7 +48,8 @@ typedef struct oracle_record {
     const char *replica_of;   /* "gradient" or "parameter" */
     /* tracing: the last step's forward */
     bool trace;
-    const struct oracle_record *reference; /* the other run, recorded before; NULL: this is the reference */
+    const struct oracle_record
+        *reference; /* the other run, recorded before; NULL: this is the reference */
     weft_map by_name;
     int64_t micro_batch;
     oracle_value *values; /* in the graph's order */
@@ -65,7 +68,8 @@ weft_status oracle_run(weft_rank *rank, void *ctx);
 
 /* Lists the values of a run's graph, and where it differs from the reference's. */
 weft_status oracle_list_values(oracle_record *r, const weft_graph *g, weft_error *err);
-weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v, const weft_tensor *local, int64_t micro, weft_error *err);
+weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v,
+                               const weft_tensor *local, int64_t micro, weft_error *err);
 /* Of ranks that hold the same, the first one speaks; terms of open sums are added up. */
 bool oracle_speaks(const weft_run *run, const weft_value *v);
 
@@ -80,21 +84,25 @@ typedef struct oracle_verdict {
 } oracle_verdict;
 
 /* |a - b| over |a|, or over `least` where that is more. cosine, size (of a) may be NULL. */
-double oracle_relative(const double *a, const double *b, int64_t n, double least, double *cosine, double *size);
-/* Rounding of what passes through the blocks, and of sums over the tokens of a step; see docs/oracle.md. */
+double oracle_relative(const double *a, const double *b, int64_t n, double least, double *cosine,
+                       double *size);
+/* Rounding of what passes through the blocks, and of sums over the tokens of a step; see
+ * docs/oracle.md. */
 double oracle_bound(const oracle_record *a, const oracle_record *b, int64_t step);
 /* A gradient's error, its norm and the size below which it is noise. */
-double oracle_gradient_error(const oracle_record *a, const oracle_tensor *x, const oracle_tensor *y, int64_t step, double bound, double *cosine,
-                             bool *noise);
+double oracle_gradient_error(const oracle_record *a, const oracle_tensor *x, const oracle_tensor *y,
+                             int64_t step, double bound, double *cosine, bool *noise);
 const oracle_tensor *oracle_find(const oracle_record *r, int64_t step, const char *name);
 /* A line a step into out. exact: bit for bit, of what it names. */
-weft_status oracle_compare(const oracle_record *a, const oracle_record *b, oracle_exactness exact, oracle_verdict *v, weft_text *out,
-                           weft_error *err);
+weft_status oracle_compare(const oracle_record *a, const oracle_record *b, oracle_exactness exact,
+                           oracle_verdict *v, weft_text *out, weft_error *err);
 
 /* ---- oracle_trace.c ---- */
 
-/* Both runs were traced up to the step in which they first part: the first value of the forward that parts, else the first gradient of a parameter.
+/* Both runs were traced up to the step in which they first part: the first value of the forward
+ * that parts, else the first gradient of a parameter.
  */
-void oracle_explain(const oracle_record *a, const oracle_record *b, oracle_exactness exact, weft_text *out);
+void oracle_explain(const oracle_record *a, const oracle_record *b, oracle_exactness exact,
+                    weft_text *out);
 
 #endif

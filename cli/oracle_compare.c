@@ -7,13 +7,15 @@
 
 double oracle_bound(const oracle_record *a, const oracle_record *b, int64_t step)
 {
-    double depth = sqrt(10.0 * (a->blocks + 1)), sum = sqrt((double)a->tokens), eps = ldexp(1, a->wide && b->wide ? -53 : -24);
+    double depth = sqrt(10.0 * (a->blocks + 1)), sum = sqrt((double)a->tokens),
+           eps = ldexp(1, a->wide && b->wide ? -53 : -24);
     double activations = (a->half || b->half ? ldexp(1, -8) : eps) * depth;
     /* after the first step parameters have parted by rounding, and gradients follow them */
     return 4 * (activations + eps * sum) * (double)(1 + 3 * step);
 }
 
-static void judge(oracle_verdict *v, double error, double bound, const char *what, int64_t s, const char *name)
+static void judge(oracle_verdict *v, double error, double bound, const char *what, int64_t s,
+                  const char *name)
 {
     bool parted = !(error <= bound);
     double excess = bound > 0 ? error / bound : parted ? INFINITY : 0;
@@ -23,12 +25,14 @@ static void judge(oracle_verdict *v, double error, double bound, const char *wha
         return;
     v->worst = excess;
     weft_text text = {0};
-    weft_text_print(&text, "step %lld, %s%s%s: %.3g, bound %.3g", (long long)s + 1, what, *name ? " of " : "", name, error, bound);
+    weft_text_print(&text, "step %lld, %s%s%s: %.3g, bound %.3g", (long long)s + 1, what,
+                    *name ? " of " : "", name, error, bound);
     strncpy(v->text, weft_text_get(&text), sizeof v->text - 1);
     weft_text_release(&text);
 }
 
-double oracle_relative(const double *a, const double *b, int64_t n, double least, double *cosine, double *size)
+double oracle_relative(const double *a, const double *b, int64_t n, double least, double *cosine,
+                       double *size)
 {
     double difference = 0, aa = 0, bb = 0, ab = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -61,10 +65,11 @@ static int64_t elements(const oracle_record *r)
     return n;
 }
 
-/* A gradient that is zero but for rounding (a key's bias: softmax does not see it) is measured against its share of the gradient norm; the optimizer
- * makes steps of full size from such noise, so the parameter says nothing then. */
-double oracle_gradient_error(const oracle_record *a, const oracle_tensor *x, const oracle_tensor *y, int64_t step, double bound, double *cosine,
-                             bool *noise)
+/* A gradient that is zero but for rounding (a key's bias: softmax does not see it) is measured
+ * against its share of the gradient norm; the optimizer makes steps of full size from such noise,
+ * so the parameter says nothing then. */
+double oracle_gradient_error(const oracle_record *a, const oracle_tensor *x, const oracle_tensor *y,
+                             int64_t step, double bound, double *cosine, bool *noise)
 {
     double size, share = a->steps[step].norm * sqrt((double)x->count / (double)elements(a));
     double error = oracle_relative(x->gradient, y->gradient, x->count, share, cosine, &size);
@@ -79,8 +84,8 @@ typedef struct extremes {
     double gradient, parameter, cosine;
 } extremes;
 
-static void compare_tensor(const oracle_record *a, const oracle_tensor *x, const oracle_tensor *y, int64_t s, double bound, oracle_verdict *v,
-                           extremes *e)
+static void compare_tensor(const oracle_record *a, const oracle_tensor *x, const oracle_tensor *y,
+                           int64_t s, double bound, oracle_verdict *v, extremes *e)
 {
     double cosine;
     bool noise;
@@ -95,24 +100,30 @@ static void compare_tensor(const oracle_record *a, const oracle_tensor *x, const
     e->parameter = parameter > e->parameter ? parameter : e->parameter;
 }
 
-static void compare_step(const oracle_record *a, const oracle_record *b, int64_t s, oracle_verdict *v, weft_text *out)
+static void compare_step(const oracle_record *a, const oracle_record *b, int64_t s,
+                         oracle_verdict *v, weft_text *out)
 {
     double bound = oracle_bound(a, b, s);
     const oracle_step *x = &a->steps[s], *y = &b->steps[s];
     extremes e = {.cosine = 1};
     for (int i = 0; i < a->n_tensors; i++)
         compare_tensor(a, &x->tensors[i], oracle_find(b, s, x->tensors[i].name), s, bound, v, &e);
-    double loss = fabs(y->loss - x->loss) / fabs(x->loss), norm = fabs(y->norm - x->norm) / fabs(x->norm);
+    double loss = fabs(y->loss - x->loss) / fabs(x->loss),
+           norm = fabs(y->norm - x->norm) / fabs(x->norm);
     judge(v, loss, bound, "loss", s, "");
     judge(v, norm, bound, "gradient norm", s, "");
-    weft_text_print(out, "step %lld: loss %.9g and %.9g, gradient norm %.9g and %.9g\n", (long long)s + 1, x->loss, y->loss, x->norm, y->norm);
-    weft_text_print(out, "        relative errors: loss %.2g, norm %.2g, gradients up to %.2g (cosine %.9f), parameters up to %.2g\n", loss, norm,
-                    e.gradient, e.cosine, e.parameter);
+    weft_text_print(out, "step %lld: loss %.9g and %.9g, gradient norm %.9g and %.9g\n",
+                    (long long)s + 1, x->loss, y->loss, x->norm, y->norm);
+    weft_text_print(out,
+                    "        relative errors: loss %.2g, norm %.2g, gradients up to %.2g (cosine "
+                    "%.9f), parameters up to %.2g\n",
+                    loss, norm, e.gradient, e.cosine, e.parameter);
 }
 
 /* ---- bit for bit ---- */
 
-static void judge_bits(oracle_verdict *v, const double *a, const double *b, int64_t n, const char *what, int64_t s, const char *name, int64_t *differ)
+static void judge_bits(oracle_verdict *v, const double *a, const double *b, int64_t n,
+                       const char *what, int64_t s, const char *name, int64_t *differ)
 {
     int64_t before = *differ;
     double most = 0;
@@ -124,7 +135,8 @@ static void judge_bits(oracle_verdict *v, const double *a, const double *b, int6
     judge(v, *differ == before ? 0 : most > 0 ? most : INFINITY, 0, what, s, name);
 }
 
-static void compare_bits(const oracle_record *a, const oracle_record *b, int64_t s, bool parameters, oracle_verdict *v, weft_text *out)
+static void compare_bits(const oracle_record *a, const oracle_record *b, int64_t s, bool parameters,
+                         oracle_verdict *v, weft_text *out)
 {
     const oracle_step *x = &a->steps[s], *y = &b->steps[s];
     int64_t scalars = 0, gradients = 0, updated = 0;
@@ -134,9 +146,11 @@ static void compare_bits(const oracle_record *a, const oracle_record *b, int64_t
         const oracle_tensor *t = &x->tensors[i], *other = oracle_find(b, s, t->name);
         judge_bits(v, t->gradient, other->gradient, t->count, "gradient", s, t->name, &gradients);
         if (parameters)
-            judge_bits(v, t->parameter, other->parameter, t->count, "parameter", s, t->name, &updated);
+            judge_bits(v, t->parameter, other->parameter, t->count, "parameter", s, t->name,
+                       &updated);
     }
-    weft_text_print(out, "step %lld: loss %.17g and %.17g, gradient norm %.17g and %.17g\n", (long long)s + 1, x->loss, y->loss, x->norm, y->norm);
+    weft_text_print(out, "step %lld: loss %.17g and %.17g, gradient norm %.17g and %.17g\n",
+                    (long long)s + 1, x->loss, y->loss, x->norm, y->norm);
     weft_text_print(out, "        elements that differ: %lld of gradients", (long long)gradients);
     if (parameters)
         weft_text_print(out, ", %lld of parameters", (long long)updated);
@@ -148,16 +162,19 @@ static void compare_bits(const oracle_record *a, const oracle_record *b, int64_t
 static weft_status check_models(const oracle_record *a, const oracle_record *b, weft_error *err)
 {
     if (a->n_tensors != b->n_tensors)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the two models differ: %d tensors and %d", a->n_tensors, b->n_tensors);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the two models differ: %d tensors and %d", a->n_tensors, b->n_tensors);
     for (int i = 0; i < a->n_tensors; i++) {
         const oracle_tensor *x = &a->steps[0].tensors[i], *y = oracle_find(b, 0, x->name);
         if (!y || y->count != x->count)
-            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the two models differ at %s", x->name);
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the two models differ at %s",
+                             x->name);
     }
     return WEFT_OK;
 }
 
-weft_status oracle_compare(const oracle_record *a, const oracle_record *b, oracle_exactness exact, oracle_verdict *v, weft_text *out, weft_error *err)
+weft_status oracle_compare(const oracle_record *a, const oracle_record *b, oracle_exactness exact,
+                           oracle_verdict *v, weft_text *out, weft_error *err)
 {
     weft_status s = check_models(a, b, err);
     *v = (oracle_verdict){.first = -1};

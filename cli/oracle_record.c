@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run as `weft oracle` sees it: gradients and parameters of every step, assembled over all ranks. */
+/* A run as `weft oracle` sees it: gradients and parameters of every step, assembled over all ranks.
+ */
 #include "oracle.h"
 
 #include <math.h>
@@ -34,8 +35,8 @@ static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *er
     return s->tensors ? WEFT_OK : weft_fail_memory(err);
 }
 
-static weft_status add(oracle_record *r, weft_run *run, const weft_value *parameter, const oracle_tensor *to, bool gradient, bool again,
-                       weft_error *err)
+static weft_status add(oracle_record *r, weft_run *run, const weft_value *parameter,
+                       const oracle_tensor *to, bool gradient, bool again, weft_error *err)
 {
     const weft_value *v = gradient ? parameter->gradient : parameter;
     double *whole = gradient ? to->gradient : to->parameter;
@@ -46,8 +47,11 @@ static weft_status add(oracle_record *r, weft_run *run, const weft_value *parame
     int64_t n = weft_tensor_count(&t);
     size_t bytes = (size_t)n * weft_dtype_size(t.dtype);
     t.data = weft_alloc(bytes);
-    weft_status s = t.data ? plan->device->download(plan->device_self, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err)
-                           : weft_fail_memory(err);
+    weft_status s =
+        t.data
+            ? plan->device->download(plan->device_self, t.data,
+                                     weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err)
+            : weft_fail_memory(err);
     for (int64_t i = 0; i < n && !s; i++) {
         double x = weft_tensor_get(&t, i), *at = &whole[weft_global_index(&t, i)];
         if (!again)
@@ -74,7 +78,8 @@ static weft_status gather(oracle_record *r, weft_run *run, bool gradients, weft_
         for (int i = 0; i < g->n_parameters && !s; i++) {
             const weft_value *v = gradients ? g->parameters[i]->gradient : g->parameters[i];
             oracle_tensor *t = &r->steps[run->step].tensors[i];
-            if (oracle_speaks(run, v) == (round == 0) && (round == 0 || !weft_layout_open_axes(v->layout)))
+            if (oracle_speaks(run, v) == (round == 0) &&
+                (round == 0 || !weft_layout_open_axes(v->layout)))
                 s = add(r, run, g->parameters[i], t, gradients, round == 1, err);
         }
         r->steps[run->step].loss = run->view.loss;
@@ -106,8 +111,12 @@ static weft_status start(weft_rank *rank, oracle_record *r, weft_plan *plan, wef
         pthread_mutex_unlock(&r->lock);
         s = weft_rank_agree(rank, "listing values", s);
     }
-    s = s ? s : weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
-    return s ? s : weft_rank_agree(rank, "preparing the run", weft_run_create(plan, &session->host, run, &rank->err));
+    s = s ? s
+          : weft_rank_agree(rank, "opening plugins",
+                            weft_plugins_open(session->plugins, &rank->err));
+    return s ? s
+             : weft_rank_agree(rank, "preparing the run",
+                               weft_run_create(plan, &session->host, run, &rank->err));
 }
 
 weft_status oracle_run(weft_rank *rank, void *ctx)
@@ -118,8 +127,13 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
     weft_plan *plan = NULL;
     weft_run *run = NULL;
     session->host.dir = NULL; /* an oracle leaves nothing behind */
-    const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks, .train_only = true, .fetch_forward = r->trace};
-    weft_status s = weft_rank_agree(rank, "planning", weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err));
+    const weft_plan_options options = {.rank = session->host.rank,
+                                       .ranks = session->host.ranks,
+                                       .train_only = true,
+                                       .fetch_forward = r->trace};
+    weft_status s = weft_rank_agree(
+        rank, "planning",
+        weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err));
     s = s ? s : start(rank, r, plan, &run);
     if (!s) {
         run->probe = &r->probe;

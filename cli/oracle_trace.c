@@ -30,16 +30,20 @@ static void print_cause(weft_text *out, const oracle_value *v)
 {
     if (!v->cause)
         return;
-    weft_text_add(out, v->cause->moves ? "; moved before in " : v->cause == v ? "; made otherwise here: " : "; made otherwise before: ");
+    weft_text_add(out, v->cause->moves ? "; moved before in "
+                       : v->cause == v ? "; made otherwise here: "
+                                       : "; made otherwise before: ");
     print_value(out, v->cause);
 }
 
 /* In the second run's order. */
-static const oracle_value *first_parted(const oracle_record *a, const oracle_record *b, double bound, double *error, int *compared)
+static const oracle_value *first_parted(const oracle_record *a, const oracle_record *b,
+                                        double bound, double *error, int *compared)
 {
     for (int i = 0; i < b->n_values; i++) {
         const oracle_value *v = &b->values[i];
-        const oracle_value *other = v->whole ? weft_map_get(&a->by_name, v->name, strlen(v->name)) : NULL;
+        const oracle_value *other =
+            v->whole ? weft_map_get(&a->by_name, v->name, strlen(v->name)) : NULL;
         if (!other || other->count != v->count)
             continue;
         ++*compared;
@@ -51,7 +55,8 @@ static const oracle_value *first_parted(const oracle_record *a, const oracle_rec
 }
 
 /* Backward order: the last parameter's gradient is known first. */
-static const oracle_tensor *first_gradient(const oracle_record *a, const oracle_record *b, double bound, double *error)
+static const oracle_tensor *first_gradient(const oracle_record *a, const oracle_record *b,
+                                           double bound, double *error)
 {
     int64_t step = a->n_steps - 1;
     for (int i = a->n_tensors - 1; i >= 0; i--) {
@@ -65,19 +70,24 @@ static const oracle_tensor *first_gradient(const oracle_record *a, const oracle_
     return NULL;
 }
 
-static void explain_backward(const oracle_record *a, const oracle_record *b, double bound, int compared, weft_text *out)
+static void explain_backward(const oracle_record *a, const oracle_record *b, double bound,
+                             int compared, weft_text *out)
 {
     double error;
     const oracle_tensor *x = first_gradient(a, b, bound, &error);
     if (compared)
         weft_text_print(out, "the forward does not part (%d values of micro-batch 0)\n", compared);
     else
-        weft_text_add(out, "no value of the forward can be compared: the micro-batches differ in size\n");
+        weft_text_add(
+            out, "no value of the forward can be compared: the micro-batches differ in size\n");
     if (!x) {
-        weft_text_add(out, "no gradient parts: look at what comes after them, the norm and the update\n");
+        weft_text_add(
+            out, "no gradient parts: look at what comes after them, the norm and the update\n");
         return;
     }
-    weft_text_print(out, "first parted at the gradient of %s (in the order of the backward): %.3g, bound %.3g", x->name, error, bound);
+    weft_text_print(
+        out, "first parted at the gradient of %s (in the order of the backward): %.3g, bound %.3g",
+        x->name, error, bound);
     const oracle_value *v = weft_map_get(&b->by_name, x->gradient_name, strlen(x->gradient_name));
     if (v) {
         weft_text_add(out, "\n        ");
@@ -87,7 +97,8 @@ static void explain_backward(const oracle_record *a, const oracle_record *b, dou
     weft_text_add(out, "\n");
 }
 
-void oracle_explain(const oracle_record *a, const oracle_record *b, oracle_exactness exact, weft_text *out)
+void oracle_explain(const oracle_record *a, const oracle_record *b, oracle_exactness exact,
+                    weft_text *out)
 {
     double bound = bound_for(a, b, exact), error = 0;
     int compared = 0;

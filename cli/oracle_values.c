@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The values of a run's graph: what the forward makes in micro-batch 0, and where the graph differs from the reference's. */
+/* The values of a run's graph: what the forward makes in micro-batch 0, and where the graph differs
+ * from the reference's. */
 #include "oracle.h"
 
 #include <string.h>
@@ -9,8 +10,9 @@ static oracle_value *find(const oracle_record *r, const char *name)
     return weft_map_get(&r->by_name, name, strlen(name));
 }
 
-/* A value that is made otherwise is its own cause, unless all that was done is to move what was made otherwise before. Any other value's is the
- * nearest before it, looking past what is not compared itself (as the backward); a computation comes before a move. */
+/* A value that is made otherwise is its own cause, unless all that was done is to move what was
+ * made otherwise before. Any other value's is the nearest before it, looking past what is not
+ * compared itself (as the backward); a computation comes before a move. */
 static oracle_value *cause_of(const oracle_record *r, const weft_node *n, oracle_value *self)
 {
     oracle_value *nearest = NULL;
@@ -18,7 +20,8 @@ static oracle_value *cause_of(const oracle_record *r, const weft_node *n, oracle
         return self;
     for (int i = 0; i < n->n_ins; i++) {
         const oracle_value *in = find(r, n->ins[i]->name);
-        if (in && in->cause && (in->changed || !in->whole) && (!nearest || (nearest->moves && !in->cause->moves)))
+        if (in && in->cause && (in->changed || !in->whole) &&
+            (!nearest || (nearest->moves && !in->cause->moves)))
             nearest = in->cause;
     }
     return self->changed && (!nearest || nearest->moves) ? self : nearest;
@@ -29,16 +32,19 @@ static bool is_traced(const oracle_record *r, const weft_value *v, const oracle_
     for (int a = 0; a < WEFT_MAX_AXES; a++)
         if (weft_layout_open(v->layout, a) == WEFT_OPEN_MAX)
             return false;
-    return v->fetch && (!r->reference || (known && known->whole && r->micro_batch == r->reference->micro_batch));
+    return v->fetch && (!r->reference ||
+                        (known && known->whole && r->micro_batch == r->reference->micro_batch));
 }
 
-static weft_status list_one(oracle_record *r, const weft_node *n, const weft_value *v, oracle_value *to, weft_error *err)
+static weft_status list_one(oracle_record *r, const weft_node *n, const weft_value *v,
+                            oracle_value *to, weft_error *err)
 {
     const oracle_value *known = r->reference ? find(r->reference, v->name) : NULL;
     to->name = weft_pool_strdup(&r->pool, v->name);
     to->op = weft_pool_strdup(&r->pool, n->op->name);
     to->by = weft_pool_strdup(&r->pool, n->by ? n->by : "core");
-    if (!to->name || !to->op || !to->by || !weft_map_set(&r->by_name, &r->pool, v->name, strlen(v->name), to))
+    if (!to->name || !to->op || !to->by ||
+        !weft_map_set(&r->by_name, &r->pool, v->name, strlen(v->name), to))
         return weft_fail_memory(err);
     to->block = n->block;
     to->moves = n->steps || strcmp(n->op->name, "gather") == 0;
@@ -47,7 +53,8 @@ static weft_status list_one(oracle_record *r, const weft_node *n, const weft_val
     to->count = 1;
     for (int d = 0; d < v->n_dims; d++)
         to->count *= v->dims[d].size;
-    if (is_traced(r, v, known) && !(to->whole = weft_pool_alloc(&r->pool, (size_t)to->count * sizeof(double))))
+    if (is_traced(r, v, known) &&
+        !(to->whole = weft_pool_alloc(&r->pool, (size_t)to->count * sizeof(double))))
         return weft_fail_memory(err);
     return WEFT_OK;
 }
@@ -74,7 +81,8 @@ bool oracle_speaks(const weft_run *run, const weft_value *v)
     return true;
 }
 
-weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v, const weft_tensor *local, int64_t micro, weft_error *err)
+weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v,
+                               const weft_tensor *local, int64_t micro, weft_error *err)
 {
     oracle_record *r = (oracle_record *)probe;
     (void)err;

@@ -22,10 +22,12 @@ static bool is_graph_pass(const weft_plugins *plugins, const char *name)
 }
 
 /* The training graph as it is, placed, when the passes up to `name` are done. */
-static weft_status text_after(weft_session *s, const char *name, unsigned how, weft_text *text, weft_error *err)
+static weft_status text_after(weft_session *s, const char *name, unsigned how, weft_text *text,
+                              weft_error *err)
 {
     weft_plan *plan;
-    const weft_plan_options options = {.rank = s->host.rank, .ranks = s->host.ranks, .stop_after = name};
+    const weft_plan_options options = {
+        .rank = s->host.rank, .ranks = s->host.ranks, .stop_after = name};
     weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
     if (!status)
         weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], how, text);
@@ -35,10 +37,12 @@ static weft_status text_after(weft_session *s, const char *name, unsigned how, w
     return status;
 }
 
-static weft_status print_after(weft_session *s, const char *name, bool whole, weft_text *text, weft_error *err)
+static weft_status print_after(weft_session *s, const char *name, bool whole, weft_text *text,
+                               weft_error *err)
 {
     if (!is_graph_pass(s->plugins, name))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "'%s' is not a listed plugin with a graph pass", name);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "'%s' is not a listed plugin with a graph pass", name);
     weft_text_print(text, "# after %s\n", name);
     return text_after(s, name, whole ? WEFT_PRINT_WHOLE : 0, text, err);
 }
@@ -84,7 +88,8 @@ static bool print_missing(const weft_text *from, const weft_text *in, char sign,
     bool there = true;
     for (cursor c = {.next = weft_text_get(in)}; there && next_line(&c);) {
         make_key(&c, &key);
-        there = !key.out_of_memory && weft_map_set(&known, &pool, weft_text_get(&key), key.size, &known);
+        there = !key.out_of_memory &&
+                weft_map_set(&known, &pool, weft_text_get(&key), key.size, &known);
     }
     const char *head = NULL;
     for (cursor c = {.next = weft_text_get(from)}; there && next_line(&c);) {
@@ -126,14 +131,17 @@ static weft_status print_changed(weft_session *s, weft_text *out, weft_error *er
     return status;
 }
 
-static weft_status print_program(const weft_plan *plan, const char *name, weft_text *text, weft_error *err)
+static weft_status print_program(const weft_plan *plan, const char *name, weft_text *text,
+                                 weft_error *err)
 {
     for (int a = 0; a < WEFT_ACTIONS; a++)
         if (strcmp(weft_action_name((weft_action)a), name) == 0) {
             weft_plan_print_program(plan, WEFT_MODE_TRAIN, (weft_action)a, text);
             return WEFT_OK;
         }
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "there is no program '%s'; there are begin, forward, backward, step_end, update", name);
+    return weft_fail(
+        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        "there is no program '%s'; there are begin, forward, backward, step_end, update", name);
 }
 
 static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text, weft_error *err)
@@ -141,7 +149,8 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
     if (w->print_changed)
         return print_changed(s, text, err);
     if (w->print_after || w->stop_after) {
-        weft_status status = print_after(s, w->print_after ? w->print_after : w->stop_after, w->whole, text, err);
+        weft_status status =
+            print_after(s, w->print_after ? w->print_after : w->stop_after, w->whole, text, err);
         if (status || w->stop_after)
             return status;
     }
@@ -171,8 +180,12 @@ int weft_cmd_plan(int argc, char **argv)
          .help = "print the placed graph after this plugin's pass and nothing more",
          .text = &w.stop_after},
         {.name = "print-changed", .help = "print what each pass changed", .flag = &w.print_changed},
-        {.name = "graph", .help = "print the joint graph (forward, backward, update)", .flag = &w.graph},
-        {.name = "whole", .help = "print every block of a graph, with whole names and all sizes", .flag = &w.whole},
+        {.name = "graph",
+         .help = "print the joint graph (forward, backward, update)",
+         .flag = &w.graph},
+        {.name = "whole",
+         .help = "print every block of a graph, with whole names and all sizes",
+         .flag = &w.whole},
         {.name = "program",
          .argument = "NAME",
          .help = "print a program's instructions: begin, forward, backward, step_end, update",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft plugins: what could be listed in [weft] plugins here. Opens every plugin that it finds, creates none. */
+/* weft plugins: what could be listed in [weft] plugins here. Opens every plugin that it finds,
+ * creates none. */
 #include "plugin/plugins.h"
 #include "cli.h"
 
@@ -44,8 +45,8 @@ static void list_one(const weft_module *module, int width, weft_text *text)
     const weft_plugin *p = module->plugin;
     weft_text kinds = {0};
     describe_kinds(p, &kinds);
-    weft_text_print(text, "%-*s  %s  %s (%s)\n%*s  %s\n", width, p->name, p->version, p->summary, weft_text_get(&kinds), width, "",
-                    module->path ? module->path : "builtin");
+    weft_text_print(text, "%-*s  %s  %s (%s)\n%*s  %s\n", width, p->name, p->version, p->summary,
+                    weft_text_get(&kinds), width, "", module->path ? module->path : "builtin");
     text->out_of_memory = text->out_of_memory || kinds.out_of_memory;
     weft_text_release(&kinds);
 }
@@ -53,12 +54,16 @@ static void list_one(const weft_module *module, int width, weft_text *text)
 int weft_cmd_plugins(int argc, char **argv)
 {
     bool names_only = false;
-    const weft_option extra[] = {{.name = "names", .help = "print names only, one a line, and open nothing", .flag = &names_only}, {0}};
-    const weft_cli_usage usage = {.command = "plugins",
-                                  .max_arguments = 0,
-                                  .summary = "List the plugins that can be found, with version, kind, summary and file.",
-                                  .accepts = WEFT_CLI_OPTIONAL,
-                                  .extra = extra};
+    const weft_option extra[] = {{.name = "names",
+                                  .help = "print names only, one a line, and open nothing",
+                                  .flag = &names_only},
+                                 {0}};
+    const weft_cli_usage usage = {
+        .command = "plugins",
+        .max_arguments = 0,
+        .summary = "List the plugins that can be found, with version, kind, summary and file.",
+        .accepts = WEFT_CLI_OPTIONAL,
+        .extra = extra};
     weft_cli_options options = {0};
     weft_error err = {0};
     weft_search *search = NULL;

@@ -8,15 +8,19 @@ enum { MAX_THREADS = 1024 };
 
 weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine)
 {
-    return rank->control ? weft_control_agree(rank->control, rank->session.host.rank, phase, mine, &rank->err) : mine;
+    return rank->control
+               ? weft_control_agree(rank->control, rank->session.host.rank, phase, mine, &rank->err)
+               : mine;
 }
 
 /* Wakes whoever waits for this rank. */
 static void leave(weft_rank *rank)
 {
     void *self;
-    const weft_transport *transport = weft_plugins_service(rank->session.plugins, "transport", &self);
-    weft_control_leave(rank->control, rank->session.host.rank, rank->status, weft_error_text(&rank->err));
+    const weft_transport *transport =
+        weft_plugins_service(rank->session.plugins, "transport", &self);
+    weft_control_leave(rank->control, rank->session.host.rank, rank->status,
+                       weft_error_text(&rank->err));
     if (transport && transport->leave)
         transport->leave(self);
 }
@@ -56,8 +60,10 @@ static void start_threads(weft_rank *ranks, int n)
     for (int i = 1; i < n; i++) {
         int code = pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]);
         if (code) {
-            ranks[i].status = weft_fail(&ranks[i].err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a thread for rank %d: %s", i, strerror(code));
-            weft_control_leave(ranks[0].control, i, ranks[i].status, weft_error_text(&ranks[i].err));
+            ranks[i].status = weft_fail(&ranks[i].err, WEFT_ERR_IO, WEFT_NOWHERE,
+                                        "cannot start a thread for rank %d: %s", i, strerror(code));
+            weft_control_leave(ranks[0].control, i, ranks[i].status,
+                               weft_error_text(&ranks[i].err));
             return;
         }
         ranks[i].started = true;
@@ -68,14 +74,18 @@ static void start_threads(weft_rank *ranks, int n)
 static weft_status check_transport(weft_rank *rank)
 {
     void *self;
-    const weft_transport *transport = weft_plugins_service(rank->session.plugins, "transport", &self);
+    const weft_transport *transport =
+        weft_plugins_service(rank->session.plugins, "transport", &self);
     if (!transport || transport->threads)
         return WEFT_OK;
     return weft_fail(&rank->err, WEFT_ERR_INPUT, weft_params_where(rank->session.run, "plugins"),
-                     "%s carries tensors between processes, and this command runs its ranks as threads of one; list local instead", transport->name);
+                     "%s carries tensors between processes, and this command runs its ranks as "
+                     "threads of one; list local instead",
+                     transport->name);
 }
 
-static int run(weft_rank *ranks, int n, const weft_cli_options *options, bool quiet, weft_status (*body)(weft_rank *, void *), void *ctx)
+static int run(weft_rank *ranks, int n, const weft_cli_options *options, bool quiet,
+               weft_status (*body)(weft_rank *, void *), void *ctx)
 {
     weft_control *control = NULL;
     weft_status s = n > 1 ? weft_control_create(n, &control, &ranks[0].err) : WEFT_OK;
@@ -84,7 +94,8 @@ static int run(weft_rank *ranks, int n, const weft_cli_options *options, bool qu
         ranks[i].control = control;
         ranks[i].body = body;
         ranks[i].ctx = ctx;
-        s = ranks[i].status = weft_session_init(&ranks[i].session, options, i, control, quiet || i > 0, &ranks[i].err);
+        s = ranks[i].status = weft_session_init(&ranks[i].session, options, i, control,
+                                                quiet || i > 0, &ranks[i].err);
         if (!s && n > 1)
             s = ranks[i].status = check_transport(&ranks[i]);
     }
@@ -104,14 +115,17 @@ static int run(weft_rank *ranks, int n, const weft_cli_options *options, bool qu
     return code;
 }
 
-int weft_ranks_run(const weft_cli_options *options, bool quiet, weft_status (*body)(weft_rank *, void *), void *ctx)
+int weft_ranks_run(const weft_cli_options *options, bool quiet,
+                   weft_status (*body)(weft_rank *, void *), void *ctx)
 {
     int n = options->ranks > 0 ? options->ranks : 1;
     weft_error err = {0};
     weft_rank *ranks = NULL;
     if (n > MAX_THREADS)
-        weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "-n %d: at most %d ranks can be threads of one process; weft plan takes any number", n,
-                  MAX_THREADS);
+        weft_fail(
+            &err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "-n %d: at most %d ranks can be threads of one process; weft plan takes any number", n,
+            MAX_THREADS);
     else if (!(ranks = weft_alloc_zero((size_t)n, sizeof *ranks)))
         weft_fail_memory(&err);
     if (!ranks) {

@@ -19,10 +19,13 @@ typedef struct weft_rank {
     bool started;
 } weft_rank;
 
-/* Ends a phase: after it all ranks know whether all may go on, so that one rank's failure is every rank's clear end. */
+/* Ends a phase: after it all ranks know whether all may go on, so that one rank's failure is every
+ * rank's clear end. */
 weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine);
-/* Creates a session per rank (options->ranks of them, at least one) and runs body on every rank; rank 0 is the caller's thread. quiet: only warnings
- * are logged. Reports errors; returns the exit code. */
-int weft_ranks_run(const weft_cli_options *options, bool quiet, weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
+/* Creates a session per rank (options->ranks of them, at least one) and runs body on every rank;
+ * rank 0 is the caller's thread. quiet: only warnings are logged. Reports errors; returns the exit
+ * code. */
+int weft_ranks_run(const weft_cli_options *options, bool quiet,
+                   weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
 
 #endif

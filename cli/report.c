@@ -69,7 +69,8 @@ int weft_cli_print(const weft_text *text)
 
     if (text->out_of_memory)
         why = "out of memory";
-    else if (fwrite(weft_text_get(text), 1, text->size, stdout) != text->size || fflush(stdout) != 0)
+    else if (fwrite(weft_text_get(text), 1, text->size, stdout) != text->size ||
+             fflush(stdout) != 0)
         why = strerror(errno);
     if (!why)
         return 0;

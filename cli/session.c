@@ -25,7 +25,8 @@ static int count_threads(const weft_params *run, int ranks)
     return n > ranks ? (int)n / ranks : 1;
 }
 
-static weft_status load(weft_session *s, const weft_cli_options *options, bool add_local, weft_error *err)
+static weft_status load(weft_session *s, const weft_cli_options *options, bool add_local,
+                        weft_error *err)
 {
     weft_status status = weft_cli_settings(options, &s->settings, err);
     if (!status && add_local)
@@ -39,7 +40,8 @@ static bool has_transport(const weft_session *s)
     return weft_plugins_service(s->plugins, "transport", &self) != NULL;
 }
 
-weft_status weft_session_init(weft_session *s, const weft_cli_options *options, int rank, weft_control *control, bool quiet, weft_error *err)
+weft_status weft_session_init(weft_session *s, const weft_cli_options *options, int rank,
+                              weft_control *control, bool quiet, weft_error *err)
 {
     memset(s, 0, sizeof *s);
     s->log = weft_cli_log_init(&s->sink, quiet ? WEFT_LOG_WARN : WEFT_LOG_INFO);
@@ -72,7 +74,8 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         .exchange = weft_host_exchange,
         .exchange_within = weft_host_exchange_within,
     };
-    s->host.threads = count_threads(s->run, options->local_ranks ? options->local_ranks : s->host.ranks);
+    s->host.threads =
+        count_threads(s->run, options->local_ranks ? options->local_ranks : s->host.ranks);
     s->plugins->control = control;
     return weft_plugins_create(s->plugins, &s->host, err);
 }

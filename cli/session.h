@@ -17,10 +17,12 @@ typedef struct weft_session {
     weft_host host;
 } weft_session;
 
-/* Reads the INI, loads and creates its plugins for one rank; nothing is opened. With more than one rank as threads and no transport listed,
- * `local` is added first. quiet: only warnings are logged, whatever [weft] log says. control: to the other ranks, NULL for one. The session stays
- * where it is (plugins point into it). Release in every case. */
-weft_status weft_session_init(weft_session *session, const weft_cli_options *options, int rank, weft_control *control, bool quiet, weft_error *err);
+/* Reads the INI, loads and creates its plugins for one rank; nothing is opened. With more than one
+ * rank as threads and no transport listed, `local` is added first. quiet: only warnings are logged,
+ * whatever [weft] log says. control: to the other ranks, NULL for one. The session stays where it
+ * is (plugins point into it). Release in every case. */
+weft_status weft_session_init(weft_session *session, const weft_cli_options *options, int rank,
+                              weft_control *control, bool quiet, weft_error *err);
 void weft_session_release(weft_session *session);
 
 /* The user's cache folder for weft, which may not exist; weft_free. NULL: out of memory. */

@@ -47,9 +47,12 @@ static weft_status catch_signals(weft_error *err)
     struct sigaction before;
     for (int i = 0; i < N_STOP_SIGNALS; i++)
         if (sigaction(stop_signals[i], &action, NULL) != 0)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", stop_signals[i]);
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d",
+                             stop_signals[i]);
     action.sa_handler = hang_up;
-    if (sigaction(SIGHUP, NULL, &before) != 0 || (before.sa_handler != SIG_IGN && sigaction(SIGHUP, &action, NULL) != 0)) /* ignored: nohup */
+    if (sigaction(SIGHUP, NULL, &before) != 0 ||
+        (before.sa_handler != SIG_IGN &&
+         sigaction(SIGHUP, &action, NULL) != 0)) /* ignored: nohup */
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", SIGHUP);
     signal(SIGPIPE, SIG_IGN); /* a run outlives whoever reads its messages */
     action.sa_handler = request_save;
@@ -58,7 +61,8 @@ static weft_status catch_signals(weft_error *err)
     return weft_crash_install(err);
 }
 
-static weft_status write_text(const char *dir, const char *name, const weft_text *text, weft_error *err)
+static weft_status write_text(const char *dir, const char *name, const weft_text *text,
+                              weft_error *err)
 {
     char *path = weft_format("%s/%s", dir, name);
     if (!path || text->out_of_memory) {
@@ -80,11 +84,12 @@ static weft_status open_log(weft_session *session, weft_error *err)
 
 static weft_status no_folder(const weft_session *session, const char *why, weft_error *err)
 {
-    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(session->run, "dir"), "[weft] dir = %s cannot be the run folder: %s", session->host.dir,
-                     why);
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(session->run, "dir"),
+                     "[weft] dir = %s cannot be the run folder: %s", session->host.dir, why);
 }
 
-/* Could the run folder be made and written? Nothing is made yet: a run that is refused leaves no folder behind. */
+/* Could the run folder be made and written? Nothing is made yet: a run that is refused leaves no
+ * folder behind. */
 static weft_status check_folder(const weft_session *session, weft_error *err)
 {
     if (!session->host.dir)
@@ -122,7 +127,8 @@ static weft_status lock_folder(const weft_session *session, int *lock, weft_erro
 }
 
 /* The run folder: the effective INI, the plan, the log. */
-static weft_status write_folder(weft_session *session, const weft_plan *plan, int *lock, weft_error *err)
+static weft_status write_folder(weft_session *session, const weft_plan *plan, int *lock,
+                                weft_error *err)
 {
     const char *dir = session->host.dir;
     if (!dir)
@@ -131,7 +137,9 @@ static weft_status write_folder(weft_session *session, const weft_plan *plan, in
     char *above = weft_format("%s/..", dir);
     weft_status s = weft_make_dirs(dir, err);
     if (!s && above)
-        weft_io_sync_dir(weft_io_system(), above, NULL); /* so that its name outlasts a power cut; not all folders may be opened */
+        weft_io_sync_dir(
+            weft_io_system(), above,
+            NULL); /* so that its name outlasts a power cut; not all folders may be opened */
     weft_free(above);
     if (!s && *lock < 0)
         s = weft_cli_lock(dir, lock, err);
@@ -154,14 +162,16 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
 {
     const weft_log *log = session->host.log;
     weft_text text = {0};
-    weft_text_print(&text, "%.2f M parameters, %lld tokens a step, %lld steps; ", (double)weft_plan_parameters(plan) / 1e6,
+    weft_text_print(&text, "%.2f M parameters, %lld tokens a step, %lld steps; ",
+                    (double)weft_plan_parameters(plan) / 1e6,
                     (long long)(plan->global_batch * plan->seq_len), (long long)plan->steps);
     weft_print_bytes(&text, (double)weft_plan_bytes(plan));
     weft_text_add(&text, " planned");
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
     if (weft_plan_idle(plan) > 0)
         weft_log_print(log, WEFT_LOG_WARN,
-                       "%lld shares of a micro-batch have no sample, and their ranks compute padding; a greater [train] global_batch or micro_batch "
+                       "%lld shares of a micro-batch have no sample, and their ranks compute "
+                       "padding; a greater [train] global_batch or micro_batch "
                        "(now %lld), or fewer ranks, would not",
                        (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
     weft_text_clear(&text);
@@ -181,10 +191,12 @@ static weft_status make_plan(weft_rank *rank, weft_plan **plan)
 {
     const weft_session *session = &rank->session;
     const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks};
-    weft_status s = weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err);
+    weft_status s =
+        weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err);
     if (!s && (*plan)->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_UPDATE].n == 0)
         s = weft_fail(&rank->err, WEFT_ERR_INPUT, weft_params_where(session->run, "plugins"),
-                      "no listed plugin is an optimizer, so nothing would be learnt; list one, as adamw, in [weft] plugins");
+                      "no listed plugin is an optimizer, so nothing would be learnt; list one, as "
+                      "adamw, in [weft] plugins");
     return s;
 }
 
@@ -192,13 +204,23 @@ static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run, in
 {
     weft_session *session = &rank->session;
     weft_status s = weft_rank_agree(rank, "planning", make_plan(rank, plan));
-    s = s ? s : weft_rank_agree(rank, "comparing the ranks", weft_digest_check(*plan, rank->control, &rank->err));
+    s = s ? s
+          : weft_rank_agree(rank, "comparing the ranks",
+                            weft_digest_check(*plan, rank->control, &rank->err));
     bool first = session->host.rank == 0;
-    s = s ? s : weft_rank_agree(rank, "looking at the run folder", first ? lock_folder(session, lock, &rank->err) : WEFT_OK);
-    s = s ? s : weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
-    s = s ? s : weft_rank_agree(rank, "preparing the run", weft_run_create(*plan, &session->host, run, &rank->err));
+    s = s ? s
+          : weft_rank_agree(rank, "looking at the run folder",
+                            first ? lock_folder(session, lock, &rank->err) : WEFT_OK);
+    s = s ? s
+          : weft_rank_agree(rank, "opening plugins",
+                            weft_plugins_open(session->plugins, &rank->err));
+    s = s ? s
+          : weft_rank_agree(rank, "preparing the run",
+                            weft_run_create(*plan, &session->host, run, &rank->err));
     s = s ? s : weft_rank_agree(rank, "loading the state", weft_run_continue(*run, &rank->err));
-    return s ? s : weft_rank_agree(rank, "making the run folder", first ? write_folder(session, *plan, lock, &rank->err) : WEFT_OK);
+    return s ? s
+             : weft_rank_agree(rank, "making the run folder",
+                               first ? write_folder(session, *plan, lock, &rank->err) : WEFT_OK);
 }
 
 static weft_status train(weft_rank *rank, void *ctx)
@@ -229,7 +251,8 @@ int weft_cmd_train(int argc, char **argv)
         .arguments = "run.ini",
         .max_arguments = 1,
         .summary =
-            "Trains what the INI file describes. SIGINT, SIGTERM, SIGHUP and SIGUSR1 end the run after the current step, SIGUSR2 saves and goes on."
+            "Trains what the INI file describes. SIGINT, SIGTERM, SIGHUP and SIGUSR1 end the run "
+            "after the current step, SIGUSR2 saves and goes on."
             " With ckpt listed the state is saved first, and the same command goes on from there.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
     };
@@ -237,7 +260,8 @@ int weft_cmd_train(int argc, char **argv)
     weft_error err = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO)
-        code = catch_signals(&err) ? weft_cli_report(&err) : weft_job_run(argc, argv, &options, train, NULL);
+        code = catch_signals(&err) ? weft_cli_report(&err)
+                                   : weft_job_run(argc, argv, &options, train, NULL);
     weft_error_release(&err);
     weft_cli_options_release(&options);
     return code;

@@ -11,12 +11,15 @@ weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
 {
     char buffer[128];
     int e = errno;
-    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST || e == EROFS || e == EPERM;
+    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
+                 e == EROFS || e == EPERM;
     const char *reason = strerror_r(e, buffer, sizeof buffer);
-    return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0}, "cannot %s: %s", what, reason);
+    return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0},
+                     "cannot %s: %s", what, reason);
 }
 
-/* mkstemp would ignore the user's umask, so names are tried by hand; O_EXCL keeps two writers apart. */
+/* mkstemp would ignore the user's umask, so names are tried by hand; O_EXCL keeps two writers
+ * apart. */
 weft_status weft_atomic_file_open(weft_atomic_file *file, const char *path, weft_error *err)
 {
     for (int i = 0; i < 1000; i++) {
@@ -34,10 +37,12 @@ weft_status weft_atomic_file_open(weft_atomic_file *file, const char *path, weft
         if (error != EEXIST)
             return weft_fail_errno(err, path, "create this file");
     }
-    return weft_fail(err, WEFT_ERR_IO, (weft_where){path, 0}, "too many temporary files are left beside it; remove %s.tmp-*", path);
+    return weft_fail(err, WEFT_ERR_IO, (weft_where){path, 0},
+                     "too many temporary files are left beside it; remove %s.tmp-*", path);
 }
 
-weft_status weft_atomic_file_write(weft_atomic_file *file, const void *data, size_t size, weft_error *err)
+weft_status weft_atomic_file_write(weft_atomic_file *file, const void *data, size_t size,
+                                   weft_error *err)
 {
     const char *p = data;
     while (size > 0) {
@@ -52,11 +57,13 @@ weft_status weft_atomic_file_write(weft_atomic_file *file, const void *data, siz
     return WEFT_OK;
 }
 
-/* Without this a crash of the machine could forget the rename. Some file systems cannot flush folders (EINVAL): then there is nothing to do. */
+/* Without this a crash of the machine could forget the rename. Some file systems cannot flush
+ * folders (EINVAL): then there is nothing to do. */
 static weft_status flush_folder_of(const char *path, weft_error *err)
 {
     const char *slash = strrchr(path, '/');
-    char *folder = slash ? weft_format("%.*s", slash == path ? 1 : (int)(slash - path), path) : weft_strdup(".");
+    char *folder = slash ? weft_format("%.*s", slash == path ? 1 : (int)(slash - path), path)
+                         : weft_strdup(".");
     if (!folder)
         return weft_fail_memory(err);
     weft_status status = WEFT_OK;

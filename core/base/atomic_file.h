@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that appears whole or not at all: written beside its place, flushed to disk, then renamed. Internal to core. */
+/* A file that appears whole or not at all: written beside its place, flushed to disk, then renamed.
+ * Internal to core. */
 #ifndef WEFT_BASE_ATOMIC_FILE_H
 #define WEFT_BASE_ATOMIC_FILE_H
 
 #include <weft/base.h>
 
-/* "PATH: cannot WHAT: " and the reason in errno. A path that does not exist, is of the wrong kind or may not be used is the user's to put right
- * (WEFT_ERR_INPUT), all else WEFT_ERR_IO. */
+/* "PATH: cannot WHAT: " and the reason in errno. A path that does not exist, is of the wrong kind
+ * or may not be used is the user's to put right (WEFT_ERR_INPUT), all else WEFT_ERR_IO. */
 weft_status weft_fail_errno(weft_error *err, const char *path, const char *what);
 
 typedef struct weft_atomic_file {
@@ -16,7 +17,8 @@ typedef struct weft_atomic_file {
 } weft_atomic_file;
 
 weft_status weft_atomic_file_open(weft_atomic_file *file, const char *path, weft_error *err);
-weft_status weft_atomic_file_write(weft_atomic_file *file, const void *data, size_t size, weft_error *err);
+weft_status weft_atomic_file_write(weft_atomic_file *file, const void *data, size_t size,
+                                   weft_error *err);
 /* Puts the file in its place. Either of these two must follow a successful open, exactly once. */
 weft_status weft_atomic_file_commit(weft_atomic_file *file, weft_error *err);
 void weft_atomic_file_abandon(weft_atomic_file *file);

@@ -39,7 +39,8 @@ static void print_where(weft_text *text, weft_where at)
         weft_text_print(text, "%s: ", at.file);
 }
 
-weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const char *format, va_list args)
+weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const char *format,
+                       va_list args)
 {
     if (!err)
         return status;

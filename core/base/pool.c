@@ -31,7 +31,8 @@ static struct weft_pool_page *new_page(size_t capacity)
     return page;
 }
 
-/* The page to take `bytes` from. Something large gets a page to itself behind the first one, whose rest stays usable. */
+/* The page to take `bytes` from. Something large gets a page to itself behind the first one, whose
+ * rest stays usable. */
 static struct weft_pool_page *page_for(weft_pool *pool, size_t bytes)
 {
     struct weft_pool_page *first = pool->pages;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Only +, -, * and / of IEEE doubles, in a fixed order and without fused multiply-add: the same bits everywhere. */
+/* Only +, -, * and / of IEEE doubles, in a fixed order and without fused multiply-add: the same
+ * bits everywhere. */
 #include <weft/random.h>
 
 #include <float.h>
 #include <string.h>
 
-_Static_assert(FLT_EVAL_METHOD == 0, "doubles must be computed as doubles (on 32-bit x86: -msse2 -mfpmath=sse), or the bits would differ by machine");
+_Static_assert(FLT_EVAL_METHOD == 0, "doubles must be computed as doubles (on 32-bit x86: -msse2 "
+                                     "-mfpmath=sse), or the bits would differ by machine");
 
 /* ---- bits ---- */
 
@@ -52,7 +54,8 @@ uint64_t weft_hash_name(const char *name)
 
 uint64_t weft_random_bits(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
+    uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
+                           (uint32_t)(stream >> 32)};
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t out[4];
     weft_philox(counter, key, out);
@@ -122,9 +125,12 @@ static double polynomial(const double c[8], double x)
     return sum;
 }
 
-/* The rational approximations of Wichura, "Algorithm AS 241: the percentage points of the normal distribution", 1988. */
-static const double center_p[8] = {3.3871328727963666080e0,  1.3314166789178437745e+2, 1.9715909503065514427e+3, 1.3731693765509461125e+4,
-                                   4.5921953931549871457e+4, 6.7265770927008700853e+4, 3.3430575583588128105e+4, 2.5090809287301226727e+3};
+/* The rational approximations of Wichura, "Algorithm AS 241: the percentage points of the normal
+ * distribution", 1988. */
+static const double center_p[8] = {3.3871328727963666080e0,  1.3314166789178437745e+2,
+                                   1.9715909503065514427e+3, 1.3731693765509461125e+4,
+                                   4.5921953931549871457e+4, 6.7265770927008700853e+4,
+                                   3.3430575583588128105e+4, 2.5090809287301226727e+3};
 static const double center_q[8] = {1.0,
                                    4.2313330701600911252e+1,
                                    6.8718700749205790830e+2,
@@ -133,8 +139,10 @@ static const double center_q[8] = {1.0,
                                    3.9307895800092710610e+4,
                                    2.8729085735721942674e+4,
                                    5.2264952788528545610e+3};
-static const double tail_p[8] = {1.42343711074968357734e0, 4.63033784615654529590e0,  5.76949722146069140550e0,  3.64784832476320460504e0,
-                                 1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4};
+static const double tail_p[8] = {1.42343711074968357734e0,  4.63033784615654529590e0,
+                                 5.76949722146069140550e0,  3.64784832476320460504e0,
+                                 1.27045825245236838258e0,  2.41780725177450611770e-1,
+                                 2.27238449892691845833e-2, 7.74545014278341407640e-4};
 static const double tail_q[8] = {1.0,
                                  2.05319162663775882187e0,
                                  1.67638483018380384940e0,
@@ -143,8 +151,10 @@ static const double tail_q[8] = {1.0,
                                  1.51986665636164571966e-2,
                                  5.47593808499534494600e-4,
                                  1.05075007164441684324e-9};
-static const double far_p[8] = {6.65790464350110377720e0,  5.46378491116411436990e0,  1.78482653991729133580e0,  2.96560571828504891230e-1,
-                                2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7};
+static const double far_p[8] = {6.65790464350110377720e0,  5.46378491116411436990e0,
+                                1.78482653991729133580e0,  2.96560571828504891230e-1,
+                                2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                                2.71155556874348757815e-5, 2.01033439929228813265e-7};
 static const double far_q[8] = {1.0,
                                 5.99832206555887937690e-1,
                                 1.36929880922735805310e-1,
@@ -162,7 +172,8 @@ double weft_normal_inverse(double u)
         return q * polynomial(center_p, r) / polynomial(center_q, r);
     }
     double r = square_root(minus_log(q < 0 ? u : 1 - u));
-    double z = r <= 5 ? polynomial(tail_p, r - 1.6) / polynomial(tail_q, r - 1.6) : polynomial(far_p, r - 5) / polynomial(far_q, r - 5);
+    double z = r <= 5 ? polynomial(tail_p, r - 1.6) / polynomial(tail_q, r - 1.6)
+                      : polynomial(far_p, r - 5) / polynomial(far_q, r - 5);
     return q < 0 ? -z : z;
 }
 
@@ -175,14 +186,16 @@ static uint64_t feistel(uint64_t seed, uint64_t stream, int half, uint64_t x)
     uint32_t mask = (uint32_t)((UINT64_C(1) << half) - 1);
     uint32_t left = (uint32_t)(x >> half), right = (uint32_t)x & mask;
     for (uint64_t round = 0; round < ROUNDS; round++) {
-        uint32_t next = left ^ ((uint32_t)weft_random_bits(seed, stream, round << 32 | right) & mask);
+        uint32_t next =
+            left ^ ((uint32_t)weft_random_bits(seed, stream, round << 32 | right) & mask);
         left = right;
         right = next;
     }
     return (uint64_t)left << half | right;
 }
 
-/* The network permutes the next power of 4 above n; walking on until the number is below n leaves a permutation of 0..n-1. */
+/* The network permutes the next power of 4 above n; walking on until the number is below n leaves a
+ * permutation of 0..n-1. */
 uint64_t weft_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i)
 {
     if (n < 2 || i >= n)

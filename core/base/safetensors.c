@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The format: 8 bytes of header length, a JSON header padded with spaces, then the tensors without gaps. */
+/* The format: 8 bytes of header length, a JSON header padded with spaces, then the tensors without
+ * gaps. */
 #include <weft/files.h>
 
 #include "base/atomic_file.h"
@@ -7,10 +8,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors files are little-endian, and tensors are written as they lie in memory");
+_Static_assert(
+    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+    "safetensors files are little-endian, and tensors are written as they lie in memory");
 
 static const char *const type_name[WEFT_DTYPES] = {
-    [WEFT_F32] = "F32", [WEFT_F64] = "F64", [WEFT_BF16] = "BF16", [WEFT_I32] = "I32", [WEFT_U8] = "U8",
+    [WEFT_F32] = "F32", [WEFT_F64] = "F64", [WEFT_BF16] = "BF16",
+    [WEFT_I32] = "I32", [WEFT_U8] = "U8",
 };
 
 static bool count_bytes(const weft_safetensor *t, size_t *bytes)
@@ -32,9 +36,11 @@ static weft_status check(const char *path, const weft_safetensor *tensors, int n
     for (int i = 0; i < n; i++) {
         const char *name = tensors[i].name;
         if (strcmp(name, "__metadata__") == 0)
-            return weft_fail(err, WEFT_ERR_INTERNAL, at, "a tensor must not be called __metadata__");
+            return weft_fail(err, WEFT_ERR_INTERNAL, at,
+                             "a tensor must not be called __metadata__");
         if (!count_bytes(&tensors[i], &bytes) || __builtin_add_overflow(total, bytes, &total))
-            return weft_fail(err, WEFT_ERR_INTERNAL, at, "tensor %s has an impossible type or size", name);
+            return weft_fail(err, WEFT_ERR_INTERNAL, at, "tensor %s has an impossible type or size",
+                             name);
         for (int j = 0; j < i; j++) {
             if (strcmp(tensors[j].name, name) == 0)
                 return weft_fail(err, WEFT_ERR_INTERNAL, at, "two tensors are called %s", name);
@@ -69,8 +75,10 @@ static void add_tensor(weft_text *header, const weft_safetensor *t, size_t *offs
     *offset += bytes;
 }
 
-/* Widest elements first, so that every tensor is aligned for readers that map the file; the same order as write_data's. */
-static void build_header(weft_text *header, const weft_safetensor *tensors, int n, const char *const *metadata)
+/* Widest elements first, so that every tensor is aligned for readers that map the file; the same
+ * order as write_data's. */
+static void build_header(weft_text *header, const weft_safetensor *tensors, int n,
+                         const char *const *metadata)
 {
     weft_text_add(header, "{");
     if (metadata && metadata[0])
@@ -87,7 +95,8 @@ static void build_header(weft_text *header, const weft_safetensor *tensors, int 
         weft_text_add(header, " ");
 }
 
-static weft_status write_data(weft_atomic_file *file, const weft_safetensor *tensors, int n, weft_error *err)
+static weft_status write_data(weft_atomic_file *file, const weft_safetensor *tensors, int n,
+                              weft_error *err)
 {
     weft_status status = WEFT_OK;
     for (size_t width = 8; width > 0; width /= 2) {
@@ -100,7 +109,8 @@ static weft_status write_data(weft_atomic_file *file, const weft_safetensor *ten
     return status;
 }
 
-static weft_status write_parts(weft_atomic_file *file, const weft_text *header, const weft_safetensor *tensors, int n, weft_error *err)
+static weft_status write_parts(weft_atomic_file *file, const weft_text *header,
+                               const weft_safetensor *tensors, int n, weft_error *err)
 {
     uint64_t length = header->size;
     weft_status status = weft_atomic_file_write(file, &length, sizeof length, err);
@@ -109,7 +119,8 @@ static weft_status write_parts(weft_atomic_file *file, const weft_text *header, 
     return status == WEFT_OK ? write_data(file, tensors, n, err) : status;
 }
 
-weft_status weft_write_safetensors(const char *path, const weft_safetensor *tensors, int n, const char *const *metadata, weft_error *err)
+weft_status weft_write_safetensors(const char *path, const weft_safetensor *tensors, int n,
+                                   const char *const *metadata, weft_error *err)
 {
     weft_status status = check(path, tensors, n, err);
     if (status != WEFT_OK)

@@ -71,7 +71,8 @@ void weft_text_print(weft_text *text, const char *format, ...)
     text->size += (size_t)length;
 }
 
-/* The length of the UTF-8 sequence that s begins with, 0 if it is not well formed (overlong, surrogate, cut short). */
+/* The length of the UTF-8 sequence that s begins with, 0 if it is not well formed (overlong,
+ * surrogate, cut short). */
 static size_t utf8_length(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reverse mode over the placed graph. A redistribute does not change what a value is, so its adjoint is nothing at all: the gradient passes on, and
- * `settle` gives every gradient the cuts of the value that it belongs to. */
+/* Reverse mode over the placed graph. A redistribute does not change what a value is, so its
+ * adjoint is nothing at all: the gradient passes on, and `settle` gives every gradient the cuts of
+ * the value that it belongs to. */
 #include "graph/internal.h"
 
 #include <stdio.h>
@@ -83,8 +84,10 @@ static void stand_at(weft_graph *g, const weft_node *source, weft_phase phase)
     g->phase = phase;
 }
 
-/* A node that makes (part of) the gradients of `targets`, as many as it has results; spec has its operands and what else it needs. */
-static weft_node *make(backward *b, const char *op, size_t op_size, weft_value *const *targets, const weft_node *source, weft_node_spec spec)
+/* A node that makes (part of) the gradients of `targets`, as many as it has results; spec has its
+ * operands and what else it needs. */
+static weft_node *make(backward *b, const char *op, size_t op_size, weft_value *const *targets,
+                       const weft_node *source, weft_node_spec spec)
 {
     weft_graph *g = b->g;
     char *name = weft_pool_format(&g->pool, "%.*s", (int)op_size, op);
@@ -94,7 +97,9 @@ static weft_node *make(backward *b, const char *op, size_t op_size, weft_value *
         return NULL;
     }
     if (!(spec.op = weft_ops_find(g->config.ops, name))) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the gradient of %s needs op '%s', which does not exist", source->op->name, name);
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "the gradient of %s needs op '%s', which does not exist", source->op->name,
+                        name);
         return NULL;
     }
     for (int i = 0; i < spec.n_outs; i++)
@@ -105,7 +110,8 @@ static weft_node *make(backward *b, const char *op, size_t op_size, weft_value *
     return weft_graph_add_node(g, &spec);
 }
 
-/* Does a gather that weight x goes through ask for collectives that run as one? Then the gradient's do, too. */
+/* Does a gather that weight x goes through ask for collectives that run as one? Then the gradient's
+ * do, too. */
 static bool is_grouped(const weft_value *x)
 {
     for (int i = 0; i < x->n_uses; i++)
@@ -114,7 +120,8 @@ static bool is_grouped(const weft_value *x)
     return false;
 }
 
-/* Every axis that cuts x cuts its gradient in the same place; on all other axes the gradient stays as it is, open sums included. */
+/* Every axis that cuts x cuts its gradient in the same place; on all other axes the gradient stays
+ * as it is, open sums included. */
 static weft_value *settle(backward *b, weft_value *dx, const weft_value *x)
 {
     weft_layout to = x->layout, have = dx->layout;
@@ -135,7 +142,8 @@ static weft_value *settle(backward *b, weft_value *dx, const weft_value *x)
     char why[256];
     snprintf(why, sizeof why, "cuts of %s", x->name);
     stand_at(b->g, dx->node, WEFT_BACKWARD);
-    weft_value *moved = weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, why, x->weight ? b->g->storage_by : NULL);
+    weft_value *moved =
+        weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, why, x->weight ? b->g->storage_by : NULL);
     if (moved)
         moved->node->block = dx->node->block;
     if (moved && x->weight && is_grouped(x))
@@ -188,13 +196,15 @@ static weft_value *saved(backward *b, weft_value *v)
     return b->copies[v->id];
 }
 
-/* Contributions are summed two at a time, each sum beside its last contribution, so that a sum may grow in place. */
+/* Contributions are summed two at a time, each sum beside its last contribution, so that a sum may
+ * grow in place. */
 static weft_value *sum(backward *b, weft_value **list, int n, weft_value *x)
 {
     weft_value *total = list[0];
     for (int i = 1; total && i < n; i++) {
         weft_value *ins[] = {total, list[i]};
-        weft_node *node = make(b, "add", 3, &x, list[i]->node, (weft_node_spec){.n_ins = 2, .ins = ins, .n_outs = 1});
+        weft_node *node = make(b, "add", 3, &x, list[i]->node,
+                               (weft_node_spec){.n_ins = 2, .ins = ins, .n_outs = 1});
         total = node ? node->outs[0] : NULL;
     }
     return total;
@@ -203,10 +213,12 @@ static weft_value *sum(backward *b, weft_value **list, int n, weft_value *x)
 /* The sum over the step's micro-batches of v, which is x or its gradient. */
 static weft_node *accumulate(backward *b, weft_value *v, weft_value *x, const weft_node *source)
 {
-    return make(b, "accumulate", 10, &x, source, (weft_node_spec){.n_ins = 1, .ins = &v, .n_outs = 1, .scope = WEFT_MICRO_BATCH});
+    return make(b, "accumulate", 10, &x, source,
+                (weft_node_spec){.n_ins = 1, .ins = &v, .n_outs = 1, .scope = WEFT_MICRO_BATCH});
 }
 
-/* In whose cuts the sum over micro-batches is kept: those of x itself, or, if the gather that x is made through says so, those of what that gathers.
+/* In whose cuts the sum over micro-batches is kept: those of x itself, or, if the gather that x is
+ * made through says so, those of what that gathers.
  */
 static const weft_value *kept_like(const weft_value *x)
 {
@@ -216,7 +228,8 @@ static const weft_value *kept_like(const weft_value *x)
     return x;
 }
 
-/* A step_begin value that micro-batches use: sum its contributions over them, and go on after the last. */
+/* A step_begin value that micro-batches use: sum its contributions over them, and go on after the
+ * last. */
 static weft_value *over_micro_batches(backward *b, weft_value *x, parts *p)
 {
     weft_value **inner = weft_pool_alloc(&b->g->pool, ((size_t)p->n + 1) * sizeof *inner);
@@ -261,7 +274,8 @@ typedef struct operands {
 } operands;
 
 /* Resolves the words behind a gradient op. */
-static weft_status resolve(backward *b, const weft_node *n, const char *args, weft_value *const *dys, operands *out)
+static weft_status resolve(backward *b, const weft_node *n, const char *args,
+                           weft_value *const *dys, operands *out)
 {
     size_t size;
     memset(out, 0, sizeof *out);
@@ -282,7 +296,8 @@ static weft_status resolve(backward *b, const weft_node *n, const char *args, we
         for (int i = first; i <= last; i++) {
             weft_value *x = i < 0 ? v : dys[i];
             if (!x || out->n == WEFT_RULE_MAX_PARTS) {
-                weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the gradient of %s = %s asks for '%.*s', which it does not have",
+                weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                "the gradient of %s = %s asks for '%.*s', which it does not have",
                                 n->outs[0]->name, n->op->name, (int)size, p);
                 return WEFT_ERR_INTERNAL;
             }
@@ -292,7 +307,8 @@ static weft_status resolve(backward *b, const weft_node *n, const char *args, we
     return weft_graph_status(b->g);
 }
 
-static weft_status apply(backward *b, weft_node *n, const statement *s, const int *targets, int n_targets, weft_value *const *dys)
+static weft_status apply(backward *b, weft_node *n, const statement *s, const int *targets,
+                         int n_targets, weft_value *const *dys)
 {
     bool wanted = false;
     weft_value *x[8];
@@ -303,13 +319,19 @@ static weft_status apply(backward *b, weft_node *n, const statement *s, const in
     if (!wanted)
         return WEFT_OK;
     bool cast = s->op && s->op_size == 4 && strncmp(s->op, "cast", 4) == 0;
-    if (!s->op || (cast && (gradient_dtype(b, x[0]) == dys[0]->dtype || weft_node_int(n, "pass_on"))))
+    if (!s->op ||
+        (cast && (gradient_dtype(b, x[0]) == dys[0]->dtype || weft_node_int(n, "pass_on"))))
         return add_part(b, x[0], dys[0]) ? WEFT_OK : WEFT_ERR_MEMORY;
     operands o;
     weft_status st = resolve(b, n, s->args, dys, &o);
     if (st)
         return st;
-    weft_node_spec spec = {.n_ins = o.n, .ins = o.ins, .n_outs = n_targets, .like = o.like, .attrs = n->attrs, .n_attrs = n->n_attrs};
+    weft_node_spec spec = {.n_ins = o.n,
+                           .ins = o.ins,
+                           .n_outs = n_targets,
+                           .like = o.like,
+                           .attrs = n->attrs,
+                           .n_attrs = n->n_attrs};
     weft_node *made = make(b, s->op, s->op_size, x, n, spec);
     for (int i = 0; made && i < n_targets; i++)
         if (b->needs[x[i]->id] && !add_part(b, x[i], made->outs[i]))
@@ -349,7 +371,8 @@ static weft_status visit(backward *b, weft_node *n)
 
 /* ---- the whole ---- */
 
-/* A value needs a gradient if it is a parameter, or made from one that needs one through an operand that has a gradient. */
+/* A value needs a gradient if it is a parameter, or made from one that needs one through an operand
+ * that has a gradient. */
 static void mark_needs(backward *b)
 {
     for (weft_node *n = b->g->first; n; n = n->next) {
@@ -374,12 +397,13 @@ static weft_status report_loss(backward *b)
     if (!n)
         return weft_graph_status(g);
     n->phase = WEFT_FORWARD;
-    g->loss_report = weft_move_to(g, n->outs[0], (weft_layout){0}, NULL, WEFT_UPDATE, "reported", NULL);
+    g->loss_report =
+        weft_move_to(g, n->outs[0], (weft_layout){0}, NULL, WEFT_UPDATE, "reported", NULL);
     return weft_graph_status(g);
 }
 
-/* What is left open (a norm's weight over tp, everything over dp_replicate) is summed once a step, on the shard: whoever asks for a parameter's
- * gradient gets it whole. */
+/* What is left open (a norm's weight over tp, everything over dp_replicate) is summed once a step,
+ * on the shard: whoever asks for a parameter's gradient gets it whole. */
 static weft_status close_gradients(weft_graph *g)
 {
     g->phase = WEFT_UPDATE;
@@ -389,7 +413,8 @@ static weft_status close_gradients(weft_graph *g)
         for (int a = 0; gradient && a < WEFT_MAX_AXES; a++)
             if (weft_layout_open(to, a))
                 to = weft_layout_clear(to, a);
-        if (gradient && !(p->gradient = weft_move_to(g, gradient, to, NULL, WEFT_UPDATE, "the optimizer", NULL)))
+        if (gradient && !(p->gradient = weft_move_to(g, gradient, to, NULL, WEFT_UPDATE,
+                                                     "the optimizer", NULL)))
             return weft_graph_status(g);
         if (p->gradient != gradient)
             weft_set_int(g, p->gradient, "group", 1);
@@ -402,14 +427,17 @@ static weft_status check_all_used(const weft_graph *g, weft_error *err)
     weft_status s = WEFT_OK;
     for (int i = 0; i < g->n_parameters; i++)
         if (!g->parameters[i]->gradient)
-            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter %s does not reach the loss; remove it or use it", g->parameters[i]->name);
+            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                          "parameter %s does not reach the loss; remove it or use it",
+                          g->parameters[i]->name);
     return s;
 }
 
 weft_status weft_graph_differentiate(weft_graph *g)
 {
     if (!g->loss) {
-        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE, "no listed plugin builds a model with a loss; list one, as llama3");
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "no listed plugin builds a model with a loss; list one, as llama3");
         return WEFT_ERR_INPUT;
     }
     weft_node *last = g->last;

@@ -14,8 +14,9 @@ static weft_status set_shape(weft_graph *g, weft_value *v, const char *shape)
         if (n) {
             const weft_dim *d = weft_map_get(&g->dims, p, n);
             if (!d || v->n_dims == WEFT_MAX_DIMS) {
-                weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, d ? "%s has more than %d dims" : "%s: dim '%.*s' is not declared", v->name,
-                                d ? WEFT_MAX_DIMS : (int)n, p);
+                weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                d ? "%s has more than %d dims" : "%s: dim '%.*s' is not declared",
+                                v->name, d ? WEFT_MAX_DIMS : (int)n, p);
                 return WEFT_ERR_INTERNAL;
             }
             v->dims[v->n_dims++] = *d;
@@ -25,7 +26,8 @@ static weft_status set_shape(weft_graph *g, weft_value *v, const char *shape)
     return WEFT_OK;
 }
 
-static weft_value *add_source(weft_graph *g, const char *op_name, const char *name, weft_scope scope)
+static weft_value *add_source(weft_graph *g, const char *op_name, const char *name,
+                              weft_scope scope)
 {
     const weft_op *op = weft_ops_find(g->config.ops, op_name);
     if (!op)
@@ -47,7 +49,8 @@ static weft_value *finish_source(weft_graph *g, weft_value *v)
 weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init)
 {
     if (!weft_graph_status(g) && weft_graph_find(g, name))
-        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter '%s' is added twice", name);
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter '%s' is added twice",
+                               name);
     weft_value *v = add_source(g, "parameter", name, WEFT_STEP_BEGIN);
     if (!v || set_shape(g, v, shape))
         return NULL;
@@ -70,7 +73,8 @@ weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft
     v->layout = of->layout;
     v->store_axes = of->store_axes;
     v->placed = of->placed;
-    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? v : NULL;
+    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? v
+                                                                                          : NULL;
 }
 
 static const struct known_input {
@@ -122,7 +126,8 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
             return NULL;
         return finish_source(g, v);
     }
-    return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no input called '%s'", name);
+    return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no input called '%s'",
+                           name);
 }
 
 /* ---- nodes ---- */
@@ -141,20 +146,31 @@ static weft_value *add_tree(weft_graph *g, const char *name, int n, weft_value *
     return weft_add(g, "add", name, n_parts, parts);
 }
 
-weft_value *weft_add_full(weft_graph *g, const char *op_name, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs,
+weft_value *weft_add_full(weft_graph *g, const char *op_name, const char *name, int n_ins,
+                          weft_value *const *ins, int n_outs, weft_value **outs,
                           const weft_attr *attrs, int n_attrs)
 {
     if (weft_graph_status(g))
         return NULL;
     for (int i = 0; i < n_ins; i++)
         if (!ins[i])
-            return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: operand %d of %s does not exist", name ? name : "?", i, op_name);
+            return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                   "%s: operand %d of %s does not exist", name ? name : "?", i,
+                                   op_name);
     const weft_op *op = weft_ops_find(g->config.ops, op_name);
     if (!op)
-        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no op '%s'; does the plugin that brings it stand in the list?", op_name);
+        return weft_graph_fail(
+            g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+            "there is no op '%s'; does the plugin that brings it stand in the list?", op_name);
     if (n_ins > WEFT_RULE_MAX_PARTS && strcmp(op_name, "add") == 0)
         return add_tree(g, name, n_ins, ins);
-    weft_node_spec spec = {.op = op, .name = name, .n_ins = n_ins, .ins = ins, .n_outs = n_outs, .attrs = attrs, .n_attrs = n_attrs};
+    weft_node_spec spec = {.op = op,
+                           .name = name,
+                           .n_ins = n_ins,
+                           .ins = ins,
+                           .n_outs = n_outs,
+                           .attrs = attrs,
+                           .n_attrs = n_attrs};
     weft_node *n = weft_graph_add_node(g, &spec);
     if (!n)
         return NULL;
@@ -163,7 +179,8 @@ weft_value *weft_add_full(weft_graph *g, const char *op_name, const char *name, 
     return n->outs[0];
 }
 
-weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs)
+weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins,
+                          weft_value *const *ins, int n_outs, weft_value **outs)
 {
     return weft_add_full(g, op, name, n_ins, ins, n_outs, outs, NULL, 0);
 }
@@ -178,7 +195,8 @@ static int rule_results(const weft_op *op)
     return n;
 }
 
-weft_value *weft_add(weft_graph *g, const char *op_name, const char *name, int n_ins, weft_value *const *ins)
+weft_value *weft_add(weft_graph *g, const char *op_name, const char *name, int n_ins,
+                     weft_value *const *ins)
 {
     const weft_op *op = weft_ops_find(g->config.ops, op_name);
     return weft_add_full(g, op_name, name, n_ins, ins, op ? rule_results(op) : 1, NULL, NULL, 0);
@@ -194,7 +212,8 @@ weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_valu
     return weft_add(g, op, name, 2, (weft_value *[]){a, b});
 }
 
-weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b, weft_value *c)
+weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b,
+                      weft_value *c)
 {
     return weft_add(g, op, name, 3, (weft_value *[]){a, b, c});
 }
@@ -213,7 +232,8 @@ static bool same_shape(const weft_value *a, const weft_value *b)
 {
     bool same = a->n_dims == b->n_dims && a->dtype == b->dtype;
     for (int d = 0; same && d < a->n_dims; d++)
-        same = strcmp(a->dims[d].name, b->dims[d].name) == 0 && a->dims[d].size == b->dims[d].size && a->dims[d].grain == b->dims[d].grain;
+        same = strcmp(a->dims[d].name, b->dims[d].name) == 0 &&
+               a->dims[d].size == b->dims[d].size && a->dims[d].grain == b->dims[d].grain;
     return same;
 }
 
@@ -222,10 +242,12 @@ void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
     if (!state || !v)
         return;
     if (!same_shape(v, state)) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot become %s: shape or dtype differ", v->name, state->name);
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot become %s: shape or dtype differ", v->name, state->name);
         return;
     }
-    weft_value *stored = weft_move_to(g, v, state->layout, NULL, WEFT_UPDATE, "what it becomes", NULL);
+    weft_value *stored =
+        weft_move_to(g, v, state->layout, NULL, WEFT_UPDATE, "what it becomes", NULL);
     if (stored)
         stored->update_of = state;
 }

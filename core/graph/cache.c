@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text is written part by part: attention finds the keys and values of the parts before in caches. Models know nothing of it. A place that is not yet
- * written has an index beyond that of every query, so causality hides it; padding in front of a short prompt has a segment of its own. */
+/* Text is written part by part: attention finds the keys and values of the parts before in caches.
+ * Models know nothing of it. A place that is not yet written has an index beyond that of every
+ * query, so causality hides it; padding in front of a short prompt has a segment of its own. */
 #include "graph/internal.h"
 
 #include <string.h>
@@ -21,7 +22,11 @@ static weft_value *add_cache(weft_graph *g, weft_node *attention, const char *su
         weft_fail_memory(&g->error);
         return NULL;
     }
-    weft_node_spec spec = {.op = weft_ops_find(g->config.ops, "state"), .name = name, .n_outs = 1, .like = x, .scope = WEFT_STEP_BEGIN};
+    weft_node_spec spec = {.op = weft_ops_find(g->config.ops, "state"),
+                           .name = name,
+                           .n_outs = 1,
+                           .like = x,
+                           .scope = WEFT_STEP_BEGIN};
     weft_node *n = weft_node_new(g, &spec);
     if (!n)
         return NULL;
@@ -30,7 +35,8 @@ static weft_value *add_cache(weft_graph *g, weft_node *attention, const char *su
     v->n_dims = x->n_dims;
     memcpy(v->dims, x->dims, sizeof x->dims);
     v->dims[1] = *context;
-    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? v : NULL;
+    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? v
+                                                                                          : NULL;
 }
 
 static void cache_operand(weft_graph *g, weft_node *attention, int operand, const char *suffix)
@@ -46,11 +52,14 @@ static void cache_operand(weft_graph *g, weft_node *attention, int operand, cons
 static void cache_attention(weft_graph *g, weft_node *n)
 {
     if (n->ins[K]->n_dims != 3 || (weft_node_has(n, "causal") && !weft_node_int(n, "causal"))) {
-        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s cannot read from a cache: it is not causal; text is written without one",
-                        n->outs[0]->name);
+        weft_graph_fail(
+            g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s cannot read from a cache: it is not causal; text is written without one",
+            n->outs[0]->name);
         return;
     }
-    weft_value *index = weft_add_input(g, "cached_index"), *segments = weft_add_input(g, "cached_segments");
+    weft_value *index = weft_add_input(g, "cached_index"),
+               *segments = weft_add_input(g, "cached_segments");
     cache_operand(g, n, K, "keys");
     cache_operand(g, n, V, "values");
     weft_node_set_operand(g, n, INDEX_K, index);
@@ -76,7 +85,8 @@ weft_status weft_place_cache(weft_graph *g, weft_value *v)
     const weft_value *x = v->node->like;
     v->layout = x->layout;
     for (int a = 0; a < g->config.mesh.n_axes; a++)
-        if (weft_layout_open(x->layout, a) || (weft_layout_cuts(x->layout, a) && weft_layout_dim(x->layout, a) == 1))
+        if (weft_layout_open(x->layout, a) ||
+            (weft_layout_cuts(x->layout, a) && weft_layout_dim(x->layout, a) == 1))
             v->layout = weft_layout_clear(v->layout, a);
     v->placed = true;
     return WEFT_OK;

@@ -101,7 +101,8 @@ weft_error *weft_graph_error(weft_graph *g)
     return &g->error;
 }
 
-weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format, ...)
+weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format,
+                            ...)
 {
     va_list args;
     va_start(args, format);
@@ -133,12 +134,15 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
     weft_dim *d = weft_map_get(&g->dims, name, strlen(name));
     if (d) {
         if (d->size != units * grain || d->grain != grain)
-            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "dim '%s' is declared as %lld and as %lld", name, (long long)d->size,
+            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "dim '%s' is declared as %lld and as %lld", name, (long long)d->size,
                             (long long)(units * grain));
         return;
     }
     if (units < 1 || grain < 1) {
-        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE, "dim '%s' has size %lld; it must be at least 1", name, (long long)(units * grain));
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "dim '%s' has size %lld; it must be at least 1", name,
+                        (long long)(units * grain));
         return;
     }
     d = weft_pool_alloc(&g->pool, sizeof *d);
@@ -180,7 +184,8 @@ void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
     if (!scalar)
         return;
     if (g->n_reports == (int)(sizeof g->reports / sizeof g->reports[0])) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "more than %d reported scalars", g->n_reports);
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "more than %d reported scalars",
+                        g->n_reports);
         return;
     }
     char *copy = weft_pool_strdup(&g->pool, name);
@@ -190,7 +195,8 @@ void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
         g->reports[g->n_reports++] = (weft_report_value){copy, scalar};
 }
 
-weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more, weft_error *err)
+weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more,
+                          weft_error *err)
 {
     memset(ops, 0, sizeof *ops);
     for (int i = -1; i < n_more; i++) {
@@ -198,8 +204,11 @@ weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int 
         for (; list && *list; list++) {
             const char *name = (*list)->name;
             if (weft_map_get(&ops->by_name, name, strlen(name)))
-                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "op '%s' is defined twice; each op name belongs to one plugin", name);
-            if (!weft_map_set(&ops->by_name, &ops->pool, name, strlen(name), (void *)(uintptr_t)*list))
+                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                 "op '%s' is defined twice; each op name belongs to one plugin",
+                                 name);
+            if (!weft_map_set(&ops->by_name, &ops->pool, name, strlen(name),
+                              (void *)(uintptr_t)*list))
                 return weft_fail_memory(err);
         }
     }

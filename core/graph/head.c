@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a language model: head and cross-entropy in chunks of the sequence, so that [tokens, vocabulary] never exists whole. */
+/* The end of a language model: head and cross-entropy in chunks of the sequence, so that [tokens,
+ * vocabulary] never exists whole. */
 #include "graph/internal.h"
 
 #include <stdio.h>
@@ -36,13 +37,16 @@ static void cut(weft_graph *g, const char *name, weft_value *v, int n, weft_valu
         parts[0] = v;
         return;
     }
-    weft_attr attrs[] = {{.key = "dim", .kind = WEFT_ATTR_INT, .i = 1}, {.key = "n", .kind = WEFT_ATTR_INT, .i = n}};
+    weft_attr attrs[] = {{.key = "dim", .kind = WEFT_ATTR_INT, .i = 1},
+                         {.key = "n", .kind = WEFT_ATTR_INT, .i = n}};
     if (!weft_add_full(g, "chunk", name, 1, &v, n, parts, attrs, 2))
         memset(parts, 0, sizeof *parts * (size_t)n);
 }
 
-/* The sum of the losses of one chunk's tokens. Cross-entropy is four ops, so that a sharded vocabulary needs no rule of its own. */
-static weft_value *chunk_loss(weft_graph *g, int c, weft_value *x, weft_value *weight, weft_value *labels)
+/* The sum of the losses of one chunk's tokens. Cross-entropy is four ops, so that a sharded
+ * vocabulary needs no rule of its own. */
+static weft_value *chunk_loss(weft_graph *g, int c, weft_value *x, weft_value *weight,
+                              weft_value *labels)
 {
     char name[6][24];
     static const char *const base[] = {"logits", "max", "sumexp", "target", "nll", "part"};

@@ -43,8 +43,10 @@ weft_status weft_infer(weft_graph *g, weft_node *n)
         for (int d = 0; d < v->n_dims; d++) {
             const weft_dim *dim = letter_dim(n, &rule, rule.out[i].letter[d]);
             if (!dim) {
-                weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s = %s: result index '%s' is in no operand, and the op infers nothing itself",
-                                v->name, n->op->name, rule.name[rule.out[i].letter[d]]);
+                weft_graph_fail(
+                    g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                    "%s = %s: result index '%s' is in no operand, and the op infers nothing itself",
+                    v->name, n->op->name, rule.name[rule.out[i].letter[d]]);
                 return WEFT_ERR_INTERNAL;
             }
             v->dims[d] = *dim;

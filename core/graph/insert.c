@@ -17,7 +17,8 @@ static bool picked(const weft_use *use, bool (*pick)(const weft_use *, void *), 
     return works_on_tokens(use->node) && (!pick || pick(use, ctx));
 }
 
-weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op_name, const char *suffix, bool (*pick)(const weft_use *, void *),
+weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op_name,
+                               const char *suffix, bool (*pick)(const weft_use *, void *),
                                void *ctx)
 {
     if (!source || weft_graph_status(g))
@@ -26,20 +27,23 @@ weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op
     weft_use *uses = weft_pool_alloc(&g->pool, ((size_t)source->n_uses + 1) * sizeof *uses);
     char *name = weft_pool_format(&g->pool, "%s%s", source->name, suffix);
     if (!op || !uses || !name)
-        return weft_graph_fail(g, op ? WEFT_ERR_MEMORY : WEFT_ERR_INTERNAL, WEFT_NOWHERE, op ? "out of memory" : "there is no op '%s'", op_name);
+        return weft_graph_fail(g, op ? WEFT_ERR_MEMORY : WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                               op ? "out of memory" : "there is no op '%s'", op_name);
     int n = 0;
     for (int i = 0; i < source->n_uses; i++)
         if (picked(&source->uses[i], pick, ctx))
             uses[n++] = source->uses[i];
     if (n == 0)
         return NULL;
-    weft_node *first = uses[0].node; /* uses are in the order of the graph while models and passes build forward */
+    weft_node *first =
+        uses[0].node; /* uses are in the order of the graph while models and passes build forward */
     weft_node *cursor = g->cursor;
     int block = g->block, chunk = g->chunk;
     g->cursor = first;
     g->block = first->block;
     g->chunk = n == 1 ? first->chunk : -1;
-    weft_node *made = weft_graph_add_node(g, &(weft_node_spec){.op = op, .name = name, .n_ins = 1, .ins = &source, .n_outs = 1});
+    weft_node *made = weft_graph_add_node(
+        g, &(weft_node_spec){.op = op, .name = name, .n_ins = 1, .ins = &source, .n_outs = 1});
     g->cursor = cursor;
     g->block = block;
     g->chunk = chunk;
@@ -50,7 +54,8 @@ weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op
     return made->outs[0];
 }
 
-weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name, const char *suffix, int n_ins, weft_value *const *ins)
+weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name,
+                            const char *suffix, int n_ins, weft_value *const *ins)
 {
     char *full = weft_pool_format(&g->pool, "%s%s", name, suffix);
     if (!full)

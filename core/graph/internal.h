@@ -9,7 +9,8 @@
 #include <weft/op.h>
 #include <weft/params.h>
 
-/* Limits that no machine reaches, far enough below 64 bits for sums and products of a few such numbers. */
+/* Limits that no machine reaches, far enough below 64 bits for sums and products of a few such
+ * numbers. */
 #define WEFT_MAX_ELEMENTS ((int64_t)1 << 50) /* of one value, and of the tokens of a step */
 #define WEFT_MAX_BYTES    ((int64_t)1 << 60) /* of all values together */
 
@@ -20,7 +21,8 @@ typedef struct weft_ops {
 } weft_ops;
 
 /* more: NULL-ended arrays of ops from plugins, n_more of them; a name twice is an error. */
-weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more, weft_error *err);
+weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more,
+                          weft_error *err);
 void weft_ops_release(weft_ops *ops);
 const weft_op *weft_ops_find(const weft_ops *ops, const char *name);
 
@@ -50,8 +52,10 @@ typedef struct weft_graph_config {
     const weft_ops *ops;
     weft_dtype dtype;
     weft_sizes sizes;
-    uint64_t dice; /* tests: not 0: a random legal role for every axis of every op, from this seed */
-    /* Of GENERATE and DECODE: the most tokens of a text (0: seq_len), and the places of the key-value cache (0: there is none). */
+    uint64_t
+        dice; /* tests: not 0: a random legal role for every axis of every op, from this seed */
+    /* Of GENERATE and DECODE: the most tokens of a text (0: seq_len), and the places of the
+     * key-value cache (0: there is none). */
     int64_t context, places;
 } weft_graph_config;
 
@@ -104,7 +108,8 @@ typedef struct weft_node_spec {
     weft_value *like;
     const weft_attr *attrs;
     int n_attrs;
-    weft_value *const *gradient_of; /* results are gradients of these values, one each: their dims, their names with a ' behind; NULL: infer */
+    weft_value *const *gradient_of; /* results are gradients of these values, one each: their dims,
+                                       their names with a ' behind; NULL: infer */
     const weft_dtype *dtypes;       /* with gradient_of */
     weft_scope scope;
 } weft_node_spec;
@@ -130,39 +135,48 @@ weft_status weft_node_rule(weft_graph *g, const weft_node *n, weft_rule *rule);
 weft_status weft_table_add(weft_graph *g, const weft_table_line *line);
 bool weft_table_matches(const weft_table_line *line, weft_rule_of of, const char *name);
 /* The line that says what an axis does to v, called `name` (of a role: the role); NULL: none. */
-const weft_table_line *weft_table_line_of(const weft_graph *g, weft_rule_of of, const char *name, const weft_value *v, int axis);
+const weft_table_line *weft_table_line_of(const weft_graph *g, weft_rule_of of, const char *name,
+                                          const weft_value *v, int axis);
 /* The user's line that has this axis cut this dim; nowhere: there is none. */
 weft_where weft_table_where(const weft_graph *g, int axis, const char *dim);
 int weft_value_dim(const weft_value *v, const char *name); /* -1: none of this name */
 
-/* Adds the rules of [mesh] rule, behind those of all plugins. axes: the names that plugins have declared, of one rank or more. Everything that is
- * wrong is noted. partial: not all passes have run, so what a rule speaks of need not be there yet. */
-weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const char *const *axes, int n_axes, bool partial, weft_error *err);
+/* Adds the rules of [mesh] rule, behind those of all plugins. axes: the names that plugins have
+ * declared, of one rank or more. Everything that is wrong is noted. partial: not all passes have
+ * run, so what a rule speaks of need not be there yet. */
+weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const char *const *axes,
+                                int n_axes, bool partial, weft_error *err);
 /* Every line, who wrote it, and what it says the last word on. */
 void weft_table_print(const weft_graph *g, weft_text *text);
 
 /* ---- placement (place.c, move.c) ---- */
 
-/* Places every node of the graph in order, then verifies. From here on nodes are placed as they are added. */
+/* Places every node of the graph in order, then verifies. From here on nodes are placed as they are
+ * added. */
 weft_status weft_graph_place(weft_graph *g);
 /* Places one node, which is linked already. */
 weft_status weft_place_node(weft_graph *g, weft_node *n);
-/* v in layout `to`, through a redistribute if need be, on behalf of `user`, inserted before it (NULL: at the cursor). */
-weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user, weft_phase phase, const char *why, const char *by);
+/* v in layout `to`, through a redistribute if need be, on behalf of `user`, inserted before it
+ * (NULL: at the cursor). */
+weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user,
+                         weft_phase phase, const char *why, const char *by);
 /* Bytes a rank sends to change one axis' state of v; INFINITY if there is no way. */
-double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from, unsigned to);
+double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from,
+                       unsigned to);
 weft_scope weft_value_available(const weft_value *v);
 /* The layout that the table gives a parameter, state or input. */
 weft_status weft_table_source(weft_graph *g, weft_value *v);
-/* What the table demands of a value by its role on one axis: true and *state (a layout byte without its place). */
+/* What the table demands of a value by its role on one axis: true and *state (a layout byte without
+ * its place). */
 bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsigned *state);
 
 /* ---- text, part by part (cache.c) ---- */
 
 /* Is the graph one that writes text? */
 bool weft_graph_writes(const weft_graph *g);
-/* Before placement: every attention node reads its keys and values from a cache of config.places places, which its own keys and values are written
- * into. Caches are states, laid out as what is written into them. */
+/* Before placement: every attention node reads its keys and values from a cache of config.places
+ * places, which its own keys and values are written into. Caches are states, laid out as what is
+ * written into them. */
 weft_status weft_graph_cache(weft_graph *g);
 /* The layout of a cache: that of its node's `like`, whole in the sequence and without open sums. */
 weft_status weft_place_cache(weft_graph *g, weft_value *v);
@@ -171,12 +185,14 @@ weft_status weft_place_cache(weft_graph *g, weft_value *v);
 
 /* Adds the backward of the placed graph's loss; parameters get their `gradient`. */
 weft_status weft_graph_differentiate(weft_graph *g);
-/* Orders nodes so that the head's chunks run one after the other, forward and backward of each together. */
+/* Orders nodes so that the head's chunks run one after the other, forward and backward of each
+ * together. */
 weft_status weft_graph_order(weft_graph *g);
 
 /* ---- verifier (verify.c) ---- */
 
-/* Structure, rules, dims, dtypes and, once placed, layouts. Everything that is wrong is noted in err. */
+/* Structure, rules, dims, dtypes and, once placed, layouts. Everything that is wrong is noted in
+ * err. */
 weft_status weft_graph_verify(weft_graph *g, weft_error *err);
 
 /* ---- text (print.c, parse.c) ---- */
@@ -184,7 +200,9 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err);
 const char *weft_scope_name(weft_scope scope);
 const char *weft_phase_name(weft_phase phase);
 const char *weft_mode_name(weft_mode mode);
-/* Reads what weft_graph_print wrote whole; config: of the same mode and mesh. Errors name the line. The graph is not verified. */
-weft_status weft_graph_parse(const char *text, const weft_graph_config *config, weft_graph **out, weft_error *err);
+/* Reads what weft_graph_print wrote whole; config: of the same mode and mesh. Errors name the line.
+ * The graph is not verified. */
+weft_status weft_graph_parse(const char *text, const weft_graph_config *config, weft_graph **out,
+                             weft_error *err);
 
 #endif

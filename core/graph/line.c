@@ -11,7 +11,8 @@ enum { MANY = 6 }; /* longer lists are cut in what people read */
 
 const char *weft_scope_name(weft_scope s)
 {
-    static const char *const names[] = {"unplaced", "start", "step_begin", "micro_batch", "step_end"};
+    static const char *const names[] = {"unplaced", "start", "step_begin", "micro_batch",
+                                        "step_end"};
     return names[s];
 }
 
@@ -35,7 +36,8 @@ const char *weft_init_name(weft_init_kind kind)
 
 /* ---- names ---- */
 
-/* What follows the block's number in a name: "model.layers.3.mlp.up" and "b3.mlp.up" are "mlp.up" in block 3. NULL: the name does not say a block. */
+/* What follows the block's number in a name: "model.layers.3.mlp.up" and "b3.mlp.up" are "mlp.up"
+ * in block 3. NULL: the name does not say a block. */
 static const char *behind_block(const char *name, int block)
 {
     for (const char *p = name; block >= 0 && *p; p++) {
@@ -89,7 +91,9 @@ static void add_name(weft_liner *l, const weft_value *v, weft_text *t)
         add_number(l, v, t);
         return;
     }
-    const char *name = l->naming == WEFT_NAMES_SHORT && v->node->block == l->section->block ? behind_block(v->name, v->node->block) : NULL;
+    const char *name = l->naming == WEFT_NAMES_SHORT && v->node->block == l->section->block
+                           ? behind_block(v->name, v->node->block)
+                           : NULL;
     weft_text_print(t, "%c%s", v->node->n_ins == 0 && v->weight ? '@' : '%', name ? name : v->name);
 }
 
@@ -117,7 +121,8 @@ static void add_dim(weft_liner *l, const weft_value *v, int d, weft_text *t)
     if (!l->sizes && !is_news(l, dim))
         return;
     if (dim->grain > 1)
-        weft_text_print(t, " %lld*%lld", (long long)(dim->size / dim->grain), (long long)dim->grain);
+        weft_text_print(t, " %lld*%lld", (long long)(dim->size / dim->grain),
+                        (long long)dim->grain);
     else
         weft_text_print(t, " %lld", (long long)dim->size);
 }
@@ -132,7 +137,9 @@ static void add_type(weft_liner *l, const weft_value *v, weft_text *t)
     weft_text_add(t, "]");
     for (int a = 0; a < l->g->config.mesh.n_axes; a++)
         if (weft_layout_open(v->layout, a))
-            weft_text_print(t, " %s+%s", weft_layout_open(v->layout, a) == WEFT_OPEN_MAX ? "max" : "", l->g->config.mesh.axis[a].name);
+            weft_text_print(t, " %s+%s",
+                            weft_layout_open(v->layout, a) == WEFT_OPEN_MAX ? "max" : "",
+                            l->g->config.mesh.axis[a].name);
 }
 
 static void add_marks(weft_liner *l, const weft_value *v, weft_text *t)
@@ -256,7 +263,8 @@ void weft_line_begin(weft_liner *l, const weft_section *section)
     int number = 0;
     for (int i = 0; i < section->n; i++)
         for (int r = 0; r < section->nodes[i]->n_outs; r++)
-            l->numbers[section->nodes[i]->outs[r]->id] = (weft_number){l->n_sections, number++, true};
+            l->numbers[section->nodes[i]->outs[r]->id] =
+                (weft_number){l->n_sections, number++, true};
 }
 
 static void add_other_results(weft_liner *l, const weft_node *n, weft_text *t)

@@ -4,7 +4,8 @@
 #include <string.h>
 #include <weft/random.h>
 
-static weft_map_slot *find(weft_map_slot *slots, size_t capacity, const void *key, size_t size, uint64_t hash)
+static weft_map_slot *find(weft_map_slot *slots, size_t capacity, const void *key, size_t size,
+                           uint64_t hash)
 {
     for (size_t i = hash & (capacity - 1);; i = (i + 1) & (capacity - 1)) {
         weft_map_slot *s = &slots[i];
@@ -28,7 +29,8 @@ static bool grow(weft_map *map, weft_pool *pool)
         return false;
     for (size_t i = 0; i < map->capacity; i++)
         if (map->slots[i].key)
-            *find(slots, capacity, map->slots[i].key, map->slots[i].size, map->slots[i].hash) = map->slots[i];
+            *find(slots, capacity, map->slots[i].key, map->slots[i].size, map->slots[i].hash) =
+                map->slots[i];
     map->slots = slots; /* the old array goes with the pool */
     map->capacity = capacity;
     return true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash map from bytes to a pointer, in a pool; nothing is ever removed. Zero-initialised is valid and empty. */
+/* A hash map from bytes to a pointer, in a pool; nothing is ever removed. Zero-initialised is valid
+ * and empty. */
 #ifndef WEFT_GRAPH_MAP_H
 #define WEFT_GRAPH_MAP_H
 

@@ -11,9 +11,11 @@ weft_scope weft_value_available(const weft_value *v)
     return strcmp(v->node->op->name, "accumulate") == 0 ? WEFT_STEP_END : v->node->scope;
 }
 
-double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from, unsigned to)
+double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from,
+                       unsigned to)
 {
-    static const double local = 1e-3; /* a move without communication is free, but not as good as none */
+    static const double local =
+        1e-3; /* a move without communication is free, but not as good as none */
     if (from == to)
         return 0;
     if (to == WEFT_OPEN_SUM)
@@ -23,7 +25,8 @@ double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsig
     double n = g->config.mesh.axis[axis].size, bytes = (double)weft_dtype_size(v->dtype);
     for (int d = 0; d < v->n_dims; d++)
         bytes *= (double)v->dims[d].size;
-    bytes /= (double)weft_mesh_count(&g->config.mesh, weft_layout_cut_axes(v->layout) & ~(1u << axis));
+    bytes /=
+        (double)weft_mesh_count(&g->config.mesh, weft_layout_cut_axes(v->layout) & ~(1u << axis));
     double ways = from == 0 ? 0 : from & 0x80u ? (to ? 1 / n : 1) : (to ? 1 : 2);
     return local + ways * bytes * (n - 1) / n;
 }
@@ -59,7 +62,8 @@ static bool gathers_again(const weft_graph *g, const weft_node *n)
     return n->phase == WEFT_FORWARD && n->block >= 0;
 }
 
-weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user, weft_phase phase, const char *why, const char *by)
+weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user,
+                         weft_phase phase, const char *why, const char *by)
 {
     if (v->layout.bits == to.bits)
         return v;
@@ -72,10 +76,12 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
         return known;
     weft_step steps[WEFT_MAX_STEPS];
     int n_steps = weft_layout_steps(v->layout, to, v->n_dims, steps);
-    weft_step *kept = n_steps > 0 ? weft_pool_alloc(&g->pool, (size_t)n_steps * sizeof *kept) : NULL;
+    weft_step *kept =
+        n_steps > 0 ? weft_pool_alloc(&g->pool, (size_t)n_steps * sizeof *kept) : NULL;
     char *name = weft_pool_format(&g->pool, "%s.r", v->name);
     if (n_steps < 0)
-        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot change its layout for %s", v->name, why);
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                               "%s cannot change its layout for %s", v->name, why);
     if ((n_steps && !kept) || !name) {
         weft_fail_memory(&g->error);
         return NULL;
@@ -86,7 +92,11 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     g->cursor = user;
     g->phase = phase;
     weft_node *n =
-        weft_node_new(g, &(weft_node_spec){.op = weft_ops_find(g->config.ops, "redistribute"), .name = name, .n_ins = 1, .ins = &v, .n_outs = 1});
+        weft_node_new(g, &(weft_node_spec){.op = weft_ops_find(g->config.ops, "redistribute"),
+                                           .name = name,
+                                           .n_ins = 1,
+                                           .ins = &v,
+                                           .n_outs = 1});
     g->cursor = cursor;
     g->phase = now;
     if (!n)
@@ -101,12 +111,15 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     n->n_steps = n_steps;
     n->scope = weft_value_available(v);
     n->block = v->node->block == WEFT_BLOCK_NONE || !user ? v->node->block : user->block;
-    n->chunk = user && v->node->chunk < 0 && !v->weight ? user->chunk : v->node->chunk; /* for a part of the head: when that runs */
+    n->chunk = user && v->node->chunk < 0 && !v->weight
+                   ? user->chunk
+                   : v->node->chunk; /* for a part of the head: when that runs */
     n->by = by && *by ? by : owners(g, steps, n_steps);
     n->why = weft_pool_strdup(&g->pool, why);
     /* What belongs to no block serves all of them, and stays. */
     bool short_lived = n->scope == WEFT_MICRO_BATCH && n->block != WEFT_BLOCK_NONE && !v->weight;
-    r->recompute = short_lived && ((user && user->n_outs && user->outs[0]->recompute) || gathers_again(g, n));
+    r->recompute =
+        short_lived && ((user && user->n_outs && user->outs[0]->recompute) || gathers_again(g, n));
     if (!n->by || !n->why || !weft_map_set(&g->moved, &g->pool, &key, sizeof key, r)) {
         weft_fail_memory(&g->error);
         return NULL;

@@ -110,7 +110,8 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
     size_t n_ins = (size_t)spec->n_ins, n_outs = (size_t)spec->n_outs;
     weft_value **values = weft_pool_alloc(&g->pool, (n_ins + n_outs + 1) * sizeof *values);
     weft_attr *attrs = weft_pool_alloc(&g->pool, ((size_t)spec->n_attrs + 1) * sizeof *attrs);
-    const char *name = spec->name ? spec->name : weft_pool_format(&g->pool, "%s%d", spec->op->name, g->n_nodes);
+    const char *name =
+        spec->name ? spec->name : weft_pool_format(&g->pool, "%s%d", spec->op->name, g->n_nodes);
     if (!n || !values || !attrs || !name) {
         weft_fail_memory(&g->error);
         return NULL;

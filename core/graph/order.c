@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order in which a joint graph runs: as built, but the head's chunks one after the other, forward and backward of each together, so that only one
- * chunk's logits are alive at a time. */
+/* The order in which a joint graph runs: as built, but the head's chunks one after the other,
+ * forward and backward of each together, so that only one chunk's logits are alive at a time. */
 #include "graph/internal.h"
 
 #include <string.h>
@@ -14,7 +14,8 @@ enum { OPEN = 0, PLACED = 1 };
 
 static void emit_sums(orderer *o, weft_node *n);
 
-/* Appends n after everything it needs. Depth is bounded by what was not emitted yet, a few chunks' worth. */
+/* Appends n after everything it needs. Depth is bounded by what was not emitted yet, a few chunks'
+ * worth. */
 static void emit(orderer *o, weft_node *n)
 {
     if (n->mark == PLACED)
@@ -34,14 +35,16 @@ static void emit(orderer *o, weft_node *n)
     emit_sums(o, n);
 }
 
-/* A sum stands right behind its last contribution, so that it can grow in place while the others are made. */
+/* A sum stands right behind its last contribution, so that it can grow in place while the others
+ * are made. */
 static void emit_sums(orderer *o, weft_node *n)
 {
     for (int i = 0; i < n->n_outs; i++) {
         if (n->outs[i]->n_uses != 1)
             continue;
         weft_node *user = n->outs[i]->uses[0].node;
-        bool ready = user->phase == WEFT_BACKWARD && user->mark == OPEN && strcmp(user->op->name, "add") == 0;
+        bool ready = user->phase == WEFT_BACKWARD && user->mark == OPEN &&
+                     strcmp(user->op->name, "add") == 0;
         for (int k = 0; ready && k < user->n_ins; k++)
             ready = user->ins[k]->node->mark == PLACED;
         if (ready)
@@ -83,7 +86,8 @@ weft_status weft_graph_order(weft_graph *g)
     for (i = 0; i < n_nodes; i++)
         if (!late[list[i]->id])
             emit(&o, list[i]);
-    for (int c = chunks - 1; c >= 0; c--) /* the backward was built from the last chunk to the first */
+    for (int c = chunks - 1; c >= 0;
+         c--) /* the backward was built from the last chunk to the first */
         for (i = 0; i < n_nodes; i++)
             if (list[i]->chunk == c && list[i]->scope == WEFT_MICRO_BATCH)
                 emit(&o, list[i]);

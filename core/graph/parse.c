@@ -30,7 +30,8 @@ static weft_status read_head(weft_reader *r)
         s = weft_read_axis(r, &axis);
         s = s ? s : weft_read_int(r, "an axis' size", 2, INT32_MAX, &size);
         if (!s && (axis != i || size != mesh->axis[i].size))
-            s = weft_read_bad(r, "the mesh's axis %d is %s %d", i, mesh->axis[i].name, mesh->axis[i].size);
+            s = weft_read_bad(r, "the mesh's axis %d is %s %d", i, mesh->axis[i].name,
+                              mesh->axis[i].size);
     }
     weft_read_skip(r);
     return s || !*r->p ? s : weft_read_bad(r, "'%.20s' is too much", r->p);
@@ -48,10 +49,13 @@ static weft_status read_section(weft_reader *r)
     else if (weft_read_accept(r, weft_block_name(WEFT_BLOCK_HEAD)))
         number = WEFT_BLOCK_HEAD;
     else if (!weft_read_accept(r, "common"))
-        return weft_read_bad(r, "'%.20s' is neither a node (two spaces before it) nor a section", r->p);
+        return weft_read_bad(r, "'%.20s' is neither a node (two spaces before it) nor a section",
+                             r->p);
     if (!s && weft_read_accept(r, ", chunk "))
         s = weft_read_int(r, "a chunk", 0, 1 << 20, &chunk);
-    g->phase = weft_read_accept(r, ", backward") ? WEFT_BACKWARD : weft_read_accept(r, ", update") ? WEFT_UPDATE : WEFT_FORWARD;
+    g->phase = weft_read_accept(r, ", backward") ? WEFT_BACKWARD
+               : weft_read_accept(r, ", update") ? WEFT_UPDATE
+                                                 : WEFT_FORWARD;
     weft_graph_set_block(g, (int)number);
     weft_graph_set_chunk(g, (int)chunk);
     weft_read_skip(r);
@@ -72,7 +76,8 @@ static weft_status read_rule(weft_reader *r)
     while (!storage && !again && which < 3 && !weft_read_accept(r, of[which]))
         which++;
     if (which == 3)
-        return weft_read_bad(r, "a rule is of parameters, of inputs or of a role, not '%.20s'", r->p);
+        return weft_read_bad(r, "a rule is of parameters, of inputs or of a role, not '%.20s'",
+                             r->p);
     weft_read_skip(r);
     if (*r->p != ',')
         s = weft_read_word(r, "a pattern", ",", &pattern);
@@ -86,7 +91,8 @@ static weft_status read_rule(weft_reader *r)
     else if (again)
         weft_add_regather(r->g, name);
     else
-        weft_add_rule(r->g, (weft_rule_of)which, pattern, strcmp(dim, "whole") == 0 ? NULL : dim, name);
+        weft_add_rule(r->g, (weft_rule_of)which, pattern, strcmp(dim, "whole") == 0 ? NULL : dim,
+                      name);
     return checked(r);
 }
 
@@ -107,8 +113,11 @@ static weft_status read_root(weft_reader *r)
     const struct {
         const char *name;
         weft_value **at;
-    } roots[] = {
-        {"loss_report ", &g->loss_report}, {"loss_sum ", &g->loss_sum}, {"loss ", &g->loss}, {"tokens ", &g->tokens}, {"logits ", &g->logits}};
+    } roots[] = {{"loss_report ", &g->loss_report},
+                 {"loss_sum ", &g->loss_sum},
+                 {"loss ", &g->loss},
+                 {"tokens ", &g->tokens},
+                 {"logits ", &g->logits}};
     for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++)
         if (weft_read_accept(r, roots[i].name))
             return weft_read_value(r, roots[i].at);
@@ -171,7 +180,8 @@ static weft_status read_lines(weft_reader *r, char *text)
     return s ? s : finish_updates(r);
 }
 
-weft_status weft_graph_parse(const char *text, const weft_graph_config *config, weft_graph **out, weft_error *err)
+weft_status weft_graph_parse(const char *text, const weft_graph_config *config, weft_graph **out,
+                             weft_error *err)
 {
     weft_status s = weft_graph_create(config, out, err);
     if (s)

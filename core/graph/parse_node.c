@@ -76,7 +76,8 @@ static weft_status read_marks(weft_reader *r, result *out)
         else if (weft_read_accept(r, "becomes"))
             s = weft_read_name(r, &out->becomes);
         else if (weft_read_accept(r, "("))
-            s = (s = weft_read_word(r, "a role", " )", &out->is.role)) ? s : weft_read_expect(r, ")");
+            s = (s = weft_read_word(r, "a role", " )", &out->is.role)) ? s
+                                                                       : weft_read_expect(r, ")");
         else
             return WEFT_OK;
         if (s)
@@ -105,7 +106,9 @@ static weft_status read_result(weft_reader *r, result *out)
         s = s ? s : weft_read_expect(r, "]");
     }
     s = s ? s : read_marks(r, out);
-    return !s && !r->g->placed && out->is.layout.bits ? weft_read_bad(r, "%s has a layout in a graph that is not placed", out->name) : s;
+    return !s && !r->g->placed && out->is.layout.bits
+               ? weft_read_bad(r, "%s has a layout in a graph that is not placed", out->name)
+               : s;
 }
 
 /* ---- the op ---- */
@@ -141,10 +144,13 @@ static weft_status read_init(weft_reader *r, weft_init *init)
         if (!weft_read_accept(r, weft_init_name((weft_init_kind)k)))
             continue;
         init->kind = (weft_init_kind)k;
-        weft_status s = k >= WEFT_INIT_NORMAL ? weft_read_real(r, "a deviation", &init->std) : WEFT_OK;
+        weft_status s =
+            k >= WEFT_INIT_NORMAL ? weft_read_real(r, "a deviation", &init->std) : WEFT_OK;
         return !s && k == WEFT_INIT_TRUNC_NORMAL ? weft_read_real(r, "a cut", &init->cut) : s;
     }
-    return weft_read_bad(r, "a parameter begins as zero, one, normal, trunc_normal or uniform, not as '%.20s'", r->p);
+    return weft_read_bad(
+        r, "a parameter begins as zero, one, normal, trunc_normal or uniform, not as '%.20s'",
+        r->p);
 }
 
 static weft_status read_operands(weft_reader *r, line *l)
@@ -190,7 +196,8 @@ static int hex4(const char *p)
     return end == digits + 4 ? (int)code : -1;
 }
 
-/* A JSON string as weft_text_add_json writes it: of \u only control characters and the replacement character. */
+/* A JSON string as weft_text_add_json writes it: of \u only control characters and the replacement
+ * character. */
 static weft_status read_string(weft_reader *r, const char **out)
 {
     weft_text text = {0};
@@ -204,10 +211,12 @@ static weft_status read_string(weft_reader *r, const char **out)
             r->p += 2;
         } else if ((code > 0 && code < 0x20) || code == 0xfffd) {
             char c = (char)code;
-            weft_text_add_bytes(&text, code == 0xfffd ? "\xef\xbf\xbd" : &c, code == 0xfffd ? 3 : 1);
+            weft_text_add_bytes(&text, code == 0xfffd ? "\xef\xbf\xbd" : &c,
+                                code == 0xfffd ? 3 : 1);
             r->p += 6;
         } else if (*r->p == '\\' || !*r->p) {
-            s = weft_read_bad(r, *r->p ? "there is no escape '%.2s'" : "a text does not end%s", r->p);
+            s = weft_read_bad(r, *r->p ? "there is no escape '%.2s'" : "a text does not end%s",
+                              r->p);
         } else {
             weft_text_add_bytes(&text, r->p++, 1);
         }
@@ -232,7 +241,8 @@ static weft_status read_attr(weft_reader *r, weft_attr *a)
             a->kind = WEFT_ATTR_REAL;
     if (a->kind == WEFT_ATTR_TEXT)
         return read_string(r, &a->text);
-    return a->kind == WEFT_ATTR_REAL ? weft_read_real(r, a->key, &a->r) : weft_read_int(r, a->key, INT64_MIN, INT64_MAX, &a->i);
+    return a->kind == WEFT_ATTR_REAL ? weft_read_real(r, a->key, &a->r)
+                                     : weft_read_int(r, a->key, INT64_MIN, INT64_MAX, &a->i);
 }
 
 static weft_status read_attrs(weft_reader *r, line *l)
@@ -312,7 +322,8 @@ static weft_status set_steps(weft_reader *r, weft_node *n, const char *written)
         return weft_read_bad(r, "a redistribute has one operand and one result of the same dims");
     int count = weft_layout_steps(n->ins[0]->layout, n->outs[0]->layout, n->outs[0]->n_dims, steps);
     if (count < 0)
-        return weft_read_bad(r, "there is no way from the layout of %s to that of %s", n->ins[0]->name, n->outs[0]->name);
+        return weft_read_bad(r, "there is no way from the layout of %s to that of %s",
+                             n->ins[0]->name, n->outs[0]->name);
     weft_text text = {0};
     weft_print_steps(&r->g->config.mesh, steps, count, &text);
     weft_status s = WEFT_OK;
@@ -338,7 +349,9 @@ static weft_status set_source(weft_reader *r, const line *l, weft_value *v)
     if (strcmp(op, "input") == 0) {
         if (!weft_map_set(&g->inputs, &g->pool, v->name, strlen(v->name), v))
             return weft_fail_memory(r->err);
-        return weft_graph_push(g, (void ***)&g->inputs_list, &g->n_inputs, &g->inputs_capacity, v) ? WEFT_OK : WEFT_ERR_MEMORY;
+        return weft_graph_push(g, (void ***)&g->inputs_list, &g->n_inputs, &g->inputs_capacity, v)
+                   ? WEFT_OK
+                   : WEFT_ERR_MEMORY;
     }
     bool parameter = strcmp(op, "parameter") == 0;
     if (!parameter && strcmp(op, "state") != 0)
@@ -347,8 +360,13 @@ static weft_status set_source(weft_reader *r, const line *l, weft_value *v)
         if (weft_layout_cuts(v->layout, a) && weft_layout_fine(v->layout, a))
             v->store_axes |= 1u << a;
     if (parameter)
-        return weft_graph_push(g, (void ***)&g->parameters, &g->n_parameters, &g->parameters_capacity, v) ? WEFT_OK : WEFT_ERR_MEMORY;
-    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? WEFT_OK : WEFT_ERR_MEMORY;
+        return weft_graph_push(g, (void ***)&g->parameters, &g->n_parameters,
+                               &g->parameters_capacity, v)
+                   ? WEFT_OK
+                   : WEFT_ERR_MEMORY;
+    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v)
+               ? WEFT_OK
+               : WEFT_ERR_MEMORY;
 }
 
 static weft_status add_line(weft_reader *r, line *l)

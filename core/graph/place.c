@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One placement algorithm for every op, forward, backward and update. For every node, and independently for every mesh axis, the axis gets one
- * role in the op: it cuts an index, passes an open sum through a linear group, or leaves the op alone. The cheapest role wins. */
+/* One placement algorithm for every op, forward, backward and update. For every node, and
+ * independently for every mesh axis, the axis gets one role in the op: it cuts an index, passes an
+ * open sum through a linear group, or leaves the op alone. The cheapest role wins. */
 #include "graph/internal.h"
 
 #include <math.h>
@@ -71,7 +72,8 @@ static unsigned result_state(const job *j, role r, int i)
     return s ? s : (unsigned)open_kind(j);
 }
 
-/* Parameters move only by their own gather; in the backward only gradients move; what is only looked at stays. */
+/* Parameters move only by their own gather; in the backward only gradients move; what is only
+ * looked at stays. */
 static bool anchored(const job *j, const weft_value *v)
 {
     if (v == j->n->like || v->weight)
@@ -86,7 +88,8 @@ static double price(const job *j, int axis, role r)
     double total = 0;
     for (int i = 0; i < j->rule.n_ins; i++) {
         const weft_value *v = operand(j, i);
-        double c = weft_move_price(j->g, v, axis, state_of(v->layout, axis), operand_state(j, r, i));
+        double c =
+            weft_move_price(j->g, v, axis, state_of(v->layout, axis), operand_state(j, r, i));
         total += c > communicates && anchored(j, v) ? c * anchor : c;
     }
     for (int i = 0; i < j->n->n_outs; i++) {
@@ -109,7 +112,8 @@ static bool element_wise(const job *j)
 static bool narrows(const job *j)
 {
     for (int i = 0; i < j->n->n_ins; i++)
-        if (weft_dtype_is_float(j->n->ins[i]->dtype) && weft_dtype_size(j->n->outs[0]->dtype) < weft_dtype_size(j->n->ins[i]->dtype))
+        if (weft_dtype_is_float(j->n->ins[i]->dtype) &&
+            weft_dtype_size(j->n->outs[0]->dtype) < weft_dtype_size(j->n->ins[i]->dtype))
             return true;
     return false;
 }
@@ -129,13 +133,15 @@ static int add_candidate(role *list, int n, role r)
 static bool group_is_open(const job *j, int axis, int group)
 {
     for (int i = 0; i < j->rule.n_ins; i++)
-        if ((j->rule.group[group] >> i & 1u) && weft_layout_open(operand(j, i)->layout, axis) == WEFT_OPEN_SUM)
+        if ((j->rule.group[group] >> i & 1u) &&
+            weft_layout_open(operand(j, i)->layout, axis) == WEFT_OPEN_SUM)
             return true;
     return false;
 }
 
-/* A dim and its parts (chunk) share a letter: it may be cut where all of them divide, so that every rank has the parts of its own shard. (heads and
- * kv_heads share one, too, but are no parts of each other: check_even refuses.) */
+/* A dim and its parts (chunk) share a letter: it may be cut where all of them divide, so that every
+ * rank has the parts of its own shard. (heads and kv_heads share one, too, but are no parts of each
+ * other: check_even refuses.) */
 static bool parts_divide(const job *j, int axis, int letter)
 {
     const weft_dim *first = NULL;
@@ -169,7 +175,8 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
             continue;
         int d = weft_layout_dim(v->layout, axis), letter = j->rule.in[i].letter[d];
         bool between_grains = weft_layout_fine(v->layout, axis) && v->dims[d].grain > 1;
-        if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)) && parts_divide(j, axis, letter))
+        if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)) &&
+            parts_divide(j, axis, letter))
             n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
     }
     for (int i = 0; i < j->n->n_outs; i++) {
@@ -177,7 +184,8 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
         if (!weft_table_wants(j->g, j->n->outs[i], axis, &want) || !(want & 0x80u))
             continue;
         int letter = j->rule.out[i].letter[want >> 3 & 7];
-        if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u) && parts_divide(j, axis, letter))
+        if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u) &&
+            parts_divide(j, axis, letter))
             n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
     }
     n = add_candidate(list, n, (role){ROLE_WHOLE, 0, 0});
@@ -187,7 +195,8 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
     return n;
 }
 
-/* Tests: any legal role. Placement decides cost, never correctness, so all of them must give the same numbers. */
+/* Tests: any legal role. Placement decides cost, never correctness, so all of them must give the
+ * same numbers. */
 static role roll(const job *j, int axis, role *list, int n)
 {
     uint32_t letters = weft_rule_in_letters(&j->rule) & ~j->rule.whole;
@@ -219,7 +228,8 @@ static role choose(const job *j, int axis)
     return list[best];
 }
 
-/* The ordered axes of one index: as in the operand that already has most of them, then the new ones, outermost first. */
+/* The ordered axes of one index: as in the operand that already has most of them, then the new
+ * ones, outermost first. */
 static void order_letter(job *j, int letter, weft_axes set)
 {
     axis_list *best = &j->order[letter];
@@ -291,14 +301,17 @@ static weft_status check_even(job *j, int letter)
             continue;
         weft_text names = {0};
         for (int k = 0; k < axes->n; k++)
-            weft_text_print(&names, "%s%s", k ? "*" : "", j->g->config.mesh.axis[axes->axis[k]].name);
+            weft_text_print(&names, "%s%s", k ? "*" : "",
+                            j->g->config.mesh.axis[axes->axis[k]].name);
         const char *by = j->g->config.mesh.axis[axes->axis[axes->n - 1]].by;
         weft_where at = weft_table_where(j->g, axes->axis[axes->n - 1], first->name);
         at = at.file ? at : weft_table_where(j->g, axes->axis[axes->n - 1], dim->name);
         by = at.file ? "[mesh] rule" : by;
         weft_graph_fail(j->g, WEFT_ERR_INPUT, at,
-                        "%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the nearest degree that works is %lld", by ? by : "mesh",
-                        j->n->outs[0]->name, j->n->op->name, first->name, (long long)first_units, dim->name, (long long)units, weft_text_get(&names),
+                        "%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the "
+                        "nearest degree that works is %lld",
+                        by ? by : "mesh", j->n->outs[0]->name, j->n->op->name, first->name,
+                        (long long)first_units, dim->name, (long long)units, weft_text_get(&names),
                         (long long)count, (long long)nearest_degree(units, first_units, count));
         weft_text_release(&names);
         return WEFT_ERR_INPUT;
@@ -470,7 +483,9 @@ weft_status weft_place_node(weft_graph *g, weft_node *n)
 {
     set_scope(n);
     if (n->op->flags & WEFT_OP_SOURCE)
-        return n->like ? weft_place_cache(g, n->outs[0]) : n->n_outs && n->n_ins == 0 ? weft_table_source(g, n->outs[0]) : WEFT_OK;
+        return n->like                      ? weft_place_cache(g, n->outs[0])
+               : n->n_outs && n->n_ins == 0 ? weft_table_source(g, n->outs[0])
+                                            : WEFT_OK;
     inherit_recompute(n);
     if (strcmp(n->op->name, "gather") == 0)
         return place_gather(g, n);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which lines a graph's text has: sections of a block, each printed once where nobody needs it twice. */
+/* Which lines a graph's text has: sections of a block, each printed once where nobody needs it
+ * twice. */
 #include "graph/print.h"
 
 #include <stdlib.h>
@@ -105,8 +106,10 @@ static void print_columns(const columns *c, weft_text *t)
         weft_text_add(t, " ");
         for (int k = 0; k < WEFT_CELLS; k++) {
             size_t used = t->size - start;
-            pad(t, used < column ? column - used : 1); /* a long cell takes from the next one's room */
-            weft_text_add_bytes(t, weft_text_get(&c->text) + c->at[i][k], c->at[i][k + 1] - c->at[i][k]);
+            pad(t,
+                used < column ? column - used : 1); /* a long cell takes from the next one's room */
+            weft_text_add_bytes(t, weft_text_get(&c->text) + c->at[i][k],
+                                c->at[i][k + 1] - c->at[i][k]);
             column += width[k] + 1 + (k == 2);
         }
         weft_text_add(t, "\n");
@@ -155,7 +158,8 @@ static void print_fold(const fold *f, weft_text *t)
     const char *what = f->as->chunk >= 0 ? "chunk" : "block";
     int from = number_of(f->first), to = number_of(f->last);
     if (f->as->chunk >= 0)
-        weft_text_print(t, "%s, ", weft_block_name(f->as->block) ? weft_block_name(f->as->block) : "common");
+        weft_text_print(t, "%s, ",
+                        weft_block_name(f->as->block) ? weft_block_name(f->as->block) : "common");
     if (from == to)
         weft_text_print(t, "%s %d as %s %d", what, from, what, number_of(f->as));
     else
@@ -191,8 +195,10 @@ static const weft_section *find_form(printer *p, const weft_section *s)
         weft_text_add(&form, "\n");
     }
     p->liner.n_sections = numbered.n_sections;
-    const weft_section *known = form.out_of_memory ? NULL : weft_map_get(&p->forms, form.data, form.size);
-    if (!known && !form.out_of_memory && weft_map_set(&p->forms, &p->pool, form.data, form.size, (void *)(uintptr_t)s))
+    const weft_section *known =
+        form.out_of_memory ? NULL : weft_map_get(&p->forms, form.data, form.size);
+    if (!known && !form.out_of_memory &&
+        weft_map_set(&p->forms, &p->pool, form.data, form.size, (void *)(uintptr_t)s))
         known = s;
     weft_text_release(&form);
     return known;
@@ -203,7 +209,8 @@ static bool print_once(printer *p)
     fold folds[MAX_FOLDS];
     int n = 0;
     for (int i = 0; i < p->n_sections; i++) {
-        const weft_section *s = &p->sections[i], *as = s->block >= 0 || s->chunk >= 0 ? find_form(p, s) : s;
+        const weft_section *s = &p->sections[i],
+                           *as = s->block >= 0 || s->chunk >= 0 ? find_form(p, s) : s;
         if (!as)
             return false;
         if (as == s) {
@@ -232,7 +239,8 @@ static bool print_once(printer *p)
 static void print_head(const weft_graph *g, weft_text *t)
 {
     const weft_mesh *mesh = &g->config.mesh;
-    weft_text_print(t, "graph %s%s%s", weft_mode_name(g->config.mode), g->placed ? " placed" : "", mesh->n_axes ? " on" : "");
+    weft_text_print(t, "graph %s%s%s", weft_mode_name(g->config.mode), g->placed ? " placed" : "",
+                    mesh->n_axes ? " on" : "");
     for (int a = 0; a < mesh->n_axes; a++)
         weft_text_print(t, " %s %d", mesh->axis[a].name, mesh->axis[a].size);
     weft_text_add(t, "\n");
@@ -247,11 +255,13 @@ static void print_table(const weft_graph *g, weft_text *t)
         const weft_table_line *line = g->table[i];
         if (line->axis < 0)
             continue;
-        weft_text_print(t, "  %s/%s of %s%s%s, %s\n", line->dim ? line->dim : "whole", g->config.mesh.axis[line->axis].name, of[line->of],
+        weft_text_print(t, "  %s/%s of %s%s%s, %s\n", line->dim ? line->dim : "whole",
+                        g->config.mesh.axis[line->axis].name, of[line->of],
                         line->pattern ? " " : "", line->pattern ? line->pattern : "", line->by);
     }
     for (int i = 0; i < g->n_storage; i++)
-        weft_text_print(t, "  storage/%s, %s\n", g->config.mesh.axis[g->storage[i]].name, g->storage_by);
+        weft_text_print(t, "  storage/%s, %s\n", g->config.mesh.axis[g->storage[i]].name,
+                        g->storage_by);
     for (int a = 0; a < g->config.mesh.n_axes; a++)
         if (g->regather >> a & 1u)
             weft_text_print(t, "  regather/%s, %s\n", g->config.mesh.axis[a].name, g->regather_by);
@@ -275,7 +285,8 @@ static void print_roots(const weft_graph *g, bool gradients, weft_text *t)
         weft_text_print(t, "  report %s %%%s\n", g->reports[i].name, g->reports[i].value->name);
     for (int i = 0; gradients && i < g->n_parameters; i++)
         if (g->parameters[i]->gradient)
-            weft_text_print(t, "  gradient %%%s of @%s\n", g->parameters[i]->gradient->name, g->parameters[i]->name);
+            weft_text_print(t, "  gradient %%%s of @%s\n", g->parameters[i]->gradient->name,
+                            g->parameters[i]->name);
 }
 
 static bool print_all(printer *p)
@@ -290,7 +301,8 @@ void weft_graph_print(const weft_graph *g, unsigned how, weft_text *t)
 {
     bool whole = how & WEFT_PRINT_WHOLE;
     printer p = {.out = t};
-    p.liner = (weft_liner){.g = g, .naming = whole ? WEFT_NAMES_WHOLE : WEFT_NAMES_SHORT, .sizes = how != 0};
+    p.liner = (weft_liner){
+        .g = g, .naming = whole ? WEFT_NAMES_WHOLE : WEFT_NAMES_SHORT, .sizes = how != 0};
     size_t n_nodes = 1;
     for (const weft_node *n = g->first; n; n = n->next)
         n_nodes++;
@@ -301,9 +313,9 @@ void weft_graph_print(const weft_graph *g, unsigned how, weft_text *t)
     if (there) {
         print_head(g, t);
         if (!whole)
-            weft_text_add(
-                t, "# @ parameter or state, % value, x' gradient of x, x* x computed again; ~ not kept for the backward; dim/axis: cut by the axis, "
-                   "+axis: open sum over it\n");
+            weft_text_add(t, "# @ parameter or state, % value, x' gradient of x, x* x computed "
+                             "again; ~ not kept for the backward; dim/axis: cut by the axis, "
+                             "+axis: open sum over it\n");
         find_sections(&p, !whole);
         there = whole ? print_all(&p) : print_once(&p);
         print_table(g, t);

@@ -31,7 +31,9 @@ bool weft_read_accept(weft_reader *r, const char *word)
 
 weft_status weft_read_expect(weft_reader *r, const char *word)
 {
-    return weft_read_accept(r, word) ? WEFT_OK : weft_read_bad(r, "'%s' is missing before '%.20s'", word, r->p);
+    return weft_read_accept(r, word)
+               ? WEFT_OK
+               : weft_read_bad(r, "'%s' is missing before '%.20s'", word, r->p);
 }
 
 weft_status weft_read_word(weft_reader *r, const char *what, const char *ends, const char **out)
@@ -52,7 +54,8 @@ weft_status weft_read_int(weft_reader *r, const char *what, int64_t min, int64_t
     errno = 0;
     *out = strtoll(r->p, &end, 10);
     if (end == r->p || errno || *out < min || *out > max)
-        return weft_read_bad(r, "%s must be an integer from %lld to %lld, not '%.20s'", what, (long long)min, (long long)max, r->p);
+        return weft_read_bad(r, "%s must be an integer from %lld to %lld, not '%.20s'", what,
+                             (long long)min, (long long)max, r->p);
     r->p = end;
     return WEFT_OK;
 }

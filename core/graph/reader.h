@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reads a graph's text: a line, a place in it, words. The text is trusted in nothing: whatever it says, the result is a graph or an error that
- * names the line. */
+/* What reads a graph's text: a line, a place in it, words. The text is trusted in nothing: whatever
+ * it says, the result is a graph or an error that names the line. */
 #ifndef WEFT_GRAPH_READER_H
 #define WEFT_GRAPH_READER_H
 
@@ -28,7 +28,8 @@ void weft_read_skip(weft_reader *r);
 /* True if `word` comes next, behind spaces; it is skipped then. */
 bool weft_read_accept(weft_reader *r, const char *word);
 weft_status weft_read_expect(weft_reader *r, const char *word);
-/* What stands before one of `ends` or the end of the line, in the graph's pool; `what` it is, for the error. */
+/* What stands before one of `ends` or the end of the line, in the graph's pool; `what` it is, for
+ * the error. */
 weft_status weft_read_word(weft_reader *r, const char *what, const char *ends, const char **out);
 weft_status weft_read_int(weft_reader *r, const char *what, int64_t min, int64_t max, int64_t *out);
 weft_status weft_read_real(weft_reader *r, const char *what, double *out);

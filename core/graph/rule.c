@@ -17,7 +17,8 @@ typedef struct parser {
 
 static weft_status bad(const parser *p, const char *what)
 {
-    return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "index rule \"%s\": %s", p->text, what);
+    return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "index rule \"%s\": %s", p->text,
+                     what);
 }
 
 static span strip(span s)
@@ -63,7 +64,9 @@ static weft_status add_letter(parser *p, weft_rule_part *part, const char *name,
     if (part->n_dims == WEFT_MAX_DIMS)
         return bad(p, "too many dims in one operand or result");
     if (weft_rule_dim(part, letter) >= 0)
-        return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "index rule \"%s\": index %s occurs twice in one operand or result", p->text, name);
+        return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "index rule \"%s\": index %s occurs twice in one operand or result",
+                         p->text, name);
     part->letter[part->n_dims] = (int8_t)letter;
     part->whole[part->n_dims++] = whole;
     if (whole)
@@ -119,7 +122,8 @@ static weft_status parse_side(parser *p, span side, int n, const int *dims, weft
         item = strip(take(&side, ','));
         bool repeats = item.end - item.at >= 3 && !memcmp(item.end - 3, "...", 3);
         if (have == n || (repeats && !last))
-            return bad(p, have == n ? "the node has fewer operands or results" : "\"...\" may only stand at the end of a side");
+            return bad(p, have == n ? "the node has fewer operands or results"
+                                    : "\"...\" may only stand at the end of a side");
         if (repeats)
             item.end -= 3;
         weft_status status = parse_part(p, item, &parts[have]);
@@ -132,8 +136,10 @@ static weft_status parse_side(parser *p, span side, int n, const int *dims, weft
         return bad(p, "the node has more operands or results");
     for (int i = 0; dims && i < n; i++)
         if (parts[i].n_dims != dims[i])
-            return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "index rule \"%s\": %s %d has %d dims, not %d", p->text,
-                             parts == p->rule->in ? "operand" : "result", i, dims[i], (int)parts[i].n_dims);
+            return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                             "index rule \"%s\": %s %d has %d dims, not %d", p->text,
+                             parts == p->rule->in ? "operand" : "result", i, dims[i],
+                             (int)parts[i].n_dims);
     return WEFT_OK;
 }
 
@@ -178,7 +184,8 @@ static weft_status parse_linear(parser *p, const char *linear)
     return WEFT_OK;
 }
 
-weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int n_outs, const int *in_dims, const int *out_dims, weft_rule *out,
+weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int n_outs,
+                            const int *in_dims, const int *out_dims, weft_rule *out,
                             weft_error *err)
 {
     parser p = {.text = rule, .rule = out, .err = err};
@@ -189,15 +196,17 @@ weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int
     if (!arrow || strstr(arrow + 2, "->"))
         return bad(&p, "one \"->\" is needed");
     if (n_ins > WEFT_RULE_MAX_PARTS || n_outs > WEFT_RULE_MAX_PARTS)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "a node has %d operands and %d results; at most %d of each are possible", n_ins, n_outs,
-                         (int)WEFT_RULE_MAX_PARTS);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "a node has %d operands and %d results; at most %d of each are possible",
+                         n_ins, n_outs, (int)WEFT_RULE_MAX_PARTS);
     out->n_ins = n_ins;
     out->n_outs = n_outs;
     for (int i = 0; i < n_ins; i++)
         p.longest = in_dims[i] > p.longest ? in_dims[i] : p.longest;
     if ((status = parse_side(&p, (span){rule, arrow}, n_ins, in_dims, out->in)))
         return status;
-    if ((status = parse_side(&p, (span){arrow + 2, rule + strlen(rule)}, n_outs, out_dims, out->out)))
+    if ((status =
+             parse_side(&p, (span){arrow + 2, rule + strlen(rule)}, n_outs, out_dims, out->out)))
         return status;
     return parse_linear(&p, linear);
 }
@@ -210,8 +219,10 @@ weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *ou
     weft_status status = WEFT_OK;
 
     if (n_ins > WEFT_RULE_MAX_PARTS || node->n_outs > WEFT_RULE_MAX_PARTS)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "a node of op %s has %d operands and %d results; at most %d of each are possible",
-                         node->op->name, n_ins, node->n_outs, (int)WEFT_RULE_MAX_PARTS);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "a node of op %s has %d operands and %d results; at most %d of each are possible",
+            node->op->name, n_ins, node->n_outs, (int)WEFT_RULE_MAX_PARTS);
     for (int i = 0; i < n_ins; i++)
         in_dims[i] = i < node->n_ins ? node->ins[i]->n_dims : node->like->n_dims;
     for (int i = 0; results && i < node->n_outs; i++)
@@ -221,7 +232,8 @@ weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *ou
     if (!status && text.out_of_memory)
         status = weft_fail_memory(err);
     if (!status)
-        status = weft_rule_parse(node->op->make_rule ? weft_text_get(&text) : node->op->rule, node->op->linear, n_ins, node->n_outs, in_dims,
+        status = weft_rule_parse(node->op->make_rule ? weft_text_get(&text) : node->op->rule,
+                                 node->op->linear, n_ins, node->n_outs, in_dims,
                                  results ? out_dims : NULL, out, err);
     weft_text_release(&text);
     return status;
@@ -253,5 +265,6 @@ uint32_t weft_rule_in_letters(const weft_rule *rule)
 
 bool weft_rule_contracts(const weft_rule *rule, int letter, int result)
 {
-    return (weft_rule_in_letters(rule) >> letter & 1) && weft_rule_dim(&rule->out[result], letter) < 0;
+    return (weft_rule_in_letters(rule) >> letter & 1) &&
+           weft_rule_dim(&rule->out[result], letter) < 0;
 }

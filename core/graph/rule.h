@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Index rules of ops, parsed: which index (letter) every dim of every operand and result is. The text is described in <weft/op.h>. */
+/* Index rules of ops, parsed: which index (letter) every dim of every operand and result is. The
+ * text is described in <weft/op.h>. */
 #ifndef WEFT_GRAPH_RULE_H
 #define WEFT_GRAPH_RULE_H
 
@@ -16,20 +17,24 @@ typedef struct weft_rule_part {
 
 /* About 4 KiB and no pointers: put it on the stack, copy it freely. */
 typedef struct weft_rule {
-    int n_letters, n_ins, n_outs;                         /* n_ins counts the node's `like`, which comes last */
-    char name[WEFT_RULE_MAX_LETTERS][WEFT_RULE_MAX_NAME]; /* dims of "*" are called "*0", "*1", ... */
+    int n_letters, n_ins, n_outs; /* n_ins counts the node's `like`, which comes last */
+    char name[WEFT_RULE_MAX_LETTERS]
+             [WEFT_RULE_MAX_NAME]; /* dims of "*" are called "*0", "*1", ... */
     weft_rule_part in[WEFT_RULE_MAX_PARTS], out[WEFT_RULE_MAX_PARTS];
     uint32_t whole; /* set of letters marked [x] anywhere: no axis may cut them */
     int n_groups;
     uint64_t group[WEFT_RULE_MAX_PARTS]; /* sets of operands that the op is linear in */
 } weft_rule;
 
-/* Parses a rule for a use with these operands (`like` included, last) and results. in_dims: dims of each operand; out_dims: of each result, NULL if
- * not known yet. linear may be NULL. Fails with WEFT_ERR_INTERNAL when the text is malformed, does not fit the numbers of operands, results or dims,
- * or repeats a letter inside one part. */
-weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int n_outs, const int *in_dims, const int *out_dims, weft_rule *out,
+/* Parses a rule for a use with these operands (`like` included, last) and results. in_dims: dims of
+ * each operand; out_dims: of each result, NULL if not known yet. linear may be NULL. Fails with
+ * WEFT_ERR_INTERNAL when the text is malformed, does not fit the numbers of operands, results or
+ * dims, or repeats a letter inside one part. */
+weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int n_outs,
+                            const int *in_dims, const int *out_dims, weft_rule *out,
                             weft_error *err);
-/* The rule of a node, through its op's make_rule if it has one. results: check it against the dims of the node's results too. */
+/* The rule of a node, through its op's make_rule if it has one. results: check it against the dims
+ * of the node's results too. */
 weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *out, weft_error *err);
 
 /* Which dim of the part is this letter, -1 if none. */
@@ -38,7 +43,8 @@ int weft_rule_dim(const weft_rule_part *part, int letter);
 uint32_t weft_rule_letters(const weft_rule_part *part);
 /* The letters of all operands, as a set. */
 uint32_t weft_rule_in_letters(const weft_rule *rule);
-/* True if some operand has the letter and this result does not: cutting it leaves that result open. */
+/* True if some operand has the letter and this result does not: cutting it leaves that result open.
+ */
 bool weft_rule_contracts(const weft_rule *rule, int letter, int result);
 
 #endif

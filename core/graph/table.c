@@ -20,14 +20,18 @@ weft_status weft_table_add(weft_graph *g, const weft_table_line *line)
     kept->dim = line->dim ? weft_pool_strdup(&g->pool, line->dim) : NULL;
     if ((line->pattern && !kept->pattern) || (line->dim && !kept->dim))
         return weft_fail_memory(&g->error);
-    return weft_graph_push(g, (void ***)&g->table, &g->n_table, &g->table_capacity, kept) ? WEFT_OK : weft_graph_status(g);
+    return weft_graph_push(g, (void ***)&g->table, &g->n_table, &g->table_capacity, kept)
+               ? WEFT_OK
+               : weft_graph_status(g);
 }
 
-void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim, const char *axis)
+void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
+                   const char *axis)
 {
     int a = weft_mesh_find(&g->config.mesh, axis);
     if (a >= 0)
-        weft_table_add(g, &(weft_table_line){.of = of, .pattern = pattern, .dim = dim, .axis = a, .by = g->by});
+        weft_table_add(g, &(weft_table_line){
+                              .of = of, .pattern = pattern, .dim = dim, .axis = a, .by = g->by});
 }
 
 int weft_value_dim(const weft_value *v, const char *name)
@@ -38,23 +42,27 @@ int weft_value_dim(const weft_value *v, const char *name)
     return -1;
 }
 
-/* Of the lines that speak of v, the user's or the plugins', the one that counts for an axis. Roles and users: the last. Parameters and inputs that
- * plugins speak of: the one for the first dim. */
-static const weft_table_line *find_line(const weft_graph *g, bool user, weft_rule_of of, const char *name, const weft_value *v, int axis)
+/* Of the lines that speak of v, the user's or the plugins', the one that counts for an axis. Roles
+ * and users: the last. Parameters and inputs that plugins speak of: the one for the first dim. */
+static const weft_table_line *find_line(const weft_graph *g, bool user, weft_rule_of of,
+                                        const char *name, const weft_value *v, int axis)
 {
     const weft_table_line *best = NULL;
     for (int i = 0; i < g->n_table; i++) {
         const weft_table_line *line = g->table[i];
-        if (line->user != user || line->axis != axis || !weft_table_matches(line, of, name) || (line->dim && weft_value_dim(v, line->dim) < 0))
+        if (line->user != user || line->axis != axis || !weft_table_matches(line, of, name) ||
+            (line->dim && weft_value_dim(v, line->dim) < 0))
             continue;
         bool last = user || of == WEFT_RULE_ROLE;
-        if (last || !best || (best->dim && line->dim && weft_value_dim(v, line->dim) < weft_value_dim(v, best->dim)))
+        if (last || !best ||
+            (best->dim && line->dim && weft_value_dim(v, line->dim) < weft_value_dim(v, best->dim)))
             best = line;
     }
     return best;
 }
 
-const weft_table_line *weft_table_line_of(const weft_graph *g, weft_rule_of of, const char *name, const weft_value *v, int axis)
+const weft_table_line *weft_table_line_of(const weft_graph *g, weft_rule_of of, const char *name,
+                                          const weft_value *v, int axis)
 {
     const weft_table_line *line = find_line(g, true, of, name, v, axis);
     return line ? line : find_line(g, false, of, name, v, axis);
@@ -82,12 +90,14 @@ static int storage_dim(const weft_graph *g, const weft_value *v, int64_t count)
     return best;
 }
 
-/* Is there somebody who makes it whole again before it is used? Without, storage would be how it is computed with. */
+/* Is there somebody who makes it whole again before it is used? Without, storage would be how it is
+ * computed with. */
 static bool is_gathered(const weft_value *v)
 {
     for (int i = 0; i < v->n_uses; i++) {
         const weft_node *user = v->uses[i].node;
-        if (strcmp(user->op->name, "gather") == 0 || (user->n_outs && user->outs[0]->weight && is_gathered(user->outs[0])))
+        if (strcmp(user->op->name, "gather") == 0 ||
+            (user->n_outs && user->outs[0]->weight && is_gathered(user->outs[0])))
             return true;
     }
     return false;
@@ -118,7 +128,8 @@ weft_status weft_table_source(weft_graph *g, weft_value *v)
     if (!v->store_axes)
         return WEFT_OK;
     int d = storage_dim(g, v, weft_mesh_count(mesh, v->store_axes));
-    for (int i = 0; i < g->n_storage; i++) /* appended, whatever the listing order: innermost of the dim */
+    for (int i = 0; i < g->n_storage;
+         i++) /* appended, whatever the listing order: innermost of the dim */
         if (v->store_axes >> g->storage[i] & 1u)
             v->layout = weft_layout_cut(v->layout, d, g->storage[i], v->dims[d].grain > 1);
     return WEFT_OK;

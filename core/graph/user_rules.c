@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's lines of the table, [mesh] rule: read, checked against the model, and shown with what they do. */
+/* The user's lines of the table, [mesh] rule: read, checked against the model, and shown with what
+ * they do. */
 #include "graph/internal.h"
 #include "settings/settings.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const char form[] = "a rule is 'param:PATTERN DIM AXIS', 'input DIM AXIS' or 'role:ROLE DIM AXIS', with '-' for DIM: whole over the axis";
+static const char form[] = "a rule is 'param:PATTERN DIM AXIS', 'input DIM AXIS' or 'role:ROLE DIM "
+                           "AXIS', with '-' for DIM: whole over the axis";
 
 /* One rule being read. */
 typedef struct draft {
@@ -93,11 +95,15 @@ static void not_found(reader *r, const weft_table_line *line, bool called)
     if (!all.size)
         weft_text_print(&all, "%d names, as %s", n, n ? names[0] : "none");
     if (called)
-        weft_fail(r->err, WEFT_ERR_INPUT, line->where, "[mesh] rule '%s': no %s that it speaks of has a dim '%s'%s%s%s; there are %s", line->text,
-                  kinds[line->of], what, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", weft_text_get(&all));
+        weft_fail(r->err, WEFT_ERR_INPUT, line->where,
+                  "[mesh] rule '%s': no %s that it speaks of has a dim '%s'%s%s%s; there are %s",
+                  line->text, kinds[line->of], what, near ? "; did you mean '" : "",
+                  near ? near : "", near ? "'?" : "", weft_text_get(&all));
     else
-        weft_fail(r->err, WEFT_ERR_INPUT, line->where, "[mesh] rule '%s': there is no %s '%s'%s%s%s; there are %s", line->text, kinds[line->of], what,
-                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", weft_text_get(&all));
+        weft_fail(r->err, WEFT_ERR_INPUT, line->where,
+                  "[mesh] rule '%s': there is no %s '%s'%s%s%s; there are %s", line->text,
+                  kinds[line->of], what, near ? "; did you mean '" : "", near ? near : "",
+                  near ? "'?" : "", weft_text_get(&all));
     r->status = WEFT_ERR_INPUT;
     weft_text_release(&all);
     weft_free(names);
@@ -126,12 +132,16 @@ static void wrong_axis(reader *r, const draft *d, const char *text)
     const char *near = weft_nearest(d->word[2], r->axes, r->n_axes);
     for (int i = 0; i < r->n_axes; i++)
         weft_text_print(&all, "%s%s", i ? ", " : "", r->axes[i]);
-    r->status = weft_fail(r->err, WEFT_ERR_INPUT, d->where, "[mesh] rule '%s': no listed plugin declares an axis '%s'%s%s%s; there are %s", text,
-                          d->word[2], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "", all.size ? weft_text_get(&all) : "none");
+    r->status =
+        weft_fail(r->err, WEFT_ERR_INPUT, d->where,
+                  "[mesh] rule '%s': no listed plugin declares an axis '%s'%s%s%s; there are %s",
+                  text, d->word[2], near ? "; did you mean '" : "", near ? near : "",
+                  near ? "'?" : "", all.size ? weft_text_get(&all) : "none");
     weft_text_release(&all);
 }
 
-/* Axes that may be missing because the plugin is not listed this time: a rule about them says nothing, instead of being wrong. */
+/* Axes that may be missing because the plugin is not listed this time: a rule about them says
+ * nothing, instead of being wrong. */
 static bool is_known(const reader *r, const char *axis)
 {
     static const char *const usual[] = {"pp", "dp_replicate", "dp_shard", "cp", "tp", "ep"};
@@ -150,10 +160,13 @@ static bool read_subject(const char *word, weft_table_line *line)
     static const struct {
         const char *word;
         bool needs;
-    } subjects[] = {[WEFT_RULE_PARAM] = {"param", false}, [WEFT_RULE_INPUT] = {"input", false}, [WEFT_RULE_ROLE] = {"role", true}};
+    } subjects[] = {[WEFT_RULE_PARAM] = {"param", false},
+                    [WEFT_RULE_INPUT] = {"input", false},
+                    [WEFT_RULE_ROLE] = {"role", true}};
     for (int i = 0; i < 3; i++) {
         size_t n = strlen(subjects[i].word);
-        if (strncmp(word, subjects[i].word, n) != 0 || (word[n] && word[n] != ':') || (word[n] == ':' && !word[n + 1]))
+        if (strncmp(word, subjects[i].word, n) != 0 || (word[n] && word[n] != ':') ||
+            (word[n] == ':' && !word[n + 1]))
             continue;
         line->of = (weft_rule_of)i;
         line->pattern = word[n] ? word + n + 1 : NULL;
@@ -172,7 +185,9 @@ static void take_rule(reader *r, const draft *d)
         return;
     }
     if (!read_subject(d->word[0], &line)) {
-        r->status = weft_fail(r->err, WEFT_ERR_INPUT, d->where, "[mesh] rule '%s': '%s' says not what is cut; %s", text, d->word[0], form);
+        r->status =
+            weft_fail(r->err, WEFT_ERR_INPUT, d->where,
+                      "[mesh] rule '%s': '%s' says not what is cut; %s", text, d->word[0], form);
         return;
     }
     if (!is_known(r, d->word[2])) {
@@ -189,14 +204,17 @@ static void take_rule(reader *r, const draft *d)
 
 static void not_three(reader *r, const draft *d)
 {
-    r->status = weft_fail(r->err, WEFT_ERR_INPUT, d->where, "[mesh] rule '%s%s%s%s%s' has not three words; %s", d->word[0], d->n > 1 ? " " : "",
-                          d->n > 1 ? d->word[1] : "", d->n > 2 ? " " : "", d->n > 2 ? d->word[2] : "", form);
+    r->status = weft_fail(r->err, WEFT_ERR_INPUT, d->where,
+                          "[mesh] rule '%s%s%s%s%s' has not three words; %s", d->word[0],
+                          d->n > 1 ? " " : "", d->n > 1 ? d->word[1] : "", d->n > 2 ? " " : "",
+                          d->n > 2 ? d->word[2] : "", form);
 }
 
 /* One word of the list, or a part between commas. end: a comma follows. */
 static void take_word(reader *r, draft *d, const char *word, weft_where where, bool end)
 {
-    if (d->n && (d->where.line != where.line || (d->where.file && where.file && strcmp(d->where.file, where.file) != 0))) {
+    if (d->n && (d->where.line != where.line ||
+                 (d->where.file && where.file && strcmp(d->where.file, where.file) != 0))) {
         not_three(r, d);
         d->n = 0;
     }
@@ -213,12 +231,14 @@ static void take_word(reader *r, draft *d, const char *word, weft_where where, b
         d->n = 0;
 }
 
-weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const char *const *axes, int n_axes, bool partial, weft_error *err)
+weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const char *const *axes,
+                                int n_axes, bool partial, weft_error *err)
 {
     reader r = {.g = g, .axes = axes, .n_axes = n_axes, .partial = partial, .err = err};
     draft d = {0};
     const char *word;
-    for (int i = 0; (word = weft_params_word(mesh, "rule", i)) && r.status != WEFT_ERR_MEMORY; i++) {
+    for (int i = 0; (word = weft_params_word(mesh, "rule", i)) && r.status != WEFT_ERR_MEMORY;
+         i++) {
         char *text = weft_pool_strdup(&g->pool, word);
         if (!text)
             return weft_fail_memory(err);
@@ -262,7 +282,8 @@ void weft_table_print(const weft_graph *g, weft_text *text)
 {
     static const char *const words[] = {"param", "input", "role"};
     if (g->n_table)
-        weft_text_add(text, "placement rules                           by                      cut (or whole, '-')\n");
+        weft_text_add(text, "placement rules                           by                      cut "
+                            "(or whole, '-')\n");
     for (int i = 0; i < g->n_table; i++) {
         const weft_table_line *line = g->table[i];
         char rule[256], by[128];
@@ -270,10 +291,12 @@ void weft_table_print(const weft_graph *g, weft_text *text)
         if (line->user)
             snprintf(rule, sizeof rule, "%s", line->text);
         else
-            snprintf(rule, sizeof rule, "%s%s%s %s %s", words[line->of], line->pattern ? ":" : "", line->pattern ? line->pattern : "",
-                     line->dim ? line->dim : "-", g->config.mesh.axis[line->axis].name);
+            snprintf(rule, sizeof rule, "%s%s%s %s %s", words[line->of], line->pattern ? ":" : "",
+                     line->pattern ? line->pattern : "", line->dim ? line->dim : "-",
+                     g->config.mesh.axis[line->axis].name);
         if (line->where.file)
-            snprintf(by, sizeof by, line->where.line ? "%s:%d" : "%s", line->where.file, line->where.line);
+            snprintf(by, sizeof by, line->where.line ? "%s:%d" : "%s", line->where.file,
+                     line->where.line);
         weft_text_print(text, "  %-38s  %-22s  ", rule, by);
         print_effect(g, line, text);
     }

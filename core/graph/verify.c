@@ -12,7 +12,8 @@ typedef struct check {
 
 static weft_status wrong(check *c, const weft_node *n, const char *what, const char *detail)
 {
-    return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s = %s (%s): %s%s", n->n_outs ? n->outs[0]->name : "?", n->op->name, n->by, what,
+    return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s = %s (%s): %s%s",
+                     n->n_outs ? n->outs[0]->name : "?", n->op->name, n->by, what,
                      detail ? detail : "");
 }
 
@@ -20,7 +21,8 @@ static bool same_shape(const weft_value *a, const weft_value *b)
 {
     bool same = a->n_dims == b->n_dims && a->dtype == b->dtype;
     for (int d = 0; same && d < a->n_dims; d++)
-        same = strcmp(a->dims[d].name, b->dims[d].name) == 0 && a->dims[d].size == b->dims[d].size && a->dims[d].grain == b->dims[d].grain;
+        same = strcmp(a->dims[d].name, b->dims[d].name) == 0 &&
+               a->dims[d].size == b->dims[d].size && a->dims[d].grain == b->dims[d].grain;
     return same;
 }
 
@@ -29,7 +31,8 @@ static bool same_place(const weft_value *a, const weft_value *b)
     return same_shape(a, b) && a->layout.bits == b->layout.bits;
 }
 
-/* Bytes for axes of the mesh alone; the places of every dim 0, 1, ... without gaps; open axes of one kind. */
+/* Bytes for axes of the mesh alone; the places of every dim 0, 1, ... without gaps; open axes of
+ * one kind. */
 static bool sound_layout(const weft_mesh *mesh, const weft_value *v)
 {
     unsigned places[8] = {0}, kinds = 0;
@@ -65,8 +68,10 @@ static weft_status check_size(check *c, const weft_value *v)
     int64_t n = 1;
     for (int d = 0; d < v->n_dims; d++)
         if (__builtin_mul_overflow(n, v->dims[d].size, &n) || n > WEFT_MAX_ELEMENTS)
-            return weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s has more than 2^50 elements, which no machine can hold; choose smaller sizes",
-                             v->name);
+            return weft_fail(
+                c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                "%s has more than 2^50 elements, which no machine can hold; choose smaller sizes",
+                v->name);
     return WEFT_OK;
 }
 
@@ -89,17 +94,21 @@ static weft_status check_structure(check *c, weft_node *n)
         if (weft_graph_find(c->g, v->name) != v)
             return wrong(c, n, "shares its name with another value", NULL);
         for (int d = 0; d < v->n_dims; d++)
-            if (!v->dims[d].name || v->dims[d].size < 1 || v->dims[d].grain < 1 || v->dims[d].size % v->dims[d].grain)
+            if (!v->dims[d].name || v->dims[d].size < 1 || v->dims[d].grain < 1 ||
+                v->dims[d].size % v->dims[d].grain)
                 return wrong(c, n, "has a dim without a name or a sound size", NULL);
         for (int k = 0; k < v->n_uses; k++)
-            if (v->uses[k].operand >= v->uses[k].node->n_ins || v->uses[k].node->ins[v->uses[k].operand] != v)
-                return wrong(c, n, "lists a use that does not read it: ", v->uses[k].node->outs[0]->name);
+            if (v->uses[k].operand >= v->uses[k].node->n_ins ||
+                v->uses[k].node->ins[v->uses[k].operand] != v)
+                return wrong(c, n,
+                             "lists a use that does not read it: ", v->uses[k].node->outs[0]->name);
         if (c->g->placed && !v->placed)
             return wrong(c, n, "has no layout", NULL);
         if (c->g->placed && !sound_layout(&c->g->config.mesh, v))
             return wrong(c, n, "has a layout that makes no sense: ", v->name);
         if (v->update_of && !same_place(v, v->update_of))
-            return wrong(c, n, "has not the dims, dtype and layout of what it becomes: ", v->update_of->name);
+            return wrong(c, n, "has not the dims, dtype and layout of what it becomes: ",
+                         v->update_of->name);
         weft_status s = check_size(c, v);
         if (s)
             return s;
@@ -113,7 +122,8 @@ static weft_status check_structure(check *c, weft_node *n)
 static bool ends_with(weft_layout l, int d, const weft_step *s)
 {
     int list[WEFT_MAX_AXES], n = weft_layout_list(l, d, list);
-    return n >= s->n_axes && memcmp(list + n - s->n_axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0;
+    return n >= s->n_axes &&
+           memcmp(list + n - s->n_axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0;
 }
 
 /* The layout that a step leads to, as its move is defined; false if it cannot start there. */
@@ -129,7 +139,9 @@ static bool step_leads(weft_layout l, const weft_step *s, weft_layout *to)
     }
     for (int i = s->n_axes - 1; i >= 0; i--)
         l = weft_layout_clear(l, s->axes[i]);
-    int cut = s->move == WEFT_ALL_TO_ALL ? s->to : s->move == WEFT_REDUCE_SCATTER || s->move == WEFT_SLICE ? s->dim : -1;
+    int cut = s->move == WEFT_ALL_TO_ALL                                ? s->to
+              : s->move == WEFT_REDUCE_SCATTER || s->move == WEFT_SLICE ? s->dim
+                                                                        : -1;
     for (int i = 0; cut >= 0 && i < s->n_axes; i++)
         l = weft_layout_cut(l, cut, s->axes[i], weft_layout_fine(s->after, s->axes[i]));
     if (s->move == WEFT_ZERO)
@@ -146,21 +158,27 @@ static weft_status check_moves(check *c, weft_node *n)
         return wrong(c, n, "changes more than the layout of ", from->name);
     for (int i = 0; i < n->n_steps; i++) {
         if (!step_leads(l, &n->steps[i], &l) || l.bits != n->steps[i].after.bits)
-            return wrong(c, n, "has a step that does not lead where it says: ", weft_move_name(n->steps[i].move));
+            return wrong(c, n, "has a step that does not lead where it says: ",
+                         weft_move_name(n->steps[i].move));
     }
-    return l.bits == to->layout.bits ? WEFT_OK : wrong(c, n, "has steps that do not lead to its layout", NULL);
+    return l.bits == to->layout.bits
+               ? WEFT_OK
+               : wrong(c, n, "has steps that do not lead to its layout", NULL);
 }
 
 /* ---- ops ---- */
 
-/* Dims of one index are of one size, unless the op itself says what they are (heads and kv_heads; a dim and its chunks). */
+/* Dims of one index are of one size, unless the op itself says what they are (heads and kv_heads; a
+ * dim and its chunks). */
 static weft_status check_sizes(check *c, weft_node *n)
 {
     const weft_rule *r = &c->rule;
     const weft_dim *seen[WEFT_RULE_MAX_LETTERS] = {NULL};
     for (int i = 0; i < r->n_ins + n->n_outs && !n->op->infer; i++) {
         const weft_rule_part *part = i < r->n_ins ? &r->in[i] : &r->out[i - r->n_ins];
-        const weft_value *v = i < n->n_ins ? n->ins[i] : i < r->n_ins ? n->like : n->outs[i - r->n_ins];
+        const weft_value *v = i < n->n_ins   ? n->ins[i]
+                              : i < r->n_ins ? n->like
+                                             : n->outs[i - r->n_ins];
         for (int d = 0; d < v->n_dims; d++) {
             const weft_dim **s = &seen[part->letter[d]];
             if (*s && ((*s)->size != v->dims[d].size || (*s)->grain != v->dims[d].grain))
@@ -183,7 +201,8 @@ static unsigned state_for(const weft_rule_part *part, int letter)
     return d < 0 ? 0 : 0x80u | (unsigned)d << 3;
 }
 
-/* One axis plays one role: it cuts one index everywhere, or exactly the operands of one linear group are open, or nothing. */
+/* One axis plays one role: it cuts one index everywhere, or exactly the operands of one linear
+ * group are open, or nothing. */
 static weft_status check_axis(check *c, weft_node *n, int axis)
 {
     const weft_rule *r = &c->rule;
@@ -205,12 +224,14 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
         if (weft_layout_cuts(n->outs[i]->layout, axis))
             letter = r->out[i].letter[weft_layout_dim(n->outs[i]->layout, axis)];
     if (letter >= 0 && (open || (r->whole >> letter & 1u)))
-        return wrong(c, n, "an axis cuts an index that must be whole, or an open sum: ", c->g->config.mesh.axis[axis].name);
+        return wrong(c, n, "an axis cuts an index that must be whole, or an open sum: ",
+                     c->g->config.mesh.axis[axis].name);
     bool linear = open == 0;
     for (int k = 0; k < r->n_groups; k++)
         linear = linear || r->group[k] == open;
     if (!linear)
-        return wrong(c, n, "reads an open sum that it is not linear in, over ", c->g->config.mesh.axis[axis].name);
+        return wrong(c, n, "reads an open sum that it is not linear in, over ",
+                     c->g->config.mesh.axis[axis].name);
     for (int i = 0; letter >= 0 && i < n->n_ins; i++)
         if (state_of(n->ins[i]->layout, axis) != state_for(&r->in[i], letter))
             return wrong(c, n, "operands disagree over ", c->g->config.mesh.axis[axis].name);
@@ -219,7 +240,8 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
         if (letter >= 0 && !(want = state_for(&r->out[i], letter)))
             want = n->op->flags & WEFT_OP_MAX ? WEFT_OPEN_MAX : WEFT_OPEN_SUM;
         if (state_of(n->outs[i]->layout, axis) != want)
-            return wrong(c, n, "its result's layout does not follow from the operands over ", c->g->config.mesh.axis[axis].name);
+            return wrong(c, n, "its result's layout does not follow from the operands over ",
+                         c->g->config.mesh.axis[axis].name);
     }
     return WEFT_OK;
 }
@@ -238,11 +260,13 @@ static weft_status check_order(check *c, weft_node *n)
             if (d < 0)
                 continue;
             int count = weft_layout_list(v->layout, d, list);
-            if (n_seen >= 0 && (count != n_seen || memcmp(list, seen, sizeof(int) * (size_t)count) != 0))
+            if (n_seen >= 0 &&
+                (count != n_seen || memcmp(list, seen, sizeof(int) * (size_t)count) != 0))
                 return wrong(c, n, "operands cut an index in different orders: ", r->name[l]);
             for (int k = 0; n_seen >= 0 && k < count; k++)
                 if (weft_layout_fine(v->layout, list[k]) != weft_layout_fine(other, list[k]))
-                    return wrong(c, n, "an index is cut between grains here and at grains there: ", r->name[l]);
+                    return wrong(c, n, "an index is cut between grains here and at grains there: ",
+                                 r->name[l]);
             memcpy(seen, list, sizeof(int) * (size_t)count);
             other = v->layout;
             n_seen = count;

@@ -44,7 +44,8 @@ static weft_buffer_class class_of(const weft_compiler *c, const weft_value *v, i
     weft_action made = weft_compiler_action(c, first), used = weft_compiler_action(c, last);
     if (made == WEFT_DO_FORWARD && used == WEFT_DO_BACKWARD)
         return WEFT_CLASS_SAVED;
-    if (v->node->phase == WEFT_BACKWARD && v->n_dims > 0 && (used > WEFT_DO_BACKWARD || is(v->node, "accumulate")))
+    if (v->node->phase == WEFT_BACKWARD && v->n_dims > 0 &&
+        (used > WEFT_DO_BACKWARD || is(v->node, "accumulate")))
         return WEFT_CLASS_GRADIENT;
     return WEFT_CLASS_TEMPORARY;
 }
@@ -67,9 +68,12 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
         *end += align64(b.bytes);
     } else {
         bool cache = c->options->caches && is(v->node, "state");
-        const weft_state_entry *e = weft_states_find(cache ? c->options->caches : c->options->states, v->name);
+        const weft_state_entry *e =
+            weft_states_find(cache ? c->options->caches : c->options->states, v->name);
         if (!e || e->bytes != b.bytes)
-            return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is not a state of the training graph, or of another size", v->name);
+            return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                             "%s is not a state of the training graph, or of another size",
+                             v->name);
         b.kind = cache ? WEFT_CLASS_CACHE : WEFT_CLASS_STATE;
         b.base = cache ? WEFT_BASE_CACHE : WEFT_BASE_STATE;
         b.offset = e->offset;
@@ -87,8 +91,9 @@ static bool read_twice(const weft_compiler *c, const weft_node *n, int buffer)
     return times > 1;
 }
 
-/* Result r of n may take operand r's memory: element-wise, and nobody needs the operand (or what shares its memory) any more. State changes in the
- * update alone, which the host may leave out; caches grow whenever they are written. */
+/* Result r of n may take operand r's memory: element-wise, and nobody needs the operand (or what
+ * shares its memory) any more. State changes in the update alone, which the host may leave out;
+ * caches grow whenever they are written. */
 static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
 {
     if (!(n->op->flags & WEFT_OP_INPLACE) || r >= n->n_ins || c->adds[n->id])
@@ -96,12 +101,14 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
     const weft_value *from = n->ins[r], *to = n->outs[r];
     int buffer = c->l->buffer_of[from->id];
     const weft_buffer *b = &c->l->buffers[buffer];
-    if (weft_nominal_bytes(c->g, from) != weft_nominal_bytes(c->g, to) || b->bytes != weft_nominal_bytes(c->g, to) || read_twice(c, n, buffer))
+    if (weft_nominal_bytes(c->g, from) != weft_nominal_bytes(c->g, to) ||
+        b->bytes != weft_nominal_bytes(c->g, to) || read_twice(c, n, buffer))
         return false;
     if (b->base == WEFT_BASE_CACHE)
         return to->update_of == from && from->n_uses == 1;
     if (b->base == WEFT_BASE_STATE)
-        return to->update_of == from && c->last_use[from->id] == p && weft_compiler_action(c, p) == WEFT_DO_UPDATE;
+        return to->update_of == from && c->last_use[from->id] == p &&
+               weft_compiler_action(c, p) == WEFT_DO_UPDATE;
     return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of;
 }
 
@@ -117,9 +124,11 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
         return WEFT_OK;
     }
     if (v->update_of && weft_graph_writes(c->g)) /* there is no update that could copy it */
-        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot be written in place: something else reads %s", v->name,
+        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "%s cannot be written in place: something else reads %s", v->name,
                          v->update_of->name);
-    weft_buffer b = {WEFT_BASE_ARENA, 0, weft_nominal_bytes(c->g, v), p, c->last_use[v->id], class_of(c, v, p), v};
+    weft_buffer b = {WEFT_BASE_ARENA,   0, weft_nominal_bytes(c->g, v), p, c->last_use[v->id],
+                     class_of(c, v, p), v};
     int i = weft_compile_add_buffer(c, b);
     if (i < 0)
         return WEFT_ERR_MEMORY;
@@ -127,13 +136,19 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
     return WEFT_OK;
 }
 
-/* The accumulator lives from before the first micro-batch on; the chain of sums that grows in it shares it. */
+/* The accumulator lives from before the first micro-batch on; the chain of sums that grows in it
+ * shares it. */
 static weft_status add_accumulator(weft_compiler *c, weft_node *n)
 {
     weft_value *v = n->outs[0];
     int first = c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0;
-    weft_buffer b = {
-        WEFT_BASE_ARENA, 0, weft_nominal_bytes(c->g, v), first, c->last_use[v->id], v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY, v};
+    weft_buffer b = {WEFT_BASE_ARENA,
+                     0,
+                     weft_nominal_bytes(c->g, v),
+                     first,
+                     c->last_use[v->id],
+                     v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
+                     v};
     int end = c->action_end[WEFT_DO_BACKWARD] - 1, i;
     b.last = b.last > end ? b.last : end;
     if ((i = weft_compile_add_buffer(c, b)) < 0)
@@ -167,7 +182,8 @@ static void classify(weft_compiler *c)
     for (int i = 0; i < c->l->n_buffers; i++) {
         weft_buffer *b = &c->l->buffers[i];
         int last = b->last < c->n ? b->last : c->n - 1;
-        if (b->kind == WEFT_CLASS_TEMPORARY && weft_compiler_action(c, b->first) == WEFT_DO_FORWARD &&
+        if (b->kind == WEFT_CLASS_TEMPORARY &&
+            weft_compiler_action(c, b->first) == WEFT_DO_FORWARD &&
             weft_compiler_action(c, last) == WEFT_DO_BACKWARD)
             b->kind = WEFT_CLASS_SAVED;
     }

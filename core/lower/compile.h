@@ -13,12 +13,12 @@ typedef struct weft_compiler {
     weft_node **order; /* live nodes, program by program */
     int n;
     int action_end[WEFT_ACTIONS]; /* positions [action_end[a-1], action_end[a]) are of action a */
-    int *position;                /* by node id; -1: not live; nodes that run as one have the first one's */
-    int *last_use;                /* by value id: position of its last reader, its own if nobody reads it */
-    bool *root;                   /* by value id: read by the host after the programs */
-    bool *fused;                  /* by node id: its result is made in place by an operand's maker; no instruction */
-    bool *adds;                   /* by node id: adds to its first result's buffer instead of writing it */
-    bool repeats;                 /* forward and backward run more than once after BEGIN */
+    int *position; /* by node id; -1: not live; nodes that run as one have the first one's */
+    int *last_use; /* by value id: position of its last reader, its own if nobody reads it */
+    bool *root;    /* by value id: read by the host after the programs */
+    bool *fused; /* by node id: its result is made in place by an operand's maker; no instruction */
+    bool *adds;  /* by node id: adds to its first result's buffer instead of writing it */
+    bool repeats; /* forward and backward run more than once after BEGIN */
 } weft_compiler;
 
 weft_action weft_compiler_action(const weft_compiler *c, int position);
@@ -31,7 +31,8 @@ weft_status weft_compile_fuse(weft_compiler *c);
 /* buffers.c: a buffer for every live value. */
 weft_status weft_compile_buffers(weft_compiler *c);
 /* The call of a node on this rank; tensors has room for all operands and results. */
-void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate, weft_tensor *tensors, weft_call *call);
+void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate,
+                       weft_tensor *tensors, weft_call *call);
 int weft_compile_add_buffer(weft_compiler *c, weft_buffer b);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums made in place: add(total, y) and accumulate(y) cost nothing where the kernel that makes y can add to the total's memory. */
+/* Sums made in place: add(total, y) and accumulate(y) cost nothing where the kernel that makes y
+ * can add to the total's memory. */
 #include "lower/compile.h"
 
 #include <string.h>
@@ -19,8 +20,8 @@ static bool is_between(const weft_compiler *c, const weft_value *v)
 static bool can_add(const weft_compiler *c, const weft_value *v)
 {
     const weft_node *n = v->node;
-    if (v->result != 0 || !is_between(c, v) || n->steps || (n->op->flags & WEFT_OP_SOURCE) || !n->op->plain || c->fused[n->id] || c->adds[n->id] ||
-        is(n, "accumulate") || is(n, "add"))
+    if (v->result != 0 || !is_between(c, v) || n->steps || (n->op->flags & WEFT_OP_SOURCE) ||
+        !n->op->plain || c->fused[n->id] || c->adds[n->id] || is(n, "accumulate") || is(n, "add"))
         return false;
     weft_tensor tensors[2 * WEFT_RULE_MAX_PARTS];
     weft_call call;
@@ -36,18 +37,21 @@ static bool can_grow(const weft_compiler *c, const weft_value *total, const weft
     const weft_node *n = total->node;
     int made = c->position[n->id], y_made = c->position[y->node->id];
     return is_between(c, total) && !(n->op->flags & WEFT_OP_SOURCE) && made < y_made &&
-           weft_compiler_action(c, made) == weft_compiler_action(c, y_made) && total->dtype == y->dtype;
+           weft_compiler_action(c, made) == weft_compiler_action(c, y_made) &&
+           total->dtype == y->dtype;
 }
 
 static void fuse_add(weft_compiler *c, weft_node *n)
 {
-    if (!is(n, "add") || n->n_ins != 2 || n->ins[0] == n->ins[1] || n->outs[0]->dtype != n->ins[0]->dtype)
+    if (!is(n, "add") || n->n_ins != 2 || n->ins[0] == n->ins[1] ||
+        n->outs[0]->dtype != n->ins[0]->dtype)
         return;
     int later = c->position[n->ins[1]->node->id] > c->position[n->ins[0]->node->id];
     weft_value *y = n->ins[later], *total = n->ins[!later];
     if (!can_grow(c, total, y) || !can_add(c, y))
         return;
-    /* the operands in the order (total, y), so that whoever reads the graph later need not ask again */
+    /* the operands in the order (total, y), so that whoever reads the graph later need not ask
+     * again */
     n->ins[0] = total;
     n->ins[1] = y;
     for (int i = 0; i < 2; i++)
@@ -56,7 +60,8 @@ static void fuse_add(weft_compiler *c, weft_node *n)
     c->adds[y->node->id] = true;
 }
 
-/* accumulate(x): whoever starts the chain of sums that ends in x adds to the accumulator at once. */
+/* accumulate(x): whoever starts the chain of sums that ends in x adds to the accumulator at once.
+ */
 static void fuse_accumulate(weft_compiler *c, weft_node *n)
 {
     if (!is(n, "accumulate") || !c->repeats)

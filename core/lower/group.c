@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives that belong together run as one, and weights are gathered ahead of the block that needs them. Only the order of nodes changes, so no
- * number does. What belongs together says who put it in: attributes `group` and `prefetch` of the node.
+/* Collectives that belong together run as one, and weights are gathered ahead of the block that
+ * needs them. Only the order of nodes changes, so no number does. What belongs together says who
+ * put it in: attributes `group` and `prefetch` of the node.
  *
- *   gathers of weights       those of one block, where the first stands; with `prefetch` n, while the n-th block before it still computes
- *   reductions of gradients  those of one block, where the last stands; what reads them waits behind it
- *   all-reduces              of any block, up to a size: whatever is small is summed at once */
+ *   gathers of weights       those of one block, where the first stands; with `prefetch` n, while
+ * the n-th block before it still computes reductions of gradients  those of one block, where the
+ * last stands; what reads them waits behind it all-reduces              of any block, up to a size:
+ * whatever is small is summed at once */
 #include "lower/compile.h"
 
 #include <string.h>
@@ -47,7 +49,8 @@ static bool may_join(const weft_node *n)
 {
     if (n->n_steps != 1 || n->n_ins != 1 || n->n_outs != 1)
         return false;
-    return weft_node_int(n, "group") ? is_gather(n) || is_reduction(n) : weft_node_int(n, "prefetch") && is_gather(n);
+    return weft_node_int(n, "group") ? is_gather(n) || is_reduction(n)
+                                     : weft_node_int(n, "prefetch") && is_gather(n);
 }
 
 static int open_kind(const weft_node *n)
@@ -61,13 +64,16 @@ static bool alike(const weft_node *a, const weft_node *b)
     const weft_step *s = a->steps, *t = b->steps;
     bool same_block = a->block == b->block || s->move == WEFT_ALL_REDUCE;
     bool same_dtype = a->outs[0]->dtype == b->outs[0]->dtype || s->move == WEFT_ALL_GATHER;
-    return same_block && same_dtype && a->phase == b->phase && s->move == t->move && s->n_axes == t->n_axes &&
-           memcmp(s->axes, t->axes, sizeof(int) * (size_t)s->n_axes) == 0 && open_kind(a) == open_kind(b);
+    return same_block && same_dtype && a->phase == b->phase && s->move == t->move &&
+           s->n_axes == t->n_axes &&
+           memcmp(s->axes, t->axes, sizeof(int) * (size_t)s->n_axes) == 0 &&
+           open_kind(a) == open_kind(b);
 }
 
 static bool has_room(const set *s, const weft_node *n, int64_t bytes)
 {
-    return s->n < MOST_PARTS && (n->steps[0].move != WEFT_ALL_REDUCE || s->bytes + bytes <= MOST_BYTES);
+    return s->n < MOST_PARTS &&
+           (n->steps[0].move != WEFT_ALL_REDUCE || s->bytes + bytes <= MOST_BYTES);
 }
 
 static weft_status join(grouper *g, weft_node *n)
@@ -91,7 +97,8 @@ static weft_status join(grouper *g, weft_node *n)
     return WEFT_OK;
 }
 
-/* A reduction that needs another one stands alone: a set must be complete before anything behind it runs. */
+/* A reduction that needs another one stands alone: a set must be complete before anything behind it
+ * runs. */
 static weft_status find_sets(grouper *g, int lo, int hi)
 {
     weft_status s = WEFT_OK;
@@ -102,7 +109,8 @@ static weft_status find_sets(grouper *g, int lo, int hi)
         weft_node *n = g->c->order[p];
         bool tainted = false;
         for (int i = 0; i < n->n_ins; i++)
-            tainted = tainted || (g->inside[n->ins[i]->node->id] && g->tainted[n->ins[i]->node->id]);
+            tainted =
+                tainted || (g->inside[n->ins[i]->node->id] && g->tainted[n->ins[i]->node->id]);
         bool joins = !tainted && may_join(n);
         g->tainted[n->id] = tainted || (joins && !is_gather(n));
         if (joins)
@@ -210,7 +218,8 @@ static weft_status regroup(grouper *g, int lo, int hi)
     for (int p = lo; p < hi && !s; p++)
         visit(g, c->order[p]);
     if (!s && g->n_out != hi - lo)
-        s = weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "grouping collectives has lost %d nodes", hi - lo - g->n_out);
+        s = weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                      "grouping collectives has lost %d nodes", hi - lo - g->n_out);
     for (int p = lo; p < hi && !s; p++) {
         weft_node *n = c->order[p] = g->out[p - lo];
         const set *of = g->of[n->id];
@@ -233,7 +242,9 @@ weft_status weft_compile_group(weft_compiler *c)
     g.tainted = weft_alloc_zero(nodes, sizeof *g.tainted);
     g.out = weft_alloc(nodes * sizeof *g.out);
     g.waiting = weft_alloc(nodes * sizeof *g.waiting);
-    weft_status s = g.sets && g.of && g.inside && g.done && g.tainted && g.out && g.waiting ? WEFT_OK : weft_fail_memory(c->err);
+    weft_status s = g.sets && g.of && g.inside && g.done && g.tainted && g.out && g.waiting
+                        ? WEFT_OK
+                        : weft_fail_memory(c->err);
     for (int a = 0; a < WEFT_ACTIONS && !s; a++)
         s = regroup(&g, a ? c->action_end[a - 1] : 0, c->action_end[a]);
     weft_free(g.sets);

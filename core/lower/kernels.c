@@ -3,8 +3,9 @@
 
 #include <string.h>
 
-weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, const char *const *owners, int n_tables,
-                              bool plain, weft_error *err)
+weft_status weft_kernels_init(weft_kernels *kernels, const char *device,
+                              const weft_kernel *const *tables, const char *const *owners,
+                              int n_tables, bool plain, weft_error *err)
 {
     memset(kernels, 0, sizeof *kernels);
     kernels->plain = plain;
@@ -70,7 +71,8 @@ static void call_key(const weft_instruction *in, weft_text *key)
     weft_text_add_bytes(key, &in->accumulate, sizeof in->accumulate);
     for (int i = 0; i < in->node->n_attrs; i++) {
         const weft_attr *a = &in->node->attrs[i];
-        weft_text_print(key, "%s=%d,%lld,%.17g,%s;", a->key, (int)a->kind, (long long)a->i, a->r, a->text ? a->text : "");
+        weft_text_print(key, "%s=%d,%lld,%.17g,%s;", a->key, (int)a->kind, (long long)a->i, a->r,
+                        a->text ? a->text : "");
     }
     for (int i = 0; i < in->n_ins + in->n_outs; i++) {
         const weft_tensor *t = &in->tensors[i];
@@ -90,11 +92,21 @@ static weft_status prepare_one(weft_prepared *p, weft_instruction *in, weft_erro
     weft_status s = WEFT_OK;
     if (!item) {
         item = weft_pool_alloc(&p->pool, sizeof *item);
-        if (!item || key.out_of_memory || !weft_map_set(&p->by_call, &p->pool, key.data, key.size, item)) {
+        if (!item || key.out_of_memory ||
+            !weft_map_set(&p->by_call, &p->pool, key.data, key.size, item)) {
             s = weft_fail_memory(err);
         } else {
             const weft_tensor *t = in->tensors;
-            weft_call call = {in->node->op, in->node->attrs, in->node->n_attrs, in->n_ins, in->n_outs, t, t + in->n_ins, in->accumulate, NULL, NULL,
+            weft_call call = {in->node->op,
+                              in->node->attrs,
+                              in->node->n_attrs,
+                              in->n_ins,
+                              in->n_outs,
+                              t,
+                              t + in->n_ins,
+                              in->accumulate,
+                              NULL,
+                              NULL,
                               NULL};
             s = in->kernel->prepare(&call, &item->state, err);
             if (!s) {

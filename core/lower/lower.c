@@ -13,8 +13,9 @@ const char *weft_action_name(weft_action action)
 
 const char *weft_class_name(weft_buffer_class c)
 {
-    static const char *const names[] = {"state",         "key-value cache",   "inputs",      "gradients",
-                                        "weight copies", "saved activations", "temporaries", "workspace"};
+    static const char *const names[] = {"state",       "key-value cache", "inputs",
+                                        "gradients",   "weight copies",   "saved activations",
+                                        "temporaries", "workspace"};
     return names[c];
 }
 
@@ -28,13 +29,16 @@ const weft_value *weft_instruction_out(const weft_instruction *in, int i)
     return in->parts ? in->parts[i]->outs[0] : in->node->outs[i];
 }
 
-void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate, weft_tensor *tensors, weft_call *call)
+void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate,
+                       weft_tensor *tensors, weft_call *call)
 {
     for (int i = 0; i < n->n_ins; i++)
         weft_local_tensor(c->g, n->ins[i], c->l->coord, &tensors[i]);
     for (int i = 0; i < n->n_outs; i++)
         weft_local_tensor(c->g, n->outs[i], c->l->coord, &tensors[n->n_ins + i]);
-    *call = (weft_call){n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, tensors, tensors + n->n_ins, accumulate, NULL, NULL, NULL};
+    *call = (weft_call){n->op,   n->attrs,           n->n_attrs, n->n_ins, n->n_outs,
+                        tensors, tensors + n->n_ins, accumulate, NULL,     NULL,
+                        NULL};
 }
 
 static weft_instruction *append(weft_compiler *c, weft_action a, int position)
@@ -57,8 +61,8 @@ static weft_instruction *append(weft_compiler *c, weft_action a, int position)
     return in;
 }
 
-static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node *n, int n_ins, weft_value *const *ins, int n_outs,
-                        weft_value *const *outs)
+static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node *n, int n_ins,
+                        weft_value *const *ins, int n_outs, weft_value *const *outs)
 {
     size_t count = (size_t)(n_ins + n_outs);
     in->node = n;
@@ -78,7 +82,9 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
 
 static void count_flops(weft_compiler *c, const weft_node *n, const weft_call *call, weft_action a)
 {
-    double flops = 0, times = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD ? (double)c->g->config.sizes.micro_batches : 1;
+    double flops = 0, times = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD
+                                  ? (double)c->g->config.sizes.micro_batches
+                                  : 1;
     if (n->op->flops) {
         flops = n->op->flops(call);
     } else {
@@ -92,11 +98,13 @@ static void count_flops(weft_compiler *c, const weft_node *n, const weft_call *c
         c->l->model_flops += 3 * flops * times;
 }
 
-static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t bytes, int position)
+static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t bytes,
+                                 int position)
 {
     if (bytes == 0)
         return WEFT_OK;
-    in->workspace = weft_compile_add_buffer(c, (weft_buffer){WEFT_BASE_ARENA, 0, bytes, position, position, WEFT_CLASS_WORKSPACE, NULL});
+    in->workspace = weft_compile_add_buffer(c, (weft_buffer){WEFT_BASE_ARENA, 0, bytes, position,
+                                                             position, WEFT_CLASS_WORKSPACE, NULL});
     return in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }
 
@@ -143,11 +151,22 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         in->fetch = in->fetch || (n->outs[i]->fetch && strcmp(n->op->name, "accumulate") != 0);
     if (s)
         return s;
-    weft_call call = {n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, in->tensors, in->tensors + n->n_ins, in->accumulate, NULL, NULL, NULL};
+    weft_call call = {n->op,
+                      n->attrs,
+                      n->n_attrs,
+                      n->n_ins,
+                      n->n_outs,
+                      in->tensors,
+                      in->tensors + n->n_ins,
+                      in->accumulate,
+                      NULL,
+                      NULL,
+                      NULL};
     in->kernel = weft_kernels_find(c->options->kernels, &call);
     in->owner = weft_kernels_owner(c->options->kernels, in->kernel);
     if (!in->kernel && !n->op->plain)
-        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "op '%s' has neither a plain kernel nor one for this device", n->op->name);
+        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "op '%s' has neither a plain kernel nor one for this device", n->op->name);
     count_flops(c, n, &call, a);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
     return add_workspace(c, in, (int64_t)workspace, position);
@@ -160,7 +179,9 @@ static weft_status add_zero_fills(weft_compiler *c)
         weft_node *n = c->order[p];
         if (strcmp(n->op->name, "accumulate") != 0)
             continue;
-        weft_instruction *in = append(c, WEFT_DO_BEGIN, c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0);
+        weft_instruction *in =
+            append(c, WEFT_DO_BEGIN,
+                   c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_ZERO_FILL;
@@ -212,12 +233,14 @@ static int find_copies(const weft_compiler *c, weft_value **list)
     return n;
 }
 
-/* What could not be updated in place is copied at the very end; a state that goes elsewhere itself, before it is overwritten. */
+/* What could not be updated in place is copied at the very end; a state that goes elsewhere itself,
+ * before it is overwritten. */
 static weft_status add_copies(weft_compiler *c)
 {
     size_t n_values = (size_t)c->g->n_values + 1;
     weft_value **list = weft_alloc(n_values * sizeof *list);
-    bool *leaves = weft_alloc_zero(n_values, sizeof *leaves); /* by value id: has still to be copied */
+    bool *leaves =
+        weft_alloc_zero(n_values, sizeof *leaves); /* by value id: has still to be copied */
     weft_status s = list && leaves ? WEFT_OK : weft_fail_memory(c->err);
     int n = s ? 0 : find_copies(c, list);
     for (int i = 0; i < n; i++)
@@ -233,8 +256,9 @@ static weft_status add_copies(weft_compiler *c)
             s = add_copy(c, list[i]);
         }
         if (left == n && !s)
-            s = weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s and %s would become each other; put a node between them", list[0]->name,
-                          list[0]->update_of->name);
+            s = weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                          "%s and %s would become each other; put a node between them",
+                          list[0]->name, list[0]->update_of->name);
         n = left;
     }
     weft_free(list);
@@ -242,7 +266,8 @@ static weft_status add_copies(weft_compiler *c)
     return s;
 }
 
-/* The arena is at most as large as all buffers side by side: sums of sizes cannot overflow behind this. */
+/* The arena is at most as large as all buffers side by side: sums of sizes cannot overflow behind
+ * this. */
 static weft_status check_total(const weft_compiler *c)
 {
     const weft_lowered *l = c->l;
@@ -253,7 +278,8 @@ static weft_status check_total(const weft_compiler *c)
         total += l->buffers[i].base == WEFT_BASE_ARENA ? l->buffers[i].bytes + 64 : 0;
     return total <= WEFT_MAX_BYTES
                ? WEFT_OK
-               : weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the values of a step are more than 2^60 bytes; choose smaller sizes");
+               : weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "the values of a step are more than 2^60 bytes; choose smaller sizes");
 }
 
 static weft_status build(weft_compiler *c)
@@ -264,7 +290,8 @@ static weft_status build(weft_compiler *c)
     s = s ? s : add_observations(c);
     for (int p = 0; p < c->n && !s; p++) {
         weft_node *n = c->order[p];
-        if (c->fused[n->id] || (n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE)) || (!c->repeats && strcmp(n->op->name, "accumulate") == 0) ||
+        if (c->fused[n->id] || (n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE)) ||
+            (!c->repeats && strcmp(n->op->name, "accumulate") == 0) ||
             c->position[n->id] != p) /* runs as one with an earlier one */
             continue;
         s = add_compute(c, n, p);
@@ -274,7 +301,9 @@ static weft_status build(weft_compiler *c)
     weft_lowered *l = c->l;
     l->n_positions = c->n;
     s = s ? s : check_total(c);
-    s = s ? s : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak, &l->peak_position, c->err);
+    s = s ? s
+          : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak,
+                             &l->peak_position, c->err);
     int first = 0;
     for (int a = 0; a < WEFT_ACTIONS; a++) {
         l->programs[a].first = first;
@@ -283,7 +312,8 @@ static weft_status build(weft_compiler *c)
     return s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
 }
 
-weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out, weft_error *err)
+weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out,
+                       weft_error *err)
 {
     weft_lowered *l = weft_alloc_zero(1, sizeof *l);
     *out = l;
@@ -301,7 +331,10 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
     c.last_use = weft_alloc_zero(values, sizeof *c.last_use);
     c.root = weft_alloc_zero(values, sizeof *c.root);
     l->buffer_of = weft_pool_alloc(&l->pool, values * sizeof *l->buffer_of);
-    weft_status s = c.order && c.position && c.fused && c.adds && c.last_use && c.root && l->buffer_of ? WEFT_OK : weft_fail_memory(err);
+    weft_status s =
+        c.order && c.position && c.fused && c.adds && c.last_use && c.root && l->buffer_of
+            ? WEFT_OK
+            : weft_fail_memory(err);
     for (size_t i = 0; !s && i < values; i++)
         l->buffer_of[i] = -1;
     s = s ? s : build(&c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an ordered joint graph to programs: flat lists of instructions whose operands are (base, offset), and a memory plan in which every byte has a
- * place. */
+/* From an ordered joint graph to programs: flat lists of instructions whose operands are (base,
+ * offset), and a memory plan in which every byte has a place. */
 #ifndef WEFT_LOWER_LOWER_H
 #define WEFT_LOWER_LOWER_H
 
@@ -16,8 +16,9 @@ typedef struct weft_kernels {
 } weft_kernels;
 
 /* tables: kernel tables of plugins, each ended by op == NULL; owners: the plugins' names. */
-weft_status weft_kernels_init(weft_kernels *kernels, const char *device, const weft_kernel *const *tables, const char *const *owners, int n_tables,
-                              bool plain, weft_error *err);
+weft_status weft_kernels_init(weft_kernels *kernels, const char *device,
+                              const weft_kernel *const *tables, const char *const *owners,
+                              int n_tables, bool plain, weft_error *err);
 void weft_kernels_release(weft_kernels *kernels);
 /* The best kernel for a call; NULL: the op's plain one. */
 const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_call *call);
@@ -40,10 +41,13 @@ typedef struct weft_states {
     int64_t bytes;
 } weft_states;
 
-/* Gives every parameter and state of the train graph a place; evaluate and generate find theirs by name. Of a graph that writes text: its parameters.
+/* Gives every parameter and state of the train graph a place; evaluate and generate find theirs by
+ * name. Of a graph that writes text: its parameters.
  */
-weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord, weft_error *err);
-/* The key-value caches of a graph that writes text, which are not part of what a checkpoint holds. */
+weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
+                             weft_error *err);
+/* The key-value caches of a graph that writes text, which are not part of what a checkpoint holds.
+ */
 weft_status weft_caches_init(weft_states *caches, const weft_graph *g, weft_error *err);
 void weft_states_release(weft_states *states);
 const weft_state_entry *weft_states_find(const weft_states *states, const char *name);
@@ -60,9 +64,17 @@ typedef enum weft_base {
     WEFT_BASES
 } weft_base;
 
-/* Programs of a graph. train: all; evaluate and generate: BEGIN (once per series) and FORWARD. STEP_END ends where everything that is reported is
- * known, so that the host can refuse a non-finite step before UPDATE touches state. */
-typedef enum weft_action { WEFT_DO_BEGIN, WEFT_DO_FORWARD, WEFT_DO_BACKWARD, WEFT_DO_STEP_END, WEFT_DO_UPDATE, WEFT_ACTIONS } weft_action;
+/* Programs of a graph. train: all; evaluate and generate: BEGIN (once per series) and FORWARD.
+ * STEP_END ends where everything that is reported is known, so that the host can refuse a
+ * non-finite step before UPDATE touches state. */
+typedef enum weft_action {
+    WEFT_DO_BEGIN,
+    WEFT_DO_FORWARD,
+    WEFT_DO_BACKWARD,
+    WEFT_DO_STEP_END,
+    WEFT_DO_UPDATE,
+    WEFT_ACTIONS
+} weft_action;
 
 const char *weft_action_name(weft_action action);
 
@@ -80,21 +92,30 @@ typedef enum weft_buffer_class {
 
 const char *weft_class_name(weft_buffer_class c);
 
-/* A piece of memory and when it is in use: positions count instructions over all programs of the graph, in order. */
+/* A piece of memory and when it is in use: positions count instructions over all programs of the
+ * graph, in order. */
 typedef struct weft_buffer {
     weft_base base;
     int64_t offset, bytes;
     int first, last;
     weft_buffer_class kind;
-    const weft_value *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
+    const weft_value
+        *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
 } weft_buffer;
 
-typedef enum weft_instruction_kind { WEFT_COMPUTE, WEFT_ZERO_FILL, WEFT_COPY, WEFT_COLLECTIVE, WEFT_OBSERVE } weft_instruction_kind;
+typedef enum weft_instruction_kind {
+    WEFT_COMPUTE,
+    WEFT_ZERO_FILL,
+    WEFT_COPY,
+    WEFT_COLLECTIVE,
+    WEFT_OBSERVE
+} weft_instruction_kind;
 
 typedef struct weft_instruction {
     weft_instruction_kind kind;
     const weft_node *node;
-    const weft_node **parts;   /* collectives that run as one: all of them, `node` the first; one operand and one result each. NULL: `node` alone */
+    const weft_node **parts;   /* collectives that run as one: all of them, `node` the first; one
+                                  operand and one result each. NULL: `node` alone */
     const weft_kernel *kernel; /* NULL: plain */
     const char *owner;         /* the kernel's plugin; NULL: plain */
     void *state;               /* made by prepare, owned by the prepared cache */
@@ -128,7 +149,8 @@ typedef struct weft_lowered {
     weft_program programs[WEFT_ACTIONS];
     int n_positions;
     int64_t arena_bytes, input_bytes, step_input_bytes;
-    int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to fragmentation */
+    int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to
+                          fragmentation */
     int peak_position;
     int coord[WEFT_MAX_AXES];
     double flops;       /* of one step: everything that is computed */
@@ -143,30 +165,37 @@ typedef struct weft_lower_options {
     const weft_states *caches; /* of a graph that writes text; NULL: none */
 } weft_lower_options;
 
-weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out, weft_error *err);
+weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out,
+                       weft_error *err);
 void weft_lowered_destroy(weft_lowered *l);
 
 /* ---- parts of lowering, for its own files and tests ---- */
 
 /* This rank's part of a value, without data. */
-void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord, weft_tensor *out);
+void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord,
+                       weft_tensor *out);
 /* Global row-major index of local element i. */
 uint64_t weft_global_index(const weft_tensor *t, int64_t i);
-/* Room that a collective needs, in bytes: two values between steps, and what is sent and received; each part aligned. */
+/* Room that a collective needs, in bytes: two values between steps, and what is sent and received;
+ * each part aligned. */
 typedef struct weft_collective_space {
     int64_t between, send, recv;
 } weft_collective_space;
-void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, weft_collective_space *out);
+void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
+                           weft_collective_space *out);
 /* Bytes of the largest shard of a value: what its buffer takes on every rank. */
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
-/* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the other, so that nothing need be packed? */
-bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before, const weft_value *v);
-/* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones are: packing them would cost more than it saves.
+/* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the
+ * other, so that nothing need be packed? */
+bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before,
+                         const weft_value *v);
+/* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones
+ * are: packing them would cost more than it saves.
  */
 bool weft_part_goes_alone(const weft_graph *g, const weft_node *part);
 /* Gives arena buffers offsets; returns the arena's size. */
-weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes, int64_t *live_peak, int *peak_position,
-                             weft_error *err);
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes,
+                             int64_t *live_peak, int *peak_position, weft_error *err);
 /* Waits between queues: data and reuse of memory. */
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
 

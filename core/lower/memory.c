@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offsets in the arena by liveness. Two ways are tried, and the smaller arena is taken: best fit in order of time, and, for graphs small enough to
- * afford it, largest first. */
+/* Offsets in the arena by liveness. Two ways are tried, and the smaller arena is taken: best fit in
+ * order of time, and, for graphs small enough to afford it, largest first. */
 #include "lower/lower.h"
 
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static int64_t round_up(int64_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Buffers lie in one array: where all else is equal its order decides, so that a plan is the same everywhere. */
+/* Buffers lie in one array: where all else is equal its order decides, so that a plan is the same
+ * everywhere. */
 static int compare_address(const weft_buffer *x, const weft_buffer *y)
 {
     return (x > y) - (x < y);
@@ -36,7 +37,8 @@ static int compare_first(const void *a, const void *b)
     const weft_buffer *x = *(weft_buffer *const *)a, *y = *(weft_buffer *const *)b;
     if (x->first != y->first)
         return x->first < y->first ? -1 : 1;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : compare_address(x, y);
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
+                                : compare_address(x, y);
 }
 
 static int compare_last(const void *a, const void *b)
@@ -48,7 +50,8 @@ static int compare_last(const void *a, const void *b)
 static int compare_size(const void *a, const void *b)
 {
     const weft_buffer *x = *(weft_buffer *const *)a, *y = *(weft_buffer *const *)b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : compare_first(a, b);
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
+                                : compare_first(a, b);
 }
 
 static int compare_offset(const void *a, const void *b)
@@ -122,7 +125,8 @@ static int64_t best_fit(planner *p)
     return p->top;
 }
 
-/* Largest first, each at the lowest offset that no placed buffer alive at the same time occupies. */
+/* Largest first, each at the lowest offset that no placed buffer alive at the same time occupies.
+ */
 static int64_t largest_first(weft_buffer **list, int n, weft_buffer **near)
 {
     int64_t top = 0;
@@ -165,8 +169,8 @@ static int64_t most_alive(const planner *p, int *position)
     return most;
 }
 
-weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes, int64_t *live_peak, int *peak_position,
-                             weft_error *err)
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes,
+                             int64_t *live_peak, int *peak_position, weft_error *err)
 {
     (void)n_positions;
     planner p = {0};
@@ -174,7 +178,8 @@ weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64
     p.by_first = weft_alloc(count * sizeof *p.by_first);
     p.by_last = weft_alloc(count * sizeof *p.by_last);
     p.holes = weft_alloc(count * sizeof *p.holes);
-    weft_buffer **list = weft_alloc(count * sizeof *list), **near = weft_alloc(count * sizeof *near);
+    weft_buffer **list = weft_alloc(count * sizeof *list),
+                **near = weft_alloc(count * sizeof *near);
     int64_t *kept = weft_alloc(count * sizeof *kept);
     weft_status s = WEFT_OK;
     if (!p.by_first || !p.by_last || !p.holes || !list || !near || !kept) {

@@ -6,7 +6,8 @@
 #include <unistd.h>
 #include <weft/files.h>
 
-weft_status weft_plan_record(weft_plan *p, const char *plugin, weft_pass_stage stage, int before, int after, double ms, weft_error *err)
+weft_status weft_plan_record(weft_plan *p, const char *plugin, weft_pass_stage stage, int before,
+                             int after, double ms, weft_error *err)
 {
     if (p->n_records == p->records_capacity) {
         int more = p->records_capacity ? 2 * p->records_capacity : 16;
@@ -27,14 +28,17 @@ static weft_status hand_over(weft_graph *g, const char *plugin, weft_error *err)
     weft_status s = weft_error_status(from);
     for (int i = 0; i < from->n_items; i++) {
         bool internal = from->items[i].status == WEFT_ERR_INTERNAL;
-        weft_fail(err, from->items[i].status, WEFT_NOWHERE, internal ? "plugin %s left a broken graph: %s" : "%.0s%s", plugin, from->items[i].text);
+        weft_fail(err, from->items[i].status, WEFT_NOWHERE,
+                  internal ? "plugin %s left a broken graph: %s" : "%.0s%s", plugin,
+                  from->items[i].text);
     }
     if (s && from->n_items == 0)
         return weft_fail_memory(err);
     return s;
 }
 
-static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *loaded, const weft_contribution *c, weft_error *err)
+static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *loaded,
+                            const weft_contribution *c, weft_error *err)
 {
     const char *name = loaded->module.plugin->name;
     int before = g->n_nodes;
@@ -42,7 +46,8 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     g->by = name;
     g->block = WEFT_BLOCK_NONE;
     g->chunk = -1;
-    weft_blame blame = weft_blame_set((weft_blame){name, c->stage == WEFT_STAGE_GRAPH ? "graph" : "joint"});
+    weft_blame blame =
+        weft_blame_set((weft_blame){name, c->stage == WEFT_STAGE_GRAPH ? "graph" : "joint"});
     weft_status s = c->graph(loaded->self, g, err);
     weft_blame_set(blame);
     if (!s && !weft_graph_status(g))
@@ -50,19 +55,22 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     weft_status broken = hand_over(g, name, err);
     g->by = "core";
     s = s ? s : broken;
-    return s ? s : weft_plan_record(p, name, c->stage, before, g->n_nodes, 1e3 * (weft_now() - start), err);
+    return s ? s
+             : weft_plan_record(p, name, c->stage, before, g->n_nodes, 1e3 * (weft_now() - start),
+                                err);
 }
 
 /* How far to go, and how far it went. */
 typedef struct limit {
-    const char *after;               /* stop when this plugin's graph passes are done; NULL: go on */
+    const char *after; /* stop when this plugin's graph passes are done; NULL: go on */
     const weft_contribution *before; /* stop before this pass; NULL: go on */
     bool reached;                    /* `before` */
     const weft_contribution *failed; /* the pass that failed */
     const char *failed_by;
 } limit;
 
-static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage, limit *l, weft_error *err)
+static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage, limit *l,
+                             weft_error *err)
 {
     const weft_loaded *loaded;
     const weft_contribution *c;
@@ -89,13 +97,16 @@ static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage,
 }
 
 /* The core's own steps are passes, too: they are recorded and their graphs verified. */
-static weft_status core_step(weft_plan *p, weft_graph *g, const char *name, weft_status (*step)(weft_graph *), weft_error *err)
+static weft_status core_step(weft_plan *p, weft_graph *g, const char *name,
+                             weft_status (*step)(weft_graph *), weft_error *err)
 {
     int before = g->n_nodes;
     double start = weft_now();
     weft_status s = step(g), broken = hand_over(g, "core", err);
     s = s ? s : broken;
-    return s ? s : weft_plan_record(p, name, WEFT_STAGE_JOINT, before, g->n_nodes, 1e3 * (weft_now() - start), err);
+    return s ? s
+             : weft_plan_record(p, name, WEFT_STAGE_JOINT, before, g->n_nodes,
+                                1e3 * (weft_now() - start), err);
 }
 
 /* What the host reads must be whole on every rank. */
@@ -104,9 +115,11 @@ static weft_status close_roots(weft_graph *g)
     weft_value **const roots[] = {&g->loss_sum, &g->tokens, &g->logits};
     for (int i = 0; i < 3; i++)
         if (*roots[i])
-            *roots[i] = weft_move_to(g, *roots[i], (weft_layout){0}, NULL, WEFT_FORWARD, "read by the host", NULL);
+            *roots[i] = weft_move_to(g, *roots[i], (weft_layout){0}, NULL, WEFT_FORWARD,
+                                     "read by the host", NULL);
     for (int i = 0; i < g->n_reports; i++)
-        g->reports[i].value = weft_move_to(g, g->reports[i].value, (weft_layout){0}, NULL, WEFT_UPDATE, "reported", NULL);
+        g->reports[i].value = weft_move_to(g, g->reports[i].value, (weft_layout){0}, NULL,
+                                           WEFT_UPDATE, "reported", NULL);
     return weft_graph_status(g);
 }
 
@@ -115,7 +128,8 @@ static weft_status verify(weft_graph *g)
     return weft_graph_verify(g, weft_graph_error(g));
 }
 
-/* Prompts are read this many tokens at a time: enough for products to be fast, few enough for short prompts. */
+/* Prompts are read this many tokens at a time: enough for products to be fast, few enough for short
+ * prompts. */
 enum { PROMPT_PART = 64 };
 
 static void size_writing(const weft_writing *w, weft_graph_config *config)
@@ -128,23 +142,28 @@ static void size_writing(const weft_writing *w, weft_graph_config *config)
     config->places = w->cache ? w->places : 0;
 }
 
-static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan_options *options, weft_graph **g, weft_error *err)
+static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                             weft_graph **g, weft_error *err)
 {
-    weft_graph_config config = {.mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
+    weft_graph_config config = {
+        .mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
     config.dtype = weft_params_is(p->train, "dtype", "f64") ? WEFT_F64 : WEFT_F32;
-    config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches, weft_params_int(p->train, "loss_chunk")};
+    config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches,
+                                weft_params_int(p->train, "loss_chunk")};
     if (mode == WEFT_MODE_GENERATE || mode == WEFT_MODE_DECODE)
         size_writing(&p->writing, &config);
     return weft_graph_create(&config, g, err);
 }
 
-/* What the user adds to the table. Whether a rule speaks of anything can be told of the whole training graph. */
+/* What the user adds to the table. Whether a rule speaks of anything can be told of the whole
+ * training graph. */
 static weft_status add_rules(weft_plan *p, weft_graph *g, const limit *l, weft_error *err)
 {
     const char *axes[2 * WEFT_MAX_AXES];
     for (int i = 0; i < p->n_axes; i++)
         axes[i] = p->axes[i];
-    return weft_table_add_user(g, p->mesh_params, axes, p->n_axes, l->after || g->config.mode != WEFT_MODE_TRAIN, err);
+    return weft_table_add_user(g, p->mesh_params, axes, p->n_axes,
+                               l->after || g->config.mode != WEFT_MODE_TRAIN, err);
 }
 
 static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error *err)
@@ -175,8 +194,8 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
 }
 
 /* Builds the graph once more, up to the pass that broke it, and writes it down. */
-static weft_status write_before(weft_plan *p, weft_mode mode, const weft_plan_options *options, const limit *broken, const char *path,
-                                weft_error *err)
+static weft_status write_before(weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                                const limit *broken, const char *path, weft_error *err)
 {
     limit l = {.before = broken->failed};
     weft_graph *g = NULL;
@@ -194,24 +213,29 @@ static weft_status write_before(weft_plan *p, weft_mode mode, const weft_plan_op
 }
 
 /* In the run folder if there is one, else in the working directory. */
-static void leave_reproducer(weft_plan *p, weft_mode mode, const weft_plan_options *options, const limit *broken, weft_error *err)
+static void leave_reproducer(weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                             const limit *broken, weft_error *err)
 {
     const char *dir = weft_params_text(p->weft, "dir");
     weft_error why = {0};
-    char *path = weft_format("%s/before-%s.graph", *dir && access(dir, W_OK) == 0 ? dir : ".", broken->failed_by);
+    char *path = weft_format("%s/before-%s.graph", *dir && access(dir, W_OK) == 0 ? dir : ".",
+                             broken->failed_by);
     if (!path)
         weft_fail_memory(err);
     else if (write_before(p, mode, options, broken, path, &why))
-        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the graph before %s's pass could not be written: %s", broken->failed_by,
+        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                  "the graph before %s's pass could not be written: %s", broken->failed_by,
                   weft_error_text(&why));
     else
-        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the graph before %s's pass is in %s; please send it with your report", broken->failed_by,
-                  path);
+        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                  "the graph before %s's pass is in %s; please send it with your report",
+                  broken->failed_by, path);
     weft_free(path);
     weft_error_release(&why);
 }
 
-weft_status weft_plan_graph(weft_plan *p, weft_mode mode, const weft_plan_options *options, weft_error *err)
+weft_status weft_plan_graph(weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                            weft_error *err)
 {
     limit l = {.after = options->stop_after};
     weft_status s = new_graph(p, mode, options, &p->graphs[mode], err);

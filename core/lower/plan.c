@@ -13,29 +13,37 @@ static weft_status check_counts(const weft_plan *p, weft_error *err)
     int64_t most = WEFT_MAX_ELEMENTS / p->seq_len;
     if (p->global_batch > most)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->train, "global_batch"),
-                         "[train] global_batch %lld of %lld tokens each is more than can be counted; at most %lld", (long long)p->global_batch,
-                         (long long)p->seq_len, (long long)most);
+                         "[train] global_batch %lld of %lld tokens each is more than can be "
+                         "counted; at most %lld",
+                         (long long)p->global_batch, (long long)p->seq_len, (long long)most);
     most = INT64_MAX / (p->global_batch * p->seq_len);
     if (p->steps > most)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->train, "steps"),
-                         "[train] steps %lld: their tokens are more than can be counted; at most %lld", (long long)p->steps, (long long)most);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, weft_params_where(p->train, "steps"),
+            "[train] steps %lld: their tokens are more than can be counted; at most %lld",
+            (long long)p->steps, (long long)most);
     return WEFT_OK;
 }
 
 static weft_status read_sections(weft_plan *p, weft_settings *settings, weft_error *err)
 {
-    weft_status s = weft_settings_section(settings, "train", weft_core_params("train"), &p->train, err);
+    weft_status s =
+        weft_settings_section(settings, "train", weft_core_params("train"), &p->train, err);
     s = s ? s : weft_settings_section(settings, "weft", weft_core_params("weft"), &p->weft, err);
-    s = s ? s : weft_settings_section(settings, "mesh", weft_core_params("mesh"), &p->mesh_params, err);
+    s = s ? s
+          : weft_settings_section(settings, "mesh", weft_core_params("mesh"), &p->mesh_params, err);
     if (s)
         return s;
     p->steps = weft_params_int(p->train, "steps");
     p->seq_len = weft_params_int(p->train, "seq_len");
     p->global_batch = weft_params_int(p->train, "global_batch");
-    p->micro_batch = weft_params_is(p->train, "micro_batch", "auto") ? p->global_batch : weft_params_int(p->train, "micro_batch");
+    p->micro_batch = weft_params_is(p->train, "micro_batch", "auto")
+                         ? p->global_batch
+                         : weft_params_int(p->train, "micro_batch");
     if (p->global_batch % p->micro_batch)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->train, "micro_batch"),
-                         "[train] micro_batch %lld does not divide global_batch %lld; every micro-batch must be of the same size",
+                         "[train] micro_batch %lld does not divide global_batch %lld; every "
+                         "micro-batch must be of the same size",
                          (long long)p->micro_batch, (long long)p->global_batch);
     p->micro_batches = p->global_batch / p->micro_batch;
     return check_counts(p, err);
@@ -55,7 +63,9 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
     const weft_op *const **ops = weft_alloc_zero(n + 1, sizeof *ops);
     const weft_kernel **tables = weft_alloc_zero(n + 1, sizeof *tables);
     const char **names = weft_alloc_zero(n + 1, sizeof *names);
-    weft_status s = ops && tables && names ? weft_plugins_check_kernels(p->plugins, is_standard, err) : weft_fail_memory(err);
+    weft_status s = ops && tables && names
+                        ? weft_plugins_check_kernels(p->plugins, is_standard, err)
+                        : weft_fail_memory(err);
     for (size_t i = 0; !s && i < n; i++) {
         ops[i] = p->plugins->list[i].module.plugin->ops;
         tables[i] = p->plugins->list[i].module.plugin->kernels;
@@ -74,7 +84,9 @@ static weft_status find_services(weft_plan *p, weft_error *err)
 {
     p->device = weft_plugins_service(p->plugins, "device", &p->device_self);
     p->generator = weft_plugins_service(p->plugins, "generator", &p->generator_self);
-    return p->device ? WEFT_OK : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no listed plugin is a device; list one, as cpu");
+    return p->device ? WEFT_OK
+                     : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                 "no listed plugin is a device; list one, as cpu");
 }
 
 /* ---- the mesh ---- */
@@ -121,7 +133,8 @@ static weft_status make_mesh(weft_plan *p, weft_error *err)
     int n = 0;
     while (n < WEFT_MAX_AXES && (order[n] = weft_params_word(p->mesh_params, "order", n)))
         n++;
-    return weft_mesh_plan_finish(&mesh, order, n, weft_params_where(p->mesh_params, "order"), &p->mesh, err);
+    return weft_mesh_plan_finish(&mesh, order, n, weft_params_where(p->mesh_params, "order"),
+                                 &p->mesh, err);
 }
 
 /* ---- the whole ---- */
@@ -129,12 +142,15 @@ static weft_status make_mesh(weft_plan *p, weft_error *err)
 static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
 {
     uint64_t adversary = p->device->adversary ? p->device->adversary(p->device_self) : 0;
-    weft_lower_options options = {&p->kernels, &p->states, p->rank, adversary ? 2 : p->device->n_queues, adversary, NULL};
+    weft_lower_options options = {
+        &p->kernels, &p->states, p->rank, adversary ? 2 : p->device->n_queues, adversary, NULL};
     options.caches = weft_graph_writes(p->graphs[mode]) ? &p->caches : NULL;
     double start = weft_now();
     weft_status s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
     int n = p->graphs[mode]->n_nodes;
-    return s ? s : weft_plan_record(p, "lower", WEFT_STAGE_PROGRAM, n, n, 1e3 * (weft_now() - start), err);
+    return s ? s
+             : weft_plan_record(p, "lower", WEFT_STAGE_PROGRAM, n, n, 1e3 * (weft_now() - start),
+                                err);
 }
 
 static void fetch_forward(weft_graph *g)
@@ -175,7 +191,8 @@ static weft_status build_writing(weft_plan *p, const weft_plan_options *options,
     return s ? s : lower(p, WEFT_MODE_DECODE, err);
 }
 
-static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_options *options, weft_error *err)
+static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_options *options,
+                         weft_error *err)
 {
     weft_status s = read_sections(p, settings, err);
     s = s ? s : find_services(p, err);
@@ -192,10 +209,12 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
 
 const weft_graph *weft_plan_model(const weft_plan *plan)
 {
-    return plan->graphs[WEFT_MODE_TRAIN] ? plan->graphs[WEFT_MODE_TRAIN] : plan->graphs[WEFT_MODE_GENERATE];
+    return plan->graphs[WEFT_MODE_TRAIN] ? plan->graphs[WEFT_MODE_TRAIN]
+                                         : plan->graphs[WEFT_MODE_GENERATE];
 }
 
-weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings, const weft_plan_options *options, weft_plan **out, weft_error *err)
+weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
+                             const weft_plan_options *options, weft_plan **out, weft_error *err)
 {
     weft_plan *p = weft_alloc_zero(1, sizeof *p);
     *out = p;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run as a program that can be read before it runs: plugins' passes over graphs, one graph per mode, lowered for one rank. Nothing is opened. */
+/* A run as a program that can be read before it runs: plugins' passes over graphs, one graph per
+ * mode, lowered for one rank. Nothing is opened. */
 #ifndef WEFT_LOWER_PLAN_H
 #define WEFT_LOWER_PLAN_H
 
@@ -24,11 +25,13 @@ typedef struct weft_writing {
 
 typedef struct weft_plan_options {
     int rank, ranks;
-    const char *stop_after;    /* plugin after whose graph pass to stop: the train graph is placed and nothing more; NULL: go on */
-    bool train_only;           /* no evaluate and generate graphs */
-    const weft_writing *write; /* only the graphs that write text, of this size: no training, no data, no optimizer; NULL: a training run */
-    bool fetch_forward;        /* all that the training graph's forward computes is marked `fetch` */
-    uint64_t dice;             /* tests: random legal placement */
+    const char *stop_after; /* plugin after whose graph pass to stop: the train graph is placed and
+                               nothing more; NULL: go on */
+    bool train_only;        /* no evaluate and generate graphs */
+    const weft_writing *write; /* only the graphs that write text, of this size: no training, no
+                                  data, no optimizer; NULL: a training run */
+    bool fetch_forward; /* all that the training graph's forward computes is marked `fetch` */
+    uint64_t dice;      /* tests: random legal placement */
 } weft_plan_options;
 
 typedef struct weft_plan {
@@ -54,9 +57,11 @@ typedef struct weft_plan {
 } weft_plan;
 
 /* plugins are created (not opened). */
-weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings, const weft_plan_options *options, weft_plan **out, weft_error *err);
+weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
+                             const weft_plan_options *options, weft_plan **out, weft_error *err);
 void weft_plan_destroy(weft_plan *plan);
-/* A graph with all parameters: the training graph, or where there is none the one that reads prompts. */
+/* A graph with all parameters: the training graph, or where there is none the one that reads
+ * prompts. */
 const weft_graph *weft_plan_model(const weft_plan *plan);
 
 /* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
@@ -64,23 +69,28 @@ weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error 
 
 /* ---- passes.c, for plan.c ---- */
 
-/* Runs all passes of a mode into plan->graphs. A pass that breaks the graph is named, and the graph before it is written to a file. */
-weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_options *options, weft_error *err);
-weft_status weft_plan_record(weft_plan *plan, const char *plugin, weft_pass_stage stage, int nodes_before, int nodes_after, double ms,
-                             weft_error *err);
+/* Runs all passes of a mode into plan->graphs. A pass that breaks the graph is named, and the graph
+ * before it is written to a file. */
+weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_options *options,
+                            weft_error *err);
+weft_status weft_plan_record(weft_plan *plan, const char *plugin, weft_pass_stage stage,
+                             int nodes_before, int nodes_after, double ms, weft_error *err);
 
 /* ---- what `weft plan` says (report.c) ---- */
 
 /* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
 void weft_plan_print(const weft_plan *plan, weft_text *text);
 /* One program's instructions with their operands' places. */
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action, weft_text *text);
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action,
+                             weft_text *text);
 /* "1.23 GiB", "4.5 MiB", "17 B". */
 void weft_print_bytes(weft_text *text, double bytes);
 /* Trained elements, all ranks together. */
 int64_t weft_plan_parameters(const weft_plan *plan);
-/* What a store is shown: every parameter and state, this rank's part, at its place in `memory` (NULL: without data). weft_free. */
-weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out, weft_error *err);
+/* What a store is shown: every parameter and state, this rank's part, at its place in `memory`
+ * (NULL: without data). weft_free. */
+weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out,
+                            weft_error *err);
 /* Memory that saving takes on this rank; 0 without a store. */
 int64_t weft_plan_store_bytes(const weft_plan *plan);
 /* How many shares of a micro-batch have no sample: it is cut into more than it has. */

@@ -71,14 +71,17 @@ static int64_t input_bytes(const weft_plan *plan)
     for (int m = 0; m < WEFT_MODES; m++) {
         const weft_lowered *l = plan->lowered[m];
         if (l) /* training has the next step's beside this one's */
-            total += (l->input_bytes * (m == WEFT_MODE_TRAIN ? plan->micro_batches : 1) + l->step_input_bytes) * (m == WEFT_MODE_TRAIN ? 2 : 1);
+            total += (l->input_bytes * (m == WEFT_MODE_TRAIN ? plan->micro_batches : 1) +
+                      l->step_input_bytes) *
+                     (m == WEFT_MODE_TRAIN ? 2 : 1);
     }
     return total;
 }
 
 size_t weft_plan_bytes(const weft_plan *plan)
 {
-    return (size_t)(arena_of_all(plan) + plan->states.bytes + weft_plan_store_bytes(plan) + plan->caches.bytes + input_bytes(plan));
+    return (size_t)(arena_of_all(plan) + plan->states.bytes + weft_plan_store_bytes(plan) +
+                    plan->caches.bytes + input_bytes(plan));
 }
 
 static void print_named(weft_text *text, const char *name, int width, double bytes)
@@ -99,7 +102,8 @@ static int compare_bytes(const void *a, const void *b)
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-static const weft_instruction *instruction_at(const weft_lowered *l, int position, weft_action *action)
+static const weft_instruction *instruction_at(const weft_lowered *l, int position,
+                                              weft_action *action)
 {
     for (int a = 0; a < WEFT_ACTIONS; a++)
         for (int i = 0; i < l->programs[a].n; i++)
@@ -129,20 +133,25 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     weft_action action = WEFT_DO_BEGIN;
     const weft_instruction *in = instruction_at(l, l->peak_position, &action);
     if (in)
-        weft_text_print(text, "peak of the arena: in %s, at %s = %s, block %d; the largest of %d alive there:\n", weft_action_name(action),
-                        in->node->outs[0]->name, in->node->op->name, in->node->block, n);
+        weft_text_print(
+            text,
+            "peak of the arena: in %s, at %s = %s, block %d; the largest of %d alive there:\n",
+            weft_action_name(action), in->node->outs[0]->name, in->node->op->name, in->node->block,
+            n);
     text->out_of_memory = text->out_of_memory || !alive;
     if (n > 1)
         qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
     for (int i = 0; i < n && i < 8; i++)
-        print_named(text, alive[i]->value ? alive[i]->value->name : "(workspace)", 44, (double)alive[i]->bytes);
+        print_named(text, alive[i]->value ? alive[i]->value->name : "(workspace)", 44,
+                    (double)alive[i]->bytes);
     weft_free(alive);
 }
 
 static void print_memory(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
-    size_t libraries = plan->device->library_bytes ? plan->device->library_bytes(plan->device_self) : 0;
+    size_t libraries =
+        plan->device->library_bytes ? plan->device->library_bytes(plan->device_self) : 0;
     weft_text_add(text, "memory per rank\n");
     print_line(text, "parameters", (double)state_bytes(plan, "parameter"));
     print_line(text, "optimizer state", (double)state_bytes(plan, "state"));
@@ -168,8 +177,10 @@ typedef struct traffic {
 
 static bool same_traffic(const traffic *t, const weft_node *n, const weft_step *s)
 {
-    return t->step->move == s->move && t->node->outs[0]->dtype == n->outs[0]->dtype && t->step->n_axes == s->n_axes &&
-           memcmp(t->step->axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0 && t->node->phase == n->phase && t->node->scope == n->scope &&
+    return t->step->move == s->move && t->node->outs[0]->dtype == n->outs[0]->dtype &&
+           t->step->n_axes == s->n_axes &&
+           memcmp(t->step->axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0 &&
+           t->node->phase == n->phase && t->node->scope == n->scope &&
            strcmp(t->node->by, n->by) == 0;
 }
 
@@ -191,13 +202,15 @@ static int collect(const weft_graph *g, traffic *rows, int capacity)
                 rows[n_rows++] = (traffic){n, s, 0, 0, 0};
             int64_t times = n->scope == WEFT_MICRO_BATCH ? g->config.sizes.micro_batches : 1;
             rows[r].count += times;
-            rows[r].bytes += times * weft_step_bytes(&g->config.mesh, s, before, n->outs[0]->n_dims, n->outs[0]->dims, n->outs[0]->dtype);
+            rows[r].bytes += times * weft_step_bytes(&g->config.mesh, s, before, n->outs[0]->n_dims,
+                                                     n->outs[0]->dims, n->outs[0]->dtype);
         }
     }
     return n_rows;
 }
 
-/* How often an instruction counts in a row: one that carries several nodes counts once in every row that has some of them. */
+/* How often an instruction counts in a row: one that carries several nodes counts once in every row
+ * that has some of them. */
 static int64_t sends_of(const weft_instruction *in, const traffic *row)
 {
     int64_t n = 0;
@@ -216,7 +229,8 @@ static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             for (int r = 0; r < n_rows && in->kind == WEFT_COLLECTIVE; r++)
-                rows[r].sends += sends_of(in, &rows[r]) * (in->node->scope == WEFT_MICRO_BATCH ? repeats : 1);
+                rows[r].sends +=
+                    sends_of(in, &rows[r]) * (in->node->scope == WEFT_MICRO_BATCH ? repeats : 1);
         }
 }
 
@@ -249,12 +263,15 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
     print_mesh(&g->config.mesh, text);
     int n = collect(g, rows, ROWS);
     count_sends(plan->lowered[WEFT_MODE_TRAIN], rows, n);
-    weft_text_add(text, "collectives per step  axes                dtype  phase     scope       plugin        count sent as  bytes sent by a rank\n");
+    weft_text_add(text, "collectives per step  axes                dtype  phase     scope       "
+                        "plugin        count sent as  bytes sent by a rank\n");
     for (int i = 0; i < n; i++) {
         weft_text_print(text, "  %-20s", weft_move_name(rows[i].step->move));
         print_axes(&g->config.mesh, rows[i].step, text);
-        weft_text_print(text, "%-7s%-10s%-12s%-12s%7lld %7lld  ", weft_dtype_name(rows[i].node->outs[0]->dtype), weft_phase_name(rows[i].node->phase),
-                        weft_scope_name(rows[i].node->scope), rows[i].node->by, (long long)rows[i].count, (long long)rows[i].sends);
+        weft_text_print(text, "%-7s%-10s%-12s%-12s%7lld %7lld  ",
+                        weft_dtype_name(rows[i].node->outs[0]->dtype),
+                        weft_phase_name(rows[i].node->phase), weft_scope_name(rows[i].node->scope),
+                        rows[i].node->by, (long long)rows[i].count, (long long)rows[i].sends);
         weft_print_bytes(text, (double)rows[i].bytes);
         weft_text_add(text, "\n");
     }
@@ -266,7 +283,8 @@ static void print_passes(const weft_plan *plan, weft_text *text)
     weft_text_add(text, "passes             stage      nodes          ms\n");
     for (int i = 0; i < plan->n_records; i++) {
         const weft_pass_record *r = &plan->records[i];
-        weft_text_print(text, "  %-16s %-8s %6d %+6d %9.2f\n", r->plugin, stages[r->stage], r->nodes_after, r->nodes_after - r->nodes_before, r->ms);
+        weft_text_print(text, "  %-16s %-8s %6d %+6d %9.2f\n", r->plugin, stages[r->stage],
+                        r->nodes_after, r->nodes_after - r->nodes_before, r->ms);
     }
 }
 
@@ -274,15 +292,20 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     int64_t tokens = plan->global_batch * plan->seq_len;
-    weft_text_print(text, "parameters: %lld in %d tensors, %d blocks\n", (long long)weft_plan_parameters(plan),
-                    plan->graphs[WEFT_MODE_TRAIN]->n_parameters, weft_graph_blocks(plan->graphs[WEFT_MODE_TRAIN]));
-    weft_text_print(text, "step: %lld tokens = %lld samples of %lld in %lld micro-batch%s, on %d rank%s\n", (long long)tokens,
-                    (long long)plan->global_batch, (long long)plan->seq_len, (long long)plan->micro_batches, plan->micro_batches == 1 ? "" : "es",
-                    plan->ranks, plan->ranks == 1 ? "" : "s");
+    weft_text_print(text, "parameters: %lld in %d tensors, %d blocks\n",
+                    (long long)weft_plan_parameters(plan),
+                    plan->graphs[WEFT_MODE_TRAIN]->n_parameters,
+                    weft_graph_blocks(plan->graphs[WEFT_MODE_TRAIN]));
+    weft_text_print(
+        text, "step: %lld tokens = %lld samples of %lld in %lld micro-batch%s, on %d rank%s\n",
+        (long long)tokens, (long long)plan->global_batch, (long long)plan->seq_len,
+        (long long)plan->micro_batches, plan->micro_batches == 1 ? "" : "es", plan->ranks,
+        plan->ranks == 1 ? "" : "s");
     if (weft_plan_idle(plan) > 0)
-        weft_text_print(
-            text, "warning: %lld shares of a micro-batch have no sample, and their ranks compute padding: a micro-batch of %lld is cut too often\n",
-            (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
+        weft_text_print(text,
+                        "warning: %lld shares of a micro-batch have no sample, and their ranks "
+                        "compute padding: a micro-batch of %lld is cut too often\n",
+                        (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
     weft_text_add(text, "compute per step and rank: ");
     print_flops(text, l->flops);
     weft_text_add(text, " in all, ");
@@ -305,23 +328,28 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     print_passes(plan, text);
 }
 
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action, weft_text *text)
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action,
+                             weft_text *text)
 {
-    static const char *const bases[] = {"none", "arena", "state", "input", "step"}, *const kinds[] = {"", "zero_fill", "copy", "collective",
-                                                                                                      "observe"};
+    static const char *const bases[] = {"none", "arena", "state", "input", "step"},
+                             *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
     const weft_lowered *l = plan->lowered[mode];
     for (int i = 0; l && i < l->programs[action].n; i++) {
         const weft_instruction *in = &l->programs[action].list[i];
-        weft_text_print(text, "%5d %-14s %-18s", i, in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind],
+        weft_text_print(text, "%5d %-14s %-18s", i,
+                        in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind],
                         in->kind != WEFT_COMPUTE ? ""
                         : in->kernel             ? in->kernel->name
                                                  : "plain");
         for (int k = 0; k < in->n_ins + in->n_outs; k++) {
             const weft_buffer *b = &l->buffers[in->buffers[k]];
-            weft_text_print(text, "%s%s+%lld", k == in->n_ins ? (in->accumulate ? " += " : " -> ") : " ", bases[b->base], (long long)b->offset);
+            weft_text_print(text, "%s%s+%lld",
+                            k == in->n_ins ? (in->accumulate ? " += " : " -> ") : " ",
+                            bases[b->base], (long long)b->offset);
         }
         if (in->workspace >= 0)
-            weft_text_print(text, " workspace arena+%lld", (long long)l->buffers[in->workspace].offset);
+            weft_text_print(text, " workspace arena+%lld",
+                            (long long)l->buffers[in->workspace].offset);
         if (in->queue)
             weft_text_print(text, " queue %d", in->queue);
         for (int k = 0; k < in->n_waits; k++)

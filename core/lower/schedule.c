@@ -20,7 +20,8 @@ static void mark_root(weft_compiler *c, weft_value *v)
     v->node->mark = 1;
 }
 
-/* Sets mark 1 on every node that something reads in the end. Operands stand before their readers, so one walk from the end does. */
+/* Sets mark 1 on every node that something reads in the end. Operands stand before their readers,
+ * so one walk from the end does. */
 static void mark_live(weft_compiler *c)
 {
     weft_graph *g = c->g;
@@ -41,7 +42,8 @@ static void mark_live(weft_compiler *c)
     }
 }
 
-/* Of the nodes after the last micro-batch, those that a reported number needs get mark 2: they run before the update. */
+/* Of the nodes after the last micro-batch, those that a reported number needs get mark 2: they run
+ * before the update. */
 static void mark_reported(weft_graph *g)
 {
     if (g->loss_report)
@@ -79,7 +81,8 @@ static void find_last_uses(weft_compiler *c)
         int p = c->position[n->id];
         for (int r = 0; r < n->n_outs; r++) {
             const weft_value *v = n->outs[r];
-            bool to_the_end = c->root[v->id] || v->update_of; /* read by the host, or copied into a state */
+            bool to_the_end =
+                c->root[v->id] || v->update_of; /* read by the host, or copied into a state */
             c->last_use[v->id] = to_the_end ? c->n : p;
         }
         weft_action a = weft_compiler_action(c, p);

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* Ranks that differ on axes alone over which the layout is replicated hold the same. */
-static void count_replicas(const weft_mesh *mesh, weft_layout layout, const int coord[WEFT_MAX_AXES], weft_state_tensor *t)
+static void count_replicas(const weft_mesh *mesh, weft_layout layout,
+                           const int coord[WEFT_MAX_AXES], weft_state_tensor *t)
 {
     t->replicas = 1;
     for (int a = 0; a < mesh->n_axes; a++) {
@@ -16,7 +17,8 @@ static void count_replicas(const weft_mesh *mesh, weft_layout layout, const int 
     }
 }
 
-weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out, weft_error *err)
+weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out,
+                            weft_error *err)
 {
     int coord[WEFT_MAX_AXES];
     weft_state_tensor *list = weft_alloc_zero((size_t)plan->states.n + 1, sizeof *list);
@@ -40,9 +42,14 @@ int64_t weft_plan_store_bytes(const weft_plan *plan)
     void *self;
     weft_state_tensor *list;
     const weft_store *store = weft_plugins_service(plan->plugins, "store", &self);
-    if (!store || !store->buffer_bytes || !plan->lowered[WEFT_MODE_TRAIN] || weft_plan_state(plan, NULL, &list, NULL))
+    if (!store || !store->buffer_bytes || !plan->lowered[WEFT_MODE_TRAIN] ||
+        weft_plan_state(plan, NULL, &list, NULL))
         return 0;
-    const weft_state_view view = {.rank = plan->rank, .ranks = plan->ranks, .device = plan->device, .tensors = list, .n_tensors = plan->states.n};
+    const weft_state_view view = {.rank = plan->rank,
+                                  .ranks = plan->ranks,
+                                  .device = plan->device,
+                                  .tensors = list,
+                                  .n_tensors = plan->states.n};
     int64_t bytes = store->buffer_bytes(self, &view);
     weft_free(list);
     return bytes;

@@ -40,10 +40,12 @@ static int64_t larger(int64_t a, int64_t b)
 
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v)
 {
-    return weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims) * (int64_t)weft_dtype_size(v->dtype);
+    return weft_layout_elements(&g->config.mesh, v->layout, v->n_dims, v->dims) *
+           (int64_t)weft_dtype_size(v->dtype);
 }
 
-bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before, const weft_value *v)
+bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before,
+                         const weft_value *v)
 {
     if (step->move != WEFT_ALL_GATHER && step->move != WEFT_REDUCE_SCATTER)
         return false;
@@ -61,7 +63,8 @@ bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layo
 }
 
 /* One step of a value: what it sends and receives. */
-static void step_sizes(const weft_graph *g, const weft_value *v, const weft_step *s, weft_layout before, int64_t *send, int64_t *recv)
+static void step_sizes(const weft_graph *g, const weft_value *v, const weft_step *s,
+                       weft_layout before, int64_t *send, int64_t *recv)
 {
     int64_t width = (int64_t)weft_dtype_size(v->dtype);
     int64_t from = weft_layout_elements(&g->config.mesh, before, v->n_dims, v->dims) * width,
@@ -87,7 +90,8 @@ bool weft_part_goes_alone(const weft_graph *g, const weft_node *part)
     enum { LARGE = 1 << 20 };
     const weft_value *v = part->steps->move == WEFT_ALL_GATHER ? part->outs[0] : part->ins[0];
     return weft_nominal_bytes(g, v) >= LARGE &&
-           (part->steps->move == WEFT_ALL_REDUCE || weft_step_is_direct(&g->config.mesh, part->steps, part->ins[0]->layout, part->outs[0]));
+           (part->steps->move == WEFT_ALL_REDUCE ||
+            weft_step_is_direct(&g->config.mesh, part->steps, part->ins[0]->layout, part->outs[0]));
 }
 
 /* Side by side: what all send, what all receive. All-reduces happen where they were packed. */
@@ -109,7 +113,8 @@ static void joint_sizes(const weft_graph *g, const weft_instruction *in, weft_co
     out->recv = align64(out->recv);
 }
 
-void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, weft_collective_space *out)
+void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
+                           weft_collective_space *out)
 {
     const weft_node *n = in->node;
     const weft_value *v = n->outs[0];
@@ -125,7 +130,10 @@ void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, weft
         if (weft_step_is_direct(&g->config.mesh, &n->steps[i], before, v))
             send = recv = 0;
         if (i + 1 < n->n_steps)
-            out->between = larger(out->between, align64(weft_layout_elements(&g->config.mesh, n->steps[i].after, v->n_dims, v->dims) * width));
+            out->between = larger(out->between,
+                                  align64(weft_layout_elements(&g->config.mesh, n->steps[i].after,
+                                                               v->n_dims, v->dims) *
+                                          width));
         out->send = larger(out->send, align64(send));
         out->recv = larger(out->recv, align64(recv));
     }
@@ -136,14 +144,20 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
     weft_state_entry *e = &states->list[states->n++];
     *e = (weft_state_entry){v->name, states->bytes, weft_nominal_bytes(g, v), v};
     if ((states->bytes += align64(e->bytes)) > WEFT_MAX_BYTES)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "parameters and optimizer state are more than 2^60 bytes; choose a smaller model");
-    return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e) ? WEFT_OK : weft_fail_memory(err);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "parameters and optimizer state are more than 2^60 bytes; choose a smaller model");
+    return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e)
+               ? WEFT_OK
+               : weft_fail_memory(err);
 }
 
-static weft_status init(weft_states *states, const weft_graph *g, bool parameters, bool others, weft_error *err)
+static weft_status init(weft_states *states, const weft_graph *g, bool parameters, bool others,
+                        weft_error *err)
 {
     memset(states, 0, sizeof *states);
-    states->list = weft_pool_alloc(&states->pool, ((size_t)(g->n_parameters + g->n_states) + 1) * sizeof *states->list);
+    states->list = weft_pool_alloc(&states->pool, ((size_t)(g->n_parameters + g->n_states) + 1) *
+                                                      sizeof *states->list);
     if (!states->list)
         return weft_fail_memory(err);
     weft_status s = WEFT_OK;
@@ -154,7 +168,8 @@ static weft_status init(weft_states *states, const weft_graph *g, bool parameter
     return s;
 }
 
-weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord, weft_error *err)
+weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
+                             weft_error *err)
 {
     (void)coord; /* nominal chunks: the same on every rank */
     return init(states, g, true, !weft_graph_writes(g), err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which instruction runs on which queue, and what it must wait for: on one queue order is enough; between queues every conflict over memory (written
- * by one, touched by the other) is an explicit wait. Programs end with all queues done, so waits never leave a program. */
+/* Which instruction runs on which queue, and what it must wait for: on one queue order is enough;
+ * between queues every conflict over memory (written by one, touched by the other) is an explicit
+ * wait. Programs end with all queues done, so waits never leave a program. */
 #include "lower/lower.h"
 
 #include <string.h>
@@ -32,7 +33,8 @@ static bool conflict(const access *a, int n_a, const access *b, int n_b)
 {
     for (int i = 0; i < n_a; i++)
         for (int k = 0; k < n_b; k++)
-            if ((a[i].writes || b[k].writes) && a[i].base == b[k].base && a[i].lo < b[k].hi && b[k].lo < a[i].hi)
+            if ((a[i].writes || b[k].writes) && a[i].base == b[k].base && a[i].lo < b[k].hi &&
+                b[k].lo < a[i].hi)
                 return true;
     return false;
 }
@@ -49,7 +51,8 @@ static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_
     return WEFT_OK;
 }
 
-/* For each other queue, the latest earlier instruction that conflicts: those before it on that queue are done then, too. */
+/* For each other queue, the latest earlier instruction that conflicts: those before it on that
+ * queue are done then, too. */
 static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, weft_error *err)
 {
     enum { MOST = 2 * WEFT_RULE_MAX_PARTS + 1 };
@@ -58,7 +61,8 @@ static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, w
     int n_mine = accesses(l, in, mine);
     for (int q = 0; q < n_queues; q++) {
         for (int k = i - 1; q != in->queue && k >= 0; k--) {
-            if (p->list[k].queue != q || !conflict(mine, n_mine, other, accesses(l, &p->list[k], other)))
+            if (p->list[k].queue != q ||
+                !conflict(mine, n_mine, other, accesses(l, &p->list[k], other)))
                 continue;
             weft_status s = add_wait(l, in, k, err);
             if (s)
@@ -69,13 +73,17 @@ static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, w
     return WEFT_OK;
 }
 
-/* Moves of weights and their gradients have a queue of their own, so that they go on while a block computes. In the adversarial test everything is
- * spread by dice but collectives: ranks must enter them alike, and their waits may differ where their kernels do. */
+/* Moves of weights and their gradients have a queue of their own, so that they go on while a block
+ * computes. In the adversarial test everything is spread by dice but collectives: ranks must enter
+ * them alike, and their waits may differ where their kernels do. */
 static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int a, int i)
 {
     if (seed)
-        return in->kind == WEFT_COLLECTIVE ? 0 : (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
-    return in->kind == WEFT_COLLECTIVE && (weft_node_int(in->node, "group") || weft_node_int(in->node, "prefetch"));
+        return in->kind == WEFT_COLLECTIVE
+                   ? 0
+                   : (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
+    return in->kind == WEFT_COLLECTIVE &&
+           (weft_node_int(in->node, "group") || weft_node_int(in->node, "prefetch"));
 }
 
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err)

@@ -78,7 +78,8 @@ static int64_t cut_chunk(int64_t chunk, const weft_dim *dim, bool fine, int size
     return ceil_div(ceil_div(chunk, dim->grain), size) * dim->grain;
 }
 
-weft_span weft_layout_span(const weft_mesh *mesh, weft_layout l, const weft_dim *dim, int d, const int coord[WEFT_MAX_AXES])
+weft_span weft_layout_span(const weft_mesh *mesh, weft_layout l, const weft_dim *dim, int d,
+                           const int coord[WEFT_MAX_AXES])
 {
     int list[WEFT_MAX_AXES], n = weft_layout_list(l, d, list);
     weft_span s = {0, dim->size, dim->size};
@@ -102,21 +103,25 @@ int64_t weft_layout_elements(const weft_mesh *mesh, weft_layout l, int n_dims, c
     return total;
 }
 
-void weft_layout_print(const weft_mesh *mesh, weft_layout l, int n_dims, const weft_dim *dims, bool with_sizes, weft_text *text)
+void weft_layout_print(const weft_mesh *mesh, weft_layout l, int n_dims, const weft_dim *dims,
+                       bool with_sizes, weft_text *text)
 {
     weft_text_add(text, "[");
     for (int d = 0; d < n_dims; d++) {
         int list[WEFT_MAX_AXES], n = weft_layout_list(l, d, list);
         weft_text_print(text, "%s%s", d ? ", " : "", dims[d].name);
         for (int i = 0; i < n; i++)
-            weft_text_print(text, "/%s%s", mesh->axis[list[i]].name, weft_layout_fine(l, list[i]) && dims[d].grain > 1 ? "!" : "");
+            weft_text_print(text, "/%s%s", mesh->axis[list[i]].name,
+                            weft_layout_fine(l, list[i]) && dims[d].grain > 1 ? "!" : "");
         if (with_sizes && dims[d].grain > 1)
-            weft_text_print(text, " %lld*%lld", (long long)(dims[d].size / dims[d].grain), (long long)dims[d].grain);
+            weft_text_print(text, " %lld*%lld", (long long)(dims[d].size / dims[d].grain),
+                            (long long)dims[d].grain);
         else if (with_sizes)
             weft_text_print(text, " %lld", (long long)dims[d].size);
     }
     weft_text_add(text, "]");
     for (int a = 0; a < mesh->n_axes; a++)
         if (weft_layout_open(l, a))
-            weft_text_print(text, " %s+%s", weft_layout_open(l, a) == WEFT_OPEN_MAX ? "max" : "", mesh->axis[a].name);
+            weft_text_print(text, " %s+%s", weft_layout_open(l, a) == WEFT_OPEN_MAX ? "max" : "",
+                            mesh->axis[a].name);
 }

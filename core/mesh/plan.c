@@ -10,16 +10,22 @@ void weft_mesh_plan_init(weft_mesh_plan *plan, int ranks)
     plan->ranks = ranks;
 }
 
-weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree, weft_where at, weft_error *err)
+weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree,
+                                weft_where at, weft_error *err)
 {
     if (plan->n == 2 * WEFT_MAX_AXES)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "too many mesh axes: at most %d can be declared", 2 * WEFT_MAX_AXES);
+        return weft_fail(err, WEFT_ERR_INPUT, at, "too many mesh axes: at most %d can be declared",
+                         2 * WEFT_MAX_AXES);
     for (int i = 0; i < plan->n; i++)
         if (strcmp(plan->entry[i].name, name) == 0)
-            return weft_fail(err, WEFT_ERR_INPUT, at, "mesh axis '%s' is declared by both %s and %s", name, plan->entry[i].by, plan->by);
+            return weft_fail(err, WEFT_ERR_INPUT, at,
+                             "mesh axis '%s' is declared by both %s and %s", name,
+                             plan->entry[i].by, plan->by);
     weft_mesh_entry *e = &plan->entry[plan->n];
     if (strlen(name) >= sizeof e->name)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "mesh axis name '%s' is longer than %zu characters", name, sizeof e->name - 1);
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "mesh axis name '%s' is longer than %zu characters", name,
+                         sizeof e->name - 1);
     snprintf(e->name, sizeof e->name, "%s", name);
     e->degree = degree;
     e->by = plan->by;
@@ -46,7 +52,8 @@ static weft_status resolve(const weft_mesh_plan *plan, int64_t degree[], weft_er
         if (degree[i] > 0) {
             product *= degree[i];
         } else if (automatic >= 0) {
-            return weft_fail(err, WEFT_ERR_INPUT, plan->entry[i].at, "both %s and %s have degree auto; give one of them a number",
+            return weft_fail(err, WEFT_ERR_INPUT, plan->entry[i].at,
+                             "both %s and %s have degree auto; give one of them a number",
                              plan->entry[automatic].name, plan->entry[i].name);
         } else {
             automatic = i;
@@ -59,18 +66,21 @@ static weft_status resolve(const weft_mesh_plan *plan, int64_t degree[], weft_er
     if (automatic < 0 && product == plan->ranks)
         return WEFT_OK;
     if (plan->n == 0)
-        return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%d ranks, but no listed plugin spreads a run over ranks; list one that does, as fsdp, in [weft] plugins, or start with -n 1",
-            plan->ranks);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%d ranks, but no listed plugin spreads a run over ranks; list one that "
+                         "does, as fsdp, in [weft] plugins, or start with -n 1",
+                         plan->ranks);
     weft_text text = {0};
     for (int i = 0; i < plan->n; i++)
         if (degree[i] > 1)
-            weft_text_print(&text, "%s%s %lld", text.size ? " x " : "", plan->entry[i].name, (long long)degree[i]);
+            weft_text_print(&text, "%s%s %lld", text.size ? " x " : "", plan->entry[i].name,
+                            (long long)degree[i]);
     weft_where at = plan->entry[plan->n - 1].at;
-    weft_status s = weft_fail(err, WEFT_ERR_INPUT, at, "the mesh (%s = %lld) does not fit %d rank%s; start with -n %lld%s",
-                              text.size ? weft_text_get(&text) : "no axes", (long long)product, plan->ranks, plan->ranks == 1 ? "" : "s",
-                              (long long)product, automatic >= 0 ? " or a multiple" : ", or change a degree");
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, at,
+                              "the mesh (%s = %lld) does not fit %d rank%s; start with -n %lld%s",
+                              text.size ? weft_text_get(&text) : "no axes", (long long)product,
+                              plan->ranks, plan->ranks == 1 ? "" : "s", (long long)product,
+                              automatic >= 0 ? " or a multiple" : ", or change a degree");
     weft_text_release(&text);
     return s;
 }
@@ -85,8 +95,8 @@ static void append(weft_mesh *mesh, const weft_mesh_entry *e, int64_t degree)
     a->by = e->by;
 }
 
-weft_status weft_mesh_plan_finish(const weft_mesh_plan *plan, const char *const *order, int n_order, weft_where order_at, weft_mesh *mesh,
-                                  weft_error *err)
+weft_status weft_mesh_plan_finish(const weft_mesh_plan *plan, const char *const *order, int n_order,
+                                  weft_where order_at, weft_mesh *mesh, weft_error *err)
 {
     int64_t degree[2 * WEFT_MAX_AXES];
     weft_status s = resolve(plan, degree, err);
@@ -96,16 +106,20 @@ weft_status weft_mesh_plan_finish(const weft_mesh_plan *plan, const char *const 
     for (int i = 0; i < plan->n; i++)
         n_axes += degree[i] > 1;
     if (n_axes > WEFT_MAX_AXES)
-        return weft_fail(err, WEFT_ERR_INPUT, plan->entry[plan->n - 1].at, "the mesh has %d axes of size above 1; at most %d are possible", n_axes,
+        return weft_fail(err, WEFT_ERR_INPUT, plan->entry[plan->n - 1].at,
+                         "the mesh has %d axes of size above 1; at most %d are possible", n_axes,
                          WEFT_MAX_AXES);
     memset(mesh, 0, sizeof *mesh);
     bool placed[2 * WEFT_MAX_AXES] = {false};
     for (int i = 0; i < n_order; i++) {
         const weft_mesh_entry *e = find(plan, order[i]);
         if (!e)
-            return weft_fail(err, WEFT_ERR_INPUT, order_at, "[mesh] order names '%s', but no listed plugin declares that axis", order[i]);
+            return weft_fail(err, WEFT_ERR_INPUT, order_at,
+                             "[mesh] order names '%s', but no listed plugin declares that axis",
+                             order[i]);
         if (placed[e - plan->entry])
-            return weft_fail(err, WEFT_ERR_INPUT, order_at, "[mesh] order names '%s' twice", order[i]);
+            return weft_fail(err, WEFT_ERR_INPUT, order_at, "[mesh] order names '%s' twice",
+                             order[i]);
         placed[e - plan->entry] = true;
         append(mesh, e, degree[e - plan->entry]);
     }

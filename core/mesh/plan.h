@@ -21,8 +21,9 @@ struct weft_mesh_plan {
 };
 
 void weft_mesh_plan_init(weft_mesh_plan *plan, int ranks);
-/* order: names innermost first ([mesh] order), NULL or empty: as declared. Resolves `auto`, checks that the degrees multiply to the ranks. */
-weft_status weft_mesh_plan_finish(const weft_mesh_plan *plan, const char *const *order, int n_order, weft_where order_at, weft_mesh *mesh,
-                                  weft_error *err);
+/* order: names innermost first ([mesh] order), NULL or empty: as declared. Resolves `auto`, checks
+ * that the degrees multiply to the ranks. */
+weft_status weft_mesh_plan_finish(const weft_mesh_plan *plan, const char *const *order, int n_order,
+                                  weft_where order_at, weft_mesh *mesh, weft_error *err);
 
 #endif

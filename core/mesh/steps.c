@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The way from one layout to another: shrink first (slice, reduce_scatter), then move (all_to_all), then reduce what is left, then
- * grow (all_gather). Axes join and leave a dim only at the end of its list. */
+/* The way from one layout to another: shrink first (slice, reduce_scatter), then move (all_to_all),
+ * then reduce what is left, then grow (all_gather). Axes join and leave a dim only at the end of
+ * its list. */
 #include <weft/mesh.h>
 
 #include <string.h>
@@ -44,7 +45,9 @@ static weft_layout current(const walk *w)
             l = weft_layout_cut(l, d, w->cur[d].at[i].axis, w->cur[d].at[i].fine);
     for (int a = 0; a < WEFT_MAX_AXES; a++)
         if (w->open >> a & 1u)
-            l = weft_layout_set_open(l, a, weft_layout_open(w->from, a) ? weft_layout_open(w->from, a) : weft_layout_open(w->to, a));
+            l = weft_layout_set_open(l, a,
+                                     weft_layout_open(w->from, a) ? weft_layout_open(w->from, a)
+                                                                  : weft_layout_open(w->to, a));
     return l;
 }
 
@@ -83,7 +86,8 @@ static void push(walk *w, int d, cut c)
     w->keep[d]++;
 }
 
-/* A ready dim misses an axis: if it is open, reduce_scatter (all consecutive open ones at once); if it is unused, slice. */
+/* A ready dim misses an axis: if it is open, reduce_scatter (all consecutive open ones at once); if
+ * it is unused, slice. */
 static bool shrink(walk *w)
 {
     for (int d = 0; d < w->n_dims; d++) {
@@ -161,11 +165,16 @@ static bool grow(walk *w)
 
 int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step steps[WEFT_MAX_STEPS])
 {
-    walk w = {.n_dims = n_dims, .from = from, .to = to, .open = weft_layout_open_axes(from), .steps = steps};
+    walk w = {.n_dims = n_dims,
+              .from = from,
+              .to = to,
+              .open = weft_layout_open_axes(from),
+              .steps = steps};
     read_lists(from, n_dims, w.cur);
     read_lists(to, n_dims, w.want);
     for (int d = 0; d < n_dims; d++)
-        while (w.keep[d] < w.cur[d].n && w.keep[d] < w.want[d].n && w.cur[d].at[w.keep[d]].axis == w.want[d].at[w.keep[d]].axis &&
+        while (w.keep[d] < w.cur[d].n && w.keep[d] < w.want[d].n &&
+               w.cur[d].at[w.keep[d]].axis == w.want[d].at[w.keep[d]].axis &&
                w.cur[d].at[w.keep[d]].fine == w.want[d].at[w.keep[d]].fine)
             w.keep[d]++;
     while (shrink(&w) || exchange(&w) || reduce(&w) || grow(&w)) {
@@ -184,21 +193,26 @@ int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step st
 
 const char *weft_move_name(weft_move move)
 {
-    static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "slice", "zero"};
+    static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce",
+                                        "all_to_all", "slice",          "zero"};
     return names[move];
 }
 
-/* Elements of what one rank sends another in an all_to_all: its chunk, cut also where the result is. */
-static int64_t piece(const weft_mesh *mesh, const weft_step *step, weft_layout before, int n_dims, const weft_dim *dims)
+/* Elements of what one rank sends another in an all_to_all: its chunk, cut also where the result
+ * is. */
+static int64_t piece(const weft_mesh *mesh, const weft_step *step, weft_layout before, int n_dims,
+                     const weft_dim *dims)
 {
     static const int origin[WEFT_MAX_AXES];
     int64_t total = 1;
     for (int d = 0; d < n_dims; d++)
-        total *= weft_layout_span(mesh, d == step->to ? step->after : before, &dims[d], d, origin).chunk;
+        total *=
+            weft_layout_span(mesh, d == step->to ? step->after : before, &dims[d], d, origin).chunk;
     return total;
 }
 
-int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layout before, int n_dims, const weft_dim *dims, weft_dtype dtype)
+int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layout before,
+                        int n_dims, const weft_dim *dims, weft_dtype dtype)
 {
     int64_t n = 1, width = (int64_t)weft_dtype_size(dtype);
     for (int i = 0; i < step->n_axes; i++)
@@ -211,7 +225,8 @@ int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layou
     case WEFT_ALL_TO_ALL:
         return piece(mesh, step, before, n_dims, dims) * (n - 1) * width;
     case WEFT_ALL_REDUCE:
-        return 2 * ((weft_layout_elements(mesh, before, n_dims, dims) + n - 1) / n) * (n - 1) * width;
+        return 2 * ((weft_layout_elements(mesh, before, n_dims, dims) + n - 1) / n) * (n - 1) *
+               width;
     case WEFT_SLICE:
     case WEFT_ZERO:
         break;

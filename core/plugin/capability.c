@@ -6,8 +6,9 @@
 
 enum { TIME_OPEN = -1, TIME_RUN = WEFT_STAGE_PROGRAM + 1 };
 
-const weft_core_capability weft_core_capabilities[] = {{"mesh", WEFT_STAGE_GRAPH},  {"graph", WEFT_STAGE_GRAPH},      {"placed", WEFT_STAGE_JOINT},
-                                                       {"joint", WEFT_STAGE_JOINT}, {"programs", WEFT_STAGE_PROGRAM}, {NULL, WEFT_STAGE_MESH}};
+const weft_core_capability weft_core_capabilities[] = {
+    {"mesh", WEFT_STAGE_GRAPH},  {"graph", WEFT_STAGE_GRAPH},      {"placed", WEFT_STAGE_JOINT},
+    {"joint", WEFT_STAGE_JOINT}, {"programs", WEFT_STAGE_PROGRAM}, {NULL, WEFT_STAGE_MESH}};
 
 const weft_loaded *weft_set_loaded(const weft_set *s, int plugin)
 {
@@ -31,7 +32,9 @@ bool weft_gives(const weft_contribution *item, const char *capability)
 
 static int give_time(const weft_contribution *item)
 {
-    return item->kind == WEFT_SERVICE ? TIME_OPEN : item->kind == WEFT_PASS ? (int)item->stage : TIME_RUN;
+    return item->kind == WEFT_SERVICE ? TIME_OPEN
+           : item->kind == WEFT_PASS  ? (int)item->stage
+                                      : TIME_RUN;
 }
 
 static int need_time(const weft_contribution *needer, const weft_contribution *giver)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything the handler does is async-signal-safe: it reads thread-local words and calls write, raise and sigaction only. */
+/* Everything the handler does is async-signal-safe: it reads thread-local words and calls write,
+ * raise and sigaction only. */
 #include "plugin/crash.h"
 
 #include <errno.h>
@@ -75,7 +76,8 @@ static void report(int number)
     (void)written; /* nothing is left to be done about it */
 }
 
-/* SA_RESETHAND has put the default action back: raising again ends the process as if nobody had looked, core dump included. */
+/* SA_RESETHAND has put the default action back: raising again ends the process as if nobody had
+ * looked, core dump included. */
 static void handle(int number)
 {
     int saved = errno;
@@ -90,12 +92,15 @@ weft_status weft_crash_install(weft_error *err)
     static char stack_memory[64 * 1024];
     stack_t stack = {.ss_sp = stack_memory, .ss_size = sizeof stack_memory};
     if (sigaltstack(&stack, NULL) != 0)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no signal stack for crash reports: %s", strerror(errno));
-    struct sigaction action = {.sa_handler = handle, .sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no signal stack for crash reports: %s",
+                         strerror(errno));
+    struct sigaction action = {.sa_handler = handle,
+                               .sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         if (sigaction(signals[i], &action, NULL) != 0)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no crash reports: %s", strerror(errno));
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no crash reports: %s",
+                             strerror(errno));
     return WEFT_OK;
 }
 

@@ -17,7 +17,8 @@ static void add_words(weft_text *text, const char *label, const char *const *wor
 
 static void add_events(weft_text *text, unsigned events, bool json)
 {
-    static const char *const names[] = {"start", "step_begin", "step_end", "evaluate", "value", "stop", "text"};
+    static const char *const names[] = {"start", "step_begin", "step_end", "evaluate",
+                                        "value", "stop",       "text"};
     bool first = true;
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (!(events & 1u << i))
@@ -54,18 +55,24 @@ static void describe_contributions(const weft_plugin *plugin, weft_text *text)
 
 static bool is_bounded(const weft_param *q)
 {
-    return (q->type == WEFT_PARAM_INT || q->type == WEFT_PARAM_REAL) && (q->min != 0 || q->max != 0);
+    return (q->type == WEFT_PARAM_INT || q->type == WEFT_PARAM_REAL) &&
+           (q->min != 0 || q->max != 0);
 }
 
 static void describe_type(const weft_param *q, weft_text *text)
 {
-    weft_text_print(text, "%s%s", q->flags & WEFT_PARAM_LIST ? "list of " : "", weft_param_type_name(q->type));
+    weft_text_print(text, "%s%s", q->flags & WEFT_PARAM_LIST ? "list of " : "",
+                    weft_param_type_name(q->type));
     if (is_bounded(q))
         weft_text_print(text, " from %.17g to %.17g", q->min, q->max);
     if (q->unit)
         weft_text_print(text, ", in %s", q->unit);
     for (int i = 0; q->choices && q->choices[i]; i++)
-        weft_text_print(text, "%s%s", i > 0 ? ", " : q->type == WEFT_PARAM_CHOICE ? ": " : "; or ", q->choices[i]);
+        weft_text_print(text, "%s%s",
+                        i > 0                          ? ", "
+                        : q->type == WEFT_PARAM_CHOICE ? ": "
+                                                       : "; or ",
+                        q->choices[i]);
     if (q->flags & WEFT_PARAM_PER_RANK)
         weft_text_add(text, "; may differ between ranks");
 }
@@ -107,17 +114,20 @@ static void describe_ops(const weft_plugin *plugin, weft_text *text)
         weft_text_add(text, "\nops\n");
     for (int i = 0; plugin->ops && plugin->ops[i]; i++) {
         const weft_op *op = plugin->ops[i];
-        weft_text_print(text, "  %s: %s%s%s\n", op->name, op->summary, op->rule ? "; rule " : "", op->rule ? op->rule : "");
+        weft_text_print(text, "  %s: %s%s%s\n", op->name, op->summary, op->rule ? "; rule " : "",
+                        op->rule ? op->rule : "");
     }
     if (plugin->kernels && plugin->kernels->op)
         weft_text_add(text, "\nkernels\n");
     for (const weft_kernel *k = plugin->kernels; k && k->op; k++)
-        weft_text_print(text, "  %s on %s: %s, priority %d%s\n", k->op, k->device, k->name, k->priority, k->accumulates ? ", accumulates" : "");
+        weft_text_print(text, "  %s on %s: %s, priority %d%s\n", k->op, k->device, k->name,
+                        k->priority, k->accumulates ? ", accumulates" : "");
 }
 
 void weft_plugin_describe(const weft_module *module, bool all, weft_text *text)
 {
-    static const char *const numerics[] = {"bitwise: listing it changes no bit of a run's numbers", "tolerance: numbers move by rounding only",
+    static const char *const numerics[] = {"bitwise: listing it changes no bit of a run's numbers",
+                                           "tolerance: numbers move by rounding only",
                                            "changes: other numbers by design"};
     const weft_plugin *p = module->plugin;
     weft_text_print(text, "%s %s: %s\n", p->name, p->version, p->summary);

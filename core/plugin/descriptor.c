@@ -23,7 +23,8 @@ static void complain(check *c, const char *format, ...)
     va_start(args, format);
     char *text = weft_vformat(format, args);
     va_end(args);
-    weft_status status = text ? weft_fail(c->err, WEFT_ERR_INPUT, c->where, "plugin '%s' (%s): %s", c->name, c->path ? c->path : "builtin", text)
+    weft_status status = text ? weft_fail(c->err, WEFT_ERR_INPUT, c->where, "plugin '%s' (%s): %s",
+                                          c->name, c->path ? c->path : "builtin", text)
                               : weft_fail_memory(c->err);
     c->status = c->status ? c->status : status;
     c->complaints++;
@@ -67,16 +68,23 @@ static void check_head(check *c)
 {
     const weft_plugin *p = c->plugin;
     if (p->magic != WEFT_PLUGIN_MAGIC) {
-        complain(c, "its descriptor's magic is 0x%08x, expected 0x%08x; begin it with WEFT_PLUGIN_HEAD", p->magic, WEFT_PLUGIN_MAGIC);
+        complain(
+            c, "its descriptor's magic is 0x%08x, expected 0x%08x; begin it with WEFT_PLUGIN_HEAD",
+            p->magic, WEFT_PLUGIN_MAGIC);
         return;
     }
     if (p->abi_major != WEFT_ABI_MAJOR)
-        complain(c, "built for ABI major %u, expected %d; build it again with this weft's headers", p->abi_major, WEFT_ABI_MAJOR);
+        complain(c, "built for ABI major %u, expected %d; build it again with this weft's headers",
+                 p->abi_major, WEFT_ABI_MAJOR);
     if (p->abi_minor != WEFT_ABI_MINOR)
-        complain(c, "built for ABI minor %u, expected %d (0.x loads exact matches only); build it again with this weft's headers", p->abi_minor,
-                 WEFT_ABI_MINOR);
+        complain(c,
+                 "built for ABI minor %u, expected %d (0.x loads exact matches only); build it "
+                 "again with this weft's headers",
+                 p->abi_minor, WEFT_ABI_MINOR);
     if (p->size != sizeof(weft_plugin))
-        complain(c, "its descriptor has %u bytes, expected %zu; build it again with this weft's headers", p->size, sizeof(weft_plugin));
+        complain(
+            c, "its descriptor has %u bytes, expected %zu; build it again with this weft's headers",
+            p->size, sizeof(weft_plugin));
 }
 
 static void check_identity(check *c)
@@ -85,7 +93,8 @@ static void check_identity(check *c)
     if (is_empty(p->name))
         complain(c, "its descriptor has no name; expected '%s'", c->name);
     else if (strcmp(p->name, c->name) != 0)
-        complain(c, "its descriptor says '%s', its file name '%s'; both must be equal", p->name, c->name);
+        complain(c, "its descriptor says '%s', its file name '%s'; both must be equal", p->name,
+                 c->name);
     if (is_empty(p->version))
         complain(c, "its descriptor has no version");
     if (is_empty(p->licence))
@@ -127,10 +136,12 @@ static void check_param(check *c, const weft_param *q)
     if (!(q->min <= q->max))
         complain(c, "parameter '%s' has minimum %g above maximum %g", q->name, q->min, q->max);
     if ((q->flags & WEFT_PARAM_REQUIRED) && q->value)
-        complain(c, "parameter '%s' is required, so its default '%s' can never be used", q->name, q->value);
+        complain(c, "parameter '%s' is required, so its default '%s' can never be used", q->name,
+                 q->value);
 }
 
-/* Parses the defaults as if the user had written them: a table must obey its own types, ranges and choices. */
+/* Parses the defaults as if the user had written them: a table must obey its own types, ranges and
+ * choices. */
 static void check_defaults(check *c, const weft_param *table, int n)
 {
     weft_text ini = {0}, source = {0};
@@ -145,12 +156,14 @@ static void check_defaults(check *c, const weft_param *table, int n)
         if (table[i].value)
             weft_text_print(&ini, "%s = %s\n", table[i].name, table[i].value);
     }
-    weft_text_print(&source, "plugin '%s' (%s), its defaults", c->name, c->path ? c->path : "builtin");
+    weft_text_print(&source, "plugin '%s' (%s), its defaults", c->name,
+                    c->path ? c->path : "builtin");
     if (!copy || ini.out_of_memory || source.out_of_memory) {
         c->status = weft_fail_memory(c->err);
         goto done;
     }
-    weft_status status = weft_settings_read_text(weft_text_get(&source), weft_text_get(&ini), ini.size, &settings, &errors);
+    weft_status status = weft_settings_read_text(weft_text_get(&source), weft_text_get(&ini),
+                                                 ini.size, &settings, &errors);
     if (status == WEFT_OK)
         status = weft_settings_section(settings, c->name, copy, &params, &errors);
     for (int i = 0; i < errors.n_items; i++)
@@ -180,14 +193,16 @@ static void check_params(check *c)
 
 /* ---- contributions ---- */
 
-static void check_capabilities(check *c, const char *list_name, const char *const *list, bool may_be_optional)
+static void check_capabilities(check *c, const char *list_name, const char *const *list,
+                               bool may_be_optional)
 {
     for (int i = 0; list && list[i]; i++) {
         size_t n = strlen(list[i]);
         if (n > 0 && list[i][n - 1] == '?' && may_be_optional)
             n--;
         if (n == 0 || strcspn(list[i], "? \t\n") < n)
-            complain(c, "'%s' in %s is no capability%s", list[i], list_name, may_be_optional ? "" : " (only needs may end with '?')");
+            complain(c, "'%s' in %s is no capability%s", list[i], list_name,
+                     may_be_optional ? "" : " (only needs may end with '?')");
     }
 }
 
@@ -219,8 +234,9 @@ static void check_service(check *c, const weft_contribution *k)
     static const struct {
         const char *name;
         size_t size;
-    } known[] = {{"device", sizeof(weft_device)},       {"tokenizer", sizeof(weft_tokenizer)}, {"data", sizeof(weft_data)},
-                 {"generator", sizeof(weft_generator)}, {"store", sizeof(weft_store)},         {"weights", sizeof(weft_weights)},
+    } known[] = {{"device", sizeof(weft_device)},      {"tokenizer", sizeof(weft_tokenizer)},
+                 {"data", sizeof(weft_data)},          {"generator", sizeof(weft_generator)},
+                 {"store", sizeof(weft_store)},        {"weights", sizeof(weft_weights)},
                  {"format", sizeof(weft_model_format)}};
     if (is_empty(k->service)) {
         complain(c, "a service has no name");
@@ -232,20 +248,22 @@ static void check_service(check *c, const weft_contribution *k)
     }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(known[i].name, k->service) == 0 && *(const size_t *)k->table != known[i].size)
-            complain(c, "service '%s': its table has size %zu, expected %zu", k->service, *(const size_t *)k->table, known[i].size);
+            complain(c, "service '%s': its table has size %zu, expected %zu", k->service,
+                     *(const size_t *)k->table, known[i].size);
 }
 
 static void check_observer(check *c, const weft_contribution *k)
 {
-    const unsigned all =
-        WEFT_EVENT_START | WEFT_EVENT_STEP_BEGIN | WEFT_EVENT_STEP_END | WEFT_EVENT_EVALUATE | WEFT_EVENT_VALUE | WEFT_EVENT_STOP | WEFT_EVENT_TEXT;
+    const unsigned all = WEFT_EVENT_START | WEFT_EVENT_STEP_BEGIN | WEFT_EVENT_STEP_END |
+                         WEFT_EVENT_EVALUATE | WEFT_EVENT_VALUE | WEFT_EVENT_STOP | WEFT_EVENT_TEXT;
     if (!k->observe)
         complain(c, "an observer has no function");
     if (k->events == 0 || (k->events & ~all))
         complain(c, "an observer asks for events 0x%x; expected some of 0x%x", k->events, all);
 }
 
-/* A command's name is a word of a command line: a letter first, then letters, digits, '-' and '_'. */
+/* A command's name is a word of a command line: a letter first, then letters, digits, '-' and '_'.
+ */
 static bool is_word(const char *text)
 {
     if (is_empty(text) || !isalpha((unsigned char)text[0]))
@@ -264,11 +282,14 @@ static void check_command(check *c, const weft_contribution *k)
         return;
     }
     if (!is_word(command->name)) {
-        complain(c, "a command is called '%s'; a name is letters, digits, '-' and '_', a letter first", command->name ? command->name : "");
+        complain(c,
+                 "a command is called '%s'; a name is letters, digits, '-' and '_', a letter first",
+                 command->name ? command->name : "");
         return;
     }
     for (const weft_contribution *other = c->plugin->contributions; other < k; other++)
-        if (other->kind == WEFT_COMMAND && other->command && other->command->name && strcmp(other->command->name, command->name) == 0)
+        if (other->kind == WEFT_COMMAND && other->command && other->command->name &&
+            strcmp(other->command->name, command->name) == 0)
             complain(c, "command '%s' is given twice", command->name);
     if (is_empty(command->summary) || strchr(command->summary, '\n'))
         complain(c, "command '%s' needs a summary of one line", command->name);
@@ -295,7 +316,10 @@ static void check_contributions(check *c)
             check_command(c, k);
             break;
         default:
-            complain(c, "a contribution has kind %d; expected a pass, service, observer or command, and an empty entry at the end", (int)k->kind);
+            complain(c,
+                     "a contribution has kind %d; expected a pass, service, observer or command, "
+                     "and an empty entry at the end",
+                     (int)k->kind);
             return; /* the table's end is missing: what follows is not ours to read */
         }
         check_capabilities(c, "needs", k->needs, true);
@@ -329,16 +353,20 @@ static void check_op(check *c, int i)
 static void check_kernel(check *c, const weft_kernel *k)
 {
     if (is_empty(k->op) || is_empty(k->device) || is_empty(k->name)) {
-        complain(c, "a kernel (op '%s', device '%s', name '%s') lacks one of the three", k->op, k->device ? k->device : "", k->name ? k->name : "");
+        complain(c, "a kernel (op '%s', device '%s', name '%s') lacks one of the three", k->op,
+                 k->device ? k->device : "", k->name ? k->name : "");
         return;
     }
     if (!k->launch)
         complain(c, "kernel '%s' of op '%s' has no launch", k->name, k->op);
     if (k->priority <= 0)
-        complain(c, "kernel '%s' of op '%s' has priority %d; expected above 0, which is the plain one's", k->name, k->op, k->priority);
+        complain(
+            c, "kernel '%s' of op '%s' has priority %d; expected above 0, which is the plain one's",
+            k->name, k->op, k->priority);
 }
 
-weft_status weft_descriptor_check(const weft_plugin *plugin, const char *name, const char *path, weft_where where, weft_error *err)
+weft_status weft_descriptor_check(const weft_plugin *plugin, const char *name, const char *path,
+                                  weft_where where, weft_error *err)
 {
     check c = {plugin, name, path, where, err, WEFT_OK, 0};
     check_head(&c);

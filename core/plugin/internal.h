@@ -11,8 +11,10 @@
 /* Counted: as many exits as inits. Plugins stay mapped after the last exit. */
 weft_status weft_loader_init(weft_error *err);
 void weft_loader_exit(void);
-/* Opens exactly this file, a real path already found trustworthy, and finds its descriptor's address. */
-weft_status weft_loader_open(const char *name, const char *path, weft_where where, const weft_plugin **out, weft_error *err);
+/* Opens exactly this file, a real path already found trustworthy, and finds its descriptor's
+ * address. */
+weft_status weft_loader_open(const char *name, const char *path, weft_where where,
+                             const weft_plugin **out, weft_error *err);
 /* The descriptor of a plugin linked into the program; NULL: there is none. */
 const weft_plugin *weft_loader_builtin(const char *name);
 /* Calls each(self, name) for every plugin linked into the program. */
@@ -46,21 +48,26 @@ struct weft_search {
 /* Where this folder would hold the plugin; NULL when out of memory. */
 char *weft_folder_file(const weft_folder *f, const char *name);
 
-/* What weft_search_locate found. A wrong file (outside the trusted folders, unreadable) is an error, never "missing". */
+/* What weft_search_locate found. A wrong file (outside the trusted folders, unreadable) is an
+ * error, never "missing". */
 typedef enum weft_found { WEFT_FOUND_NONE, WEFT_FOUND_FILE, WEFT_FOUND_BUILTIN } weft_found;
 
 /* *path: the real path, owned by search, for WEFT_FOUND_FILE. */
-weft_status weft_search_locate(weft_search *search, const char *name, weft_where where, weft_found *found, const char **path, weft_error *err);
+weft_status weft_search_locate(weft_search *search, const char *name, weft_where where,
+                               weft_found *found, const char **path, weft_error *err);
 /* Notes "no plugin NAME" with the folders searched and the nearest name. */
-weft_status weft_search_missing(weft_search *search, const char *name, weft_where where, weft_error *err);
-/* Letters, digits and '_', a letter first: what a section, a file name and a symbol can all carry. */
+weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
+                                weft_error *err);
+/* Letters, digits and '_', a letter first: what a section, a file name and a symbol can all carry.
+ */
 enum { WEFT_PLUGIN_NAME = 49 }; /* bytes, as many as a section's name has */
 bool weft_plugin_name_ok(const char *name);
 
 /* ---- descriptor.c ---- */
 
 /* Everything that can be said of a descriptor without running it; all errors at once. */
-weft_status weft_descriptor_check(const weft_plugin *plugin, const char *name, const char *path, weft_where where, weft_error *err);
+weft_status weft_descriptor_check(const weft_plugin *plugin, const char *name, const char *path,
+                                  weft_where where, weft_error *err);
 /* Words for the enums, for messages and `weft inspect`; "?" for a value out of range. */
 const char *weft_stage_name(weft_pass_stage stage);
 const char *weft_kind_name(weft_kind kind);
@@ -69,7 +76,8 @@ const char *weft_numerics_name(weft_numerics numerics);
 
 /* ---- order.c ---- */
 
-/* Capabilities of the listed set: each given once, each need met in time, nothing refused is there. */
+/* Capabilities of the listed set: each given once, each need met in time, nothing refused is there.
+ */
 weft_status weft_order_check(const weft_plugins *plugins, weft_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our own loader inside libltdl. libltdl's loads lazily, searches the system for bare names and the environment for all of them, and says "file not
- * found" whatever happened. This one opens the one path it was told to, binds at once, and keeps the dynamic linker's own words. */
+/* Our own loader inside libltdl. libltdl's loads lazily, searches the system for bare names and the
+ * environment for all of them, and says "file not found" whatever happened. This one opens the one
+ * path it was told to, binds at once, and keeps the dynamic linker's own words. */
 #include "plugin/internal.h"
 
 #include <dlfcn.h>
@@ -17,7 +18,8 @@
 
 #define LOADER_NAME "weft"
 
-/* libltdl is one per process and not thread-safe; this lock and what it guards are the exception to "nothing is global". */
+/* libltdl is one per process and not thread-safe; this lock and what it guards are the exception to
+ * "nothing is global". */
 static struct {
     pthread_mutex_t lock;
     const char *path; /* the only file that may be opened now; NULL: none */
@@ -26,8 +28,9 @@ static struct {
     void *self;
 } loader = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The dynamic linker maps what the headers promise without looking whether the file is that long; a file that was cut short would then kill the
- * process. What is no ELF of this machine at all is left to it: it has good words for that. */
+/* The dynamic linker maps what the headers promise without looking whether the file is that long; a
+ * file that was cut short would then kill the process. What is no ELF of this machine at all is
+ * left to it: it has good words for that. */
 static bool is_whole(const char *path)
 {
     ElfW(Ehdr) e;
@@ -35,10 +38,13 @@ static bool is_whole(const char *path)
     struct stat info;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool whole = fd >= 0 && fstat(fd, &info) == 0;
-    if (whole && pread(fd, &e, sizeof e, 0) == (ssize_t)sizeof e && memcmp(e.e_ident, ELFMAG, SELFMAG) == 0 && e.e_phentsize == sizeof p)
+    if (whole && pread(fd, &e, sizeof e, 0) == (ssize_t)sizeof e &&
+        memcmp(e.e_ident, ELFMAG, SELFMAG) == 0 && e.e_phentsize == sizeof p)
         for (int i = 0; whole && i < e.e_phnum; i++)
-            whole = pread(fd, &p, sizeof p, (off_t)(e.e_phoff + (size_t)i * sizeof p)) == (ssize_t)sizeof p &&
-                    (p.p_type != PT_LOAD || (p.p_filesz <= (size_t)info.st_size && p.p_offset <= (size_t)info.st_size - p.p_filesz));
+            whole = pread(fd, &p, sizeof p, (off_t)(e.e_phoff + (size_t)i * sizeof p)) ==
+                        (ssize_t)sizeof p &&
+                    (p.p_type != PT_LOAD || (p.p_filesz <= (size_t)info.st_size &&
+                                             p.p_offset <= (size_t)info.st_size - p.p_filesz));
     if (fd < 0)
         snprintf(loader.error, sizeof loader.error, "%s: %s", path, strerror(errno));
     else if (!whole)
@@ -59,7 +65,8 @@ static lt_module open_exact(lt_user_data data, const char *file, lt_dladvise adv
     void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) {
         const char *why = dlerror();
-        snprintf(loader.error, sizeof loader.error, "%s", why ? why : "the dynamic linker does not say why");
+        snprintf(loader.error, sizeof loader.error, "%s",
+                 why ? why : "the dynamic linker does not say why");
     }
     return module;
 }
@@ -94,11 +101,14 @@ static weft_status add_loader(weft_error *err)
         if (lt_dlloader_add(table) != 0) {
             const char *why = lt_dlerror();
             free(table);
-            return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "libltdl does not take weft's plugin loader: %s", why ? why : "no reason given");
+            return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                             "libltdl does not take weft's plugin loader: %s",
+                             why ? why : "no reason given");
         }
     }
     if (lt_dlloader_find("lt_dlopen"))
-        free(lt_dlloader_remove("lt_dlopen")); /* else it would try again, lazily and everywhere, what ours refused */
+        free(lt_dlloader_remove(
+            "lt_dlopen")); /* else it would try again, lazily and everywhere, what ours refused */
     return WEFT_OK;
 }
 
@@ -108,7 +118,8 @@ weft_status weft_loader_init(weft_error *err)
     pthread_mutex_lock(&loader.lock);
     if (lt_dlinit() != 0) {
         const char *why = lt_dlerror();
-        status = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "libltdl does not start: %s", why ? why : "no reason given");
+        status = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "libltdl does not start: %s",
+                           why ? why : "no reason given");
     } else {
         status = add_loader(err);
         if (status != WEFT_OK)
@@ -125,7 +136,8 @@ void weft_loader_exit(void)
     pthread_mutex_unlock(&loader.lock);
 }
 
-weft_status weft_loader_open(const char *name, const char *path, weft_where where, const weft_plugin **out, weft_error *err)
+weft_status weft_loader_open(const char *name, const char *path, weft_where where,
+                             const weft_plugin **out, weft_error *err)
 {
     weft_status status = WEFT_OK;
     *out = NULL;
@@ -135,14 +147,18 @@ weft_status weft_loader_open(const char *name, const char *path, weft_where wher
     lt_dlhandle handle = lt_dlopen(path);
     loader.path = NULL;
     if (!handle)
-        status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s' cannot be opened: %s; build it again for this weft, or mend what it needs", name,
-                           loader.error[0] ? loader.error : lt_dlerror());
+        status = weft_fail(
+            err, WEFT_ERR_INPUT, where,
+            "plugin '%s' cannot be opened: %s; build it again for this weft, or mend what it needs",
+            name, loader.error[0] ? loader.error : lt_dlerror());
     else
         *out = lt_dlsym(handle, "plugin");
     pthread_mutex_unlock(&loader.lock);
     if (handle && !*out)
         status = weft_fail(err, WEFT_ERR_INPUT, where,
-                           "%s is not a weft plugin called '%s': it exports no %s_LTX_plugin; see WEFT_PLUGIN in <weft/plugin.h>", path, name, name);
+                           "%s is not a weft plugin called '%s': it exports no %s_LTX_plugin; see "
+                           "WEFT_PLUGIN in <weft/plugin.h>",
+                           path, name, name);
     return status;
 }
 
@@ -182,7 +198,8 @@ void weft_loader_builtins(void (*each)(void *self, const char *name), void *self
     pthread_mutex_lock(&loader.lock);
     loader.each = each;
     loader.self = self;
-    (void)lt_dlpreload_open(NULL, report_builtin); /* fails where the program has no builtin plugins: then there is nothing to report */
+    (void)lt_dlpreload_open(NULL, report_builtin); /* fails where the program has no builtin
+                                                      plugins: then there is nothing to report */
     loader.each = NULL;
     loader.self = NULL;
     pthread_mutex_unlock(&loader.lock);

@@ -6,18 +6,21 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static weft_status check_twice(weft_search *s, const char *name, const char *path, weft_where where, weft_error *err)
+static weft_status check_twice(weft_search *s, const char *name, const char *path, weft_where where,
+                               weft_error *err)
 {
     struct stat st;
     if (stat(path, &st) != 0)
-        return weft_fail(err, WEFT_ERR_IO, where, "plugin '%s': %s: %s", name, path, strerror(errno));
+        return weft_fail(err, WEFT_ERR_IO, where, "plugin '%s': %s: %s", name, path,
+                         strerror(errno));
     for (const weft_seen *old = s->seen; old; old = old->next) {
         if (old->device != st.st_dev || old->inode != st.st_ino)
             continue;
         if (strcmp(old->name, name) == 0)
             return WEFT_OK;
-        return weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s' is the same file as '%s': %s; list it once, by its own name", name, old->name,
-                         path);
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "plugin '%s' is the same file as '%s': %s; list it once, by its own name",
+                         name, old->name, path);
     }
     weft_seen *now = weft_pool_alloc(&s->pool, sizeof *now);
     char *copy = weft_pool_strdup(&s->pool, name);
@@ -28,7 +31,8 @@ static weft_status check_twice(weft_search *s, const char *name, const char *pat
     return WEFT_OK;
 }
 
-weft_status weft_module_open(weft_search *search, const char *name, weft_where where, weft_module *out, weft_error *err)
+weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
+                             weft_module *out, weft_error *err)
 {
     weft_found found;
     const char *path;

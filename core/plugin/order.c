@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capabilities and the listed order. The order is never changed: it is accepted, or refused with both lines, the capability and an order that works.
+/* Capabilities and the listed order. The order is never changed: it is accepted, or refused with
+ * both lines, the capability and an order that works.
  */
 #include "plugin/order.h"
 
@@ -11,7 +12,8 @@ static void fail_at(weft_set *s, int plugin, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    weft_status status = weft_vfail(s->err, WEFT_ERR_INPUT, weft_set_loaded(s, plugin)->module.where, format, args);
+    weft_status status =
+        weft_vfail(s->err, WEFT_ERR_INPUT, weft_set_loaded(s, plugin)->module.where, format, args);
     va_end(args);
     s->status = s->status ? s->status : status;
 }
@@ -20,7 +22,8 @@ static void fail_at(weft_set *s, int plugin, const char *format, ...)
 static void add_where(const weft_set *s, int plugin, weft_text *text)
 {
     weft_where where = weft_set_loaded(s, plugin)->module.where;
-    weft_text_print(text, "'%s' (%s", weft_set_name(s, plugin), where.file ? where.file : "added by weft");
+    weft_text_print(text, "'%s' (%s", weft_set_name(s, plugin),
+                    where.file ? where.file : "added by weft");
     if (where.file && where.line > 0)
         weft_text_print(text, ":%d", where.line);
     weft_text_add(text, ")");
@@ -41,21 +44,26 @@ static void unknown_capability(weft_set *s, const weft_slot *needer, const char 
     }
     const char *near = weft_nearest(capability, names, n);
     if (near)
-        fail_at(s, needer->plugin, "plugin '%s' needs '%s', which no listed plugin gives; did it mean '%s'?", weft_set_name(s, needer->plugin),
-                capability, near);
+        fail_at(s, needer->plugin,
+                "plugin '%s' needs '%s', which no listed plugin gives; did it mean '%s'?",
+                weft_set_name(s, needer->plugin), capability, near);
     else
         fail_at(s, needer->plugin,
-                "plugin '%s' needs '%s', which no listed plugin gives; add one that does to [weft] plugins (`weft inspect NAME` tells)",
+                "plugin '%s' needs '%s', which no listed plugin gives; add one that does to [weft] "
+                "plugins (`weft inspect NAME` tells)",
                 weft_set_name(s, needer->plugin), capability);
 }
 
-static void late_giver(weft_set *s, const weft_slot *needer, const weft_slot *giver, const char *capability)
+static void late_giver(weft_set *s, const weft_slot *needer, const weft_slot *giver,
+                       const char *capability)
 {
     weft_text text = {0};
-    weft_text_print(&text, "plugin '%s' needs '%s', which ", weft_set_name(s, needer->plugin), capability);
+    weft_text_print(&text, "plugin '%s' needs '%s', which ", weft_set_name(s, needer->plugin),
+                    capability);
     add_where(s, giver->plugin, &text);
     if (weft_slot_compare(giver, needer) > 0) {
-        weft_text_print(&text, " gives only later, in stage %s; no order of these plugins works", weft_stage_name(giver->item->stage));
+        weft_text_print(&text, " gives only later, in stage %s; no order of these plugins works",
+                        weft_stage_name(giver->item->stage));
     } else {
         weft_text_add(&text, " gives, but later in the list");
         weft_set_print_order(s, &text);
@@ -85,8 +93,11 @@ static void check_need(weft_set *s, const weft_slot *needer, const char *need)
     const weft_core_capability *core = weft_core_capability_find(capability);
     if (core) {
         if (needer->item->kind == WEFT_PASS && needer->item->stage < core->from)
-            fail_at(s, needer->plugin, "plugin '%s' needs '%s' in stage %s, but weft gives it from stage %s on; please report it to its author",
-                    weft_set_name(s, needer->plugin), capability, weft_stage_name(needer->item->stage), weft_stage_name(core->from));
+            fail_at(s, needer->plugin,
+                    "plugin '%s' needs '%s' in stage %s, but weft gives it from stage %s on; "
+                    "please report it to its author",
+                    weft_set_name(s, needer->plugin), capability,
+                    weft_stage_name(needer->item->stage), weft_stage_name(core->from));
         return;
     }
     if (giver)
@@ -99,10 +110,12 @@ static void check_refusal(weft_set *s, const weft_slot *refuser, const char *cap
 {
     for (int i = 0; i < s->n_slots; i++) {
         const weft_slot *giver = &s->slots[i];
-        if (giver->plugin == refuser->plugin || !weft_gives(giver->item, capability) || !weft_set_is_before(s, giver, refuser))
+        if (giver->plugin == refuser->plugin || !weft_gives(giver->item, capability) ||
+            !weft_set_is_before(s, giver, refuser))
             continue;
         weft_text text = {0};
-        weft_text_print(&text, "plugin '%s' refuses '%s', which ", weft_set_name(s, refuser->plugin), capability);
+        weft_text_print(&text, "plugin '%s' refuses '%s', which ",
+                        weft_set_name(s, refuser->plugin), capability);
         add_where(s, giver->plugin, &text);
         if (weft_slot_compare(giver, refuser) < 0) {
             weft_text_add(&text, " gives; no order of these plugins works, so leave one out");
@@ -119,13 +132,16 @@ static void check_refusal(weft_set *s, const weft_slot *refuser, const char *cap
     }
 }
 
-/* One capability, one giver: two devices, two models, two owners of one axis cannot both be meant. */
+/* One capability, one giver: two devices, two models, two owners of one axis cannot both be meant.
+ */
 static void check_given_once(weft_set *s, int index, const char *capability)
 {
     const weft_slot *me = &s->slots[index];
     if (weft_core_capability_find(capability)) {
-        fail_at(s, me->plugin, "plugin '%s' gives '%s', which is weft's own to give; please report it to its author", weft_set_name(s, me->plugin),
-                capability);
+        fail_at(
+            s, me->plugin,
+            "plugin '%s' gives '%s', which is weft's own to give; please report it to its author",
+            weft_set_name(s, me->plugin), capability);
         return;
     }
     for (int i = 0; i < index; i++) {
@@ -133,8 +149,8 @@ static void check_given_once(weft_set *s, int index, const char *capability)
             continue;
         weft_text text = {0};
         add_where(s, s->slots[i].plugin, &text);
-        fail_at(s, me->plugin, "plugin '%s' gives '%s', and so does %s; list only one of them", weft_set_name(s, me->plugin), capability,
-                weft_text_get(&text));
+        fail_at(s, me->plugin, "plugin '%s' gives '%s', and so does %s; list only one of them",
+                weft_set_name(s, me->plugin), capability, weft_text_get(&text));
         weft_text_release(&text);
         return;
     }
@@ -165,8 +181,10 @@ static void check_ops(weft_set *s, int plugin)
             const weft_op *const *theirs = weft_set_loaded(s, other)->module.plugin->ops;
             for (int j = 0; theirs && theirs[j]; j++)
                 if (strcmp(mine[i]->name, theirs[j]->name) == 0)
-                    fail_at(s, plugin, "plugin '%s' brings an op '%s', and so does '%s'; list only one of them", weft_set_name(s, plugin),
-                            mine[i]->name, weft_set_name(s, other));
+                    fail_at(
+                        s, plugin,
+                        "plugin '%s' brings an op '%s', and so does '%s'; list only one of them",
+                        weft_set_name(s, plugin), mine[i]->name, weft_set_name(s, other));
         }
 }
 
@@ -174,7 +192,8 @@ static int count_slots(const weft_plugins *plugins)
 {
     int n = 0;
     for (int i = 0; i < plugins->n; i++)
-        for (const weft_contribution *k = plugins->list[i].module.plugin->contributions; k && k->kind != WEFT_END; k++)
+        for (const weft_contribution *k = plugins->list[i].module.plugin->contributions;
+             k && k->kind != WEFT_END; k++)
             n++;
     return n;
 }
@@ -192,7 +211,8 @@ weft_status weft_order_check(const weft_plugins *plugins, weft_error *err)
     }
     for (int i = 0; i < s.n; i++) {
         s.at[i] = i;
-        for (const weft_contribution *k = plugins->list[i].module.plugin->contributions; k && k->kind != WEFT_END; k++)
+        for (const weft_contribution *k = plugins->list[i].module.plugin->contributions;
+             k && k->kind != WEFT_END; k++)
             s.slots[s.n_slots++] = (weft_slot){i, k};
     }
     weft_set_add_edges(&s);

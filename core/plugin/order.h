@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Capabilities of the listed set. Internal to order.c, capability.c and sort.c.
  *
- * When something is there: a service from the beginning, what a pass gives once the pass has run (stage, then listed order), the core's own from a
- * stage on. When it is needed: by a pass when it runs, by an observer at run time, by a service when it is opened if a service gives it (listed
+ * When something is there: a service from the beginning, what a pass gives once the pass has run
+ * (stage, then listed order), the core's own from a stage on. When it is needed: by a pass when it
+ * runs, by an observer at run time, by a service when it is opened if a service gives it (listed
  * order), else at run time. */
 #ifndef WEFT_PLUGIN_ORDER_H
 #define WEFT_PLUGIN_ORDER_H
@@ -42,14 +43,16 @@ const char *weft_set_name(const weft_set *s, int plugin);
 bool weft_gives(const weft_contribution *item, const char *capability);
 /* A need's capability without the '?' of an optional one. */
 const char *weft_plain_capability(const char *need, char buffer[64], bool *optional);
-/* Negative: given before it is needed, whatever the listed order; positive: after; 0: the listed order decides. */
+/* Negative: given before it is needed, whatever the listed order; positive: after; 0: the listed
+ * order decides. */
 int weft_slot_compare(const weft_slot *giver, const weft_slot *needer);
 /* Whether it is given in time in the order s->at. */
 bool weft_set_is_before(const weft_set *s, const weft_slot *giver, const weft_slot *needer);
 
 /* Fills s->edge: where only the listed order decides. */
 void weft_set_add_edges(weft_set *s);
-/* Appends "; this order works: plugins = a b c", or why none does. Leaves s->at as the listed order. */
+/* Appends "; this order works: plugins = a b c", or why none does. Leaves s->at as the listed
+ * order. */
 void weft_set_print_order(weft_set *s, weft_text *text);
 
 #endif

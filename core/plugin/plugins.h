@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugins of one rank: found, opened, checked, ordered, created. Internal to weft (core and cli). */
+/* The plugins of one rank: found, opened, checked, ordered, created. Internal to weft (core and
+ * cli). */
 #ifndef WEFT_PLUGIN_PLUGINS_H
 #define WEFT_PLUGIN_PLUGINS_H
 
@@ -14,17 +15,20 @@ typedef struct weft_module {
     weft_where where; /* the INI line that listed it */
 } weft_module;
 
-/* Where plugins are looked for, in this order: `extra` (NULL-ended, may be NULL; [weft] plugin_path), WEFT_PLUGIN_PATH (colon-separated) from the
- * environment, the build tree's plugins if the program runs uninstalled, else the installed folder. Plugins linked into the program come after the
- * user's folders. Trusted dirs are these; a plugin's real path must lie in one. */
+/* Where plugins are looked for, in this order: `extra` (NULL-ended, may be NULL; [weft]
+ * plugin_path), WEFT_PLUGIN_PATH (colon-separated) from the environment, the build tree's plugins
+ * if the program runs uninstalled, else the installed folder. Plugins linked into the program come
+ * after the user's folders. Trusted dirs are these; a plugin's real path must lie in one. */
 typedef struct weft_search weft_search;
 weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err);
 void weft_search_destroy(weft_search *search);
-/* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing). NULL-ended array owned by search;
- * NULL when out of memory. */
+/* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).
+ * NULL-ended array owned by search; NULL when out of memory. */
 const char *const *weft_search_names(weft_search *search);
-/* Finds, opens (RTLD_NOW|LOCAL|NODELETE through our loader in libltdl) and checks one plugin's descriptor. */
-weft_status weft_module_open(weft_search *search, const char *name, weft_where where, weft_module *out, weft_error *err);
+/* Finds, opens (RTLD_NOW|LOCAL|NODELETE through our loader in libltdl) and checks one plugin's
+ * descriptor. */
+weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
+                             weft_module *out, weft_error *err);
 
 /* ---- the listed set ---- */
 
@@ -41,13 +45,17 @@ typedef struct weft_plugins {
     int n;
     weft_loaded *list; /* in listed order */
     weft_search *search;
-    void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set before create. */
+    void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
+                      before create. */
 } weft_plugins;
 
-/* Opens every listed plugin (cpu is added first if none gives "device", and the log says so), checks all descriptors, claims and checks all sections
- * (also [weft], [train], [mesh] and, through weft_settings_finish, unknown ones), then checks capabilities and order. Every error at once. */
-weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out, weft_error *err);
-/* Calls create in listed order; host gives rank, ranks, threads, dir, log, ... and is completed per plugin. On error destroys what was created. */
+/* Opens every listed plugin (cpu is added first if none gives "device", and the log says so),
+ * checks all descriptors, claims and checks all sections (also [weft], [train], [mesh] and, through
+ * weft_settings_finish, unknown ones), then checks capabilities and order. Every error at once. */
+weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out,
+                              weft_error *err);
+/* Calls create in listed order; host gives rank, ranks, threads, dir, log, ... and is completed per
+ * plugin. On error destroys what was created. */
 weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err);
 weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err);
 /* Undo, in reverse order; safe in any state. destroy also releases the set. */
@@ -56,13 +64,15 @@ void weft_plugins_destroy(weft_plugins *plugins);
 
 /* The first service of this name and its instance; NULL if nobody gives it. */
 const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);
-/* Walks contributions of one kind in listed order: start with *plugin = *item = 0; false at the end. */
-bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item, const weft_loaded **loaded,
-                       const weft_contribution **contribution);
+/* Walks contributions of one kind in listed order: start with *plugin = *item = 0; false at the
+ * end. */
+bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,
+                       const weft_loaded **loaded, const weft_contribution **contribution);
 
-/* Every kernel of the set must be for an op that a listed plugin brings or that known(name) says the core has. Call it once the core's ops are at
- * hand. */
-weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op), weft_error *err);
+/* Every kernel of the set must be for an op that a listed plugin brings or that known(name) says
+ * the core has. Call it once the core's ops are at hand. */
+weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op),
+                                       weft_error *err);
 
 /* `weft inspect NAME` from the descriptor: text or JSON. all: advanced parameters too. */
 void weft_plugin_describe(const weft_module *module, bool all, weft_text *text);

@@ -51,16 +51,20 @@ static weft_status add_folder(weft_search *s, const char *real, bool build, weft
 }
 
 /* A folder that the user named: it must be there. */
-static weft_status add_user_folder(weft_search *s, const char *path, const char *source, weft_error *err)
+static weft_status add_user_folder(weft_search *s, const char *path, const char *source,
+                                   weft_error *err)
 {
     char real[PATH_MAX];
     struct stat st;
     if (!realpath(path, real) || stat(real, &st) != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: plugin folder '%s': %s; create it or take it out of %s", source, path,
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: plugin folder '%s': %s; create it or take it out of %s", source, path,
                          strerror(errno), source);
     if (!S_ISDIR(st.st_mode))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: '%s' is not a folder; name the folder that holds the plugins' .so files", source,
-                         path);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s: '%s' is not a folder; name the folder that holds the plugins' .so files", source,
+            path);
     return add_folder(s, real, false, err);
 }
 
@@ -93,8 +97,8 @@ static bool lies_in(const char *path, const char *folder_path)
 static bool find_build_folder(char plugins[PATH_MAX])
 {
     char program[PATH_MAX], tree[PATH_MAX];
-    if (!WEFT_BUILD_PLUGINS[0] || !realpath("/proc/self/exe", program) || !realpath(WEFT_BUILD_PLUGINS, plugins) ||
-        !realpath(WEFT_BUILD_PLUGINS "/..", tree))
+    if (!WEFT_BUILD_PLUGINS[0] || !realpath("/proc/self/exe", program) ||
+        !realpath(WEFT_BUILD_PLUGINS, plugins) || !realpath(WEFT_BUILD_PLUGINS "/..", tree))
         return false;
     return lies_in(program, tree);
 }
@@ -164,11 +168,13 @@ static bool is_trusted(const weft_search *s, const char *real)
 
 char *weft_folder_file(const weft_folder *f, const char *name)
 {
-    return f->build ? weft_format("%s/%s/.libs/%s.so", f->real, name, name) : weft_format("%s/%s.so", f->real, name);
+    return f->build ? weft_format("%s/%s/.libs/%s.so", f->real, name, name)
+                    : weft_format("%s/%s.so", f->real, name);
 }
 
 /* *real stays NULL if this folder does not have the plugin. */
-static weft_status locate_in(weft_search *s, const weft_folder *f, const char *name, weft_where where, const char **real, weft_error *err)
+static weft_status locate_in(weft_search *s, const weft_folder *f, const char *name,
+                             weft_where where, const char **real, weft_error *err)
 {
     weft_status status = WEFT_OK;
     char resolved[PATH_MAX];
@@ -179,12 +185,15 @@ static weft_status locate_in(weft_search *s, const weft_folder *f, const char *n
     if (lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
         goto done;
     if (!realpath(path, resolved) || stat(resolved, &st) != 0)
-        status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s': %s cannot be resolved: %s", name, path, strerror(errno));
+        status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s': %s cannot be resolved: %s",
+                           name, path, strerror(errno));
     else if (!S_ISREG(st.st_mode))
-        status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s': %s is not a file", name, resolved);
+        status =
+            weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s': %s is not a file", name, resolved);
     else if (!is_trusted(s, resolved))
         status = weft_fail(err, WEFT_ERR_INPUT, where,
-                           "plugin '%s': %s leads to %s, outside the plugin folders; copy the file into one, or add its folder to [weft] plugin_path",
+                           "plugin '%s': %s leads to %s, outside the plugin folders; copy the file "
+                           "into one, or add its folder to [weft] plugin_path",
                            name, path, resolved);
     else if (!(*real = weft_pool_strdup(&s->pool, resolved)))
         status = weft_fail_memory(err);
@@ -193,12 +202,15 @@ done:
     return status;
 }
 
-weft_status weft_search_locate(weft_search *search, const char *name, weft_where where, weft_found *found, const char **path, weft_error *err)
+weft_status weft_search_locate(weft_search *search, const char *name, weft_where where,
+                               weft_found *found, const char **path, weft_error *err)
 {
     *found = WEFT_FOUND_NONE;
     *path = NULL;
     if (!weft_plugin_name_ok(name))
-        return weft_fail(err, WEFT_ERR_INPUT, where, "'%s' is no plugin name: write letters, digits and '_', a letter first, without folder and .so",
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "'%s' is no plugin name: write letters, digits and '_', a letter first, "
+                         "without folder and .so",
                          name);
     for (int i = 0; i <= search->n_folders; i++) {
         if (i == search->n_user && weft_loader_builtin(name)) {
@@ -218,7 +230,8 @@ weft_status weft_search_locate(weft_search *search, const char *name, weft_where
     return WEFT_OK;
 }
 
-weft_status weft_search_missing(weft_search *search, const char *name, weft_where where, weft_error *err)
+weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
+                                weft_error *err)
 {
     const char *const *names = weft_search_names(search);
     int n = 0;
@@ -230,9 +243,14 @@ weft_status weft_search_missing(weft_search *search, const char *name, weft_wher
     weft_text folders = {0};
     for (int i = 0; i < search->n_folders; i++)
         weft_text_print(&folders, "%s%s", i ? ", " : "", search->folders[i].real);
-    const char *searched = search->n_folders ? weft_text_get(&folders) : "any folder: there is none to look in";
-    weft_status status = near ? weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; did you mean '%s'?", name, searched, near)
-                              : weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; `weft plugins` lists what there is", name, searched);
+    const char *searched =
+        search->n_folders ? weft_text_get(&folders) : "any folder: there is none to look in";
+    weft_status status =
+        near
+            ? weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; did you mean '%s'?",
+                        name, searched, near)
+            : weft_fail(err, WEFT_ERR_INPUT, where,
+                        "no plugin '%s' in %s; `weft plugins` lists what there is", name, searched);
     weft_text_release(&folders);
     return status;
 }

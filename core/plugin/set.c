@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The listed set: its modules, sections, order and capabilities, all errors at once; then its hooks, each under its plugin's name. */
+/* The listed set: its modules, sections, order and capabilities, all errors at once; then its
+ * hooks, each under its plugin's name. */
 #include "plugin/internal.h"
 
 #include <string.h>
@@ -19,7 +20,8 @@ typedef struct loading {
     int n_listed;
     const weft_params *train;
     weft_error *err;
-    bool incomplete; /* a listed plugin could not be opened: nothing can be said of the set as a whole */
+    bool incomplete; /* a listed plugin could not be opened: nothing can be said of the set as a
+                        whole */
 } loading;
 
 static weft_status claim_core_sections(loading *l, const weft_params **core)
@@ -28,7 +30,9 @@ static weft_status claim_core_sections(loading *l, const weft_params **core)
     weft_status status = WEFT_OK;
     const weft_params *params[3] = {NULL};
     for (int i = 0; i < 3; i++)
-        status = keep(status, weft_settings_section(l->settings, names[i], weft_core_params(names[i]), &params[i], l->err));
+        status =
+            keep(status, weft_settings_section(l->settings, names[i], weft_core_params(names[i]),
+                                               &params[i], l->err));
     *core = params[0];
     l->train = params[1];
     return status;
@@ -49,7 +53,8 @@ static weft_status create_search(loading *l, const weft_params *core)
     return status;
 }
 
-/* A section whose plugin is not there has no table to be checked against; it is not unknown either. */
+/* A section whose plugin is not there has no table to be checked against; it is not unknown either.
+ */
 static weft_status ignore_section(loading *l, const char *name)
 {
     static const weft_param nothing[] = {{0}};
@@ -66,12 +71,15 @@ static weft_status open_listed(loading *l, const weft_listed *listed)
     weft_found found;
     const char *path;
     weft_module module;
-    if (listed->optional && weft_search_locate(l->plugins->search, listed->name, listed->where, &found, &path, NULL) == WEFT_OK &&
+    if (listed->optional &&
+        weft_search_locate(l->plugins->search, listed->name, listed->where, &found, &path, NULL) ==
+            WEFT_OK &&
         found == WEFT_FOUND_NONE) {
         weft_log_print(l->log, WEFT_LOG_INFO, "plugin ?%s is not there and left out", listed->name);
         return ignore_section(l, listed->name);
     }
-    weft_status status = weft_module_open(l->plugins->search, listed->name, listed->where, &module, l->err);
+    weft_status status =
+        weft_module_open(l->plugins->search, listed->name, listed->where, &module, l->err);
     if (status != WEFT_OK) {
         l->incomplete = true;
         return keep(status, ignore_section(l, listed->name));
@@ -85,7 +93,8 @@ static weft_status open_all(loading *l)
 {
     weft_status status = WEFT_OK;
     l->n_listed = weft_settings_plugins(l->settings, &l->listed);
-    l->plugins->list = weft_alloc_zero((size_t)l->n_listed + 1, sizeof *l->plugins->list); /* one more for a device */
+    l->plugins->list = weft_alloc_zero((size_t)l->n_listed + 1,
+                                       sizeof *l->plugins->list); /* one more for a device */
     if (!l->plugins->list)
         return weft_fail_memory(l->err);
     for (int i = 0; i < l->n_listed; i++)
@@ -104,7 +113,8 @@ static weft_status add_default_device(loading *l)
     if (status != WEFT_OK) {
         l->incomplete = true;
         return weft_fail(l->err, status, WEFT_NOWHERE,
-                         "no listed plugin gives a device, and the default, cpu, cannot be used; list a device in [weft] plugins");
+                         "no listed plugin gives a device, and the default, cpu, cannot be used; "
+                         "list a device in [weft] plugins");
     }
     weft_log_print(l->log, WEFT_LOG_INFO, "no listed plugin gives a device: using cpu");
     memmove(p->list + 1, p->list, (size_t)p->n * sizeof *p->list);
@@ -120,7 +130,9 @@ static weft_status claim_sections(loading *l)
     for (int i = 0; i < l->plugins->n; i++) {
         weft_loaded *loaded = &l->plugins->list[i];
         const weft_plugin *plugin = loaded->module.plugin;
-        status = keep(status, weft_settings_section(l->settings, plugin->name, plugin->params ? plugin->params : nothing, &loaded->params, l->err));
+        status = keep(status, weft_settings_section(l->settings, plugin->name,
+                                                    plugin->params ? plugin->params : nothing,
+                                                    &loaded->params, l->err));
         loaded->host.params = loaded->params;
         loaded->host.train = l->train;
     }
@@ -155,7 +167,8 @@ static weft_status finish_sections(loading *l)
     return status;
 }
 
-weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out, weft_error *err)
+weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out,
+                              weft_error *err)
 {
     *out = NULL;
     loading l = {.settings = settings, .log = log, .err = err};
@@ -167,7 +180,8 @@ weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft
     weft_status found = create_search(&l, core);
     status = keep(status, found);
     if (found != WEFT_OK)
-        goto fail; /* without folders every plugin would be missing: those errors would only hide this one */
+        goto fail; /* without folders every plugin would be missing: those errors would only hide
+                      this one */
     status = keep(status, open_all(&l));
     if (!l.plugins->list)
         goto fail;
@@ -189,14 +203,17 @@ fail:
 /* ---- hooks ---- */
 
 /* What a hook noted stays; this says whose hook it was. */
-static weft_status hook_failed(const weft_loaded *loaded, const char *hook, weft_status status, int items_before, weft_error *err)
+static weft_status hook_failed(const weft_loaded *loaded, const char *hook, weft_status status,
+                               int items_before, weft_error *err)
 {
     const weft_module *m = &loaded->module;
     bool silent = err && err->n_items == items_before;
-    return weft_fail(err, status, m->where, "plugin '%s' failed in %s%s", m->plugin->name, hook, silent ? " and does not say why" : "; see above");
+    return weft_fail(err, status, m->where, "plugin '%s' failed in %s%s", m->plugin->name, hook,
+                     silent ? " and does not say why" : "; see above");
 }
 
-/* Another plugin's service, for plugins: only once it is open; a tokenizer as soon as it is created, since plans need its size. */
+/* Another plugin's service, for plugins: only once it is open; a tokenizer as soon as it is
+ * created, since plans need its size. */
 static const void *host_service(const weft_host *host, const char *name, void **self)
 {
     const weft_plugins *plugins = host->core;
@@ -215,7 +232,8 @@ static const void *host_service(const weft_host *host, const char *name, void **
     return NULL;
 }
 
-static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const weft_host *host, weft_error *err)
+static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const weft_host *host,
+                              weft_error *err)
 {
     const weft_plugin *plugin = loaded->module.plugin;
     const weft_params *train = loaded->host.train;
@@ -313,8 +331,8 @@ void weft_plugins_destroy(weft_plugins *plugins)
 
 /* ---- looking at the set ---- */
 
-bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item, const weft_loaded **loaded,
-                       const weft_contribution **contribution)
+bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,
+                       const weft_loaded **loaded, const weft_contribution **contribution)
 {
     for (; *plugin < plugins->n; (*plugin)++, *item = 0) {
         const weft_contribution *table = plugins->list[*plugin].module.plugin->contributions;
@@ -356,7 +374,8 @@ static bool is_op_of_set(const weft_plugins *plugins, const char *name)
     return false;
 }
 
-weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op), weft_error *err)
+weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op),
+                                       weft_error *err)
 {
     weft_status status = WEFT_OK;
     for (int i = 0; i < plugins->n; i++) {
@@ -365,7 +384,8 @@ weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known
             if (!known(k->op) && !is_op_of_set(plugins, k->op))
                 status = keep(status,
                               weft_fail(err, WEFT_ERR_INPUT, m->where,
-                                        "plugin '%s' has a kernel '%s' for op '%s', which neither weft nor a listed plugin has; list the plugin that "
+                                        "plugin '%s' has a kernel '%s' for op '%s', which neither "
+                                        "weft nor a listed plugin has; list the plugin that "
                                         "brings the op, or leave '%s' out",
                                         m->plugin->name, k->name, k->op, m->plugin->name));
     }

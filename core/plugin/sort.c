@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An order that works, for the message that refuses one: a stable topological sort, so that it is near the listed order. */
+/* An order that works, for the message that refuses one: a stable topological sort, so that it is
+ * near the listed order. */
 #include "plugin/order.h"
 
 #include <string.h>
@@ -21,7 +22,8 @@ static bool need_is_met(const weft_set *s, const weft_slot *needer, const char *
 static bool refusal_is_met(const weft_set *s, const weft_slot *refuser, const char *capability)
 {
     for (int i = 0; i < s->n_slots; i++)
-        if (s->slots[i].plugin != refuser->plugin && weft_gives(s->slots[i].item, capability) && weft_set_is_before(s, &s->slots[i], refuser))
+        if (s->slots[i].plugin != refuser->plugin && weft_gives(s->slots[i].item, capability) &&
+            weft_set_is_before(s, &s->slots[i], refuser))
             return false;
     return true;
 }
@@ -33,7 +35,8 @@ static bool order_works(const weft_set *s)
     for (int i = 0; i < s->n_slots; i++) {
         const weft_contribution *item = s->slots[i].item;
         for (int j = 0; item->needs && item->needs[j]; j++)
-            if (!need_is_met(s, &s->slots[i], weft_plain_capability(item->needs[j], buffer, &optional)))
+            if (!need_is_met(s, &s->slots[i],
+                             weft_plain_capability(item->needs[j], buffer, &optional)))
                 return false;
         for (int j = 0; item->refuses && item->refuses[j]; j++)
             if (!refusal_is_met(s, &s->slots[i], item->refuses[j]))
@@ -68,13 +71,15 @@ void weft_set_add_edges(weft_set *s)
             add_need_edges(s, me, weft_plain_capability(me->item->needs[j], buffer, &optional));
         for (int j = 0; me->item->refuses && me->item->refuses[j]; j++)
             for (int k = 0; k < s->n_slots; k++)
-                if (s->slots[k].plugin != me->plugin && weft_gives(s->slots[k].item, me->item->refuses[j]) &&
+                if (s->slots[k].plugin != me->plugin &&
+                    weft_gives(s->slots[k].item, me->item->refuses[j]) &&
                     weft_slot_compare(&s->slots[k], me) == 0)
                     s->edge[me->plugin * s->n + s->slots[k].plugin] = true;
     }
 }
 
-/* The first listed plugin not yet placed that waits for none of those not yet placed; -1: a cycle. */
+/* The first listed plugin not yet placed that waits for none of those not yet placed; -1: a cycle.
+ */
 static int next_free(const weft_set *s)
 {
     for (int b = 0; b < s->n; b++) {
@@ -87,7 +92,8 @@ static int next_free(const weft_set *s)
     return -1;
 }
 
-/* Follows edges backwards among plugins not placed, until one comes again, and prints the chain from there. */
+/* Follows edges backwards among plugins not placed, until one comes again, and prints the chain
+ * from there. */
 static void print_cycle(const weft_set *s, weft_text *text)
 {
     int start = 0;
@@ -122,7 +128,8 @@ void weft_set_print_order(weft_set *s, weft_text *text)
         if (next < 0)
             break;
         s->at[next] = placed;
-        weft_text_print(&line, " %s%s", weft_set_loaded(s, next)->optional ? "?" : "", weft_set_name(s, next));
+        weft_text_print(&line, " %s%s", weft_set_loaded(s, next)->optional ? "?" : "",
+                        weft_set_name(s, next));
     }
     if (placed < s->n)
         print_cycle(s, text);

@@ -12,12 +12,14 @@ typedef struct block {
 } block;
 
 /* `count` entries of the middle dim, for every outer one. */
-static void copy_range(const block *to, int64_t to_at, const block *from, int64_t from_at, int64_t count)
+static void copy_range(const block *to, int64_t to_at, const block *from, int64_t from_at,
+                       int64_t count)
 {
     if (count <= 0)
         return;
     for (int64_t o = 0; o < to->outer; o++)
-        memcpy(to->data + (o * to->size + to_at) * to->inner, from->data + (o * from->size + from_at) * from->inner, (size_t)(count * to->inner));
+        memcpy(to->data + (o * to->size + to_at) * to->inner,
+               from->data + (o * from->size + from_at) * from->inner, (size_t)(count * to->inner));
 }
 
 /* ---- one step ---- */
@@ -65,7 +67,8 @@ static void member_coord(const stage *s, int i, int *coord)
 
 static weft_reduce reduction(const stage *s)
 {
-    return weft_layout_open(s->before, s->step->axes[0]) == WEFT_OPEN_MAX ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM;
+    return weft_layout_open(s->before, s->step->axes[0]) == WEFT_OPEN_MAX ? WEFT_REDUCE_MAX
+                                                                          : WEFT_REDUCE_SUM;
 }
 
 static int64_t elements(const block *b, weft_dtype dtype)
@@ -73,10 +76,12 @@ static int64_t elements(const block *b, weft_dtype dtype)
     return b->outer * b->size * (b->inner / (int64_t)weft_dtype_size(dtype));
 }
 
-/* What one member sends of, or receives as, its piece: nominal. cut: the layout in which the dim is cut. */
+/* What one member sends of, or receives as, its piece: nominal. cut: the layout in which the dim is
+ * cut. */
 static int64_t piece_count(const stage *s, weft_layout cut)
 {
-    block piece = as_block(s, s->before, s->step->dim, NULL, span_of(s, cut, s->step->dim, s->coord).chunk);
+    block piece =
+        as_block(s, s->before, s->step->dim, NULL, span_of(s, cut, s->step->dim, s->coord).chunk);
     return elements(&piece, s->v->dtype);
 }
 
@@ -84,7 +89,8 @@ static void pack_gather(const stage *s, char *send)
 {
     int d = s->step->dim;
     weft_span mine = span_of(s, s->before, d, s->coord);
-    block from = as_block(s, s->before, d, s->from, mine.hi - mine.lo), to = as_block(s, s->before, d, send, mine.chunk);
+    block from = as_block(s, s->before, d, s->from, mine.hi - mine.lo),
+          to = as_block(s, s->before, d, send, mine.chunk);
     copy_range(&to, 0, &from, 0, mine.hi - mine.lo);
 }
 
@@ -123,7 +129,8 @@ static void unpack_scatter(const stage *s, char *recv)
 {
     int d = s->step->dim;
     weft_span mine = span_of(s, s->step->after, d, s->coord);
-    block to = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo), piece = as_block(s, s->before, d, recv, mine.chunk);
+    block to = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo),
+          piece = as_block(s, s->before, d, recv, mine.chunk);
     copy_range(&to, 0, &piece, 0, mine.hi - mine.lo);
 }
 
@@ -140,7 +147,8 @@ static weft_status all_gather(stage *s, weft_error *err)
     char *send = direct ? s->from : s->send, *recv = direct ? s->to : s->recv;
     if (!direct)
         pack_gather(s, send);
-    weft_status st = t->all_gather(s->groups->transport_self, s->group->handle, send, recv, count, s->v->dtype, s->queue, err);
+    weft_status st = t->all_gather(s->groups->transport_self, s->group->handle, send, recv, count,
+                                   s->v->dtype, s->queue, err);
     if (!st && !direct)
         unpack_gather(s, recv, count * (int64_t)weft_dtype_size(s->v->dtype));
     return st;
@@ -154,20 +162,24 @@ static weft_status reduce_scatter(stage *s, weft_error *err)
     char *send = direct ? s->from : s->send, *recv = direct ? s->to : s->recv;
     if (!direct)
         pack_scatter(s, send, count * (int64_t)weft_dtype_size(s->v->dtype));
-    weft_status st = t->reduce_scatter(s->groups->transport_self, s->group->handle, send, recv, count, s->v->dtype, reduction(s), s->queue, err);
+    weft_status st = t->reduce_scatter(s->groups->transport_self, s->group->handle, send, recv,
+                                       count, s->v->dtype, reduction(s), s->queue, err);
     if (!st && !direct)
         unpack_scatter(s, recv);
     return st;
 }
 
-/* Dim d becomes whole, dim e is cut instead. Both sides of a piece are nominal: [.. d chunk .. e chunk ..] in the value's order of dims. */
+/* Dim d becomes whole, dim e is cut instead. Both sides of a piece are nominal: [.. d chunk .. e
+ * chunk ..] in the value's order of dims. */
 static weft_status all_to_all(stage *s, weft_error *err)
 {
     int d = s->step->dim, e = s->step->to, lo = d < e ? d : e, hi = d < e ? e : d;
     weft_dtype dtype = s->v->dtype;
     int64_t width = (int64_t)weft_dtype_size(dtype), outer = 1, between = 1, inner = width;
-    weft_span d_mine = span_of(s, s->before, d, s->coord), d_whole = span_of(s, s->step->after, d, s->coord);
-    weft_span e_whole = span_of(s, s->before, e, s->coord), e_mine = span_of(s, s->step->after, e, s->coord);
+    weft_span d_mine = span_of(s, s->before, d, s->coord),
+              d_whole = span_of(s, s->step->after, d, s->coord);
+    weft_span e_whole = span_of(s, s->before, e, s->coord),
+              e_mine = span_of(s, s->step->after, e, s->coord);
     for (int i = 0; i < s->v->n_dims; i++) {
         weft_span sp = span_of(s, s->before, i, s->coord);
         if (i == d || i == e)
@@ -180,15 +192,22 @@ static weft_status all_to_all(stage *s, weft_error *err)
         for (int m = 0; m < s->group->n; m++) {
             int coord[WEFT_MAX_AXES];
             member_coord(s, m, coord);
-            weft_span d_part = pass ? span_of(s, s->before, d, coord) : d_mine, e_part = pass ? e_mine : span_of(s, s->step->after, e, coord);
-            weft_span d_all = pass ? d_whole : d_mine, e_all = pass ? e_mine : e_whole; /* of the dense array on this side */
+            weft_span d_part = pass ? span_of(s, s->before, d, coord) : d_mine,
+                      e_part = pass ? e_mine : span_of(s, s->step->after, e, coord);
+            weft_span d_all = pass ? d_whole : d_mine,
+                      e_all = pass ? e_mine : e_whole; /* of the dense array on this side */
             char *dense = pass ? s->to : s->from, *piece = (pass ? s->recv : s->send) + m * bytes;
-            weft_span a = d < e ? d_part : e_part, b = d < e ? e_part : d_part, a_all = d < e ? d_all : e_all, b_all = d < e ? e_all : d_all;
+            weft_span a = d < e ? d_part : e_part, b = d < e ? e_part : d_part,
+                      a_all = d < e ? d_all : e_all, b_all = d < e ? e_all : d_all;
             for (int64_t o = 0; o < outer; o++)
                 for (int64_t i = 0; i < a.hi - a.lo; i++)
                     for (int64_t k = 0; k < between; k++) {
-                        int64_t at = ((o * (a_all.hi - a_all.lo) + a.lo - a_all.lo + i) * between + k) * (b_all.hi - b_all.lo) + b.lo - b_all.lo;
-                        char *x = dense + at * inner, *y = piece + ((o * chunk[0] + i) * between + k) * chunk[1] * inner;
+                        int64_t at =
+                            ((o * (a_all.hi - a_all.lo) + a.lo - a_all.lo + i) * between + k) *
+                                (b_all.hi - b_all.lo) +
+                            b.lo - b_all.lo;
+                        char *x = dense + at * inner,
+                             *y = piece + ((o * chunk[0] + i) * between + k) * chunk[1] * inner;
                         if (b.hi > b.lo)
                             memcpy(pass ? x : y, pass ? y : x, (size_t)((b.hi - b.lo) * inner));
                     }
@@ -196,7 +215,8 @@ static weft_status all_to_all(stage *s, weft_error *err)
         if (pass)
             break;
         const weft_transport *t = s->groups->transport;
-        weft_status st = t->all_to_all(s->groups->transport_self, s->group->handle, s->send, s->recv, bytes / width, dtype, s->queue, err);
+        weft_status st = t->all_to_all(s->groups->transport_self, s->group->handle, s->send,
+                                       s->recv, bytes / width, dtype, s->queue, err);
         if (st)
             return st;
     }
@@ -225,11 +245,14 @@ static weft_status run_step(stage *s, weft_error *err)
     case WEFT_ALL_TO_ALL:
         return all_to_all(s, err);
     case WEFT_ALL_REDUCE:
-        return t->all_reduce(s->groups->transport_self, s->group->handle, s->from, s->to, bytes / width, s->v->dtype, reduction(s), s->queue, err);
+        return t->all_reduce(s->groups->transport_self, s->group->handle, s->from, s->to,
+                             bytes / width, s->v->dtype, reduction(s), s->queue, err);
     case WEFT_SLICE: {
         int d = s->step->dim;
-        weft_span whole = span_of(s, s->before, d, s->coord), mine = span_of(s, s->step->after, d, s->coord);
-        block from = as_block(s, s->before, d, s->from, whole.hi - whole.lo), to = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo);
+        weft_span whole = span_of(s, s->before, d, s->coord),
+                  mine = span_of(s, s->step->after, d, s->coord);
+        block from = as_block(s, s->before, d, s->from, whole.hi - whole.lo),
+              to = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo);
         copy_range(&to, 0, &from, mine.lo - whole.lo, mine.hi - mine.lo);
         return WEFT_OK;
     }
@@ -261,7 +284,8 @@ static int64_t part_bytes(const stage *s)
 {
     if (s->step->move == WEFT_ALL_REDUCE)
         return local_bytes(s, s->before);
-    return piece_count(s, s->step->move == WEFT_ALL_GATHER ? s->before : s->step->after) * (int64_t)weft_dtype_size(s->v->dtype);
+    return piece_count(s, s->step->move == WEFT_ALL_GATHER ? s->before : s->step->after) *
+           (int64_t)weft_dtype_size(s->v->dtype);
 }
 
 static void pack_part(const stage *s, int64_t at, int64_t stride)
@@ -295,11 +319,14 @@ static weft_status exchange_parts(const stage *s, int64_t bytes, weft_error *err
     if (s->step->move == WEFT_ALL_GATHER)
         return t->all_gather(self, group, s->send, s->recv, bytes, WEFT_U8, s->queue, err);
     if (s->step->move == WEFT_REDUCE_SCATTER)
-        return t->reduce_scatter(self, group, s->send, s->recv, count, s->v->dtype, reduction(s), s->queue, err);
-    return t->all_reduce(self, group, s->send, s->send, count, s->v->dtype, reduction(s), s->queue, err);
+        return t->reduce_scatter(self, group, s->send, s->recv, count, s->v->dtype, reduction(s),
+                                 s->queue, err);
+    return t->all_reduce(self, group, s->send, s->send, count, s->v->dtype, reduction(s), s->queue,
+                         err);
 }
 
-/* The parts that are sent side by side: visit(part, where its bytes begin, bytes of all). Returns the bytes of all. */
+/* The parts that are sent side by side: visit(part, where its bytes begin, bytes of all). Returns
+ * the bytes of all. */
 static int64_t each_packed(const stage *common, const weft_graph *g, const weft_instruction *in,
                            void (*visit)(const stage *part, int64_t at, int64_t all), int64_t all)
 {
@@ -315,7 +342,8 @@ static int64_t each_packed(const stage *common, const weft_graph *g, const weft_
     return at;
 }
 
-static weft_status run_parts(stage *common, const weft_graph *g, const weft_instruction *in, weft_error *err)
+static weft_status run_parts(stage *common, const weft_graph *g, const weft_instruction *in,
+                             weft_error *err)
 {
     const weft_step *step = in->node->steps;
     weft_status st = WEFT_OK;
@@ -336,14 +364,19 @@ static weft_status run_parts(stage *common, const weft_graph *g, const weft_inst
     return st;
 }
 
-weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const weft_instruction *in, void *workspace, weft_queue *queue,
-                            weft_error *err)
+weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const weft_instruction *in,
+                            void *workspace, weft_queue *queue, weft_error *err)
 {
     const weft_node *n = in->node;
     weft_collective_space space;
     weft_collective_sizes(l->graph, in, &space);
     char *w = workspace, *between[2] = {w, w + space.between};
-    stage s = {.groups = groups, .mesh = &l->graph->config.mesh, .coord = l->coord, .v = n->outs[0], .before = n->ins[0]->layout, .queue = queue};
+    stage s = {.groups = groups,
+               .mesh = &l->graph->config.mesh,
+               .coord = l->coord,
+               .v = n->outs[0],
+               .before = n->ins[0]->layout,
+               .queue = queue};
     s.send = w + 2 * space.between;
     s.recv = s.send + space.send;
     if (in->parts)
@@ -351,7 +384,9 @@ weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const we
     weft_status st = WEFT_OK;
     for (int i = 0; i < n->n_steps && !st; i++) {
         s.step = &n->steps[i];
-        s.group = weft_step_communicates(s.step) ? weft_groups_find(groups, s.step->axes, s.step->n_axes) : NULL;
+        s.group = weft_step_communicates(s.step)
+                      ? weft_groups_find(groups, s.step->axes, s.step->n_axes)
+                      : NULL;
         s.from = i ? between[(i - 1) % 2] : in->tensors[0].data;
         s.to = i == n->n_steps - 1 ? in->tensors[1].data : between[i % 2];
         st = run_step(&s, err);

@@ -31,7 +31,7 @@ void weft_groups_release(weft_groups *groups);
 weft_group *weft_groups_find(const weft_groups *groups, const int *axes, int n_axes);
 /* Is anything sent in this step? */
 bool weft_step_communicates(const weft_step *step);
-weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const weft_instruction *in, void *workspace, weft_queue *queue,
-                            weft_error *err);
+weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const weft_instruction *in,
+                            void *workspace, weft_queue *queue, weft_error *err);
 
 #endif

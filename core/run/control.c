@@ -50,7 +50,8 @@ void weft_verdict_late(weft_verdict *v, const bool *absent, int ranks, double li
     while (!absent[first])
         first++;
     weft_verdict_init(v, first, WEFT_ERR_PEER, "");
-    int n = snprintf(v->text, sizeof v->text, "the others have waited for it for %g s in vain", limit_s);
+    int n = snprintf(v->text, sizeof v->text, "the others have waited for it for %g s in vain",
+                     limit_s);
     const char *before = "; for rank ";
     for (int r = first + 1; r < ranks && n < (int)sizeof v->text - 32; r++) {
         if (!absent[r])
@@ -80,7 +81,8 @@ void weft_control_break(weft_control *c, const weft_verdict *why)
 weft_status weft_control_broken(const weft_control *c, weft_error *err)
 {
     const char *text = c->why.text;
-    return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d has ended%s%s", (int)c->why.rank, *text ? ": " : "", text);
+    return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d has ended%s%s", (int)c->why.rank,
+                     *text ? ": " : "", text);
 }
 
 bool weft_parts_match(const weft_part *parts, int ranks, weft_verdict *why)
@@ -98,7 +100,8 @@ bool weft_parts_match(const weft_part *parts, int ranks, weft_verdict *why)
         if (why->status)
             return false;
     }
-    weft_verdict_init(why, other, WEFT_ERR_INTERNAL, "it is at another point of the run than rank 0");
+    weft_verdict_init(why, other, WEFT_ERR_INTERNAL,
+                      "it is at another point of the run than rank 0");
     return false;
 }
 
@@ -110,12 +113,14 @@ void weft_control_destroy(weft_control *c)
         c->kind->destroy(c);
 }
 
-weft_status weft_control_exchange(weft_control *c, int rank, const void *mine, size_t n, void *all, weft_error *err)
+weft_status weft_control_exchange(weft_control *c, int rank, const void *mine, size_t n, void *all,
+                                  weft_error *err)
 {
     return weft_control_exchange_within(c, rank, WEFT_EXCHANGE_LIMIT_S, mine, n, all, err);
 }
 
-weft_status weft_control_exchange_within(weft_control *c, int rank, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
+weft_status weft_control_exchange_within(weft_control *c, int rank, double limit_s,
+                                         const void *mine, size_t n, void *all, weft_error *err)
 {
     return c->kind->exchange(c, rank, WEFT_TAG_DATA, limit_s, mine, n, all, err);
 }
@@ -144,7 +149,8 @@ bool weft_control_verdict(weft_control *c, weft_verdict *out)
     return failed;
 }
 
-static weft_status judge(weft_control *c, const weft_verdict *all, const char *phase, weft_status mine, weft_error *err)
+static weft_status judge(weft_control *c, const weft_verdict *all, const char *phase,
+                         weft_status mine, weft_error *err)
 {
     for (int r = 0; r < c->ranks; r++) {
         if (!all[r].status)
@@ -152,12 +158,15 @@ static weft_status judge(weft_control *c, const weft_verdict *all, const char *p
         pthread_mutex_lock(&c->lock);
         note(c, &all[r]);
         pthread_mutex_unlock(&c->lock);
-        return mine ? mine : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d failed in %s: %s", r, phase, all[r].text);
+        return mine ? mine
+                    : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d failed in %s: %s", r,
+                                phase, all[r].text);
     }
     return WEFT_OK;
 }
 
-weft_status weft_control_agree(weft_control *c, int rank, const char *phase, weft_status mine, weft_error *err)
+weft_status weft_control_agree(weft_control *c, int rank, const char *phase, weft_status mine,
+                               weft_error *err)
 {
     weft_verdict v;
     weft_verdict_init(&v, rank, mine, weft_error_text(err));
@@ -166,22 +175,26 @@ weft_status weft_control_agree(weft_control *c, int rank, const char *phase, wef
         weft_control_leave(c, rank, WEFT_ERR_MEMORY, "out of memory");
         return weft_fail_memory(err);
     }
-    weft_status s = c->kind->exchange(c, rank, WEFT_TAG_AGREE, WEFT_EXCHANGE_LIMIT_S, &v, sizeof v, all, mine ? NULL : err);
+    weft_status s = c->kind->exchange(c, rank, WEFT_TAG_AGREE, WEFT_EXCHANGE_LIMIT_S, &v, sizeof v,
+                                      all, mine ? NULL : err);
     s = s ? s : judge(c, all, phase, mine, err);
     weft_free(all);
     return mine ? mine : s;
 }
 
-weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err)
+weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n, void *all,
+                               weft_error *err)
 {
     return weft_host_exchange_within(host, WEFT_EXCHANGE_LIMIT_S, mine, n, all, err);
 }
 
-weft_status weft_host_exchange_within(const weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
+weft_status weft_host_exchange_within(const weft_host *host, double limit_s, const void *mine,
+                                      size_t n, void *all, weft_error *err)
 {
     const weft_plugins *plugins = host->core;
     if (plugins->control)
-        return weft_control_exchange_within(plugins->control, host->rank, limit_s, mine, n, all, err);
+        return weft_control_exchange_within(plugins->control, host->rank, limit_s, mine, n, all,
+                                            err);
     memcpy(all, mine, n);
     return WEFT_OK;
 }

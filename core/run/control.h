@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control channel between ranks: agreement on status, small exchanges. Carries no tensors. Ranks are threads of this process, or processes that
- * talk over sockets; nothing but the two functions that make a channel knows which. */
+/* The control channel between ranks: agreement on status, small exchanges. Carries no tensors.
+ * Ranks are threads of this process, or processes that talk over sockets; nothing but the two
+ * functions that make a channel knows which. */
 #ifndef WEFT_RUN_CONTROL_H
 #define WEFT_RUN_CONTROL_H
 
@@ -23,33 +24,43 @@ weft_status weft_control_create(int ranks, weft_control **out, weft_error *err);
 /* For a rank that is a process of its own. */
 typedef struct weft_join {
     int rank, ranks;
-    const char *master; /* where rank 0 listens: "host:port", "[v6]:port", or "@name", a name on this host that needs no port */
-    const char *token;  /* only who has the same may join; "": none. It keeps strays out, it is no protection against who can read the wire. */
+    const char *master; /* where rank 0 listens: "host:port", "[v6]:port", or "@name", a name on
+                           this host that needs no port */
+    const char *token;  /* only who has the same may join; "": none. It keeps strays out, it is no
+                           protection against who can read the wire. */
     double limit_s;     /* how long to wait for the others */
-    /* Called once, on the channel's own thread, when a rank has ended before its time; may be NULL. It may block: nothing is received any more. */
+    /* Called once, on the channel's own thread, when a rank has ended before its time; may be NULL.
+     * It may block: nothing is received any more. */
     void (*lost)(void *ctx, const weft_verdict *why);
     void *ctx;
 } weft_join;
 
-/* Rank 0 listens, all others connect, as often as it takes; returns when all ranks are there. After the limit the error says which are missing. */
+/* Rank 0 listens, all others connect, as often as it takes; returns when all ranks are there. After
+ * the limit the error says which are missing. */
 weft_status weft_control_join(const weft_join *join, weft_control **out, weft_error *err);
 void weft_control_destroy(weft_control *control);
 
 /* ---- using it: every rank calls the same functions in the same order ---- */
 
-/* all receives ranks * n bytes. Fails on every rank, instead of waiting, once one has left or is at another point, or when this one has waited for
- * half an hour. */
-weft_status weft_control_exchange(weft_control *control, int rank, const void *mine, size_t n, void *all, weft_error *err);
+/* all receives ranks * n bytes. Fails on every rank, instead of waiting, once one has left or is at
+ * another point, or when this one has waited for half an hour. */
+weft_status weft_control_exchange(weft_control *control, int rank, const void *mine, size_t n,
+                                  void *all, weft_error *err);
 /* The same with another limit. The error names all ranks that have not come. */
-weft_status weft_control_exchange_within(weft_control *control, int rank, double limit_s, const void *mine, size_t n, void *all, weft_error *err);
+weft_status weft_control_exchange_within(weft_control *control, int rank, double limit_s,
+                                         const void *mine, size_t n, void *all, weft_error *err);
 /* Everyone gets what rank 0 has: text is read there and written everywhere else. */
-weft_status weft_control_broadcast(weft_control *control, int rank, weft_text *text, weft_error *err);
-/* Ends a phase: every rank's status is made known to all. WEFT_OK if all are; a rank that was fine itself gets
- * WEFT_ERR_PEER and is told who failed and why. */
-weft_status weft_control_agree(weft_control *control, int rank, const char *phase, weft_status mine, weft_error *err);
+weft_status weft_control_broadcast(weft_control *control, int rank, weft_text *text,
+                                   weft_error *err);
+/* Ends a phase: every rank's status is made known to all. WEFT_OK if all are; a rank that was fine
+ * itself gets WEFT_ERR_PEER and is told who failed and why. */
+weft_status weft_control_agree(weft_control *control, int rank, const char *phase, weft_status mine,
+                               weft_error *err);
 /* host->exchange, over the channel that the host's plugin set holds. */
-weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err);
-weft_status weft_host_exchange_within(const weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err);
+weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n, void *all,
+                               weft_error *err);
+weft_status weft_host_exchange_within(const weft_host *host, double limit_s, const void *mine,
+                                      size_t n, void *all, weft_error *err);
 /* This rank takes part no more; whoever waits for it is woken with an error that says why. */
 void weft_control_leave(weft_control *control, int rank, weft_status status, const char *why);
 /* The first failure of any rank that is known here; false: none. */

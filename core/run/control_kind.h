@@ -14,8 +14,8 @@ typedef enum weft_control_tag { WEFT_TAG_DATA, WEFT_TAG_AGREE, WEFT_TAG_FIRST } 
 enum { WEFT_EXCHANGE_LIMIT_S = 1800 };
 
 typedef struct weft_control_kind {
-    weft_status (*exchange)(weft_control *control, int rank, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all,
-                            weft_error *err);
+    weft_status (*exchange)(weft_control *control, int rank, weft_control_tag tag, double limit_s,
+                            const void *mine, size_t n, void *all, weft_error *err);
     weft_status (*broadcast)(weft_control *control, int rank, weft_text *text, weft_error *err);
     void (*leave)(weft_control *control, const weft_verdict *why);
     void (*destroy)(weft_control *control);
@@ -50,7 +50,8 @@ void weft_verdict_late(weft_verdict *v, const bool *absent, int ranks, double li
 void weft_control_break(weft_control *control, const weft_verdict *why);
 /* Under the lock: the error of an exchange over a broken channel. */
 weft_status weft_control_broken(const weft_control *control, weft_error *err);
-/* Are all ranks at the same point? If not, *why says who is to blame: one that failed, else the first that differs from rank 0. */
+/* Are all ranks at the same point? If not, *why says who is to blame: one that failed, else the
+ * first that differs from rank 0. */
 bool weft_parts_match(const weft_part *parts, int ranks, weft_verdict *why);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control channel of ranks that are threads: they meet, read each other's bytes, and meet again. */
+/* The control channel of ranks that are threads: they meet, read each other's bytes, and meet
+ * again. */
 #include "run/control_kind.h"
 
 #include <errno.h>
@@ -33,7 +34,8 @@ static bool meet(local *l, int rank, double limit_s)
     }
     while (l->turn == turn && !l->base.broken) {
         weft_verdict why;
-        if (pthread_cond_timedwait(&l->base.changed, &l->base.lock, &until) != ETIMEDOUT || l->turn != turn || l->base.broken)
+        if (pthread_cond_timedwait(&l->base.changed, &l->base.lock, &until) != ETIMEDOUT ||
+            l->turn != turn || l->base.broken)
             continue;
         weft_verdict_late(&why, l->absent, l->base.ranks, limit_s);
         weft_control_break(&l->base, &why);
@@ -51,7 +53,8 @@ static bool check(local *l)
     return false;
 }
 
-static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
+static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, double limit_s,
+                            const void *mine, size_t n, void *all, weft_error *err)
 {
     local *l = (local *)c;
     pthread_mutex_lock(&c->lock);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control channel of ranks that are processes: every rank has one connection, to rank 0, and a thread that reads it, so that a rank that has
- * ended is known at once, whatever the others are doing. An exchange is a gather at rank 0 and a broadcast. */
+/* The control channel of ranks that are processes: every rank has one connection, to rank 0, and a
+ * thread that reads it, so that a rank that has ended is known at once, whatever the others are
+ * doing. An exchange is a gather at rank 0 and a broadcast. */
 #include "run/control_kind.h"
 #include "run/rendezvous.h"
 #include "run/socket.h"
@@ -47,7 +48,8 @@ static bool send_to(tcp *t, int i, uint32_t kind, uint64_t tag, const void *data
     int fd = t->peers[i].fd;
     bool ok = fd >= 0 && weft_socket_send(fd, kind, tag, data, bytes);
     if (!ok && fd >= 0)
-        shutdown(fd, SHUT_RDWR); /* half a message may be under way: of no use any more, which the reading thread will see */
+        shutdown(fd, SHUT_RDWR); /* half a message may be under way: of no use any more, which the
+                                    reading thread will see */
     pthread_mutex_unlock(&t->sending);
     return ok;
 }
@@ -93,7 +95,8 @@ static bool read_one(tcp *t, int i, weft_verdict *why)
     void *data;
     if (!weft_socket_receive(t->peers[i].fd, &head, &data, MOST_BYTES)) {
         drop(t, i);
-        weft_verdict_init(why, i, WEFT_ERR_PEER, "its connection broke without a word, as when a process is killed");
+        weft_verdict_init(why, i, WEFT_ERR_PEER,
+                          "its connection broke without a word, as when a process is killed");
         return false;
     }
     if (head.kind == DATA || head.kind == ALL) {
@@ -176,7 +179,8 @@ static weft_status await(tcp *t, double limit_s, weft_error *err)
             weft_verdict_init(&why, i, WEFT_ERR_PEER, "it has finished already");
             weft_control_break(&t->base, &why);
         }
-        if (t->base.broken || pthread_cond_timedwait(&t->base.changed, &t->base.lock, &until) != ETIMEDOUT)
+        if (t->base.broken ||
+            pthread_cond_timedwait(&t->base.changed, &t->base.lock, &until) != ETIMEDOUT)
             continue;
         if (all_full(t))
             continue;
@@ -190,11 +194,13 @@ static weft_status await(tcp *t, double limit_s, weft_error *err)
 }
 
 /* Rank 0: everyone's part into all, if they are at the same point. Under the lock. */
-static bool take_parts(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all, weft_verdict *why)
+static bool take_parts(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all,
+                       weft_verdict *why)
 {
     t->parts[0] = (weft_part){tag, n, mine};
     for (int r = 1; r < t->n_peers; r++)
-        t->parts[r] = (weft_part){(weft_control_tag)t->peers[r].tag, t->peers[r].n, t->peers[r].data};
+        t->parts[r] =
+            (weft_part){(weft_control_tag)t->peers[r].tag, t->peers[r].n, t->peers[r].data};
     if (!weft_parts_match(t->parts, t->n_peers, why))
         return false;
     for (int r = 0; r < t->n_peers && n; r++)
@@ -207,9 +213,10 @@ static bool take_parts(tcp *t, weft_control_tag tag, const void *mine, size_t n,
     return true;
 }
 
-/* Rank 0: once everyone has spoken, all of it (first: what this text holds, instead) goes to everyone. */
-static weft_status gather(tcp *t, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all, const weft_text *first,
-                          weft_error *err)
+/* Rank 0: once everyone has spoken, all of it (first: what this text holds, instead) goes to
+ * everyone. */
+static weft_status gather(tcp *t, weft_control_tag tag, double limit_s, const void *mine, size_t n,
+                          void *all, const weft_text *first, weft_error *err)
 {
     weft_verdict why;
     pthread_mutex_lock(&t->base.lock);
@@ -231,12 +238,14 @@ static weft_status gather(tcp *t, weft_control_tag tag, double limit_s, const vo
     }
     /* Whoever cannot be reached is found by the reading thread. */
     for (int r = 1; r < t->n_peers; r++)
-        send_to(t, r, ALL, tag, first ? weft_text_get(first) : all, first ? first->size : n * (size_t)t->n_peers);
+        send_to(t, r, ALL, tag, first ? weft_text_get(first) : all,
+                first ? first->size : n * (size_t)t->n_peers);
     return WEFT_OK;
 }
 
 /* All others: says its part and takes the answer, into all or, whatever its size, into first. */
-static weft_status ask(tcp *t, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all, weft_text *first, weft_error *err)
+static weft_status ask(tcp *t, weft_control_tag tag, double limit_s, const void *mine, size_t n,
+                       void *all, weft_text *first, weft_error *err)
 {
     size_t bytes = n * (size_t)t->base.ranks;
     send_to(t, 0, DATA, tag, mine, n); /* if rank 0 is gone, the reading thread says so */
@@ -247,7 +256,8 @@ static weft_status ask(tcp *t, weft_control_tag tag, double limit_s, const void 
         if (first)
             weft_text_add_bytes(first, p->data, p->n);
         else if (p->n != bytes)
-            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "rank 0 sent %zu bytes where %zu were due", p->n, bytes);
+            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                          "rank 0 sent %zu bytes where %zu were due", p->n, bytes);
         else if (bytes)
             memcpy(all, p->data, bytes);
         weft_free(p->data);
@@ -266,14 +276,16 @@ static weft_status check_channel(weft_control *c, weft_error *err)
     return s;
 }
 
-static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
+static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, double limit_s,
+                            const void *mine, size_t n, void *all, weft_error *err)
 {
     (void)rank;
     tcp *t = (tcp *)c;
     weft_status s = check_channel(c, err);
     if (s)
         return s;
-    return t->rank ? ask(t, tag, limit_s, mine, n, all, NULL, err) : gather(t, tag, limit_s, mine, n, all, NULL, err);
+    return t->rank ? ask(t, tag, limit_s, mine, n, all, NULL, err)
+                   : gather(t, tag, limit_s, mine, n, all, NULL, err);
 }
 
 static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_error *err)
@@ -332,7 +344,8 @@ static weft_status start(tcp *t, const weft_join *join, weft_error *err)
     t->absent = weft_alloc_zero((size_t)t->n_peers, sizeof *t->absent);
     for (int i = 0; t->peers && i < t->n_peers; i++)
         t->peers[i].fd = -1;
-    weft_status s = fds && t->peers && t->parts && t->absent ? weft_rendezvous(join, fds, err) : weft_fail_memory(err);
+    weft_status s = fds && t->peers && t->parts && t->absent ? weft_rendezvous(join, fds, err)
+                                                             : weft_fail_memory(err);
     for (int i = 0; i < t->n_peers && !s; i++) {
         t->peers[i].fd = fds[i];
         if (fds[i] >= 0)
@@ -344,7 +357,8 @@ static weft_status start(tcp *t, const weft_join *join, weft_error *err)
     t->wake = eventfd(0, EFD_CLOEXEC);
     int code = t->wake < 0 ? errno : pthread_create(&t->reader, NULL, read_all, t);
     if (code)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start the control channel's thread: %s", strerror(code));
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                         "cannot start the control channel's thread: %s", strerror(code));
     t->reading = true;
     return WEFT_OK;
 }

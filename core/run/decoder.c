@@ -6,7 +6,9 @@
 weft_status weft_decoder_init(weft_decoder *d, weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    *d = (weft_decoder){.run = run, .prompt = plan->lowered[WEFT_MODE_GENERATE], .one = plan->lowered[WEFT_MODE_DECODE]};
+    *d = (weft_decoder){.run = run,
+                        .prompt = plan->lowered[WEFT_MODE_GENERATE],
+                        .one = plan->lowered[WEFT_MODE_DECODE]};
     d->rows = plan->writing.rows;
     d->places = plan->writing.places;
     d->vocab = d->prompt->graph->logits->dims[1].size;
@@ -14,7 +16,8 @@ weft_status weft_decoder_init(weft_decoder *d, weft_run *run, weft_error *err)
     d->ids = weft_alloc_zero(rows * (size_t)d->places, sizeof *d->ids);
     d->padding = weft_alloc_zero(rows, sizeof *d->padding);
     d->logits = weft_alloc_zero(rows * (size_t)d->vocab, sizeof *d->logits);
-    d->downloaded = weft_alloc_zero(rows * (size_t)d->vocab, weft_dtype_size(d->prompt->graph->logits->dtype));
+    d->downloaded =
+        weft_alloc_zero(rows * (size_t)d->vocab, weft_dtype_size(d->prompt->graph->logits->dtype));
     if (!d->ids || !d->padding || !d->logits || !d->downloaded)
         return weft_fail_memory(err);
     weft_status s = weft_batch_init(&d->batch[0], d->prompt, 1, err);
@@ -78,7 +81,8 @@ static int32_t segment_at(const weft_decoder *d, int64_t row, int64_t place)
 }
 
 /* An input [batch, places]: this rank's part, beginning at a place of the text. */
-static void fill(const weft_decoder *d, const weft_lowered *l, const weft_batch *b, const char *name, int64_t first,
+static void fill(const weft_decoder *d, const weft_lowered *l, const weft_batch *b,
+                 const char *name, int64_t first,
                  int32_t (*at)(const weft_decoder *, int64_t, int64_t))
 {
     weft_tensor t;
@@ -104,8 +108,10 @@ static void fill_last(const weft_lowered *l, const weft_batch *b, int64_t last)
         data[i] = (int32_t)last;
 }
 
-/* Tokens from place `first` on; those behind the text are computed, too, and overwritten when it gets there. */
-static void fill_all(const weft_decoder *d, const weft_lowered *l, const weft_batch *b, int64_t first, int64_t n)
+/* Tokens from place `first` on; those behind the text are computed, too, and overwritten when it
+ * gets there. */
+static void fill_all(const weft_decoder *d, const weft_lowered *l, const weft_batch *b,
+                     int64_t first, int64_t n)
 {
     fill(d, l, b, "ids", first, id_at);
     fill(d, l, b, "positions", first, position_at);
@@ -141,7 +147,9 @@ static weft_status read_logits(weft_decoder *d, const weft_lowered *l, weft_erro
     weft_local_tensor(l->graph, v, l->coord, &t);
     size_t bytes = (size_t)weft_tensor_count(&t) * weft_dtype_size(t.dtype);
     t.data = d->downloaded;
-    weft_status s = run->plan->device->download(run->plan->device_self, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
+    weft_status s =
+        run->plan->device->download(run->plan->device_self, t.data,
+                                    weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
     for (int64_t i = 0; i < d->rows * d->vocab && !s; i++)
         d->logits[i] = (float)weft_tensor_get(&t, i);
     return s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The programs that write text, fed token by token: several texts at a time, one a row, all ending at the same place. Shorter prompts are padded in
- * front. Internal to weft. */
+/* The programs that write text, fed token by token: several texts at a time, one a row, all ending
+ * at the same place. Shorter prompts are padded in front. Internal to weft. */
 #ifndef WEFT_RUN_DECODER_H
 #define WEFT_RUN_DECODER_H
 
@@ -8,7 +8,8 @@
 
 typedef struct weft_decoder {
     weft_run *run;
-    const weft_lowered *prompt, *one; /* the programs for many tokens and for one; one NULL: no cache, everything is computed again */
+    const weft_lowered *prompt, *one; /* the programs for many tokens and for one; one NULL: no
+                                         cache, everything is computed again */
     const weft_lowered *begun;        /* whose weights are in memory now */
     weft_batch batch[2];              /* inputs of either */
     int64_t rows, places, vocab;
@@ -22,7 +23,8 @@ typedef struct weft_decoder {
 /* Of the plan's graphs that write text. Release in every case. */
 weft_status weft_decoder_init(weft_decoder *d, weft_run *run, weft_error *err);
 void weft_decoder_release(weft_decoder *d);
-/* New texts: ids of n[r] > 0 tokens for row r, r < rows (the rest repeats row 0). The longest fits in the places. */
+/* New texts: ids of n[r] > 0 tokens for row r, r < rows (the rest repeats row 0). The longest fits
+ * in the places. */
 void weft_decoder_start(weft_decoder *d, const int32_t *const *ids, const size_t *n, int64_t rows);
 /* One more token for every row, if there is a place left. */
 bool weft_decoder_add(weft_decoder *d, const int32_t *ids);

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_value *v, bool *finite, weft_error *err)
+static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_value *v,
+                             bool *finite, weft_error *err)
 {
     weft_tensor t;
     weft_local_tensor(l->graph, v, l->coord, &t);
@@ -15,7 +16,8 @@ static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_va
     if (!t.data)
         return weft_fail_memory(err);
     const weft_plan *plan = run->plan;
-    weft_status s = plan->device->download(plan->device_self, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
+    weft_status s = plan->device->download(
+        plan->device_self, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
     *finite = true;
     for (int64_t i = 0; i < n && *finite && !s; i++)
         *finite = isfinite(weft_tensor_get(&t, i));
@@ -24,7 +26,8 @@ static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_va
 }
 
 /* Gradients are alive until the update. */
-static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char **name, weft_error *err)
+static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char **name,
+                                weft_error *err)
 {
     const weft_graph *g = l->graph;
     weft_status s = WEFT_OK;
@@ -38,9 +41,10 @@ static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char
     return s;
 }
 
-/* The first micro-batch after which the loss or a gradient is not finite, -1 if none: what is accumulated can be read after each. All ranks run all
- * of them, wherever theirs is. */
-static weft_status bad_micro_batch(weft_run *run, const weft_lowered *l, int64_t *which, const char **name, weft_error *err)
+/* The first micro-batch after which the loss or a gradient is not finite, -1 if none: what is
+ * accumulated can be read after each. All ranks run all of them, wherever theirs is. */
+static weft_status bad_micro_batch(weft_run *run, const weft_lowered *l, int64_t *which,
+                                   const char **name, weft_error *err)
 {
     *which = -1;
     *name = NULL;
@@ -58,7 +62,8 @@ static weft_status bad_micro_batch(weft_run *run, const weft_lowered *l, int64_t
     return s;
 }
 
-weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm, weft_error *err)
+weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm,
+                          weft_error *err)
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
     int64_t micro;
@@ -71,9 +76,11 @@ weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, d
     if (s)
         return s;
     weft_text text = {0};
-    weft_text_print(&text, "step %lld is not finite: loss %g, gradient norm %g", (long long)run->view.step, loss, norm);
+    weft_text_print(&text, "step %lld is not finite: loss %g, gradient norm %g",
+                    (long long)run->view.step, loss, norm);
     if (micro >= 0)
-        weft_text_print(&text, "; first in micro-batch %lld of %lld", (long long)micro + 1, (long long)run->plan->micro_batches);
+        weft_text_print(&text, "; first in micro-batch %lld of %lld", (long long)micro + 1,
+                        (long long)run->plan->micro_batches);
     if (name)
         weft_text_print(&text, "; first bad gradient: %s", name);
     s = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s", weft_text_get(&text));

@@ -37,10 +37,12 @@ static void add(digest *d, const char *prefix, const char *key, const char *valu
     if (strlen(value) < sizeof i->value)
         snprintf(i->value, sizeof i->value, "%s", value);
     else
-        snprintf(i->value, sizeof i->value, "%.40s... (%016llx)", value, (unsigned long long)weft_hash_name(value));
+        snprintf(i->value, sizeof i->value, "%.40s... (%016llx)", value,
+                 (unsigned long long)weft_hash_name(value));
 }
 
-static void add_section(digest *d, const char *section, const weft_param *table, const weft_params *params)
+static void add_section(digest *d, const char *section, const weft_param *table,
+                        const weft_params *params)
 {
     char prefix[56];
     snprintf(prefix, sizeof prefix, "[%s] ", section);
@@ -54,7 +56,8 @@ static void add_text(digest *d, const char *key, const weft_text *text)
     char value[32];
     if (text->out_of_memory)
         d->status = WEFT_ERR_MEMORY;
-    snprintf(value, sizeof value, "%016llx", (unsigned long long)weft_hash_bytes(0, weft_text_get(text), text->size));
+    snprintf(value, sizeof value, "%016llx",
+             (unsigned long long)weft_hash_bytes(0, weft_text_get(text), text->size));
     add(d, key, "", value);
 }
 
@@ -62,7 +65,8 @@ static void print_collective(const weft_node *n, int action, weft_text *text)
 {
     weft_text_print(text, "%d %s", action, weft_dtype_name(n->outs[0]->dtype));
     for (int k = 0; k < n->n_steps; k++)
-        weft_text_print(text, " %s %llx", weft_move_name(n->steps[k].move), (unsigned long long)n->steps[k].after.bits);
+        weft_text_print(text, " %s %llx", weft_move_name(n->steps[k].move),
+                        (unsigned long long)n->steps[k].after.bits);
 }
 
 /* Kind, dtype and sizes of every collective, in the order in which it is entered. */
@@ -81,8 +85,10 @@ static void print_collectives(const weft_lowered *l, weft_text *text)
 
 static void make(digest *d, const weft_plan *plan)
 {
-    static const char *const modes[] = {"training graph", "evaluation graph", "generation graph", "decoding graph"};
-    static const char *const collectives[] = {"training collectives", "evaluation collectives", "generation collectives", "decoding collectives"};
+    static const char *const modes[] = {"training graph", "evaluation graph", "generation graph",
+                                        "decoding graph"};
+    static const char *const collectives[] = {"training collectives", "evaluation collectives",
+                                              "generation collectives", "decoding collectives"};
     for (int i = 0; i < plan->plugins->n; i++) {
         const weft_loaded *loaded = &plan->plugins->list[i];
         add(d, "version of plugin ", loaded->module.plugin->name, loaded->module.plugin->version);
@@ -106,14 +112,18 @@ static void make(digest *d, const weft_plan *plan)
 static weft_status differs(int rank, const item *mine, const item *first, weft_error *err)
 {
     if (strcmp(mine->key, first->key) != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d and rank 0 run different plugins: '%s' here, '%s' there", rank, mine->key,
-                         first->key);
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d and rank 0 differ in %s: '%s' here, '%s' there; all ranks must run the same", rank,
-                     mine->key, mine->value, first->value);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "rank %d and rank 0 run different plugins: '%s' here, '%s' there", rank,
+                         mine->key, first->key);
+    return weft_fail(
+        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        "rank %d and rank 0 differ in %s: '%s' here, '%s' there; all ranks must run the same", rank,
+        mine->key, mine->value, first->value);
 }
 
 /* Rank 0's items, one after the other, so that no size need be agreed on first. */
-static weft_status compare(const digest *d, const weft_plan *plan, weft_control *control, weft_error *err)
+static weft_status compare(const digest *d, const weft_plan *plan, weft_control *control,
+                           weft_error *err)
 {
     static const item end = {.key = "(no more)"};
     item *all = weft_alloc((size_t)plan->ranks * sizeof *all);
@@ -134,11 +144,13 @@ static weft_status compare(const digest *d, const weft_plan *plan, weft_control 
 }
 
 /* One number first: where all have the same, that is all that is sent. */
-static weft_status all_equal(const digest *d, const weft_plan *plan, weft_control *control, bool *equal, weft_error *err)
+static weft_status all_equal(const digest *d, const weft_plan *plan, weft_control *control,
+                             bool *equal, weft_error *err)
 {
     uint64_t mine = weft_hash_bytes((uint64_t)d->n, d->items, (size_t)d->n * sizeof *d->items);
     uint64_t *all = weft_alloc((size_t)plan->ranks * sizeof *all);
-    weft_status s = all ? weft_control_exchange(control, plan->rank, &mine, sizeof mine, all, err) : weft_fail_memory(err);
+    weft_status s = all ? weft_control_exchange(control, plan->rank, &mine, sizeof mine, all, err)
+                        : weft_fail_memory(err);
     *equal = !s;
     for (int r = 0; r < plan->ranks && !s; r++)
         *equal = *equal && all[r] == mine;

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64_t samples, weft_sample *sample, weft_error *err)
+static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64_t samples,
+                        weft_sample *sample, weft_error *err)
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
     weft_status s = WEFT_OK;
@@ -20,7 +21,8 @@ static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64
     return s;
 }
 
-static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, double *tokens, weft_error *err)
+static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, double *tokens,
+                             weft_error *err)
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
     double more_loss = 0, more_tokens = 0;
@@ -39,7 +41,8 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
     const weft_lowered *l = plan->lowered[WEFT_MODE_EVALUATE];
     int64_t samples = run->data->samples(run->data_self, WEFT_SPLIT_VALIDATION);
     int64_t batches = (samples + plan->micro_batch - 1) / plan->micro_batch;
-    if (!weft_params_is(plan->train, "eval_batches", "all") && weft_params_int(plan->train, "eval_batches") < batches)
+    if (!weft_params_is(plan->train, "eval_batches", "all") &&
+        weft_params_int(plan->train, "eval_batches") < batches)
         batches = weft_params_int(plan->train, "eval_batches");
     if (batches == 0)
         return WEFT_OK;

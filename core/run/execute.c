@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running programs: every operand is (base, offset), every kernel was chosen and prepared before. */
+/* Running programs: every operand is (base, offset), every kernel was chosen and prepared before.
+ */
 #include "run/run.h"
 
 #include <math.h>
@@ -25,7 +26,8 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
     }
 }
 
-static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
+static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                          int64_t micro, weft_error *err)
 {
     weft_tensor *t = in->tensors;
     for (int i = 0; i < in->n_ins + in->n_outs; i++)
@@ -42,8 +44,10 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     case WEFT_OBSERVE:
         return WEFT_OK;
     case WEFT_COLLECTIVE:
-        return weft_collective(&run->groups, l, in, in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro) : NULL,
-                               device->queue ? device->queue(run->plan->device_self, in->queue) : NULL, err);
+        return weft_collective(
+            &run->groups, l, in,
+            in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro) : NULL,
+            device->queue ? device->queue(run->plan->device_self, in->queue) : NULL, err);
     case WEFT_COMPUTE:
         break;
     }
@@ -55,12 +59,14 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     weft_status s = in->kernel ? in->kernel->launch(&call, err) : in->node->op->plain(&call, err);
     weft_blame_set(before);
     if (s)
-        weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, block %d, step %lld", in->node->n_outs ? in->node->outs[0]->name : "?", in->node->op->name,
+        weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, block %d, step %lld",
+                  in->node->n_outs ? in->node->outs[0]->name : "?", in->node->op->name,
                   in->node->block, (long long)run->view.step);
     return s;
 }
 
-static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
+static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                           int64_t micro, weft_error *err)
 {
     weft_status s = run->guard ? weft_guard_before(run, l, in, micro, err) : WEFT_OK;
     s = s ? s : launch(run, l, in, micro, err);
@@ -80,8 +86,10 @@ static bool may_run(const weft_instruction *in, const bool *done)
     return true;
 }
 
-/* Two queues in the worst order that the waits allow: one runs ahead as far as it can, then the other, by dice. */
-static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const weft_program *p, uint64_t seed, int64_t micro, weft_error *err)
+/* Two queues in the worst order that the waits allow: one runs ahead as far as it can, then the
+ * other, by dice. */
+static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const weft_program *p,
+                                   uint64_t seed, int64_t micro, weft_error *err)
 {
     bool *done = weft_alloc_zero((size_t)p->n + 1, sizeof *done);
     if (!done)
@@ -102,7 +110,8 @@ static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const w
             moved = true;
         }
         if (!moved && !s)
-            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "the waits between queues form a circle");
+            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                          "the waits between queues form a circle");
         if (weft_random_bits(seed, 2, roll) % 8 == 0)
             ahead ^= 1;
     }
@@ -110,7 +119,8 @@ static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const w
     return s;
 }
 
-weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro, weft_error *err)
+weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro,
+                         weft_error *err)
 {
     const weft_plan *plan = run->plan;
     const weft_program *p = &l->programs[action];
@@ -125,13 +135,16 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action actio
     return s ? s : plan->device->wait(plan->device_self, err);
 }
 
-weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out, weft_error *err)
+weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out,
+                            weft_error *err)
 {
     char bytes[8];
     weft_tensor t;
     weft_local_tensor(l->graph, v, l->coord, &t);
     const weft_plan *plan = run->plan;
-    weft_status s = plan->device->download(plan->device_self, bytes, weft_run_address(run, l, l->buffer_of[v->id], 0), weft_dtype_size(t.dtype), err);
+    weft_status s = plan->device->download(plan->device_self, bytes,
+                                           weft_run_address(run, l, l->buffer_of[v->id], 0),
+                                           weft_dtype_size(t.dtype), err);
     t.data = bytes;
     *out = s ? 0 : weft_tensor_get(&t, 0);
     if (isnan(*out))

@@ -24,7 +24,8 @@ static weft_status append(weft_continuation *t, int32_t id, weft_error *err)
     return WEFT_OK;
 }
 
-weft_status weft_continuation_init(weft_continuation *t, int number, const int32_t *ids, size_t n, weft_error *err)
+weft_status weft_continuation_init(weft_continuation *t, int number, const int32_t *ids, size_t n,
+                                   weft_error *err)
 {
     *t = (weft_continuation){.number = number, .n_prompt = n};
     weft_status s = WEFT_OK;
@@ -41,7 +42,8 @@ void weft_continuation_release(weft_continuation *t)
 
 /* ---- as text ---- */
 
-static weft_status decode(const weft_tokenizer *tokenizer, void *self, const int32_t *ids, size_t n, weft_text *text, weft_error *err)
+static weft_status decode(const weft_tokenizer *tokenizer, void *self, const int32_t *ids, size_t n,
+                          weft_text *text, weft_error *err)
 {
     weft_text bytes = {0};
     weft_status s = tokenizer->decode(self, ids, n, &bytes, err);
@@ -65,7 +67,8 @@ static size_t common(const weft_text *a, const weft_text *b)
     return n;
 }
 
-weft_status weft_continuation_decode(const weft_continuation *t, const weft_tokenizer *tokenizer, void *self, weft_text *before, weft_text *after,
+weft_status weft_continuation_decode(const weft_continuation *t, const weft_tokenizer *tokenizer,
+                                     void *self, weft_text *before, weft_text *after,
                                      weft_error *err)
 {
     weft_text whole = {0};
@@ -92,11 +95,14 @@ static bool is_eos(const weft_generation *g, int32_t id)
     return false;
 }
 
-static weft_status choose(const weft_decoder *d, const weft_generation *g, weft_continuation *t, int row, int32_t *id, weft_error *err)
+static weft_status choose(const weft_decoder *d, const weft_generation *g, weft_continuation *t,
+                          int row, int32_t *id, weft_error *err)
 {
     const weft_plan *plan = d->run->plan;
-    int64_t vocab = g->vocab > 0 && g->vocab < d->vocab ? g->vocab : d->vocab, added = (int64_t)(t->n - t->n_prompt);
-    *id = plan->generator->pick(plan->generator_self, d->logits + row * d->vocab, vocab, d->run->step, t->number, added);
+    int64_t vocab = g->vocab > 0 && g->vocab < d->vocab ? g->vocab : d->vocab,
+            added = (int64_t)(t->n - t->n_prompt);
+    *id = plan->generator->pick(plan->generator_self, d->logits + row * d->vocab, vocab,
+                                d->run->step, t->number, added);
     if (*id < 0)
         t->ending = WEFT_ENDING_LENGTH;
     else if (is_eos(g, *id))
@@ -115,7 +121,8 @@ static void look_for_end(const weft_decoder *d, const weft_generation *g, weft_c
 }
 
 /* One token for each row that has not ended; the others get any. *going: some row goes on. */
-static weft_status add_tokens(const weft_decoder *d, weft_generation *g, weft_continuation *texts, int n, int32_t *next, bool *going, weft_error *err)
+static weft_status add_tokens(const weft_decoder *d, weft_generation *g, weft_continuation *texts,
+                              int n, int32_t *next, bool *going, weft_error *err)
 {
     *going = false;
     for (int r = 0; r < n; r++) {
@@ -138,7 +145,8 @@ static weft_status add_tokens(const weft_decoder *d, weft_generation *g, weft_co
 
 /* ---- texts ---- */
 
-static weft_status start(weft_decoder *d, const weft_continuation *texts, int n, size_t most, weft_error *err)
+static weft_status start(weft_decoder *d, const weft_continuation *texts, int n, size_t most,
+                         weft_error *err)
 {
     const int32_t **ids = weft_alloc((size_t)n * sizeof *ids);
     size_t *sizes = weft_alloc((size_t)n * sizeof *sizes);
@@ -154,12 +162,14 @@ static weft_status start(weft_decoder *d, const weft_continuation *texts, int n,
     return s;
 }
 
-weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation *texts, int n, weft_error *err)
+weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation *texts, int n,
+                          weft_error *err)
 {
     const weft_plan *plan = d->run->plan;
     size_t context = (size_t)plan->writing.context, half = context > 1 ? context / 2 : 1;
     int32_t *next = weft_alloc_zero((size_t)d->rows, sizeof *next);
-    weft_status s = next ? start(d, texts, n, g->slides ? context : (size_t)d->places, err) : weft_fail_memory(err);
+    weft_status s = next ? start(d, texts, n, g->slides ? context : (size_t)d->places, err)
+                         : weft_fail_memory(err);
     bool going = false;
     for (int r = 0; r < n && !s; r++) {
         look_for_end(d, g, &texts[r]);
@@ -180,12 +190,14 @@ weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation
 static weft_status finish(weft_run *run, const weft_continuation *t, weft_error *err)
 {
     weft_text before = {0}, after = {0};
-    weft_status s = weft_continuation_decode(t, run->tokenizer, run->tokenizer_self, &before, &after, err);
+    weft_status s =
+        weft_continuation_decode(t, run->tokenizer, run->tokenizer_self, &before, &after, err);
     for (size_t i = 0; i < after.size; i++) /* whoever gets it takes a C string */
         after.data[i] = after.data[i] ? after.data[i] : ' ';
     if (!s) {
         const weft_plan *plan = run->plan;
-        plan->generator->done(plan->generator_self, run->step, t->number, weft_text_get(&before), weft_text_get(&after), run->log);
+        plan->generator->done(plan->generator_self, run->step, t->number, weft_text_get(&before),
+                              weft_text_get(&after), run->log);
         run->view.prompt = weft_text_get(&before);
         run->view.text = weft_text_get(&after);
         weft_observe(run, WEFT_EVENT_TEXT);
@@ -196,7 +208,8 @@ static weft_status finish(weft_run *run, const weft_continuation *t, weft_error 
     return s;
 }
 
-static weft_status write_text(weft_decoder *d, weft_generation *g, int number, const int32_t *prompt, size_t n, weft_error *err)
+static weft_status write_text(weft_decoder *d, weft_generation *g, int number,
+                              const int32_t *prompt, size_t n, weft_error *err)
 {
     weft_continuation t;
     weft_status s = weft_continuation_init(&t, number, prompt, n, err);
@@ -213,13 +226,17 @@ weft_status weft_run_generate(weft_run *run, bool last, weft_error *err)
     if (!plan->lowered[WEFT_MODE_GENERATE] || !run->tokenizer)
         return WEFT_OK;
     int32_t eos = run->tokenizer->eos(run->tokenizer_self);
-    weft_generation g = {.eos = &eos, .n_eos = eos >= 0, .vocab = run->tokenizer->vocab_size(run->tokenizer_self), .slides = true};
+    weft_generation g = {.eos = &eos,
+                         .n_eos = eos >= 0,
+                         .vocab = run->tokenizer->vocab_size(run->tokenizer_self),
+                         .slides = true};
     weft_decoder d;
     weft_status s = weft_decoder_init(&d, run, err);
     for (int i = 0; !s; i++) {
         const int32_t *prompt;
         size_t n = 0;
-        s = plan->generator->prompt(plan->generator_self, i, run->tokenizer, run->tokenizer_self, &prompt, &n, err);
+        s = plan->generator->prompt(plan->generator_self, i, run->tokenizer, run->tokenizer_self,
+                                    &prompt, &n, err);
         if (s || n == 0)
             break;
         s = write_text(&d, &g, i, prompt, n, err);

@@ -23,12 +23,15 @@ typedef struct weft_continuation {
 } weft_continuation;
 
 /* ids are copied. Release in every case. */
-weft_status weft_continuation_init(weft_continuation *t, int number, const int32_t *ids, size_t n, weft_error *err);
+weft_status weft_continuation_init(weft_continuation *t, int number, const int32_t *ids, size_t n,
+                                   weft_error *err);
 void weft_continuation_release(weft_continuation *t);
 
-/* The text of the prompt, and what its continuation adds to it, as UTF-8. It is the difference of two texts, since a character may have bytes in
- * several tokens, and some tokenizers write a first token otherwise than a later one. */
-weft_status weft_continuation_decode(const weft_continuation *t, const weft_tokenizer *tokenizer, void *self, weft_text *before, weft_text *after,
+/* The text of the prompt, and what its continuation adds to it, as UTF-8. It is the difference of
+ * two texts, since a character may have bytes in several tokens, and some tokenizers write a first
+ * token otherwise than a later one. */
+weft_status weft_continuation_decode(const weft_continuation *t, const weft_tokenizer *tokenizer,
+                                     void *self, weft_text *before, weft_text *after,
                                      weft_error *err);
 
 typedef struct weft_generation {
@@ -37,13 +40,16 @@ typedef struct weft_generation {
     int n_eos;
     int64_t vocab; /* only ids below this are chosen; 0: any */
     bool slides;   /* a full context goes on with its last half, instead of ending the text */
-    /* After every token (t->ending is set with the last one, when there is none); NULL: nobody looks. */
+    /* After every token (t->ending is set with the last one, when there is none); NULL: nobody
+     * looks. */
     weft_status (*added)(void *ctx, const weft_continuation *t, weft_error *err);
     void *ctx;
     int64_t tokens; /* out: how many were added */
 } weft_generation;
 
-/* Continues texts[0..n), n <= d->rows, together; the plan's generator chooses. All ranks together. */
-weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation *texts, int n, weft_error *err);
+/* Continues texts[0..n), n <= d->rows, together; the plan's generator chooses. All ranks together.
+ */
+weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation *texts, int n,
+                          weft_error *err);
 
 #endif

@@ -7,7 +7,8 @@
 weft_group *weft_groups_find(const weft_groups *g, const int *axes, int n_axes)
 {
     for (int i = 0; i < g->n; i++)
-        if (g->list[i].n_axes == n_axes && memcmp(g->list[i].axes, axes, sizeof(int) * (size_t)n_axes) == 0)
+        if (g->list[i].n_axes == n_axes &&
+            memcmp(g->list[i].axes, axes, sizeof(int) * (size_t)n_axes) == 0)
             return &g->list[i];
     return NULL;
 }
@@ -28,7 +29,8 @@ static int member(const weft_mesh *mesh, const int *coord, const int *axes, int 
     return rank;
 }
 
-static weft_status add_group(weft_groups *g, const int *coord, const weft_step *step, weft_error *err)
+static weft_status add_group(weft_groups *g, const int *coord, const weft_step *step,
+                             weft_error *err)
 {
     if (g->n == g->capacity) {
         int more = g->capacity ? 2 * g->capacity : 8;
@@ -54,7 +56,8 @@ static weft_status add_group(weft_groups *g, const int *coord, const weft_step *
         if (made->ranks[i] == g->rank)
             made->me = i;
     }
-    return g->transport->group(g->transport_self, made->ranks, made->n, made->me, &made->handle, err);
+    return g->transport->group(g->transport_self, made->ranks, made->n, made->me, &made->handle,
+                               err);
 }
 
 bool weft_step_communicates(const weft_step *s)
@@ -68,11 +71,13 @@ weft_status weft_groups_add(weft_groups *g, const weft_lowered *l, weft_error *e
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_node *n = l->programs[a].list[i].node;
             for (int k = 0; l->programs[a].list[i].kind == WEFT_COLLECTIVE && k < n->n_steps; k++) {
-                if (!weft_step_communicates(&n->steps[k]) || weft_groups_find(g, n->steps[k].axes, n->steps[k].n_axes))
+                if (!weft_step_communicates(&n->steps[k]) ||
+                    weft_groups_find(g, n->steps[k].axes, n->steps[k].n_axes))
                     continue;
                 if (!g->transport)
                     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                                     "%s must be sent between ranks (%s), and no listed plugin is a transport; list one, as local or mpi",
+                                     "%s must be sent between ranks (%s), and no listed plugin is "
+                                     "a transport; list one, as local or mpi",
                                      n->outs[0]->name, weft_move_name(n->steps[k].move));
                 weft_status s = add_group(g, l->coord, &n->steps[k], err);
                 if (s)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* [weft] check = memory. A copy of all memory is kept. After each instruction everything but its results must still be as in the copy. Memory that
- * holds nothing is filled with a pattern, a NaN that no computation makes: results that were not written and operands that nobody wrote show it. */
+/* [weft] check = memory. A copy of all memory is kept. After each instruction everything but its
+ * results must still be as in the copy. Memory that holds nothing is filled with a pattern, a NaN
+ * that no computation makes: results that were not written and operands that nobody wrote show it.
+ */
 #include "run/run.h"
 
 #include <string.h>
@@ -32,16 +34,19 @@ weft_status weft_guard_create(weft_run *run, weft_error *err)
     const weft_plan *plan = run->plan;
     if (!plan->device->host_memory)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "check"),
-                         "[weft] check = memory needs a device whose memory the host can read, as cpu; %s is none", plan->device->name);
+                         "[weft] check = memory needs a device whose memory the host can read, as "
+                         "cpu; %s is none",
+                         plan->device->name);
     struct weft_guard *g = run->guard = weft_alloc_zero(1, sizeof *g);
     if (!g)
         return weft_fail_memory(err);
     g->in_order = !plan->device->adversary || plan->device->adversary(plan->device_self) == 0;
-    const region regions[REGIONS] = {{"arena", run->arena, NULL, run->arena_bytes},
-                                     {"state", run->state, NULL, (size_t)plan->states.bytes},
-                                     {"inputs", run->inputs, NULL, run->inputs_bytes},
-                                     {"step inputs", run->step_inputs, NULL, run->step_inputs_bytes},
-                                     {"key-value cache", run->cache, NULL, (size_t)plan->caches.bytes}};
+    const region regions[REGIONS] = {
+        {"arena", run->arena, NULL, run->arena_bytes},
+        {"state", run->state, NULL, (size_t)plan->states.bytes},
+        {"inputs", run->inputs, NULL, run->inputs_bytes},
+        {"step inputs", run->step_inputs, NULL, run->step_inputs_bytes},
+        {"key-value cache", run->cache, NULL, (size_t)plan->caches.bytes}};
     for (int i = 0; i < REGIONS; i++) {
         region *r = &g->regions[i];
         *r = regions[i];
@@ -105,7 +110,8 @@ static size_t tensor_bytes(const weft_tensor *t)
     return (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
 }
 
-/* The first element that holds the pattern; -1: none, or in this dtype it would be a number like others. */
+/* The first element that holds the pattern; -1: none, or in this dtype it would be a number like
+ * others. */
 static int64_t find_nothing(const weft_tensor *t, const void *data)
 {
     int64_t n = weft_dtype_is_float(t->dtype) ? weft_tensor_count(t) : 0, i = 0;
@@ -125,19 +131,23 @@ static int64_t find_nothing(const weft_tensor *t, const void *data)
     return i < n ? i : -1;
 }
 
-static weft_status blame(const weft_run *run, const weft_instruction *in, weft_error *err, const char *what)
+static weft_status blame(const weft_run *run, const weft_instruction *in, weft_error *err,
+                         const char *what)
 {
     const weft_node *n = in->node;
-    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "[weft] check = memory: kernel %s of %s, in %s = %s, block %d, step %lld, %s",
-                     in->kernel ? in->kernel->name : "plain", in->owner ? in->owner : "core", n->n_outs ? n->outs[0]->name : "?", n->op->name,
-                     n->block, (long long)run->view.step, what);
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "[weft] check = memory: kernel %s of %s, in %s = %s, block %d, step %lld, %s",
+                     in->kernel ? in->kernel->name : "plain", in->owner ? in->owner : "core",
+                     n->n_outs ? n->outs[0]->name : "?", n->op->name, n->block,
+                     (long long)run->view.step, what);
 }
 
-static weft_status blame_element(const weft_run *run, const weft_instruction *in, const char *what, int tensor, int64_t element, weft_error *err)
+static weft_status blame_element(const weft_run *run, const weft_instruction *in, const char *what,
+                                 int tensor, int64_t element, weft_error *err)
 {
     bool operand = tensor < in->n_ins;
-    char *text =
-        weft_format("%s element %lld of %s %d", what, (long long)element, operand ? "operand" : "result", operand ? tensor : tensor - in->n_ins);
+    char *text = weft_format("%s element %lld of %s %d", what, (long long)element,
+                             operand ? "operand" : "result", operand ? tensor : tensor - in->n_ins);
     weft_status s = text ? blame(run, in, err, text) : weft_fail_memory(err);
     weft_free(text);
     return s;
@@ -154,10 +164,12 @@ static bool is_operand(const weft_instruction *in, int buffer)
 /* An observed value is read where it lies. */
 static bool is_read(const weft_instruction *in, int tensor)
 {
-    return tensor < in->n_ins || in->kind == WEFT_OBSERVE || (in->accumulate && tensor == in->n_ins);
+    return tensor < in->n_ins || in->kind == WEFT_OBSERVE ||
+           (in->accumulate && tensor == in->n_ins);
 }
 
-weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
+weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              int64_t micro, weft_error *err)
 {
     struct weft_guard *g = run->guard;
     if (g->in_order)
@@ -179,7 +191,8 @@ weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_i
 enum { MAX_SPANS = WEFT_RULE_MAX_PARTS + 1 };
 
 /* Where it may have written, in order of address. */
-static int find_spans(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, span spans[MAX_SPANS])
+static int find_spans(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                      int64_t micro, span spans[MAX_SPANS])
 {
     int n = 0;
     for (int i = in->n_ins; i <= in->n_ins + in->n_outs; i++) {
@@ -197,33 +210,37 @@ static int find_spans(weft_run *run, const weft_lowered *l, const weft_instructi
     return n;
 }
 
-static const char *owner_of(const struct weft_guard *g, const region *r, size_t offset, int position)
+static const char *owner_of(const struct weft_guard *g, const region *r, size_t offset,
+                            int position)
 {
     if (offset >= r->bytes - WEFT_GUARD_BYTES)
         return "nothing, behind its end";
     for (int i = 0; r == &g->regions[ARENA] && i < g->l->n_buffers; i++) {
         const weft_buffer *b = &g->l->buffers[i];
-        if (alive(b, position) && (int64_t)offset >= b->offset && (int64_t)offset < b->offset + b->bytes)
+        if (alive(b, position) && (int64_t)offset >= b->offset &&
+            (int64_t)offset < b->offset + b->bytes)
             return b->value ? b->value->name : "a workspace";
     }
     return r == &g->regions[ARENA] ? "nothing" : "what is not its to write";
 }
 
-static weft_status compare(const weft_run *run, const weft_instruction *in, const region *r, const char *lo, const char *hi, weft_error *err)
+static weft_status compare(const weft_run *run, const weft_instruction *in, const region *r,
+                           const char *lo, const char *hi, weft_error *err)
 {
     size_t offset = (size_t)(lo - r->at), bytes = (size_t)(hi - lo);
     if (memcmp(lo, r->copy + offset, bytes) == 0)
         return WEFT_OK;
     while (r->at[offset] == r->copy[offset])
         offset++;
-    char *what = weft_format("wrote outside its results: byte %zu of the %s, where there is %s", offset, r->name,
-                             owner_of(run->guard, r, offset, in->position));
+    char *what = weft_format("wrote outside its results: byte %zu of the %s, where there is %s",
+                             offset, r->name, owner_of(run->guard, r, offset, in->position));
     weft_status s = what ? blame(run, in, err, what) : weft_fail_memory(err);
     weft_free(what);
     return s;
 }
 
-static weft_status check_region(const weft_run *run, const weft_instruction *in, region *r, const span *spans, int n, weft_error *err)
+static weft_status check_region(const weft_run *run, const weft_instruction *in, region *r,
+                                const span *spans, int n, weft_error *err)
 {
     const char *from = r->at, *end = r->at + r->bytes;
     weft_status s = WEFT_OK;
@@ -238,7 +255,8 @@ static weft_status check_region(const weft_run *run, const weft_instruction *in,
     return s ? s : compare(run, in, r, from, end, err);
 }
 
-weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err)
+weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                             int64_t micro, weft_error *err)
 {
     struct weft_guard *g = run->guard;
     span spans[MAX_SPANS];
@@ -248,7 +266,8 @@ weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_in
         if (g->regions[i].at)
             s = check_region(run, in, &g->regions[i], spans, n, err);
     for (int i = in->n_ins; i < in->n_ins + in->n_outs && !s; i++) {
-        int64_t element = find_nothing(&in->tensors[i], weft_run_address(run, l, in->buffers[i], micro));
+        int64_t element =
+            find_nothing(&in->tensors[i], weft_run_address(run, l, in->buffers[i], micro));
         if (element >= 0)
             s = blame_element(run, in, "did not write", i, element, err);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Initial values: a function of (seed, name, global element index) alone, the same bits on any mesh, machine and number of threads. */
+/* Initial values: a function of (seed, name, global element index) alone, the same bits on any
+ * mesh, machine and number of threads. */
 #include "run/run.h"
 
 #include <string.h>
@@ -50,7 +51,9 @@ static void *work(void *arg)
             return NULL;
         int64_t to = from + PIECE < j->count ? from + PIECE : j->count;
         for (int64_t i = from; i < to; i++)
-            weft_tensor_set(&j->tensor, i, draw(&j->entry->value->init, j->run->seed, stream, weft_global_index(&j->tensor, i)));
+            weft_tensor_set(&j->tensor, i,
+                            draw(&j->entry->value->init, j->run->seed, stream,
+                                 weft_global_index(&j->tensor, i)));
     }
 }
 
@@ -60,7 +63,8 @@ static void fill(job *j, int threads)
     pthread_t helper[MAX_THREADS];
     int n = 0;
     pthread_mutex_init(&j->lock, NULL);
-    while (n + 1 < threads && n < MAX_THREADS && j->count > PIECE && pthread_create(&helper[n], NULL, work, j) == 0)
+    while (n + 1 < threads && n < MAX_THREADS && j->count > PIECE &&
+           pthread_create(&helper[n], NULL, work, j) == 0)
         n++;
     work(j);
     for (int i = 0; i < n; i++)
@@ -89,7 +93,8 @@ weft_status weft_init_state(weft_run *run, weft_error *err)
         fill(&j, run->threads);
         if (plan->device->host_memory)
             continue;
-        s = plan->device->upload(plan->device_self, at, j.tensor.data, (size_t)j.count * weft_dtype_size(j.tensor.dtype), err);
+        s = plan->device->upload(plan->device_self, at, j.tensor.data,
+                                 (size_t)j.count * weft_dtype_size(j.tensor.dtype), err);
         weft_free(j.tensor.data);
     }
     return s;

@@ -22,7 +22,8 @@ void weft_sample_release(weft_sample *s)
     memset(s, 0, sizeof *s);
 }
 
-weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches, weft_error *err)
+weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches,
+                            weft_error *err)
 {
     b->step = weft_alloc_zero(1, (size_t)l->step_input_bytes + 64);
     b->micro = weft_alloc_zero((size_t)micro_batches, (size_t)l->input_bytes + 64);
@@ -36,7 +37,8 @@ void weft_batch_release(weft_batch *b)
     memset(b, 0, sizeof *b);
 }
 
-int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro, const char *name, weft_tensor *t)
+int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro,
+                          const char *name, weft_tensor *t)
 {
     const weft_value *v = weft_map_get(&l->graph->inputs, name, strlen(name));
     if (!v || l->buffer_of[v->id] < 0)
@@ -48,7 +50,8 @@ int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t mi
 }
 
 /* One row of an input [batch seq]: this rank's columns. src NULL: `pad` everywhere. */
-static void put_row(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row, const char *name, const int32_t *src, int32_t pad)
+static void put_row(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
+                    const char *name, const int32_t *src, int32_t pad)
 {
     weft_tensor t;
     int32_t *data = weft_batch_input(l, b, micro, name, &t);
@@ -59,18 +62,21 @@ static void put_row(const weft_lowered *l, const weft_batch *b, int64_t micro, i
         data[i] = src ? src[t.lo[1] + i] : pad;
 }
 
-static void put_step_labels(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row, const int32_t *labels)
+static void put_step_labels(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
+                            const int32_t *labels)
 {
     weft_tensor t;
     int32_t *data = weft_batch_input(l, b, 0, "step_labels", &t);
-    if (!data || micro < t.lo[0] || micro >= t.lo[0] + t.size[0] || row < t.lo[1] || row >= t.lo[1] + t.size[1])
+    if (!data || micro < t.lo[0] || micro >= t.lo[0] + t.size[0] || row < t.lo[1] ||
+        row >= t.lo[1] + t.size[1])
         return;
     data += ((micro - t.lo[0]) * t.size[1] + (row - t.lo[1])) * t.size[2];
     for (int64_t i = 0; i < t.size[2]; i++)
         data[i] = labels ? labels[t.lo[2] + i] : -1;
 }
 
-void weft_fill_inputs(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row, const weft_sample *s)
+void weft_fill_inputs(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
+                      const weft_sample *s)
 {
     put_row(l, b, micro, row, "ids", s ? s->ids : NULL, 0);
     put_row(l, b, micro, row, "labels", s ? s->labels : NULL, -1);
@@ -108,7 +114,8 @@ bool weft_owns_row(const weft_lowered *l, int64_t row)
     return owns;
 }
 
-weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, int64_t micro_batches, weft_error *err)
+weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,
+                        int64_t micro_batches, weft_error *err)
 {
     const weft_device *device = run->plan->device;
     void *self = run->plan->device_self;
@@ -116,6 +123,7 @@ weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *
     if (l->step_input_bytes)
         s = device->upload(self, run->step_inputs, b->step, (size_t)l->step_input_bytes, err);
     if (!s && l->input_bytes)
-        s = device->upload(self, run->inputs, b->micro, (size_t)(l->input_bytes * micro_batches), err);
+        s = device->upload(self, run->inputs, b->micro, (size_t)(l->input_bytes * micro_batches),
+                           err);
     return s;
 }

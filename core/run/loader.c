@@ -50,13 +50,15 @@ weft_status weft_loader_create(weft_run *run, weft_error *err)
     pthread_cond_init(&l->changed, NULL);
     run->loader_made = true;
     for (int i = 0; i < 2; i++) {
-        weft_status s = weft_batch_init(&l->batch[i], run->plan->lowered[WEFT_MODE_TRAIN], run->plan->micro_batches, err);
+        weft_status s = weft_batch_init(&l->batch[i], run->plan->lowered[WEFT_MODE_TRAIN],
+                                        run->plan->micro_batches, err);
         if (s)
             return s;
     }
     int code = pthread_create(&l->thread, NULL, work, run);
     if (code)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start the data thread: %s", strerror(code));
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start the data thread: %s",
+                         strerror(code));
     l->running = true;
     return WEFT_OK;
 }

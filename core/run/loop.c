@@ -55,7 +55,8 @@ static bool has_report(const weft_run *run, const char *name)
 
 static bool finite_step(const weft_run *run)
 {
-    return isfinite(run->view.loss) && (!has_report(run, "grad_norm") || isfinite(run->view.grad_norm));
+    return isfinite(run->view.loss) &&
+           (!has_report(run, "grad_norm") || isfinite(run->view.grad_norm));
 }
 
 static weft_status update(weft_run *run, const weft_batch *batch, weft_error *err)
@@ -69,9 +70,12 @@ static weft_status update(weft_run *run, const weft_batch *batch, weft_error *er
     bool skip = weft_params_is(run->plan->train, "nonfinite", "skip");
     if (skip) {
         run->skipped++;
-        weft_log_print(run->log, WEFT_LOG_WARN, "%s; the update is skipped (%lld so far)", weft_error_text(&why), (long long)run->skipped);
+        weft_log_print(run->log, WEFT_LOG_WARN, "%s; the update is skipped (%lld so far)",
+                       weft_error_text(&why), (long long)run->skipped);
     } else {
-        weft_fail(err, s, WEFT_NOWHERE, "%s; parameters are those of step %lld. [train] nonfinite = skip goes on without the update",
+        weft_fail(err, s, WEFT_NOWHERE,
+                  "%s; parameters are those of step %lld. [train] nonfinite = skip goes on without "
+                  "the update",
                   weft_error_text(&why), (long long)run->view.step - 1);
         weft_keeper_finish(run);
     }
@@ -127,12 +131,14 @@ static weft_status after_step(weft_run *run, weft_error *err)
     weft_status s = WEFT_OK;
     if (every > 0 && (run->step % every == 0 || last))
         s = weft_run_evaluate(run, err);
-    if (!s && run->plan->generator && run->plan->generator->want(run->plan->generator_self, run->step, last))
+    if (!s && run->plan->generator &&
+        run->plan->generator->want(run->plan->generator_self, run->step, last))
         s = weft_run_generate(run, last, err);
     return s;
 }
 
-/* A signal reaches the ranks at different times, and their clocks differ: they decide alike on what all of them know. */
+/* A signal reaches the ranks at different times, and their clocks differ: they decide alike on what
+ * all of them know. */
 static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_error *err)
 {
     weft_control *control = run->plan->plugins->control;
@@ -142,7 +148,9 @@ static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_
     if (!all)
         return weft_fail_memory(err);
     all[0] = mine;
-    weft_status s = control ? weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err) : WEFT_OK;
+    weft_status s =
+        control ? weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err)
+                : WEFT_OK;
     int n = control ? run->plan->ranks : 1;
     *leave = false;
     for (int r = 0; r < n && !s; r++)
@@ -154,14 +162,18 @@ static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_
 
 static weft_status stopped(const weft_run *run, weft_error *err)
 {
-    return weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by a signal after step %lld%s", (long long)run->step,
-                     weft_keeper_saves(run) ? "; it is saved, and the same command goes on from here" : "");
+    return weft_fail(
+        err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by a signal after step %lld%s",
+        (long long)run->step,
+        weft_keeper_saves(run) ? "; it is saved, and the same command goes on from here" : "");
 }
 
-static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double start, weft_error *err)
+static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double start,
+                        weft_error *err)
 {
     weft_status s = WEFT_OK;
-    int64_t end = run->stop_after > 0 && run->stop_after < run->plan->steps ? run->stop_after : run->plan->steps;
+    int64_t end = run->stop_after > 0 && run->stop_after < run->plan->steps ? run->stop_after
+                                                                            : run->plan->steps;
     bool leave = false;
     if (run->step >= end) /* what came from elsewhere is kept here, too */
         return agree(run, false, true, &leave, err);
@@ -188,7 +200,9 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
     if (run->step < run->plan->steps)
         weft_loader_want(run, run->consumed);
     else if (run->plan->rank == 0)
-        weft_log_print(run->log, WEFT_LOG_INFO, "nothing is left to do: [train] steps = %lld is the total, and all are done; a greater one goes on",
+        weft_log_print(run->log, WEFT_LOG_INFO,
+                       "nothing is left to do: [train] steps = %lld is the total, and all are "
+                       "done; a greater one goes on",
                        (long long)run->plan->steps);
     weft_observe(run, WEFT_EVENT_START);
     weft_status s = loop(run, stop, start, err);

@@ -34,8 +34,9 @@ static void show(weft_run *run, weft_watcher *w, weft_event event)
     weft_blame_set(before);
     if (s) {
         w->off = true;
-        weft_log_print(run->log, WEFT_LOG_ERROR, "%s failed at %s and is switched off; the run goes on: %s", plugin, event_name(event),
-                       weft_error_text(&err));
+        weft_log_print(run->log, WEFT_LOG_ERROR,
+                       "%s failed at %s and is switched off; the run goes on: %s", plugin,
+                       event_name(event), weft_error_text(&err));
     }
     weft_error_release(&err);
 }
@@ -48,7 +49,8 @@ void weft_observe(weft_run *run, weft_event event)
         show(run, &run->watchers[reverse ? run->n_watchers - 1 - i : i], event);
 }
 
-weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v, int64_t micro, weft_error *err)
+weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v,
+                               int64_t micro, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     weft_tensor t;
@@ -75,12 +77,15 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
     return s;
 }
 
-/* Parameters, state and inputs are made by no instruction. micro -1: those of the step; else the micro-batch's inputs. */
-weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro, weft_error *err)
+/* Parameters, state and inputs are made by no instruction. micro -1: those of the step; else the
+ * micro-batch's inputs. */
+weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro,
+                                 weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (const weft_node *n = l->graph->first; n && !s; n = n->next) {
-        if (n->n_ins || !(n->op->flags & WEFT_OP_SOURCE) || !n->outs[0]->fetch || l->buffer_of[n->outs[0]->id] < 0)
+        if (n->n_ins || !(n->op->flags & WEFT_OP_SOURCE) || !n->outs[0]->fetch ||
+            l->buffer_of[n->outs[0]->id] < 0)
             continue;
         bool of_micro = l->buffers[l->buffer_of[n->outs[0]->id]].base == WEFT_BASE_INPUT;
         if (of_micro == (micro >= 0))

@@ -50,7 +50,8 @@ static void turn_away(int fd, const char *why)
     close(fd);
 }
 
-/* Somebody knocks. A stranger is turned away; one of us that does not fit ends the run before it begins. */
+/* Somebody knocks. A stranger is turned away; one of us that does not fit ends the run before it
+ * begins. */
 static weft_status let_in(const weft_join *join, int fd, int *fds, weft_error *err)
 {
     weft_message_head head;
@@ -58,7 +59,8 @@ static weft_status let_in(const weft_join *join, int fd, int *fds, weft_error *e
     hello mine, h;
     introduce(join, &mine);
     weft_socket_tune(fd, hello_limit_s);
-    bool heard = weft_socket_receive(fd, &head, &data, MOST) && head.kind == HELLO && head.bytes == sizeof h;
+    bool heard =
+        weft_socket_receive(fd, &head, &data, MOST) && head.kind == HELLO && head.bytes == sizeof h;
     if (heard)
         memcpy(&h, data, sizeof h);
     weft_free(data);
@@ -72,11 +74,15 @@ static weft_status let_in(const weft_join *join, int fd, int *fds, weft_error *e
     }
     weft_status s = WEFT_OK;
     if (memcmp(h.version, mine.version, sizeof h.version) != 0)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d is weft %.15s, rank 0 is weft %s", (int)h.rank, h.version, mine.version);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d is weft %.15s, rank 0 is weft %s",
+                      (int)h.rank, h.version, mine.version);
     else if (h.ranks != join->ranks)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d was told of %d ranks, rank 0 of %d", (int)h.rank, (int)h.ranks, join->ranks);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "rank %d was told of %d ranks, rank 0 of %d", (int)h.rank, (int)h.ranks,
+                      join->ranks);
     else if (h.rank < 1 || h.rank >= join->ranks || fds[h.rank] >= 0)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "two processes say that they are rank %d", (int)h.rank);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "two processes say that they are rank %d",
+                      (int)h.rank);
     if (s)
         turn_away(fd, weft_error_text(err));
     else
@@ -96,13 +102,16 @@ static weft_status receive_all(const weft_join *join, int listener, int *fds, we
         if (ready == 0) {
             weft_text text = {0};
             list_missing(fds, join->ranks, &text);
-            s = weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank%s %s of %d did not come to rank 0 (%s) within %.3g s", missing > 1 ? "s" : "",
-                          weft_text_get(&text), join->ranks, join->master, join->limit_s);
+            s = weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
+                          "rank%s %s of %d did not come to rank 0 (%s) within %.3g s",
+                          missing > 1 ? "s" : "", weft_text_get(&text), join->ranks, join->master,
+                          join->limit_s);
             weft_text_release(&text);
         } else if (fd >= 0) {
             s = let_in(join, fd, fds, err);
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "rank 0 cannot accept connections: %s", strerror(errno));
+            s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "rank 0 cannot accept connections: %s",
+                          strerror(errno));
         }
         missing = 0;
         for (int r = 1; r < join->ranks; r++)
@@ -118,7 +127,10 @@ static weft_status host(const weft_join *join, int *fds, weft_error *err)
     for (int r = 0; r < join->ranks; r++)
         fds[r] = -1;
     if (listener < 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank 0 cannot listen for the others: %s; WEFT_MASTER=host:port sets another place", why);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "rank 0 cannot listen for the others: %s; WEFT_MASTER=host:port sets another place",
+            why);
     weft_status s = receive_all(join, listener, fds, err);
     close(listener);
     for (int r = 1; r < join->ranks; r++) {
@@ -181,16 +193,20 @@ static weft_status visit(const weft_join *join, int *fd, weft_error *err)
             close(*fd);
         *fd = -1;
         if (a == OUT)
-            return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d was turned away by rank 0: %s", join->rank, why);
+            return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
+                             "rank %d was turned away by rank 0: %s", join->rank, why);
         poll(NULL, 0, 50);
     } while (weft_now() < until);
-    return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d did not find rank 0 within %.3g s: %s", join->rank, join->limit_s, why);
+    return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
+                     "rank %d did not find rank 0 within %.3g s: %s", join->rank, join->limit_s,
+                     why);
 }
 
 weft_status weft_rendezvous(const weft_join *join, int *fds, weft_error *err)
 {
     hello h;
     if (strlen(join->token) >= sizeof h.token)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the token (WEFT_TOKEN) has more than %zu characters", sizeof h.token - 1);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the token (WEFT_TOKEN) has more than %zu characters", sizeof h.token - 1);
     return join->rank == 0 ? host(join, fds, err) : visit(join, fds, err);
 }

@@ -5,7 +5,8 @@
 
 #include "run/control.h"
 
-/* Connected sockets, the caller's to close. Rank 0: fds[ranks], its own -1; others: fds[0]. On error there are none. */
+/* Connected sockets, the caller's to close. Rank 0: fds[ranks], its own -1; others: fds[0]. On
+ * error there are none. */
 weft_status weft_rendezvous(const weft_join *join, int *fds, weft_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* [weft] check = replicas. Ranks that should hold the same bytes of a value, those that differ on axes alone over which its layout is replicated,
- * compare hashes of them over the control channel. Every rank sees all hashes, so all come to the same end. */
+/* [weft] check = replicas. Ranks that should hold the same bytes of a value, those that differ on
+ * axes alone over which its layout is replicated, compare hashes of them over the control channel.
+ * Every rank sees all hashes, so all come to the same end. */
 #include "run/run.h"
 
 #include <string.h>
@@ -51,7 +52,8 @@ static weft_status hash(const weft_run *run, const weft_value *v, uint64_t *out,
     weft_status s = WEFT_OK;
     if (!plan->device->host_memory) {
         copy = weft_alloc(bytes);
-        s = copy ? plan->device->download(plan->device_self, copy, at, bytes, err) : weft_fail_memory(err);
+        s = copy ? plan->device->download(plan->device_self, copy, at, bytes, err)
+                 : weft_fail_memory(err);
     }
     *out = s ? 0 : weft_hash_bytes(weft_hash_name(v->name), copy ? copy : at, bytes);
     weft_free(copy);
@@ -78,8 +80,10 @@ static weft_status compare(const watched *w, const weft_run *run, bool updated, 
             int first = model_of(&plan->mesh, w->values[i]->layout, r);
             if (w->all[r * w->n + i] != w->all[first * w->n + i])
                 return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                                 "step %lld, %s the update: %s is not the same on ranks %d and %d, which should hold it alike",
-                                 (long long)run->view.step, updated ? "after" : "before", w->values[i]->name, first, r);
+                                 "step %lld, %s the update: %s is not the same on ranks %d and %d, "
+                                 "which should hold it alike",
+                                 (long long)run->view.step, updated ? "after" : "before",
+                                 w->values[i]->name, first, r);
         }
     return WEFT_OK;
 }
@@ -95,7 +99,9 @@ weft_status weft_replicas_check(weft_run *run, bool updated, weft_error *err)
     for (int i = 0; i < w.n && !s; i++)
         s = hash(run, w.values[i], &w.mine[i], err);
     s = weft_control_agree(control, plan->rank, "comparing replicas", s, err);
-    s = s ? s : weft_control_exchange(control, plan->rank, w.mine, (size_t)w.n * sizeof *w.mine, w.all, err);
+    s = s ? s
+          : weft_control_exchange(control, plan->rank, w.mine, (size_t)w.n * sizeof *w.mine, w.all,
+                                  err);
     s = s ? s : compare(&w, run, updated, err);
     weft_free(w.values);
     weft_free(w.mine);

@@ -17,7 +17,8 @@ size_t weft_peak_bytes(void)
     return (size_t)kb * 1024;
 }
 
-static size_t largest(const weft_plan *plan, int64_t (*of)(const weft_plan *, const weft_lowered *, int))
+static size_t largest(const weft_plan *plan,
+                      int64_t (*of)(const weft_plan *, const weft_lowered *, int))
 {
     int64_t most = 0;
     for (int m = 0; m < WEFT_MODES; m++) {
@@ -48,7 +49,8 @@ static int64_t step_inputs_of(const weft_plan *plan, const weft_lowered *l, int 
 
 static size_t allocated(const weft_plan *plan, size_t bytes)
 {
-    return (bytes ? bytes : 64) + (weft_params_is(plan->weft, "check", "memory") ? WEFT_GUARD_BYTES : 0);
+    return (bytes ? bytes : 64) +
+           (weft_params_is(plan->weft, "check", "memory") ? WEFT_GUARD_BYTES : 0);
 }
 
 static weft_status allocate(weft_run *run, weft_error *err)
@@ -68,12 +70,14 @@ static weft_status allocate(weft_run *run, weft_error *err)
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0] && !s; i++)
         if (pieces[i].bytes || pieces[i].at != &run->cache)
-            s = plan->device->alloc(plan->device_self, allocated(plan, pieces[i].bytes), pieces[i].at, err);
+            s = plan->device->alloc(plan->device_self, allocated(plan, pieces[i].bytes),
+                                    pieces[i].at, err);
     if (s) {
         weft_text need = {0};
         weft_print_bytes(&need, (double)weft_plan_bytes(plan));
         weft_fail(err, s, WEFT_NOWHERE,
-                  "this run needs %s on this rank; `weft plan` shows what for; a smaller [train] micro_batch or seq_len needs less",
+                  "this run needs %s on this rank; `weft plan` shows what for; a smaller [train] "
+                  "micro_batch or seq_len needs less",
                   weft_text_get(&need));
         weft_text_release(&need);
     }
@@ -83,7 +87,8 @@ static weft_status allocate(weft_run *run, weft_error *err)
 static void free_memory(weft_run *run)
 {
     const weft_plan *plan = run->plan;
-    const size_t bytes[] = {run->arena_bytes, (size_t)plan->states.bytes, run->inputs_bytes, run->step_inputs_bytes, (size_t)plan->caches.bytes};
+    const size_t bytes[] = {run->arena_bytes, (size_t)plan->states.bytes, run->inputs_bytes,
+                            run->step_inputs_bytes, (size_t)plan->caches.bytes};
     void *at[] = {run->arena, run->state, run->inputs, run->step_inputs, run->cache};
     for (int i = 0; i < 5; i++)
         if (at[i])
@@ -95,12 +100,14 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
     const weft_loaded *loaded;
     const weft_contribution *c;
     int n = 0;
-    for (int i = 0, k = 0; weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
+    for (int i = 0, k = 0;
+         weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
         n++;
     run->watchers = weft_alloc_zero((size_t)n + 1, sizeof *run->watchers);
     if (!run->watchers)
         return weft_fail_memory(err);
-    for (int i = 0, k = 0; weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
+    for (int i = 0, k = 0;
+         weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
         run->watchers[run->n_watchers++] = (weft_watcher){loaded, c, false};
     return WEFT_OK;
 }
@@ -127,7 +134,9 @@ static weft_status check_device(const weft_device *d, weft_error *err)
 {
     if (d->alloc && d->free && d->upload && d->download && d->wait)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "device '%s' cannot run anything: it lacks alloc, free, upload, download or wait", d->name);
+    return weft_fail(
+        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        "device '%s' cannot run anything: it lacks alloc, free, upload, download or wait", d->name);
 }
 
 static weft_status begin_data(weft_run *run, weft_error *err)
@@ -148,8 +157,9 @@ static weft_status begin_data(weft_run *run, weft_error *err)
     int ids = run->tokenizer->vocab_size(run->tokenizer_self);
     if (vocab && vocab->size < ids)
         return weft_fail(err, WEFT_ERR_INPUT, place_of(plugins, "vocab_size"),
-                         "the tokenizer has %d ids and the model's vocabulary only %lld; set vocab_size to %d or more", ids, (long long)vocab->size,
-                         ids);
+                         "the tokenizer has %d ids and the model's vocabulary only %lld; set "
+                         "vocab_size to %d or more",
+                         ids, (long long)vocab->size, ids);
     return WEFT_OK;
 }
 
@@ -177,17 +187,19 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     run->threads = host->threads;
     run->seed = (uint64_t)weft_params_int(plan->train, "seed");
     run->product_dtype = product_dtype(weft_plan_model(plan));
-    run->view = (weft_run_view){.rank = plan->rank,
-                                .ranks = plan->ranks,
-                                .dir = host->dir,
-                                .steps = plan->steps,
-                                .micro_batch = -1,
-                                .reports = run->reports,
-                                .planned_bytes = weft_plan_bytes(plan),
-                                .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};
+    run->view = (weft_run_view){
+        .rank = plan->rank,
+        .ranks = plan->ranks,
+        .dir = host->dir,
+        .steps = plan->steps,
+        .micro_batch = -1,
+        .reports = run->reports,
+        .planned_bytes = weft_plan_bytes(plan),
+        .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};
     run->host = host;
     run->groups = (weft_groups){.mesh = &plan->mesh, .rank = plan->rank};
-    run->groups.transport = weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
+    run->groups.transport =
+        weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
     weft_status s = check_device(plan->device, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);

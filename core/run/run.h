@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Executing a plan on one rank: memory, data, the loop, its observers. Internal to weft (core and cli). */
+/* Executing a plan on one rank: memory, data, the loop, its observers. Internal to weft (core and
+ * cli). */
 #ifndef WEFT_RUN_RUN_H
 #define WEFT_RUN_RUN_H
 
@@ -56,59 +57,77 @@ typedef struct weft_run {
     weft_run_view view; /* what observers are shown */
     weft_report reports[32];
     weft_dtype product_dtype;
-    struct weft_guard *guard;                 /* [weft] check = memory; NULL: off */
-    struct weft_probe *probe;                 /* who compares runs; NULL: nobody */
-    int64_t stop_after;                       /* end after this many steps, as if all were done; 0: [train] steps */
-    int64_t consumed;                         /* global samples, the data position */
-    int64_t step;                             /* finished steps */
-    int64_t first_step;                       /* finished before this process began */
-    struct weft_keeper *keeper;               /* who keeps its state; NULL until weft_run_continue */
-    const volatile sig_atomic_t *saves_asked; /* how often somebody has asked for a save; NULL: nobody can */
-    int64_t skipped;                          /* steps whose update was left out: not finite */
+    struct weft_guard *guard; /* [weft] check = memory; NULL: off */
+    struct weft_probe *probe; /* who compares runs; NULL: nobody */
+    int64_t stop_after;       /* end after this many steps, as if all were done; 0: [train] steps */
+    int64_t consumed;         /* global samples, the data position */
+    int64_t step;             /* finished steps */
+    int64_t first_step;       /* finished before this process began */
+    struct weft_keeper *keeper; /* who keeps its state; NULL until weft_run_continue */
+    const volatile sig_atomic_t
+        *saves_asked; /* how often somebody has asked for a save; NULL: nobody can */
+    int64_t skipped;  /* steps whose update was left out: not finite */
     uint64_t seed;
 } weft_run;
 
-/* Looks into a run from outside, on every rank: after all gradients are known, after the update, and (NULL: not) at every value marked `fetch`. */
+/* Looks into a run from outside, on every rank: after all gradients are known, after the update,
+ * and (NULL: not) at every value marked `fetch`. */
 typedef struct weft_probe {
     weft_status (*gradients)(struct weft_probe *probe, weft_run *run, weft_error *err);
     weft_status (*updated)(struct weft_probe *probe, weft_run *run, weft_error *err);
-    weft_status (*value)(struct weft_probe *probe, weft_run *run, const weft_value *v, const weft_tensor *local, int64_t micro, weft_error *err);
+    weft_status (*value)(struct weft_probe *probe, weft_run *run, const weft_value *v,
+                         const weft_tensor *local, int64_t micro, weft_error *err);
 } weft_probe;
 
-/* plugins are open. Allocates all memory, prepares kernels, initialises state. log and dir are kept. */
-weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out, weft_error *err);
+/* plugins are open. Allocates all memory, prepares kernels, initialises state. log and dir are
+ * kept. */
+weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out,
+                            weft_error *err);
 void weft_run_destroy(weft_run *run);
-/* Fills the state from where the run is to go on, or begin, if a plugin says so; from then on it is saved. All ranks. */
+/* Fills the state from where the run is to go on, or begin, if a plugin says so; from then on it is
+ * saved. All ranks. */
 weft_status weft_run_continue(weft_run *run, weft_error *err);
-/* Trains to [train] steps. *stop is looked at after every step; not 0 ends the run with WEFT_ERR_STOPPED. */
+/* Trains to [train] steps. *stop is looked at after every step; not 0 ends the run with
+ * WEFT_ERR_STOPPED. */
 weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err);
 
 /* ---- parts ---- */
 
 weft_status weft_init_state(weft_run *run, weft_error *err);
 /* Runs one program. micro: for observers, -1 outside micro-batches. */
-weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro, weft_error *err);
+weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro,
+                         weft_error *err);
 /* Where a buffer lies now. micro: which micro-batch's inputs. */
 void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro);
 /* The value of a whole scalar after the program that made it. */
-weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out, weft_error *err);
+weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out,
+                            weft_error *err);
 void weft_observe(weft_run *run, weft_event event);
-/* Shows a local tensor of a value to observers of VALUE; device memory is copied to the host first. */
-weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v, int64_t micro, weft_error *err);
-weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro, weft_error *err);
+/* Shows a local tensor of a value to observers of VALUE; device memory is copied to the host first.
+ */
+weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v,
+                               int64_t micro, weft_error *err);
+weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro,
+                                 weft_error *err);
 
-/* inputs.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample NULL: padding. */
-void weft_fill_inputs(const weft_lowered *l, const weft_batch *batch, int64_t micro, int64_t row, const weft_sample *sample);
+/* inputs.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample
+ * NULL: padding. */
+void weft_fill_inputs(const weft_lowered *l, const weft_batch *batch, int64_t micro, int64_t row,
+                      const weft_sample *sample);
 void weft_fill_step(const weft_lowered *l, const weft_batch *batch, int64_t step);
-weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches, weft_error *err);
+weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches,
+                            weft_error *err);
 void weft_batch_release(weft_batch *b);
-/* Where an input lies in a batch, and this rank's part of it without data; NULL: the graph does not use it. */
-int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro, const char *name, weft_tensor *t);
+/* Where an input lies in a batch, and this rank's part of it without data; NULL: the graph does not
+ * use it. */
+int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro,
+                          const char *name, weft_tensor *t);
 weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
 void weft_sample_release(weft_sample *s);
 /* Is global row `row` of a micro-batch one of this rank's? */
 bool weft_owns_row(const weft_lowered *l, int64_t row);
-weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, int64_t micro_batches, weft_error *err);
+weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,
+                        int64_t micro_batches, weft_error *err);
 
 weft_status weft_loader_create(weft_run *run, weft_error *err);
 void weft_loader_destroy(weft_run *run);
@@ -117,14 +136,17 @@ void weft_loader_want(weft_run *run, int64_t first_sample);
 /* Waits for what was asked for. */
 weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error *err);
 
-/* guard.c: every byte outside an instruction's results must stay as it is, and no operand may hold what nobody wrote. */
+/* guard.c: every byte outside an instruction's results must stay as it is, and no operand may hold
+ * what nobody wrote. */
 enum { WEFT_GUARD_BYTES = 4096 }; /* behind every piece of memory, while guarded */
 weft_status weft_guard_create(weft_run *run, weft_error *err);
 void weft_guard_destroy(weft_run *run);
 /* Before a program, and before and after each of its instructions. micro as in weft_execute. */
 void weft_guard_begin(weft_run *run, const weft_lowered *l);
-weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err);
-weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in, int64_t micro, weft_error *err);
+weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              int64_t micro, weft_error *err);
+weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                             int64_t micro, weft_error *err);
 
 /* store.c: keeping the state. Without a store they do nothing. */
 typedef struct weft_wish { /* one rank's, after a step */
@@ -134,7 +156,8 @@ typedef struct weft_wish { /* one rank's, after a step */
 void weft_keeper_destroy(weft_run *run);
 weft_status weft_keeper_before_update(weft_run *run, weft_error *err);
 void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish);
-weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last, weft_error *err);
+weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last,
+                            weft_error *err);
 /* Is there somewhere to save to? */
 bool weft_keeper_saves(const weft_run *run);
 void weft_keeper_finish(weft_run *run);
@@ -144,15 +167,18 @@ weft_status weft_keeper_end(weft_run *run, weft_error *err);
 void weft_keeper_abandon(weft_run *run);
 
 weft_status weft_run_evaluate(weft_run *run, weft_error *err);
-/* weights.c: parameters from a folder of .safetensors files with their names; or from the service `weights`. */
+/* weights.c: parameters from a folder of .safetensors files with their names; or from the service
+ * `weights`. */
 weft_status weft_run_read_weights(weft_run *run, const char *path, weft_error *err);
 weft_status weft_run_take_weights(weft_run *run, weft_error *err);
 /* Texts of the service `generator`, for the log and observers. */
 weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);
 /* Names the micro-batch and the first gradient that is not finite. */
-weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm, weft_error *err);
-/* [weft] check = replicas: do ranks that should hold the same do so? updated: of parameters and states after the update, else of gradients, loss and
- * reports before it. Fails on all ranks alike. */
+weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm,
+                          weft_error *err);
+/* [weft] check = replicas: do ranks that should hold the same do so? updated: of parameters and
+ * states after the update, else of gradients, loss and reports before it. Fails on all ranks alike.
+ */
 weft_status weft_replicas_check(weft_run *run, bool updated, weft_error *err);
 /* High-water mark of this process in bytes, 0 if unknown. */
 size_t weft_peak_bytes(void);

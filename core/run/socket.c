@@ -33,7 +33,8 @@ typedef struct endpoint {
     socklen_t size;
 } endpoint;
 
-/* A name in the kernel's table, not in the file system: nothing is left behind, and no port can be taken. */
+/* A name in the kernel's table, not in the file system: nothing is left behind, and no port can be
+ * taken. */
 static int find_name(const char *name, endpoint *out, char *why)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -65,7 +66,8 @@ static bool is_loopback(const struct sockaddr *a)
 {
     if (a->sa_family == AF_INET)
         return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
-    return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+    return a->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
 static void set_any(endpoint *e)
@@ -85,7 +87,8 @@ static int find(const char *address, endpoint *out, int capacity, char *why)
     const char *port = split(address, host);
     if (!port)
         return refuse(why, address, "an address is written host:port");
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *list;
     int code = getaddrinfo(host, port, &hints, &list);
     if (code)
@@ -108,7 +111,8 @@ int weft_socket_listen(const char *address, int backlog, char *why)
     if (find(address, &at, 1, why) < 0)
         return -1;
     if (at.address.ss_family != AF_UNIX && !is_loopback((const struct sockaddr *)&at.address))
-        set_any(&at); /* the name may be of an interface that this host knows under another address */
+        set_any(
+            &at); /* the name may be of an interface that this host knows under another address */
     int fd = socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return refuse(why, address, strerror(errno));
@@ -130,7 +134,8 @@ static int connect_one(const endpoint *to, int limit_ms)
     if (connect(fd, (const struct sockaddr *)&to->address, to->size) != 0) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
         code = errno;
-        if (code == EINPROGRESS && (poll(&p, 1, limit_ms) != 1 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &size) != 0))
+        if (code == EINPROGRESS &&
+            (poll(&p, 1, limit_ms) != 1 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &size) != 0))
             code = ETIMEDOUT;
     }
     if (!code && fcntl(fd, F_SETFL, 0) == 0)
@@ -154,7 +159,8 @@ int weft_socket_connect(const char *address, double limit_s, char *why)
 void weft_socket_tune(int fd, double limit_s)
 {
     const int on = 1, idle = 10, between = 5, tries = 3, unacknowledged_ms = 30000;
-    struct timeval limit = {.tv_sec = (time_t)limit_s, .tv_usec = (suseconds_t)(1e6 * (limit_s - (double)(time_t)limit_s))};
+    struct timeval limit = {.tv_sec = (time_t)limit_s,
+                            .tv_usec = (suseconds_t)(1e6 * (limit_s - (double)(time_t)limit_s))};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     /* What follows does not concern local names, and they say so. */

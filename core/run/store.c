@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run and what keeps its state: what a store is shown of it, where the run begins, when it is saved. */
+/* A run and what keeps its state: what a store is shown of it, where the run begins, when it is
+ * saved. */
 #include "run/run.h"
 
 #include <string.h>
@@ -74,7 +75,8 @@ static weft_status list_kernels(struct weft_keeper *k, const weft_lowered *l, we
     return WEFT_OK;
 }
 
-static int add_section(weft_setting *out, const char *section, const weft_param *table, const weft_params *params)
+static int add_section(weft_setting *out, const char *section, const weft_param *table,
+                       const weft_params *params)
 {
     int n = 0;
     for (; table && table->name; table++) {
@@ -93,13 +95,15 @@ static int add_settings(const weft_plan *plan, weft_setting *out)
     int n = add_section(out, "train", weft_core_params("train"), plan->train);
     n += add_section(out ? out + n : NULL, "mesh", weft_core_params("mesh"), plan->mesh_params);
     for (int i = 0; i < plugins->n; i++)
-        n += add_section(out ? out + n : NULL, plugins->list[i].module.plugin->name, plugins->list[i].module.plugin->params, plugins->list[i].params);
+        n += add_section(out ? out + n : NULL, plugins->list[i].module.plugin->name,
+                         plugins->list[i].module.plugin->params, plugins->list[i].params);
     return n;
 }
 
 static weft_status list_settings(struct weft_keeper *k, const weft_plan *plan, weft_error *err)
 {
-    weft_setting *list = weft_pool_alloc(&k->pool, ((size_t)add_settings(plan, NULL) + 1) * sizeof *list);
+    weft_setting *list =
+        weft_pool_alloc(&k->pool, ((size_t)add_settings(plan, NULL) + 1) * sizeof *list);
     if (!list)
         return weft_fail_memory(err);
     k->state.settings = list;
@@ -108,16 +112,20 @@ static weft_status list_settings(struct weft_keeper *k, const weft_plan *plan, w
 }
 
 /* Its sizes, what it makes of a text that is hard to get right, and its files. */
-static weft_status identify_tokenizer(const weft_run *run, uint64_t *id, const char *const **files, weft_error *err)
+static weft_status identify_tokenizer(const weft_run *run, uint64_t *id, const char *const **files,
+                                      weft_error *err)
 {
-    static const char probe[] = "The  quick brown fox's 1234567 jumps\n\tover 3.14 caf\xc3\xa9s, \xe4\xb8\xad\xe6\x96\x87 and \xf0\x9f\x98\x80!\r\n";
+    static const char probe[] = "The  quick brown fox's 1234567 jumps\n\tover 3.14 caf\xc3\xa9s, "
+                                "\xe4\xb8\xad\xe6\x96\x87 and \xf0\x9f\x98\x80!\r\n";
     const weft_tokenizer *t = run->tokenizer;
     int32_t *ids = NULL;
     size_t n = 0, capacity = 0;
     if (!t)
         return WEFT_OK;
-    const int32_t numbers[] = {t->vocab_size(run->tokenizer_self), t->bos(run->tokenizer_self), t->eos(run->tokenizer_self)};
-    weft_status s = t->encode(run->tokenizer_self, probe, sizeof probe - 1, &ids, &n, &capacity, err);
+    const int32_t numbers[] = {t->vocab_size(run->tokenizer_self), t->bos(run->tokenizer_self),
+                               t->eos(run->tokenizer_self)};
+    weft_status s =
+        t->encode(run->tokenizer_self, probe, sizeof probe - 1, &ids, &n, &capacity, err);
     uint64_t hash = weft_hash_bytes(weft_hash_name("tokenizer"), numbers, sizeof numbers);
     hash = weft_hash_bytes(hash, ids, n * sizeof *ids);
     weft_free(ids);
@@ -137,20 +145,24 @@ static weft_status identify_tokenizer(const weft_run *run, uint64_t *id, const c
 
 static weft_progress progress_of(const weft_run *run)
 {
-    return (weft_progress){.step = run->step, .samples = run->consumed, .tokens = run->view.total_tokens, .skipped = run->skipped};
+    return (weft_progress){.step = run->step,
+                           .samples = run->consumed,
+                           .tokens = run->view.total_tokens,
+                           .skipped = run->skipped};
 }
 
 static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    k->state = (weft_state_view){.rank = plan->rank,
-                                 .ranks = plan->ranks,
-                                 .device = plan->device,
-                                 .device_self = plan->device_self,
-                                 .n_tensors = plan->states.n,
-                                 .steps = plan->steps,
-                                 .progress = progress_of(run),
-                                 .data_id = run->data->fingerprint ? run->data->fingerprint(run->data_self) : 0};
+    k->state = (weft_state_view){
+        .rank = plan->rank,
+        .ranks = plan->ranks,
+        .device = plan->device,
+        .device_self = plan->device_self,
+        .n_tensors = plan->states.n,
+        .steps = plan->steps,
+        .progress = progress_of(run),
+        .data_id = run->data->fingerprint ? run->data->fingerprint(run->data_self) : 0};
     weft_status s = weft_plan_state(plan, run->state, &k->tensors, err);
     k->state.tensors = k->tensors;
     s = s ? s : list_plugins(k, plan->plugins, err);
@@ -224,7 +236,8 @@ void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish)
 }
 
 /* Everything here depends on what all ranks know alike. */
-weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last, weft_error *err)
+weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last,
+                            weft_error *err)
 {
     struct weft_keeper *k = run->keeper;
     bool save = stop, ready = true;
@@ -250,7 +263,8 @@ bool weft_keeper_saves(const weft_run *run)
     return run->keeper && run->keeper->store && run->dir;
 }
 
-/* Ranks that end alike, with an error that leaves the state as it was: what is under way may end well. */
+/* Ranks that end alike, with an error that leaves the state as it was: what is under way may end
+ * well. */
 void weft_keeper_finish(weft_run *run)
 {
     struct weft_keeper *k = run->keeper;

@@ -7,17 +7,22 @@
 #include <string.h>
 #include <weft/store.h>
 
-static weft_status check(const weft_stored *stored, const weft_state_entry *e, const weft_tensor *t, const char *path, weft_error *err)
+static weft_status check(const weft_stored *stored, const weft_state_entry *e, const weft_tensor *t,
+                         const char *path, weft_error *err)
 {
     if (!stored)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the model has a parameter '%s', which %s has not", e->name, path);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the model has a parameter '%s', which %s has not", e->name, path);
     bool same = stored->n_dims == t->n_dims;
     for (int d = 0; same && d < t->n_dims; d++)
         same = stored->size[d] == t->whole[d];
-    return same ? WEFT_OK : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "'%s' has another shape in %s than in this model", e->name, path);
+    return same ? WEFT_OK
+                : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                            "'%s' has another shape in %s than in this model", e->name, path);
 }
 
-static weft_status read_one(weft_run *run, weft_folder *folder, const weft_state_entry *e, const weft_tensor *t, weft_error *err)
+static weft_status read_one(weft_run *run, weft_folder *folder, const weft_state_entry *e,
+                            const weft_tensor *t, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     size_t bytes = (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
@@ -28,7 +33,8 @@ static weft_status read_one(weft_run *run, weft_folder *folder, const weft_state
         return weft_fail_memory(err);
     weft_status s = weft_folder_read(folder, e->name, t->lo, t->size, t->dtype, data, err);
     if (!s)
-        s = plan->device->upload(plan->device_self, (char *)run->state + e->offset, data, bytes, err);
+        s = plan->device->upload(plan->device_self, (char *)run->state + e->offset, data, bytes,
+                                 err);
     weft_free(data);
     return s;
 }
@@ -41,7 +47,8 @@ static bool is_there(const weft_io *io, const char *path)
     return fd >= 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* A checkpoint of weft's knows the sums of its files, and what is read of them is compared; other folders know none. */
+/* A checkpoint of weft's knows the sums of its files, and what is read of them is compared; other
+ * folders know none. */
 static weft_status open_weights(const char *path, weft_folder **out, weft_error *err)
 {
     const weft_io *io = weft_io_system();
@@ -66,12 +73,14 @@ weft_status weft_run_read_weights(weft_run *run, const char *path, weft_error *e
     int coord[WEFT_MAX_AXES];
     weft_mesh_coord(&plan->mesh, plan->rank, coord);
     weft_status s = open_weights(path, &folder, err);
-    for (int pass = 0; pass < 2 && !s; pass++) /* all that is wrong is said before anything is read */
+    for (int pass = 0; pass < 2 && !s;
+         pass++) /* all that is wrong is said before anything is read */
         for (int i = 0; i < plan->states.n; i++) {
             const weft_state_entry *e = &plan->states.list[i];
             weft_tensor t;
             weft_local_tensor(weft_plan_model(plan), e->value, coord, &t);
-            weft_status one = pass ? (s ? s : read_one(run, folder, e, &t, err)) : check(weft_folder_find(folder, e->name), e, &t, path, err);
+            weft_status one = pass ? (s ? s : read_one(run, folder, e, &t, err))
+                                   : check(weft_folder_find(folder, e->name), e, &t, path, err);
             s = s ? s : one;
         }
     weft_folder_destroy(folder);
@@ -96,7 +105,8 @@ weft_status weft_run_take_weights(weft_run *run, weft_error *err)
     bool loaded = false;
     s = weights ? weights->load(self, &view, &loaded, err) : WEFT_OK;
     if (!s && !loaded)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "plugins"), "no listed plugin loads weights; list hf and set [hf] load");
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "plugins"),
+                      "no listed plugin loads weights; list hf and set [hf] load");
     weft_free(tensors);
     return s;
 }

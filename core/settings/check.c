@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One section against its table. Keys the table does not have are left to weft_settings_finish, which knows all
- * tables and so can say where a key belongs; only where there are no keys at all they are wrong at once. */
+/* One section against its table. Keys the table does not have are left to weft_settings_finish,
+ * which knows all tables and so can say where a key belongs; only where there are no keys at all
+ * they are wrong at once. */
 #include "settings/internal.h"
 
 #include <string.h>
@@ -12,17 +13,21 @@ static const weft_ini_line *first_text(const weft_ini_line *line)
     return line;
 }
 
-static weft_status required(const weft_settings *settings, const weft_section *section, const weft_param *param, weft_where given, weft_error *err)
+static weft_status required(const weft_settings *settings, const weft_section *section,
+                            const weft_param *param, weft_where given, weft_error *err)
 {
     weft_where where = given.file ? given : section->where.file ? section->where : settings->file;
 
-    return weft_fail(err, WEFT_ERR_INPUT, where, "[%s] needs '%s': %s", section->name, param->name, param->help ? param->help : "it has no default");
+    return weft_fail(err, WEFT_ERR_INPUT, where, "[%s] needs '%s': %s", section->name, param->name,
+                     param->help ? param->help : "it has no default");
 }
 
 /* Empty behind '=': not set, where that means something. */
-static weft_status check_empty(const weft_settings *settings, const weft_section *section, const weft_param *param, weft_where where, weft_error *err)
+static weft_status check_empty(const weft_settings *settings, const weft_section *section,
+                               const weft_param *param, weft_where where, weft_error *err)
 {
-    bool text = param->type == WEFT_PARAM_STRING || param->type == WEFT_PARAM_PATH || (param->flags & WEFT_PARAM_LIST);
+    bool text = param->type == WEFT_PARAM_STRING || param->type == WEFT_PARAM_PATH ||
+                (param->flags & WEFT_PARAM_LIST);
     weft_text expected = {0};
     weft_status status;
 
@@ -31,14 +36,15 @@ static weft_status check_empty(const weft_settings *settings, const weft_section
     if (text || !param->value)
         return WEFT_OK;
     weft_value_expected(param, &expected);
-    status = weft_fail(err, WEFT_ERR_INPUT, where, "[%s] %s is empty; give %s, or leave the line out for %s", section->name, param->name,
-                       weft_text_get(&expected), param->value);
+    status = weft_fail(err, WEFT_ERR_INPUT, where,
+                       "[%s] %s is empty; give %s, or leave the line out for %s", section->name,
+                       param->name, weft_text_get(&expected), param->value);
     weft_text_release(&expected);
     return status;
 }
 
-static weft_status check_scalar(const weft_settings *settings, const weft_section *section, const weft_ini_line *lines, weft_checked *value,
-                                weft_error *err)
+static weft_status check_scalar(const weft_settings *settings, const weft_section *section,
+                                const weft_ini_line *lines, weft_checked *value, weft_error *err)
 {
     const weft_ini_line *line = first_text(lines), *more = line ? first_text(line->next) : NULL;
 
@@ -46,8 +52,9 @@ static weft_status check_scalar(const weft_settings *settings, const weft_sectio
         return check_empty(settings, section, value->param, value->where, err);
     if (more)
         return weft_fail(err, WEFT_ERR_INPUT, more->where,
-                         "[%s] %s takes one value, and this indented line goes on with it; a key starts in the first column", section->name,
-                         value->param->name);
+                         "[%s] %s takes one value, and this indented line goes on with it; a key "
+                         "starts in the first column",
+                         section->name, value->param->name);
     value->text = line->text;
     return weft_value_parse(section->name, value->param, line->text, line->where, value, err);
 }
@@ -73,17 +80,20 @@ static weft_status join_words(weft_pool *pool, weft_checked *value, weft_error *
     return WEFT_OK;
 }
 
-static weft_status check_list(weft_settings *settings, const weft_section *section, const weft_ini_line *lines, weft_checked *value, weft_error *err)
+static weft_status check_list(weft_settings *settings, const weft_section *section,
+                              const weft_ini_line *lines, weft_checked *value, weft_error *err)
 {
     weft_checked item = {0};
-    weft_status status = weft_split_words(&settings->pool, lines, &value->words, &value->wheres, &value->n_words, err);
+    weft_status status = weft_split_words(&settings->pool, lines, &value->words, &value->wheres,
+                                          &value->n_words, err);
 
     if (status != WEFT_OK)
         return status;
     if (value->n_words == 0 && value->given)
         return check_empty(settings, section, value->param, value->where, err);
     for (int i = 0; i < value->n_words; i++) {
-        weft_status parsed = weft_value_parse(section->name, value->param, value->words[i], value->wheres[i], &item, err);
+        weft_status parsed = weft_value_parse(section->name, value->param, value->words[i],
+                                              value->wheres[i], &item, err);
 
         if (parsed != WEFT_OK)
             status = parsed;
@@ -91,7 +101,8 @@ static weft_status check_list(weft_settings *settings, const weft_section *secti
     return status == WEFT_OK ? join_words(&settings->pool, value, err) : status;
 }
 
-static weft_status check_value(weft_settings *settings, const weft_section *section, weft_checked *value, weft_error *err)
+static weft_status check_value(weft_settings *settings, const weft_section *section,
+                               weft_checked *value, weft_error *err)
 {
     const weft_setting *setting = weft_setting_find(section, value->param->name);
     weft_ini_line preset = {.text = value->param->value, .where = WEFT_NOWHERE};
@@ -129,7 +140,8 @@ static weft_params *create_params(weft_settings *settings, const weft_section *s
     return params->values ? params : NULL;
 }
 
-weft_status weft_settings_section(weft_settings *settings, const char *name, const weft_param *table, const weft_params **out, weft_error *err)
+weft_status weft_settings_section(weft_settings *settings, const char *name,
+                                  const weft_param *table, const weft_params **out, weft_error *err)
 {
     weft_section *section = weft_section_add(settings, name, WEFT_NOWHERE);
     weft_status status = WEFT_OK;
@@ -143,7 +155,8 @@ weft_status weft_settings_section(weft_settings *settings, const char *name, con
         return WEFT_OK;
     }
     if (section->claimed && section->table != table)
-        return weft_fail(err, WEFT_ERR_INTERNAL, section->where, "section [%s] belongs to two tables", name);
+        return weft_fail(err, WEFT_ERR_INTERNAL, section->where,
+                         "section [%s] belongs to two tables", name);
     section->claimed = true;
     section->table = table;
     params = create_params(settings, section);

@@ -17,8 +17,12 @@ static const weft_param run_params[] = {
     {.name = "plugins",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_REQUIRED | WEFT_PARAM_LIST,
-     .help = "the plugins of this run, composed in this order; ?name marks one that may be missing"},
-    {.name = "dir", .type = WEFT_PARAM_PATH, .flags = WEFT_PARAM_PER_RANK, .help = "the run folder; not set: nothing is written"},
+     .help =
+         "the plugins of this run, composed in this order; ?name marks one that may be missing"},
+    {.name = "dir",
+     .type = WEFT_PARAM_PATH,
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "the run folder; not set: nothing is written"},
     {.name = "plugin_path",
      .type = WEFT_PARAM_PATH,
      .flags = WEFT_PARAM_LIST | WEFT_PARAM_PER_RANK,
@@ -31,7 +35,8 @@ static const weft_param run_params[] = {
      .unit = "threads per rank",
      .choices = automatic,
      .flags = WEFT_PARAM_PER_RANK,
-     .help = "threads that one rank may use; auto shares the processors among the ranks of a machine"},
+     .help =
+         "threads that one rank may use; auto shares the processors among the ranks of a machine"},
     {.name = "log",
      .type = WEFT_PARAM_CHOICE,
      .value = "info",
@@ -43,7 +48,8 @@ static const weft_param run_params[] = {
      .value = "none",
      .choices = checks,
      .flags = WEFT_PARAM_ADVANCED,
-     .help = "what is checked while running: replicas: the ranks that should hold the same do; memory: no instruction writes outside its results or "
+     .help = "what is checked while running: replicas: the ranks that should hold the same do; "
+             "memory: no instruction writes outside its results or "
              "reads "
              "what nobody wrote (slow, twice the memory)"},
     {.name = NULL},
@@ -57,7 +63,13 @@ static const weft_param train_params[] = {
      .unit = "steps",
      .flags = WEFT_PARAM_REQUIRED,
      .help = "optimizer steps of the whole run"},
-    {.name = "seq_len", .type = WEFT_PARAM_INT, .value = "256", .min = 1, .max = 1 << 20, .unit = "tokens", .help = "tokens in one sample"},
+    {.name = "seq_len",
+     .type = WEFT_PARAM_INT,
+     .value = "256",
+     .min = 1,
+     .max = 1 << 20,
+     .unit = "tokens",
+     .help = "tokens in one sample"},
     {.name = "global_batch",
      .type = WEFT_PARAM_INT,
      .value = "8",
@@ -72,8 +84,14 @@ static const weft_param train_params[] = {
      .max = NO_LIMIT,
      .unit = "samples",
      .choices = automatic,
-     .help = "samples of all ranks that go through the model at once; auto is global_batch, one micro-batch a step"},
-    {.name = "seed", .type = WEFT_PARAM_INT, .value = "42", .min = 0, .max = NO_LIMIT, .help = "seed of initial weights, data order and dropout"},
+     .help = "samples of all ranks that go through the model at once; auto is global_batch, one "
+             "micro-batch a step"},
+    {.name = "seed",
+     .type = WEFT_PARAM_INT,
+     .value = "42",
+     .min = 0,
+     .max = NO_LIMIT,
+     .help = "seed of initial weights, data order and dropout"},
     {.name = "dtype",
      .type = WEFT_PARAM_CHOICE,
      .value = "f32",
@@ -98,7 +116,8 @@ static const weft_param train_params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "stop",
      .choices = nonfinite,
-     .help = "what a loss or gradient norm that is not finite does: stop the run, or skip the update"},
+     .help =
+         "what a loss or gradient norm that is not finite does: stop the run, or skip the update"},
     {.name = "loss_chunk",
      .type = WEFT_PARAM_INT,
      .value = "auto",
@@ -115,11 +134,13 @@ static const weft_param mesh_params[] = {
     {.name = "order",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
-     .help = "mesh axes from the innermost (fastest links) to the outermost; not set: as the plugins are listed"},
+     .help = "mesh axes from the innermost (fastest links) to the outermost; not set: as the "
+             "plugins are listed"},
     {.name = "rule",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED,
-     .help = "placement rules that count before those of plugins, one a line: 'param:PATTERN DIM AXIS', 'input DIM AXIS', 'role:ROLE DIM AXIS'; '-' "
+     .help = "placement rules that count before those of plugins, one a line: 'param:PATTERN DIM "
+             "AXIS', 'input DIM AXIS', 'role:ROLE DIM AXIS'; '-' "
              "for DIM: whole over the axis"},
     {.name = NULL},
 };

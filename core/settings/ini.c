@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The line reader that feeds inih.
  *
- * Builds of inih differ: most cut lines at 200 bytes and names at 49 without a word, many give no line numbers, and old ones leave comments
- * on continuation lines. So we read and check the lines, and hand inih lines that every build reads alike: no comments, no blank
- * lines, and a long value as several short continuation lines. Each piece of a value goes between two guards ('|'), so that inih
- * strips nothing from it and takes it for nothing else. inih calls the handler before it asks for the next line: the reader's
- * counter is the line. */
+ * Builds of inih differ: most cut lines at 200 bytes and names at 49 without a word, many give no
+ * line numbers, and old ones leave comments on continuation lines. So we read and check the lines,
+ * and hand inih lines that every build reads alike: no comments, no blank lines, and a long value
+ * as several short continuation lines. Each piece of a value goes between two guards ('|'), so that
+ * inih strips nothing from it and takes it for nothing else. inih calls the handler before it asks
+ * for the next line: the reader's counter is the line. */
 #include "settings/ini.h"
 
 #include <ini.h>
@@ -21,9 +22,13 @@ typedef struct reader {
     const char *name, *text; /* text: what is still to be read */
     size_t size;
     int line;
-    enum { NO_VALUE, IN_VALUE, LOST_VALUE } above; /* what an indented line continues; LOST: a line that was wrong */
-    bool skip;                                     /* in a section whose header was wrong */
-    const char *rest;                              /* of the current line's value: not handed out yet */
+    enum {
+        NO_VALUE,
+        IN_VALUE,
+        LOST_VALUE
+    } above;          /* what an indented line continues; LOST: a line that was wrong */
+    bool skip;        /* in a section whose header was wrong */
+    const char *rest; /* of the current line's value: not handed out yet */
     size_t n_rest;
     bool continues;  /* the piece inih holds continues the entry's last line ... */
     bool new_line;   /* ... or begins one more line of that entry */
@@ -45,7 +50,8 @@ WEFT_PRINTF(2, 3) static void wrong(reader *r, const char *format, ...)
     r->status = weft_vfail(r->err, WEFT_ERR_INPUT, here(r), format, args);
     va_end(args);
     if (++r->n_errors == WEFT_INI_ERRORS) {
-        weft_fail(r->err, WEFT_ERR_INPUT, here(r), "too many errors; the rest of the file was not read");
+        weft_fail(r->err, WEFT_ERR_INPUT, here(r),
+                  "too many errors; the rest of the file was not read");
         r->size = 0;
     }
 }
@@ -135,7 +141,8 @@ static void check_twice(reader *r, const char *section, const char *key)
         return;
     for (const weft_ini_entry *e = r->first; e; e = e->next) {
         if (e->key && strcmp(e->key, key) == 0 && strcmp(e->section, section) == 0) {
-            wrong(r, "[%s] %s is set twice, first in line %d; keep one", section, key, e->where.line);
+            wrong(r, "[%s] %s is set twice, first in line %d; keep one", section, key,
+                  e->where.line);
             return;
         }
     }
@@ -144,7 +151,10 @@ static void check_twice(reader *r, const char *section, const char *key)
 static void begin_entry(reader *r, const char *section, const char *key)
 {
     if (section[0] == '\0' && !is_include(section, key))
-        wrong(r, "'%s' stands before the first section; put it below a line as [train] (only 'include = FILE' may stand here)", key);
+        wrong(r,
+              "'%s' stands before the first section; put it below a line as [train] (only 'include "
+              "= FILE' may stand here)",
+              key);
     check_twice(r, section, key);
     if (++r->n_keys > WEFT_INI_KEYS) {
         wrong(r, "more than %d keys in one file", WEFT_INI_KEYS);
@@ -160,8 +170,9 @@ static int take_piece(reader *r, const char *section, const char *key, const cha
     size_t n = value ? strlen(value) : 0;
 
     if (n < 2 || value[0] != GUARD || value[n - 1] != GUARD) {
-        r->status =
-            weft_fail(r->err, WEFT_ERR_INTERNAL, here(r), "inih gave '%s' for [%s] %s, which it was not given", value ? value : "", section, key);
+        r->status = weft_fail(r->err, WEFT_ERR_INTERNAL, here(r),
+                              "inih gave '%s' for [%s] %s, which it was not given",
+                              value ? value : "", section, key);
         return 1;
     }
     if (!r->continues) {
@@ -224,7 +235,8 @@ static void put_piece(reader *r, output *out)
 static bool is_name(const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= '0' && s[i] <= '9') || strchr("_-.", s[i])))
+        if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') ||
+              (s[i] >= '0' && s[i] <= '9') || strchr("_-.", s[i])))
             return false;
     return n > 0;
 }
@@ -249,11 +261,14 @@ static bool section_line(reader *r, const char *s, size_t n, output *out)
     if (!end) {
         wrong(r, "section '%.*s' has no closing ']'", shown(n), s);
     } else if (n_behind > 0) {
-        wrong(r, "'%.*s' behind [%.*s]; a section's line holds nothing else", shown(n_behind), behind, shown(n_name), name);
+        wrong(r, "'%.*s' behind [%.*s]; a section's line holds nothing else", shown(n_behind),
+              behind, shown(n_name), name);
     } else if (n_name > WEFT_INI_NAME) {
-        wrong(r, "section name [%.*s...] has %zu bytes; at most %d", shown(n_name), name, n_name, WEFT_INI_NAME);
+        wrong(r, "section name [%.*s...] has %zu bytes; at most %d", shown(n_name), name, n_name,
+              WEFT_INI_NAME);
     } else if (!is_name(name, n_name)) {
-        wrong(r, "[%.*s] is no section name; names are made of letters, digits, '_', '-' and '.'", shown(n_name), name);
+        wrong(r, "[%.*s] is no section name; names are made of letters, digits, '_', '-' and '.'",
+              shown(n_name), name);
     } else {
         memcpy(text, name, n_name);
         text[n_name] = '\0';
@@ -276,19 +291,26 @@ static bool pair_line(reader *r, const char *s, size_t n, output *out)
 {
     const char *equals = memchr(s, '=', n);
     const char *key = s, *value = equals ? equals + 1 : s;
-    size_t n_key = equals ? (size_t)(equals - s) : n, n_value = equals ? (size_t)(s + n - value) : 0;
+    size_t n_key = equals ? (size_t)(equals - s) : n,
+           n_value = equals ? (size_t)(s + n - value) : 0;
 
     r->above = LOST_VALUE;
     trim(&key, &n_key);
     trim(&value, &n_value);
     if (!equals) {
-        wrong(r, "'%.*s' has no '='; write 'key = value' (a line that continues a list is indented)", shown(n), s);
+        wrong(r,
+              "'%.*s' has no '='; write 'key = value' (a line that continues a list is indented)",
+              shown(n), s);
     } else if (n_key == 0) {
         wrong(r, "no key before '='; write 'key = value'");
     } else if (n_key > WEFT_INI_NAME) {
-        wrong(r, "key '%.*s...' has %zu bytes; at most %d", shown(n_key), key, n_key, WEFT_INI_NAME);
+        wrong(r, "key '%.*s...' has %zu bytes; at most %d", shown(n_key), key, n_key,
+              WEFT_INI_NAME);
     } else if (!is_name(key, n_key)) {
-        wrong(r, "'%.*s' is no key; keys are made of letters, digits, '_', '-' and '.', and '=' follows", shown(n_key), key);
+        wrong(
+            r,
+            "'%.*s' is no key; keys are made of letters, digits, '_', '-' and '.', and '=' follows",
+            shown(n_key), key);
     } else if (!r->skip) {
         r->above = IN_VALUE;
         r->new_line = r->continues = false;
@@ -315,7 +337,8 @@ static bool use_line(reader *r, const char *s, size_t n, output *out)
         else if (byte < 0x80)
             wrong(r, "control character 0x%02x in byte %zu of the line", byte, bad);
         else
-            wrong(r, "byte %zu of the line (0x%02x) is not UTF-8; save the file as UTF-8", bad, byte);
+            wrong(r, "byte %zu of the line (0x%02x) is not UTF-8; save the file as UTF-8", bad,
+                  byte);
         return false;
     }
     n = without_comment(s, n);
@@ -362,7 +385,8 @@ static char *give_line(char *buffer, int size, void *stream)
     bool given = false;
 
     if (size < 2 * (WEFT_INI_NAME + 8)) {
-        r->status = weft_fail(r->err, WEFT_ERR_INTERNAL, here(r), "this build of inih reads lines of %d bytes only", size);
+        r->status = weft_fail(r->err, WEFT_ERR_INTERNAL, here(r),
+                              "this build of inih reads lines of %d bytes only", size);
         return NULL;
     }
     if (r->n_rest > 0) {
@@ -373,7 +397,8 @@ static char *give_line(char *buffer, int size, void *stream)
     }
     while (!given && next_line(r, &s, &n)) {
         if (n > WEFT_INI_LINE)
-            wrong(r, "the line has %zu bytes; at most %d. A list may go on in indented lines", n, WEFT_INI_LINE);
+            wrong(r, "the line has %zu bytes; at most %d. A list may go on in indented lines", n,
+                  WEFT_INI_LINE);
         else
             given = use_line(r, s, n, &out);
     }
@@ -381,7 +406,8 @@ static char *give_line(char *buffer, int size, void *stream)
     return given ? buffer : NULL;
 }
 
-weft_status weft_ini_parse(weft_pool *pool, const char *name, const char *text, size_t size, weft_ini_entry **out, weft_error *err)
+weft_status weft_ini_parse(weft_pool *pool, const char *name, const char *text, size_t size,
+                           weft_ini_entry **out, weft_error *err)
 {
     reader r = {.pool = pool, .err = err, .name = name, .text = text, .size = size};
     int result;
@@ -394,7 +420,8 @@ weft_status weft_ini_parse(weft_pool *pool, const char *name, const char *text, 
     if (result == -2)
         r.status = weft_fail_memory(err);
     else if (result != 0 && r.status == WEFT_OK)
-        r.status = weft_fail(err, WEFT_ERR_INTERNAL, (weft_where){name, 0}, "inih refused the file (%d)", result);
+        r.status = weft_fail(err, WEFT_ERR_INTERNAL, (weft_where){name, 0},
+                             "inih refused the file (%d)", result);
     weft_text_release(&r.piece);
     *out = r.first;
     return r.status;

@@ -68,20 +68,23 @@ weft_section *weft_section_find(const weft_settings *settings, const char *name)
 weft_section *weft_section_add(weft_settings *settings, const char *name, weft_where where);
 const weft_setting *weft_setting_find(const weft_section *section, const char *key);
 /* Sets a key to new lines, the later one wins. */
-weft_status weft_setting_put(weft_settings *settings, weft_section *section, const char *key, const weft_ini_line *lines, weft_where where,
-                             weft_error *err);
+weft_status weft_setting_put(weft_settings *settings, weft_section *section, const char *key,
+                             const weft_ini_line *lines, weft_where where, weft_error *err);
 
 /* Splits the lines of a value at blanks. */
-weft_status weft_split_words(weft_pool *pool, const weft_ini_line *lines, const char ***words, weft_where **wheres, int *n, weft_error *err);
+weft_status weft_split_words(weft_pool *pool, const weft_ini_line *lines, const char ***words,
+                             weft_where **wheres, int *n, weft_error *err);
 
 /* Makes the list of plugins from [weft] plugins. */
 weft_status weft_settings_list(weft_settings *settings, weft_error *err);
 
 /* Notes every key of a claimed section that its table does not have. */
-weft_status weft_section_unknown(const weft_settings *settings, const weft_section *section, weft_error *err);
+weft_status weft_section_unknown(const weft_settings *settings, const weft_section *section,
+                                 weft_error *err);
 
 /* Parses one word into out's integer, real or boolean; a wrong one is an error at `where`. */
-weft_status weft_value_parse(const char *section, const weft_param *param, const char *word, weft_where where, weft_checked *out, weft_error *err);
+weft_status weft_value_parse(const char *section, const weft_param *param, const char *word,
+                             weft_where where, weft_checked *out, weft_error *err);
 /* Appends what would be right: "an integer from 1 to 8 (ranks) or 'auto'". */
 void weft_value_expected(const weft_param *param, weft_text *text);
 

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-weft_status weft_split_words(weft_pool *pool, const weft_ini_line *lines, const char ***words, weft_where **wheres, int *n, weft_error *err)
+weft_status weft_split_words(weft_pool *pool, const weft_ini_line *lines, const char ***words,
+                             weft_where **wheres, int *n, weft_error *err)
 {
     size_t most = 0;
 
@@ -44,19 +45,27 @@ static int listed_at(const weft_settings *settings, const char *name)
 /* Names stand in file names and C symbols. */
 static weft_status check_name(const char *name, weft_where where, weft_error *err)
 {
-    size_t n = strlen(name), good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    size_t n = strlen(name),
+           good = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
 
     if (n > 0 && n <= WEFT_INI_NAME && good == n && !(name[0] >= '0' && name[0] <= '9'))
         return WEFT_OK;
     if (strchr(name, ','))
-        return weft_fail(err, WEFT_ERR_INPUT, where, "'%.60s' is no plugin's name; names are separated by blanks, not commas", name);
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "'%.60s' is no plugin's name; names are separated by blanks, not commas",
+                         name);
     if (strchr(name, '='))
-        return weft_fail(err, WEFT_ERR_INPUT, where, "'%.60s' among the plugins' names; a line with a key starts in the first column", name);
-    return weft_fail(err, WEFT_ERR_INPUT, where, "'%.60s' is no plugin's name; names are made of letters, digits and '_'", name);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, where,
+            "'%.60s' among the plugins' names; a line with a key starts in the first column", name);
+    return weft_fail(err, WEFT_ERR_INPUT, where,
+                     "'%.60s' is no plugin's name; names are made of letters, digits and '_'",
+                     name);
 }
 
 /* A name as listed, '?' taken off. Strings are kept, not copied. */
-static weft_status make_listed(const weft_settings *settings, const char *word, weft_where where, weft_listed *out, weft_error *err)
+static weft_status make_listed(const weft_settings *settings, const char *word, weft_where where,
+                               weft_listed *out, weft_error *err)
 {
     weft_status status;
     int twin;
@@ -74,7 +83,9 @@ static weft_status make_listed(const weft_settings *settings, const char *word, 
         return WEFT_OK;
     where = settings->listed[twin].where;
     if (where.line > 0)
-        return weft_fail(err, WEFT_ERR_INPUT, out->where, "plugin '%s' is listed twice, first at %s:%d; keep one", out->name, where.file, where.line);
+        return weft_fail(err, WEFT_ERR_INPUT, out->where,
+                         "plugin '%s' is listed twice, first at %s:%d; keep one", out->name,
+                         where.file, where.line);
     return weft_fail(err, WEFT_ERR_INPUT, out->where, "plugin '%s' is listed twice", out->name);
 }
 
@@ -87,10 +98,12 @@ weft_status weft_settings_list(weft_settings *settings, weft_error *err)
     int n;
 
     settings->n_listed = 0;
-    status = weft_split_words(&settings->pool, plugins ? plugins->lines : NULL, &words, &wheres, &n, err);
+    status = weft_split_words(&settings->pool, plugins ? plugins->lines : NULL, &words, &wheres, &n,
+                              err);
     if (status != WEFT_OK)
         return status;
-    settings->listed = weft_pool_alloc(&settings->pool, (size_t)(n + 1) * sizeof(*settings->listed));
+    settings->listed =
+        weft_pool_alloc(&settings->pool, (size_t)(n + 1) * sizeof(*settings->listed));
     if (!settings->listed)
         return weft_fail_memory(err);
     for (int i = 0; i < n; i++) {
@@ -114,7 +127,8 @@ int weft_settings_plugins(const weft_settings *settings, const weft_listed **lis
 static weft_status put_list(weft_settings *settings, weft_where where, weft_error *err)
 {
     weft_section *section = weft_section_add(settings, "weft", where);
-    weft_ini_line *lines = weft_pool_alloc(&settings->pool, (size_t)(settings->n_listed + 1) * sizeof(*lines));
+    weft_ini_line *lines =
+        weft_pool_alloc(&settings->pool, (size_t)(settings->n_listed + 1) * sizeof(*lines));
 
     if (!section || !lines)
         return weft_fail_memory(err);
@@ -124,7 +138,8 @@ static weft_status put_list(weft_settings *settings, weft_where where, weft_erro
         const weft_listed *listed = &settings->listed[i];
 
         lines[i].next = &lines[i + 1];
-        lines[i + 1].text = weft_pool_format(&settings->pool, "%s%s", listed->optional ? "?" : "", listed->name);
+        lines[i + 1].text =
+            weft_pool_format(&settings->pool, "%s%s", listed->optional ? "?" : "", listed->name);
         lines[i + 1].where = listed->where;
         if (!lines[i + 1].text)
             return weft_fail_memory(err);
@@ -134,7 +149,8 @@ static weft_status put_list(weft_settings *settings, weft_where where, weft_erro
 
 /* ---- --with, --without ---- */
 
-static weft_status not_listed(const weft_settings *settings, const char *name, weft_where where, weft_error *err)
+static weft_status not_listed(const weft_settings *settings, const char *name, weft_where where,
+                              weft_error *err)
 {
     const char **names = weft_alloc((size_t)(settings->n_listed + 1) * sizeof(*names)), *near;
     weft_status status;
@@ -144,14 +160,16 @@ static weft_status not_listed(const weft_settings *settings, const char *name, w
     for (int i = 0; i < settings->n_listed; i++)
         names[i] = settings->listed[i].name;
     near = weft_nearest(name, names, settings->n_listed);
-    status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%.60s' is not listed in [weft] plugins%s%s%s", name, near ? "; did you mean '" : "",
-                       near ? near : "", near ? "'?" : "");
+    status = weft_fail(err, WEFT_ERR_INPUT, where,
+                       "plugin '%.60s' is not listed in [weft] plugins%s%s%s", name,
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     weft_free(names);
     return status;
 }
 
 /* The index that "first", "after:OTHER", "before:OTHER" or nothing at all (the end) stand for. */
-static weft_status find_place(const weft_settings *settings, const char *place, weft_where where, int *index, weft_error *err)
+static weft_status find_place(const weft_settings *settings, const char *place, weft_where where,
+                              int *index, weft_error *err)
 {
     const char *other = place ? strchr(place, ':') : NULL;
 
@@ -159,7 +177,10 @@ static weft_status find_place(const weft_settings *settings, const char *place, 
     if (!place || strcmp(place, "first") == 0)
         return WEFT_OK;
     if (!other || (strncmp(place, "after:", 6) != 0 && strncmp(place, "before:", 7) != 0))
-        return weft_fail(err, WEFT_ERR_INPUT, where, "'@%.60s' is no place; write NAME, NAME@first, NAME@after:OTHER or NAME@before:OTHER", place);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, where,
+            "'@%.60s' is no place; write NAME, NAME@first, NAME@after:OTHER or NAME@before:OTHER",
+            place);
     *index = listed_at(settings, other + 1);
     if (*index < 0)
         return not_listed(settings, other + 1, where, err);
@@ -185,7 +206,8 @@ weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_e
     if (!where.file || !name)
         return weft_fail_memory(err);
     if (weft_ini_bad_byte(spec, strlen(spec)))
-        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){"--with", 0}, "the name holds a control character or is not UTF-8");
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){"--with", 0},
+                         "the name holds a control character or is not UTF-8");
     if (place)
         *place++ = '\0';
     status = make_listed(settings, name, where, &listed, err);
@@ -215,7 +237,8 @@ weft_status weft_settings_without(weft_settings *settings, const char *name, wef
         return weft_fail_memory(err);
     if (at < 0)
         return not_listed(settings, name, where, err);
-    removed = weft_pool_alloc(&settings->pool, (size_t)(settings->n_removed + 1) * sizeof(*removed));
+    removed =
+        weft_pool_alloc(&settings->pool, (size_t)(settings->n_removed + 1) * sizeof(*removed));
     if (!removed)
         return weft_fail_memory(err);
     for (int i = 0; i < settings->n_removed; i++)
@@ -224,7 +247,8 @@ weft_status weft_settings_without(weft_settings *settings, const char *name, wef
     settings->removed = removed;
     settings->n_removed++;
     settings->n_listed--;
-    memmove(&settings->listed[at], &settings->listed[at + 1], (size_t)(settings->n_listed - at) * sizeof(*settings->listed));
+    memmove(&settings->listed[at], &settings->listed[at + 1],
+            (size_t)(settings->n_listed - at) * sizeof(*settings->listed));
     return put_list(settings, where, err);
 }
 
@@ -234,9 +258,12 @@ weft_status weft_settings_without(weft_settings *settings, const char *name, wef
 static weft_status check_value(const char *value, weft_where where, weft_error *err)
 {
     if (value[0] == ';' || strstr(value, " ;") || strstr(value, "\t;"))
-        return weft_fail(err, WEFT_ERR_INPUT, where, "a value cannot hold ';' behind a blank: it starts a comment in an INI file");
+        return weft_fail(
+            err, WEFT_ERR_INPUT, where,
+            "a value cannot hold ';' behind a blank: it starts a comment in an INI file");
     if (strlen(value) > WEFT_INI_LINE - 2 * WEFT_INI_NAME)
-        return weft_fail(err, WEFT_ERR_INPUT, where, "the value has more than %d bytes", WEFT_INI_LINE - 2 * WEFT_INI_NAME);
+        return weft_fail(err, WEFT_ERR_INPUT, where, "the value has more than %d bytes",
+                         WEFT_INI_LINE - 2 * WEFT_INI_NAME);
     return WEFT_OK;
 }
 
@@ -262,7 +289,8 @@ weft_status weft_settings_override(weft_settings *settings, const char *assignme
     if (!where.file || !section_name || !line)
         return weft_fail_memory(err);
     if (weft_ini_bad_byte(assignment, strlen(assignment)))
-        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){"-o", 0}, "the value holds a control character or is not UTF-8");
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){"-o", 0},
+                         "the value holds a control character or is not UTF-8");
     equals = strchr(section_name, '=');
     if (equals) {
         *equals++ = '\0';
@@ -282,7 +310,8 @@ weft_status weft_settings_override(weft_settings *settings, const char *assignme
     if (!section)
         return weft_fail_memory(err);
     status = weft_setting_put(settings, section, trimmed(dot), line, where, err);
-    if (status == WEFT_OK && strcmp(section->name, "weft") == 0 && strcmp(trimmed(dot), "plugins") == 0)
+    if (status == WEFT_OK && strcmp(section->name, "weft") == 0 &&
+        strcmp(trimmed(dot), "plugins") == 0)
         status = weft_settings_list(settings, err);
     return status;
 }

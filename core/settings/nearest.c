@@ -30,7 +30,8 @@ static int distance(const char *a, int n, const char *b, int m)
             bool same = lower(a[i - 1]) == lower(b[j - 1]);
 
             row[j] = least(least(up[j], row[j - 1]) + 1, up[j - 1] + !same);
-            if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]))
+            if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+                lower(a[i - 2]) == lower(b[j - 1]))
                 row[j] = least(row[j], up2[j - 2] + 1);
         }
     }
@@ -51,7 +52,8 @@ const char *weft_nearest(const char *word, const char *const *candidates, int n)
     int best_edits = 0;
 
     for (int i = 0; i < n; i++) {
-        size_t m = strlen(candidates[i]), longer = size > m ? size : m, apart = longer - (size < m ? size : m);
+        size_t m = strlen(candidates[i]), longer = size > m ? size : m,
+               apart = longer - (size < m ? size : m);
         int limit = size / 3 > 2 ? (int)(size / 3) : 2;
 
         if (is_prefix(word, size, candidates[i], m) && (!prefix || apart < difference)) {

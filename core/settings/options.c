@@ -21,7 +21,8 @@ static bool is_short(const weft_option *option)
     return !option->name[1];
 }
 
-/* The option that a word names, and what is attached to it: "4" of "-n4" and of "--name=4"; NULL: nothing. */
+/* The option that a word names, and what is attached to it: "4" of "-n4" and of "--name=4"; NULL:
+ * nothing. */
 static const weft_option *find(const weft_option *list, const char *word, const char **attached)
 {
     bool is_long = strncmp(word, "--", 2) == 0;
@@ -47,13 +48,16 @@ static weft_status unknown(const parse *p, const char *word)
             names[n++] = option->name;
     const char *near = weft_nearest(word + strspn(word, "-"), names, n);
     if (near)
-        return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "unknown option '%s'; did you mean '--%s'?", word, near);
-    return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "unknown option '%s'; weft %s --help lists all", word, p->options->command);
+        return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "unknown option '%s'; did you mean '--%s'?", word, near);
+    return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "unknown option '%s'; weft %s --help lists all", word, p->options->command);
 }
 
 /* ---- one option's argument ---- */
 
-static weft_status take_number(parse *p, const weft_option *option, const char *word, const char *text)
+static weft_status take_number(parse *p, const weft_option *option, const char *word,
+                               const char *text)
 {
     bool bounded = option->min || option->max;
     char *end;
@@ -65,12 +69,15 @@ static weft_status take_number(parse *p, const weft_option *option, const char *
         return WEFT_OK;
     }
     if (!bounded)
-        return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s %s: give an integer", word, text);
-    return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s %s: give an integer from %lld to %lld", word, text, (long long)option->min,
+        return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s %s: give an integer", word,
+                         text);
+    return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s %s: give an integer from %lld to %lld", word, text, (long long)option->min,
                      (long long)option->max);
 }
 
-static weft_status take_text(parse *p, const weft_option *option, const char *word, const char *text)
+static weft_status take_text(parse *p, const weft_option *option, const char *word,
+                             const char *text)
 {
     const char *const *choice = option->choices;
     while (choice && *choice && strcmp(text, *choice) != 0)
@@ -81,8 +88,13 @@ static weft_status take_text(parse *p, const weft_option *option, const char *wo
     }
     weft_text list = {0};
     for (choice = option->choices; *choice; choice++)
-        weft_text_print(&list, "%s%s", choice == option->choices ? "" : choice[1] ? ", " : " or ", *choice);
-    weft_status s = weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s %s: give %s", word, text, weft_text_get(&list));
+        weft_text_print(&list, "%s%s",
+                        choice == option->choices ? ""
+                        : choice[1]               ? ", "
+                                                  : " or ",
+                        *choice);
+    weft_status s = weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s %s: give %s", word, text,
+                              weft_text_get(&list));
     weft_text_release(&list);
     return s;
 }
@@ -156,8 +168,9 @@ void weft_options_print(const weft_option *list, weft_text *text)
     for (const weft_option *option = list; option && option->name; option++) {
         if (!option->help)
             continue;
-        char *left = weft_format("%s%s%s%s", is_short(option) ? "-" : "--", option->name, option->argument ? " " : "",
-                                 option->argument ? option->argument : "");
+        char *left =
+            weft_format("%s%s%s%s", is_short(option) ? "-" : "--", option->name,
+                        option->argument ? " " : "", option->argument ? option->argument : "");
         weft_text_print(text, "  %-26s %s\n", left ? left : option->name, option->help);
         weft_free(left);
     }

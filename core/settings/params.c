@@ -12,11 +12,13 @@ static const weft_checked *find(const weft_params *params, const char *key)
     return NULL;
 }
 
-static const weft_checked *find_type(const weft_params *params, const char *key, weft_param_type type)
+static const weft_checked *find_type(const weft_params *params, const char *key,
+                                     weft_param_type type)
 {
     const weft_checked *value = find(params, key);
 
-    return value && value->param->type == type && !(value->param->flags & WEFT_PARAM_LIST) ? value : NULL;
+    return value && value->param->type == type && !(value->param->flags & WEFT_PARAM_LIST) ? value
+                                                                                           : NULL;
 }
 
 bool weft_params_bool(const weft_params *params, const char *key)

@@ -22,7 +22,8 @@ static void print_source(weft_text *text, size_t start, weft_where where, bool g
         weft_text_print(text, ":%d", where.line);
 }
 
-/* One word a line is easier to read and to edit, unless a word would be taken for a comment there. */
+/* One word a line is easier to read and to edit, unless a word would be taken for a comment there.
+ */
 static bool one_a_line(const weft_checked *value)
 {
     size_t size = 0;
@@ -57,9 +58,11 @@ static void print_value(const weft_checked *value, bool with_sources, weft_text 
         return;
     }
     if (!value->given && value->text[0] == '\0')
-        weft_text_print(text, ";%s =", value->param->name); /* not set: as a comment, so that reading it again does not set it */
+        weft_text_print(text, ";%s =", value->param->name); /* not set: as a comment, so that
+                                                               reading it again does not set it */
     else
-        weft_text_print(text, "%s =%s%s", value->param->name, value->text[0] ? " " : "", value->text);
+        weft_text_print(text, "%s =%s%s", value->param->name, value->text[0] ? " " : "",
+                        value->text);
     if (with_sources)
         print_source(text, start, value->where, value->given);
     weft_text_add(text, "\n");
@@ -73,7 +76,8 @@ static bool has_something(const weft_params *params, bool only_given)
     return false;
 }
 
-void weft_settings_print(const weft_settings *settings, bool with_sources, bool only_given, weft_text *text)
+void weft_settings_print(const weft_settings *settings, bool with_sources, bool only_given,
+                         weft_text *text)
 {
     bool first = true;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading: a file and what it includes, then overrides, into sections of settings where the last one set wins. */
+/* Reading: a file and what it includes, then overrides, into sections of settings where the last
+ * one set wins. */
 #include "settings/internal.h"
 
 #include <errno.h>
@@ -56,8 +57,8 @@ const weft_setting *weft_setting_find(const weft_section *section, const char *k
     return NULL;
 }
 
-weft_status weft_setting_put(weft_settings *settings, weft_section *section, const char *key, const weft_ini_line *lines, weft_where where,
-                             weft_error *err)
+weft_status weft_setting_put(weft_settings *settings, weft_section *section, const char *key,
+                             const weft_ini_line *lines, weft_where where, weft_error *err)
 {
     weft_setting **end = &section->settings, *setting;
 
@@ -79,7 +80,8 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
 /* ---- files ---- */
 
 /* Reads a file of at most WEFT_INI_FILE bytes. at: the include; nowhere for the main file. */
-static weft_status read_text(const char *path, char **data, size_t *size, weft_where at, weft_error *err)
+static weft_status read_text(const char *path, char **data, size_t *size, weft_where at,
+                             weft_error *err)
 {
     weft_status status = WEFT_OK;
     FILE *file = fopen(path, "rbe");
@@ -97,7 +99,8 @@ static weft_status read_text(const char *path, char **data, size_t *size, weft_w
     if (ferror(file))
         status = weft_fail(err, WEFT_ERR_INPUT, at, "cannot read '%s': %s", path, strerror(errno));
     else if (*size > WEFT_INI_FILE)
-        status = weft_fail(err, WEFT_ERR_INPUT, at, "'%s' has more than %d bytes; that is no INI file", path, WEFT_INI_FILE);
+        status = weft_fail(err, WEFT_ERR_INPUT, at,
+                           "'%s' has more than %d bytes; that is no INI file", path, WEFT_INI_FILE);
 done:
     fclose(file);
     if (status == WEFT_OK)
@@ -115,15 +118,18 @@ static const weft_kept_file *find_kept(const weft_settings *settings, const char
     return NULL;
 }
 
-static weft_kept_file *add_kept(weft_settings *settings, const char *name, const char *real, const char *text, size_t size)
+static weft_kept_file *add_kept(weft_settings *settings, const char *name, const char *real,
+                                const char *text, size_t size)
 {
-    weft_kept_file **end = &settings->files, *kept = weft_pool_alloc(&settings->pool, sizeof(*kept));
+    weft_kept_file **end = &settings->files,
+                   *kept = weft_pool_alloc(&settings->pool, sizeof(*kept));
     char *copy = weft_pool_alloc(&settings->pool, size + 1);
 
     if (!kept || !copy)
         return NULL;
     memcpy(copy, text, size);
-    *kept = (weft_kept_file){.name = weft_pool_strdup(&settings->pool, name), .text = copy, .size = size};
+    *kept = (weft_kept_file){
+        .name = weft_pool_strdup(&settings->pool, name), .text = copy, .size = size};
     kept->real = weft_pool_strdup(&settings->pool, real);
     if (!kept->name || !kept->real)
         return NULL;
@@ -133,7 +139,8 @@ static weft_kept_file *add_kept(weft_settings *settings, const char *name, const
 }
 
 /* The file, from the disk or from what was given; a file that is included twice is read once. */
-static weft_status keep_file(weft_settings *settings, const char *path, weft_where at, const weft_kept_file **out, weft_error *err)
+static weft_status keep_file(weft_settings *settings, const char *path, weft_where at,
+                             const weft_kept_file **out, weft_error *err)
 {
     char *text = NULL, real[PATH_MAX];
     size_t size = 0;
@@ -143,7 +150,8 @@ static weft_status keep_file(weft_settings *settings, const char *path, weft_whe
     if (*out)
         return WEFT_OK;
     if (settings->packed)
-        return weft_fail(err, WEFT_ERR_INTERNAL, at, "'%s' is not among the files that rank 0 has sent", path);
+        return weft_fail(err, WEFT_ERR_INTERNAL, at,
+                         "'%s' is not among the files that rank 0 has sent", path);
     status = read_text(path, &text, &size, at, err);
     if (status != WEFT_OK)
         return status;
@@ -169,23 +177,28 @@ static weft_status check_cycle(const frame *now, weft_error *err)
         if (!up->real || strcmp(up->real, now->real) != 0)
             continue;
         print_chain(now->up, up, &chain);
-        status = weft_fail(err, WEFT_ERR_INPUT, now->where, "include cycle: %s%s; remove one of these includes", weft_text_get(&chain), now->name);
+        status = weft_fail(err, WEFT_ERR_INPUT, now->where,
+                           "include cycle: %s%s; remove one of these includes",
+                           weft_text_get(&chain), now->name);
         weft_text_release(&chain);
         return status;
     }
     return WEFT_OK;
 }
 
-static weft_status read_entries(weft_settings *settings, const frame *now, const char *text, size_t size, weft_error *err);
+static weft_status read_entries(weft_settings *settings, const frame *now, const char *text,
+                                size_t size, weft_error *err);
 
-static weft_status read_file(weft_settings *settings, const char *path, weft_where where, const frame *up, weft_error *err)
+static weft_status read_file(weft_settings *settings, const char *path, weft_where where,
+                             const frame *up, weft_error *err)
 {
     frame now = {.name = path, .depth = up ? up->depth + 1 : 0, .where = where, .up = up};
     const weft_kept_file *file;
     weft_status status;
 
     if (now.depth > MAX_DEPTH)
-        return weft_fail(err, WEFT_ERR_INPUT, where, "includes nest deeper than %d files", MAX_DEPTH);
+        return weft_fail(err, WEFT_ERR_INPUT, where, "includes nest deeper than %d files",
+                         MAX_DEPTH);
     if (++settings->n_files > MAX_FILES)
         return weft_fail(err, WEFT_ERR_INPUT, where, "more than %d includes", MAX_FILES);
     status = keep_file(settings, path, where, &file, err);
@@ -197,42 +210,51 @@ static weft_status read_file(weft_settings *settings, const char *path, weft_whe
 }
 
 /* include = FILE, relative to the folder of the file it stands in. */
-static weft_status include(weft_settings *settings, const frame *now, const weft_ini_entry *entry, weft_error *err)
+static weft_status include(weft_settings *settings, const frame *now, const weft_ini_entry *entry,
+                           weft_error *err)
 {
     const char *file = entry->lines->text, *slash = now->real ? strrchr(now->name, '/') : NULL;
     char *path;
 
     if (file[0] == '\0' || entry->lines->next)
-        return weft_fail(err, WEFT_ERR_INPUT, entry->where, "include takes one file; write 'include = FILE'");
+        return weft_fail(err, WEFT_ERR_INPUT, entry->where,
+                         "include takes one file; write 'include = FILE'");
     if (file[0] == '/' || !slash)
         path = weft_pool_strdup(&settings->pool, file);
     else
-        path = weft_pool_format(&settings->pool, "%.*s/%s", (int)(slash - now->name), now->name, file);
+        path =
+            weft_pool_format(&settings->pool, "%.*s/%s", (int)(slash - now->name), now->name, file);
     if (!path)
         return weft_fail_memory(err);
     return read_file(settings, path, entry->where, now, err);
 }
 
-static weft_status use_entry(weft_settings *settings, const frame *now, const weft_ini_entry *entry, weft_error *err)
+static weft_status use_entry(weft_settings *settings, const frame *now, const weft_ini_entry *entry,
+                             weft_error *err)
 {
     weft_section *section;
 
     if (entry->key && !entry->lines)
         return WEFT_ERR_MEMORY; /* noted when it was read */
-    if (entry->key && strcmp(entry->key, "include") == 0 && (entry->section[0] == '\0' || strcmp(entry->section, "weft") == 0))
+    if (entry->key && strcmp(entry->key, "include") == 0 &&
+        (entry->section[0] == '\0' || strcmp(entry->section, "weft") == 0))
         return include(settings, now, entry, err);
     section = weft_section_add(settings, entry->section, entry->where);
     if (!section)
         return weft_fail_memory(err);
-    return entry->key ? weft_setting_put(settings, section, entry->key, entry->lines, entry->where, err) : WEFT_OK;
+    return entry->key
+               ? weft_setting_put(settings, section, entry->key, entry->lines, entry->where, err)
+               : WEFT_OK;
 }
 
-static weft_status read_entries(weft_settings *settings, const frame *now, const char *text, size_t size, weft_error *err)
+static weft_status read_entries(weft_settings *settings, const frame *now, const char *text,
+                                size_t size, weft_error *err)
 {
     weft_ini_entry *entries = NULL;
     weft_status status = weft_ini_parse(&settings->pool, now->name, text, size, &entries, err);
 
-    for (const weft_ini_entry *entry = entries; entry && status != WEFT_ERR_MEMORY; entry = entry->next) {
+    for (const weft_ini_entry *entry = entries; entry && status != WEFT_ERR_MEMORY;
+         entry = entry->next) {
         weft_status used = use_entry(settings, now, entry, err);
 
         if (used != WEFT_OK)
@@ -256,7 +278,8 @@ static weft_settings *create(const char *name, weft_error *err)
     return NULL;
 }
 
-static weft_status finish_reading(weft_settings *settings, weft_status status, weft_settings **out, weft_error *err)
+static weft_status finish_reading(weft_settings *settings, weft_status status, weft_settings **out,
+                                  weft_error *err)
 {
     weft_status listed = status == WEFT_ERR_MEMORY ? status : weft_settings_list(settings, err);
 
@@ -276,10 +299,12 @@ weft_status weft_settings_read(const char *file, weft_settings **out, weft_error
     *out = NULL;
     if (!settings)
         return WEFT_ERR_MEMORY;
-    return finish_reading(settings, read_file(settings, settings->file.file, WEFT_NOWHERE, NULL, err), out, err);
+    return finish_reading(
+        settings, read_file(settings, settings->file.file, WEFT_NOWHERE, NULL, err), out, err);
 }
 
-weft_status weft_settings_read_text(const char *name, const char *text, size_t size, weft_settings **out, weft_error *err)
+weft_status weft_settings_read_text(const char *name, const char *text, size_t size,
+                                    weft_settings **out, weft_error *err)
 {
     weft_settings *settings = create(name, err);
     frame now = {0};
@@ -290,7 +315,8 @@ weft_status weft_settings_read_text(const char *name, const char *text, size_t s
     now.name = settings->file.file;
     if (size > WEFT_INI_FILE) {
         weft_settings_destroy(settings);
-        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){name, 0}, "more than %d bytes; that is no INI file", WEFT_INI_FILE);
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){name, 0},
+                         "more than %d bytes; that is no INI file", WEFT_INI_FILE);
     }
     return finish_reading(settings, read_entries(settings, &now, text, size, err), out, err);
 }
@@ -300,14 +326,16 @@ weft_status weft_settings_read_text(const char *name, const char *text, size_t s
 weft_status weft_settings_pack(const weft_settings *settings, weft_text *pack, weft_error *err)
 {
     for (const weft_kept_file *f = settings->files; f; f = f->next) {
-        weft_text_print(pack, "%zu %zu %zu\n%s%s", strlen(f->name), strlen(f->real), f->size, f->name, f->real);
+        weft_text_print(pack, "%zu %zu %zu\n%s%s", strlen(f->name), strlen(f->real), f->size,
+                        f->name, f->real);
         weft_text_add_bytes(pack, f->text, f->size);
     }
     return pack->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
 }
 
 /* One file off the piece. */
-static weft_status unpack_file(weft_settings *settings, const char **pack, size_t *size, weft_error *err)
+static weft_status unpack_file(weft_settings *settings, const char **pack, size_t *size,
+                               weft_error *err)
 {
     size_t n[3], head;
     const char *line = memchr(*pack, '\n', *size);
@@ -318,7 +346,8 @@ static weft_status unpack_file(weft_settings *settings, const char **pack, size_
         goto broken;
     memcpy(text, *pack, head);
     text[head] = '\0';
-    if (sscanf(text, "%zu %zu %zu", &n[0], &n[1], &n[2]) != 3 || n[0] > PATH_MAX || n[1] > PATH_MAX || n[2] > WEFT_INI_FILE)
+    if (sscanf(text, "%zu %zu %zu", &n[0], &n[1], &n[2]) != 3 || n[0] > PATH_MAX ||
+        n[1] > PATH_MAX || n[2] > WEFT_INI_FILE)
         goto broken;
     if (n[0] + n[1] + n[2] > *size - head)
         goto broken;
@@ -334,7 +363,8 @@ broken:
     return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "what rank 0 has sent is no INI");
 }
 
-weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out, weft_error *err)
+weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out,
+                                 weft_error *err)
 {
     weft_settings *settings = create("", err);
     weft_status status = settings ? WEFT_OK : WEFT_ERR_MEMORY;
@@ -349,7 +379,8 @@ weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **
     }
     settings->packed = true;
     settings->file.file = settings->files->name;
-    return finish_reading(settings, read_file(settings, settings->file.file, WEFT_NOWHERE, NULL, err), out, err);
+    return finish_reading(
+        settings, read_file(settings, settings->file.file, WEFT_NOWHERE, NULL, err), out, err);
 }
 
 void weft_settings_destroy(weft_settings *settings)

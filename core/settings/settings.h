@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's INI as text with sources, and its checked form: one weft_params a section. Internal to weft (core and cli). */
+/* The user's INI as text with sources, and its checked form: one weft_params a section. Internal to
+ * weft (core and cli). */
 #ifndef WEFT_SETTINGS_SETTINGS_H
 #define WEFT_SETTINGS_SETTINGS_H
 
@@ -14,45 +15,59 @@ typedef struct weft_listed {
     weft_where where;
 } weft_listed;
 
-/* Reads an INI and what it includes. Only its form is checked (line lengths, sections, key = value, NUL, UTF-8, include cycles); every
- * error at once. On error *out is NULL. */
+/* Reads an INI and what it includes. Only its form is checked (line lengths, sections, key = value,
+ * NUL, UTF-8, include cycles); every error at once. On error *out is NULL. */
 weft_status weft_settings_read(const char *file, weft_settings **out, weft_error *err);
-/* The same from text; `name` stands for the file in messages, includes are relative to the working directory. */
-weft_status weft_settings_read_text(const char *name, const char *text, size_t size, weft_settings **out, weft_error *err);
-/* Appends all files that were read, the INI and what it includes, in one piece: for a rank that does not have them. */
+/* The same from text; `name` stands for the file in messages, includes are relative to the working
+ * directory. */
+weft_status weft_settings_read_text(const char *name, const char *text, size_t size,
+                                    weft_settings **out, weft_error *err);
+/* Appends all files that were read, the INI and what it includes, in one piece: for a rank that
+ * does not have them. */
 weft_status weft_settings_pack(const weft_settings *settings, weft_text *pack, weft_error *err);
 /* The same settings from such a piece, with the same places in messages; no file is opened. */
-weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out, weft_error *err);
+weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out,
+                                 weft_error *err);
 void weft_settings_destroy(weft_settings *settings);
 
 /* -o section.key=value; the value may be empty (not set). */
-weft_status weft_settings_override(weft_settings *settings, const char *assignment, weft_error *err);
-/* --with NAME, NAME@after:OTHER, NAME@before:OTHER, NAME@first; --without NAME. Unknown OTHER or NAME is an error with the nearest name. */
+weft_status weft_settings_override(weft_settings *settings, const char *assignment,
+                                   weft_error *err);
+/* --with NAME, NAME@after:OTHER, NAME@before:OTHER, NAME@first; --without NAME. Unknown OTHER or
+ * NAME is an error with the nearest name. */
 weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_error *err);
 weft_status weft_settings_without(weft_settings *settings, const char *name, weft_error *err);
 
-/* The listed plugins in order, after --with and --without. A name twice is an error noted when the INI was read. */
+/* The listed plugins in order, after --with and --without. A name twice is an error noted when the
+ * INI was read. */
 int weft_settings_plugins(const weft_settings *settings, const weft_listed **list);
 
-/* Checks section `name` against `table` (NULL: no keys): wrong type, range, missing REQUIRED, all of them go to err. Unknown keys are left to
- * weft_settings_finish, which knows all tables, unless the table is empty: then they are errors at once. The section counts as known from then on.
- * *out is owned by settings and lives as long; asking again with the same table gives the same. */
-weft_status weft_settings_section(weft_settings *settings, const char *name, const weft_param *table, const weft_params **out, weft_error *err);
-/* After all sections are claimed: every unknown key (with the nearest name, and the section that has it) and every section nobody claimed is an
- * error; not so the sections of listed plugins (whoever failed to open one said so) and of those that --without took out. candidates: names that
+/* Checks section `name` against `table` (NULL: no keys): wrong type, range, missing REQUIRED, all
+ * of them go to err. Unknown keys are left to weft_settings_finish, which knows all tables, unless
+ * the table is empty: then they are errors at once. The section counts as known from then on. *out
+ * is owned by settings and lives as long; asking again with the same table gives the same. */
+weft_status weft_settings_section(weft_settings *settings, const char *name,
+                                  const weft_param *table, const weft_params **out,
+                                  weft_error *err);
+/* After all sections are claimed: every unknown key (with the nearest name, and the section that
+ * has it) and every section nobody claimed is an error; not so the sections of listed plugins
+ * (whoever failed to open one said so) and of those that --without took out. candidates: names that
  * exist but are not listed (for "add X to plugins"), NULL-ended, may be NULL. */
-weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, weft_error *err);
+weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates,
+                                 weft_error *err);
 
-/* Appends the effective INI, loadable again: every claimed section, every key. with_sources adds "; run.ini:14" comments; only_given leaves defaults
- * out. */
-void weft_settings_print(const weft_settings *settings, bool with_sources, bool only_given, weft_text *text);
+/* Appends the effective INI, loadable again: every claimed section, every key. with_sources adds ";
+ * run.ini:14" comments; only_given leaves defaults out. */
+void weft_settings_print(const weft_settings *settings, bool with_sources, bool only_given,
+                         weft_text *text);
 /* The core's own sections' tables: [weft], [train], [mesh]. NULL for any other name. */
 const weft_param *weft_core_params(const char *section);
 
 /* Where the i-th word of a list comes from. */
 weft_where weft_params_word_where(const weft_params *params, const char *key, int i);
 
-/* The nearest of n candidates to `word` by edit distance (<= 2, or a third of its length, or a common prefix); NULL if none is near. */
+/* The nearest of n candidates to `word` by edit distance (<= 2, or a third of its length, or a
+ * common prefix); NULL if none is near. */
 const char *weft_nearest(const char *word, const char *const *candidates, int n);
 
 #endif

@@ -31,7 +31,8 @@ static const char *nearest_key(const weft_section *section, const char *key, wef
     return near;
 }
 
-static weft_status unknown_key(const weft_settings *settings, const weft_section *section, const weft_setting *setting, weft_error *err)
+static weft_status unknown_key(const weft_settings *settings, const weft_section *section,
+                               const weft_setting *setting, weft_error *err)
 {
     const char *near = nearest_key(section, setting->key, err);
     weft_text hint = {0};
@@ -44,14 +45,16 @@ static weft_status unknown_key(const weft_settings *settings, const weft_section
             weft_text_print(&hint, "; '%s' is a key of [%s]", setting->key, other->name);
     if (!hint.data && (!section->table || !section->table[0].name))
         weft_text_add(&hint, "; this section has no keys");
-    status = weft_fail(err, WEFT_ERR_INPUT, setting->where, "[%s] unknown key '%s'%s", section->name, setting->key, weft_text_get(&hint));
+    status = weft_fail(err, WEFT_ERR_INPUT, setting->where, "[%s] unknown key '%s'%s",
+                       section->name, setting->key, weft_text_get(&hint));
     if (hint.out_of_memory)
         status = weft_fail_memory(err);
     weft_text_release(&hint);
     return status;
 }
 
-weft_status weft_section_unknown(const weft_settings *settings, const weft_section *section, weft_error *err)
+weft_status weft_section_unknown(const weft_settings *settings, const weft_section *section,
+                                 weft_error *err)
 {
     weft_status status = WEFT_OK;
 
@@ -69,7 +72,8 @@ static bool is_among(const char *name, const char *const *candidates)
     return false;
 }
 
-/* Sections of listed plugins that could not be opened (somebody said so) and of removed ones are no news. */
+/* Sections of listed plugins that could not be opened (somebody said so) and of removed ones are no
+ * news. */
 static bool is_excused(const weft_settings *settings, const char *name)
 {
     for (int i = 0; i < settings->n_listed; i++)
@@ -81,7 +85,8 @@ static bool is_excused(const weft_settings *settings, const char *name)
     return false;
 }
 
-static const char *nearest_section(const weft_settings *settings, const char *name, const char *const *candidates, weft_error *err)
+static const char *nearest_section(const weft_settings *settings, const char *name,
+                                   const char *const *candidates, weft_error *err)
 {
     int n = 0, most = settings->n_listed + 1;
     const char **names, *near;
@@ -107,20 +112,26 @@ static const char *nearest_section(const weft_settings *settings, const char *na
     return near;
 }
 
-static weft_status unknown_section(const weft_settings *settings, const weft_section *section, const char *const *candidates, weft_error *err)
+static weft_status unknown_section(const weft_settings *settings, const weft_section *section,
+                                   const char *const *candidates, weft_error *err)
 {
     const char *near;
 
     if (is_among(section->name, candidates))
-        return weft_fail(err, WEFT_ERR_INPUT, section->where, "section [%s] belongs to a plugin that is not listed; add '%s' to [weft] plugins",
-                         section->name, section->name);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, section->where,
+            "section [%s] belongs to a plugin that is not listed; add '%s' to [weft] plugins",
+            section->name, section->name);
     near = nearest_section(settings, section->name, candidates, err);
     if (near)
-        return weft_fail(err, WEFT_ERR_INPUT, section->where, "unknown section [%s]; did you mean [%s]?", section->name, near);
-    return weft_fail(err, WEFT_ERR_INPUT, section->where, "unknown section [%s]; no plugin has this name", section->name);
+        return weft_fail(err, WEFT_ERR_INPUT, section->where,
+                         "unknown section [%s]; did you mean [%s]?", section->name, near);
+    return weft_fail(err, WEFT_ERR_INPUT, section->where,
+                     "unknown section [%s]; no plugin has this name", section->name);
 }
 
-weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates, weft_error *err)
+weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates,
+                                 weft_error *err)
 {
     weft_status status = WEFT_OK;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "settings/ini.h"
 
-/* Bytes of the UTF-8 sequence at s, 0 if it is none: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* Bytes of the UTF-8 sequence at s, 0 if it is none: no overlong forms, no surrogates, nothing
+ * above U+10FFFF. */
 static size_t sequence(const unsigned char *s, size_t left)
 {
     unsigned char low = 0x80, high = 0xbf;

@@ -27,7 +27,9 @@ static enum verdict check_range(const weft_param *param, double number)
 
 static enum verdict parse_bool(const char *word, weft_checked *out)
 {
-    static const char *const yes[] = {"yes", "true", "on", "1", NULL}, *const no[] = {"no", "false", "off", "0", NULL};
+    static const char *const yes[] = {"yes", "true", "on", "1", NULL}, *const no[] = {"no", "false",
+                                                                                      "off", "0",
+                                                                                      NULL};
 
     out->boolean = is_one_of(word, yes);
     return out->boolean || is_one_of(word, no) ? GOOD : NOT_OF_TYPE;
@@ -38,8 +40,10 @@ static enum verdict parse_int(const weft_param *param, const char *word, weft_ch
     static const struct {
         const char *suffix;
         int64_t factor;
-    } units[] = {{"", 1}, {"k", 1000}, {"M", 1000000}, {"G", 1000000000}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
-    const char *digits = word + (word[0] == '-' || word[0] == '+'), *suffix = digits + strspn(digits, "0123456789");
+    } units[] = {{"", 1},         {"k", 1000},     {"M", 1000000}, {"G", 1000000000},
+                 {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+    const char *digits = word + (word[0] == '-' || word[0] == '+'),
+               *suffix = digits + strspn(digits, "0123456789");
     long long number;
 
     if (suffix == digits)
@@ -138,7 +142,11 @@ void weft_value_expected(const weft_param *param, weft_text *text)
         return;
     case WEFT_PARAM_CHOICE:
         for (; choice && *choice; choice++)
-            weft_text_print(text, "%s%s", choice == param->choices ? "" : choice[1] ? ", " : " or ", *choice);
+            weft_text_print(text, "%s%s",
+                            choice == param->choices ? ""
+                            : choice[1]              ? ", "
+                                                     : " or ",
+                            *choice);
         return;
     case WEFT_PARAM_INT:
     case WEFT_PARAM_REAL:
@@ -167,12 +175,14 @@ static void print_hint(const weft_param *param, const char *word, weft_text *tex
     else if (strstr(word, " #"))
         weft_text_add(text, "; a comment behind a value begins with ' ;'");
     else if (strchr(word, ' ') || strchr(word, ','))
-        weft_text_add(text, param->flags & WEFT_PARAM_LIST ? "; items are separated by blanks" : "; it takes one value");
+        weft_text_add(text, param->flags & WEFT_PARAM_LIST ? "; items are separated by blanks"
+                                                           : "; it takes one value");
     else if (param->type == WEFT_PARAM_INT && strpbrk(word, "KMGkmgi"))
         weft_text_add(text, "; suffixes are k, M, G and Ki, Mi, Gi");
 }
 
-weft_status weft_value_parse(const char *section, const weft_param *param, const char *word, weft_where where, weft_checked *out, weft_error *err)
+weft_status weft_value_parse(const char *section, const weft_param *param, const char *word,
+                             weft_where where, weft_checked *out, weft_error *err)
 {
     enum verdict verdict = parse(param, word, out);
     weft_text text = {0};
@@ -186,8 +196,9 @@ weft_status weft_value_parse(const char *section, const weft_param *param, const
     if (text.out_of_memory)
         status = weft_fail_memory(err);
     else
-        status = weft_fail(err, WEFT_ERR_INPUT, where, "[%s] %s = %.80s: %s; give %s", section, param->name, word,
-                           verdict == OUT_OF_RANGE ? "out of range" : "not understood", weft_text_get(&text));
+        status = weft_fail(
+            err, WEFT_ERR_INPUT, where, "[%s] %s = %.80s: %s; give %s", section, param->name, word,
+            verdict == OUT_OF_RANGE ? "out of range" : "not understood", weft_text_get(&text));
     weft_text_release(&text);
     return status;
 }

@@ -13,7 +13,8 @@ bool store_volume(int n_dims, const int64_t *size, int64_t *volume)
     return fits;
 }
 
-bool store_boxes_meet(int n_dims, const int64_t *lo_a, const int64_t *size_a, const int64_t *lo_b, const int64_t *size_b)
+bool store_boxes_meet(int n_dims, const int64_t *lo_a, const int64_t *size_a, const int64_t *lo_b,
+                      const int64_t *size_b)
 {
     for (int d = 0; d < n_dims; d++) {
         int64_t lo = lo_a[d] > lo_b[d] ? lo_a[d] : lo_b[d];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a folder's files: few files open at once, chunks compared with their sums where those are known. */
+/* Bytes of a folder's files: few files open at once, chunks compared with their sums where those
+ * are known. */
 #include "store/internal.h"
 
 #include <errno.h>
@@ -42,7 +43,8 @@ static weft_status open_file(weft_folder *folder, store_file *file, weft_error *
     if (io->size(io->ctx, fd, &bytes) != 0)
         status = store_fail_errno(err, file->path, "ask for its size", "");
     else if (bytes != file->bytes)
-        status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){file->path, 0}, "somebody changed this file while it was being read");
+        status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){file->path, 0},
+                           "somebody changed this file while it was being read");
     if (status != WEFT_OK) {
         io->close(io->ctx, fd);
         return status;
@@ -52,7 +54,8 @@ static weft_status open_file(weft_folder *folder, store_file *file, weft_error *
     return WEFT_OK;
 }
 
-static weft_status read_file(weft_folder *folder, store_file *file, int64_t at, int64_t n, void *to, weft_error *err)
+static weft_status read_file(weft_folder *folder, store_file *file, int64_t at, int64_t n, void *to,
+                             weft_error *err)
 {
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&folder->lock);
@@ -75,18 +78,23 @@ static weft_status read_file(weft_folder *folder, store_file *file, int64_t at, 
 
 /* ---- checked chunks ---- */
 
-weft_status weft_folder_verify(weft_folder *folder, const char *name, const weft_sums *sums, weft_error *err)
+weft_status weft_folder_verify(weft_folder *folder, const char *name, const weft_sums *sums,
+                               weft_error *err)
 {
     store_file *file = NULL;
     for (int i = 0; i < folder->n_files && !file; i++)
         file = strcmp(folder->files[i].name, name) == 0 ? &folder->files[i] : NULL;
     if (!file)
-        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){folder->path, 0}, "there are checksums of %s, but no such file", name);
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){folder->path, 0},
+                         "there are checksums of %s, but no such file", name);
     weft_where at = {file->path, 0};
     if (sums->bytes != file->bytes)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "has %" PRId64 " bytes, but had %" PRId64 " when it was written; restore it from a copy",
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "has %" PRId64 " bytes, but had %" PRId64
+                         " when it was written; restore it from a copy",
                          file->bytes, sums->bytes);
-    if (sums->chunk < 1 || sums->chunk > (1 << 30) || sums->n != sums->bytes / sums->chunk + (sums->bytes % sums->chunk != 0))
+    if (sums->chunk < 1 || sums->chunk > (1 << 30) ||
+        sums->n != sums->bytes / sums->chunk + (sums->bytes % sums->chunk != 0))
         return weft_fail(err, WEFT_ERR_INPUT, at, "its list of checksums does not fit its size");
     uint64_t *copy = weft_alloc((size_t)sums->n * sizeof *copy);
     if (!copy)
@@ -111,7 +119,8 @@ static int64_t chunk_bytes(const weft_sums *sums, int64_t index)
     return left < sums->chunk ? left : sums->chunk;
 }
 
-static weft_status read_chunk(weft_folder *folder, store_file *file, int64_t index, void *to, weft_error *err)
+static weft_status read_chunk(weft_folder *folder, store_file *file, int64_t index, void *to,
+                              weft_error *err)
 {
     int64_t begin = index * file->sums.chunk, n = chunk_bytes(&file->sums, index);
     weft_status status = read_file(folder, file, begin, n, to, err);
@@ -120,10 +129,12 @@ static weft_status read_chunk(weft_folder *folder, store_file *file, int64_t ind
     uint64_t sum = weft_sum(to, (size_t)n);
     if (sum == file->sums.sum[index])
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, (weft_where){file->path, 0},
-                     "bytes %" PRId64 " to %" PRId64 " are not what was written (checksum %016" PRIx64 ", not %016" PRIx64
-                     "): the file was damaged or changed; restore it from a copy, or use another checkpoint",
-                     begin, begin + n - 1, sum, file->sums.sum[index]);
+    return weft_fail(
+        err, WEFT_ERR_INPUT, (weft_where){file->path, 0},
+        "bytes %" PRId64 " to %" PRId64 " are not what was written (checksum %016" PRIx64
+        ", not %016" PRIx64
+        "): the file was damaged or changed; restore it from a copy, or use another checkpoint",
+        begin, begin + n - 1, sum, file->sums.sum[index]);
 }
 
 /* Locked. */
@@ -155,7 +166,8 @@ static void keep_chunk(weft_folder *folder, const store_file *file, int64_t inde
     weft_free(drop);
 }
 
-static bool copy_kept(weft_folder *folder, const store_file *file, int64_t index, int64_t at, int64_t n, void *to)
+static bool copy_kept(weft_folder *folder, const store_file *file, int64_t index, int64_t at,
+                      int64_t n, void *to)
 {
     pthread_mutex_lock(&folder->lock);
     const store_chunk *c = find_chunk(folder, file, index);
@@ -166,7 +178,8 @@ static bool copy_kept(weft_folder *folder, const store_file *file, int64_t index
 }
 
 /* n bytes from byte `at` of a chunk on. What is wanted whole need not be kept. */
-static weft_status fetch_chunk(weft_folder *folder, store_file *file, int64_t index, int64_t at, int64_t n, void *to, weft_error *err)
+static weft_status fetch_chunk(weft_folder *folder, store_file *file, int64_t index, int64_t at,
+                               int64_t n, void *to, weft_error *err)
 {
     int64_t bytes = chunk_bytes(&file->sums, index);
     if (copy_kept(folder, file, index, at, n, to))
@@ -186,7 +199,8 @@ static weft_status fetch_chunk(weft_folder *folder, store_file *file, int64_t in
     return WEFT_OK;
 }
 
-static weft_status fetch_checked(weft_folder *folder, store_file *file, int64_t at, int64_t n, void *to, weft_error *err)
+static weft_status fetch_checked(weft_folder *folder, store_file *file, int64_t at, int64_t n,
+                                 void *to, weft_error *err)
 {
     uint8_t *p = to;
     while (n > 0) {
@@ -221,7 +235,8 @@ static weft_status check_header(weft_folder *folder, store_file *file, weft_erro
     return WEFT_OK;
 }
 
-weft_status store_fetch(weft_folder *folder, store_file *file, int64_t at, int64_t n, void *to, weft_error *err)
+weft_status store_fetch(weft_folder *folder, store_file *file, int64_t at, int64_t n, void *to,
+                        weft_error *err)
 {
     if (!file->verified)
         return read_file(folder, file, at, n, to, err);

@@ -16,7 +16,8 @@ static weft_status read_header(weft_folder *folder, store_file *file, weft_error
     if (io->size(io->ctx, fd, &file->bytes) != 0)
         status = store_fail_errno(err, file->path, "ask for its size", "");
     else
-        status = store_header_read(io, fd, file->path, file->bytes, &folder->pool, &file->header, err);
+        status =
+            store_header_read(io, fd, file->path, file->bytes, &folder->pool, &file->header, err);
     io->close(io->ctx, fd);
     return status;
 }
@@ -62,7 +63,8 @@ static bool set_files(weft_folder *folder, const char *path, const char *const *
     return true;
 }
 
-static weft_status open_named(const weft_io *io, const char *path, const char *const *names, int n, weft_folder **out, weft_error *err)
+static weft_status open_named(const weft_io *io, const char *path, const char *const *names, int n,
+                              weft_folder **out, weft_error *err)
 {
     weft_folder *folder = weft_alloc_zero(1, sizeof *folder);
     if (!folder)
@@ -94,14 +96,16 @@ static bool leaves_folder(const char *name)
     return *name == '/' || *name == '\0';
 }
 
-weft_status weft_folder_open_files(const weft_io *io, const char *path, const char *const *files, int n, weft_folder **out, weft_error *err)
+weft_status weft_folder_open_files(const weft_io *io, const char *path, const char *const *files,
+                                   int n, weft_folder **out, weft_error *err)
 {
     weft_where at = {path, 0};
     if (n <= 0)
         return weft_fail(err, WEFT_ERR_INPUT, at, "no .safetensors file is named in it");
     for (int i = 0; i < n; i++) {
         if (leaves_folder(files[i]))
-            return weft_fail(err, WEFT_ERR_INPUT, at, "the file name \"%.200s\" leads out of this folder", files[i]);
+            return weft_fail(err, WEFT_ERR_INPUT, at,
+                             "the file name \"%.200s\" leads out of this folder", files[i]);
     }
     return open_named(io, path, files, n, out, err);
 }
@@ -114,7 +118,8 @@ static bool is_tensor_file(const char *name)
     return name[0] != '.' && n > m && strcmp(name + n - m, suffix) == 0;
 }
 
-static weft_status open_listed(const weft_io *io, const char *path, weft_folder **out, weft_error *err)
+static weft_status open_listed(const weft_io *io, const char *path, weft_folder **out,
+                               weft_error *err)
 {
     char **all = NULL;
     weft_status status = weft_io_list(io, path, &all, err);
@@ -131,7 +136,8 @@ static weft_status open_listed(const weft_io *io, const char *path, weft_folder 
     if (!names)
         status = weft_fail_memory(err);
     else if (n == 0)
-        status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0}, "there is no .safetensors file in this folder");
+        status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
+                           "there is no .safetensors file in this folder");
     else
         status = open_named(io, path, names, n, out, err);
     weft_free(names);
@@ -139,7 +145,8 @@ static weft_status open_listed(const weft_io *io, const char *path, weft_folder 
     return status;
 }
 
-weft_status weft_folder_open(const weft_io *io, const char *path, weft_folder **out, weft_error *err)
+weft_status weft_folder_open(const weft_io *io, const char *path, weft_folder **out,
+                             weft_error *err)
 {
     int fd = store_open(io, path, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0 && errno == ENOTDIR)
@@ -185,7 +192,8 @@ static int compare_name(const void *name, const void *tensor)
 
 const weft_stored *weft_folder_find(const weft_folder *folder, const char *name)
 {
-    const store_tensor *t = bsearch(name, folder->tensors, (size_t)folder->n_tensors, sizeof *t, compare_name);
+    const store_tensor *t =
+        bsearch(name, folder->tensors, (size_t)folder->n_tensors, sizeof *t, compare_name);
     return t ? &t->stored : NULL;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A safetensors header: 8 bytes of length, a JSON object, then the tensors' bytes without a gap. Everything in it is doubted. */
+/* A safetensors header: 8 bytes of length, a JSON object, then the tensors' bytes without a gap.
+ * Everything in it is doubted. */
 #include "store/internal.h"
 
 #include <jansson.h>
@@ -17,7 +18,8 @@ typedef struct header_reader {
 
 #define BAD(r, ...) weft_fail((r)->err, WEFT_ERR_INPUT, (weft_where){(r)->path, 0}, __VA_ARGS__)
 
-/* A list of n numbers from 0 on; n < 0: as many as there are, up to WEFT_MAX_DIMS. What was wrong, or NULL. */
+/* A list of n numbers from 0 on; n < 0: as many as there are, up to WEFT_MAX_DIMS. What was wrong,
+ * or NULL. */
 static const char *get_numbers(const json_t *list, int64_t *to, int *n)
 {
     if (!json_is_array(list))
@@ -64,8 +66,9 @@ static weft_status check_extent(header_reader *r, const store_entry *e)
     if (bits % 8 != 0)
         return BAD(r, "tensor \"%s\": %s and its shape end within a byte", e->name, e->type_name);
     if (bits / 8 != e->end - e->begin)
-        return BAD(r, "tensor \"%s\": %s and its shape need %lld bytes, but its data_offsets span %lld", e->name, e->type_name, (long long)(bits / 8),
-                   (long long)(e->end - e->begin));
+        return BAD(
+            r, "tensor \"%s\": %s and its shape need %lld bytes, but its data_offsets span %lld",
+            e->name, e->type_name, (long long)(bits / 8), (long long)(e->end - e->begin));
     return WEFT_OK;
 }
 
@@ -76,11 +79,13 @@ static weft_status place_entry(header_reader *r, store_entry *e)
     if (info) {
         const char *wrong = get_numbers(json_object_get(info, "saved_offsets"), e->lo, &e->n_dims);
         if (wrong)
-            return BAD(r, "tensor \"%s\": its saved_offsets in DCP_SHARDING_INFO: the list %s", e->name, wrong);
+            return BAD(r, "tensor \"%s\": its saved_offsets in DCP_SHARDING_INFO: the list %s",
+                       e->name, wrong);
     }
     for (int d = 0; d < e->n_dims; d++) {
         if (__builtin_add_overflow(e->lo[d], e->size[d], &e->whole[d]))
-            return BAD(r, "tensor \"%s\": its saved_offsets in DCP_SHARDING_INFO are too large", e->name);
+            return BAD(r, "tensor \"%s\": its saved_offsets in DCP_SHARDING_INFO are too large",
+                       e->name);
     }
     const json_t *whole = json_object_get(info, "whole");
     if (!whole)
@@ -92,10 +97,13 @@ static weft_status place_entry(header_reader *r, store_entry *e)
             wrong = "is smaller than the piece";
         e->whole[d] = size[d];
     }
-    return wrong ? BAD(r, "tensor \"%s\": its whole shape in DCP_SHARDING_INFO: the list %s", e->name, wrong) : WEFT_OK;
+    return wrong ? BAD(r, "tensor \"%s\": its whole shape in DCP_SHARDING_INFO: the list %s",
+                       e->name, wrong)
+                 : WEFT_OK;
 }
 
-static weft_status read_entry(header_reader *r, const char *name, const json_t *value, store_entry *e)
+static weft_status read_entry(header_reader *r, const char *name, const json_t *value,
+                              store_entry *e)
 {
     weft_status status = check_name(r, name);
     if (status != WEFT_OK)
@@ -105,7 +113,9 @@ static weft_status read_entry(header_reader *r, const char *name, const json_t *
         return BAD(r, "tensor \"%s\": has no dtype", name);
     int64_t offsets[WEFT_MAX_DIMS];
     int two = 2;
-    *e = (store_entry){.name = weft_pool_strdup(r->pool, name), .type_name = weft_pool_strdup(r->pool, type), .n_dims = -1};
+    *e = (store_entry){.name = weft_pool_strdup(r->pool, name),
+                       .type_name = weft_pool_strdup(r->pool, type),
+                       .n_dims = -1};
     if (!e->name || !e->type_name)
         return weft_fail_memory(r->err);
     const char *wrong = get_numbers(json_object_get(value, "shape"), e->size, &e->n_dims);
@@ -141,9 +151,11 @@ static weft_status check_order(header_reader *r, store_header *h, int64_t data_b
         if (e->begin < at)
             return BAD(r, "tensors \"%s\" and \"%s\" overlap", h->entries[i - 1].name, e->name);
         if (e->begin > at)
-            return BAD(r, "there is a hole of %lld bytes before tensor \"%s\"", (long long)(e->begin - at), e->name);
+            return BAD(r, "there is a hole of %lld bytes before tensor \"%s\"",
+                       (long long)(e->begin - at), e->name);
         if (e->end > data_bytes)
-            return BAD(r, "tensor \"%s\" ends %lld bytes after the file does: the file was cut off", e->name, (long long)(e->end - data_bytes));
+            return BAD(r, "tensor \"%s\" ends %lld bytes after the file does: the file was cut off",
+                       e->name, (long long)(e->end - data_bytes));
         at = e->end;
     }
     if (at != data_bytes)
@@ -179,7 +191,8 @@ static weft_status read_metadata(header_reader *r, json_t *metadata, store_heade
     if (!sharding)
         return WEFT_OK;
     json_error_t error;
-    r->sharding = json_loadb(json_string_value(sharding), json_string_length(sharding), JSON_REJECT_DUPLICATES, &error);
+    r->sharding = json_loadb(json_string_value(sharding), json_string_length(sharding),
+                             JSON_REJECT_DUPLICATES, &error);
     if (!r->sharding)
         return BAD(r, "DCP_SHARDING_INFO is no JSON: %s", error.text);
     return json_is_object(r->sharding) ? WEFT_OK : BAD(r, "DCP_SHARDING_INFO is no object");
@@ -207,7 +220,8 @@ static weft_status read_entries(header_reader *r, json_t *root, int64_t data_byt
     return check_order(r, h, data_bytes);
 }
 
-weft_status store_header_parse(const char *path, const char *json, size_t length, int64_t data_bytes, weft_pool *pool, store_header *out,
+weft_status store_header_parse(const char *path, const char *json, size_t length,
+                               int64_t data_bytes, weft_pool *pool, store_header *out,
                                weft_error *err)
 {
     header_reader r = {path, pool, NULL, err};
@@ -224,27 +238,33 @@ weft_status store_header_parse(const char *path, const char *json, size_t length
     return status;
 }
 
-weft_status store_header_read(const weft_io *io, int fd, const char *path, int64_t bytes, weft_pool *pool, store_header *out, weft_error *err)
+weft_status store_header_read(const weft_io *io, int fd, const char *path, int64_t bytes,
+                              weft_pool *pool, store_header *out, weft_error *err)
 {
     weft_where at = {path, 0};
     uint64_t length = 0;
     if (bytes < 8)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "is no .safetensors file: it has only %lld bytes", (long long)bytes);
+        return weft_fail(err, WEFT_ERR_INPUT, at, "is no .safetensors file: it has only %lld bytes",
+                         (long long)bytes);
     weft_status status = store_read(io, fd, path, &length, 8, 0, err);
     if (status != WEFT_OK)
         return status;
     if (length > MAX_HEADER)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "is no .safetensors file: its header would have %llu bytes, more than the %d allowed",
-                         (unsigned long long)length, MAX_HEADER);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, at,
+            "is no .safetensors file: its header would have %llu bytes, more than the %d allowed",
+            (unsigned long long)length, MAX_HEADER);
     if ((int64_t)length > bytes - 8)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "its header has %llu bytes, but only %lld are there: the file was cut off",
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "its header has %llu bytes, but only %lld are there: the file was cut off",
                          (unsigned long long)length, (long long)(bytes - 8));
     char *json = weft_alloc((size_t)length);
     if (!json)
         return weft_fail_memory(err);
     status = store_read(io, fd, path, json, (int64_t)length, 8, err);
     if (status == WEFT_OK)
-        status = store_header_parse(path, json, (size_t)length, bytes - 8 - (int64_t)length, pool, out, err);
+        status = store_header_parse(path, json, (size_t)length, bytes - 8 - (int64_t)length, pool,
+                                    out, err);
     weft_free(json);
     return status;
 }

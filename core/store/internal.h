@@ -9,11 +9,14 @@
 
 /* ---- io.c ---- */
 
-/* Notes what the system said about `what` ("read", "create this file"), from errno; hint: what else to say, or "". */
+/* Notes what the system said about `what` ("read", "create this file"), from errno; hint: what else
+ * to say, or "". */
 weft_status store_fail_errno(weft_error *err, const char *path, const char *what, const char *hint);
 /* All n bytes, through short transfers and EINTR. */
-weft_status store_read(const weft_io *io, int fd, const char *path, void *to, int64_t n, int64_t at, weft_error *err);
-weft_status store_write(const weft_io *io, int fd, const char *path, const void *from, int64_t n, int64_t at, weft_error *err);
+weft_status store_read(const weft_io *io, int fd, const char *path, void *to, int64_t n, int64_t at,
+                       weft_error *err);
+weft_status store_write(const weft_io *io, int fd, const char *path, const void *from, int64_t n,
+                        int64_t at, weft_error *err);
 int store_open(const weft_io *io, const char *path, int flags, mode_t mode);
 int store_fsync(const weft_io *io, int fd);
 /* What comes before the last slash; "." and "/" as one would expect. weft_free. */
@@ -49,13 +52,15 @@ weft_status store_summer_init(store_summer *summer, int64_t bytes, weft_error *e
 void store_summer_release(store_summer *summer);
 void store_summer_add(store_summer *summer, const void *data, int64_t n);
 /* Adds what is missing from the file. */
-weft_status store_summer_read(store_summer *summer, const weft_io *io, int fd, const char *path, weft_error *err);
+weft_status store_summer_read(store_summer *summer, const weft_io *io, int fd, const char *path,
+                              weft_error *err);
 
 /* ---- box.c ---- */
 
 /* Elements; false: too many to count. */
 bool store_volume(int n_dims, const int64_t *size, int64_t *volume);
-bool store_boxes_meet(int n_dims, const int64_t *lo_a, const int64_t *size_a, const int64_t *lo_b, const int64_t *size_b);
+bool store_boxes_meet(int n_dims, const int64_t *lo_a, const int64_t *size_a, const int64_t *lo_b,
+                      const int64_t *size_b);
 
 /* ---- header.c ---- */
 
@@ -77,9 +82,11 @@ typedef struct store_header {
 } store_header;
 
 /* Reads and checks the header of an open file of `bytes`. */
-weft_status store_header_read(const weft_io *io, int fd, const char *path, int64_t bytes, weft_pool *pool, store_header *out, weft_error *err);
+weft_status store_header_read(const weft_io *io, int fd, const char *path, int64_t bytes,
+                              weft_pool *pool, store_header *out, weft_error *err);
 /* The same of its JSON text alone. */
-weft_status store_header_parse(const char *path, const char *json, size_t length, int64_t data_bytes, weft_pool *pool, store_header *out,
+weft_status store_header_parse(const char *path, const char *json, size_t length,
+                               int64_t data_bytes, weft_pool *pool, store_header *out,
                                weft_error *err);
 
 /* ---- folder.c ---- */
@@ -137,6 +144,7 @@ struct weft_folder {
 weft_status store_merge(weft_folder *folder, weft_error *err);
 
 /* fetch.c: bytes of a file, checked where its sums are known. */
-weft_status store_fetch(weft_folder *folder, store_file *file, int64_t at, int64_t n, void *to, weft_error *err);
+weft_status store_fetch(weft_folder *folder, store_file *file, int64_t at, int64_t n, void *to,
+                        weft_error *err);
 
 #endif

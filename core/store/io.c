@@ -17,7 +17,8 @@ const char store_untouched[] = "; nothing older was touched";
 static int system_open(void *ctx, const char *path, int flags, mode_t mode)
 {
     (void)ctx;
-    /* A pipe where a file should be must not keep anyone waiting: it then reads as an empty file. Files do not care. */
+    /* A pipe where a file should be must not keep anyone waiting: it then reads as an empty file.
+     * Files do not care. */
     int reads = (flags & O_ACCMODE) == O_RDONLY ? O_NONBLOCK | O_NOCTTY : 0;
     return open(path, flags | reads | O_CLOEXEC, mode);
 }
@@ -49,7 +50,9 @@ static int system_fsync(void *ctx, int fd)
 static void system_flush(void *ctx, int fd, off_t at, off_t n)
 {
     (void)ctx;
-    (void)sync_file_range(fd, at, n, SYNC_FILE_RANGE_WRITE); /* where it cannot be, the fsync that follows does it all */
+    (void)sync_file_range(
+        fd, at, n,
+        SYNC_FILE_RANGE_WRITE); /* where it cannot be, the fsync that follows does it all */
 }
 
 static int system_rename(void *ctx, const char *from, const char *to)
@@ -177,10 +180,11 @@ weft_status store_fail_errno(weft_error *err, const char *path, const char *what
     int e = errno;
     if (e == ENOMEM)
         return weft_fail_memory(err);
-    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST || e == EROFS || e == EPERM || e == ELOOP ||
-                 e == ENAMETOOLONG || e == ENOTEMPTY;
+    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
+                 e == EROFS || e == EPERM || e == ELOOP || e == ENAMETOOLONG || e == ENOTEMPTY;
     const char *reason = strerror_r(e, buffer, sizeof buffer);
-    return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0}, "cannot %s: %s%s", what, reason, hint);
+    return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0},
+                     "cannot %s: %s%s", what, reason, hint);
 }
 
 int store_open(const weft_io *io, const char *path, int flags, mode_t mode)
@@ -207,7 +211,8 @@ static size_t one_call(int64_t n)
     return n < (1 << 30) ? (size_t)n : (size_t)1 << 30;
 }
 
-weft_status store_read(const weft_io *io, int fd, const char *path, void *to, int64_t n, int64_t at, weft_error *err)
+weft_status store_read(const weft_io *io, int fd, const char *path, void *to, int64_t n, int64_t at,
+                       weft_error *err)
 {
     char *p = to;
     while (n > 0) {
@@ -217,8 +222,9 @@ weft_status store_read(const weft_io *io, int fd, const char *path, void *to, in
         if (got < 0)
             return store_fail_errno(err, path, "read", "");
         if (got == 0)
-            return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0}, "ends at byte %lld, %lld bytes too early: it was cut off", (long long)at,
-                             (long long)n);
+            return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
+                             "ends at byte %lld, %lld bytes too early: it was cut off",
+                             (long long)at, (long long)n);
         p += got;
         at += got;
         n -= got;
@@ -226,7 +232,8 @@ weft_status store_read(const weft_io *io, int fd, const char *path, void *to, in
     return WEFT_OK;
 }
 
-weft_status store_write(const weft_io *io, int fd, const char *path, const void *from, int64_t n, int64_t at, weft_error *err)
+weft_status store_write(const weft_io *io, int fd, const char *path, const void *from, int64_t n,
+                        int64_t at, weft_error *err)
 {
     const char *p = from;
     while (n > 0) {
@@ -244,7 +251,8 @@ weft_status store_write(const weft_io *io, int fd, const char *path, const void 
     return WEFT_OK;
 }
 
-static weft_status read_whole(const weft_io *io, int fd, const char *path, char **data, size_t *size, weft_error *err)
+static weft_status read_whole(const weft_io *io, int fd, const char *path, char **data,
+                              size_t *size, weft_error *err)
 {
     int64_t bytes = 0;
     if (io->size(io->ctx, fd, &bytes) != 0)
@@ -263,7 +271,8 @@ static weft_status read_whole(const weft_io *io, int fd, const char *path, char 
     return WEFT_OK;
 }
 
-weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, size_t *size, weft_error *err)
+weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, size_t *size,
+                              weft_error *err)
 {
     int fd = store_open(io, path, O_RDONLY, 0);
     if (fd < 0)
@@ -273,7 +282,8 @@ weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, 
     return status;
 }
 
-weft_status weft_io_write_file(const weft_io *io, const char *path, const void *data, size_t size, weft_error *err)
+weft_status weft_io_write_file(const weft_io *io, const char *path, const void *data, size_t size,
+                               weft_error *err)
 {
     int fd = store_open(io, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (fd < 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest.json of a checkpoint, as far as it says which files there are and what their sums are. */
+/* manifest.json of a checkpoint, as far as it says which files there are and what their sums are.
+ */
 #include "store/internal.h"
 
 #include <inttypes.h>
@@ -13,7 +14,8 @@ void weft_manifest_file_print(weft_text *text, const char *name, const weft_sums
 {
     weft_text_add(text, text->size ? ",\n  {\"name\": " : "  {\"name\": ");
     weft_text_add_json(text, name);
-    weft_text_print(text, ", \"bytes\": %" PRId64 ", \"chunk\": %" PRId64 ", \"sums\": [", sums->bytes, sums->chunk);
+    weft_text_print(text, ", \"bytes\": %" PRId64 ", \"chunk\": %" PRId64 ", \"sums\": [",
+                    sums->bytes, sums->chunk);
     for (int64_t i = 0; i < sums->n; i++)
         weft_text_print(text, "%s\"%016" PRIx64 "\"", i ? ", " : "", sums->sum[i]);
     weft_text_add(text, "]}");
@@ -31,7 +33,8 @@ static weft_status damaged(const weft_manifest *m, const char *what, weft_error 
 }
 
 /* A file that cannot be read is damage, whatever stands there instead of it. */
-static weft_status read_text(const weft_io *io, const char *name, char **text, size_t *n, weft_error *err)
+static weft_status read_text(const weft_io *io, const char *name, char **text, size_t *n,
+                             weft_error *err)
 {
     weft_error why = {0};
     weft_status s = weft_io_read_file(io, name, text, n, &why);
@@ -51,7 +54,9 @@ static weft_status check_sum(const weft_manifest *m, const char *text, weft_erro
     uint64_t sum = last ? strtoull(last + strlen(SUM_KEY), NULL, 16) : 0;
     if (!last)
         return damaged(m, "has no sum of itself: it is cut short, or not weft's", err);
-    return sum == weft_sum(text, (size_t)(last - text)) ? WEFT_OK : damaged(m, "is damaged: its sum is another", err);
+    return sum == weft_sum(text, (size_t)(last - text))
+               ? WEFT_OK
+               : damaged(m, "is damaged: its sum is another", err);
 }
 
 static bool read_hex(const json_t *j, uint64_t *out)
@@ -73,15 +78,17 @@ static bool read_count(const json_t *j, int64_t *out)
 /* A file lies in the checkpoint's folder and nowhere else. */
 static bool is_inside(const char *name)
 {
-    return name && *name && *name != '/' && strcmp(name, "..") != 0 && strncmp(name, "../", 3) != 0 && !strstr(name, "/../");
+    return name && *name && *name != '/' && strcmp(name, "..") != 0 &&
+           strncmp(name, "../", 3) != 0 && !strstr(name, "/../");
 }
 
 static bool read_file(const json_t *j, weft_manifest_file *f)
 {
     const json_t *sums = json_object_get(j, "sums");
     f->name = json_string_value(json_object_get(j, "name"));
-    if (!is_inside(f->name) || !read_count(json_object_get(j, "bytes"), &f->sums.bytes) || !read_count(json_object_get(j, "chunk"), &f->sums.chunk) ||
-        f->sums.chunk < 1 || !json_is_array(sums))
+    if (!is_inside(f->name) || !read_count(json_object_get(j, "bytes"), &f->sums.bytes) ||
+        !read_count(json_object_get(j, "chunk"), &f->sums.chunk) || f->sums.chunk < 1 ||
+        !json_is_array(sums))
         return false;
     f->sums.n = (int64_t)json_array_size(sums);
     if (f->sums.n != f->sums.bytes / f->sums.chunk + (f->sums.bytes % f->sums.chunk != 0))
@@ -98,7 +105,10 @@ static weft_status read_files(weft_manifest *m, weft_error *err)
     const json_t *files = json_object_get(m->json, "files");
     const char *format = json_string_value(json_object_get(m->json, "format"));
     if (!format || strcmp(format, WEFT_MANIFEST_FORMAT) != 0)
-        return damaged(m, format ? "is of another format; this weft reads '" WEFT_MANIFEST_FORMAT "'" : "is no manifest of a checkpoint", err);
+        return damaged(m,
+                       format ? "is of another format; this weft reads '" WEFT_MANIFEST_FORMAT "'"
+                              : "is no manifest of a checkpoint",
+                       err);
     size_t n = json_array_size(files);
     bool well = json_is_array(files);
     m->files = weft_alloc_zero(n + 1, sizeof *m->files);
@@ -111,7 +121,8 @@ static weft_status read_files(weft_manifest *m, weft_error *err)
     return well ? WEFT_OK : damaged(m, "lacks something, or says what cannot be", err);
 }
 
-weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifest *m, weft_error *err)
+weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifest *m,
+                               weft_error *err)
 {
     char *name = weft_format("%s/manifest.json", path), *text = NULL;
     size_t n;
@@ -142,7 +153,8 @@ static bool holds_tensors(const char *name)
     return n > m && strcmp(name + n - m, ".safetensors") == 0;
 }
 
-weft_status weft_manifest_open(const weft_io *io, const weft_manifest *m, weft_folder **out, weft_error *err)
+weft_status weft_manifest_open(const weft_io *io, const weft_manifest *m, weft_folder **out,
+                               weft_error *err)
 {
     const char **names = weft_alloc_zero((size_t)m->n_files + 1, sizeof *names);
     int n = 0;

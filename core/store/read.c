@@ -80,7 +80,8 @@ static weft_status read_long_row(shared_box *b, row_place place, weft_error *err
     int64_t most = b->room / b->width;
     for (int64_t done = 0; done < b->row;) {
         int64_t n = b->row - done < most ? b->row - done : most;
-        weft_status status = store_fetch(b->folder, b->file, at + done * b->width, n * b->width, b->buffer, err);
+        weft_status status =
+            store_fetch(b->folder, b->file, at + done * b->width, n * b->width, b->buffer, err);
         if (status != WEFT_OK)
             return status;
         store_convert(b->type, b->dtype, b->buffer, to + done * b->to_width, n);
@@ -89,7 +90,8 @@ static weft_status read_long_row(shared_box *b, row_place place, weft_error *err
     return WEFT_OK;
 }
 
-/* How many rows from `first` on are read in one go, gaps included; and how many elements that spans. */
+/* How many rows from `first` on are read in one go, gaps included; and how many elements that
+ * spans. */
 static int64_t count_near(const shared_box *b, int64_t first, int64_t *span)
 {
     int64_t begin = place_row(b, first).from, n = 1;
@@ -110,12 +112,14 @@ static weft_status read_short_rows(shared_box *b, weft_error *err)
     for (int64_t first = 0; first < b->n_rows; first += n) {
         n = count_near(b, first, &span);
         int64_t begin = place_row(b, first).from;
-        weft_status status = store_fetch(b->folder, b->file, b->data + begin * b->width, span * b->width, b->buffer, err);
+        weft_status status = store_fetch(b->folder, b->file, b->data + begin * b->width,
+                                         span * b->width, b->buffer, err);
         if (status != WEFT_OK)
             return status;
         for (int64_t i = 0; i < n; i++) {
             row_place place = place_row(b, first + i);
-            store_convert(b->type, b->dtype, b->buffer + (place.from - begin) * b->width, b->to + place.to * b->to_width, b->row);
+            store_convert(b->type, b->dtype, b->buffer + (place.from - begin) * b->width,
+                          b->to + place.to * b->to_width, b->row);
         }
     }
     return WEFT_OK;
@@ -140,19 +144,21 @@ static weft_status read_rows(shared_box *b, weft_error *err)
     return status;
 }
 
-static weft_status check_box(const weft_folder *folder, const weft_stored *t, const int64_t *lo, const int64_t *size, weft_error *err)
+static weft_status check_box(const weft_folder *folder, const weft_stored *t, const int64_t *lo,
+                             const int64_t *size, weft_error *err)
 {
     for (int d = 0; d < t->n_dims; d++) {
         if (lo[d] < 0 || size[d] < 0 || lo[d] > t->size[d] || size[d] > t->size[d] - lo[d])
             return weft_fail(err, WEFT_ERR_INTERNAL, (weft_where){folder->path, 0},
-                             "tensor \"%s\": %" PRId64 " elements from %" PRId64 " on were asked for, but dim %d has %" PRId64, t->name, size[d],
-                             lo[d], d, t->size[d]);
+                             "tensor \"%s\": %" PRId64 " elements from %" PRId64
+                             " on were asked for, but dim %d has %" PRId64,
+                             t->name, size[d], lo[d], d, t->size[d]);
     }
     return WEFT_OK;
 }
 
-weft_status weft_folder_read(weft_folder *folder, const char *name, const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to,
-                             weft_error *err)
+weft_status weft_folder_read(weft_folder *folder, const char *name, const int64_t *lo,
+                             const int64_t *size, weft_dtype dtype, void *to, weft_error *err)
 {
     weft_where at = {folder->path, 0};
     const weft_stored *stored = weft_folder_find(folder, name);
@@ -160,14 +166,17 @@ weft_status weft_folder_read(weft_folder *folder, const char *name, const int64_
         return weft_fail(err, WEFT_ERR_INPUT, at, "there is no tensor \"%s\" in it", name);
     const store_tensor *t = (const void *)stored; /* its first member */
     if ((unsigned)dtype >= WEFT_DTYPES)
-        return weft_fail(err, WEFT_ERR_INTERNAL, at, "tensor \"%s\" was asked for in an impossible dtype", name);
+        return weft_fail(err, WEFT_ERR_INTERNAL, at,
+                         "tensor \"%s\" was asked for in an impossible dtype", name);
     if (!store_converts(t->type, dtype))
-        return weft_fail(err, WEFT_ERR_INPUT, at, "tensor \"%s\" is stored as %s, which cannot be read as %s", name, stored->type,
-                         weft_dtype_name(dtype));
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "tensor \"%s\" is stored as %s, which cannot be read as %s", name,
+                         stored->type, weft_dtype_name(dtype));
     weft_status status = check_box(folder, stored, lo, size, err);
     for (int i = 0; i < stored->n_pieces && status == WEFT_OK; i++) {
         const store_part *part = &t->parts[i];
-        shared_box b = {.folder = folder, .file = part->file, .type = t->type, .dtype = dtype, .to = to};
+        shared_box b = {
+            .folder = folder, .file = part->file, .type = t->type, .dtype = dtype, .to = to};
         b.width = t->type->bits / 8;
         b.to_width = (int64_t)weft_dtype_size(dtype);
         b.data = part->file->header.data + part->entry->begin;

@@ -34,7 +34,8 @@ static weft_status write_at(weft_shard *s, const void *data, int64_t n, int64_t 
     return status;
 }
 
-/* Never over a file that is there: what could not be finished is removed, and must have been ours. */
+/* Never over a file that is there: what could not be finished is removed, and must have been ours.
+ */
 static weft_status create_file(weft_shard *s, const weft_text *header, weft_error *err)
 {
     uint64_t length = header->size;
@@ -43,7 +44,8 @@ static weft_status create_file(weft_shard *s, const weft_text *header, weft_erro
         return store_fail_errno(err, s->path, "create this file", store_untouched);
     s->created = true;
     weft_status status = write_at(s, &length, sizeof length, 0, err);
-    return status == WEFT_OK ? write_at(s, header->data, (int64_t)length, sizeof length, err) : status;
+    return status == WEFT_OK ? write_at(s, header->data, (int64_t)length, sizeof length, err)
+                             : status;
 }
 
 static bool take_room(weft_shard *s, const weft_piece *pieces, int n)
@@ -58,8 +60,9 @@ static bool take_room(weft_shard *s, const weft_piece *pieces, int n)
     return true;
 }
 
-weft_status weft_shard_create(const weft_io *io, const char *path, const weft_piece *pieces, int n, bool sharded, const char *const *metadata,
-                              weft_shard **out, weft_error *err)
+weft_status weft_shard_create(const weft_io *io, const char *path, const weft_piece *pieces, int n,
+                              bool sharded, const char *const *metadata, weft_shard **out,
+                              weft_error *err)
 {
     weft_status status = store_check_pieces(path, pieces, n, sharded, err);
     if (status != WEFT_OK)
@@ -90,10 +93,13 @@ done:
     return status;
 }
 
-weft_status weft_shard_write(weft_shard *s, int i, int64_t at, const void *data, int64_t n, weft_error *err)
+weft_status weft_shard_write(weft_shard *s, int i, int64_t at, const void *data, int64_t n,
+                             weft_error *err)
 {
-    if (s->fd < 0 || i < 0 || i >= s->n || at < 0 || n < 0 || at > s->bytes[i] || n > s->bytes[i] - at || s->filled[i] > s->bytes[i] - n)
-        return weft_fail(err, WEFT_ERR_INTERNAL, (weft_where){s->path, 0}, "%" PRId64 " bytes at %" PRId64 " of piece %d do not belong there", n, at,
+    if (s->fd < 0 || i < 0 || i >= s->n || at < 0 || n < 0 || at > s->bytes[i] ||
+        n > s->bytes[i] - at || s->filled[i] > s->bytes[i] - n)
+        return weft_fail(err, WEFT_ERR_INTERNAL, (weft_where){s->path, 0},
+                         "%" PRId64 " bytes at %" PRId64 " of piece %d do not belong there", n, at,
                          i);
     weft_status status = write_at(s, data, n, s->data + s->begin[i] + at, err);
     if (status == WEFT_OK)
@@ -108,7 +114,9 @@ static weft_status finish(weft_shard *s, weft_error *err)
         return weft_fail(err, WEFT_ERR_INTERNAL, at, "finished twice");
     for (int i = 0; i < s->n; i++) {
         if (s->filled[i] != s->bytes[i])
-            return weft_fail(err, WEFT_ERR_INTERNAL, at, "%" PRId64 " of %" PRId64 " bytes of piece %d were written", s->filled[i], s->bytes[i], i);
+            return weft_fail(err, WEFT_ERR_INTERNAL, at,
+                             "%" PRId64 " of %" PRId64 " bytes of piece %d were written",
+                             s->filled[i], s->bytes[i], i);
     }
     weft_status status = store_summer_read(&s->summer, &s->io, s->fd, s->path, err);
     if (status != WEFT_OK)

@@ -16,7 +16,8 @@ int64_t weft_piece_bytes(const weft_piece *piece)
 
 #define BROKEN(path, err, ...) weft_fail(err, WEFT_ERR_INTERNAL, (weft_where){path, 0}, __VA_ARGS__)
 
-static weft_status check_piece(const char *path, const weft_piece *p, bool sharded, int64_t *total, weft_error *err)
+static weft_status check_piece(const char *path, const weft_piece *p, bool sharded, int64_t *total,
+                               weft_error *err)
 {
     int64_t volume = 0, bytes = 0;
     if (strcmp(p->name, "__metadata__") == 0 || !*p->name)
@@ -24,12 +25,15 @@ static weft_status check_piece(const char *path, const weft_piece *p, bool shard
     if ((unsigned)p->dtype >= WEFT_DTYPES || p->n_dims < 0 || p->n_dims > WEFT_MAX_DIMS)
         return BROKEN(path, err, "tensor %s has an impossible dtype or rank", p->name);
     for (int d = 0; d < p->n_dims; d++) {
-        if (p->lo[d] < 0 || p->size[d] < 1 || p->lo[d] > p->whole[d] || p->size[d] > p->whole[d] - p->lo[d])
-            return BROKEN(path, err, "tensor %s: dim %d of its piece is empty or leaves the tensor", p->name, d);
+        if (p->lo[d] < 0 || p->size[d] < 1 || p->lo[d] > p->whole[d] ||
+            p->size[d] > p->whole[d] - p->lo[d])
+            return BROKEN(path, err, "tensor %s: dim %d of its piece is empty or leaves the tensor",
+                          p->name, d);
         if (!sharded && p->size[d] != p->whole[d])
             return BROKEN(path, err, "tensor %s: a piece in a file of whole tensors", p->name);
     }
-    if (!store_volume(p->n_dims, p->size, &volume) || __builtin_mul_overflow(volume, (int64_t)weft_dtype_size(p->dtype), &bytes) ||
+    if (!store_volume(p->n_dims, p->size, &volume) ||
+        __builtin_mul_overflow(volume, (int64_t)weft_dtype_size(p->dtype), &bytes) ||
         __builtin_add_overflow(*total, bytes, total))
         return BROKEN(path, err, "tensor %s has too many elements to count", p->name);
     return WEFT_OK;
@@ -58,7 +62,8 @@ static weft_status check_names(const char *path, const weft_piece *pieces, int n
     return status;
 }
 
-weft_status store_check_pieces(const char *path, const weft_piece *pieces, int n, bool sharded, weft_error *err)
+weft_status store_check_pieces(const char *path, const weft_piece *pieces, int n, bool sharded,
+                               weft_error *err)
 {
     int64_t total = 0;
     if (n < 1)
@@ -109,7 +114,8 @@ static void add_pair(weft_text *text, const char *key, const char *value)
     weft_text_add_json(text, value);
 }
 
-static void add_metadata(weft_text *text, const weft_piece *pieces, int n, bool sharded, const char *const *metadata)
+static void add_metadata(weft_text *text, const weft_piece *pieces, int n, bool sharded,
+                         const char *const *metadata)
 {
     bool has_format = false;
     weft_text_add(text, "{\"__metadata__\":{");
@@ -143,7 +149,8 @@ static void add_tensor(weft_text *text, const weft_piece *p, int64_t *offset)
 }
 
 /* Widest elements first, so that every tensor is aligned for readers that map the file. */
-void store_build_header(weft_text *text, const weft_piece *pieces, int n, bool sharded, const char *const *metadata, int64_t *begin)
+void store_build_header(weft_text *text, const weft_piece *pieces, int n, bool sharded,
+                        const char *const *metadata, int64_t *begin)
 {
     int64_t offset = 0;
     add_metadata(text, pieces, n, sharded, metadata);

@@ -17,7 +17,8 @@ void weft_sums_release(weft_sums *sums)
 weft_status store_summer_init(store_summer *summer, int64_t bytes, weft_error *err)
 {
     int64_t n = bytes / WEFT_SUM_CHUNK + (bytes % WEFT_SUM_CHUNK != 0);
-    *summer = (store_summer){.sums = {bytes, WEFT_SUM_CHUNK, n, weft_alloc_zero((size_t)n, sizeof(uint64_t))}};
+    *summer = (store_summer){
+        .sums = {bytes, WEFT_SUM_CHUNK, n, weft_alloc_zero((size_t)n, sizeof(uint64_t))}};
     summer->state = XXH3_createState();
     if (!summer->sums.sum || !summer->state) {
         store_summer_release(summer);
@@ -53,7 +54,8 @@ void store_summer_add(store_summer *summer, const void *data, int64_t n)
     }
 }
 
-weft_status store_summer_read(store_summer *summer, const weft_io *io, int fd, const char *path, weft_error *err)
+weft_status store_summer_read(store_summer *summer, const weft_io *io, int fd, const char *path,
+                              weft_error *err)
 {
     int64_t left = summer->sums.bytes - summer->at;
     if (left == 0)
@@ -74,7 +76,8 @@ weft_status store_summer_read(store_summer *summer, const weft_io *io, int fd, c
     return status;
 }
 
-static weft_status sum_open_file(const weft_io *io, int fd, const char *path, weft_sums *out, weft_error *err)
+static weft_status sum_open_file(const weft_io *io, int fd, const char *path, weft_sums *out,
+                                 weft_error *err)
 {
     int64_t bytes = 0;
     store_summer summer;

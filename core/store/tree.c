@@ -80,7 +80,8 @@ weft_status weft_io_make_dirs(const weft_io *io, const char *path, weft_error *e
 
 static weft_status remove_at(const weft_io *io, const char *path, int depth, weft_error *err);
 
-static weft_status remove_names(const weft_io *io, const char *path, char *const *names, int depth, weft_error *err)
+static weft_status remove_names(const weft_io *io, const char *path, char *const *names, int depth,
+                                weft_error *err)
 {
     weft_status status = WEFT_OK;
     for (; *names && status == WEFT_OK; names++) {
@@ -99,7 +100,8 @@ static weft_status remove_at(const weft_io *io, const char *path, int depth, wef
     if (errno != EISDIR && errno != EPERM)
         return store_fail_errno(err, path, "remove", "");
     if (depth > 64)
-        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0}, "folders lie too deep in each other to be removed; remove them by hand");
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
+                         "folders lie too deep in each other to be removed; remove them by hand");
     char **names = NULL;
     weft_status status = weft_io_list(io, path, &names, err);
     if (status == WEFT_OK)

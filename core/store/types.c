@@ -5,16 +5,31 @@
 #include <math.h>
 #include <string.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors files are little-endian, and tensors are read as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "safetensors files are little-endian, and tensors are read as they lie in memory");
 
 static const store_type types[] = {
-    {"F32", 32, WEFT_F32, false},           {"F64", 64, WEFT_F64, false},       {"BF16", 16, WEFT_BF16, false},
-    {"I32", 32, WEFT_I32, false},           {"U8", 8, WEFT_U8, false},          {"F16", 16, WEFT_DTYPES, true},
-    {"BOOL", 8, WEFT_DTYPES, false},        {"I8", 8, WEFT_DTYPES, false},      {"F8_E5M2", 8, WEFT_DTYPES, false},
-    {"F8_E4M3", 8, WEFT_DTYPES, false},     {"F8_E8M0", 8, WEFT_DTYPES, false}, {"I16", 16, WEFT_DTYPES, false},
-    {"U16", 16, WEFT_DTYPES, false},        {"U32", 32, WEFT_DTYPES, false},    {"I64", 64, WEFT_DTYPES, false},
-    {"U64", 64, WEFT_DTYPES, false},        {"C64", 64, WEFT_DTYPES, false},    {"F4", 4, WEFT_DTYPES, false},
-    {"F6_E2M3", 6, WEFT_DTYPES, false},     {"F6_E3M2", 6, WEFT_DTYPES, false}, {"F8_E4M3FNUZ", 8, WEFT_DTYPES, false},
+    {"F32", 32, WEFT_F32, false},
+    {"F64", 64, WEFT_F64, false},
+    {"BF16", 16, WEFT_BF16, false},
+    {"I32", 32, WEFT_I32, false},
+    {"U8", 8, WEFT_U8, false},
+    {"F16", 16, WEFT_DTYPES, true},
+    {"BOOL", 8, WEFT_DTYPES, false},
+    {"I8", 8, WEFT_DTYPES, false},
+    {"F8_E5M2", 8, WEFT_DTYPES, false},
+    {"F8_E4M3", 8, WEFT_DTYPES, false},
+    {"F8_E8M0", 8, WEFT_DTYPES, false},
+    {"I16", 16, WEFT_DTYPES, false},
+    {"U16", 16, WEFT_DTYPES, false},
+    {"U32", 32, WEFT_DTYPES, false},
+    {"I64", 64, WEFT_DTYPES, false},
+    {"U64", 64, WEFT_DTYPES, false},
+    {"C64", 64, WEFT_DTYPES, false},
+    {"F4", 4, WEFT_DTYPES, false},
+    {"F6_E2M3", 6, WEFT_DTYPES, false},
+    {"F6_E3M2", 6, WEFT_DTYPES, false},
+    {"F8_E4M3FNUZ", 8, WEFT_DTYPES, false},
     {"F8_E5M2FNUZ", 8, WEFT_DTYPES, false},
 };
 
@@ -57,7 +72,8 @@ static double half_to_f64(uint16_t h)
     return h & 0x8000 ? -size : size;
 }
 
-/* Rounded once: on the way through f32 what is cut off stays visible in the last bit (round to odd). */
+/* Rounded once: on the way through f32 what is cut off stays visible in the last bit (round to
+ * odd). */
 static uint16_t f64_to_bf16(double d)
 {
     float f = (float)d;

@@ -26,7 +26,8 @@ extern "C" {
 
 /* ---- status and errors ---- */
 
-/* What a fallible function returns. The cli turns it into an exit code: OK 0, INPUT 2, STOPPED 3, all others 1. */
+/* What a fallible function returns. The cli turns it into an exit code: OK 0, INPUT 2, STOPPED 3,
+ * all others 1. */
 typedef enum weft_status {
     WEFT_OK = 0,
     WEFT_ERR_INPUT,    /* the user's INI, data, plugin file or environment is wrong */
@@ -38,7 +39,8 @@ typedef enum weft_status {
     WEFT_ERR_INTERNAL, /* weft or a plugin broke a promise; please report */
 } weft_status;
 
-/* A place in the user's text. file NULL: no place (defaults, command line says so in file). line 0: the whole file. */
+/* A place in the user's text. file NULL: no place (defaults, command line says so in file). line 0:
+ * the whole file. */
 typedef struct weft_where {
     const char *file;
     int line;
@@ -52,7 +54,8 @@ typedef struct weft_error_item {
 } weft_error_item;
 
 /* A list of errors, so that bad input is reported all at once. Zero-initialised is valid and empty.
- * Not thread-safe; one per thread of work. Out of memory while noting an error is itself noted, without text. */
+ * Not thread-safe; one per thread of work. Out of memory while noting an error is itself noted,
+ * without text. */
 typedef struct weft_error {
     weft_error_item *items;
     int n_items, capacity;
@@ -63,15 +66,19 @@ typedef struct weft_error {
 void weft_error_release(weft_error *err);
 /* Forgets all items, keeps the memory. */
 void weft_error_clear(weft_error *err);
-/* Notes an error and returns `status`, so that `return weft_fail(...)` reads naturally. err may be NULL. */
-weft_status weft_fail(weft_error *err, weft_status status, weft_where at, const char *format, ...) WEFT_PRINTF(4, 5);
+/* Notes an error and returns `status`, so that `return weft_fail(...)` reads naturally. err may be
+ * NULL. */
+weft_status weft_fail(weft_error *err, weft_status status, weft_where at, const char *format, ...)
+    WEFT_PRINTF(4, 5);
 /* The same with a va_list, for functions that take a format themselves. */
-weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const char *format, va_list args);
+weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const char *format,
+                       va_list args);
 /* Notes "out of memory" and returns WEFT_ERR_MEMORY. */
 weft_status weft_fail_memory(weft_error *err);
 /* The first item's status, WEFT_OK if there is none. */
 weft_status weft_error_status(const weft_error *err);
-/* The first item's text; "out of memory" if nothing else could be noted; "" if there is none. Valid until the error changes. */
+/* The first item's text; "out of memory" if nothing else could be noted; "" if there is none. Valid
+ * until the error changes. */
 const char *weft_error_text(const weft_error *err);
 
 /* ---- the current plugin: who is to blame in a crash report (thread-local) ---- */
@@ -81,26 +88,30 @@ typedef struct weft_blame {
     const char *hook;
 } weft_blame;
 
-/* Sets the calling thread's current plugin and hook, returns what it was; restore it with another call. Strings must outlive the call. */
+/* Sets the calling thread's current plugin and hook, returns what it was; restore it with another
+ * call. Strings must outlive the call. */
 weft_blame weft_blame_set(weft_blame now);
 /* The calling thread's, as last set. */
 weft_blame weft_blame_get(void);
 
 /* ---- memory: the one allocation seam ---- */
 
-/* As malloc, calloc, realloc, free: NULL when out of memory, free(NULL) is fine. Zero bytes give a valid pointer. Thread-safe. */
+/* As malloc, calloc, realloc, free: NULL when out of memory, free(NULL) is fine. Zero bytes give a
+ * valid pointer. Thread-safe. */
 void *weft_alloc(size_t bytes);
 void *weft_alloc_zero(size_t count, size_t bytes);
 void *weft_realloc(void *old, size_t bytes);
 void weft_free(void *p);
-/* Page-friendly memory, aligned to `alignment` (a power of two, at least 16); free with weft_free_aligned. */
+/* Page-friendly memory, aligned to `alignment` (a power of two, at least 16); free with
+ * weft_free_aligned. */
 void *weft_alloc_aligned(size_t alignment, size_t bytes);
 void weft_free_aligned(void *p);
 /* A copy, and printf, in fresh memory (weft_free); NULL when out of memory. */
 char *weft_strdup(const char *text);
 char *weft_format(const char *format, ...) WEFT_PRINTF(1, 2);
 char *weft_vformat(const char *format, va_list args);
-/* For tests only: the n-th allocation from now on fails (1 = the next), once; 0 switches it off. Process-wide, atomic. */
+/* For tests only: the n-th allocation from now on fails (1 = the next), once; 0 switches it off.
+ * Process-wide, atomic. */
 void weft_alloc_fail_at(long n);
 /* Allocations made since the last weft_alloc_fail_at. */
 long weft_alloc_count(void);
@@ -120,7 +131,8 @@ char *weft_pool_format(weft_pool *pool, const char *format, ...) WEFT_PRINTF(2, 
 
 /* ---- growing text ---- */
 
-/* A growing string. Zero-initialised is valid and empty. A failed append sets out_of_memory and is otherwise ignored. */
+/* A growing string. Zero-initialised is valid and empty. A failed append sets out_of_memory and is
+ * otherwise ignored. */
 typedef struct weft_text {
     char *data; /* NUL-terminated; NULL while empty */
     size_t size, capacity;
@@ -145,7 +157,14 @@ const char *weft_text_get(const weft_text *text);
 
 /* ---- element types ---- */
 
-typedef enum weft_dtype { WEFT_F32, WEFT_F64, WEFT_BF16, WEFT_I32, WEFT_U8, WEFT_DTYPES } weft_dtype;
+typedef enum weft_dtype {
+    WEFT_F32,
+    WEFT_F64,
+    WEFT_BF16,
+    WEFT_I32,
+    WEFT_U8,
+    WEFT_DTYPES
+} weft_dtype;
 
 size_t weft_dtype_size(weft_dtype dtype);      /* bytes an element */
 const char *weft_dtype_name(weft_dtype dtype); /* "f32", "f64", "bf16", "i32", "u8" */
@@ -181,10 +200,16 @@ double weft_now(void);
 
 /* ---- logging: the core and plugins never print, they log to whoever runs them ---- */
 
-typedef enum weft_log_level { WEFT_LOG_DEBUG, WEFT_LOG_INFO, WEFT_LOG_WARN, WEFT_LOG_ERROR } weft_log_level;
+typedef enum weft_log_level {
+    WEFT_LOG_DEBUG,
+    WEFT_LOG_INFO,
+    WEFT_LOG_WARN,
+    WEFT_LOG_ERROR
+} weft_log_level;
 
-/* A sink; write may be called from any thread. line has no newline. A line that starts with '\r' is a status line (a progress bar): a sink to a
- * terminal shows it in place of the status line before, erases it before the next normal line and shows it again after that; "\r" alone ends it. All
+/* A sink; write may be called from any thread. line has no newline. A line that starts with '\r' is
+ * a status line (a progress bar): a sink to a terminal shows it in place of the status line before,
+ * erases it before the next normal line and shows it again after that; "\r" alone ends it. All
  * other sinks drop it. */
 typedef struct weft_log {
     void (*write)(void *self, weft_log_level level, const char *line);
@@ -192,7 +217,8 @@ typedef struct weft_log {
 } weft_log;
 
 /* log may be NULL: then nothing happens. */
-void weft_log_print(const weft_log *log, weft_log_level level, const char *format, ...) WEFT_PRINTF(3, 4);
+void weft_log_print(const weft_log *log, weft_log_level level, const char *format, ...)
+    WEFT_PRINTF(3, 4);
 
 #ifdef __cplusplus
 }

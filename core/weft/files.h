@@ -25,8 +25,10 @@ typedef struct weft_safetensor {
     const void *data;
 } weft_safetensor;
 
-/* Writes tensors as one .safetensors file, whole or not at all. metadata: alternating keys and values, NULL-ended; may be NULL. */
-weft_status weft_write_safetensors(const char *path, const weft_safetensor *tensors, int n, const char *const *metadata, weft_error *err);
+/* Writes tensors as one .safetensors file, whole or not at all. metadata: alternating keys and
+ * values, NULL-ended; may be NULL. */
+weft_status weft_write_safetensors(const char *path, const weft_safetensor *tensors, int n,
+                                   const char *const *metadata, weft_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs: values with named dims and layouts, nodes that make them, and the table by which the core places them.
+/* Graphs: values with named dims and layouts, nodes that make them, and the table by which the core
+ * places them.
  *
- * Building never needs an `if`: every builder returns NULL after the first error and passes NULL on; the core asks weft_graph_status at the end
- * of each pass. One thread drives a graph. Everything a graph hands out lives as long as the graph; names are copied. */
+ * Building never needs an `if`: every builder returns NULL after the first error and passes NULL
+ * on; the core asks weft_graph_status at the end of each pass. One thread drives a graph.
+ * Everything a graph hands out lives as long as the graph; names are copied. */
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
 
@@ -13,11 +15,24 @@
 extern "C" {
 #endif
 
-typedef enum weft_scope { WEFT_SCOPE_NONE, WEFT_START, WEFT_STEP_BEGIN, WEFT_MICRO_BATCH, WEFT_STEP_END } weft_scope;
+typedef enum weft_scope {
+    WEFT_SCOPE_NONE,
+    WEFT_START,
+    WEFT_STEP_BEGIN,
+    WEFT_MICRO_BATCH,
+    WEFT_STEP_END
+} weft_scope;
 typedef enum weft_phase { WEFT_FORWARD, WEFT_RECOMPUTE, WEFT_BACKWARD, WEFT_UPDATE } weft_phase;
-/* What a graph is built for. The passes run once for each that the run needs. Text is written by two graphs: GENERATE takes the tokens of prompts, a
- * part of the sequence at a time, DECODE one more token. */
-typedef enum weft_mode { WEFT_MODE_TRAIN, WEFT_MODE_EVALUATE, WEFT_MODE_GENERATE, WEFT_MODE_DECODE, WEFT_MODES } weft_mode;
+/* What a graph is built for. The passes run once for each that the run needs. Text is written by
+ * two graphs: GENERATE takes the tokens of prompts, a part of the sequence at a time, DECODE one
+ * more token. */
+typedef enum weft_mode {
+    WEFT_MODE_TRAIN,
+    WEFT_MODE_EVALUATE,
+    WEFT_MODE_GENERATE,
+    WEFT_MODE_DECODE,
+    WEFT_MODES
+} weft_mode;
 
 /* Blocks: 0, 1, ... are transformer layers. */
 enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
@@ -29,15 +44,23 @@ typedef struct weft_use {
     int operand;
 } weft_use;
 
-/* How the elements of a parameter or state begin; a function of (seed, name, global element index) alone. */
-typedef enum weft_init_kind { WEFT_INIT_ZERO, WEFT_INIT_ONE, WEFT_INIT_NORMAL, WEFT_INIT_TRUNC_NORMAL, WEFT_INIT_UNIFORM } weft_init_kind;
+/* How the elements of a parameter or state begin; a function of (seed, name, global element index)
+ * alone. */
+typedef enum weft_init_kind {
+    WEFT_INIT_ZERO,
+    WEFT_INIT_ONE,
+    WEFT_INIT_NORMAL,
+    WEFT_INIT_TRUNC_NORMAL,
+    WEFT_INIT_UNIFORM
+} weft_init_kind;
 typedef struct weft_init {
     weft_init_kind kind;
     double std; /* NORMAL, TRUNC_NORMAL; UNIFORM: half width */
     double cut; /* TRUNC_NORMAL: |x| <= cut * std */
 } weft_init;
 
-/* One tensor. Fields are for reading; change them through the functions below, except where a comment says "a pass may set". */
+/* One tensor. Fields are for reading; change them through the functions below, except where a
+ * comment says "a pass may set". */
 struct weft_value {
     const char *name;
     int id;           /* unique in the graph, grows with creation */
@@ -57,7 +80,8 @@ struct weft_value {
     weft_init init;        /* of parameters and state */
     weft_value *update_of; /* this value becomes the next content of that parameter or state */
     weft_axes store_axes;  /* parameters, state: the axes that shard the storage alone */
-    weft_value *gradient;  /* parameters: their gradient before clipping, once the joint graph exists */
+    weft_value
+        *gradient; /* parameters: their gradient before clipping, once the joint graph exists */
 };
 
 struct weft_node {
@@ -69,8 +93,9 @@ struct weft_node {
     weft_attr *attrs;
     int n_attrs, attrs_capacity;
     int block;
-    int chunk;        /* -1, or the part of the head and loss that this belongs to: runs part by part */
-    weft_scope scope; /* a pass may set, before placement; NONE: becomes the latest scope of the operands */
+    int chunk; /* -1, or the part of the head and loss that this belongs to: runs part by part */
+    weft_scope scope; /* a pass may set, before placement; NONE: becomes the latest scope of the
+                         operands */
     weft_phase phase;
     const char *by;         /* the plugin that caused it */
     const char *why;        /* redistribute: for whom */
@@ -97,13 +122,15 @@ weft_value *weft_graph_loss(const weft_graph *g);
 weft_status weft_graph_status(const weft_graph *g);
 weft_error *weft_graph_error(weft_graph *g);
 /* Notes an error in the graph, as weft_fail; always returns NULL. */
-weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format, ...) WEFT_PRINTF(4, 5);
+weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format,
+                            ...) WEFT_PRINTF(4, 5);
 
 /* Sizes of the run, for models and data: micro-batch (global), sequence, steps per global batch. */
 int64_t weft_graph_micro_batch(const weft_graph *g);
 int64_t weft_graph_seq_len(const weft_graph *g);
 int64_t weft_graph_micro_batches(const weft_graph *g);
-/* Positions are below this: the sequence, or, where text is written part by part, the most tokens that a text may have. */
+/* Positions are below this: the sequence, or, where text is written part by part, the most tokens
+ * that a text may have. */
 int64_t weft_graph_context(const weft_graph *g);
 /* f32, or f64 when the run asks for it: what models build in. */
 weft_dtype weft_graph_dtype(const weft_graph *g);
@@ -115,8 +142,9 @@ bool weft_node_has(const weft_node *n, const char *key);
 
 /* ---- building ---- */
 
-/* Declares the size of a dim name for the shapes below. units * grain elements; grain 1 for plain dims.
- * "batch" and "seq" are declared by the core. Declaring a name again with other sizes is an error. */
+/* Declares the size of a dim name for the shapes below. units * grain elements; grain 1 for plain
+ * dims. "batch" and "seq" are declared by the core. Declaring a name again with other sizes is an
+ * error. */
 void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grain);
 
 /* Nodes added from now on belong to this block / chunk. */
@@ -125,27 +153,35 @@ void weft_graph_set_chunk(weft_graph *g, int chunk);
 
 /* A trained parameter. shape: dim names, "ffn embed" (HF's orientation: [out, in]). */
 weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init);
-/* State that is not trained (optimizer moments): same dims and storage as `of`, zero at first; name must be unique. */
+/* State that is not trained (optimizer moments): same dims and storage as `of`, zero at first; name
+ * must be unique. */
 weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype);
-/* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq] or [seq] (index), scope micro_batch;
- * step_labels [micro batch seq], scope step_begin; step [] (1-based step number, f32), last [batch] (generate: the last position's place);
- * cached_index [context] and cached_segments [batch context] (generate: index and segments of what is in the key-value cache). The same name twice
- * gives the same value. */
+/* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq]
+ * or [seq] (index), scope micro_batch; step_labels [micro batch seq], scope step_begin; step []
+ * (1-based step number, f32), last [batch] (generate: the last position's place); cached_index
+ * [context] and cached_segments [batch context] (generate: index and segments of what is in the
+ * key-value cache). The same name twice gives the same value. */
 weft_value *weft_add_input(weft_graph *g, const char *name);
 
-/* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL for one derived from the op; others get ".1", ...
- * appended. */
-weft_value *weft_add(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins);
+/* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL
+ * for one derived from the op; others get ".1", ... appended. */
+weft_value *weft_add(weft_graph *g, const char *op, const char *name, int n_ins,
+                     weft_value *const *ins);
 /* The same with n_outs results, for variadic ops; outs[] (may be NULL) receives them. */
-weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs);
+weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins,
+                          weft_value *const *ins, int n_outs, weft_value **outs);
 /* The same with attributes from the start, for ops whose `infer` reads them. */
-weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n_ins, weft_value *const *ins, int n_outs, weft_value **outs,
+weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n_ins,
+                          weft_value *const *ins, int n_outs, weft_value **outs,
                           const weft_attr *attrs, int n_attrs);
 /* weft_add of one, two and three operands. */
 weft_value *weft_add1(weft_graph *g, const char *op, const char *name, weft_value *a);
-weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b);
-weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b, weft_value *c);
-/* Attributes of the node that made v (NULL-safe); set them before the next node is added to a placed graph. */
+weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a,
+                      weft_value *b);
+weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b,
+                      weft_value *c);
+/* Attributes of the node that made v (NULL-safe); set them before the next node is added to a
+ * placed graph. */
 void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x);
 void weft_set_real(weft_graph *g, weft_value *v, const char *key, double x);
 void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x);
@@ -156,42 +192,55 @@ void weft_set_role(weft_graph *g, weft_value *v, const char *role);
 weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_value *w);
 /* x + bias along x's last dims (NULL bias: x). */
 weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias);
-/* The end of a language model: from the last hidden state [batch seq embed] and the head's weight [vocab embed] to the loss, in chunks of the
- * sequence; in generate mode to the logits of the last position. Sets the graph's loss (or logits). */
+/* The end of a language model: from the last hidden state [batch seq embed] and the head's weight
+ * [vocab embed] to the loss, in chunks of the sequence; in generate mode to the logits of the last
+ * position. Sets the graph's loss (or logits). */
 void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight);
 
 /* ---- passes ---- */
 
-/* Puts a new node of `op` (one operand, one result) between `source` and those uses for which pick(use, ctx) is true (NULL: uses by nodes that work
- * on tokens). Returns the new value, NULL if nobody used it. */
-weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op, const char *suffix, bool (*pick)(const weft_use *use, void *ctx),
+/* Puts a new node of `op` (one operand, one result) between `source` and those uses for which
+ * pick(use, ctx) is true (NULL: uses by nodes that work on tokens). Returns the new value, NULL if
+ * nobody used it. */
+weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op,
+                               const char *suffix, bool (*pick)(const weft_use *use, void *ctx),
                                void *ctx);
-/* Calls visit for every weight value that a computation on tokens reads: where passes insert theirs. visit may insert. */
-void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *v, void *ctx), void *ctx);
-/* A node with one result right before node `at`, in its block and chunk; its result is called name and suffix. */
-weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name, const char *suffix, int n_ins, weft_value *const *ins);
+/* Calls visit for every weight value that a computation on tokens reads: where passes insert
+ * theirs. visit may insert. */
+void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *v, void *ctx),
+                        void *ctx);
+/* A node with one result right before node `at`, in its block and chunk; its result is called name
+ * and suffix. */
+weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name,
+                            const char *suffix, int n_ins, weft_value *const *ins);
 /* Replaces operand i. */
 void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v);
 
 typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } weft_rule_of;
 
-/* Adds a line to the table: dim `dim` of (all parameters whose name matches `pattern`, NULL for all | all inputs | values of role `pattern`) is cut
- * by the mesh axis `axis`. dim NULL (roles): whole over the axis. An axis that the mesh does not have is ignored. */
-void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim, const char *axis);
-/* Parameters that a `gather` stands behind are stored cut by this axis too, unless it cuts them already. */
+/* Adds a line to the table: dim `dim` of (all parameters whose name matches `pattern`, NULL for all
+ * | all inputs | values of role `pattern`) is cut by the mesh axis `axis`. dim NULL (roles): whole
+ * over the axis. An axis that the mesh does not have is ignored. */
+void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
+                   const char *axis);
+/* Parameters that a `gather` stands behind are stored cut by this axis too, unless it cuts them
+ * already. */
 void weft_add_storage(weft_graph *g, const char *axis);
-/* What blocks gather over this axis to compute with is not kept for the backward, but gathered again there (weights: their gatherer decides). */
+/* What blocks gather over this axis to compute with is not kept for the backward, but gathered
+ * again there (weights: their gatherer decides). */
 void weft_add_regather(weft_graph *g, const char *axis);
 
-/* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step. */
+/* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step.
+ */
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
 /* Names a scalar of the step that observers get ("grad_norm", "lr"). */
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
 /* Trained parameters in the order of the model; i from 0, NULL past the end. */
 weft_value *weft_graph_parameter(const weft_graph *g, int i);
 
-/* Prints the graph, one line a node: @ parameter or state, % value, ' gradient of, * computed again, ~ not kept for the backward. For people: short
- * names, a size where a dim is met first, equal blocks once. SIZES: the size of every dim. WHOLE: everything, as it can be read back. */
+/* Prints the graph, one line a node: @ parameter or state, % value, ' gradient of, * computed
+ * again, ~ not kept for the backward. For people: short names, a size where a dim is met first,
+ * equal blocks once. SIZES: the size of every dim. WHOLE: everything, as it can be read back. */
 enum { WEFT_PRINT_SIZES = 1, WEFT_PRINT_WHOLE = 2 };
 void weft_graph_print(const weft_graph *g, unsigned how, weft_text *text);
 

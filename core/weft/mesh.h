@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device mesh and layouts: who holds which part of a value. Nothing here knows ops or plugins. */
+/* The device mesh and layouts: who holds which part of a value. Nothing here knows ops or plugins.
+ */
 #ifndef WEFT_MESH_H
 #define WEFT_MESH_H
 
@@ -12,8 +13,8 @@ extern "C" {
 #define WEFT_MAX_AXES 8
 #define WEFT_MAX_DIMS 6
 
-/* Named axes, innermost (fastest links) first. Axes of size 1 are not in a mesh. A rank is a coordinate on every axis:
- * rank = c[0] + size[0] * (c[1] + size[1] * (...)). */
+/* Named axes, innermost (fastest links) first. Axes of size 1 are not in a mesh. A rank is a
+ * coordinate on every axis: rank = c[0] + size[0] * (c[1] + size[1] * (...)). */
 typedef struct weft_axis {
     char name[24];
     int size;
@@ -36,8 +37,9 @@ int64_t weft_mesh_count(const weft_mesh *mesh, weft_axes axes);
 /* coord[i] of `rank` on axis i. */
 void weft_mesh_coord(const weft_mesh *mesh, int rank, int coord[WEFT_MAX_AXES]);
 
-/* A named dim of a value. size counts elements. A composite dim (heads x head_dim as one) has grain > 1: size is a multiple of grain, and
- * axes cut it only between grains, except storage axes, which cut anywhere. */
+/* A named dim of a value. size counts elements. A composite dim (heads x head_dim as one) has grain
+ * > 1: size is a multiple of grain, and axes cut it only between grains, except storage axes, which
+ * cut anywhere. */
 typedef struct weft_dim {
     const char *name;
     int64_t size, grain;
@@ -46,8 +48,9 @@ typedef struct weft_dim {
 /* A layout: one byte per mesh axis, so that equal layouts are equal numbers.
  *   0                       replicated
  *   WEFT_OPEN_SUM, _MAX     open: every rank of the axis holds a term still to be combined
- *   0x80 | fine | dim | place   cuts dim `dim`; `place` orders the axes of one dim, outermost 0; fine: ignores the grain (storage)
- * Invariant: all open axes have the same kind; the places of a dim are 0, 1, ... without gaps. */
+ *   0x80 | fine | dim | place   cuts dim `dim`; `place` orders the axes of one dim, outermost 0;
+ * fine: ignores the grain (storage) Invariant: all open axes have the same kind; the places of a
+ * dim are 0, 1, ... without gaps. */
 typedef struct weft_layout {
     uint64_t bits;
 } weft_layout;
@@ -93,19 +96,23 @@ weft_layout weft_layout_set_open(weft_layout l, int axis, int kind);
 /* Makes `axis` replicated; later axes of its dim move up. */
 weft_layout weft_layout_clear(weft_layout l, int axis);
 
-/* The half-open range [lo, hi) of a dim that a rank holds, and the nominal chunk (size of the largest shard).
- * Nested ceil: every axis cuts the previous one's nominal chunk, so that gathering the last axis of the list gives
- * exactly the shorter list's range. Last shards may be short or empty. */
+/* The half-open range [lo, hi) of a dim that a rank holds, and the nominal chunk (size of the
+ * largest shard). Nested ceil: every axis cuts the previous one's nominal chunk, so that gathering
+ * the last axis of the list gives exactly the shorter list's range. Last shards may be short or
+ * empty. */
 typedef struct weft_span {
     int64_t lo, hi, chunk;
 } weft_span;
 
 /* Of dim d, whose name and sizes are *dim, for the rank at coord. */
-weft_span weft_layout_span(const weft_mesh *mesh, weft_layout l, const weft_dim *dim, int d, const int coord[WEFT_MAX_AXES]);
+weft_span weft_layout_span(const weft_mesh *mesh, weft_layout l, const weft_dim *dim, int d,
+                           const int coord[WEFT_MAX_AXES]);
 /* Elements in the largest shard: what buffers and collectives are sized by. */
-int64_t weft_layout_elements(const weft_mesh *mesh, weft_layout l, int n_dims, const weft_dim *dims);
+int64_t weft_layout_elements(const weft_mesh *mesh, weft_layout l, int n_dims,
+                             const weft_dim *dims);
 /* Appends "[batch/dp_shard, seq/cp/tp, embed] +tp" to text; with_sizes adds global sizes. */
-void weft_layout_print(const weft_mesh *mesh, weft_layout l, int n_dims, const weft_dim *dims, bool with_sizes, weft_text *text);
+void weft_layout_print(const weft_mesh *mesh, weft_layout l, int n_dims, const weft_dim *dims,
+                       bool with_sizes, weft_text *text);
 
 /* ---- from one layout to another ---- */
 
@@ -115,12 +122,14 @@ typedef enum weft_move {
     WEFT_ALL_REDUCE,
     WEFT_ALL_TO_ALL, /* dim: the dim made whole; to: the dim cut instead */
     WEFT_SLICE,      /* no communication: keep the part of `dim` that this rank owns */
-    WEFT_ZERO,       /* no communication: replicated becomes open; all but the first rank of the axis hold zero */
+    WEFT_ZERO, /* no communication: replicated becomes open; all but the first rank of the axis hold
+                  zero */
 } weft_move;
 
 typedef struct weft_step {
     weft_move move;
-    int n_axes, axes[WEFT_MAX_AXES]; /* in list order, the first slowest: the rank order of the group */
+    int n_axes,
+        axes[WEFT_MAX_AXES]; /* in list order, the first slowest: the rank order of the group */
     int dim, to;
     weft_layout after;
 } weft_step;
@@ -129,10 +138,14 @@ typedef struct weft_step {
 
 /* "all_gather", ... */
 const char *weft_move_name(weft_move move);
-/* The steps that turn layout `from` into `to`, into steps[]; returns how many, or -1 if there is no way (open maximum to open sum). */
-int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step steps[WEFT_MAX_STEPS]);
-/* Bytes that one rank sends in a step (ring algorithms, nominal chunks): PLACEMENT's table of prices. */
-int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layout before, int n_dims, const weft_dim *dims, weft_dtype dtype);
+/* The steps that turn layout `from` into `to`, into steps[]; returns how many, or -1 if there is no
+ * way (open maximum to open sum). */
+int weft_layout_steps(weft_layout from, weft_layout to, int n_dims,
+                      weft_step steps[WEFT_MAX_STEPS]);
+/* Bytes that one rank sends in a step (ring algorithms, nominal chunks): PLACEMENT's table of
+ * prices. */
+int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layout before,
+                        int n_dims, const weft_dim *dims, weft_dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops (what a computation means) and kernels (how a device does it). Both are contributions of plugins; the core brings the standard ops. */
+/* Ops (what a computation means) and kernels (how a device does it). Both are contributions of
+ * plugins; the core brings the standard ops. */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
 
@@ -23,7 +24,8 @@ typedef struct weft_attr {
 
 /* ---- what a kernel sees ---- */
 
-/* This rank's part of a value: contiguous, row-major, of the rank's true extent (short or empty at the mesh's edge). */
+/* This rank's part of a value: contiguous, row-major, of the rank's true extent (short or empty at
+ * the mesh's edge). */
 typedef struct weft_tensor {
     void *data;
     weft_dtype dtype;
@@ -32,14 +34,16 @@ typedef struct weft_tensor {
     int64_t lo[WEFT_MAX_DIMS];            /* global index of the first local element */
     int64_t whole[WEFT_MAX_DIMS];         /* global extent */
     int64_t grain[WEFT_MAX_DIMS];         /* see weft_dim */
-    const int32_t *length[WEFT_MAX_DIMS]; /* NULL, or an upper bound read at run time: only [0, *length) is to be touched */
+    const int32_t *length[WEFT_MAX_DIMS]; /* NULL, or an upper bound read at run time: only [0,
+                                           *length) is to be touched */
 } weft_tensor;
 
 typedef struct weft_queue weft_queue; /* the device's own; opaque to everyone else */
 
 typedef struct weft_op weft_op;
 
-/* One use of an op on one rank. In predicates, prepare, workspace and cost all data pointers are NULL. */
+/* One use of an op on one rank. In predicates, prepare, workspace and cost all data pointers are
+ * NULL. */
 typedef struct weft_call {
     const weft_op *op;
     const weft_attr *attrs;
@@ -70,32 +74,40 @@ typedef struct weft_node weft_node;
 typedef struct weft_graph weft_graph;
 
 enum {
-    WEFT_OP_HALF = 1,        /* computes in f32 inside whatever it is given: bf16 may narrow its floating results (not the STAT ones) */
-    WEFT_OP_HALF_WEIGHT = 2, /* reads a weight as an operand of a product or a table: bf16 may cast that weight */
-    WEFT_OP_INPLACE = 4,     /* result i may lie where operand i lay, for every i below the smaller count: element-wise in them */
-    WEFT_OP_STAT = 8,        /* floating results are f32 at least (statistics), f64 if operand 0 is; of an op that is HALF too: all but result 0 */
-    WEFT_OP_SOURCE = 16,     /* no computation: parameters, state, inputs */
-    WEFT_OP_MAX = 32,        /* contracted indices are combined by maximum, not by sum */
-    WEFT_OP_MATMUL = 64,     /* a matrix product: "ac per op" keeps it, MFU counts it */
+    WEFT_OP_HALF = 1, /* computes in f32 inside whatever it is given: bf16 may narrow its floating
+                         results (not the STAT ones) */
+    WEFT_OP_HALF_WEIGHT =
+        2, /* reads a weight as an operand of a product or a table: bf16 may cast that weight */
+    WEFT_OP_INPLACE = 4, /* result i may lie where operand i lay, for every i below the smaller
+                            count: element-wise in them */
+    WEFT_OP_STAT = 8, /* floating results are f32 at least (statistics), f64 if operand 0 is; of an
+                         op that is HALF too: all but result 0 */
+    WEFT_OP_SOURCE = 16, /* no computation: parameters, state, inputs */
+    WEFT_OP_MAX = 32,    /* contracted indices are combined by maximum, not by sum */
+    WEFT_OP_MATMUL = 64, /* a matrix product: "ac per op" keeps it, MFU counts it */
 };
 
 /* What an op means. The table is const; one instance serves all graphs.
  *
- * rule     "b q h, b [k] h -> b q h": letters (words) are indices, one per dim; [x] must be whole on a rank; an index of an operand that no
- *          result has is contracted. "*" stands for every dim of the longest operand. A trailing "..." on either side repeats the last
- *          operand or result as often as the node has it. NULL: `make_rule` writes the text for a node.
- *          The same letter with two sizes (heads, kv_heads) is cut in both places alike, where both divide (in grains).
- *          In a backward op whose result has an index that no operand has, the node's `like` counts as one more operand (last).
- * linear   groups of operands, "0, 2 1": if exactly the operands of one group are open sums, so is the result. "all": one group of all. NULL: none.
- * grad     statements, NULL-ended: "0 1: rms_norm_dx 0 1 dy like0". Left: for which operands, one per result of the gradient op. Right: the gradient
- *          op, then its operands: N forward operand N, rN forward result N, dy the gradient of result 0, dyN that of result N, likeN dims and
- *          layout of operand N without its data. "0: dy" passes the gradient on. "all" on either side: every operand in turn, one node each.
- *          "all: op dys" makes one node from the gradients of all results. Operands not named get none. A gradient node inherits the attributes.
- * infer    sets dims and dtypes of results where the default does not do: default dims come from the rule's letters in the first operand that has
- *          them, default dtype is operand `dtype_from`'s. NULL: default.
- * flops    floating-point operations of one call; NULL: one per element of the largest tensor.
- * plain    the reference kernel: correct for every float dtype, computes in f64, needs no workspace, obeys call->accumulate. Mandatory
- *          but for sources. Returns WEFT_OK or fails with a message. */
+ * rule     "b q h, b [k] h -> b q h": letters (words) are indices, one per dim; [x] must be whole
+ * on a rank; an index of an operand that no result has is contracted. "*" stands for every dim of
+ * the longest operand. A trailing "..." on either side repeats the last operand or result as often
+ * as the node has it. NULL: `make_rule` writes the text for a node. The same letter with two sizes
+ * (heads, kv_heads) is cut in both places alike, where both divide (in grains). In a backward op
+ * whose result has an index that no operand has, the node's `like` counts as one more operand
+ * (last). linear   groups of operands, "0, 2 1": if exactly the operands of one group are open
+ * sums, so is the result. "all": one group of all. NULL: none. grad     statements, NULL-ended: "0
+ * 1: rms_norm_dx 0 1 dy like0". Left: for which operands, one per result of the gradient op. Right:
+ * the gradient op, then its operands: N forward operand N, rN forward result N, dy the gradient of
+ * result 0, dyN that of result N, likeN dims and layout of operand N without its data. "0: dy"
+ * passes the gradient on. "all" on either side: every operand in turn, one node each. "all: op dys"
+ * makes one node from the gradients of all results. Operands not named get none. A gradient node
+ * inherits the attributes. infer    sets dims and dtypes of results where the default does not do:
+ * default dims come from the rule's letters in the first operand that has them, default dtype is
+ * operand `dtype_from`'s. NULL: default. flops    floating-point operations of one call; NULL: one
+ * per element of the largest tensor. plain    the reference kernel: correct for every float dtype,
+ * computes in f64, needs no workspace, obeys call->accumulate. Mandatory but for sources. Returns
+ * WEFT_OK or fails with a message. */
 struct weft_op {
     const char *name, *summary;
     const char *rule;
@@ -111,15 +123,18 @@ struct weft_op {
 
 /* ---- kernels ---- */
 
-/* How a device does an op. Of all kernels of (op, device) whose `accepts` says yes, the one with the highest priority is taken; the plain one has
- * priority 0 and takes everything. Chosen and prepared once per distinct call (equal attributes, dtypes, extents and `accumulate` share it), before
- * the arena is sized. launch neither allocates nor waits; it enqueues on call->queue (a CPU kernel simply computes). */
+/* How a device does an op. Of all kernels of (op, device) whose `accepts` says yes, the one with
+ * the highest priority is taken; the plain one has priority 0 and takes everything. Chosen and
+ * prepared once per distinct call (equal attributes, dtypes, extents and `accumulate` share it),
+ * before the arena is sized. launch neither allocates nor waits; it enqueues on call->queue (a CPU
+ * kernel simply computes). */
 typedef struct weft_kernel {
     const char *op, *device, *name;
     int priority;
-    bool accumulates;                                                             /* obeys call->accumulate */
-    bool (*accepts)(const weft_call *call);                                       /* NULL: everything */
-    size_t (*workspace)(const weft_call *call);                                   /* bytes, an upper bound known without hardware; NULL: none */
+    bool accumulates;                       /* obeys call->accumulate */
+    bool (*accepts)(const weft_call *call); /* NULL: everything */
+    size_t (*workspace)(
+        const weft_call *call); /* bytes, an upper bound known without hardware; NULL: none */
     weft_status (*prepare)(const weft_call *call, void **state, weft_error *err); /* may be NULL */
     void (*release)(void *state);                                                 /* may be NULL */
     weft_status (*launch)(const weft_call *call, weft_error *err);

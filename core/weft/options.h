@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of a command line: a table says which options there are, and all commands, weft's own and those of plugins, read and refuse them alike.
+/* The words of a command line: a table says which options there are, and all commands, weft's own
+ * and those of plugins, read and refuse them alike.
  */
 #ifndef WEFT_OPTIONS_H
 #define WEFT_OPTIONS_H
@@ -15,7 +16,8 @@ typedef struct weft_option_value {
     const char *text;
 } weft_option_value;
 
-/* What was given for options that may be repeated, in the order given. Zero-initialised is valid and empty. */
+/* What was given for options that may be repeated, in the order given. Zero-initialised is valid
+ * and empty. */
 typedef struct weft_option_values {
     weft_option_value *list;
     int n;
@@ -23,9 +25,11 @@ typedef struct weft_option_values {
 
 void weft_option_values_release(weft_option_values *values);
 
-/* An option. Exactly one of flag, text, number, values is set and receives what was given; it is left alone if the option is not given. */
+/* An option. Exactly one of flag, text, number, values is set and receives what was given; it is
+ * left alone if the option is not given. */
 typedef struct weft_option {
-    const char *name;     /* without dashes; NULL ends a table. One letter: "-n 4" or "-n4"; else "--name 4" or "--name=4" */
+    const char *name;     /* without dashes; NULL ends a table. One letter: "-n 4" or "-n4"; else
+                             "--name 4" or "--name=4" */
     const char *argument; /* what usage calls its argument, "NAME"; NULL for a flag */
     const char *help;     /* NULL: usage does not show it */
     bool *flag;
@@ -40,13 +44,14 @@ typedef struct weft_option {
 typedef struct weft_options {
     const char *command;     /* its name, for messages that point to its --help */
     const weft_option *list; /* the table */
-    const char **arguments;  /* receives the words that are no options: room for max_arguments, or for argc if that is -1 */
+    const char **arguments;  /* receives the words that are no options: room for max_arguments, or
+                                for argc if that is -1 */
     int max_arguments;       /* at most so many; -1: any number */
     int *n_arguments;        /* receives how many there were */
 } weft_options;
 
-/* Reads argv[1..]; behind "--" no word is an option, and "-" never is. Every wrong word is an error of its own, WEFT_ERR_INPUT. Texts point into
- * argv. Release values in every case. */
+/* Reads argv[1..]; behind "--" no word is an option, and "-" never is. Every wrong word is an error
+ * of its own, WEFT_ERR_INPUT. Texts point into argv. Release values in every case. */
 weft_status weft_options_parse(const weft_options *options, int argc, char **argv, weft_error *err);
 /* Appends a line of usage for each option. */
 void weft_options_print(const weft_option *list, weft_text *text);

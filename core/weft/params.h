@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed parameters. A plugin's table is the single source of INI checks, `weft inspect`, --help, the config dump and the digest. */
+/* Typed parameters. A plugin's table is the single source of INI checks, `weft inspect`, --help,
+ * the config dump and the digest. */
 #ifndef WEFT_PARAMS_H
 #define WEFT_PARAMS_H
 
@@ -21,26 +22,29 @@ typedef enum weft_param_type {
 enum {
     WEFT_PARAM_PER_RANK = 1, /* may differ between ranks; all others are compared at start */
     WEFT_PARAM_REQUIRED = 2, /* must be given: `value` is NULL */
-    WEFT_PARAM_LIST = 4,     /* whitespace-separated list of this type, possibly over several lines */
+    WEFT_PARAM_LIST = 4, /* whitespace-separated list of this type, possibly over several lines */
     WEFT_PARAM_ADVANCED = 8, /* shown by `weft inspect --all` only */
 };
 
 typedef struct weft_param {
     const char *name; /* NULL ends a table */
     weft_param_type type;
-    const char *value;          /* default, as the user would write it; NULL: none (REQUIRED, or "not set") */
-    double min, max;            /* INT and REAL, inclusive; both 0: unbounded */
-    const char *unit;           /* "tokens", "steps", "bytes", NULL */
-    const char *const *choices; /* NULL-ended. CHOICE: the values. INT, REAL: words allowed beside numbers, as "auto" */
+    const char
+        *value;       /* default, as the user would write it; NULL: none (REQUIRED, or "not set") */
+    double min, max;  /* INT and REAL, inclusive; both 0: unbounded */
+    const char *unit; /* "tokens", "steps", "bytes", NULL */
+    const char *const *choices; /* NULL-ended. CHOICE: the values. INT, REAL: words allowed beside
+                                   numbers, as "auto" */
     unsigned flags;
     const char *help; /* one sentence */
 } weft_param;
 
-/* One section's values, parsed and checked against its table. Const after creation, so free to share between threads. */
+/* One section's values, parsed and checked against its table. Const after creation, so free to
+ * share between threads. */
 typedef struct weft_params weft_params;
 
-/* The getters cannot fail on a key of the table; asking for another key, or with another type, is a bug and gives 0, "" or false.
- * INT and REAL whose value is a word (weft_params_is) give 0. */
+/* The getters cannot fail on a key of the table; asking for another key, or with another type, is a
+ * bug and gives 0, "" or false. INT and REAL whose value is a word (weft_params_is) give 0. */
 bool weft_params_bool(const weft_params *params, const char *key);
 int64_t weft_params_int(const weft_params *params, const char *key);
 double weft_params_real(const weft_params *params, const char *key);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin contract: one exported symbol, <name>_LTX_plugin, a descriptor. Everything else is found through it.
+/* The plugin contract: one exported symbol, <name>_LTX_plugin, a descriptor. Everything else is
+ * found through it.
  *
- * A plugin is created once per rank. All hooks of one instance are called by the rank's one thread. Nothing in a plugin may be global: eight ranks
- * run as threads of one process. No exit, abort or printing; errors are values, words go to the log. */
+ * A plugin is created once per rank. All hooks of one instance are called by the rank's one thread.
+ * Nothing in a plugin may be global: eight ranks run as threads of one process. No exit, abort or
+ * printing; errors are values, words go to the log. */
 #ifndef WEFT_PLUGIN_H
 #define WEFT_PLUGIN_H
 
@@ -20,7 +22,11 @@ extern "C" {
 #define WEFT_PLUGIN_MAGIC 0x74666577u /* "weft" */
 
 /* What listing the plugin does to a run's numbers. */
-typedef enum weft_numerics { WEFT_NUMERICS_BITWISE, WEFT_NUMERICS_TOLERANCE, WEFT_NUMERICS_CHANGES } weft_numerics;
+typedef enum weft_numerics {
+    WEFT_NUMERICS_BITWISE,
+    WEFT_NUMERICS_TOLERANCE,
+    WEFT_NUMERICS_CHANGES
+} weft_numerics;
 
 /* ---- observers ---- */
 
@@ -39,7 +45,8 @@ typedef struct weft_report {
     double value;
 } weft_report;
 
-/* Const view of the run at an event; valid during the call only. Fields that an event does not concern are 0 or NULL. */
+/* Const view of the run at an event; valid during the call only. Fields that an event does not
+ * concern are 0 or NULL. */
 typedef struct weft_run_view {
     int rank, ranks;
     const char *dir;                  /* run folder; NULL: none */
@@ -48,10 +55,11 @@ typedef struct weft_run_view {
     int64_t samples;                  /* global samples consumed */
     double loss, grad_norm;           /* of STEP_END */
     double step_s, data_s, elapsed_s; /* seconds: this step, of it waiting for data, since START */
-    double flops;                     /* model flops of this step: 6 N + attention, see the page of metrics */
-    double peak_flops;                /* the device's measured matrix rate in the run's dtype; 0: unknown */
-    size_t planned_bytes, peak_bytes; /* arena, state and inputs as planned; process high-water mark */
-    double eval_loss;                 /* EVALUATE */
+    double flops;      /* model flops of this step: 6 N + attention, see the page of metrics */
+    double peak_flops; /* the device's measured matrix rate in the run's dtype; 0: unknown */
+    size_t planned_bytes,
+        peak_bytes;   /* arena, state and inputs as planned; process high-water mark */
+    double eval_loss; /* EVALUATE */
     int64_t eval_tokens;
     const weft_report *reports; /* scalars that passes named (lr, ...) */
     int n_reports;
@@ -64,14 +72,22 @@ typedef struct weft_run_view {
 
 /* ---- contributions ---- */
 
-/* Of passes. Within a stage, listed order. Graph passes see the model's graph before placement and once per mode; joint passes see the placed graph
- * with its backward (train mode only), and what they add is placed at once. */
-typedef enum weft_pass_stage { WEFT_STAGE_MESH, WEFT_STAGE_GRAPH, WEFT_STAGE_JOINT, WEFT_STAGE_PROGRAM } weft_pass_stage;
+/* Of passes. Within a stage, listed order. Graph passes see the model's graph before placement and
+ * once per mode; joint passes see the placed graph with its backward (train mode only), and what
+ * they add is placed at once. */
+typedef enum weft_pass_stage {
+    WEFT_STAGE_MESH,
+    WEFT_STAGE_GRAPH,
+    WEFT_STAGE_JOINT,
+    WEFT_STAGE_PROGRAM
+} weft_pass_stage;
 
 /* What a mesh pass may do; the core collects and nests the axes in listed order. */
 typedef struct weft_mesh_plan weft_mesh_plan;
-/* Declares an axis. degree 0: auto (what is left of the ranks; one axis at most). at: where the degree was set. */
-weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree, weft_where at, weft_error *err);
+/* Declares an axis. degree 0: auto (what is left of the ranks; one axis at most). at: where the
+ * degree was set. */
+weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree,
+                                weft_where at, weft_error *err);
 
 /* What a program pass gets (reserved: opaque in this ABI). */
 typedef struct weft_programs weft_programs;
@@ -83,11 +99,12 @@ typedef struct weft_command_host {
     int threads;           /* how many it may use */
     bool terminal;         /* the log goes to a terminal */
     /* Writes to standard output; fails if nobody reads. */
-    weft_status (*write)(const struct weft_command_host *host, const void *data, size_t n, weft_error *err);
+    weft_status (*write)(const struct weft_command_host *host, const void *data, size_t n,
+                         weft_error *err);
 } weft_command_host;
 
-/* `weft NAME ...`: work on files that needs no run, no INI and no mesh. The plugin is found and opened by the command's name (or by the program's
- * short list of commands), but not created. */
+/* `weft NAME ...`: work on files that needs no run, no INI and no mesh. The plugin is found and
+ * opened by the command's name (or by the program's short list of commands), but not created. */
 typedef struct weft_command {
     const char *name, *summary; /* one word; one line */
     const char *usage;          /* what --help prints, whole lines */
@@ -99,8 +116,9 @@ typedef enum weft_kind { WEFT_END, WEFT_PASS, WEFT_SERVICE, WEFT_OBSERVER, WEFT_
 
 typedef struct weft_contribution {
     weft_kind kind; /* WEFT_END ends the table */
-    /* Capabilities, NULL-ended lists or NULL. needs: must have been given by an earlier listed plugin (same or earlier stage), or by the core; "x?"
-     * is used if there. gives: for later ones. once: no other plugin may give the same (device, model, ...). */
+    /* Capabilities, NULL-ended lists or NULL. needs: must have been given by an earlier listed
+     * plugin (same or earlier stage), or by the core; "x?" is used if there. gives: for later ones.
+     * once: no other plugin may give the same (device, model, ...). */
     const char *const *needs, *const *gives, *const *refuses;
     /* PASS */
     weft_pass_stage stage;
@@ -122,24 +140,31 @@ typedef struct weft_host {
     const weft_params *params; /* this plugin's section */
     const weft_params *train;  /* [train] */
     const weft_log *log;
-    const char *dir;          /* run folder, exists after open on rank 0; NULL: none (plan, config) */
-    const char *cache_dir;    /* the user's cache folder for weft; may not exist yet */
+    const char *dir;       /* run folder, exists after open on rank 0; NULL: none (plan, config) */
+    const char *cache_dir; /* the user's cache folder for weft; may not exist yet */
     int rank, ranks, threads; /* threads: how many this rank may use */
     bool terminal;            /* the log goes to a terminal */
-    bool no_data;             /* text is written with a trained model: nothing is learnt, so no training data is read */
-    /* Another plugin's service by capability, once it is open; *self receives its instance. NULL: nobody gives it. */
+    bool no_data; /* text is written with a trained model: nothing is learnt, so no training data is
+                     read */
+    /* Another plugin's service by capability, once it is open; *self receives its instance. NULL:
+     * nobody gives it. */
     const void *(*service)(const struct weft_host *host, const char *name, void **self);
-    /* Exchanges n bytes with every rank over the core's control channel: all receives ranks * n bytes, rank r's at r * n. Collective; for setting
-     * things up (pointers of a shared process, ids), not for tensors. With one rank it copies. */
-    weft_status (*exchange)(const struct weft_host *host, const void *mine, size_t n, void *all, weft_error *err);
-    /* The same; fails, and names the ranks that have not come, once this one has waited for limit_s seconds. */
-    weft_status (*exchange_within)(const struct weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err);
+    /* Exchanges n bytes with every rank over the core's control channel: all receives ranks * n
+     * bytes, rank r's at r * n. Collective; for setting things up (pointers of a shared process,
+     * ids), not for tensors. With one rank it copies. */
+    weft_status (*exchange)(const struct weft_host *host, const void *mine, size_t n, void *all,
+                            weft_error *err);
+    /* The same; fails, and names the ranks that have not come, once this one has waited for limit_s
+     * seconds. */
+    weft_status (*exchange_within)(const struct weft_host *host, double limit_s, const void *mine,
+                                   size_t n, void *all, weft_error *err);
     void *core; /* the core's own */
 } weft_host;
 
-/* For models: how many ids the embedding and the head have. That is `given`, unless vocab_size in the model's section is auto: then as many as the
- * run's tokenizer has. */
-weft_status weft_vocabulary(const weft_host *host, const char *section, int64_t given, int64_t *size, weft_error *err);
+/* For models: how many ids the embedding and the head have. That is `given`, unless vocab_size in
+ * the model's section is auto: then as many as the run's tokenizer has. */
+weft_status weft_vocabulary(const weft_host *host, const char *section, int64_t given,
+                            int64_t *size, weft_error *err);
 
 typedef struct weft_plugin {
     uint32_t magic; /* WEFT_PLUGIN_MAGIC */
@@ -152,7 +177,8 @@ typedef struct weft_plugin {
     const weft_contribution *contributions; /* NULL: none */
     const weft_op *const *ops;              /* NULL-ended; NULL: none */
     const weft_kernel *kernels;             /* ended by op == NULL; NULL: none */
-    /* Parameters are parsed and checked. Touches no hardware, peers or files. May be NULL: self is NULL then. */
+    /* Parameters are parsed and checked. Touches no hardware, peers or files. May be NULL: self is
+     * NULL then. */
     weft_status (*create)(const weft_host *host, void **self, weft_error *err);
     /* Hardware, peers, files; never called by plan, inspect or config. Undone by close. */
     weft_status (*open)(void *self, weft_error *err);
@@ -162,9 +188,11 @@ typedef struct weft_plugin {
 
 /* The descriptor's head, for a plugin's one exported symbol:
  *     WEFT_PLUGIN(fsdp) = { WEFT_PLUGIN_HEAD, .name = "fsdp", .version = WEFT_VERSION, ... };  */
-#define WEFT_PLUGIN_HEAD .magic = WEFT_PLUGIN_MAGIC, .size = sizeof(weft_plugin), .abi_major = WEFT_ABI_MAJOR, .abi_minor = WEFT_ABI_MINOR
-#define WEFT_PLUGIN(name)                                                                                                                            \
-    WEFT_EXPORT extern const weft_plugin name##_LTX_plugin;                                                                                          \
+#define WEFT_PLUGIN_HEAD                                                                           \
+    .magic = WEFT_PLUGIN_MAGIC, .size = sizeof(weft_plugin), .abi_major = WEFT_ABI_MAJOR,          \
+    .abi_minor = WEFT_ABI_MINOR
+#define WEFT_PLUGIN(name)                                                                          \
+    WEFT_EXPORT extern const weft_plugin name##_LTX_plugin;                                        \
     const weft_plugin name##_LTX_plugin
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Services: tables of functions that plugins give and the core (or other plugins, by capability) use. */
+/* Services: tables of functions that plugins give and the core (or other plugins, by capability)
+ * use. */
 #ifndef WEFT_SERVICE_H
 #define WEFT_SERVICE_H
 
@@ -11,16 +12,20 @@ extern "C" {
 
 /* ---- device: memory, queues, and the name that kernels register for ---- */
 
-/* capability "device". All functions but describe are called between open and close, by the rank's one thread unless said otherwise. */
+/* capability "device". All functions but describe are called between open and close, by the rank's
+ * one thread unless said otherwise. */
 typedef struct weft_device {
     size_t size;      /* sizeof(weft_device) */
     const char *name; /* kernels name it: "cpu" */
     int n_queues;     /* how many queues instructions may be spread over; 1: strictly in order */
     bool host_memory; /* the host may read and write device memory directly */
-    weft_status (*alloc)(void *self, size_t bytes, void **memory, weft_error *err); /* zeroed, 64-byte aligned at least */
+    weft_status (*alloc)(void *self, size_t bytes, void **memory,
+                         weft_error *err); /* zeroed, 64-byte aligned at least */
     void (*free)(void *self, void *memory, size_t bytes);
-    weft_status (*upload)(void *self, void *to, const void *from_host, size_t bytes, weft_error *err);
-    weft_status (*download)(void *self, void *to_host, const void *from, size_t bytes, weft_error *err);
+    weft_status (*upload)(void *self, void *to, const void *from_host, size_t bytes,
+                          weft_error *err);
+    weft_status (*download)(void *self, void *to_host, const void *from, size_t bytes,
+                            weft_error *err);
     weft_queue *(*queue)(void *self, int i);
     /* Waits until everything enqueued on all queues is done. */
     weft_status (*wait)(void *self, weft_error *err);
@@ -40,46 +45,54 @@ typedef struct weft_device {
 
 typedef enum weft_reduce { WEFT_REDUCE_SUM, WEFT_REDUCE_MAX } weft_reduce;
 
-/* capability "transport". Carries tensors only. Every member of a group calls the same functions in the same order with the same counts; a function
- * returns when its buffers may be used again on `queue`. Sums are made in f32 (f64 for f64) in the order of the group, so they are the same on every
- * run and rank. An error means that the group is broken and the run must end. */
+/* capability "transport". Carries tensors only. Every member of a group calls the same functions in
+ * the same order with the same counts; a function returns when its buffers may be used again on
+ * `queue`. Sums are made in f32 (f64 for f64) in the order of the group, so they are the same on
+ * every run and rank. An error means that the group is broken and the run must end. */
 typedef struct weft_transport {
     size_t size;
     const char *name;
     bool threads; /* ranks are threads of one process */
-    /* ranks[n] in the group's order; me: this rank's place in it. Collective over all ranks of the run, in the same order. */
-    weft_status (*group)(void *self, const int *ranks, int n, int me, void **group, weft_error *err);
+    /* ranks[n] in the group's order; me: this rank's place in it. Collective over all ranks of the
+     * run, in the same order. */
+    weft_status (*group)(void *self, const int *ranks, int n, int me, void **group,
+                         weft_error *err);
     void (*ungroup)(void *self, void *group);
     /* This rank takes part no more: whoever waits for it, now or later, gets an error. */
     void (*leave)(void *self);
     /* recv: n * count elements, member i's at i * count. */
-    weft_status (*all_gather)(void *self, void *group, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
-                              weft_error *err);
+    weft_status (*all_gather)(void *self, void *group, const void *send, void *recv, int64_t count,
+                              weft_dtype dtype, weft_queue *queue, weft_error *err);
     /* send: n * count elements; recv: count, the reduction of everyone's piece `me`. */
-    weft_status (*reduce_scatter)(void *self, void *group, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
+    weft_status (*reduce_scatter)(void *self, void *group, const void *send, void *recv,
+                                  int64_t count, weft_dtype dtype, weft_reduce op,
                                   weft_queue *queue, weft_error *err);
     /* send and recv: count elements; may be the same memory. */
-    weft_status (*all_reduce)(void *self, void *group, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
-                              weft_queue *queue, weft_error *err);
+    weft_status (*all_reduce)(void *self, void *group, const void *send, void *recv, int64_t count,
+                              weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err);
     /* send and recv: n * count elements; piece i goes to member i. */
-    weft_status (*all_to_all)(void *self, void *group, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
-                              weft_error *err);
+    weft_status (*all_to_all)(void *self, void *group, const void *send, void *recv, int64_t count,
+                              weft_dtype dtype, weft_queue *queue, weft_error *err);
 } weft_transport;
 
 /* ---- tokenizer ---- */
 
-/* capability "tokenizer". Functions are thread-safe after open. The table can be had, and vocab_size, bos and eos work, as soon as all plugins are
- * created: plans need them. */
+/* capability "tokenizer". Functions are thread-safe after open. The table can be had, and
+ * vocab_size, bos and eos work, as soon as all plugins are created: plans need them. */
 typedef struct weft_tokenizer {
     size_t size;
     int (*vocab_size)(void *self);
     int (*bos)(void *self); /* -1: none */
     int (*eos)(void *self);
-    /* Appends the ids of text[0..n) (UTF-8) to a malloc'ed array *ids (weft_realloc; caller frees with weft_free). */
-    weft_status (*encode)(void *self, const char *text, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err);
+    /* Appends the ids of text[0..n) (UTF-8) to a malloc'ed array *ids (weft_realloc; caller frees
+     * with weft_free). */
+    weft_status (*encode)(void *self, const char *text, size_t n, int32_t **ids, size_t *n_ids,
+                          size_t *capacity, weft_error *err);
     /* Appends the bytes of the ids. */
-    weft_status (*decode)(void *self, const int32_t *ids, size_t n, weft_text *text, weft_error *err);
-    /* Paths of the files that it is made of, NULL-ended; they go into checkpoints as they are. The function or its result may be NULL: none. */
+    weft_status (*decode)(void *self, const int32_t *ids, size_t n, weft_text *text,
+                          weft_error *err);
+    /* Paths of the files that it is made of, NULL-ended; they go into checkpoints as they are. The
+     * function or its result may be NULL: none. */
     const char *const *(*files)(void *self);
 } weft_tokenizer;
 
@@ -87,7 +100,8 @@ typedef struct weft_tokenizer {
 
 typedef enum weft_split { WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION } weft_split;
 
-/* One sample: seq_len + 1 consecutive tokens of the packed stream, hence seq_len pairs of (id, next id). */
+/* One sample: seq_len + 1 consecutive tokens of the packed stream, hence seq_len pairs of (id, next
+ * id). */
 typedef struct weft_sample {
     int32_t *ids;       /* [seq_len] */
     int32_t *labels;    /* [seq_len]; -1: ignored */
@@ -95,15 +109,18 @@ typedef struct weft_sample {
     int32_t *segments;  /* [seq_len]; equal: may attend to each other */
 } weft_sample;
 
-/* capability "data". sample() may be called from a thread of its own; it calls neither OpenMP nor MPI. */
+/* capability "data". sample() may be called from a thread of its own; it calls neither OpenMP nor
+ * MPI. */
 typedef struct weft_data {
     size_t size;
     /* Called once, after open, before any sample. seed of the run. */
     weft_status (*begin)(void *self, int64_t seq_len, uint64_t seed, weft_error *err);
-    /* Samples of a split; training repeats for ever and gives INT64_MAX. Validation: every token once, the rest padded with ignored labels. */
+    /* Samples of a split; training repeats for ever and gives INT64_MAX. Validation: every token
+     * once, the rest padded with ignored labels. */
     int64_t (*samples)(void *self, weft_split split);
     /* Global sample i, the same on any rank of any mesh. */
-    weft_status (*sample)(void *self, weft_split split, int64_t i, const weft_sample *out, weft_error *err);
+    weft_status (*sample)(void *self, weft_split split, int64_t i, const weft_sample *out,
+                          weft_error *err);
     /* One line for the log. */
     void (*describe)(void *self, weft_text *text);
     /* Which data this is: goes into digests and checkpoints. */
@@ -120,11 +137,15 @@ typedef struct weft_generator {
     /* True if text should be generated after this step (last: it is the final one). */
     bool (*want)(void *self, int64_t step, bool last);
     /* The prompt of text number i (from 0) as ids, which it owns; *n = 0 ends. */
-    weft_status (*prompt)(void *self, int i, const weft_tokenizer *tokenizer, void *tokenizer_self, const int32_t **ids, size_t *n, weft_error *err);
-    /* Picks from logits[vocab]; returns -1 to end the text. n: how many tokens were generated before this one. */
-    int32_t (*pick)(void *self, const float *logits, int64_t vocab, int64_t step, int text_number, int64_t n);
+    weft_status (*prompt)(void *self, int i, const weft_tokenizer *tokenizer, void *tokenizer_self,
+                          const int32_t **ids, size_t *n, weft_error *err);
+    /* Picks from logits[vocab]; returns -1 to end the text. n: how many tokens were generated
+     * before this one. */
+    int32_t (*pick)(void *self, const float *logits, int64_t vocab, int64_t step, int text_number,
+                    int64_t n);
     /* The text is complete: prompt and continuation, decoded. */
-    void (*done)(void *self, int64_t step, int text_number, const char *prompt, const char *continuation, const weft_log *log);
+    void (*done)(void *self, int64_t step, int text_number, const char *prompt,
+                 const char *continuation, const weft_log *log);
 } weft_generator;
 
 /* ---- state: what a run must have to go on ---- */
@@ -132,12 +153,15 @@ typedef struct weft_generator {
 /* A parameter or an optimizer's moment, as one rank holds it. */
 typedef struct weft_state_tensor {
     const char *name;
-    bool moment;           /* else a parameter */
-    weft_tensor tensor;    /* this rank's part [lo, lo + size) of the whole, dense, in device memory; may be empty (a size of 0) */
-    int replica, replicas; /* how many ranks hold this same part, and which of them this is, from 0 */
+    bool moment;        /* else a parameter */
+    weft_tensor tensor; /* this rank's part [lo, lo + size) of the whole, dense, in device memory;
+                           may be empty (a size of 0) */
+    int replica,
+        replicas; /* how many ranks hold this same part, and which of them this is, from 0 */
 } weft_state_tensor;
 
-/* What is not a tensor. The learning rate follows from the step, random numbers from seed, names and counters. */
+/* What is not a tensor. The learning rate follows from the step, random numbers from seed, names
+ * and counters. */
 typedef struct weft_progress {
     int64_t step;    /* finished steps */
     int64_t samples; /* global samples consumed: the data position */
@@ -150,8 +174,9 @@ typedef struct weft_setting {
     const char *section, *key, *value;
 } weft_setting;
 
-/* The state of a run on this rank. The tensors are the same, in the same order, on every rank; only their parts differ. What it points to lives as
- * long as the run; a copy of the struct is a snapshot of the counters, not of the tensors. */
+/* The state of a run on this rank. The tensors are the same, in the same order, on every rank; only
+ * their parts differ. What it points to lives as long as the run; a copy of the struct is a
+ * snapshot of the counters, not of the tensors. */
 typedef struct weft_state_view {
     int rank, ranks;
     const weft_device *device;
@@ -159,11 +184,14 @@ typedef struct weft_state_view {
     const weft_state_tensor *tensors;
     int n_tensors;
     weft_progress progress;
-    int64_t steps;                      /* in all */
-    const char *model;                  /* name of the plugin that gives the model: its section of the settings says which model it is */
-    uint64_t data_id, tokenizer_id;     /* equal: the same samples in the same order (for one seed and seq_len), the same ids; 0: not known */
-    const char *const *plugins;         /* name and version of each, alternating, in listed order; NULL-ended */
-    const char *const *kernels;         /* op and the kernel chosen for it, alternating; NULL-ended */
+    int64_t steps;     /* in all */
+    const char *model; /* name of the plugin that gives the model: its section of the settings says
+                          which model it is */
+    uint64_t data_id, tokenizer_id; /* equal: the same samples in the same order (for one seed and
+                                       seq_len), the same ids; 0: not known */
+    const char *const
+        *plugins; /* name and version of each, alternating, in listed order; NULL-ended */
+    const char *const *kernels; /* op and the kernel chosen for it, alternating; NULL-ended */
     const char *const *tokenizer_files; /* NULL-ended; may be NULL */
     const weft_setting *settings;       /* all that must be equal on all ranks, sections together */
     int n_settings;
@@ -171,29 +199,42 @@ typedef struct weft_state_view {
 
 /* ---- store: keeps state and brings it back ---- */
 
-typedef enum weft_store_found { WEFT_STORE_NOTHING, WEFT_STORE_WEIGHTS, WEFT_STORE_STATE } weft_store_found;
+typedef enum weft_store_found {
+    WEFT_STORE_NOTHING,
+    WEFT_STORE_WEIGHTS,
+    WEFT_STORE_STATE
+} weft_store_found;
 
-/* capability "store". The loop of every rank calls it; functions marked (all) are called by all ranks at the same point and end alike on all.
- * A save has two phases: every rank writes; the first one commits. Between them, and at the end, all meet in `advance`. */
+/* capability "store". The loop of every rank calls it; functions marked (all) are called by all
+ * ranks at the same point and end alike on all. A save has two phases: every rank writes; the first
+ * one commits. Between them, and at the end, all meet in `advance`. */
 typedef struct weft_store {
     size_t size;
-    /* Memory that saves of such a state (tensors without data) take beside it on this rank, in bytes; part of the plan. */
+    /* Memory that saves of such a state (tensors without data) take beside it on this rank, in
+     * bytes; part of the plan. */
     int64_t (*buffer_bytes)(void *self, const weft_state_view *state);
-    /* (all) Once, after initialisation: fills the tensors. STATE: *progress, too, and the run goes on from there. */
-    weft_status (*load)(void *self, const weft_state_view *state, weft_progress *progress, weft_store_found *found, weft_error *err);
-    /* Is a save due after this step? elapsed_s: since the run began. Ranks may differ: one that wants it is enough. */
+    /* (all) Once, after initialisation: fills the tensors. STATE: *progress, too, and the run goes
+     * on from there. */
+    weft_status (*load)(void *self, const weft_state_view *state, weft_progress *progress,
+                        weft_store_found *found, weft_error *err);
+    /* Is a save due after this step? elapsed_s: since the run began. Ranks may differ: one that
+     * wants it is enough. */
     bool (*want)(void *self, const weft_progress *at, double elapsed_s, bool last);
-    /* (all) Begins a save; the tensors may be read until before_update returns. One that is still under way is finished first. */
+    /* (all) Begins a save; the tensors may be read until before_update returns. One that is still
+     * under way is finished first. */
     weft_status (*begin)(void *self, const weft_state_view *state, weft_error *err);
-    /* Tensors are about to change: copies what is not yet written. Returns at once if nothing is. */
+    /* Tensors are about to change: copies what is not yet written. Returns at once if nothing is.
+     */
     weft_status (*before_update)(void *self, weft_error *err);
     /* This rank's part of the phase under way is done, well or not. Does not wait. */
     bool (*ready)(void *self);
     /* (all) When all ranks are ready. A failed save is an error only if the user wants it to be. */
     weft_status (*advance)(void *self, weft_error *err);
-    /* (all) Waits until no save is under way. last: the run ends here, so a failed save is an error. */
+    /* (all) Waits until no save is under way. last: the run ends here, so a failed save is an
+     * error. */
     weft_status (*finish)(void *self, bool last, weft_error *err);
-    /* The run ends here with an error, and the tensors may go away: stops writing. The save under way is lost, none before it. */
+    /* The run ends here with an error, and the tensors may go away: stops writing. The save under
+     * way is lost, none before it. */
     void (*abandon)(void *self);
 } weft_store;
 
@@ -202,7 +243,8 @@ typedef struct weft_store {
 /* capability "weights". */
 typedef struct weft_weights {
     size_t size;
-    /* (all ranks) After initialisation, unless a store has found something: fills all parameters (device->upload). *loaded = false: nothing is set.
+    /* (all ranks) After initialisation, unless a store has found something: fills all parameters
+     * (device->upload). *loaded = false: nothing is set.
      */
     weft_status (*load)(void *self, const weft_state_view *state, bool *loaded, weft_error *err);
     /* (all ranks) After the last step; may be NULL. */
@@ -211,11 +253,13 @@ typedef struct weft_weights {
 
 /* ---- format: folders of other programs that hold a model ---- */
 
-/* capability "format". Functions need no instance: self is unused, and the table may be called where the plugin was only opened. */
+/* capability "format". Functions need no instance: self is unused, and the table may be called
+ * where the plugin was only opened. */
 typedef struct weft_model_format {
     size_t size;
     bool (*is)(const char *folder);
-    /* Appends an INI's text: [weft] plugins that make the model and load its weights, the model's section, and what else follows from the folder. */
+    /* Appends an INI's text: [weft] plugins that make the model and load its weights, the model's
+     * section, and what else follows from the folder. */
     weft_status (*settings)(const char *folder, weft_text *ini, weft_error *err);
 } weft_model_format;
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors in files: folders of safetensors files, whole or in pieces, read by boxes of global tensors and written piece by piece, through a seam
- * that tests use to lose, delay and refuse I/O. Nothing here knows runs, meshes or plugins. JSON is jansson's, checksums are xxHash's (XXH3, 64
+/* Tensors in files: folders of safetensors files, whole or in pieces, read by boxes of global
+ * tensors and written piece by piece, through a seam that tests use to lose, delay and refuse I/O.
+ * Nothing here knows runs, meshes or plugins. JSON is jansson's, checksums are xxHash's (XXH3, 64
  * bits).
  *
- * A file is plain safetensors. A piece of a global tensor carries where it lies in __metadata__, as PyTorch's distributed checkpoint does:
- * "DCP_SHARDING_INFO", a JSON text {name: {"saved_offsets": [..]}}, "DCP_VERSION" "1.0", "format" "pt". A file without it holds whole tensors. weft
- * adds "whole": [..] beside saved_offsets, so that a missing last piece is noticed; others leave it alone. */
+ * A file is plain safetensors. A piece of a global tensor carries where it lies in __metadata__, as
+ * PyTorch's distributed checkpoint does: "DCP_SHARDING_INFO", a JSON text {name: {"saved_offsets":
+ * [..]}}, "DCP_VERSION" "1.0", "format" "pt". A file without it holds whole tensors. weft adds
+ * "whole": [..] beside saved_offsets, so that a missing last piece is noticed; others leave it
+ * alone. */
 #ifndef WEFT_STORE_H
 #define WEFT_STORE_H
 
@@ -31,18 +34,24 @@ typedef struct weft_io {
     int (*unlink)(void *ctx, const char *path);
     int (*rmdir)(void *ctx, const char *path);
     int (*mkdir)(void *ctx, const char *path, mode_t mode);
-    int (*size)(void *ctx, int fd, int64_t *bytes);          /* of an open file */
-    int (*list)(void *ctx, const char *path, char ***names); /* a folder's names but . and .., sorted, NULL-ended; weft_names_free */
-    void (*flush)(void *ctx, int fd, off_t at, off_t n);     /* a hint: these bytes may go to disk now, nobody waits; may be NULL */
+    int (*size)(void *ctx, int fd, int64_t *bytes); /* of an open file */
+    int (*list)(
+        void *ctx, const char *path,
+        char ***names); /* a folder's names but . and .., sorted, NULL-ended; weft_names_free */
+    void (*flush)(void *ctx, int fd, off_t at,
+                  off_t n); /* a hint: these bytes may go to disk now, nobody waits; may be NULL */
 } weft_io;
 
 void weft_names_free(char **names); /* NULL is fine */
 
 /* The system's own. */
 const weft_io *weft_io_system(void);
-/* Whole-file helpers over a seam; errors name the path and what the system said. sync_dir fsyncs a folder, so that its names last. */
-weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, size_t *size, weft_error *err);      /* NUL-terminated; weft_free */
-weft_status weft_io_write_file(const weft_io *io, const char *path, const void *data, size_t size, weft_error *err); /* and fsync; not atomic */
+/* Whole-file helpers over a seam; errors name the path and what the system said. sync_dir fsyncs a
+ * folder, so that its names last. */
+weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, size_t *size,
+                              weft_error *err); /* NUL-terminated; weft_free */
+weft_status weft_io_write_file(const weft_io *io, const char *path, const void *data, size_t size,
+                               weft_error *err); /* and fsync; not atomic */
 /* A folder's names as io->list gives them. */
 weft_status weft_io_list(const weft_io *io, const char *path, char ***names, weft_error *err);
 weft_status weft_io_sync_dir(const weft_io *io, const char *path, weft_error *err);
@@ -80,16 +89,21 @@ typedef struct weft_piece {
 
 typedef struct weft_shard weft_shard; /* one file being written */
 
-/* Creates the file, which must not be there yet, and writes its header; n > 0, names differ. "format" is "pt" unless metadata says it; metadata: more
- * keys and values, alternating, NULL-ended, or NULL. sharded: write the DCP keys (also where all pieces are whole). */
-weft_status weft_shard_create(const weft_io *io, const char *path, const weft_piece *pieces, int n, bool sharded, const char *const *metadata,
-                              weft_shard **out, weft_error *err);
+/* Creates the file, which must not be there yet, and writes its header; n > 0, names differ.
+ * "format" is "pt" unless metadata says it; metadata: more keys and values, alternating,
+ * NULL-ended, or NULL. sharded: write the DCP keys (also where all pieces are whole). */
+weft_status weft_shard_create(const weft_io *io, const char *path, const weft_piece *pieces, int n,
+                              bool sharded, const char *const *metadata, weft_shard **out,
+                              weft_error *err);
 /* Bytes of a piece. */
 int64_t weft_piece_bytes(const weft_piece *piece);
-/* Writes n bytes of piece i's data from byte `at` on. Every byte exactly once, pieces in any order; one thread at a time. */
-weft_status weft_shard_write(weft_shard *shard, int i, int64_t at, const void *data, int64_t n, weft_error *err);
-/* All is written (sums NULL: not wanted): fsync, close, and the sums of the whole file (computed as it was written where writes were in the
- * file's order, that is pieces of wider elements first, else read back). The name lasts once its folder is flushed, too: weft_io_sync_dir. */
+/* Writes n bytes of piece i's data from byte `at` on. Every byte exactly once, pieces in any order;
+ * one thread at a time. */
+weft_status weft_shard_write(weft_shard *shard, int i, int64_t at, const void *data, int64_t n,
+                             weft_error *err);
+/* All is written (sums NULL: not wanted): fsync, close, and the sums of the whole file (computed as
+ * it was written where writes were in the file's order, that is pieces of wider elements first,
+ * else read back). The name lasts once its folder is flushed, too: weft_io_sync_dir. */
 weft_status weft_shard_finish(weft_shard *shard, weft_sums *sums, weft_error *err);
 /* Closes (and removes an unfinished file). NULL is fine. */
 void weft_shard_destroy(weft_shard *shard);
@@ -108,11 +122,14 @@ typedef struct weft_stored {
 
 typedef struct weft_folder weft_folder;
 
-/* Opens a .safetensors file, or all such files directly in a folder. Headers are checked against the files' sizes and each other: pieces of a tensor
- * must agree in dtype and tile it without a hole or an overlap. An unknown dtype is an error only when that tensor is read. */
-weft_status weft_folder_open(const weft_io *io, const char *path, weft_folder **out, weft_error *err);
+/* Opens a .safetensors file, or all such files directly in a folder. Headers are checked against
+ * the files' sizes and each other: pieces of a tensor must agree in dtype and tile it without a
+ * hole or an overlap. An unknown dtype is an error only when that tensor is read. */
+weft_status weft_folder_open(const weft_io *io, const char *path, weft_folder **out,
+                             weft_error *err);
 /* The same for the named files alone (paths relative to the folder). */
-weft_status weft_folder_open_files(const weft_io *io, const char *path, const char *const *files, int n, weft_folder **out, weft_error *err);
+weft_status weft_folder_open_files(const weft_io *io, const char *path, const char *const *files,
+                                   int n, weft_folder **out, weft_error *err);
 void weft_folder_destroy(weft_folder *folder); /* NULL is fine */
 /* Its tensors: how many, number i, by name (NULL: none). They live as long as the folder. */
 int weft_folder_count(const weft_folder *folder);
@@ -120,13 +137,14 @@ const weft_stored *weft_folder_get(const weft_folder *folder, int i); /* by name
 const weft_stored *weft_folder_find(const weft_folder *folder, const char *name);
 /* The first file's metadata value of this key; NULL: none. */
 const char *weft_folder_metadata(const weft_folder *folder, const char *key);
-/* From now on every chunk of `file` (relative path) that a read touches, and those of its header, are read whole and compared; sums is copied.
- * Not while another thread reads. */
-weft_status weft_folder_verify(weft_folder *folder, const char *file, const weft_sums *sums, weft_error *err);
-/* Reads the box [lo, lo + size) of a tensor, dense and row-major, into `to`, as elements of `dtype` (floats, F16 too, convert to floats; exact where
- * it is equal). Thread-safe. */
-weft_status weft_folder_read(weft_folder *folder, const char *name, const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to,
-                             weft_error *err);
+/* From now on every chunk of `file` (relative path) that a read touches, and those of its header,
+ * are read whole and compared; sums is copied. Not while another thread reads. */
+weft_status weft_folder_verify(weft_folder *folder, const char *file, const weft_sums *sums,
+                               weft_error *err);
+/* Reads the box [lo, lo + size) of a tensor, dense and row-major, into `to`, as elements of `dtype`
+ * (floats, F16 too, convert to floats; exact where it is equal). Thread-safe. */
+weft_status weft_folder_read(weft_folder *folder, const char *name, const int64_t *lo,
+                             const int64_t *size, weft_dtype dtype, void *to, weft_error *err);
 /* Bytes read from files since it was opened (headers not counted). */
 int64_t weft_folder_bytes_read(const weft_folder *folder);
 
@@ -151,11 +169,14 @@ typedef struct weft_manifest {
 void weft_manifest_file_print(weft_text *text, const char *name, const weft_sums *sums);
 /* Adds the last member, the sum of all text before it, and ends the object. */
 void weft_manifest_seal(weft_text *text);
-/* Reads and checks PATH/manifest.json; files are not looked at. Whatever is wrong with it is damage: WEFT_ERR_IO. To be released even so. */
-weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifest *out, weft_error *err);
+/* Reads and checks PATH/manifest.json; files are not looked at. Whatever is wrong with it is
+ * damage: WEFT_ERR_IO. To be released even so. */
+weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifest *out,
+                               weft_error *err);
 void weft_manifest_release(weft_manifest *manifest);
 /* Opens its .safetensors files; all that is read of them is compared with the sums. */
-weft_status weft_manifest_open(const weft_io *io, const weft_manifest *manifest, weft_folder **out, weft_error *err);
+weft_status weft_manifest_open(const weft_io *io, const weft_manifest *manifest, weft_folder **out,
+                               weft_error *err);
 
 #ifdef __cplusplus
 }

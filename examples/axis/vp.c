@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vp, a parallelism outside the tree: an axis whose ranks work on different samples, and share the vocabulary's tables instead of gathering them. */
+/* vp, a parallelism outside the tree: an axis whose ranks work on different samples, and share the
+ * vocabulary's tables instead of gathering them. */
 #include <weft/weft.h>
 
 static const weft_param params[] = {
-    {.name = "degree", .type = WEFT_PARAM_INT, .min = 1, .max = 4096, .unit = "ranks", .flags = WEFT_PARAM_REQUIRED, .help = "Size of axis vp."},
+    {.name = "degree",
+     .type = WEFT_PARAM_INT,
+     .min = 1,
+     .max = 4096,
+     .unit = "ranks",
+     .flags = WEFT_PARAM_REQUIRED,
+     .help = "Size of axis vp."},
     {.name = NULL},
 };
 
@@ -16,17 +23,19 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
 
 static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *err)
 {
-    return weft_mesh_plan_axis(plan, "vp", weft_params_int(self, "degree"), weft_params_where(self, "degree"), err);
+    return weft_mesh_plan_axis(plan, "vp", weft_params_int(self, "degree"),
+                               weft_params_where(self, "degree"), err);
 }
 
 static weft_status add_table(void *self, weft_graph *g, weft_error *err)
 {
     (void)self;
     (void)err;
-    weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "vp");      /* every rank its samples */
-    weft_add_rule(g, WEFT_RULE_PARAM, NULL, "vocab", "vp");      /* and its part of embedding and head */
-    weft_add_rule(g, WEFT_RULE_ROLE, "residual", "batch", "vp"); /* a looked-up row goes to the rank whose sample asked */
-    weft_add_storage(g, "vp");                                   /* with fsdp, all other parameters are stored cut over vp, too */
+    weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "vp"); /* every rank its samples */
+    weft_add_rule(g, WEFT_RULE_PARAM, NULL, "vocab", "vp"); /* and its part of embedding and head */
+    weft_add_rule(g, WEFT_RULE_ROLE, "residual", "batch",
+                  "vp");       /* a looked-up row goes to the rank whose sample asked */
+    weft_add_storage(g, "vp"); /* with fsdp, all other parameters are stored cut over vp, too */
     return weft_graph_status(g);
 }
 

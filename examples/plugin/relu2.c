@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relu2, the squared ReLU: y = x^2 where x > 0, else 0. An op says what is computed; a kernel says how one device does it. */
+/* relu2, the squared ReLU: y = x^2 where x > 0, else 0. An op says what is computed; a kernel says
+ * how one device does it. */
 #include "tinylm.h"
 
-/* ---- plain kernels: any float dtype, any device whose memory the host can read, computed in f64 ---- */
+/* ---- plain kernels: any float dtype, any device whose memory the host can read, computed in f64
+ * ---- */
 
 static double positive(double x)
 {
@@ -32,7 +34,8 @@ static weft_status relu2_dx_plain(const weft_call *call, weft_error *err)
     int64_t n = weft_tensor_count(&call->outs[0]);
     (void)err;
     for (int64_t i = 0; i < n; i++)
-        put(call, i, 2 * positive(weft_tensor_get(&call->ins[0], i)) * weft_tensor_get(&call->ins[1], i));
+        put(call, i,
+            2 * positive(weft_tensor_get(&call->ins[0], i)) * weft_tensor_get(&call->ins[1], i));
     return WEFT_OK;
 }
 
@@ -41,8 +44,9 @@ static weft_status relu2_dx_plain(const weft_call *call, weft_error *err)
 /* Operand 0 gets relu2_dx of the forward's operand 0 and the gradient of its result. */
 static const char *const relu2_grad[] = {"0: relu2_dx 0 dy", NULL};
 
-/* The rule "* -> *" is all that placement needs: any axis may cut any dim of x, and cuts y in the same place. It is not linear: an open sum is closed
- * before it. HALF lets bf16 narrow the result. */
+/* The rule "* -> *" is all that placement needs: any axis may cut any dim of x, and cuts y in the
+ * same place. It is not linear: an open sum is closed before it. HALF lets bf16 narrow the result.
+ */
 const weft_op relu2_op = {
     .name = "relu2",
     .summary = "squared ReLU",
@@ -62,7 +66,8 @@ const weft_op relu2_dx_op = {
     .plain = relu2_dx_plain,
 };
 
-/* ---- f32 on the device "cpu": vectors, and the threads that the device has given to this rank ---- */
+/* ---- f32 on the device "cpu": vectors, and the threads that the device has given to this rank
+ * ---- */
 
 static bool all_f32(const weft_call *call)
 {
@@ -100,7 +105,17 @@ static weft_status relu2_dx_f32(const weft_call *call, weft_error *err)
 
 /* They do not say `accumulates`, so they are never asked to add to what is there. */
 const weft_kernel relu2_kernels[] = {
-    {.op = "relu2", .device = "cpu", .name = "relu2_f32", .priority = 10, .accepts = all_f32, .launch = relu2_f32},
-    {.op = "relu2_dx", .device = "cpu", .name = "relu2_dx_f32", .priority = 10, .accepts = all_f32, .launch = relu2_dx_f32},
+    {.op = "relu2",
+     .device = "cpu",
+     .name = "relu2_f32",
+     .priority = 10,
+     .accepts = all_f32,
+     .launch = relu2_f32},
+    {.op = "relu2_dx",
+     .device = "cpu",
+     .name = "relu2_dx_f32",
+     .priority = 10,
+     .accepts = all_f32,
+     .launch = relu2_dx_f32},
     {.op = NULL},
 };

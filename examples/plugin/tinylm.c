@@ -1,15 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tinylm: a small decoder with squared-ReLU feed-forwards. The descriptor at the end is all that weft sees of this plugin. */
+/* tinylm: a small decoder with squared-ReLU feed-forwards. The descriptor at the end is all that
+ * weft sees of this plugin. */
 #include "tinylm.h"
 
 #include <math.h>
 #include <stdio.h>
 
 static const weft_param params[] = {
-    {.name = "dim", .type = WEFT_PARAM_INT, .value = "128", .min = 2, .max = 65536, .help = "Width of the residual stream."},
-    {.name = "n_layers", .type = WEFT_PARAM_INT, .value = "3", .min = 1, .max = 1000, .help = "Transformer blocks."},
-    {.name = "n_heads", .type = WEFT_PARAM_INT, .value = "4", .min = 1, .max = 1024, .help = "Attention heads; dim / n_heads must be even."},
-    {.name = "vocab_size", .type = WEFT_PARAM_INT, .value = "258", .min = 1, .max = 1 << 24, .help = "Ids that the embedding and the head know."},
+    {.name = "dim",
+     .type = WEFT_PARAM_INT,
+     .value = "128",
+     .min = 2,
+     .max = 65536,
+     .help = "Width of the residual stream."},
+    {.name = "n_layers",
+     .type = WEFT_PARAM_INT,
+     .value = "3",
+     .min = 1,
+     .max = 1000,
+     .help = "Transformer blocks."},
+    {.name = "n_heads",
+     .type = WEFT_PARAM_INT,
+     .value = "4",
+     .min = 1,
+     .max = 1024,
+     .help = "Attention heads; dim / n_heads must be even."},
+    {.name = "vocab_size",
+     .type = WEFT_PARAM_INT,
+     .value = "258",
+     .min = 1,
+     .max = 1 << 24,
+     .help = "Ids that the embedding and the head know."},
     {.name = NULL},
 };
 
@@ -19,10 +40,12 @@ typedef struct tinylm {
 
 static weft_status create(const weft_host *host, void **self, weft_error *err)
 {
-    const weft_params *p = host->params; /* types and ranges are checked; how keys go together is for us to check */
+    const weft_params *p =
+        host->params; /* types and ranges are checked; how keys go together is for us to check */
     int64_t dim = weft_params_int(p, "dim"), heads = weft_params_int(p, "n_heads");
     if (dim % (2 * heads) != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"), "[tinylm] n_heads %lld: dim %lld must be a multiple of 2 n_heads",
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"),
+                         "[tinylm] n_heads %lld: dim %lld must be a multiple of 2 n_heads",
                          (long long)heads, (long long)dim);
     tinylm *m = weft_alloc(sizeof *m);
     if (!m)
@@ -37,9 +60,11 @@ static void destroy(void *self)
     weft_free(self);
 }
 
-/* ---- the graph: global shapes, no layouts, no meshes. Builders pass NULL on, so nothing is checked in between. ---- */
+/* ---- the graph: global shapes, no layouts, no meshes. Builders pass NULL on, so nothing is
+ * checked in between. ---- */
 
-static weft_value *parameter(weft_graph *g, int64_t layer, const char *name, const char *shape, weft_init init)
+static weft_value *parameter(weft_graph *g, int64_t layer, const char *name, const char *shape,
+                             weft_init init)
 {
     char full[64];
     snprintf(full, sizeof full, "blocks.%lld.%s.weight", (long long)layer, name);
@@ -62,7 +87,8 @@ static weft_value *rope(weft_graph *g, weft_value *x)
 
 static weft_value *block(const tinylm *m, weft_graph *g, int64_t l, weft_value *x)
 {
-    const weft_init one = {WEFT_INIT_ONE, 0, 0}, in = {WEFT_INIT_NORMAL, 0.02, 0}, out = {WEFT_INIT_NORMAL, 0.02 / sqrt(2.0 * (double)m->layers), 0};
+    const weft_init one = {WEFT_INIT_ONE, 0, 0}, in = {WEFT_INIT_NORMAL, 0.02, 0},
+                    out = {WEFT_INIT_NORMAL, 0.02 / sqrt(2.0 * (double)m->layers), 0};
     weft_value *index = weft_add_input(g, "index"), *segments = weft_add_input(g, "segments");
     weft_graph_set_block(g, (int)l);
 
@@ -70,16 +96,20 @@ static weft_value *block(const tinylm *m, weft_graph *g, int64_t l, weft_value *
     weft_value *q = rope(g, weft_linear(g, NULL, n, parameter(g, l, "q", "heads embed", in)));
     weft_value *k = rope(g, weft_linear(g, NULL, n, parameter(g, l, "k", "heads embed", in)));
     weft_value *v = weft_linear(g, NULL, n, parameter(g, l, "v", "heads embed", in));
-    weft_value *o = weft_add(g, "attention", NULL, 7, (weft_value *[]){q, k, v, index, index, segments, segments});
+    weft_value *o = weft_add(g, "attention", NULL, 7,
+                             (weft_value *[]){q, k, v, index, index, segments, segments});
     weft_set_int(g, o, "causal", 1);
-    weft_value *h = weft_add2(g, "add", NULL, x, weft_linear(g, NULL, o, parameter(g, l, "o", "embed heads", out)));
+    weft_value *h = weft_add2(g, "add", NULL, x,
+                              weft_linear(g, NULL, o, parameter(g, l, "o", "embed heads", out)));
     weft_set_role(g, h, "residual");
 
     n = norm(g, h, parameter(g, l, "norm2", "embed", one));
     char name[32]; /* without a name a value is called after its op */
     snprintf(name, sizeof name, "b%lld.act", (long long)l);
-    weft_value *a = weft_add1(g, "relu2", name, weft_linear(g, NULL, n, parameter(g, l, "up", "ffn embed", in)));
-    weft_value *y = weft_add2(g, "add", NULL, h, weft_linear(g, NULL, a, parameter(g, l, "down", "embed ffn", out)));
+    weft_value *a = weft_add1(g, "relu2", name,
+                              weft_linear(g, NULL, n, parameter(g, l, "up", "ffn embed", in)));
+    weft_value *y = weft_add2(g, "add", NULL, h,
+                              weft_linear(g, NULL, a, parameter(g, l, "down", "embed ffn", out)));
     weft_set_role(g, y, "residual");
     return y;
 }
@@ -95,7 +125,8 @@ static weft_status build(void *self, weft_graph *g, weft_error *err)
     weft_graph_dim(g, "vocab", m->vocab, 1);
 
     weft_graph_set_block(g, WEFT_BLOCK_EMBEDDING);
-    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), weft_add_parameter(g, "embed.weight", "vocab embed", normal));
+    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"),
+                              weft_add_parameter(g, "embed.weight", "vocab embed", normal));
     weft_set_role(g, x, "residual");
     for (int64_t l = 0; l < m->layers; l++)
         x = block(m, g, l, x);
@@ -108,7 +139,9 @@ static weft_status build(void *self, weft_graph *g, weft_error *err)
 /* ---- the descriptor ---- */
 
 static const char *const gives[] = {"model", NULL};
-static const weft_contribution contributions[] = {{.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .gives = gives}, {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .gives = gives},
+    {.kind = WEFT_END}};
 static const weft_op *const ops[] = {&relu2_op, &relu2_dx_op, NULL};
 
 WEFT_PLUGIN(tinylm) = {

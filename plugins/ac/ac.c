@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activation checkpointing: marks values of blocks "compute again instead of keeping". Only values that depend on tokens; when a gathered weight is
- * freed is its gatherer's business. */
+/* Activation checkpointing: marks values of blocks "compute again instead of keeping". Only values
+ * that depend on tokens; when a gathered weight is freed is its gatherer's business. */
 #include <weft/weft.h>
 
 #include <string.h>
@@ -12,7 +12,8 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "full",
      .choices = modes,
-     .help = "none; full: keep only what leaves a block; every: full for one block in `every`; op: keep the ops of `save`, too."},
+     .help = "none; full: keep only what leaves a block; every: full for one block in `every`; op: "
+             "keep the ops of `save`, too."},
     {.name = "every",
      .type = WEFT_PARAM_INT,
      .value = "2",
@@ -79,7 +80,9 @@ static weft_status mark(void *self, weft_graph *g, weft_error *err)
 }
 
 static const char *const needs[] = {"model", NULL};
-static const weft_contribution contributions[] = {{.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = mark, .needs = needs}, {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = mark, .needs = needs},
+    {.kind = WEFT_END}};
 
 WEFT_PLUGIN(ac) = {
     WEFT_PLUGIN_HEAD,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019) with global-norm clipping and a learning-rate schedule. */
+/* AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019) with
+ * global-norm clipping and a learning-rate schedule. */
 #include "adamw.h"
 
 static const char *const decay_choices[] = {"matrices", "all", NULL};
@@ -7,9 +8,24 @@ static const char *const lr_decay_choices[] = {"constant", "linear", "sqrt", "co
 static const char *const auto_word[] = {"auto", NULL};
 
 static const weft_param params[] = {
-    {.name = "lr", .type = WEFT_PARAM_REAL, .value = "3e-4", .min = 0, .max = 1e6, .help = "The highest learning rate, reached after the warm-up."},
-    {.name = "beta1", .type = WEFT_PARAM_REAL, .value = "0.9", .min = 0, .max = 0.9999999, .help = "Decay rate of the mean of gradients."},
-    {.name = "beta2", .type = WEFT_PARAM_REAL, .value = "0.95", .min = 0, .max = 0.9999999, .help = "Decay rate of the mean of squared gradients."},
+    {.name = "lr",
+     .type = WEFT_PARAM_REAL,
+     .value = "3e-4",
+     .min = 0,
+     .max = 1e6,
+     .help = "The highest learning rate, reached after the warm-up."},
+    {.name = "beta1",
+     .type = WEFT_PARAM_REAL,
+     .value = "0.9",
+     .min = 0,
+     .max = 0.9999999,
+     .help = "Decay rate of the mean of gradients."},
+    {.name = "beta2",
+     .type = WEFT_PARAM_REAL,
+     .value = "0.95",
+     .min = 0,
+     .max = 0.9999999,
+     .help = "Decay rate of the mean of squared gradients."},
     {.name = "eps",
      .type = WEFT_PARAM_REAL,
      .value = "1e-8",
@@ -36,7 +52,8 @@ static const weft_param params[] = {
      .value = "1.0",
      .min = 0,
      .max = 1e30,
-     .help = "Gradients are scaled down to this global norm; 0: never. The norm is reported in any case."},
+     .help = "Gradients are scaled down to this global norm; 0: never. The norm is reported in any "
+             "case."},
     {.name = "warmup_steps",
      .type = WEFT_PARAM_INT,
      .value = "auto",
@@ -44,7 +61,8 @@ static const weft_param params[] = {
      .max = 1e15,
      .unit = "steps",
      .choices = auto_word,
-     .help = "Steps in which the learning rate climbs to lr; auto: a tenth of the run, at most 200."},
+     .help =
+         "Steps in which the learning rate climbs to lr; auto: a tenth of the run, at most 200."},
     {.name = "lr_decay",
      .type = WEFT_PARAM_CHOICE,
      .value = "linear",
@@ -56,8 +74,14 @@ static const weft_param params[] = {
      .min = 0,
      .max = 1,
      .choices = auto_word,
-     .help = "The part of the run, at its end, in which the learning rate decays; auto: all after the warm-up."},
-    {.name = "min_lr_factor", .type = WEFT_PARAM_REAL, .value = "0", .min = 0, .max = 1, .help = "The part of lr that the decay ends at."},
+     .help = "The part of the run, at its end, in which the learning rate decays; auto: all after "
+             "the warm-up."},
+    {.name = "min_lr_factor",
+     .type = WEFT_PARAM_REAL,
+     .value = "0",
+     .min = 0,
+     .max = 1,
+     .help = "The part of lr that the decay ends at."},
     {.name = NULL},
 };
 
@@ -66,11 +90,15 @@ static void warn_of_schedule(const weft_host *host, const adamw_schedule *s)
     if (host->rank != 0)
         return;
     if (s->warmup > s->total)
-        weft_log_print(host->log, WEFT_LOG_WARN, "adamw: warmup_steps = %lld is more than the run's %lld steps: the learning rate never reaches lr",
+        weft_log_print(host->log, WEFT_LOG_WARN,
+                       "adamw: warmup_steps = %lld is more than the run's %lld steps: the learning "
+                       "rate never reaches lr",
                        (long long)s->warmup, (long long)s->total);
     double asked = weft_params_real(host->params, "decay_ratio") * (double)s->total;
     if (s->shape != ADAMW_CONSTANT && asked >= (double)s->decay + 1)
-        weft_log_print(host->log, WEFT_LOG_WARN, "adamw: decay_ratio asks for %.0f steps of decay, but after the warm-up %lld of %lld are left",
+        weft_log_print(host->log, WEFT_LOG_WARN,
+                       "adamw: decay_ratio asks for %.0f steps of decay, but after the warm-up "
+                       "%lld of %lld are left",
                        asked, (long long)s->decay, (long long)s->total);
 }
 
@@ -91,10 +119,15 @@ static void destroy(void *self)
     weft_free(self);
 }
 
-static const char *const optimizer[] = {"optimizer", NULL}; /* one of a kind: given here, refused from others */
+static const char *const optimizer[] = {"optimizer",
+                                        NULL}; /* one of a kind: given here, refused from others */
 
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_JOINT, .gives = optimizer, .refuses = optimizer, .graph = adamw_joint},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_JOINT,
+     .gives = optimizer,
+     .refuses = optimizer,
+     .graph = adamw_joint},
     {.kind = WEFT_END},
 };
 

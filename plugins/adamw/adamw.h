@@ -9,7 +9,8 @@
 
 typedef enum adamw_shape { ADAMW_CONSTANT, ADAMW_LINEAR, ADAMW_SQRT, ADAMW_COSINE } adamw_shape;
 
-/* Warm-up, a flat part, decay. The first `warmup` steps climb to lr, the last `decay` of `total` steps fall towards min_factor * lr. */
+/* Warm-up, a flat part, decay. The first `warmup` steps climb to lr, the last `decay` of `total`
+ * steps fall towards min_factor * lr. */
 typedef struct adamw_schedule {
     double lr, min_factor;
     int64_t warmup, decay, total; /* steps */
@@ -51,7 +52,8 @@ typedef struct adamw_numbers {
 } adamw_numbers;
 
 adamw_numbers adamw_numbers_of(const weft_call *call);
-/* An error unless all tensors have the extent of operand 0 where they should, no run-time lengths, and nothing is to be accumulated. */
+/* An error unless all tensors have the extent of operand 0 where they should, no run-time lengths,
+ * and nothing is to be accumulated. */
 weft_status adamw_check_update(const weft_call *call, weft_error *err);
 
 #endif

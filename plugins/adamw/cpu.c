@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels for the device "cpu": f32, vectorised, on as many threads as OpenMP gives the calling thread, with results that do not depend on how many.
+/* Kernels for the device "cpu": f32, vectorised, on as many threads as OpenMP gives the calling
+ * thread, with results that do not depend on how many.
  */
 #include "adamw.h"
 
@@ -95,7 +96,8 @@ typedef struct update_numbers {
 } update_numbers;
 
 /* Results may lie on their operands: every element is read before it is written. */
-static void update_piece(const update_numbers *k, const float *const in[4], float *const out[3], int64_t lo, int64_t hi)
+static void update_piece(const update_numbers *k, const float *const in[4], float *const out[3],
+                         int64_t lo, int64_t hi)
 {
     const float *p = in[0], *m = in[1], *v = in[2], *g = in[3];
     float *p_next = out[0], *m_next = out[1], *v_next = out[2];
@@ -118,9 +120,11 @@ static weft_status update_launch(const weft_call *call, weft_error *err)
     if (status != WEFT_OK)
         return status;
     adamw_numbers k = adamw_numbers_of(call);
-    update_numbers c = {(float)k.beta1, (float)k.beta2, (float)(1 - k.beta1), (float)(1 - k.beta2), (float)k.eps,
-                        (float)k.keep,  (float)k.rate,  (float)k.root,        (float)k.clip};
-    const float *const in[4] = {call->ins[0].data, call->ins[1].data, call->ins[2].data, call->ins[3].data};
+    update_numbers c = {(float)k.beta1,       (float)k.beta2, (float)(1 - k.beta1),
+                        (float)(1 - k.beta2), (float)k.eps,   (float)k.keep,
+                        (float)k.rate,        (float)k.root,  (float)k.clip};
+    const float *const in[4] = {call->ins[0].data, call->ins[1].data, call->ins[2].data,
+                                call->ins[3].data};
     float *const out[3] = {call->outs[0].data, call->outs[1].data, call->outs[2].data};
     int64_t n = weft_tensor_count(&call->ins[0]), n_pieces = pieces(n, UPDATES);
 #pragma omp parallel for schedule(static) if (n_pieces > FEW)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The step_end graph. It speaks of whole gradients; where a norm needs an all-reduce, the core's placement puts one. */
+/* The step_end graph. It speaks of whole gradients; where a norm needs an all-reduce, the core's
+ * placement puts one. */
 #include "adamw.h"
 
 #include <fnmatch.h>
@@ -18,7 +19,8 @@ bool adamw_decays(const weft_params *params, const char *name, int n_dims)
     return true;
 }
 
-/* A pattern that names no parameter is a slip of the pen: say so instead of decaying what should not be. */
+/* A pattern that names no parameter is a slip of the pen: say so instead of decaying what should
+ * not be. */
 static weft_status check_patterns(const weft_params *params, const weft_graph *g, weft_error *err)
 {
     weft_status status = WEFT_OK;
@@ -28,9 +30,10 @@ static weft_status check_patterns(const weft_params *params, const weft_graph *g
         for (int k = 0; (p = weft_graph_parameter(g, k)) && fnmatch(pattern, p->name, 0) != 0; k++)
             ;
         if (!p)
-            status =
-                weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, "no_decay"), "no_decay: '%s' matches no parameter; names look like '%s'",
-                          pattern, weft_graph_parameter(g, 0) ? weft_graph_parameter(g, 0)->name : "(this model has none)");
+            status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, "no_decay"),
+                               "no_decay: '%s' matches no parameter; names look like '%s'", pattern,
+                               weft_graph_parameter(g, 0) ? weft_graph_parameter(g, 0)->name
+                                                          : "(this model has none)");
     }
     return status;
 }
@@ -55,22 +58,29 @@ static void warn_of_untrained(const adamw *self, const weft_graph *g)
     weft_value *p;
     for (int i = 0; (p = weft_graph_parameter(g, i)); i++)
         if (!p->gradient && self->host->rank == 0)
-            weft_log_print(self->host->log, WEFT_LOG_WARN, "adamw: %s has no gradient and stays as it is: the loss does not depend on it", p->name);
+            weft_log_print(
+                self->host->log, WEFT_LOG_WARN,
+                "adamw: %s has no gradient and stays as it is: the loss does not depend on it",
+                p->name);
 }
 
-/* A tree, since nodes have a limited number of operands. Sums over mesh axes stay open in it, so that one all-reduce at its root closes them all. */
+/* A tree, since nodes have a limited number of operands. Sums over mesh axes stay open in it, so
+ * that one all-reduce at its root closes them all. */
 static weft_value *sum_all(weft_graph *g, int n, weft_value **list)
 {
     while (n > 1) {
         int n_sums = 0;
         for (int i = 0; i < n; i += FAN_IN, n_sums++)
-            list[n_sums] = n - i == 1 ? list[i] : weft_add(g, "add", NULL, n - i < FAN_IN ? n - i : FAN_IN, list + i);
+            list[n_sums] =
+                n - i == 1 ? list[i]
+                           : weft_add(g, "add", NULL, n - i < FAN_IN ? n - i : FAN_IN, list + i);
         n = n_sums;
     }
     return list[0];
 }
 
-static weft_value *grad_norm(weft_graph *g, int n, weft_value *const *parameters, weft_value **squares)
+static weft_value *grad_norm(weft_graph *g, int n, weft_value *const *parameters,
+                             weft_value **squares)
 {
     for (int i = 0; i < n; i++) {
         weft_graph_set_block(g, parameters[i]->node->block);
@@ -105,7 +115,8 @@ static weft_value *moment(weft_graph *g, weft_value *p, const char *which, weft_
     return state;
 }
 
-static weft_status update(const adamw *self, weft_graph *g, weft_value *p, weft_value *clip, weft_value *lr, weft_value *step, weft_error *err)
+static weft_status update(const adamw *self, weft_graph *g, weft_value *p, weft_value *clip,
+                          weft_value *lr, weft_value *step, weft_error *err)
 {
     const weft_params *params = self->host->params;
     weft_value *m = moment(g, p, "exp_avg", err), *v = moment(g, p, "exp_avg_sq", err);
@@ -116,7 +127,9 @@ static weft_status update(const adamw *self, weft_graph *g, weft_value *p, weft_
     weft_set_real(g, next, "beta1", weft_params_real(params, "beta1"));
     weft_set_real(g, next, "beta2", weft_params_real(params, "beta2"));
     weft_set_real(g, next, "eps", weft_params_real(params, "eps"));
-    weft_set_real(g, next, "weight_decay", adamw_decays(params, p->name, p->n_dims) ? weft_params_real(params, "weight_decay") : 0);
+    weft_set_real(
+        g, next, "weight_decay",
+        adamw_decays(params, p->name, p->n_dims) ? weft_params_real(params, "weight_decay") : 0);
     for (int i = 0; i < 3; i++)
         weft_set_update(g, ins[i], outs[i]);
     return weft_graph_status(g);
@@ -131,7 +144,8 @@ weft_status adamw_joint(void *self_, weft_graph *g, weft_error *err)
         return status;
     int n = trained(g, NULL);
     if (n == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "adamw: no parameter has a gradient; list a model in [weft] plugins");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "adamw: no parameter has a gradient; list a model in [weft] plugins");
     warn_of_untrained(self, g);
 
     weft_value **parameters = weft_alloc_zero(2 * (size_t)n, sizeof *parameters);

@@ -31,7 +31,8 @@ static weft_status sqrt_plain(const weft_call *call, weft_error *err)
     return WEFT_OK;
 }
 
-/* The factor that brings a norm down to max_norm; a norm that is not a number stays one, so that it is seen. */
+/* The factor that brings a norm down to max_norm; a norm that is not a number stays one, so that it
+ * is seen. */
 static weft_status clip_plain(const weft_call *call, weft_error *err)
 {
     (void)err;
@@ -85,11 +86,13 @@ adamw_numbers adamw_numbers_of(const weft_call *call)
 weft_status adamw_check_update(const weft_call *call, weft_error *err)
 {
     if (call->accumulate)
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "adamw: an update cannot be accumulated");
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "adamw: an update cannot be accumulated");
     int64_t n = weft_tensor_count(&call->ins[0]);
     for (int i = 1; i < 4; i++)
         if (weft_tensor_count(&call->ins[i]) != n)
-            return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "adamw: operand %d has %lld elements, the parameter has %lld", i,
+            return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                             "adamw: operand %d has %lld elements, the parameter has %lld", i,
                              (long long)weft_tensor_count(&call->ins[i]), (long long)n);
     return WEFT_OK;
 }
@@ -159,11 +162,13 @@ static const weft_op op_lr_schedule = {
 
 static const weft_op op_adamw = {
     .name = "adamw",
-    .summary = "parameter, moments, gradient, clip factor, learning rate, step -> next parameter and moments",
+    .summary = "parameter, moments, gradient, clip factor, learning rate, step -> next parameter "
+               "and moments",
     .rule = "*, *, *, *, , , -> *, *, *",
     .flags = WEFT_OP_INPLACE,
     .plain = adamw_plain,
     .flops = adamw_flops,
 };
 
-const weft_op *const adamw_ops[] = {&op_sumsq, &op_sqrt, &op_clip, &op_lr_schedule, &op_adamw, NULL};
+const weft_op *const adamw_ops[] = {&op_sumsq,       &op_sqrt,  &op_clip,
+                                    &op_lr_schedule, &op_adamw, NULL};

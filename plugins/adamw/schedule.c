@@ -66,7 +66,8 @@ double adamw_schedule_lr(const adamw_schedule *s, int64_t step)
         step = s->total;
     if (step <= s->warmup)
         return s->lr * (double)step / (double)s->warmup;
-    /* One virtual step after the last one would reach the end of the decay, so that the last real step still learns. */
+    /* One virtual step after the last one would reach the end of the decay, so that the last real
+     * step still learns. */
     int64_t into = step - (s->total + 1 - s->decay);
     if (into <= 0)
         return s->lr;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bf16 for what works on tokens: activations are stored in it, weights are cast to it where a product or a table reads them. Norms, softmax and the
- * loss compute in f32 inside; statistics, parameters, gradients of parameters and the optimizer stay f32. Independent of any mesh. */
+/* bf16 for what works on tokens: activations are stored in it, weights are cast to it where a
+ * product or a table reads them. Norms, softmax and the loss compute in f32 inside; statistics,
+ * parameters, gradients of parameters and the optimizer stay f32. Independent of any mesh. */
 #include <weft/weft.h>
 
 static bool reads_half_weight(const weft_use *use, void *ctx)
@@ -18,8 +19,8 @@ static void cast_weight(weft_graph *g, weft_value *v, void *ctx)
         cast->dtype = WEFT_BF16;
 }
 
-/* Narrowness begins where a weight is read in bf16 (products, tables) and flows along with the tokens: what is made from f32 statistics alone, as the
- * loss, stays f32. */
+/* Narrowness begins where a weight is read in bf16 (products, tables) and flows along with the
+ * tokens: what is made from f32 statistics alone, as the loss, stays f32. */
 static bool is_narrow(const weft_node *n)
 {
     if (!(n->op->flags & WEFT_OP_HALF))
@@ -32,7 +33,8 @@ static bool is_narrow(const weft_node *n)
     return false;
 }
 
-/* A sum over ranks that shall be closed first (the mark `wide`) is narrowed behind it. Its gradient need not be widened again. */
+/* A sum over ranks that shall be closed first (the mark `wide`) is narrowed behind it. Its gradient
+ * need not be widened again. */
 static void narrow_behind(weft_graph *g, weft_value *v)
 {
     weft_value *cast = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
@@ -60,8 +62,9 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
 {
     *self = NULL;
     if (weft_params_is(host->train, "dtype", "f64"))
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(host->train, "dtype"),
-                         "bf16 needs [train] dtype = f32; leave bf16 out of [weft] plugins to train in f64");
+        return weft_fail(
+            err, WEFT_ERR_INPUT, weft_params_where(host->train, "dtype"),
+            "bf16 needs [train] dtype = f32; leave bf16 out of [weft] plugins to train in f64");
     return WEFT_OK;
 }
 
@@ -76,8 +79,9 @@ static weft_status run(void *self, weft_graph *g, weft_error *err)
 }
 
 static const char *const needs[] = {"model", NULL}, *const gives[] = {"low_precision", NULL};
-static const weft_contribution contributions[] = {{.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = run, .needs = needs, .gives = gives},
-                                                  {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = run, .needs = needs, .gives = gives},
+    {.kind = WEFT_END}};
 
 WEFT_PLUGIN(bf16) = {
     WEFT_PLUGIN_HEAD,

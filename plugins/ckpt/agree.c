@@ -4,13 +4,16 @@
 
 #include <string.h>
 
-weft_status ckpt_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err)
+weft_status ckpt_exchange(const weft_host *host, const void *mine, size_t n, void *all,
+                          weft_error *err)
 {
     double limit_s = weft_params_real(host->params, "timeout"), start_s = weft_now();
     weft_status s = host->exchange_within(host, limit_s, mine, n, all, err);
-    if (s && weft_now() - start_s >= limit_s) /* now, as ranks that are threads of one process cannot end before the one that hangs */
-        weft_log_print(host->log, WEFT_LOG_ERROR, "a checkpoint is given up ([ckpt] timeout = %s): %s", weft_params_text(host->params, "timeout"),
-                       weft_error_text(err));
+    if (s && weft_now() - start_s >= limit_s) /* now, as ranks that are threads of one process
+                                                 cannot end before the one that hangs */
+        weft_log_print(host->log, WEFT_LOG_ERROR,
+                       "a checkpoint is given up ([ckpt] timeout = %s): %s",
+                       weft_params_text(host->params, "timeout"), weft_error_text(err));
     return s;
 }
 
@@ -19,7 +22,8 @@ typedef struct vote {
     char text[1020];
 } vote;
 
-weft_status ckpt_agree(const weft_host *host, weft_status mine, const weft_error *why, weft_text *text, int *whose, weft_error *err)
+weft_status ckpt_agree(const weft_host *host, weft_status mine, const weft_error *why,
+                       weft_text *text, int *whose, weft_error *err)
 {
     vote v = {.status = (int32_t)mine};
     vote *all = weft_alloc((size_t)host->ranks * sizeof *all);

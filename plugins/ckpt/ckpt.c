@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static const char *const automatic[] = {"auto", NULL}, *const errors[] = {"warn", "stop", NULL}, *const positions[] = {"continue", "restart", NULL},
+static const char *const automatic[] = {"auto", NULL}, *const errors[] = {"warn", "stop", NULL},
+                         *const positions[] = {"continue", "restart", NULL},
                          *const dtypes[] = {"no", "f32", "bf16", "f64", NULL};
 
 const weft_param ckpt_params[] = {
@@ -23,7 +24,12 @@ const weft_param ckpt_params[] = {
      .unit = "minutes",
      .help = "Save when so much time has passed since the last save; 0: not by time."},
     {.name = "last", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "Save after the last step."},
-    {.name = "keep", .type = WEFT_PARAM_INT, .value = "3", .min = 0, .max = 1e9, .help = "How many checkpoints stay, the newest ones; 0: all."},
+    {.name = "keep",
+     .type = WEFT_PARAM_INT,
+     .value = "3",
+     .min = 0,
+     .max = 1e9,
+     .help = "How many checkpoints stay, the newest ones; 0: all."},
     {.name = "keep_every",
      .type = WEFT_PARAM_INT,
      .value = "0",
@@ -34,13 +40,18 @@ const weft_param ckpt_params[] = {
     {.name = "load",
      .type = WEFT_PARAM_PATH,
      .value = "latest",
-     .help = "What to go on from: latest, none, a step of this run's folder, or another run's or checkpoint's folder."},
-    {.name = "initial", .type = WEFT_PARAM_PATH, .help = "A run's or checkpoint's folder: its weights, and nothing else, are the initial ones."},
+     .help = "What to go on from: latest, none, a step of this run's folder, or another run's or "
+             "checkpoint's folder."},
+    {.name = "initial",
+     .type = WEFT_PARAM_PATH,
+     .help =
+         "A run's or checkpoint's folder: its weights, and nothing else, are the initial ones."},
     {.name = "data",
      .type = WEFT_PARAM_CHOICE,
      .value = "continue",
      .choices = positions,
-     .help = "What to do if seed, seq_len, data or tokenizer are not the checkpoint's: refuse (continue), or begin with the first sample (restart)."},
+     .help = "What to do if seed, seq_len, data or tokenizer are not the checkpoint's: refuse "
+             "(continue), or begin with the first sample (restart)."},
     {.name = "on_error",
      .type = WEFT_PARAM_CHOICE,
      .value = "warn",
@@ -49,19 +60,22 @@ const weft_param ckpt_params[] = {
     {.name = "exclude",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
-     .help = "Patterns (*, ?, [...]) of tensors that are neither saved nor loaded; they begin as in a new run."},
+     .help = "Patterns (*, ?, [...]) of tensors that are neither saved nor loaded; they begin as "
+             "in a new run."},
     {.name = "export_dtype",
      .type = WEFT_PARAM_CHOICE,
      .value = "no",
      .choices = dtypes,
-     .help = "After the last step, also write the parameters alone, in this dtype, to the folder model in the run folder; no: do not."},
+     .help = "After the last step, also write the parameters alone, in this dtype, to the folder "
+             "model in the run folder; no: do not."},
     {.name = "timeout",
      .type = WEFT_PARAM_REAL,
      .value = "600",
      .min = 0.01,
      .max = 1e9,
      .unit = "seconds",
-     .help = "How long a rank that is done waits for the others, in each phase of a save or load, before the run fails and names them.",
+     .help = "How long a rank that is done waits for the others, in each phase of a save or load, "
+             "before the run fails and names them.",
      .flags = WEFT_PARAM_ADVANCED},
     {.name = "buffer",
      .type = WEFT_PARAM_INT,
@@ -71,7 +85,8 @@ const weft_param ckpt_params[] = {
      .unit = "bytes",
      .choices = automatic,
      .flags = WEFT_PARAM_ADVANCED,
-     .help = "Memory for what is not yet written when the next update is due; auto: enough for all that this rank writes."},
+     .help = "Memory for what is not yet written when the next update is due; auto: enough for all "
+             "that this rank writes."},
     {.name = NULL},
 };
 
@@ -87,7 +102,8 @@ static bool want(void *self_, const weft_progress *at, double elapsed_s, bool la
         return false;
     if (last)
         return weft_params_bool(self->params, "last");
-    return (every > 0 && at->step % every == 0) || (minutes > 0 && elapsed_s - self->last_begin_s >= 60 * minutes);
+    return (every > 0 && at->step % every == 0) ||
+           (minutes > 0 && elapsed_s - self->last_begin_s >= 60 * minutes);
 }
 
 static int64_t buffer_bytes(void *self_, const weft_state_view *state)
@@ -146,13 +162,18 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
         return weft_fail_memory(err);
     }
     if (!host->dir && host->rank == 0)
-        weft_log_print(host->log, WEFT_LOG_WARN, "ckpt has nowhere to save to: there is no run folder; set [weft] dir");
+        weft_log_print(host->log, WEFT_LOG_WARN,
+                       "ckpt has nowhere to save to: there is no run folder; set [weft] dir");
     return WEFT_OK;
 }
 
 static const char *const gives[] = {"store", NULL};
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_SERVICE, .gives = gives, .refuses = gives, .service = "store", .table = &ckpt_store},
+    {.kind = WEFT_SERVICE,
+     .gives = gives,
+     .refuses = gives,
+     .service = "store",
+     .table = &ckpt_store},
     {.kind = WEFT_COMMAND, .command = &ckpt_command},
     {.kind = WEFT_END},
 };
@@ -162,7 +183,8 @@ WEFT_PLUGIN(ckpt) = {
     .name = "ckpt",
     .version = WEFT_VERSION,
     .licence = "Apache-2.0",
-    .summary = "checkpoints: saved while training goes on, whole or not at all, loaded onto any mesh",
+    .summary =
+        "checkpoints: saved while training goes on, whole or not at all, loaded onto any mesh",
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = ckpt_params,
     .contributions = contributions,

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints: what the plugin's files share.
  *
- *     RUN/ckpt/step-12/manifest.json            the checkpoint is whole if and only if this is there
- *                      model-00000.safetensors  rank 0's pieces of parameters
- *                      optim/optim-00000.safetensors
- *                      (the tokenizer's files)
+ *     RUN/ckpt/step-12/manifest.json            the checkpoint is whole if and only if this is
+ * there model-00000.safetensors  rank 0's pieces of parameters optim/optim-00000.safetensors (the
+ * tokenizer's files)
  */
 #ifndef CKPT_H
 #define CKPT_H
@@ -35,10 +34,13 @@ bool ckpt_exists(const weft_io *io, const char *path);
 /* The step-N folders of root; none if it does not exist. */
 weft_status ckpt_scan(const weft_io *io, const char *root, ckpt_list *out, weft_error *err);
 void ckpt_list_release(ckpt_list *list);
-/* A checkpoint's folder from what a user names: it, a run's folder, or a folder of checkpoints (then the newest whole one). */
+/* A checkpoint's folder from what a user names: it, a run's folder, or a folder of checkpoints
+ * (then the newest whole one). */
 weft_status ckpt_resolve(const weft_io *io, const char *name, char **path, weft_error *err);
-/* Renames checkpoints after `step` (and at it, if `too`), so that they are not taken for this run's; *n: how many. */
-weft_status ckpt_set_aside(const weft_io *io, const char *root, int64_t step, bool too, int *n, weft_error *err);
+/* Renames checkpoints after `step` (and at it, if `too`), so that they are not taken for this
+ * run's; *n: how many. */
+weft_status ckpt_set_aside(const weft_io *io, const char *root, int64_t step, bool too, int *n,
+                           weft_error *err);
 
 /* ---- parts.c: what one rank writes ---- */
 
@@ -62,7 +64,8 @@ typedef struct ckpt_choice {
 } ckpt_choice;
 
 bool ckpt_excluded(const weft_params *params, const char *name);
-weft_status ckpt_parts_init(ckpt_parts *parts, const weft_state_view *state, const ckpt_choice *choice, weft_error *err);
+weft_status ckpt_parts_init(ckpt_parts *parts, const weft_state_view *state,
+                            const ckpt_choice *choice, weft_error *err);
 void ckpt_parts_release(ckpt_parts *parts);
 
 /* ---- buffer.c: a ring that pieces wait in to be written ---- */
@@ -96,9 +99,11 @@ typedef struct ckpt_writer {
     ckpt_parts parts;
     ckpt_buffer *buffer;
     ckpt_chunk *chunks;
-    int64_t n_chunks, next, staged; /* chunks written; chunks from `next` to `staged` are in the buffer */
+    int64_t n_chunks, next,
+        staged; /* chunks written; chunks from `next` to `staged` are in the buffer */
     bool staging, live, quit, failed;
-    bool copying; /* training waits: the thread does, too, so that the copy has the memory to itself */
+    bool copying; /* training waits: the thread does, too, so that the copy has the memory to itself
+                   */
     void *scratch;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -106,7 +111,8 @@ typedef struct ckpt_writer {
     weft_error err;
 } ckpt_writer;
 
-/* Everything but io, device, dir, rank, copies, buffer and parts is made here; parts are owned by the writer. */
+/* Everything but io, device, dir, rank, copies, buffer and parts is made here; parts are owned by
+ * the writer. */
 weft_status ckpt_writer_init(ckpt_writer *w, weft_error *err);
 void ckpt_writer_release(ckpt_writer *w);
 /* The thread's work; the result is also in `failed` and `err`. */
@@ -127,26 +133,31 @@ typedef struct ckpt_manifest {
     const char *model; /* the plugin */
 } ckpt_manifest;
 
-void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const weft_params *params, const char *records);
+void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const weft_params *params,
+                         const char *records);
 /* Reads and checks it; files are not looked at. */
-weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifest *out, weft_error *err);
+weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifest *out,
+                               weft_error *err);
 void ckpt_manifest_release(ckpt_manifest *m);
 /* A setting's value; NULL: not there. */
 const char *ckpt_manifest_setting(const ckpt_manifest *m, const char *section, const char *key);
-/* Reads every file, names each that is wrong (an error an item); strays: also files that the manifest does not know. */
-weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool strays, weft_error *err);
+/* Reads every file, names each that is wrong (an error an item); strays: also files that the
+ * manifest does not know. */
+weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool strays,
+                                 weft_error *err);
 
 /* ---- identity.c: may this run go on from that checkpoint? ---- */
 
-/* Refuses another model; also another seed, seq_len, data or tokenizer, unless restart: then *other_data says so. *changes receives what else
- * differs, and is taken. */
-weft_status ckpt_identity_check(const ckpt_manifest *m, const weft_state_view *state, bool restart, bool *other_data, weft_text *changes,
-                                weft_error *err);
+/* Refuses another model; also another seed, seq_len, data or tokenizer, unless restart: then
+ * *other_data says so. *changes receives what else differs, and is taken. */
+weft_status ckpt_identity_check(const ckpt_manifest *m, const weft_state_view *state, bool restart,
+                                bool *other_data, weft_text *changes, weft_error *err);
 
 /* ---- compare.c ---- */
 
 /* Says what differs; counts what is state: tensors and counters. */
-weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_text *text, int *differences, weft_error *err);
+weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_text *text,
+                         int *differences, weft_error *err);
 
 /* ---- the service ---- */
 
@@ -184,14 +195,19 @@ extern const weft_command ckpt_command;
 extern const weft_param ckpt_params[];
 
 /* host->exchange, for as long as [ckpt] timeout allows. */
-weft_status ckpt_exchange(const weft_host *host, const void *mine, size_t n, void *all, weft_error *err);
-/* Agreement: every rank's status and text are known to all; the first failure is everyone's. *whose: its rank, -1 if all is well. */
-weft_status ckpt_agree(const weft_host *host, weft_status mine, const weft_error *why, weft_text *text, int *whose, weft_error *err);
+weft_status ckpt_exchange(const weft_host *host, const void *mine, size_t n, void *all,
+                          weft_error *err);
+/* Agreement: every rank's status and text are known to all; the first failure is everyone's.
+ * *whose: its rank, -1 if all is well. */
+weft_status ckpt_agree(const weft_host *host, weft_status mine, const weft_error *why,
+                       weft_text *text, int *whose, weft_error *err);
 
 /* read.c: fills the state but what is skipped [n_tensors]; all that is read is checked. */
-weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_folder *folder, const bool *skip, weft_error *err);
+weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_folder *folder,
+                      const bool *skip, weft_error *err);
 /* load.c */
-weft_status ckpt_load(void *self, const weft_state_view *state, weft_progress *progress, weft_store_found *found, weft_error *err);
+weft_status ckpt_load(void *self, const weft_state_view *state, weft_progress *progress,
+                      weft_store_found *found, weft_error *err);
 /* save.c */
 weft_status ckpt_begin(void *self, const weft_state_view *state, weft_error *err);
 weft_status ckpt_before_update(void *self, weft_error *err);
@@ -199,12 +215,14 @@ bool ckpt_ready(void *self);
 weft_status ckpt_advance(void *self, weft_error *err);
 weft_status ckpt_finish(void *self, bool last, weft_error *err);
 void ckpt_abandon(void *self);
-/* commit.c: rank 0's part, on its thread: makes the checkpoint whole, removes old ones; or removes what failed. */
+/* commit.c: rank 0's part, on its thread: makes the checkpoint whole, removes old ones; or removes
+ * what failed. */
 weft_status ckpt_commit(ckpt *self, weft_error *err);
 /* A checkpoint's folder with all that is in it, its manifest first. */
 weft_status ckpt_remove(const weft_io *io, const char *dir, weft_error *err);
 /* Which of the whole checkpoints of `list` go, newest ones kept: drop[i]. */
 void ckpt_choose_old(const ckpt_list *list, int64_t keep, int64_t keep_every, bool *drop);
-weft_status ckpt_prune(const weft_io *io, const char *root, int64_t newest, int64_t keep, int64_t keep_every, weft_error *err);
+weft_status ckpt_prune(const weft_io *io, const char *root, int64_t newest, int64_t keep,
+                       int64_t keep_every, weft_error *err);
 
 #endif

@@ -8,7 +8,8 @@
 
 static weft_status print(const weft_command_host *host, weft_text *text, weft_error *err)
 {
-    weft_status s = text->out_of_memory ? weft_fail_memory(err) : host->write(host, weft_text_get(text), text->size, err);
+    weft_status s = text->out_of_memory ? weft_fail_memory(err)
+                                        : host->write(host, weft_text_get(text), text->size, err);
     weft_text_clear(text);
     return s;
 }
@@ -29,10 +30,12 @@ static void ls_line(weft_text *text, const ckpt_manifest *m)
     int tensors = 0;
     for (int i = 0; i < m->base.n_files; i++)
         tensors += strstr(m->base.files[i].name, ".safetensors") != NULL;
-    weft_text_print(text, "step %" PRId64 " of %" PRId64 "  %" PRId64 " samples  %" PRId64 " tokens  ", m->progress.step, m->steps,
-                    m->progress.samples, m->progress.tokens);
+    weft_text_print(text,
+                    "step %" PRId64 " of %" PRId64 "  %" PRId64 " samples  %" PRId64 " tokens  ",
+                    m->progress.step, m->steps, m->progress.samples, m->progress.tokens);
     add_bytes(text, (double)m->base.bytes);
-    weft_text_print(text, " in %d file%s  %s  %s\n", tensors, tensors == 1 ? "" : "s", m->model, m->path);
+    weft_text_print(text, " in %d file%s  %s  %s\n", tensors, tensors == 1 ? "" : "s", m->model,
+                    m->path);
 }
 
 static weft_status ls_one(const weft_command_host *host, const char *path, weft_error *err)
@@ -75,7 +78,8 @@ static weft_status ls_root(const weft_command_host *host, const char *root, int 
 static weft_status ls(const weft_command_host *host, const char *const *names, weft_error *err)
 {
     const weft_io *io = weft_io_system();
-    char *inner = weft_format("%s/ckpt", names[0]), *manifest = weft_format("%s/manifest.json", names[0]);
+    char *inner = weft_format("%s/ckpt", names[0]),
+         *manifest = weft_format("%s/manifest.json", names[0]);
     int n = 0;
     weft_status s = inner && manifest ? WEFT_OK : weft_fail_memory(err);
     if (!s && ckpt_exists(io, manifest)) {
@@ -83,7 +87,8 @@ static weft_status ls(const weft_command_host *host, const char *const *names, w
     } else if (!s) {
         s = ls_root(host, ckpt_exists(io, inner) ? inner : names[0], &n, err);
         if (!s && !n)
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s holds no checkpoint: neither step-N nor ckpt/step-N in it", names[0]);
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "%s holds no checkpoint: neither step-N nor ckpt/step-N in it", names[0]);
     }
     weft_free(inner);
     weft_free(manifest);
@@ -121,7 +126,8 @@ static weft_status verify(const weft_command_host *host, const char *const *name
 
 /* ---- cat ---- */
 
-static weft_status cat_list(const weft_command_host *host, const weft_folder *folder, weft_error *err)
+static weft_status cat_list(const weft_command_host *host, const weft_folder *folder,
+                            weft_error *err)
 {
     weft_text text = {0};
     for (int i = 0; i < weft_folder_count(folder); i++) {
@@ -137,12 +143,15 @@ static weft_status cat_list(const weft_command_host *host, const weft_folder *fo
 }
 
 /* One row of the last dim a line. */
-static weft_status cat_tensor(const weft_command_host *host, weft_folder *folder, const char *name, weft_error *err)
+static weft_status cat_tensor(const weft_command_host *host, weft_folder *folder, const char *name,
+                              weft_error *err)
 {
     const weft_stored *t = weft_folder_find(folder, name);
     if (!t)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "there is no tensor %s; weft ckpt cat FOLDER lists them", name);
-    int64_t lo[WEFT_MAX_DIMS] = {0}, size[WEFT_MAX_DIMS], rows = 1, row = t->n_dims ? t->size[t->n_dims - 1] : 1;
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "there is no tensor %s; weft ckpt cat FOLDER lists them", name);
+    int64_t lo[WEFT_MAX_DIMS] = {0}, size[WEFT_MAX_DIMS], rows = 1,
+            row = t->n_dims ? t->size[t->n_dims - 1] : 1;
     for (int d = 0; d + 1 < t->n_dims; d++)
         rows *= t->size[d];
     double *values = weft_alloc((size_t)row * sizeof *values + 1);
@@ -158,7 +167,8 @@ static weft_status cat_tensor(const weft_command_host *host, weft_folder *folder
         }
         s = weft_folder_read(folder, name, lo, size, WEFT_F64, values, err);
         for (int64_t i = 0; i < row && !s; i++)
-            weft_text_print(&text, "%s%.*g", i ? " " : "", t->dtype == WEFT_F64 ? 17 : 9, values[i]);
+            weft_text_print(&text, "%s%.*g", i ? " " : "", t->dtype == WEFT_F64 ? 17 : 9,
+                            values[i]);
         weft_text_add(&text, "\n");
         if (text.size > 1 << 16 || r + 1 == rows)
             s = s ? s : print(host, &text, err);
@@ -168,7 +178,8 @@ static weft_status cat_tensor(const weft_command_host *host, weft_folder *folder
     return s;
 }
 
-static weft_status cat(const weft_command_host *host, const char *const *names, int n, weft_error *err)
+static weft_status cat(const weft_command_host *host, const char *const *names, int n,
+                       weft_error *err)
 {
     ckpt_manifest m;
     weft_folder *folder = NULL;
@@ -195,7 +206,8 @@ static weft_status diff(const weft_command_host *host, const char *const *names,
     s = s ? s : ckpt_compare(&a, &b, &text, &differences, err);
     weft_status t = s ? s : print(host, &text, err);
     if (!t && differences)
-        t = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s and %s differ in %d place%s", a.path, b.path, differences, differences == 1 ? "" : "s");
+        t = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s and %s differ in %d place%s", a.path,
+                      b.path, differences, differences == 1 ? "" : "s");
     weft_text_release(&text);
     ckpt_manifest_release(&a);
     ckpt_manifest_release(&b);
@@ -203,16 +215,20 @@ static weft_status diff(const weft_command_host *host, const char *const *names,
 }
 
 /* words: what to do, and what with. */
-static weft_status dispatch(const weft_command_host *host, const char *const *words, int n, weft_error *err)
+static weft_status dispatch(const weft_command_host *host, const char *const *words, int n,
+                            weft_error *err)
 {
     const char *what = n ? words[0] : "";
-    bool is_ls = strcmp(what, "ls") == 0, is_verify = strcmp(what, "verify") == 0, is_diff = strcmp(what, "diff") == 0,
-         is_cat = strcmp(what, "cat") == 0;
+    bool is_ls = strcmp(what, "ls") == 0, is_verify = strcmp(what, "verify") == 0,
+         is_diff = strcmp(what, "diff") == 0, is_cat = strcmp(what, "cat") == 0;
     int least = is_diff ? 3 : 2, most = is_cat ? n : least;
     if (!is_ls && !is_verify && !is_diff && !is_cat)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "weft ckpt %s: there are ls, verify, diff and cat; see weft ckpt --help", what);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "weft ckpt %s: there are ls, verify, diff and cat; see weft ckpt --help",
+                         what);
     if (n < least || n > most)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "weft ckpt %s takes %s; see weft ckpt --help", what,
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "weft ckpt %s takes %s; see weft ckpt --help", what,
                          is_diff  ? "two folders"
                          : is_cat ? "a folder, and names of tensors"
                                   : "one folder");
@@ -227,7 +243,8 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
 {
     int n = 0;
     const char **words = weft_alloc_zero((size_t)argc, sizeof *words);
-    const weft_options options = {.command = "ckpt", .arguments = words, .max_arguments = -1, .n_arguments = &n};
+    const weft_options options = {
+        .command = "ckpt", .arguments = words, .max_arguments = -1, .n_arguments = &n};
     weft_status s = words ? weft_options_parse(&options, argc, argv, err) : weft_fail_memory(err);
     s = s ? s : dispatch(host, words, n, err);
     weft_free(words);
@@ -238,9 +255,12 @@ const weft_command ckpt_command = {
     .name = "ckpt",
     .summary = "list, check, compare and print checkpoints",
     .usage = "usage: weft ckpt ls FOLDER            the checkpoints of a run\n"
-             "       weft ckpt verify FOLDER        reads all of one, and names what is damaged, missing or does not belong\n"
-             "       weft ckpt diff A B             what differs: counters, settings, tensors (by value, whatever the ranks)\n"
-             "       weft ckpt cat FOLDER [NAME..]  its tensors; with names: their values, a row a line\n"
+             "       weft ckpt verify FOLDER        reads all of one, and names what is damaged, "
+             "missing or does not belong\n"
+             "       weft ckpt diff A B             what differs: counters, settings, tensors (by "
+             "value, whatever the ranks)\n"
+             "       weft ckpt cat FOLDER [NAME..]  its tensors; with names: their values, a row a "
+             "line\n"
              "FOLDER is a checkpoint, or a run's folder: then the newest whole one is meant.\n",
     .run = run,
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank 0's part of a save. The rename of the manifest is the commit; only then do older checkpoints go, their manifests first. */
+/* Rank 0's part of a save. The rename of the manifest is the commit; only then do older checkpoints
+ * go, their manifests first. */
 #include "ckpt.h"
 
 #include <errno.h>
@@ -19,13 +20,17 @@ static weft_status move(const ckpt *self, const char *from, const char *to, weft
 {
     if (self->io->rename(self->io->ctx, from, to) == 0)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s to %s: %s", from, to, strerror(errno));
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s to %s: %s", from, to,
+                     strerror(errno));
 }
 
 static weft_status write_manifest(const ckpt *self, weft_error *err)
 {
-    char *draft = weft_format("%s/manifest.json.new", self->pending), *final = weft_format("%s/manifest.json", self->pending);
-    weft_status s = draft && final ? weft_io_write_file(self->io, draft, self->manifest, self->manifest_size, err) : weft_fail_memory(err);
+    char *draft = weft_format("%s/manifest.json.new", self->pending),
+         *final = weft_format("%s/manifest.json", self->pending);
+    weft_status s = draft && final ? weft_io_write_file(self->io, draft, self->manifest,
+                                                        self->manifest_size, err)
+                                   : weft_fail_memory(err);
     s = s ? s : move(self, draft, final, err);
     weft_free(draft);
     weft_free(final);
@@ -42,7 +47,8 @@ static weft_status sync_above(const ckpt *self, weft_error *err)
 /* An export takes the place of the one before. */
 static weft_status put_in_place(const ckpt *self, weft_error *err)
 {
-    weft_status s = ckpt_exists(self->io, self->dir) ? ckpt_remove(self->io, self->dir, err) : WEFT_OK;
+    weft_status s =
+        ckpt_exists(self->io, self->dir) ? ckpt_remove(self->io, self->dir, err) : WEFT_OK;
     s = s ? s : move(self, self->pending, self->dir, err);
     return s ? s : weft_io_sync_dir(self->io, self->host->dir, err);
 }
@@ -63,7 +69,8 @@ weft_status ckpt_remove(const weft_io *io, const char *dir, weft_error *err)
     weft_status s = manifest ? WEFT_OK : weft_fail_memory(err);
     bool whole = !s && ckpt_exists(io, manifest);
     if (whole && io->unlink(io->ctx, manifest) != 0)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot remove %s: %s", manifest, strerror(errno));
+        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot remove %s: %s", manifest,
+                      strerror(errno));
     if (!s && whole)
         s = weft_io_sync_dir(io, dir, err);
     s = s ? s : weft_io_remove_tree(io, dir, err);
@@ -71,7 +78,8 @@ weft_status ckpt_remove(const weft_io *io, const char *dir, weft_error *err)
     return s;
 }
 
-weft_status ckpt_prune(const weft_io *io, const char *root, int64_t newest, int64_t keep, int64_t keep_every, weft_error *err)
+weft_status ckpt_prune(const weft_io *io, const char *root, int64_t newest, int64_t keep,
+                       int64_t keep_every, weft_error *err)
 {
     ckpt_list list;
     weft_status s = ckpt_scan(io, root, &list, err);
@@ -96,8 +104,10 @@ weft_status ckpt_prune(const weft_io *io, const char *root, int64_t newest, int6
 static void clean(const ckpt *self)
 {
     weft_error err = {0};
-    if (self->pending && ckpt_exists(self->io, self->pending) && ckpt_remove(self->io, self->pending, &err))
-        weft_log_print(self->host->log, WEFT_LOG_WARN, "what the failed save left behind stays: %s", weft_error_text(&err));
+    if (self->pending && ckpt_exists(self->io, self->pending) &&
+        ckpt_remove(self->io, self->pending, &err))
+        weft_log_print(self->host->log, WEFT_LOG_WARN, "what the failed save left behind stays: %s",
+                       weft_error_text(&err));
     weft_error_release(&err);
 }
 
@@ -120,9 +130,11 @@ weft_status ckpt_commit(ckpt *self, weft_error *err)
     if (s || self->export)
         return s ? s : put_in_place(self, err);
     weft_error why = {0};
-    if (ckpt_prune(self->io, self->root, self->state.progress.step, weft_params_int(self->params, "keep"),
+    if (ckpt_prune(self->io, self->root, self->state.progress.step,
+                   weft_params_int(self->params, "keep"),
                    weft_params_int(self->params, "keep_every"), &why))
-        weft_log_print(self->host->log, WEFT_LOG_WARN, "an old checkpoint could not be removed: %s", weft_error_text(&why));
+        weft_log_print(self->host->log, WEFT_LOG_WARN, "an old checkpoint could not be removed: %s",
+                       weft_error_text(&why));
     weft_error_release(&why);
     return WEFT_OK;
 }

@@ -24,14 +24,16 @@ static bool same_shape(const weft_stored *a, const weft_stored *b)
 }
 
 /* Values as f64: exact for all dtypes. NaN equals NaN, and -0 is not 0: bits are compared. */
-static weft_status compare_values(comparison *c, const weft_stored *t, int64_t *n, double *most, weft_error *err)
+static weft_status compare_values(comparison *c, const weft_stored *t, int64_t *n, double *most,
+                                  weft_error *err)
 {
     int64_t lo[WEFT_MAX_DIMS] = {0}, size[WEFT_MAX_DIMS], row = 1;
     memcpy(size, t->size, sizeof size);
     for (int d = 1; d < t->n_dims; d++)
         row *= t->size[d];
     int64_t rows = t->n_dims ? t->size[0] : 1, step = row < SLAB && row ? SLAB / row : 1;
-    double *a = weft_alloc((size_t)(row * step) * sizeof *a + 1), *b = weft_alloc((size_t)(row * step) * sizeof *b + 1);
+    double *a = weft_alloc((size_t)(row * step) * sizeof *a + 1),
+           *b = weft_alloc((size_t)(row * step) * sizeof *b + 1);
     weft_status s = a && b ? WEFT_OK : weft_fail_memory(err);
     for (int64_t r = 0; r < rows && !s; r += step) {
         int64_t now = rows - r < step ? rows - r : step;
@@ -51,7 +53,8 @@ static weft_status compare_values(comparison *c, const weft_stored *t, int64_t *
     return s;
 }
 
-static weft_status compare_tensor(comparison *c, const weft_stored *a, const weft_stored *b, weft_error *err)
+static weft_status compare_tensor(comparison *c, const weft_stored *a, const weft_stored *b,
+                                  weft_error *err)
 {
     int64_t n = 0;
     double most = 0;
@@ -64,7 +67,8 @@ static weft_status compare_tensor(comparison *c, const weft_stored *a, const wef
     if (!s && strcmp(a->type, b->type) != 0)
         weft_text_print(c->text, "%s: %s and %s\n", a->name, a->type, b->type);
     if (!s && n) {
-        weft_text_print(c->text, "%s: %" PRId64 " values differ, by %g at most\n", a->name, n, most);
+        weft_text_print(c->text, "%s: %" PRId64 " values differ, by %g at most\n", a->name, n,
+                        most);
         c->differences++;
     }
     return s;
@@ -75,7 +79,8 @@ static weft_status compare_tensors(comparison *c, int *same, weft_error *err)
     weft_status s = WEFT_OK;
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < weft_folder_count(c->folder[side]) && !s; i++) {
-            const weft_stored *t = weft_folder_get(c->folder[side], i), *other = weft_folder_find(c->folder[!side], t->name);
+            const weft_stored *t = weft_folder_get(c->folder[side], i),
+                              *other = weft_folder_find(c->folder[!side], t->name);
             int before = c->differences;
             if (!other) {
                 weft_text_print(c->text, "%s: only in %s\n", t->name, c->path[side]);
@@ -103,14 +108,17 @@ static void compare_settings(comparison *c, const json_t *a, const json_t *b)
     json_t *keys, *value;
     json_object_foreach((json_t *)a, section, keys) {
         json_object_foreach(keys, key, value) {
-            const char *x = json_string_value(value), *y = json_string_value(json_object_get(json_object_get(b, section), key));
+            const char *x = json_string_value(value),
+                       *y = json_string_value(json_object_get(json_object_get(b, section), key));
             if (x && y && strcmp(x, y) != 0)
-                weft_text_print(c->text, "[%s] %s: %s and %s\n", section, key, *x ? x : "(not set)", *y ? y : "(not set)");
+                weft_text_print(c->text, "[%s] %s: %s and %s\n", section, key, *x ? x : "(not set)",
+                                *y ? y : "(not set)");
         }
     }
 }
 
-weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_text *text, int *differences, weft_error *err)
+weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_text *text,
+                         int *differences, weft_error *err)
 {
     const weft_io *io = weft_io_system();
     comparison c = {.path = {a->path, b->path}, .text = text};
@@ -121,7 +129,8 @@ weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_te
     compare_count(&c, "samples", a->progress.samples, b->progress.samples);
     compare_count(&c, "tokens", a->progress.tokens, b->progress.tokens);
     compare_count(&c, "skipped updates", a->progress.skipped, b->progress.skipped);
-    compare_settings(&c, json_object_get(a->root, "settings"), json_object_get(b->root, "settings"));
+    compare_settings(&c, json_object_get(a->root, "settings"),
+                     json_object_get(b->root, "settings"));
     s = s ? s : compare_tensors(&c, &same, err);
     weft_text_print(text, "%d tensors are equal, bit by bit\n", same);
     *differences = c.differences;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* May this run go on from that checkpoint? The model must be the same, and the data, unless the user says otherwise; all else may change. */
+/* May this run go on from that checkpoint? The model must be the same, and the data, unless the
+ * user says otherwise; all else may change. */
 #include "ckpt.h"
 
 #include <inttypes.h>
@@ -8,7 +9,8 @@
 static const char *mine(const weft_state_view *state, const char *section, const char *key)
 {
     for (int i = 0; i < state->n_settings; i++)
-        if (strcmp(state->settings[i].section, section) == 0 && strcmp(state->settings[i].key, key) == 0)
+        if (strcmp(state->settings[i].section, section) == 0 &&
+            strcmp(state->settings[i].key, key) == 0)
             return state->settings[i].value;
     return NULL;
 }
@@ -18,8 +20,10 @@ static const char *show(const char *value)
     return !value ? "(no such setting)" : *value ? value : "(not set)";
 }
 
-/* Visits every setting that differs; a section that only one of the two has counts as a whole set of plugins that differs, not here. */
-static void each_change(const ckpt_manifest *m, const weft_state_view *state, void (*visit)(void *ctx, const weft_setting *now, const char *then),
+/* Visits every setting that differs; a section that only one of the two has counts as a whole set
+ * of plugins that differs, not here. */
+static void each_change(const ckpt_manifest *m, const weft_state_view *state,
+                        void (*visit)(void *ctx, const weft_setting *now, const char *then),
                         void *ctx)
 {
     for (int i = 0; i < state->n_settings; i++) {
@@ -44,36 +48,44 @@ static void visit_model(void *ctx, const weft_setting *now, const char *then)
 {
     judge *j = ctx;
     if (strcmp(now->section, j->state->model) == 0)
-        j->found = weft_fail(j->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is of another model: [%s] %s was %s, now it is %s", j->m->path, now->section,
-                             now->key, show(then), show(now->value));
+        j->found = weft_fail(j->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                             "%s is of another model: [%s] %s was %s, now it is %s", j->m->path,
+                             now->section, now->key, show(then), show(now->value));
 }
 
 static bool is_settled(const weft_state_view *state, const weft_setting *x)
 {
     return strcmp(x->section, state->model) == 0 || strcmp(x->section, "ckpt") == 0 ||
-           (strcmp(x->section, "train") == 0 && (strcmp(x->key, "seed") == 0 || strcmp(x->key, "seq_len") == 0));
+           (strcmp(x->section, "train") == 0 &&
+            (strcmp(x->key, "seed") == 0 || strcmp(x->key, "seq_len") == 0));
 }
 
 static void visit_change(void *ctx, const weft_setting *now, const char *then)
 {
     judge *j = ctx;
     if (!is_settled(j->state, now))
-        weft_text_print(j->changes, "%s[%s] %s %s -> %s", j->changes->size ? ", " : "", now->section, now->key, show(then), show(now->value));
+        weft_text_print(j->changes, "%s[%s] %s %s -> %s", j->changes->size ? ", " : "",
+                        now->section, now->key, show(then), show(now->value));
 }
 
 static weft_status check_model(judge *j)
 {
     if (strcmp(j->m->model, j->state->model) != 0)
-        return weft_fail(j->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is of another model: plugin %s, not %s", j->m->path, j->m->model, j->state->model);
+        return weft_fail(j->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s is of another model: plugin %s, not %s", j->m->path, j->m->model,
+                         j->state->model);
     each_change(j->m, j->state, visit_model, j);
     return j->found;
 }
 
 static void refuse(judge *j, const char *what, const char *then, const char *now)
 {
-    const char *advice = "[ckpt] data = restart goes on with the weights and the step, and begins with the first sample of the new data";
-    j->found = weft_fail(j->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s was made with %s %s, now it is %s: samples would be repeated or left out; %s",
-                         j->m->path, what, show(then), show(now), advice);
+    const char *advice = "[ckpt] data = restart goes on with the weights and the step, and begins "
+                         "with the first sample of the new data";
+    j->found =
+        weft_fail(j->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                  "%s was made with %s %s, now it is %s: samples would be repeated or left out; %s",
+                  j->m->path, what, show(then), show(now), advice);
 }
 
 static void check_id(judge *j, const char *what, uint64_t then, uint64_t now)
@@ -89,7 +101,8 @@ static weft_status check_data(judge *j)
 {
     static const char *const keys[] = {"seed", "seq_len"};
     for (int i = 0; i < 2; i++) {
-        const char *then = ckpt_manifest_setting(j->m, "train", keys[i]), *now = mine(j->state, "train", keys[i]);
+        const char *then = ckpt_manifest_setting(j->m, "train", keys[i]),
+                   *now = mine(j->state, "train", keys[i]);
         if (then && now && strcmp(then, now) != 0)
             refuse(j, i ? "[train] seq_len" : "[train] seed", then, now);
     }
@@ -113,14 +126,15 @@ static void compare_plugins(judge *j)
         return;
     weft_text_print(j->changes, "%splugins", j->changes->size ? ", " : "");
     for (size_t i = 0; i < json_array_size(then); i++)
-        weft_text_print(j->changes, " %s", show(json_string_value(json_object_get(json_array_get(then, i), "name"))));
+        weft_text_print(j->changes, " %s",
+                        show(json_string_value(json_object_get(json_array_get(then, i), "name"))));
     weft_text_add(j->changes, " ->");
     for (size_t i = 0; i < n; i++)
         weft_text_print(j->changes, " %s", j->state->plugins[2 * i]);
 }
 
-weft_status ckpt_identity_check(const ckpt_manifest *m, const weft_state_view *state, bool restart, bool *other_data, weft_text *changes,
-                                weft_error *err)
+weft_status ckpt_identity_check(const ckpt_manifest *m, const weft_state_view *state, bool restart,
+                                bool *other_data, weft_text *changes, weft_error *err)
 {
     judge j = {m, state, changes, err, WEFT_OK};
     weft_status s = check_model(&j);

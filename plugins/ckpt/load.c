@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding a checkpoint and filling the state from it. Rank 0 chooses; every rank reads its own boxes; all go on, or to the next older one, alike. */
+/* Finding a checkpoint and filling the state from it. Rank 0 chooses; every rank reads its own
+ * boxes; all go on, or to the next older one, alike. */
 #include "ckpt.h"
 
 #include <errno.h>
@@ -22,7 +23,9 @@ static weft_status set_path(candidate *c, char *path, weft_error *err)
     size_t n = path ? strlen(path) : 0;
     if (!path)
         return weft_fail_memory(err);
-    weft_status s = n < sizeof c->path ? WEFT_OK : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%.60s...: the path is too long", path);
+    weft_status s = n < sizeof c->path ? WEFT_OK
+                                       : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                                   "%.60s...: the path is too long", path);
     if (!s)
         memcpy(c->path, path, n + 1);
     c->found = !s;
@@ -43,8 +46,9 @@ static weft_status choose_step(const ckpt *self, int64_t step, candidate *c, wef
     }
     if (!s && !there)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "load"),
-                      "[ckpt] load = %" PRId64 ": %s has no whole checkpoint of that step%s%s", step, self->root,
-                      have.size ? "; there are those of steps" : "", weft_text_get(&have));
+                      "[ckpt] load = %" PRId64 ": %s has no whole checkpoint of that step%s%s",
+                      step, self->root, have.size ? "; there are those of steps" : "",
+                      weft_text_get(&have));
     s = s ? s : set_path(c, ckpt_step_path(self->root, step), err);
     weft_text_release(&have);
     ckpt_list_release(&list);
@@ -62,7 +66,9 @@ static weft_status choose_latest(const ckpt *self, int64_t below, candidate *c, 
         if (list.list[i].whole)
             s = set_path(c, ckpt_step_path(self->root, list.list[i].step), err);
         else
-            weft_log_print(self->host->log, WEFT_LOG_WARN, "%s/step-%" PRId64 " is unfinished: the run ended while it was written; it is left out",
+            weft_log_print(self->host->log, WEFT_LOG_WARN,
+                           "%s/step-%" PRId64
+                           " is unfinished: the run ended while it was written; it is left out",
                            self->root, list.list[i].step);
     }
     ckpt_list_release(&list);
@@ -83,7 +89,8 @@ static weft_status choose_folder(const ckpt *self, const char *key, candidate *c
     weft_error why = {0};
     weft_status s = ckpt_resolve(self->io, weft_params_text(self->params, key), &path, &why);
     if (s)
-        weft_fail(err, s, weft_params_where(self->params, key), "[ckpt] %s: %s", key, weft_error_text(&why));
+        weft_fail(err, s, weft_params_where(self->params, key), "[ckpt] %s: %s", key,
+                  weft_error_text(&why));
     weft_error_release(&why);
     return s ? s : set_path(c, path, err);
 }
@@ -97,9 +104,10 @@ static weft_status choose(const ckpt *self, int64_t below, candidate *c, weft_er
         c->own = true;
         s = self->root ? choose_latest(self, below, c, err) : WEFT_OK;
     } else if (is_number(load, &step)) {
-        s = self->root ? choose_step(self, step, c, err)
-                       : weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "load"),
-                                   "[ckpt] load = %s: there is no run folder; set [weft] dir", load);
+        s = self->root
+                ? choose_step(self, step, c, err)
+                : weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "load"),
+                            "[ckpt] load = %s: there is no run folder; set [weft] dir", load);
     } else if (strcmp(load, "none") != 0) {
         s = choose_folder(self, "load", c, err);
     }
@@ -127,12 +135,14 @@ static void print_shape(weft_text *text, int n, const int64_t *size)
     weft_text_add(text, "]");
 }
 
-static weft_status wrong_shape(const ckpt_manifest *m, const weft_stored *a, const weft_state_tensor *t, weft_error *err)
+static weft_status wrong_shape(const ckpt_manifest *m, const weft_stored *a,
+                               const weft_state_tensor *t, weft_error *err)
 {
     weft_text then = {0}, now = {0};
     print_shape(&then, a->n_dims, a->size);
     print_shape(&now, t->tensor.n_dims, t->tensor.whole);
-    weft_status s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is of another model: %s is %s there, %s here", m->path, t->name,
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                              "%s is of another model: %s is %s there, %s here", m->path, t->name,
                               weft_text_get(&then), weft_text_get(&now));
     weft_text_release(&then);
     weft_text_release(&now);
@@ -140,8 +150,9 @@ static weft_status wrong_shape(const ckpt_manifest *m, const weft_stored *a, con
 }
 
 /* Same names, same shapes; all that is wrong at once. Only parameters, if weights. */
-static weft_status check_tensors(const ckpt *self, const ckpt_manifest *m, const weft_state_view *state, const weft_folder *folder, bool weights,
-                                 weft_error *err)
+static weft_status check_tensors(const ckpt *self, const ckpt_manifest *m,
+                                 const weft_state_view *state, const weft_folder *folder,
+                                 bool weights, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < state->n_tensors; i++) {
@@ -151,7 +162,8 @@ static weft_status check_tensors(const ckpt *self, const ckpt_manifest *m, const
             continue;
         if (!stored)
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s has no %s%s", m->path, t->name,
-                          t->moment ? ": it was made with another optimizer, or without it; [ckpt] exclude leaves it out, [ckpt] initial takes the "
+                          t->moment ? ": it was made with another optimizer, or without it; [ckpt] "
+                                      "exclude leaves it out, [ckpt] initial takes the "
                                       "weights alone"
                                     : "");
         else if (!same_shape(stored, &t->tensor))
@@ -163,7 +175,9 @@ static weft_status check_tensors(const ckpt *self, const ckpt_manifest *m, const
         for (int k = 0; k < state->n_tensors && !used; k++)
             used = strcmp(state->tensors[k].name, name) == 0;
         if (!used && self->host->rank == 0)
-            weft_log_print(self->host->log, WEFT_LOG_WARN, "%s holds %s, which this run does not have; it is left out", m->path, name);
+            weft_log_print(self->host->log, WEFT_LOG_WARN,
+                           "%s holds %s, which this run does not have; it is left out", m->path,
+                           name);
     }
     return s;
 }
@@ -177,7 +191,8 @@ typedef struct loading {
     bool other_data;
 } loading;
 
-/* Whatever is wrong with files is damage, for which an older checkpoint may help; what a file's reader takes for bad input is no input of the user's.
+/* Whatever is wrong with files is damage, for which an older checkpoint may help; what a file's
+ * reader takes for bad input is no input of the user's.
  */
 static weft_status damage(weft_status s)
 {
@@ -190,13 +205,15 @@ static weft_status read_all(loading *l, weft_error *err)
     weft_folder *folder = NULL;
     bool restart = weft_params_is(self->params, "data", "restart");
     bool *skip = weft_alloc_zero((size_t)l->state->n_tensors + 1, sizeof *skip);
-    weft_status s = skip ? damage(ckpt_manifest_read(self->io, l->c->path, &l->manifest, err)) : weft_fail_memory(err);
+    weft_status s = skip ? damage(ckpt_manifest_read(self->io, l->c->path, &l->manifest, err))
+                         : weft_fail_memory(err);
     if (!s && !l->c->weights)
         s = ckpt_identity_check(&l->manifest, l->state, restart, &l->other_data, &l->changes, err);
     s = s ? s : damage(weft_manifest_open(self->io, &l->manifest.base, &folder, err));
     s = s ? s : check_tensors(self, &l->manifest, l->state, folder, l->c->weights, err);
     for (int i = 0; i < l->state->n_tensors && skip; i++)
-        skip[i] = (l->c->weights && l->state->tensors[i].moment) || ckpt_excluded(self->params, l->state->tensors[i].name);
+        skip[i] = (l->c->weights && l->state->tensors[i].moment) ||
+                  ckpt_excluded(self->params, l->state->tensors[i].name);
     s = s ? s : damage(ckpt_read(self->host, l->state, folder, skip, err));
     weft_free(skip);
     weft_folder_destroy(folder);
@@ -207,20 +224,26 @@ static void say(const loading *l, const weft_progress *at)
 {
     const weft_log *log = l->self->host->log;
     if (l->c->weights) {
-        weft_log_print(log, WEFT_LOG_INFO, "the weights are those of step %" PRId64 " in %s; the run begins at step 1", l->manifest.progress.step,
-                       l->c->path);
+        weft_log_print(log, WEFT_LOG_INFO,
+                       "the weights are those of step %" PRId64 " in %s; the run begins at step 1",
+                       l->manifest.progress.step, l->c->path);
         return;
     }
-    weft_log_print(log, WEFT_LOG_INFO, "going on from step %" PRId64 " of %s, after %" PRId64 " samples; read in %.2f s", at->step, l->c->path,
-                   l->manifest.progress.samples, weft_now() - l->self->began_s);
+    weft_log_print(
+        log, WEFT_LOG_INFO,
+        "going on from step %" PRId64 " of %s, after %" PRId64 " samples; read in %.2f s", at->step,
+        l->c->path, l->manifest.progress.samples, weft_now() - l->self->began_s);
     if (l->changes.size)
         weft_log_print(log, WEFT_LOG_INFO, "changed since then: %s", weft_text_get(&l->changes));
     if (l->other_data)
-        weft_log_print(log, WEFT_LOG_WARN, "the data is other data than the checkpoint's and begins with its first sample ([ckpt] data = restart)");
+        weft_log_print(log, WEFT_LOG_WARN,
+                       "the data is other data than the checkpoint's and begins with its first "
+                       "sample ([ckpt] data = restart)");
 }
 
 /* One candidate, on all ranks. *next: it is damaged, and the one before it may do. */
-static weft_status try_one(ckpt *self, const weft_state_view *state, const candidate *c, weft_progress *progress, bool *next, weft_error *err)
+static weft_status try_one(ckpt *self, const weft_state_view *state, const candidate *c,
+                           weft_progress *progress, bool *next, weft_error *err)
 {
     loading l = {.self = self, .state = state, .c = c};
     self->began_s = weft_now(); /* all are here: they have just heard what rank 0 chose */
@@ -231,10 +254,13 @@ static weft_status try_one(ckpt *self, const weft_state_view *state, const candi
     weft_status s = ckpt_agree(self->host, own, &mine, &text, &whose, err);
     *next = s == WEFT_ERR_IO && whose >= 0 && c->own;
     if (*next && self->host->rank == 0)
-        weft_log_print(self->host->log, WEFT_LOG_WARN, "%s cannot be used: %s; looking for the one before it", c->path, weft_text_get(&text));
+        weft_log_print(self->host->log, WEFT_LOG_WARN,
+                       "%s cannot be used: %s; looking for the one before it", c->path,
+                       weft_text_get(&text));
     else if (s && whose >= 0 && own)
         for (int i = 0; i < mine.n_items; i++)
-            weft_fail(err, mine.items[i].status, WEFT_NOWHERE, "%s", mine.items[i].text ? mine.items[i].text : "out of memory");
+            weft_fail(err, mine.items[i].status, WEFT_NOWHERE, "%s",
+                      mine.items[i].text ? mine.items[i].text : "out of memory");
     else if (s && whose >= 0)
         weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d: %s", whose, weft_text_get(&text));
     if (!s && !c->weights) {
@@ -273,7 +299,8 @@ static weft_status choose_alike(ckpt *self, int64_t below, candidate *c, weft_er
 }
 
 /* What lies after the point that the run begins at is another run's future. */
-static weft_status set_later_aside(ckpt *self, const candidate *c, const weft_progress *at, weft_error *err)
+static weft_status set_later_aside(ckpt *self, const candidate *c, const weft_progress *at,
+                                   weft_error *err)
 {
     weft_error mine = {0};
     weft_text text = {0};
@@ -282,10 +309,13 @@ static weft_status set_later_aside(ckpt *self, const candidate *c, const weft_pr
     bool from_own = c->found && own && strcmp(own, c->path) == 0;
     weft_status s = WEFT_OK;
     if (self->root && self->host->rank == 0)
-        s = ckpt_set_aside(self->io, self->root, c->found && !c->weights ? at->step : 0, !from_own, &n, &mine);
+        s = ckpt_set_aside(self->io, self->root, c->found && !c->weights ? at->step : 0, !from_own,
+                           &n, &mine);
     if (n)
-        weft_log_print(self->host->log, WEFT_LOG_WARN, "%d checkpoint%s in %s %s not of this run's past: renamed to step-N.aside-M, never removed", n,
-                       n > 1 ? "s" : "", self->root, n > 1 ? "are" : "is");
+        weft_log_print(self->host->log, WEFT_LOG_WARN,
+                       "%d checkpoint%s in %s %s not of this run's past: renamed to "
+                       "step-N.aside-M, never removed",
+                       n, n > 1 ? "s" : "", self->root, n > 1 ? "are" : "is");
     if (from_own)
         self->saved_step = at->step;
     s = ckpt_agree(self->host, s, &mine, &text, &whose, err);
@@ -303,7 +333,8 @@ static int64_t step_of(const candidate *c)
     return at ? strtoll(at + 1, NULL, 10) : 0;
 }
 
-static weft_status find_and_read(ckpt *self, const weft_state_view *state, candidate *c, weft_progress *progress, weft_error *err)
+static weft_status find_and_read(ckpt *self, const weft_state_view *state, candidate *c,
+                                 weft_progress *progress, weft_error *err)
 {
     bool tried = false, next = true;
     weft_status s = WEFT_OK;
@@ -313,14 +344,17 @@ static weft_status find_and_read(ckpt *self, const weft_state_view *state, candi
         if (!s && c->found)
             s = try_one(self, state, c, progress, &next, err);
         else if (!s && tried)
-            s = weft_fail(err, self->host->rank ? WEFT_ERR_PEER : WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          "no checkpoint in %s is whole; [ckpt] load = none begins anew, and sets them aside", self->root);
+            s = weft_fail(
+                err, self->host->rank ? WEFT_ERR_PEER : WEFT_ERR_INPUT, WEFT_NOWHERE,
+                "no checkpoint in %s is whole; [ckpt] load = none begins anew, and sets them aside",
+                self->root);
         tried = true;
     }
     return s;
 }
 
-weft_status ckpt_load(void *self_, const weft_state_view *state, weft_progress *progress, weft_store_found *found, weft_error *err)
+weft_status ckpt_load(void *self_, const weft_state_view *state, weft_progress *progress,
+                      weft_store_found *found, weft_error *err)
 {
     ckpt *self = self_;
     candidate c = {0};
@@ -335,7 +369,8 @@ weft_status ckpt_load(void *self_, const weft_state_view *state, weft_progress *
         self->buffer.data = weft_alloc_aligned(4096, (size_t)self->buffer.capacity + 1);
         if (!self->buffer.data)
             return weft_fail_memory(err);
-        memset(self->buffer.data, 0, (size_t)self->buffer.capacity); /* pages are made now, not while a step waits */
+        memset(self->buffer.data, 0,
+               (size_t)self->buffer.capacity); /* pages are made now, not while a step waits */
     }
     return s;
 }

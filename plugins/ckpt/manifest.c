@@ -8,7 +8,8 @@
 
 /* ---- writing ---- */
 
-static void add_pairs(weft_text *text, const char *key, const char *a, const char *b, const char *const *pairs)
+static void add_pairs(weft_text *text, const char *key, const char *a, const char *b,
+                      const char *const *pairs)
 {
     weft_text_print(text, ",\n\"%s\": [", key);
     for (int i = 0; pairs && pairs[i]; i += 2) {
@@ -42,15 +43,19 @@ static void add_settings(weft_text *text, const weft_state_view *state)
     weft_text_add(text, state->n_settings ? "}}" : "}");
 }
 
-void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const weft_params *params, const char *records)
+void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const weft_params *params,
+                         const char *records)
 {
     const weft_progress *p = &state->progress;
-    weft_text_print(text, "{\"format\": \"%s\",\n\"weft\": \"%s\",\n", WEFT_MANIFEST_FORMAT, WEFT_VERSION);
+    weft_text_print(text, "{\"format\": \"%s\",\n\"weft\": \"%s\",\n", WEFT_MANIFEST_FORMAT,
+                    WEFT_VERSION);
     weft_text_print(text,
-                    "\"step\": %" PRId64 ", \"steps\": %" PRId64 ", \"samples\": %" PRId64 ", \"tokens\": %" PRId64 ", \"skipped\": %" PRId64
-                    ", \"ranks\": %d,\n",
+                    "\"step\": %" PRId64 ", \"steps\": %" PRId64 ", \"samples\": %" PRId64
+                    ", \"tokens\": %" PRId64 ", \"skipped\": %" PRId64 ", \"ranks\": %d,\n",
                     p->step, state->steps, p->samples, p->tokens, p->skipped, state->ranks);
-    weft_text_print(text, "\"data\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\",\n\"model\": ", state->data_id, state->tokenizer_id);
+    weft_text_print(text,
+                    "\"data\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\",\n\"model\": ",
+                    state->data_id, state->tokenizer_id);
     weft_text_add_json(text, state->model);
     weft_text_add(text, ",\n\"excluded\": [");
     const char *word;
@@ -87,21 +92,25 @@ static bool read_count(const json_t *j, int64_t *out)
 static bool read_members(ckpt_manifest *m)
 {
     m->model = json_string_value(json_object_get(m->root, "model"));
-    return m->model && read_count(json_object_get(m->root, "step"), &m->progress.step) && read_count(json_object_get(m->root, "steps"), &m->steps) &&
+    return m->model && read_count(json_object_get(m->root, "step"), &m->progress.step) &&
+           read_count(json_object_get(m->root, "steps"), &m->steps) &&
            read_count(json_object_get(m->root, "samples"), &m->progress.samples) &&
            read_count(json_object_get(m->root, "tokens"), &m->progress.tokens) &&
-           read_count(json_object_get(m->root, "skipped"), &m->progress.skipped) && read_hex(json_object_get(m->root, "data"), &m->data_id) &&
+           read_count(json_object_get(m->root, "skipped"), &m->progress.skipped) &&
+           read_hex(json_object_get(m->root, "data"), &m->data_id) &&
            read_hex(json_object_get(m->root, "tokenizer"), &m->tokenizer_id);
 }
 
-weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifest *m, weft_error *err)
+weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifest *m,
+                               weft_error *err)
 {
     *m = (ckpt_manifest){0};
     weft_status s = weft_manifest_read(io, path, &m->base, err);
     m->path = m->base.path;
     m->root = m->base.json;
     if (!s && !read_members(m))
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s/manifest.json lacks something, or says what cannot be", path);
+        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                      "%s/manifest.json lacks something, or says what cannot be", path);
     return s;
 }
 
@@ -113,5 +122,6 @@ void ckpt_manifest_release(ckpt_manifest *m)
 
 const char *ckpt_manifest_setting(const ckpt_manifest *m, const char *section, const char *key)
 {
-    return json_string_value(json_object_get(json_object_get(json_object_get(m->root, "settings"), section), key));
+    return json_string_value(
+        json_object_get(json_object_get(json_object_get(m->root, "settings"), section), key));
 }

@@ -23,7 +23,8 @@ bool ckpt_exists(const weft_io *io, const char *path)
 static bool exists_in(const weft_io *io, const char *dir, const char *name)
 {
     char *path = weft_format("%s/%s", dir, name);
-    /* One that may not be opened is there: whoever takes it for missing would remove a whole checkpoint. */
+    /* One that may not be opened is there: whoever takes it for missing would remove a whole
+     * checkpoint. */
     bool there = path && (ckpt_exists(io, path) || (errno != ENOENT && errno != ENOTDIR));
     weft_free(path);
     return there;
@@ -108,7 +109,9 @@ weft_status ckpt_resolve(const weft_io *io, const char *name, char **path, weft_
         s = newest_in(io, name, path, err);
     weft_free(inner);
     if (!s && !*path)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s holds no checkpoint: neither a manifest.json, nor a whole step-N or ckpt/step-N in it",
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "%s holds no checkpoint: neither a manifest.json, nor a whole step-N or "
+                      "ckpt/step-N in it",
                       name);
     return s;
 }
@@ -125,11 +128,14 @@ static weft_status rename_aside(const weft_io *io, const char *path, weft_error 
         weft_free(to);
         if (taken)
             continue;
-        return code == 0 ? WEFT_OK : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s: %s", path, strerror(errno));
+        return code == 0 ? WEFT_OK
+                         : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s: %s", path,
+                                     strerror(errno));
     }
 }
 
-weft_status ckpt_set_aside(const weft_io *io, const char *root, int64_t step, bool too, int *n, weft_error *err)
+weft_status ckpt_set_aside(const weft_io *io, const char *root, int64_t step, bool too, int *n,
+                           weft_error *err)
 {
     ckpt_list list;
     *n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes of the state this rank writes. What several ranks hold alike is written once: cut by rows among them if it is large, else by one of
- * them in turn. */
+/* Which bytes of the state this rank writes. What several ranks hold alike is written once: cut by
+ * rows among them if it is large, else by one of them in turn. */
 #include "ckpt.h"
 
 #include <fnmatch.h>
@@ -27,22 +27,26 @@ static bool find_part(const weft_state_tensor *t, int i, const ckpt_choice *choi
         return false;
     bool convert = choice->dtype < WEFT_DTYPES && weft_dtype_is_float(x->dtype);
     *part = (ckpt_part){.tensor = t, .file = t->moment};
-    part->piece = (weft_piece){.name = t->name, .dtype = convert ? choice->dtype : x->dtype, .n_dims = x->n_dims};
+    part->piece = (weft_piece){
+        .name = t->name, .dtype = convert ? choice->dtype : x->dtype, .n_dims = x->n_dims};
     memcpy(part->piece.whole, x->whole, sizeof x->whole);
     memcpy(part->piece.lo, x->lo, sizeof x->lo);
     memcpy(part->piece.size, x->size, sizeof x->size);
     if (t->replicas <= 1)
         return true;
-    if (!x->n_dims || x->size[0] < t->replicas || count * width < (int64_t)t->replicas * WORTH_CUTTING)
+    if (!x->n_dims || x->size[0] < t->replicas ||
+        count * width < (int64_t)t->replicas * WORTH_CUTTING)
         return i % t->replicas == t->replica;
-    int64_t rows = x->size[0], from = rows * t->replica / t->replicas, to = rows * (t->replica + 1) / t->replicas;
+    int64_t rows = x->size[0], from = rows * t->replica / t->replicas,
+            to = rows * (t->replica + 1) / t->replicas;
     part->piece.lo[0] += from;
     part->piece.size[0] = to - from;
     part->offset = count / rows * from * width;
     return true;
 }
 
-/* One file after the other, each from its beginning to its end (which has the widest elements first): checksums are made as it is written. */
+/* One file after the other, each from its beginning to its end (which has the widest elements
+ * first): checksums are made as it is written. */
 static int in_file_order(const void *a_, const void *b_)
 {
     const ckpt_part *a = a_, *b = b_;
@@ -54,9 +58,11 @@ static int in_file_order(const void *a_, const void *b_)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-weft_status ckpt_parts_init(ckpt_parts *parts, const weft_state_view *state, const ckpt_choice *choice, weft_error *err)
+weft_status ckpt_parts_init(ckpt_parts *parts, const weft_state_view *state,
+                            const ckpt_choice *choice, weft_error *err)
 {
-    *parts = (ckpt_parts){.list = weft_alloc_zero((size_t)state->n_tensors + 1, sizeof *parts->list)};
+    *parts =
+        (ckpt_parts){.list = weft_alloc_zero((size_t)state->n_tensors + 1, sizeof *parts->list)};
     if (!parts->list)
         return weft_fail_memory(err);
     for (int i = 0; i < state->n_tensors; i++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filling this rank's state from a checkpoint's files, by several threads: while one waits for the disk, another compares sums. */
+/* Filling this rank's state from a checkpoint's files, by several threads: while one waits for the
+ * disk, another compares sums. */
 #include "ckpt.h"
 
 enum { MOST_THREADS = 8, WORTH_A_THREAD = 8 << 20 };
@@ -20,7 +21,8 @@ static int64_t bytes_of(const weft_state_tensor *t)
     return weft_tensor_count(&t->tensor) * (int64_t)weft_dtype_size(t->tensor.dtype);
 }
 
-static weft_status read_tensor(const weft_state_view *state, const weft_state_tensor *t, weft_folder *folder, weft_error *err)
+static weft_status read_tensor(const weft_state_view *state, const weft_state_tensor *t,
+                               weft_folder *folder, weft_error *err)
 {
     const weft_tensor *x = &t->tensor;
     size_t bytes = (size_t)bytes_of(t);
@@ -29,7 +31,8 @@ static weft_status read_tensor(const weft_state_view *state, const weft_state_te
     if (state->device->host_memory)
         return weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, x->data, err);
     void *copy = weft_alloc(bytes);
-    weft_status s = copy ? weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, copy, err) : weft_fail_memory(err);
+    weft_status s = copy ? weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, copy, err)
+                         : weft_fail_memory(err);
     s = s ? s : state->device->upload(state->device_self, x->data, copy, bytes, err);
     weft_free(copy);
     return s;
@@ -63,10 +66,14 @@ static int divide(const weft_state_view *state, const bool *skip, int most, read
     return most;
 }
 
-weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_folder *folder, const bool *skip, weft_error *err)
+weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_folder *folder,
+                      const bool *skip, weft_error *err)
 {
     reader list[MOST_THREADS] = {0};
-    int most = !state->device->host_memory ? 1 : host->threads < 2 ? 2 : host->threads < MOST_THREADS ? host->threads : MOST_THREADS;
+    int most = !state->device->host_memory    ? 1
+               : host->threads < 2            ? 2
+               : host->threads < MOST_THREADS ? host->threads
+                                              : MOST_THREADS;
     int n = divide(state, skip, most, list);
     weft_status s = WEFT_OK;
     for (int i = 0; i < n; i++) {
@@ -81,7 +88,8 @@ weft_status ckpt_read(const weft_host *host, const weft_state_view *state, weft_
         if (list[i].made)
             pthread_join(list[i].thread, NULL);
         for (int k = 0; k < list[i].err.n_items && !s; k++)
-            weft_fail(err, list[i].err.items[k].status, WEFT_NOWHERE, "%s", list[i].err.items[k].text ? list[i].err.items[k].text : "out of memory");
+            weft_fail(err, list[i].err.items[k].status, WEFT_NOWHERE, "%s",
+                      list[i].err.items[k].text ? list[i].err.items[k].text : "out of memory");
         s = s ? s : list[i].status;
         weft_error_release(&list[i].err);
     }

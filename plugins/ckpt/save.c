@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A save from its beginning to its end. Every rank's thread writes; all meet; rank 0's thread commits; all meet again. */
+/* A save from its beginning to its end. Every rank's thread writes; all meet; rank 0's thread
+ * commits; all meet again. */
 #include "ckpt.h"
 
 #include <string.h>
@@ -7,7 +8,8 @@
 static void *work(void *arg)
 {
     ckpt *self = arg;
-    self->thread_status = self->phase == CKPT_WRITING ? ckpt_writer_run(&self->writer) : ckpt_commit(self, &self->thread_err);
+    self->thread_status = self->phase == CKPT_WRITING ? ckpt_writer_run(&self->writer)
+                                                      : ckpt_commit(self, &self->thread_err);
     __atomic_store_n(&self->done, true, __ATOMIC_RELEASE);
     return NULL;
 }
@@ -20,7 +22,8 @@ static weft_status start(ckpt *self, ckpt_phase phase, weft_error *err)
     weft_error_clear(&self->thread_err);
     int code = pthread_create(&self->thread, NULL, work, self);
     if (code)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start the thread that writes checkpoints: %s", strerror(code));
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                         "cannot start the thread that writes checkpoints: %s", strerror(code));
     self->thread_made = true;
     return WEFT_OK;
 }
@@ -46,7 +49,8 @@ static void clear(ckpt *self)
     self->phase = CKPT_IDLE;
 }
 
-/* A fresh folder: whatever has this name is an unfinished save, or the model that this one replaces. */
+/* A fresh folder: whatever has this name is an unfinished save, or the model that this one
+ * replaces. */
 static weft_status make_folder(const ckpt *self, weft_error *err)
 {
     char *optim = weft_format("%s/optim", self->pending);
@@ -61,9 +65,12 @@ static weft_status make_folder(const ckpt *self, weft_error *err)
 static weft_status prepare(ckpt *self, weft_error *err)
 {
     const char *dtype = weft_params_text(self->params, "export_dtype");
-    ckpt_choice choice = {.params = self->params, .model_only = self->export, .dtype = self->export ? weft_dtype_find(dtype) : WEFT_DTYPES};
+    ckpt_choice choice = {.params = self->params,
+                          .model_only = self->export,
+                          .dtype = self->export ? weft_dtype_find(dtype) : WEFT_DTYPES};
     const weft_state_view *state = &self->state;
-    self->dir = self->export ? weft_format("%s/model", self->host->dir) : ckpt_step_path(self->root, state->progress.step);
+    self->dir = self->export ? weft_format("%s/model", self->host->dir)
+                             : ckpt_step_path(self->root, state->progress.step);
     self->pending = self->dir ? weft_format(self->export ? "%s.new" : "%s", self->dir) : NULL;
     if (!self->pending)
         return weft_fail_memory(err);
@@ -87,16 +94,20 @@ static weft_status failed(ckpt *self, weft_status s, int whose, const char *why,
     s = s == WEFT_ERR_INPUT ? WEFT_ERR_IO : s; /* training has long begun */
     self->outcome = s;
     weft_text_clear(&self->why);
-    weft_text_print(&self->why, "%s of step %lld could not be saved: ", self->export ? "the model" : "the checkpoint",
+    weft_text_print(&self->why, "%s of step %lld could not be saved: ",
+                    self->export ? "the model" : "the checkpoint",
                     (long long)self->state.progress.step);
     if (self->host->ranks > 1)
         weft_text_print(&self->why, "rank %d: ", whose);
     weft_text_add(&self->why, why);
     if (weft_params_is(self->params, "on_error", "stop"))
         return weft_fail(err, s, WEFT_NOWHERE, "%s", weft_text_get(&self->why));
-    if (self->host->rank == 0 && self->state.progress.step < self->state.steps) /* the last one is an error of the run's */
+    if (self->host->rank == 0 &&
+        self->state.progress.step < self->state.steps) /* the last one is an error of the run's */
         weft_log_print(self->host->log, WEFT_LOG_ERROR,
-                       "%s; the run goes on, and tries again when the next one is due ([ckpt] on_error = stop ends it)", weft_text_get(&self->why));
+                       "%s; the run goes on, and tries again when the next one is due ([ckpt] "
+                       "on_error = stop ends it)",
+                       weft_text_get(&self->why));
     return WEFT_OK;
 }
 
@@ -150,7 +161,8 @@ weft_status ckpt_before_update(void *self_, weft_error *err)
 bool ckpt_ready(void *self_)
 {
     ckpt *self = self_;
-    return self->phase != CKPT_IDLE && (!self->thread_made || __atomic_load_n(&self->done, __ATOMIC_ACQUIRE));
+    return self->phase != CKPT_IDLE &&
+           (!self->thread_made || __atomic_load_n(&self->done, __ATOMIC_ACQUIRE));
 }
 
 /* Every rank's records to rank 0. */
@@ -160,10 +172,12 @@ static weft_status gather(ckpt *self, weft_text *records, weft_error *err)
     int64_t mine = (int64_t)self->writer.record.size, most = 0;
     int64_t *sizes = weft_alloc((size_t)host->ranks * sizeof *sizes);
     char *padded = NULL, *all = NULL;
-    weft_status s = sizes ? ckpt_exchange(host, &mine, sizeof mine, sizes, err) : weft_fail_memory(err);
+    weft_status s =
+        sizes ? ckpt_exchange(host, &mine, sizeof mine, sizes, err) : weft_fail_memory(err);
     for (int r = 0; r < host->ranks && !s; r++)
         most = sizes[r] > most ? sizes[r] : most;
-    if (!s && (!(padded = weft_alloc_zero(1, (size_t)most + 1)) || !(all = weft_alloc((size_t)(most * host->ranks) + 1))))
+    if (!s && (!(padded = weft_alloc_zero(1, (size_t)most + 1)) ||
+               !(all = weft_alloc((size_t)(most * host->ranks) + 1))))
         s = weft_fail_memory(err);
     if (!s) {
         memcpy(padded, weft_text_get(&self->writer.record), (size_t)mine);
@@ -185,7 +199,8 @@ static weft_status meet(ckpt *self, weft_error *err)
 {
     weft_text text = {0};
     int whose;
-    weft_status s = ckpt_agree(self->host, self->thread_status, &self->writer.err, &text, &whose, err);
+    weft_status s =
+        ckpt_agree(self->host, self->thread_status, &self->writer.err, &text, &whose, err);
     if (s && whose < 0) {
         weft_text_release(&text);
         return s;
@@ -216,10 +231,13 @@ static void say(const ckpt *self)
     if (self->host->rank != 0)
         return;
     if (self->export)
-        weft_log_print(self->host->log, WEFT_LOG_INFO, "the model as %s: %s", weft_params_text(self->params, "export_dtype"), self->dir);
+        weft_log_print(self->host->log, WEFT_LOG_INFO, "the model as %s: %s",
+                       weft_params_text(self->params, "export_dtype"), self->dir);
     else
-        weft_log_print(self->host->log, WEFT_LOG_INFO, "checkpoint of step %lld: %s, in %.2f s, of which training waited %.2f s",
-                       (long long)self->state.progress.step, self->dir, weft_now() - self->began_s, self->held_s);
+        weft_log_print(self->host->log, WEFT_LOG_INFO,
+                       "checkpoint of step %lld: %s, in %.2f s, of which training waited %.2f s",
+                       (long long)self->state.progress.step, self->dir, weft_now() - self->began_s,
+                       self->held_s);
 }
 
 /* The commit is over. */
@@ -228,7 +246,8 @@ static weft_status end(ckpt *self, weft_error *err)
     weft_text text = {0};
     int whose;
     weft_status before = self->outcome;
-    weft_status s = ckpt_agree(self->host, self->thread_status, &self->thread_err, &text, &whose, err);
+    weft_status s =
+        ckpt_agree(self->host, self->thread_status, &self->thread_err, &text, &whose, err);
     if (s && whose < 0) {
         weft_text_release(&text);
         return s;
@@ -262,8 +281,9 @@ weft_status ckpt_advance(void *self_, weft_error *err)
 
 static weft_status drain(ckpt *self, weft_error *err)
 {
-    bool stage =
-        self->phase == CKPT_WRITING && !self->state.device->host_memory; /* what cannot be read from another thread; else it need not be copied */
+    bool stage = self->phase == CKPT_WRITING &&
+                 !self->state.device->host_memory; /* what cannot be read from another thread; else
+                                                      it need not be copied */
     weft_status s = stage ? ckpt_before_update(self, err) : WEFT_OK;
     while (!s && self->phase != CKPT_IDLE) {
         double start_s = weft_now();
@@ -278,7 +298,8 @@ weft_status ckpt_finish(void *self_, bool last, weft_error *err)
 {
     ckpt *self = self_;
     weft_status s = drain(self, err);
-    if (!s && last && !self->outcome && self->root && !weft_params_is(self->params, "export_dtype", "no") &&
+    if (!s && last && !self->outcome && self->root &&
+        !weft_params_is(self->params, "export_dtype", "no") &&
         self->state.progress.step == self->state.steps && self->saved_step == self->state.steps) {
         s = begin(self, &self->state, true, err);
         s = s ? s : drain(self, err);

@@ -5,24 +5,31 @@
 #include <inttypes.h>
 #include <string.h>
 
-static weft_status verify_file(const weft_io *io, const ckpt_manifest *m, const weft_manifest_file *f, weft_error *err)
+static weft_status verify_file(const weft_io *io, const ckpt_manifest *m,
+                               const weft_manifest_file *f, weft_error *err)
 {
     char *path = weft_format("%s/%s", m->path, f->name);
     weft_sums now = {0};
     weft_error why = {0};
     weft_status s = path ? weft_sums_of_file(io, path, &now, &why) : weft_fail_memory(&why);
     if (s) /* a file that is not there is damage, not bad input */
-        s = weft_fail(err, s == WEFT_ERR_INPUT ? WEFT_ERR_IO : s, WEFT_NOWHERE, "%s", weft_error_text(&why));
+        s = weft_fail(err, s == WEFT_ERR_INPUT ? WEFT_ERR_IO : s, WEFT_NOWHERE, "%s",
+                      weft_error_text(&why));
     weft_error_release(&why);
     if (!s && now.bytes != f->sums.bytes)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s has %" PRId64 " bytes, %" PRId64 " were written", path, now.bytes, f->sums.bytes);
+        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                      "%s has %" PRId64 " bytes, %" PRId64 " were written", path, now.bytes,
+                      f->sums.bytes);
     else if (!s && now.chunk != f->sums.chunk)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: its sums are of chunks of %" PRId64 " bytes, not %" PRId64, path, f->sums.chunk,
-                      now.chunk);
+        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                      "%s: its sums are of chunks of %" PRId64 " bytes, not %" PRId64, path,
+                      f->sums.chunk, now.chunk);
     for (int64_t i = 0; !s && i < now.n; i++)
         if (now.sum[i] != f->sums.sum[i])
-            s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s is damaged: bytes %" PRId64 " to %" PRId64 " have another sum than when written", path,
-                          i * now.chunk, i + 1 < now.n ? (i + 1) * now.chunk : now.bytes);
+            s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                          "%s is damaged: bytes %" PRId64 " to %" PRId64
+                          " have another sum than when written",
+                          path, i * now.chunk, i + 1 < now.n ? (i + 1) * now.chunk : now.bytes);
     weft_sums_release(&now);
     weft_free(path);
     return s;
@@ -36,7 +43,8 @@ static bool is_known(const ckpt_manifest *m, const char *name)
     return strcmp(name, "manifest.json") == 0 || strcmp(name, "optim") == 0;
 }
 
-static weft_status find_strays(const weft_io *io, const ckpt_manifest *m, const char *inside, weft_error *err)
+static weft_status find_strays(const weft_io *io, const ckpt_manifest *m, const char *inside,
+                               weft_error *err)
 {
     char *dir = weft_format("%s/%s", m->path, inside), **names = NULL;
     weft_status found = WEFT_OK, s = dir ? WEFT_OK : weft_fail_memory(err);
@@ -45,7 +53,9 @@ static weft_status find_strays(const weft_io *io, const ckpt_manifest *m, const 
     for (int i = 0; names && names[i]; i++) {
         char *name = weft_format("%s%s", inside, names[i]);
         if (name && !is_known(m, name))
-            found = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s/%s does not belong here: the manifest does not know it", m->path, name);
+            found = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                              "%s/%s does not belong here: the manifest does not know it", m->path,
+                              name);
         weft_free(name);
     }
     weft_names_free(names);
@@ -53,7 +63,8 @@ static weft_status find_strays(const weft_io *io, const ckpt_manifest *m, const 
     return s ? s : found;
 }
 
-weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool strays, weft_error *err)
+weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool strays,
+                                 weft_error *err)
 {
     weft_status worst = WEFT_OK;
     for (int i = 0; i < m->base.n_files; i++) {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread writes this rank's files from where the state lies. When the state is about to change, what is not written yet is copied into a buffer,
- * and the thread goes on from there. */
+/* A thread writes this rank's files from where the state lies. When the state is about to change,
+ * what is not written yet is copied into a buffer, and the thread goes on from there. */
 #include "ckpt.h"
 
 #include <string.h>
 
 static int64_t bytes_in_memory(const ckpt_part *p)
 {
-    int64_t stored = (int64_t)weft_dtype_size(p->piece.dtype), here = (int64_t)weft_dtype_size(p->tensor->tensor.dtype);
+    int64_t stored = (int64_t)weft_dtype_size(p->piece.dtype),
+            here = (int64_t)weft_dtype_size(p->tensor->tensor.dtype);
     return weft_piece_bytes(&p->piece) / stored * here;
 }
 
@@ -23,7 +24,8 @@ weft_status ckpt_writer_init(ckpt_writer *w, weft_error *err)
     for (int i = 0; i < w->parts.n; i++) {
         int64_t bytes = bytes_in_memory(&w->parts.list[i]);
         for (int64_t at = 0; at < bytes; at += CKPT_CHUNK)
-            w->chunks[w->n_chunks++] = (ckpt_chunk){.part = i, .at = at, .bytes = bytes - at < CKPT_CHUNK ? bytes - at : CKPT_CHUNK};
+            w->chunks[w->n_chunks++] = (ckpt_chunk){
+                .part = i, .at = at, .bytes = bytes - at < CKPT_CHUNK ? bytes - at : CKPT_CHUNK};
     }
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
@@ -78,23 +80,28 @@ static void written(ckpt_writer *w, int64_t i)
 
 static const void *convert(ckpt_writer *w, const ckpt_part *p, const void *from, int64_t n)
 {
-    weft_tensor a = {.data = (void *)from, .dtype = p->tensor->tensor.dtype, .n_dims = 1, .size = {n}};
+    weft_tensor a = {
+        .data = (void *)from, .dtype = p->tensor->tensor.dtype, .n_dims = 1, .size = {n}};
     weft_tensor b = {.data = w->scratch, .dtype = p->piece.dtype, .n_dims = 1, .size = {n}};
     for (int64_t i = 0; i < n; i++)
         weft_tensor_set(&b, i, weft_tensor_get(&a, i));
     return w->scratch;
 }
 
-static weft_status write_chunk(ckpt_writer *w, weft_shard *const *shards, const ckpt_chunk *c, const void *from, weft_error *err)
+static weft_status write_chunk(ckpt_writer *w, weft_shard *const *shards, const ckpt_chunk *c,
+                               const void *from, weft_error *err)
 {
     const ckpt_part *p = &w->parts.list[c->part];
-    int64_t wide = (int64_t)weft_dtype_size(p->tensor->tensor.dtype), narrow = (int64_t)weft_dtype_size(p->piece.dtype);
+    int64_t wide = (int64_t)weft_dtype_size(p->tensor->tensor.dtype),
+            narrow = (int64_t)weft_dtype_size(p->piece.dtype);
     if (p->tensor->tensor.dtype != p->piece.dtype)
         from = convert(w, p, from, c->bytes / wide);
-    return weft_shard_write(shards[p->file], p->index, c->at / wide * narrow, from, c->bytes / wide * narrow, err);
+    return weft_shard_write(shards[p->file], p->index, c->at / wide * narrow, from,
+                            c->bytes / wide * narrow, err);
 }
 
-static weft_status create_shard(ckpt_writer *w, int file, const char *name, weft_shard **out, weft_error *err)
+static weft_status create_shard(ckpt_writer *w, int file, const char *name, weft_shard **out,
+                                weft_error *err)
 {
     weft_piece *pieces = weft_alloc_zero((size_t)w->parts.n_of[file], sizeof *pieces);
     char *path = weft_format("%s/%s", w->dir, name);

@@ -1,8 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention, tile by tile, never a whole matrix of scores (Dao et al., "FlashAttention", 2022). What a query may see follows from `index` and
- * `segments` alone; tiles where nothing is seen are skipped, tiles where all is seen need no mask. Scores are kept in units of log 2. */
+/* attention, tile by tile, never a whole matrix of scores (Dao et al., "FlashAttention", 2022).
+ * What a query may see follows from `index` and `segments` alone; tiles where nothing is seen are
+ * skipped, tiles where all is seen need no mask. Scores are kept in units of log 2. */
 
-enum { IN_Q, IN_K, IN_V, IN_INDEX_Q, IN_INDEX_K, IN_SEGMENTS_Q, IN_SEGMENTS_K, IN_OUT, IN_LSE, IN_DOUT };
+enum {
+    IN_Q,
+    IN_K,
+    IN_V,
+    IN_INDEX_Q,
+    IN_INDEX_K,
+    IN_SEGMENTS_Q,
+    IN_SEGMENTS_K,
+    IN_OUT,
+    IN_LSE,
+    IN_DOUT
+};
 
 #define LOG2_E 1.4426950408889634
 #define LN_2   0.6931471805599453
@@ -30,7 +42,8 @@ typedef struct tile {
 
 static sight tile_sight(const weft_call *call, const cpu_attention *a, tile t)
 {
-    range iq = range_of(ints(&call->ins[IN_INDEX_Q]) + t.i, t.m), ik = range_of(ints(&call->ins[IN_INDEX_K]) + t.j, t.n);
+    range iq = range_of(ints(&call->ins[IN_INDEX_Q]) + t.i, t.m),
+          ik = range_of(ints(&call->ins[IN_INDEX_K]) + t.j, t.n);
     if (a->causal && ik.least > iq.most)
         return SEES_NOTHING;
     range sq = range_of(ints(&call->ins[IN_SEGMENTS_Q]) + t.b * a->q_rows + t.i, t.m);
@@ -42,10 +55,13 @@ static sight tile_sight(const weft_call *call, const cpu_attention *a, tile t)
 }
 
 /* Scores that are not to be seen become -inf, and so do the places beyond the last key. */
-static void tile_mask(const weft_call *call, const cpu_attention *a, tile t, sight seen, float *scores)
+static void tile_mask(const weft_call *call, const cpu_attention *a, tile t, sight seen,
+                      float *scores)
 {
-    const int32_t *iq = ints(&call->ins[IN_INDEX_Q]) + t.i, *ik = ints(&call->ins[IN_INDEX_K]) + t.j;
-    const int32_t *sq = ints(&call->ins[IN_SEGMENTS_Q]) + t.b * a->q_rows + t.i, *sk = ints(&call->ins[IN_SEGMENTS_K]) + t.b * a->k_rows + t.j;
+    const int32_t *iq = ints(&call->ins[IN_INDEX_Q]) + t.i,
+                  *ik = ints(&call->ins[IN_INDEX_K]) + t.j;
+    const int32_t *sq = ints(&call->ins[IN_SEGMENTS_Q]) + t.b * a->q_rows + t.i,
+                  *sk = ints(&call->ins[IN_SEGMENTS_K]) + t.b * a->k_rows + t.j;
     for (int64_t r = 0; r < t.m; r++, scores += CPU_TILE) {
         int32_t last = a->causal ? iq[r] : INT32_MAX, segment = sq[r];
         if (seen == SEES_SOME) {
@@ -82,7 +98,8 @@ static void heads_of(const cpu_attention *a, int64_t kv, int64_t *lo, int64_t *h
     *lo = *lo < 0 ? 0 : *lo;
 }
 
-/* ---- rows of scores: by lanes and halves, shorter than what compilers make of a reduction of so few elements ---- */
+/* ---- rows of scores: by lanes and halves, shorter than what compilers make of a reduction of so
+ * few elements ---- */
 
 static inline float row_most(const float *scores)
 {
@@ -119,7 +136,8 @@ static inline float row_sum(const float *weights)
     return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
-/* scores = exp2(scores - max) with the new running maximum; what was summed so far is scaled to it. */
+/* scores = exp2(scores - max) with the new running maximum; what was summed so far is scaled to it.
+ */
 static void softmax_row(float *scores, float *max, float *sum, float *out, int64_t padded)
 {
     float most = row_most(scores);
@@ -138,7 +156,8 @@ static void softmax_row(float *scores, float *max, float *sum, float *out, int64
     *max = most;
 }
 
-/* ---- forward: a tile of queries of up to CPU_STACK heads that share keys, one head's rows below the other's ---- */
+/* ---- forward: a tile of queries of up to CPU_STACK heads that share keys, one head's rows below
+ * the other's ---- */
 
 typedef struct forward_tiles {
     float *k, *v;     /* [CPU_TILE, padded]; k as [padded, CPU_TILE] */
@@ -158,15 +177,18 @@ static forward_tiles forward_tiles_at(const cpu_attention *a, float *work)
     return w;
 }
 
-static void forward_keys(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t, int64_t kv, int64_t heads)
+static void forward_keys(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t,
+                         int64_t kv, int64_t heads)
 {
     sight seen = tile_sight(call, a, t);
-    int64_t p = a->padded, rows = heads * t.m, stride = a->kv_heads * a->head_dim, at = at_k(a, t.b, t.j, kv);
+    int64_t p = a->padded, rows = heads * t.m, stride = a->kv_heads * a->head_dim,
+            at = at_k(a, t.b, t.j, kv);
     if (seen == SEES_NOTHING)
         return;
     tile_load(&call->ins[IN_K], at, stride, t.n, a->head_dim, p, 1.0f, w.v);
     tile_turn(w.v, t.n, p, w.k);
-    tile_product(rows, CPU_TILE, a->head_dim, (operands){w.q, w.k, w.scores, p, 1, CPU_TILE, CPU_TILE}, false);
+    tile_product(rows, CPU_TILE, a->head_dim,
+                 (operands){w.q, w.k, w.scores, p, 1, CPU_TILE, CPU_TILE}, false);
     for (int64_t h = 0; h < heads; h++)
         tile_mask(call, a, t, seen, w.scores + h * t.m * CPU_TILE);
     for (int64_t r = 0; r < rows; r++)
@@ -175,18 +197,21 @@ static void forward_keys(const weft_call *call, const cpu_attention *a, forward_
     tile_product(rows, p, t.n, (operands){w.scores, w.v, w.out, CPU_TILE, 1, p, p}, true);
 }
 
-static void store_forward(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t, int64_t head, int64_t row)
+static void store_forward(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t,
+                          int64_t head, int64_t row)
 {
     float *lse = call->outs[1].data;
     for (int64_t r = 0; r < t.m; r++, row++) {
         float sum = w.sum[row];
-        tile_store(&call->outs[0], at_q(a, t.b, t.i + r, head), 0, 1, a->head_dim, a->padded, sum > 0.0f ? 1.0f / sum : 0.0f,
-                   w.out + row * a->padded);
-        lse[(t.b * a->q_rows + t.i + r) * a->heads + head] = sum > 0.0f ? (float)(((double)w.max[row] + log2((double)sum)) * LN_2) : -INFINITY;
+        tile_store(&call->outs[0], at_q(a, t.b, t.i + r, head), 0, 1, a->head_dim, a->padded,
+                   sum > 0.0f ? 1.0f / sum : 0.0f, w.out + row * a->padded);
+        lse[(t.b * a->q_rows + t.i + r) * a->heads + head] =
+            sum > 0.0f ? (float)(((double)w.max[row] + log2((double)sum)) * LN_2) : -INFINITY;
     }
 }
 
-static void forward_rows(const weft_call *call, const cpu_attention *a, forward_tiles w, int64_t b, int64_t kv, int64_t stack, int64_t i)
+static void forward_rows(const weft_call *call, const cpu_attention *a, forward_tiles w, int64_t b,
+                         int64_t kv, int64_t stack, int64_t i)
 {
     int64_t lo, hi, p = a->padded, m = least(CPU_TILE, a->q_rows - i);
     heads_of(a, kv, &lo, &hi);
@@ -195,7 +220,8 @@ static void forward_rows(const weft_call *call, const cpu_attention *a, forward_
     if (heads <= 0)
         return;
     for (int64_t h = 0; h < heads; h++)
-        tile_load(&call->ins[IN_Q], at_q(a, b, i, lo + h), a->heads * a->head_dim, m, a->head_dim, p, (float)(a->scale * LOG2_E), w.q + h * m * p);
+        tile_load(&call->ins[IN_Q], at_q(a, b, i, lo + h), a->heads * a->head_dim, m, a->head_dim,
+                  p, (float)(a->scale * LOG2_E), w.q + h * m * p);
     memset(w.out, 0, (size_t)(heads * m * p) * sizeof *w.out);
     for (int64_t r = 0; r < heads * m; r++)
         w.max[r] = -INFINITY, w.sum[r] = 0.0f;
@@ -208,7 +234,8 @@ static void forward_rows(const weft_call *call, const cpu_attention *a, forward_
 static weft_status launch_attention(const weft_call *call, weft_error *err)
 {
     const cpu_attention *a = call->state;
-    int64_t tiles = (a->q_rows + CPU_TILE - 1) / CPU_TILE, stacks = (a->group + CPU_STACK - 1) / CPU_STACK;
+    int64_t tiles = (a->q_rows + CPU_TILE - 1) / CPU_TILE,
+            stacks = (a->group + CPU_STACK - 1) / CPU_STACK;
     int64_t columns = a->batch * a->kv_heads * stacks;
     float *work = call->workspace;
     (void)err;
@@ -217,7 +244,8 @@ static weft_status launch_attention(const weft_call *call, weft_error *err)
     for (int64_t n = 0; n < columns * tiles; n++) {
         int64_t i = tiles - 1 - n / columns, column = n % columns;
         forward_tiles w = forward_tiles_at(a, work + omp_get_thread_num() * a->floats);
-        forward_rows(call, a, w, column / stacks / a->kv_heads, column / stacks % a->kv_heads, column % stacks, i * CPU_TILE);
+        forward_rows(call, a, w, column / stacks / a->kv_heads, column / stacks % a->kv_heads,
+                     column % stacks, i * CPU_TILE);
     }
     return WEFT_OK;
 }

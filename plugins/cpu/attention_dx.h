@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_dx: weights are made again from lse, tile by tile. With p the weights and delta = sum(dout * out):
- *     dv = p' dout,  ds = p (dout v' - delta),  dk = scale ds' q,  dq = scale ds k.
- * One walk (a thread owns a batch row's kv head: dk, dv and all dq of its heads) or two (dk and dv by key tile, then dq by query tile). Every sum is
- * made in the same order either way, so the choice does not change a bit. */
+/* attention_dx: weights are made again from lse, tile by tile. With p the weights and delta =
+ * sum(dout * out): dv = p' dout,  ds = p (dout v' - delta),  dk = scale ds' q,  dq = scale ds k.
+ * One walk (a thread owns a batch row's kv head: dk, dv and all dq of its heads) or two (dk and dv
+ * by key tile, then dq by query tile). Every sum is made in the same order either way, so the
+ * choice does not change a bit. */
 
 typedef struct backward_tiles {
     float *q, *dout, *k, *dk, *dv; /* [CPU_TILE, padded]; q is times scale / ln 2 */
@@ -30,14 +31,17 @@ static backward_tiles backward_tiles_at(const cpu_attention *a, float *work, con
                             .delta = delta};
 }
 
-static void load_queries(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t, int64_t head)
+static void load_queries(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t,
+                         int64_t head)
 {
     int64_t at = at_q(a, t.b, t.i, head), stride = a->heads * a->head_dim;
-    tile_load(&call->ins[IN_Q], at, stride, t.m, a->head_dim, a->padded, (float)(a->scale * LOG2_E), w.q);
+    tile_load(&call->ins[IN_Q], at, stride, t.m, a->head_dim, a->padded, (float)(a->scale * LOG2_E),
+              w.q);
     tile_load(&call->ins[IN_DOUT], at, stride, t.m, a->head_dim, a->padded, 1.0f, w.dout);
 }
 
-static void load_keys(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t, int64_t kv)
+static void load_keys(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t,
+                      int64_t kv)
 {
     int64_t at = at_k(a, t.b, t.j, kv), stride = a->kv_heads * a->head_dim;
     tile_load(&call->ins[IN_K], at, stride, t.n, a->head_dim, a->padded, 1.0f, w.k);
@@ -47,16 +51,22 @@ static void load_keys(const weft_call *call, const cpu_attention *a, backward_ti
 }
 
 /* p and ds (without scale) of a tile whose queries and keys are loaded. */
-static void weights(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t, sight seen, int64_t head)
+static void weights(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t,
+                    sight seen, int64_t head)
 {
     const float *lse = call->ins[IN_LSE].data;
-    tile_product(t.m, CPU_TILE, a->head_dim, (operands){w.q, w.k_turned, w.p, a->padded, 1, CPU_TILE, CPU_TILE}, false);
+    tile_product(t.m, CPU_TILE, a->head_dim,
+                 (operands){w.q, w.k_turned, w.p, a->padded, 1, CPU_TILE, CPU_TILE}, false);
     tile_mask(call, a, t, seen, w.p);
-    tile_product(t.m, CPU_TILE, a->head_dim, (operands){w.dout, w.v_turned, w.ds, a->padded, 1, CPU_TILE, CPU_TILE}, false);
+    tile_product(t.m, CPU_TILE, a->head_dim,
+                 (operands){w.dout, w.v_turned, w.ds, a->padded, 1, CPU_TILE, CPU_TILE}, false);
     for (int64_t r = 0; r < t.m; r++) {
         int64_t at = (t.b * a->q_rows + t.i + r) * a->heads + head;
         float *p = w.p + r * CPU_TILE, *ds = w.ds + r * CPU_TILE, delta = w.delta[at];
-        float zero = lse[at] == -INFINITY ? INFINITY : (float)((double)lse[at] * LOG2_E); /* a row that saw nothing: all weights are 0 */
+        float zero =
+            lse[at] == -INFINITY
+                ? INFINITY
+                : (float)((double)lse[at] * LOG2_E); /* a row that saw nothing: all weights are 0 */
 #pragma omp simd
         for (int c = 0; c < CPU_TILE; c++) {
             p[c] = exp2_1(p[c] - zero);
@@ -68,18 +78,24 @@ static void weights(const weft_call *call, const cpu_attention *a, backward_tile
 /* dq of one tile: += ds k */
 static void add_dq(const cpu_attention *a, backward_tiles w, tile t, float *dq)
 {
-    tile_product(t.m, a->padded, t.n, (operands){w.ds, w.k, dq, CPU_TILE, 1, a->padded, a->padded}, true);
+    tile_product(t.m, a->padded, t.n, (operands){w.ds, w.k, dq, CPU_TILE, 1, a->padded, a->padded},
+                 true);
 }
 
-static void store_dq(const weft_call *call, const cpu_attention *a, int64_t b, int64_t head, int64_t i, int64_t m, float *dq)
+static void store_dq(const weft_call *call, const cpu_attention *a, int64_t b, int64_t head,
+                     int64_t i, int64_t m, float *dq)
 {
-    tile_store(&call->outs[0], at_q(a, b, i, head), a->heads * a->head_dim, m, a->head_dim, a->padded, (float)a->scale, dq);
+    tile_store(&call->outs[0], at_q(a, b, i, head), a->heads * a->head_dim, m, a->head_dim,
+               a->padded, (float)a->scale, dq);
 }
 
-/* dk and dv of one key tile; adds to the dq of its heads, [group, q_rows, padded], unless dq is NULL. */
-static void backward_keys(const weft_call *call, const cpu_attention *a, backward_tiles w, int64_t b, int64_t kv, int64_t j, float *dq)
+/* dk and dv of one key tile; adds to the dq of its heads, [group, q_rows, padded], unless dq is
+ * NULL. */
+static void backward_keys(const weft_call *call, const cpu_attention *a, backward_tiles w,
+                          int64_t b, int64_t kv, int64_t j, float *dq)
 {
-    int64_t lo, hi, p = a->padded, n = least(CPU_TILE, a->k_rows - j), at = at_k(a, b, j, kv), stride = a->kv_heads * a->head_dim;
+    int64_t lo, hi, p = a->padded, n = least(CPU_TILE, a->k_rows - j), at = at_k(a, b, j, kv),
+                    stride = a->kv_heads * a->head_dim;
     heads_of(a, kv, &lo, &hi);
     memset(w.dk, 0, (size_t)(CPU_TILE * p) * sizeof *w.dk);
     memset(w.dv, 0, (size_t)(CPU_TILE * p) * sizeof *w.dv);
@@ -96,11 +112,13 @@ static void backward_keys(const weft_call *call, const cpu_attention *a, backwar
                 add_dq(a, w, t, dq + ((head - lo) * a->q_rows + i) * p);
         }
     }
-    tile_store(&call->outs[1], at, stride, n, a->head_dim, p, (float)LN_2, w.dk); /* q is already times scale / ln 2 */
+    tile_store(&call->outs[1], at, stride, n, a->head_dim, p, (float)LN_2,
+               w.dk); /* q is already times scale / ln 2 */
     tile_store(&call->outs[2], at, stride, n, a->head_dim, p, 1.0f, w.dv);
 }
 
-static void backward_head(const weft_call *call, const cpu_attention *a, backward_tiles w, int64_t b, int64_t kv)
+static void backward_head(const weft_call *call, const cpu_attention *a, backward_tiles w,
+                          int64_t b, int64_t kv)
 {
     int64_t lo, hi, p = a->padded;
     heads_of(a, kv, &lo, &hi);
@@ -111,7 +129,8 @@ static void backward_head(const weft_call *call, const cpu_attention *a, backwar
         store_dq(call, a, b, head, 0, a->q_rows, w.dq + (head - lo) * a->q_rows * p);
 }
 
-static void backward_rows(const weft_call *call, const cpu_attention *a, backward_tiles w, int64_t b, int64_t head, int64_t i)
+static void backward_rows(const weft_call *call, const cpu_attention *a, backward_tiles w,
+                          int64_t b, int64_t head, int64_t i)
 {
     int64_t m = least(CPU_TILE, a->q_rows - i);
     memset(w.dq, 0, (size_t)(CPU_TILE * a->padded) * sizeof *w.dq);
@@ -134,7 +153,8 @@ static void delta_row(const weft_call *call, const cpu_attention *a, int64_t row
     double sum = 0.0;
     for (int64_t e = 0; e < a->head_dim; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, a->head_dim - e), at = row * a->head_dim + e;
-        const float *px = load(&call->ins[IN_OUT], at, n, x), *py = load(&call->ins[IN_DOUT], at, n, y);
+        const float *px = load(&call->ins[IN_OUT], at, n, x),
+                    *py = load(&call->ins[IN_DOUT], at, n, y);
         float part = 0.0f;
 #pragma omp simd reduction(+ : part)
         for (int64_t i = 0; i < n; i++)
@@ -147,8 +167,10 @@ static void delta_row(const weft_call *call, const cpu_attention *a, int64_t row
 static weft_status launch_attention_dx(const weft_call *call, weft_error *err)
 {
     const cpu_attention *a = call->state;
-    int64_t rows = a->batch * a->q_rows * a->heads, heads = a->batch * a->heads, kv_heads = a->batch * a->kv_heads;
-    int64_t q_tiles = (a->q_rows + CPU_TILE - 1) / CPU_TILE, k_tiles = (a->k_rows + CPU_TILE - 1) / CPU_TILE;
+    int64_t rows = a->batch * a->q_rows * a->heads, heads = a->batch * a->heads,
+            kv_heads = a->batch * a->kv_heads;
+    int64_t q_tiles = (a->q_rows + CPU_TILE - 1) / CPU_TILE,
+            k_tiles = (a->k_rows + CPU_TILE - 1) / CPU_TILE;
     float *delta = call->workspace, *work = delta + (rows + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
     (void)err;
 #pragma omp parallel num_threads(a->threads)
@@ -163,11 +185,14 @@ static weft_status launch_attention_dx(const weft_call *call, weft_error *err)
                 backward_head(call, a, w, n / a->kv_heads, n % a->kv_heads);
         } else {
 #pragma omp for schedule(dynamic, 1) nowait
-            for (int64_t n = 0; n < kv_heads * k_tiles; n++) /* under causality the first keys cost most */
-                backward_keys(call, a, w, n % kv_heads / a->kv_heads, n % kv_heads % a->kv_heads, n / kv_heads * CPU_TILE, NULL);
+            for (int64_t n = 0; n < kv_heads * k_tiles;
+                 n++) /* under causality the first keys cost most */
+                backward_keys(call, a, w, n % kv_heads / a->kv_heads, n % kv_heads % a->kv_heads,
+                              n / kv_heads * CPU_TILE, NULL);
 #pragma omp for schedule(dynamic, 1)
             for (int64_t n = 0; n < heads * q_tiles; n++)
-                backward_rows(call, a, w, n % heads / a->heads, n % heads % a->heads, (q_tiles - 1 - n / heads) * CPU_TILE);
+                backward_rows(call, a, w, n % heads / a->heads, n % heads % a->heads,
+                              (q_tiles - 1 - n / heads) * CPU_TILE);
         }
     }
     return WEFT_OK;

@@ -6,7 +6,8 @@
 
 enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
 
-/* Bytes that one walk over the tiles may spend on whole rows of dq; beyond, two walks are taken instead. */
+/* Bytes that one walk over the tiles may spend on whole rows of dq; beyond, two walks are taken
+ * instead. */
 static const int64_t one_pass_bytes = INT64_C(128) << 20;
 
 static bool is_half(weft_dtype dtype)
@@ -27,7 +28,8 @@ static bool types_fit(const weft_call *call, bool backward)
     for (int i = 0; i < 3; i++)
         if (!is_half(call->outs[i].dtype))
             return false;
-    return is_half(call->ins[OUT].dtype) && call->ins[LSE].dtype == WEFT_F32 && is_half(call->ins[DOUT].dtype);
+    return is_half(call->ins[OUT].dtype) && call->ins[LSE].dtype == WEFT_F32 &&
+           is_half(call->ins[DOUT].dtype);
 }
 
 /* Unless the attribute says no. */
@@ -39,7 +41,8 @@ static bool is_causal(const weft_call *call)
     return true;
 }
 
-/* One walk costs 5 tile products and cuts work by (batch row, kv head) only; two walks cost 7 and cut it by tiles too. */
+/* One walk costs 5 tile products and cuts work by (batch row, kv head) only; two walks cost 7 and
+ * cut it by tiles too. */
 static bool one_pass_pays(const cpu_attention *a)
 {
     int64_t tasks = a->batch * a->kv_heads, rounds = (tasks + a->threads - 1) / a->threads;
@@ -58,7 +61,8 @@ static int64_t floats_of(const cpu_attention *a, bool backward)
 
 bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
 {
-    if (call->n_ins != (backward ? 10 : 7) || call->n_outs != (backward ? 3 : 2) || !types_fit(call, backward))
+    if (call->n_ins != (backward ? 10 : 7) || call->n_outs != (backward ? 3 : 2) ||
+        !types_fit(call, backward))
         return false;
     const weft_tensor *q = &call->ins[Q], *k = &call->ins[K], *v = &call->ins[V];
     int64_t d = q->grain[2];
@@ -113,7 +117,8 @@ enum { DECODE_QUERIES = 4 };
 bool cpu_decode_accepts(const weft_call *call)
 {
     cpu_attention a;
-    return cpu_attention_read(call, false, &a) && a.q_rows <= DECODE_QUERIES && a.k_rows > DECODE_QUERIES;
+    return cpu_attention_read(call, false, &a) && a.q_rows <= DECODE_QUERIES &&
+           a.k_rows > DECODE_QUERIES;
 }
 
 /* See decode_state. */
@@ -138,7 +143,8 @@ static weft_status prepare(const weft_call *call, bool backward, void **state, w
         return weft_fail_memory(err);
     if (!cpu_attention_read(call, backward, a)) {
         weft_free(a);
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: prepared for a call that the kernel does not accept", call->op->name);
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "%s: prepared for a call that the kernel does not accept", call->op->name);
     }
     *state = a;
     return WEFT_OK;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU device: what its files share. Internal to the plugin (and its tests and bench).
  *
- * The vector kernels are headers (elementwise.h, norm.h, ...) that isa_generic.c, isa_avx2.c and isa_avx512.c compile once each; every launch picks
- * the table of the running CPU. Matrix products are oneDNN's (product.c on onednn.c). */
+ * The vector kernels are headers (elementwise.h, norm.h, ...) that isa_generic.c, isa_avx2.c and
+ * isa_avx512.c compile once each; every launch picks the table of the running CPU. Matrix products
+ * are oneDNN's (product.c on onednn.c). */
 #ifndef WEFT_CPU_H
 #define WEFT_CPU_H
 
@@ -39,44 +40,44 @@ extern const weft_kernel cpu_kernels[];
 typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
 
 /* One per op with a vector kernel; see CPU_VECTOR_OPS. */
-#define CPU_VECTOR_OPS(OP)                                                                                                                           \
-    OP(add)                                                                                                                                          \
-    OP(add_bias)                                                                                                                                     \
-    OP(scale)                                                                                                                                        \
-    OP(cast)                                                                                                                                         \
-    OP(accumulate)                                                                                                                                   \
-    OP(broadcast)                                                                                                                                    \
-    OP(silu_mul)                                                                                                                                     \
-    OP(silu_mul_dx)                                                                                                                                  \
-    OP(gelu)                                                                                                                                         \
-    OP(gelu_dx)                                                                                                                                      \
-    OP(rms_norm)                                                                                                                                     \
-    OP(rms_norm_dx)                                                                                                                                  \
-    OP(rms_norm_dw)                                                                                                                                  \
-    OP(layer_norm)                                                                                                                                   \
-    OP(layer_norm_dx)                                                                                                                                \
-    OP(layer_norm_dw)                                                                                                                                \
-    OP(rope)                                                                                                                                         \
-    OP(rope_dx)                                                                                                                                      \
-    OP(embedding)                                                                                                                                    \
-    OP(embedding_dw)                                                                                                                                 \
-    OP(take)                                                                                                                                         \
-    OP(chunk)                                                                                                                                        \
-    OP(unchunk)                                                                                                                                      \
-    OP(sum)                                                                                                                                          \
-    OP(count_valid)                                                                                                                                  \
-    OP(bias_dw)                                                                                                                                      \
-    OP(max_v)                                                                                                                                        \
-    OP(sumexp)                                                                                                                                       \
-    OP(sumexp_dx)                                                                                                                                    \
-    OP(pick)                                                                                                                                         \
-    OP(pick_dx)                                                                                                                                      \
-    OP(nll)                                                                                                                                          \
-    OP(nll_de)                                                                                                                                       \
-    OP(nll_dt)                                                                                                                                       \
-    OP(cache)                                                                                                                                        \
-    OP(decode)                                                                                                                                       \
-    OP(attention)                                                                                                                                    \
+#define CPU_VECTOR_OPS(OP)                                                                         \
+    OP(add)                                                                                        \
+    OP(add_bias)                                                                                   \
+    OP(scale)                                                                                      \
+    OP(cast)                                                                                       \
+    OP(accumulate)                                                                                 \
+    OP(broadcast)                                                                                  \
+    OP(silu_mul)                                                                                   \
+    OP(silu_mul_dx)                                                                                \
+    OP(gelu)                                                                                       \
+    OP(gelu_dx)                                                                                    \
+    OP(rms_norm)                                                                                   \
+    OP(rms_norm_dx)                                                                                \
+    OP(rms_norm_dw)                                                                                \
+    OP(layer_norm)                                                                                 \
+    OP(layer_norm_dx)                                                                              \
+    OP(layer_norm_dw)                                                                              \
+    OP(rope)                                                                                       \
+    OP(rope_dx)                                                                                    \
+    OP(embedding)                                                                                  \
+    OP(embedding_dw)                                                                               \
+    OP(take)                                                                                       \
+    OP(chunk)                                                                                      \
+    OP(unchunk)                                                                                    \
+    OP(sum)                                                                                        \
+    OP(count_valid)                                                                                \
+    OP(bias_dw)                                                                                    \
+    OP(max_v)                                                                                      \
+    OP(sumexp)                                                                                     \
+    OP(sumexp_dx)                                                                                  \
+    OP(pick)                                                                                       \
+    OP(pick_dx)                                                                                    \
+    OP(nll)                                                                                        \
+    OP(nll_de)                                                                                     \
+    OP(nll_dt)                                                                                     \
+    OP(cache)                                                                                      \
+    OP(decode)                                                                                     \
+    OP(attention)                                                                                  \
     OP(attention_dx)
 
 typedef struct cpu_launchers {
@@ -91,7 +92,8 @@ extern const cpu_launchers cpu_launchers_generic, cpu_launchers_avx2, cpu_launch
 /* The table for this CPU, or for `isa` if the CPU has it (tests). */
 const cpu_launchers *cpu_launchers_get(cpu_isa isa);
 
-/* Threads of this call's rank: the queue's; without a queue (prepare, workspace) what create set for the calling thread. */
+/* Threads of this call's rank: the queue's; without a queue (prepare, workspace) what create set
+ * for the calling thread. */
 int cpu_threads(const weft_call *call);
 
 /* Rows of a reduction over rows are summed in this many fixed parts, whatever the thread count. */
@@ -99,7 +101,8 @@ enum { CPU_PARTS = 32 };
 
 enum { CPU_MAX_ROPE = 512 }; /* rope: elements of a head */
 
-/* ---- attention's sizes (attention_size.c): workspace and tiles follow from shapes and threads alone ---- */
+/* ---- attention's sizes (attention_size.c): workspace and tiles follow from shapes and threads
+ * alone ---- */
 
 enum {
     CPU_TILE = 64, /* queries and keys of a tile */
@@ -140,7 +143,8 @@ weft_status cpu_product_launch(const weft_call *call, weft_error *err);
 
 /* ---- peak (peak.c) ---- */
 
-/* Measured rate of a square matrix product in flop/s, at most 100 ms; cached in a text file under cache_dir (NULL: not cached). */
+/* Measured rate of a square matrix product in flop/s, at most 100 ms; cached in a text file under
+ * cache_dir (NULL: not cached). */
 double cpu_peak(weft_dtype dtype, const weft_queue *queue, const char *cache_dir);
 /* Where the number is kept; fresh text (weft_free) or NULL. */
 char *cpu_peak_path(weft_dtype dtype, const weft_queue *queue, const char *cache_dir);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text as it is written: attention of a few queries against many keys, which is bound by reading them, and the caches that these lie in. A row of
- * keys is read once for all heads that share it, as it lies in memory; keys that nobody sees yet are not touched. */
+/* A text as it is written: attention of a few queries against many keys, which is bound by reading
+ * them, and the caches that these lie in. A row of keys is read once for all heads that share it,
+ * as it lies in memory; keys that nobody sees yet are not touched. */
 
 /* Dot product of two rows. */
 static inline float row_dot(const float *a, const float *b, int64_t n)
@@ -30,7 +31,8 @@ static decode_state decode_state_at(const cpu_attention *a, float *work)
     return w;
 }
 
-static void decode_tile(const weft_call *call, const cpu_attention *a, decode_state w, tile t, int64_t kv, int64_t heads)
+static void decode_tile(const weft_call *call, const cpu_attention *a, decode_state w, tile t,
+                        int64_t kv, int64_t heads)
 {
     sight seen = tile_sight(call, a, t);
     if (seen == SEES_NOTHING)
@@ -43,7 +45,8 @@ static void decode_tile(const weft_call *call, const cpu_attention *a, decode_st
     }
     for (int64_t h = 0; h < heads; h++) {
         tile_mask(call, a, t, seen, w.scores + h * CPU_TILE);
-        softmax_row(w.scores + h * CPU_TILE, &w.max[h], &w.sum[h], w.out + h * a->padded, a->padded);
+        softmax_row(w.scores + h * CPU_TILE, &w.max[h], &w.sum[h], w.out + h * a->padded,
+                    a->padded);
     }
     for (int64_t j = 0; j < t.n; j++) {
         const float *v = load(&call->ins[IN_V], at + j * stride, a->head_dim, w.row);
@@ -56,7 +59,8 @@ static void decode_tile(const weft_call *call, const cpu_attention *a, decode_st
     }
 }
 
-static void decode_row(const weft_call *call, const cpu_attention *a, decode_state w, int64_t b, int64_t i, int64_t kv, int64_t stack)
+static void decode_row(const weft_call *call, const cpu_attention *a, decode_state w, int64_t b,
+                       int64_t i, int64_t kv, int64_t stack)
 {
     int64_t lo, hi;
     heads_of(a, kv, &lo, &hi);
@@ -64,7 +68,8 @@ static void decode_row(const weft_call *call, const cpu_attention *a, decode_sta
     int64_t heads = least(hi - lo, CPU_STACK);
     if (heads <= 0)
         return;
-    tile_load(&call->ins[IN_Q], at_q(a, b, i, lo), a->head_dim, heads, a->head_dim, a->padded, (float)(a->scale * LOG2_E), w.q);
+    tile_load(&call->ins[IN_Q], at_q(a, b, i, lo), a->head_dim, heads, a->head_dim, a->padded,
+              (float)(a->scale * LOG2_E), w.q);
     memset(w.out, 0, (size_t)(heads * a->padded) * sizeof *w.out);
     for (int64_t h = 0; h < heads; h++)
         w.max[h] = -INFINITY, w.sum[h] = 0.0f;
@@ -73,8 +78,10 @@ static void decode_row(const weft_call *call, const cpu_attention *a, decode_sta
     float *lse = call->outs[1].data;
     for (int64_t h = 0; h < heads; h++) {
         float sum = w.sum[h];
-        tile_store(&call->outs[0], at_q(a, b, i, lo + h), 0, 1, a->head_dim, a->padded, sum > 0.0f ? 1.0f / sum : 0.0f, w.out + h * a->padded);
-        lse[(b * a->q_rows + i) * a->heads + lo + h] = sum > 0.0f ? (float)(((double)w.max[h] + log2((double)sum)) * LN_2) : -INFINITY;
+        tile_store(&call->outs[0], at_q(a, b, i, lo + h), 0, 1, a->head_dim, a->padded,
+                   sum > 0.0f ? 1.0f / sum : 0.0f, w.out + h * a->padded);
+        lse[(b * a->q_rows + i) * a->heads + lo + h] =
+            sum > 0.0f ? (float)(((double)w.max[h] + log2((double)sum)) * LN_2) : -INFINITY;
     }
 }
 
@@ -85,7 +92,8 @@ static weft_status launch_decode(const weft_call *call, weft_error *err)
     int64_t stacks = (a->group + CPU_STACK - 1) / CPU_STACK, columns = a->kv_heads * stacks;
     float *work = call->workspace;
     (void)err;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(team(call, a->batch * a->q_rows * columns * a->k_rows * a->head_dim))
+#pragma omp parallel for schedule(dynamic, 1)                                                      \
+    num_threads(team(call, a->batch * a->q_rows * columns * a->k_rows * a->head_dim))
     for (int64_t n = 0; n < a->batch * a->q_rows * columns; n++) {
         int64_t row = n / columns, column = n % columns;
         decode_state w = decode_state_at(a, work + omp_get_thread_num() * a->floats);
@@ -107,7 +115,8 @@ static weft_status launch_cache(const weft_call *call, weft_error *err)
         for (int64_t i = 0; i < n; i++) {
             int32_t at = ints(&call->ins[2])[i];
             if (at >= 0 && at < places)
-                memcpy((char *)out->data + (size_t)(b * places + at) * width, (const char *)x->data + (size_t)(b * n + i) * width, width);
+                memcpy((char *)out->data + (size_t)(b * places + at) * width,
+                       (const char *)x->data + (size_t)(b * n + i) * width, width);
         }
     return WEFT_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add, add_bias, scale, cast, accumulate, broadcast, silu_mul, gelu and their gradients: one pass over the elements. */
+/* add, add_bias, scale, cast, accumulate, broadcast, silu_mul, gelu and their gradients: one pass
+ * over the elements. */
 
 typedef void block_kernel(const weft_call *call, int64_t at, int64_t n);
 
@@ -37,7 +38,8 @@ static void add_bias_row(const weft_call *call, int64_t row, int64_t width)
     float x[CPU_BLOCK], bias[CPU_BLOCK], y[CPU_BLOCK];
     for (int64_t f = 0; f < width; f += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - f);
-        const float *px = load(&call->ins[0], row * width + f, n, x), *pb = load(&call->ins[1], f, n, bias);
+        const float *px = load(&call->ins[0], row * width + f, n, x),
+                    *pb = load(&call->ins[1], f, n, bias);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = px[i] + pb[i];
@@ -123,7 +125,8 @@ static weft_status launch_silu_mul(const weft_call *call, weft_error *err)
 static void silu_mul_dx_block(const weft_call *call, int64_t at, int64_t n)
 {
     float gate[CPU_BLOCK], up[CPU_BLOCK], dy[CPU_BLOCK], dgate[CPU_BLOCK], dup[CPU_BLOCK];
-    const float *g = load(&call->ins[0], at, n, gate), *u = load(&call->ins[1], at, n, up), *d = load(&call->ins[2], at, n, dy);
+    const float *g = load(&call->ins[0], at, n, gate), *u = load(&call->ins[1], at, n, up),
+                *d = load(&call->ins[2], at, n, dy);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float s = sigmoid1(g[i]);
@@ -178,8 +181,10 @@ static void gelu_dx_block(const weft_call *call, int64_t at, int64_t n)
     const float *x = load(&call->ins[0], at, n, in), *d = load(&call->ins[1], at, n, dy);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float square = x[i] * x[i], s = sigmoid1(2.0f * GELU_ROOT * x[i] * (1.0f + GELU_CUBIC * square));
-        dx[i] = d[i] * (s + 2.0f * x[i] * s * (1.0f - s) * GELU_ROOT * (1.0f + 3.0f * GELU_CUBIC * square));
+        float square = x[i] * x[i],
+              s = sigmoid1(2.0f * GELU_ROOT * x[i] * (1.0f + GELU_CUBIC * square));
+        dx[i] = d[i] * (s + 2.0f * x[i] * s * (1.0f - s) * GELU_ROOT *
+                                (1.0f + 3.0f * GELU_CUBIC * square));
     }
     store(&call->outs[0], at, n, dx, call->accumulate);
 }
@@ -189,7 +194,8 @@ static void gelu_exact_dx_block(const weft_call *call, int64_t at, int64_t n)
     float in[CPU_BLOCK], dy[CPU_BLOCK], dx[CPU_BLOCK];
     const float *x = load(&call->ins[0], at, n, in), *d = load(&call->ins[1], at, n, dy);
     for (int64_t i = 0; i < n; i++)
-        dx[i] = d[i] * (0.5f * erfcf(-x[i] * HALF_ROOT) + x[i] * exp1(-0.5f * x[i] * x[i]) * NORMAL_ZERO);
+        dx[i] = d[i] *
+                (0.5f * erfcf(-x[i] * HALF_ROOT) + x[i] * exp1(-0.5f * x[i] * x[i]) * NORMAL_ZERO);
     store(&call->outs[0], at, n, dx, call->accumulate);
 }
 

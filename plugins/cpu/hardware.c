@@ -11,9 +11,10 @@
 
 cpu_isa cpu_isa_get(void)
 {
-    /* One bit more than the kernels use of each level, as the operating system must save the registers too: the builtin checks that. */
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
+    /* One bit more than the kernels use of each level, as the operating system must save the
+     * registers too: the builtin checks that. */
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         return CPU_ISA_AVX512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return CPU_ISA_AVX2;
@@ -25,17 +26,28 @@ static bool leaf7(unsigned sub, unsigned out[4])
     return __get_cpuid_count(7, sub, &out[0], &out[1], &out[2], &out[3]) != 0;
 }
 
-/* oneDNN may be told to know less than the CPU (DNNL_MAX_CPU_ISA), and below AVX-512 it does bf16 slowly or not at all. */
+/* oneDNN may be told to know less than the CPU (DNNL_MAX_CPU_ISA), and below AVX-512 it does bf16
+ * slowly or not at all. */
 bool cpu_can_bf16(void)
 {
-    cpu_matmul_shape s = {.m = 32, .n = 32, .k = 32, .a_row = 32, .a_col = 1, .b_row = 1, .b_col = 32, .c_row = 32, .ab = WEFT_BF16, .c = WEFT_BF16};
+    cpu_matmul_shape s = {.m = 32,
+                          .n = 32,
+                          .k = 32,
+                          .a_row = 32,
+                          .a_col = 1,
+                          .b_row = 1,
+                          .b_col = 32,
+                          .c_row = 32,
+                          .ab = WEFT_BF16,
+                          .c = WEFT_BF16};
     return cpu_isa_get() == CPU_ISA_AVX512 && cpu_matmul_scratch(&s, 1) != SIZE_MAX;
 }
 
 bool cpu_has_amx(void)
 {
     unsigned r[4];
-    return cpu_can_bf16() && leaf7(0, r) && (r[3] >> 22 & 1) && (r[3] >> 24 & 1); /* AMX-BF16, AMX-TILE */
+    return cpu_can_bf16() && leaf7(0, r) && (r[3] >> 22 & 1) &&
+           (r[3] >> 24 & 1); /* AMX-BF16, AMX-TILE */
 }
 
 bool cpu_has_bf16(void)
@@ -55,7 +67,8 @@ void cpu_model_name(weft_text *text)
         return;
     }
     for (unsigned i = 0; i < 3; i++)
-        if (!__get_cpuid(0x80000002u + i, &v.r[4 * i], &v.r[4 * i + 1], &v.r[4 * i + 2], &v.r[4 * i + 3]))
+        if (!__get_cpuid(0x80000002u + i, &v.r[4 * i], &v.r[4 * i + 1], &v.r[4 * i + 2],
+                         &v.r[4 * i + 3]))
             return;
     v.name[48] = '\0';
     size_t n = strlen(v.name), skip = strspn(v.name, " ");

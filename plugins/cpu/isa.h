@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the vector kernels stand on: f32 views of f32 and bf16 tensors, exp, and how to share work. Included by isa_*.c, after these have set the
- * instruction set for all that follows, CPU_VECTOR (floats in a register) and CPU_NAME (the table's name).
+/* What the vector kernels stand on: f32 views of f32 and bf16 tensors, exp, and how to share work.
+ * Included by isa_*.c, after these have set the instruction set for all that follows, CPU_VECTOR
+ * (floats in a register) and CPU_NAME (the table's name).
  *
- * A kernel reads blocks of CPU_BLOCK elements as f32, computes, and stores them in the tensor's type. A block is read whole before it is written, so
- * a result may lie where an operand lay. Work is cut in fixed parts, so results do not depend on the thread count. */
+ * A kernel reads blocks of CPU_BLOCK elements as f32, computes, and stores them in the tensor's
+ * type. A block is read whole before it is written, so a result may lie where an operand lay. Work
+ * is cut in fixed parts, so results do not depend on the thread count. */
 #include "cpu.h"
 
 #include <math.h>
@@ -14,7 +16,8 @@ enum { CPU_BLOCK = 512, CPU_SHARE = 16384 };
 
 /* ---- work ---- */
 
-/* Threads for a call that touches this many elements: each has a share that takes longer than to wake it. */
+/* Threads for a call that touches this many elements: each has a share that takes longer than to
+ * wake it. */
 static inline int team(const weft_call *call, int64_t elements)
 {
     int64_t shares = elements / CPU_SHARE;
@@ -114,7 +117,8 @@ static inline void store(const weft_tensor *t, int64_t at, int64_t n, const floa
 
 static inline float get1(const weft_tensor *t, int64_t i)
 {
-    return t->dtype == WEFT_F32 ? ((const float *)t->data)[i] : widen1(((const uint16_t *)t->data)[i]);
+    return t->dtype == WEFT_F32 ? ((const float *)t->data)[i]
+                                : widen1(((const uint16_t *)t->data)[i]);
 }
 
 static inline const int32_t *ints(const weft_tensor *t)
@@ -124,14 +128,16 @@ static inline const int32_t *ints(const weft_tensor *t)
 
 /* ---- functions ---- */
 
-/* 2^n for n = whole - 256 in [-252, 252], in two factors, so that denormal and infinite results come out right. */
+/* 2^n for n = whole - 256 in [-252, 252], in two factors, so that denormal and infinite results
+ * come out right. */
 static inline float times_power(float y, uint32_t whole)
 {
     uint32_t half = whole >> 1;
     return y * from_bits((half - 1) << 23) * from_bits((whole - half - 1) << 23);
 }
 
-/* e^x within 2 ulp; NaN stays NaN. e^x = 2^n e^r with r in [-ln 2 / 2, ln 2 / 2]; the polynomial is our own Chebyshev fit, error 1e-8. */
+/* e^x within 2 ulp; NaN stays NaN. e^x = 2^n e^r with r in [-ln 2 / 2, ln 2 / 2]; the polynomial is
+ * our own Chebyshev fit, error 1e-8. */
 static inline float exp1(float x)
 {
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vector kernels for x86-64 with AVX2. The library runs everywhere: the instruction set is of these functions alone. */
+/* The vector kernels for x86-64 with AVX2. The library runs everywhere: the instruction set is of
+ * these functions alone. */
 #include "cpu.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The vector kernels for x86-64 with AVX-512. The library runs everywhere: the instruction set is of these functions alone. */
+/* The vector kernels for x86-64 with AVX-512. The library runs everywhere: the instruction set is
+ * of these functions alone. */
 #include "cpu.h"
 
 #include <math.h>
@@ -8,7 +9,8 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
+#pragma clang attribute push(                                                                      \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All vector kernels, for the instruction set that the including file has set, and the table of their launches, CPU_NAME. */
+/* All vector kernels, for the instruction set that the including file has set, and the table of
+ * their launches, CPU_NAME. */
 #include "isa.h"
 
 #include "elementwise.h"

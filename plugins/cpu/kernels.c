@@ -1,22 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of kernels: which calls each takes and what memory it needs. Everything else falls to the plain kernels. */
+/* The table of kernels: which calls each takes and what memory it needs. Everything else falls to
+ * the plain kernels. */
 #include "cpu.h"
 
 #include <string.h>
 
-/* What an op's operands and results may be: h f32 or bf16, f f32, i i32, n f32 or f64; the last one before > or the end repeats. */
+/* What an op's operands and results may be: h f32 or bf16, f f32, i i32, n f32 or f64; the last one
+ * before > or the end repeats. */
 static const struct signature {
     const char *op, *types;
 } signatures[] = {
-    {"add", "h>h"},           {"add_bias", "hh>h"},    {"scale", "hh>h"},          {"cast", "h>h"},
-    {"accumulate", "h>h"},    {"broadcast", "h>h"},    {"silu_mul", "hh>h"},       {"silu_mul_dx", "hhh>hh"},
-    {"gelu", "h>h"},          {"gelu_dx", "hh>h"},     {"rms_norm", "hh>h"},       {"rms_norm_dx", "hhh>h"},
-    {"rms_norm_dw", "hh>h"},  {"layer_norm", "hhh>h"}, {"layer_norm_dx", "hhh>h"}, {"layer_norm_dw", "hh>h"},
-    {"bias_dw", "h>h"},       {"rope", "hi>h"},        {"rope_dx", "hi>h"},        {"embedding", "ih>h"},
+    {"add", "h>h"},
+    {"add_bias", "hh>h"},
+    {"scale", "hh>h"},
+    {"cast", "h>h"},
+    {"accumulate", "h>h"},
+    {"broadcast", "h>h"},
+    {"silu_mul", "hh>h"},
+    {"silu_mul_dx", "hhh>hh"},
+    {"gelu", "h>h"},
+    {"gelu_dx", "hh>h"},
+    {"rms_norm", "hh>h"},
+    {"rms_norm_dx", "hhh>h"},
+    {"rms_norm_dw", "hh>h"},
+    {"layer_norm", "hhh>h"},
+    {"layer_norm_dx", "hhh>h"},
+    {"layer_norm_dw", "hh>h"},
+    {"bias_dw", "h>h"},
+    {"rope", "hi>h"},
+    {"rope_dx", "hi>h"},
+    {"embedding", "ih>h"},
     {"embedding_dw", "ih>f"}, /* sums over tokens: in f32 or not here */
-    {"take", "hi>h"},         {"chunk", "h>h"},        {"unchunk", "h>h"},         {"sum", "h>n"},
-    {"count_valid", "i>n"},   {"max_v", "h>f"},        {"sumexp", "hf>f"},         {"sumexp_dx", "hff>h"},
-    {"pick", "hi>f"},         {"pick_dx", "if>h"},     {"nll", "fffi>f"},          {"nll_de", "fif>f"},
+    {"take", "hi>h"},
+    {"chunk", "h>h"},
+    {"unchunk", "h>h"},
+    {"sum", "h>n"},
+    {"count_valid", "i>n"},
+    {"max_v", "h>f"},
+    {"sumexp", "hf>f"},
+    {"sumexp_dx", "hff>h"},
+    {"pick", "hi>f"},
+    {"pick_dx", "if>h"},
+    {"nll", "fffi>f"},
+    {"nll_de", "fif>f"},
     {"nll_dt", "if>f"},
 };
 
@@ -34,7 +60,8 @@ static bool type_fits(char type, weft_dtype dtype)
     }
 }
 
-/* Checks n tensors against the types from `types` on, up to '>' or the end. Lengths read at run time are for the plain kernels. */
+/* Checks n tensors against the types from `types` on, up to '>' or the end. Lengths read at run
+ * time are for the plain kernels. */
 static bool tensors_fit(const char *types, const weft_tensor *t, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -62,7 +89,8 @@ static bool accepts_rope(const weft_call *call)
 {
     const weft_tensor *x = &call->ins[0];
     int64_t d = x->grain[x->n_dims - 1];
-    return accepts_types(call) && d >= 2 && d % 2 == 0 && d <= CPU_MAX_ROPE && x->size[x->n_dims - 1] % d == 0;
+    return accepts_types(call) && d >= 2 && d % 2 == 0 && d <= CPU_MAX_ROPE &&
+           x->size[x->n_dims - 1] % d == 0;
 }
 
 /* Bytes are moved, never converted. */
@@ -104,8 +132,8 @@ static bool accepts_decode(const weft_call *call)
 /* Bytes are moved, never converted. */
 static bool accepts_cache(const weft_call *call)
 {
-    return no_lengths(call) && call->ins[2].dtype == WEFT_I32 && call->ins[0].dtype == call->ins[1].dtype &&
-           call->ins[0].dtype == call->outs[0].dtype;
+    return no_lengths(call) && call->ins[2].dtype == WEFT_I32 &&
+           call->ins[0].dtype == call->ins[1].dtype && call->ins[0].dtype == call->outs[0].dtype;
 }
 
 static bool accepts_attention_dx(const weft_call *call)
@@ -124,34 +152,42 @@ static size_t rows_workspace(const weft_call *call)
     return (rows < CPU_PARTS ? rows : CPU_PARTS) * width * sizeof(double);
 }
 
-#define CPU_DISPATCH(op)                                                                                                                             \
-    static weft_status dispatch_##op(const weft_call *call, weft_error *err)                                                                         \
-    {                                                                                                                                                \
-        return cpu_launchers_get(CPU_ISA_AVX512)->op(call, err);                                                                                     \
+#define CPU_DISPATCH(op)                                                                           \
+    static weft_status dispatch_##op(const weft_call *call, weft_error *err)                       \
+    {                                                                                              \
+        return cpu_launchers_get(CPU_ISA_AVX512)->op(call, err);                                   \
     }
 CPU_VECTOR_OPS(CPU_DISPATCH)
 #undef CPU_DISPATCH
 
 enum { PRIORITY = 10 };
 
-#define HEAD(name_, kernel_, accumulates_) .op = #name_, .device = "cpu", .name = kernel_, .priority = PRIORITY, .accumulates = accumulates_
-#define VECTOR(name_, accumulates_, accepts_)                                                                                                        \
-    {                                                                                                                                                \
-        HEAD(name_, #name_ "_vector", accumulates_), .accepts = accepts_, .launch = dispatch_##name_                                                 \
+#define HEAD(name_, kernel_, accumulates_)                                                         \
+    .op = #name_, .device = "cpu", .name = kernel_, .priority = PRIORITY,                          \
+    .accumulates = accumulates_
+#define VECTOR(name_, accumulates_, accepts_)                                                      \
+    {                                                                                              \
+        HEAD(name_, #name_ "_vector", accumulates_), .accepts = accepts_,                          \
+                                                     .launch = dispatch_##name_                    \
     }
-#define ROW_SUM(name_)                                                                                                                               \
-    {                                                                                                                                                \
-        HEAD(name_, #name_ "_vector", true), .accepts = accepts_types, .workspace = rows_workspace, .launch = dispatch_##name_                       \
+#define ROW_SUM(name_)                                                                             \
+    {                                                                                              \
+        HEAD(name_, #name_ "_vector", true),                                                       \
+            .accepts = accepts_types, .workspace = rows_workspace, .launch = dispatch_##name_      \
     }
-#define PRODUCT(name_, accumulates_)                                                                                                                 \
-    {                                                                                                                                                \
-        HEAD(name_, #name_ "_onednn", accumulates_), .accepts = cpu_product_accepts, .workspace = cpu_product_workspace,                             \
-                                                     .prepare = cpu_product_prepare, .release = cpu_product_release, .launch = cpu_product_launch    \
+#define PRODUCT(name_, accumulates_)                                                               \
+    {                                                                                              \
+        HEAD(name_, #name_ "_onednn", accumulates_),                                               \
+            .accepts = cpu_product_accepts, .workspace = cpu_product_workspace,                    \
+            .prepare = cpu_product_prepare, .release = cpu_product_release,                        \
+            .launch = cpu_product_launch                                                           \
     }
-#define ATTENTION(name_)                                                                                                                             \
-    {                                                                                                                                                \
-        HEAD(name_, #name_ "_tiled", false), .accepts = accepts_##name_, .workspace = cpu_##name_##_workspace, .prepare = cpu_##name_##_prepare,     \
-                                             .release = cpu_attention_release, .launch = dispatch_##name_                                            \
+#define ATTENTION(name_)                                                                           \
+    {                                                                                              \
+        HEAD(name_, #name_ "_tiled", false),                                                       \
+            .accepts = accepts_##name_, .workspace = cpu_##name_##_workspace,                      \
+            .prepare = cpu_##name_##_prepare, .release = cpu_attention_release,                    \
+            .launch = dispatch_##name_                                                             \
     }
 
 const weft_kernel cpu_kernels[] = {

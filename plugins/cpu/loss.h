@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy in four steps (max_v, sumexp, pick, nll) and their gradients, one row of logits at a time. */
+/* Cross-entropy in four steps (max_v, sumexp, pick, nll) and their gradients, one row of logits at
+ * a time. */
 
 enum { MAX_LANES = 64 };
 
@@ -120,12 +121,14 @@ static weft_status launch_pick_dx(const weft_call *call, weft_error *err)
 {
     const weft_tensor *out = &call->outs[0];
     const int32_t *labels = ints(&call->ins[0]);
-    int64_t rows = rows_of(out), width = width_of(out), bytes = width * (int64_t)weft_dtype_size(out->dtype);
+    int64_t rows = rows_of(out), width = width_of(out),
+            bytes = width * (int64_t)weft_dtype_size(out->dtype);
     const float *dy = call->ins[1].data;
     (void)err;
     if (rows * width == 0)
         return WEFT_OK;
-#pragma omp parallel for schedule(static) num_threads(call->accumulate ? 1 : team(call, rows *width))
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(call->accumulate ? 1 : team(call, rows *width))
     for (int64_t row = 0; row < rows; row++) {
         int64_t v = label_place(labels[row], out);
         if (!call->accumulate)
@@ -146,7 +149,8 @@ static weft_status launch_nll(const weft_call *call, weft_error *err)
     float *out = call->outs[0].data;
     (void)err;
     for (int64_t i = 0; i < n; i++)
-        out[i] = labels[i] >= 0 ? (float)(log((double)sumexp[i]) + (double)max[i] - (double)pick[i]) : 0.0f;
+        out[i] = labels[i] >= 0 ? (float)(log((double)sumexp[i]) + (double)max[i] - (double)pick[i])
+                                : 0.0f;
     return WEFT_OK;
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rms_norm, layer_norm and their gradients. An rms_norm is a layer_norm whose mean is held at zero. */
+/* rms_norm, layer_norm and their gradients. An rms_norm is a layer_norm whose mean is held at zero.
+ */
 
 typedef struct moments {
     float mean, r; /* r = 1 / sqrt(variance + eps) */
 } moments;
 
-static moments row_moments(const weft_tensor *x, int64_t row, int64_t width, float eps, bool centred)
+static moments row_moments(const weft_tensor *x, int64_t row, int64_t width, float eps,
+                           bool centred)
 {
     float buffer[CPU_BLOCK];
     double sum = 0.0, squares = 0.0;
@@ -39,7 +41,8 @@ static void norm_row(const weft_call *call, int64_t row, int64_t width, float ep
     moments m = row_moments(&call->ins[0], row, width, eps, centred);
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - e);
-        const float *px = load(&call->ins[0], row * width + e, n, x), *pw = load(&call->ins[1], e, n, w);
+        const float *px = load(&call->ins[0], row * width + e, n, x),
+                    *pw = load(&call->ins[1], e, n, w);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             y[i] = (px[i] - m.mean) * m.r * pw[i];
@@ -84,7 +87,8 @@ static void norm_dx_row(const weft_call *call, int64_t row, int64_t width, float
     double g_sum = 0.0, gx_sum = 0.0;
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - e), at = row * width + e;
-        const float *px = load(&call->ins[0], at, n, x), *pw = load(&call->ins[1], e, n, w), *pd = load(&call->ins[2], at, n, dy);
+        const float *px = load(&call->ins[0], at, n, x), *pw = load(&call->ins[1], e, n, w),
+                    *pd = load(&call->ins[2], at, n, dy);
         float g_part = 0.0f, gx_part = 0.0f;
 #pragma omp simd reduction(+ : g_part, gx_part)
         for (int64_t i = 0; i < n; i++) {
@@ -95,10 +99,12 @@ static void norm_dx_row(const weft_call *call, int64_t row, int64_t width, float
         g_sum += (double)g_part;
         gx_sum += (double)gx_part;
     }
-    float g_mean = centred ? (float)(g_sum / (double)width) : 0.0f, gx_mean = (float)(gx_sum / (double)width);
+    float g_mean = centred ? (float)(g_sum / (double)width) : 0.0f,
+          gx_mean = (float)(gx_sum / (double)width);
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - e), at = row * width + e;
-        const float *px = load(&call->ins[0], at, n, x), *pw = load(&call->ins[1], e, n, w), *pd = load(&call->ins[2], at, n, dy);
+        const float *px = load(&call->ins[0], at, n, x), *pw = load(&call->ins[1], e, n, w),
+                    *pd = load(&call->ins[2], at, n, dy);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
             dx[i] = m.r * (pd[i] * pw[i] - g_mean - (px[i] - m.mean) * m.r * gx_mean);
@@ -128,9 +134,11 @@ static weft_status launch_layer_norm_dx(const weft_call *call, weft_error *err)
     return norm_dx(call, true);
 }
 
-/* ---- sums over rows: CPU_PARTS fixed parts in f64 in the workspace, then together in order ---- */
+/* ---- sums over rows: CPU_PARTS fixed parts in f64 in the workspace, then together in order ----
+ */
 
-static void add_parts_block(const weft_call *call, int64_t parts, int64_t width, int64_t at, int64_t n)
+static void add_parts_block(const weft_call *call, int64_t parts, int64_t width, int64_t at,
+                            int64_t n)
 {
     const double *sums = (const double *)call->workspace + at;
     double sum[CPU_BLOCK] = {0.0};
@@ -152,7 +160,8 @@ static void add_parts(const weft_call *call, int64_t parts, int64_t width)
         add_parts_block(call, parts, width, i * CPU_BLOCK, least(CPU_BLOCK, width - i * CPU_BLOCK));
 }
 
-static void add_dw_row(const weft_call *call, int64_t row, int64_t width, float eps, bool centred, double *sum)
+static void add_dw_row(const weft_call *call, int64_t row, int64_t width, float eps, bool centred,
+                       double *sum)
 {
     float x[CPU_BLOCK], dy[CPU_BLOCK];
     moments m = row_moments(&call->ins[0], row, width, eps, centred);
@@ -167,7 +176,8 @@ static void add_dw_row(const weft_call *call, int64_t row, int64_t width, float 
 
 static weft_status norm_dw(const weft_call *call, bool centred)
 {
-    int64_t rows = rows_of(&call->ins[1]), width = width_of(&call->ins[1]), parts = least(rows, CPU_PARTS);
+    int64_t rows = rows_of(&call->ins[1]), width = width_of(&call->ins[1]),
+            parts = least(rows, CPU_PARTS);
     float eps = (float)weft_call_real(call, "eps");
     double *sums = call->workspace;
 #pragma omp parallel for schedule(static) num_threads(team(call, rows *width))
@@ -206,7 +216,8 @@ static void add_row(const weft_tensor *x, int64_t row, int64_t width, double *su
 
 static weft_status launch_bias_dw(const weft_call *call, weft_error *err)
 {
-    int64_t rows = rows_of(&call->ins[0]), width = width_of(&call->ins[0]), parts = least(rows, CPU_PARTS);
+    int64_t rows = rows_of(&call->ins[0]), width = width_of(&call->ins[0]),
+            parts = least(rows, CPU_PARTS);
     double *sums = call->workspace;
     (void)err;
 #pragma omp parallel for schedule(static) num_threads(team(call, rows *width))

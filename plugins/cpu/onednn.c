@@ -20,9 +20,13 @@ static dnnl_data_type_t data_type(weft_dtype dtype)
 
 static weft_status failed(weft_error *err, const char *what, dnnl_status_t status)
 {
-    const char *why = status == dnnl_out_of_memory ? "out of memory" : status == dnnl_unimplemented ? "not implemented on this CPU" : "refused";
-    return weft_fail(err, status == dnnl_out_of_memory ? WEFT_ERR_MEMORY : WEFT_ERR_RUN, WEFT_NOWHERE,
-                     "oneDNN could not %s: %s (status %d); [cpu] kernels = plain does without it", what, why, (int)status);
+    const char *why = status == dnnl_out_of_memory   ? "out of memory"
+                      : status == dnnl_unimplemented ? "not implemented on this CPU"
+                                                     : "refused";
+    return weft_fail(err, status == dnnl_out_of_memory ? WEFT_ERR_MEMORY : WEFT_ERR_RUN,
+                     WEFT_NOWHERE,
+                     "oneDNN could not %s: %s (status %d); [cpu] kernels = plain does without it",
+                     what, why, (int)status);
 }
 
 /* ---- attributes: scratch memory from us, and the sum ---- */
@@ -80,7 +84,8 @@ static void desc_release(memory_desc *desc)
 {
     dnnl_memory_desc_destroy(*desc);
 }
-static dnnl_status_t primitive_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine, memory_desc *a, memory_desc *b, memory_desc *c,
+static dnnl_status_t primitive_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
+                                    memory_desc *a, memory_desc *b, memory_desc *c,
                                     dnnl_primitive_attr_t attr)
 {
     return dnnl_matmul_primitive_desc_create(out, engine, *a, *b, NULL, *c, attr);
@@ -101,7 +106,8 @@ static void desc_release(memory_desc *desc)
 {
     (void)desc;
 }
-static dnnl_status_t primitive_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine, memory_desc *a, memory_desc *b, memory_desc *c,
+static dnnl_status_t primitive_desc(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
+                                    memory_desc *a, memory_desc *b, memory_desc *c,
                                     dnnl_primitive_attr_t attr)
 {
     dnnl_matmul_desc_t op;
@@ -116,9 +122,11 @@ static size_t desc_bytes(memory_desc_view desc)
 }
 #endif
 
-static dnnl_status_t make_primitive_desc(const cpu_matmul_shape *s, dnnl_engine_t engine, dnnl_primitive_desc_t *out)
+static dnnl_status_t make_primitive_desc(const cpu_matmul_shape *s, dnnl_engine_t engine,
+                                         dnnl_primitive_desc_t *out)
 {
-    view views[3] = {view_of(s->m, s->k, s->a_row, s->a_col, s->ab), view_of(s->k, s->n, s->b_row, s->b_col, s->ab),
+    view views[3] = {view_of(s->m, s->k, s->a_row, s->a_col, s->ab),
+                     view_of(s->k, s->n, s->b_row, s->b_col, s->ab),
                      view_of(s->m, s->n, s->c_row, 1, s->c)};
     memory_desc desc[3];
     int made = 0;
@@ -146,7 +154,8 @@ size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads)
     size_t bytes = SIZE_MAX;
     int before = omp_get_max_threads();
     omp_set_num_threads(threads);
-    if (dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success && make_primitive_desc(shape, engine, &desc) == dnnl_success)
+    if (dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
+        make_primitive_desc(shape, engine, &desc) == dnnl_success)
         bytes = desc_bytes(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
     omp_set_num_threads(before);
     if (desc)
@@ -159,9 +168,12 @@ size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads)
 static dnnl_status_t make_memories(cpu_matmul *m, dnnl_primitive_desc_t desc)
 {
     dnnl_memory_t *memory[4] = {&m->a, &m->b, &m->c, &m->scratch};
-    dnnl_query_t query[4] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md, dnnl_query_scratchpad_md};
+    dnnl_query_t query[4] = {dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md,
+                             dnnl_query_scratchpad_md};
     for (int i = 0; i < 4; i++) {
-        dnnl_status_t status = dnnl_memory_create(memory[i], dnnl_primitive_desc_query_md(desc, query[i], 0), m->engine, DNNL_MEMORY_NONE);
+        dnnl_status_t status =
+            dnnl_memory_create(memory[i], dnnl_primitive_desc_query_md(desc, query[i], 0),
+                               m->engine, DNNL_MEMORY_NONE);
         if (status != dnnl_success)
             return status;
     }
@@ -169,7 +181,8 @@ static dnnl_status_t make_memories(cpu_matmul *m, dnnl_primitive_desc_t desc)
     return dnnl_success;
 }
 
-weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_matmul **out, weft_error *err)
+weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_matmul **out,
+                              weft_error *err)
 {
     dnnl_primitive_desc_t desc = NULL;
     int before = omp_get_max_threads();
@@ -215,7 +228,8 @@ void cpu_matmul_destroy(cpu_matmul *m)
     weft_free(m);
 }
 
-weft_status cpu_matmul_run(cpu_matmul *m, const void *a, const void *b, void *c, void *scratch, weft_error *err)
+weft_status cpu_matmul_run(cpu_matmul *m, const void *a, const void *b, void *c, void *scratch,
+                           weft_error *err)
 {
     dnnl_memory_t memory[4] = {m->a, m->b, m->c, m->scratch};
     void *data[4] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, scratch};
@@ -225,7 +239,10 @@ weft_status cpu_matmul_run(cpu_matmul *m, const void *a, const void *b, void *c,
         if (status != dnnl_success)
             return failed(err, "take an operand", status);
     }
-    dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, m->a}, {DNNL_ARG_WEIGHTS, m->b}, {DNNL_ARG_DST, m->c}, {DNNL_ARG_SCRATCHPAD, m->scratch}};
+    dnnl_exec_arg_t args[4] = {{DNNL_ARG_SRC, m->a},
+                               {DNNL_ARG_WEIGHTS, m->b},
+                               {DNNL_ARG_DST, m->c},
+                               {DNNL_ARG_SCRATCHPAD, m->scratch}};
     omp_set_num_threads(m->threads); /* the primitive's work is cut for exactly so many */
     dnnl_status_t status = dnnl_primitive_execute(m->primitive, m->stream, 4, args);
     if (status == dnnl_success)

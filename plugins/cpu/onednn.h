@@ -5,8 +5,9 @@
 
 #include <weft/base.h>
 
-/* c[m, n] = a[m, k] b[k, n], or += with `add`. a and b are both f32 or both bf16; c is f32 or, for bf16, either. Strides count elements, one of
- * each of a's and b's is 1; c's rows are dense but for c_row. */
+/* c[m, n] = a[m, k] b[k, n], or += with `add`. a and b are both f32 or both bf16; c is f32 or, for
+ * bf16, either. Strides count elements, one of each of a's and b's is 1; c's rows are dense but for
+ * c_row. */
 typedef struct cpu_matmul_shape {
     int64_t m, n, k;
     int64_t a_row, a_col, b_row, b_col, c_row;
@@ -16,12 +17,15 @@ typedef struct cpu_matmul_shape {
 
 typedef struct cpu_matmul cpu_matmul;
 
-/* Bytes of scratch memory that a run needs with `threads` threads; SIZE_MAX if oneDNN cannot do it. */
+/* Bytes of scratch memory that a run needs with `threads` threads; SIZE_MAX if oneDNN cannot do it.
+ */
 size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads);
-weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_matmul **out, weft_error *err);
+weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_matmul **out,
+                              weft_error *err);
 void cpu_matmul_destroy(cpu_matmul *matmul);
 /* scratch: 64-byte aligned. One thread at a time per matmul. */
-weft_status cpu_matmul_run(cpu_matmul *matmul, const void *a, const void *b, void *c, void *scratch, weft_error *err);
+weft_status cpu_matmul_run(cpu_matmul *matmul, const void *a, const void *b, void *c, void *scratch,
+                           weft_error *err);
 /* "oneDNN 2.6.3": the library that runs, not the header. */
 void cpu_matmul_library(weft_text *text);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device's rate of matrix products, measured once per CPU model, threads, dtype and way of multiplying, then read from a text file. */
+/* The device's rate of matrix products, measured once per CPU model, threads, dtype and way of
+ * multiplying, then read from a text file. */
 #include "cpu.h"
 #include "onednn.h"
 
@@ -17,8 +18,18 @@ static const double first_budget_s = 0.02, budget_s = 0.05;
 /* Best rate of n x n products within `seconds` (two runs at least); 0 if it cannot be measured. */
 static double rate_of(weft_dtype dtype, int64_t n, int threads, double seconds)
 {
-    cpu_matmul_shape s = {.m = n, .n = n, .k = n, .a_row = n, .a_col = 1, .b_row = 1, .b_col = n, .c_row = n, .ab = dtype, .c = dtype};
-    size_t scratch = cpu_matmul_scratch(&s, threads), matrix = (size_t)(n * n) * weft_dtype_size(dtype);
+    cpu_matmul_shape s = {.m = n,
+                          .n = n,
+                          .k = n,
+                          .a_row = n,
+                          .a_col = 1,
+                          .b_row = 1,
+                          .b_col = n,
+                          .c_row = n,
+                          .ab = dtype,
+                          .c = dtype};
+    size_t scratch = cpu_matmul_scratch(&s, threads),
+           matrix = (size_t)(n * n) * weft_dtype_size(dtype);
     cpu_matmul *matmul = NULL;
     char *data = NULL;
     double best = 0.0;
@@ -30,7 +41,8 @@ static double rate_of(weft_dtype dtype, int64_t n, int threads, double seconds)
         double start = weft_now();
         for (int i = 0; i < 2 || weft_now() - start < seconds; i++) {
             double t = weft_now();
-            if (cpu_matmul_run(matmul, data, data + matrix, data + 2 * matrix, data + 3 * matrix, NULL) != WEFT_OK) {
+            if (cpu_matmul_run(matmul, data, data + matrix, data + 2 * matrix, data + 3 * matrix,
+                               NULL) != WEFT_OK) {
                 best = 0.0;
                 break;
             }
@@ -68,8 +80,9 @@ static char *key_of(weft_dtype dtype, const weft_queue *queue)
     bool widened = dtype == WEFT_BF16 && queue->products == CPU_PRODUCTS_F32;
     char *key = NULL;
     if (!model.out_of_memory && !library.out_of_memory)
-        key = weft_format("weft cpu peak\n%s\n%s\n%d threads\n%s%s\n", weft_text_get(&model), weft_text_get(&library), queue->threads,
-                          weft_dtype_name(dtype), widened ? " as f32" : "");
+        key = weft_format("weft cpu peak\n%s\n%s\n%d threads\n%s%s\n", weft_text_get(&model),
+                          weft_text_get(&library), queue->threads, weft_dtype_name(dtype),
+                          widened ? " as f32" : "");
     weft_text_release(&model);
     weft_text_release(&library);
     return key;
@@ -122,7 +135,8 @@ double cpu_peak(weft_dtype dtype, const weft_queue *queue, const char *cache_dir
     if (path)
         rate = read_cache(path, key);
     if (rate == 0.0) {
-        rate = measure(dtype == WEFT_BF16 && queue->products == CPU_PRODUCTS_F32 ? WEFT_F32 : dtype, queue->threads);
+        rate = measure(dtype == WEFT_BF16 && queue->products == CPU_PRODUCTS_F32 ? WEFT_F32 : dtype,
+                       queue->threads);
         if (path && rate > 0.0)
             write_cache(cache_dir, path, key, rate);
     }

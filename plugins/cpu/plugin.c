@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu: the device that every machine has. Memory is the host's, kernels compute at once in the calling thread and its OpenMP team. */
+/* cpu: the device that every machine has. Memory is the host's, kernels compute at once in the
+ * calling thread and its OpenMP team. */
 #include "cpu.h"
 #include "onednn.h"
 
@@ -19,19 +20,22 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
      .choices = (const char *const[]){"auto", "plain", NULL},
-     .help = "auto: the fastest kernel for every op; plain: the reference kernels, slow and exact."},
+     .help =
+         "auto: the fastest kernel for every op; plain: the reference kernels, slow and exact."},
     {.name = "products",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
      .choices = (const char *const[]){"auto", "bf16", "f32", NULL},
      .flags = WEFT_PARAM_PER_RANK,
-     .help = "How bf16 matrices are multiplied: in bf16, or widened to f32; auto: bf16 where the CPU has AVX512-BF16 or AMX."},
+     .help = "How bf16 matrices are multiplied: in bf16, or widened to f32; auto: bf16 where the "
+             "CPU has AVX512-BF16 or AMX."},
     {.name = "queues",
      .type = WEFT_PARAM_CHOICE,
      .value = "one",
      .choices = (const char *const[]){"one", "adversarial", NULL},
      .flags = WEFT_PARAM_ADVANCED,
-     .help = "adversarial: a test of the program's order: two queues, run as far out of order as they are allowed to."},
+     .help = "adversarial: a test of the program's order: two queues, run as far out of order as "
+             "they are allowed to."},
     {.name = "adversary_seed",
      .type = WEFT_PARAM_INT,
      .value = "1",
@@ -63,8 +67,10 @@ static weft_status cpu_create(const weft_host *host, void **self, weft_error *er
     if (weft_params_is(host->params, "queues", "adversarial"))
         c->adversary = (uint64_t)weft_params_int(host->params, "adversary_seed");
     for (int i = 0; i < CPU_MAX_QUEUES; i++)
-        c->queues[i] = (weft_queue){.threads = host->threads > 0 ? host->threads : 1, .products = products_of(host->params)};
-    /* For the calling thread alone: what `workspace` asks of oneDNN before there is a queue must be for the same threads. */
+        c->queues[i] = (weft_queue){.threads = host->threads > 0 ? host->threads : 1,
+                                    .products = products_of(host->params)};
+    /* For the calling thread alone: what `workspace` asks of oneDNN before there is a queue must be
+     * for the same threads. */
     omp_set_num_threads(c->queues[0].threads);
     *self = c;
     return WEFT_OK;
@@ -76,7 +82,9 @@ static weft_status cpu_open(void *self, weft_error *err)
     omp_set_num_threads(c->queues[0].threads);
     if (weft_params_is(c->host->params, "products", "bf16") && !cpu_can_bf16())
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(c->host->params, "products"),
-                         "[cpu] products = bf16, but oneDNN multiplies no bf16 on this CPU (%s); use auto or f32", cpu_isa_name(cpu_isa_get()));
+                         "[cpu] products = bf16, but oneDNN multiplies no bf16 on this CPU (%s); "
+                         "use auto or f32",
+                         cpu_isa_name(cpu_isa_get()));
     return WEFT_OK;
 }
 
@@ -107,11 +115,14 @@ static size_t read_number(const char *path, const char *key)
     return found;
 }
 
-/* What this process may still take, by the machine and by its container; SIZE_MAX if nobody says. */
+/* What this process may still take, by the machine and by its container; SIZE_MAX if nobody says.
+ */
 static size_t free_memory(void)
 {
-    size_t machine = read_number("/proc/meminfo", "MemAvailable:"), swap = read_number("/proc/meminfo", "SwapFree:");
-    size_t most = read_number("/sys/fs/cgroup/memory.max", ""), used = read_number("/sys/fs/cgroup/memory.current", "");
+    size_t machine = read_number("/proc/meminfo", "MemAvailable:"),
+           swap = read_number("/proc/meminfo", "SwapFree:");
+    size_t most = read_number("/sys/fs/cgroup/memory.max", ""),
+           used = read_number("/sys/fs/cgroup/memory.current", "");
     if (machine != SIZE_MAX)
         machine = 1024 * (machine + (swap != SIZE_MAX ? swap : 0));
     size_t cache = read_number("/sys/fs/cgroup/memory.stat", "file ");
@@ -125,9 +136,12 @@ static size_t free_memory(void)
 static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_error *err)
 {
     (void)self;
-    void *p = bytes <= free_memory() ? weft_alloc_aligned(64, bytes) : NULL; /* a kernel that promises too much would kill us later */
+    void *p = bytes <= free_memory()
+                  ? weft_alloc_aligned(64, bytes)
+                  : NULL; /* a kernel that promises too much would kill us later */
     if (!p)
-        return weft_fail(err, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory: the host cannot give %zu bytes", bytes);
+        return weft_fail(err, WEFT_ERR_MEMORY, WEFT_NOWHERE,
+                         "out of memory: the host cannot give %zu bytes", bytes);
     memset(p, 0, bytes);
     *memory = p;
     return WEFT_OK;
@@ -139,7 +153,8 @@ static void device_free(void *self, void *memory, size_t bytes)
     weft_free_aligned(memory);
 }
 
-static weft_status device_upload(void *self, void *to, const void *from_host, size_t bytes, weft_error *err)
+static weft_status device_upload(void *self, void *to, const void *from_host, size_t bytes,
+                                 weft_error *err)
 {
     (void)self, (void)err;
     if (bytes > 0)
@@ -147,7 +162,8 @@ static weft_status device_upload(void *self, void *to, const void *from_host, si
     return WEFT_OK;
 }
 
-static weft_status device_download(void *self, void *to_host, const void *from, size_t bytes, weft_error *err)
+static weft_status device_download(void *self, void *to_host, const void *from, size_t bytes,
+                                   weft_error *err)
 {
     return device_upload(self, to_host, from, bytes, err);
 }
@@ -186,18 +202,23 @@ static void device_describe(void *self, weft_text *text)
     const cpu *c = self;
     cpu_isa isa = cpu_isa_get();
     cpu_model_name(text);
-    weft_text_print(text, ": %d thread%s, %s", c->queues[0].threads, c->queues[0].threads == 1 ? "" : "s", cpu_isa_name(isa));
+    weft_text_print(text, ": %d thread%s, %s", c->queues[0].threads,
+                    c->queues[0].threads == 1 ? "" : "s", cpu_isa_name(isa));
     if (c->plain) {
         weft_text_add(text, ", plain kernels");
     } else {
         bool bf16 = c->queues[0].products == CPU_PRODUCTS_BF16;
-        const char *how = !bf16 ? "as f32" : cpu_has_amx() ? "by AMX" : cpu_has_bf16() ? "by AVX512-BF16" : "emulated with AVX-512";
+        const char *how = !bf16            ? "as f32"
+                          : cpu_has_amx()  ? "by AMX"
+                          : cpu_has_bf16() ? "by AVX512-BF16"
+                                           : "emulated with AVX-512";
         weft_text_print(text, ", bf16 products %s (", how);
         cpu_matmul_library(text);
         weft_text_add(text, ")");
     }
     if (c->adversary)
-        weft_text_print(text, ", two queues in adversarial order, seed %llu", (unsigned long long)c->adversary);
+        weft_text_print(text, ", two queues in adversarial order, seed %llu",
+                        (unsigned long long)c->adversary);
 }
 
 /* oneDNN keeps compiled kernels, OpenMP a stack per thread (of which little is touched). */
@@ -226,7 +247,10 @@ static const weft_device device = {
 };
 
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_SERVICE, .gives = (const char *const[]){"device", NULL}, .service = "device", .table = &device},
+    {.kind = WEFT_SERVICE,
+     .gives = (const char *const[]){"device", NULL},
+     .service = "device",
+     .table = &device},
     {.kind = WEFT_END},
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear, linear_dx, linear_dw: matrix products by oneDNN. Where the CPU has no bf16 products, bf16 operands are widened block by block and
- * multiplied in f32, so that the extra memory stays small. */
+/* linear, linear_dx, linear_dw: matrix products by oneDNN. Where the CPU has no bf16 products, bf16
+ * operands are widened block by block and multiplied in f32, so that the extra memory stays small.
+ */
 #include "cpu.h"
 #include "onednn.h"
 
@@ -42,13 +43,16 @@ static cpu_matmul_shape shape_of(const weft_call *call)
     int shared = shared_dims(call);
     cpu_matmul_shape s = {.ab = a->dtype, .c = call->outs[0].dtype, .add = call->accumulate};
     if (strcmp(call->op->name, "linear") == 0) { /* y[m, n] = x[m, k] w[n, k]' */
-        s.m = extent(a, 0, a->n_dims - shared), s.k = extent(a, a->n_dims - shared, a->n_dims), s.n = extent(b, 0, b->n_dims - shared);
+        s.m = extent(a, 0, a->n_dims - shared), s.k = extent(a, a->n_dims - shared, a->n_dims),
+        s.n = extent(b, 0, b->n_dims - shared);
         s.a_row = s.k, s.a_col = 1, s.b_row = 1, s.b_col = s.k;
     } else if (strcmp(call->op->name, "linear_dx") == 0) { /* dx[m, n] = dy[m, k] w[k, n] */
-        s.m = extent(a, 0, a->n_dims - shared), s.k = extent(b, 0, shared), s.n = extent(b, shared, b->n_dims);
+        s.m = extent(a, 0, a->n_dims - shared), s.k = extent(b, 0, shared),
+        s.n = extent(b, shared, b->n_dims);
         s.a_row = s.k, s.a_col = 1, s.b_row = s.n, s.b_col = 1;
     } else { /* dw[m, n] = dy[k, m]' x[k, n] */
-        s.k = extent(a, 0, shared), s.m = extent(a, shared, a->n_dims), s.n = extent(b, shared, b->n_dims);
+        s.k = extent(a, 0, shared), s.m = extent(a, shared, a->n_dims),
+        s.n = extent(b, shared, b->n_dims);
         s.a_row = 1, s.a_col = s.m, s.b_row = s.n, s.b_col = 1;
     }
     s.c_row = s.n;
@@ -70,9 +74,11 @@ bool cpu_product_accepts(const weft_call *call)
             if (all[i]->length[d])
                 return false;
     int shared = shared_dims(call);
-    if (shared < 1 || shared > all[0]->n_dims || shared > all[1]->n_dims || all[0]->dtype != all[1]->dtype)
+    if (shared < 1 || shared > all[0]->n_dims || shared > all[1]->n_dims ||
+        all[0]->dtype != all[1]->dtype)
         return false;
-    return all[0]->dtype == WEFT_F32 ? all[2]->dtype == WEFT_F32 : all[0]->dtype == WEFT_BF16 && is_half(all[2]->dtype);
+    return all[0]->dtype == WEFT_F32 ? all[2]->dtype == WEFT_F32
+                                     : all[0]->dtype == WEFT_BF16 && is_half(all[2]->dtype);
 }
 
 static bool empty(const cpu_matmul_shape *s)
@@ -82,7 +88,8 @@ static bool empty(const cpu_matmul_shape *s)
 
 /* ---- f32 blocks of a bf16 product ---- */
 
-/* The block product of c[m, n]; a and b are dense copies of the block that keep the operand's orientation. */
+/* The block product of c[m, n]; a and b are dense copies of the block that keep the operand's
+ * orientation. */
 static cpu_matmul_shape block_shape(const cpu_matmul_shape *s, int64_t m, int64_t n)
 {
     cpu_matmul_shape b = *s;
@@ -137,19 +144,22 @@ static size_t block_workspace(const cpu_matmul_shape *s, int threads)
     return staging_of(s).scratch + most;
 }
 
-/* Which ways the call may go. Without a queue the user's choice is not known yet: whatever the CPU can do. */
+/* Which ways the call may go. Without a queue the user's choice is not known yet: whatever the CPU
+ * can do. */
 static void ways(const weft_call *call, const cpu_matmul_shape *s, bool *direct, bool *blocks)
 {
     bool narrow = s->ab == WEFT_BF16;
     *direct = *blocks = false;
     if (empty(s)) /* of which oneDNN wants to know nothing */
         return;
-    *direct = !narrow || (call->queue ? call->queue->products == CPU_PRODUCTS_BF16 : cpu_can_bf16());
+    *direct =
+        !narrow || (call->queue ? call->queue->products == CPU_PRODUCTS_BF16 : cpu_can_bf16());
     *blocks = narrow && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
 }
 
-/* A thread is worth waking for a million operations: with one row, as a text is written, some hundred microseconds of reading weights. Writing is a
- * row of such small products, and where other processes want the cores, each meeting of threads may cost a time slice. */
+/* A thread is worth waking for a million operations: with one row, as a text is written, some
+ * hundred microseconds of reading weights. Writing is a row of such small products, and where other
+ * processes want the cores, each meeting of threads may cost a time slice. */
 static int threads_of(const weft_call *call, const cpu_matmul_shape *s)
 {
     int threads = cpu_threads(call);
@@ -225,7 +235,8 @@ void cpu_product_release(void *state)
 /* ---- launch ---- */
 
 /* Widens `lines` runs of `length` elements, `stride` apart, to dense f32. */
-static void widen(const uint16_t *from, int64_t stride, float *to, int64_t lines, int64_t length, int threads)
+static void widen(const uint16_t *from, int64_t stride, float *to, int64_t lines, int64_t length,
+                  int threads)
 {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < lines; i++) {
@@ -237,7 +248,8 @@ static void widen(const uint16_t *from, int64_t stride, float *to, int64_t lines
     }
 }
 
-static void narrow_block(const float *from, uint16_t *to, int64_t stride, int64_t m, int64_t n, bool add, int threads)
+static void narrow_block(const float *from, uint16_t *to, int64_t stride, int64_t m, int64_t n,
+                         bool add, int threads)
 {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < m; i++)
@@ -247,7 +259,8 @@ static void narrow_block(const float *from, uint16_t *to, int64_t stride, int64_
         }
 }
 
-static void widen_a(const cpu_matmul_shape *s, const uint16_t *a, int64_t i, int64_t m, float *to, int threads)
+static void widen_a(const cpu_matmul_shape *s, const uint16_t *a, int64_t i, int64_t m, float *to,
+                    int threads)
 {
     if (s->a_col == 1)
         widen(a + i * s->a_row, s->a_row, to, m, s->k, threads);
@@ -255,7 +268,8 @@ static void widen_a(const cpu_matmul_shape *s, const uint16_t *a, int64_t i, int
         widen(a + i, s->a_col, to, s->k, m, threads);
 }
 
-static void widen_b(const cpu_matmul_shape *s, const uint16_t *b, int64_t j, int64_t n, float *to, int threads)
+static void widen_b(const cpu_matmul_shape *s, const uint16_t *b, int64_t j, int64_t n, float *to,
+                    int threads)
 {
     if (s->b_col == 1)
         widen(b + j, s->b_row, to, s->k, n, threads);
@@ -277,11 +291,13 @@ static weft_status launch_blocks(const product *p, const weft_call *call, weft_e
             void *result = f32 ? (void *)(c + to * 4) : (void *)(work + at.c);
             widen_a(s, call->ins[0].data, i, m, (float *)(void *)(work + at.a), p->threads);
             cpu_matmul *matmul = p->block[m < BLOCK][n < BLOCK];
-            weft_status status = cpu_matmul_run(matmul, work + at.a, work + at.b, result, work + at.scratch, err);
+            weft_status status =
+                cpu_matmul_run(matmul, work + at.a, work + at.b, result, work + at.scratch, err);
             if (status != WEFT_OK)
                 return status;
             if (!f32)
-                narrow_block(result, (uint16_t *)(void *)c + to, s->c_row, m, n, s->add, p->threads);
+                narrow_block(result, (uint16_t *)(void *)c + to, s->c_row, m, n, s->add,
+                             p->threads);
         }
     }
     return WEFT_OK;
@@ -292,7 +308,8 @@ weft_status cpu_product_launch(const weft_call *call, weft_error *err)
     const product *p = call->state;
     const cpu_matmul_shape *s = &p->shape;
     if (s->add != call->accumulate)
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: prepared for another way of storing the result", call->op->name);
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "%s: prepared for another way of storing the result", call->op->name);
     if (empty(s)) {
         if (s->m * s->n > 0 && !s->add)
             memset(call->outs[0].data, 0, (size_t)(s->m * s->n) * weft_dtype_size(s->c));
@@ -301,5 +318,6 @@ weft_status cpu_product_launch(const weft_call *call, weft_error *err)
     bool widened = s->ab == WEFT_BF16 && call->queue && call->queue->products == CPU_PRODUCTS_F32;
     if (!p->direct || (widened && p->block[s->m < BLOCK][s->n < BLOCK]))
         return launch_blocks(p, call, err);
-    return cpu_matmul_run(p->direct, call->ins[0].data, call->ins[1].data, call->outs[0].data, call->workspace, err);
+    return cpu_matmul_run(p->direct, call->ins[0].data, call->ins[1].data, call->outs[0].data,
+                          call->workspace, err);
 }

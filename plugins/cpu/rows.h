@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embedding, embedding_dw, take, chunk, unchunk: rows that move; sum and count_valid: numbers of all elements. */
+/* embedding, embedding_dw, take, chunk, unchunk: rows that move; sum and count_valid: numbers of
+ * all elements. */
 
 /* Copies row `from` of x to row `to` of the result, or zeros if from is negative. */
-static void move_row(const weft_call *call, const weft_tensor *x, int64_t from, int64_t to, int64_t width)
+static void move_row(const weft_call *call, const weft_tensor *x, int64_t from, int64_t to,
+                     int64_t width)
 {
     const float zeros[CPU_BLOCK] = {0.0f};
     float buffer[CPU_BLOCK];
     for (int64_t e = 0; e < width; e += CPU_BLOCK) {
         int64_t n = least(CPU_BLOCK, width - e);
-        store(&call->outs[0], to * width + e, n, from < 0 ? zeros : load(x, from * width + e, n, buffer), call->accumulate);
+        store(&call->outs[0], to * width + e, n,
+              from < 0 ? zeros : load(x, from * width + e, n, buffer), call->accumulate);
     }
 }
 
@@ -26,7 +29,8 @@ static weft_status launch_embedding(const weft_call *call, weft_error *err)
     return WEFT_OK;
 }
 
-/* Every thread owns columns, so a table row is summed in the order of the tokens whatever the thread count. */
+/* Every thread owns columns, so a table row is summed in the order of the tokens whatever the
+ * thread count. */
 static void embedding_dw_columns(const weft_call *call, int64_t lo, int64_t hi)
 {
     const weft_tensor *dy = &call->ins[1], *out = &call->outs[0];
@@ -53,7 +57,8 @@ static weft_status launch_embedding_dw(const weft_call *call, weft_error *err)
     (void)err;
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
     for (int i = 0; i < threads; i++)
-        embedding_dw_columns(call, least(width, i * grains / threads * 16), least(width, (i + 1) * grains / threads * 16));
+        embedding_dw_columns(call, least(width, i * grains / threads * 16),
+                             least(width, (i + 1) * grains / threads * 16));
     return WEFT_OK;
 }
 
@@ -70,8 +75,10 @@ static weft_status launch_take(const weft_call *call, weft_error *err)
 
 /* ---- chunk: part i holds the places p with p mod n = i ---- */
 
-/* Copies part `part` of n to (or from) the whole; both hold runs of `run` bytes, `places` of them in a part. */
-static void move_part(char *whole, char *parts, int64_t runs, int64_t run, int n, int part, bool to_parts)
+/* Copies part `part` of n to (or from) the whole; both hold runs of `run` bytes, `places` of them
+ * in a part. */
+static void move_part(char *whole, char *parts, int64_t runs, int64_t run, int n, int part,
+                      bool to_parts)
 {
     for (int64_t i = 0; i < runs; i++) {
         char *w = whole + (i * n + part) * run, *p = parts + i * run;
@@ -79,17 +86,21 @@ static void move_part(char *whole, char *parts, int64_t runs, int64_t run, int n
     }
 }
 
-static weft_status move_parts(const weft_call *call, const weft_tensor *whole, const weft_tensor *parts, int n, bool to_parts, weft_error *err)
+static weft_status move_parts(const weft_call *call, const weft_tensor *whole,
+                              const weft_tensor *parts, int n, bool to_parts, weft_error *err)
 {
-    int64_t dim = weft_call_int(call, "dim"), run = (int64_t)weft_dtype_size(whole->dtype), runs = parts[0].size[dim];
+    int64_t dim = weft_call_int(call, "dim"), run = (int64_t)weft_dtype_size(whole->dtype),
+            runs = parts[0].size[dim];
     for (int d = 0; d < whole->n_dims; d++) {
         runs *= d < dim ? whole->size[d] : 1;
         run *= d > dim ? whole->size[d] : 1;
     }
     for (int i = 0; i < n; i++)
         if (whole->size[dim] != n * parts[i].size[dim] || whole->lo[dim] != n * parts[i].lo[dim])
-            return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s: a shard of places %lld to %lld cannot be cut into %d equal parts",
-                             call->op->name, (long long)whole->lo[dim], (long long)(whole->lo[dim] + whole->size[dim]), n);
+            return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                             "%s: a shard of places %lld to %lld cannot be cut into %d equal parts",
+                             call->op->name, (long long)whole->lo[dim],
+                             (long long)(whole->lo[dim] + whole->size[dim]), n);
     if (runs * run == 0)
         return WEFT_OK;
 #pragma omp parallel for schedule(static) num_threads(team(call, runs *run *n / 4))

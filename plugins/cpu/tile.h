@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of small dense matrices that lie in the cache, held in registers: what attention is made of. */
+/* Products of small dense matrices that lie in the cache, held in registers: what attention is made
+ * of. */
 
 typedef float vector __attribute__((vector_size(4 * CPU_VECTOR)));
-typedef float vector_at __attribute__((vector_size(4 * CPU_VECTOR), aligned(4), may_alias)); /* anywhere in memory */
+typedef float vector_at
+    __attribute__((vector_size(4 * CPU_VECTOR), aligned(4), may_alias)); /* anywhere in memory */
 
 /* Rows and vectors of c that fit in the registers with a row of b. */
 enum { TILE_ROWS = 6, TILE_VECTORS = CPU_VECTOR == 16 ? 4 : 2 };
@@ -15,14 +17,16 @@ typedef struct operands {
 } operands;
 
 /* c[m, v vectors] = (or +=) a[m, k] b[k, ...]. m and v are constants where this is inlined. */
-static inline __attribute__((always_inline)) void tile_block(int m, int v, int64_t k, operands o, bool add)
+static inline __attribute__((always_inline)) void tile_block(int m, int v, int64_t k, operands o,
+                                                             bool add)
 {
     vector sum[TILE_ROWS][TILE_VECTORS];
 #pragma GCC unroll 8
     for (int i = 0; i < m; i++)
 #pragma GCC unroll 8
         for (int j = 0; j < v; j++)
-            sum[i][j] = add ? (vector) * (const vector_at *)(o.c + i * o.c_row + j * CPU_VECTOR) : (vector){0.0f};
+            sum[i][j] = add ? (vector) * (const vector_at *)(o.c + i * o.c_row + j * CPU_VECTOR)
+                            : (vector){0.0f};
     for (int64_t p = 0; p < k; p++) {
         const float *b = o.b + p * o.b_row, *a = o.a + p * o.a_col;
 #pragma GCC unroll 8
@@ -41,7 +45,8 @@ static inline __attribute__((always_inline)) void tile_block(int m, int v, int64
 }
 
 /* One strip of v vectors, m rows. */
-static inline __attribute__((always_inline)) void tile_strip(int v, int64_t m, int64_t k, operands o, bool add)
+static inline __attribute__((always_inline)) void tile_strip(int v, int64_t m, int64_t k,
+                                                             operands o, bool add)
 {
     while (m >= TILE_ROWS) {
         tile_block(TILE_ROWS, v, k, o, add);
@@ -60,11 +65,13 @@ static inline __attribute__((always_inline)) void tile_strip(int v, int64_t m, i
 }
 
 /* n: a multiple of CPU_PAD. */
-static __attribute__((noinline)) void tile_product(int64_t m, int64_t n, int64_t k, operands o, bool add)
+static __attribute__((noinline)) void tile_product(int64_t m, int64_t n, int64_t k, operands o,
+                                                   bool add)
 {
     while (n >= TILE_VECTORS * CPU_VECTOR) {
         tile_strip(TILE_VECTORS, m, k, o, add);
-        o.b += TILE_VECTORS * CPU_VECTOR, o.c += TILE_VECTORS * CPU_VECTOR, n -= TILE_VECTORS * CPU_VECTOR;
+        o.b += TILE_VECTORS * CPU_VECTOR, o.c += TILE_VECTORS * CPU_VECTOR,
+            n -= TILE_VECTORS * CPU_VECTOR;
     }
     for (; n > 0; n -= CPU_VECTOR, o.b += CPU_VECTOR, o.c += CPU_VECTOR)
         tile_strip(1, m, k, o, add);
@@ -72,8 +79,10 @@ static __attribute__((noinline)) void tile_product(int64_t m, int64_t n, int64_t
 
 /* ---- between tensors and tiles ---- */
 
-/* rows x d elements of t, `stride` apart, times `by`, to rows of `padded` floats whose rest is zero. */
-static void tile_load(const weft_tensor *t, int64_t at, int64_t stride, int64_t rows, int64_t d, int64_t padded, float by, float *to)
+/* rows x d elements of t, `stride` apart, times `by`, to rows of `padded` floats whose rest is
+ * zero. */
+static void tile_load(const weft_tensor *t, int64_t at, int64_t stride, int64_t rows, int64_t d,
+                      int64_t padded, float by, float *to)
 {
     for (int64_t i = 0; i < rows; i++, to += padded) {
         const float *x = load(t, at + i * stride, d, to);
@@ -85,7 +94,8 @@ static void tile_load(const weft_tensor *t, int64_t at, int64_t stride, int64_t 
     }
 }
 
-/* to[e][i] = from[i][e], rows of CPU_TILE; places beyond `rows` are zero. Whole lines of `to` are written at a time. */
+/* to[e][i] = from[i][e], rows of CPU_TILE; places beyond `rows` are zero. Whole lines of `to` are
+ * written at a time. */
 static void tile_turn(const float *from, int64_t rows, int64_t padded, float *to)
 {
     for (int64_t i = 0; i < CPU_TILE; i += CPU_PAD) {
@@ -101,7 +111,8 @@ static void tile_turn(const float *from, int64_t rows, int64_t padded, float *to
 }
 
 /* rows x d of a tile, times `by`, to the tensor. */
-static void tile_store(const weft_tensor *t, int64_t at, int64_t stride, int64_t rows, int64_t d, int64_t padded, float by, float *from)
+static void tile_store(const weft_tensor *t, int64_t at, int64_t stride, int64_t rows, int64_t d,
+                       int64_t padded, float by, float *from)
 {
     for (int64_t i = 0; i < rows; i++, from += padded) {
 #pragma omp simd

@@ -22,11 +22,13 @@ static const weft_param params[] = {
      .value = "parameters gradients",
      .choices = what_choices,
      .flags = WEFT_PARAM_LIST,
-     .help = "Parameters as the step finds them, their gradients before clipping, the tokens (ids and labels), the logits."},
+     .help = "Parameters as the step finds them, their gradients before clipping, the tokens (ids "
+             "and labels), the logits."},
     {.name = "values",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
-     .help = "Patterns (*, ?, [a-z]) of names of other values, as 'weft plan' prints them without their mark."},
+     .help = "Patterns (*, ?, [a-z]) of names of other values, as 'weft plan' prints them without "
+             "their mark."},
     {.name = NULL},
 };
 
@@ -46,7 +48,8 @@ static int64_t number_of(const char *word)
     static const struct {
         const char *suffix;
         int64_t times;
-    } suffixes[] = {{"k", 1000}, {"M", 1000000}, {"G", 1000000000}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+    } suffixes[] = {{"k", 1000},     {"M", 1000000},  {"G", 1000000000},
+                    {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
     char *end = NULL;
     int64_t x = strtoll(word, &end, 10);
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
@@ -99,7 +102,8 @@ static weft_status open_dump(void *self_, weft_error *err)
 {
     const dump *self = self_;
     if (!self->host->dir)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "dump: the run has no folder to write to; set [weft] dir");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "dump: the run has no folder to write to; set [weft] dir");
     return WEFT_OK;
 }
 
@@ -108,11 +112,13 @@ static weft_status open_dump(void *self_, weft_error *err)
 static weft_status on_start(const dump *self, const weft_run_view *run, weft_error *err)
 {
     if (!run->dir)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "dump: the run has no folder to write to; set [weft] dir");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "dump: the run has no folder to write to; set [weft] dir");
     for (int i = 0; i < self->n_steps && run->rank == 0; i++)
         if (self->steps[i] > run->steps)
-            weft_log_print(self->host->log, WEFT_LOG_WARN, "dump: step %" PRId64 " is never reached: the run has %" PRId64, self->steps[i],
-                           run->steps);
+            weft_log_print(self->host->log, WEFT_LOG_WARN,
+                           "dump: step %" PRId64 " is never reached: the run has %" PRId64,
+                           self->steps[i], run->steps);
     return WEFT_OK;
 }
 
@@ -139,7 +145,9 @@ static const char *const needs[] = {"optimizer?", NULL};
 
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_JOINT, .needs = needs, .graph = dump_joint},
-    {.kind = WEFT_OBSERVER, .events = WEFT_EVENT_START | WEFT_EVENT_VALUE | WEFT_EVENT_STEP_END | WEFT_EVENT_STOP, .observe = observe},
+    {.kind = WEFT_OBSERVER,
+     .events = WEFT_EVENT_START | WEFT_EVENT_VALUE | WEFT_EVENT_STEP_END | WEFT_EVENT_STOP,
+     .observe = observe},
     {.kind = WEFT_END},
 };
 

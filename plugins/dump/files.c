@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of a step's values, and the files they go to. Memory is bounded by what one step has of what is asked for. */
+/* Copies of a step's values, and the files they go to. Memory is bounded by what one step has of
+ * what is asked for. */
 #include "dump.h"
 
 #include <inttypes.h>
@@ -26,7 +27,8 @@ void dump_forget(dump *self)
     self->n_kept = 0;
 }
 
-/* The slot of a name, so that a value that is made twice in a step is there once, as it was last; NULL when out of memory. */
+/* The slot of a name, so that a value that is made twice in a step is there once, as it was last;
+ * NULL when out of memory. */
 static dump_tensor *slot_for(dump *self, dump_group group, const char *name)
 {
     for (int i = 0; i < self->n_kept; i++)
@@ -47,11 +49,13 @@ static dump_tensor *slot_for(dump *self, dump_group group, const char *name)
     return &self->kept[self->n_kept++];
 }
 
-static weft_status keep_one(dump *self, const dump_target *target, const weft_run_view *run, weft_error *err)
+static weft_status keep_one(dump *self, const dump_target *target, const weft_run_view *run,
+                            weft_error *err)
 {
     const weft_tensor *t = run->tensor;
     size_t bytes = (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
-    char *name = run->micro_batch < 0 ? weft_strdup(target->name) : weft_format("%s@%" PRId64, target->name, run->micro_batch);
+    char *name = run->micro_batch < 0 ? weft_strdup(target->name)
+                                      : weft_format("%s@%" PRId64, target->name, run->micro_batch);
     void *data = weft_alloc(bytes);
     dump_tensor *slot = name && data ? slot_for(self, target->group, name) : NULL;
     weft_free(name);
@@ -91,7 +95,8 @@ static void add_list(weft_text *text, int n, const int64_t *x)
         weft_text_print(text, "%s%" PRId64, i ? "," : "", x[i]);
 }
 
-/* "0,128 of 256,256": where this rank's part begins, and the size of the whole; NULL when out of memory. */
+/* "0,128 of 256,256": where this rank's part begins, and the size of the whole; NULL when out of
+ * memory. */
 static char *describe_part(weft_pool *pool, const weft_tensor *t)
 {
     weft_text text = {0};
@@ -109,7 +114,8 @@ static bool is_part(const weft_tensor *t)
 }
 
 /* Step, rank, ranks, then "part:NAME" of each tensor that is cut: at most 8 + 2 * n entries. */
-static bool build_metadata(weft_pool *pool, const weft_run_view *run, int64_t step, int n, const dump_tensor *const *tensors, const char **metadata)
+static bool build_metadata(weft_pool *pool, const weft_run_view *run, int64_t step, int n,
+                           const dump_tensor *const *tensors, const char **metadata)
 {
     int k = 0;
     metadata[k++] = "step";
@@ -137,15 +143,18 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(const dump_tensor *const *)a)->name, (*(const dump_tensor *const *)b)->name);
 }
 
-static weft_status write_group(const dump *self, dump_group group, const char *dir, const weft_run_view *run, weft_error *err)
+static weft_status write_group(const dump *self, dump_group group, const char *dir,
+                               const weft_run_view *run, weft_error *err)
 {
     weft_pool pool = {0};
     size_t room = (size_t)self->n_kept;
     const dump_tensor **tensors = weft_pool_alloc(&pool, room * sizeof *tensors + 1);
     weft_safetensor *list = weft_pool_alloc(&pool, room * sizeof *list + 1);
     const char **metadata = weft_pool_alloc(&pool, (8 + 2 * room) * sizeof *metadata);
-    char *path = run->ranks > 1 ? weft_pool_format(&pool, "%s/%s-rank-%d.safetensors", dir, group_names[group], run->rank)
-                                : weft_pool_format(&pool, "%s/%s.safetensors", dir, group_names[group]);
+    char *path = run->ranks > 1
+                     ? weft_pool_format(&pool, "%s/%s-rank-%d.safetensors", dir, group_names[group],
+                                        run->rank)
+                     : weft_pool_format(&pool, "%s/%s.safetensors", dir, group_names[group]);
     weft_status status = WEFT_OK;
     int n = 0;
     if (!tensors || !list || !metadata || !path) {
@@ -160,7 +169,10 @@ static weft_status write_group(const dump *self, dump_group group, const char *d
     qsort(tensors, (size_t)n, sizeof *tensors, compare_names);
     for (int i = 0; i < n; i++) {
         const dump_tensor *t = tensors[i];
-        list[i] = (weft_safetensor){.name = t->name, .dtype = t->shape.dtype, .n_dims = t->shape.n_dims, .data = t->shape.data};
+        list[i] = (weft_safetensor){.name = t->name,
+                                    .dtype = t->shape.dtype,
+                                    .n_dims = t->shape.n_dims,
+                                    .data = t->shape.data};
         memcpy(list[i].size, t->shape.size, sizeof list->size);
     }
     if (!build_metadata(&pool, run, self->kept_step, n, tensors, metadata))

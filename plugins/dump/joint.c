@@ -5,14 +5,15 @@
 #include <fnmatch.h>
 #include <string.h>
 
-/* An open sum is not yet a value: a node that takes no open operand makes the core close it. Everything else is observed where it is made, so that
- * nothing lives longer for it. */
+/* An open sum is not yet a value: a node that takes no open operand makes the core close it.
+ * Everything else is observed where it is made, so that nothing lives longer for it. */
 static weft_status snapshot_plain(const weft_call *call, weft_error *err)
 {
     const weft_tensor *in = &call->ins[0], *out = &call->outs[0];
     int64_t n = weft_tensor_count(in);
     if (weft_tensor_count(out) != n || out->dtype != in->dtype)
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "snapshot: result and operand differ in size or dtype");
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "snapshot: result and operand differ in size or dtype");
     if (!call->accumulate) {
         if (n > 0)
             memcpy(out->data, in->data, (size_t)n * weft_dtype_size(in->dtype));
@@ -32,7 +33,8 @@ static const weft_op op_snapshot = {
 
 const weft_op *const dump_ops[] = {&op_snapshot, NULL};
 
-static weft_status add_target(dump *self, const weft_value *v, dump_group group, const char *name, weft_error *err)
+static weft_status add_target(dump *self, const weft_value *v, dump_group group, const char *name,
+                              weft_error *err)
 {
     if (self->n_targets == self->targets_capacity) {
         int capacity = self->targets_capacity ? 2 * self->targets_capacity : 64;
@@ -42,14 +44,16 @@ static weft_status add_target(dump *self, const weft_value *v, dump_group group,
         self->targets = more;
         self->targets_capacity = capacity;
     }
-    dump_target t = {v->id, weft_pool_strdup(&self->pool, v->name), group, weft_pool_strdup(&self->pool, name)};
+    dump_target t = {v->id, weft_pool_strdup(&self->pool, v->name), group,
+                     weft_pool_strdup(&self->pool, name)};
     if (!t.value || !t.name)
         return weft_fail_memory(err);
     self->targets[self->n_targets++] = t;
     return WEFT_OK;
 }
 
-static weft_status want(dump *self, weft_graph *g, weft_value *v, dump_group group, const char *name, weft_error *err)
+static weft_status want(dump *self, weft_graph *g, weft_value *v, dump_group group,
+                        const char *name, weft_error *err)
 {
     weft_value *seen = weft_layout_open_axes(v->layout) ? weft_add1(g, "snapshot", NULL, v) : v;
     if (!seen)
@@ -90,7 +94,8 @@ static weft_status want_tokens(dump *self, weft_graph *g, weft_error *err)
 }
 
 /* Calls want for every value that `is` says yes to, up to node `last`; *found counts them. */
-static weft_status want_each(dump *self, weft_graph *g, const weft_node *last, bool (*is)(const weft_value *v, const char *text), const char *text,
+static weft_status want_each(dump *self, weft_graph *g, const weft_node *last,
+                             bool (*is)(const weft_value *v, const char *text), const char *text,
                              int *found, weft_error *err)
 {
     weft_status status = WEFT_OK;
@@ -110,13 +115,15 @@ static bool is_logits(const weft_value *v, const char *text)
     return v->role && strcmp(v->role, "logits") == 0 && v->node->phase == WEFT_FORWARD;
 }
 
-/* The result of an update is left alone: to observe it would be to make it before the host has agreed to the step. */
+/* The result of an update is left alone: to observe it would be to make it before the host has
+ * agreed to the step. */
 static bool is_named(const weft_value *v, const char *pattern)
 {
     return !v->update_of && fnmatch(pattern, v->name, 0) == 0;
 }
 
-static weft_status want_what(dump *self, weft_graph *g, const weft_node *last, const char *what, weft_error *err)
+static weft_status want_what(dump *self, weft_graph *g, const weft_node *last, const char *what,
+                             weft_error *err)
 {
     int found = 0;
     if (strcmp(what, "parameters") == 0)
@@ -127,17 +134,20 @@ static weft_status want_what(dump *self, weft_graph *g, const weft_node *last, c
         return want_tokens(self, g, err);
     weft_status status = want_each(self, g, last, is_logits, NULL, &found, err);
     if (status == WEFT_OK && found == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "what"), "what: the model names no value as its logits");
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "what"),
+                         "what: the model names no value as its logits");
     return status;
 }
 
-static weft_status want_pattern(dump *self, weft_graph *g, const weft_node *last, const char *pattern, weft_error *err)
+static weft_status want_pattern(dump *self, weft_graph *g, const weft_node *last,
+                                const char *pattern, weft_error *err)
 {
     int found = 0;
     weft_status status = want_each(self, g, last, is_named, pattern, &found, err);
     if (status == WEFT_OK && found == 0)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "values"),
-                         "values: '%s' matches no value that is there when dump's turn comes; see the names with 'weft plan --print-after dump'",
+                         "values: '%s' matches no value that is there when dump's turn comes; see "
+                         "the names with 'weft plan --print-after dump'",
                          pattern);
     return status;
 }

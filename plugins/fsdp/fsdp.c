@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data parallelism and sharded storage: ZeRO-1, -2, -3, FSDP, HSDP and plain replication are settings of one mechanism. The batch is cut over
- * dp_replicate and dp_shard; parameters are stored cut over every axis that cuts tokens; a gather stands where a weight is used. Everything else
+/* Data parallelism and sharded storage: ZeRO-1, -2, -3, FSDP, HSDP and plain replication are
+ * settings of one mechanism. The batch is cut over dp_replicate and dp_shard; parameters are stored
+ * cut over every axis that cuts tokens; a gather stands where a weight is used. Everything else
  * follows from placement. */
 #include <weft/weft.h>
 
@@ -18,7 +19,8 @@ static const weft_param params[] = {
      .max = 1 << 20,
      .unit = "ranks",
      .choices = automatic,
-     .help = "Size of axis dp_shard: ranks that share one copy of the parameters; auto: all ranks that other axes leave."},
+     .help = "Size of axis dp_shard: ranks that share one copy of the parameters; auto: all ranks "
+             "that other axes leave."},
     {.name = "replicate",
      .type = WEFT_PARAM_INT,
      .value = "1",
@@ -30,7 +32,8 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "3",
      .choices = levels,
-     .help = "What is sharded: 0 nothing; 1 optimizer state (gather and reduce once a step); 2 gradients, too (reduce every micro-batch); 3 "
+     .help = "What is sharded: 0 nothing; 1 optimizer state (gather and reduce once a step); 2 "
+             "gradients, too (reduce every micro-batch); 3 "
              "parameters, too (gather every micro-batch)."},
     {.name = "reshard",
      .type = WEFT_PARAM_INT,
@@ -39,20 +42,23 @@ static const weft_param params[] = {
      .max = 1 << 20,
      .unit = "blocks",
      .choices = reshards,
-     .help = "With zero = 3: what is freed after the forward and gathered again in the backward: yes, everything; no, nothing; a number, all but the "
+     .help = "With zero = 3: what is freed after the forward and gathered again in the backward: "
+             "yes, everything; no, nothing; a number, all but the "
              "last so many blocks."},
     {.name = "group",
      .type = WEFT_PARAM_CHOICE,
      .value = "block",
      .choices = groups,
-     .help = "What is sent as one: block, the parameters (and gradients) of a block; none, each for itself."},
+     .help = "What is sent as one: block, the parameters (and gradients) of a block; none, each "
+             "for itself."},
     {.name = "prefetch",
      .type = WEFT_PARAM_INT,
      .value = "1",
      .min = 0,
      .max = 1000,
      .unit = "blocks",
-     .help = "With zero = 3: gather this many blocks ahead of the one that computes; more hides more of the wait and holds more memory."},
+     .help = "With zero = 3: gather this many blocks ahead of the one that computes; more hides "
+             "more of the wait and holds more memory."},
     {.name = NULL},
 };
 
@@ -68,11 +74,15 @@ static weft_status declare_axes(void *self, weft_mesh_plan *plan, weft_error *er
 {
     const weft_params *p = self;
     int64_t degree = weft_params_is(p, "degree", "auto") ? 0 : weft_params_int(p, "degree");
-    weft_status s = weft_mesh_plan_axis(plan, "dp_shard", degree, weft_params_where(p, "degree"), err);
-    return s ? s : weft_mesh_plan_axis(plan, "dp_replicate", weft_params_int(p, "replicate"), weft_params_where(p, "replicate"), err);
+    weft_status s =
+        weft_mesh_plan_axis(plan, "dp_shard", degree, weft_params_where(p, "degree"), err);
+    return s ? s
+             : weft_mesh_plan_axis(plan, "dp_replicate", weft_params_int(p, "replicate"),
+                                   weft_params_where(p, "replicate"), err);
 }
 
-/* The last blocks of the forward are the first of the backward: to free what they gathered saves little and costs a gather. */
+/* The last blocks of the forward are the first of the backward: to free what they gathered saves
+ * little and costs a gather. */
 static bool gathers_again(const weft_params *p, const weft_graph *g, int block)
 {
     if (weft_params_is(p, "reshard", "yes") || weft_params_is(p, "reshard", "no"))
@@ -88,7 +98,8 @@ static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
         return;
     bool every = weft_params_is(p, "zero", "3");
     gathered->node->scope = every ? WEFT_MICRO_BATCH : WEFT_STEP_BEGIN;
-    bool head = gathered->node->block == WEFT_BLOCK_HEAD; /* whose forward and backward run side by side */
+    bool head =
+        gathered->node->block == WEFT_BLOCK_HEAD; /* whose forward and backward run side by side */
     gathered->recompute = every && gathers_again(p, g, gathered->node->block) && !head;
     if (weft_params_is(p, "zero", "2"))
         weft_set_int(g, gathered, "reduce_each", 1);
@@ -113,7 +124,8 @@ static weft_status shard(void *self, weft_graph *g, weft_error *err)
     return weft_graph_status(g);
 }
 
-static const char *const needs[] = {"model", NULL}, *const gives_axis[] = {"axis:dp_shard", "axis:dp_replicate", NULL};
+static const char *const needs[] = {"model", NULL}, *const gives_axis[] = {
+                                                        "axis:dp_shard", "axis:dp_replicate", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axes, .gives = gives_axis},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = shard, .needs = needs},

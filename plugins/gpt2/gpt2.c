@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2: learned positions, LayerNorm, GELU, biases, a head tied to the embedding. Hugging Face's names; q, k, v are separate, and all weights are
- * [out, in]. */
+/* GPT-2: learned positions, LayerNorm, GELU, biases, a head tied to the embedding. Hugging Face's
+ * names; q, k, v are separate, and all weights are [out, in]. */
 #include <weft/weft.h>
 
 #include <math.h>
@@ -12,22 +12,36 @@ typedef struct flavor {
     int64_t dim, layers, heads;
 } flavor;
 
-static const flavor flavors[] = {
-    {"debug", 128, 4, 4}, {"124M", 768, 12, 12}, {"355M", 1024, 24, 16}, {"774M", 1280, 36, 20}, {"1558M", 1600, 48, 25}};
+static const flavor flavors[] = {{"debug", 128, 4, 4},
+                                 {"124M", 768, 12, 12},
+                                 {"355M", 1024, 24, 16},
+                                 {"774M", 1280, 36, 20},
+                                 {"1558M", 1600, 48, 25}};
 static const char *const flavor_names[] = {"debug", "124M", "355M", "774M", "1558M", NULL};
 static const char *const of_flavor[] = {"flavor", NULL};
 
-#define SIZE(key, text)                                                                                                                              \
-    {                                                                                                                                                \
-        .name = key, .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 24, .choices = of_flavor, .help = text                         \
+#define SIZE(key, text)                                                                            \
+    {                                                                                              \
+        .name = key, .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 24,          \
+        .choices = of_flavor, .help = text                                                         \
     }
 
 static const char *const vocab_words[] = {"auto", NULL};
 
 static const weft_param params[] = {
-    {.name = "flavor", .type = WEFT_PARAM_CHOICE, .value = "debug", .choices = flavor_names, .help = "the sizes that the other keys default to"},
+    {.name = "flavor",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "debug",
+     .choices = flavor_names,
+     .help = "the sizes that the other keys default to"},
     SIZE("dim", "width of the residual stream (Hugging Face: n_embd)"),
-    {.name = "n_layers", .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 14, .choices = of_flavor, .help = "transformer blocks"},
+    {.name = "n_layers",
+     .type = WEFT_PARAM_INT,
+     .value = "flavor",
+     .min = 1,
+     .max = 1 << 14,
+     .choices = of_flavor,
+     .help = "transformer blocks"},
     SIZE("n_heads", "attention heads; must divide dim"),
     SIZE("ffn_dim", "hidden width of the feed-forward; flavor: 4 dim"),
     {.name = "vocab_size",
@@ -44,8 +58,16 @@ static const weft_param params[] = {
      .max = 1 << 24,
      .unit = "tokens",
      .help = "learned positions; at least seq_len"},
-    {.name = "norm_eps", .type = WEFT_PARAM_REAL, .value = "1e-5", .min = 0, .max = 1, .help = "added to the variance in LayerNorm"},
-    {.name = "tied", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "the head shares the embedding's weight"},
+    {.name = "norm_eps",
+     .type = WEFT_PARAM_REAL,
+     .value = "1e-5",
+     .min = 0,
+     .max = 1,
+     .help = "added to the variance in LayerNorm"},
+    {.name = "tied",
+     .type = WEFT_PARAM_BOOL,
+     .value = "yes",
+     .help = "the head shares the embedding's weight"},
     {.name = NULL},
 };
 
@@ -76,11 +98,13 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
     m->ffn = pick(p, "ffn_dim", 4 * m->size.dim);
     weft_status s = WEFT_OK;
     if (m->size.dim % m->size.heads)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"), "[gpt2] n_heads %lld does not divide dim %lld", (long long)m->size.heads,
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"),
+                      "[gpt2] n_heads %lld does not divide dim %lld", (long long)m->size.heads,
                       (long long)m->size.dim);
     int64_t seq_len = weft_params_int(host->train, "seq_len");
     if (weft_params_int(p, "n_positions") < seq_len)
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_positions"), "[gpt2] n_positions %lld is less than [train] seq_len %lld",
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_positions"),
+                      "[gpt2] n_positions %lld is less than [train] seq_len %lld",
                       (long long)weft_params_int(p, "n_positions"), (long long)seq_len);
     if (s)
         weft_free(m);
@@ -111,7 +135,8 @@ typedef struct site {
 static const char *parameter_name(site *s, const char *part, const char *what)
 {
     if (s->layer >= 0)
-        snprintf(s->text[0], sizeof s->text[0], "transformer.h.%lld.%s.%s", (long long)s->layer, part, what);
+        snprintf(s->text[0], sizeof s->text[0], "transformer.h.%lld.%s.%s", (long long)s->layer,
+                 part, what);
     else
         snprintf(s->text[0], sizeof s->text[0], "transformer.%s.%s", part, what);
     return s->text[0];
@@ -128,21 +153,25 @@ static const char *value_name(site *s, const char *name)
 
 static weft_value *norm(site *s, const char *name, const char *part, weft_value *x)
 {
-    weft_value *w = weft_add_parameter(s->g, parameter_name(s, part, "weight"), "embed", (weft_init){WEFT_INIT_ONE, 0, 0});
-    weft_value *b = weft_add_parameter(s->g, parameter_name(s, part, "bias"), "embed", (weft_init){WEFT_INIT_ZERO, 0, 0});
+    weft_value *w = weft_add_parameter(s->g, parameter_name(s, part, "weight"), "embed",
+                                       (weft_init){WEFT_INIT_ONE, 0, 0});
+    weft_value *b = weft_add_parameter(s->g, parameter_name(s, part, "bias"), "embed",
+                                       (weft_init){WEFT_INIT_ZERO, 0, 0});
     weft_value *n = weft_add3(s->g, "layer_norm", value_name(s, name), x, w, b);
     weft_set_real(s->g, n, "eps", weft_params_real(s->m->host->params, "norm_eps"));
     return n;
 }
 
 /* A linear with bias; out and in are dim names. */
-static weft_value *linear(site *s, const char *name, const char *part, const char *out, const char *in, double std, weft_value *x)
+static weft_value *linear(site *s, const char *name, const char *part, const char *out,
+                          const char *in, double std, weft_value *x)
 {
     char shape[64], product[64];
     snprintf(shape, sizeof shape, "%s %s", out, in);
     snprintf(product, sizeof product, "%s.xw", name);
     weft_value *w = weft_add_parameter(s->g, parameter_name(s, part, "weight"), shape, normal(std));
-    weft_value *b = weft_add_parameter(s->g, parameter_name(s, part, "bias"), out, (weft_init){WEFT_INIT_ZERO, 0, 0});
+    weft_value *b = weft_add_parameter(s->g, parameter_name(s, part, "bias"), out,
+                                       (weft_init){WEFT_INIT_ZERO, 0, 0});
     return weft_bias(s->g, value_name(s, name), weft_linear(s->g, value_name(s, product), x, w), b);
 }
 
@@ -156,7 +185,8 @@ static weft_value *block(site *s, weft_value *x)
     weft_value *k = linear(s, "k", "attn.k_proj", "heads", "embed", 0.02, n);
     weft_value *v = linear(s, "v", "attn.v_proj", "heads", "embed", 0.02, n);
     weft_value *index = weft_add_input(g, "index"), *segments = weft_add_input(g, "segments");
-    weft_value *o = weft_add(g, "attention", value_name(s, "o"), 7, (weft_value *[]){q, k, v, index, index, segments, segments});
+    weft_value *o = weft_add(g, "attention", value_name(s, "o"), 7,
+                             (weft_value *[]){q, k, v, index, index, segments, segments});
     weft_set_int(g, o, "causal", 1);
     weft_value *d = linear(s, "attn", "attn.c_proj", "embed", "heads", out_std, o);
     weft_value *h = weft_add2(g, "add", value_name(s, "h"), x, d);
@@ -176,13 +206,16 @@ static weft_status build(void *self, weft_graph *g, weft_error *err)
     const weft_params *p = m->host->params;
     site s = {.m = m, .g = g, .layer = -1};
     int64_t n_vocab;
-    weft_status status = weft_vocabulary(m->host, "gpt2", weft_params_int(p, "vocab_size"), &n_vocab, err);
+    weft_status status =
+        weft_vocabulary(m->host, "gpt2", weft_params_int(p, "vocab_size"), &n_vocab, err);
     if (status)
         return status;
     if (weft_graph_context(g) > weft_params_int(p, "n_positions"))
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_positions"),
-                         "[gpt2] n_positions %lld is less than the %lld tokens of context that text is written with; choose [sample] context = %lld",
-                         (long long)weft_params_int(p, "n_positions"), (long long)weft_graph_context(g),
+                         "[gpt2] n_positions %lld is less than the %lld tokens of context that "
+                         "text is written with; choose [sample] context = %lld",
+                         (long long)weft_params_int(p, "n_positions"),
+                         (long long)weft_graph_context(g),
                          (long long)weft_params_int(p, "n_positions"));
     weft_graph_dim(g, "embed", m->size.dim, 1);
     weft_graph_dim(g, "heads", m->size.heads, m->size.dim / m->size.heads);
@@ -191,10 +224,13 @@ static weft_status build(void *self, weft_graph *g, weft_error *err)
     weft_graph_dim(g, "positions", weft_params_int(p, "n_positions"), 1);
 
     weft_graph_set_block(g, WEFT_BLOCK_EMBEDDING);
-    weft_value *table = weft_add_parameter(g, "transformer.wte.weight", "vocab embed", normal(0.02));
-    weft_value *places = weft_add_parameter(g, "transformer.wpe.weight", "positions embed", normal(0.02));
+    weft_value *table =
+        weft_add_parameter(g, "transformer.wte.weight", "vocab embed", normal(0.02));
+    weft_value *places =
+        weft_add_parameter(g, "transformer.wpe.weight", "positions embed", normal(0.02));
     weft_value *tokens = weft_add2(g, "embedding", "x.tokens", weft_add_input(g, "ids"), table);
-    weft_value *position = weft_add2(g, "embedding", "x.positions", weft_add_input(g, "positions"), places);
+    weft_value *position =
+        weft_add2(g, "embedding", "x.positions", weft_add_input(g, "positions"), places);
     weft_value *x = weft_add2(g, "add", "x", tokens, position);
     weft_set_role(g, x, "residual");
     for (s.layer = 0; s.layer < m->size.layers; s.layer++)
@@ -202,13 +238,17 @@ static weft_status build(void *self, weft_graph *g, weft_error *err)
     s.layer = -1;
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
     x = norm(&s, "nf", "ln_f", x);
-    weft_value *head = weft_params_bool(p, "tied") ? table : weft_add_parameter(g, "lm_head.weight", "vocab embed", normal(0.02));
+    weft_value *head = weft_params_bool(p, "tied")
+                           ? table
+                           : weft_add_parameter(g, "lm_head.weight", "vocab embed", normal(0.02));
     weft_add_head(g, x, head);
     return weft_graph_status(g);
 }
 
 static const char *const gives[] = {"model", NULL};
-static const weft_contribution contributions[] = {{.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .gives = gives}, {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build, .gives = gives},
+    {.kind = WEFT_END}};
 
 WEFT_PLUGIN(gpt2) = {
     WEFT_PLUGIN_HEAD,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weft's own checkpoints, read and written: step-N/manifest.json and *.safetensors beside it. Moments and counters are left alone. */
+/* Weft's own checkpoints, read and written: step-N/manifest.json and *.safetensors beside it.
+ * Moments and counters are left alone. */
 #include "hf.h"
 
 #include <dirent.h>
@@ -35,7 +36,8 @@ static weft_status find_newest(const char *root, char **path, weft_error *err)
         return WEFT_OK;
     for (struct dirent *entry; !s && (entry = readdir(dir));) {
         char *end = NULL;
-        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' || entry->d_name[5] > '9')
+        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
+            entry->d_name[5] > '9')
             continue;
         int64_t step = strtoll(entry->d_name + 5, &end, 10);
         if (*end || step <= newest)
@@ -67,7 +69,8 @@ static weft_status resolve(const char *path, char **out, weft_error *err)
     weft_free(inner);
     if (!s && !*out)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "%s: is neither a Hugging Face folder (config.json) nor a checkpoint (manifest.json), nor a run that holds one (ckpt/step-N)",
+                      "%s: is neither a Hugging Face folder (config.json) nor a checkpoint "
+                      "(manifest.json), nor a run that holds one (ckpt/step-N)",
                       path);
     return s;
 }
@@ -89,14 +92,18 @@ static weft_status read_manifest(hf_checkpoint *c, weft_error *err)
         goto done;
     for (const char *at = text; (at = strstr(at, SUM_KEY)); at++)
         last = at;
-    if (!last || strtoull(last + strlen(SUM_KEY), NULL, 16) != weft_sum(text, (size_t)(last - text))) {
+    if (!last ||
+        strtoull(last + strlen(SUM_KEY), NULL, 16) != weft_sum(text, (size_t)(last - text))) {
         s = damaged(name, "is damaged, or not weft's: its sum of itself is another", err);
         goto done;
     }
     c->manifest = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     const char *format = json_string_value(json_object_get(c->manifest, "format"));
     if (!format || strcmp(format, FORMAT) != 0)
-        s = damaged(name, format ? "is of another format than '" FORMAT "'" : "is no manifest of a checkpoint", err);
+        s = damaged(name,
+                    format ? "is of another format than '" FORMAT "'"
+                           : "is no manifest of a checkpoint",
+                    err);
     c->step = json_integer_value(json_object_get(c->manifest, "step"));
 done:
     weft_free(text);
@@ -163,27 +170,35 @@ static weft_status compare(const hf_checkpoint *c, weft_error *err)
     for (int i = 0; i < c->map.n; i++) {
         const hf_tensor *want = &c->map.list[i];
         const weft_stored *t = weft_folder_find(c->folder, want->name);
-        bool fits = t && t->n_dims == want->n_dims && t->size[0] == want->size[0] && (t->n_dims < 2 || t->size[1] == want->size[1]);
+        bool fits = t && t->n_dims == want->n_dims && t->size[0] == want->size[0] &&
+                    (t->n_dims < 2 || t->size[1] == want->size[1]);
         found += t != NULL;
         if (!fits && wrong++ < MOST_NAMED)
-            s = weft_fail(err, WEFT_ERR_INPUT, at, t ? "tensor '%s' is not of the shape that the settings say" : "tensor '%s' is missing",
+            s = weft_fail(err, WEFT_ERR_INPUT, at,
+                          t ? "tensor '%s' is not of the shape that the settings say"
+                            : "tensor '%s' is missing",
                           want->name);
     }
     for (int i = 0; found < weft_folder_count(c->folder) && i < weft_folder_count(c->folder); i++) {
         const char *name = weft_folder_get(c->folder, i)->name;
         if (!hf_map_find(&c->map, name) && wrong++ < MOST_NAMED)
-            s = weft_fail(err, WEFT_ERR_INPUT, at, "tensor '%s' is none of the model's: Hugging Face's files have no place for it", name);
+            s = weft_fail(
+                err, WEFT_ERR_INPUT, at,
+                "tensor '%s' is none of the model's: Hugging Face's files have no place for it",
+                name);
     }
     if (wrong > MOST_NAMED)
         weft_fail(err, WEFT_ERR_INPUT, at, "%d more tensors are wrong", wrong - MOST_NAMED);
     return s;
 }
 
-/* What training does not change, and settings do not say: from an import's own words, else from the folder that the run began from. */
+/* What training does not change, and settings do not say: from an import's own words, else from the
+ * folder that the run began from. */
 static void recall(hf_checkpoint *c)
 {
     const json_t *said = json_object_get(c->manifest, "hf");
-    const char *began = json_string_value(json_object_get(json_object_get(json_object_get(c->manifest, "settings"), "hf"), "load"));
+    const char *began = json_string_value(
+        json_object_get(json_object_get(json_object_get(c->manifest, "settings"), "hf"), "load"));
     hf_model m = {.bos = -1, .eos = -1};
     weft_error err = {0};
     if (json_is_object(said)) {
@@ -209,7 +224,9 @@ weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, weft_error *e
     weft_status s = resolve(path, &c->path, err);
     s = s ? s : read_manifest(c, err);
     s = s ? s : open_tensors(c, err);
-    s = s ? s : hf_settings_read(json_object_get(c->manifest, "settings"), c->folder, c->path, &c->model, err);
+    s = s ? s
+          : hf_settings_read(json_object_get(c->manifest, "settings"), c->folder, c->path,
+                             &c->model, err);
     s = s ? s : hf_map_create(&c->model, &c->map, err);
     s = s ? s : compare(c, err);
     if (!s) {
@@ -231,7 +248,8 @@ void hf_checkpoint_close(hf_checkpoint *c)
 
 /* ---- writing ---- */
 
-weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *sums, weft_error *err)
+weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *sums,
+                             weft_error *err)
 {
     json_t *list = json_array();
     for (int64_t i = 0; i < sums->n; i++) {
@@ -243,7 +261,9 @@ weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *s
         json_decref(list);
         return weft_fail_memory(err);
     }
-    json_t *entry = json_pack("{s:s, s:I, s:I, s:o}", "name", name, "bytes", (json_int_t)sums->bytes, "chunk", (json_int_t)sums->chunk, "sums", list);
+    json_t *entry =
+        json_pack("{s:s, s:I, s:I, s:o}", "name", name, "bytes", (json_int_t)sums->bytes, "chunk",
+                  (json_int_t)sums->chunk, "sums", list);
     return json_array_append_new(files, entry) == 0 ? WEFT_OK : weft_fail_memory(err);
 }
 
@@ -253,21 +273,28 @@ weft_status hf_manifest_write(const char *folder, const hf_model *m, json_t *fil
     const char *plugin = hf_family_plugin(m->family);
     json_t *settings = hf_settings_json(m);
     json_t *root =
-        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:[], s:[{s:s, s:s}], s:[], s:{s:I, s:I, s:I}, s:o, s:o}", "format",
-                  FORMAT, "weft", WEFT_VERSION, "step", 0, "steps", 0, "samples", 0, "tokens", 0, "skipped", 0, "ranks", 1, "data", none, "tokenizer",
-                  none, "model", plugin, "excluded", "plugins", "name", plugin, "version", WEFT_VERSION, "kernels", "hf", "bos", (json_int_t)m->bos,
-                  "eos", (json_int_t)m->eos, "context", (json_int_t)m->context, "settings", settings, "files", files);
-    char *dumped = root ? json_dumps(root, JSON_INDENT(1)) : NULL, *path = weft_format("%s/manifest.json", folder);
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:[], s:[{s:s, s:s}], "
+                  "s:[], s:{s:I, s:I, s:I}, s:o, s:o}",
+                  "format", FORMAT, "weft", WEFT_VERSION, "step", 0, "steps", 0, "samples", 0,
+                  "tokens", 0, "skipped", 0, "ranks", 1, "data", none, "tokenizer", none, "model",
+                  plugin, "excluded", "plugins", "name", plugin, "version", WEFT_VERSION, "kernels",
+                  "hf", "bos", (json_int_t)m->bos, "eos", (json_int_t)m->eos, "context",
+                  (json_int_t)m->context, "settings", settings, "files", files);
+    char *dumped = root ? json_dumps(root, JSON_INDENT(1)) : NULL,
+         *path = weft_format("%s/manifest.json", folder);
     weft_text text = {0};
     if (dumped) {
         size_t n = strlen(dumped);
-        while (n > 0 && (dumped[n - 1] == '}' || dumped[n - 1] == '\n') && (n == strlen(dumped) || dumped[n - 1] == '\n'))
+        while (n > 0 && (dumped[n - 1] == '}' || dumped[n - 1] == '\n') &&
+               (n == strlen(dumped) || dumped[n - 1] == '\n'))
             n--; /* the object is ended below, by the sum */
         weft_text_add_bytes(&text, dumped, n);
         uint64_t sum = weft_sum(weft_text_get(&text), text.size);
         weft_text_print(&text, SUM_KEY "%016" PRIx64 "\"}\n", sum);
     }
-    weft_status s = dumped && path && !text.out_of_memory ? weft_write_file(path, weft_text_get(&text), text.size, err) : weft_fail_memory(err);
+    weft_status s = dumped && path && !text.out_of_memory
+                        ? weft_write_file(path, weft_text_get(&text), text.size, err)
+                        : weft_fail_memory(err);
     weft_text_release(&text);
     weft_free(path);
     free(dumped);

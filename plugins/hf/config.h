@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a JSON object of which every key may be wrong: each complaint is noted, and what is returned then is good enough to go on with. */
+/* Reading a JSON object of which every key may be wrong: each complaint is noted, and what is
+ * returned then is good enough to go on with. */
 #ifndef WEFT_HF_CONFIG_H
 #define WEFT_HF_CONFIG_H
 
@@ -26,13 +27,15 @@ double hf_get_real(hf_reader *r, const char *key, double least, double most, dou
 bool hf_get_bool(hf_reader *r, const char *key, bool standard);
 /* Some models end with one of several ids: the first is taken. -1: none. */
 int64_t hf_get_id(const hf_reader *r, const char *key);
-/* A key that may be left out, but has one value that weft knows: a number (or yes, no as 1, 0); one of several words. */
+/* A key that may be left out, but has one value that weft knows: a number (or yes, no as 1, 0); one
+ * of several words. */
 void hf_must_be(hf_reader *r, const char *key, double value);
 void hf_must_be_word(hf_reader *r, const char *key, const char *const *words);
 
 /* ---- keys of config.json (config_keys.c) ---- */
 
-/* Complains of every switch that makes another model of the same shapes, and notes in m what is not known. */
+/* Complains of every switch that makes another model of the same shapes, and notes in m what is not
+ * known. */
 void hf_check_keys(hf_reader *r, hf_model *m);
 
 #endif

@@ -33,9 +33,10 @@ static const char *const switched_off[] = {"quantization_config",
                                            "scale_attn_by_inverse_layer_idx",
                                            "auto_map",
                                            NULL};
-static const char *const switched_on[] = {"attention_multiplier", "residual_multiplier", "embedding_multiplier",
-                                          "logits_scaling",       "logit_scale",         "partial_rotary_factor",
-                                          "rotary_pct",           "scale_attn_weights",  NULL};
+static const char *const switched_on[] = {
+    "attention_multiplier", "residual_multiplier", "embedding_multiplier",
+    "logits_scaling",       "logit_scale",         "partial_rotary_factor",
+    "rotary_pct",           "scale_attn_weights",  NULL};
 /* Read here, or without effect on the numbers of a forward pass. */
 static const char *const harmless[] = {"architectures",
                                        "model_type",
@@ -109,16 +110,22 @@ static bool is_among(const char *const *list, const char *word)
 
 static bool is_off(const json_t *x)
 {
-    return !x || json_is_null(x) || json_is_false(x) || (json_is_number(x) && json_number_value(x) == 0) ||
+    return !x || json_is_null(x) || json_is_false(x) ||
+           (json_is_number(x) && json_number_value(x) == 0) ||
            (json_is_array(x) && !json_array_size(x)) || (json_is_object(x) && !json_object_size(x));
 }
 
 static void must_be_off(hf_reader *r, const char *const *keys)
 {
     for (; *keys; keys++) {
-        char *text = is_off(json_object_get(r->object, *keys)) ? NULL : json_dumps(json_object_get(r->object, *keys), JSON_ENCODE_ANY | JSON_COMPACT);
+        char *text =
+            is_off(json_object_get(r->object, *keys))
+                ? NULL
+                : json_dumps(json_object_get(r->object, *keys), JSON_ENCODE_ANY | JSON_COMPACT);
         if (text)
-            hf_complain(r, "'%s' is %.60s; weft's models do not have it, so the numbers would be others", *keys, text);
+            hf_complain(
+                r, "'%s' is %.60s; weft's models do not have it, so the numbers would be others",
+                *keys, text);
         free(text);
     }
 }
@@ -130,7 +137,8 @@ static void check_layer_types(hf_reader *r)
     json_array_foreach(types, i, type) {
         if (json_is_string(type) && strcmp(json_string_value(type), "full_attention") == 0)
             continue;
-        hf_complain(r, "'layer_types' has '%s'; weft has full_attention alone", json_is_string(type) ? json_string_value(type) : hf_json_type(type));
+        hf_complain(r, "'layer_types' has '%s'; weft has full_attention alone",
+                    json_is_string(type) ? json_string_value(type) : hf_json_type(type));
         return;
     }
 }
@@ -140,8 +148,10 @@ static void note_unknown(hf_reader *r, hf_model *m)
     const char *key;
     json_t *value;
     json_object_foreach(r->object, key, value)
-        if (!is_among(harmless, key) && !is_among(switched_off, key) && !is_among(switched_on, key) && !is_off(value))
-            weft_text_print(&m->notes, "config.json has '%s', which weft does not know and leaves out\n", key);
+        if (!is_among(harmless, key) && !is_among(switched_off, key) &&
+            !is_among(switched_on, key) && !is_off(value))
+            weft_text_print(&m->notes,
+                            "config.json has '%s', which weft does not know and leaves out\n", key);
 }
 
 void hf_check_keys(hf_reader *r, hf_model *m)

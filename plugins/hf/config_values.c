@@ -16,7 +16,8 @@ void hf_complain(hf_reader *r, const char *format, ...)
 
 const char *hf_json_type(const json_t *x)
 {
-    static const char *const names[] = {"an object", "an array", "a string", "a number", "a number", "true", "false", "null"};
+    static const char *const names[] = {"an object", "an array", "a string", "a number",
+                                        "a number",  "true",     "false",    "null"};
     return names[json_typeof(x)];
 }
 
@@ -38,7 +39,8 @@ int64_t hf_get_int(hf_reader *r, const char *key, int64_t least, int64_t standar
         return least;
     }
     if (json_integer_value(x) < least || json_integer_value(x) > 1 << 24)
-        hf_complain(r, "'%s' is %lld; expected %lld to %d", key, (long long)json_integer_value(x), (long long)least, 1 << 24);
+        hf_complain(r, "'%s' is %lld; expected %lld to %d", key, (long long)json_integer_value(x),
+                    (long long)least, 1 << 24);
     return json_integer_value(x);
 }
 
@@ -78,7 +80,8 @@ int64_t hf_get_id(const hf_reader *r, const char *key)
 void hf_must_be(hf_reader *r, const char *key, double value)
 {
     const json_t *x = hf_get(r, key);
-    bool same = !x || (json_is_boolean(x) ? json_is_true(x) == (value != 0) : json_is_number(x) && json_number_value(x) == value);
+    bool same = !x || (json_is_boolean(x) ? json_is_true(x) == (value != 0)
+                                          : json_is_number(x) && json_number_value(x) == value);
     if (!same)
         hf_complain(r, "'%s' must be %g; weft's models know nothing else", key, value);
 }
@@ -91,6 +94,7 @@ void hf_must_be_word(hf_reader *r, const char *key, const char *const *words)
     for (int i = 0; words[i]; i++)
         if (json_is_string(x) && strcmp(json_string_value(x), words[i]) == 0)
             return;
-    hf_complain(r, "'%s' is %s%s%s; weft has %s alone", key, json_is_string(x) ? "'" : "", json_is_string(x) ? json_string_value(x) : hf_json_type(x),
+    hf_complain(r, "'%s' is %s%s%s; weft has %s alone", key, json_is_string(x) ? "'" : "",
+                json_is_string(x) ? json_string_value(x) : hf_json_type(x),
                 json_is_string(x) ? "'" : "", words[0]);
 }

@@ -24,7 +24,8 @@ static int64_t read_size(const char *text)
     static const struct {
         const char *unit;
         double bytes;
-    } units[] = {{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 1024.}, {"MiB", 1048576.}, {"GiB", 1073741824.}};
+    } units[] = {{"", 1},      {"B", 1},       {"KB", 1e3},       {"MB", 1e6},         {"GB", 1e9},
+                 {"TB", 1e12}, {"KiB", 1024.}, {"MiB", 1048576.}, {"GiB", 1073741824.}};
     char *end = NULL;
     double n = strtod(text, &end);
     if (end == text || !(n > 0) || !isfinite(n))
@@ -32,14 +33,16 @@ static int64_t read_size(const char *text)
     while (*end == ' ')
         end++;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
-        if (strcasecmp(end, units[i].unit) == 0 && n * units[i].bytes >= 1 && n * units[i].bytes < 9e18)
+        if (strcasecmp(end, units[i].unit) == 0 && n * units[i].bytes >= 1 &&
+            n * units[i].bytes < 9e18)
             return (int64_t)(n * units[i].bytes);
     return 0;
 }
 
 static weft_status parse_words(arguments *a, int argc, char **argv, weft_error *err)
 {
-    static const char *const targets[] = {"hf", "weft", NULL}, *const dtypes[] = {"bf16", "f32", "f64", NULL};
+    static const char *const targets[] = {"hf", "weft", NULL}, *const dtypes[] = {"bf16", "f32",
+                                                                                  "f64", NULL};
     const weft_option list[] = {
         {.name = "to", .text = &a->target, .choices = targets},
         {.name = "dtype", .text = &a->dtype, .choices = dtypes},
@@ -50,7 +53,11 @@ static weft_status parse_words(arguments *a, int argc, char **argv, weft_error *
     };
     const char *folders[2] = {0};
     int n = 0;
-    const weft_options options = {.command = "convert", .list = list, .arguments = folders, .max_arguments = 2, .n_arguments = &n};
+    const weft_options options = {.command = "convert",
+                                  .list = list,
+                                  .arguments = folders,
+                                  .max_arguments = 2,
+                                  .n_arguments = &n};
     weft_status s = weft_options_parse(&options, argc, argv, err);
     a->o.from = folders[0];
     a->o.to = folders[1];
@@ -64,11 +71,14 @@ static weft_status read_arguments(arguments *a, int argc, char **argv, weft_erro
     if (a->dtype)
         a->o.dtype = weft_dtype_find(a->dtype);
     if (a->size && !(a->o.max_shard = read_size(a->size)))
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--max-shard-size %s: expected a size, such as 5GB", a->size);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "--max-shard-size %s: expected a size, such as 5GB", a->size);
     if (a->settings && a->o.from)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--settings prints an INI and converts nothing: leave '%s' out", a->o.from);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "--settings prints an INI and converts nothing: leave '%s' out", a->o.from);
     if (!a->settings && !a->o.to)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "weft convert takes two folders, FROM and TO; weft convert --help says more");
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "weft convert takes two folders, FROM and TO; weft convert --help says more");
     return s;
 }
 
@@ -82,14 +92,16 @@ static weft_status check_apart(const hf_options *o, weft_error *err)
         return WEFT_OK; /* what is not there is refused elsewhere, or made */
     size_t n = strlen(to);
     if (strncmp(from, to, n) == 0 && (!from[n] || from[n] == '/' || n == 1))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is the source, or holds it; name another target", o->to);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: is the source, or holds it; name another target", o->to);
     return WEFT_OK;
 }
 
 static void report(const hf_options *o, const char *what, int tensors, int64_t bytes)
 {
     weft_log_print(o->host->log, WEFT_LOG_INFO, "\r");
-    weft_log_print(o->host->log, WEFT_LOG_INFO, "%s: %s, %d tensors, %.*f MB", o->to, what, tensors, bytes < 10000000 ? 2 : 0, (double)bytes / 1e6);
+    weft_log_print(o->host->log, WEFT_LOG_INFO, "%s: %s, %d tensors, %.*f MB", o->to, what, tensors,
+                   bytes < 10000000 ? 2 : 0, (double)bytes / 1e6);
 }
 
 static weft_status to_weft(const hf_options *o, weft_error *err)
@@ -99,7 +111,8 @@ static weft_status to_weft(const hf_options *o, weft_error *err)
     int64_t bytes = 0;
     weft_status s = hf_view_open(&from, o->from, err);
     if (!s && from.model.notes.size)
-        weft_log_print(o->host->log, WEFT_LOG_WARN, "%.*s", (int)from.model.notes.size - 1, weft_text_get(&from.model.notes));
+        weft_log_print(o->host->log, WEFT_LOG_WARN, "%.*s", (int)from.model.notes.size - 1,
+                       weft_text_get(&from.model.notes));
     s = s ? s : hf_place_begin(&place, o->to, o->force, err);
     s = s ? s : hf_import(o, &from, place.temporary, &bytes, err);
     s = s ? s : hf_place_commit(&place, err);
@@ -143,9 +156,11 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
         return s;
     if (a.settings)
         return print_settings(&a.o, a.settings, err);
-    bool hugging = !hf_has_file(a.o.from, "manifest.json") && (hf_is_folder(a.o.from) || hf_has_file(a.o.from, "params.json"));
+    bool hugging = !hf_has_file(a.o.from, "manifest.json") &&
+                   (hf_is_folder(a.o.from) || hf_has_file(a.o.from, "params.json"));
     if (a.target && strcmp(a.target, hugging ? "hf" : "weft") == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is %s already", a.o.from, hugging ? "a Hugging Face folder" : "weft's");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is %s already", a.o.from,
+                         hugging ? "a Hugging Face folder" : "weft's");
     s = check_apart(&a.o, err);
     if (s)
         return s;
@@ -155,19 +170,22 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
 const weft_command hf_convert = {
     .name = "convert",
     .summary = "convert a checkpoint to a Hugging Face folder, or back",
-    .usage = "usage: weft convert FROM TO [options]\n"
-             "       weft convert --settings FOLDER\n"
-             "\n"
-             "Converts between weft's checkpoints and Hugging Face folders (config.json, *.safetensors) of Llama and GPT-2.\n"
-             "FROM: a Hugging Face folder, a checkpoint (step-N), or a run's folder, whose latest checkpoint is taken.\n"
-             "TO: a folder that is not there yet, or empty. The tokenizer's files go along.\n"
-             "\n"
-             "options:\n"
-             "  --to hf|weft               what TO shall be; taken from FROM if left out\n"
-             "  --dtype bf16|f32|f64       how tensors are stored; as in FROM if left out\n"
-             "  --max-shard-size SIZE      files of at most this size (5GB)\n"
-             "  --force                    replace TO, if it is a checkpoint or a Hugging Face folder\n"
-             "  --settings FOLDER          print an INI to train the model of this Hugging Face folder\n"
-             "  -h, --help                 this text\n",
+    .usage =
+        "usage: weft convert FROM TO [options]\n"
+        "       weft convert --settings FOLDER\n"
+        "\n"
+        "Converts between weft's checkpoints and Hugging Face folders (config.json, *.safetensors) "
+        "of Llama and GPT-2.\n"
+        "FROM: a Hugging Face folder, a checkpoint (step-N), or a run's folder, whose latest "
+        "checkpoint is taken.\n"
+        "TO: a folder that is not there yet, or empty. The tokenizer's files go along.\n"
+        "\n"
+        "options:\n"
+        "  --to hf|weft               what TO shall be; taken from FROM if left out\n"
+        "  --dtype bf16|f32|f64       how tensors are stored; as in FROM if left out\n"
+        "  --max-shard-size SIZE      files of at most this size (5GB)\n"
+        "  --force                    replace TO, if it is a checkpoint or a Hugging Face folder\n"
+        "  --settings FOLDER          print an INI to train the model of this Hugging Face folder\n"
+        "  -h, --help                 this text\n",
     .run = run,
 };

@@ -42,7 +42,8 @@ static weft_status list_pieces(exports *x, weft_error *err)
 }
 
 /* Rows [row, row + n) of piece i into `rows`; `part` has room for one part of them. */
-static weft_status make_rows(const exports *x, int i, int64_t row, int64_t n, void *rows, void *part, weft_error *err)
+static weft_status make_rows(const exports *x, int i, int64_t row, int64_t n, void *rows,
+                             void *part, weft_error *err)
 {
     const hf_tensor *t = &x->from->map.list[x->source[i]];
     const weft_piece *p = &x->pieces[i];
@@ -57,7 +58,8 @@ static weft_status make_rows(const exports *x, int i, int64_t row, int64_t n, vo
         const int64_t lo[2] = {0, row}, size[2] = {t->size[0], n};
         s = weft_folder_read(x->from->folder, t[k].name, lo, size, p->dtype, part, err);
         if (!s)
-            hf_transpose(part, size[0], n, (char *)rows + (size_t)(k * t->size[0]) * bytes, p->size[1], bytes);
+            hf_transpose(part, size[0], n, (char *)rows + (size_t)(k * t->size[0]) * bytes,
+                         p->size[1], bytes);
     }
     return s;
 }
@@ -66,10 +68,12 @@ static weft_status write_tensor(const exports *x, int i, weft_shard *shard, int 
 {
     const hf_tensor *t = &x->from->map.list[x->source[i]];
     const weft_piece *p = &x->pieces[i];
-    int64_t row_bytes = (p->n_dims > 1 ? p->size[1] : 1) * (int64_t)weft_dtype_size(p->dtype), most = hf_rows_at_once(row_bytes);
+    int64_t row_bytes = (p->n_dims > 1 ? p->size[1] : 1) * (int64_t)weft_dtype_size(p->dtype),
+            most = hf_rows_at_once(row_bytes);
     int64_t edge = t->transposed ? p->size[0] : t->size[0]; /* no read goes over it */
     most = most < edge ? most : edge;
-    void *rows = weft_alloc((size_t)(most * row_bytes)), *part = weft_alloc((size_t)(most * row_bytes));
+    void *rows = weft_alloc((size_t)(most * row_bytes)),
+         *part = weft_alloc((size_t)(most * row_bytes));
     weft_status s = rows && part ? WEFT_OK : weft_fail_memory(err);
     for (int64_t row = 0; row < p->size[0] && !s;) {
         int64_t left = edge - row % edge, n = most < left ? most : left;
@@ -82,13 +86,16 @@ static weft_status write_tensor(const exports *x, int i, weft_shard *shard, int 
     return s;
 }
 
-static weft_status write_file(const exports *x, const hf_shards *shards, int file, const char *name, weft_error *err)
+static weft_status write_file(const exports *x, const hf_shards *shards, int file, const char *name,
+                              weft_error *err)
 {
     int first = shards->first[file], n = shards->first[file + 1] - first;
     weft_shard *shard = NULL;
     weft_sums sums = {0};
     char *path = weft_format("%s/%s", x->folder, name);
-    weft_status s = path ? weft_shard_create(weft_io_system(), path, x->pieces + first, n, false, NULL, &shard, err) : weft_fail_memory(err);
+    weft_status s = path ? weft_shard_create(weft_io_system(), path, x->pieces + first, n, false,
+                                             NULL, &shard, err)
+                         : weft_fail_memory(err);
     for (int i = 0; i < n && !s; i++) {
         s = write_tensor(x, first + i, shard, i, err);
         hf_show_progress(x->o, first + i + 1, x->n);
@@ -105,26 +112,31 @@ static weft_status write_index(const exports *x, const hf_shards *shards, weft_e
     json_t *map = json_object();
     for (int f = 0; f < shards->n; f++)
         for (int i = shards->first[f]; i < shards->first[f + 1]; i++)
-            json_object_set_new(map, x->pieces[i].name, json_sprintf("model-%05d-of-%05d.safetensors", f + 1, shards->n));
+            json_object_set_new(map, x->pieces[i].name,
+                                json_sprintf("model-%05d-of-%05d.safetensors", f + 1, shards->n));
     bool whole = (int)json_object_size(map) == x->n;
-    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)shards->bytes, "weight_map", map);
+    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)shards->bytes,
+                             "weight_map", map);
     char *text = whole && root ? json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     char *path = weft_format("%s/model.safetensors.index.json", x->folder);
-    weft_status s = text && path ? weft_write_file(path, text, strlen(text), err) : weft_fail_memory(err);
+    weft_status s =
+        text && path ? weft_write_file(path, text, strlen(text), err) : weft_fail_memory(err);
     weft_free(path);
     free(text);
     json_decref(root);
     return s;
 }
 
-weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *folder, int64_t *bytes, weft_error *err)
+weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *folder, int64_t *bytes,
+                      weft_error *err)
 {
     exports x = {.o = o, .from = from, .folder = folder};
     hf_shards shards = {0};
     weft_status s = list_pieces(&x, err);
     s = s ? s : hf_shards_init(&shards, x.pieces, x.n, o->max_shard, err);
     for (int f = 0; f < shards.n && !s; f++) {
-        char *name = shards.n == 1 ? weft_strdup("model.safetensors") : weft_format("model-%05d-of-%05d.safetensors", f + 1, shards.n);
+        char *name = shards.n == 1 ? weft_strdup("model.safetensors")
+                                   : weft_format("model-%05d-of-%05d.safetensors", f + 1, shards.n);
         s = name ? write_file(&x, &shards, f, name, err) : weft_fail_memory(err);
         weft_free(name);
     }

@@ -5,7 +5,8 @@
 static const weft_param params[] = {
     {.name = "load",
      .type = WEFT_PARAM_PATH,
-     .help = "A Hugging Face folder whose tensors the parameters begin as; a run that goes on from a checkpoint does not look at it."},
+     .help = "A Hugging Face folder whose tensors the parameters begin as; a run that goes on from "
+             "a checkpoint does not look at it."},
     {.name = NULL},
 };
 

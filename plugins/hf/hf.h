@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the plugin hf share: a model as config.json describes it, where each parameter lies in Hugging Face's files, folders of both
- * kinds. */
+/* What the files of the plugin hf share: a model as config.json describes it, where each parameter
+ * lies in Hugging Face's files, folders of both kinds. */
 #ifndef WEFT_HF_H
 #define WEFT_HF_H
 
@@ -31,10 +31,12 @@ void hf_model_release(hf_model *m);
 
 /* ---- config.json (config.c, config_write.c) ---- */
 
-/* Reads FOLDER/config.json; everything that is wrong at once. A folder of another kind is refused by name. Release m in every case. */
+/* Reads FOLDER/config.json; everything that is wrong at once. A folder of another kind is refused
+ * by name. Release m in every case. */
 weft_status hf_config_read(const char *folder, hf_model *m, weft_error *err);
 /* dtype: how the tensors are stored. */
-weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dtype, weft_error *err);
+weft_status hf_config_write(const char *folder, const hf_model *m, weft_dtype dtype,
+                            weft_error *err);
 /* Is this a folder with a config.json? */
 bool hf_is_folder(const char *folder);
 
@@ -44,9 +46,10 @@ bool hf_is_folder(const char *folder);
 void hf_settings_section(const hf_model *m, weft_text *ini);
 /* The same for a checkpoint: {"llama3": {key: value}, ...}; NULL: out of memory. */
 json_t *hf_settings_json(const hf_model *m);
-/* A model from the settings that a checkpoint keeps, {section: {key: value}}. What the tensors' shapes say (dim, blocks, ffn, vocabulary, positions)
- * comes from them. */
-weft_status hf_settings_read(const json_t *settings, const weft_folder *tensors, const char *where, hf_model *m, weft_error *err);
+/* A model from the settings that a checkpoint keeps, {section: {key: value}}. What the tensors'
+ * shapes say (dim, blocks, ffn, vocabulary, positions) comes from them. */
+weft_status hf_settings_read(const json_t *settings, const weft_folder *tensors, const char *where,
+                             hf_model *m, weft_error *err);
 /* The format service, and a whole INI to train from. */
 weft_status hf_settings_minimal(const char *folder, weft_text *ini, weft_error *err);
 weft_status hf_settings_train(const char *folder, weft_text *ini, weft_error *err);
@@ -61,7 +64,8 @@ typedef struct hf_tensor {
     int n_dims;
     int64_t size[2]; /* weft's shape */
     bool transposed; /* Hugging Face has [in, out] */
-    int part, parts; /* of how many that lie in one tensor of Hugging Face's, side by side along `out`; 0 of 1 where it has its own */
+    int part, parts; /* of how many that lie in one tensor of Hugging Face's, side by side along
+                        `out`; 0 of 1 where it has its own */
 } hf_tensor;
 
 typedef struct hf_map {
@@ -81,19 +85,23 @@ typedef struct hf_view {
     hf_model model;
     hf_map map;
     weft_folder *folder;
-    const char **names; /* [map.n] as the files call them: with or without "model." or "transformer." */
+    const char *
+        *names; /* [map.n] as the files call them: with or without "model." or "transformer." */
 } hf_view;
 
-/* Opens config.json, the index and the files, and compares names and shapes: every tensor that is missing, strange or of another shape at once.
- * Close in every case. */
+/* Opens config.json, the index and the files, and compares names and shapes: every tensor that is
+ * missing, strange or of another shape at once. Close in every case. */
 weft_status hf_view_open(hf_view *v, const char *folder, weft_error *err);
 void hf_view_close(hf_view *v);
 /* The box [lo, lo + size) of weft's parameter map.list[i], dense, as elements of dtype. */
-weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to, weft_error *err);
+weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,
+                         weft_dtype dtype, void *to, weft_error *err);
 weft_dtype hf_view_dtype(const hf_view *v, int i);
 
-/* to[j][i] = from[i][j], i < rows, j < columns; a row of `to` begins every `stride` elements of `bytes` bytes. */
-void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int64_t stride, size_t bytes);
+/* to[j][i] = from[i][j], i < rows, j < columns; a row of `to` begins every `stride` elements of
+ * `bytes` bytes. */
+void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int64_t stride,
+                  size_t bytes);
 
 /* ---- weft's checkpoints (checkpoint.c) ---- */
 
@@ -106,13 +114,16 @@ typedef struct hf_checkpoint {
     int64_t step;
 } hf_checkpoint;
 
-/* path: a checkpoint, or a run folder, whose latest is taken. What is read is compared with the manifest's sums. Close in every case. */
+/* path: a checkpoint, or a run folder, whose latest is taken. What is read is compared with the
+ * manifest's sums. Close in every case. */
 weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, weft_error *err);
 void hf_checkpoint_close(hf_checkpoint *c);
 /* A file of a checkpoint, for its manifest. */
-weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *sums, weft_error *err);
+weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *sums,
+                             weft_error *err);
 /* Steals files. */
-weft_status hf_manifest_write(const char *folder, const hf_model *m, json_t *files, weft_error *err);
+weft_status hf_manifest_write(const char *folder, const hf_model *m, json_t *files,
+                              weft_error *err);
 
 /* ---- writing (export.c, import.c, place.c) ---- */
 
@@ -125,8 +136,10 @@ typedef struct hf_options {
 } hf_options;
 
 /* Both write into an existing empty folder. *bytes: of tensors. */
-weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *folder, int64_t *bytes, weft_error *err);
-weft_status hf_import(const hf_options *o, hf_view *from, const char *folder, int64_t *bytes, weft_error *err);
+weft_status hf_export(const hf_options *o, hf_checkpoint *from, const char *folder, int64_t *bytes,
+                      weft_error *err);
+weft_status hf_import(const hf_options *o, hf_view *from, const char *folder, int64_t *bytes,
+                      weft_error *err);
 
 /* Files of tensors, at most max_shard bytes each (or one tensor). */
 typedef struct hf_shards {
@@ -135,7 +148,8 @@ typedef struct hf_shards {
     int64_t bytes; /* of all */
 } hf_shards;
 
-weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard, weft_error *err);
+weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard,
+                           weft_error *err);
 void hf_shards_release(hf_shards *s);
 /* Rows that are moved at a time. */
 int64_t hf_rows_at_once(int64_t row_bytes);
@@ -157,16 +171,20 @@ extern const char *const hf_companions[];
 /* Is there a file of this name? */
 bool hf_has_file(const char *folder, const char *name);
 
-weft_status hf_copy_file(const char *from, const char *name, const char *to, const char *as, weft_error *err);
+weft_status hf_copy_file(const char *from, const char *name, const char *to, const char *as,
+                         weft_error *err);
 
 /* ---- tokens that begin and end texts (tokens.c) ---- */
 
-/* [text] bos and eos as the folder's tokenizer and Transformers use them, where they are not what its tokenizer_config.json names. */
-weft_status hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini, weft_error *err);
+/* [text] bos and eos as the folder's tokenizer and Transformers use them, where they are not what
+ * its tokenizer_config.json names. */
+weft_status hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini,
+                               weft_error *err);
 /* The ids of bos and eos that c->model lacks, from the checkpoint's tokenizer. */
 weft_status hf_tokens_find(hf_checkpoint *c, weft_error *err);
-/* After hf_copy_files: the tokenizer as tokenizer.json, whatever it was called. Byte for byte, unless Transformers would begin prompts otherwise than
- * the run's documents begin, or end texts with another token: then with the run's. */
+/* After hf_copy_files: the tokenizer as tokenizer.json, whatever it was called. Byte for byte,
+ * unless Transformers would begin prompts otherwise than the run's documents begin, or end texts
+ * with another token: then with the run's. */
 weft_status hf_tokens_write(const hf_checkpoint *c, const char *folder, weft_error *err);
 
 /* ---- hf.c's parts ---- */

@@ -21,7 +21,10 @@ static weft_status list_pieces(imports *x, weft_error *err)
     for (int i = 0; i < map->n; i++) {
         const hf_tensor *t = &map->list[i];
         weft_piece *p = &x->pieces[i];
-        *p = (weft_piece){.name = t->name, .dtype = x->o->dtype == WEFT_DTYPES ? hf_view_dtype(x->from, i) : x->o->dtype, .n_dims = t->n_dims};
+        *p = (weft_piece){.name = t->name,
+                          .dtype =
+                              x->o->dtype == WEFT_DTYPES ? hf_view_dtype(x->from, i) : x->o->dtype,
+                          .n_dims = t->n_dims};
         for (int d = 0; d < t->n_dims; d++)
             p->whole[d] = p->size[d] = t->size[d];
     }
@@ -31,7 +34,9 @@ static weft_status list_pieces(imports *x, weft_error *err)
 static weft_status write_tensor(const imports *x, int i, weft_shard *shard, int at, weft_error *err)
 {
     const weft_piece *p = &x->pieces[i];
-    int64_t columns = p->n_dims > 1 ? p->size[1] : 1, row_bytes = columns * (int64_t)weft_dtype_size(p->dtype), most = hf_rows_at_once(row_bytes);
+    int64_t columns = p->n_dims > 1 ? p->size[1] : 1,
+            row_bytes = columns * (int64_t)weft_dtype_size(p->dtype),
+            most = hf_rows_at_once(row_bytes);
     most = most < p->size[0] ? most : p->size[0];
     void *rows = weft_alloc((size_t)(most * row_bytes));
     weft_status s = rows ? WEFT_OK : weft_fail_memory(err);
@@ -50,8 +55,11 @@ static weft_status write_file(const imports *x, const hf_shards *shards, int fil
     int first = shards->first[file], n = shards->first[file + 1] - first;
     weft_shard *shard = NULL;
     weft_sums sums = {0};
-    char *name = weft_format("model-%05d.safetensors", file), *path = weft_format("%s/model-%05d.safetensors", x->folder, file);
-    weft_status s = name && path ? weft_shard_create(weft_io_system(), path, x->pieces + first, n, true, NULL, &shard, err) : weft_fail_memory(err);
+    char *name = weft_format("model-%05d.safetensors", file),
+         *path = weft_format("%s/model-%05d.safetensors", x->folder, file);
+    weft_status s = name && path ? weft_shard_create(weft_io_system(), path, x->pieces + first, n,
+                                                     true, NULL, &shard, err)
+                                 : weft_fail_memory(err);
     for (int i = 0; i < n && !s; i++) {
         s = write_tensor(x, first + i, shard, i, err);
         hf_show_progress(x->o, first + i + 1, x->from->map.n);
@@ -69,7 +77,8 @@ static weft_status note_companion(const imports *x, const char *name, weft_error
 {
     weft_sums sums = {0};
     char *path = weft_format("%s/%s", x->folder, name);
-    weft_status s = path ? weft_sums_of_file(weft_io_system(), path, &sums, err) : weft_fail_memory(err);
+    weft_status s =
+        path ? weft_sums_of_file(weft_io_system(), path, &sums, err) : weft_fail_memory(err);
     s = s ? s : hf_manifest_file(x->files, name, &sums, err);
     weft_sums_release(&sums);
     weft_free(path);
@@ -89,7 +98,8 @@ static weft_status write_manifest(imports *x, weft_error *err)
     return hf_manifest_write(x->folder, &x->from->model, files, err);
 }
 
-weft_status hf_import(const hf_options *o, hf_view *from, const char *folder, int64_t *bytes, weft_error *err)
+weft_status hf_import(const hf_options *o, hf_view *from, const char *folder, int64_t *bytes,
+                      weft_error *err)
 {
     imports x = {.o = o, .from = from, .folder = folder, .files = json_array()};
     hf_shards shards = {0};

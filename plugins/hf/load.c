@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* [hf] load: parameters begin as a Hugging Face folder has them. Each rank reads its own parts alone. */
+/* [hf] load: parameters begin as a Hugging Face folder has them. Each rank reads its own parts
+ * alone. */
 #include "hf.h"
 
 #include <math.h>
@@ -11,7 +12,8 @@
 static const char *setting(const weft_state_view *state, const char *section, const char *key)
 {
     for (int i = 0; i < state->n_settings; i++)
-        if (strcmp(state->settings[i].section, section) == 0 && strcmp(state->settings[i].key, key) == 0)
+        if (strcmp(state->settings[i].section, section) == 0 &&
+            strcmp(state->settings[i].key, key) == 0)
             return state->settings[i].value;
     return NULL;
 }
@@ -25,8 +27,9 @@ typedef struct comparison {
 
 static void refuse(comparison *c, const char *key, const char *has, const char *want)
 {
-    weft_status s = weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "[%s] %s = %s, but config.json in %s says %s: set [%s] %s = %s", c->section, key,
-                              has, c->folder, want, c->section, key, want);
+    weft_status s = weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                              "[%s] %s = %s, but config.json in %s says %s: set [%s] %s = %s",
+                              c->section, key, has, c->folder, want, c->section, key, want);
     c->status = c->status ? c->status : s;
 }
 
@@ -56,7 +59,8 @@ static void compare_switch(comparison *c, const char *key, bool want)
         refuse(c, key, has, want ? "yes" : "no");
 }
 
-static weft_status compare_settings(const hf_model *m, const weft_state_view *state, const char *folder, weft_error *err)
+static weft_status compare_settings(const hf_model *m, const weft_state_view *state,
+                                    const char *folder, weft_error *err)
 {
     comparison c = {state, hf_family_plugin(m->family), folder, err, WEFT_OK};
     compare_number(&c, "norm_eps", m->eps);
@@ -77,7 +81,8 @@ static weft_status compare_settings(const hf_model *m, const weft_state_view *st
     return c.status;
 }
 
-static weft_status compare_tensors(const hf_view *v, const weft_state_view *state, const char *folder, weft_error *err)
+static weft_status compare_tensors(const hf_view *v, const weft_state_view *state,
+                                   const char *folder, weft_error *err)
 {
     weft_status s = WEFT_OK;
     int parameters = 0;
@@ -88,32 +93,42 @@ static weft_status compare_tensors(const hf_view *v, const weft_state_view *stat
             continue;
         parameters++;
         if (!has)
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the run has a parameter '%s', which %s has not", t->name, folder);
-        else if (has->n_dims != t->tensor.n_dims || has->size[0] != t->tensor.whole[0] || (has->n_dims > 1 && has->size[1] != t->tensor.whole[1]))
-            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "'%s' is [%lld%s%.0lld] in the run and [%lld%s%.0lld] in %s", t->name,
-                          (long long)t->tensor.whole[0], t->tensor.n_dims > 1 ? ", " : "", (long long)(t->tensor.n_dims > 1 ? t->tensor.whole[1] : 0),
-                          (long long)has->size[0], has->n_dims > 1 ? ", " : "", (long long)has->size[1], folder);
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "the run has a parameter '%s', which %s has not", t->name, folder);
+        else if (has->n_dims != t->tensor.n_dims || has->size[0] != t->tensor.whole[0] ||
+                 (has->n_dims > 1 && has->size[1] != t->tensor.whole[1]))
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "'%s' is [%lld%s%.0lld] in the run and [%lld%s%.0lld] in %s", t->name,
+                          (long long)t->tensor.whole[0], t->tensor.n_dims > 1 ? ", " : "",
+                          (long long)(t->tensor.n_dims > 1 ? t->tensor.whole[1] : 0),
+                          (long long)has->size[0], has->n_dims > 1 ? ", " : "",
+                          (long long)has->size[1], folder);
     }
     if (!s && parameters != v->map.n)
-        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the run has %d parameters, %s has %d", parameters, folder, v->map.n);
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the run has %d parameters, %s has %d",
+                      parameters, folder, v->map.n);
     return s;
 }
 
-static weft_status check(const hf_view *v, const weft_state_view *state, const char *folder, weft_error *err)
+static weft_status check(const hf_view *v, const weft_state_view *state, const char *folder,
+                         weft_error *err)
 {
     const char *plugin = hf_family_plugin(v->model.family);
     if (state->model && strcmp(state->model, plugin) != 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s holds a model of the plugin %s, but the run's is of %s; `weft convert --settings %s` "
+                         "%s holds a model of the plugin %s, but the run's is of %s; `weft convert "
+                         "--settings %s` "
                          "prints an INI for it",
                          folder, plugin, state->model, folder);
-    weft_status s = compare_settings(&v->model, state, folder, err), tensors = compare_tensors(v, state, folder, err);
+    weft_status s = compare_settings(&v->model, state, folder, err),
+                tensors = compare_tensors(v, state, folder, err);
     return s ? s : tensors;
 }
 
 /* ---- loading ---- */
 
-static weft_status load_tensor(hf_view *v, const weft_state_view *state, const weft_state_tensor *t, weft_error *err)
+static weft_status load_tensor(hf_view *v, const weft_state_view *state, const weft_state_tensor *t,
+                               weft_error *err)
 {
     const hf_tensor *entry = hf_map_find(&v->map, t->name);
     int64_t count = weft_tensor_count(&t->tensor);
@@ -123,7 +138,8 @@ static weft_status load_tensor(hf_view *v, const weft_state_view *state, const w
     void *host = weft_alloc(bytes);
     if (!host)
         return weft_fail_memory(err);
-    weft_status s = hf_view_read(v, (int)(entry - v->map.list), t->tensor.lo, t->tensor.size, t->tensor.dtype, host, err);
+    weft_status s = hf_view_read(v, (int)(entry - v->map.list), t->tensor.lo, t->tensor.size,
+                                 t->tensor.dtype, host, err);
     s = s ? s : state->device->upload(state->device_self, t->tensor.data, host, bytes, err);
     weft_free(host);
     return s;
@@ -144,8 +160,10 @@ static weft_status load(void *self, const weft_state_view *state, bool *loaded, 
             s = load_tensor(&v, state, &state->tensors[i], err);
     if (!s && state->rank == 0) {
         if (v.model.notes.size > 0)
-            weft_log_print(plugin->host->log, WEFT_LOG_WARN, "%.*s", (int)v.model.notes.size - 1, weft_text_get(&v.model.notes));
-        weft_log_print(plugin->host->log, WEFT_LOG_INFO, "loaded %d parameters from %s", v.map.n, folder);
+            weft_log_print(plugin->host->log, WEFT_LOG_WARN, "%.*s", (int)v.model.notes.size - 1,
+                           weft_text_get(&v.model.notes));
+        weft_log_print(plugin->host->log, WEFT_LOG_INFO, "loaded %d parameters from %s", v.map.n,
+                       folder);
     }
     *loaded = !s;
     hf_view_close(&v);

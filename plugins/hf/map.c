@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where each parameter of a model lies in Hugging Face's files. Llama's are the same, element for element; GPT-2's matrices are transposed, and its
- * q, k, v lie in one. */
+/* Where each parameter of a model lies in Hugging Face's files. Llama's are the same, element for
+ * element; GPT-2's matrices are transposed, and its q, k, v lie in one. */
 #include "hf.h"
 
 #include <stdio.h>
@@ -22,8 +22,10 @@ static hf_tensor *add(hf_map *map)
     return t;
 }
 
-/* A parameter with one name for both. columns 0: a vector. layer < 0: of no block, so without a number in its name. */
-static hf_tensor *add_same(hf_map *map, const char *before, int64_t layer, const char *name, int64_t rows, int64_t columns)
+/* A parameter with one name for both. columns 0: a vector. layer < 0: of no block, so without a
+ * number in its name. */
+static hf_tensor *add_same(hf_map *map, const char *before, int64_t layer, const char *name,
+                           int64_t rows, int64_t columns)
 {
     hf_tensor *t = add(map);
     if (!t)
@@ -47,10 +49,14 @@ static bool add_llama(hf_map *map, const hf_model *m)
     int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim, d = m->dim;
     bool ok = add_same(map, "", -1, "model.embed_tokens.weight", m->vocab, d);
     for (int64_t l = 0; l < m->layers && ok; l++)
-        ok = add_same(map, before, l, "input_layernorm.weight", d, 0) && add_same(map, before, l, "self_attn.q_proj.weight", q, d) &&
-             add_same(map, before, l, "self_attn.k_proj.weight", kv, d) && add_same(map, before, l, "self_attn.v_proj.weight", kv, d) &&
-             add_same(map, before, l, "self_attn.o_proj.weight", d, q) && add_same(map, before, l, "post_attention_layernorm.weight", d, 0) &&
-             add_same(map, before, l, "mlp.gate_proj.weight", m->ffn, d) && add_same(map, before, l, "mlp.up_proj.weight", m->ffn, d) &&
+        ok = add_same(map, before, l, "input_layernorm.weight", d, 0) &&
+             add_same(map, before, l, "self_attn.q_proj.weight", q, d) &&
+             add_same(map, before, l, "self_attn.k_proj.weight", kv, d) &&
+             add_same(map, before, l, "self_attn.v_proj.weight", kv, d) &&
+             add_same(map, before, l, "self_attn.o_proj.weight", d, q) &&
+             add_same(map, before, l, "post_attention_layernorm.weight", d, 0) &&
+             add_same(map, before, l, "mlp.gate_proj.weight", m->ffn, d) &&
+             add_same(map, before, l, "mlp.up_proj.weight", m->ffn, d) &&
              add_same(map, before, l, "mlp.down_proj.weight", d, m->ffn);
     ok = ok && add_same(map, "", -1, "model.norm.weight", d, 0);
     return ok && (m->tied || add_same(map, "", -1, "lm_head.weight", m->vocab, d));
@@ -91,7 +97,8 @@ static bool add_attention(hf_map *map, int64_t layer, int64_t d)
             hf_tensor *t = add_same(map, gpt2_before, layer, name, d, k == 0 ? d : 0);
             if (!t)
                 return false;
-            snprintf(t->hf, sizeof t->hf, "%s%lld.attn.c_attn.%s", gpt2_before, (long long)layer, kinds[k]);
+            snprintf(t->hf, sizeof t->hf, "%s%lld.attn.c_attn.%s", gpt2_before, (long long)layer,
+                     kinds[k]);
             t->transposed = k == 0;
             t->part = p;
             t->parts = 3;
@@ -103,10 +110,12 @@ static bool add_attention(hf_map *map, int64_t layer, int64_t d)
 static bool add_gpt2(hf_map *map, const hf_model *m)
 {
     int64_t d = m->dim;
-    bool ok = add_same(map, "", -1, "transformer.wte.weight", m->vocab, d) && add_same(map, "", -1, "transformer.wpe.weight", m->context, d);
+    bool ok = add_same(map, "", -1, "transformer.wte.weight", m->vocab, d) &&
+              add_same(map, "", -1, "transformer.wpe.weight", m->context, d);
     for (int64_t l = 0; l < m->layers && ok; l++)
-        ok = add_norm(map, gpt2_before, l, "ln_1", d) && add_attention(map, l, d) && add_norm(map, gpt2_before, l, "ln_2", d) &&
-             add_conv(map, l, "mlp.c_fc", m->ffn, d) && add_conv(map, l, "mlp.c_proj", d, m->ffn);
+        ok = add_norm(map, gpt2_before, l, "ln_1", d) && add_attention(map, l, d) &&
+             add_norm(map, gpt2_before, l, "ln_2", d) && add_conv(map, l, "mlp.c_fc", m->ffn, d) &&
+             add_conv(map, l, "mlp.c_proj", d, m->ffn);
     ok = ok && add_norm(map, "transformer.", -1, "ln_f", d);
     return ok && (m->tied || add_same(map, "", -1, "lm_head.weight", m->vocab, d));
 }

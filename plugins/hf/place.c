@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a conversion goes: a folder beside its target until all is written, then the target itself. */
+/* Where a conversion goes: a folder beside its target until all is written, then the target itself.
+ */
 #include "hf.h"
 
 #include <dirent.h>
@@ -37,16 +38,23 @@ static weft_status check_target(const char *to, bool force, weft_error *err)
 {
     struct stat st;
     if (lstat(to, &st) != 0)
-        return errno == ENOENT ? WEFT_OK : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot look at %s: %s", to, strerror(errno));
+        return errno == ENOENT ? WEFT_OK
+                               : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                           "cannot look at %s: %s", to, strerror(errno));
     int n = count_entries(to);
     if (n < 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is there, and is no folder; name another target", to);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: is there, and is no folder; name another target", to);
     if (n == 0)
         return WEFT_OK;
     if (!force)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: is there, and not empty; name another target, or replace it with --force", to);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s: is there, and not empty; name another target, or replace it with --force", to);
     if (!hf_has_file(to, "config.json") && !hf_has_file(to, "manifest.json"))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: holds neither config.json nor manifest.json, so --force does not replace it", to);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s: holds neither config.json nor manifest.json, so --force does not replace it", to);
     return WEFT_OK;
 }
 
@@ -56,7 +64,9 @@ static weft_status check_replaced(const char *to, weft_error *err)
     weft_status s = old ? WEFT_OK : weft_fail_memory(err);
     if (old && count_entries(old) >= 0)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "%s: is there: a conversion was killed while it took this old folder's place; rename or remove it", old);
+                      "%s: is there: a conversion was killed while it took this old folder's "
+                      "place; rename or remove it",
+                      old);
     weft_free(old);
     return s;
 }
@@ -90,14 +100,17 @@ weft_status hf_place_begin(hf_place *p, const char *to, bool force, weft_error *
 static char *parent_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    return !slash ? weft_strdup(".") : slash == path ? weft_strdup("/") : weft_format("%.*s", (int)(slash - path), path);
+    return !slash          ? weft_strdup(".")
+           : slash == path ? weft_strdup("/")
+                           : weft_format("%.*s", (int)(slash - path), path);
 }
 
 static weft_status move(const weft_io *io, const char *from, const char *to, weft_error *err)
 {
     if (io->rename(io->ctx, from, to) == 0)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s to %s: %s", from, to, strerror(errno));
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s to %s: %s", from, to,
+                     strerror(errno));
 }
 
 weft_status hf_place_commit(hf_place *p, weft_error *err)
@@ -133,11 +146,14 @@ void hf_place_end(hf_place *p)
 
 /* ---- the files beside the tensors ---- */
 
-weft_status hf_copy_file(const char *from, const char *name, const char *to, const char *as, weft_error *err)
+weft_status hf_copy_file(const char *from, const char *name, const char *to, const char *as,
+                         weft_error *err)
 {
-    char *source = weft_format("%s/%s", from, name), *target = weft_format("%s/%s", to, as), *data = NULL;
+    char *source = weft_format("%s/%s", from, name), *target = weft_format("%s/%s", to, as),
+         *data = NULL;
     size_t size = 0;
-    weft_status s = source && target ? weft_read_file(source, &data, &size, err) : weft_fail_memory(err);
+    weft_status s =
+        source && target ? weft_read_file(source, &data, &size, err) : weft_fail_memory(err);
     s = s ? s : weft_write_file(target, data, size, err);
     weft_free(data);
     weft_free(source);
@@ -156,7 +172,8 @@ weft_status hf_copy_files(const char *from, const char *to, weft_error *err)
 
 /* ---- how tensors are shared out between files ---- */
 
-weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard, weft_error *err)
+weft_status hf_shards_init(hf_shards *s, const weft_piece *pieces, int n, int64_t max_shard,
+                           weft_error *err)
 {
     int64_t here = 0;
     *s = (hf_shards){.first = weft_alloc_zero((size_t)n + 2, sizeof *s->first)};

@@ -18,7 +18,8 @@ const char *hf_number(char buffer[32], double x)
 
 /* ---- the model's section ---- */
 
-/* Every key of the plugin's, so that a checkpoint can tell the same model from another; `plain` ones are their defaults, and an INI leaves them out.
+/* Every key of the plugin's, so that a checkpoint can tell the same model from another; `plain`
+ * ones are their defaults, and an INI leaves them out.
  */
 typedef struct each_key {
     void (*put)(void *ctx, const char *key, const char *value, bool plain);
@@ -99,7 +100,8 @@ json_t *hf_settings_json(const hf_model *m)
     size_t wanted = m->family == HF_LLAMA ? 16 : 9;
     snprintf(seq_len, sizeof seq_len, "%lld", (long long)seq_len_of(m));
     if (json_object_size(keys) == wanted) /* an INI without steps is none */
-        return json_pack("{s:o, s:{s:s, s:s}}", hf_family_plugin(m->family), keys, "train", "steps", "1", "seq_len", seq_len);
+        return json_pack("{s:o, s:{s:s, s:s}}", hf_family_plugin(m->family), keys, "train", "steps",
+                         "1", "seq_len", seq_len);
     json_decref(keys);
     return NULL;
 }
@@ -107,10 +109,12 @@ json_t *hf_settings_json(const hf_model *m)
 /* ---- INIs ---- */
 
 /* A path as an INI's value; none that an INI cannot hold. */
-static weft_status add_path(weft_text *ini, const char *key, const char *path, const char *file, weft_error *err)
+static weft_status add_path(weft_text *ini, const char *key, const char *path, const char *file,
+                            weft_error *err)
 {
     if (strpbrk(path, "\n\r") || strstr(path, " ;") || strstr(path, " #"))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: this name cannot stand in an INI; rename the folder", path);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: this name cannot stand in an INI; rename the folder", path);
     weft_text_print(ini, "%s = %s%s%s\n", key, path, file ? "/" : "", file ? file : "");
     return WEFT_OK;
 }
@@ -139,7 +143,8 @@ weft_status hf_settings_minimal(const char *folder, weft_text *ini, weft_error *
         return finish(ini, s, &m, err);
     bool tokenizer = hf_has_file(folder, "tokenizer.json");
     add_notes(&m, ini);
-    weft_text_print(ini, "[weft]\nplugins =\n    %s\n%s    hf\n\n[train]\n", hf_family_plugin(m.family), tokenizer ? "    text\n" : "");
+    weft_text_print(ini, "[weft]\nplugins =\n    %s\n%s    hf\n\n[train]\n",
+                    hf_family_plugin(m.family), tokenizer ? "    text\n" : "");
     weft_text_print(ini, "seq_len = %lld\n\n", (long long)seq_len_of(&m));
     hf_settings_section(&m, ini);
     weft_text_add(ini, "\n[hf]\n");
@@ -160,14 +165,16 @@ weft_status hf_settings_train(const char *folder, weft_text *ini, weft_error *er
         return finish(ini, s, &m, err);
     bool tokenizer = hf_has_file(folder, "tokenizer.json");
     add_notes(&m, ini);
-    weft_text_print(
-        ini,
-        "[weft]\nplugins =\n    %s\n    text                ; the data\n    hf                  ; where the parameters begin\n"
-        "    cpu\n    bf16                ; activations and weight copies in bf16\n    adamw\n    metrics\n    ckpt                ; saves "
-        "and resumes\ndir = runs/finetune\n\n[train]\nsteps = 1000\n",
-        hf_family_plugin(m.family));
+    weft_text_print(ini,
+                    "[weft]\nplugins =\n    %s\n    text                ; the data\n    hf         "
+                    "         ; where the parameters begin\n"
+                    "    cpu\n    bf16                ; activations and weight copies in bf16\n    "
+                    "adamw\n    metrics\n    ckpt                ; saves "
+                    "and resumes\ndir = runs/finetune\n\n[train]\nsteps = 1000\n",
+                    hf_family_plugin(m.family));
     weft_text_print(ini, "seq_len = %lld\n", (long long)seq_len_of(&m));
-    weft_text_print(ini, "global_batch = 8        ; samples a step: %lld tokens\n\n", (long long)(8 * seq_len_of(&m)));
+    weft_text_print(ini, "global_batch = 8        ; samples a step: %lld tokens\n\n",
+                    (long long)(8 * seq_len_of(&m)));
     hf_settings_section(&m, ini);
     weft_text_add(ini, "\n[hf]\n");
     s = add_path(ini, "load", folder, NULL, err);
@@ -176,9 +183,10 @@ weft_status hf_settings_train(const char *folder, weft_text *ini, weft_error *er
         s = s ? s : add_path(ini, "tokenizer", folder, "tokenizer.json", err);
         s = s ? s : hf_tokens_settings(folder, &m, ini, err);
     } else
-        weft_text_add(ini,
-                      "; the folder has no tokenizer.json: name the model's tokenizer here, or the ids will mean something else\n;tokenizer =\n");
-    weft_text_add(ini, "\n[adamw]\nlr = 2e-5\nwarmup_steps = 50\nlr_decay = cosine\nmin_lr_factor = 0.1\n");
+        weft_text_add(ini, "; the folder has no tokenizer.json: name the model's tokenizer here, "
+                           "or the ids will mean something else\n;tokenizer =\n");
+    weft_text_add(
+        ini, "\n[adamw]\nlr = 2e-5\nwarmup_steps = 50\nlr_decay = cosine\nmin_lr_factor = 0.1\n");
     return finish(ini, s, &m, err);
 }
 
@@ -189,7 +197,8 @@ static bool is_model(const char *folder)
     return hf_is_folder(folder);
 }
 
-const weft_model_format hf_format = {.size = sizeof(weft_model_format), .is = is_model, .settings = hf_settings_minimal};
+const weft_model_format hf_format = {
+    .size = sizeof(weft_model_format), .is = is_model, .settings = hf_settings_minimal};
 
 /* ---- from a checkpoint's settings ---- */
 
@@ -203,7 +212,8 @@ typedef struct section {
 
 static const char *value_of(const section *s, const char *key)
 {
-    const char *text = json_string_value(json_object_get(json_object_get(s->settings, s->name), key));
+    const char *text =
+        json_string_value(json_object_get(json_object_get(s->settings, s->name), key));
     return text ? text : "";
 }
 
@@ -220,7 +230,8 @@ static bool switch_of(const section *s, const char *key, bool standard)
     const char *text = value_of(s, key);
     if (!*text)
         return standard;
-    return strcmp(text, "yes") == 0 || strcmp(text, "true") == 0 || strcmp(text, "on") == 0 || strcmp(text, "1") == 0;
+    return strcmp(text, "yes") == 0 || strcmp(text, "true") == 0 || strcmp(text, "on") == 0 ||
+           strcmp(text, "1") == 0;
 }
 
 /* How many heads no shape tells; where the settings say "flavor", the flavor does. */
@@ -229,14 +240,17 @@ static int64_t heads_of(section *s)
     static const struct {
         const char *plugin, *flavor;
         int64_t heads;
-    } flavors[] = {{"llama3", "debug", 16}, {"llama3", "8B", 32}, {"llama3", "70B", 64}, {"llama3", "405B", 128}, {"gpt2", "debug", 4},
-                   {"gpt2", "124M", 12},    {"gpt2", "355M", 16}, {"gpt2", "774M", 20},  {"gpt2", "1558M", 25}};
+    } flavors[] = {{"llama3", "debug", 16}, {"llama3", "8B", 32}, {"llama3", "70B", 64},
+                   {"llama3", "405B", 128}, {"gpt2", "debug", 4}, {"gpt2", "124M", 12},
+                   {"gpt2", "355M", 16},    {"gpt2", "774M", 20}, {"gpt2", "1558M", 25}};
     int64_t heads = (int64_t)real_of(s, "n_heads", 0);
     for (size_t i = 0; i < sizeof flavors / sizeof flavors[0] && heads < 1; i++)
-        if (strcmp(flavors[i].plugin, s->name) == 0 && strcmp(flavors[i].flavor, value_of(s, "flavor")) == 0)
+        if (strcmp(flavors[i].plugin, s->name) == 0 &&
+            strcmp(flavors[i].flavor, value_of(s, "flavor")) == 0)
             heads = flavors[i].heads;
     if (heads < 1)
-        s->status = weft_fail(s->err, WEFT_ERR_INPUT, ((weft_where){s->where, 0}), "its settings do not say [%s] n_heads", s->name);
+        s->status = weft_fail(s->err, WEFT_ERR_INPUT, ((weft_where){s->where, 0}),
+                              "its settings do not say [%s] n_heads", s->name);
     return heads < 1 ? 1 : heads;
 }
 
@@ -246,7 +260,8 @@ static int64_t extent(section *s, const char *name, int dim)
     if (t && dim < t->n_dims)
         return t->size[dim];
     if (dim == 0 || !t)
-        s->status = weft_fail(s->err, WEFT_ERR_INPUT, ((weft_where){s->where, 0}), "holds no tensor '%s'", name);
+        s->status = weft_fail(s->err, WEFT_ERR_INPUT, ((weft_where){s->where, 0}),
+                              "holds no tensor '%s'", name);
     return 1;
 }
 
@@ -291,16 +306,19 @@ static void read_gpt2(section *s, hf_model *m)
     m->tied = switch_of(s, "tied", true);
 }
 
-weft_status hf_settings_read(const json_t *settings, const weft_folder *tensors, const char *where, hf_model *m, weft_error *err)
+weft_status hf_settings_read(const json_t *settings, const weft_folder *tensors, const char *where,
+                             hf_model *m, weft_error *err)
 {
     section s = {.settings = settings, .where = where, .tensors = tensors, .err = err};
-    *m = (hf_model){.bos = -1, .eos = -1, .factor = 8, .low = 1, .high = 4, .original = 8192, .theta = 10000};
+    *m = (hf_model){
+        .bos = -1, .eos = -1, .factor = 8, .low = 1, .high = 4, .original = 8192, .theta = 10000};
     int f = 0;
     while (f < HF_FAMILIES && !json_object_get(settings, hf_family_plugin((hf_family)f)))
         f++;
     if (f == HF_FAMILIES)
         return weft_fail(err, WEFT_ERR_INPUT, ((weft_where){where, 0}),
-                         "its settings have neither [llama3] nor [gpt2]; models of other plugins have no form in Hugging Face's files");
+                         "its settings have neither [llama3] nor [gpt2]; models of other plugins "
+                         "have no form in Hugging Face's files");
     m->family = (hf_family)f;
     s.name = "train";
     m->context = (int64_t)real_of(&s, "seq_len", 2048);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tokens begin and end a text: in a folder's tokenizer files, in the settings of a run, and from one to the other. */
+/* Which tokens begin and end a text: in a folder's tokenizer files, in the settings of a run, and
+ * from one to the other. */
 #include "hf.h"
 
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 static const char *const keys[2] = {"bos", "eos"};
 static const char *const token_keys[2] = {"bos_token", "eos_token"};
 
-/* A JSON file of the folder; *root is NULL if there is none, or it is damaged, which whoever needs it says. */
+/* A JSON file of the folder; *root is NULL if there is none, or it is damaged, which whoever needs
+ * it says. */
 static weft_status read_json(const char *folder, const char *name, json_t **root, weft_error *err)
 {
     char *path = weft_format("%s/%s", folder, name);
@@ -32,7 +34,8 @@ static int64_t id_of(const json_t *tokenizer, const char *text)
         if (content && text && strcmp(content, text) == 0)
             return json_integer_value(json_object_get(token, "id"));
     }
-    const json_t *id = json_object_get(json_object_get(json_object_get(tokenizer, "model"), "vocab"), text ? text : "");
+    const json_t *id = json_object_get(
+        json_object_get(json_object_get(tokenizer, "model"), "vocab"), text ? text : "");
     return json_is_integer(id) ? json_integer_value(id) : -1;
 }
 
@@ -54,7 +57,10 @@ static const char *first_of(const json_t *processor)
     size_t i;
     const json_t *inner;
     if (type && strcmp(type, "TemplateProcessing") == 0)
-        first = json_string_value(json_object_get(json_object_get(json_array_get(json_object_get(processor, "single"), 0), "SpecialToken"), "id"));
+        first = json_string_value(
+            json_object_get(json_object_get(json_array_get(json_object_get(processor, "single"), 0),
+                                            "SpecialToken"),
+                            "id"));
     json_array_foreach(json_object_get(processor, "processors"), i, inner)
         if (!first)
             first = first_of(inner);
@@ -68,7 +74,8 @@ static const char *token_in(const json_t *config, const char *key)
     return json_string_value(json_is_object(token) ? json_object_get(token, "content") : token);
 }
 
-/* What Transformers puts in front of a prompt; NULL: nothing. Its add_bos_token does not count where there is a tokenizer.json. */
+/* What Transformers puts in front of a prompt; NULL: nothing. Its add_bos_token does not count
+ * where there is a tokenizer.json. */
 static const char *prefix_of(const json_t *tokenizer)
 {
     return first_of(json_object_get(tokenizer, "post_processor"));
@@ -89,7 +96,8 @@ static void add_token(weft_text *ini, const char *key, const char *text, const c
         weft_text_print(ini, "%s = %s\n", key, text);
 }
 
-weft_status hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini, weft_error *err)
+weft_status hf_tokens_settings(const char *folder, const hf_model *m, weft_text *ini,
+                               weft_error *err)
 {
     json_t *tokenizer = NULL, *config = NULL;
     weft_status s = read_json(folder, "tokenizer.json", &tokenizer, err);
@@ -125,7 +133,8 @@ static bool is_one_of(const char *word, const char *const list[4])
 
 static const char *token_of(const tokens *t, int i)
 {
-    static const char *const no[] = {"no", "false", "off", "0"}, *const yes[] = {"yes", "true", "on", "1"};
+    static const char *const no[] = {"no", "false", "off", "0"}, *const yes[] = {"yes", "true",
+                                                                                 "on", "1"};
     const char *value = json_string_value(json_object_get(t->text, keys[i]));
     if (!value || is_one_of(value, no))
         return NULL;
@@ -135,7 +144,8 @@ static const char *token_of(const tokens *t, int i)
 /* Under its own name, or as tokenizer.json if a folder was named. */
 static const char *file_of(const hf_checkpoint *c, const json_t *text)
 {
-    const char *given = json_string_value(json_object_get(text, "tokenizer")), *slash = given ? strrchr(given, '/') : NULL;
+    const char *given = json_string_value(json_object_get(text, "tokenizer")),
+               *slash = given ? strrchr(given, '/') : NULL;
     const char *name = slash ? slash + 1 : given;
     return name && *name && hf_has_file(c->path, name) ? name : "tokenizer.json";
 }
@@ -174,10 +184,13 @@ static bool differ(const char *a, const char *b)
     return a && b ? strcmp(a, b) != 0 : a != b;
 }
 
-static weft_status write_json(const json_t *root, const char *folder, const char *name, weft_error *err)
+static weft_status write_json(const json_t *root, const char *folder, const char *name,
+                              weft_error *err)
 {
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL, *path = weft_format("%s/%s", folder, name);
-    weft_status s = text && path ? weft_write_file(path, text, strlen(text), err) : weft_fail_memory(err);
+    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL,
+         *path = weft_format("%s/%s", folder, name);
+    weft_status s =
+        text && path ? weft_write_file(path, text, strlen(text), err) : weft_fail_memory(err);
     free(text);
     weft_free(path);
     return s;
@@ -186,10 +199,12 @@ static weft_status write_json(const json_t *root, const char *folder, const char
 /* tokenizer_config.json with the run's tokens. */
 static weft_status write_config(const tokens *t, const char *folder, weft_error *err)
 {
-    json_t *root = t->config ? json_deep_copy(t->config) : json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast");
+    json_t *root = t->config ? json_deep_copy(t->config)
+                             : json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast");
     bool ok = root != NULL;
     for (int i = 0; i < 2 && ok; i++)
-        ok = json_object_set_new(root, token_keys[i], t->token[i] ? json_string(t->token[i]) : json_null()) == 0;
+        ok = json_object_set_new(root, token_keys[i],
+                                 t->token[i] ? json_string(t->token[i]) : json_null()) == 0;
     weft_status s = write_json(ok ? root : NULL, folder, "tokenizer_config.json", err);
     json_decref(root);
     return s;
@@ -197,17 +212,21 @@ static weft_status write_config(const tokens *t, const char *folder, weft_error 
 
 static json_t *template_of(const char *bos, int64_t id)
 {
-    return json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}], "
+    return json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, "
+                     "{s:{s:s, s:i}}, {s:{s:s, s:i}}], "
                      "s:{s:{s:s, s:[I], s:[s]}}}",
-                     "type", "TemplateProcessing", "single", "SpecialToken", "id", bos, "type_id", 0, "Sequence", "id", "A", "type_id", 0, "pair",
-                     "SpecialToken", "id", bos, "type_id", 0, "Sequence", "id", "A", "type_id", 0, "SpecialToken", "id", bos, "type_id", 1,
-                     "Sequence", "id", "B", "type_id", 1, "special_tokens", bos, "id", bos, "ids", (json_int_t)id, "tokens", bos);
+                     "type", "TemplateProcessing", "single", "SpecialToken", "id", bos, "type_id",
+                     0, "Sequence", "id", "A", "type_id", 0, "pair", "SpecialToken", "id", bos,
+                     "type_id", 0, "Sequence", "id", "A", "type_id", 0, "SpecialToken", "id", bos,
+                     "type_id", 1, "Sequence", "id", "B", "type_id", 1, "special_tokens", bos, "id",
+                     bos, "ids", (json_int_t)id, "tokens", bos);
 }
 
 /* tokenizer.json with the run's way to begin a text. */
 static weft_status write_tokenizer(const tokens *t, const char *folder, weft_error *err)
 {
-    json_t *processor = t->token[0] ? template_of(t->token[0], id_of(t->tokenizer, t->token[0])) : json_null();
+    json_t *processor =
+        t->token[0] ? template_of(t->token[0], id_of(t->tokenizer, t->token[0])) : json_null();
     json_t *root = json_copy(t->tokenizer);
     bool ok = root && processor && json_object_set(root, "post_processor", processor) == 0;
     weft_status s = write_json(ok ? root : NULL, folder, "tokenizer.json", err);
@@ -225,7 +244,8 @@ weft_status hf_tokens_write(const hf_checkpoint *c, const char *folder, weft_err
             s = hf_copy_file(c->path, t.file, folder, "tokenizer.json", err);
         if (!s && differ(prefix_of(t.tokenizer), t.token[0]))
             s = write_tokenizer(&t, folder, err);
-        if (!s && ((t.token[0] && differ(token_in(t.config, "bos_token"), t.token[0])) || differ(token_in(t.config, "eos_token"), t.token[1])))
+        if (!s && ((t.token[0] && differ(token_in(t.config, "bos_token"), t.token[0])) ||
+                   differ(token_in(t.config, "eos_token"), t.token[1])))
             s = write_config(&t, folder, err);
     }
     close_tokens(&t);

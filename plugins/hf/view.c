@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Hugging Face folder: its files are found, and its tensors are those of the model that config.json describes, no more, no fewer. */
+/* A Hugging Face folder: its files are found, and its tensors are those of the model that
+ * config.json describes, no more, no fewer. */
 #include "hf.h"
 
 #include <string.h>
@@ -30,7 +31,8 @@ static weft_status add_file(files *f, const char *name, weft_error *err)
     return WEFT_OK;
 }
 
-static weft_status list_files(json_t *map, const char *folder, weft_where at, files *f, weft_error *err)
+static weft_status list_files(json_t *map, const char *folder, weft_where at, files *f,
+                              weft_error *err)
 {
     const char *tensor;
     json_t *file;
@@ -38,11 +40,13 @@ static weft_status list_files(json_t *map, const char *folder, weft_where at, fi
     json_object_foreach(map, tensor, file) {
         const char *name = json_string_value(file);
         if (!name || !name[0] || strchr(name, '/') || name[0] == '.')
-            return weft_fail(err, WEFT_ERR_INPUT, at, "'%s' lies in '%s', which is no file's name", tensor, name ? name : "?");
+            return weft_fail(err, WEFT_ERR_INPUT, at, "'%s' lies in '%s', which is no file's name",
+                             tensor, name ? name : "?");
         int before = f->n;
         weft_status added = add_file(f, name, err);
         if (!added && f->n > before && !hf_has_file(folder, name))
-            added = weft_fail(err, WEFT_ERR_INPUT, at, "names %s, which is not there; fetch it again", name);
+            added = weft_fail(err, WEFT_ERR_INPUT, at,
+                              "names %s, which is not there; fetch it again", name);
         s = s ? s : added;
     }
     if (!s && f->n == 0)
@@ -59,7 +63,8 @@ static weft_status compare_index(const hf_view *v, json_t *map, weft_where at, w
     int missing = 0;
     json_object_foreach(map, tensor, file)
         if (!weft_folder_find(v->folder, tensor) && missing++ < MOST_NAMED)
-            s = weft_fail(err, WEFT_ERR_INPUT, at, "says that %s has '%s', which it has not", json_string_value(file), tensor);
+            s = weft_fail(err, WEFT_ERR_INPUT, at, "says that %s has '%s', which it has not",
+                          json_string_value(file), tensor);
     return s;
 }
 
@@ -71,9 +76,11 @@ static weft_status open_indexed(hf_view *v, const char *folder, const char *inde
     char *data = NULL;
     size_t size = 0;
     weft_status s = weft_read_file(index, &data, &size, err);
-    json_t *root = s ? NULL : json_loadb(data, size, 0, &where), *map = json_object_get(root, "weight_map");
+    json_t *root = s ? NULL : json_loadb(data, size, 0, &where),
+           *map = json_object_get(root, "weight_map");
     if (!s && !root)
-        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){index, where.line > 0 ? where.line : 0}), "is no JSON: %s", where.text);
+        s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){index, where.line > 0 ? where.line : 0}),
+                      "is no JSON: %s", where.text);
     else if (!s && !json_is_object(map))
         s = weft_fail(err, WEFT_ERR_INPUT, at, "has no 'weight_map'");
     s = s ? s : list_files(map, folder, at, &f, err);
@@ -96,16 +103,21 @@ static weft_status open_files(hf_view *v, const char *folder, weft_error *err)
     }
     if (hf_has_file(folder, single[0]))
         return weft_folder_open_files(weft_io_system(), folder, single, 1, &v->folder, err);
-    if (hf_has_file(folder, "pytorch_model.bin") || hf_has_file(folder, "pytorch_model.bin.index.json"))
+    if (hf_has_file(folder, "pytorch_model.bin") ||
+        hf_has_file(folder, "pytorch_model.bin.index.json"))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: holds pytorch_model.bin, which is a program as much as data and is not read; save the model as safetensors "
+                         "%s: holds pytorch_model.bin, which is a program as much as data and is "
+                         "not read; save the model as safetensors "
                          "(Transformers: model.save_pretrained(FOLDER))",
                          folder);
-    if (hf_has_file(folder, "consolidated.00.pth") || hf_has_file(folder, "consolidated.safetensors") || hf_has_file(folder, "params.json"))
-        return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%s: holds Meta's own files (consolidated.*), whose q and k are in another order; take the Hugging Face files, *.safetensors", folder);
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: has neither model.safetensors nor model.safetensors.index.json", folder);
+    if (hf_has_file(folder, "consolidated.00.pth") ||
+        hf_has_file(folder, "consolidated.safetensors") || hf_has_file(folder, "params.json"))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: holds Meta's own files (consolidated.*), whose q and k are in "
+                         "another order; take the Hugging Face files, *.safetensors",
+                         folder);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s: has neither model.safetensors nor model.safetensors.index.json", folder);
 }
 
 /* ---- tensors ---- */
@@ -116,7 +128,8 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* What older files hold beside parameters: masks, rotary frequencies, the head that is the embedding. */
+/* What older files hold beside parameters: masks, rotary frequencies, the head that is the
+ * embedding. */
 static bool is_ignored(const hf_model *m, const char *name)
 {
     if (m->tied && strcmp(name, "lm_head.weight") == 0)
@@ -142,7 +155,8 @@ static void print_shape(weft_text *text, const int64_t *size, int n)
         weft_text_print(text, "%s%lld", d ? ", " : "", (long long)size[d]);
 }
 
-static weft_status wrong_shape(const weft_stored *t, const hf_tensor *want, const char *folder, weft_error *err)
+static weft_status wrong_shape(const weft_stored *t, const hf_tensor *want, const char *folder,
+                               weft_error *err)
 {
     weft_text text = {0};
     int64_t size[2];
@@ -151,7 +165,8 @@ static weft_status wrong_shape(const weft_stored *t, const hf_tensor *want, cons
     print_shape(&text, t->size, t->n_dims);
     weft_text_add(&text, "]; config.json says [");
     print_shape(&text, size, want->n_dims);
-    weft_status s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%s]", weft_text_get(&text));
+    weft_status s =
+        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%s]", weft_text_get(&text));
     weft_text_release(&text);
     return s;
 }
@@ -163,17 +178,20 @@ static weft_status match_one(hf_view *v, int i, const char *folder, int *missing
     int64_t size[2];
     if (!t) {
         if (want->part == 0 && (*missing)++ < MOST_NAMED)
-            weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "tensor '%s' is missing", want->hf);
+            weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "tensor '%s' is missing",
+                      want->hf);
         return WEFT_ERR_INPUT;
     }
     v->names[i] = t->name;
     hf_shape(want, size);
-    if (t->n_dims != want->n_dims || t->size[0] != size[0] || (want->n_dims > 1 && t->size[1] != size[1]))
+    if (t->n_dims != want->n_dims || t->size[0] != size[0] ||
+        (want->n_dims > 1 && t->size[1] != size[1]))
         return want->part ? WEFT_ERR_INPUT : wrong_shape(t, want, folder, err);
     if (t->dtype != WEFT_DTYPES ? !weft_dtype_is_float(t->dtype) : strcmp(t->type, "F16") != 0)
         return want->part
                    ? WEFT_ERR_INPUT
-                   : weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "'%s' is %s; weft reads F32, BF16, F16 and F64", t->name, t->type);
+                   : weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
+                               "'%s' is %s; weft reads F32, BF16, F16 and F64", t->name, t->type);
     return WEFT_OK;
 }
 
@@ -197,14 +215,17 @@ static weft_status find_strange(const hf_view *v, const char *folder, weft_error
     qsort(sorted, known, sizeof *sorted, compare_texts);
     for (int i = 0; i < weft_folder_count(v->folder); i++) {
         const char *name = weft_folder_get(v->folder, i)->name;
-        if (is_ignored(&v->model, name) || bsearch(&name, sorted, known, sizeof *sorted, compare_texts))
+        if (is_ignored(&v->model, name) ||
+            bsearch(&name, sorted, known, sizeof *sorted, compare_texts))
             continue;
         s = WEFT_ERR_INPUT;
         if (strange++ < MOST_NAMED)
-            weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "tensor '%s' is none of the model's", name);
+            weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
+                      "tensor '%s' is none of the model's", name);
     }
     if (strange > MOST_NAMED)
-        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%d more tensors are none of the model's", strange - MOST_NAMED);
+        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
+                  "%d more tensors are none of the model's", strange - MOST_NAMED);
     weft_free(sorted);
     return s;
 }
@@ -221,7 +242,8 @@ static weft_status match(hf_view *v, const char *folder, weft_error *err)
         s = s ? s : one;
     }
     if (missing > MOST_NAMED)
-        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%d more tensors are missing", missing - MOST_NAMED);
+        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%d more tensors are missing",
+                  missing - MOST_NAMED);
     weft_status strange = find_strange(v, folder, err);
     return s ? s : strange;
 }
@@ -252,7 +274,8 @@ weft_dtype hf_view_dtype(const hf_view *v, int i)
     return dtype == WEFT_DTYPES ? WEFT_F32 : dtype; /* f16: f32 holds it exactly */
 }
 
-void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int64_t stride, size_t bytes)
+void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int64_t stride,
+                  size_t bytes)
 {
     enum { TILE = 32 };
     const char *source = from;
@@ -261,10 +284,12 @@ void hf_transpose(const void *from, int64_t rows, int64_t columns, void *to, int
         for (int64_t j0 = 0; j0 < columns; j0 += TILE)
             for (int64_t j = j0; j < j0 + TILE && j < columns; j++)
                 for (int64_t i = i0; i < i0 + TILE && i < rows; i++)
-                    memcpy(target + (size_t)(j * stride + i) * bytes, source + (size_t)(i * columns + j) * bytes, bytes);
+                    memcpy(target + (size_t)(j * stride + i) * bytes,
+                           source + (size_t)(i * columns + j) * bytes, bytes);
 }
 
-weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size, weft_dtype dtype, void *to, weft_error *err)
+weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,
+                         weft_dtype dtype, void *to, weft_error *err)
 {
     const hf_tensor *t = &v->map.list[i];
     int64_t shift = t->part * t->size[0];

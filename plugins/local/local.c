@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks as threads of one process: collectives are copies and sums in shared memory, in the order of the group. */
+/* Ranks as threads of one process: collectives are copies and sums in shared memory, in the order
+ * of the group. */
 #include <weft/weft.h>
 
 #include <pthread.h>
@@ -9,7 +10,8 @@ enum { PIECE = 2048 }; /* elements reduced at a time */
 
 typedef struct world world;
 
-/* One group of ranks. Its members meet, show each other their pointers, work, and wait for each other. */
+/* One group of ranks. Its members meet, show each other their pointers, work, and wait for each
+ * other. */
 typedef struct group {
     world *world;
     int n, members, arrived; /* members: how many have joined and not left */
@@ -99,7 +101,8 @@ static group *create_group(world *w, const int *ranks, int n)
     return g;
 }
 
-static weft_status make_group(void *self, const int *ranks, int n, int me, void **out, weft_error *err)
+static weft_status make_group(void *self, const int *ranks, int n, int me, void **out,
+                              weft_error *err)
 {
     world *w = ((local *)self)->world;
     member *m = weft_alloc_zero(1, sizeof *m);
@@ -107,7 +110,8 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
         return weft_fail_memory(err);
     pthread_mutex_lock(&w->lock);
     group *g = w->groups;
-    while (g && (g->n != n || memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) != 0 || g->members == n))
+    while (g && (g->n != n || memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) != 0 ||
+                 g->members == n))
         g = g->next;
     if (!g)
         g = create_group(w, ranks, n);
@@ -147,10 +151,13 @@ static weft_status show(member *m, const void *send, void *recv, weft_error *err
         pthread_cond_wait(&g->turned, &g->lock);
     bool met = g->turn != turn;
     pthread_mutex_unlock(&g->lock);
-    return met ? WEFT_OK : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "another rank has ended in the middle of a step");
+    return met ? WEFT_OK
+               : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
+                           "another rank has ended in the middle of a step");
 }
 
-/* Whoever met works to the end, broken or not, so nobody waits here for long; and nobody's memory goes away while another reads it. */
+/* Whoever met works to the end, broken or not, so nobody waits here for long; and nobody's memory
+ * goes away while another reads it. */
 static weft_status finish(group *g)
 {
     pthread_mutex_lock(&g->lock);
@@ -164,8 +171,8 @@ static weft_status finish(group *g)
 
 /* ---- collectives ---- */
 
-static weft_status all_gather(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
-                              weft_error *err)
+static weft_status all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
+                              weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
     (void)self, (void)queue;
     member *m = handle;
@@ -176,8 +183,8 @@ static weft_status all_gather(void *self, void *handle, const void *send, void *
     return s ? s : finish(m->group);
 }
 
-static weft_status all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
-                              weft_error *err)
+static weft_status all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,
+                              weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
     (void)self, (void)queue;
     member *m = handle;
@@ -190,7 +197,8 @@ static weft_status all_to_all(void *self, void *handle, const void *send, void *
 
 static float load(const char *p, int64_t i, weft_dtype dtype)
 {
-    return dtype == WEFT_BF16 ? weft_bf16_to_f32(((const uint16_t *)(const void *)p)[i]) : ((const float *)(const void *)p)[i];
+    return dtype == WEFT_BF16 ? weft_bf16_to_f32(((const uint16_t *)(const void *)p)[i])
+                              : ((const float *)(const void *)p)[i];
 }
 
 static void reduce_f64(const group *g, int64_t at, int64_t n, weft_reduce op, double *out)
@@ -203,7 +211,8 @@ static void reduce_f64(const group *g, int64_t at, int64_t n, weft_reduce op, do
     }
 }
 
-static void reduce_f32(const group *g, int64_t at, int64_t n, weft_dtype dtype, weft_reduce op, float *out)
+static void reduce_f32(const group *g, int64_t at, int64_t n, weft_dtype dtype, weft_reduce op,
+                       float *out)
 {
     for (int64_t i = 0; i < n; i++)
         out[i] = load(g->send[0], at + i, dtype);
@@ -215,7 +224,8 @@ static void reduce_f32(const group *g, int64_t at, int64_t n, weft_dtype dtype, 
 }
 
 /* Everyone's elements [at, at + n) combined, n <= PIECE, in the dtype itself. */
-static void reduce_piece(const group *g, int64_t at, int64_t n, weft_dtype dtype, weft_reduce op, void *out)
+static void reduce_piece(const group *g, int64_t at, int64_t n, weft_dtype dtype, weft_reduce op,
+                         void *out)
 {
     float wide[PIECE];
     if (dtype == WEFT_F64) {
@@ -231,11 +241,14 @@ static void reduce_piece(const group *g, int64_t at, int64_t n, weft_dtype dtype
 
 static weft_status check_dtype(weft_dtype dtype, weft_error *err)
 {
-    return weft_dtype_is_float(dtype) ? WEFT_OK
-                                      : weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "local: %s cannot be reduced", weft_dtype_name(dtype));
+    return weft_dtype_is_float(dtype)
+               ? WEFT_OK
+               : weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "local: %s cannot be reduced",
+                           weft_dtype_name(dtype));
 }
 
-static weft_status reduce_scatter(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
+static weft_status reduce_scatter(void *self, void *handle, const void *send, void *recv,
+                                  int64_t count, weft_dtype dtype, weft_reduce op,
                                   weft_queue *queue, weft_error *err)
 {
     (void)self, (void)queue;
@@ -244,19 +257,22 @@ static weft_status reduce_scatter(void *self, void *handle, const void *send, vo
     weft_status s = check_dtype(dtype, err);
     s = s ? s : show(m, send, recv, err);
     for (int64_t i = 0; i < count && !s; i += PIECE)
-        reduce_piece(m->group, m->me * count + i, count - i < PIECE ? count - i : PIECE, dtype, op, (char *)recv + (size_t)i * width);
+        reduce_piece(m->group, m->me * count + i, count - i < PIECE ? count - i : PIECE, dtype, op,
+                     (char *)recv + (size_t)i * width);
     return s ? s : finish(m->group);
 }
 
-/* Member i combines the i-th part and hands it to everyone; nobody else reads that part, so sending and receiving memory may be the same. */
-static weft_status all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
-                              weft_queue *queue, weft_error *err)
+/* Member i combines the i-th part and hands it to everyone; nobody else reads that part, so sending
+ * and receiving memory may be the same. */
+static weft_status all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
+                              weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err)
 {
     (void)self, (void)queue;
     member *m = handle;
     group *g = m->group;
     size_t width = weft_dtype_size(dtype);
-    int64_t part = (count + g->n - 1) / g->n, from = m->me * part, to = from + part < count ? from + part : count;
+    int64_t part = (count + g->n - 1) / g->n, from = m->me * part,
+            to = from + part < count ? from + part : count;
     double piece[PIECE];
     weft_status s = check_dtype(dtype, err);
     s = s ? s : show(m, send, recv, err);
@@ -287,7 +303,8 @@ static weft_status open_world(void *self, weft_error *err)
     const weft_host *host = l->host;
     world *mine = host->rank == 0 ? create_world(host->ranks) : NULL;
     world **all = weft_alloc_zero((size_t)host->ranks, sizeof *all);
-    weft_status s = all ? host->exchange(host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
+    weft_status s =
+        all ? host->exchange(host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
     if (!s)
         l->world = all[0];
     if (!s && !l->world)
@@ -347,7 +364,8 @@ static const weft_transport transport = {
     .all_to_all = all_to_all,
 };
 
-static const weft_contribution contributions[] = {{.kind = WEFT_SERVICE, .service = "transport", .table = &transport}, {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_SERVICE, .service = "transport", .table = &transport}, {.kind = WEFT_END}};
 
 WEFT_PLUGIN(local) = {
     WEFT_PLUGIN_HEAD,

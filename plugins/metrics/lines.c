@@ -70,7 +70,8 @@ static void add_measured(weft_text *text, const char *key, double x)
     add_number(text, key, 6, x);
 }
 
-/* Computed: as many digits as bring back the same bits, so that runs can be compared by their files. */
+/* Computed: as many digits as bring back the same bits, so that runs can be compared by their
+ * files. */
 static void add_exact(weft_text *text, const char *key, double x)
 {
     add_number(text, key, (double)(float)x == x ? 9 : 17, x);
@@ -85,8 +86,10 @@ static void add_int(weft_text *text, const char *key, int64_t x)
 /* Reports that have a field of their own are not repeated. */
 static bool has_field(const char *name)
 {
-    static const char *const fields[] = {"step",   "loss",   "grad_norm", "lr",         "tokens",        "total_tokens", "tokens_per_s",
-                                         "step_s", "data_s", "mfu",       "peak_bytes", "planned_bytes", "eval_loss",    "eval_tokens"};
+    static const char *const fields[] = {
+        "step",         "loss",          "grad_norm", "lr",         "tokens",
+        "total_tokens", "tokens_per_s",  "step_s",    "data_s",     "mfu",
+        "peak_bytes",   "planned_bytes", "eval_loss", "eval_tokens"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
             return true;
@@ -142,7 +145,8 @@ static double time_left(const weft_run_view *run, const metrics_window *window)
 void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window)
 {
     double lr = metrics_report(run, "lr");
-    weft_text_print(text, "step %" PRId64 "/%" PRId64 "  loss %.4f  grad_norm %.4g", run->step, run->steps, run->loss, run->grad_norm);
+    weft_text_print(text, "step %" PRId64 "/%" PRId64 "  loss %.4f  grad_norm %.4g", run->step,
+                    run->steps, run->loss, run->grad_norm);
     if (isfinite(lr))
         weft_text_print(text, "  lr %.3g", lr);
     weft_text_add(text, "  ");
@@ -153,20 +157,24 @@ void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metr
 
 void metrics_add_eval_line(weft_text *text, const weft_run_view *run)
 {
-    weft_text_print(text, "step %" PRId64 "/%" PRId64 "  validation loss %.4f over ", run->step, run->steps, run->eval_loss);
+    weft_text_print(text, "step %" PRId64 "/%" PRId64 "  validation loss %.4f over ", run->step,
+                    run->steps, run->eval_loss);
     metrics_add_count(text, (double)run->eval_tokens);
     weft_text_add(text, " tokens");
 }
 
 static const char *ending(weft_status status)
 {
-    return status == WEFT_OK ? "done after" : status == WEFT_ERR_STOPPED ? "stopped after" : "failed in";
+    return status == WEFT_OK            ? "done after"
+           : status == WEFT_ERR_STOPPED ? "stopped after"
+                                        : "failed in";
 }
 
-void metrics_add_summary(weft_text *text, const weft_run_view *run, const metrics_window *window, double loss, size_t peak_bytes,
-                         size_t planned_bytes)
+void metrics_add_summary(weft_text *text, const weft_run_view *run, const metrics_window *window,
+                         double loss, size_t peak_bytes, size_t planned_bytes)
 {
-    weft_text_print(text, "%s step %" PRId64 "/%" PRId64 ", ", ending(run->status), run->step, run->steps);
+    weft_text_print(text, "%s step %" PRId64 "/%" PRId64 ", ", ending(run->status), run->step,
+                    run->steps);
     metrics_add_time(text, run->elapsed_s);
     if (window->n == 0)
         return;
@@ -185,7 +193,8 @@ void metrics_add_summary(weft_text *text, const weft_run_view *run, const metric
 
 enum { BAR_FIELDS = 4, BAR_LEAST = 10, BAR_MOST = 40 };
 
-static void add_field(weft_text *text, int which, const weft_run_view *run, const metrics_window *window)
+static void add_field(weft_text *text, int which, const weft_run_view *run,
+                      const metrics_window *window)
 {
     double mfu = metrics_median(window, window->mfu);
     switch (which) {
@@ -226,7 +235,8 @@ static void add_gauge(weft_text *text, double part, int cells)
     weft_text_add(text, "]");
 }
 
-void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window, int width)
+void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window,
+                     int width)
 {
     weft_text head = {0}, tail = {0}, field = {0};
     double part = run->steps > 0 ? (double)run->step / (double)run->steps : 0;

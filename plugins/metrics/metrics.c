@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Watches the run: metrics.jsonl, console lines, a progress bar on a terminal. Rank 0 alone writes. */
+/* Watches the run: metrics.jsonl, console lines, a progress bar on a terminal. Rank 0 alone writes.
+ */
 #include "metrics.h"
 
 #include <errno.h>
@@ -35,7 +36,8 @@ static const weft_param params[] = {
      .max = 1e15,
      .unit = "steps",
      .flags = WEFT_PARAM_PER_RANK,
-     .help = "Steps from one console line to the next, beside the first and the last step's; 0: none."},
+     .help =
+         "Steps from one console line to the next, beside the first and the last step's; 0: none."},
     {.name = "jsonl",
      .type = WEFT_PARAM_BOOL,
      .value = "yes",
@@ -59,7 +61,8 @@ static weft_status write_all(metrics *self, const char *data, size_t n, weft_err
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot write: %s", self->path, strerror(errno));
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot write: %s", self->path,
+                             strerror(errno));
         data += done;
         n -= (size_t)done;
     }
@@ -89,7 +92,8 @@ static weft_status open_file(metrics *self, const char *dir, int64_t step, weft_
         return status;
     self->fd = open(self->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (self->fd < 0)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s", self->path, strerror(errno));
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s", self->path,
+                         strerror(errno));
     return end_last_line(self, err);
 }
 
@@ -101,14 +105,16 @@ static void close_file(metrics *self)
 }
 
 /* One line, one write: a reader never sees half of it, and nothing waits in a buffer. */
-static weft_status append(metrics *self, void (*add)(weft_text *text, const weft_run_view *run), const weft_run_view *run, weft_error *err)
+static weft_status append(metrics *self, void (*add)(weft_text *text, const weft_run_view *run),
+                          const weft_run_view *run, weft_error *err)
 {
     if (self->fd < 0)
         return WEFT_OK;
     weft_text text = {0};
     add(&text, run);
     weft_text_add(&text, "\n");
-    weft_status status = text.out_of_memory ? weft_fail_memory(err) : write_all(self, text.data, text.size, err);
+    weft_status status =
+        text.out_of_memory ? weft_fail_memory(err) : write_all(self, text.data, text.size, err);
     weft_text_release(&text);
     return status;
 }
@@ -142,7 +148,8 @@ static int terminal_width(void)
 /* The last column stays free: a full line would make some terminals wrap. */
 static weft_status draw(metrics *self, const weft_run_view *run, weft_error *err)
 {
-    if (!self->bar || (self->drawn && run->step < run->steps && weft_now() - self->drawn_s < redraw_s))
+    if (!self->bar ||
+        (self->drawn && run->step < run->steps && weft_now() - self->drawn_s < redraw_s))
         return WEFT_OK;
     self->drawn = true;
     self->drawn_s = weft_now();
@@ -163,7 +170,8 @@ static void erase(metrics *self)
 
 static bool wants_line(const metrics *self, const weft_run_view *run)
 {
-    return self->every > 0 && (self->window.n == 1 || run->step == run->steps || run->step % self->every == 0);
+    return self->every > 0 &&
+           (self->window.n == 1 || run->step == run->steps || run->step % self->every == 0);
 }
 
 static weft_status on_step_end(metrics *self, const weft_run_view *run, weft_error *err)
@@ -196,7 +204,8 @@ static weft_status on_stop(metrics *self, const weft_run_view *run, weft_error *
     weft_text text = {0};
     erase(self);
     close_file(self);
-    metrics_add_summary(&text, run, &self->window, self->last_loss, self->peak_bytes, self->planned_bytes);
+    metrics_add_summary(&text, run, &self->window, self->last_loss, self->peak_bytes,
+                        self->planned_bytes);
     return say(self, &text, err);
 }
 
@@ -229,14 +238,16 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
     self->host = host;
     self->every = weft_params_int(host->params, "every");
     self->jsonl = weft_params_bool(host->params, "jsonl");
-    self->bar = weft_params_is(host->params, "bar", "yes") || (weft_params_is(host->params, "bar", "auto") && host->terminal);
+    self->bar = weft_params_is(host->params, "bar", "yes") ||
+                (weft_params_is(host->params, "bar", "auto") && host->terminal);
     self->fd = -1;
     self->last_loss = NAN;
     *out = self;
     return WEFT_OK;
 }
 
-/* An error switches an observer off, so STOP may never come: what is open or drawn ends here at the latest. */
+/* An error switches an observer off, so STOP may never come: what is open or drawn ends here at the
+ * latest. */
 static void destroy(void *self_)
 {
     metrics *self = self_;
@@ -249,7 +260,9 @@ static void destroy(void *self_)
 }
 
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_OBSERVER, .events = WEFT_EVENT_START | WEFT_EVENT_STEP_END | WEFT_EVENT_EVALUATE | WEFT_EVENT_STOP, .observe = observe},
+    {.kind = WEFT_OBSERVER,
+     .events = WEFT_EVENT_START | WEFT_EVENT_STEP_END | WEFT_EVENT_EVALUATE | WEFT_EVENT_STOP,
+     .observe = observe},
     {.kind = WEFT_END},
 };
 

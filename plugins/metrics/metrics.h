@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the metrics plugin: what is kept between steps, and the lines that are made of it. */
+/* The inside of the metrics plugin: what is kept between steps, and the lines that are made of it.
+ */
 #ifndef WEFT_METRICS_H
 #define WEFT_METRICS_H
 
@@ -31,10 +32,11 @@ void metrics_add_eval_json(weft_text *text, const weft_run_view *run);
 void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window);
 void metrics_add_eval_line(weft_text *text, const weft_run_view *run);
 /* planned: bytes, as steps reported it. */
-void metrics_add_summary(weft_text *text, const weft_run_view *run, const metrics_window *window, double loss, size_t peak_bytes,
-                         size_t planned_bytes);
+void metrics_add_summary(weft_text *text, const weft_run_view *run, const metrics_window *window,
+                         double loss, size_t peak_bytes, size_t planned_bytes);
 /* One line of at most width columns: what does not fit is left out, the least important first. */
-void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window, int width);
+void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window,
+                     int width);
 
 /* Cuts the lines of steps after `step` off the end of the file; fine if there is no file. */
 weft_status metrics_cut(const char *path, int64_t step, weft_error *err);

@@ -31,11 +31,15 @@ weft_status metrics_cut(const char *path, int64_t step, weft_error *err)
 {
     FILE *f = fopen(path, "re");
     if (!f)
-        return errno == ENOENT ? WEFT_OK : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s", path, strerror(errno));
+        return errno == ENOENT ? WEFT_OK
+                               : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s",
+                                           path, strerror(errno));
     int64_t later = find_later(f, step);
     bool failed = ferror(f) != 0;
     fclose(f);
     if (failed || (later >= 0 && truncate(path, later) != 0))
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot be cut back to step %" PRId64 ": %s", path, step, strerror(errno));
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                         "%s: cannot be cut back to step %" PRId64 ": %s", path, step,
+                         strerror(errno));
     return WEFT_OK;
 }

@@ -11,7 +11,8 @@ double metrics_tokens_per_s(const weft_run_view *run)
 
 double metrics_mfu(const weft_run_view *run)
 {
-    return run->step_s > 0 && run->peak_flops > 0 ? run->flops / (run->step_s * run->peak_flops) : NAN;
+    return run->step_s > 0 && run->peak_flops > 0 ? run->flops / (run->step_s * run->peak_flops)
+                                                  : NAN;
 }
 
 double metrics_report(const weft_run_view *run, const char *name)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives from messages between pairs, so that every sum is made in the order of the group, on any number of ranks and with any count. */
+/* Collectives from messages between pairs, so that every sum is made in the order of the group, on
+ * any number of ranks and with any count. */
 #include "mpi.h"
 
 #include <sched.h>
 #include <string.h>
 
-static const size_t message_bytes = (size_t)1 << 30;    /* MPI counts are ints */
-static const int64_t summed_at_once = (int64_t)1 << 18; /* elements of every member: what scratch memory holds */
+static const size_t message_bytes = (size_t)1 << 30; /* MPI counts are ints */
+static const int64_t summed_at_once =
+    (int64_t)1 << 18; /* elements of every member: what scratch memory holds */
 
 enum { SPINS = 64, TAG = 1 };
 
@@ -21,7 +23,8 @@ weft_status mpi_error(int code, const char *what, weft_error *err)
     return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "mpi: %s: %s", what, text);
 }
 
-/* Waits, gives the processor away while nothing comes, and gives up when a rank has ended: its messages will never come. */
+/* Waits, gives the processor away while nothing comes, and gives up when a rank has ended: its
+ * messages will never come. */
 static weft_status wait_all(group *g, int n, weft_error *err)
 {
     int done = 0;
@@ -32,7 +35,8 @@ static weft_status wait_all(group *g, int n, weft_error *err)
         if (done)
             return WEFT_OK;
         if (atomic_load(g->left))
-            return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "another rank has ended in the middle of a step");
+            return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
+                             "another rank has ended in the middle of a step");
         if (spins % SPINS == SPINS - 1)
             sched_yield();
     }
@@ -49,15 +53,19 @@ static int post(group *g, size_t at, int *n, bool *more)
     int code = MPI_SUCCESS;
     *n = 0;
     *more = false;
-    for (int k = 1; k < g->n && code == MPI_SUCCESS; k++) { /* all of them at once, and not all to the same member first */
+    for (int k = 1; k < g->n && code == MPI_SUCCESS;
+         k++) { /* all of them at once, and not all to the same member first */
         int to = (g->me + k) % g->n, from = (g->me - k + g->n) % g->n;
         const piece *out = &g->pieces[to], *in = &g->pieces[from];
         size_t send = slice(out->send_bytes, at), recv = slice(in->recv_bytes, at);
         if (recv)
-            code = MPI_Irecv(in->recv + at, (int)recv, MPI_BYTE, from, TAG, g->comm, &g->requests[(*n)++]);
+            code = MPI_Irecv(in->recv + at, (int)recv, MPI_BYTE, from, TAG, g->comm,
+                             &g->requests[(*n)++]);
         if (send && code == MPI_SUCCESS)
-            code = MPI_Isend(out->send + at, (int)send, MPI_BYTE, to, TAG, g->comm, &g->requests[(*n)++]);
-        *more = *more || out->send_bytes > at + message_bytes || in->recv_bytes > at + message_bytes;
+            code = MPI_Isend(out->send + at, (int)send, MPI_BYTE, to, TAG, g->comm,
+                             &g->requests[(*n)++]);
+        *more =
+            *more || out->send_bytes > at + message_bytes || in->recv_bytes > at + message_bytes;
     }
     return code;
 }
@@ -78,8 +86,8 @@ weft_status mpi_swap(group *g, weft_error *err)
 
 /* ---- moving ---- */
 
-weft_status mpi_all_gather(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
-                           weft_error *err)
+weft_status mpi_all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
+                           weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
     (void)self, (void)queue;
     group *g = handle;
@@ -90,14 +98,15 @@ weft_status mpi_all_gather(void *self, void *handle, const void *send, void *rec
     return mpi_swap(g, err);
 }
 
-weft_status mpi_all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
-                           weft_error *err)
+weft_status mpi_all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,
+                           weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
     (void)self, (void)queue;
     group *g = handle;
     size_t bytes = (size_t)count * weft_dtype_size(dtype);
     for (int i = 0; i < g->n; i++)
-        g->pieces[i] = (piece){(const char *)send + (size_t)i * bytes, (char *)recv + (size_t)i * bytes, bytes, bytes};
+        g->pieces[i] = (piece){(const char *)send + (size_t)i * bytes,
+                               (char *)recv + (size_t)i * bytes, bytes, bytes};
     memcpy(g->pieces[g->me].recv, g->pieces[g->me].send, bytes);
     return mpi_swap(g, err);
 }
@@ -169,12 +178,14 @@ static int64_t clamp(int64_t x, int64_t most)
     return x < 0 ? 0 : x > most ? most : x;
 }
 
-/* Member i owns elements [i * part, i * part + part) of `total`, the last ones fewer; out gets the combination of everyone's elements that this one
- * owns. out may be where they are in send. */
-static weft_status reduce(group *g, const char *send, int64_t total, int64_t part, char *out, weft_dtype dtype, weft_reduce op, weft_error *err)
+/* Member i owns elements [i * part, i * part + part) of `total`, the last ones fewer; out gets the
+ * combination of everyone's elements that this one owns. out may be where they are in send. */
+static weft_status reduce(group *g, const char *send, int64_t total, int64_t part, char *out,
+                          weft_dtype dtype, weft_reduce op, weft_error *err)
 {
     if (!weft_dtype_is_float(dtype))
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "mpi: %s cannot be reduced", weft_dtype_name(dtype));
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "mpi: %s cannot be reduced",
+                         weft_dtype_name(dtype));
     size_t width = weft_dtype_size(dtype);
     int64_t step = part < summed_at_once ? part : summed_at_once;
     weft_status s = reserve(g, (size_t)g->n * (size_t)step * width, err);
@@ -182,7 +193,8 @@ static weft_status reduce(group *g, const char *send, int64_t total, int64_t par
         int64_t mine = clamp(clamp(total - g->me * part, part) - at, step);
         for (int i = 0; i < g->n; i++) {
             int64_t theirs = clamp(clamp(total - i * part, part) - at, step);
-            g->pieces[i] = (piece){send + (size_t)(i * part + at) * width, g->scratch + (size_t)(i * step) * width, (size_t)theirs * width,
+            g->pieces[i] = (piece){send + (size_t)(i * part + at) * width,
+                                   g->scratch + (size_t)(i * step) * width, (size_t)theirs * width,
                                    (size_t)mine * width};
         }
         if (mine)
@@ -194,17 +206,19 @@ static weft_status reduce(group *g, const char *send, int64_t total, int64_t par
     return s;
 }
 
-weft_status mpi_reduce_scatter(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
-                               weft_queue *queue, weft_error *err)
+weft_status mpi_reduce_scatter(void *self, void *handle, const void *send, void *recv,
+                               int64_t count, weft_dtype dtype, weft_reduce op, weft_queue *queue,
+                               weft_error *err)
 {
     (void)self, (void)queue;
     group *g = handle;
     return reduce(g, send, count * g->n, count, recv, dtype, op, err);
 }
 
-/* Everyone combines a part and hands it to all. Its own part of recv is written when the others have it from send already. */
-weft_status mpi_all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op, weft_queue *queue,
-                           weft_error *err)
+/* Everyone combines a part and hands it to all. Its own part of recv is written when the others
+ * have it from send already. */
+weft_status mpi_all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
+                           weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err)
 {
     (void)self, (void)queue;
     group *g = handle;
@@ -216,7 +230,8 @@ weft_status mpi_all_reduce(void *self, void *handle, const void *send, void *rec
         return s;
     for (int i = 0; i < g->n; i++) {
         int64_t theirs = clamp(count - i * part, part);
-        g->pieces[i] = (piece){own, (char *)recv + (size_t)(i * part) * width, (size_t)mine * width, (size_t)theirs * width};
+        g->pieces[i] = (piece){own, (char *)recv + (size_t)(i * part) * width, (size_t)mine * width,
+                               (size_t)theirs * width};
     }
     return mpi_swap(g, err);
 }

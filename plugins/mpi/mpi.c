@@ -23,17 +23,22 @@ static weft_status initialise(weft_error *err)
     MPI_Initialized(&before);
     MPI_Finalized(&after);
     if (after)
-        return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "mpi: MPI has been used and closed in this process; it cannot be opened again");
+        return weft_fail(
+            err, WEFT_ERR_RUN, WEFT_NOWHERE,
+            "mpi: MPI has been used and closed in this process; it cannot be opened again");
     if (before)
         return WEFT_OK;
     int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given);
     if (code != MPI_SUCCESS)
-        return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "mpi: MPI cannot be initialised (code %d)", code);
+        return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                         "mpi: MPI cannot be initialised (code %d)", code);
     code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (code != MPI_SUCCESS)
         return mpi_error(code, "MPI_Comm_set_errhandler", err);
-    return given >= MPI_THREAD_FUNNELED ? WEFT_OK
-                                        : weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "mpi: this MPI library is not made for programs with threads");
+    return given >= MPI_THREAD_FUNNELED
+               ? WEFT_OK
+               : weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                           "mpi: this MPI library is not made for programs with threads");
 }
 
 static weft_status acquire(transport *t, weft_error *err)
@@ -62,7 +67,8 @@ static void release(transport *t)
 
 static void ungroup(void *self, void *handle)
 {
-    (void)self; /* the communicator goes with MPI itself: to free it, all members must take part, and some may have ended */
+    (void)self; /* the communicator goes with MPI itself: to free it, all members must take part,
+                   and some may have ended */
     group *g = handle;
     weft_free(g->pieces);
     weft_free(g->requests);
@@ -93,7 +99,8 @@ static weft_status make_comm(transport *t, const int *ranks, int n, MPI_Comm *ou
     return code == MPI_SUCCESS ? WEFT_OK : mpi_error(code, "a group of ranks cannot be made", err);
 }
 
-static weft_status make_group(void *self, const int *ranks, int n, int me, void **out, weft_error *err)
+static weft_status make_group(void *self, const int *ranks, int n, int me, void **out,
+                              weft_error *err)
 {
     transport *t = self;
     group *g = weft_alloc_zero(1, sizeof *g);
@@ -105,7 +112,8 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
     g->left = &t->left;
     g->pieces = weft_alloc_zero((size_t)n, sizeof *g->pieces);
     g->requests = weft_alloc_zero(2 * (size_t)n, sizeof *g->requests);
-    weft_status s = g->pieces && g->requests ? make_comm(t, ranks, n, &g->comm, err) : weft_fail_memory(err);
+    weft_status s =
+        g->pieces && g->requests ? make_comm(t, ranks, n, &g->comm, err) : weft_fail_memory(err);
     if (s)
         ungroup(self, g);
     else
@@ -131,7 +139,8 @@ static weft_status meet(transport *t, weft_error *err)
 {
     char mine = 0;
     char *all = weft_alloc((size_t)t->host->ranks);
-    weft_status s = all ? t->host->exchange(t->host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
+    weft_status s =
+        all ? t->host->exchange(t->host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
     weft_free(all);
     return s;
 }
@@ -153,8 +162,9 @@ static weft_status open_world(void *self, weft_error *err)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (size != ranks)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "mpi: the run has %d ranks, but MPI knows of %d process%s; start it with `weft train run.ini -n %d`, mpirun or srun", ranks,
-                         size, size == 1 ? "" : "es", ranks);
+                         "mpi: the run has %d ranks, but MPI knows of %d process%s; start it with "
+                         "`weft train run.ini -n %d`, mpirun or srun",
+                         ranks, size, size == 1 ? "" : "es", ranks);
     return t->host->exchange(t->host, &rank, sizeof rank, t->world, err);
 }
 
@@ -192,7 +202,8 @@ static const weft_transport table = {
     .all_to_all = mpi_all_to_all,
 };
 
-static const weft_contribution contributions[] = {{.kind = WEFT_SERVICE, .service = "transport", .table = &table}, {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_SERVICE, .service = "transport", .table = &table}, {.kind = WEFT_END}};
 
 WEFT_PLUGIN(mpi) = {
     WEFT_PLUGIN_HEAD,

@@ -8,7 +8,8 @@
 #include <mpi.h>
 #include <stdatomic.h>
 
-/* What goes to a member and what comes from it in one swap; other members' sends and receives must fit. */
+/* What goes to a member and what comes from it in one swap; other members' sends and receives must
+ * fit. */
 typedef struct piece {
     const char *send;
     char *recv;
@@ -20,7 +21,7 @@ typedef struct group {
     int n, me;
     piece *pieces;         /* [n] */
     MPI_Request *requests; /* [2 * n] */
-    char *scratch;         /* others' terms of a sum; made at the first one, kept until the group goes */
+    char *scratch; /* others' terms of a sum; made at the first one, kept until the group goes */
     size_t scratch_bytes;
     atomic_bool *left; /* whoever sets it ends all waiting */
 } group;
@@ -29,13 +30,14 @@ weft_status mpi_error(int code, const char *what, weft_error *err);
 /* Every member calls it: pieces[i] is exchanged with member i. The own one is not touched. */
 weft_status mpi_swap(group *g, weft_error *err);
 
-weft_status mpi_all_gather(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
-                           weft_error *err);
-weft_status mpi_all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_queue *queue,
-                           weft_error *err);
-weft_status mpi_reduce_scatter(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op,
-                               weft_queue *queue, weft_error *err);
-weft_status mpi_all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count, weft_dtype dtype, weft_reduce op, weft_queue *queue,
-                           weft_error *err);
+weft_status mpi_all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
+                           weft_dtype dtype, weft_queue *queue, weft_error *err);
+weft_status mpi_all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,
+                           weft_dtype dtype, weft_queue *queue, weft_error *err);
+weft_status mpi_reduce_scatter(void *self, void *handle, const void *send, void *recv,
+                               int64_t count, weft_dtype dtype, weft_reduce op, weft_queue *queue,
+                               weft_error *err);
+weft_status mpi_all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
+                           weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err);
 
 #endif

@@ -37,7 +37,8 @@ static double weight(const sample_how *how, const sample_candidate *list, int64_
     return exp(((double)list[i].logit - (double)list[0].logit) / how->temperature);
 }
 
-int32_t sample_choose(const sample_how *how, const float *logits, int64_t n, double u, sample_candidate *list)
+int32_t sample_choose(const sample_how *how, const float *logits, int64_t n, double u,
+                      sample_candidate *list)
 {
     if (how->temperature == 0)
         return likeliest(logits, n);

@@ -35,8 +35,17 @@ static const weft_param params[] = {
      .max = 1e15,
      .unit = "steps",
      .help = "Steps from one text to the next; 0: after the last step alone."},
-    {.name = "prompt", .type = WEFT_PARAM_STRING, .value = "Once upon a time", .help = "What the text begins with; several are separated by ' | '."},
-    {.name = "tokens", .type = WEFT_PARAM_INT, .value = "100", .min = 1, .max = 1e9, .unit = "tokens", .help = "The most that is added to a prompt."},
+    {.name = "prompt",
+     .type = WEFT_PARAM_STRING,
+     .value = "Once upon a time",
+     .help = "What the text begins with; several are separated by ' | '."},
+    {.name = "tokens",
+     .type = WEFT_PARAM_INT,
+     .value = "100",
+     .min = 1,
+     .max = 1e9,
+     .unit = "tokens",
+     .help = "The most that is added to a prompt."},
     {.name = "temperature",
      .type = WEFT_PARAM_REAL,
      .value = "0.8",
@@ -69,7 +78,8 @@ static const weft_param params[] = {
      .min = 2,
      .max = 1e9,
      .unit = "tokens",
-     .help = "The model sees at most this many tokens when it writes; a text that fills them goes on from its last half."},
+     .help = "The model sees at most this many tokens when it writes; a text that fills them goes "
+             "on from its last half."},
     {.name = NULL},
 };
 
@@ -101,7 +111,8 @@ static weft_status split_prompts(sample *self, const char *text, weft_error *err
     return WEFT_OK;
 }
 
-static weft_status encode(sample *self, prompt *p, const weft_tokenizer *tokenizer, void *tokenizer_self, weft_error *err)
+static weft_status encode(sample *self, prompt *p, const weft_tokenizer *tokenizer,
+                          void *tokenizer_self, weft_error *err)
 {
     int bos = tokenizer->bos(tokenizer_self);
     size_t capacity = 16, n = 0;
@@ -110,10 +121,12 @@ static weft_status encode(sample *self, prompt *p, const weft_tokenizer *tokeniz
         return weft_fail_memory(err);
     if (bos >= 0)
         ids[n++] = bos;
-    weft_status status = tokenizer->encode(tokenizer_self, p->text, strlen(p->text), &ids, &n, &capacity, err);
+    weft_status status =
+        tokenizer->encode(tokenizer_self, p->text, strlen(p->text), &ids, &n, &capacity, err);
     if (status == WEFT_OK && n == 0)
         status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->host->params, "prompt"),
-                           "prompt: an empty prompt needs a tokenizer that marks the beginning of a text; write a word");
+                           "prompt: an empty prompt needs a tokenizer that marks the beginning of "
+                           "a text; write a word");
     if (status != WEFT_OK) {
         weft_free(ids);
         return status;
@@ -123,7 +136,8 @@ static weft_status encode(sample *self, prompt *p, const weft_tokenizer *tokeniz
     return WEFT_OK;
 }
 
-/* For the whole vocabulary before the first token, and not in pick: one rank that fails must fail before it goes another way than the others. */
+/* For the whole vocabulary before the first token, and not in pick: one rank that fails must fail
+ * before it goes another way than the others. */
 static bool make_room(sample *self, int64_t n)
 {
     if (n <= self->scratch_size)
@@ -136,8 +150,8 @@ static bool make_room(sample *self, int64_t n)
     return true;
 }
 
-static weft_status get_prompt(void *self_, int i, const weft_tokenizer *tokenizer, void *tokenizer_self, const int32_t **ids, size_t *n,
-                              weft_error *err)
+static weft_status get_prompt(void *self_, int i, const weft_tokenizer *tokenizer,
+                              void *tokenizer_self, const int32_t **ids, size_t *n, weft_error *err)
 {
     sample *self = self_;
     *ids = NULL;
@@ -172,7 +186,8 @@ static bool want(void *self_, int64_t step, bool last)
 }
 
 /* The model may have more rows than the tokenizer has ids: padding is never chosen. */
-static int32_t pick(void *self_, const float *logits, int64_t vocab, int64_t step, int text_number, int64_t n)
+static int32_t pick(void *self_, const float *logits, int64_t vocab, int64_t step, int text_number,
+                    int64_t n)
 {
     sample *self = self_;
     if (self->n_vocab > 0 && vocab > self->n_vocab)
@@ -183,7 +198,8 @@ static int32_t pick(void *self_, const float *logits, int64_t vocab, int64_t ste
         return -1;
     const int64_t which[] = {step, text_number};
     uint64_t stream = weft_hash_bytes(weft_hash_name("sample"), which, sizeof which);
-    int32_t id = sample_choose(&self->how, logits, vocab, weft_random_uniform(self->seed, stream, (uint64_t)n), self->scratch);
+    int32_t id = sample_choose(&self->how, logits, vocab,
+                               weft_random_uniform(self->seed, stream, (uint64_t)n), self->scratch);
     return id == self->eos ? -1 : id;
 }
 
@@ -200,7 +216,8 @@ void sample_add_flat(weft_text *to, const char *text)
     }
 }
 
-static void done(void *self, int64_t step, int text_number, const char *prompt_text, const char *continuation, const weft_log *log)
+static void done(void *self, int64_t step, int text_number, const char *prompt_text,
+                 const char *continuation, const weft_log *log)
 {
     (void)self, (void)text_number;
     weft_text line = {0};
@@ -244,11 +261,13 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
     if (!self)
         return weft_fail_memory(err);
     self->host = host;
-    self->how = (sample_how){weft_params_real(p, "temperature"), weft_params_int(p, "top_k"), weft_params_real(p, "top_p")};
+    self->how = (sample_how){weft_params_real(p, "temperature"), weft_params_int(p, "top_k"),
+                             weft_params_real(p, "top_p")};
     self->every = weft_params_int(p, "every");
     self->tokens = weft_params_int(p, "tokens");
     self->context = weft_params_int(p, "context");
-    self->seed = (uint64_t)(weft_params_is(p, "seed", "auto") ? weft_params_int(host->train, "seed") : weft_params_int(p, "seed"));
+    self->seed = (uint64_t)(weft_params_is(p, "seed", "auto") ? weft_params_int(host->train, "seed")
+                                                              : weft_params_int(p, "seed"));
     self->eos = -1;
     weft_status status = split_prompts(self, weft_params_text(p, "prompt"), err);
     if (status != WEFT_OK) {

@@ -17,8 +17,10 @@ typedef struct sample_candidate {
     int32_t id;
 } sample_candidate;
 
-/* The id that the uniform number u in (0, 1) falls on; -1 if no logit is finite. scratch: n candidates. A function of its arguments alone. */
-int32_t sample_choose(const sample_how *how, const float *logits, int64_t n, double u, sample_candidate *scratch);
+/* The id that the uniform number u in (0, 1) falls on; -1 if no logit is finite. scratch: n
+ * candidates. A function of its arguments alone. */
+int32_t sample_choose(const sample_how *how, const float *logits, int64_t n, double u,
+                      sample_candidate *scratch);
 
 /* Appends text with runs of blanks, newlines and control characters as one blank each. */
 void sample_add_flat(weft_text *to, const char *text);

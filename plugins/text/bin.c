@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of tokens that other programs made: ids without anything else (nanoGPT), behind a header (llm.c), or beside an index (Megatron). They are
- * the user's and may change at any time, so they are read and never mapped. */
+/* Files of tokens that other programs made: ids without anything else (nanoGPT), behind a header
+ * (llm.c), or beside an index (Megatron). They are the user's and may change at any time, so they
+ * are read and never mapped. */
 #include "text.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ static uint64_t little(const unsigned char *s, size_t width)
 }
 
 /* The first bytes of a file; *n: how many there are. */
-static weft_status read_head(const char *path, unsigned char *to, size_t room, size_t *n, weft_error *err)
+static weft_status read_head(const char *path, unsigned char *to, size_t room, size_t *n,
+                             weft_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
@@ -50,19 +52,24 @@ static weft_status read_index_head(text_bin *bin, weft_error *err)
         return status;
     if (n < sizeof head || memcmp(head, "MMIDIDX\0", 9) || little(head + 9, 8) != 1)
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){bin->index, 0},
-                         "this is no index of version 1 of Megatron's; remove it if %s needs none, or make both again", bin->path);
+                         "this is no index of version 1 of Megatron's; remove it if %s needs none, "
+                         "or make both again",
+                         bin->path);
     if (head[17] != 8 && head[17] != 4)
-        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){bin->index, 0}, "its tokens have the dtype code %d; weft reads 8 (uint16) and 4 (int32)",
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){bin->index, 0},
+                         "its tokens have the dtype code %d; weft reads 8 (uint16) and 4 (int32)",
                          head[17]);
     bin->width = head[17] == 8 ? 2 : 4;
     return WEFT_OK;
 }
 
 /* llm.c: 256 int32, of them magic, version and number of tokens. */
-static weft_status read_llmc_head(text_bin *bin, const unsigned char *head, int64_t bytes, bool *is, weft_error *err)
+static weft_status read_llmc_head(text_bin *bin, const unsigned char *head, int64_t bytes, bool *is,
+                                  weft_error *err)
 {
     uint64_t magic = little(head, 4), version = little(head + 4, 4), n = little(head + 8, 4);
-    *is = (magic == 20240520 && version == 1) || (magic == 20240801 && (version == 1 || version == 7));
+    *is = (magic == 20240520 && version == 1) ||
+          (magic == 20240801 && (version == 1 || version == 7));
     if (!*is)
         return WEFT_OK;
     bin->width = magic == 20240520 ? 2 : 4;
@@ -71,8 +78,9 @@ static weft_status read_llmc_head(text_bin *bin, const unsigned char *head, int6
     if ((int64_t)(n * bin->width) == bytes - HEADER_BYTES)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, (weft_where){bin->path, 0},
-                     "the header says %" PRIu64 " tokens of %zu bytes, but %lld bytes follow it; is the file complete?", n, bin->width,
-                     (long long)(bytes - HEADER_BYTES));
+                     "the header says %" PRIu64
+                     " tokens of %zu bytes, but %lld bytes follow it; is the file complete?",
+                     n, bin->width, (long long)(bytes - HEADER_BYTES));
 }
 
 static weft_status open_bin(text_bin *bin, const text_plugin *text, int64_t bytes, weft_error *err)
@@ -80,22 +88,27 @@ static weft_status open_bin(text_bin *bin, const text_plugin *text, int64_t byte
     unsigned char head[HEADER_BYTES];
     size_t n;
     bool is = false;
-    weft_status status = bin->index ? read_index_head(bin, err) : read_head(bin->path, head, sizeof head, &n, err);
+    weft_status status =
+        bin->index ? read_index_head(bin, err) : read_head(bin->path, head, sizeof head, &n, err);
     if (!status && !bin->index && n == sizeof head)
         status = read_llmc_head(bin, head, bytes, &is, err);
     if (status)
         return status;
     if (!bin->width)
-        bin->width = text->bin_width ? text->bin_width : text->tokenizer->vocab_size <= 1 << 16 ? 2 : 4;
+        bin->width = text->bin_width                          ? text->bin_width
+                     : text->tokenizer->vocab_size <= 1 << 16 ? 2
+                                                              : 4;
     bin->n_tokens = (bytes - bin->data_at) / (int64_t)bin->width;
     if ((bytes - bin->data_at) % (int64_t)bin->width)
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){bin->path, 0},
-                         "%lld bytes are no whole number of tokens of %zu bytes; is the file complete, and [text] bin_dtype right?", (long long)bytes,
-                         bin->width);
+                         "%lld bytes are no whole number of tokens of %zu bytes; is the file "
+                         "complete, and [text] bin_dtype right?",
+                         (long long)bytes, bin->width);
     return WEFT_OK;
 }
 
-weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_files *files, weft_error *err)
+weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_files *files,
+                           weft_error *err)
 {
     size_t n = 0;
     int64_t first = 0;
@@ -114,7 +127,8 @@ weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_
             continue;
         text_bin *bin = &bins->list[bins->n++];
         bool indexed = i + 1 < files->n && files->list[i + 1].kind == TEXT_INDEX;
-        *bin = (text_bin){.path = file->path, .index = indexed ? files->list[i + 1].path : NULL, .first = first};
+        *bin = (text_bin){
+            .path = file->path, .index = indexed ? files->list[i + 1].path : NULL, .first = first};
         weft_status now = open_bin(bin, text, file->size, err);
         status = status ? status : now;
         first += bin->n_tokens;
@@ -134,16 +148,19 @@ void text_bins_release(text_bins *bins)
 
 static weft_status fail_shrunk(const text_bin *bin, weft_error *err)
 {
-    return weft_fail(err, WEFT_ERR_IO, (weft_where){bin->path, 0}, "the file has become shorter than the %lld tokens it had when the run began",
+    return weft_fail(err, WEFT_ERR_IO, (weft_where){bin->path, 0},
+                     "the file has become shorter than the %lld tokens it had when the run began",
                      (long long)bin->n_tokens);
 }
 
-static weft_status read_piece(const text_bin *bin, int fd, int64_t at, size_t n, int32_t *ids, weft_error *err)
+static weft_status read_piece(const text_bin *bin, int fd, int64_t at, size_t n, int32_t *ids,
+                              weft_error *err)
 {
     unsigned char raw[PIECE_BYTES];
     size_t bytes = n * bin->width;
     for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(fd, raw + done, bytes - done, bin->data_at + at * (int64_t)bin->width + (int64_t)done);
+        ssize_t got = pread(fd, raw + done, bytes - done,
+                            bin->data_at + at * (int64_t)bin->width + (int64_t)done);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -157,7 +174,8 @@ static weft_status read_piece(const text_bin *bin, int fd, int64_t at, size_t n,
     return WEFT_OK;
 }
 
-static weft_status read_bin(const text_bin *bin, int64_t at, int64_t n, int32_t *ids, weft_error *err)
+static weft_status read_bin(const text_bin *bin, int64_t at, int64_t n, int32_t *ids,
+                            weft_error *err)
 {
     int fd = open(bin->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
@@ -172,7 +190,8 @@ static weft_status read_bin(const text_bin *bin, int64_t at, int64_t n, int32_t 
     return status;
 }
 
-weft_status text_bins_read(const text_bins *bins, int64_t at, int64_t n, int32_t *ids, weft_error *err)
+weft_status text_bins_read(const text_bins *bins, int64_t at, int64_t n, int32_t *ids,
+                           weft_error *err)
 {
     size_t low = 0, high = bins->n;
     while (high - low > 1) { /* the last file that begins at or before `at` */
@@ -185,7 +204,8 @@ weft_status text_bins_read(const text_bins *bins, int64_t at, int64_t n, int32_t
     weft_status status = WEFT_OK;
     for (; !status && n > 0 && low < bins->n; low++) {
         const text_bin *bin = &bins->list[low];
-        int64_t inside = at - bin->first, some = bin->n_tokens - inside < n ? bin->n_tokens - inside : n;
+        int64_t inside = at - bin->first,
+                some = bin->n_tokens - inside < n ? bin->n_tokens - inside : n;
         if (some <= 0)
             continue;
         status = read_bin(bin, inside, some, ids, err);

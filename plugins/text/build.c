@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads all files and puts what the workers make of them into one stream of tokens, in the order of the files. */
+/* Reads all files and puts what the workers make of them into one stream of tokens, in the order of
+ * the files. */
 #include "build.h"
 
 #include <sys/stat.h>
 
 enum { SKIPS_LOGGED = 5, THREADS_FROM_BYTES = 1 << 20 };
 
-weft_status text_build_bad(text_build *build, const char *path, int line, const char *what, weft_error *err)
+weft_status text_build_bad(text_build *build, const char *path, int line, const char *what,
+                           weft_error *err)
 {
     const weft_log *log = build->text->host->log;
     if (!build->text->skip_bad)
-        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, line}, "%s (or leave such documents out: [text] on_bad = skip)", what);
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, line},
+                         "%s (or leave such documents out: [text] on_bad = skip)", what);
     if (build->n_skipped < SKIPS_LOGGED && line)
         weft_log_print(log, WEFT_LOG_WARN, "%s:%d: skipped: %s", path, line, what);
     else if (build->n_skipped < SKIPS_LOGGED)
@@ -26,12 +29,17 @@ weft_status text_build_bad(text_build *build, const char *path, int line, const 
 static weft_status begin_document(text_build *build, weft_error *err)
 {
     build->mark = text_writer_count(build->tokens);
-    return build->text->bos ? text_writer_put(build->tokens, (uint64_t)build->text->tokenizer->bos, err) : WEFT_OK;
+    return build->text->bos
+               ? text_writer_put(build->tokens, (uint64_t)build->text->tokenizer->bos, err)
+               : WEFT_OK;
 }
 
 static weft_status end_document(text_build *build, weft_error *err)
 {
-    weft_status status = build->text->eos ? text_writer_put(build->tokens, (uint64_t)build->text->tokenizer->eos, err) : WEFT_OK;
+    weft_status status =
+        build->text->eos
+            ? text_writer_put(build->tokens, (uint64_t)build->text->tokenizer->eos, err)
+            : WEFT_OK;
     if (!status)
         status = text_writer_put(build->offsets, (uint64_t)build->mark, err);
     build->n_documents += !status;
@@ -90,11 +98,13 @@ static weft_status take_oldest(text_build *build, bool *any, weft_error *err)
         status = (job->kind == TEXT_JSONL ? take_lines : take_part)(build, job, err);
     build->failed = status != WEFT_OK;
     text_workers_drop(&build->workers);
-    text_progress_update(&build->progress, build->n_bytes + (build->in ? text_input_bytes(build->in) : 0));
+    text_progress_update(&build->progress,
+                         build->n_bytes + (build->in ? text_input_bytes(build->in) : 0));
     return status;
 }
 
-weft_status text_build_job(text_build *build, const text_file *file, text_job **job, weft_error *err)
+weft_status text_build_job(text_build *build, const text_file *file, text_job **job,
+                           weft_error *err)
 {
     weft_status status = WEFT_OK;
     bool any = true;
@@ -126,19 +136,23 @@ weft_status text_build_flush(text_build *build, weft_error *err)
 
 static bool same_file_state(const struct stat *a, const struct stat *b)
 {
-    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
 static weft_status read_open_file(text_build *build, text_file *file, weft_error *err)
 {
     typedef weft_status (*reader)(text_build *, const text_file *, weft_error *);
-    static const reader readers[] = {
-        [TEXT_PLAIN] = text_read_plain, [TEXT_JSONL] = text_read_jsonl, [TEXT_BIN] = text_read_bin, [TEXT_INDEX] = text_read_index};
+    static const reader readers[] = {[TEXT_PLAIN] = text_read_plain,
+                                     [TEXT_JSONL] = text_read_jsonl,
+                                     [TEXT_BIN] = text_read_bin,
+                                     [TEXT_INDEX] = text_read_index};
     struct stat before, after;
     if (fstat(text_input_fd(build->in), &before))
         return text_fail_errno(err, WEFT_ERR_IO, "read", file->path);
     weft_error late = {0}; /* what jobs before say comes first */
-    weft_status read = readers[file->kind](build, file, &late), status = text_build_flush(build, err);
+    weft_status read = readers[file->kind](build, file, &late),
+                status = text_build_flush(build, err);
     if (!status && read)
         status = weft_fail(err, read, WEFT_NOWHERE, "%s", weft_error_text(&late));
     weft_error_release(&late);
@@ -146,9 +160,10 @@ static weft_status read_open_file(text_build *build, text_file *file, weft_error
         status = text_fail_errno(err, WEFT_ERR_IO, "read", file->path);
     int64_t size = text_input_bytes(build->in);
     if (!status && (size != before.st_size || !same_file_state(&before, &after)))
-        status =
-            weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s changed while it was read (%lld bytes, then %lld read); start again when it is complete",
-                      file->path, (long long)before.st_size, (long long)size);
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "%s changed while it was read (%lld bytes, then %lld read); start again "
+                           "when it is complete",
+                           file->path, (long long)before.st_size, (long long)size);
     if (status)
         return status;
     file->size = size;
@@ -178,7 +193,9 @@ weft_status text_build_run(text_build *build, text_files *files, weft_error *err
     for (size_t i = 0; i < files->n; i++)
         total += files->list[i].size;
     text_progress_start(&build->progress, host, total);
-    weft_status status = text_workers_init(&build->workers, build->text, total < THREADS_FROM_BYTES || !build->tokens ? 1 : host->threads, err);
+    weft_status status =
+        text_workers_init(&build->workers, build->text,
+                          total < THREADS_FROM_BYTES || !build->tokens ? 1 : host->threads, err);
     for (size_t i = 0; !status && i < files->n; i++)
         status = read_file(build, &files->list[i], err);
     if (!status && build->tokens)
@@ -188,7 +205,9 @@ weft_status text_build_run(text_build *build, text_files *files, weft_error *err
     text_workers_release(&build->workers);
     double took = text_progress_end(&build->progress);
     if (!status && took > 1)
-        weft_log_print(host->log, WEFT_LOG_INFO, "text: %.1f MB are %lld tokens, made in %.1f s (%.1f MB/s)", (double)build->n_bytes / 1e6,
-                       (long long)build->n_tokens, took, (double)build->n_bytes / 1e6 / took);
+        weft_log_print(host->log, WEFT_LOG_INFO,
+                       "text: %.1f MB are %lld tokens, made in %.1f s (%.1f MB/s)",
+                       (double)build->n_bytes / 1e6, (long long)build->n_tokens, took,
+                       (double)build->n_bytes / 1e6 / took);
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From files to tokens: one thread reads files and cuts them into jobs, others turn jobs into ids, and the first puts the results, in the order of
- * the files, into the token file. So what is written does not depend on the number of threads. */
+/* From files to tokens: one thread reads files and cuts them into jobs, others turn jobs into ids,
+ * and the first puts the results, in the order of the files, into the token file. So what is
+ * written does not depend on the number of threads. */
 #ifndef WEFT_TEXT_BUILD_H
 #define WEFT_TEXT_BUILD_H
 
@@ -20,7 +21,8 @@ typedef struct text_writer {
     char *buffer;
 } text_writer;
 
-weft_status text_writer_init(text_writer *w, int fd, const char *path, int64_t base, size_t width, weft_error *err);
+weft_status text_writer_init(text_writer *w, int fd, const char *path, int64_t base, size_t width,
+                             weft_error *err);
 void text_writer_release(text_writer *w);
 /* Elements written so far. */
 int64_t text_writer_count(const text_writer *w);
@@ -31,7 +33,8 @@ weft_status text_writer_flush(text_writer *w, weft_error *err);
 /* Forgets all elements from `count` on. */
 void text_writer_rewind(text_writer *w, int64_t count);
 /* pwrite of everything, with an error that says what to do when the disk is full. */
-weft_status text_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t at, weft_error *err);
+weft_status text_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t at,
+                          weft_error *err);
 
 /* ---- input.c: the bytes of a file, unpacked ---- */
 
@@ -42,7 +45,8 @@ weft_status text_input_open(text_input **in, const char *path, weft_error *err);
 /* Takes its bytes as they are. */
 weft_status text_input_open_raw(text_input **in, const char *path, weft_error *err);
 void text_input_close(text_input *in);
-/* Some unpacked bytes; *n = 0 at the end, and where packed data is broken: then text_input_broken says how. */
+/* Some unpacked bytes; *n = 0 at the end, and where packed data is broken: then text_input_broken
+ * says how. */
 weft_status text_input_read(text_input *in, char *to, size_t room, size_t *n, weft_error *err);
 /* Reads until `room` bytes are there, or the end. */
 weft_status text_input_fill(text_input *in, char *to, size_t room, size_t *n, weft_error *err);
@@ -79,7 +83,7 @@ typedef struct text_job {
     text_format kind;
     const char *path;
     bool begin, end; /* plain: the first, the last part of its document */
-    int64_t at;      /* plain: the first byte's place in the file; JSON Lines: the first line's number */
+    int64_t at; /* plain: the first byte's place in the file; JSON Lines: the first line's number */
     char *data;
     size_t n, capacity;
     /* results */
@@ -102,7 +106,8 @@ void text_job_run(text_job *job, text_encoder *encoder);
 void text_job_clear(text_job *job);
 void text_job_release(text_job *job);
 /* Notes a bad document. */
-weft_status text_job_bad(text_job *job, int line, weft_error *err, const char *format, ...) WEFT_PRINTF(4, 5);
+weft_status text_job_bad(text_job *job, int line, weft_error *err, const char *format, ...)
+    WEFT_PRINTF(4, 5);
 /* The documents of job's lines: jsonl.c. */
 weft_status text_jsonl_run(text_job *job, text_encoder *encoder, weft_error *err);
 
@@ -120,7 +125,8 @@ typedef struct text_workers {
 } text_workers;
 
 /* threads: 1 makes none. */
-weft_status text_workers_init(text_workers *w, const text_plugin *text, int threads, weft_error *err);
+weft_status text_workers_init(text_workers *w, const text_plugin *text, int threads,
+                              weft_error *err);
 void text_workers_release(text_workers *w);
 /* The next job to fill; NULL if the oldest must be taken first. */
 text_job *text_workers_free(text_workers *w);
@@ -149,12 +155,14 @@ typedef struct text_build {
 /* Reads all files; also fills their size, time and hash, as they were read. */
 weft_status text_build_run(text_build *build, text_files *files, weft_error *err);
 /* A job to fill, for the file at hand. */
-weft_status text_build_job(text_build *build, const text_file *file, text_job **job, weft_error *err);
+weft_status text_build_job(text_build *build, const text_file *file, text_job **job,
+                           weft_error *err);
 weft_status text_build_submit(text_build *build, weft_error *err);
 /* Puts away all that was submitted. */
 weft_status text_build_flush(text_build *build, weft_error *err);
 /* A document cannot be used: an error, or with on_bad = skip a count and WEFT_OK. */
-weft_status text_build_bad(text_build *build, const char *path, int line, const char *what, weft_error *err);
+weft_status text_build_bad(text_build *build, const char *path, int line, const char *what,
+                           weft_error *err);
 
 /* The kinds of files: plain.c, jsonl.c, bin_scan.c. */
 weft_status text_read_plain(text_build *build, const text_file *file, weft_error *err);
@@ -165,9 +173,12 @@ weft_status text_read_index(text_build *build, const text_file *file, weft_error
 
 /* ---- token_file.c ---- */
 
-/* Maps an existing token file. *why: NULL, or why it cannot be used (a static text); cache is left empty then. */
-weft_status text_token_file_map(text_cache *cache, const char *path, const weft_text *identity, text_files *files, const char **why, weft_error *err);
+/* Maps an existing token file. *why: NULL, or why it cannot be used (a static text); cache is left
+ * empty then. */
+weft_status text_token_file_map(text_cache *cache, const char *path, const weft_text *identity,
+                                text_files *files, const char **why, weft_error *err);
 /* Makes one in fd (open for reading and writing, empty, called `path`), complete and on disk. */
-weft_status text_token_file_make(const text_plugin *text, text_source *source, int fd, const char *path, const weft_text *identity, weft_error *err);
+weft_status text_token_file_make(const text_plugin *text, text_source *source, int fd,
+                                 const char *path, const weft_text *identity, weft_error *err);
 
 #endif

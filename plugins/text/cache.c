@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the token file, or makes it: one maker at a time, under a temporary name that is locked, synced and then renamed. */
+/* Finds the token file, or makes it: one maker at a time, under a temporary name that is locked,
+ * synced and then renamed. */
 #include "build.h"
 
 #include <errno.h>
@@ -22,16 +23,20 @@ static void names_release(names *n)
     weft_free(n->folder);
 }
 
-static weft_status names_init(names *n, const text_plugin *text, const weft_text *identity, weft_error *err)
+static weft_status names_init(names *n, const text_plugin *text, const weft_text *identity,
+                              weft_error *err)
 {
     const weft_params *params = text->host->params;
     const char *given = weft_params_text(params, "cache");
     *n = (names){0};
     if (!*given && !text->host->cache_dir)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no folder for tokens is known (HOME is not set); set [text] cache");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "no folder for tokens is known (HOME is not set); set [text] cache");
     n->folder = *given ? weft_strdup(given) : weft_format("%s/tokens", text->host->cache_dir);
     if (n->folder)
-        n->path = weft_format("%s/%016" PRIx64 ".tokens", n->folder, weft_hash_bytes(weft_hash_name("identity"), identity->data, identity->size));
+        n->path = weft_format(
+            "%s/%016" PRIx64 ".tokens", n->folder,
+            weft_hash_bytes(weft_hash_name("identity"), identity->data, identity->size));
     if (n->path)
         n->part = weft_format("%s.part", n->path);
     if (n->part)
@@ -41,7 +46,8 @@ static weft_status names_init(names *n, const text_plugin *text, const weft_text
     return weft_fail_memory(err);
 }
 
-/* Locks the temporary file; *fd = -1 if it got another meaning while we waited (its maker renamed or removed it). */
+/* Locks the temporary file; *fd = -1 if it got another meaning while we waited (its maker renamed
+ * or removed it). */
 static weft_status lock_part(const names *n, const weft_log *log, int *fd, weft_error *err)
 {
     *fd = open(n->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -49,7 +55,8 @@ static weft_status lock_part(const names *n, const weft_log *log, int *fd, weft_
         return text_fail_errno(err, WEFT_ERR_IO, "create", n->part);
     int rc = flock(*fd, LOCK_EX | LOCK_NB);
     if (rc && errno == EWOULDBLOCK) {
-        weft_log_print(log, WEFT_LOG_INFO, "text: waiting for another process or rank that is making %s", n->path);
+        weft_log_print(log, WEFT_LOG_INFO,
+                       "text: waiting for another process or rank that is making %s", n->path);
         do
             rc = flock(*fd, LOCK_EX);
         while (rc && errno == EINTR);
@@ -57,10 +64,13 @@ static weft_status lock_part(const names *n, const weft_log *log, int *fd, weft_
     weft_status status = WEFT_OK;
     struct stat ours, there;
     if (rc)
-        status = text_fail_errno(err, WEFT_ERR_IO, "lock (set [text] cache to a folder whose file system has locks)", n->part);
+        status = text_fail_errno(err, WEFT_ERR_IO,
+                                 "lock (set [text] cache to a folder whose file system has locks)",
+                                 n->part);
     else if (fstat(*fd, &ours))
         status = text_fail_errno(err, WEFT_ERR_IO, "read", n->part);
-    if (!status && !stat(n->part, &there) && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
+    if (!status && !stat(n->part, &there) && ours.st_dev == there.st_dev &&
+        ours.st_ino == there.st_ino)
         return WEFT_OK;
     close(*fd);
     *fd = -1;
@@ -71,7 +81,8 @@ static weft_status sync_folder(const char *folder, weft_error *err)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     weft_status status = WEFT_OK;
-    if (fd < 0 || (fsync(fd) && errno != EINVAL)) /* some network file systems have no fsync of folders */
+    if (fd < 0 ||
+        (fsync(fd) && errno != EINVAL)) /* some network file systems have no fsync of folders */
         status = text_fail_errno(err, WEFT_ERR_IO, "sync", folder);
     if (fd >= 0)
         close(fd);
@@ -84,12 +95,14 @@ static void log_start(const text_plugin *text, const text_source *source, const 
     size_t n = text_files_count(&source->files);
     for (size_t i = 0; i < source->files.n; i++)
         bytes += (double)source->files.list[i].size;
-    weft_log_print(text->host->log, WEFT_LOG_INFO, "text: %s %.1f MB in %zu file%s (no token file to use: %s)",
-                   source->bins.n ? "checking tokens," : "tokenising", bytes / 1e6, n, n == 1 ? "" : "s", why);
+    weft_log_print(
+        text->host->log, WEFT_LOG_INFO, "text: %s %.1f MB in %zu file%s (no token file to use: %s)",
+        source->bins.n ? "checking tokens," : "tokenising", bytes / 1e6, n, n == 1 ? "" : "s", why);
 }
 
 /* Makes the token file in the locked fd and gives it its name. On failure nothing is left. */
-static weft_status make(const text_plugin *text, text_source *source, int fd, const names *n, const weft_text *identity, weft_error *err)
+static weft_status make(const text_plugin *text, text_source *source, int fd, const names *n,
+                        const weft_text *identity, weft_error *err)
 {
     weft_status status = WEFT_OK;
     if (ftruncate(fd, 0)) /* what an interrupted maker left */
@@ -104,14 +117,16 @@ static weft_status make(const text_plugin *text, text_source *source, int fd, co
 }
 
 /* One attempt to make it; cache stays empty if another maker was faster. */
-static weft_status make_locked(text_source *source, const text_plugin *text, const names *n, const weft_text *identity, weft_error *err)
+static weft_status make_locked(text_source *source, const text_plugin *text, const names *n,
+                               const weft_text *identity, weft_error *err)
 {
     int fd;
     const char *why;
     weft_status status = lock_part(n, text->host->log, &fd, err);
     if (status || fd < 0)
         return status;
-    status = text_token_file_map(&source->cache, n->path, identity, &source->files, &why, err); /* made since we looked? */
+    status = text_token_file_map(&source->cache, n->path, identity, &source->files, &why,
+                                 err); /* made since we looked? */
     if (!status && !why) {
         unlink(n->part);
     } else if (!status) {
@@ -124,7 +139,9 @@ static weft_status make_locked(text_source *source, const text_plugin *text, con
 
 weft_status text_cache_open(text_source *source, const text_plugin *text, weft_error *err)
 {
-    enum { ATTEMPTS = 100 }; /* each lost only to a maker that finished or failed, or to files that change all the time */
+    enum {
+        ATTEMPTS = 100
+    }; /* each lost only to a maker that finished or failed, or to files that change all the time */
     weft_text identity = {0};
     names n = {0};
     const char *why = NULL;
@@ -144,7 +161,8 @@ weft_status text_cache_open(text_source *source, const text_plugin *text, weft_e
             status = make_locked(source, text, &n, &identity, err);
     }
     if (!status && !cache->map)
-        status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot use the token file %s: %s", n.path, why);
+        status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot use the token file %s: %s",
+                           n.path, why);
     names_release(&n);
     weft_text_release(&identity);
     return status;

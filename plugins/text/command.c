@@ -5,9 +5,11 @@
 
 static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
 {
-    static weft_status (*const modes[])(const weft_command_host *host, const tokenize_options *o, weft_error *err) = {
-        [TOKENIZE_ENCODE] = tokenize_encode, [TOKENIZE_DECODE] = tokenize_decode, [TOKENIZE_COUNT] = tokenize_encode,
-        [TOKENIZE_INFO] = tokenize_info,     [TOKENIZE_TRAIN] = tokenize_train,
+    static weft_status (*const modes[])(const weft_command_host *host, const tokenize_options *o,
+                                        weft_error *err) = {
+        [TOKENIZE_ENCODE] = tokenize_encode, [TOKENIZE_DECODE] = tokenize_decode,
+        [TOKENIZE_COUNT] = tokenize_encode,  [TOKENIZE_INFO] = tokenize_info,
+        [TOKENIZE_TRAIN] = tokenize_train,
     };
     tokenize_options o = {0};
     weft_status status = tokenize_options_parse(&o, host->threads, argc, argv, err);

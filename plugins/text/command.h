@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `weft tokenize`: its options, and the way from files to what it prints. Files are read by the first thread and cut into tasks, any thread works on
- * a task, and the first takes the results in the order of the files: what comes out does not depend on the number of threads. */
+/* `weft tokenize`: its options, and the way from files to what it prints. Files are read by the
+ * first thread and cut into tasks, any thread works on a task, and the first takes the results in
+ * the order of the files: what comes out does not depend on the number of threads. */
 #ifndef WEFT_TEXT_COMMAND_H
 #define WEFT_TEXT_COMMAND_H
 
@@ -10,7 +11,13 @@
 
 /* ---- command_options.c ---- */
 
-typedef enum tokenize_mode { TOKENIZE_ENCODE, TOKENIZE_DECODE, TOKENIZE_COUNT, TOKENIZE_INFO, TOKENIZE_TRAIN } tokenize_mode;
+typedef enum tokenize_mode {
+    TOKENIZE_ENCODE,
+    TOKENIZE_DECODE,
+    TOKENIZE_COUNT,
+    TOKENIZE_INFO,
+    TOKENIZE_TRAIN
+} tokenize_mode;
 
 typedef struct tokenize_options {
     tokenize_mode mode;
@@ -30,7 +37,8 @@ typedef struct tokenize_options {
 } tokenize_options;
 
 /* Reports every wrong word. */
-weft_status tokenize_options_parse(tokenize_options *o, int threads, int argc, char **argv, weft_error *err);
+weft_status tokenize_options_parse(tokenize_options *o, int threads, int argc, char **argv,
+                                   weft_error *err);
 void tokenize_options_release(tokenize_options *o);
 extern const char tokenize_usage[];
 
@@ -95,7 +103,8 @@ struct tokenize_job {
     const tokenizer *tokenizer;
     const tokenize_files *files;
     /* Works on one piece, whose text is UTF-8, and fills task->n_ids[i] and out; any thread. */
-    weft_status (*piece)(tokenize_worker *worker, tokenize_task *task, size_t i, const char *text, size_t n, weft_error *err);
+    weft_status (*piece)(tokenize_worker *worker, tokenize_task *task, size_t i, const char *text,
+                         size_t n, weft_error *err);
     /* Takes a finished task, in order; the first thread. */
     weft_status (*take)(void *self, tokenize_task *task, weft_error *err);
     void *self;
@@ -103,7 +112,8 @@ struct tokenize_job {
     const char *doing; /* for the progress bar: "tokenising" */
 };
 
-/* Reads all files to the end even if some are wrong, so that every bad place is known; after the first, nothing is taken. */
+/* Reads all files to the end even if some are wrong, so that every bad place is known; after the
+ * first, nothing is taken. */
 weft_status tokenize_run(const tokenize_job *job, weft_error *err);
 
 /* A ring of tasks. */
@@ -139,17 +149,24 @@ typedef struct tokenize_output {
     int fd;
 } tokenize_output;
 
-weft_status tokenize_output_open(tokenize_output *out, const weft_command_host *host, const char *path, weft_error *err);
-weft_status tokenize_output_write(tokenize_output *out, const void *data, size_t n, weft_error *err);
+weft_status tokenize_output_open(tokenize_output *out, const weft_command_host *host,
+                                 const char *path, weft_error *err);
+weft_status tokenize_output_write(tokenize_output *out, const void *data, size_t n,
+                                  weft_error *err);
 /* Puts the file in place if ok. */
 weft_status tokenize_output_close(tokenize_output *out, bool ok, weft_error *err);
 
 /* ---- the modes ---- */
 
-weft_status tokenize_load(const tokenize_options *o, tokenizer **out, weft_error *err); /* command_info.c */
-weft_status tokenize_info(const weft_command_host *host, const tokenize_options *o, weft_error *err);
-weft_status tokenize_encode(const weft_command_host *host, const tokenize_options *o, weft_error *err); /* and count */
-weft_status tokenize_decode(const weft_command_host *host, const tokenize_options *o, weft_error *err);
-weft_status tokenize_train(const weft_command_host *host, const tokenize_options *o, weft_error *err);
+weft_status tokenize_load(const tokenize_options *o, tokenizer **out,
+                          weft_error *err); /* command_info.c */
+weft_status tokenize_info(const weft_command_host *host, const tokenize_options *o,
+                          weft_error *err);
+weft_status tokenize_encode(const weft_command_host *host, const tokenize_options *o,
+                            weft_error *err); /* and count */
+weft_status tokenize_decode(const weft_command_host *host, const tokenize_options *o,
+                            weft_error *err);
+weft_status tokenize_train(const weft_command_host *host, const tokenize_options *o,
+                           weft_error *err);
 
 #endif

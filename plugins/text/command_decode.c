@@ -30,7 +30,8 @@ static weft_status fail(decode *d, const char *what, const char *word)
     d->bad = true;
     if (++d->n_errors > ERRORS_SHOWN)
         return WEFT_ERR_INPUT;
-    return weft_fail(d->err, WEFT_ERR_INPUT, (weft_where){d->path, d->line}, "%s %.40s: %s", d->number.size ? "id" : "the line", word, what);
+    return weft_fail(d->err, WEFT_ERR_INPUT, (weft_where){d->path, d->line}, "%s %.40s: %s",
+                     d->number.size ? "id" : "the line", word, what);
 }
 
 static weft_status add_id(decode *d, int32_t id)
@@ -58,7 +59,9 @@ static weft_status end_number(decode *d)
         id = 10 * id + (digits[n] - '0');
     weft_status status;
     if (digits[n] && id <= INT32_MAX)
-        status = fail(d, "not a number; a line holds ids, as numbers between blanks or as a JSON array", digits);
+        status =
+            fail(d, "not a number; a line holds ids, as numbers between blanks or as a JSON array",
+                 digits);
     else if (id > INT32_MAX || !tokenizer_token(d->tokenizer, (int32_t)id, &length))
         status = fail(d, "the tokenizer has no such id", digits);
     else
@@ -129,15 +132,17 @@ static weft_status add_binary(decode *d, const unsigned char *bytes, size_t n, i
     size_t length;
     weft_status status = WEFT_OK;
     if (n % (size_t)width)
-        return weft_fail(d->err, WEFT_ERR_INPUT, (weft_where){d->path, 0}, "%zu bytes are no whole number of uint%d", n, 8 * width);
+        return weft_fail(d->err, WEFT_ERR_INPUT, (weft_where){d->path, 0},
+                         "%zu bytes are no whole number of uint%d", n, 8 * width);
     for (size_t i = 0; !status && i < n; i += (size_t)width) {
         uint32_t id = 0;
         for (int k = 0; k < width; k++)
             id |= (uint32_t)bytes[i + (size_t)k] << 8 * k;
         if (id > INT32_MAX || !tokenizer_token(d->tokenizer, (int32_t)id, &length))
             return weft_fail(d->err, WEFT_ERR_INPUT, (weft_where){d->path, 0},
-                             "id %u at byte %zu: the tokenizer has no such id; is this a file of uint%d without a header?", (unsigned)id, i,
-                             8 * width);
+                             "id %u at byte %zu: the tokenizer has no such id; is this a file of "
+                             "uint%d without a header?",
+                             (unsigned)id, i, 8 * width);
         status = add_id(d, (int32_t)id);
     }
     d->any = true;
@@ -168,7 +173,8 @@ static weft_status read_text(decode *d, const char *path)
     while (!status && got) {
         status = text_input_read(in, buffer, sizeof buffer, &got, d->err);
         if (!status && !got && text_input_broken(in))
-            status = weft_fail(d->err, WEFT_ERR_INPUT, (weft_where){path, 0}, "%s", text_input_broken(in));
+            status = weft_fail(d->err, WEFT_ERR_INPUT, (weft_where){path, 0}, "%s",
+                               text_input_broken(in));
         if (!status)
             status = got ? add_bytes(d, buffer, got) : d->any ? end_line(d) : WEFT_OK;
         if (status == WEFT_ERR_INPUT && got) {
@@ -180,7 +186,8 @@ static weft_status read_text(decode *d, const char *path)
     return status ? status : bad;
 }
 
-weft_status tokenize_decode(const weft_command_host *host, const tokenize_options *o, weft_error *err)
+weft_status tokenize_decode(const weft_command_host *host, const tokenize_options *o,
+                            weft_error *err)
 {
     decode d = {.o = o, .output = {.fd = -1}, .err = err};
     tokenize_files files = {0};
@@ -198,7 +205,8 @@ weft_status tokenize_decode(const weft_command_host *host, const tokenize_option
     }
     status = status ? status : bad;
     if (d.n_errors > ERRORS_SHOWN)
-        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%d more ids are wrong", d.n_errors - ERRORS_SHOWN);
+        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%d more ids are wrong",
+                  d.n_errors - ERRORS_SHOWN);
     weft_status closed = tokenize_output_close(&d.output, !status, err);
     weft_text_release(&d.number);
     weft_text_release(&d.text);

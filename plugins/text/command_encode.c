@@ -34,7 +34,8 @@ static void add_number(weft_text *out, int32_t id, char before)
     weft_text_add_bytes(out, digits + at, sizeof digits - (size_t)at);
 }
 
-static void add_text(const encode *e, weft_text *out, const tokenize_piece *piece, const int32_t *ids, size_t n)
+static void add_text(const encode *e, weft_text *out, const tokenize_piece *piece,
+                     const int32_t *ids, size_t n)
 {
     char between = e->o->json ? ',' : ' ';
     if (piece->first && e->o->json)
@@ -74,17 +75,21 @@ static weft_status add_id(tokenize_worker *w, size_t *n, int32_t id, weft_error 
     return WEFT_OK;
 }
 
-static weft_status encode_piece(tokenize_worker *w, tokenize_task *task, size_t i, const char *text, size_t n, weft_error *err)
+static weft_status encode_piece(tokenize_worker *w, tokenize_task *task, size_t i, const char *text,
+                                size_t n, weft_error *err)
 {
     const encode *e = w->job->self;
     const tokenize_piece *piece = &task->pieces[i];
     size_t n_ids = 0;
-    bool empty = piece->first && piece->last && !n && e->width; /* leaves no tokens in a file for training */
-    weft_status status = piece->first && e->bos >= 0 && !empty ? add_id(w, &n_ids, e->bos, err) : WEFT_OK;
+    bool empty =
+        piece->first && piece->last && !n && e->width; /* leaves no tokens in a file for training */
+    weft_status status =
+        piece->first && e->bos >= 0 && !empty ? add_id(w, &n_ids, e->bos, err) : WEFT_OK;
     if (!status && n)
         status = tokenizer_encode(e->tokenizer, w->scratch, text, n,
-                                  (e->o->no_special ? TOKENIZER_NO_SPECIAL : 0) | (piece->first ? 0 : TOKENIZER_CONTINUES), &w->ids, &n_ids,
-                                  &w->ids_capacity, err);
+                                  (e->o->no_special ? TOKENIZER_NO_SPECIAL : 0) |
+                                      (piece->first ? 0 : TOKENIZER_CONTINUES),
+                                  &w->ids, &n_ids, &w->ids_capacity, err);
     if (!status && piece->last && e->eos >= 0 && !empty)
         status = add_id(w, &n_ids, e->eos, err);
     if (status)
@@ -117,11 +122,14 @@ static void add_counts(const encode *e, weft_text *out, const char *name, counts
     if (e->o->json) {
         weft_text_add(out, "{\"file\": ");
         weft_text_add_json(out, name);
-        weft_text_print(out, ", \"documents\": %lld, \"tokens\": %lld, \"bytes\": %lld, \"bytes_per_token\": %.4f}", (long long)c.documents,
-                        (long long)c.tokens, (long long)c.bytes, each);
+        weft_text_print(
+            out,
+            ", \"documents\": %lld, \"tokens\": %lld, \"bytes\": %lld, \"bytes_per_token\": %.4f}",
+            (long long)c.documents, (long long)c.tokens, (long long)c.bytes, each);
         return;
     }
-    weft_text_print(out, "%12lld %14lld %14lld %7.3f  %s\n", (long long)c.documents, (long long)c.tokens, (long long)c.bytes, each, name);
+    weft_text_print(out, "%12lld %14lld %14lld %7.3f  %s\n", (long long)c.documents,
+                    (long long)c.tokens, (long long)c.bytes, each, name);
 }
 
 static counts add_up(const encode *e)
@@ -139,7 +147,8 @@ static weft_status print_counts(const encode *e, weft_error *err)
 {
     weft_text out = {0};
     bool json = e->o->json;
-    weft_text_add(&out, json ? "{\"files\": [" : "   documents         tokens          bytes  b/token  file\n");
+    weft_text_add(&out, json ? "{\"files\": ["
+                             : "   documents         tokens          bytes  b/token  file\n");
     for (size_t i = 0; i < e->files.n; i++) {
         weft_text_add(&out, json && i ? ",\n " : "");
         add_counts(e, &out, e->files.list[i].path, e->counts[i]);
@@ -150,17 +159,21 @@ static weft_status print_counts(const encode *e, weft_error *err)
         add_counts(e, &out, json ? "" : "all", add_up(e));
     if (json)
         weft_text_add(&out, "}\n");
-    weft_status status = out.out_of_memory ? weft_fail_memory(err) : e->host->write(e->host, out.data, out.size, err);
+    weft_status status = out.out_of_memory ? weft_fail_memory(err)
+                                           : e->host->write(e->host, out.data, out.size, err);
     weft_text_release(&out);
     return status;
 }
 
-static weft_status find_token(const encode *e, const char *option, const char *token, int32_t *id, weft_error *err)
+static weft_status find_token(const encode *e, const char *option, const char *token, int32_t *id,
+                              weft_error *err)
 {
     *id = token ? tokenizer_find(e->tokenizer, token, strlen(token)) : -1;
     if (*id >= 0 || !token)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s %s: %s has no such token; --info lists the special ones", option, token, e->o->tokenizer);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s %s: %s has no such token; --info lists the special ones", option, token,
+                     e->o->tokenizer);
 }
 
 static weft_status prepare(encode *e, weft_error *err)
@@ -177,14 +190,16 @@ static weft_status prepare(encode *e, weft_error *err)
     int size = tokenizer_vocab_size(e->tokenizer);
     e->width = o->bin_auto ? (size > 65536 ? 4 : 2) : o->bin;
     if (e->width == 2 && size > 65536)
-        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--bin uint16: %d ids do not fit; give --bin uint32", size);
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "--bin uint16: %d ids do not fit; give --bin uint32", size);
     e->counts = weft_alloc_zero(e->files.n, sizeof *e->counts);
     if (!e->counts)
         return weft_fail_memory(err);
     return status ? status : tokenize_output_open(&e->output, e->host, o->out, err);
 }
 
-weft_status tokenize_encode(const weft_command_host *host, const tokenize_options *o, weft_error *err)
+weft_status tokenize_encode(const weft_command_host *host, const tokenize_options *o,
+                            weft_error *err)
 {
     encode e = {.o = o, .host = host, .output = {.fd = -1}};
     weft_status status = prepare(&e, err);
@@ -205,7 +220,9 @@ weft_status tokenize_encode(const weft_command_host *host, const tokenize_option
         status = print_counts(&e, err);
     if (!status && o->out) {
         counts all = add_up(&e);
-        weft_log_print(host->log, WEFT_LOG_INFO, "%s: %lld tokens%s of %lld documents, %lld bytes of text", o->out, (long long)all.tokens,
+        weft_log_print(host->log, WEFT_LOG_INFO,
+                       "%s: %lld tokens%s of %lld documents, %lld bytes of text", o->out,
+                       (long long)all.tokens,
                        e.width == 2 ? " (uint16)"
                        : e.width    ? " (uint32)"
                                     : "",

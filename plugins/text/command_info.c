@@ -10,7 +10,10 @@
 
 weft_status tokenize_load(const tokenize_options *o, tokenizer **out, weft_error *err)
 {
-    const tokenizer_choice choice = {.pattern = o->pattern, .special = o->special, .pattern_key = "--pattern", .special_key = "--special"};
+    const tokenizer_choice choice = {.pattern = o->pattern,
+                                     .special = o->special,
+                                     .pattern_key = "--pattern",
+                                     .special_key = "--special"};
     char *path = tokenizer_path(o->tokenizer);
     *out = NULL;
     weft_status status = path ? tokenizer_open(&choice, path, out, err) : weft_fail_memory(err);
@@ -45,8 +48,10 @@ enum { N_COMPONENTS = 5 };
 
 static weft_status find_components(const char *path, component *components, weft_error *err)
 {
-    static const char *const names[N_COMPONENTS] = {"normalizer", "pre_tokenizer", "model", "post_processor", "decoder"};
-    static const char *const lists[] = {"normalizers", "pretokenizers", "processors", "decoders", NULL};
+    static const char *const names[N_COMPONENTS] = {"normalizer", "pre_tokenizer", "model",
+                                                    "post_processor", "decoder"};
+    static const char *const lists[] = {"normalizers", "pretokenizers", "processors", "decoders",
+                                        NULL};
     json_t *root = json_load_file(path, 0, NULL); /* NULL: a rank file */
     for (int i = 0; i < N_COMPONENTS; i++) {
         components[i].name = names[i];
@@ -89,7 +94,10 @@ static void add_all(const tokenizer *t, const component *components, bool json, 
     size_t n;
     for (int id = 0; id < size; id++)
         used += tokenizer_token(t, id, &n) != NULL;
-    weft_text_print(out, json ? "{\"vocab_size\": %d, \"tokens\": %d" : "vocabulary       %8d  ids, of which %d are tokens\n", size, used);
+    weft_text_print(out,
+                    json ? "{\"vocab_size\": %d, \"tokens\": %d"
+                         : "vocabulary       %8d  ids, of which %d are tokens\n",
+                    size, used);
     for (int i = 0; i < N_COMPONENTS; i++) {
         const char *types = weft_text_get(&components[i].types);
         if (!json) {
@@ -115,7 +123,8 @@ weft_status tokenize_info(const weft_command_host *host, const tokenize_options 
         status = find_components(path, components, err);
     if (!status) {
         add_all(t, components, o->json, &out);
-        status = out.out_of_memory ? weft_fail_memory(err) : host->write(host, out.data, out.size, err);
+        status =
+            out.out_of_memory ? weft_fail_memory(err) : host->write(host, out.data, out.size, err);
     }
     for (int i = 0; i < N_COMPONENTS; i++)
         weft_text_release(&components[i].types);

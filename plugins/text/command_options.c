@@ -11,31 +11,45 @@ const char tokenize_usage[] =
     "       weft tokenize --tokenizer FILE --info                     what the tokenizer is\n"
     "       weft tokenize --train --vocab-size N --out FOLDER FILE... make a tokenizer\n"
     "\n"
-    "FILE is text, JSON Lines (*.jsonl), either packed with gzip or zstd, or a folder of such files; without one, standard input is read. A text "
+    "FILE is text, JSON Lines (*.jsonl), either packed with gzip or zstd, or a folder of such "
+    "files; without one, standard input is read. A text "
     "file\n"
-    "is a document, and so is each line of JSON Lines. Ids are those of Hugging Face's encode(text, add_special_tokens=False).\n"
+    "is a document, and so is each line of JSON Lines. Ids are those of Hugging Face's "
+    "encode(text, add_special_tokens=False).\n"
     "\n"
-    "  --tokenizer FILE     tokenizer.json, a folder that holds one, or a rank file (*.tiktoken; see --pattern and --special)\n"
+    "  --tokenizer FILE     tokenizer.json, a folder that holds one, or a rank file (*.tiktoken; "
+    "see --pattern and --special)\n"
     "  --no-special         special tokens in the text are text like any other\n"
-    "  --bos TOKEN          put this token before each document (training: name it in tokenizer_config.json)\n"
+    "  --bos TOKEN          put this token before each document (training: name it in "
+    "tokenizer_config.json)\n"
     "  --eos TOKEN          put this token after each document (training: likewise)\n"
-    "  --bin TYPE           write ids as uint16, uint32 or auto (uint16 if they fit) instead of text; needs --out. With --decode, read such a file\n"
-    "  --out FILE           write there instead of to standard output; the file appears when it is complete\n"
-    "  --json               write JSON: an array of ids a document, or an object for --count and --info\n"
-    "  --decode             read ids, a document a line (as numbers or as a JSON array), and write their text\n"
+    "  --bin TYPE           write ids as uint16, uint32 or auto (uint16 if they fit) instead of "
+    "text; needs --out. With --decode, read such a file\n"
+    "  --out FILE           write there instead of to standard output; the file appears when it is "
+    "complete\n"
+    "  --json               write JSON: an array of ids a document, or an object for --count and "
+    "--info\n"
+    "  --decode             read ids, a document a line (as numbers or as a JSON array), and write "
+    "their text\n"
     "  --count              print documents, tokens, bytes and bytes per token of each file\n"
-    "  --info               print the size of the vocabulary, the special tokens and the components\n"
+    "  --info               print the size of the vocabulary, the special tokens and the "
+    "components\n"
     "  --format TYPE        text or jsonl, whatever the names of the files\n"
     "  --field NAME         the field of a JSON line that holds the text (text)\n"
-    "  --invalid-utf8 WHAT  refuse what is not UTF-8, or replace each wrong part by U+FFFD (refuse)\n"
+    "  --invalid-utf8 WHAT  refuse what is not UTF-8, or replace each wrong part by U+FFFD "
+    "(refuse)\n"
     "  --threads N          how many threads work (all processors); results do not depend on it\n"
     "\n"
     "training, and rank files:\n"
-    "  --train              learn a byte-level BPE vocabulary; writes tokenizer.json and tokenizer_config.json, which Hugging Face loads, to --out\n"
+    "  --train              learn a byte-level BPE vocabulary; writes tokenizer.json and "
+    "tokenizer_config.json, which Hugging Face loads, to --out\n"
     "  --vocab-size N       ids in all: special tokens, 256 bytes, and one for each merge\n"
-    "  --pattern NAME       how words are cut: gpt2, llama3, qwen2, o200k, or a regular expression (training: llama3)\n"
-    "  --special TOKENS     special tokens, separated by blanks; may be repeated (training: <|endoftext|>, and it is BOS and EOS unless these are\n"
-    "                       given). For a rank file NAME=ID gives the id, else they follow the last rank\n"
+    "  --pattern NAME       how words are cut: gpt2, llama3, qwen2, o200k, or a regular expression "
+    "(training: llama3)\n"
+    "  --special TOKENS     special tokens, separated by blanks; may be repeated (training: "
+    "<|endoftext|>, and it is BOS and EOS unless these are\n"
+    "                       given). For a rank file NAME=ID gives the id, else they follow the "
+    "last rank\n"
     "  --min-frequency N    merge no pair that is rarer (2)\n"
     "  --max-token N        the longest token in bytes (any)\n"
     "  --max-word N         leave out words longer than this many bytes (1024)\n"
@@ -45,7 +59,8 @@ const char tokenize_usage[] =
     "examples:\n"
     "  weft tokenize --train --vocab-size 8192 --out tok books/\n"
     "  echo 'Hello, world' | weft tokenize --tokenizer tok\n"
-    "  weft tokenize --tokenizer tok --eos '<|endoftext|>' --bin auto --out train.bin books/ more.jsonl.zst\n";
+    "  weft tokenize --tokenizer tok --eos '<|endoftext|>' --bin auto --out train.bin books/ "
+    "more.jsonl.zst\n";
 
 /* What the words say, before it is known whether they go together. */
 typedef struct parse {
@@ -69,7 +84,8 @@ static void fail(parse *p, const char *format, ...)
 
 static void parse_words(parse *p, int argc, char **argv)
 {
-    static const char *const widths[] = {"uint16", "uint32", "auto", NULL}, *const formats[] = {"text", "jsonl", NULL},
+    static const char *const widths[] = {"uint16", "uint32", "auto", NULL},
+                             *const formats[] = {"text", "jsonl", NULL},
                              *const invalid[] = {"refuse", "replace", NULL};
     tokenize_options *o = p->o;
     const weft_option list[] = {
@@ -98,7 +114,11 @@ static void parse_words(parse *p, int argc, char **argv)
         {.name = "overwrite", .flag = &o->overwrite},
         {.name = NULL},
     };
-    const weft_options options = {.command = "tokenize", .list = list, .arguments = o->files, .max_arguments = -1, .n_arguments = &o->n_files};
+    const weft_options options = {.command = "tokenize",
+                                  .list = list,
+                                  .arguments = o->files,
+                                  .max_arguments = -1,
+                                  .n_arguments = &o->n_files};
     p->status = weft_options_parse(&options, argc, argv, p->err);
 }
 
@@ -116,7 +136,11 @@ static void set_options(parse *p)
     o->vocab_size = (int)p->vocab_size;
     o->max_token = (int)p->max_token;
     o->max_length = (int)p->max_length;
-    o->mode = p->train ? TOKENIZE_TRAIN : p->decode ? TOKENIZE_DECODE : p->count ? TOKENIZE_COUNT : p->info ? TOKENIZE_INFO : TOKENIZE_ENCODE;
+    o->mode = p->train    ? TOKENIZE_TRAIN
+              : p->decode ? TOKENIZE_DECODE
+              : p->count  ? TOKENIZE_COUNT
+              : p->info   ? TOKENIZE_INFO
+                          : TOKENIZE_ENCODE;
     for (int i = 0; i < p->special.n; i++)
         weft_text_print(&o->words, "%s ", p->special.list[i].text);
 }
@@ -147,13 +171,15 @@ static void check(parse *p)
     if (p->train + p->decode + p->count + p->info > 1)
         fail(p, "--train, --decode, --count and --info do different things; give one");
     if (!o->tokenizer && !p->train)
-        fail(p, "--tokenizer FILE is missing: a tokenizer.json, a folder that holds one, or a rank file (make one with --train)");
+        fail(p, "--tokenizer FILE is missing: a tokenizer.json, a folder that holds one, or a rank "
+                "file (make one with --train)");
     if (o->tokenizer && p->train)
         fail(p, "--train makes a tokenizer and takes none: leave out --tokenizer");
     if (p->train && !o->vocab_size)
         fail(p, "--train needs --vocab-size N, such as 8192");
     if (p->train && !o->out)
-        fail(p, "--train needs --out FOLDER, where tokenizer.json and tokenizer_config.json are written");
+        fail(p, "--train needs --out FOLDER, where tokenizer.json and tokenizer_config.json are "
+                "written");
     if (!p->train && (o->vocab_size || o->max_token || o->max_length || o->overwrite))
         fail(p, "--vocab-size, --max-token, --max-length and --overwrite belong to --train");
     if (o->bin && !ids && !p->decode)
@@ -170,7 +196,8 @@ static void check(parse *p)
         fail(p, "--bos and --eos are for text to ids, and for --train");
 }
 
-weft_status tokenize_options_parse(tokenize_options *o, int threads, int argc, char **argv, weft_error *err)
+weft_status tokenize_options_parse(tokenize_options *o, int threads, int argc, char **argv,
+                                   weft_error *err)
 {
     parse p = {.o = o, .err = err, .threads = threads};
     *o = (tokenize_options){.field = "text", .min_frequency = 2, .max_word = 1024};

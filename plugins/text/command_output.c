@@ -12,8 +12,10 @@
 static weft_status fail_write(const char *path, weft_error *err)
 {
     int code = errno;
-    bool place = code == ENOENT || code == EACCES || code == ENOTDIR || code == EROFS || code == EISDIR;
-    return weft_fail(err, place ? WEFT_ERR_INPUT : WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path, strerror(code));
+    bool place =
+        code == ENOENT || code == EACCES || code == ENOTDIR || code == EROFS || code == EISDIR;
+    return weft_fail(err, place ? WEFT_ERR_INPUT : WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s",
+                     path, strerror(code));
 }
 
 /* A file without a name, where the file system can: it goes with the process, however that ends. */
@@ -28,7 +30,8 @@ static int open_nameless(const char *path)
     return fd;
 }
 
-weft_status tokenize_output_open(tokenize_output *out, const weft_command_host *host, const char *path, weft_error *err)
+weft_status tokenize_output_open(tokenize_output *out, const weft_command_host *host,
+                                 const char *path, weft_error *err)
 {
     struct stat st;
     *out = (tokenize_output){.host = host, .path = path, .fd = -1};

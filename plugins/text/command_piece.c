@@ -84,7 +84,8 @@ static weft_status reserve_results(tokenize_task *task, weft_error *err)
 }
 
 /* Valid text goes on to the job. */
-static weft_status run_text(tokenize_worker *worker, tokenize_task *task, size_t i, const char *s, size_t n)
+static weft_status run_text(tokenize_worker *worker, tokenize_task *task, size_t i, const char *s,
+                            size_t n)
 {
     task->n_bytes[i] = (int64_t)n;
     task->n_ids[i] = 0;
@@ -97,7 +98,9 @@ static weft_where where(const tokenize_worker *worker, const tokenize_piece *pie
 }
 
 /* Makes *s valid, or fails with the place. *own: what to release. */
-static weft_status make_valid(tokenize_worker *worker, tokenize_task *task, const tokenize_piece *piece, const char **s, size_t *n, weft_text *own)
+static weft_status make_valid(tokenize_worker *worker, tokenize_task *task,
+                              const tokenize_piece *piece, const char **s, size_t *n,
+                              weft_text *own)
 {
     size_t valid = text_utf8_valid(*s, *n);
     if (valid == *n)
@@ -115,34 +118,43 @@ static weft_status make_valid(tokenize_worker *worker, tokenize_task *task, cons
             line++;
             start = i + 1;
         }
-    return weft_fail(&task->err, WEFT_ERR_INPUT, where(worker, piece, line),
-                     "not UTF-8 at byte %zu of the line; convert it, or give --invalid-utf8 replace", valid - start + 1);
+    return weft_fail(
+        &task->err, WEFT_ERR_INPUT, where(worker, piece, line),
+        "not UTF-8 at byte %zu of the line; convert it, or give --invalid-utf8 replace",
+        valid - start + 1);
 }
 
-static weft_status fail_json(tokenize_worker *worker, tokenize_task *task, const tokenize_piece *piece, json_t *root, const json_error_t *problem)
+static weft_status fail_json(tokenize_worker *worker, tokenize_task *task,
+                             const tokenize_piece *piece, json_t *root, const json_error_t *problem)
 {
     const char *field = worker->job->options->field;
     weft_where at = where(worker, piece, 0);
     if (!root)
         return json_error_code(problem) == json_error_out_of_memory
                    ? weft_fail_memory(&task->err)
-                   : weft_fail(&task->err, WEFT_ERR_INPUT, at, "not JSON: %s (column %d)", problem->text, problem->column);
+                   : weft_fail(&task->err, WEFT_ERR_INPUT, at, "not JSON: %s (column %d)",
+                               problem->text, problem->column);
     if (!json_is_object(root))
-        return weft_fail(&task->err, WEFT_ERR_INPUT, at, "the line is no object; it should be one with a field \"%s\"", field);
+        return weft_fail(&task->err, WEFT_ERR_INPUT, at,
+                         "the line is no object; it should be one with a field \"%s\"", field);
     if (json_object_get(root, field))
         return weft_fail(&task->err, WEFT_ERR_INPUT, at, "field \"%s\" is no string", field);
     void *first = json_object_iter(root);
-    return weft_fail(&task->err, WEFT_ERR_INPUT, at, "no field \"%s\"%s%.40s%s; choose with --field", field, first ? " (there is \"" : "",
-                     first ? json_object_iter_key(first) : "", first ? "\")" : "");
+    return weft_fail(
+        &task->err, WEFT_ERR_INPUT, at, "no field \"%s\"%s%.40s%s; choose with --field", field,
+        first ? " (there is \"" : "", first ? json_object_iter_key(first) : "", first ? "\")" : "");
 }
 
-static weft_status run_json(tokenize_worker *worker, tokenize_task *task, size_t i, const char *s, size_t n)
+static weft_status run_json(tokenize_worker *worker, tokenize_task *task, size_t i, const char *s,
+                            size_t n)
 {
     const tokenize_piece *piece = &task->pieces[i];
     json_error_t problem;
-    json_t *root = json_loadb(s, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, &problem);
+    json_t *root =
+        json_loadb(s, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, &problem);
     json_t *value = json_object_get(root, worker->job->options->field);
-    weft_status status = json_is_string(value) ? run_text(worker, task, i, json_string_value(value), json_string_length(value))
+    weft_status status = json_is_string(value) ? run_text(worker, task, i, json_string_value(value),
+                                                          json_string_length(value))
                                                : fail_json(worker, task, piece, root, &problem);
     json_decref(root);
     return status;
@@ -165,7 +177,8 @@ static weft_status run_piece(tokenize_worker *worker, tokenize_task *task, size_
 void tokenize_task_run(tokenize_worker *worker, tokenize_task *task)
 {
     task->status = reserve_results(task, &task->err);
-    for (size_t i = 0; i < task->n_pieces && (!task->status || task->status == WEFT_ERR_INPUT); i++) {
+    for (size_t i = 0; i < task->n_pieces && (!task->status || task->status == WEFT_ERR_INPUT);
+         i++) {
         weft_status now = run_piece(worker, task, i);
         task->status = task->status ? task->status : now;
     }

@@ -32,7 +32,9 @@ static weft_status add_piece(reader *r, size_t n, int line, bool first, bool las
     if (!status)
         status = tokenize_task_add(r->task, r->buffer, n, r->err);
     if (!status)
-        status = tokenize_task_end_piece(r->task, (tokenize_piece){.file = r->file, .line = line, .first = first, .last = last}, r->err);
+        status = tokenize_task_end_piece(
+            r->task, (tokenize_piece){.file = r->file, .line = line, .first = first, .last = last},
+            r->err);
     if (status || r->task->n < TASK_BYTES)
         return status;
     r->task->read = r->read + (r->in ? text_input_bytes(r->in) : 0);
@@ -43,7 +45,8 @@ static weft_status add_piece(reader *r, size_t n, int line, bool first, bool las
 static int count_lines(const char *s, size_t n)
 {
     int lines = 0;
-    for (const char *at = s, *end = s + n; (at = memchr(at, '\n', (size_t)(end - at))) && lines < INT_MAX / 2; at++)
+    for (const char *at = s, *end = s + n;
+         (at = memchr(at, '\n', (size_t)(end - at))) && lines < INT_MAX / 2; at++)
         lines++;
     return lines;
 }
@@ -95,7 +98,8 @@ static weft_status cut_lines(reader *r, bool end)
         if (!newline && !end)
             break;
         size_t length = newline ? (size_t)(newline - buffer) - at : n - at, skip = 0;
-        if (++r->line == 1 && length >= 3 && !memcmp(buffer, "\xEF\xBB\xBF", 3)) /* a byte order mark is no JSON */
+        if (++r->line == 1 && length >= 3 &&
+            !memcmp(buffer, "\xEF\xBB\xBF", 3)) /* a byte order mark is no JSON */
             skip = 3;
         r->buffer = buffer + at + skip;
         if (!is_blank(r->buffer, length - skip))
@@ -131,7 +135,9 @@ static weft_status read_all(reader *r)
         if (status)
             break;
         if (!got && text_input_broken(r->in))
-            return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->job->files->list[r->file].path, 0}, "%s", text_input_broken(r->in));
+            return weft_fail(r->err, WEFT_ERR_INPUT,
+                             (weft_where){r->job->files->list[r->file].path, 0}, "%s",
+                             text_input_broken(r->in));
         r->n += got;
         status = (jsonl ? cut_lines : cut_plain)(r, got == 0);
     }

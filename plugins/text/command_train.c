@@ -60,18 +60,25 @@ static weft_status check_special(train *t, weft_error *err)
     for (t->n_special = 0; t->special[t->n_special]; t->n_special++) {
         const char *token = t->special[t->n_special];
         if (is_special(t, token))
-            status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--special %s is given twice", token);
+            status =
+                weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--special %s is given twice", token);
         if (characters(token) < 2)
-            status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--special %s: one character cannot be told from text; give a longer token", token);
+            status = weft_fail(
+                err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                "--special %s: one character cannot be told from text; give a longer token", token);
     }
     t->bos = o->bos ? o->bos : t->special[0];
     t->eos = o->eos ? o->eos : t->special[0];
     if (!is_special(t, t->bos) || !is_special(t, t->eos))
-        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s %s is none of the special tokens; name it in --special too",
-                           is_special(t, t->bos) ? "--eos" : "--bos", is_special(t, t->bos) ? t->eos : t->bos);
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "%s %s is none of the special tokens; name it in --special too",
+                           is_special(t, t->bos) ? "--eos" : "--bos",
+                           is_special(t, t->bos) ? t->eos : t->bos);
     if (o->vocab_size < 256 + t->n_special)
-        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--vocab-size %d is too small: %d special tokens and 256 bytes come first",
-                           o->vocab_size, t->n_special);
+        status =
+            weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "--vocab-size %d is too small: %d special tokens and 256 bytes come first",
+                      o->vocab_size, t->n_special);
     return status;
 }
 
@@ -83,11 +90,14 @@ static weft_status find_place(train *t, weft_error *err)
     bool file = n > 5 && !strcmp(out + n - 5, ".json");
     const char *slash = file ? strrchr(out, '/') : NULL;
     t->path = file ? weft_strdup(out) : weft_format("%s/tokenizer.json", out);
-    t->folder = file ? (slash ? weft_format("%.*s", (int)(slash - out), out) : weft_strdup(".")) : weft_strdup(out);
+    t->folder = file ? (slash ? weft_format("%.*s", (int)(slash - out), out) : weft_strdup("."))
+                     : weft_strdup(out);
     if (!t->path || !t->folder)
         return weft_fail_memory(err);
     if (!t->o->overwrite && !access(t->path, F_OK))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s is there already; give --overwrite to write over it, or another --out", t->path);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s is there already; give --overwrite to write over it, or another --out",
+                         t->path);
     return WEFT_OK;
 }
 
@@ -96,7 +106,8 @@ static weft_status make_folder(train *t, weft_error *err)
     t->made = *t->folder && access(t->folder, F_OK);
     weft_status status = *t->folder ? weft_make_dirs(t->folder, err) : WEFT_OK;
     if (!status && *t->folder && access(t->folder, W_OK))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot write to %s: %s", t->folder, strerror(errno));
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot write to %s: %s", t->folder,
+                         strerror(errno));
     return status;
 }
 
@@ -123,7 +134,8 @@ static weft_status make_cutter(train *t, weft_error *err)
 static weft_status prepare(train *t, weft_error *err)
 {
     weft_status status = check_special(t, err);
-    weft_status others[] = {find_place(t, err), make_cutter(t, err), tokenize_files_find(&t->files, t->o, err)};
+    weft_status others[] = {find_place(t, err), make_cutter(t, err),
+                            tokenize_files_find(&t->files, t->o, err)};
     for (int i = 0; i < 3; i++)
         status = status ? status : others[i];
     if (status)
@@ -152,11 +164,13 @@ static weft_status add_word(void *self, const char *word, size_t n, weft_error *
     return text_train_words_add(&c->words, word, n, 1, err);
 }
 
-static weft_status count_piece(tokenize_worker *w, tokenize_task *task, size_t i, const char *text, size_t n, weft_error *err)
+static weft_status count_piece(tokenize_worker *w, tokenize_task *task, size_t i, const char *text,
+                               size_t n, weft_error *err)
 {
     (void)task;
     (void)i;
-    return tokenizer_words(w->job->tokenizer, w->scratch, text, n, TOKENIZER_NO_SPECIAL, add_word, w->own, err);
+    return tokenizer_words(w->job->tokenizer, w->scratch, text, n, TOKENIZER_NO_SPECIAL, add_word,
+                           w->own, err);
 }
 
 static weft_status take(void *self, tokenize_task *task, weft_error *err)
@@ -184,12 +198,15 @@ static weft_status count(train *t, weft_error *err)
         status = text_train_words_join(&first->words, &t->counters[i].words, err);
     }
     if (!status && !first->words.n)
-        status =
-            weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      first->skipped ? "there is no text to train on: every word has more bytes than --max-word" : "there is no text to train on");
+        status = weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            first->skipped
+                ? "there is no text to train on: every word has more bytes than --max-word"
+                : "there is no text to train on");
     if (!status && first->skipped)
-        weft_log_print(t->host->log, WEFT_LOG_WARN, "%lld words of more than %lld bytes are left out (--max-word)", (long long)first->skipped,
-                       (long long)t->o->max_word);
+        weft_log_print(t->host->log, WEFT_LOG_WARN,
+                       "%lld words of more than %lld bytes are left out (--max-word)",
+                       (long long)first->skipped, (long long)t->o->max_word);
     return status;
 }
 
@@ -200,7 +217,8 @@ static weft_status show_merges(void *self, int tokens, int vocab_size, weft_erro
     const train *t = self;
     (void)err;
     if (t->host->terminal)
-        weft_log_print(t->host->log, WEFT_LOG_INFO, "\rmerging: %d of %d ids (%d %%)", tokens, vocab_size, (int)(100.0 * tokens / vocab_size));
+        weft_log_print(t->host->log, WEFT_LOG_INFO, "\rmerging: %d of %d ids (%d %%)", tokens,
+                       vocab_size, (int)(100.0 * tokens / vocab_size));
     return WEFT_OK;
 }
 
@@ -228,14 +246,19 @@ static weft_status merge_and_write(train *t, weft_error *err)
     if (status)
         return status;
     if (t->result.tokens.n < o->vocab_size)
-        weft_log_print(t->host->log, WEFT_LOG_WARN, "the text gives only %d ids: no pair is left that comes %lld times", t->result.tokens.n,
+        weft_log_print(t->host->log, WEFT_LOG_WARN,
+                       "the text gives only %d ids: no pair is left that comes %lld times",
+                       t->result.tokens.n,
                        (long long)(o->min_frequency > 1 ? o->min_frequency : 1));
-    weft_log_print(t->host->log, WEFT_LOG_INFO, "%s: %d ids, %zu merges, from %zu distinct words; %.2f bytes a token", t->path, t->result.tokens.n,
-                   t->result.n_merges, t->counters[0].words.n, (double)t->result.n_bytes / (double)t->result.n_tokens);
+    weft_log_print(t->host->log, WEFT_LOG_INFO,
+                   "%s: %d ids, %zu merges, from %zu distinct words; %.2f bytes a token", t->path,
+                   t->result.tokens.n, t->result.n_merges, t->counters[0].words.n,
+                   (double)t->result.n_bytes / (double)t->result.n_tokens);
     return WEFT_OK;
 }
 
-weft_status tokenize_train(const weft_command_host *host, const tokenize_options *o, weft_error *err)
+weft_status tokenize_train(const weft_command_host *host, const tokenize_options *o,
+                           weft_error *err)
 {
     train t = {.o = o, .host = host};
     weft_status status = prepare(&t, err);

@@ -56,8 +56,9 @@ static weft_status start_threads(tokenize_ring *r, weft_error *err)
         r->workers[r->n_threads].own = r; /* until the thread has it */
         int code = pthread_create(&r->threads[r->n_threads], NULL, work, &r->workers[r->n_threads]);
         if (code)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start thread %zu of %zu: %s; give fewer --threads", r->n_threads + 1, n,
-                             strerror(code));
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                             "cannot start thread %zu of %zu: %s; give fewer --threads",
+                             r->n_threads + 1, n, strerror(code));
     }
     return WEFT_OK;
 }
@@ -132,7 +133,8 @@ static void show_progress(tokenize_ring *r, int64_t read)
     r->shown = t;
     double rate = (double)read / elapsed;
     if (total < read || rate <= 0) { /* not known */
-        weft_log_print(r->job->host->log, WEFT_LOG_INFO, "\r%s: %.1f MB, %.1f MB/s", r->job->doing, (double)read / 1e6, rate / 1e6);
+        weft_log_print(r->job->host->log, WEFT_LOG_INFO, "\r%s: %.1f MB, %.1f MB/s", r->job->doing,
+                       (double)read / 1e6, rate / 1e6);
         return;
     }
     char bar[31];
@@ -141,8 +143,9 @@ static void show_progress(tokenize_ring *r, int64_t read)
         bar[i] = i < full ? '#' : '.';
     bar[30] = 0;
     long left = (long)((double)(total - read) / rate + 0.5);
-    weft_log_print(r->job->host->log, WEFT_LOG_INFO, "\r%s [%s] %.1f of %.1f MB, %.1f MB/s, %ld:%02ld left", r->job->doing, bar, (double)read / 1e6,
-                   (double)total / 1e6, rate / 1e6, left / 60, left % 60);
+    weft_log_print(r->job->host->log, WEFT_LOG_INFO,
+                   "\r%s [%s] %.1f of %.1f MB, %.1f MB/s, %ld:%02ld left", r->job->doing, bar,
+                   (double)read / 1e6, (double)total / 1e6, rate / 1e6, left / 60, left % 60);
 }
 
 /* Bad input is collected from all tasks; anything else ends the work. */
@@ -209,7 +212,8 @@ weft_status tokenize_ring_finish(tokenize_ring *r, weft_error *err)
     while (!status && r->taken < r->filled)
         status = take_oldest(r, err);
     if (r->n_errors > ERRORS_SHOWN)
-        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%d more places are wrong", r->n_errors - ERRORS_SHOWN);
+        weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%d more places are wrong",
+                  r->n_errors - ERRORS_SHOWN);
     if (r->job->host->terminal)
         weft_log_print(r->job->host->log, WEFT_LOG_INFO, "\r");
     return status ? status : r->failed ? WEFT_ERR_INPUT : WEFT_OK;

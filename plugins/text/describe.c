@@ -34,9 +34,11 @@ static const char *plural(int64_t n, const char *one, const char *many)
 }
 
 /* "web/ 70.0 %" */
-static void add_share(const text_plugin *text, const text_source *source, double total, weft_text *out)
+static void add_share(const text_plugin *text, const text_source *source, double total,
+                      weft_text *out)
 {
-    weft_text_print(out, ", %s%s %.1f %%", weft_params_word(text->host->params, source->key, source->first),
+    weft_text_print(out, ", %s%s %.1f %%",
+                    weft_params_word(text->host->params, source->key, source->first),
                     source->end - source->first > 1 ? " ..." : "", 100 * source->weight / total);
 }
 

@@ -14,8 +14,9 @@ void text_encoder_release(text_encoder *e)
     *e = (text_encoder){0};
 }
 
-weft_status text_encoder_add(text_encoder *e, bool continues, const char *s, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity,
-                             weft_error *err)
+weft_status text_encoder_add(text_encoder *e, bool continues, const char *s, size_t n,
+                             int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err)
 {
-    return text_tokenizer_encode(e->text->tokenizer, e->scratch, continues, s, n, ids, n_ids, capacity, err);
+    return text_tokenizer_encode(e->text->tokenizer, e->scratch, continues, s, n, ids, n_ids,
+                                 capacity, err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From [text] path to a list of files: folders are walked, globs expanded, everything in an order that depends on names alone. */
+/* From [text] path to a list of files: folders are walked, globs expanded, everything in an order
+ * that depends on names alone. */
 #include "text.h"
 
 #include <errno.h>
@@ -41,21 +42,26 @@ static text_format kind_of(text_format format, const char *name)
 {
     if (format != TEXT_AUTO)
         return format;
-    return text_is_called(name, ".jsonl") ? TEXT_JSONL : ends_with(name, ".bin") ? TEXT_BIN : TEXT_PLAIN;
+    return text_is_called(name, ".jsonl") ? TEXT_JSONL
+           : ends_with(name, ".bin")      ? TEXT_BIN
+                                          : TEXT_PLAIN;
 }
 
 /* Which files of a folder are data. */
 static bool is_wanted(text_format format, const char *name)
 {
     bool any = format == TEXT_AUTO;
-    return ((any || format == TEXT_PLAIN) && text_is_called(name, ".txt")) || ((any || format == TEXT_JSONL) && text_is_called(name, ".jsonl")) ||
+    return ((any || format == TEXT_PLAIN) && text_is_called(name, ".txt")) ||
+           ((any || format == TEXT_JSONL) && text_is_called(name, ".jsonl")) ||
            ((any || format == TEXT_BIN) && ends_with(name, ".bin"));
 }
 
 static const char *wanted(text_format format)
 {
-    static const char *const names[] = {
-        [TEXT_PLAIN] = "*.txt", [TEXT_JSONL] = "*.jsonl", [TEXT_BIN] = "*.bin", [TEXT_AUTO] = "*.txt, *.jsonl or *.bin"};
+    static const char *const names[] = {[TEXT_PLAIN] = "*.txt",
+                                        [TEXT_JSONL] = "*.jsonl",
+                                        [TEXT_BIN] = "*.bin",
+                                        [TEXT_AUTO] = "*.txt, *.jsonl or *.bin"};
     return names[format];
 }
 
@@ -84,19 +90,23 @@ weft_status text_files_add(text_files *files, text_file file, weft_error *err)
 static weft_status add_file(search *s, const char *path, const struct stat *st)
 {
     if (!S_ISREG(st->st_mode))
-        return weft_fail(s->err, WEFT_ERR_INPUT, s->where, "%s is neither a file nor a folder", path);
+        return weft_fail(s->err, WEFT_ERR_INPUT, s->where, "%s is neither a file nor a folder",
+                         path);
     char real[PATH_MAX];
     if (!realpath(path, real))
         return fail_path(s, path, errno);
-    return text_files_add(s->files,
-                          (text_file){
-                              .path = real,
-                              .kind = kind_of(s->format, path), /* of the name that was found: it may be a link to a name without suffix */
-                              .size = st->st_size,
-                              .mtime_s = st->st_mtim.tv_sec,
-                              .mtime_ns = st->st_mtim.tv_nsec,
-                          },
-                          s->err);
+    return text_files_add(
+        s->files,
+        (text_file){
+            .path = real,
+            .kind = kind_of(
+                s->format,
+                path), /* of the name that was found: it may be a link to a name without suffix */
+            .size = st->st_size,
+            .mtime_s = st->st_mtim.tv_sec,
+            .mtime_ns = st->st_mtim.tv_nsec,
+        },
+        s->err);
 }
 
 static int by_name(const FTSENT **a, const FTSENT **b)
@@ -113,7 +123,9 @@ static weft_status add_entry(search *s, FTS *tree, FTSENT *entry)
             return fail_path(s, entry->fts_path, errno);
         return WEFT_OK;
     case FTS_F:
-        return !hidden && is_wanted(s->format, entry->fts_name) ? add_file(s, entry->fts_path, entry->fts_statp) : WEFT_OK;
+        return !hidden && is_wanted(s->format, entry->fts_name)
+                   ? add_file(s, entry->fts_path, entry->fts_statp)
+                   : WEFT_OK;
     case FTS_DNR:
     case FTS_ERR:
     case FTS_NS:
@@ -121,7 +133,8 @@ static weft_status add_entry(search *s, FTS *tree, FTSENT *entry)
     case FTS_SLNONE:
         if (hidden || !is_wanted(s->format, entry->fts_name))
             return WEFT_OK;
-        return weft_fail(s->err, WEFT_ERR_INPUT, s->where, "%s is a link to nothing", entry->fts_path);
+        return weft_fail(s->err, WEFT_ERR_INPUT, s->where, "%s is a link to nothing",
+                         entry->fts_path);
     default: /* folders on the way back, sockets and pipes, links back up the tree */
         return WEFT_OK;
     }
@@ -146,8 +159,10 @@ static weft_status add_folder(search *s, const char *path)
     if (!status && errno)
         status = fail_path(s, path, errno);
     if (!status && s->files->n == before)
-        status = weft_fail(s->err, WEFT_ERR_INPUT, s->where, "folder %s holds no %s file; name the files, or give a pattern such as %s/*.md", path,
-                           wanted(s->format), path);
+        status = weft_fail(
+            s->err, WEFT_ERR_INPUT, s->where,
+            "folder %s holds no %s file; name the files, or give a pattern such as %s/*.md", path,
+            wanted(s->format), path);
 done:
     if (tree)
         fts_close(tree);
@@ -171,7 +186,8 @@ static int by_bytes(const void *a, const void *b)
 static weft_status add_glob(search *s, const char *pattern)
 {
     glob_t found = {0};
-    int rc = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found); /* sorted here: glob sorts by the locale */
+    int rc = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL,
+                  &found); /* sorted here: glob sorts by the locale */
     weft_status status = WEFT_OK;
     if (rc == GLOB_NOSPACE)
         status = weft_fail_memory(s->err);
@@ -241,9 +257,13 @@ static weft_status add_indices(text_files *files, weft_error *err)
         if (!path)
             status = weft_fail_memory(err);
         else if (!stat(path, &st) && S_ISREG(st.st_mode))
-            status = text_files_add(
-                &all, (text_file){.path = path, .kind = TEXT_INDEX, .size = st.st_size, .mtime_s = st.st_mtim.tv_sec, .mtime_ns = st.st_mtim.tv_nsec},
-                err);
+            status = text_files_add(&all,
+                                    (text_file){.path = path,
+                                                .kind = TEXT_INDEX,
+                                                .size = st.st_size,
+                                                .mtime_s = st.st_mtim.tv_sec,
+                                                .mtime_ns = st.st_mtim.tv_nsec},
+                                    err);
         weft_free(path);
     }
     text_files_release(files);
@@ -256,21 +276,27 @@ static weft_status check_kinds(const search *s)
     const text_files *files = s->files;
     for (size_t i = 1; i < files->n; i++)
         if ((files->list[i].kind == TEXT_BIN) != (files->list[0].kind == TEXT_BIN))
-            return weft_fail(s->err, WEFT_ERR_INPUT, s->where, "%s is text and %s holds tokens; make them two sources with [text] mix",
-                             files->list[files->list[0].kind == TEXT_BIN ? i : 0].path, files->list[files->list[0].kind == TEXT_BIN ? 0 : i].path);
+            return weft_fail(
+                s->err, WEFT_ERR_INPUT, s->where,
+                "%s is text and %s holds tokens; make them two sources with [text] mix",
+                files->list[files->list[0].kind == TEXT_BIN ? i : 0].path,
+                files->list[files->list[0].kind == TEXT_BIN ? 0 : i].path);
     return WEFT_OK;
 }
 
-weft_status text_files_find(text_files *files, const weft_params *params, const char *key, int first, int end, text_format format, weft_error *err)
+weft_status text_files_find(text_files *files, const weft_params *params, const char *key,
+                            int first, int end, text_format format, weft_error *err)
 {
-    search s = {.files = files, .format = format, .where = weft_params_where(params, key), .err = err};
+    search s = {
+        .files = files, .format = format, .where = weft_params_where(params, key), .err = err};
     weft_status status = WEFT_OK;
     for (int i = first; i < end; i++) {
         weft_status now = add_word(&s, weft_params_word(params, key, i));
         status = status ? status : now;
     }
     if (!status && !files->n)
-        status = weft_fail(err, WEFT_ERR_INPUT, s.where, "[text] %s is empty; give files, folders or patterns", key);
+        status = weft_fail(err, WEFT_ERR_INPUT, s.where,
+                           "[text] %s is empty; give files, folders or patterns", key);
     if (!status)
         status = drop_repeats(files, err);
     if (!status)

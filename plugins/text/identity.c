@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tokens are made from: as a text that a token file is checked against, and as a number for digests and checkpoints. */
+/* What tokens are made from: as a text that a token file is checked against, and as a number for
+ * digests and checkpoints. */
 #include "text.h"
 
 #include <string.h>
 
-static const char *const kinds[] = {[TEXT_PLAIN] = "text", [TEXT_JSONL] = "jsonl", [TEXT_BIN] = "bin", [TEXT_INDEX] = "index"};
+static const char *const kinds[] = {
+    [TEXT_PLAIN] = "text", [TEXT_JSONL] = "jsonl", [TEXT_BIN] = "bin", [TEXT_INDEX] = "index"};
 
-weft_status text_identity(const text_plugin *text, const text_files *files, weft_text *out, weft_error *err)
+weft_status text_identity(const text_plugin *text, const text_files *files, weft_text *out,
+                          weft_error *err)
 {
-    weft_text_print(out, "tokenizer %s %d\nbos %d %d\neos %d %d\nskip_bad %d\nrepair_utf8 %d\nfield %s\n", text->tokenizer->name,
-                    text->tokenizer->vocab_size, text->bos, text->tokenizer->bos, text->eos, text->tokenizer->eos, text->skip_bad, text->repair_utf8,
-                    text->field);
+    weft_text_print(
+        out, "tokenizer %s %d\nbos %d %d\neos %d %d\nskip_bad %d\nrepair_utf8 %d\nfield %s\n",
+        text->tokenizer->name, text->tokenizer->vocab_size, text->bos, text->tokenizer->bos,
+        text->eos, text->tokenizer->eos, text->skip_bad, text->repair_utf8, text->field);
     if (files->n && files->list[0].kind == TEXT_BIN)
         weft_text_print(out, "width %zu\n", text->bin_width);
     for (size_t i = 0; i < files->n; i++) {
@@ -57,8 +61,10 @@ uint64_t text_fingerprint(const text_plugin *text)
     hash = hash_number(hash, (uint64_t)text->tokenizer->bos);
     hash = hash_number(hash, (uint64_t)text->tokenizer->eos);
     hash = weft_hash_bytes(hash, text->field, strlen(text->field) + 1);
-    hash = hash_number(hash, (uint64_t)text->bos | (uint64_t)text->eos << 1 | (uint64_t)text->skip_bad << 2 | (uint64_t)text->repair_utf8 << 3 |
-                                 (uint64_t)text->shuffle << 4 | (uint64_t)text->reset_attention << 5 | (uint64_t)text->reset_positions << 6);
+    hash = hash_number(
+        hash, (uint64_t)text->bos | (uint64_t)text->eos << 1 | (uint64_t)text->skip_bad << 2 |
+                  (uint64_t)text->repair_utf8 << 3 | (uint64_t)text->shuffle << 4 |
+                  (uint64_t)text->reset_attention << 5 | (uint64_t)text->reset_positions << 6);
     for (size_t i = 0; i < text->n_sources; i++)
         hash = hash_source(hash, text, &text->sources[i]);
     return hash;

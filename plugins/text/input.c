@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of a file, hashed as they are and unpacked if they are gzip or zstd, of any number of members or frames. */
+/* The bytes of a file, hashed as they are and unpacked if they are gzip or zstd, of any number of
+ * members or frames. */
 #include "build.h"
 
 #include <errno.h>
@@ -146,7 +147,8 @@ static weft_status find_packing(text_input *in, weft_error *err)
 static weft_status break_off(text_input *in, const char *what, weft_error *err)
 {
     const char *name = in->packing == GZIP ? "gzip" : "zstd";
-    in->broken = weft_format("broken %s data near byte %lld: %s", name, (long long)(in->bytes - (int64_t)(in->end - in->start)), what);
+    in->broken = weft_format("broken %s data near byte %lld: %s", name,
+                             (long long)(in->bytes - (int64_t)(in->end - in->start)), what);
     weft_status status = in->broken ? WEFT_OK : weft_fail_memory(err);
     size_t n = 1;
     while (!status && n > 0)
@@ -156,7 +158,8 @@ static weft_status break_off(text_input *in, const char *what, weft_error *err)
 }
 
 /* Unpacks once; *n bytes were made, *what is set if the data is wrong. */
-static weft_status inflate_some(text_input *in, char *to, size_t room, size_t *n, const char **what, weft_error *err)
+static weft_status inflate_some(text_input *in, char *to, size_t room, size_t *n, const char **what,
+                                weft_error *err)
 {
     z_stream *z = &in->gzip;
     z->next_in = (Bytef *)in->raw + in->start;
@@ -177,7 +180,8 @@ static weft_status inflate_some(text_input *in, char *to, size_t room, size_t *n
     return WEFT_OK;
 }
 
-static weft_status unzstd_some(text_input *in, char *to, size_t room, size_t *n, const char **what, weft_error *err)
+static weft_status unzstd_some(text_input *in, char *to, size_t room, size_t *n, const char **what,
+                               weft_error *err)
 {
     ZSTD_inBuffer from = {in->raw, in->end, in->start};
     ZSTD_outBuffer out = {to, room, 0};

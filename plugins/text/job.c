@@ -36,9 +36,12 @@ weft_status text_job_bad(text_job *job, int line, weft_error *err, const char *f
     return WEFT_OK;
 }
 
-static weft_status add_ids(text_job *job, text_encoder *encoder, const char *s, size_t n, weft_error *err)
+static weft_status add_ids(text_job *job, text_encoder *encoder, const char *s, size_t n,
+                           weft_error *err)
 {
-    return n ? text_encoder_add(encoder, !job->begin, s, n, &job->ids, &job->n_ids, &job->ids_capacity, err) : WEFT_OK;
+    return n ? text_encoder_add(encoder, !job->begin, s, n, &job->ids, &job->n_ids,
+                                &job->ids_capacity, err)
+             : WEFT_OK;
 }
 
 /* A part of a plain file; it ends between characters, unless it is the last. */
@@ -48,11 +51,14 @@ static weft_status run_plain(text_job *job, text_encoder *encoder, weft_error *e
     if (valid == job->n)
         return add_ids(job, encoder, job->data, job->n, err);
     if (!encoder->text->repair_utf8)
-        return text_job_bad(job, 0, err, "not UTF-8 at byte %lld; convert it, or set [text] invalid_utf8 = replace",
-                            (long long)(job->at + (int64_t)valid));
+        return text_job_bad(
+            job, 0, err, "not UTF-8 at byte %lld; convert it, or set [text] invalid_utf8 = replace",
+            (long long)(job->at + (int64_t)valid));
     weft_text repaired = {0};
     text_utf8_repair(job->data, job->n, &repaired);
-    weft_status status = repaired.out_of_memory ? weft_fail_memory(err) : add_ids(job, encoder, repaired.data, repaired.size, err);
+    weft_status status = repaired.out_of_memory
+                             ? weft_fail_memory(err)
+                             : add_ids(job, encoder, repaired.data, repaired.size, err);
     weft_text_release(&repaired);
     return status;
 }

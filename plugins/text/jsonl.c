@@ -28,23 +28,30 @@ static void add_keys(json_t *object, weft_text *text)
         weft_text_add(text, "none");
 }
 
-static weft_status note_field(text_job *job, const char *field, json_t *root, json_t *value, int line, weft_error *err)
+static weft_status note_field(text_job *job, const char *field, json_t *root, json_t *value,
+                              int line, weft_error *err)
 {
-    static const char *const kinds[] = {"an object", "an array", "a string", "a number", "a number", "a boolean", "a boolean", "null"};
+    static const char *const kinds[] = {"an object", "an array",  "a string",  "a number",
+                                        "a number",  "a boolean", "a boolean", "null"};
     if (!json_is_object(root))
-        return text_job_bad(job, line, err, "the line is %s; it should be an object with a field \"%s\"", kinds[json_typeof(root)], field);
+        return text_job_bad(job, line, err,
+                            "the line is %s; it should be an object with a field \"%s\"",
+                            kinds[json_typeof(root)], field);
     if (value)
-        return text_job_bad(job, line, err, "field \"%s\" is %s; it should be a string", field, kinds[json_typeof(value)]);
+        return text_job_bad(job, line, err, "field \"%s\" is %s; it should be a string", field,
+                            kinds[json_typeof(value)]);
     weft_text keys = {0};
     add_keys(root, &keys);
-    weft_status status =
-        text_job_bad(job, line, err, "no field \"%s\"; the fields here are: %s; choose with [text] field", field, weft_text_get(&keys));
+    weft_status status = text_job_bad(
+        job, line, err, "no field \"%s\"; the fields here are: %s; choose with [text] field", field,
+        weft_text_get(&keys));
     weft_text_release(&keys);
     return status;
 }
 
 /* A document is what its ids are; an empty one leaves none. */
-static weft_status add_document(text_job *job, text_encoder *encoder, const char *s, size_t n, weft_error *err)
+static weft_status add_document(text_job *job, text_encoder *encoder, const char *s, size_t n,
+                                weft_error *err)
 {
     if (!n)
         return WEFT_OK;
@@ -56,28 +63,35 @@ static weft_status add_document(text_job *job, text_encoder *encoder, const char
         job->ends = grown;
         job->ends_capacity = capacity;
     }
-    weft_status status = text_encoder_add(encoder, false, s, n, &job->ids, &job->n_ids, &job->ids_capacity, err);
+    weft_status status =
+        text_encoder_add(encoder, false, s, n, &job->ids, &job->n_ids, &job->ids_capacity, err);
     if (!status)
         job->ends[job->n_ends++] = job->n_ids;
     return status;
 }
 
-static weft_status add_json(text_job *job, text_encoder *encoder, const char *s, size_t n, int line, weft_error *err)
+static weft_status add_json(text_job *job, text_encoder *encoder, const char *s, size_t n, int line,
+                            weft_error *err)
 {
     json_error_t problem;
-    json_t *root = json_loadb(s, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, &problem);
+    json_t *root =
+        json_loadb(s, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL | JSON_DECODE_ANY, &problem);
     if (!root && json_error_code(&problem) == json_error_out_of_memory)
         return weft_fail_memory(err);
     if (!root)
-        return text_job_bad(job, line, err, "not JSON: %s (column %d)", problem.text, problem.column);
+        return text_job_bad(job, line, err, "not JSON: %s (column %d)", problem.text,
+                            problem.column);
     json_t *value = json_object_get(root, encoder->text->field);
-    weft_status status = json_is_string(value) ? add_document(job, encoder, json_string_value(value), json_string_length(value), err)
-                                               : note_field(job, encoder->text->field, root, value, line, err);
+    weft_status status =
+        json_is_string(value)
+            ? add_document(job, encoder, json_string_value(value), json_string_length(value), err)
+            : note_field(job, encoder->text->field, root, value, line, err);
     json_decref(root);
     return status;
 }
 
-static weft_status add_line(text_job *job, text_encoder *encoder, const char *s, size_t n, int line, weft_error *err)
+static weft_status add_line(text_job *job, text_encoder *encoder, const char *s, size_t n, int line,
+                            weft_error *err)
 {
     if (line == 1 && n >= 3 && !memcmp(s, "\xEF\xBB\xBF", 3)) { /* a byte order mark is no JSON */
         s += 3;
@@ -92,10 +106,15 @@ static weft_status add_line(text_job *job, text_encoder *encoder, const char *s,
     if (valid == n)
         return add_json(job, encoder, s, n, line, err);
     if (!encoder->text->repair_utf8)
-        return text_job_bad(job, line, err, "not UTF-8 at byte %zu of the line; convert it, or set [text] invalid_utf8 = replace", valid);
+        return text_job_bad(
+            job, line, err,
+            "not UTF-8 at byte %zu of the line; convert it, or set [text] invalid_utf8 = replace",
+            valid);
     weft_text repaired = {0};
     text_utf8_repair(s, n, &repaired);
-    weft_status status = repaired.out_of_memory ? weft_fail_memory(err) : add_json(job, encoder, repaired.data, repaired.size, line, err);
+    weft_status status = repaired.out_of_memory
+                             ? weft_fail_memory(err)
+                             : add_json(job, encoder, repaired.data, repaired.size, line, err);
     weft_text_release(&repaired);
     return status;
 }
@@ -123,15 +142,19 @@ static size_t count_lines(const char *s, size_t n)
     return lines;
 }
 
-/* Fills the job up to the end of a line, at least one: *n bytes; what is read of the next line lies behind them, up to *have. */
-static weft_status fill_job(text_input *in, text_job *job, const char *path, size_t *n, size_t *have, bool *at_end, weft_error *err)
+/* Fills the job up to the end of a line, at least one: *n bytes; what is read of the next line lies
+ * behind them, up to *have. */
+static weft_status fill_job(text_input *in, text_job *job, const char *path, size_t *n,
+                            size_t *have, bool *at_end, weft_error *err)
 {
     weft_status status = WEFT_OK;
     size_t room = JOB_BYTES, some;
     for (*n = 0; !status && !*n && !*at_end; room *= 2) {
         if (room > LINE_MAX_BYTES)
-            return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, job->at < INT_MAX ? (int)job->at : INT_MAX},
-                             "line is longer than %d MiB: is this JSON Lines, one object a line?", LINE_MAX_BYTES >> 20);
+            return weft_fail(err, WEFT_ERR_INPUT,
+                             (weft_where){path, job->at < INT_MAX ? (int)job->at : INT_MAX},
+                             "line is longer than %d MiB: is this JSON Lines, one object a line?",
+                             LINE_MAX_BYTES >> 20);
         if (room <= *have)
             continue;
         status = text_job_reserve(job, room, err);
@@ -180,7 +203,8 @@ weft_status text_read_jsonl(text_build *build, const text_file *file, weft_error
     if (!status && text_input_broken(build->in)) {
         status = text_build_flush(build, err);
         if (!status)
-            status = text_build_bad(build, file->path, line < INT_MAX ? (int)line : INT_MAX, text_input_broken(build->in), err);
+            status = text_build_bad(build, file->path, line < INT_MAX ? (int)line : INT_MAX,
+                                    text_input_broken(build->in), err);
     }
     return status;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which source a sample comes from. Samples are taken in blocks; of its first b blocks' samples a source has floor(b * block * share), and one, the
- * filler, what is left. Within a block the order is a permutation. So shares are exact over any long stretch, near over a short one, and a sample's
- * source, and its number in there, take the same time for every i. */
+/* Which source a sample comes from. Samples are taken in blocks; of its first b blocks' samples a
+ * source has floor(b * block * share), and one, the filler, what is left. Within a block the order
+ * is a permutation. So shares are exact over any long stretch, near over a short one, and a
+ * sample's source, and its number in there, take the same time for every i. */
 #include "text.h"
 
 __extension__ typedef unsigned __int128 wide;
@@ -27,7 +28,8 @@ static uint64_t before(const text_mix *mix, size_t s, uint64_t block)
     return (uint64_t)((wide)block * TEXT_MIX_BLOCK * mix->share[s] >> SHARE_BITS);
 }
 
-/* The filler comes last in a block. Others never fill it: their shares are at most 1 - 1/n, and rounding adds less than one sample each. */
+/* The filler comes last in a block. Others never fill it: their shares are at most 1 - 1/n, and
+ * rounding adds less than one sample each. */
 void text_mix_place(const text_mix *mix, uint64_t seed, uint64_t i, size_t *s, uint64_t *k)
 {
     *s = mix->filler;
@@ -35,7 +37,8 @@ void text_mix_place(const text_mix *mix, uint64_t seed, uint64_t i, size_t *s, u
     if (mix->n < 2)
         return;
     uint64_t block = i / TEXT_MIX_BLOCK, others = 0;
-    uint64_t place = weft_permute(seed, weft_hash_name("text mix") + block, TEXT_MIX_BLOCK, i % TEXT_MIX_BLOCK);
+    uint64_t place =
+        weft_permute(seed, weft_hash_name("text mix") + block, TEXT_MIX_BLOCK, i % TEXT_MIX_BLOCK);
     for (size_t t = 0; t < mix->n; t++) {
         if (t == mix->filler)
             continue;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain text: a file is a document. A long one is cut into parts where that does not change its ids. */
+/* Plain text: a file is a document. A long one is cut into parts where that does not change its
+ * ids. */
 #include "build.h"
 
 #include <string.h>
@@ -13,7 +14,8 @@ typedef struct rest {
 } rest;
 
 /* Reads into the job until it can be cut or the file ends; *n: the part. */
-static weft_status fill_part(text_build *build, text_job *job, const char *path, size_t *have, size_t *n, bool *end, weft_error *err)
+static weft_status fill_part(text_build *build, text_job *job, const char *path, size_t *have,
+                             size_t *n, bool *end, weft_error *err)
 {
     weft_status status = WEFT_OK;
     size_t some, tried = 0;
@@ -21,7 +23,8 @@ static weft_status fill_part(text_build *build, text_job *job, const char *path,
     for (size_t room = PART_BYTES; !status && !found && !*end; room *= 2) {
         if (room > DOCUMENT_MAX_BYTES)
             return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
-                             "a document of more than %d MiB in which this tokenizer knows no place to cut; split the file, or use JSON Lines",
+                             "a document of more than %d MiB in which this tokenizer knows no "
+                             "place to cut; split the file, or use JSON Lines",
                              DOCUMENT_MAX_BYTES >> 20);
         if (room <= *have)
             continue;
@@ -39,7 +42,8 @@ static weft_status fill_part(text_build *build, text_job *job, const char *path,
     return status;
 }
 
-static weft_status read_part(text_build *build, const text_file *file, rest *r, bool first, bool *end, weft_error *err)
+static weft_status read_part(text_build *build, const text_file *file, rest *r, bool first,
+                             bool *end, weft_error *err)
 {
     text_job *job;
     size_t n = 0, have = r->bytes.size;

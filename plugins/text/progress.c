@@ -17,8 +17,10 @@ void text_progress_update(text_progress *p, int64_t done)
     p->line = p->host->terminal;
     double rate = (double)done / elapsed;
     long left = done < p->total ? (long)((double)(p->total - done) / rate + 0.5) : 0;
-    weft_log_print(p->host->log, WEFT_LOG_INFO, "%stext: tokenising %.1f of %.1f MB (%.0f %%), %.1f MB/s, %ld:%02ld:%02ld left", p->line ? "\r" : "",
-                   (double)done / 1e6, (double)p->total / 1e6, 100 * (double)done / (double)(p->total > done ? p->total : done), rate / 1e6,
+    weft_log_print(p->host->log, WEFT_LOG_INFO,
+                   "%stext: tokenising %.1f of %.1f MB (%.0f %%), %.1f MB/s, %ld:%02ld:%02ld left",
+                   p->line ? "\r" : "", (double)done / 1e6, (double)p->total / 1e6,
+                   100 * (double)done / (double)(p->total > done ? p->total : done), rate / 1e6,
                    left / 3600, left / 60 % 60, left % 60);
 }
 

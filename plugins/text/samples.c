@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples as pure functions of (tokens, seq_len, seed, i).
  *
- * Training: a source's training tokens follow each other for ever, t_0 ... t_{T-1} t_0 ..., and window k holds seq_len ids from k * seq_len on, with
- * the next ids as labels. Windows tile that endless stream, so every token is a label once in each pass and none is ever left over; a window may
- * reach over the end of an epoch. Epoch e owns the windows that start in its pass, and shuffling permutes them.
+ * Training: a source's training tokens follow each other for ever, t_0 ... t_{T-1} t_0 ..., and
+ * window k holds seq_len ids from k * seq_len on, with the next ids as labels. Windows tile that
+ * endless stream, so every token is a label once in each pass and none is ever left over; a window
+ * may reach over the end of an epoch. Epoch e owns the windows that start in its pass, and
+ * shuffling permutes them.
  *
- * Validation: each token held back is a label once, source after source; the first one's id is the last training token of its source. */
+ * Validation: each token held back is a label once, source after source; the first one's id is the
+ * last training token of its source. */
 #include "text.h"
 
 #include <string.h>
@@ -24,8 +27,10 @@ static int64_t train_start(const text_plugin *text, size_t s, uint64_t i)
     uint64_t tokens = (uint64_t)text->sources[s].n_train, seq_len = (uint64_t)text->seq_len;
     if (text->shuffle) {
         uint64_t epoch = (uint64_t)((wide)i * seq_len / tokens);
-        uint64_t first = epoch_first(epoch, tokens, seq_len), end = epoch_first((wide)epoch + 1, tokens, seq_len);
-        uint64_t stream = s ? weft_random_bits(weft_hash_name("text source"), s, epoch) : weft_hash_name("text shuffle") + epoch;
+        uint64_t first = epoch_first(epoch, tokens, seq_len),
+                 end = epoch_first((wide)epoch + 1, tokens, seq_len);
+        uint64_t stream = s ? weft_random_bits(weft_hash_name("text source"), s, epoch)
+                            : weft_hash_name("text shuffle") + epoch;
         i = first + weft_permute(text->seed, stream, end - first, i - first);
     }
     return (int64_t)((wide)i * seq_len % tokens);
@@ -47,11 +52,15 @@ static int64_t document_of(const text_cache *cache, int64_t at)
     return low;
 }
 
-/* Numbers documents from 0 in the window that begins with token `at`, and counts positions in each from 0. */
-static void split_window(const text_plugin *text, const text_source *source, int64_t at, int64_t count, int64_t wrap, const weft_sample *out)
+/* Numbers documents from 0 in the window that begins with token `at`, and counts positions in each
+ * from 0. */
+static void split_window(const text_plugin *text, const text_source *source, int64_t at,
+                         int64_t count, int64_t wrap, const weft_sample *out)
 {
     const text_cache *cache = &source->cache;
-    int64_t document = document_of(cache, at), next = document + 1 < cache->n_documents ? (int64_t)cache->offsets[document + 1] : cache->n_tokens;
+    int64_t document = document_of(cache, at), next = document + 1 < cache->n_documents
+                                                          ? (int64_t)cache->offsets[document + 1]
+                                                          : cache->n_tokens;
     int32_t segment = 0, position = 0;
     for (int64_t j = 0; j < count; j++, at++, position++) {
         bool again = at == wrap;
@@ -61,7 +70,8 @@ static void split_window(const text_plugin *text, const text_source *source, int
         }
         if (again || at == next) {
             document++;
-            next = document + 1 < cache->n_documents ? (int64_t)cache->offsets[document + 1] : cache->n_tokens;
+            next = document + 1 < cache->n_documents ? (int64_t)cache->offsets[document + 1]
+                                                     : cache->n_tokens;
             segment++;
             position = 0;
         }
@@ -72,10 +82,13 @@ static void split_window(const text_plugin *text, const text_source *source, int
 
 /* ---- windows ---- */
 
-/* Ids from token `at` on, and as labels those behind them; `count` pairs, at most wrap. Begins again at 0 behind token wrap - 1. */
-static weft_status read_window(const text_source *source, int64_t at, int64_t count, int64_t wrap, const weft_sample *out, weft_error *err)
+/* Ids from token `at` on, and as labels those behind them; `count` pairs, at most wrap. Begins
+ * again at 0 behind token wrap - 1. */
+static weft_status read_window(const text_source *source, int64_t at, int64_t count, int64_t wrap,
+                               const weft_sample *out, weft_error *err)
 {
-    int64_t until = wrap - at < count ? wrap - at : count, last = at + count < wrap ? at + count : at + count - wrap;
+    int64_t until = wrap - at < count ? wrap - at : count,
+            last = at + count < wrap ? at + count : at + count - wrap;
     weft_status status = text_source_read(source, at, until, out->ids, err);
     if (!status)
         status = text_source_read(source, 0, count - until, out->ids + until, err);
@@ -86,23 +99,30 @@ static weft_status read_window(const text_source *source, int64_t at, int64_t co
     return status;
 }
 
-static weft_status check_ids(const text_plugin *text, const text_source *source, int64_t count, const weft_sample *out, weft_error *err)
+static weft_status check_ids(const text_plugin *text, const text_source *source, int64_t count,
+                             const weft_sample *out, weft_error *err)
 {
-    uint32_t vocab = (uint32_t)text->tokenizer->vocab_size, highest = count > 0 ? (uint32_t)out->labels[count - 1] : 0;
+    uint32_t vocab = (uint32_t)text->tokenizer->vocab_size,
+             highest = count > 0 ? (uint32_t)out->labels[count - 1] : 0;
     for (int64_t j = 0; j < count; j++)
         highest = (uint32_t)out->ids[j] > highest ? (uint32_t)out->ids[j] : highest;
     if (highest < vocab)
         return WEFT_OK;
     if (source->bins.n)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "text: %s or a file beside it has changed: it holds id %u, which is not in the vocabulary",
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                         "text: %s or a file beside it has changed: it holds id %u, which is not "
+                         "in the vocabulary",
                          source->bins.list[0].path, highest);
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "text: the token file is damaged (an id is not in the vocabulary); remove it: [text] cache%s%s",
-                     text->host->cache_dir ? ", by default in " : "", text->host->cache_dir ? text->host->cache_dir : "");
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                     "text: the token file is damaged (an id is not in the vocabulary); remove it: "
+                     "[text] cache%s%s",
+                     text->host->cache_dir ? ", by default in " : "",
+                     text->host->cache_dir ? text->host->cache_dir : "");
 }
 
 /* The window of seq_len ids from token `at` on, of which `count` have a label. */
-static weft_status fill_window(const text_plugin *text, const text_source *source, int64_t at, int64_t count, int64_t wrap, const weft_sample *out,
-                               weft_error *err)
+static weft_status fill_window(const text_plugin *text, const text_source *source, int64_t at,
+                               int64_t count, int64_t wrap, const weft_sample *out, weft_error *err)
 {
     weft_status status = count > 0 ? read_window(source, at, count, wrap, out, err) : WEFT_OK;
     if (!status)
@@ -123,7 +143,8 @@ static weft_status fill_window(const text_plugin *text, const text_source *sourc
 
 /* ---- the service ---- */
 
-/* Tokens of a source that are labels in validation: all that are held back, if one is before them. */
+/* Tokens of a source that are labels in validation: all that are held back, if one is before them.
+ */
 static int64_t held_back(const text_source *source)
 {
     return source->cache.n_tokens - source->n_train - (source->n_train == 0);
@@ -135,16 +156,20 @@ static int64_t validation_windows(const text_plugin *text, const text_source *so
     return text->seq_len ? tokens / text->seq_len + (tokens % text->seq_len != 0) : 0;
 }
 
-static weft_status check_length(const text_plugin *text, const text_source *source, int64_t seq_len, weft_error *err)
+static weft_status check_length(const text_plugin *text, const text_source *source, int64_t seq_len,
+                                weft_error *err)
 {
     weft_where at = weft_params_where(text->host->params, source->key);
     if (source->weight == 0 || source->n_train > seq_len)
         return WEFT_OK;
     return weft_fail(
         err, WEFT_ERR_INPUT, at,
-        "too little data%s%s: %lld training tokens%s, and one window of [train] seq_len = %lld needs %lld; give more data or a shorter seq_len",
-        text->mix.n > 1 ? " in " : "", text->mix.n > 1 ? weft_params_word(text->host->params, source->key, source->first) : "",
-        (long long)source->n_train, held_back(source) ? " after holding back for validation" : "", (long long)seq_len, (long long)seq_len + 1);
+        "too little data%s%s: %lld training tokens%s, and one window of [train] seq_len = %lld "
+        "needs %lld; give more data or a shorter seq_len",
+        text->mix.n > 1 ? " in " : "",
+        text->mix.n > 1 ? weft_params_word(text->host->params, source->key, source->first) : "",
+        (long long)source->n_train, held_back(source) ? " after holding back for validation" : "",
+        (long long)seq_len, (long long)seq_len + 1);
 }
 
 static weft_status data_begin(void *self, int64_t seq_len, uint64_t seed, weft_error *err)
@@ -152,7 +177,8 @@ static weft_status data_begin(void *self, int64_t seq_len, uint64_t seed, weft_e
     text_plugin *text = self;
     weft_status status = WEFT_OK;
     if (!text->opened || seq_len < 1)
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "text: begin(seq_len %lld) %s", (long long)seq_len,
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "text: begin(seq_len %lld) %s",
+                         (long long)seq_len,
                          text->opened ? "needs a positive length" : "before open");
     for (size_t i = 0; i < text->n_sources; i++) {
         weft_status now = check_length(text, &text->sources[i], seq_len, err);
@@ -176,19 +202,22 @@ static int64_t data_samples(void *self, weft_split split)
     return n;
 }
 
-static weft_status validation_sample(const text_plugin *text, int64_t i, const weft_sample *out, weft_error *err)
+static weft_status validation_sample(const text_plugin *text, int64_t i, const weft_sample *out,
+                                     weft_error *err)
 {
     const text_source *source = text->sources, *end = source + text->n_sources;
     while (source < end && i >= validation_windows(text, source))
         i -= validation_windows(text, source++);
     if (source == end) /* all padding: fills the last batch */
         return fill_window(text, text->sources, 0, 0, 1, out, err);
-    int64_t tokens = source->cache.n_tokens, first = tokens - held_back(source) + i * text->seq_len; /* the first label */
+    int64_t tokens = source->cache.n_tokens,
+            first = tokens - held_back(source) + i * text->seq_len; /* the first label */
     int64_t count = tokens - first < text->seq_len ? tokens - first : text->seq_len;
     return fill_window(text, source, first - 1, count, tokens, out, err);
 }
 
-static weft_status data_sample(void *self, weft_split split, int64_t i, const weft_sample *out, weft_error *err)
+static weft_status data_sample(void *self, weft_split split, int64_t i, const weft_sample *out,
+                               weft_error *err)
 {
     const text_plugin *text = self;
     if (!text->seq_len || i < 0)
@@ -200,7 +229,8 @@ static weft_status data_sample(void *self, weft_split split, int64_t i, const we
     uint64_t k;
     text_mix_place(&text->mix, text->seed, (uint64_t)i, &s, &k);
     const text_source *source = &text->sources[s];
-    return fill_window(text, source, train_start(text, s, k), text->seq_len, source->n_train, out, err);
+    return fill_window(text, source, train_start(text, s, k), text->seq_len, source->n_train, out,
+                       err);
 }
 
 static uint64_t data_fingerprint(void *self)

@@ -8,11 +8,14 @@
 
 /* ---- words ---- */
 
-static weft_status add_source(text_plugin *text, const char *key, int first, int end, double weight, weft_error *err)
+static weft_status add_source(text_plugin *text, const char *key, int first, int end, double weight,
+                              weft_error *err)
 {
     if (text->n_sources == TEXT_SOURCES_MAX)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(text->host->params, key), "[text] has more than %d sources", TEXT_SOURCES_MAX);
-    text->sources[text->n_sources++] = (text_source){.key = key, .first = first, .end = end, .weight = weight};
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(text->host->params, key),
+                         "[text] has more than %d sources", TEXT_SOURCES_MAX);
+    text->sources[text->n_sources++] =
+        (text_source){.key = key, .first = first, .end = end, .weight = weight};
     return WEFT_OK;
 }
 
@@ -24,11 +27,13 @@ static int count_words(const weft_params *p, const char *key)
     return n;
 }
 
-/* A word that is a number, with or without a comma behind it, is a weight; a file of that name is written ./0.5. */
+/* A word that is a number, with or without a comma behind it, is a weight; a file of that name is
+ * written ./0.5. */
 static bool read_weight(const char *word, double *weight)
 {
     char *end;
-    if (!strchr("0123456789.+-", *word) || !strcspn(word, ",") || (word[0] == '.' && word[1] == '/'))
+    if (!strchr("0123456789.+-", *word) || !strcspn(word, ",") ||
+        (word[0] == '.' && word[1] == '/'))
         return false;
     *weight = strtod(word, &end);
     return end > word && (!*end || (*end == ',' && !end[1]));
@@ -47,15 +52,20 @@ static weft_status read_mix(text_plugin *text, weft_error *err)
         if (!read_weight(word, &weight))
             continue;
         if (i == first)
-            return weft_fail(err, WEFT_ERR_INPUT, at, "[text] mix has the weight %s without files before it; write files and then their weight: %s",
+            return weft_fail(err, WEFT_ERR_INPUT, at,
+                             "[text] mix has the weight %s without files before it; write files "
+                             "and then their weight: %s",
                              word, "mix = web/ 0.7, books/ 0.3");
         if (!(weight > 0) || !isfinite(weight))
-            return weft_fail(err, WEFT_ERR_INPUT, at, "[text] mix has the weight %s; it should be more than 0", word);
+            return weft_fail(err, WEFT_ERR_INPUT, at,
+                             "[text] mix has the weight %s; it should be more than 0", word);
         status = add_source(text, "mix", first, i, weight, err);
         first = i + 1;
     }
     if (!status && (first < n || !n))
-        return weft_fail(err, WEFT_ERR_INPUT, at, "[text] mix gives no weight for %s; write files and then their weight: mix = web/ 0.7, books/ 0.3",
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "[text] mix gives no weight for %s; write files and then their weight: "
+                         "mix = web/ 0.7, books/ 0.3",
                          n ? weft_params_word(p, "mix", n - 1) : "any file");
     return status;
 }
@@ -69,11 +79,13 @@ weft_status text_sources_init(text_plugin *text, weft_error *err)
     if (path == mix)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "mix"),
                          path ? "[text] has both path and mix; give one of them"
-                              : "[text] path must be set: files, folders or patterns of text to train on (or mix, for several sources with weights)");
+                              : "[text] path must be set: files, folders or patterns of text to "
+                                "train on (or mix, for several sources with weights)");
     text->sources = weft_alloc_zero(TEXT_SOURCES_MAX, sizeof *text->sources);
     if (!text->sources)
         return weft_fail_memory(err);
-    weft_status status = path ? add_source(text, "path", 0, count_words(p, "path"), 1, err) : read_mix(text, err);
+    weft_status status =
+        path ? add_source(text, "path", 0, count_words(p, "path"), 1, err) : read_mix(text, err);
     if (!status && weft_params_given(p, "validation_path"))
         status = add_source(text, "validation_path", 0, count_words(p, "validation_path"), 0, err);
     if (!status)
@@ -103,9 +115,13 @@ static weft_status open_source(text_source *source, const text_plugin *text, wef
     if (!source->cache.n_tokens)
         return weft_fail(err, WEFT_ERR_INPUT, at, "no text in %zu file%s%s", n, n == 1 ? "" : "s",
                          source->cache.n_skipped ? ": every document was skipped" : ": all empty");
-    double held =
-        weft_params_given(text->host->params, "validation_path") && !weft_params_given(text->host->params, "validation") ? 0 : text->validation;
-    source->n_train = source->weight > 0 ? source->cache.n_tokens - (int64_t)((double)source->cache.n_tokens * held) : 0;
+    double held = weft_params_given(text->host->params, "validation_path") &&
+                          !weft_params_given(text->host->params, "validation")
+                      ? 0
+                      : text->validation;
+    source->n_train = source->weight > 0 ? source->cache.n_tokens -
+                                               (int64_t)((double)source->cache.n_tokens * held)
+                                         : 0;
     return WEFT_OK;
 }
 
@@ -114,7 +130,8 @@ weft_status text_sources_open(text_plugin *text, weft_error *err)
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < text->n_sources; i++) { /* every wrong word of all of them first */
         text_source *source = &text->sources[i];
-        weft_status now = text_files_find(&source->files, text->host->params, source->key, source->first, source->end, text->format, err);
+        weft_status now = text_files_find(&source->files, text->host->params, source->key,
+                                          source->first, source->end, text->format, err);
         status = status ? status : now;
     }
     for (size_t i = 0; !status && i < text->n_sources; i++)
@@ -133,7 +150,8 @@ void text_sources_close(text_plugin *text)
     }
 }
 
-weft_status text_source_read(const text_source *source, int64_t at, int64_t n, int32_t *ids, weft_error *err)
+weft_status text_source_read(const text_source *source, int64_t at, int64_t n, int32_t *ids,
+                             weft_error *err)
 {
     const text_cache *cache = &source->cache;
     if (!cache->width)

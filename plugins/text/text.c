@@ -14,33 +14,42 @@ static const weft_param params[] = {
     {.name = "path",
      .type = WEFT_PARAM_PATH,
      .flags = WEFT_PARAM_LIST,
-     .help = "Files, folders (walked; *.txt, *.jsonl, also .gz and .zst, and *.bin) and patterns. This or mix is needed."},
+     .help = "Files, folders (walked; *.txt, *.jsonl, also .gz and .zst, and *.bin) and patterns. "
+             "This or mix is needed."},
     {.name = "mix",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
-     .help = "Several sources instead of path: files and then their weight, as in web/ 0.7, books/ 0.3."},
+     .help = "Several sources instead of path: files and then their weight, as in web/ 0.7, books/ "
+             "0.3."},
     {.name = "validation_path",
      .type = WEFT_PARAM_PATH,
      .flags = WEFT_PARAM_LIST,
-     .help = "Files that are for validation only; then nothing is held back of the others unless validation is given."},
+     .help = "Files that are for validation only; then nothing is held back of the others unless "
+             "validation is given."},
     {.name = "format",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
      .choices = formats,
-     .help = "text: a file is a document; jsonl: a line is one; bin: a file holds tokens; auto: by the name."},
+     .help = "text: a file is a document; jsonl: a line is one; bin: a file holds tokens; auto: by "
+             "the name."},
     {.name = "bin_dtype",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
      .choices = dtypes,
-     .help = "Tokens in .bin files that have neither header nor .idx; auto: uint16 if the vocabulary fits."},
-    {.name = "field", .type = WEFT_PARAM_STRING, .value = "text", .help = "The field of a JSON line that holds the text."},
+     .help = "Tokens in .bin files that have neither header nor .idx; auto: uint16 if the "
+             "vocabulary fits."},
+    {.name = "field",
+     .type = WEFT_PARAM_STRING,
+     .value = "text",
+     .help = "The field of a JSON line that holds the text."},
     {.name = "tokenizer",
      .type = WEFT_PARAM_PATH,
      .value = "bytes",
      .help = "A tokenizer.json or a rank file; bytes: ids 0 to 255 are bytes, 256 BOS, 257 EOS."},
     {.name = "pattern",
      .type = WEFT_PARAM_STRING,
-     .help = "For a rank file: how words are cut, by name (gpt2, llama3, qwen2, o200k) or an expression."},
+     .help = "For a rank file: how words are cut, by name (gpt2, llama3, qwen2, o200k) or an "
+             "expression."},
     {.name = "special",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
@@ -57,8 +66,12 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_CHOICE,
      .flags = WEFT_PARAM_LIST,
      .choices = resets,
-     .help = "What begins anew with each document in a sample: attention does not cross documents, positions count from 0."},
-    {.name = "shuffle", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "Visit the windows of an epoch in an order drawn from [train] seed."},
+     .help = "What begins anew with each document in a sample: attention does not cross documents, "
+             "positions count from 0."},
+    {.name = "shuffle",
+     .type = WEFT_PARAM_BOOL,
+     .value = "yes",
+     .help = "Visit the windows of an epoch in an order drawn from [train] seed."},
     {.name = "validation",
      .type = WEFT_PARAM_REAL,
      .value = "0.05",
@@ -105,8 +118,9 @@ static weft_status text_create(const weft_host *host, void **self, weft_error *e
 {
     const weft_params *p = host->params;
     if (!*weft_params_text(p, "field"))
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "field"),
-                         "[text] field is empty; name the field of a JSON line that holds the text");
+        return weft_fail(
+            err, WEFT_ERR_INPUT, weft_params_where(p, "field"),
+            "[text] field is empty; name the field of a JSON line that holds the text");
     text_plugin *text = weft_alloc_zero(1, sizeof *text);
     if (!text)
         return weft_fail_memory(err);
@@ -167,7 +181,10 @@ static const char *const gives_tokenizer[] = {"tokenizer", NULL};
 
 static const weft_contribution contributions[] = {
     {.kind = WEFT_SERVICE, .gives = gives_data, .service = "data", .table = &text_data_service},
-    {.kind = WEFT_SERVICE, .gives = gives_tokenizer, .service = "tokenizer", .table = &text_tokenizer_service},
+    {.kind = WEFT_SERVICE,
+     .gives = gives_tokenizer,
+     .service = "tokenizer",
+     .table = &text_tokenizer_service},
     {.kind = WEFT_COMMAND, .command = &text_command},
     {.kind = WEFT_END},
 };
@@ -177,7 +194,8 @@ WEFT_PLUGIN(text) = {
     .name = "text",
     .version = WEFT_VERSION,
     .licence = "Apache-2.0",
-    .summary = "training data from files or folders of text and JSON Lines, tokenised once and packed",
+    .summary =
+        "training data from files or folders of text and JSON Lines, tokenised once and packed",
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
     .contributions = contributions,

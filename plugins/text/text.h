@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text plugin's own interfaces, in the order data flows: words of the INI -> sources -> files -> documents -> tokens -> token file -> samples.
- * How files become tokens is in build.h. */
+/* The text plugin's own interfaces, in the order data flows: words of the INI -> sources -> files
+ * -> documents -> tokens -> token file -> samples. How files become tokens is in build.h. */
 #ifndef WEFT_TEXT_TEXT_H
 #define WEFT_TEXT_TEXT_H
 
@@ -25,11 +25,14 @@ void text_tokenizer_close(text_tokenizer *t);
 /* What one thread needs to encode. */
 weft_status text_tokenizer_begin(const text_tokenizer *t, void **scratch, weft_error *err);
 void text_tokenizer_end(void *scratch);
-/* Appends the ids of a document of valid UTF-8, without BOS and EOS, to *ids, a weft_realloc'ed array. Special tokens that stand in it are text like
- * any other. continues: text is what lies behind a cut. */
-weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool continues, const char *text, size_t n, int32_t **ids, size_t *n_ids,
+/* Appends the ids of a document of valid UTF-8, without BOS and EOS, to *ids, a weft_realloc'ed
+ * array. Special tokens that stand in it are text like any other. continues: text is what lies
+ * behind a cut. */
+weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool continues,
+                                  const char *text, size_t n, int32_t **ids, size_t *n_ids,
                                   size_t *capacity, weft_error *err);
-/* The last place >= from, and > 0, where text[0..n) may be cut so that the ids of both parts are those of the whole; n: none is known. */
+/* The last place >= from, and > 0, where text[0..n) may be cut so that the ids of both parts are
+ * those of the whole; n: none is known. */
 size_t text_tokenizer_cut(const text_tokenizer *t, const char *text, size_t n, size_t from);
 /* The service of capability "tokenizer"; self is the plugin's instance. */
 extern const weft_tokenizer text_tokenizer_service;
@@ -44,15 +47,15 @@ typedef struct text_encoder {
 weft_status text_encoder_init(text_encoder *e, const text_plugin *text, weft_error *err);
 void text_encoder_release(text_encoder *e);
 /* Appends the ids of s[0..n), a document, or with continues what lies behind a cut. */
-weft_status text_encoder_add(text_encoder *e, bool continues, const char *s, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity,
-                             weft_error *err);
+weft_status text_encoder_add(text_encoder *e, bool continues, const char *s, size_t n,
+                             int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err);
 
 /* ---- utf8.c ---- */
 
 /* Bytes at the start of s[0..n) that are whole, well-formed characters. */
 size_t text_utf8_valid(const char *s, size_t n);
-/* s does not start with a whole character: length of the ill-formed part that one U+FFFD stands for, or 0 if more bytes could complete it (never 0 at
- * `end`). */
+/* s does not start with a whole character: length of the ill-formed part that one U+FFFD stands
+ * for, or 0 if more bytes could complete it (never 0 at `end`). */
 size_t text_utf8_bad(const char *s, size_t n, bool end);
 /* Appends s with every ill-formed part replaced by U+FFFD. */
 void text_utf8_repair(const char *s, size_t n, weft_text *out);
@@ -75,9 +78,10 @@ typedef struct text_files {
     size_t n, capacity;
 } text_files;
 
-/* Resolves words [first, end) of [text] key: files, folders and globs in listed order, within each in byte order of names; a file matched again is
- * taken once. Every wrong word is reported. */
-weft_status text_files_find(text_files *files, const weft_params *params, const char *key, int first, int end, text_format format, weft_error *err);
+/* Resolves words [first, end) of [text] key: files, folders and globs in listed order, within each
+ * in byte order of names; a file matched again is taken once. Every wrong word is reported. */
+weft_status text_files_find(text_files *files, const weft_params *params, const char *key,
+                            int first, int end, text_format format, weft_error *err);
 /* Appends; takes a copy of path. */
 weft_status text_files_add(text_files *files, text_file file, weft_error *err);
 void text_files_release(text_files *files);
@@ -103,10 +107,13 @@ typedef struct text_bins {
 } text_bins;
 
 /* Reads only headers. A source without such files has none. */
-weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_files *files, weft_error *err);
+weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_files *files,
+                           weft_error *err);
 void text_bins_release(text_bins *bins);
-/* Copies tokens [at, at + n), which exist. A file that has become shorter is an error that names it. Thread-safe. */
-weft_status text_bins_read(const text_bins *bins, int64_t at, int64_t n, int32_t *ids, weft_error *err);
+/* Copies tokens [at, at + n), which exist. A file that has become shorter is an error that names
+ * it. Thread-safe. */
+weft_status text_bins_read(const text_bins *bins, int64_t at, int64_t n, int32_t *ids,
+                           weft_error *err);
 
 /* ---- cache.c, token_file.c: the token file ---- */
 
@@ -117,12 +124,14 @@ typedef struct text_cache {
     size_t width;       /* 2 or 4 bytes a token; 0: the tokens are in the source's own files */
     const void *tokens; /* [n_tokens] */
     int64_t n_tokens, n_documents, n_skipped, n_bytes;
-    const uint64_t *offsets; /* [n_documents + 1]: document d is tokens offsets[d] to offsets[d + 1] */
+    const uint64_t
+        *offsets; /* [n_documents + 1]: document d is tokens offsets[d] to offsets[d + 1] */
 } text_cache;
 
 static inline int32_t text_cache_token(const text_cache *cache, int64_t i)
 {
-    return cache->width == 2 ? ((const uint16_t *)cache->tokens)[i] : (int32_t)((const uint32_t *)cache->tokens)[i];
+    return cache->width == 2 ? ((const uint16_t *)cache->tokens)[i]
+                             : (int32_t)((const uint32_t *)cache->tokens)[i];
 }
 
 /* ---- source.c ---- */
@@ -145,17 +154,20 @@ weft_status text_sources_open(text_plugin *text, weft_error *err);
 void text_sources_close(text_plugin *text);
 void text_sources_release(text_plugin *text);
 /* Copies tokens [at, at + n), which exist. */
-weft_status text_source_read(const text_source *source, int64_t at, int64_t n, int32_t *ids, weft_error *err);
+weft_status text_source_read(const text_source *source, int64_t at, int64_t n, int32_t *ids,
+                             weft_error *err);
 
-/* Maps the token file of a source; makes it first if it is missing, damaged or older than its files. Any number of processes and threads may do so at
- * once. Fills files' hashes. */
+/* Maps the token file of a source; makes it first if it is missing, damaged or older than its
+ * files. Any number of processes and threads may do so at once. Fills files' hashes. */
 weft_status text_cache_open(text_source *source, const text_plugin *text, weft_error *err);
 void text_cache_release(text_cache *cache);
 
 /* ---- identity.c: what a token file was made from ---- */
 
-/* Every setting that decides the tokens, and every file's path: two token files with equal texts differ only by their files' contents. Holds NULs. */
-weft_status text_identity(const text_plugin *text, const text_files *files, weft_text *out, weft_error *err);
+/* Every setting that decides the tokens, and every file's path: two token files with equal texts
+ * differ only by their files' contents. Holds NULs. */
+weft_status text_identity(const text_plugin *text, const text_files *files, weft_text *out,
+                          weft_error *err);
 /* Which data a run sees: contents and settings, but neither paths nor times. */
 uint64_t text_fingerprint(const text_plugin *text);
 
@@ -163,7 +175,8 @@ uint64_t text_fingerprint(const text_plugin *text);
 
 enum { TEXT_SOURCES_MAX = 64, TEXT_MIX_BLOCK = 4096 };
 
-/* Shares in units of 2^-48; they and everything that follows are integers, so they are the same on every machine. */
+/* Shares in units of 2^-48; they and everything that follows are integers, so they are the same on
+ * every machine. */
 typedef struct text_mix {
     size_t n;      /* sources that train; they come first in the list */
     size_t filler; /* the heaviest: gets what the others leave of a block */
@@ -208,7 +221,9 @@ struct text_plugin {
     uint64_t seed;
 };
 
-/* A weft_error for a failed system call: "cannot <doing> <path>: <reason>", with advice if the disk is full. Reads errno. */
-weft_status text_fail_errno(weft_error *err, weft_status status, const char *doing, const char *path);
+/* A weft_error for a failed system call: "cannot <doing> <path>: <reason>", with advice if the disk
+ * is full. Reads errno. */
+weft_status text_fail_errno(weft_error *err, weft_status status, const char *doing,
+                            const char *path);
 
 #endif

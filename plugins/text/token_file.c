@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The token file: header, tokens (none if the files are tokens already), document offsets, one record a source file, identity text. Numbers in the
- * machine's byte order. */
+/* The token file: header, tokens (none if the files are tokens already), document offsets, one
+ * record a source file, identity text. Numbers in the machine's byte order. */
 #include "build.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define MAGIC      "weft tokens\r\n\x1a" /* shows conversions of line ends, as PNG's does */
-#define VERSION    2u                    /* change it whenever the format or what tokens mean changes */
+#define VERSION    2u /* change it whenever the format or what tokens mean changes */
 #define ORDER_MARK 0x0102030405060708u
 enum { TOKENS_AT = 4096 };
 
@@ -41,7 +41,8 @@ static uint64_t header_checksum(const header *h)
 /* Whether [at, at + count * width) lies between the first token and the end of the file. */
 static bool section_fits(const header *h, int64_t at, int64_t count, int64_t width)
 {
-    return at >= TOKENS_AT && at <= h->file_bytes && at % 8 == 0 && count >= 0 && (width == 0 || count <= (h->file_bytes - at) / width);
+    return at >= TOKENS_AT && at <= h->file_bytes && at % 8 == 0 && count >= 0 &&
+           (width == 0 || count <= (h->file_bytes - at) / width);
 }
 
 static const char *check_header(const header *h, size_t bytes)
@@ -50,26 +51,33 @@ static const char *check_header(const header *h, size_t bytes)
         return "it is damaged";
     if (h->byte_order != ORDER_MARK || h->version != VERSION)
         return "another version of weft made it";
-    if (h->checksum != header_checksum(h) || h->file_bytes != (int64_t)bytes || (h->width != 0 && h->width != 2 && h->width != 4))
+    if (h->checksum != header_checksum(h) || h->file_bytes != (int64_t)bytes ||
+        (h->width != 0 && h->width != 2 && h->width != 4))
         return "it is damaged";
-    if (!section_fits(h, TOKENS_AT, h->n_tokens, h->width) || h->n_documents < 0 || !section_fits(h, h->offsets_at, h->n_documents + 1, 8) ||
-        !section_fits(h, h->records_at, h->n_files, sizeof(record)) || !section_fits(h, h->identity_at, 0, 1))
+    if (!section_fits(h, TOKENS_AT, h->n_tokens, h->width) || h->n_documents < 0 ||
+        !section_fits(h, h->offsets_at, h->n_documents + 1, 8) ||
+        !section_fits(h, h->records_at, h->n_files, sizeof(record)) ||
+        !section_fits(h, h->identity_at, 0, 1))
         return "it is damaged";
     return NULL;
 }
 
-static const char *check_origin(const char *map, const header *h, const weft_text *identity, const text_files *files)
+static const char *check_origin(const char *map, const header *h, const weft_text *identity,
+                                const text_files *files)
 {
     const char *tail = map + h->records_at;
-    if (h->tail_checksum != weft_hash_bytes(weft_hash_name("tail"), tail, (size_t)(h->file_bytes - h->records_at)))
+    if (h->tail_checksum !=
+        weft_hash_bytes(weft_hash_name("tail"), tail, (size_t)(h->file_bytes - h->records_at)))
         return "it is damaged";
-    if (h->n_files != (int64_t)files->n || h->file_bytes - h->identity_at != (int64_t)identity->size ||
+    if (h->n_files != (int64_t)files->n ||
+        h->file_bytes - h->identity_at != (int64_t)identity->size ||
         memcmp(map + h->identity_at, identity->data, identity->size))
         return "it was made from other files or settings";
     const record *records = (const void *)tail;
     for (size_t i = 0; i < files->n; i++) {
         const text_file *file = &files->list[i];
-        if (records[i].size != file->size || records[i].mtime_s != file->mtime_s || records[i].mtime_ns != file->mtime_ns)
+        if (records[i].size != file->size || records[i].mtime_s != file->mtime_s ||
+            records[i].mtime_ns != file->mtime_ns)
             return "its files have changed";
     }
     return NULL;
@@ -93,7 +101,8 @@ static void fill_cache(text_cache *cache, const char *map, const header *h, text
     };
 }
 
-weft_status text_token_file_map(text_cache *cache, const char *path, const weft_text *identity, text_files *files, const char **why, weft_error *err)
+weft_status text_token_file_map(text_cache *cache, const char *path, const weft_text *identity,
+                                text_files *files, const char **why, weft_error *err)
 {
     struct stat st;
     char *map = MAP_FAILED;
@@ -140,14 +149,16 @@ void text_cache_release(text_cache *cache)
 
 /* ---- making ---- */
 
-/* Offsets are collected in a file of their own, since their number is known last; it has no name, so it is gone with its descriptor. */
+/* Offsets are collected in a file of their own, since their number is known last; it has no name,
+ * so it is gone with its descriptor. */
 static weft_status open_scratch(const char *path, int *fd, weft_error *err)
 {
     char *name = weft_format("%s.offsets", path);
     if (!name)
         return weft_fail_memory(err);
     weft_status status = WEFT_OK;
-    *fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); /* ours alone: whoever holds `path` locked may */
+    *fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
+               0666); /* ours alone: whoever holds `path` locked may */
     if (*fd < 0)
         status = text_fail_errno(err, WEFT_ERR_IO, "create", name);
     else if (unlink(name))
@@ -157,7 +168,8 @@ static weft_status open_scratch(const char *path, int *fd, weft_error *err)
 }
 
 /* Appends the whole of `from` at `at`; buffer is spare memory. */
-static weft_status copy_file(int from, int64_t bytes, int to, const char *path, int64_t at, char *buffer, size_t room, weft_error *err)
+static weft_status copy_file(int from, int64_t bytes, int to, const char *path, int64_t at,
+                             char *buffer, size_t room, weft_error *err)
 {
     weft_status status = WEFT_OK;
     for (int64_t done = 0; !status && done < bytes;) {
@@ -165,7 +177,8 @@ static weft_status copy_file(int from, int64_t bytes, int to, const char *path, 
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot read back document offsets beside %s", path);
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                             "cannot read back document offsets beside %s", path);
         status = text_write_at(to, path, buffer, (size_t)n, at + done, err);
         done += n;
     }
@@ -173,12 +186,16 @@ static weft_status copy_file(int from, int64_t bytes, int to, const char *path, 
 }
 
 /* Records and identity, at h->records_at; sets identity_at, file_bytes and tail_checksum. */
-static weft_status write_tail(int fd, const char *path, header *h, const weft_text *identity, const text_files *files, weft_error *err)
+static weft_status write_tail(int fd, const char *path, header *h, const weft_text *identity,
+                              const text_files *files, weft_error *err)
 {
     weft_text tail = {0};
     for (size_t i = 0; i < files->n; i++) {
         const text_file *file = &files->list[i];
-        record r = {.size = file->size, .mtime_s = file->mtime_s, .mtime_ns = file->mtime_ns, .hash = file->hash};
+        record r = {.size = file->size,
+                    .mtime_s = file->mtime_s,
+                    .mtime_ns = file->mtime_ns,
+                    .hash = file->hash};
         weft_text_add_bytes(&tail, &r, sizeof r);
     }
     h->identity_at = h->records_at + (int64_t)tail.size;
@@ -194,8 +211,8 @@ static weft_status write_tail(int fd, const char *path, header *h, const weft_te
 }
 
 /* All that follows the tokens, then the header, then everything to disk. */
-static weft_status finish(const text_build *build, int fd, int scratch, const char *path, const weft_text *identity, const text_files *files,
-                          weft_error *err)
+static weft_status finish(const text_build *build, int fd, int scratch, const char *path,
+                          const weft_text *identity, const text_files *files, weft_error *err)
 {
     header h = {
         .magic = MAGIC,
@@ -219,7 +236,8 @@ static weft_status finish(const text_build *build, int fd, int scratch, const ch
     if (ftruncate(fd, tokens_end)) /* documents that were dropped may lie behind it */
         return text_fail_errno(err, WEFT_ERR_IO, "write", path);
     char *spare = build->offsets->buffer;
-    status = copy_file(scratch, (h.n_documents + 1) * 8, fd, path, h.offsets_at, spare, TOKENS_AT, err);
+    status =
+        copy_file(scratch, (h.n_documents + 1) * 8, fd, path, h.offsets_at, spare, TOKENS_AT, err);
     if (!status)
         status = write_tail(fd, path, &h, identity, files, err);
     h.checksum = header_checksum(&h);
@@ -230,11 +248,15 @@ static weft_status finish(const text_build *build, int fd, int scratch, const ch
     return status;
 }
 
-weft_status text_token_file_make(const text_plugin *text, text_source *source, int fd, const char *path, const weft_text *identity, weft_error *err)
+weft_status text_token_file_make(const text_plugin *text, text_source *source, int fd,
+                                 const char *path, const weft_text *identity, weft_error *err)
 {
     int scratch = -1;
     text_writer tokens = {0}, offsets = {0};
-    text_build build = {.text = text, .source = source, .tokens = source->bins.n ? NULL : &tokens, .offsets = &offsets};
+    text_build build = {.text = text,
+                        .source = source,
+                        .tokens = source->bins.n ? NULL : &tokens,
+                        .offsets = &offsets};
     size_t width = text->tokenizer->vocab_size <= 1 << 16 ? 2 : 4;
     weft_status status = open_scratch(path, &scratch, err);
     if (!status && build.tokens)

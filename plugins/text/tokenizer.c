@@ -21,7 +21,8 @@ struct text_tokenizer_file {
 
 enum { BYTES_BOS = 256, BYTES_EOS = 257, BYTES_VOCAB = 258 };
 
-static weft_status bytes_encode(const char *text, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err)
+static weft_status bytes_encode(const char *text, size_t n, int32_t **ids, size_t *n_ids,
+                                size_t *capacity, weft_error *err)
 {
     if (n > SIZE_MAX / sizeof(int32_t) / 2 - *n_ids)
         return weft_fail_memory(err);
@@ -44,7 +45,9 @@ static weft_status bytes_decode(const int32_t *ids, size_t n, weft_text *out, we
     for (size_t i = 0; i < n; i++) {
         char byte = (char)ids[i];
         if (ids[i] < 0 || ids[i] >= BYTES_VOCAB)
-            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot decode id %d: tokenizer bytes has ids 0 to %d", (int)ids[i], BYTES_VOCAB - 1);
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                             "cannot decode id %d: tokenizer bytes has ids 0 to %d", (int)ids[i],
+                             BYTES_VOCAB - 1);
         if (ids[i] < 256)
             weft_text_add_bytes(out, &byte, 1);
     }
@@ -74,7 +77,8 @@ static bool says_yes(const weft_params *p, const char *key)
 }
 
 /* The id of bos or eos: the token that the INI names, else the one of tokenizer_config.json. */
-static weft_status choose_id(const tokenizer *t, const weft_params *p, const char *key, const tokenizer_config *config, int *id, weft_error *err)
+static weft_status choose_id(const tokenizer *t, const weft_params *p, const char *key,
+                             const tokenizer_config *config, int *id, weft_error *err)
 {
     const char *named = weft_params_text(p, key), *path = weft_params_text(p, "tokenizer");
     const tokenizer_config_token *known = !strcmp(key, "bos") ? &config->bos : &config->eos;
@@ -83,18 +87,23 @@ static weft_status choose_id(const tokenizer *t, const weft_params *p, const cha
         return WEFT_OK;
     if (!says_yes(p, key)) {
         *id = tokenizer_find(t, named, strlen(named));
-        return *id >= 0 ? WEFT_OK
-                        : weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, key), "[text] %s = %s: %s has no such token; name one, or no for none",
-                                    key, named, path);
+        return *id >= 0
+                   ? WEFT_OK
+                   : weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, key),
+                               "[text] %s = %s: %s has no such token; name one, or no for none",
+                               key, named, path);
     }
     if (known->state == TOKENIZER_CONFIG_NONE)
         return WEFT_OK;
     if (known->state == TOKENIZER_CONFIG_MISSING)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, key),
-                         "which token is %s? There is no %s_token in %s; name it: [text] %s = TOKEN, or no for none", key, key, config->path, key);
+                         "which token is %s? There is no %s_token in %s; name it: [text] %s = "
+                         "TOKEN, or no for none",
+                         key, key, config->path, key);
     *id = tokenizer_find(t, known->text, strlen(known->text));
     return *id >= 0 ? WEFT_OK
-                    : weft_fail(err, WEFT_ERR_INPUT, (weft_where){config->path, 0}, "$.%s_token: %s has no token \"%.60s\"", key, path, known->text);
+                    : weft_fail(err, WEFT_ERR_INPUT, (weft_where){config->path, 0},
+                                "$.%s_token: %s has no token \"%.60s\"", key, path, known->text);
 }
 
 /* The words of [text] special, NULL-ended. */
@@ -111,26 +120,32 @@ static weft_status read_special(const weft_params *p, const char ***out, weft_er
     return WEFT_OK;
 }
 
-static weft_status load_file(text_tokenizer_file *file, const char *path, const weft_params *p, weft_error *err)
+static weft_status load_file(text_tokenizer_file *file, const char *path, const weft_params *p,
+                             weft_error *err)
 {
     const char **special, *pattern = weft_params_text(p, "pattern");
     weft_status status = read_special(p, &special, err);
     if (status)
         return status;
-    const tokenizer_choice choice = {
-        .pattern = *pattern ? pattern : NULL, .special = special, .pattern_key = "[text] pattern", .special_key = "special"};
+    const tokenizer_choice choice = {.pattern = *pattern ? pattern : NULL,
+                                     .special = special,
+                                     .pattern_key = "[text] pattern",
+                                     .special_key = "special"};
     status = tokenizer_open(&choice, path, &file->t, err);
     weft_free(special);
     return status;
 }
 
-static weft_status open_file(text_tokenizer *t, const char *path, const weft_params *p, weft_error *err)
+static weft_status open_file(text_tokenizer *t, const char *path, const weft_params *p,
+                             weft_error *err)
 {
     text_tokenizer_file *file = t->file;
     tokenizer_config config = {0};
     if (access(path, F_OK))
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "tokenizer"),
-                         "[text] tokenizer = %s: there is no such file; give a tokenizer.json or a rank file, or bytes", path);
+                         "[text] tokenizer = %s: there is no such file; give a tokenizer.json or a "
+                         "rank file, or bytes",
+                         path);
     weft_status status = load_file(file, path, p, err);
     if (status)
         return status;
@@ -140,7 +155,8 @@ static weft_status open_file(text_tokenizer *t, const char *path, const weft_par
     status = bos ? bos : eos;
     if (!status) {
         t->vocab_size = tokenizer_vocab_size(file->t);
-        t->name = weft_format("tokenizer.json %016llx bos %d eos %d", (unsigned long long)tokenizer_hash(file->t), t->bos, t->eos);
+        t->name = weft_format("tokenizer.json %016llx bos %d eos %d",
+                              (unsigned long long)tokenizer_hash(file->t), t->bos, t->eos);
         file->paths[1] = config.found ? weft_strdup(config.path) : NULL;
         if (!t->name || (config.found && !file->paths[1]))
             status = weft_fail_memory(err);
@@ -164,17 +180,23 @@ static weft_status open_any_file(text_tokenizer *t, const weft_params *p, weft_e
 static weft_status open_bytes(text_tokenizer *t, const weft_params *p, weft_error *err)
 {
     static const char *const keys[] = {"bos", "eos"}, *const ranks[] = {"pattern", "special"};
-    *t = (text_tokenizer){.name = weft_strdup("bytes"), .vocab_size = BYTES_VOCAB, .bos = BYTES_BOS, .eos = BYTES_EOS};
+    *t = (text_tokenizer){.name = weft_strdup("bytes"),
+                          .vocab_size = BYTES_VOCAB,
+                          .bos = BYTES_BOS,
+                          .eos = BYTES_EOS};
     weft_status status = t->name ? WEFT_OK : weft_fail_memory(err);
     for (int i = 0; i < 2; i++) {
         if (says_no(p, keys[i]))
             *(i ? &t->eos : &t->bos) = -1;
         else if (!says_yes(p, keys[i]))
-            status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, keys[i]), "[text] %s = %s: tokenizer bytes has no such token; say yes or no",
+            status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, keys[i]),
+                               "[text] %s = %s: tokenizer bytes has no such token; say yes or no",
                                keys[i], weft_params_text(p, keys[i]));
         if (*weft_params_text(p, ranks[i]))
             status = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, ranks[i]),
-                               "[text] %s is for rank files; tokenizer bytes has none: name the file, [text] tokenizer = FILE.tiktoken", ranks[i]);
+                               "[text] %s is for rank files; tokenizer bytes has none: name the "
+                               "file, [text] tokenizer = FILE.tiktoken",
+                               ranks[i]);
     }
     return status;
 }
@@ -185,7 +207,8 @@ weft_status text_tokenizer_open(text_tokenizer **out, const weft_params *p, weft
     *out = NULL;
     if (!t)
         return weft_fail_memory(err);
-    weft_status status = (weft_params_is(p, "tokenizer", "bytes") ? open_bytes : open_any_file)(t, p, err);
+    weft_status status =
+        (weft_params_is(p, "tokenizer", "bytes") ? open_bytes : open_any_file)(t, p, err);
     if (status)
         text_tokenizer_close(t);
     else
@@ -224,11 +247,14 @@ void text_tokenizer_end(void *scratch)
     tokenizer_scratch_destroy(scratch);
 }
 
-weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool continues, const char *s, size_t n, int32_t **ids, size_t *n_ids,
+weft_status text_tokenizer_encode(const text_tokenizer *t, void *scratch, bool continues,
+                                  const char *s, size_t n, int32_t **ids, size_t *n_ids,
                                   size_t *capacity, weft_error *err)
 {
     if (t->file)
-        return tokenizer_encode(t->file->t, scratch, s, n, TOKENIZER_NO_SPECIAL | (continues ? TOKENIZER_CONTINUES : 0), ids, n_ids, capacity, err);
+        return tokenizer_encode(t->file->t, scratch, s, n,
+                                TOKENIZER_NO_SPECIAL | (continues ? TOKENIZER_CONTINUES : 0), ids,
+                                n_ids, capacity, err);
     return bytes_encode(s, n, ids, n_ids, capacity, err);
 }
 
@@ -238,7 +264,8 @@ size_t text_tokenizer_cut(const text_tokenizer *t, const char *s, size_t n, size
     if (t->file)
         return tokenizer_cut(t->file->t, s, n, from);
     size_t at = n;
-    while (at > from + 1 && at > n - 4 && ((unsigned char)s[--at] & 0xC0) == 0x80) /* the last character may be incomplete */
+    while (at > from + 1 && at > n - 4 &&
+           ((unsigned char)s[--at] & 0xC0) == 0x80) /* the last character may be incomplete */
         ;
     return at > from ? at : n;
 }
@@ -264,27 +291,32 @@ static int service_eos(void *self)
     return text->eos ? text->tokenizer->eos : -1;
 }
 
-static weft_status service_encode(void *self, const char *s, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err)
+static weft_status service_encode(void *self, const char *s, size_t n, int32_t **ids, size_t *n_ids,
+                                  size_t *capacity, weft_error *err)
 {
     const text_tokenizer *t = ((text_plugin *)self)->tokenizer;
     size_t valid = text_utf8_valid(s, n);
     if (valid < n)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the text to encode is not UTF-8 at byte %zu", valid);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the text to encode is not UTF-8 at byte %zu", valid);
     if (!t->file)
         return bytes_encode(s, n, ids, n_ids, capacity, err);
     text_tokenizer_file *file = t->file;
     pthread_mutex_lock(&file->lock);
-    weft_status status = file->scratch ? WEFT_OK : tokenizer_scratch_create(file->t, &file->scratch, err);
+    weft_status status =
+        file->scratch ? WEFT_OK : tokenizer_scratch_create(file->t, &file->scratch, err);
     if (!status)
         status = tokenizer_encode(file->t, file->scratch, s, n, 0, ids, n_ids, capacity, err);
     pthread_mutex_unlock(&file->lock);
     return status;
 }
 
-static weft_status service_decode(void *self, const int32_t *ids, size_t n, weft_text *out, weft_error *err)
+static weft_status service_decode(void *self, const int32_t *ids, size_t n, weft_text *out,
+                                  weft_error *err)
 {
     const text_tokenizer *t = ((text_plugin *)self)->tokenizer;
-    return t->file ? tokenizer_decode(t->file->t, ids, n, out, err) : bytes_decode(ids, n, out, err);
+    return t->file ? tokenizer_decode(t->file->t, ids, n, out, err)
+                   : bytes_decode(ids, n, out, err);
 }
 
 static const char *const *service_files(void *self)

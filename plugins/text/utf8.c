@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Length of the character that starts with `lead`, and the range of its second byte; 0 if none does. */
+/* Length of the character that starts with `lead`, and the range of its second byte; 0 if none
+ * does. */
 static size_t character_length(unsigned char lead, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;

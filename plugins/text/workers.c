@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that turn jobs into ids. Jobs lie in a ring in the order of the files: filled by one thread, run by any, taken by the first in order. */
+/* Threads that turn jobs into ids. Jobs lie in a ring in the order of the files: filled by one
+ * thread, run by any, taken by the first in order. */
 #include "build.h"
 
 #include <string.h>
@@ -46,10 +47,12 @@ static weft_status start_thread(text_workers *w, size_t i, weft_error *err)
         return WEFT_OK;
     }
     weft_free(arg);
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a thread to tokenise: %s", strerror(rc));
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a thread to tokenise: %s",
+                     strerror(rc));
 }
 
-weft_status text_workers_init(text_workers *w, const text_plugin *text, int threads, weft_error *err)
+weft_status text_workers_init(text_workers *w, const text_plugin *text, int threads,
+                              weft_error *err)
 {
     size_t n = threads < 1 ? 1 : threads > THREADS_MAX ? THREADS_MAX : (size_t)threads;
     weft_status status = WEFT_OK;

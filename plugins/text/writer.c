@@ -8,19 +8,24 @@
 
 enum { BUFFER_BYTES = 1 << 20 };
 
-weft_status text_fail_errno(weft_error *err, weft_status status, const char *doing, const char *path)
+weft_status text_fail_errno(weft_error *err, weft_status status, const char *doing,
+                            const char *path)
 {
     int error = errno;
     if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-        return weft_fail(err, status, WEFT_NOWHERE, "cannot %s %s: %s; make room, or set [text] cache to a folder with more", doing, path,
-                         strerror(error));
-    if (status == WEFT_ERR_IO && (error == EACCES || error == EROFS || error == ENOTDIR || error == EPERM))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot %s %s: %s; set [text] cache to a folder that you may write", doing, path,
-                         strerror(error));
+        return weft_fail(err, status, WEFT_NOWHERE,
+                         "cannot %s %s: %s; make room, or set [text] cache to a folder with more",
+                         doing, path, strerror(error));
+    if (status == WEFT_ERR_IO &&
+        (error == EACCES || error == EROFS || error == ENOTDIR || error == EPERM))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "cannot %s %s: %s; set [text] cache to a folder that you may write", doing,
+                         path, strerror(error));
     return weft_fail(err, status, WEFT_NOWHERE, "cannot %s %s: %s", doing, path, strerror(error));
 }
 
-weft_status text_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t at, weft_error *err)
+weft_status text_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t at,
+                          weft_error *err)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = pwrite(fd, (const char *)data + done, bytes - done, at + (int64_t)done);
@@ -32,7 +37,8 @@ weft_status text_write_at(int fd, const char *path, const void *data, size_t byt
     return WEFT_OK;
 }
 
-weft_status text_writer_init(text_writer *w, int fd, const char *path, int64_t base, size_t width, weft_error *err)
+weft_status text_writer_init(text_writer *w, int fd, const char *path, int64_t base, size_t width,
+                             weft_error *err)
 {
     *w = (text_writer){.fd = fd, .path = path, .base = base, .width = width};
     w->buffer = weft_alloc(BUFFER_BYTES);
@@ -52,7 +58,8 @@ int64_t text_writer_count(const text_writer *w)
 
 weft_status text_writer_flush(text_writer *w, weft_error *err)
 {
-    weft_status status = text_write_at(w->fd, w->path, w->buffer, w->n * w->width, w->base + w->flushed * (int64_t)w->width, err);
+    weft_status status = text_write_at(w->fd, w->path, w->buffer, w->n * w->width,
+                                       w->base + w->flushed * (int64_t)w->width, err);
     if (status)
         return status;
     w->flushed += (int64_t)w->n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grouped-query attention with fewer key heads than ranks: keys and values are whole on every rank and repeated to the heads that the rank works on.
+/* Grouped-query attention with fewer key heads than ranks: keys and values are whole on every rank
+ * and repeated to the heads that the rank works on.
  */
 #include "tp.h"
 
@@ -15,22 +16,28 @@ static int64_t shared_head(int64_t h, const weft_tensor *q, const weft_tensor *k
 static weft_status repeat_plain(const weft_call *call, weft_error *err)
 {
     const weft_tensor *k = &call->ins[0], *out = &call->outs[0];
-    int64_t d = out->grain[2], heads = out->size[2] / d, first = out->lo[2] / d, rows = out->size[0] * out->size[1];
+    int64_t d = out->grain[2], heads = out->size[2] / d, first = out->lo[2] / d,
+            rows = out->size[0] * out->size[1];
     (void)err;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++) {
-            int64_t from = r * k->size[2] + shared_head(first + h, out, k) * d, to = r * out->size[2] + h * d;
+            int64_t from = r * k->size[2] + shared_head(first + h, out, k) * d,
+                    to = r * out->size[2] + h * d;
             for (int64_t i = 0; i < d; i++)
-                weft_tensor_set(out, to + i, weft_tensor_get(k, from + i) + (call->accumulate ? weft_tensor_get(out, to + i) : 0));
+                weft_tensor_set(out, to + i,
+                                weft_tensor_get(k, from + i) +
+                                    (call->accumulate ? weft_tensor_get(out, to + i) : 0));
         }
     return WEFT_OK;
 }
 
-/* The sum over the heads that shared a key head; over this rank's only, hence an open sum where the heads are cut. */
+/* The sum over the heads that shared a key head; over this rank's only, hence an open sum where the
+ * heads are cut. */
 static weft_status repeat_dx_plain(const weft_call *call, weft_error *err)
 {
     const weft_tensor *dy = &call->ins[0], *out = &call->outs[0];
-    int64_t d = out->grain[2], kv_heads = out->size[2] / d, heads = dy->size[2] / d, first = dy->lo[2] / d, rows = out->size[0] * out->size[1];
+    int64_t d = out->grain[2], kv_heads = out->size[2] / d, heads = dy->size[2] / d,
+            first = dy->lo[2] / d, rows = out->size[0] * out->size[1];
     (void)err;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t g = 0; g < kv_heads; g++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor parallelism is a table: heads, kv_heads, ffn and vocab of parameters are cut over axis tp, the sequence of the residual stream too. Column
- * and row parallel products, sequence parallel norms, the sharded embedding and the parallel loss follow from it. */
+/* Tensor parallelism is a table: heads, kv_heads, ffn and vocab of parameters are cut over axis tp,
+ * the sequence of the residual stream too. Column and row parallel products, sequence parallel
+ * norms, the sharded embedding and the parallel loss follow from it. */
 #include "tp.h"
 
 #include <string.h>
@@ -24,13 +25,18 @@ static const weft_param params[] = {
     {.name = "regather",
      .type = WEFT_PARAM_BOOL,
      .value = "yes",
-     .help = "With sequence_parallel: gather a block's tokens again in the backward instead of keeping them whole on every rank."},
-    {.name = "loss_parallel", .type = WEFT_PARAM_BOOL, .value = "yes", .help = "Keep logits cut by vocabulary; no: every rank holds them whole."},
+     .help = "With sequence_parallel: gather a block's tokens again in the backward instead of "
+             "keeping them whole on every rank."},
+    {.name = "loss_parallel",
+     .type = WEFT_PARAM_BOOL,
+     .value = "yes",
+     .help = "Keep logits cut by vocabulary; no: every rank holds them whole."},
     {.name = "reduce_dtype",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
      .choices = reductions,
-     .help = "What the forward's sums over tp are made and sent in: auto: the activations' own dtype; f32: twice the bytes of bf16, rounded once."},
+     .help = "What the forward's sums over tp are made and sent in: auto: the activations' own "
+             "dtype; f32: twice the bytes of bf16, rounded once."},
     {.name = NULL},
 };
 
@@ -45,10 +51,12 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
 static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *err)
 {
     const weft_params *p = self;
-    return weft_mesh_plan_axis(plan, "tp", weft_params_int(p, "degree"), weft_params_where(p, "degree"), err);
+    return weft_mesh_plan_axis(plan, "tp", weft_params_int(p, "degree"),
+                               weft_params_where(p, "degree"), err);
 }
 
-/* Are there too few key heads to cut? Then repeat_kv stands before attention, and keys are whole on every rank. */
+/* Are there too few key heads to cut? Then repeat_kv stands before attention, and keys are whole on
+ * every rank. */
 static bool repeats_kv(const weft_graph *g)
 {
     for (const weft_node *n = weft_graph_first(g); n; n = n->next)
@@ -69,7 +77,8 @@ static weft_status add_table(void *self, weft_graph *g, weft_error *err)
         return weft_graph_status(g);
     if (!repeats_kv(g))
         weft_add_rule(g, WEFT_RULE_PARAM, NULL, "kv_heads", "tp");
-    weft_add_rule(g, WEFT_RULE_ROLE, "residual", weft_params_bool(p, "sequence_parallel") ? "seq" : NULL, "tp");
+    weft_add_rule(g, WEFT_RULE_ROLE, "residual",
+                  weft_params_bool(p, "sequence_parallel") ? "seq" : NULL, "tp");
     if (weft_params_bool(p, "regather"))
         weft_add_regather(g, "tp");
     if (!weft_params_bool(p, "loss_parallel"))

@@ -4,8 +4,8 @@
 
 #include <weft/weft.h>
 
-/* repeat_kv(k, q): the heads of k, each as often as q's heads share it, so that they can be cut with q's where k's own are too few. Only q's layout
- * counts. */
+/* repeat_kv(k, q): the heads of k, each as often as q's heads share it, so that they can be cut
+ * with q's where k's own are too few. Only q's layout counts. */
 extern const weft_op *const tp_ops[];
 /* Puts repeat_kv before every attention whose key heads are fewer than the ranks of the axis. */
 weft_status tp_repeat_kv(weft_graph *g, int64_t degree);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over tp in f32: a product whose result is an open sum over tp keeps f32 until the sum is closed, and is narrowed behind it. */
+/* Sums over tp in f32: a product whose result is an open sum over tp keeps f32 until the sum is
+ * closed, and is narrowed behind it. */
 #include "tp.h"
 
 #include <string.h>
@@ -33,7 +34,8 @@ static void keep_wide(weft_graph *g, weft_value *v)
     if (v->dtype != WEFT_BF16)
         return;
     weft_value *narrow = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
-    weft_set_int(g, narrow, "pass_on", 1); /* the gradient stays as narrow as it is: nothing is summed on its way */
+    weft_set_int(g, narrow, "pass_on",
+                 1); /* the gradient stays as narrow as it is: nothing is summed on its way */
     if (!narrow)
         return;
     v->dtype = WEFT_F32;

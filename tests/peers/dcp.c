@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dcp write FOLDER: what four ranks would write. Each element is its own number in the whole tensor (bf16 wherever that is exact).
- * dcp check FOLDER: whether these tensors are in it, whoever wrote them. */
+/* dcp write FOLDER: what four ranks would write. Each element is its own number in the whole tensor
+ * (bf16 wherever that is exact). dcp check FOLDER: whether these tensors are in it, whoever wrote
+ * them. */
 #include <weft/store.h>
 
 #include <stdio.h>
@@ -31,7 +32,8 @@ static bool cut(int tensor, int rank, weft_piece *piece)
         return false;
     int at[2] = {rank / cuts[1], rank % cuts[1]};
     for (int d = 0; d < piece->n_dims; d++) {
-        int64_t chunk = (piece->whole[d] + cuts[d] - 1) / cuts[d], left = piece->whole[d] - at[d] * chunk;
+        int64_t chunk = (piece->whole[d] + cuts[d] - 1) / cuts[d],
+                left = piece->whole[d] - at[d] * chunk;
         piece->lo[d] = at[d] * chunk;
         piece->size[d] = left < chunk ? left : chunk;
         if (left <= 0)
@@ -56,7 +58,9 @@ static void put(const weft_piece *p, int64_t i, char *to)
     double d = (double)number_of(p, i);
     float f = (float)d;
     uint16_t h = weft_f32_to_bf16(f);
-    const void *from = p->dtype == WEFT_F64 ? (const void *)&d : p->dtype == WEFT_F32 ? (const void *)&f : (const void *)&h;
+    const void *from = p->dtype == WEFT_F64   ? (const void *)&d
+                       : p->dtype == WEFT_F32 ? (const void *)&f
+                                              : (const void *)&h;
     memcpy(to, from, weft_dtype_size(p->dtype));
 }
 
@@ -82,7 +86,8 @@ static weft_status write_rank(const char *folder, int rank, weft_error *err)
     for (int i = 0; i < N_TENSORS; i++)
         n += cut(i, rank, &pieces[n]);
     snprintf(path, sizeof path, "%s/rank-%d.safetensors", folder, rank);
-    weft_status status = weft_shard_create(weft_io_system(), path, pieces, n, true, NULL, &shard, err);
+    weft_status status =
+        weft_shard_create(weft_io_system(), path, pieces, n, true, NULL, &shard, err);
     for (int i = 0; i < n && status == WEFT_OK; i++)
         status = write_piece(shard, i, &pieces[i], err);
     if (status == WEFT_OK)
@@ -104,12 +109,15 @@ static weft_status check_tensor(weft_folder *folder, const weft_piece *p, weft_e
     double data[64];
     weft_where at = {p->name, 0};
     const weft_stored *t = weft_folder_find(folder, p->name);
-    if (!t || t->dtype != p->dtype || t->n_dims != p->n_dims || memcmp(t->size, p->whole, sizeof *t->size * (size_t)t->n_dims) != 0)
+    if (!t || t->dtype != p->dtype || t->n_dims != p->n_dims ||
+        memcmp(t->size, p->whole, sizeof *t->size * (size_t)t->n_dims) != 0)
         return weft_fail(err, WEFT_ERR_INPUT, at, "missing, or of another dtype or shape");
     weft_status status = weft_folder_read(folder, p->name, p->lo, p->size, WEFT_F64, data, err);
-    for (int64_t i = 0; i < weft_piece_bytes(p) / (int64_t)weft_dtype_size(p->dtype) && status == WEFT_OK; i++) {
+    for (int64_t i = 0;
+         i < weft_piece_bytes(p) / (int64_t)weft_dtype_size(p->dtype) && status == WEFT_OK; i++) {
         if (data[i] != (double)i)
-            status = weft_fail(err, WEFT_ERR_INPUT, at, "element %lld is %g", (long long)i, data[i]);
+            status =
+                weft_fail(err, WEFT_ERR_INPUT, at, "element %lld is %g", (long long)i, data[i]);
     }
     return status;
 }
@@ -123,7 +131,8 @@ static weft_status check_all(const char *path, weft_error *err)
     for (int i = 0; i < N_TENSORS && status == WEFT_OK; i++)
         status = check_tensor(folder, &tensors[i].whole, err);
     if (status == WEFT_OK && weft_folder_count(folder) != N_TENSORS)
-        status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0}, "has %d tensors", weft_folder_count(folder));
+        status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0}, "has %d tensors",
+                           weft_folder_count(folder));
     weft_folder_destroy(folder);
     return status;
 }

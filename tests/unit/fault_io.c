@@ -99,7 +99,8 @@ static int fault_open(void *ctx, const char *path, int flags, mode_t mode)
     (void)mode;
     fault_fs *fs = enter(ctx);
     /* A signal or a missing right may stop any open; a full disk only those that make something. */
-    int error = count_call(fs, flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR) ? MOVES_OUT : READS, NULL);
+    int error =
+        count_call(fs, flags & (O_CREAT | O_TRUNC | O_WRONLY | O_RDWR) ? MOVES_OUT : READS, NULL);
     return leave(fs, error ? fail(error) : open_node(fs, path, flags));
 }
 

@@ -175,7 +175,8 @@ static void damage(fault_fs *fs, node *n)
     for (size_t at = 0; fate > 1 && at < n->safe.size; at += BLOCK) {
         size_t room = n->safe.size - at < BLOCK ? n->safe.size - at : BLOCK;
         size_t written = n->now.size > at ? n->now.size - at : 0;
-        bool same = written >= room && before.size >= at + room && memcmp(before.data + at, n->now.data + at, room) == 0;
+        bool same = written >= room && before.size >= at + room &&
+                    memcmp(before.data + at, n->now.data + at, room) == 0;
         uint64_t how = same ? 0 : draw(fs) % 4;
         if (how == 1 && written)
             memcpy(n->safe.data + at, n->now.data + at, written < room ? written : room);
@@ -187,7 +188,8 @@ static void damage(fault_fs *fs, node *n)
 
 static bool is_flushed(const node *n)
 {
-    return n->now.size == n->safe.size && (n->now.size == 0 || memcmp(n->now.data, n->safe.data, n->now.size) == 0);
+    return n->now.size == n->safe.size &&
+           (n->now.size == 0 || memcmp(n->now.data, n->safe.data, n->now.size) == 0);
 }
 
 void fault_lose(fault_fs *fs, uint64_t seed)

@@ -34,7 +34,8 @@ struct node {
     links names, safe_names;
 };
 
-/* A change of names that is not flushed: `to` appears as name in dir (and disappears as from_name in from), or, gone set, disappears from there. */
+/* A change of names that is not flushed: `to` appears as name in dir (and disappears as from_name
+ * in from), or, gone set, disappears from there. */
 typedef struct change {
     struct change *next;
     node *dir, *from, *to;
@@ -69,7 +70,8 @@ link *fault_find_link(const links *names, const char *name);
 void fault_add_change(fault_fs *fs, const change *what);
 /* All changes of names in this folder happen for good, oldest first. */
 void fault_flush_names(fault_fs *fs, const node *dir);
-/* What lies there, or NULL and errno; where: its folder if that exists; name: the last one, "" for the root. */
+/* What lies there, or NULL and errno; where: its folder if that exists; name: the last one, "" for
+ * the root. */
 node *fault_look_up(fault_fs *fs, const char *path, node **where, char name[MAX_NAME]);
 /* The next start, locked: as fault_fs_reboot and fault_fs_sync_all say. */
 void fault_lose(fault_fs *fs, uint64_t seed);

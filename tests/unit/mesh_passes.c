@@ -8,7 +8,8 @@ static weft_status cut_sequence(void *self, weft_graph *g, weft_error *err)
     return weft_graph_status(g);
 }
 
-static const weft_contribution contributions[] = {{.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = cut_sequence}, {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = cut_sequence}, {.kind = WEFT_END}};
 
 const weft_plugin mesh_cp = {
     WEFT_PLUGIN_HEAD,

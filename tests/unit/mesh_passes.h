@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes that put a model on a mesh in their smallest form, against the public headers alone, for what no plugin does yet. */
+/* Passes that put a model on a mesh in their smallest form, against the public headers alone, for
+ * what no plugin does yet. */
 #ifndef WEFT_TESTS_MESH_PASSES_H
 #define WEFT_TESTS_MESH_PASSES_H
 

@@ -42,7 +42,8 @@ static int64_t count_samples(void *self, weft_split split)
     return split == WEFT_SPLIT_TRAIN ? INT64_MAX : ((const model_run *)self)->samples.samples;
 }
 
-static weft_status take_sample(void *self, weft_split split, int64_t i, const weft_sample *out, weft_error *err)
+static weft_status take_sample(void *self, weft_split split, int64_t i, const weft_sample *out,
+                               weft_error *err)
 {
     const model_run *m = self;
     const model_samples *from = &m->samples;
@@ -57,7 +58,8 @@ static weft_status take_sample(void *self, weft_split split, int64_t i, const we
     return WEFT_OK;
 }
 
-static const weft_data data = {.size = sizeof(weft_data), .begin = begin, .samples = count_samples, .sample = take_sample};
+static const weft_data data = {
+    .size = sizeof(weft_data), .begin = begin, .samples = count_samples, .sample = take_sample};
 
 void model_run_feed(model_run *m, const model_samples *samples)
 {
@@ -78,7 +80,10 @@ static model_numbers read_buffer(model_run *m, const weft_lowered *l, const weft
     model_numbers numbers = {.n = weft_tensor_count(&t)};
     size_t bytes = (size_t)numbers.n * weft_dtype_size(t.dtype);
     t.data = need(weft_alloc(bytes));
-    check(m, device->download(m->plan->device_self, t.data, weft_run_address(m->run, l, l->buffer_of[v->id], 0), bytes, &m->err), v->name);
+    check(m,
+          device->download(m->plan->device_self, t.data,
+                           weft_run_address(m->run, l, l->buffer_of[v->id], 0), bytes, &m->err),
+          v->name);
     numbers.list = need(weft_pool_alloc(&m->pool, (size_t)numbers.n * sizeof *numbers.list));
     for (int64_t i = 0; i < numbers.n; i++)
         numbers.list[i] = weft_tensor_get(&t, i);
@@ -112,7 +117,10 @@ void model_run_set(model_run *m, const char *name, const weft_safetensor *values
     t.data = need(weft_alloc((size_t)e->bytes));
     for (int64_t i = 0; i < weft_tensor_count(&t); i++)
         weft_tensor_set(&t, i, safetensor_get(values, i));
-    check(m, m->plan->device->upload(m->plan->device_self, (char *)m->run->state + e->offset, t.data, (size_t)e->bytes, &m->err), name);
+    check(m,
+          m->plan->device->upload(m->plan->device_self, (char *)m->run->state + e->offset, t.data,
+                                  (size_t)e->bytes, &m->err),
+          name);
     weft_free(t.data);
 }
 
@@ -156,7 +164,8 @@ static weft_status keep_gradients(weft_probe *probe, weft_run *run, weft_error *
     model_run *m = (model_run *)probe;
     (void)run, (void)err;
     for (int i = 0; i < model_run_parameters(m); i++)
-        m->gradients[i] = read_buffer(m, train_of(m), m->plan->graphs[WEFT_MODE_TRAIN]->parameters[i]->gradient);
+        m->gradients[i] =
+            read_buffer(m, train_of(m), m->plan->graphs[WEFT_MODE_TRAIN]->parameters[i]->gradient);
     return WEFT_OK;
 }
 
@@ -187,7 +196,8 @@ double model_run_evaluate(model_run *m, int64_t *tokens)
     return m->run->view.eval_loss;
 }
 
-static void set_ints(const weft_lowered *l, const weft_batch *batch, const char *name, const int32_t *values, int32_t first)
+static void set_ints(const weft_lowered *l, const weft_batch *batch, const char *name,
+                     const int32_t *values, int32_t first)
 {
     weft_tensor t;
     int32_t *to = weft_batch_input(l, batch, 0, name, &t);
@@ -228,7 +238,8 @@ static void write_ini(weft_text *ini, const char *plugins, const char *rest)
     const char *fixtures = getenv("WEFT_TEST_FIXTURES");
     if (!fixtures)
         fail_msg("set WEFT_TEST_FIXTURES to the folder that holds the fixture plugins' .so files");
-    weft_text_print(ini, "[weft]\nplugin_path = %s/../run\nplugins = given %s\n%s", fixtures, plugins, rest);
+    weft_text_print(ini, "[weft]\nplugin_path = %s/../run\nplugins = given %s\n%s", fixtures,
+                    plugins, rest);
 }
 
 void model_run_start(model_run *m, const char *plugins, const char *rest)
@@ -238,14 +249,16 @@ void model_run_start(model_run *m, const char *plugins, const char *rest)
     m->probe = (weft_probe){.gradients = keep_gradients, .updated = report_step};
     m->log = (weft_log){log_line, &m->seen};
     write_ini(&ini, plugins, rest);
-    weft_status s = weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &m->settings, &m->err);
+    weft_status s =
+        weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &m->settings, &m->err);
     weft_text_release(&ini);
     const weft_params *run = NULL;
     s = s ? s : weft_plugins_load(m->settings, &m->log, &m->plugins, &m->err);
     s = s ? s : weft_settings_section(m->settings, "weft", weft_core_params("weft"), &run, &m->err);
     check(m, s, "loading");
     int threads = weft_params_is(run, "threads", "auto") ? 1 : (int)weft_params_int(run, "threads");
-    m->host = (weft_host){.log = &m->log, .ranks = 1, .threads = threads, .exchange = weft_host_exchange};
+    m->host =
+        (weft_host){.log = &m->log, .ranks = 1, .threads = threads, .exchange = weft_host_exchange};
     const weft_plan_options options = {.ranks = 1};
     s = weft_plugins_create(m->plugins, &m->host, &m->err);
     s = s ? s : weft_plan_create(m->plugins, m->settings, &options, &m->plan, &m->err);
@@ -256,7 +269,8 @@ void model_run_start(model_run *m, const char *plugins, const char *rest)
     s = weft_plugins_open(m->plugins, &m->err);
     s = s ? s : weft_run_create(m->plan, &m->host, &m->run, &m->err);
     check(m, s, "starting");
-    m->gradients = need(weft_pool_alloc(&m->pool, (size_t)model_run_parameters(m) * sizeof *m->gradients));
+    m->gradients =
+        need(weft_pool_alloc(&m->pool, (size_t)model_run_parameters(m) * sizeof *m->gradients));
 }
 
 void model_run_release(model_run *m)

@@ -75,7 +75,8 @@ weft_tensor opcheck_slice(const weft_tensor *t, int d, int64_t lo, int64_t hi, w
     return to;
 }
 
-void opcheck_same(const weft_tensor *a, const weft_tensor *b, double tolerance, const char *what, const char *op)
+void opcheck_same(const weft_tensor *a, const weft_tensor *b, double tolerance, const char *what,
+                  const char *op)
 {
     double scale = 1.0;
     assert_int_equal(weft_tensor_count(a), weft_tensor_count(b));
@@ -144,8 +145,10 @@ static void fake(fake_node *f, opcheck_use *u)
     for (int i = 0; i < OPCHECK_INS + OPCHECK_OUTS; i++) {
         bool in = i < OPCHECK_INS;
         const weft_tensor *t = in ? &u->ins[i] : &u->outs[i - OPCHECK_INS];
-        f->value[i] = (weft_value){.name = in ? "operand" : "result", .dtype = t->dtype, .n_dims = t->n_dims};
-        memcpy(f->value[i].dims, in ? u->in_dims[i] : u->out_dims[i - OPCHECK_INS], sizeof(f->value[i].dims));
+        f->value[i] =
+            (weft_value){.name = in ? "operand" : "result", .dtype = t->dtype, .n_dims = t->n_dims};
+        memcpy(f->value[i].dims, in ? u->in_dims[i] : u->out_dims[i - OPCHECK_INS],
+               sizeof(f->value[i].dims));
         f->list[i] = &f->value[i];
     }
     f->node = (weft_node){.op = u->op,
@@ -236,7 +239,8 @@ void opcheck_make(opcheck_use *u, const opcheck_case *c, uint64_t seed, weft_poo
 /* ---- gradients ---- */
 
 /* Adds what an argument names to the operands of the gradient's node. */
-static void add_argument(opcheck_grad *g, const opcheck_use *u, const char *word, const weft_tensor *dys)
+static void add_argument(opcheck_grad *g, const opcheck_use *u, const char *word,
+                         const weft_tensor *dys)
 {
     opcheck_use *to = &g->use;
     bool dy = !strncmp(word, "dy", 2), all = !strcmp(word, "dys");
@@ -261,8 +265,10 @@ static void add_argument(opcheck_grad *g, const opcheck_use *u, const char *word
     to->ins[to->n_ins++] = u->ins[atoi(word)];
 }
 
-/* The node of a statement's right side. Its results look like their targets, whatever inference says: it must agree. */
-static void carry_out(opcheck_grad *g, const opcheck_use *u, const char *right, const weft_tensor *dys, weft_pool *pool)
+/* The node of a statement's right side. Its results look like their targets, whatever inference
+ * says: it must agree. */
+static void carry_out(opcheck_grad *g, const opcheck_use *u, const char *right,
+                      const weft_tensor *dys, weft_pool *pool)
 {
     char *text = weft_pool_strdup(pool, right), *save = NULL, *word = strtok_r(text, " ", &save);
     weft_error err = {0};
@@ -290,7 +296,8 @@ static void carry_out(opcheck_grad *g, const opcheck_use *u, const char *right, 
     opcheck_run(&g->use, false);
 }
 
-int opcheck_statement(const opcheck_use *u, const char *text, const weft_tensor *dys, opcheck_grad *grads, weft_pool *pool)
+int opcheck_statement(const opcheck_use *u, const char *text, const weft_tensor *dys,
+                      opcheck_grad *grads, weft_pool *pool)
 {
     const char *colon = strchr(text, ':');
     int n = strncmp(text, "all", 3) ? 1 : u->n_ins;
@@ -349,15 +356,17 @@ void opcheck_differences(const opcheck_case *c, weft_pool *pool)
         for (int k = 0; k < n; k++)
             for (int t = 0; t < grads[k].n_targets; t++) {
                 int operand = grads[k].target[t];
-                weft_tensor found = opcheck_new(&u->ins[operand], pool), *claimed = &grads[k].use.outs[t];
+                weft_tensor found = opcheck_new(&u->ins[operand], pool),
+                            *claimed = &grads[k].use.outs[t];
                 for (int64_t i = 0; i < weft_tensor_count(&found); i++)
                     weft_tensor_set(&found, i, slope(u, weights, operand, i));
                 opcheck_run(u, false);
                 for (int64_t i = 0; i < weft_tensor_count(&found); i++) {
                     double want = weft_tensor_get(&found, i), have = weft_tensor_get(claimed, i);
                     if (!(fabs(want - have) <= 1e-6 * fabs(want) + 1e-8))
-                        fail_msg("%s \"%s\": element %lld of operand %d has gradient %.12g, not %.12g", c->op, *text, (long long)i, operand, have,
-                                 want);
+                        fail_msg(
+                            "%s \"%s\": element %lld of operand %d has gradient %.12g, not %.12g",
+                            c->op, *text, (long long)i, operand, have, want);
                 }
             }
     }

@@ -50,14 +50,18 @@ static void combine(weft_tensor *total, const weft_tensor *part, bool max, bool 
     }
 }
 
-/* Result r of all ranks together: compares what concatenates, adds up the rest and compares at the end. */
-static void check_result(const opcheck_use *u, const opcheck_use *shard, int r, int letter, int rank, int n, weft_tensor *total, weft_pool *pool)
+/* Result r of all ranks together: compares what concatenates, adds up the rest and compares at the
+ * end. */
+static void check_result(const opcheck_use *u, const opcheck_use *shard, int r, int letter,
+                         int rank, int n, weft_tensor *total, weft_pool *pool)
 {
     int d = letter < 0 ? -1 : weft_rule_dim(&u->rule.out[r], letter);
     char what[96];
-    snprintf(what, sizeof(what), "index %s on rank %d of %d, result %d", letter < 0 ? "(linear)" : u->rule.name[letter], rank, n, r);
+    snprintf(what, sizeof(what), "index %s on rank %d of %d, result %d",
+             letter < 0 ? "(linear)" : u->rule.name[letter], rank, n, r);
     if (d >= 0) {
-        weft_tensor want = opcheck_slice(&u->outs[r], d, shard->outs[r].lo[d], shard->outs[r].lo[d] + shard->outs[r].size[d], pool);
+        weft_tensor want = opcheck_slice(&u->outs[r], d, shard->outs[r].lo[d],
+                                         shard->outs[r].lo[d] + shard->outs[r].size[d], pool);
         opcheck_same(&want, &shard->outs[r], 1e-11, what, u->op->name);
         return;
     }
@@ -87,7 +91,8 @@ static void cut_letter(const opcheck_use *u, int letter, int n, weft_pool *pool)
             lo = hi = 0;
             if (d >= 0)
                 part_of(&u->outs[r], d, rank, n, &lo, &hi);
-            shard->outs[r] = d >= 0 ? opcheck_slice(&u->outs[r], d, lo, hi, pool) : opcheck_copy(&u->outs[r], pool);
+            shard->outs[r] = d >= 0 ? opcheck_slice(&u->outs[r], d, lo, hi, pool)
+                                    : opcheck_copy(&u->outs[r], pool);
             for (int64_t i = 0; i < weft_tensor_count(&shard->outs[r]); i++)
                 weft_tensor_set(&shard->outs[r], i, NAN);
         }
@@ -112,9 +117,13 @@ static void split_group(const opcheck_use *u, uint64_t group, int n, weft_pool *
         for (int i = 0; i < u->n_ins; i++) {
             if (!(group >> i & 1))
                 continue;
-            term->ins[i] = rank < n - 1 ? opcheck_random(&u->ins[i], 23, (uint64_t)(8 * rank + i), pool) : rest->ins[i];
+            term->ins[i] = rank < n - 1
+                               ? opcheck_random(&u->ins[i], 23, (uint64_t)(8 * rank + i), pool)
+                               : rest->ins[i];
             for (int64_t k = 0; rank < n - 1 && k < weft_tensor_count(&u->ins[i]); k++)
-                weft_tensor_set(&rest->ins[i], k, weft_tensor_get(&rest->ins[i], k) - weft_tensor_get(&term->ins[i], k));
+                weft_tensor_set(&rest->ins[i], k,
+                                weft_tensor_get(&rest->ins[i], k) -
+                                    weft_tensor_get(&term->ins[i], k));
         }
         for (int r = 0; r < u->n_outs; r++)
             term->outs[r] = opcheck_new(&u->outs[r], pool);

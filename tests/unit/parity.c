@@ -17,7 +17,8 @@ static weft_tensor keep(weft_pool *pool, weft_tensor t)
     return t;
 }
 
-void parity_run(const planned *p, int steps, bool (*stuck)(const weft_node *), double replicas, parity_result *r)
+void parity_run(const planned *p, int steps, bool (*stuck)(const weft_node *), double replicas,
+                parity_result *r)
 {
     sim m;
     memset(r, 0, sizeof *r);
@@ -76,7 +77,8 @@ double parity_worst(const parity_result *a, const parity_result *one, const char
     take_worse(fabs(a->norm - one->norm) / one->norm, "the gradients' norm", &worst, what);
     for (int i = 0; i < one->n; i++) {
         assert_string_equal(a->name[i], one->name[i]);
-        take_worse(distance(&a->gradient[i], &one->gradient[i], 1e-3 * one->norm), one->name[i], &worst, what);
+        take_worse(distance(&a->gradient[i], &one->gradient[i], 1e-3 * one->norm), one->name[i],
+                   &worst, what);
         take_worse(distance(&a->now[i], &one->now[i], 0), one->name[i], &worst, what);
     }
     return worst;
@@ -103,7 +105,8 @@ const parity_result *parity_reference(const planned_spec *spec, int steps)
 {
     static reference known[32];
     static int n;
-    planned_spec one = {.axes = "", .passes = "", .model = spec->model, .ini = spec->ini, .seq = spec->seq};
+    planned_spec one = {
+        .axes = "", .passes = "", .model = spec->model, .ini = spec->ini, .seq = spec->seq};
     one.batch = (spec->batch ? spec->batch : 4) * (spec->micro ? spec->micro : 1);
     for (int i = 0; i < n; i++)
         if (same_model(&known[i].spec, &one) && known[i].steps == steps)
@@ -128,7 +131,8 @@ weft_status parity_check(const planned_spec *spec, int steps, weft_text *why)
         parity_run(&p, steps, NULL, 0, &r);
         double worst = parity_worst(&r, parity_reference(spec, steps), &what);
         if (!(worst < tolerance))
-            fail_msg("mesh %s, passes %s, dice %d: %s is off by %.2g", spec->axes, spec->passes, (int)spec->dice, what, worst);
+            fail_msg("mesh %s, passes %s, dice %d: %s is off by %.2g", spec->axes, spec->passes,
+                     (int)spec->dice, what, worst);
         parity_release(&r);
     } else {
         words_of(&p.err, why);

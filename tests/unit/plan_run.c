@@ -13,24 +13,29 @@ static void log_line(void *self, weft_log_level level, const char *line)
     weft_text_print(self, "%s\n", line);
 }
 
-weft_status plan_run_init(plan_run *p, const char *plugins, const char *rest, const weft_plan_options *options)
+weft_status plan_run_init(plan_run *p, const char *plugins, const char *rest,
+                          const weft_plan_options *options)
 {
     const char *fixtures = getenv("WEFT_TEST_FIXTURES");
     memset(p, 0, sizeof *p);
     if (!fixtures)
         fail_msg("set WEFT_TEST_FIXTURES to the folder that holds the fixture plugins' .so files");
     p->log = (weft_log){log_line, &p->seen};
-    p->host = (weft_host){.log = &p->log, .rank = options->rank, .ranks = options->ranks, .threads = 1};
+    p->host =
+        (weft_host){.log = &p->log, .rank = options->rank, .ranks = options->ranks, .threads = 1};
     weft_text ini = {0};
-    weft_text_print(&ini, "[weft]\nplugin_path = %s/../run\nplugins = given %s\n%s", fixtures, plugins, rest);
-    weft_status s = weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &p->settings, &p->err);
+    weft_text_print(&ini, "[weft]\nplugin_path = %s/../run\nplugins = given %s\n%s", fixtures,
+                    plugins, rest);
+    weft_status s =
+        weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &p->settings, &p->err);
     weft_text_release(&ini);
     s = s ? s : weft_plugins_load(p->settings, &p->log, &p->plugins, &p->err);
     s = s ? s : weft_plugins_create(p->plugins, &p->host, &p->err);
     return s ? s : weft_plan_create(p->plugins, p->settings, options, &p->plan, &p->err);
 }
 
-void plan_run_start(plan_run *p, const char *plugins, const char *rest, const weft_plan_options *options)
+void plan_run_start(plan_run *p, const char *plugins, const char *rest,
+                    const weft_plan_options *options)
 {
     if (plan_run_init(p, plugins, rest, options))
         fail_msg("planning: %s", plan_run_errors(p));

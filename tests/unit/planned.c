@@ -6,9 +6,11 @@
 #include <string.h>
 #include <time.h>
 
-extern const weft_plugin ac_LTX_plugin, adamw_LTX_plugin, bf16_LTX_plugin, fsdp_LTX_plugin, llama3_LTX_plugin, tp_LTX_plugin;
+extern const weft_plugin ac_LTX_plugin, adamw_LTX_plugin, bf16_LTX_plugin, fsdp_LTX_plugin,
+    llama3_LTX_plugin, tp_LTX_plugin;
 
-const char planned_tiny[] = "n_layers = 2\ndim = 12\nn_heads = 12\nn_kv_heads = 6\nhead_dim = 4\nffn_dim = 26\nvocab_size = 50\n";
+const char planned_tiny[] = "n_layers = 2\ndim = 12\nn_heads = 12\nn_kv_heads = 6\nhead_dim = "
+                            "4\nffn_dim = 26\nvocab_size = 50\n";
 
 static double now_ms(void)
 {
@@ -43,7 +45,8 @@ static weft_status read_mesh(const char *axes, weft_mesh *mesh, weft_error *err)
 
 static const weft_plugin *find(const char *name, size_t size)
 {
-    static const weft_plugin *const known[] = {&ac_LTX_plugin, &bf16_LTX_plugin, &mesh_cp, &fsdp_LTX_plugin, &tp_LTX_plugin};
+    static const weft_plugin *const known[] = {&ac_LTX_plugin, &bf16_LTX_plugin, &mesh_cp,
+                                               &fsdp_LTX_plugin, &tp_LTX_plugin};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strlen(known[i]->name) == size && strncmp(known[i]->name, name, size) == 0)
             return known[i];
@@ -53,7 +56,8 @@ static const weft_plugin *find(const char *name, size_t size)
 static weft_status add(planned *p, const weft_plugin *plugin)
 {
     if (!plugin || p->n == PLANNED_MAX_PLUGINS)
-        return weft_fail(&p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, plugin ? "too many plugins" : "no such plugin");
+        return weft_fail(&p->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         plugin ? "too many plugins" : "no such plugin");
     p->list[p->n++].plugin = plugin;
     return WEFT_OK;
 }
@@ -64,13 +68,15 @@ static weft_status read_passes(planned *p, const planned_spec *spec, weft_text *
     char word[96];
     int used;
     weft_status s = WEFT_OK;
-    for (const char *text = spec->passes; !s && sscanf(text, " %95s%n", word, &used) == 1; text += used) {
+    for (const char *text = spec->passes; !s && sscanf(text, " %95s%n", word, &used) == 1;
+         text += used) {
         size_t n = strcspn(word, ":");
         s = add(p, find(word, n));
         weft_text_print(ini, "[%.*s]\n", (int)n, word);
         if (n == 2 && strncmp(word, "tp", n) == 0) {
             const char *axis = strstr(spec->axes, "tp=");
-            weft_text_print(ini, "degree = %.*s\n", axis ? (int)strcspn(axis + 3, " ") : 1, axis ? axis + 3 : "1");
+            weft_text_print(ini, "degree = %.*s\n", axis ? (int)strcspn(axis + 3, " ") : 1,
+                            axis ? axis + 3 : "1");
         }
         for (const char *key = word + n; *key == ':'; key += n) {
             n = strcspn(++key, ":");
@@ -84,8 +90,11 @@ static weft_status create(planned *p, planned_plugin *q)
 {
     const weft_plugin *plugin = q->plugin;
     q->host.ranks = 1;
-    weft_status s = weft_settings_section(p->settings, plugin->name, plugin->params, &q->host.params, &p->err);
-    s = s ? s : weft_settings_section(p->settings, "train", weft_core_params("train"), &q->host.train, &p->err);
+    weft_status s =
+        weft_settings_section(p->settings, plugin->name, plugin->params, &q->host.params, &p->err);
+    s = s ? s
+          : weft_settings_section(p->settings, "train", weft_core_params("train"), &q->host.train,
+                                  &p->err);
     return s || !plugin->create ? s : plugin->create(&q->host, &q->self, &p->err);
 }
 
@@ -93,12 +102,15 @@ static weft_status create_all(planned *p, const planned_spec *spec)
 {
     weft_text ini = {0};
     weft_status s = add(p, spec->model ? spec->model : &llama3_LTX_plugin);
-    weft_text_print(&ini, "[train]\nsteps = 100\nseq_len = %d\n[%s]\n%s", spec->seq ? (int)spec->seq : 8, p->list[0].plugin->name,
+    weft_text_print(&ini, "[train]\nsteps = 100\nseq_len = %d\n[%s]\n%s",
+                    spec->seq ? (int)spec->seq : 8, p->list[0].plugin->name,
                     spec->ini ? spec->ini : planned_tiny);
     s = s ? s : read_passes(p, spec, &ini);
     s = s ? s : add(p, &adamw_LTX_plugin);
     weft_text_add(&ini, "[adamw]\nlr = 0.01\nwarmup_steps = 0\nmax_norm = 1\neps = 1e-4\n");
-    s = s ? s : weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &p->settings, &p->err);
+    s = s ? s
+          : weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &p->settings,
+                                    &p->err);
     for (int i = 0; i < p->n && !s; i++)
         s = create(p, &p->list[i]);
     weft_text_release(&ini);
@@ -143,13 +155,17 @@ static weft_status run_passes(planned *p, weft_pass_stage stage)
 static weft_status build(planned *p, const planned_spec *spec)
 {
     const weft_op *const *more[PLANNED_MAX_PLUGINS];
-    weft_graph_config config = {.mode = spec->mode, .ops = &p->ops, .dtype = WEFT_F32, .dice = spec->dice};
-    config.sizes = (weft_sizes){spec->batch ? spec->batch : 4, spec->seq ? spec->seq : 8, spec->micro ? spec->micro : 1, spec->chunk};
+    weft_graph_config config = {
+        .mode = spec->mode, .ops = &p->ops, .dtype = WEFT_F32, .dice = spec->dice};
+    config.sizes = (weft_sizes){spec->batch ? spec->batch : 4, spec->seq ? spec->seq : 8,
+                                spec->micro ? spec->micro : 1, spec->chunk};
     for (int i = 0; i < p->n; i++)
         more[i] = p->list[i].plugin->ops;
     weft_status s = weft_ops_init(&p->ops, more, p->n, &p->err);
     const weft_op *op = spec->instead;
-    if (!s && op && !weft_map_set(&p->ops.by_name, &p->ops.pool, op->name, strlen(op->name), (void *)(uintptr_t)op))
+    if (!s && op &&
+        !weft_map_set(&p->ops.by_name, &p->ops.pool, op->name, strlen(op->name),
+                      (void *)(uintptr_t)op))
         s = weft_fail_memory(&p->err);
     s = s ? s : read_mesh(spec->axes, &config.mesh, &p->err);
     s = s ? s : weft_graph_create(&config, &p->g, &p->err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of plugins share: a set loaded from an INI in memory, and assertions on its errors. WEFT_TEST_FIXTURES names the folder that holds
- * the .so files of tests/fixtures/plugins. */
+/* What the tests of plugins share: a set loaded from an INI in memory, and assertions on its
+ * errors. WEFT_TEST_FIXTURES names the folder that holds the .so files of tests/fixtures/plugins.
+ */
 #ifndef PLUGIN_RUN_H
 #define PLUGIN_RUN_H
 
@@ -33,7 +34,8 @@ typedef struct run {
 } run;
 
 /* Loads "[weft] plugin_path = FOLDER, plugins = PLUGINS" and what follows. */
-static inline weft_status load_from(run *r, const char *folder, const char *plugins, const char *rest)
+static inline weft_status load_from(run *r, const char *folder, const char *plugins,
+                                    const char *rest)
 {
     weft_text_print(&r->ini, "[weft]\nplugin_path = %s\nplugins =\n", folder);
     for (const char *p = plugins; *p;) {
@@ -45,7 +47,8 @@ static inline weft_status load_from(run *r, const char *folder, const char *plug
     }
     weft_text_print(&r->ini, "dir = run\n[train]\nsteps = 1\n%s", rest);
     r->log = (weft_log){log_line, &r->seen};
-    weft_status status = weft_settings_read_text("run.ini", weft_text_get(&r->ini), r->ini.size, &r->settings, &r->err);
+    weft_status status = weft_settings_read_text("run.ini", weft_text_get(&r->ini), r->ini.size,
+                                                 &r->settings, &r->err);
     return status ? status : weft_plugins_load(r->settings, &r->log, &r->plugins, &r->err);
 }
 
@@ -105,13 +108,15 @@ static inline void assert_refused(const char *plugins, const char *words)
 }
 
 /* Runs the tests with `fixtures` and `scratch` set up. */
-#define RUN_WITH_FIXTURES(tests) (find_folders() ? finish(cmocka_run_group_tests(tests, NULL, NULL)) : 99)
+#define RUN_WITH_FIXTURES(tests)                                                                   \
+    (find_folders() ? finish(cmocka_run_group_tests(tests, NULL, NULL)) : 99)
 
 static inline bool find_folders(void)
 {
     const char *folder = getenv("WEFT_TEST_FIXTURES");
     if (!folder || !realpath(folder, fixtures)) {
-        fprintf(stderr, "set WEFT_TEST_FIXTURES to the folder that holds the fixture plugins' .so files\n");
+        fprintf(stderr,
+                "set WEFT_TEST_FIXTURES to the folder that holds the fixture plugins' .so files\n");
         return false;
     }
     snprintf(scratch, sizeof scratch, "/tmp/weft-test-plugins-XXXXXX");

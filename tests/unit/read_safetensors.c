@@ -17,19 +17,24 @@ struct safetensors {
 static const struct {
     const char *name;
     weft_dtype dtype;
-} dtypes[] = {{"F32", WEFT_F32}, {"F64", WEFT_F64}, {"BF16", WEFT_BF16}, {"I32", WEFT_I32}, {"U8", WEFT_U8}};
+} dtypes[] = {
+    {"F32", WEFT_F32}, {"F64", WEFT_F64}, {"BF16", WEFT_BF16}, {"I32", WEFT_I32}, {"U8", WEFT_U8}};
 
 static weft_status bad(const char *path, const char *what, const char *name, weft_error *err)
 {
-    return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0}, "not a safetensors file: %s%s%s", what, *name ? " of " : "", name);
+    return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0}, "not a safetensors file: %s%s%s",
+                     what, *name ? " of " : "", name);
 }
 
-static weft_status read_tensor(const safetensors *f, const char *path, const char *name, const json_t *entry, size_t start, weft_safetensor *t,
+static weft_status read_tensor(const safetensors *f, const char *path, const char *name,
+                               const json_t *entry, size_t start, weft_safetensor *t,
                                weft_error *err)
 {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
-    const json_t *shape = json_object_get(entry, "shape"), *offsets = json_object_get(entry, "data_offsets");
-    *t = (weft_safetensor){.name = name, .dtype = WEFT_DTYPES, .n_dims = (int)json_array_size(shape)};
+    const json_t *shape = json_object_get(entry, "shape"),
+                 *offsets = json_object_get(entry, "data_offsets");
+    *t = (weft_safetensor){
+        .name = name, .dtype = WEFT_DTYPES, .n_dims = (int)json_array_size(shape)};
     for (size_t i = 0; dtype && i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(dtypes[i].name, dtype) == 0)
             t->dtype = dtypes[i].dtype;
@@ -39,12 +44,14 @@ static weft_status read_tensor(const safetensors *f, const char *path, const cha
         return bad(path, "shape or data_offsets", name, err);
     for (int d = 0; d < t->n_dims; d++)
         t->size[d] = json_integer_value(json_array_get(shape, (size_t)d));
-    json_int_t from = json_integer_value(json_array_get(offsets, 0)), to = json_integer_value(json_array_get(offsets, 1));
+    json_int_t from = json_integer_value(json_array_get(offsets, 0)),
+               to = json_integer_value(json_array_get(offsets, 1));
     int64_t bytes = safetensor_count(t) * (int64_t)weft_dtype_size(t->dtype);
     if (from < 0 || to < from || to - from != bytes || (size_t)to > f->size - start)
         return bad(path, "data_offsets", name, err);
     t->data = f->bytes + start + from;
-    return (start + (size_t)from) % weft_dtype_size(t->dtype) ? bad(path, "alignment", name, err) : WEFT_OK;
+    return (start + (size_t)from) % weft_dtype_size(t->dtype) ? bad(path, "alignment", name, err)
+                                                              : WEFT_OK;
 }
 
 static int by_offset(const void *a, const void *b)

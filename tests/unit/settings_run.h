@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of settings share: a table with every type of parameter, settings from text, assertions. */
+/* What the tests of settings share: a table with every type of parameter, settings from text,
+ * assertions. */
 #ifndef SETTINGS_RUN_H
 #define SETTINGS_RUN_H
 
@@ -18,13 +19,26 @@ static const char *const modes[] = {"fast", "careful", NULL};
 static const weft_param demo_params[] = {
     {.name = "flag", .type = WEFT_PARAM_BOOL, .value = "no", .help = "a flag"},
     {.name = "count", .type = WEFT_PARAM_INT, .value = "7", .help = "a count"},
-    {.name = "size", .type = WEFT_PARAM_INT, .value = "auto", .choices = automatic, .unit = "bytes", .help = "a size"},
+    {.name = "size",
+     .type = WEFT_PARAM_INT,
+     .value = "auto",
+     .choices = automatic,
+     .unit = "bytes",
+     .help = "a size"},
     {.name = "rate", .type = WEFT_PARAM_REAL, .value = "0.5", .help = "a rate"},
-    {.name = "mode", .type = WEFT_PARAM_CHOICE, .value = "fast", .choices = modes, .help = "a mode"},
+    {.name = "mode",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "fast",
+     .choices = modes,
+     .help = "a mode"},
     {.name = "note", .type = WEFT_PARAM_STRING, .help = "a note"},
     {.name = "file", .type = WEFT_PARAM_PATH, .value = "a b.txt", .help = "a file"},
     {.name = "numbers", .type = WEFT_PARAM_INT, .flags = WEFT_PARAM_LIST, .help = "numbers"},
-    {.name = "words", .type = WEFT_PARAM_STRING, .value = "x  y z", .flags = WEFT_PARAM_LIST, .help = "words"},
+    {.name = "words",
+     .type = WEFT_PARAM_STRING,
+     .value = "x  y z",
+     .flags = WEFT_PARAM_LIST,
+     .help = "words"},
     {.name = NULL},
 };
 
@@ -39,7 +53,8 @@ static inline weft_settings *read_text(const char *text)
     return settings;
 }
 
-static inline const weft_params *claim(weft_settings *settings, const char *name, const weft_param *table)
+static inline const weft_params *claim(weft_settings *settings, const char *name,
+                                       const weft_param *table)
 {
     const weft_params *params;
     weft_error err = {0};
@@ -75,7 +90,8 @@ static inline void assert_where(weft_where where, const char *file, int line)
 
 typedef weft_status edit(weft_settings *settings, const char *text, weft_error *err);
 
-static inline void assert_edit(edit *apply, weft_settings *settings, const char *text, const char *says)
+static inline void assert_edit(edit *apply, weft_settings *settings, const char *text,
+                               const char *says)
 {
     weft_error err = {0};
     weft_status status = apply(settings, text, &err);

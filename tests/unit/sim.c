@@ -27,13 +27,15 @@ static void allocate(sim *s, const weft_value *v)
 
 /* ---- what the run gives: parameters and data ---- */
 
-typedef double (*number)(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS], int64_t micro);
+typedef double (*number)(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS],
+                         int64_t micro);
 
 /* Every rank takes its part of the global tensor. */
 static void fill(sim *s, const weft_value *v, number f, int64_t micro)
 {
     weft_pool scratch = {0};
-    weft_tensor all = sim_local(&s->g->config.mesh, (weft_layout){0}, v->n_dims, v->dims, WEFT_F64, 0);
+    weft_tensor all =
+        sim_local(&s->g->config.mesh, (weft_layout){0}, v->n_dims, v->dims, WEFT_F64, 0);
     allocate(s, v);
     all.dtype = parts_of(s, v)[0].dtype;
     sim_allocate(&all, &scratch);
@@ -51,17 +53,20 @@ static void fill(sim *s, const weft_value *v, number f, int64_t micro)
 }
 
 /* A function of the name and the global index; weights of norms lie around 1. */
-static double parameter(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS], int64_t micro)
+static double parameter(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS],
+                        int64_t micro)
 {
     uint64_t index = 0;
     (void)micro;
     for (int d = 0; d < v->n_dims; d++)
         index = index * (uint64_t)v->dims[d].size + (uint64_t)at[d];
-    double x = 0.3 * weft_normal_inverse(weft_random_uniform(s->seed, weft_hash_name(v->name), index));
+    double x =
+        0.3 * weft_normal_inverse(weft_random_uniform(s->seed, weft_hash_name(v->name), index));
     return v->init.kind == WEFT_INIT_ONE ? 1 + x : x;
 }
 
-static double nothing(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS], int64_t micro)
+static double nothing(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS],
+                      int64_t micro)
 {
     (void)s, (void)v, (void)at, (void)micro;
     return 0;
@@ -81,7 +86,8 @@ static int64_t label(const sim *s, int64_t n, int64_t k, int64_t vocab)
     return x % 5 == 0 ? -1 : (int64_t)(x / 5 % (uint64_t)vocab);
 }
 
-static double input(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS], int64_t micro)
+static double input(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS],
+                    int64_t micro)
 {
     const weft_dim *dim = weft_map_get(&s->g->dims, "vocab", 5);
     int64_t vocab = dim ? dim->size : 1, batch = s->g->config.sizes.micro_batch;
@@ -134,7 +140,8 @@ static void redistribute(sim *s, const weft_node *n)
             next = weft_pool_alloc(&scratch, (size_t)s->ranks * sizeof *next);
             assert_non_null(next);
             for (int r = 0; r < s->ranks; r++) {
-                next[r] = sim_local(&s->g->config.mesh, step->after, v->n_dims, v->dims, now[r].dtype, r);
+                next[r] =
+                    sim_local(&s->g->config.mesh, step->after, v->n_dims, v->dims, now[r].dtype, r);
                 sim_allocate(&next[r], &scratch);
             }
         }
@@ -158,10 +165,12 @@ static void compute(sim *s, const weft_node *n, bool accumulate)
         }
         for (int i = 0; i < n->n_outs; i++)
             outs[i] = parts_of(s, n->outs[i])[r];
-        weft_call call = {n->op, n->attrs, n->n_attrs, n->n_ins, n->n_outs, ins, outs, accumulate, NULL, NULL, NULL};
+        weft_call call = {n->op, n->attrs,   n->n_attrs, n->n_ins, n->n_outs, ins,
+                          outs,  accumulate, NULL,       NULL,     NULL};
         weft_error err = {0};
         if (n->op->plain(&call, &err))
-            fail_msg("%s = %s on rank %d: %s", n->outs[0]->name, n->op->name, r, weft_error_text(&err));
+            fail_msg("%s = %s on rank %d: %s", n->outs[0]->name, n->op->name, r,
+                     weft_error_text(&err));
     }
 }
 
@@ -188,7 +197,10 @@ static void run_program(sim *s, weft_scope scope, int64_t micro)
 
 void sim_init(sim *s, weft_graph *g, uint64_t seed)
 {
-    *s = (sim){.g = g, .seed = seed, .ranks = weft_mesh_ranks(&g->config.mesh), .micro_batches = g->config.sizes.micro_batches};
+    *s = (sim){.g = g,
+               .seed = seed,
+               .ranks = weft_mesh_ranks(&g->config.mesh),
+               .micro_batches = g->config.sizes.micro_batches};
     s->tolerance = 1e-10; /* the order of sums may differ, nothing else */
     s->parts = weft_pool_alloc(&s->pool, (size_t)g->n_values * (size_t)s->ranks * sizeof *s->parts);
     assert_non_null(s->parts);
@@ -217,7 +229,8 @@ void sim_run(sim *s)
         for (int i = 0; i < n->n_outs; i++) {
             const weft_value *v = n->outs[i], *state = v->update_of;
             for (int r = 0; state && r < s->ranks; r++)
-                assert_int_equal(sim_paste(&parts_of(s, state)[r], &parts_of(s, v)[r], SIM_SET), weft_tensor_count(&parts_of(s, v)[r]));
+                assert_int_equal(sim_paste(&parts_of(s, state)[r], &parts_of(s, v)[r], SIM_SET),
+                                 weft_tensor_count(&parts_of(s, v)[r]));
         }
     }
 }
@@ -226,7 +239,8 @@ weft_tensor sim_value(sim *s, const weft_value *v)
 {
     assert_non_null(v);
     assert_non_null(parts_of(s, v)[0].data);
-    return sim_assemble(&s->g->config.mesh, v->layout, v->n_dims, v->dims, parts_of(s, v), s->tolerance, v->name, &s->pool);
+    return sim_assemble(&s->g->config.mesh, v->layout, v->n_dims, v->dims, parts_of(s, v),
+                        s->tolerance, v->name, &s->pool);
 }
 
 double sim_scalar(sim *s, const weft_value *v)

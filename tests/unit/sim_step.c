@@ -7,7 +7,8 @@
 /* last: it needs the headers above */
 #include <cmocka.h>
 
-weft_tensor sim_local(const weft_mesh *mesh, weft_layout layout, int n_dims, const weft_dim *dims, weft_dtype dtype, int rank)
+weft_tensor sim_local(const weft_mesh *mesh, weft_layout layout, int n_dims, const weft_dim *dims,
+                      weft_dtype dtype, int rank)
 {
     weft_tensor t = {.dtype = dtype, .n_dims = n_dims};
     int coord[WEFT_MAX_AXES];
@@ -29,15 +30,18 @@ void sim_allocate(weft_tensor *t, weft_pool *pool)
 }
 
 /* Elements i, i + 1, ... of one and k, k + 1, ... of the other. */
-static void combine(const weft_tensor *to, int64_t i, const weft_tensor *from, int64_t k, int64_t n, sim_combine how)
+static void combine(const weft_tensor *to, int64_t i, const weft_tensor *from, int64_t k, int64_t n,
+                    sim_combine how)
 {
     size_t size = weft_dtype_size(to->dtype);
     if (how == SIM_SET && to->dtype == from->dtype) {
-        memcpy((char *)to->data + (size_t)i * size, (const char *)from->data + (size_t)k * size, (size_t)n * size);
+        memcpy((char *)to->data + (size_t)i * size, (const char *)from->data + (size_t)k * size,
+               (size_t)n * size);
         return;
     }
     for (int64_t j = 0; j < n; j++) {
-        double a = how == SIM_SET ? 0 : weft_tensor_get(to, i + j), b = weft_tensor_get(from, k + j);
+        double a = how == SIM_SET ? 0 : weft_tensor_get(to, i + j),
+               b = weft_tensor_get(from, k + j);
         weft_tensor_set(to, i + j, how == SIM_MAX ? fmax(a, b) : a + b);
     }
 }
@@ -118,8 +122,10 @@ static void assert_same_box(const weft_tensor *a, const weft_tensor *b, int but,
     }
 }
 
-/* The parts of a group lie one behind the other along `dim`, in the order of the group, and together make `whole`: no reorder is needed. */
-static void assert_in_order(const weft_mesh *mesh, const weft_step *step, int rank, const weft_tensor *parts, const weft_tensor *whole, int dim)
+/* The parts of a group lie one behind the other along `dim`, in the order of the group, and
+ * together make `whole`: no reorder is needed. */
+static void assert_in_order(const weft_mesh *mesh, const weft_step *step, int rank,
+                            const weft_tensor *parts, const weft_tensor *whole, int dim)
 {
     int64_t at = whole->lo[dim];
     for (int i = 0; i < group_size(mesh, step); i++) {
@@ -131,7 +137,8 @@ static void assert_in_order(const weft_mesh *mesh, const weft_step *step, int ra
     assert_int_equal(at, whole->lo[dim] + whole->size[dim]);
 }
 
-static void reduce(const weft_mesh *mesh, const weft_step *step, weft_layout before, int rank, const weft_tensor *from, const weft_tensor *to)
+static void reduce(const weft_mesh *mesh, const weft_step *step, weft_layout before, int rank,
+                   const weft_tensor *from, const weft_tensor *to)
 {
     int kind = weft_layout_open(before, step->axes[0]);
     for (int k = 0; k < step->n_axes; k++)
@@ -140,12 +147,16 @@ static void reduce(const weft_mesh *mesh, const weft_step *step, weft_layout bef
     for (int i = 0; i < group_size(mesh, step); i++) {
         const weft_tensor *part = &from[member(mesh, step, rank, i)];
         assert_same_box(part, &from[rank], -1, -1);
-        int64_t n = sim_paste(&to[rank], part, i == 0 ? SIM_SET : kind == WEFT_OPEN_MAX ? SIM_MAX : SIM_ADD);
+        int64_t n = sim_paste(&to[rank], part,
+                              i == 0                  ? SIM_SET
+                              : kind == WEFT_OPEN_MAX ? SIM_MAX
+                                                      : SIM_ADD);
         assert_int_equal(n, weft_tensor_count(&to[rank]));
     }
 }
 
-static void zero(const weft_mesh *mesh, const weft_step *step, int rank, const weft_tensor *from, const weft_tensor *to)
+static void zero(const weft_mesh *mesh, const weft_step *step, int rank, const weft_tensor *from,
+                 const weft_tensor *to)
 {
     size_t bytes = (size_t)weft_tensor_count(&to[rank]) * weft_dtype_size(to[rank].dtype);
     assert_int_equal(step->n_axes, 1);
@@ -156,7 +167,8 @@ static void zero(const weft_mesh *mesh, const weft_step *step, int rank, const w
         memset(to[rank].data, 0, bytes);
 }
 
-static void gather(const weft_mesh *mesh, const weft_step *step, int rank, const weft_tensor *from, const weft_tensor *to)
+static void gather(const weft_mesh *mesh, const weft_step *step, int rank, const weft_tensor *from,
+                   const weft_tensor *to)
 {
     int64_t n = 0;
     int cut = step->move == WEFT_ALL_TO_ALL ? step->to : -1;
@@ -171,7 +183,8 @@ static void gather(const weft_mesh *mesh, const weft_step *step, int rank, const
         assert_in_order(mesh, step, rank, to, &from[rank], cut);
 }
 
-void sim_step(const weft_mesh *mesh, const weft_step *step, weft_layout before, const weft_tensor *from, const weft_tensor *to)
+void sim_step(const weft_mesh *mesh, const weft_step *step, weft_layout before,
+              const weft_tensor *from, const weft_tensor *to)
 {
     for (int r = 0; r < weft_mesh_ranks(mesh); r++) {
         switch (step->move) {
@@ -200,7 +213,8 @@ void sim_step(const weft_mesh *mesh, const weft_step *step, weft_layout before, 
 
 /* ---- whole tensors ---- */
 
-/* The first rank that must hold the same as `rank`: coordinate 0 on every axis over which the value is replicated. */
+/* The first rank that must hold the same as `rank`: coordinate 0 on every axis over which the value
+ * is replicated. */
 static int first_replica(const weft_mesh *mesh, weft_layout layout, int rank)
 {
     for (int a = 0; a < mesh->n_axes; a++)
@@ -209,7 +223,8 @@ static int first_replica(const weft_mesh *mesh, weft_layout layout, int rank)
     return rank;
 }
 
-static void assert_replica(const weft_tensor *a, const weft_tensor *b, double tolerance, const char *name)
+static void assert_replica(const weft_tensor *a, const weft_tensor *b, double tolerance,
+                           const char *name)
 {
     double largest = 0;
     assert_same_box(a, b, -1, -1);
@@ -219,10 +234,12 @@ static void assert_replica(const weft_tensor *a, const weft_tensor *b, double to
         largest = fmax(largest, fabs(weft_tensor_get(a, i)));
     for (int64_t i = 0; i < weft_tensor_count(a); i++)
         if (!(fabs(weft_tensor_get(a, i) - weft_tensor_get(b, i)) <= tolerance * (largest + 1e-30)))
-            fail_msg("replicas of %s differ: %.17g and %.17g", name, weft_tensor_get(a, i), weft_tensor_get(b, i));
+            fail_msg("replicas of %s differ: %.17g and %.17g", name, weft_tensor_get(a, i),
+                     weft_tensor_get(b, i));
 }
 
-weft_tensor sim_assemble(const weft_mesh *mesh, weft_layout layout, int n_dims, const weft_dim *dims, const weft_tensor *parts, double tolerance,
+weft_tensor sim_assemble(const weft_mesh *mesh, weft_layout layout, int n_dims,
+                         const weft_dim *dims, const weft_tensor *parts, double tolerance,
                          const char *name, weft_pool *pool)
 {
     weft_tensor all = {.dtype = WEFT_F64, .n_dims = n_dims};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of core/store share: a disk in memory per test, and calls that must work or must be refused in certain words. */
+/* What the tests of core/store share: a disk in memory per test, and calls that must work or must
+ * be refused in certain words. */
 #ifndef STORE_RUN_H
 #define STORE_RUN_H
 
@@ -34,23 +35,23 @@ static inline int stop(void **state)
 }
 
 /* The expression says err where it hands the error on. */
-#define ok(expression)                                                                                                                               \
-    do {                                                                                                                                             \
-        weft_error fine_ = {0};                                                                                                                      \
-        weft_error *err = &fine_;                                                                                                                    \
-        if ((expression) != WEFT_OK)                                                                                                                 \
-            fail_msg("%s: %s", #expression, weft_error_text(&fine_));                                                                                \
-        weft_error_release(&fine_);                                                                                                                  \
+#define ok(expression)                                                                             \
+    do {                                                                                           \
+        weft_error fine_ = {0};                                                                    \
+        weft_error *err = &fine_;                                                                  \
+        if ((expression) != WEFT_OK)                                                               \
+            fail_msg("%s: %s", #expression, weft_error_text(&fine_));                              \
+        weft_error_release(&fine_);                                                                \
     } while (0)
 
-#define refused(expression, words)                                                                                                                   \
-    do {                                                                                                                                             \
-        weft_error bad_ = {0};                                                                                                                       \
-        weft_error *err = &bad_;                                                                                                                     \
-        assert_int_not_equal((expression), WEFT_OK);                                                                                                 \
-        if (!strstr(weft_error_text(&bad_), words))                                                                                                  \
-            fail_msg("\"%s\" does not say \"%s\"", weft_error_text(&bad_), words);                                                                   \
-        weft_error_release(&bad_);                                                                                                                   \
+#define refused(expression, words)                                                                 \
+    do {                                                                                           \
+        weft_error bad_ = {0};                                                                     \
+        weft_error *err = &bad_;                                                                   \
+        assert_int_not_equal((expression), WEFT_OK);                                               \
+        if (!strstr(weft_error_text(&bad_), words))                                                \
+            fail_msg("\"%s\" does not say \"%s\"", weft_error_text(&bad_), words);                 \
+        weft_error_release(&bad_);                                                                 \
     } while (0)
 
 /* cmocka's entry of a test with a disk of its own. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a range holds is a sum: a multiset of atoms. An atom is the result of one instruction that is no sum, in one micro-batch of one step. */
+/* What a range holds is a sum: a multiset of atoms. An atom is the result of one instruction that
+ * is no sum, in one micro-batch of one step. */
 #include "symbolic.h"
 
 #include <setjmp.h>
@@ -104,8 +105,10 @@ static sum expected(machine *m, const weft_value *v, int64_t micro)
 static void error(machine *m, const weft_instruction *in, const char *what, const char *name)
 {
     if (m->ok)
-        weft_text_print(m->wrong, "step %d, %s, micro-batch %d, %s = %s: %s %s", m->step, weft_action_name(m->action), (int)m->micro,
-                        in && in->node->n_outs ? in->node->outs[0]->name : "?", in ? in->node->op->name : "host", what, name);
+        weft_text_print(m->wrong, "step %d, %s, micro-batch %d, %s = %s: %s %s", m->step,
+                        weft_action_name(m->action), (int)m->micro,
+                        in && in->node->n_outs ? in->node->outs[0]->name : "?",
+                        in ? in->node->op->name : "host", what, name);
     m->ok = false;
 }
 
@@ -167,20 +170,25 @@ static bool overlap(held a, held b)
     return a.base == b.base && a.lo < b.hi && b.lo < a.hi;
 }
 
-/* A result may lie on its own operand, if the op allows it, and on nothing else that the instruction touches. */
+/* A result may lie on its own operand, if the op allows it, and on nothing else that the
+ * instruction touches. */
 static void check_places(machine *m, const weft_instruction *in)
 {
     bool in_place = in->node->op->flags & WEFT_OP_INPLACE;
     for (int r = in->n_ins; r < in->n_ins + in->n_outs; r++) {
         held mine = range(m, in->buffers[r]);
-        if (mine.base == WEFT_BASE_INPUT || mine.base == WEFT_BASE_STEP_INPUT || (mine.base == WEFT_BASE_STATE && m->action != WEFT_DO_UPDATE))
-            error(m, in, "writes", mine.base == WEFT_BASE_STATE ? "state before the update" : "inputs");
+        if (mine.base == WEFT_BASE_INPUT || mine.base == WEFT_BASE_STEP_INPUT ||
+            (mine.base == WEFT_BASE_STATE && m->action != WEFT_DO_UPDATE))
+            error(m, in, "writes",
+                  mine.base == WEFT_BASE_STATE ? "state before the update" : "inputs");
         for (int k = 0; k < in->n_ins + in->n_outs; k++) {
             held other = range(m, in->buffers[k]);
             if (k == r || !overlap(mine, other))
                 continue;
-            if (k != r - in->n_ins || !in_place || in->accumulate || mine.lo != other.lo || mine.hi != other.hi)
-                error(m, in, "writes where it reads or writes another:", k < in->n_ins ? weft_instruction_in(in, k)->name : "a result");
+            if (k != r - in->n_ins || !in_place || in->accumulate || mine.lo != other.lo ||
+                mine.hi != other.hi)
+                error(m, in, "writes where it reads or writes another:",
+                      k < in->n_ins ? weft_instruction_in(in, k)->name : "a result");
         }
         if (in->workspace >= 0 && overlap(mine, range(m, in->workspace)))
             error(m, in, "has its workspace in", "a result");
@@ -240,7 +248,8 @@ static void execute(machine *m, const weft_instruction *in)
     if (in->workspace >= 0)
         spoil(m, in->workspace);
     for (int r = 0; r < in->n_outs && m->ok; r++)
-        hold(m, in->buffers[in->n_ins + r], r == 0 && in->accumulate ? both(m, before, results[r]) : results[r]);
+        hold(m, in->buffers[in->n_ins + r],
+             r == 0 && in->accumulate ? both(m, before, results[r]) : results[r]);
     for (int r = 0; in->fetch && r < in->n_outs && m->ok; r++)
         if (in->kind == WEFT_COMPUTE && weft_instruction_out(in, r)->fetch)
             must_hold(m, in, weft_instruction_out(in, r), m->micro);
@@ -357,7 +366,8 @@ static void forward_only(machine *m, bool first, uint64_t *rolls)
     check_host(m, g->logits, 0);
 }
 
-bool symbolic_run(const weft_lowered *l, int64_t micro_batches, int steps, uint64_t seed, weft_text *wrong)
+bool symbolic_run(const weft_lowered *l, int64_t micro_batches, int steps, uint64_t seed,
+                  weft_text *wrong)
 {
     machine m = {.l = l, .wrong = wrong, .ok = true};
     uint64_t rolls[2] = {seed, 0};

@@ -19,8 +19,10 @@ static void error_says_where(void **state)
     weft_error err = {0};
     assert_int_equal(weft_error_status(&err), WEFT_OK);
     assert_string_equal(weft_error_text(&err), "");
-    assert_int_equal(weft_fail(&err, WEFT_ERR_INPUT, (weft_where){"run.ini", 7}, "no %s", "steps"), WEFT_ERR_INPUT);
-    assert_int_equal(weft_fail(&err, WEFT_ERR_IO, (weft_where){"run.ini", 0}, "unreadable"), WEFT_ERR_IO);
+    assert_int_equal(weft_fail(&err, WEFT_ERR_INPUT, (weft_where){"run.ini", 7}, "no %s", "steps"),
+                     WEFT_ERR_INPUT);
+    assert_int_equal(weft_fail(&err, WEFT_ERR_IO, (weft_where){"run.ini", 0}, "unreadable"),
+                     WEFT_ERR_IO);
     assert_int_equal(weft_fail_memory(&err), WEFT_ERR_MEMORY);
     assert_int_equal(err.n_items, 3);
     assert_int_equal(weft_error_status(&err), WEFT_ERR_INPUT);
@@ -52,7 +54,8 @@ static void error_survives_out_of_memory(void **state)
     for (long n = 1; n <= 3; n++) {
         weft_error err = {0};
         weft_alloc_fail_at(n);
-        assert_int_equal(weft_fail(&err, WEFT_ERR_INPUT, (weft_where){"f", 1}, "text"), WEFT_ERR_INPUT);
+        assert_int_equal(weft_fail(&err, WEFT_ERR_INPUT, (weft_where){"f", 1}, "text"),
+                         WEFT_ERR_INPUT);
         weft_alloc_fail_at(0);
         assert_true(err.out_of_memory);
         assert_int_equal(weft_error_status(&err), WEFT_ERR_MEMORY);
@@ -108,7 +111,8 @@ static void odd_sizes(void **state)
 {
     (void)state;
     assert_null(weft_alloc_zero(SIZE_MAX / 2, 4));
-    void *empty = weft_alloc_zero(0, 8), *none = weft_realloc(NULL, 0), *aligned = weft_alloc_aligned(4096, 10);
+    void *empty = weft_alloc_zero(0, 8), *none = weft_realloc(NULL, 0),
+         *aligned = weft_alloc_aligned(4096, 10);
     assert_non_null(empty);
     assert_non_null(none);
     assert_non_null(aligned);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control channel between processes, with threads as ranks that share nothing but its sockets. */
+/* The control channel between processes, with threads as ranks that share nothing but its sockets.
+ */
 #include "run/control.h"
 #include "run/socket.h"
 
@@ -126,7 +127,8 @@ static void test_broadcast_between_threads(void **state)
     assert_int_equal(weft_control_create(RANKS, &shared, &err), WEFT_OK);
     for (int i = 0; i < RANKS; i++) {
         actors[i].control = shared;
-        assert_int_equal(pthread_create(&actors[i].thread, NULL, broadcast_as_thread, &actors[i]), 0);
+        assert_int_equal(pthread_create(&actors[i].thread, NULL, broadcast_as_thread, &actors[i]),
+                         0);
     }
     for (int i = 0; i < RANKS; i++) {
         assert_int_equal(pthread_join(actors[i].thread, NULL), 0);
@@ -189,7 +191,9 @@ static void test_exchange_over_tcp(void **state)
 
 static void disagree(actor *a)
 {
-    weft_status mine = a->join.rank == 2 ? weft_fail(&a->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no such file") : WEFT_OK;
+    weft_status mine = a->join.rank == 2
+                           ? weft_fail(&a->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no such file")
+                           : WEFT_OK;
     a->status = weft_control_agree(a->control, a->join.rank, "opening", mine, &a->err);
 }
 
@@ -203,7 +207,8 @@ static void test_one_fails(void **state)
     perform(actors, RANKS);
     for (int i = 0; i < RANKS; i++) {
         assert_int_equal(actors[i].status, i == 2 ? WEFT_ERR_INPUT : WEFT_ERR_PEER);
-        assert_string_equal(weft_error_text(&actors[i].err), i == 2 ? "no such file" : "rank 2 failed in opening: no such file");
+        assert_string_equal(weft_error_text(&actors[i].err),
+                            i == 2 ? "no such file" : "rank 2 failed in opening: no such file");
         assert_true(weft_control_verdict(actors[i].control, &why));
         assert_int_equal(why.rank, 2);
         assert_int_equal(why.status, WEFT_ERR_INPUT);
@@ -218,7 +223,9 @@ static void part(actor *a)
     if (a->join.rank == 1)
         disagree(a);
     else if (a->join.rank == 2)
-        a->status = weft_control_agree(a->control, 2, "opening", weft_fail(&a->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no such file"), &a->err);
+        a->status = weft_control_agree(
+            a->control, 2, "opening",
+            weft_fail(&a->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "no such file"), &a->err);
     else
         a->status = weft_control_exchange(a->control, a->join.rank, &mine, 1, all, &a->err);
 }
@@ -241,7 +248,9 @@ static void test_at_different_points(void **state)
 static void wait_in_vain(actor *a)
 {
     char mine = 0, all[RANKS];
-    a->status = a->join.rank < 2 ? weft_control_exchange_within(a->control, a->join.rank, 0.2, &mine, 1, all, &a->err) : WEFT_OK;
+    a->status = a->join.rank < 2 ? weft_control_exchange_within(a->control, a->join.rank, 0.2,
+                                                                &mine, 1, all, &a->err)
+                                 : WEFT_OK;
 }
 
 static void *wait_as_thread(void *arg)
@@ -254,7 +263,9 @@ static void check_in_vain(const actor *actors)
 {
     for (int i = 0; i < 2; i++) {
         assert_int_equal(actors[i].status, WEFT_ERR_PEER);
-        assert_string_equal(weft_error_text(&actors[i].err), "rank 2 has ended: the others have waited for it for 0.2 s in vain; for rank 3, too");
+        assert_string_equal(
+            weft_error_text(&actors[i].err),
+            "rank 2 has ended: the others have waited for it for 0.2 s in vain; for rank 3, too");
     }
 }
 
@@ -289,7 +300,8 @@ static void test_threads_hang(void **state)
     weft_control_destroy(shared);
 }
 
-/* Rank `victim` is gone without a word: its end of the connection is closed, as the kernel does for a process that was killed. */
+/* Rank `victim` is gone without a word: its end of the connection is closed, as the kernel does for
+ * a process that was killed. */
 static int victim;
 
 static void drop_out(actor *a)
@@ -320,7 +332,8 @@ static void *join_and_die(void *arg)
             usleep(10000);
     }
     weft_socket_tune(fd, 20);
-    if (weft_socket_send(fd, 1, 0, &hello, sizeof hello) && weft_socket_receive(fd, &head, &data, 1024))
+    if (weft_socket_send(fd, 1, 0, &hello, sizeof hello) &&
+        weft_socket_receive(fd, &head, &data, 1024))
         weft_free(data);
     close(fd);
     return NULL;
@@ -334,7 +347,9 @@ static void test_a_rank_dies(void **state)
     victim = 3;
     cast(actors, RANKS, new_name(name), drop_out);
     for (int i = 0; i < RANKS; i++)
-        assert_int_equal(pthread_create(&actors[i].thread, NULL, i == victim ? join_and_die : play, &actors[i]), 0);
+        assert_int_equal(
+            pthread_create(&actors[i].thread, NULL, i == victim ? join_and_die : play, &actors[i]),
+            0);
     for (int i = 0; i < RANKS; i++)
         assert_int_equal(pthread_join(actors[i].thread, NULL), 0);
     for (int i = 0; i < RANKS; i++) {
@@ -367,8 +382,9 @@ static void test_a_rank_leaves(void **state)
             if (i == victim)
                 continue;
             assert_int_equal(actors[i].status, WEFT_ERR_PEER);
-            assert_non_null(
-                strstr(weft_error_text(&actors[i].err), victim ? "rank 1 has ended: the loss is NaN" : "rank 0 has ended: the loss is NaN"));
+            assert_non_null(strstr(weft_error_text(&actors[i].err),
+                                   victim ? "rank 1 has ended: the loss is NaN"
+                                          : "rank 0 has ended: the loss is NaN"));
         }
         dismiss(actors, RANKS);
     }
@@ -387,7 +403,8 @@ static void test_a_rank_is_missing(void **state)
     perform(actors, 3);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(actors[i].joined, WEFT_ERR_PEER);
-        assert_non_null(strstr(weft_error_text(&actors[i].err), "ranks 3, 4 of 5 did not come to rank 0"));
+        assert_non_null(
+            strstr(weft_error_text(&actors[i].err), "ranks 3, 4 of 5 did not come to rank 0"));
         assert_null(actors[i].control);
     }
     dismiss(actors, 3);
@@ -402,7 +419,8 @@ static void test_rank_0_is_missing(void **state)
     actors[1].join.limit_s = 0.3;
     play(&actors[1]);
     assert_int_equal(actors[1].joined, WEFT_ERR_PEER);
-    assert_non_null(strstr(weft_error_text(&actors[1].err), "rank 1 did not find rank 0 within 0.3 s"));
+    assert_non_null(
+        strstr(weft_error_text(&actors[1].err), "rank 1 did not find rank 0 within 0.3 s"));
     dismiss(actors, 2);
 }
 
@@ -456,11 +474,21 @@ static void test_bad_address(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange_over_a_name),  cmocka_unit_test(test_exchange_over_tcp), cmocka_unit_test(test_one_fails),
-        cmocka_unit_test(test_at_different_points),   cmocka_unit_test(test_a_rank_dies),       cmocka_unit_test(test_a_rank_leaves),
-        cmocka_unit_test(test_a_rank_is_missing),     cmocka_unit_test(test_rank_0_is_missing), cmocka_unit_test(test_wrong_token),
-        cmocka_unit_test(test_ranks_that_do_not_fit), cmocka_unit_test(test_bad_address),       cmocka_unit_test(test_broadcast_between_threads),
-        cmocka_unit_test(test_broadcast_over_a_name), cmocka_unit_test(test_ranks_hang),        cmocka_unit_test(test_threads_hang),
+        cmocka_unit_test(test_exchange_over_a_name),
+        cmocka_unit_test(test_exchange_over_tcp),
+        cmocka_unit_test(test_one_fails),
+        cmocka_unit_test(test_at_different_points),
+        cmocka_unit_test(test_a_rank_dies),
+        cmocka_unit_test(test_a_rank_leaves),
+        cmocka_unit_test(test_a_rank_is_missing),
+        cmocka_unit_test(test_rank_0_is_missing),
+        cmocka_unit_test(test_wrong_token),
+        cmocka_unit_test(test_ranks_that_do_not_fit),
+        cmocka_unit_test(test_bad_address),
+        cmocka_unit_test(test_broadcast_between_threads),
+        cmocka_unit_test(test_broadcast_over_a_name),
+        cmocka_unit_test(test_ranks_hang),
+        cmocka_unit_test(test_threads_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

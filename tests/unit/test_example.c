@@ -14,10 +14,12 @@ enum { N = 1000 };
 
 static weft_tensor vector(void *data, weft_dtype dtype)
 {
-    return (weft_tensor){.data = data, .dtype = dtype, .n_dims = 1, .size = {N}, .whole = {N}, .grain = {1}};
+    return (weft_tensor){
+        .data = data, .dtype = dtype, .n_dims = 1, .size = {N}, .whole = {N}, .grain = {1}};
 }
 
-static weft_call call_of(const weft_op *op, const weft_tensor *ins, int n_ins, const weft_tensor *out)
+static weft_call call_of(const weft_op *op, const weft_tensor *ins, int n_ins,
+                         const weft_tensor *out)
 {
     return (weft_call){.op = op, .n_ins = n_ins, .n_outs = 1, .ins = ins, .outs = out};
 }
@@ -48,7 +50,8 @@ static void test_gradient(void **state)
         dy[i] = number(2, i);
         dx[i] = 3;
     }
-    weft_tensor ins[] = {vector(x, WEFT_F64), vector(dy, WEFT_F64)}, out = vector(dx, WEFT_F64), at = vector(moved, WEFT_F64);
+    weft_tensor ins[] = {vector(x, WEFT_F64), vector(dy, WEFT_F64)}, out = vector(dx, WEFT_F64),
+                at = vector(moved, WEFT_F64);
     weft_call call = call_of(&relu2_dx_op, ins, 2, &out);
     assert_int_equal(relu2_dx_op.plain(&call, NULL), WEFT_OK);
     for (int side = 0; side < 2; side++) {
@@ -71,7 +74,8 @@ static void check_fast(const weft_op *op, int n_ins)
         for (int i = 0; i < N; i++)
             in[k][i] = (float)number(3 + (uint64_t)k, i);
     memset(fast, 0x7f, sizeof fast);
-    weft_tensor ins[] = {vector(in[0], WEFT_F32), vector(in[1], WEFT_F32)}, out = vector(fast, WEFT_F32);
+    weft_tensor ins[] = {vector(in[0], WEFT_F32), vector(in[1], WEFT_F32)},
+                out = vector(fast, WEFT_F32);
     weft_call call = call_of(op, ins, n_ins, &out);
     assert_true(kernel(op->name)->accepts(&call));
     assert_int_equal(kernel(op->name)->launch(&call, NULL), WEFT_OK);

@@ -95,7 +95,8 @@ static void bad_paths(void **state)
     size_t size;
     assert_int_equal(weft_read_file("none", &data, &size, &err), WEFT_ERR_INPUT);
     assert_null(data);
-    assert_string_equal(weft_error_text(&err), "none: cannot open this file: No such file or directory");
+    assert_string_equal(weft_error_text(&err),
+                        "none: cannot open this file: No such file or directory");
     assert_int_equal(weft_read_file(".", &data, &size, &err), WEFT_ERR_INPUT);
     assert_int_equal(weft_write_file("none/f", "x", 1, &err), WEFT_ERR_INPUT);
     assert_int_equal(weft_make_dirs("d", &err), WEFT_OK);
@@ -178,7 +179,8 @@ static void safetensors_refusals(void **state)
     long n = 0;
     do
         weft_alloc_fail_at(++n);
-    while (weft_write_safetensors("t", twice, 1, NULL, NULL) == WEFT_ERR_MEMORY && access("t", F_OK) != 0);
+    while (weft_write_safetensors("t", twice, 1, NULL, NULL) == WEFT_ERR_MEMORY &&
+           access("t", F_OK) != 0);
     weft_alloc_fail_at(0);
     assert_true(n > 2);
     assert_int_equal(access("t", F_OK), 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text part by part: logits do not depend on where a prompt was cut, caches are planned, and a full context goes on. */
+/* Text part by part: logits do not depend on where a prompt was cut, caches are planned, and a full
+ * context goes on. */
 #include "model_run.h"
 #include "run/generate.h"
 
@@ -9,8 +10,12 @@
 /* last: it needs the headers above */
 #include <cmocka.h>
 
-#define LLAMA "[llama3]\ndim = 32\nn_layers = 2\nn_heads = 4\nn_kv_heads = 2\nffn_dim = 48\nvocab_size = 50\n"
-#define RUN   "threads = 1\ncheck = memory\n[train]\nsteps = 1\nseq_len = 8\n[sample]\nevery = 0\ntemperature = 0\n"
+#define LLAMA                                                                                      \
+    "[llama3]\ndim = 32\nn_layers = 2\nn_heads = 4\nn_kv_heads = 2\nffn_dim = 48\nvocab_size = "   \
+    "50\n"
+#define RUN                                                                                        \
+    "threads = 1\ncheck = memory\n[train]\nsteps = 1\nseq_len = 8\n[sample]\nevery = "             \
+    "0\ntemperature = 0\n"
 
 enum { TOKENS = 150 };
 
@@ -47,7 +52,8 @@ static void parts_are_as_single_tokens(void **state)
     static const struct {
         const char *ini;
         double bound;
-    } runs[] = {{RUN "context = 160\n" LLAMA, 1e-5}, {RUN "context = 160\n[train]\ndtype = f64\n" LLAMA, 1e-12}};
+    } runs[] = {{RUN "context = 160\n" LLAMA, 1e-5},
+                {RUN "context = 160\n[train]\ndtype = f64\n" LLAMA, 1e-12}};
     int32_t ids[TOKENS];
     const int32_t *prompt = ids;
     make_ids(ids);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole models against PyTorch and Transformers, whose numbers are in tests/golden: loss, logits, the gradient of every parameter, steps of AdamW. */
+/* Whole models against PyTorch and Transformers, whose numbers are in tests/golden: loss, logits,
+ * the gradient of every parameter, steps of AdamW. */
 #include "model_run.h"
 
 #include <math.h>
@@ -11,7 +12,11 @@
 
 static const struct {
     const char *file, *model;
-} cases[] = {{"llama", "llama3"}, {"llama_tied", "llama3"}, {"llama_scaled", "llama3"}, {"llama_packed", "llama3"}, {"gpt2", "gpt2"}};
+} cases[] = {{"llama", "llama3"},
+             {"llama_tied", "llama3"},
+             {"llama_scaled", "llama3"},
+             {"llama_packed", "llama3"},
+             {"gpt2", "gpt2"}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 /* ---- a golden file and a run of its model ---- */
@@ -54,10 +59,12 @@ static void open_golden(golden *g, const char *name)
 }
 
 /* plugins: after the device and the model. head: lines of [weft]; rest: sections. */
-static void start(golden *g, const char *model, int64_t batch, const char *plugins, const char *head, const char *rest)
+static void start(golden *g, const char *model, int64_t batch, const char *plugins,
+                  const char *head, const char *rest)
 {
     char *list = weft_format("cpu %s %s adamw", model, plugins);
-    char *ini = weft_format("%s[train]\nseq_len = %lld\nglobal_batch = %lld\n%s%s", head, (long long)g->seq_len, (long long)batch, g->ini, rest);
+    char *ini = weft_format("%s[train]\nseq_len = %lld\nglobal_batch = %lld\n%s%s", head,
+                            (long long)g->seq_len, (long long)batch, g->ini, rest);
     assert_non_null(list);
     assert_non_null(ini);
     model_run_start(&g->m, list, ini);
@@ -87,8 +94,8 @@ static void run_case(golden *g, int c, const char *plugins, const char *head, co
 
 /* ---- how far apart ---- */
 
-/* Gradients that are zero but for rounding (a key's bias shifts all scores alike) have no relative error: a part of the whole gradient's norm is
- * always free. */
+/* Gradients that are zero but for rounding (a key's bias shifts all scores alike) have no relative
+ * error: a part of the whole gradient's norm is always free. */
 typedef struct bounds {
     double loss;   /* relative */
     double tensor; /* |a - b| <= tensor * |b| + rest * |all gradients| */
@@ -98,7 +105,8 @@ typedef struct bounds {
 
 /* The files hold f32, half a unit in the last place; the rest is rounding in f64. */
 static const bounds f64_bounds = {.loss = 1e-12, .tensor = 0x1p-24, .rest = 1e-13, .each = true};
-/* 4 times the rounding of ten ops in each of two blocks and the head, sqrt(30), and of sums over up to 36 tokens, sqrt(36). */
+/* 4 times the rounding of ten ops in each of two blocks and the head, sqrt(30), and of sums over up
+ * to 36 tokens, sqrt(36). */
 static const bounds f32_bounds = {.loss = 5e-7, .tensor = 4 * 11.5 * 0x1p-24, .rest = 0x1p-24};
 /* The same depth in bf16, whose sums are f32; a tensor within it has a cosine above 0.996. */
 static const bounds bf16_bounds = {.loss = 0x1p-8, .tensor = 4 * 5.5 * 0x1p-8, .rest = 0x1p-12};
@@ -133,7 +141,8 @@ static void compare(model_numbers a, const weft_safetensor *b, double all, const
     }
     difference = sqrt(difference);
     if (!(difference <= limit->tensor * norm + limit->rest * all))
-        fail_msg("%s is off by %.3g of its norm, %.3g of all gradients' norm", b->name, difference / norm, difference / all);
+        fail_msg("%s is off by %.3g of its norm, %.3g of all gradients' norm", b->name,
+                 difference / norm, difference / all);
 }
 
 static void assert_near(const char *name, double a, double b, double relative)
@@ -150,7 +159,8 @@ static void compare_all(golden *g, const char *prefix, bool gradients, const bou
         const char *name = model_run_name(&g->m, i);
         char *key = weft_format("%s/%s", prefix, name);
         assert_non_null(key);
-        compare(gradients ? model_run_gradient(&g->m, name) : model_run_get(&g->m, name), tensor(g, key), all, limit);
+        compare(gradients ? model_run_gradient(&g->m, name) : model_run_get(&g->m, name),
+                tensor(g, key), all, limit);
         weft_free(key);
     }
 }
@@ -203,7 +213,8 @@ static void bf16_is_near(void **state)
     all_cases("bf16", ONE_THREAD, FAST "[cpu]\nkernels = plain\n", &bf16_bounds);
 }
 
-/* Sums over micro-batches are scaled once by the tokens of all of them, and these have different numbers of tokens. */
+/* Sums over micro-batches are scaled once by the tokens of all of them, and these have different
+ * numbers of tokens. */
 static void micro_batches_change_nothing(void **state)
 {
     (void)state;
@@ -217,7 +228,8 @@ static void recomputing_changes_nothing(void **state)
 {
     (void)state;
     all_cases("ac", ONE_THREAD, PLAIN_F64 "[ac]\nmode = full\n", &f64_bounds);
-    all_cases("ac", ONE_THREAD, PLAIN_F64 "[ac]\nmode = op\n[train]\nmicro_batch = 1\nloss_chunk = 6\n", &f64_bounds);
+    all_cases("ac", ONE_THREAD,
+              PLAIN_F64 "[ac]\nmode = op\n[train]\nmicro_batch = 1\nloss_chunk = 6\n", &f64_bounds);
 }
 
 static int count_chunks(const golden *g)
@@ -258,8 +270,10 @@ static void validation_is_as_the_loss(void **state)
             golden g;
             int64_t tokens;
             open_golden(&g, cases[c].file);
-            start(&g, cases[c].model, batches[i], "", ONE_THREAD, PLAIN_F64 "[train]\neval_every = 1\n");
-            assert_near("validation loss", model_run_evaluate(&g.m, &tokens), number(&g, "loss", 0), f64_bounds.loss);
+            start(&g, cases[c].model, batches[i], "", ONE_THREAD,
+                  PLAIN_F64 "[train]\neval_every = 1\n");
+            assert_near("validation loss", model_run_evaluate(&g.m, &tokens), number(&g, "loss", 0),
+                        f64_bounds.loss);
             assert_int_equal(tokens, (int64_t)number(&g, "tokens", 0));
             close_golden(&g);
         }
@@ -279,7 +293,8 @@ static void compare_logits(golden *g, double relative)
         for (int64_t i = 0; i < vocab; i++)
             difference += pow(x.list[i] - safetensor_get(logits, row * vocab + i), 2);
         if (!(sqrt(difference) <= relative * norm))
-            fail_msg("logits behind place %lld are off by %.3g", (long long)row, sqrt(difference) / norm);
+            fail_msg("logits behind place %lld are off by %.3g", (long long)row,
+                     sqrt(difference) / norm);
     }
 }
 
@@ -310,14 +325,17 @@ static void logits_are_as_pytorch(void **state)
 static const struct {
     const char *model, *ini;
 } larger[] = {
-    {"llama3", LARGER "[llama3]\ndim = 66\nn_layers = 2\nn_heads = 6\nn_kv_heads = 2\nhead_dim = 14\nffn_dim = 171\nvocab_size = 301\n"},
-    {"gpt2", LARGER "[gpt2]\ndim = 66\nn_layers = 2\nn_heads = 3\nffn_dim = 171\nvocab_size = 301\nn_positions = 140\n"},
+    {"llama3", LARGER "[llama3]\ndim = 66\nn_layers = 2\nn_heads = 6\nn_kv_heads = 2\nhead_dim = "
+                      "14\nffn_dim = 171\nvocab_size = 301\n"},
+    {"gpt2", LARGER "[gpt2]\ndim = 66\nn_layers = 2\nn_heads = 3\nffn_dim = 171\nvocab_size = "
+                    "301\nn_positions = 140\n"},
 };
 enum { LARGER_MODELS = sizeof larger / sizeof *larger };
 
 static void run_larger(model_run *m, int i, const char *plugins, const char *head, const char *rest)
 {
-    char *list = weft_format("cpu %s %s adamw", larger[i].model, plugins), *ini = weft_format("%s%s%s", head, larger[i].ini, rest);
+    char *list = weft_format("cpu %s %s adamw", larger[i].model, plugins),
+         *ini = weft_format("%s%s%s", head, larger[i].ini, rest);
     assert_non_null(list);
     assert_non_null(ini);
     model_run_start(m, list, ini);
@@ -343,8 +361,8 @@ static void assert_close(model_run *a, model_run *b, const bounds *limit)
         model_numbers x = a->gradients[i], y = b->gradients[i];
         assert_int_equal(x.n, y.n);
         if (!(length(x, &y) <= limit->tensor * length(y, NULL) + limit->rest * all))
-            fail_msg("the gradient of %s is off by %.3g of its norm, %.3g of all", model_run_name(a, i), length(x, &y) / length(y, NULL),
-                     length(x, &y) / all);
+            fail_msg("the gradient of %s is off by %.3g of its norm, %.3g of all",
+                     model_run_name(a, i), length(x, &y) / length(y, NULL), length(x, &y) / all);
     }
 }
 
@@ -383,14 +401,16 @@ static void assert_same(model_run *a, model_run *b)
 {
     for (int i = 0; i < model_run_parameters(a); i++) {
         assert_same_numbers(model_run_name(a, i), a->gradients[i], b->gradients[i]);
-        assert_same_numbers(model_run_name(a, i), model_run_get(a, model_run_name(a, i)), model_run_get(b, model_run_name(b, i)));
+        assert_same_numbers(model_run_name(a, i), model_run_get(a, model_run_name(a, i)),
+                            model_run_get(b, model_run_name(b, i)));
     }
     assert_true(a->run->view.loss == b->run->view.loss);
     assert_true(a->run->view.grad_norm == b->run->view.grad_norm);
 }
 
 /* The same steps in two ways. */
-static void same_bits(const char *plugins, const char *head, const char *rest, const char *head_too, const char *rest_too)
+static void same_bits(const char *plugins, const char *head, const char *rest, const char *head_too,
+                      const char *rest_too)
 {
     for (int c = 0; c < CASES; c++) {
         golden a, b;
@@ -423,19 +443,24 @@ static void threads_change_no_bit(void **state)
 {
     (void)state;
     same_bits("", ONE_THREAD, THREE, "threads = 2\n", THREE);
-    same_bits("bf16", ONE_THREAD, THREE "micro_batch = 1\n", "threads = 2\n", THREE "micro_batch = 1\n");
+    same_bits("bf16", ONE_THREAD, THREE "micro_batch = 1\n", "threads = 2\n",
+              THREE "micro_batch = 1\n");
 }
 
-/* Two queues, each as far ahead of the other as the waits allow: if a wait is missing, some seed shows it. */
+/* Two queues, each as far ahead of the other as the waits allow: if a wait is missing, some seed
+ * shows it. */
 static void queues_change_no_bit(void **state)
 {
     (void)state;
     static const struct {
         const char *plugins, *rest;
-    } runs[] = {{"", THREE}, {"", THREE "micro_batch = 1\nloss_chunk = 4\n"}, {"bf16", THREE "micro_batch = 1\n"}};
+    } runs[] = {{"", THREE},
+                {"", THREE "micro_batch = 1\nloss_chunk = 4\n"},
+                {"bf16", THREE "micro_batch = 1\n"}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         for (int seed = 1; seed <= 8; seed++) {
-            char *rest = weft_format("%s[cpu]\nqueues = adversarial\nadversary_seed = %d\n", runs[i].rest, seed);
+            char *rest = weft_format("%s[cpu]\nqueues = adversarial\nadversary_seed = %d\n",
+                                     runs[i].rest, seed);
             assert_non_null(rest);
             same_bits(runs[i].plugins, ONE_THREAD, runs[i].rest, ONE_THREAD, rest);
             weft_free(rest);
@@ -465,8 +490,10 @@ static void compare_update(model_run *m, void *ctx)
     char *prefix = weft_format("step%d", s->seen + 1);
     assert_non_null(prefix);
     assert_near("loss", m->run->view.loss, number(s->g, "loss", s->seen), s->limit.loss);
-    assert_near("grad_norm", report(m, "grad_norm"), number(s->g, "grad_norm", s->seen), s->limit.loss);
-    assert_near("lr", report(m, "lr"), number(s->g, "lr", s->seen), s->limit.each ? 1e-15 : 0x1p-23);
+    assert_near("grad_norm", report(m, "grad_norm"), number(s->g, "grad_norm", s->seen),
+                s->limit.loss);
+    assert_near("lr", report(m, "lr"), number(s->g, "lr", s->seen),
+                s->limit.each ? 1e-15 : 0x1p-23);
     compare_all(s->g, prefix, false, &s->limit);
     weft_free(prefix);
     s->seen++;
@@ -488,9 +515,12 @@ static void take_steps(const char *rest, bounds limit)
 static void adamw_is_as_pytorch(void **state)
 {
     (void)state;
-    take_steps("[train]\ndtype = f64\n[cpu]\nkernels = plain\n", (bounds){.loss = 1e-9, .tensor = 0x1p-24, .rest = 1e-11, .each = true});
-    take_steps("[train]\ndtype = f64\nmicro_batch = 1\n", (bounds){.loss = 1e-9, .tensor = 0x1p-24, .rest = 1e-11, .each = true});
-    /* Where a gradient is nearly nothing, Adam makes a step of its rounding: relative errors of 1e-6 there times lr. */
+    take_steps("[train]\ndtype = f64\n[cpu]\nkernels = plain\n",
+               (bounds){.loss = 1e-9, .tensor = 0x1p-24, .rest = 1e-11, .each = true});
+    take_steps("[train]\ndtype = f64\nmicro_batch = 1\n",
+               (bounds){.loss = 1e-9, .tensor = 0x1p-24, .rest = 1e-11, .each = true});
+    /* Where a gradient is nearly nothing, Adam makes a step of its rounding: relative errors of
+     * 1e-6 there times lr. */
     take_steps("", (bounds){.loss = 1e-6, .tensor = 1e-5, .rest = 1e-6});
 }
 

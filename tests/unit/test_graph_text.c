@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs as text: what is printed whole reads back as the same graph, what people read says each block once, and garbage is refused by line. */
+/* Graphs as text: what is printed whole reads back as the same graph, what people read says each
+ * block once, and garbage is refused by line. */
 #include "plan_run.h"
 
 #include <setjmp.h>
@@ -10,9 +11,12 @@
 /* last: it needs the headers above */
 #include <cmocka.h>
 
-static const char llama3[] = "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = 16\nmicro_batch = 8\neval_every = 1\nloss_chunk = 16\n"
-                             "[llama3]\nn_layers = 4\ndim = 16\nn_heads = 4\nn_kv_heads = 2\nffn_dim = 24\nvocab_size = 50\n";
-static const char gpt2[] = "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = 16\nmicro_batch = 8\neval_every = 1\nloss_chunk = 16\n"
+static const char llama3[] = "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = 16\nmicro_batch = "
+                             "8\neval_every = 1\nloss_chunk = 16\n"
+                             "[llama3]\nn_layers = 4\ndim = 16\nn_heads = 4\nn_kv_heads = "
+                             "2\nffn_dim = 24\nvocab_size = 50\n";
+static const char gpt2[] = "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = 16\nmicro_batch = "
+                           "8\neval_every = 1\nloss_chunk = 16\n"
                            "[gpt2]\nn_layers = 4\ndim = 16\nn_heads = 4\nvocab_size = 50\n";
 
 /* Reads a graph's text, with the mesh, ops and sizes of `like`. */
@@ -50,7 +54,8 @@ static void placed_and_joint(const char *plugins, const char *ini, const char *r
     plan_run p;
     snprintf(text, sizeof text, "%s%s", ini, rest);
     for (int stop = 0; stop < 2; stop++) {
-        plan_run_start(&p, plugins, text, &(weft_plan_options){.ranks = ranks, .stop_after = stop ? "adamw" : NULL});
+        plan_run_start(&p, plugins, text,
+                       &(weft_plan_options){.ranks = ranks, .stop_after = stop ? "adamw" : NULL});
         for (int m = 0; m < WEFT_MODES; m++)
             if (p.plan->graphs[m])
                 weft_graph_destroy(round_trip(p.plan->graphs[m]));
@@ -70,8 +75,10 @@ static void on_a_mesh(void **state)
 {
     (void)state;
     placed_and_joint("llama3 cpu bf16 tp fsdp ac adamw", llama3, "[tp]\ndegree = 2\n", 8);
-    placed_and_joint("llama3 cpu fsdp tp adamw", llama3, "[tp]\ndegree = 2\n[fsdp]\nreplicate = 2\nzero = 1\n", 8);
-    placed_and_joint("gpt2 cpu bf16 tp fsdp ac adamw", gpt2, "[tp]\ndegree = 2\n[ac]\nmode = op\n", 4);
+    placed_and_joint("llama3 cpu fsdp tp adamw", llama3,
+                     "[tp]\ndegree = 2\n[fsdp]\nreplicate = 2\nzero = 1\n", 8);
+    placed_and_joint("gpt2 cpu bf16 tp fsdp ac adamw", gpt2, "[tp]\ndegree = 2\n[ac]\nmode = op\n",
+                     4);
 }
 
 /* The graphs that write text, which read and write caches. */
@@ -98,7 +105,8 @@ static void before_placement(void **state)
     weft_graph *g;
     const weft_loaded *loaded;
     const weft_contribution *c;
-    assert_int_equal(weft_graph_create(&p.plan->graphs[WEFT_MODE_TRAIN]->config, &g, &p.err), WEFT_OK);
+    assert_int_equal(weft_graph_create(&p.plan->graphs[WEFT_MODE_TRAIN]->config, &g, &p.err),
+                     WEFT_OK);
     for (int i = 0, k = 0; weft_plugins_next(p.plugins, WEFT_PASS, &i, &k, &loaded, &c);) {
         if (c->stage != WEFT_STAGE_GRAPH)
             continue;
@@ -176,7 +184,8 @@ static void every_kind_of_attribute(void **state)
         assert_true(weft_node_real(result(again, "b1.h")->node, key) == reals[i]);
     }
     assert_true(weft_node_int(result(again, "b1.h")->node, "least") == INT64_MIN);
-    assert_string_equal(weft_node_text(result(again, "b1.h")->node, "text"), "a \"quoted\" \\ {brace}, and = \t\n \x01 \xc3\xa9");
+    assert_string_equal(weft_node_text(result(again, "b1.h")->node, "text"),
+                        "a \"quoted\" \\ {brace}, and = \t\n \x01 \xc3\xa9");
     weft_graph_destroy(again);
     plan_run_release(&p);
 }
@@ -200,7 +209,8 @@ static void print_short(const plan_run *p, weft_text *text)
 static void assert_has(const weft_text *text, const char *words, int times)
 {
     if (count(weft_text_get(text), words) != times)
-        fail_msg("\"%s\" is there %d times, not %d, in\n%s", words, count(weft_text_get(text), words), times, weft_text_get(text));
+        fail_msg("\"%s\" is there %d times, not %d, in\n%s", words,
+                 count(weft_text_get(text), words), times, weft_text_get(text));
 }
 
 static void each_block_once(void **state)
@@ -218,7 +228,8 @@ static void each_block_once(void **state)
     assert_has(&text, "@mlp.gate_proj.weight: ", 1);
     assert_has(&text, ", micro_batch", 0);
     /* One block with another number in it stands for itself. */
-    weft_set_real(p.plan->graphs[WEFT_MODE_TRAIN], result(p.plan->graphs[WEFT_MODE_TRAIN], "b2.n1"), "eps", 0.5);
+    weft_set_real(p.plan->graphs[WEFT_MODE_TRAIN], result(p.plan->graphs[WEFT_MODE_TRAIN], "b2.n1"),
+                  "eps", 0.5);
     print_short(&p, &text);
     assert_has(&text, "\nblock 1 as block 0\n", 1);
     assert_has(&text, "\nblock 2\n", 1);
@@ -226,7 +237,8 @@ static void each_block_once(void **state)
     assert_has(&text, "\nblock 3 as block 0\n", 1);
     /* So does one that reads another value of its block. */
     weft_value *attention = result(p.plan->graphs[WEFT_MODE_TRAIN], "b3.a");
-    weft_node_set_operand(p.plan->graphs[WEFT_MODE_TRAIN], attention->node, 0, attention->node->ins[1]);
+    weft_node_set_operand(p.plan->graphs[WEFT_MODE_TRAIN], attention->node, 0,
+                          attention->node->ins[1]);
     print_short(&p, &text);
     assert_has(&text, "\nblock 3\n", 1);
     weft_text_release(&text);
@@ -266,29 +278,31 @@ static void chunks_once(void **state)
 
 /* ---- garbage ---- */
 
-static const char small[] = "graph train placed on tp 2\n"
-                            "common\n"
-                            "  %ids: i32[batch 4, seq 8] = input() core\n"
-                            "  @w: f32[vocab/tp 50, embed 6] = parameter(normal 0.5) m, step_begin\n"
-                            "  %x: f32[batch 4, seq 8, embed 6] +tp ~ (residual) = embedding(%ids, @w) m\n"
-                            "  %x.r: f32[batch 4, seq 8, embed 6] = all_reduce[tp](%x) tp, for add y\n"
-                            "  %y: f32[batch 4, seq 8, embed 6] fetched = add(%x.r, %x.r) {eps 0.5, name \"a\\n\", n 3} m\n"
-                            "block 1, backward\n"
-                            "  %y*: f32[batch 4, seq 8, embed 6] = add(%x.r, %x.r; like %y) m, again\n"
-                            "table\n"
-                            "  vocab/tp of parameters w*, tp\n"
-                            "  whole/tp of role logits, tp\n"
-                            "  storage/tp, fsdp\n"
-                            "roots\n"
-                            "  loss %y\n"
-                            "  report size %y\n"
-                            "  gradient %y of @w\n";
+static const char small[] =
+    "graph train placed on tp 2\n"
+    "common\n"
+    "  %ids: i32[batch 4, seq 8] = input() core\n"
+    "  @w: f32[vocab/tp 50, embed 6] = parameter(normal 0.5) m, step_begin\n"
+    "  %x: f32[batch 4, seq 8, embed 6] +tp ~ (residual) = embedding(%ids, @w) m\n"
+    "  %x.r: f32[batch 4, seq 8, embed 6] = all_reduce[tp](%x) tp, for add y\n"
+    "  %y: f32[batch 4, seq 8, embed 6] fetched = add(%x.r, %x.r) {eps 0.5, name \"a\\n\", n 3} m\n"
+    "block 1, backward\n"
+    "  %y*: f32[batch 4, seq 8, embed 6] = add(%x.r, %x.r; like %y) m, again\n"
+    "table\n"
+    "  vocab/tp of parameters w*, tp\n"
+    "  whole/tp of role logits, tp\n"
+    "  storage/tp, fsdp\n"
+    "roots\n"
+    "  loss %y\n"
+    "  report size %y\n"
+    "  gradient %y of @w\n";
 
 static const weft_mesh two = {1, {{"tp", 2, "tp"}}};
 
 static weft_graph_config small_config(const weft_ops *ops)
 {
-    return (weft_graph_config){.mode = WEFT_MODE_TRAIN, .mesh = two, .ops = ops, .dtype = WEFT_F32, .sizes = {4, 8, 1, 0}};
+    return (weft_graph_config){
+        .mode = WEFT_MODE_TRAIN, .mesh = two, .ops = ops, .dtype = WEFT_F32, .sizes = {4, 8, 1, 0}};
 }
 
 static const struct garbage {
@@ -307,26 +321,33 @@ static const struct garbage {
     {"%ids:", "%ids", "graph:3: ':' is missing before 'i32[batch"},
     {"i32[batch", "i33[batch", "graph:3: there is no dtype 'i33'"},
     {"i32[batch", "i32(batch", "graph:3: '[' is missing"},
-    {"batch 4, seq 8] = input", "batch 4, seq] = input", "graph:3: a size must be an integer from 1"},
-    {"batch 4, seq 8] = input", "batch 4, seq 0] = input", "graph:3: a size must be an integer from 1"},
+    {"batch 4, seq 8] = input", "batch 4, seq] = input",
+     "graph:3: a size must be an integer from 1"},
+    {"batch 4, seq 8] = input", "batch 4, seq 0] = input",
+     "graph:3: a size must be an integer from 1"},
     {"batch 4, seq 8] = input", "batch 4, seq 99999999999999999999] = input", "graph:3: a size"},
     {"batch 4, seq 8] = input", "batch 4, seq 8*0] = input", "graph:3: a grain must be"},
-    {"batch 4, seq 8] = input", "a 1, b 1, c 1, d 1, e 1, f 1, g 1] = input", "graph:3: more than 6 dims"},
+    {"batch 4, seq 8] = input", "a 1, b 1, c 1, d 1, e 1, f 1, g 1] = input",
+     "graph:3: more than 6 dims"},
     {"batch 4, seq 8] = input", "batch 4, seq 8 = input", "graph:3: ']' is missing"},
     {"vocab/tp 50", "vocab/dp 50", "graph:4: the mesh has no axis 'dp'"},
     {"vocab/tp 50", "vocab/tp/tp 50", "graph:4: axis tp is used twice"},
     {"+tp ~", "+tp +tp ~", "graph:5: axis tp is used twice"},
-    {"parameter(normal 0.5)", "parameter(fresh)", "graph:4: a parameter begins as zero, one, normal"},
+    {"parameter(normal 0.5)", "parameter(fresh)",
+     "graph:4: a parameter begins as zero, one, normal"},
     {"parameter(normal 0.5)", "parameter(normal x)", "graph:4: a deviation must be a number"},
     {"(residual)", "(residual", "graph:5: ')' is missing"},
     {"embedding(%ids, @w)", "embeding(%ids, @w)", "graph:5: there is no op 'embeding'"},
     {"embedding(%ids, @w)", "embedding(%ids, @v)", "graph:5: v is not made by any line before"},
     {"embedding(%ids, @w)", "embedding(%ids, @w", "graph:5: ')' is missing"},
     {"embedding(%ids, @w)", "embedding %ids, @w", "graph:5: there is no op"},
-    {"all_reduce[tp](%x)", "all_gather[tp](%x)", "graph:6: the layouts ask for all_reduce[tp], not for all_gather[tp]"},
-    {"all_reduce[tp](%x)", "all_reduce[tp](%ids)", "graph:6: a redistribute has one operand and one result of the same dims"},
+    {"all_reduce[tp](%x)", "all_gather[tp](%x)",
+     "graph:6: the layouts ask for all_reduce[tp], not for all_gather[tp]"},
+    {"all_reduce[tp](%x)", "all_reduce[tp](%ids)",
+     "graph:6: a redistribute has one operand and one result of the same dims"},
     {"all_reduce[tp](%x)", "all_reduce[tp]()", "graph:6: a redistribute has one operand"},
-    {"%x.r: f32[batch 4, seq 8, embed 6]", "%x.r: f32[batch 4, seq 8, embed 6] max+tp", "graph:6: there is no way from the layout of x"},
+    {"%x.r: f32[batch 4, seq 8, embed 6]", "%x.r: f32[batch 4, seq 8, embed 6] max+tp",
+     "graph:6: there is no way from the layout of x"},
     {"%y: ", "%x: ", "graph:7: x is made twice"},
     {"fetched", "fetchd", "graph:7: '=' is missing before 'fetchd"},
     {"fetched", "becomes @nobody", "graph:7: nobody is not made by any line"},
@@ -370,7 +391,8 @@ static void garbage_is_refused(void **state)
         weft_status status = weft_graph_parse(weft_text_get(&text), &config, &g, &err);
         assert_true(status == WEFT_OK || !g);
         if (status != WEFT_ERR_INPUT || !strstr(weft_error_text(&err), c->words)) {
-            print_message("'%s' -> '%s' gives %d \"%s\", not \"%s\"\n", c->from, c->to, (int)status, weft_error_text(&err), c->words);
+            print_message("'%s' -> '%s' gives %d \"%s\", not \"%s\"\n", c->from, c->to, (int)status,
+                          weft_error_text(&err), c->words);
             wrong++;
         }
         weft_graph_destroy(g);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives that run as one: which do, where they stand, and that nothing else about a program changes. */
+/* Collectives that run as one: which do, where they stand, and that nothing else about a program
+ * changes. */
 #include "plan_run.h"
 
 #include <setjmp.h>
@@ -10,9 +11,10 @@
 
 enum { LAYERS = 4, WEIGHTS = 9 }; /* of a llama block: q k v o, gate up down, two norms */
 
-#define MODEL                                                                                                                                        \
-    "[train]\nsteps = 2\nseq_len = 16\nglobal_batch = 8\nmicro_batch = 4\n"                                                                          \
-    "[llama3]\ndim = 32\nn_layers = 4\nn_heads = 4\nn_kv_heads = 2\nhead_dim = 8\nffn_dim = 48\nvocab_size = 64\n"
+#define MODEL                                                                                      \
+    "[train]\nsteps = 2\nseq_len = 16\nglobal_batch = 8\nmicro_batch = 4\n"                        \
+    "[llama3]\ndim = 32\nn_layers = 4\nn_heads = 4\nn_kv_heads = 2\nhead_dim = 8\nffn_dim = "      \
+    "48\nvocab_size = 64\n"
 
 typedef struct found {
     int instructions, parts, most_parts;
@@ -47,11 +49,13 @@ static void start(plan_run *p, const char *plugins, const char *sections, int ra
 {
     weft_text text = {0};
     weft_text_print(&text, "%s%s", MODEL, sections);
-    plan_run_start(p, plugins, weft_text_get(&text), &(weft_plan_options){.ranks = ranks, .train_only = true});
+    plan_run_start(p, plugins, weft_text_get(&text),
+                   &(weft_plan_options){.ranks = ranks, .train_only = true});
     weft_text_release(&text);
 }
 
-/* Embedding, each block and the final norm are gathered in the forward; the head in the backward, and there the blocks again. Each is reduced once.
+/* Embedding, each block and the final norm are gathered in the forward; the head in the backward,
+ * and there the blocks again. Each is reduced once.
  */
 static void one_per_block(void **state)
 {
@@ -70,7 +74,8 @@ static void one_per_block(void **state)
     assert_int_equal(f.instructions, LAYERS + 2);
     plan_run_release(&p);
     start(&p, "llama3 local bf16 fsdp adamw", "[fsdp]\ngroup = none\n", 4);
-    assert_int_equal(count(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER).instructions, LAYERS * WEIGHTS + 3);
+    assert_int_equal(count(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER).instructions,
+                     LAYERS * WEIGHTS + 3);
     assert_int_equal(count(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER).most_parts, 1);
     plan_run_release(&p);
 }
@@ -122,7 +127,8 @@ static void gathers_run_ahead(void **state)
     }
 }
 
-/* Moves of weights and gradients are on a queue of their own, and whoever reads their results waits for them. */
+/* Moves of weights and gradients are on a queue of their own, and whoever reads their results waits
+ * for them. */
 static void own_queue(void **state)
 {
     (void)state;
@@ -143,7 +149,8 @@ static void own_queue(void **state)
     plan_run_release(&p);
 }
 
-/* What is summed once a step is summed at once: the norms' gradients over tp; replicated gradients by size. */
+/* What is summed once a step is summed at once: the norms' gradients over tp; replicated gradients
+ * by size. */
 static void small_sums_at_once(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory while running: [weft] check = memory finds whoever writes elsewhere or not at all, what is planned is what is allocated, and a pass that
- * breaks a graph is named with a file that shows the graph before. */
+/* Memory while running: [weft] check = memory finds whoever writes elsewhere or not at all, what is
+ * planned is what is allocated, and a pass that breaks a graph is named with a file that shows the
+ * graph before. */
 #include "plan_run.h"
 #include "run/control.h"
 #include "run/run.h"
@@ -14,7 +15,8 @@
 /* last: it needs the headers above */
 #include <cmocka.h>
 
-static const char train[] = "[train]\nsteps = 2\nseq_len = 8\nglobal_batch = 6\nmicro_batch = 2\neval_every = 1\nloss_chunk = 8\n";
+static const char train[] = "[train]\nsteps = 2\nseq_len = 8\nglobal_batch = 6\nmicro_batch = "
+                            "2\neval_every = 1\nloss_chunk = 8\n";
 static const char sizes[] = "n_layers = 2\ndim = 12\nn_heads = 2\nvocab_size = 50\n";
 
 typedef struct started {
@@ -44,7 +46,8 @@ static void start(started *s, const char *plugins, const char *more)
     s->p.plan->device = &s->device;
     allocated = 0;
     s->run = NULL;
-    if (weft_plugins_open(s->p.plugins, &s->p.err) || weft_run_create(s->p.plan, &s->p.host, &s->run, &s->p.err))
+    if (weft_plugins_open(s->p.plugins, &s->p.err) ||
+        weft_run_create(s->p.plan, &s->p.host, &s->run, &s->p.err))
         fail_msg("starting: %s", plan_run_errors(&s->p));
 }
 
@@ -77,8 +80,10 @@ static void planned_is_what_it_takes(void **state)
     started s;
     size_t base = weft_peak_bytes();
     start(&s, "llama3 cpu adamw",
-          "threads = 2\n[train]\nsteps = 2\nseq_len = 128\nglobal_batch = 4\nmicro_batch = 2\neval_every = 2\n"
-          "[llama3]\nn_layers = 4\ndim = 384\nn_heads = 6\nn_kv_heads = 2\nffn_dim = 1024\nvocab_size = 4096\n");
+          "threads = 2\n[train]\nsteps = 2\nseq_len = 128\nglobal_batch = 4\nmicro_batch = "
+          "2\neval_every = 2\n"
+          "[llama3]\nn_layers = 4\ndim = 384\nn_heads = 6\nn_kv_heads = 2\nffn_dim = "
+          "1024\nvocab_size = 4096\n");
     int64_t parameters = weft_plan_parameters(s.p.plan);
     assert_true(parameters > 8000000 && parameters < 12000000);
     const weft_plan *plan = s.p.plan;
@@ -87,7 +92,8 @@ static void planned_is_what_it_takes(void **state)
         if (plan->lowered[m] && plan->lowered[m]->arena_bytes > arena)
             arena = plan->lowered[m]->arena_bytes;
     assert_int_equal(s.run->arena_bytes, arena);
-    assert_int_equal(allocated, s.run->arena_bytes + (size_t)plan->states.bytes + s.run->inputs_bytes + s.run->step_inputs_bytes);
+    assert_int_equal(allocated, s.run->arena_bytes + (size_t)plan->states.bytes +
+                                    s.run->inputs_bytes + s.run->step_inputs_bytes);
     assert_true(allocated <= weft_plan_bytes(plan));
     if (go(&s))
         fail_msg("%s", plan_run_errors(&s.p));
@@ -103,9 +109,11 @@ static void planned_is_what_it_takes(void **state)
 static void all_is_well(void **state)
 {
     (void)state;
-    static const char *const plugins[][2] = {
-        {"llama3", "llama3 cpu adamw"}, {"gpt2", "gpt2 cpu bf16 ac adamw"}, {"llama3", "llama3 cpu bf16 adamw oddities"}};
-    static const char *const more[] = {"", "[cpu]\nkernels = plain\n", "[cpu]\nqueues = adversarial\n"};
+    static const char *const plugins[][2] = {{"llama3", "llama3 cpu adamw"},
+                                             {"gpt2", "gpt2 cpu bf16 ac adamw"},
+                                             {"llama3", "llama3 cpu bf16 adamw oddities"}};
+    static const char *const more[] = {"", "[cpu]\nkernels = plain\n",
+                                       "[cpu]\nqueues = adversarial\n"};
     for (size_t i = 0; i < sizeof plugins / sizeof plugins[0]; i++)
         for (size_t k = 0; k < sizeof more / sizeof more[0]; k++) {
             started s;
@@ -130,7 +138,8 @@ static void too_far(void **state)
     (void)state;
     started s;
     start(&s, "llama3 cpu adamw overrun", guarded("llama3", ""));
-    assert_fails(&s, (const char *const[]){"check = memory", "silu_mul_too_far of overrun", "b0.a = silu_mul, block 0, step 1",
+    assert_fails(&s, (const char *const[]){"check = memory", "silu_mul_too_far of overrun",
+                                           "b0.a = silu_mul, block 0, step 1",
                                            "wrote outside its results", NULL});
     end(&s);
 }
@@ -140,7 +149,8 @@ static void too_short(void **state)
     (void)state;
     started s;
     start(&s, "llama3 cpu adamw unwritten", guarded("llama3", ""));
-    assert_fails(&s, (const char *const[]){"silu_mul_too_short of unwritten", "b0.a = silu_mul", "did not write element", "of result 0", NULL});
+    assert_fails(&s, (const char *const[]){"silu_mul_too_short of unwritten", "b0.a = silu_mul",
+                                           "did not write element", "of result 0", NULL});
     end(&s);
 }
 
@@ -169,9 +179,12 @@ static void breaks(const char *stage, bool placed)
     char dir[] = "/tmp/weft-guard-XXXXXX", path[64], text[1024], *file;
     size_t size;
     assert_non_null(mkdtemp(dir));
-    snprintf(text, sizeof text, "dir = %s\n%s[llama3]\n%s[breaker]\nstage = %s\n", dir, train, sizes, stage);
+    snprintf(text, sizeof text, "dir = %s\n%s[llama3]\n%s[breaker]\nstage = %s\n", dir, train,
+             sizes, stage);
     snprintf(path, sizeof path, "%s/before-breaker.graph", dir);
-    assert_int_equal(plan_run_init(&p, "llama3 cpu adamw breaker", text, &(weft_plan_options){.ranks = 1}), WEFT_ERR_INTERNAL);
+    assert_int_equal(
+        plan_run_init(&p, "llama3 cpu adamw breaker", text, &(weft_plan_options){.ranks = 1}),
+        WEFT_ERR_INTERNAL);
     assert_null(p.plan);
     const char *errors = plan_run_errors(&p);
     assert_non_null(strstr(errors, "plugin breaker left a broken graph: b1.h = add"));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts alone: their bits, spans, text, prices, and the way from any layout to any other, carried out on all ranks of small meshes. */
+/* Layouts alone: their bits, spans, text, prices, and the way from any layout to any other, carried
+ * out on all ranks of small meshes. */
 #include "sim.h"
 
 #include <math.h>
@@ -150,11 +151,14 @@ static void spans_by_hand(void **state)
             assert_int_equal(s.hi, cases[i].lo[r + 1]);
             assert_int_equal(s.chunk, cases[i].chunk);
         }
-        assert_int_equal(weft_layout_elements(&m, l, 3, (weft_dim[]){{"u", 1, 1}, {"v", 1, 1}, dim}), cases[i].chunk);
+        assert_int_equal(
+            weft_layout_elements(&m, l, 3, (weft_dim[]){{"u", 1, 1}, {"v", 1, 1}, dim}),
+            cases[i].chunk);
     }
 }
 
-/* The spans of all ranks are a partition, and gathering the last axis of a list gives exactly the shorter list's range. */
+/* The spans of all ranks are a partition, and gathering the last axis of a list gives exactly the
+ * shorter list's range. */
 static void spans_nest(void **state)
 {
     (void)state;
@@ -181,7 +185,8 @@ static void spans_nest(void **state)
         for (int r = 0; r < weft_mesh_ranks(&m); r++) {
             int coord[WEFT_MAX_AXES];
             weft_mesh_coord(&m, r, coord);
-            weft_span s = weft_layout_span(&m, l, &dim, 0, coord), outer = weft_layout_span(&m, shorter, &dim, 0, coord);
+            weft_span s = weft_layout_span(&m, l, &dim, 0, coord),
+                      outer = weft_layout_span(&m, shorter, &dim, 0, coord);
             assert_true(s.lo <= s.hi && s.hi - s.lo <= s.chunk);
             for (int64_t x = s.lo; x < s.hi; x++)
                 cover[x]++;
@@ -204,7 +209,9 @@ static void spans_nest(void **state)
         }
         for (int64_t x = 0; x < dim.size; x++)
             assert_int_equal(cover[x], 1);
-        assert_int_equal(largest, weft_layout_elements(&m, l, 1, &dim) < dim.size ? weft_layout_elements(&m, l, 1, &dim) : dim.size);
+        assert_int_equal(largest, weft_layout_elements(&m, l, 1, &dim) < dim.size
+                                      ? weft_layout_elements(&m, l, 1, &dim)
+                                      : dim.size);
     }
 }
 
@@ -219,7 +226,8 @@ static weft_layout read_layout(const char *text)
     for (const char *p = text; sscanf(p, " %31s%n", word, &used) == 1; p += used) {
         char *plus = strchr(word, '+');
         if (plus) {
-            l = weft_layout_set_open(l, plus[1] - 'a', plus == word ? WEFT_OPEN_SUM : WEFT_OPEN_MAX);
+            l = weft_layout_set_open(l, plus[1] - 'a',
+                                     plus == word ? WEFT_OPEN_SUM : WEFT_OPEN_MAX);
             continue;
         }
         int d = (int)(strchr("xyzw", word[0]) - "xyzw");
@@ -233,7 +241,8 @@ static weft_layout read_layout(const char *text)
 static void layouts_print(void **state)
 {
     (void)state;
-    weft_mesh m = {4, {{"tp", 2, NULL}, {"cp", 2, NULL}, {"dp_shard", 2, NULL}, {"dp_replicate", 2, NULL}}};
+    weft_mesh m = {
+        4, {{"tp", 2, NULL}, {"cp", 2, NULL}, {"dp_shard", 2, NULL}, {"dp_replicate", 2, NULL}}};
     weft_dim dims[] = {{"batch", 8, 1}, {"seq", 2048, 1}, {"heads", 128, 16}};
     static const struct {
         const char *layout;
@@ -294,7 +303,8 @@ static void steps_by_hand(void **state)
         {"+a +b", "x/b/a", "reduce_scatter[b,a]x"},
         {"+a +b", "x/b", "reduce_scatter[b]x all_reduce[a]"}, /* all_reduce sees shards */
         {"y/c +a", "x/b y/c", "slice[b]x all_reduce[a]"},
-        {"x/b/a", "x/a", "all_gather[b,a]x slice[a]x"}, /* a true exchange: axes leave only at the end */
+        {"x/b/a", "x/a",
+         "all_gather[b,a]x slice[a]x"}, /* a true exchange: axes leave only at the end */
         {"x/a y/b", "x/b y/a", "all_gather[a]x all_to_all[b]yx slice[a]y"},
         {"x/c/a", "x/c y/a", "all_to_all[a]xy"},
         {"x/a!", "x/a", "all_gather[a]x slice[a]x"}, /* a cut between grains is another cut */
@@ -315,7 +325,8 @@ static void steps_by_hand(void **state)
             weft_text_add(&t, "no");
         print_steps(steps, n, &t);
         if (strcmp(weft_text_get(&t), cases[i][2]) != 0)
-            fail_msg("%s -> %s: %s, not %s", cases[i][0], cases[i][1], weft_text_get(&t), cases[i][2]);
+            fail_msg("%s -> %s: %s, not %s", cases[i][0], cases[i][1], weft_text_get(&t),
+                     cases[i][2]);
         weft_text_release(&t);
     }
 }
@@ -335,9 +346,12 @@ static weft_layout random_layout(dice *d, const puzzle *p, int kind)
     for (int i = 0; i < p->n_dims; i++)
         fine_from[i] = roll(d, 3);
     for (int i = 0; i < p->mesh.n_axes; i++) {
-        int axis = (start + i * (p->mesh.n_axes == 4 && start % 2 ? 3 : 1)) % p->mesh.n_axes, what = roll(d, p->n_dims + 2), list[WEFT_MAX_AXES];
+        int axis = (start + i * (p->mesh.n_axes == 4 && start % 2 ? 3 : 1)) % p->mesh.n_axes,
+            what = roll(d, p->n_dims + 2), list[WEFT_MAX_AXES];
         if (what < p->n_dims) /* fine ones behind coarse ones */
-            l = weft_layout_cut(l, what, axis, p->dims[what].grain > 1 && weft_layout_list(l, what, list) >= fine_from[what]);
+            l = weft_layout_cut(l, what, axis,
+                                p->dims[what].grain > 1 &&
+                                    weft_layout_list(l, what, list) >= fine_from[what]);
         else if (what == p->n_dims && kind)
             l = weft_layout_set_open(l, axis, kind);
     }
@@ -358,7 +372,8 @@ static double element(const weft_tensor *t, int64_t local)
     return weft_random_uniform(7, 0, index) - 0.5;
 }
 
-/* What a rank holds under a layout: of an open sum a share that depends on the rank, of an open maximum the value less something. */
+/* What a rank holds under a layout: of an open sum a share that depends on the rank, of an open
+ * maximum the value less something. */
 static void fill(const puzzle *p, weft_layout l, int rank, weft_tensor *t)
 {
     int coord[WEFT_MAX_AXES];
@@ -406,7 +421,8 @@ static void solve(const puzzle *p, int64_t *n_steps)
         before = steps[i].after;
     }
     assert_true(before.bits == p->to.bits);
-    weft_tensor all = sim_assemble(&p->mesh, p->to, p->n_dims, p->dims, now, 1e-12, "a value", &pool);
+    weft_tensor all =
+        sim_assemble(&p->mesh, p->to, p->n_dims, p->dims, now, 1e-12, "a value", &pool);
     for (int64_t i = 0; i < weft_tensor_count(&all); i++)
         if (!(fabs(weft_tensor_get(&all, i) - element(&all, i)) < 1e-12)) {
             weft_layout_print(&p->mesh, p->from, p->n_dims, p->dims, true, &text);
@@ -424,8 +440,11 @@ static void assert_fronts_stay(const puzzle *p)
     weft_step steps[WEFT_MAX_STEPS];
     weft_axes stays = 0;
     for (int d = 0; d < p->n_dims; d++) {
-        int a[WEFT_MAX_AXES], b[WEFT_MAX_AXES], n = weft_layout_list(p->from, d, a), k = weft_layout_list(p->to, d, b);
-        for (int i = 0; i < n && i < k && a[i] == b[i] && weft_layout_fine(p->from, a[i]) == weft_layout_fine(p->to, a[i]); i++)
+        int a[WEFT_MAX_AXES], b[WEFT_MAX_AXES], n = weft_layout_list(p->from, d, a),
+                                                k = weft_layout_list(p->to, d, b);
+        for (int i = 0; i < n && i < k && a[i] == b[i] &&
+                        weft_layout_fine(p->from, a[i]) == weft_layout_fine(p->to, a[i]);
+             i++)
             stays |= 1u << a[i];
     }
     int n = weft_layout_steps(p->from, p->to, p->n_dims, steps);
@@ -448,12 +467,15 @@ static void any_layout_becomes_any_other(void **state)
             puzzle p = {.mesh = make_mesh(meshes[m].n, meshes[m].sizes), .n_dims = 1 + roll(&d, 3)};
             for (int k = 0; k < p.n_dims; k++) {
                 int64_t grain = roll(&d, 3) ? 1 : 2 + roll(&d, 2);
-                p.dims[k] = (weft_dim){"xyzw" + k, grain * sizes[roll(&d, grain > 1 ? 5 : 8)], grain};
+                p.dims[k] =
+                    (weft_dim){"xyzw" + k, grain * sizes[roll(&d, grain > 1 ? 5 : 8)], grain};
             }
             int kind = 1 + (roll(&d, 4) == 0);
             p.from = random_layout(&d, &p, kind);
             p.to = random_layout(&d, &p, kind);
-            weft_axes to_max = kind == WEFT_OPEN_MAX ? weft_layout_open_axes(p.to) & ~weft_layout_open_axes(p.from) : 0;
+            weft_axes to_max = kind == WEFT_OPEN_MAX
+                                   ? weft_layout_open_axes(p.to) & ~weft_layout_open_axes(p.from)
+                                   : 0;
             for (int a = 0; a < p.mesh.n_axes; a++) /* a maximum cannot be opened, only kept */
                 if (to_max >> a & 1u)
                     p.to = weft_layout_clear(p.to, a);
@@ -525,17 +547,20 @@ static void bytes_by_hand(void **state)
         assert_int_equal(weft_layout_steps(from, read_layout(cases[i].to), 2, steps), 1);
         int64_t got = weft_step_bytes(&m, &steps[0], from, 2, dims, WEFT_BF16);
         if (got != 2 * cases[i].elements)
-            fail_msg("%s -> %s of %lld x %lld: %lld bytes, not %lld", cases[i].from, cases[i].to, (long long)cases[i].x, (long long)cases[i].y,
-                     (long long)got, (long long)(2 * cases[i].elements));
-        assert_int_equal(weft_step_bytes(&m, &steps[0], from, 2, dims, WEFT_F64), 8 * cases[i].elements);
+            fail_msg("%s -> %s of %lld x %lld: %lld bytes, not %lld", cases[i].from, cases[i].to,
+                     (long long)cases[i].x, (long long)cases[i].y, (long long)got,
+                     (long long)(2 * cases[i].elements));
+        assert_int_equal(weft_step_bytes(&m, &steps[0], from, 2, dims, WEFT_F64),
+                         8 * cases[i].elements);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bits_are_lists), cmocka_unit_test(spans_by_hand), cmocka_unit_test(spans_nest),
-        cmocka_unit_test(layouts_print),  cmocka_unit_test(steps_by_hand), cmocka_unit_test(any_layout_becomes_any_other),
+        cmocka_unit_test(bits_are_lists), cmocka_unit_test(spans_by_hand),
+        cmocka_unit_test(spans_nest),     cmocka_unit_test(layouts_print),
+        cmocka_unit_test(steps_by_hand),  cmocka_unit_test(any_layout_becomes_any_other),
         cmocka_unit_test(eight_axes_fit), cmocka_unit_test(bytes_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory: the arena's planner on random lifetimes and real plans; what shares memory, followed by a checker that does not know how it came to. */
+/* Memory: the arena's planner on random lifetimes and real plans; what shares memory, followed by a
+ * checker that does not know how it came to. */
 #include "plan_run.h"
 #include "symbolic.h"
 
@@ -23,7 +24,8 @@ static bool together(const weft_buffer *a, const weft_buffer *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Offsets are aligned, inside the arena, and disjoint for what is alive together. Returns the most that is alive at one position. */
+/* Offsets are aligned, inside the arena, and disjoint for what is alive together. Returns the most
+ * that is alive at one position. */
 static int64_t check_places(const weft_buffer *list, int n, int n_positions, int64_t arena)
 {
     int64_t *alive = calloc((size_t)n_positions + 2, sizeof *alive), most = 0;
@@ -38,7 +40,8 @@ static int64_t check_places(const weft_buffer *list, int n, int n_positions, int
             alive[p] += round64(a->bytes);
         for (int k = 0; k < i; k++) {
             const weft_buffer *b = &list[k];
-            if (b->base == WEFT_BASE_ARENA && together(a, b) && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes)
+            if (b->base == WEFT_BASE_ARENA && together(a, b) && a->offset < b->offset + b->bytes &&
+                b->offset < a->offset + a->bytes)
                 fail_msg("buffers %d and %d are alive together and overlap", k, i);
         }
     }
@@ -63,11 +66,13 @@ static void random_lifetimes(void **state)
         int n = (int)roll(seed, &rolls, MOST) + 1, positions = (int)roll(seed, &rolls, 60) + 1;
         int64_t size = seed % 3 == 0 ? 100 : 100000;
         for (int i = 0; i < n; i++) {
-            int first = (int)roll(seed, &rolls, (uint64_t)positions), length = (int)roll(seed, &rolls, roll(seed, &rolls, 10) ? 8 : 60);
-            list[i] = (weft_buffer){.base = roll(seed, &rolls, 12) ? WEFT_BASE_ARENA : WEFT_BASE_STATE,
-                                    .bytes = (int64_t)roll(seed, &rolls, (uint64_t)size),
-                                    .first = first,
-                                    .last = first + length < positions ? first + length : positions};
+            int first = (int)roll(seed, &rolls, (uint64_t)positions),
+                length = (int)roll(seed, &rolls, roll(seed, &rolls, 10) ? 8 : 60);
+            list[i] =
+                (weft_buffer){.base = roll(seed, &rolls, 12) ? WEFT_BASE_ARENA : WEFT_BASE_STATE,
+                              .bytes = (int64_t)roll(seed, &rolls, (uint64_t)size),
+                              .first = first,
+                              .last = first + length < positions ? first + length : positions};
         }
         int64_t arena = -1, peak = -1;
         int at = -1;
@@ -99,7 +104,10 @@ static void same_plan_twice(void **state)
     uint64_t rolls = 0;
     for (int i = 0; i < N; i++) { /* many of a size and a time, as in models */
         int first = (int)roll(9, &rolls, 20);
-        one[i] = (weft_buffer){.base = WEFT_BASE_ARENA, .bytes = 64 << roll(9, &rolls, 3), .first = first, .last = first + (int)roll(9, &rolls, 20)};
+        one[i] = (weft_buffer){.base = WEFT_BASE_ARENA,
+                               .bytes = 64 << roll(9, &rolls, 3),
+                               .first = first,
+                               .last = first + (int)roll(9, &rolls, 20)};
     }
     memcpy(two, one, sizeof one);
     int64_t arena, peak;
@@ -123,9 +131,12 @@ static void start(plan_run *p, const wanted *w, const char *more)
 {
     char text[2048];
     const char *model = strncmp(w->plugins, "gpt2", 4) == 0 ? "gpt2" : "llama3";
-    snprintf(text, sizeof text, "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = %d\nmicro_batch = 8\neval_every = 1\nloss_chunk = 16\n[%s]\n%s%s%s",
+    snprintf(text, sizeof text,
+             "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = %d\nmicro_batch = 8\neval_every = "
+             "1\nloss_chunk = 16\n[%s]\n%s%s%s",
              8 * w->micro_batches, model, sizes, w->rest, more);
-    plan_run_start(p, w->plugins, text, &(weft_plan_options){.ranks = w->ranks, .rank = w->ranks - 1});
+    plan_run_start(p, w->plugins, text,
+                   &(weft_plan_options){.ranks = w->ranks, .rank = w->ranks - 1});
 }
 
 static const wanted runs[] = {
@@ -137,7 +148,10 @@ static const wanted runs[] = {
     {"llama3 cpu bf16 ac adamw", "", 1, 3},
     {"gpt2 cpu bf16 ac adamw", "", 1, 3},
     {"gpt2 cpu bf16 adamw", "", 1, 1},
-    {"llama3 cpu bf16 ac adamw dump", "[ac]\nmode = op\n[dump]\nsteps = 1\nwhat = parameters gradients tokens logits\nvalues = *.n1 *.y\n", 1, 3},
+    {"llama3 cpu bf16 ac adamw dump",
+     "[ac]\nmode = op\n[dump]\nsteps = 1\nwhat = parameters gradients tokens logits\nvalues = *.n1 "
+     "*.y\n",
+     1, 3},
     {"llama3 cpu adamw dump", "[dump]\nsteps = 1\nwhat = parameters gradients\nvalues = *\n", 1, 1},
     {"llama3 cpu adamw oddities", "", 1, 1},
     {"llama3 cpu bf16 adamw oddities", "", 1, 3},
@@ -153,7 +167,8 @@ static void check_programs(const plan_run *p, const char *name, uint64_t seed)
 {
     for (int m = 0; m < WEFT_MODES; m++) {
         weft_text wrong = {0};
-        if (p->plan->lowered[m] && !symbolic_run(p->plan->lowered[m], p->plan->micro_batches, 2, seed, &wrong))
+        if (p->plan->lowered[m] &&
+            !symbolic_run(p->plan->lowered[m], p->plan->micro_batches, 2, seed, &wrong))
             fail_msg("%s, mode %d: %s", name, m, weft_text_get(&wrong));
         weft_text_release(&wrong);
     }
@@ -170,7 +185,8 @@ static void everything_reads_what_it_should(void **state)
     }
 }
 
-/* With plain kernels every sum can grow in place, on two queues every order that the waits allow is legal. */
+/* With plain kernels every sum can grow in place, on two queues every order that the waits allow is
+ * legal. */
 static void plain_and_out_of_order(void **state)
 {
     (void)state;
@@ -178,7 +194,8 @@ static void plain_and_out_of_order(void **state)
         plan_run p;
         start(&p, &runs[i], "[cpu]\nkernels = plain\nqueues = adversarial\n");
         int second = 0;
-        const weft_program *backward = &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_BACKWARD];
+        const weft_program *backward =
+            &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_BACKWARD];
         for (int k = 0; k < backward->n; k++) {
             second += backward->list[k].queue == 1;
             if (backward->list[k].kind == WEFT_COLLECTIVE) /* all ranks enter them in one order */
@@ -201,9 +218,11 @@ static void real_plans_lose_little(void **state)
             const weft_lowered *l = p.plan->lowered[m];
             if (!l)
                 continue;
-            assert_int_equal(check_places(l->buffers, l->n_buffers, l->n_positions, l->arena_bytes), l->live_peak);
+            assert_int_equal(check_places(l->buffers, l->n_buffers, l->n_positions, l->arena_bytes),
+                             l->live_peak);
             if (l->arena_bytes > l->live_peak + l->live_peak / 10)
-                fail_msg("%s: %lld of %lld bytes are lost", runs[i].plugins, (long long)(l->arena_bytes - l->live_peak), (long long)l->arena_bytes);
+                fail_msg("%s: %lld of %lld bytes are lost", runs[i].plugins,
+                         (long long)(l->arena_bytes - l->live_peak), (long long)l->arena_bytes);
         }
         plan_run_release(&p);
     }
@@ -224,7 +243,8 @@ static void sums_grow_in_place(void **state)
     assert_true(adding >= p.plan->graphs[WEFT_MODE_TRAIN]->n_parameters);
     assert_int_equal(accumulations, 0);
     for (int i = 0; i < l->programs[WEFT_DO_UPDATE].n; i++)
-        assert_int_not_equal(l->programs[WEFT_DO_UPDATE].list[i].kind, WEFT_COPY); /* states are updated where they lie */
+        assert_int_not_equal(l->programs[WEFT_DO_UPDATE].list[i].kind,
+                             WEFT_COPY); /* states are updated where they lie */
     plan_run_release(&p);
 }
 
@@ -248,10 +268,11 @@ static void checker_sees_overlaps(void **state)
     int tried = 0, seen = 0;
     uint64_t rolls = 0;
     while (tried < 60) {
-        weft_buffer *a = &l->buffers[roll(3, &rolls, (uint64_t)l->n_buffers)], *b = &l->buffers[roll(3, &rolls, (uint64_t)l->n_buffers)];
+        weft_buffer *a = &l->buffers[roll(3, &rolls, (uint64_t)l->n_buffers)],
+                    *b = &l->buffers[roll(3, &rolls, (uint64_t)l->n_buffers)];
         /* b is made while a waits for a reader */
-        if (a->base != WEFT_BASE_ARENA || b->base != WEFT_BASE_ARENA || !a->value || a->first >= b->first || b->first >= a->last ||
-            a->last > l->n_positions - 1)
+        if (a->base != WEFT_BASE_ARENA || b->base != WEFT_BASE_ARENA || !a->value ||
+            a->first >= b->first || b->first >= a->last || a->last > l->n_positions - 1)
             continue;
         int64_t offset = b->offset;
         b->offset = a->offset;
@@ -304,11 +325,16 @@ static void checker_sees_missing_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_lifetimes),        cmocka_unit_test(no_buffers),
-        cmocka_unit_test(same_plan_twice),         cmocka_unit_test(everything_reads_what_it_should),
-        cmocka_unit_test(plain_and_out_of_order),  cmocka_unit_test(real_plans_lose_little),
-        cmocka_unit_test(sums_grow_in_place),      cmocka_unit_test(checker_sees_overlaps),
-        cmocka_unit_test(checker_sees_wrong_sums), cmocka_unit_test(checker_sees_missing_waits),
+        cmocka_unit_test(random_lifetimes),
+        cmocka_unit_test(no_buffers),
+        cmocka_unit_test(same_plan_twice),
+        cmocka_unit_test(everything_reads_what_it_should),
+        cmocka_unit_test(plain_and_out_of_order),
+        cmocka_unit_test(real_plans_lose_little),
+        cmocka_unit_test(sums_grow_in_place),
+        cmocka_unit_test(checker_sees_overlaps),
+        cmocka_unit_test(checker_sees_wrong_sums),
+        cmocka_unit_test(checker_sees_missing_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meshes: ranks and coordinates; axes as plugins declare them, sizes left to be found, what cannot be. */
+/* Meshes: ranks and coordinates; axes as plugins declare them, sizes left to be found, what cannot
+ * be. */
 #include "mesh/plan.h"
 
 #include <setjmp.h>
@@ -27,7 +28,8 @@ static void ranks_are_coordinates(void **state)
     assert_int_equal(weft_mesh_ranks(&none), 1);
 }
 
-static weft_status plan_mesh(int ranks, const char *text, const char *order, weft_mesh *mesh, weft_error *err)
+static weft_status plan_mesh(int ranks, const char *text, const char *order, weft_mesh *mesh,
+                             weft_error *err)
 {
     static const char *const by[] = {"tp", "cp", "fsdp"};
     weft_mesh_plan plan;
@@ -37,7 +39,8 @@ static weft_status plan_mesh(int ranks, const char *text, const char *order, wef
     int degree, used, n = 0;
     for (const char *p = text; sscanf(p, " %31[^=]=%d%n", name, &degree, &used) == 2; p += used) {
         plan.by = by[plan.n % 3];
-        weft_status s = weft_mesh_plan_axis(&plan, name, degree, (weft_where){"run.ini", plan.n + 1}, err);
+        weft_status s =
+            weft_mesh_plan_axis(&plan, name, degree, (weft_where){"run.ini", plan.n + 1}, err);
         if (s)
             return s;
     }
@@ -54,17 +57,22 @@ static void meshes_are_planned(void **state)
     (void)state;
     static const struct {
         int ranks;
-        const char *axes, *order, *want; /* want: name and size of each axis, or, if it starts with '!', part of the error */
+        const char *axes, *order, *want; /* want: name and size of each axis, or, if it starts with
+                                            '!', part of the error */
     } cases[] = {
         {8, "tp=2 cp=1 dp_shard=0", "", "tp2 dp_shard4"},
         {8, "tp=2 cp=2 dp_shard=0", "cp tp", "cp2 tp2 dp_shard2"},
         {1, "tp=1 dp_shard=0", "", ""},
         {1, "", "", ""},
-        {6, "tp=4 dp_shard=0", "", "!run.ini:2: the mesh (tp 4 = 4) does not fit 6 ranks; start with -n 4 or a multiple"},
-        {6, "tp=2 dp_shard=2", "", "!run.ini:2: the mesh (tp 2 x dp_shard 2 = 4) does not fit 6 ranks; start with -n 4, or change a degree"},
+        {6, "tp=4 dp_shard=0", "",
+         "!run.ini:2: the mesh (tp 4 = 4) does not fit 6 ranks; start with -n 4 or a multiple"},
+        {6, "tp=2 dp_shard=2", "",
+         "!run.ini:2: the mesh (tp 2 x dp_shard 2 = 4) does not fit 6 ranks; start with -n 4, or "
+         "change a degree"},
         {4, "tp=0 dp_shard=0", "", "!run.ini:2: both tp and dp_shard have degree auto"},
         {4, "tp=2 tp=2", "", "!run.ini:2: mesh axis 'tp' is declared by both tp and cp"},
-        {4, "tp=4", "pp", "!run.ini:99: [mesh] order names 'pp', but no listed plugin declares that axis"},
+        {4, "tp=4", "pp",
+         "!run.ini:99: [mesh] order names 'pp', but no listed plugin declares that axis"},
         {4, "tp=2 cp=2", "tp tp", "!run.ini:99: [mesh] order names 'tp' twice"},
         {4, "an_axis_with_a_very_long_name=2", "", "!longer than 23 characters"},
         {512, "a=2 b=2 c=2 d=2 e=2 f=2 g=2 h=2 i=2", "", "!9 axes of size above 1"},
@@ -90,6 +98,7 @@ static void meshes_are_planned(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_coordinates), cmocka_unit_test(meshes_are_planned)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_coordinates),
+                                       cmocka_unit_test(meshes_are_planned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

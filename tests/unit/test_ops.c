@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The standard ops against what their table claims: gradients, shards, linearity, dtypes; and the numbers that matter most. */
+/* The standard ops against what their table claims: gradients, shards, linearity, dtypes; and the
+ * numbers that matter most. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,13 +14,13 @@
 #include "graph/ops/ops.h"
 #include "opcheck.h"
 
-#define INT(k, x)                                                                                                                                    \
-    {                                                                                                                                                \
-        .key = k, .kind = WEFT_ATTR_INT, .i = x                                                                                                      \
+#define INT(k, x)                                                                                  \
+    {                                                                                              \
+        .key = k, .kind = WEFT_ATTR_INT, .i = x                                                    \
     }
-#define REAL(k, x)                                                                                                                                   \
-    {                                                                                                                                                \
-        .key = k, .kind = WEFT_ATTR_REAL, .r = x                                                                                                     \
+#define REAL(k, x)                                                                                 \
+    {                                                                                              \
+        .key = k, .kind = WEFT_ATTR_REAL, .r = x                                                   \
     }
 
 /* clang-format off */
@@ -147,10 +148,12 @@ static void all_ops_accumulate(void **state)
     each_use(visit_accumulate, NULL);
 }
 
-/* Operands in `from`, results in `to`: as in f64 on the same (rounded) operands, to one rounding. */
+/* Operands in `from`, results in `to`: as in f64 on the same (rounded) operands, to one rounding.
+ */
 static void check_dtypes(const opcheck_use *u, weft_dtype from, weft_dtype to, weft_pool *pool)
 {
-    opcheck_use *exact = weft_pool_alloc(pool, sizeof(*exact)), *mixed = weft_pool_alloc(pool, sizeof(*mixed));
+    opcheck_use *exact = weft_pool_alloc(pool, sizeof(*exact)),
+                *mixed = weft_pool_alloc(pool, sizeof(*mixed));
     assert_non_null(exact);
     assert_non_null(mixed);
     *exact = *mixed = *u;
@@ -165,7 +168,8 @@ static void check_dtypes(const opcheck_use *u, weft_dtype from, weft_dtype to, w
     opcheck_run(exact, false);
     opcheck_run(mixed, false);
     for (int r = 0; r < u->n_outs; r++)
-        opcheck_same(&exact->outs[r], &mixed->outs[r], to == WEFT_BF16 ? 1.0 / 256 : 1e-7, "mixed dtypes", u->op->name);
+        opcheck_same(&exact->outs[r], &mixed->outs[r], to == WEFT_BF16 ? 1.0 / 256 : 1e-7,
+                     "mixed dtypes", u->op->name);
 }
 
 static void visit_dtypes(const opcheck_use *u, weft_pool *pool, void *ctx)
@@ -229,7 +233,8 @@ static void every_op_is_tried(void **state)
     for (int i = 0; ops[i]; i++) {
         assert_non_null(ops[i]->summary);
         assert_true(ops[i]->rule || ops[i]->make_rule);
-        if (ops[i]->flags & WEFT_OP_SOURCE || ops[i] == &weft_op_redistribute || ops[i] == &weft_op_gather)
+        if (ops[i]->flags & WEFT_OP_SOURCE || ops[i] == &weft_op_redistribute ||
+            ops[i] == &weft_op_gather)
             assert_null(ops[i]->plain);
         else if (!seen[i])
             fail_msg("no case tries %s", ops[i]->name);
@@ -265,8 +270,11 @@ static void set_all(weft_tensor *t, const double *x)
 
 static void attention_is_safe(void **state)
 {
-    static const opcheck_case c = {
-        "attention", {"f b=1 q=2 h=1/1", "f b=1 k=2 h=1/1", "f b=1 k=2 h=1/1", "n0 q=2", "n1 k=2", "i1 b=1 q=2", "i1 b=1 k=2"}, 2, {{0}}};
+    static const opcheck_case c = {"attention",
+                                   {"f b=1 q=2 h=1/1", "f b=1 k=2 h=1/1", "f b=1 k=2 h=1/1",
+                                    "n0 q=2", "n1 k=2", "i1 b=1 q=2", "i1 b=1 k=2"},
+                                   2,
+                                   {{0}}};
     fixture *f = start(&c);
     (void)state;
     set_all(&f->use.ins[0], (const double[]){3.0, 1e6});
@@ -280,13 +288,15 @@ static void attention_is_safe(void **state)
     finish(f);
 }
 
-/* Five numbers, computed with 50 digits elsewhere: frequency by frequency, long waves slowed by 8, short ones kept. */
+/* Five numbers, computed with 50 digits elsewhere: frequency by frequency, long waves slowed by 8,
+ * short ones kept. */
 static void rope_turns_as_llama3(void **state)
 {
     static const opcheck_case c = {"rope",
                                    {"f b=1 s=1 h=6/6", "n1 b=1 s=1"},
                                    0,
-                                   {REAL("theta", 500000), REAL("factor", 8), REAL("low", 1), REAL("high", 4), REAL("original", 8192)}};
+                                   {REAL("theta", 500000), REAL("factor", 8), REAL("low", 1),
+                                    REAL("high", 4), REAL("original", 8192)}};
     double angle[3] = {1.0, 0.0, 0.0};
     fixture *f = start(&c);
     (void)state;
@@ -303,11 +313,13 @@ static void rope_turns_as_llama3(void **state)
 
 static void rope_blends_between(void **state)
 {
-    /* one frequency, 1: with original = 2 pi * 2.5 it turns 2.5 times, half way between low 1 and high 4 */
+    /* one frequency, 1: with original = 2 pi * 2.5 it turns 2.5 times, half way between low 1 and
+     * high 4 */
     static const opcheck_case c = {"rope",
                                    {"f b=1 s=1 h=2/2", "n1 b=1 s=1"},
                                    0,
-                                   {REAL("theta", 10000), REAL("factor", 8), REAL("low", 1), REAL("high", 4), REAL("original", 15.707963267948966)}};
+                                   {REAL("theta", 10000), REAL("factor", 8), REAL("low", 1),
+                                    REAL("high", 4), REAL("original", 15.707963267948966)}};
     fixture *f = start(&c);
     (void)state;
     set_all(&f->use.ins[0], (const double[]){1, 0});
@@ -318,10 +330,11 @@ static void rope_blends_between(void **state)
 
 static void cross_entropy_adds_up(void **state)
 {
-    static const opcheck_case c[] = {{"max_v", {"f b=1 s=2 v=3"}, 0, {{0}}},
-                                     {"sumexp", {"f b=1 s=2 v=3", "f b=1 s=2"}, 0, {{0}}},
-                                     {"pick", {"f b=1 s=2 v=3", "l3 b=1 s=2"}, 0, {{0}}},
-                                     {"nll", {"f b=1 s=2", "f b=1 s=2", "f b=1 s=2", "l3 b=1 s=2"}, 0, {{0}}}};
+    static const opcheck_case c[] = {
+        {"max_v", {"f b=1 s=2 v=3"}, 0, {{0}}},
+        {"sumexp", {"f b=1 s=2 v=3", "f b=1 s=2"}, 0, {{0}}},
+        {"pick", {"f b=1 s=2 v=3", "l3 b=1 s=2"}, 0, {{0}}},
+        {"nll", {"f b=1 s=2", "f b=1 s=2", "f b=1 s=2", "l3 b=1 s=2"}, 0, {{0}}}};
     static const double logits[] = {1000.0, 1001.0, 1002.0, -5.0, 5.0, 0.0}, labels[] = {1, -1};
     fixture *max = start(&c[0]), *sum = start(&c[1]), *pick = start(&c[2]), *nll = start(&c[3]);
     (void)state;
@@ -337,7 +350,8 @@ static void cross_entropy_adds_up(void **state)
     nll->use.ins[2] = pick->use.outs[0];
     nll->use.ins[3] = pick->use.ins[1];
     opcheck_run(&nll->use, false);
-    assert_true(fabs(weft_tensor_get(&nll->use.outs[0], 0) - log(exp(-1.0) + 1.0 + exp(1.0))) < 1e-12);
+    assert_true(fabs(weft_tensor_get(&nll->use.outs[0], 0) - log(exp(-1.0) + 1.0 + exp(1.0))) <
+                1e-12);
     assert_true(weft_tensor_get(&nll->use.outs[0], 1) == 0.0);
     finish(max);
     finish(sum);
@@ -347,7 +361,8 @@ static void cross_entropy_adds_up(void **state)
 
 static void small_numbers(void **state)
 {
-    static const opcheck_case one = {"reciprocal", {"f"}, 0, {{0}}}, exact = {"gelu", {"f e=2"}, 0, {INT("exact", 1)}};
+    static const opcheck_case one = {"reciprocal", {"f"}, 0, {{0}}},
+                              exact = {"gelu", {"f e=2"}, 0, {INT("exact", 1)}};
     fixture *f = start(&one);
     (void)state;
     set_all(&f->use.ins[0], (const double[]){0.0});
@@ -434,7 +449,11 @@ static void nonsense_is_refused(void **state)
         {"chunk", {"f b=2 s=6"}, 3, {INT("dim", 2), INT("n", 3)}},
         {"chunk", {"f b=2 s=6"}, 3, {INT("dim", 1), INT("n", 2)}},
         {"rope", {"f b=1 s=2 h=6/3", "n0 b=1 s=2"}, 0, {{0}}},
-        {"attention", {"f b=1 q=2 h=8/2", "f b=1 k=2 h=6/2", "f b=1 k=2 h=6/2", "n0 q=2", "n0 k=2", "i1 b=1 q=2", "i1 b=1 k=2"}, 2, {{0}}},
+        {"attention",
+         {"f b=1 q=2 h=8/2", "f b=1 k=2 h=6/2", "f b=1 k=2 h=6/2", "n0 q=2", "n0 k=2", "i1 b=1 q=2",
+          "i1 b=1 k=2"},
+         2,
+         {{0}}},
         {"cast", {"f e=2"}, 0, {{.key = "dtype", .kind = WEFT_ATTR_TEXT, .text = "f8"}}},
         {"rms_norm", {"f b=2 e=3", "f e=3"}, 0, {{0}}},
     };
@@ -459,8 +478,13 @@ static void shards_that_do_not_divide_are_refused(void **state)
     weft_error err = {0};
     (void)state;
     f->use.ins[0] = opcheck_slice(&f->use.ins[0], 0, 2, 4, &f->pool);
-    weft_call call = {
-        .op = f->use.op, .attrs = f->use.attrs, .n_attrs = f->use.n_attrs, .n_ins = 1, .n_outs = 3, .ins = f->use.ins, .outs = f->use.outs};
+    weft_call call = {.op = f->use.op,
+                      .attrs = f->use.attrs,
+                      .n_attrs = f->use.n_attrs,
+                      .n_ins = 1,
+                      .n_outs = 3,
+                      .ins = f->use.ins,
+                      .outs = f->use.outs};
     assert_int_equal(f->use.op->plain(&call, &err), WEFT_ERR_INTERNAL);
     assert_non_null(strstr(weft_error_text(&err), "cannot be cut into 3 equal parts"));
     weft_error_release(&err);
@@ -471,7 +495,13 @@ static void shards_that_do_not_divide_are_refused(void **state)
 static void visit_memory(const opcheck_use *u, weft_pool *pool, void *ctx)
 {
     weft_error err = {0};
-    weft_call call = {.op = u->op, .attrs = u->attrs, .n_attrs = u->n_attrs, .n_ins = u->n_ins, .n_outs = u->n_outs, .ins = u->ins, .outs = u->outs};
+    weft_call call = {.op = u->op,
+                      .attrs = u->attrs,
+                      .n_attrs = u->n_attrs,
+                      .n_ins = u->n_ins,
+                      .n_outs = u->n_outs,
+                      .ins = u->ins,
+                      .outs = u->outs};
     long needed;
     (void)pool;
     weft_alloc_fail_at(0);
@@ -497,19 +527,32 @@ static void flops_count_products(void **state)
 {
     static const opcheck_case c[] = {
         {"linear", {"f b=2 s=3 k=5", "f n=4 k=5"}, 0, {{0}}},
-        {"attention", {"f b=2 q=3 h=8/2", "f b=2 k=5 h=4/2", "f b=2 k=5 h=4/2", "n0 q=3", "n0 k=5", "g b=2 q=3", "g b=2 k=5"}, 2, {{0}}},
+        {"attention",
+         {"f b=2 q=3 h=8/2", "f b=2 k=5 h=4/2", "f b=2 k=5 h=4/2", "n0 q=3", "n0 k=5", "g b=2 q=3",
+          "g b=2 k=5"},
+         2,
+         {{0}}},
     };
-    static const double want[] = {2.0 * 6 * 5 * 4, 4.0 * 2 * 3 * 5 * 8}, back[] = {2.0 * 6 * 5 * 4, 10.0 * 2 * 3 * 5 * 8};
+    static const double want[] = {2.0 * 6 * 5 * 4, 4.0 * 2 * 3 * 5 * 8},
+                        back[] = {2.0 * 6 * 5 * 4, 10.0 * 2 * 3 * 5 * 8};
     opcheck_grad *g = weft_alloc_zero(OPCHECK_INS, sizeof(*g));
     (void)state;
     assert_non_null(g);
     for (int k = 0; k < 2; k++) {
         fixture *f = start(&c[k]);
-        weft_call call = {.op = f->use.op, .n_ins = f->use.n_ins, .n_outs = f->use.n_outs, .ins = f->use.ins, .outs = f->use.outs};
+        weft_call call = {.op = f->use.op,
+                          .n_ins = f->use.n_ins,
+                          .n_outs = f->use.n_outs,
+                          .ins = f->use.ins,
+                          .outs = f->use.outs};
         assert_true(f->use.op->flops(&call) == want[k]);
         for (const char *const *text = f->use.op->grad; *text; text++) {
             opcheck_statement(&f->use, *text, f->use.outs, g, &f->pool);
-            call = (weft_call){.op = g->use.op, .n_ins = g->use.n_ins, .n_outs = g->use.n_outs, .ins = g->use.ins, .outs = g->use.outs};
+            call = (weft_call){.op = g->use.op,
+                               .n_ins = g->use.n_ins,
+                               .n_outs = g->use.n_outs,
+                               .ins = g->use.ins,
+                               .outs = g->use.outs};
             assert_true(g->use.op->flops(&call) == back[k]);
         }
         finish(f);

@@ -32,15 +32,27 @@ static weft_status parse(result *r, const char *words, int max_arguments)
         {.name = "flag", .flag = &r->flag},
         {.name = "flag-deep", .flag = &r->deep},
         {.name = "text", .argument = "TEXT", .help = "any text", .text = &r->text},
-        {.name = "colour", .argument = "NAME", .help = "one of three", .text = &r->colour, .choices = colours},
-        {.name = "n", .argument = "N", .help = "a number", .number = &r->number, .min = 1, .max = 9},
+        {.name = "colour",
+         .argument = "NAME",
+         .help = "one of three",
+         .text = &r->colour,
+         .choices = colours},
+        {.name = "n",
+         .argument = "N",
+         .help = "a number",
+         .number = &r->number,
+         .min = 1,
+         .max = 9},
         {.name = "any", .number = &r->any},
         {.name = "o", .values = &r->values},
         {.name = "with", .values = &r->values},
         {.name = NULL},
     };
-    const weft_options options = {
-        .command = "do", .list = list, .arguments = r->arguments, .max_arguments = max_arguments, .n_arguments = &r->n_arguments};
+    const weft_options options = {.command = "do",
+                                  .list = list,
+                                  .arguments = r->arguments,
+                                  .max_arguments = max_arguments,
+                                  .n_arguments = &r->n_arguments};
     assert_true(strlen(words) < sizeof memory);
     memcpy(memory, words, strlen(words) + 1);
     char *rest = NULL;
@@ -72,8 +84,9 @@ static void assert_errors(const char *words, int max_arguments, const char *want
 
 static void test_forms(void **state)
 {
-    static const char *const forms[] = {"--text a -n 4 --flag --colour blue", "--text=a -n4 -f --colour=blue",
-                                        "--text b --text a -n 5 -n4 -f --flag --colour=red --colour=blue"};
+    static const char *const forms[] = {
+        "--text a -n 4 --flag --colour blue", "--text=a -n4 -f --colour=blue",
+        "--text b --text a -n 5 -n4 -f --flag --colour=red --colour=blue"};
     (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         result r;
@@ -120,7 +133,8 @@ static void test_values(void **state)
     (void)state;
     assert_int_equal(parse(&r, "-oa=1 --with b -o c=2 --with=d", 0), WEFT_OK);
     assert_int_equal(r.values.n, 4);
-    static const char *const options[] = {"o", "with", "o", "with"}, *const texts[] = {"a=1", "b", "c=2", "d"};
+    static const char *const options[] = {"o", "with", "o", "with"}, *const texts[] = {"a=1", "b",
+                                                                                       "c=2", "d"};
     for (int i = 0; i < 4; i++) {
         assert_string_equal(r.values.list[i].option, options[i]);
         assert_string_equal(r.values.list[i].text, texts[i]);
@@ -194,8 +208,10 @@ static void test_usage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),   cmocka_unit_test(test_arguments), cmocka_unit_test(test_nothing),   cmocka_unit_test(test_values),
-        cmocka_unit_test(test_numbers), cmocka_unit_test(test_errors),    cmocka_unit_test(test_no_memory), cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_forms),     cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_nothing),   cmocka_unit_test(test_values),
+        cmocka_unit_test(test_numbers),   cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_usage),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

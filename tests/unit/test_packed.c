@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents packed into one sample, with segments and positions of their own, train as each of them in a sample of its own: the same loss, norm and
- * gradient of every parameter. Without segments they do not. */
+/* Documents packed into one sample, with segments and positions of their own, train as each of them
+ * in a sample of its own: the same loss, norm and gradient of every parameter. Without segments
+ * they do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,11 +20,13 @@ enum { SEQ = 64, DOCUMENTS = 6, VOCAB = 50 };
 static const int lengths[DOCUMENTS] = {9, 1, 22, 3, 16, 13}; /* SEQ in all */
 
 typedef struct samples {
-    int32_t ids[DOCUMENTS * SEQ], labels[DOCUMENTS * SEQ], positions[DOCUMENTS * SEQ], segments[DOCUMENTS * SEQ];
+    int32_t ids[DOCUMENTS * SEQ], labels[DOCUMENTS * SEQ], positions[DOCUMENTS * SEQ],
+        segments[DOCUMENTS * SEQ];
 } samples;
 
 /* Token j of a document; its last one has no label. */
-static void put_token(samples *s, int at, int document, int j, bool segments, bool positions, int place)
+static void put_token(samples *s, int at, int document, int j, bool segments, bool positions,
+                      int place)
 {
     int32_t next = (int32_t)(weft_random_bits(1, (uint64_t)document, (uint64_t)j + 1) % VOCAB);
     s->ids[at] = (int32_t)(weft_random_bits(1, (uint64_t)document, (uint64_t)j) % VOCAB);
@@ -60,23 +63,31 @@ static void fill_alone(samples *s)
 static void train(model_run *m, const char *model, const char *settings, const samples *s, int n)
 {
     char *plugins = weft_format("cpu %s adamw", model);
-    char *ini = weft_format("threads = 1\n[train]\nsteps = 1\nseq_len = %d\nglobal_batch = %d\nseed = 5\n%s", SEQ, n, settings);
+    char *ini = weft_format(
+        "threads = 1\n[train]\nsteps = 1\nseq_len = %d\nglobal_batch = %d\nseed = 5\n%s", SEQ, n,
+        settings);
     assert_non_null(plugins);
     assert_non_null(ini);
     model_run_start(m, plugins, ini);
-    model_run_feed(m, &(model_samples){.ids = s->ids, .labels = s->labels, .positions = s->positions, .segments = s->segments, .samples = n});
+    model_run_feed(m, &(model_samples){.ids = s->ids,
+                                       .labels = s->labels,
+                                       .positions = s->positions,
+                                       .segments = s->segments,
+                                       .samples = n});
     model_run_train(m);
     weft_free(ini);
     weft_free(plugins);
 }
 
-/* The largest ||a - b|| / ||b|| of all gradients; gradients that are zero but for rounding count for their part of the whole. */
+/* The largest ||a - b|| / ||b|| of all gradients; gradients that are zero but for rounding count
+ * for their part of the whole. */
 static double worst(model_run *a, model_run *b)
 {
     double most = 0, all = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < model_run_parameters(a); i++) {
-            model_numbers x = model_run_gradient(a, model_run_name(a, i)), y = model_run_gradient(b, model_run_name(a, i));
+            model_numbers x = model_run_gradient(a, model_run_name(a, i)),
+                          y = model_run_gradient(b, model_run_name(a, i));
             double difference = 0, norm = 0;
             assert_int_equal(x.n, y.n);
             for (int64_t k = 0; k < x.n; k++) {
@@ -94,7 +105,8 @@ static double worst(model_run *a, model_run *b)
 static const struct {
     const char *name, *settings;
 } models[] = {
-    {"llama3", "[llama3]\nvocab_size = 50\ndim = 32\nn_layers = 2\nn_heads = 4\nn_kv_heads = 2\nffn_dim = 64\n"},
+    {"llama3", "[llama3]\nvocab_size = 50\ndim = 32\nn_layers = 2\nn_heads = 4\nn_kv_heads = "
+               "2\nffn_dim = 64\n"},
     {"gpt2", "[gpt2]\nvocab_size = 50\ndim = 32\nn_layers = 2\nn_heads = 4\nn_positions = 64\n"},
 };
 
@@ -111,13 +123,16 @@ static void compare(const char *settings, double tolerance)
         train(&b, models[i].name, all, &packed, 1);
         assert_int_equal(a.run->view.tokens, SEQ - DOCUMENTS);
         assert_int_equal(b.run->view.tokens, SEQ - DOCUMENTS);
-        double loss = fabs(b.run->view.loss - a.run->view.loss) / a.run->view.loss, gradients = worst(&b, &a);
+        double loss = fabs(b.run->view.loss - a.run->view.loss) / a.run->view.loss,
+               gradients = worst(&b, &a);
         print_message("# %s: loss %.2g apart, gradients %.2g\n", models[i].name, loss, gradients);
         assert_true(loss <= tolerance && gradients <= 20 * tolerance);
-        for (int without = 0; without < 2; without++) { /* segments and positions are both needed, or nothing would have been shown */
+        for (int without = 0; without < 2; without++) { /* segments and positions are both needed,
+                                                           or nothing would have been shown */
             fill_packed(&one, without == 1, without == 0);
             train(&c, models[i].name, all, &one, 1);
-            assert_true((models[i].name[0] == 'l' && without == 1) || worst(&c, &a) > 1e-2); /* rotary positions are relative */
+            assert_true((models[i].name[0] == 'l' && without == 1) ||
+                        worst(&c, &a) > 1e-2); /* rotary positions are relative */
             model_run_release(&c);
         }
         model_run_release(&b);

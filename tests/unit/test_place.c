@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement and gradients: whatever the mesh, the passes and their order, the numbers are those of one rank. WEFT_LONG=1: many times as many plans.
+/* Placement and gradients: whatever the mesh, the passes and their order, the numbers are those of
+ * one rank. WEFT_LONG=1: many times as many plans.
  */
 #include "parity.h"
 
@@ -31,30 +32,59 @@ static const struct model {
     const char *ini;
     int64_t seq;
 } models[] = {
-    {NULL, "n_layers = 2\ndim = 12\nn_heads = 12\nn_kv_heads = 6\nhead_dim = 4\nffn_dim = 26\nvocab_size = 50\n", 8},
-    {NULL, "n_layers = 2\ndim = 12\nn_heads = 12\nn_kv_heads = 6\nhead_dim = 4\nffn_dim = 25\nvocab_size = 49\ntied = yes\n", 7},
     {NULL,
-     "n_layers = 2\ndim = 11\nn_heads = 6\nn_kv_heads = 6\nhead_dim = 2\nffn_dim = 23\nvocab_size = 47\nrope_scaling = yes\nrope_original = 4\n", 9},
-    {NULL, "n_layers = 1\ndim = 12\nn_heads = 12\nn_kv_heads = 2\nhead_dim = 4\nffn_dim = 5\nvocab_size = 31\n", 5},
-    {&gpt2_LTX_plugin, "n_layers = 2\ndim = 24\nn_heads = 6\nffn_dim = 26\nvocab_size = 50\nn_positions = 11\n", 8},
-    {&gpt2_LTX_plugin, "n_layers = 1\ndim = 15\nn_heads = 5\nffn_dim = 13\nvocab_size = 17\nn_positions = 9\ntied = no\n", 7},
+     "n_layers = 2\ndim = 12\nn_heads = 12\nn_kv_heads = 6\nhead_dim = 4\nffn_dim = 26\nvocab_size "
+     "= 50\n",
+     8},
+    {NULL,
+     "n_layers = 2\ndim = 12\nn_heads = 12\nn_kv_heads = 6\nhead_dim = 4\nffn_dim = 25\nvocab_size "
+     "= 49\ntied = yes\n",
+     7},
+    {NULL,
+     "n_layers = 2\ndim = 11\nn_heads = 6\nn_kv_heads = 6\nhead_dim = 2\nffn_dim = 23\nvocab_size "
+     "= 47\nrope_scaling = yes\nrope_original = 4\n",
+     9},
+    {NULL,
+     "n_layers = 1\ndim = 12\nn_heads = 12\nn_kv_heads = 2\nhead_dim = 4\nffn_dim = 5\nvocab_size "
+     "= 31\n",
+     5},
+    {&gpt2_LTX_plugin,
+     "n_layers = 2\ndim = 24\nn_heads = 6\nffn_dim = 26\nvocab_size = 50\nn_positions = 11\n", 8},
+    {&gpt2_LTX_plugin,
+     "n_layers = 1\ndim = 15\nn_heads = 5\nffn_dim = 13\nvocab_size = 17\nn_positions = 9\ntied = "
+     "no\n",
+     7},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
 static planned_spec spec_of(int model)
 {
-    return (planned_spec){.axes = "", .passes = "", .model = models[model].plugin, .ini = models[model].ini, .seq = models[model].seq};
+    return (planned_spec){.axes = "",
+                          .passes = "",
+                          .model = models[model].plugin,
+                          .ini = models[model].ini,
+                          .seq = models[model].seq};
 }
 
 /* ---- the matrix ---- */
 
-static const char *const tps[] = {"tp", "tp:sequence_parallel=no", "tp:loss_parallel=no", "tp:sequence_parallel=no:loss_parallel=no"};
+static const char *const tps[] = {"tp", "tp:sequence_parallel=no", "tp:loss_parallel=no",
+                                  "tp:sequence_parallel=no:loss_parallel=no"};
 static const struct data_parallel {
     const char *pass;
     int replicate, shard;
 } dps[] = {
-    {"", 1, 1},     {"fsdp:zero=0", 2, 1}, {"fsdp:zero=1", 1, 2}, {"fsdp:zero=2", 1, 2}, {"fsdp:reshard=no", 1, 2}, {"fsdp", 1, 2},
-    {"fsdp", 1, 3}, {"fsdp:zero=1", 2, 2}, {"fsdp", 2, 2},        {"fsdp:zero=2", 2, 2}, {"fsdp:zero=0", 2, 2},
+    {"", 1, 1},
+    {"fsdp:zero=0", 2, 1},
+    {"fsdp:zero=1", 1, 2},
+    {"fsdp:zero=2", 1, 2},
+    {"fsdp:reshard=no", 1, 2},
+    {"fsdp", 1, 2},
+    {"fsdp", 1, 3},
+    {"fsdp:zero=1", 2, 2},
+    {"fsdp", 2, 2},
+    {"fsdp:zero=2", 2, 2},
+    {"fsdp:zero=0", 2, 2},
 };
 static const char *const acs[] = {"", "ac", "ac:mode=op", "ac:mode=every"};
 
@@ -70,13 +100,16 @@ static void shuffle(dice *d, const char **list, int n, char *out, size_t size)
     }
 }
 
-static void check_one(dice *d, int model, int t, const char *tp, const struct data_parallel *dp, int c)
+static void check_one(dice *d, int model, int t, const char *tp, const struct data_parallel *dp,
+                      int c)
 {
     char axes[96], passes[160];
     static const int micros[] = {1, 2, 3, 6};
     planned_spec spec = spec_of(model);
-    const char *list[] = {t > 1 ? tp : "", dp->pass, c > 1 ? "cp" : "", acs[roll(d, 4)], roll(d, 2) ? "bf16" : ""};
-    snprintf(axes, sizeof axes, "tp=%d cp=%d dp_shard=%d dp_replicate=%d", t, c, dp->shard, dp->replicate);
+    const char *list[] = {t > 1 ? tp : "", dp->pass, c > 1 ? "cp" : "", acs[roll(d, 4)],
+                          roll(d, 2) ? "bf16" : ""};
+    snprintf(axes, sizeof axes, "tp=%d cp=%d dp_shard=%d dp_replicate=%d", t, c, dp->shard,
+             dp->replicate);
     shuffle(d, list, 5, passes, sizeof passes);
     spec.micro = micros[roll(d, 4)];
     spec.batch = 12 / spec.micro;
@@ -114,7 +147,11 @@ static void the_matrix(void **state)
 /* All subsets and orders of five passes on one mesh. */
 static void permute(const char *const *list, unsigned left, const char *before)
 {
-    planned_spec spec = {.axes = "tp=2 cp=2 dp_shard=2", .passes = before, .ini = planned_tiny, .micro = 2, .batch = 2};
+    planned_spec spec = {.axes = "tp=2 cp=2 dp_shard=2",
+                         .passes = before,
+                         .ini = planned_tiny,
+                         .micro = 2,
+                         .batch = 2};
     parity_must(&spec, 1);
     for (int i = 0; i < 5; i++) {
         char now[96];
@@ -163,9 +200,15 @@ static void larger_meshes(void **state)
 static void three_steps(void **state)
 {
     (void)state;
-    static const char *const passes[] = {"tp cp fsdp", "bf16 tp fsdp:zero=1 cp ac", "fsdp:zero=2 tp cp"};
+    static const char *const passes[] = {"tp cp fsdp", "bf16 tp fsdp:zero=1 cp ac",
+                                         "fsdp:zero=2 tp cp"};
     for (int i = 0; i < 3; i++)
-        parity_must(&(planned_spec){.axes = "tp=2 cp=2 dp_shard=2", .passes = passes[i], .ini = planned_tiny, .micro = 2, .batch = 2}, 3);
+        parity_must(&(planned_spec){.axes = "tp=2 cp=2 dp_shard=2",
+                                    .passes = passes[i],
+                                    .ini = planned_tiny,
+                                    .micro = 2,
+                                    .batch = 2},
+                    3);
 }
 
 /* The head in parts of the sequence, with every cut of it. */
@@ -188,7 +231,10 @@ static void chunks(void **state)
         {"tp=2 cp=4", "tp:loss_parallel=no cp", 16},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        planned_spec spec = {.axes = cases[i].axes, .passes = cases[i].passes, .ini = planned_tiny, .chunk = cases[i].chunk};
+        planned_spec spec = {.axes = cases[i].axes,
+                             .passes = cases[i].passes,
+                             .ini = planned_tiny,
+                             .chunk = cases[i].chunk};
         planned p;
         assert_int_equal(planned_init(&p, &spec), WEFT_OK);
         assert_non_null(weft_graph_find(p.g, "head.logits.1"));
@@ -292,7 +338,8 @@ static void wrong_marks(void **state)
         while (k < 300 && !noticed(&op, k))
             k++;
         if (k == 300)
-            fail_msg("%s with rule \"%s\", linear \"%s\" is not noticed", op.name, op.rule, op.linear);
+            fail_msg("%s with rule \"%s\", linear \"%s\" is not noticed", op.name, op.rule,
+                     op.linear);
         print_message("%s: noticed by plan %d\n", op.name, k);
     }
 }
@@ -301,7 +348,8 @@ static void wrong_marks(void **state)
 
 static bool norm_weights(const weft_node *n)
 {
-    return n->scope == WEFT_STEP_END && strstr(n->ins[0]->name, "layernorm.weight'") && n->steps[0].move == WEFT_ALL_REDUCE;
+    return n->scope == WEFT_STEP_END && strstr(n->ins[0]->name, "layernorm.weight'") &&
+           n->steps[0].move == WEFT_ALL_REDUCE;
 }
 static bool zeros(const weft_node *n)
 {
@@ -313,7 +361,8 @@ static bool count_of_tokens(const weft_node *n)
 }
 static bool keys_over_cp(const weft_node *n)
 {
-    return n->phase == WEFT_BACKWARD && strcmp(n->by, "cp") == 0 && strstr(n->ins[0]->name, "k_rot");
+    return n->phase == WEFT_BACKWARD && strcmp(n->by, "cp") == 0 &&
+           strstr(n->ins[0]->name, "k_rot");
 }
 static void mutations(void **state)
 {
@@ -322,11 +371,18 @@ static void mutations(void **state)
         const char *axes, *passes;
         bool (*stuck)(const weft_node *);
     } cases[] = {
-        {"tp=2 dp_shard=2", "tp fsdp", norm_weights},    {"tp=2 dp_shard=2", "tp fsdp", zeros},        {"tp=2", "tp:sequence_parallel=no", zeros},
-        {"tp=2 dp_shard=2", "tp fsdp", count_of_tokens}, {"cp=2 dp_shard=2", "cp fsdp", keys_over_cp},
+        {"tp=2 dp_shard=2", "tp fsdp", norm_weights},
+        {"tp=2 dp_shard=2", "tp fsdp", zeros},
+        {"tp=2", "tp:sequence_parallel=no", zeros},
+        {"tp=2 dp_shard=2", "tp fsdp", count_of_tokens},
+        {"cp=2 dp_shard=2", "cp fsdp", keys_over_cp},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        planned_spec spec = {.axes = cases[i].axes, .passes = cases[i].passes, .ini = planned_tiny, .micro = 2, .batch = 2};
+        planned_spec spec = {.axes = cases[i].axes,
+                             .passes = cases[i].passes,
+                             .ini = planned_tiny,
+                             .micro = 2,
+                             .batch = 2};
         planned p;
         parity_result r;
         const char *what;
@@ -338,7 +394,8 @@ static void mutations(void **state)
             fail_msg("%s, %s: there is nothing to break", spec.axes, spec.passes);
         parity_run(&p, 1, cases[i].stuck, INFINITY, &r);
         if (parity_worst(&r, parity_reference(&spec, 1), &what) < 1e-9)
-            fail_msg("%s, %s: nobody noticed %d redistributes that did nothing", spec.axes, spec.passes, hit);
+            fail_msg("%s, %s: nobody noticed %d redistributes that did nothing", spec.axes,
+                     spec.passes, hit);
         parity_release(&r);
         planned_release(&p);
     }
@@ -380,7 +437,8 @@ static void evaluate_and_generate(void **state)
         many.passes = model % 2 ? "tp cp fsdp ac" : "bf16 fsdp:zero=1 tp cp";
         one.mode = many.mode = WEFT_MODE_EVALUATE;
         for (int which = 0; which < 2; which++) {
-            double a = mode_value(&one, which, NULL, NULL), b = mode_value(&many, which, NULL, NULL);
+            double a = mode_value(&one, which, NULL, NULL),
+                   b = mode_value(&many, which, NULL, NULL);
             assert_true(a > 0 && fabs(a - b) < 1e-12 * a);
         }
         one.mode = many.mode = WEFT_MODE_GENERATE;
@@ -399,8 +457,12 @@ static void refusals(void **state)
     static const struct {
         const char *axes, *passes, *words;
     } cases[] = {
-        {"tp=4", "tp", "tp: b0.o = attention: heads 12 and kv_heads 6 must both divide by tp = 4; the nearest degree that works is 3"},
-        {"tp=5", "tp", "tp: b0.o = attention: heads 12 and kv_heads 6 must both divide by tp = 5; the nearest degree that works is 6"},
+        {"tp=4", "tp",
+         "tp: b0.o = attention: heads 12 and kv_heads 6 must both divide by tp = 4; the nearest "
+         "degree that works is 3"},
+        {"tp=5", "tp",
+         "tp: b0.o = attention: heads 12 and kv_heads 6 must both divide by tp = 5; the nearest "
+         "degree that works is 6"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         planned p;
@@ -424,7 +486,8 @@ static void print(const planned_spec *spec, weft_text *text)
 static void planning_repeats(void **state)
 {
     (void)state;
-    planned_spec spec = {.axes = "tp=2 cp=2 dp_shard=2", .passes = "bf16 tp cp fsdp ac", .ini = planned_tiny};
+    planned_spec spec = {
+        .axes = "tp=2 cp=2 dp_shard=2", .passes = "bf16 tp cp fsdp ac", .ini = planned_tiny};
     weft_text a = {0}, b = {0};
     print(&spec, &a);
     print(&spec, &b);
@@ -436,10 +499,17 @@ static void planning_repeats(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_matrix),  cmocka_unit_test(all_orders),       cmocka_unit_test(larger_meshes),
-        cmocka_unit_test(three_steps), cmocka_unit_test(chunks),           cmocka_unit_test(random_placement),
-        cmocka_unit_test(wrong_marks), cmocka_unit_test(mutations),        cmocka_unit_test(evaluate_and_generate),
-        cmocka_unit_test(refusals),    cmocka_unit_test(planning_repeats),
+        cmocka_unit_test(the_matrix),
+        cmocka_unit_test(all_orders),
+        cmocka_unit_test(larger_meshes),
+        cmocka_unit_test(three_steps),
+        cmocka_unit_test(chunks),
+        cmocka_unit_test(random_placement),
+        cmocka_unit_test(wrong_marks),
+        cmocka_unit_test(mutations),
+        cmocka_unit_test(evaluate_and_generate),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(planning_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,14 +56,16 @@ static void test_broken_descriptors(void **state)
     assert_refused("cpu empty_metadata", "no licence");
     assert_refused("cpu empty_metadata", "no summary");
     char sizes[80];
-    snprintf(sizes, sizeof sizes, "%zu bytes, expected %zu", sizeof(weft_plugin) - 8, sizeof(weft_plugin));
+    snprintf(sizes, sizeof sizes, "%zu bytes, expected %zu", sizeof(weft_plugin) - 8,
+             sizeof(weft_plugin));
     assert_refused("cpu wrong_size", sizes);
 }
 
 static void test_undefined_function(void **state)
 {
     (void)state;
-    assert_refused("cpu undefined_function", "run.ini:5: plugin 'undefined_function' cannot be opened");
+    assert_refused("cpu undefined_function",
+                   "run.ini:5: plugin 'undefined_function' cannot be opened");
     assert_refused("cpu undefined_function", "undefined symbol: weft_no_such_function");
 }
 
@@ -143,7 +145,9 @@ static void test_not_elf(void **state)
     scratch_path(path, "notes.so");
     FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs("This is a text of more than a few bytes, and no shared object at all, whatever its name says.\n", file);
+    fputs("This is a text of more than a few bytes, and no shared object at all, whatever its name "
+          "says.\n",
+          file);
     assert_int_equal(fclose(file), 0);
     assert_int_equal(load_from(&r, scratch, "notes", ""), WEFT_ERR_INPUT);
     assert_says(&r.err, "notes.so: ");
@@ -195,14 +199,16 @@ static void test_two_names_one_file(void **state)
 
 /* ---- plugins linked into the program ---- */
 
-static const weft_plugin linked_in = {WEFT_PLUGIN_HEAD, .name = "linked_in", .version = "1.0", .licence = "Apache-2.0",
-                                      .summary = "no file holds it"};
+static const weft_plugin linked_in = {WEFT_PLUGIN_HEAD, .name = "linked_in", .version = "1.0",
+                                      .licence = "Apache-2.0", .summary = "no file holds it"};
 
 static void test_builtin(void **state)
 {
     (void)state;
-    static const lt_dlsymlist list[] = {
-        {"@PROGRAM@", NULL}, {"linked_in.a", NULL}, {"linked_in_LTX_plugin", (void *)(uintptr_t)&linked_in}, {NULL, NULL}};
+    static const lt_dlsymlist list[] = {{"@PROGRAM@", NULL},
+                                        {"linked_in.a", NULL},
+                                        {"linked_in_LTX_plugin", (void *)(uintptr_t)&linked_in},
+                                        {NULL, NULL}};
     run r = {0};
     assert_int_equal(lt_dlpreload_default(list), 0);
     assert_loads(&r, load(&r, "cpu linked_in", ""));
@@ -234,7 +240,8 @@ static void test_names(void **state)
     }
     assert_true(named);
     weft_module module;
-    assert_int_equal(weft_module_open(search, "../good_a", WEFT_NOWHERE, &module, &err), WEFT_ERR_INPUT);
+    assert_int_equal(weft_module_open(search, "../good_a", WEFT_NOWHERE, &module, &err),
+                     WEFT_ERR_INPUT);
     assert_int_equal(weft_module_open(search, "", WEFT_NOWHERE, &module, &err), WEFT_ERR_INPUT);
     weft_search_destroy(search);
     weft_error_release(&err);
@@ -253,18 +260,19 @@ static void test_describe(void **state)
     assert_int_equal(weft_module_open(search, "good_b", WEFT_NOWHERE, &b, &err), WEFT_OK);
 
     weft_plugin_describe(&a, false, &text);
-    static const char *const words[] = {"good_a 1.2.3: a fixture",
-                                        "good_a.so",
-                                        "pass, stage graph; needs graph; gives thing_a",
-                                        "count = 2\n      int from 1 to 8, in steps\n      How many.",
-                                        "int from 1 to 64; or auto",
-                                        "choice: soft, hard",
-                                        "note (not set)",
-                                        "list of path",
-                                        "may differ between ranks",
-                                        "and 1 advanced",
-                                        "twice: twice its operand; rule * -> *",
-                                        "twice on cpu: twice_fast, priority 10"};
+    static const char *const words[] = {
+        "good_a 1.2.3: a fixture",
+        "good_a.so",
+        "pass, stage graph; needs graph; gives thing_a",
+        "count = 2\n      int from 1 to 8, in steps\n      How many.",
+        "int from 1 to 64; or auto",
+        "choice: soft, hard",
+        "note (not set)",
+        "list of path",
+        "may differ between ranks",
+        "and 1 advanced",
+        "twice: twice its operand; rule * -> *",
+        "twice on cpu: twice_fast, priority 10"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (!strstr(weft_text_get(&text), words[i]))
             fail_msg("no \"%s\" in\n%s", words[i], weft_text_get(&text));

@@ -20,8 +20,10 @@ static void test_hooks_in_order(void **state)
     weft_plugins_close(r.plugins);
     weft_plugins_destroy(r.plugins);
     r.plugins = NULL;
-    assert_string_equal(weft_text_get(&r.seen), "cpu create\ngood_a create\ngood_b create\ncpu open\ngood_a open\ngood_b open\n"
-                                                "good_b close\ngood_a close\ncpu close\ngood_b destroy\ngood_a destroy\ncpu destroy\n");
+    assert_string_equal(
+        weft_text_get(&r.seen),
+        "cpu create\ngood_a create\ngood_b create\ncpu open\ngood_a open\ngood_b open\n"
+        "good_b close\ngood_a close\ncpu close\ngood_b destroy\ngood_a destroy\ncpu destroy\n");
     release(&r);
 }
 
@@ -64,8 +66,10 @@ static void test_walk(void **state)
     }
     assert_int_equal(passes, 2);
     plugin = item = 0;
-    assert_true(weft_plugins_next(r.plugins, WEFT_OBSERVER, &plugin, &item, &loaded, &contribution));
-    assert_false(weft_plugins_next(r.plugins, WEFT_OBSERVER, &plugin, &item, &loaded, &contribution));
+    assert_true(
+        weft_plugins_next(r.plugins, WEFT_OBSERVER, &plugin, &item, &loaded, &contribution));
+    assert_false(
+        weft_plugins_next(r.plugins, WEFT_OBSERVER, &plugin, &item, &loaded, &contribution));
     release(&r);
 }
 
@@ -89,7 +93,8 @@ static void test_optional(void **state)
     (void)state;
     run r = {0};
     /* missing: left out, its section too */
-    assert_loads(&r, load(&r, "cpu ?nowhere_to_be_found ?good_a", "[nowhere_to_be_found]\nkey = 1\n"));
+    assert_loads(&r,
+                 load(&r, "cpu ?nowhere_to_be_found ?good_a", "[nowhere_to_be_found]\nkey = 1\n"));
     assert_int_equal(r.plugins->n, 2);
     assert_non_null(strstr(weft_text_get(&r.seen), "nowhere_to_be_found"));
     release(&r);
@@ -103,25 +108,30 @@ static void test_optional(void **state)
 static void test_given_twice(void **state)
 {
     (void)state;
-    assert_refused("cpu good_a also_a", "run.ini:6: plugin 'also_a' gives 'thing_a', and so does 'good_a' (run.ini:5)");
+    assert_refused("cpu good_a also_a",
+                   "run.ini:6: plugin 'also_a' gives 'thing_a', and so does 'good_a' (run.ini:5)");
     assert_refused("cpu second_device", "gives 'device', and so does 'cpu' (run.ini:4)");
 }
 
 static void test_unmet_need(void **state)
 {
     (void)state;
-    assert_refused("cpu good_a unmet", "run.ini:6: plugin 'unmet' needs 'thing_q', which no listed plugin gives; did it mean 'thing_a'?");
+    assert_refused("cpu good_a unmet", "run.ini:6: plugin 'unmet' needs 'thing_q', which no listed "
+                                       "plugin gives; did it mean 'thing_a'?");
     assert_refused("cpu unmet", "add one that does");
-    assert_refused("cpu unmet", "needs 'placed' in stage graph, but weft gives it from stage joint on");
+    assert_refused("cpu unmet",
+                   "needs 'placed' in stage graph, but weft gives it from stage joint on");
 }
 
 static void test_wrong_order(void **state)
 {
     (void)state;
     assert_refused("cpu good_b ?good_a mesh_late",
-                   "run.ini:5: plugin 'good_b' needs 'thing_a', which 'good_a' (run.ini:6) gives, but later in the list; "
+                   "run.ini:5: plugin 'good_b' needs 'thing_a', which 'good_a' (run.ini:6) gives, "
+                   "but later in the list; "
                    "this order works: plugins = cpu ?good_a good_b mesh_late");
-    assert_refused("cpu good_a refuser", "run.ini:6: plugin 'refuser' refuses 'thing_a', which 'good_a' (run.ini:5) gives earlier in the list; "
+    assert_refused("cpu good_a refuser", "run.ini:6: plugin 'refuser' refuses 'thing_a', which "
+                                         "'good_a' (run.ini:5) gives earlier in the list; "
                                          "this order works: plugins = cpu refuser good_a");
 }
 
@@ -139,7 +149,8 @@ static void test_cycle(void **state)
 {
     (void)state;
     assert_refused("cpu cycle_a cycle_b", "no order works");
-    assert_refused("cpu cycle_a cycle_b", "'cycle_b' must come after 'cycle_a', that after 'cycle_b'");
+    assert_refused("cpu cycle_a cycle_b",
+                   "'cycle_b' must come after 'cycle_a', that after 'cycle_b'");
 }
 
 static bool is_linear(const char *op)
@@ -162,7 +173,9 @@ static void test_all_errors_at_once(void **state)
 {
     (void)state;
     run r = {0};
-    assert_int_equal(load(&r, "cpu wrong_magic good_aa good_a", "[good_a]\ncount = 99\ncuont = 1\n[good_b]\n[stray]\n"), WEFT_ERR_INPUT);
+    assert_int_equal(load(&r, "cpu wrong_magic good_aa good_a",
+                          "[good_a]\ncount = 99\ncuont = 1\n[good_b]\n[stray]\n"),
+                     WEFT_ERR_INPUT);
     assert_says(&r.err, "magic");
     assert_says(&r.err, "no plugin 'good_aa'");
     assert_says(&r.err, "99");
@@ -184,7 +197,9 @@ static void test_failing_create(void **state)
     assert_says(&r.err, "run.ini:6: plugin 'fail_create' failed in create");
     weft_plugins_destroy(r.plugins);
     r.plugins = NULL;
-    assert_string_equal(weft_text_get(&r.seen), "cpu create\ngood_a create\nfail_create create\ngood_a destroy\ncpu destroy\n");
+    assert_string_equal(
+        weft_text_get(&r.seen),
+        "cpu create\ngood_a create\nfail_create create\ngood_a destroy\ncpu destroy\n");
     release(&r);
 }
 
@@ -199,8 +214,9 @@ static void test_failing_open(void **state)
     assert_says(&r.err, "plugin 'fail_open' failed in open and does not say why");
     weft_plugins_destroy(r.plugins);
     r.plugins = NULL;
-    assert_string_equal(weft_text_get(&r.seen), "cpu open\ngood_a open\ngood_a close\ncpu close\n"
-                                                "good_b destroy\nfail_open destroy\ngood_a destroy\ncpu destroy\n");
+    assert_string_equal(weft_text_get(&r.seen),
+                        "cpu open\ngood_a open\ngood_a close\ncpu close\n"
+                        "good_b destroy\nfail_open destroy\ngood_a destroy\ncpu destroy\n");
     assert_null(weft_blame_get().plugin);
     release(&r);
 }
@@ -232,7 +248,8 @@ static void test_crash_report(void **state)
         crash_in_child();
     }
     close(ends[1]);
-    for (ssize_t got; n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;)
+    for (ssize_t got;
+         n < sizeof text - 1 && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;)
         n += (size_t)got;
     text[n] = '\0';
     close(ends[0]);
@@ -240,7 +257,8 @@ static void test_crash_report(void **state)
     if (!WIFSIGNALED(how))
         fail_msg("the child ended with %d and says \"%s\"", WEXITSTATUS(how), text);
     assert_int_equal(WTERMSIG(how), SIGSEGV);
-    if (!strstr(text, "weft: crashed in plugin crash_create, hook create, step 17, rank 3 (SIGSEGV"))
+    if (!strstr(text,
+                "weft: crashed in plugin crash_create, hook create, step 17, rank 3 (SIGSEGV"))
         fail_msg("the report says \"%s\"", text);
 }
 
@@ -249,7 +267,8 @@ static void test_crash_report(void **state)
 static void *load_in_thread(void *result)
 {
     run r = {0};
-    bool fine = load(&r, "cpu good_a good_b", "") == WEFT_OK && create(&r) == WEFT_OK && weft_plugins_open(r.plugins, &r.err) == WEFT_OK;
+    bool fine = load(&r, "cpu good_a good_b", "") == WEFT_OK && create(&r) == WEFT_OK &&
+                weft_plugins_open(r.plugins, &r.err) == WEFT_OK;
     release(&r);
     *(bool *)result = fine;
     return NULL;
@@ -269,11 +288,13 @@ static void test_ranks_as_threads(void **state)
         assert_true(fine[i]);
 }
 
-/* The n-th allocation fails, for every n: an error each time, never a crash or a leak, until there are fewer than n. */
+/* The n-th allocation fails, for every n: an error each time, never a crash or a leak, until there
+ * are fewer than n. */
 static void test_every_allocation_may_fail(void **state)
 {
     (void)state;
-    static const char *const sets[] = {"cpu good_a good_b", "good_b good_a bad_tables", "good_b good_a unmet also_a"};
+    static const char *const sets[] = {"cpu good_a good_b", "good_b good_a bad_tables",
+                                       "good_b good_a unmet also_a"};
     for (size_t set = 0; set < 3; set++)
         for (long n = 1;; n++) {
             run r = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reader that other tests lean on, against the writer; and that it refuses what is no such file. */
+/* The reader that other tests lean on, against the writer; and that it refuses what is no such
+ * file. */
 #include "read_safetensors.h"
 
 #include <setjmp.h>
@@ -34,8 +35,9 @@ static void write_some(void)
     static const int32_t whole[3] = {-1, 7, 1 << 30};
     static const uint8_t bytes[3] = {0, 9, 255};
     const weft_safetensor tensors[] = {
-        {"wide", WEFT_F64, 1, {2}, wide},   {"narrow", WEFT_F32, 2, {3, 2}, narrow}, {"half", WEFT_BF16, 0, {0}, half},
-        {"whole", WEFT_I32, 1, {3}, whole}, {"bytes", WEFT_U8, 1, {3}, bytes},       {"none", WEFT_U8, 2, {0, 5}, bytes},
+        {"wide", WEFT_F64, 1, {2}, wide},  {"narrow", WEFT_F32, 2, {3, 2}, narrow},
+        {"half", WEFT_BF16, 0, {0}, half}, {"whole", WEFT_I32, 1, {3}, whole},
+        {"bytes", WEFT_U8, 1, {3}, bytes}, {"none", WEFT_U8, 2, {0, 5}, bytes},
     };
     const char *const metadata[] = {"who", "a test", NULL};
     assert_int_equal(weft_write_safetensors(path, tensors, 6, metadata, NULL), WEFT_OK);

@@ -9,7 +9,8 @@
 
 #include "graph/rule.h"
 
-static void parse(weft_rule *rule, const char *text, const char *linear, int n_ins, int n_outs, const int *in_dims, const int *out_dims)
+static void parse(weft_rule *rule, const char *text, const char *linear, int n_ins, int n_outs,
+                  const int *in_dims, const int *out_dims)
 {
     weft_error err = {0};
     if (weft_rule_parse(text, linear, n_ins, n_outs, in_dims, out_dims, rule, &err))
@@ -20,7 +21,8 @@ static void letters_and_marks(void **state)
 {
     weft_rule r;
     (void)state;
-    parse(&r, "b q h [d], b [k] h [d],q,[k] -> b q h [d], b q", "1, 0 2", 4, 2, (int[]){4, 4, 1, 1}, (int[]){4, 2});
+    parse(&r, "b q h [d], b [k] h [d],q,[k] -> b q h [d], b q", "1, 0 2", 4, 2, (int[]){4, 4, 1, 1},
+          (int[]){4, 2});
     assert_int_equal(r.n_letters, 5);
     assert_int_equal(r.n_ins, 4);
     assert_int_equal(r.n_outs, 2);
@@ -152,7 +154,8 @@ static void too_many_letters(void **state)
         dims[i] = 3;
     }
     weft_text_add(&text, " ->");
-    assert_int_not_equal(weft_rule_parse(weft_text_get(&text), NULL, 11, 1, dims, NULL, &r, &err), WEFT_OK);
+    assert_int_not_equal(weft_rule_parse(weft_text_get(&text), NULL, 11, 1, dims, NULL, &r, &err),
+                         WEFT_OK);
     assert_non_null(strstr(weft_error_text(&err), "too many letters"));
     weft_text_release(&text);
     weft_error_release(&err);
@@ -161,8 +164,12 @@ static void too_many_letters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_and_marks),    cmocka_unit_test(words_are_letters), cmocka_unit_test(star_is_every_dim_of_the_longest),
-        cmocka_unit_test(dots_repeat_the_last), cmocka_unit_test(no_operands),       cmocka_unit_test(bad_rules_are_refused),
+        cmocka_unit_test(letters_and_marks),
+        cmocka_unit_test(words_are_letters),
+        cmocka_unit_test(star_is_every_dim_of_the_longest),
+        cmocka_unit_test(dots_repeat_the_last),
+        cmocka_unit_test(no_operands),
+        cmocka_unit_test(bad_rules_are_refused),
         cmocka_unit_test(too_many_letters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

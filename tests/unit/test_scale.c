@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama 8B on 8 ranks, 70B on 256, 405B on 512, as in examples: every collective of a micro-batch and of a step, in number and to the byte, against
- * sums over the model's weights that are made here, from its sizes alone. */
+/* Llama 8B on 8 ranks, 70B on 256, 405B on 512, as in examples: every collective of a micro-batch
+ * and of a step, in number and to the byte, against sums over the model's weights that are made
+ * here, from its sizes alone. */
 #include "planned.h"
 
 #include <setjmp.h>
@@ -43,13 +44,17 @@ static sums *find(table *t, const char *what)
     return NULL;
 }
 
-static void count_step(table *t, const weft_graph *g, const weft_node *n, const weft_step *s, weft_layout before)
+static void count_step(table *t, const weft_graph *g, const weft_node *n, const weft_step *s,
+                       weft_layout before)
 {
     const weft_value *v = n->outs[0];
-    sums now = {.count = 1, .bytes = weft_step_bytes(&g->config.mesh, s, before, v->n_dims, v->dims, v->dtype)};
-    int size = snprintf(now.what, sizeof now.what, "%s %s %s[", weft_scope_name(n->scope), weft_phase_name(n->phase), weft_move_name(s->move));
+    sums now = {.count = 1,
+                .bytes = weft_step_bytes(&g->config.mesh, s, before, v->n_dims, v->dims, v->dtype)};
+    int size = snprintf(now.what, sizeof now.what, "%s %s %s[", weft_scope_name(n->scope),
+                        weft_phase_name(n->phase), weft_move_name(s->move));
     for (int k = 0; k < s->n_axes; k++)
-        size += snprintf(now.what + size, sizeof now.what - (size_t)size, "%s%s", k ? "," : "", g->config.mesh.axis[s->axes[k]].name);
+        size += snprintf(now.what + size, sizeof now.what - (size_t)size, "%s%s", k ? "," : "",
+                         g->config.mesh.axis[s->axes[k]].name);
     snprintf(now.what + size, sizeof now.what - (size_t)size, "] %s", weft_dtype_name(v->dtype));
     sums *there = find(t, now.what);
     if (there) {
@@ -81,7 +86,8 @@ static void expect(table *t, const char *what, int64_t n, int64_t bytes)
     if (!s)
         fail_msg("there is no %s", what);
     if (s->count != n || s->bytes != bytes)
-        fail_msg("%s: %lld of %lld bytes, not %lld of %lld", what, (long long)s->count, (long long)s->bytes, (long long)n, (long long)bytes);
+        fail_msg("%s: %lld of %lld bytes, not %lld of %lld", what, (long long)s->count,
+                 (long long)s->bytes, (long long)n, (long long)bytes);
     s->expected = true;
 }
 
@@ -100,18 +106,25 @@ static int64_t block_matrices(const model *m)
     return m->embed * (2 * m->heads + 2 * m->keys + 3 * m->ffn);
 }
 
-/* Weights: once for the forward, in the copies' dtype; again for the backward, but for embedding, head and the norm before it; reduced in f32. */
+/* Weights: once for the forward, in the copies' dtype; again for the backward, but for embedding,
+ * head and the norm before it; reduced in f32. */
 static void expect_weights(table *t, const model *m)
 {
-    int64_t l = m->layers, blocks = l * block_matrices(m) / m->tp, table_size = m->vocab * m->embed / m->tp;
-    expect(t, "micro_batch forward all_gather[dp_shard] bf16", 7 * l + 2, ring((blocks + 2 * table_size) * BF16, m->dp));
-    expect(t, "micro_batch forward all_gather[dp_shard] f32", 2 * l + 1, ring((2 * l + 1) * m->embed * F32, m->dp));
+    int64_t l = m->layers, blocks = l * block_matrices(m) / m->tp,
+            table_size = m->vocab * m->embed / m->tp;
+    expect(t, "micro_batch forward all_gather[dp_shard] bf16", 7 * l + 2,
+           ring((blocks + 2 * table_size) * BF16, m->dp));
+    expect(t, "micro_batch forward all_gather[dp_shard] f32", 2 * l + 1,
+           ring((2 * l + 1) * m->embed * F32, m->dp));
     expect(t, "micro_batch recompute all_gather[dp_shard] bf16", 7 * l, ring(blocks * BF16, m->dp));
-    expect(t, "micro_batch recompute all_gather[dp_shard] f32", 2 * l, ring(2 * l * m->embed * F32, m->dp));
-    expect(t, "micro_batch backward reduce_scatter[dp_shard] f32", 9 * l + 3, ring((blocks + 2 * table_size + (2 * l + 1) * m->embed) * F32, m->dp));
+    expect(t, "micro_batch recompute all_gather[dp_shard] f32", 2 * l,
+           ring(2 * l * m->embed * F32, m->dp));
+    expect(t, "micro_batch backward reduce_scatter[dp_shard] f32", 9 * l + 3,
+           ring((blocks + 2 * table_size + (2 * l + 1) * m->embed) * F32, m->dp));
 }
 
-/* Activations of one sample a group: two pairs a block and one for embedding and head, there and back; half of the pairs once more to recompute. */
+/* Activations of one sample a group: two pairs a block and one for embedding and head, there and
+ * back; half of the pairs once more to recompute. */
 static void expect_activations(table *t, const model *m, int64_t chunks)
 {
     int64_t l = m->layers, each = ring(SEQ * m->embed * BF16, m->tp), pairs = 2 * l + 1;
@@ -121,7 +134,8 @@ static void expect_activations(table *t, const model *m, int64_t chunks)
     expect(t, "micro_batch recompute reduce_scatter[tp] bf16", l, l * each);
     expect(t, "micro_batch backward all_gather[tp] bf16", pairs, pairs * each);
     expect(t, "micro_batch backward reduce_scatter[tp] bf16", 2 * l + chunks, pairs * each);
-    expect(t, "micro_batch forward all_reduce[tp] f32", 3 * chunks, 3 * 2 * ring(SEQ * F32, m->tp)); /* maximum, sum and target of the loss */
+    expect(t, "micro_batch forward all_reduce[tp] f32", 3 * chunks,
+           3 * 2 * ring(SEQ * F32, m->tp)); /* maximum, sum and target of the loss */
 }
 
 /* Single numbers: each of n ranks sends one twice to n - 1 others. */
@@ -132,14 +146,17 @@ static int64_t scalar(int64_t n)
 
 static void expect_step(table *t, const model *m)
 {
-    expect(t, "step_begin forward all_reduce[dp_shard] f32", 1, scalar(m->dp)); /* how many tokens */
+    expect(t, "step_begin forward all_reduce[dp_shard] f32", 1,
+           scalar(m->dp)); /* how many tokens */
     if (m->tp == 1) {
-        expect(t, "step_end update all_reduce[dp_shard] f32", 2, 2 * scalar(m->dp)); /* norm, loss */
+        expect(t, "step_end update all_reduce[dp_shard] f32", 2,
+               2 * scalar(m->dp)); /* norm, loss */
         return;
     }
     expect(t, "step_end update all_reduce[dp_shard] f32", 1, scalar(m->dp));
     expect(t, "step_end update all_reduce[tp,dp_shard] f32", 1, scalar(m->tp * m->dp));
-    expect(t, "step_end update all_reduce[tp] f32", 2 * m->layers + 1, (2 * m->layers + 1) * 2 * ring(m->embed / m->dp * F32, m->tp)); /* norms */
+    expect(t, "step_end update all_reduce[tp] f32", 2 * m->layers + 1,
+           (2 * m->layers + 1) * 2 * ring(m->embed / m->dp * F32, m->tp)); /* norms */
 }
 
 /* What a rank holds of parameters, from their layouts. */
@@ -162,11 +179,13 @@ static void everything_is_sent_once(void **state)
     snprintf(axes, sizeof axes, "tp=%d dp_shard=%d", (int)m->tp, (int)m->dp);
     snprintf(passes, sizeof passes, "bf16 %sfsdp ac", m->tp > 1 ? "tp " : "");
     snprintf(ini, sizeof ini, "flavor = %s\nrope_scaling = yes\n", m->flavor);
-    const planned_spec spec = {.axes = axes, .passes = passes, .ini = ini, .batch = m->dp, .seq = SEQ};
+    const planned_spec spec = {
+        .axes = axes, .passes = passes, .ini = ini, .batch = m->dp, .seq = SEQ};
     if (planned_init(&p, &spec))
         fail_msg("%s: %s", m->flavor, weft_error_text(&p.err));
     int64_t chunks = count(p.g, &t);
-    int64_t matrices = m->layers * block_matrices(m) + 2 * m->vocab * m->embed, norms = (2 * m->layers + 1) * m->embed;
+    int64_t matrices = m->layers * block_matrices(m) + 2 * m->vocab * m->embed,
+            norms = (2 * m->layers + 1) * m->embed;
     assert_int_equal(held(p.g), (matrices / m->tp + norms) / m->dp);
     planned_release(&p);
     expect_weights(&t, m);
@@ -175,7 +194,8 @@ static void everything_is_sent_once(void **state)
     expect_step(&t, m);
     for (int i = 0; i < t.n; i++)
         if (!t.list[i].expected)
-            fail_msg("%s: there is also %s: %lld of %lld bytes", m->flavor, t.list[i].what, (long long)t.list[i].count, (long long)t.list[i].bytes);
+            fail_msg("%s: there is also %s: %lld of %lld bytes", m->flavor, t.list[i].what,
+                     (long long)t.list[i].count, (long long)t.list[i].bytes);
 }
 
 int main(void)

@@ -37,9 +37,10 @@ static void values_are_read(void **state)
     const weft_params *p;
 
     (void)state;
-    settings =
-        read_text("# first\n; second\n\n[demo] ; here\nflag = on\ncount\t=\t-12  ; twelve\nrate=2.5e-3\nmode = careful;\nnote = a = b # c;d\n");
-    assert_int_equal(weft_settings_section(settings, "demo", demo_params, &p, NULL), WEFT_ERR_INPUT); /* "careful;" */
+    settings = read_text("# first\n; second\n\n[demo] ; here\nflag = on\ncount\t=\t-12  ; "
+                         "twelve\nrate=2.5e-3\nmode = careful;\nnote = a = b # c;d\n");
+    assert_int_equal(weft_settings_section(settings, "demo", demo_params, &p, NULL),
+                     WEFT_ERR_INPUT); /* "careful;" */
     assert_edit(weft_settings_override, settings, "demo.mode=careful", NULL);
     p = demo(settings);
     assert_true(weft_params_bool(p, "flag"));
@@ -104,8 +105,10 @@ static void integers_take_suffixes(void **state)
 
 static void ranges_hold_their_ends(void **state)
 {
-    static const char *const good[] = {"train.seq_len=1", "train.seq_len=1048576", "train.seq_len=1Mi"};
-    static const char *const bad[] = {"train.seq_len=0", "train.seq_len=1048577", "train.seq_len=-1"};
+    static const char *const good[] = {"train.seq_len=1", "train.seq_len=1048576",
+                                       "train.seq_len=1Mi"};
+    static const char *const bad[] = {"train.seq_len=0", "train.seq_len=1048577",
+                                      "train.seq_len=-1"};
 
     (void)state;
     for (int i = 0; i < 6; i++) {
@@ -113,7 +116,9 @@ static void ranges_hold_their_ends(void **state)
         const weft_params *p;
 
         assert_edit(weft_settings_override, settings, i < 3 ? good[i] : bad[i - 3], NULL);
-        assert_int_equal(weft_settings_section(settings, "train", weft_core_params("train"), &p, NULL), i < 3 ? WEFT_OK : WEFT_ERR_INPUT);
+        assert_int_equal(
+            weft_settings_section(settings, "train", weft_core_params("train"), &p, NULL),
+            i < 3 ? WEFT_OK : WEFT_ERR_INPUT);
         weft_settings_destroy(settings);
     }
 }
@@ -136,8 +141,8 @@ static void booleans_have_eight_words(void **state)
 
 static void windows_files_are_read(void **state)
 {
-    weft_settings *settings =
-        read_text("\xef\xbb\xbf[demo]\r\ncount = 3\r\n\r\nnumbers =\r\n  1\r\n  2\r\nnote = \xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82");
+    weft_settings *settings = read_text("\xef\xbb\xbf[demo]\r\ncount = 3\r\n\r\nnumbers =\r\n  "
+                                        "1\r\n  2\r\nnote = \xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82");
     const weft_params *p = demo(settings);
 
     (void)state;
@@ -150,8 +155,8 @@ static void windows_files_are_read(void **state)
 
 static void lists_go_on_in_indented_lines(void **state)
 {
-    weft_settings *settings =
-        read_text("[demo]\nwords =   ; in this order\n    one two ; and\n\n# between\n\tthree\n  ; four\n    |five| #six\ncount = 2\n");
+    weft_settings *settings = read_text("[demo]\nwords =   ; in this order\n    one two ; and\n\n# "
+                                        "between\n\tthree\n  ; four\n    |five| #six\ncount = 2\n");
     const weft_params *p = demo(settings);
 
     (void)state;
@@ -174,7 +179,8 @@ static void empty_means_not_set(void **state)
     weft_settings_destroy(settings);
 }
 
-/* Every length around the sizes of inih's buffers, with blanks, comment signs and umlauts where a piece may end. */
+/* Every length around the sizes of inih's buffers, with blanks, comment signs and umlauts where a
+ * piece may end. */
 static void long_values_are_whole(void **state)
 {
     static const char *const units[] = {"x", "\xc3\xa4", "a ", "#", "; ;;"};
@@ -222,9 +228,11 @@ static void longest_line(void **state)
     weft_settings_destroy(settings);
 
     snprintf(text + start + 65536 - 7, 32, "x\ncount 3\n");
-    assert_int_equal(weft_settings_read_text("run.ini", text, strlen(text), &settings, &err), WEFT_ERR_INPUT);
+    assert_int_equal(weft_settings_read_text("run.ini", text, strlen(text), &settings, &err),
+                     WEFT_ERR_INPUT);
     assert_int_equal(err.n_items, 2);
-    assert_non_null(strstr(err.items[0].text, "run.ini:2: the line has 65537 bytes; at most 65536"));
+    assert_non_null(
+        strstr(err.items[0].text, "run.ini:2: the line has 65537 bytes; at most 65536"));
     assert_non_null(strstr(err.items[1].text, "run.ini:3: 'count 3' has no '='"));
     weft_error_release(&err);
 }
@@ -250,7 +258,8 @@ static void many_words_in_one_line(void **state)
 
 static void a_section_may_be_claimed_again(void **state)
 {
-    static const weft_param other[] = {{.name = "x", .type = WEFT_PARAM_INT, .help = "x"}, {.name = NULL}};
+    static const weft_param other[] = {{.name = "x", .type = WEFT_PARAM_INT, .help = "x"},
+                                       {.name = NULL}};
     weft_settings *settings = read_text("[demo]\ncount = 3\n");
     const weft_params *first = demo(settings), *p;
     weft_error err = {0};
@@ -266,7 +275,8 @@ static void a_section_may_be_claimed_again(void **state)
 
 static void nearest_names(void **state)
 {
-    static const char *const names[] = {"degree", "seq_len", "global_batch", "tp", "cp", "shard_degree"};
+    static const char *const names[] = {"degree", "seq_len", "global_batch",
+                                        "tp",     "cp",      "shard_degree"};
     static const struct {
         const char *word, *near;
     } cases[] = {

@@ -74,8 +74,10 @@ static void includes_are_read_in_place(void **state)
 
     (void)state;
     assert_int_equal(mkdir(path_of("conf"), 0755), 0);
-    write_file("run.ini", "include = conf/base.ini\n[demo]\ncount = 2\n[weft]\ninclude = conf/late.ini\n[demo]\nrate = 1\n");
-    write_file("conf/base.ini", "[demo]\ncount = 1\nnote = base\n[weft]\ninclude = more.ini\nplugins = a b\n");
+    write_file("run.ini", "include = conf/base.ini\n[demo]\ncount = 2\n[weft]\ninclude = "
+                          "conf/late.ini\n[demo]\nrate = 1\n");
+    write_file("conf/base.ini",
+               "[demo]\ncount = 1\nnote = base\n[weft]\ninclude = more.ini\nplugins = a b\n");
     write_file("conf/more.ini", "[demo]\nflag = yes\n");
     write_file("conf/late.ini", "[demo]\nrate = 0.25\nnote = late\n[weft]\nplugins =\n c\n");
     settings = read_file("run.ini");
@@ -98,7 +100,8 @@ static void include_cycles_are_named(void **state)
     (void)state;
     write_file("a.ini", "include = b.ini\n");
     write_file("b.ini", "[weft]\ninclude = ./a.ini\n");
-    snprintf(says, sizeof(says), "%s/b.ini:2: include cycle: %s/a.ini -> %s/b.ini -> %s/./a.ini", folder, folder, folder, folder);
+    snprintf(says, sizeof(says), "%s/b.ini:2: include cycle: %s/a.ini -> %s/b.ini -> %s/./a.ini",
+             folder, folder, folder, folder);
     assert_read_fails("a.ini", says);
     write_file("self.ini", "include = self.ini\n");
     assert_read_fails("self.ini", "include cycle: ");
@@ -128,7 +131,8 @@ static void includes_do_not_multiply(void **state)
     (void)state;
     for (int i = 0; i < 12; i++) {
         snprintf(name, sizeof(name), "m%d.ini", i);
-        snprintf(text, sizeof(text), i < 11 ? "include = m%d.ini\ninclude = m%d.ini\n" : "[demo]\n", i + 1, i + 1);
+        snprintf(text, sizeof(text), i < 11 ? "include = m%d.ini\ninclude = m%d.ini\n" : "[demo]\n",
+                 i + 1, i + 1);
         write_file(name, text);
     }
     assert_read_fails("m0.ini", "more than 100 includes");
@@ -175,7 +179,8 @@ static void wrong_overrides_are_refused(void **state)
     weft_error err = {0};
 
     (void)state;
-    assert_edit(weft_settings_override, settings, "count=2", "-o count=2: write -o section.key=value");
+    assert_edit(weft_settings_override, settings, "count=2",
+                "-o count=2: write -o section.key=value");
     assert_edit(weft_settings_override, settings, "demo.count", "write -o section.key=value");
     assert_edit(weft_settings_override, settings, ".count=1", "write -o section.key=value");
     assert_edit(weft_settings_override, settings, "demo.=1", "write -o section.key=value");
@@ -185,11 +190,14 @@ static void wrong_overrides_are_refused(void **state)
     assert_edit(weft_settings_override, settings, "demo.conut=1", NULL);
     assert_edit(weft_settings_override, settings, "omed.count=1", NULL);
     assert_edit(weft_settings_override, settings, "demo.rate=fast", NULL);
-    assert_int_equal(weft_settings_section(settings, "demo", demo_params, &p, &err), WEFT_ERR_INPUT);
+    assert_int_equal(weft_settings_section(settings, "demo", demo_params, &p, &err),
+                     WEFT_ERR_INPUT);
     assert_int_equal(weft_settings_finish(settings, NULL, &err), WEFT_ERR_INPUT);
     assert_int_equal(err.n_items, 3);
-    assert_string_equal(err.items[0].text, "-o demo.rate=fast: [demo] rate = fast: not understood; give a number");
-    assert_string_equal(err.items[1].text, "-o demo.conut=1: [demo] unknown key 'conut'; did you mean 'count'?");
+    assert_string_equal(err.items[0].text,
+                        "-o demo.rate=fast: [demo] rate = fast: not understood; give a number");
+    assert_string_equal(err.items[1].text,
+                        "-o demo.conut=1: [demo] unknown key 'conut'; did you mean 'count'?");
     assert_non_null(strstr(err.items[2].text, "-o omed.count=1: unknown section [omed]"));
     weft_error_release(&err);
     weft_settings_destroy(settings);
@@ -205,7 +213,9 @@ static void plugins_are_listed_in_order(void **state)
     assert_int_equal(weft_settings_plugins(settings, &list), 5);
     assert_where(list[1].where, "run.ini", 2);
     assert_where(list[4].where, "run.ini", 5);
-    assert_string_equal(weft_params_text(claim(settings, "weft", weft_core_params("weft")), "plugins"), "a ?b c d e");
+    assert_string_equal(
+        weft_params_text(claim(settings, "weft", weft_core_params("weft")), "plugins"),
+        "a ?b c d e");
     weft_settings_destroy(settings);
     settings = read_text("");
     assert_plugins(settings, "");
@@ -229,15 +239,19 @@ static void with_and_without_change_the_list(void **state)
     assert_int_equal(weft_settings_plugins(settings, &list), 5);
     assert_where(list[4].where, "--with z", 0);
     assert_where(list[3].where, "run.ini", 2);
-    assert_edit(weft_settings_with, settings, "c", "plugin 'c' is listed twice, first at run.ini:2");
+    assert_edit(weft_settings_with, settings, "c",
+                "plugin 'c' is listed twice, first at run.ini:2");
     assert_edit(weft_settings_with, settings, "z", "plugin 'z' is listed twice");
     assert_edit(weft_settings_with, settings, "v@after:q", "plugin 'q' is not listed");
     assert_edit(weft_settings_with, settings, "v@behind:a", "'@behind:a' is no place");
     assert_edit(weft_settings_with, settings, "../v", "'../v' is no plugin's name");
     assert_edit(weft_settings_without, settings, "b", "--without b: plugin 'b' is not listed");
     assert_plugins(settings, "a ?x w c z");
-    assert_string_equal(weft_params_text(claim(settings, "weft", weft_core_params("weft")), "plugins"), "a ?x w c z");
-    assert_int_equal(weft_settings_finish(settings, NULL, NULL), WEFT_OK); /* [b] was taken out, which makes its section no error */
+    assert_string_equal(
+        weft_params_text(claim(settings, "weft", weft_core_params("weft")), "plugins"),
+        "a ?x w c z");
+    assert_int_equal(weft_settings_finish(settings, NULL, NULL),
+                     WEFT_OK); /* [b] was taken out, which makes its section no error */
     weft_settings_destroy(settings);
 }
 
@@ -246,8 +260,10 @@ static void without_suggests_the_nearest(void **state)
     weft_settings *settings = read_text("[weft]\nplugins = llama3 metrics adamw\n");
 
     (void)state;
-    assert_edit(weft_settings_without, settings, "metric", "plugin 'metric' is not listed in [weft] plugins; did you mean 'metrics'?");
-    assert_edit(weft_settings_override, settings, "weft.plugins=x y x", "plugin 'x' is listed twice");
+    assert_edit(weft_settings_without, settings, "metric",
+                "plugin 'metric' is not listed in [weft] plugins; did you mean 'metrics'?");
+    assert_edit(weft_settings_override, settings, "weft.plugins=x y x",
+                "plugin 'x' is listed twice");
     assert_edit(weft_settings_override, settings, "weft.plugins=x y", NULL);
     assert_plugins(settings, "x y");
     weft_settings_destroy(settings);
@@ -266,15 +282,16 @@ static void sources_are_printed(void **state)
     claim(settings, "weft", weft_core_params("weft"));
     demo(settings);
     weft_settings_print(settings, true, true, &text);
-    assert_string_equal(weft_text_get(&text), "[weft]\n"
-                                              "plugins =\n"
-                                              "    c                                   ; --with c@first\n"
-                                              "    a                                   ; run.ini:2\n"
-                                              "    b                                   ; run.ini:3\n"
-                                              "\n[demo]\n"
-                                              "count = 3                               ; run.ini:5\n"
-                                              "rate = 1                                ; -o demo.rate=1\n"
-                                              "words =                                 ; run.ini:6\n");
+    assert_string_equal(weft_text_get(&text),
+                        "[weft]\n"
+                        "plugins =\n"
+                        "    c                                   ; --with c@first\n"
+                        "    a                                   ; run.ini:2\n"
+                        "    b                                   ; run.ini:3\n"
+                        "\n[demo]\n"
+                        "count = 3                               ; run.ini:5\n"
+                        "rate = 1                                ; -o demo.rate=1\n"
+                        "words =                                 ; run.ini:6\n");
     weft_text_clear(&text);
     weft_settings_print(settings, true, false, &text);
     assert_non_null(strstr(text.data, "\nsize = auto                             ; default\n"));
@@ -301,7 +318,8 @@ static char *print_all(weft_settings *settings, bool sources)
 static void what_is_printed_can_be_loaded(void **state)
 {
     weft_text long_list = {0};
-    weft_settings *settings = read_text("[weft]\nplugins = a ?b\ndir = my runs/1\n[train]\nsteps = 10k\n[demo]\nnote = |a #b\nwords = #1 #2\n"),
+    weft_settings *settings = read_text("[weft]\nplugins = a ?b\ndir = my runs/1\n[train]\nsteps = "
+                                        "10k\n[demo]\nnote = |a #b\nwords = #1 #2\n"),
                   *again;
     char *first, *second, *third;
 
@@ -333,7 +351,8 @@ static void what_is_printed_can_be_loaded(void **state)
 
 static weft_status everything(weft_error *err)
 {
-    static const char text[] = "include = base.ini\n[weft]\nplugins = a b\n[demo]\nconut = 1\nlevel = x\n[tq]\n";
+    static const char text[] =
+        "include = base.ini\n[weft]\nplugins = a b\n[demo]\nconut = 1\nlevel = x\n[tq]\n";
     weft_settings *settings = NULL;
     const weft_params *params;
     weft_text out = {0};
@@ -367,14 +386,16 @@ static bool out_of_memory_is_noted(const weft_error *err)
     return noted;
 }
 
-/* Each allocation fails once: nothing leaks (the sanitizers watch), nothing crashes, and it is said. */
+/* Each allocation fails once: nothing leaks (the sanitizers watch), nothing crashes, and it is
+ * said. */
 static void every_allocation_may_fail(void **state)
 {
     weft_error err = {0};
     long n;
 
     (void)state;
-    write_file("run.ini", "include = base.ini\n[weft]\nplugins =\n  a\n  b\n[demo]\nlevle = 2\nnumbers = 1 2 x\n[tp]\ndegree = 1\n");
+    write_file("run.ini", "include = base.ini\n[weft]\nplugins =\n  a\n  b\n[demo]\nlevle = "
+                          "2\nnumbers = 1 2 x\n[tp]\ndegree = 1\n");
     write_file("base.ini", "[demo]\nnote = base\n");
     weft_alloc_fail_at(0);
     assert_int_equal(everything(&err), WEFT_ERR_INPUT);
@@ -416,11 +437,14 @@ static void files_can_be_sent(void **state)
     weft_settings_destroy(there);
     /* Half of it, or something else. */
     for (size_t n = 0; n < pack.size; n++) {
-        assert_int_equal(weft_settings_unpack(weft_text_get(&pack), n, &there, &err), WEFT_ERR_INTERNAL);
+        assert_int_equal(weft_settings_unpack(weft_text_get(&pack), n, &there, &err),
+                         WEFT_ERR_INTERNAL);
         assert_null(there);
         weft_error_clear(&err);
     }
-    assert_int_equal(weft_settings_unpack("99999999999999999999 1 18446744073709551615\nx", 44, &there, &err), WEFT_ERR_INTERNAL);
+    assert_int_equal(
+        weft_settings_unpack("99999999999999999999 1 18446744073709551615\nx", 44, &there, &err),
+        WEFT_ERR_INTERNAL);
     weft_error_release(&err);
     weft_text_release(&pack);
     weft_text_release(&a);

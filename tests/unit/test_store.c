@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors in files, written and read back: all dtypes, random boxes of random tilings, checksums. */
+/* Tensors in files, written and read back: all dtypes, random boxes of random tilings, checksums.
+ */
 #include "store_run.h"
 
 #include <inttypes.h>
@@ -14,7 +15,8 @@ static int64_t draw(int64_t below)
     return (int64_t)((seed >> 33) % (uint64_t)below);
 }
 
-static void write_file(const char *path, const weft_piece *pieces, int n, bool sharded, const void *const *data, weft_sums *sums)
+static void write_file(const char *path, const weft_piece *pieces, int n, bool sharded,
+                       const void *const *data, weft_sums *sums)
 {
     const char *const metadata[] = {"made_by", "a \"test\"", NULL};
     weft_shard *shard = NULL;
@@ -42,8 +44,11 @@ static void keeps_every_dtype(void **state)
     static const int32_t i32[1] = {-7};
     static const uint8_t u8[5] = {0, 1, 2, 254, 255};
     const weft_piece pieces[] = {
-        {"bytes", WEFT_U8, 1, {5}, {0}, {5}}, {"half", WEFT_BF16, 2, {3, 1}, {0}, {3, 1}},      {"one", WEFT_I32, 0, {0}, {0}, {0}},
-        {"wide", WEFT_F64, 1, {2}, {0}, {2}}, {"näme \"q\"", WEFT_F32, 2, {2, 3}, {0}, {2, 3}},
+        {"bytes", WEFT_U8, 1, {5}, {0}, {5}},
+        {"half", WEFT_BF16, 2, {3, 1}, {0}, {3, 1}},
+        {"one", WEFT_I32, 0, {0}, {0}, {0}},
+        {"wide", WEFT_F64, 1, {2}, {0}, {2}},
+        {"näme \"q\"", WEFT_F32, 2, {2, 3}, {0}, {2, 3}},
     };
     const void *const data[] = {u8, bf16, i32, f64, f32};
     for (int sharded = 0; sharded < 2; sharded++) {
@@ -68,10 +73,12 @@ static void keeps_every_dtype(void **state)
             assert_int_equal(t->n_dims, pieces[i].n_dims);
             assert_int_equal(t->n_pieces, 1);
             assert_memory_equal(t->size, pieces[i].whole, sizeof(int64_t) * (size_t)t->n_dims);
-            ok(weft_folder_read(folder, t->name, pieces[i].lo, pieces[i].size, t->dtype, room, err));
+            ok(weft_folder_read(folder, t->name, pieces[i].lo, pieces[i].size, t->dtype, room,
+                                err));
             assert_memory_equal(room, data[i], (size_t)weft_piece_bytes(&pieces[i]));
             if (i > 0)
-                assert_true(strcmp(weft_folder_get(folder, i - 1)->name, weft_folder_get(folder, i)->name) < 0);
+                assert_true(strcmp(weft_folder_get(folder, i - 1)->name,
+                                   weft_folder_get(folder, i)->name) < 0);
         }
         weft_folder_destroy(folder);
         weft_sums_release(&sums);
@@ -85,8 +92,10 @@ static void aligns(void **state)
     (void)state;
     static const double data[8];
     const void *const from[] = {data, data, data, data};
-    const weft_piece pieces[] = {
-        {"a", WEFT_U8, 1, {3}, {0}, {3}}, {"b", WEFT_BF16, 1, {3}, {0}, {3}}, {"c", WEFT_F32, 1, {3}, {0}, {3}}, {"d", WEFT_F64, 1, {3}, {0}, {3}}};
+    const weft_piece pieces[] = {{"a", WEFT_U8, 1, {3}, {0}, {3}},
+                                 {"b", WEFT_BF16, 1, {3}, {0}, {3}},
+                                 {"c", WEFT_F32, 1, {3}, {0}, {3}},
+                                 {"d", WEFT_F64, 1, {3}, {0}, {3}}};
     write_file("x.safetensors", pieces, 4, true, from, NULL);
     char *text = NULL;
     size_t n = 0;
@@ -95,8 +104,10 @@ static void aligns(void **state)
     memcpy(&header, text, 8);
     assert_int_equal(header % 8, 0);
     assert_int_equal(n, 8 + header + 24 + 12 + 6 + 3);
-    assert_non_null(strstr(text + 8, "\"d\":{\"dtype\":\"F64\",\"shape\":[3],\"data_offsets\":[0,24]}"));
-    assert_non_null(strstr(text + 8, "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[42,45]}"));
+    assert_non_null(
+        strstr(text + 8, "\"d\":{\"dtype\":\"F64\",\"shape\":[3],\"data_offsets\":[0,24]}"));
+    assert_non_null(
+        strstr(text + 8, "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[42,45]}"));
     weft_free(text);
 }
 
@@ -152,7 +163,8 @@ static int64_t count(int n_dims, const int64_t *size)
 }
 
 /* The i-th element of a box, as a number of the whole tensor. */
-static int64_t element(int n_dims, const int64_t *whole, const int64_t *lo, const int64_t *size, int64_t i)
+static int64_t element(int n_dims, const int64_t *whole, const int64_t *lo, const int64_t *size,
+                       int64_t i)
 {
     int64_t at = 0, step = 1;
     for (int d = n_dims - 1; d >= 0; d--) {
@@ -194,7 +206,9 @@ static void check_box(weft_folder *folder, const weft_piece *whole, weft_dtype a
     assert_int_equal(to[(size_t)n * width], 99);
     for (int64_t i = 0; i < n; i++) {
         int64_t number = element(whole->n_dims, whole->whole, lo, size, i);
-        double got = as == WEFT_F32 ? (double)((float *)(void *)to)[i] : as == WEFT_F64 ? ((double *)(void *)to)[i] : ((int32_t *)(void *)to)[i];
+        double got = as == WEFT_F32   ? (double)((float *)(void *)to)[i]
+                     : as == WEFT_F64 ? ((double *)(void *)to)[i]
+                                      : ((int32_t *)(void *)to)[i];
         if (got != (double)number)
             fail_msg("element %" PRId64 " is %g, not %" PRId64, i, got, number);
     }
@@ -211,7 +225,8 @@ static void random_boxes(void **state)
         char dir[16], path[64];
         weft_sums sums[MAX_PIECES];
         for (int d = 0; d < whole.n_dims; d++)
-            whole.size[d] = whole.whole[d] = 1 + draw(whole.n_dims == 1 ? 100000 : MOST / whole.n_dims);
+            whole.size[d] = whole.whole[d] =
+                1 + draw(whole.n_dims == 1 ? 100000 : MOST / whole.n_dims);
         cut(&t, whole, (int)draw(6));
         snprintf(dir, sizeof dir, "r%d", round);
         ok(weft_io_make_dirs(io, dir, err));
@@ -231,7 +246,10 @@ static void random_boxes(void **state)
             weft_sums_release(&sums[i]);
         }
         for (int i = 0; i < 40; i++)
-            check_box(folder, &whole, whole.dtype == WEFT_I32 ? WEFT_I32 : i % 2 ? WEFT_F32 : WEFT_F64);
+            check_box(folder, &whole,
+                      whole.dtype == WEFT_I32 ? WEFT_I32
+                      : i % 2                 ? WEFT_F32
+                                              : WEFT_F64);
         weft_folder_destroy(folder);
     }
 }
@@ -261,7 +279,8 @@ static void reads_few_times(void **state)
     assert_int_equal(weft_folder_bytes_read(folder), 4 * ROWS * COLUMNS);
     assert_true(fault_fs_calls(disk) <= 3);
     fault_fs_arm(disk, FAULT_NONE, 0, 0);
-    ok(weft_folder_read(folder, "t", (int64_t[]){10, 0}, (int64_t[]){500, COLUMNS}, WEFT_F32, to, err));
+    ok(weft_folder_read(folder, "t", (int64_t[]){10, 0}, (int64_t[]){500, COLUMNS}, WEFT_F32, to,
+                        err));
     assert_int_equal(fault_fs_calls(disk), 1);
     assert_memory_equal(to, data + 10 * COLUMNS, sizeof *data * 500 * COLUMNS);
     /* One column: 8 MB through 1 MiB of memory. */
@@ -272,7 +291,8 @@ static void reads_few_times(void **state)
         assert_true(to[i] == data[i * COLUMNS + 7]);
     /* Most of each row: all rows together, gaps and all. */
     fault_fs_arm(disk, FAULT_NONE, 0, 0);
-    ok(weft_folder_read(folder, "t", (int64_t[]){0, 0}, (int64_t[]){ROWS, COLUMNS - 1}, WEFT_F32, to, err));
+    ok(weft_folder_read(folder, "t", (int64_t[]){0, 0}, (int64_t[]){ROWS, COLUMNS - 1}, WEFT_F32,
+                        to, err));
     assert_true(fault_fs_calls(disk) <= 9);
     for (int i = 0; i < ROWS; i++)
         assert_memory_equal(to + i * (COLUMNS - 1), data + i * COLUMNS, sizeof *to * (COLUMNS - 1));
@@ -315,7 +335,8 @@ static void *read_rows(void *arg)
     float to[FILE_COLUMNS];
     for (int64_t i = 0; i < N_FILES * FILE_ROWS; i++) {
         int64_t row = i * 7 % (N_FILES * FILE_ROWS);
-        if (weft_folder_read(folder, "t", (int64_t[]){row, 0}, (int64_t[]){1, FILE_COLUMNS}, WEFT_F32, to, NULL) != WEFT_OK)
+        if (weft_folder_read(folder, "t", (int64_t[]){row, 0}, (int64_t[]){1, FILE_COLUMNS},
+                             WEFT_F32, to, NULL) != WEFT_OK)
             return arg;
         for (int c = 0; c < FILE_COLUMNS; c++) {
             if (to[c] != (float)(row * FILE_COLUMNS + c))
@@ -332,7 +353,12 @@ static void threads_share_a_folder(void **state)
     weft_folder *folder = NULL;
     char path[32];
     for (int i = 0; i < N_FILES; i++) {
-        const weft_piece piece = {"t", WEFT_F32, 2, {N_FILES * FILE_ROWS, FILE_COLUMNS}, {i * FILE_ROWS, 0}, {FILE_ROWS, FILE_COLUMNS}};
+        const weft_piece piece = {"t",
+                                  WEFT_F32,
+                                  2,
+                                  {N_FILES * FILE_ROWS, FILE_COLUMNS},
+                                  {i * FILE_ROWS, 0},
+                                  {FILE_ROWS, FILE_COLUMNS}};
         void *data = fill(&piece);
         snprintf(path, sizeof path, "%d.safetensors", i);
         write_file(path, &piece, 1, true, (const void *const *)&data, &sums[i]);
@@ -389,7 +415,8 @@ static void converts_floats(void **state)
     float to_f32[N];
     uint16_t to_bf16[N];
     for (int i = 0; i < N; i++)
-        data[i] = value_of((uint64_t)draw(2) << 63 | (uint64_t)(1023 - 100 + draw(200)) << 52 | (uint64_t)draw(1 << 30) << (i % 2 ? 22 : 0));
+        data[i] = value_of((uint64_t)draw(2) << 63 | (uint64_t)(1023 - 100 + draw(200)) << 52 |
+                           (uint64_t)draw(1 << 30) << (i % 2 ? 22 : 0));
     data[0] = 1 + 0x1p-8;           /* a tie, down to even */
     data[1] = 1 + 0x1p-8 + 0x1p-40; /* just above it: f32 would make a tie of it */
     data[2] = 1 + 0x3p-8 - 0x1p-40; /* just below a tie that goes up */
@@ -417,8 +444,10 @@ static void converts_floats(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        with_disk(keeps_every_dtype), with_disk(aligns),          with_disk(keeps_the_callers_format), with_disk(random_boxes),
-        with_disk(reads_few_times),   with_disk(reads_few_bytes), with_disk(threads_share_a_folder),   with_disk(converts_floats),
+        with_disk(keeps_every_dtype),        with_disk(aligns),
+        with_disk(keeps_the_callers_format), with_disk(random_boxes),
+        with_disk(reads_few_times),          with_disk(reads_few_bytes),
+        with_disk(threads_share_a_folder),   with_disk(converts_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

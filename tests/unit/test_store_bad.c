@@ -40,44 +40,68 @@ static void refuses_headers(void **state)
         {"{} {}", 0, "its header is wrong at byte"},
         {"{\"a\\u0000b\":1}", 0, "its header is wrong at byte"},
         {"{\"a\xff\":1}", 0, "its header is wrong at byte"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}"), 2,
-         "duplicate"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"t\":{\"dtype\":\"U8\","
+             "\"shape\":[1],\"data_offsets\":[1,2]}"),
+         2, "duplicate"},
         {ONE("3"), 0, "tensor \"t\": has no dtype"},
-        {ONE("{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,1]}"), 1, "tensor \"t\": has no dtype"},
+        {ONE("{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,1]}"), 1,
+         "tensor \"t\": has no dtype"},
         {ONE("{\"dtype\":\"U8\",\"data_offsets\":[0,1]}"), 1, "tensor \"t\": its shape is no list"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}"), 1, "its shape holds something else than whole numbers"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[1.0],\"data_offsets\":[0,1]}"), 1, "its shape holds something else than whole numbers"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[99999999999999999999],\"data_offsets\":[0,1]}"), 1, "its header is wrong"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}"), 1, "longer than weft can handle"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,1]}"), 1, "too many elements to count"},
-        {ONE("{\"dtype\":\"F64\",\"shape\":[4611686018427387904],\"data_offsets\":[0,1]}"), 1, "too many elements to count"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[-1],\"data_offsets\":[0,1]}"), 1,
+         "its shape holds something else than whole numbers"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[1.0],\"data_offsets\":[0,1]}"), 1,
+         "its shape holds something else than whole numbers"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[99999999999999999999],\"data_offsets\":[0,1]}"), 1,
+         "its header is wrong"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],\"data_offsets\":["
+             "0,1]}"),
+         1, "longer than weft can handle"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,1]}"), 1,
+         "too many elements to count"},
+        {ONE("{\"dtype\":\"F64\",\"shape\":[4611686018427387904],\"data_offsets\":[0,1]}"), 1,
+         "too many elements to count"},
         {ONE("{\"dtype\":\"U8\",\"shape\":[1]}"), 1, "its data_offsets: the list is no list"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}"), 1, "its data_offsets: the list has another number of items"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,0]}"), 1, "end before they begin"},
-        {ONE("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}"), 4, "F32 and its shape need 8 bytes, but its data_offsets span 4"},
-        {ONE("{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}"), 1, "F4 and its shape end within a byte"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}"), 2, "there is a hole of 1 bytes before tensor \"t\""},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}"), 2, "tensor \"t\" ends 1 bytes after the file does: the file was cut off"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}"), 5, "3 bytes lie after the last tensor"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}"), 1,
+         "its data_offsets: the list has another number of items"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,0]}"), 1,
+         "end before they begin"},
+        {ONE("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}"), 4,
+         "F32 and its shape need 8 bytes, but its data_offsets span 4"},
+        {ONE("{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}"), 1,
+         "F4 and its shape end within a byte"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}"), 2,
+         "there is a hole of 1 bytes before tensor \"t\""},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}"), 2,
+         "tensor \"t\" ends 1 bytes after the file does: the file was cut off"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}"), 5,
+         "3 bytes lie after the last tensor"},
         {"{}", 1, "1 bytes lie after the last tensor"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3,
-         "tensors \"a\" and \"b\" overlap"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\","
+         "\"shape\":[2],\"data_offsets\":[1,3]}}",
+         3, "tensors \"a\" and \"b\" overlap"},
         {"{\"\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "name is empty"},
-        {"{\"a\\u001b[2J\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "control characters"},
+        {"{\"a\\u001b[2J\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+         "control characters"},
         {"{\"__metadata__\":7}", 0, "__metadata__ is no object"},
         {"{\"__metadata__\":{\"a\":7}}", 0, "__metadata__ holds something else than texts"},
         {"{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\"}}", 0, "DCP_SHARDING_INFO is no JSON"},
         {"{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"[]\"}}", 0, "DCP_SHARDING_INFO is no object"},
-#define PIECE(info)                                                                                                                                  \
-    "{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"t\\\":" info "}\"},\"t\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
-        {PIECE("{}"), 2, "tensor \"t\": its saved_offsets in DCP_SHARDING_INFO: the list is no list"},
+#define PIECE(info)                                                                                \
+    "{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"t\\\":" info                                  \
+    "}\"},\"t\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
+        {PIECE("{}"), 2,
+         "tensor \"t\": its saved_offsets in DCP_SHARDING_INFO: the list is no list"},
         {PIECE("3"), 2, "its saved_offsets in DCP_SHARDING_INFO: the list is no list"},
         {PIECE("{\\\"saved_offsets\\\":[0,0]}"), 2, "the list has another number of items"},
         {PIECE("{\\\"saved_offsets\\\":[-1]}"), 2, "whole numbers from 0 on"},
-        {PIECE("{\\\"saved_offsets\\\":[9223372036854775807]}"), 2, "saved_offsets in DCP_SHARDING_INFO are too large"},
-        {PIECE("{\\\"saved_offsets\\\":[0],\\\"whole\\\":[1]}"), 2, "its whole shape in DCP_SHARDING_INFO: the list is smaller than the piece"},
-        {PIECE("{\\\"saved_offsets\\\":[0],\\\"whole\\\":[3]}"), 2, "of tensor \"t\" 2 of 3 elements are there: a file is missing"},
-        {PIECE("{\\\"saved_offsets\\\":[1]}"), 2, "of tensor \"t\" 2 of 3 elements are there: a file is missing"},
+        {PIECE("{\\\"saved_offsets\\\":[9223372036854775807]}"), 2,
+         "saved_offsets in DCP_SHARDING_INFO are too large"},
+        {PIECE("{\\\"saved_offsets\\\":[0],\\\"whole\\\":[1]}"), 2,
+         "its whole shape in DCP_SHARDING_INFO: the list is smaller than the piece"},
+        {PIECE("{\\\"saved_offsets\\\":[0],\\\"whole\\\":[3]}"), 2,
+         "of tensor \"t\" 2 of 3 elements are there: a file is missing"},
+        {PIECE("{\\\"saved_offsets\\\":[1]}"), 2,
+         "of tensor \"t\" 2 of 3 elements are there: a file is missing"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         put("bad.safetensors", bad[i].header, bad[i].bytes);
@@ -95,9 +119,11 @@ static void refuses_long_names(void **state)
 {
     (void)state;
     char header[6000];
-    snprintf(header, sizeof header, "{\"%05000d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
+    snprintf(header, sizeof header,
+             "{\"%05000d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
     put("bad.safetensors", header, 1);
-    refused(open_all("bad.safetensors", err), "bad.safetensors: a tensor's name is too long: \"00000");
+    refused(open_all("bad.safetensors", err),
+            "bad.safetensors: a tensor's name is too long: \"00000");
 }
 
 static void refuses_lengths(void **state)
@@ -136,10 +162,13 @@ static void refuses_folders(void **state)
     refused(open_all("a", err), "there is no .safetensors file");
     const char *const leaving[] = {"../x.safetensors", "/x.safetensors", "", "b/..", "b/../../x"};
     for (int i = 0; i < 5; i++)
-        refused(weft_folder_open_files(io, "a", &leaving[i], 1, &folder, err), "leads out of this folder");
-    refused(weft_folder_open_files(io, "a", leaving, 0, &folder, err), "no .safetensors file is named");
+        refused(weft_folder_open_files(io, "a", &leaving[i], 1, &folder, err),
+                "leads out of this folder");
+    refused(weft_folder_open_files(io, "a", leaving, 0, &folder, err),
+            "no .safetensors file is named");
     const char *missing = "b/x.safetensors";
-    refused(weft_folder_open_files(io, "a", &missing, 1, &folder, err), "a/b/x.safetensors: cannot open: No such file");
+    refused(weft_folder_open_files(io, "a", &missing, 1, &folder, err),
+            "a/b/x.safetensors: cannot open: No such file");
     /* All files that are wrong are named. */
     weft_error err = {0};
     put("a/1.safetensors", "[", 0);
@@ -151,9 +180,9 @@ static void refuses_folders(void **state)
     weft_error_release(&err);
 }
 
-#define PART(type, shape, end, at, whole)                                                                                                            \
-    "{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"t\\\":{\\\"saved_offsets\\\":" at whole "}}\"},\"t\":{\"dtype\":\"" type "\",\"shape\":" shape  \
-    ",\"data_offsets\":[0," end "]}}"
+#define PART(type, shape, end, at, whole)                                                          \
+    "{\"__metadata__\":{\"DCP_SHARDING_INFO\":\"{\\\"t\\\":{\\\"saved_offsets\\\":" at whole       \
+    "}}\"},\"t\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[0," end "]}}"
 
 static void refuses_tilings(void **state)
 {
@@ -163,19 +192,26 @@ static void refuses_tilings(void **state)
         size_t bytes_a, bytes_b;
         const char *words;
     } bad[] = {
-        {PART("U8", "[2]", "2", "[0]", ""), PART("U8", "[2]", "2", "[1]", ""), 2, 2, "tensor \"t\" is in both a.safetensors and b.safetensors"},
-        {PART("U8", "[2]", "2", "[0]", ""), PART("U8", "[2]", "2", "[3]", ""), 2, 2, "of tensor \"t\" 4 of 5 elements are there"},
-        {PART("U8", "[2]", "2", "[0]", ""), PART("I8", "[2]", "2", "[2]", ""), 2, 2, "tensor \"t\" is U8 in a.safetensors and I8 in b.safetensors"},
+        {PART("U8", "[2]", "2", "[0]", ""), PART("U8", "[2]", "2", "[1]", ""), 2, 2,
+         "tensor \"t\" is in both a.safetensors and b.safetensors"},
+        {PART("U8", "[2]", "2", "[0]", ""), PART("U8", "[2]", "2", "[3]", ""), 2, 2,
+         "of tensor \"t\" 4 of 5 elements are there"},
+        {PART("U8", "[2]", "2", "[0]", ""), PART("I8", "[2]", "2", "[2]", ""), 2, 2,
+         "tensor \"t\" is U8 in a.safetensors and I8 in b.safetensors"},
         {PART("U8", "[2]", "2", "[0]", ""), PART("U8", "[1,2]", "2", "[0,2]", ""), 2, 2,
          "tensor \"t\" has 1 dims in a.safetensors and 2 in b.safetensors"},
         {PART("U8", "[]", "1", "[]", ""), PART("U8", "[]", "1", "[]", ""), 1, 1, "is in both"},
-        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}"), ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}"), 1, 1,
-         "is in both"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}"),
+         ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}"), 1, 1, "is in both"},
         /* The right number of elements, but one corner twice and one never. */
-        {PART("U8", "[2,2]", "4", "[0,0]", ""), PART("U8", "[2,2]", "4", "[1,1]", ",\\\"whole\\\":[2,4]"), 4, 4, "smaller than the piece"},
-        {PART("U8", "[1,4]", "4", "[0,0]", ""), PART("U8", "[2,2]", "4", "[0,2]", ",\\\"whole\\\":[2,4]"), 4, 4, "is in both"},
-        {PART("U8", "[2]", "2", "[0]", ",\\\"whole\\\":[6]"), PART("U8", "[2]", "2", "[2]", ",\\\"whole\\\":[6]"), 2, 2, "4 of 6 elements"},
-        {PART("U8", "[0,4611686018427387904]", "0", "[0,0]", ""), PART("U8", "[0,3]", "0", "[4611686018427387904,0]", ""), 0, 0, "too many elements"},
+        {PART("U8", "[2,2]", "4", "[0,0]", ""),
+         PART("U8", "[2,2]", "4", "[1,1]", ",\\\"whole\\\":[2,4]"), 4, 4, "smaller than the piece"},
+        {PART("U8", "[1,4]", "4", "[0,0]", ""),
+         PART("U8", "[2,2]", "4", "[0,2]", ",\\\"whole\\\":[2,4]"), 4, 4, "is in both"},
+        {PART("U8", "[2]", "2", "[0]", ",\\\"whole\\\":[6]"),
+         PART("U8", "[2]", "2", "[2]", ",\\\"whole\\\":[6]"), 2, 2, "4 of 6 elements"},
+        {PART("U8", "[0,4611686018427387904]", "0", "[0,0]", ""),
+         PART("U8", "[0,3]", "0", "[4611686018427387904,0]", ""), 0, 0, "too many elements"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         put("a.safetensors", bad[i].a, bad[i].bytes_a);
@@ -193,8 +229,10 @@ static void knows_foreign_dtypes(void **state)
 {
     (void)state;
     static const char header[] =
-        "{\"e\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]},\"f\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[2,"
-        "4]},\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[4,16]},\"i\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":"
+        "{\"e\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]},\"f\":{\"dtype\":"
+        "\"F4\",\"shape\":[4],\"data_offsets\":[2,"
+        "4]},\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[4,16]},\"i\":{\"dtype\":"
+        "\"I64\",\"shape\":[1],\"data_offsets\":"
         "[16,24]},\"x\":{\"dtype\":\"POSIT\",\"shape\":[3],\"data_offsets\":[24,25]}}";
     static const uint16_t halves[6] = {0x3c00, 0xc000, 0x0001, 0x7bff, 0xfc00, 0x8000};
     const int64_t lo[1] = {0}, size[1] = {1}, six[1] = {6};
@@ -202,7 +240,8 @@ static void knows_foreign_dtypes(void **state)
     weft_folder *folder = NULL;
     put("x.safetensors", header, 25);
     int fd = io->open(io->ctx, "x.safetensors", O_WRONLY, 0);
-    assert_int_equal(io->pwrite(io->ctx, fd, halves, sizeof halves, (off_t)(8 + strlen(header) + 4)), 12);
+    assert_int_equal(
+        io->pwrite(io->ctx, fd, halves, sizeof halves, (off_t)(8 + strlen(header) + 4)), 12);
     io->close(io->ctx, fd);
     ok(weft_folder_open(io, "x.safetensors", &folder, err));
     assert_int_equal(weft_folder_find(folder, "i")->dtype, WEFT_DTYPES);
@@ -210,16 +249,22 @@ static void knows_foreign_dtypes(void **state)
     for (int i = 0; i < weft_folder_count(folder); i++) {
         const weft_stored *t = weft_folder_get(folder, i);
         char words[64];
-        snprintf(words, sizeof words, "tensor \"%s\" is stored as %s, which cannot be read as u8", t->name, t->type);
+        snprintf(words, sizeof words, "tensor \"%s\" is stored as %s, which cannot be read as u8",
+                 t->name, t->type);
         refused(weft_folder_read(folder, t->name, lo, size, WEFT_U8, to, err), words);
     }
-    refused(weft_folder_read(folder, "i", lo, size, WEFT_F32, to, err), "is stored as I64, which cannot be read as f32");
+    refused(weft_folder_read(folder, "i", lo, size, WEFT_F32, to, err),
+            "is stored as I64, which cannot be read as f32");
     ok(weft_folder_read(folder, "h", lo, six, WEFT_F32, to, err));
-    assert_true(to[0] == 1 && to[1] == -2 && to[2] == 0x1p-24F && to[3] == 65504 && to[4] < -3.4e38F && to[5] == 0 && __builtin_signbit(to[5]));
-    refused(weft_folder_read(folder, "none", lo, six, WEFT_F32, to, err), "there is no tensor \"none\" in it");
-    const int64_t bad_lo[][1] = {{-1}, {7}, {6}, {INT64_MAX}}, bad_size[][1] = {{1}, {0}, {1}, {INT64_MAX}};
+    assert_true(to[0] == 1 && to[1] == -2 && to[2] == 0x1p-24F && to[3] == 65504 &&
+                to[4] < -3.4e38F && to[5] == 0 && __builtin_signbit(to[5]));
+    refused(weft_folder_read(folder, "none", lo, six, WEFT_F32, to, err),
+            "there is no tensor \"none\" in it");
+    const int64_t bad_lo[][1] = {{-1}, {7}, {6}, {INT64_MAX}},
+                  bad_size[][1] = {{1}, {0}, {1}, {INT64_MAX}};
     for (int i = 0; i < 4; i++)
-        refused(weft_folder_read(folder, "h", bad_lo[i], bad_size[i], WEFT_F32, to, err), "tensor \"h\"");
+        refused(weft_folder_read(folder, "h", bad_lo[i], bad_size[i], WEFT_F32, to, err),
+                "tensor \"h\"");
     weft_folder_destroy(folder);
 }
 
@@ -246,7 +291,8 @@ static void refuses_pieces(void **state)
         refused(weft_shard_create(io, "x", pieces, 2, true, NULL, &shard, err), bad[i].words);
     }
     const weft_piece part = {"t", WEFT_U8, 1, {5}, {0}, {2}};
-    refused(weft_shard_create(io, "x", &part, 1, false, NULL, &shard, err), "a piece in a file of whole tensors");
+    refused(weft_shard_create(io, "x", &part, 1, false, NULL, &shard, err),
+            "a piece in a file of whole tensors");
     refused(weft_shard_create(io, "x", &part, 0, true, NULL, &shard, err), "a file of no tensors");
     ok(weft_shard_create(io, "x", &part, 1, true, NULL, &shard, err));
     refused(weft_shard_write(shard, 1, 0, "ab", 2, err), "do not belong there");
@@ -258,7 +304,8 @@ static void refuses_pieces(void **state)
     weft_shard_destroy(shard);
     refused(open_all("x", err), "No such file");
     put("x", "{}", 0);
-    refused(weft_shard_create(io, "x", &part, 1, true, NULL, &shard, err), "x: cannot create this file: File exists");
+    refused(weft_shard_create(io, "x", &part, 1, true, NULL, &shard, err),
+            "x: cannot create this file: File exists");
     ok(open_all("x", err));
 }
 
@@ -275,9 +322,24 @@ static size_t draw(size_t below)
 /* Bytes replaced, moved, repeated and lost. */
 static size_t mutate(char *text, size_t n, size_t room)
 {
-    static const char *const words[] = {
-        "0",   "-1",   "[",    "]",       "{",        "}",   "\"",  ",", ":", "9223372036854775807", "18446744073709551616",
-        "1e9", "null", "\\\"", "\\u0000", "[[[[[[[[", "F16", "BOOL"};
+    static const char *const words[] = {"0",
+                                        "-1",
+                                        "[",
+                                        "]",
+                                        "{",
+                                        "}",
+                                        "\"",
+                                        ",",
+                                        ":",
+                                        "9223372036854775807",
+                                        "18446744073709551616",
+                                        "1e9",
+                                        "null",
+                                        "\\\"",
+                                        "\\u0000",
+                                        "[[[[[[[[",
+                                        "F16",
+                                        "BOOL"};
     size_t at = draw(n), much = 1 + draw(8);
     const char *word = words[draw(sizeof words / sizeof words[0])];
     switch (draw(4)) {
@@ -322,8 +384,10 @@ static void survives_damage(void **state)
     (void)state;
     enum { ROUNDS = 20000, ROOM = 2048, DATA = 34 };
     static const char header[] =
-        "{\"__metadata__\":{\"format\":\"pt\",\"DCP_SHARDING_INFO\":\"{\\\"a\\\":{\\\"saved_offsets\\\":[0,0],\\\"whole\\\":[2,3]},"
-        "\\\"b\\\":{\\\"saved_offsets\\\":[0]}}\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},\"b\":{\"dtype\":"
+        "{\"__metadata__\":{\"format\":\"pt\",\"DCP_SHARDING_INFO\":\"{\\\"a\\\":{\\\"saved_"
+        "offsets\\\":[0,0],\\\"whole\\\":[2,3]},"
+        "\\\"b\\\":{\\\"saved_offsets\\\":[0]}}\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_"
+        "offsets\":[0,24]},\"b\":{\"dtype\":"
         "\"F16\",\"shape\":[5],\"data_offsets\":[24,34]}}";
     int opened = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -354,8 +418,9 @@ static void survives_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        with_disk(refuses_headers), with_disk(refuses_long_names),   with_disk(refuses_lengths), with_disk(refuses_folders),
-        with_disk(refuses_tilings), with_disk(knows_foreign_dtypes), with_disk(refuses_pieces),  with_disk(survives_damage),
+        with_disk(refuses_headers), with_disk(refuses_long_names), with_disk(refuses_lengths),
+        with_disk(refuses_folders), with_disk(refuses_tilings),    with_disk(knows_foreign_dtypes),
+        with_disk(refuses_pieces),  with_disk(survives_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk that fails: first that it does what it says, then what core/store makes of it: an error that names the file and nothing half done. */
+/* The disk that fails: first that it does what it says, then what core/store makes of it: an error
+ * that names the file and nothing half done. */
 #include "store_run.h"
 
 #include <errno.h>
@@ -31,11 +32,11 @@ static const char *get(const char *path)
     return text;
 }
 
-#define fails(call, error)                                                                                                                           \
-    do {                                                                                                                                             \
-        errno = 0;                                                                                                                                   \
-        assert_int_equal((call), -1);                                                                                                                \
-        assert_int_equal(errno, error);                                                                                                              \
+#define fails(call, error)                                                                         \
+    do {                                                                                           \
+        errno = 0;                                                                                 \
+        assert_int_equal((call), -1);                                                              \
+        assert_int_equal(errno, error);                                                            \
     } while (0)
 
 static void behaves_as_posix(void **state)
@@ -168,7 +169,8 @@ static void replace(int leave_out)
         weft_io_sync_dir(io, "", NULL);
 }
 
-/* How often a crash somewhere left neither the old nor the new text, and how often the new one was lost though replace was done. */
+/* How often a crash somewhere left neither the old nor the new text, and how often the new one was
+ * lost though replace was done. */
 static void count_damage(int leave_out, int *broken, int *lost)
 {
     *broken = *lost = 0;
@@ -208,7 +210,8 @@ static void finds_missing_flushes(void **state)
 
 /* ---- core/store on it ---- */
 
-static const weft_piece pieces[] = {{"a", WEFT_F32, 2, {4, 3}, {2, 0}, {2, 3}}, {"b", WEFT_BF16, 1, {5}, {0}, {5}}};
+static const weft_piece pieces[] = {{"a", WEFT_F32, 2, {4, 3}, {2, 0}, {2, 3}},
+                                    {"b", WEFT_BF16, 1, {5}, {0}, {5}}};
 static const weft_piece rest = {"a", WEFT_F32, 2, {4, 3}, {0, 0}, {2, 3}};
 static const float floats[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 static const uint16_t halves[5] = {1, 2, 3, 4, 5};
@@ -218,7 +221,8 @@ static weft_status write_first(weft_sums *sums, weft_error *err)
     weft_shard *shard = NULL;
     weft_status status = weft_io_make_dirs(io, "top/dir", err);
     if (status == WEFT_OK)
-        status = weft_shard_create(io, "top/dir/1.safetensors", pieces, 2, true, (const char *const[]){"k", "v", NULL}, &shard, err);
+        status = weft_shard_create(io, "top/dir/1.safetensors", pieces, 2, true,
+                                   (const char *const[]){"k", "v", NULL}, &shard, err);
     if (status == WEFT_OK)
         status = weft_shard_write(shard, 1, 0, halves, sizeof halves, err); /* out of order */
     if (status == WEFT_OK)
@@ -232,7 +236,8 @@ static weft_status write_first(weft_sums *sums, weft_error *err)
 static weft_status write_second(weft_error *err)
 {
     weft_shard *shard = NULL;
-    weft_status status = weft_shard_create(io, "top/dir/2.safetensors", &rest, 1, true, NULL, &shard, err);
+    weft_status status =
+        weft_shard_create(io, "top/dir/2.safetensors", &rest, 1, true, NULL, &shard, err);
     if (status == WEFT_OK)
         status = weft_shard_write(shard, 0, 0, floats, 24, err);
     if (status == WEFT_OK)
@@ -252,7 +257,8 @@ static weft_status read_back(const weft_sums *sums, weft_error *err)
         return status;
     status = weft_folder_verify(folder, "1.safetensors", sums, err);
     if (status == WEFT_OK)
-        status = weft_folder_read(folder, "a", (int64_t[]){0, 0}, (int64_t[]){4, 3}, WEFT_F32, a, err);
+        status =
+            weft_folder_read(folder, "a", (int64_t[]){0, 0}, (int64_t[]){4, 3}, WEFT_F32, a, err);
     if (status == WEFT_OK)
         status = weft_folder_read(folder, "b", (int64_t[]){0}, (int64_t[]){5}, WEFT_F32, b, err);
     if (status == WEFT_OK)
@@ -279,13 +285,15 @@ static weft_status do_all(weft_error *err)
     return status;
 }
 
-/* A file that is there is whole, though the other one with the rest of its tensor may be missing. */
+/* A file that is there is whole, though the other one with the rest of its tensor may be missing.
+ */
 static void check_whole(const char *path)
 {
     weft_folder *folder = NULL;
     if (strcmp(get(path), "-") == 0)
         return;
-    refused(weft_folder_open(io, path, &folder, err), "of tensor \"a\" 6 of 12 elements are there: a file is missing");
+    refused(weft_folder_open(io, path, &folder, err),
+            "of tensor \"a\" 6 of 12 elements are there: a file is missing");
 }
 
 static void goes_on_after_signals_and_short_transfers(void **state)
@@ -303,7 +311,8 @@ static void goes_on_after_signals_and_short_transfers(void **state)
             if (status != WEFT_OK && !strstr(weft_error_text(&error), "Interrupted"))
                 fail_msg("call %ld: %s", n, weft_error_text(&error));
             if (status != WEFT_OK)
-                assert_true(strstr(weft_error_text(&error), "size") || strstr(weft_error_text(&error), "list"));
+                assert_true(strstr(weft_error_text(&error), "size") ||
+                            strstr(weft_error_text(&error), "list"));
             weft_error_release(&error);
             assert_int_equal(fault_fs_open_files(disk), 0);
             ok(weft_io_remove_tree(io, "top", err));
@@ -325,7 +334,8 @@ static void names_what_failed(void **state)
             fired = fault_fs_fired(disk);
             fault_fs_arm(disk, FAULT_NONE, 0, 0);
             const char *text = weft_error_text(&noted);
-            if (status != WEFT_OK && (!strstr(text, "top") && !strstr(text, ".:") && !strstr(text, "/:")))
+            if (status != WEFT_OK &&
+                (!strstr(text, "top") && !strstr(text, ".:") && !strstr(text, "/:")))
                 fail_msg("call %ld: no path in \"%s\"", n, text);
             if (status != WEFT_OK && !strstr(text, strerror(error)))
                 fail_msg("call %ld: \"%s\" does not say \"%s\"", n, text, strerror(error));

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checksums: the same however a file was written; what was changed since then is found, and named, when it is read. */
+/* Checksums: the same however a file was written; what was changed since then is found, and named,
+ * when it is read. */
 #include "store_run.h"
 
 #include <fcntl.h>
 
 enum { A = 5 << 20, B = 1 << 20, CHUNK = WEFT_SUM_CHUNK };
 
-static const weft_piece pieces[] = {{"a", WEFT_U8, 1, {A}, {0}, {A}}, {"b", WEFT_F32, 2, {256, 1024}, {0}, {256, 1024}}};
+static const weft_piece pieces[] = {{"a", WEFT_U8, 1, {A}, {0}, {A}},
+                                    {"b", WEFT_F32, 2, {256, 1024}, {0}, {256, 1024}}};
 
 static uint8_t *known[2]; /* the pieces' bytes */
 
@@ -38,8 +40,10 @@ typedef struct part {
 } part;
 
 static const part in_order[] = {{1, 0, B}, {0, 0, A}};
-static const part in_parts[] = {{1, 0, 7}, {1, 7, B - 7}, {0, 0, 3 << 20}, {0, 3 << 20, 1}, {0, (3 << 20) + 1, (2 << 20) - 1}};
-static const part backwards[] = {{0, 4 << 20, 1 << 20}, {0, 0, 4 << 20}, {1, 100, B - 100}, {1, 0, 100}};
+static const part in_parts[] = {
+    {1, 0, 7}, {1, 7, B - 7}, {0, 0, 3 << 20}, {0, 3 << 20, 1}, {0, (3 << 20) + 1, (2 << 20) - 1}};
+static const part backwards[] = {
+    {0, 4 << 20, 1 << 20}, {0, 0, 4 << 20}, {1, 100, B - 100}, {1, 0, 100}};
 static const part in_between[] = {{1, 0, B}, {0, 4 << 20, 1 << 20}, {0, 0, 4 << 20}};
 
 static void write_parts(const char *path, const part *parts, int n, weft_sums *sums)
@@ -47,7 +51,8 @@ static void write_parts(const char *path, const part *parts, int n, weft_sums *s
     weft_shard *shard = NULL;
     ok(weft_shard_create(io, path, pieces, 2, true, NULL, &shard, err));
     for (int i = 0; i < n; i++)
-        ok(weft_shard_write(shard, parts[i].piece, parts[i].at, known[parts[i].piece] + parts[i].at, parts[i].n, err));
+        ok(weft_shard_write(shard, parts[i].piece, parts[i].at, known[parts[i].piece] + parts[i].at,
+                            parts[i].n, err));
     ok(weft_shard_finish(shard, sums, err));
     weft_shard_destroy(shard);
 }
@@ -141,7 +146,9 @@ static void finds_flipped_bits(void **state)
     weft_folder_destroy(folder);
     /* In the last chunk: reads of the first one do not see it. */
     char words[200];
-    snprintf(words, sizeof words, "x.safetensors: bytes %d to %lld are not what was written (checksum ", CHUNK, (long long)sums.bytes - 1);
+    snprintf(words, sizeof words,
+             "x.safetensors: bytes %d to %lld are not what was written (checksum ", CHUNK,
+             (long long)sums.bytes - 1);
     for (int64_t at = CHUNK; at < sums.bytes; at += 333333) {
         flip("x.safetensors", at);
         folder = open_checked(&sums);
@@ -163,7 +170,8 @@ static void finds_flipped_bits(void **state)
     assert_non_null(weft_folder_find(folder, "q"));
     /* Its own bytes, in the last chunk, are right. */
     uint8_t to = 0;
-    refused(weft_folder_read(folder, "q", (int64_t[]){A - 1}, (int64_t[]){1}, WEFT_U8, &to, err), "bytes 0 to 4194303 are not what was written");
+    refused(weft_folder_read(folder, "q", (int64_t[]){A - 1}, (int64_t[]){1}, WEFT_U8, &to, err),
+            "bytes 0 to 4194303 are not what was written");
     weft_folder_destroy(folder);
     weft_free(text);
     weft_sums_release(&sums);
@@ -177,17 +185,22 @@ static void refuses_sums_that_do_not_fit(void **state)
     weft_folder *folder = open_checked(&sums);
     weft_sums bad = sums;
     bad.bytes--;
-    refused(weft_folder_verify(folder, "x.safetensors", &bad, err), "when it was written; restore it from a copy");
+    refused(weft_folder_verify(folder, "x.safetensors", &bad, err),
+            "when it was written; restore it from a copy");
     bad = sums;
     bad.n--;
-    refused(weft_folder_verify(folder, "x.safetensors", &bad, err), "list of checksums does not fit");
+    refused(weft_folder_verify(folder, "x.safetensors", &bad, err),
+            "list of checksums does not fit");
     bad = sums;
     bad.chunk = 0;
-    refused(weft_folder_verify(folder, "x.safetensors", &bad, err), "list of checksums does not fit");
+    refused(weft_folder_verify(folder, "x.safetensors", &bad, err),
+            "list of checksums does not fit");
     bad.chunk = INT64_MAX;
     bad.n = 1;
-    refused(weft_folder_verify(folder, "x.safetensors", &bad, err), "list of checksums does not fit");
-    refused(weft_folder_verify(folder, "y.safetensors", &sums, err), "there are checksums of y.safetensors, but no such file");
+    refused(weft_folder_verify(folder, "x.safetensors", &bad, err),
+            "list of checksums does not fit");
+    refused(weft_folder_verify(folder, "y.safetensors", &sums, err),
+            "there are checksums of y.safetensors, but no such file");
     ok(read_bytes(folder, 1, 5, err));
     weft_folder_destroy(folder);
     weft_sums_release(&sums);
@@ -204,7 +217,8 @@ static void notices_changes_while_reading(void **state)
     ok(weft_io_read_file(io, "x.safetensors", &text, &n, err));
     ok(weft_folder_open(io, "x.safetensors", &folder, err));
     ok(weft_io_write_file(io, "x.safetensors", text, n - 1, err));
-    refused(read_bytes(folder, 0, 1, err), "x.safetensors: somebody changed this file while it was being read");
+    refused(read_bytes(folder, 0, 1, err),
+            "x.safetensors: somebody changed this file while it was being read");
     ok(weft_io_write_file(io, "x.safetensors", text, n, err));
     ok(read_bytes(folder, 0, A, err));
     ok(weft_io_write_file(io, "x.safetensors", text, n - 10, err));

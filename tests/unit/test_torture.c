@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole commands, in process, with the n-th allocation failing: for many n, or with WEFT_LONG for every n, until one run meets no failure any more.
- * Every run must end, by itself and cleanly: done, or with exit code 1 and a word about memory. A sanitizer or valgrind sees the rest. */
+/* Whole commands, in process, with the n-th allocation failing: for many n, or with WEFT_LONG for
+ * every n, until one run meets no failure any more. Every run must end, by itself and cleanly:
+ * done, or with exit code 1 and a word about memory. A sanitizer or valgrind sees the rest. */
 #include "cli.h"
 
 #include <fcntl.h>
@@ -110,7 +111,8 @@ static void too_long(int number)
 {
     char line[128];
     (void)number;
-    int n = snprintf(line, sizeof line, "# allocation %ld failed, and 'weft %s' does not end\n", failing, now->arguments);
+    int n = snprintf(line, sizeof line, "# allocation %ld failed, and 'weft %s' does not end\n",
+                     failing, now->arguments);
     ssize_t written = write(terminal, line, (size_t)n);
     (void)written;
     _exit(1);
@@ -121,7 +123,8 @@ static int call(const command *c)
     char copy[512], *argv[32], *save = NULL;
     int argc = 0;
     snprintf(copy, sizeof copy, "%s", c->arguments);
-    for (char *word = strtok_r(copy, " ", &save); word && argc < 31; word = strtok_r(NULL, " ", &save))
+    for (char *word = strtok_r(copy, " ", &save); word && argc < 31;
+         word = strtok_r(NULL, " ", &save))
         argv[argc++] = word;
     argv[argc] = NULL;
     return c->run(argc, argv);
@@ -132,7 +135,8 @@ static int attempt(const command *c, long fail_at)
 {
     int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
     fflush(stdout);
-    int said = open("err", O_WRONLY | O_CREAT | O_TRUNC, 0666), printed = open("out", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    int said = open("err", O_WRONLY | O_CREAT | O_TRUNC, 0666),
+        printed = open("out", O_WRONLY | O_CREAT | O_TRUNC, 0666);
     assert_true(out >= 0 && err >= 0 && said >= 0 && printed >= 0);
     remove_all("run");
     if (c->cold)
@@ -173,10 +177,12 @@ static void read_text(const char *path, weft_text *text)
 /* The numbers of metrics.jsonl that are computed and not measured. */
 static void add_results(const char *jsonl, weft_text *text)
 {
-    static const char *const keys[] = {"\"step\": ", "loss\": ", "\"grad_norm\": ", "\"total_tokens\": "};
+    static const char *const keys[] = {
+        "\"step\": ", "loss\": ", "\"grad_norm\": ", "\"total_tokens\": "};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         for (const char *p = jsonl; (p = strstr(p, keys[i])); p += strlen(keys[i]))
-            weft_text_print(text, "%.*s\n", (int)(strlen(keys[i]) + strcspn(p + strlen(keys[i]), ",}")), p);
+            weft_text_print(text, "%.*s\n",
+                            (int)(strlen(keys[i]) + strcspn(p + strlen(keys[i]), ",}")), p);
 }
 
 /* What a command is for: what it prints, but for how long passes took, and what a run computes. */
@@ -206,7 +212,8 @@ static const char *judge(const weft_text *expected, int code)
         wrong = "it does not say that memory was short";
     else if (code == 1 && !strstr(weft_text_get(&said), "error: "))
         wrong = "no line says error";
-    else if (strstr(weft_text_get(&said), "please report") || strstr(weft_text_get(&said), "(null)"))
+    else if (strstr(weft_text_get(&said), "please report") ||
+             strstr(weft_text_get(&said), "(null)"))
         wrong = "it blames itself";
     else if (code == 0 && !memory && strcmp(weft_text_get(&results), weft_text_get(expected)) != 0)
         wrong = "it does not do what it should and does not say so";
@@ -220,22 +227,26 @@ static const char *judge(const weft_text *expected, int code)
 static void torture(const command *c)
 {
     weft_text expected = {0};
-    for (int i = 0; i < 2; i++) { /* what is made once, as measurements that are kept, is there before we count */
+    for (int i = 0; i < 2;
+         i++) { /* what is made once, as measurements that are kept, is there before we count */
         assert_int_equal(attempt(c, 0), 0);
         read_results(&expected);
     }
     assert_true(expected.size > 100);
-    long total = failing, stride = getenv("WEFT_LONG") ? 1 : 1 + total / SAMPLE, refused = 0, bad = 0;
+    long total = failing, stride = getenv("WEFT_LONG") ? 1 : 1 + total / SAMPLE, refused = 0,
+         bad = 0;
     for (long n = 1; n <= total; n += stride) {
         int code = attempt(c, n);
         const char *wrong = judge(&expected, code);
         refused += code == 1;
         if (*wrong) {
-            print_message("weft %s: allocation %ld fails, exit code %d: %s\n", c->arguments, n, code, wrong);
+            print_message("weft %s: allocation %ld fails, exit code %d: %s\n", c->arguments, n,
+                          code, wrong);
             bad++;
         }
     }
-    print_message("weft %s: %ld allocations, every %ld. failed, %ld refusals\n", c->arguments, total, stride, refused);
+    print_message("weft %s: %ld allocations, every %ld. failed, %ld refusals\n", c->arguments,
+                  total, stride, refused);
     assert_int_equal(bad, 0);
     assert_true(refused > total / stride / 2);
     assert_string_equal(judge(&expected, attempt(c, 0)), "");
@@ -253,7 +264,9 @@ static void test_train(void **state)
 
 static void test_train_ranks(void **state)
 {
-    static const command c = {weft_cmd_train, "train run.ini -n 4 --with tp@after:bf16 -o tp.degree=2 --with fsdp@after:tp --with ac@after:fsdp",
+    static const command c = {weft_cmd_train,
+                              "train run.ini -n 4 --with tp@after:bf16 -o tp.degree=2 --with "
+                              "fsdp@after:tp --with ac@after:fsdp",
                               false};
     (void)state;
     torture(&c);
@@ -261,14 +274,18 @@ static void test_train_ranks(void **state)
 
 static void test_train_queues(void **state)
 {
-    static const command c = {weft_cmd_train, "train run.ini -o cpu.queues=adversarial -o cpu.kernels=plain --without dump", false};
+    static const command c = {
+        weft_cmd_train,
+        "train run.ini -o cpu.queues=adversarial -o cpu.kernels=plain --without dump", false};
     (void)state;
     torture(&c);
 }
 
 static void test_plan(void **state)
 {
-    static const command c = {weft_cmd_plan, "plan run.ini -n 8 --with tp@after:bf16 -o tp.degree=2 --with fsdp@after:tp --print-after fsdp --graph",
+    static const command c = {weft_cmd_plan,
+                              "plan run.ini -n 8 --with tp@after:bf16 -o tp.degree=2 --with "
+                              "fsdp@after:tp --print-after fsdp --graph",
                               false};
     (void)state;
     torture(&c);
@@ -283,7 +300,8 @@ static void test_plan_changed(void **state)
 
 static void test_config(void **state)
 {
-    static const command c = {weft_cmd_config, "config run.ini --sources -o train.seed=3 --with fsdp@after:bf16", false};
+    static const command c = {
+        weft_cmd_config, "config run.ini --sources -o train.seed=3 --with fsdp@after:bf16", false};
     (void)state;
     torture(&c);
 }
@@ -305,8 +323,10 @@ static void test_plugins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),       cmocka_unit_test(test_inspect), cmocka_unit_test(test_plugins),      cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_plan_changed), cmocka_unit_test(test_train),   cmocka_unit_test(test_train_queues), cmocka_unit_test(test_train_ranks),
+        cmocka_unit_test(test_config),       cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_plugins),      cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_plan_changed), cmocka_unit_test(test_train),
+        cmocka_unit_test(test_train_queues), cmocka_unit_test(test_train_ranks),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

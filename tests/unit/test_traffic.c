@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What placement makes of the usual parallelisms: how many collectives, of how many bytes, when, in which dtype, against closed formulas; and what
- * the listed order of passes changes. */
+/* What placement makes of the usual parallelisms: how many collectives, of how many bytes, when, in
+ * which dtype, against closed formulas; and what the listed order of passes changes. */
 #include "planned.h"
 
 #include <setjmp.h>
@@ -12,7 +12,8 @@
 
 /* Sizes that divide, so that the formulas are exact. */
 enum { B = 3, D = 24, HEADS = 12 * 4, KV = 6 * 4, FFN = 32, V = 48, BATCH = 4, SEQ = 8, W = 4 };
-static const char even[] = "n_layers = 3\ndim = 24\nn_heads = 12\nn_kv_heads = 6\nhead_dim = 4\nffn_dim = 32\nvocab_size = 48\n";
+static const char even[] = "n_layers = 3\ndim = 24\nn_heads = 12\nn_kv_heads = 6\nhead_dim = "
+                           "4\nffn_dim = 32\nvocab_size = 48\n";
 enum {
     PARAMETERS = 9 * B + 3,
     NORMS = (2 * B + 1) * D,
@@ -40,13 +41,16 @@ static line *find_line(traffic *t, const char *what)
     return NULL;
 }
 
-static void add_step(traffic *t, const weft_graph *g, const weft_node *n, const weft_step *s, weft_layout before)
+static void add_step(traffic *t, const weft_graph *g, const weft_node *n, const weft_step *s,
+                     weft_layout before)
 {
     const weft_value *v = n->outs[0];
     char what[160];
-    int size = snprintf(what, sizeof what, "%s %s %s[", weft_scope_name(n->scope), weft_phase_name(n->phase), weft_move_name(s->move));
+    int size = snprintf(what, sizeof what, "%s %s %s[", weft_scope_name(n->scope),
+                        weft_phase_name(n->phase), weft_move_name(s->move));
     for (int k = 0; k < s->n_axes; k++)
-        size += snprintf(what + size, sizeof what - (size_t)size, "%s%s", k ? "," : "", g->config.mesh.axis[s->axes[k]].name);
+        size += snprintf(what + size, sizeof what - (size_t)size, "%s%s", k ? "," : "",
+                         g->config.mesh.axis[s->axes[k]].name);
     snprintf(what + size, sizeof what - (size_t)size, "] %s", weft_dtype_name(v->dtype));
     line *l = find_line(t, what);
     if (!l) {
@@ -93,7 +97,8 @@ static void expect(traffic *t, const char *what, int64_t n, int64_t bytes)
     if (!l)
         fail_msg("there is no %s", what);
     if (l->count != n || l->bytes != bytes)
-        fail_msg("%s: %lld of %lld bytes, not %lld of %lld", what, (long long)l->count, (long long)l->bytes, (long long)n, (long long)bytes);
+        fail_msg("%s: %lld of %lld bytes, not %lld of %lld", what, (long long)l->count,
+                 (long long)l->bytes, (long long)n, (long long)bytes);
     l->expected = true;
 }
 
@@ -102,7 +107,8 @@ static void expect_no_more(const traffic *t, const char *scope)
 {
     for (int i = 0; i < t->n; i++)
         if (!t->lines[i].expected && strncmp(t->lines[i].what, scope, strlen(scope)) == 0)
-            fail_msg("there is also %s: %lld of %lld bytes", t->lines[i].what, (long long)t->lines[i].count, (long long)t->lines[i].bytes);
+            fail_msg("there is also %s: %lld of %lld bytes", t->lines[i].what,
+                     (long long)t->lines[i].count, (long long)t->lines[i].bytes);
 }
 
 /* ---- tensor parallelism ---- */
@@ -118,20 +124,25 @@ static void sequence_parallel(void **state)
     (void)state;
     traffic t;
     int64_t tokens = BATCH / 2 * SEQ, each = ring(tokens, D, 2), m = 2 * B + 1;
-    int64_t local = (WEIGHTS - NORMS) / 2 + NORMS, gathered = local * W / 2, table = V * D / 2 * W / 2;
+    int64_t local = (WEIGHTS - NORMS) / 2 + NORMS, gathered = local * W / 2,
+            table = V * D / 2 * W / 2;
     traffic_of("tp=2 dp_shard=2", "tp fsdp", &t);
     expect(&t, "micro_batch recompute all_gather[tp] f32", 2 * B, 2 * B * each); /* inside blocks */
-    expect(&t, "micro_batch forward all_gather[tp] f32", m, m * each);           /* two a block and the head's; the embedding scatters, too */
+    expect(&t, "micro_batch forward all_gather[tp] f32", m,
+           m * each); /* two a block and the head's; the embedding scatters, too */
     expect(&t, "micro_batch forward reduce_scatter[tp] f32", m, m * each);
     expect(&t, "micro_batch backward all_gather[tp] f32", m, m * each);
     expect(&t, "micro_batch backward reduce_scatter[tp] f32", m, m * each);
-    expect(&t, "micro_batch forward all_reduce[tp] f32", 3, 3 * 2 * ring(tokens, 1, 2)); /* loss parallel: maximum, sum, target */
+    expect(&t, "micro_batch forward all_reduce[tp] f32", 3,
+           3 * 2 * ring(tokens, 1, 2)); /* loss parallel: maximum, sum, target */
     expect(&t, "micro_batch forward all_gather[dp_shard] f32", PARAMETERS, gathered);
     expect(&t, "micro_batch recompute all_gather[dp_shard] f32", PARAMETERS - 3,
-           gathered - 2 * table - D * W / 2); /* the embedding is not asked for again, the head stays */
+           gathered - 2 * table -
+               D * W / 2); /* the embedding is not asked for again, the head stays */
     expect(&t, "micro_batch backward reduce_scatter[dp_shard] f32", PARAMETERS, gathered);
     expect_no_more(&t, "micro_batch");
-    expect(&t, "step_begin forward all_reduce[dp_shard] f32", 1, 2 * W / 2 * 1 * 2); /* how many tokens */
+    expect(&t, "step_begin forward all_reduce[dp_shard] f32", 1,
+           2 * W / 2 * 1 * 2); /* how many tokens */
     expect_no_more(&t, "step_begin");
     /* Norm weights are open over tp, too; then the norm in one; the loss. */
     expect(&t, "step_end update all_reduce[tp] f32", 2 * B + 1, (2 * B + 1) * D / 2 * W);
@@ -140,7 +151,8 @@ static void sequence_parallel(void **state)
     expect_no_more(&t, "step_end");
 }
 
-/* Full recomputation repeats two gathers and one reduce_scatter a block: nobody asks for a block's last product. */
+/* Full recomputation repeats two gathers and one reduce_scatter a block: nobody asks for a block's
+ * last product. */
 static void recomputation(void **state)
 {
     (void)state;
@@ -154,7 +166,8 @@ static void recomputation(void **state)
     for (int i = 0; i < plain.n; i++)
         expect(&full, plain.lines[i].what, plain.lines[i].count, plain.lines[i].bytes);
     expect_no_more(&full, "");
-    /* Products are kept, in the layout they were read in; of their open sums only what a recomputed residual asks for closes again. */
+    /* Products are kept, in the layout they were read in; of their open sums only what a recomputed
+     * residual asks for closes again. */
     expect(&op, "micro_batch recompute reduce_scatter[tp] f32", B, B * each);
     assert_null(find_line(&op, "micro_batch recompute all_gather[tp] f32"));
 }
@@ -165,7 +178,8 @@ static void no_sequence_parallel(void **state)
     traffic t;
     int64_t all = 2 * ring(BATCH * SEQ, D, 2), m = 2 * B + 1;
     traffic_of("tp=2", "tp:sequence_parallel=no", &t);
-    expect(&t, "micro_batch forward all_reduce[tp] f32", m + 3, m * all + 3 * 2 * ring(BATCH * SEQ, 1, 2));
+    expect(&t, "micro_batch forward all_reduce[tp] f32", m + 3,
+           m * all + 3 * 2 * ring(BATCH * SEQ, 1, 2));
     expect(&t, "micro_batch backward all_reduce[tp] f32", m, m * all);
     expect_no_more(&t, "micro_batch");
     /* In bf16 activations travel in bf16, statistics of the loss in f32. */
@@ -176,7 +190,8 @@ static void no_sequence_parallel(void **state)
     expect_no_more(&t, "micro_batch");
     /* Whole logits are gathered instead. */
     traffic_of("tp=2", "tp:loss_parallel=no", &t);
-    expect(&t, "micro_batch forward all_gather[tp] f32", m + 1, m * all / 2 + ring(BATCH * SEQ, V, 2));
+    expect(&t, "micro_batch forward all_gather[tp] f32", m + 1,
+           m * all / 2 + ring(BATCH * SEQ, V, 2));
     assert_null(find_line(&t, "micro_batch forward all_reduce[tp] f32"));
 }
 
@@ -189,11 +204,14 @@ static void context_parallel(void **state)
     int64_t tokens = BATCH / 2 * SEQ, kv = ring(tokens, KV, 2);
     traffic_of("cp=2 dp_shard=2", "cp fsdp", &t);
     expect(&t, "micro_batch forward all_gather[cp] f32", 2 * B, 2 * B * kv);
-    expect(&t, "micro_batch forward all_gather[cp] i32", 1, ring(tokens, 1, 2)); /* segments of keys, once for all blocks */
+    expect(&t, "micro_batch forward all_gather[cp] i32", 1,
+           ring(tokens, 1, 2)); /* segments of keys, once for all blocks */
     expect(&t, "micro_batch backward reduce_scatter[cp] f32", 2 * B, 2 * B * kv);
-    expect(&t, "micro_batch backward reduce_scatter[dp_shard,cp] f32", PARAMETERS, WEIGHTS / 4 * 3 * W);
+    expect(&t, "micro_batch backward reduce_scatter[dp_shard,cp] f32", PARAMETERS,
+           WEIGHTS / 4 * 3 * W);
     expect(&t, "micro_batch forward all_gather[dp_shard,cp] f32", PARAMETERS, WEIGHTS / 4 * 3 * W);
-    expect(&t, "micro_batch recompute all_gather[dp_shard,cp] f32", PARAMETERS - 3, (WEIGHTS - 2 * V * D - D) / 4 * 3 * W);
+    expect(&t, "micro_batch recompute all_gather[dp_shard,cp] f32", PARAMETERS - 3,
+           (WEIGHTS - 2 * V * D - D) / 4 * 3 * W);
     expect_no_more(&t, "micro_batch");
     /* Recomputed blocks gather keys again, but not what belongs to no block. */
     traffic_of("cp=2 dp_shard=2", "cp fsdp ac", &t);
@@ -206,7 +224,8 @@ static void context_parallel(void **state)
 static void zero_levels(void **state)
 {
     (void)state;
-    static const char *const orders[][2] = {{"fsdp:zero=1", "fsdp:zero=2"}, {"fsdp:zero=1 bf16", "fsdp:zero=2 bf16"}};
+    static const char *const orders[][2] = {{"fsdp:zero=1", "fsdp:zero=2"},
+                                            {"fsdp:zero=1 bf16", "fsdp:zero=2 bf16"}};
     traffic t;
     int64_t bytes = WEIGHTS / 2 * W;
     for (int i = 0; i < 2; i++) {
@@ -225,7 +244,8 @@ static void zero_levels(void **state)
     expect_no_more(&t, "micro_batch");
     traffic_of("dp_shard=2", "fsdp", &t);
     expect(&t, "micro_batch forward all_gather[dp_shard] f32", PARAMETERS, bytes);
-    expect(&t, "micro_batch recompute all_gather[dp_shard] f32", PARAMETERS - 3, bytes - (2 * V * D + D) / 2 * W);
+    expect(&t, "micro_batch recompute all_gather[dp_shard] f32", PARAMETERS - 3,
+           bytes - (2 * V * D + D) / 2 * W);
     expect(&t, "micro_batch backward reduce_scatter[dp_shard] f32", PARAMETERS, bytes);
     expect_no_more(&t, "micro_batch");
     traffic_of("dp_replicate=2", "fsdp:zero=0", &t);
@@ -233,17 +253,28 @@ static void zero_levels(void **state)
     /* HSDP: the shard is summed over the copies once a step. */
     traffic_of("dp_shard=2 dp_replicate=2", "fsdp", &t);
     expect(&t, "micro_batch forward all_gather[dp_shard] f32", PARAMETERS, bytes);
-    expect(&t, "micro_batch recompute all_gather[dp_shard] f32", PARAMETERS - 3, bytes - (2 * V * D + D) / 2 * W);
+    expect(&t, "micro_batch recompute all_gather[dp_shard] f32", PARAMETERS - 3,
+           bytes - (2 * V * D + D) / 2 * W);
     expect(&t, "micro_batch backward reduce_scatter[dp_shard] f32", PARAMETERS, bytes);
     expect_no_more(&t, "micro_batch");
     expect(&t, "step_end update all_reduce[dp_replicate] f32", PARAMETERS, 2 * WEIGHTS / 2 / 2 * W);
 }
 
-/* All of a gradient's traffic, when it settles in the cuts of its value: 8B, two blocks, tp 2, cp 4, dp 2. */
+/* All of a gradient's traffic, when it settles in the cuts of its value: 8B, two blocks, tp 2, cp
+ * 4, dp 2. */
 static void settled_traffic(void **state)
 {
     (void)state;
-    enum { L = 2, E = 4096, H = 4096, K = 1024, F = 14336, VOCAB = 128256, SAMPLES = 16, PLACES = 8192 };
+    enum {
+        L = 2,
+        E = 4096,
+        H = 4096,
+        K = 1024,
+        F = 14336,
+        VOCAB = 128256,
+        SAMPLES = 16,
+        PLACES = 8192
+    };
     planned p;
     traffic t;
     planned_spec spec = {.axes = "tp=2 cp=4 dp_shard=2",
@@ -255,12 +286,15 @@ static void settled_traffic(void **state)
     assert_int_equal(planned_init(&p, &spec), WEFT_OK);
     count(p.g, &t);
     int64_t here = (int64_t)SAMPLES / 2 * PLACES / 4; /* tokens of one tp group */
-    int64_t residual = here * E * 2 / 2, keys = here * 4 * K / 2 * 2 * 3 / 4, norms = (2 * L + 1) * E;
-    int64_t matrices = ((int64_t)2 * VOCAB * E + (int64_t)L * (2 * H * E + 2 * K * E + 3 * F * E)) / 2;
+    int64_t residual = here * E * 2 / 2, keys = here * 4 * K / 2 * 2 * 3 / 4,
+            norms = (2 * L + 1) * E;
+    int64_t matrices =
+        ((int64_t)2 * VOCAB * E + (int64_t)L * (2 * H * E + 2 * K * E + 3 * F * E)) / 2;
     expect(&t, "micro_batch backward all_gather[tp] bf16", 2 * L + 1, (2 * L + 1) * residual);
     expect(&t, "micro_batch backward reduce_scatter[tp] bf16", 2 * L + 1, (2 * L + 1) * residual);
     expect(&t, "micro_batch backward reduce_scatter[cp] bf16", 2 * L, 2 * L * keys);
-    expect(&t, "micro_batch backward reduce_scatter[dp_shard,cp] f32", 9 * L + 3, (matrices + norms) / 8 * 7 * W);
+    expect(&t, "micro_batch backward reduce_scatter[dp_shard,cp] f32", 9 * L + 3,
+           (matrices + norms) / 8 * 7 * W);
     int64_t total = 0;
     for (int i = 0; i < t.n; i++)
         if (strstr(t.lines[i].what, " backward ") || strstr(t.lines[i].what, " update "))
@@ -319,8 +353,11 @@ static void one_mlp(void **state)
         {NORM ".g'", "f32[embed] +tp +dp_shard"},
         {NORM ".g'.r", "f32[embed/dp_shard] +tp"},
     };
-    static const char *const again[] = {"b1.n2*", "b1.n2.r*", "b1.g*", "b1.u*", "b1.a*", MLP "gate_proj.weight.c.g*", "b1.q*", "b1.h*"};
-    static const char *const never[] = {"b1.d*", "b1.y*", "b1.d.r*", MLP "gate_proj.weight.c*", "x*"};
+    static const char *const again[] = {"b1.n2*", "b1.n2.r*", "b1.g*",
+                                        "b1.u*",  "b1.a*",    MLP "gate_proj.weight.c.g*",
+                                        "b1.q*",  "b1.h*"};
+    static const char *const never[] = {"b1.d*", "b1.y*", "b1.d.r*", MLP "gate_proj.weight.c*",
+                                        "x*"};
     planned p;
     traffic t;
     plan(&p, "tp=2 dp_shard=2", "bf16 tp fsdp ac", &t);
@@ -337,7 +374,8 @@ static void one_mlp(void **state)
     assert_string_equal(value(&p, "b1.n2.r")->node->by, "tp");
     assert_string_equal(value(&p, MLP "down_proj.weight.c.g'.r")->node->by, "fsdp");
     planned_release(&p);
-    /* Listed the other way round the gather carries f32, and the cast of what was gathered is as short-lived as it. */
+    /* Listed the other way round the gather carries f32, and the cast of what was gathered is as
+     * short-lived as it. */
     plan(&p, "tp=2 dp_shard=2", "fsdp tp bf16 ac", &t);
     assert_prints(&p, MLP "gate_proj.weight.g", "f32[ffn/tp, embed]");
     assert_prints(&p, MLP "gate_proj.weight.g.c", "bf16[ffn/tp, embed]");
@@ -369,7 +407,8 @@ static void permute(const char *const *list, unsigned left, const char *before, 
     }
 }
 
-/* The places of tp, cp and ac in the list change no collective; that of bf16 and fsdp changes what gathers carry. */
+/* The places of tp, cp and ac in the list change no collective; that of bf16 and fsdp changes what
+ * gathers carry. */
 static void order_of_passes(void **state)
 {
     (void)state;
@@ -388,8 +427,10 @@ static void order_of_passes(void **state)
     assert_null(find_line(&second, narrow));
     expect(&second, wide, PARAMETERS, all / 4 * 3 * W);
     /* Gradients of weights are sums over tokens: f32 either way. */
-    expect(&first, "micro_batch backward reduce_scatter[dp_shard,cp] f32", PARAMETERS, all / 4 * 3 * W);
-    expect(&second, "micro_batch backward reduce_scatter[dp_shard,cp] f32", PARAMETERS, all / 4 * 3 * W);
+    expect(&first, "micro_batch backward reduce_scatter[dp_shard,cp] f32", PARAMETERS,
+           all / 4 * 3 * W);
+    expect(&second, "micro_batch backward reduce_scatter[dp_shard,cp] f32", PARAMETERS,
+           all / 4 * 3 * W);
 }
 
 /* ---- what is kept, what crosses ---- */
@@ -399,14 +440,16 @@ static bool waits(const weft_value *v)
 {
     bool read = false;
     for (int i = 0; i < v->n_uses; i++)
-        read = read || v->uses[i].node->phase == WEFT_BACKWARD || v->uses[i].node->phase == WEFT_RECOMPUTE;
+        read = read || v->uses[i].node->phase == WEFT_BACKWARD ||
+               v->uses[i].node->phase == WEFT_RECOMPUTE;
     return read && v->node->phase == WEFT_FORWARD && v->node->scope == WEFT_MICRO_BATCH;
 }
 
 static void what_is_kept(void **state)
 {
     (void)state;
-    static const char *const passes[] = {"tp fsdp:reshard=no ac bf16", "ac tp bf16 fsdp:reshard=no", "tp fsdp ac bf16", "bf16 ac fsdp tp"};
+    static const char *const passes[] = {"tp fsdp:reshard=no ac bf16", "ac tp bf16 fsdp:reshard=no",
+                                         "tp fsdp ac bf16", "bf16 ac fsdp tp"};
     for (int i = 0; i < 4; i++) {
         planned p;
         traffic t;
@@ -424,7 +467,8 @@ static void what_is_kept(void **state)
             }
         }
         assert_int_equal(inside, 1);
-        /* Without reshard every gathered weight waits, whatever ac does; with it none does, in either order of bf16 and fsdp. */
+        /* Without reshard every gathered weight waits, whatever ac does; with it none does, in
+         * either order of bf16 and fsdp. */
         assert_int_equal(weights > 0, i < 2);
         assert_int_equal(find_line(&t, "micro_batch recompute all_gather[dp_shard] bf16") ||
                              find_line(&t, "micro_batch recompute all_gather[dp_shard] f32"),
@@ -438,7 +482,8 @@ static int place_of(int block)
     return block == WEFT_BLOCK_EMBEDDING ? -1 : block == WEFT_BLOCK_HEAD ? B : block;
 }
 
-/* Between any two blocks exactly one value passes forward, and its gradient back: where a pipeline cuts. */
+/* Between any two blocks exactly one value passes forward, and its gradient back: where a pipeline
+ * cuts. */
 static void one_value_crosses(void **state)
 {
     (void)state;
@@ -452,9 +497,11 @@ static void one_value_crosses(void **state)
             for (int k = 0; k < n->n_ins; k++) {
                 const weft_value *v = n->ins[k];
                 int from = v->node->block, to = n->block;
-                if (n->scope != WEFT_MICRO_BATCH || from == to || from == WEFT_BLOCK_NONE || to == WEFT_BLOCK_NONE)
+                if (n->scope != WEFT_MICRO_BATCH || from == to || from == WEFT_BLOCK_NONE ||
+                    to == WEFT_BLOCK_NONE)
                     continue;
-                const weft_value **seen = place_of(from) < place_of(to) ? &forward[place_of(to)] : &back[place_of(from)];
+                const weft_value **seen =
+                    place_of(from) < place_of(to) ? &forward[place_of(to)] : &back[place_of(from)];
                 assert_int_equal(abs(place_of(to) - place_of(from)), 1);
                 if (*seen && *seen != v)
                     fail_msg("%s and %s both pass to block %d", (*seen)->name, v->name, to);
@@ -471,9 +518,15 @@ static void one_value_crosses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequence_parallel), cmocka_unit_test(recomputation),   cmocka_unit_test(no_sequence_parallel),
-        cmocka_unit_test(context_parallel),  cmocka_unit_test(zero_levels),     cmocka_unit_test(settled_traffic),
-        cmocka_unit_test(one_mlp),           cmocka_unit_test(order_of_passes), cmocka_unit_test(what_is_kept),
+        cmocka_unit_test(sequence_parallel),
+        cmocka_unit_test(recomputation),
+        cmocka_unit_test(no_sequence_parallel),
+        cmocka_unit_test(context_parallel),
+        cmocka_unit_test(zero_levels),
+        cmocka_unit_test(settled_traffic),
+        cmocka_unit_test(one_mlp),
+        cmocka_unit_test(order_of_passes),
+        cmocka_unit_test(what_is_kept),
         cmocka_unit_test(one_value_crosses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

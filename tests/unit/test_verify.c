@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verifier: it passes what placement makes, and names the node and what is wrong with it when one thing in a sound graph is broken. */
+/* The verifier: it passes what placement makes, and names the node and what is wrong with it when
+ * one thing in a sound graph is broken. */
 #include "planned.h"
 
 #include <setjmp.h>
@@ -193,35 +194,48 @@ static const struct broken {
     {"use invented", use_invented, "lists a use that does not read it"},
     {"name shared", name_shared, "shares its name with another value"},
     {"no size", no_size, "b0.g = linear (llama3): has a dim without a name or a sound size"},
-    {"broken grain", broken_grain, "b0.q = linear (llama3): has a dim without a name or a sound size"},
+    {"broken grain", broken_grain,
+     "b0.q = linear (llama3): has a dim without a name or a sound size"},
     {"other size", other_size, "b0.a = silu_mul (llama3): one index has two sizes"},
     {"dim lost", dim_lost, "b0.d = linear (llama3): does not fit the index rule of its op"},
-    {"operand lost", operand_lost, "b0.o = attention (llama3): does not fit the index rule of its op"},
+    {"operand lost", operand_lost,
+     "b0.o = attention (llama3): does not fit the index rule of its op"},
     {"not placed", not_placed, "b0.g = linear (llama3): has no layout"},
-    {"other result", other_result, "b0.a = silu_mul (llama3): its result's layout does not follow from the operands over tp"},
+    {"other result", other_result,
+     "b0.a = silu_mul (llama3): its result's layout does not follow from the operands over tp"},
     {"other operand", other_operand, "b0.a = silu_mul (llama3): operands disagree over tp"},
-    {"two indices", two_indices, "b0.a = silu_mul (llama3): its result's layout does not follow from the operands over tp"},
-    {"whole is cut", whole_is_cut, "b0.n1 = rms_norm (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
+    {"two indices", two_indices,
+     "b0.a = silu_mul (llama3): its result's layout does not follow from the operands over tp"},
+    {"whole is cut", whole_is_cut,
+     "b0.n1 = rms_norm (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
     {"open maximum", open_maximum, "b0.n1 = rms_norm (llama3): reads an open maximum"},
-    {"open sum", open_sum, "b0.a = silu_mul (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
-    {"half open", half_open, "b0.h = add (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
-    {"not contracted", not_contracted, "b0.d = linear (llama3): its result's layout does not follow from the operands over tp"},
+    {"open sum", open_sum,
+     "b0.a = silu_mul (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
+    {"half open", half_open,
+     "b0.h = add (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
+    {"not contracted", not_contracted,
+     "b0.d = linear (llama3): its result's layout does not follow from the operands over tp"},
     {"other order", other_order, "b0.h = add (llama3): operands cut an index in different orders"},
-    {"between grains", between_grains, "b0.q_rot = rope (llama3): an index is cut between grains here and at grains there"},
+    {"between grains", between_grains,
+     "b0.q_rot = rope (llama3): an index is cut between grains here and at grains there"},
     {"gap", gap, "b0.a = silu_mul (llama3): has a layout that makes no sense: b0.a"},
     {"same place twice", same_place_twice, "has a layout that makes no sense: b0.a"},
     {"no such dim", no_such_dim, "has a layout that makes no sense: b0.a"},
     {"no such axis", no_such_axis, "has a layout that makes no sense: b0.a"},
     {"two kinds", two_kinds, "has a layout that makes no sense: b0.d"},
-    {"other axis", other_axis, "b0.n1.r = redistribute (tp): has a step that does not lead where it says: all_gather"},
-    {"other move", other_move, "b0.d.r = redistribute (tp): has a step that does not lead where it says: all_reduce"},
+    {"other axis", other_axis,
+     "b0.n1.r = redistribute (tp): has a step that does not lead where it says: all_gather"},
+    {"other move", other_move,
+     "b0.d.r = redistribute (tp): has a step that does not lead where it says: all_reduce"},
     {"no steps", no_steps, "b0.d.r = redistribute (tp): has steps that do not lead to its layout"},
-    {"wire rounds", wire_rounds, "b0.d.r = redistribute (tp): changes more than the layout of b0.d"},
+    {"wire rounds", wire_rounds,
+     "b0.d.r = redistribute (tp): changes more than the layout of b0.d"},
     {"too early", too_early, "b0.a = silu_mul (llama3): runs before its operand is known: b0.g"},
     {"sum too early", sum_too_early, "grad_norm = sqrt (adamw): runs before its operand is known"},
     {"never", never, "b0.a = silu_mul (llama3): has no scope"},
     {"like later", like_later, "looks like what is made later: grad_norm"},
-    {"becomes other", becomes_other, "has not the dims, dtype and layout of what it becomes: model.norm.weight"},
+    {"becomes other", becomes_other,
+     "has not the dims, dtype and layout of what it becomes: model.norm.weight"},
 };
 
 static void everything_broken_is_named(void **state)
@@ -259,13 +273,15 @@ static void model_of(weft_graph *g)
 
 static weft_value *tokens(weft_graph *g)
 {
-    return weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), weft_add_parameter(g, "table", "vocab embed", (weft_init){0}));
+    return weft_add2(g, "embedding", "x", weft_add_input(g, "ids"),
+                     weft_add_parameter(g, "table", "vocab embed", (weft_init){0}));
 }
 
 static void adds_two_sizes(weft_graph *g)
 {
     weft_value *x = tokens(g);
-    weft_add2(g, "add", "y", x, weft_linear(g, "u", x, weft_add_parameter(g, "up", "ffn embed", (weft_init){0})));
+    weft_add2(g, "add", "y", x,
+              weft_linear(g, "u", x, weft_add_parameter(g, "up", "ffn embed", (weft_init){0})));
 }
 static void one_operand(weft_graph *g)
 {
@@ -314,7 +330,8 @@ static void builders_are_checked(void **state)
     } cases[] = {
         {adds_two_sizes, "y = add (core): one index has two sizes: *2"},
         {one_operand, "index rule"},
-        {nothing_in_common, "linear of x [ batch seq embed ] and w [ ffn vocab ]: no dim name in common"},
+        {nothing_in_common,
+         "linear of x [ batch seq embed ] and w [ ffn vocab ]: no dim name in common"},
         {unknown_op, "there is no op 'conv9'"},
         {unknown_dim, "w: dim 'width' is not declared"},
         {unknown_input, "there is no input called 'colours'"},
@@ -327,7 +344,8 @@ static void builders_are_checked(void **state)
         weft_graph *g;
         weft_error err = {0};
         assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
-        weft_graph_config config = {.mode = WEFT_MODE_TRAIN, .ops = &ops, .dtype = WEFT_F32, .sizes = {4, 6, 1, 0}};
+        weft_graph_config config = {
+            .mode = WEFT_MODE_TRAIN, .ops = &ops, .dtype = WEFT_F32, .sizes = {4, 6, 1, 0}};
         assert_int_equal(weft_graph_create(&config, &g, &err), WEFT_OK);
         model_of(g);
         cases[i].make(g);
@@ -349,7 +367,9 @@ static void memory_fails(void **state)
     (void)state;
     planned p;
     planned_spec spec = {
-        .axes = "tp=2 dp_shard=2", .passes = "bf16 tp fsdp ac", .ini = "n_layers = 1\ndim = 8\nn_heads = 2\nn_kv_heads = 2\nvocab_size = 10\n"};
+        .axes = "tp=2 dp_shard=2",
+        .passes = "bf16 tp fsdp ac",
+        .ini = "n_layers = 1\ndim = 8\nn_heads = 2\nn_kv_heads = 2\nvocab_size = 10\n"};
     weft_alloc_fail_at(0);
     assert_int_equal(planned_init(&p, &spec), WEFT_OK);
     long n = weft_alloc_count();
@@ -367,7 +387,8 @@ static void memory_fails(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_broken_is_named), cmocka_unit_test(builders_are_checked),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_broken_is_named),
+                                       cmocka_unit_test(builders_are_checked),
                                        cmocka_unit_test(memory_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

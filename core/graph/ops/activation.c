@@ -28,14 +28,16 @@ static weft_status silu_mul_dx_plain(const weft_call *call, weft_error *err)
 
     (void)err;
     for (int64_t i = 0; i < n; i++) {
-        double gate = op_get(&call->ins[0], i), up = op_get(&call->ins[1], i), dy = op_get(&call->ins[2], i), s = sigmoid(gate);
+        double gate = op_get(&call->ins[0], i), up = op_get(&call->ins[1], i),
+               dy = op_get(&call->ins[2], i), s = sigmoid(gate);
         op_put(call, i, dy * up * s * (1.0 + gate * (1.0 - s)));
         op_put_to(call, 1, i, dy * gate * s);
     }
     return WEFT_OK;
 }
 
-/* The tanh form (Hendrycks and Gimpel, 2016): x sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3); or exactly x Phi(x). */
+/* The tanh form (Hendrycks and Gimpel, 2016): x sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3); or
+ * exactly x Phi(x). */
 static weft_status gelu_plain(const weft_call *call, weft_error *err)
 {
     int64_t n = weft_tensor_count(&call->outs[0]);

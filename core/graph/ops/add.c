@@ -78,7 +78,8 @@ static weft_status cast_infer(weft_graph *graph, weft_node *node, weft_error *er
     node->outs[0]->dtype = weft_dtype_find(to);
     if (node->outs[0]->dtype != WEFT_DTYPES)
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cast of %s: no dtype is called \"%s\"", node->ins[0]->name, to);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cast of %s: no dtype is called \"%s\"",
+                     node->ins[0]->name, to);
 }
 
 /* x [b s e], last [b] -> [b e]: zeros where `last` is no place of the sequence. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grouped-query attention with causality by `index` and document masks by `segments`; neither is ever taken from the order in memory. */
+/* Grouped-query attention with causality by `index` and document masks by `segments`; neither is
+ * ever taken from the order in memory. */
 #include "ops.h"
 
 #include <math.h>
@@ -30,7 +31,8 @@ static shape shape_of(const weft_call *call)
     };
 }
 
-/* The local kv head that a local q head reads: by global numbers, since a shard may begin inside of a group's heads. */
+/* The local kv head that a local q head reads: by global numbers, since a shard may begin inside of
+ * a group's heads. */
 static int64_t kv_head_of(const weft_call *call, const shape *s, int64_t head)
 {
     const weft_tensor *q = &call->ins[Q], *k = &call->ins[K];
@@ -52,7 +54,8 @@ static bool sees(const weft_call *call, const shape *s, int64_t b, int64_t i, in
 {
     if (s->causal && op_get_int(&call->ins[INDEX_K], j) > op_get_int(&call->ins[INDEX_Q], i))
         return false;
-    return op_get_int(&call->ins[SEGMENTS_Q], b * s->queries + i) == op_get_int(&call->ins[SEGMENTS_K], b * s->keys + j);
+    return op_get_int(&call->ins[SEGMENTS_Q], b * s->queries + i) ==
+           op_get_int(&call->ins[SEGMENTS_K], b * s->keys + j);
 }
 
 static double dot(const weft_tensor *a, int64_t at_a, const weft_tensor *b, int64_t at_b, int64_t n)
@@ -64,7 +67,8 @@ static double dot(const weft_tensor *a, int64_t at_a, const weft_tensor *b, int6
 }
 
 /* One query row: p[j] = exp(score - max) (0 where unseen); gives the sum of p, and the maximum. */
-static double row_weights(const weft_call *call, const shape *s, int64_t b, int64_t i, int64_t head, int64_t kv, double *p, double *max)
+static double row_weights(const weft_call *call, const shape *s, int64_t b, int64_t i, int64_t head,
+                          int64_t kv, double *p, double *max)
 {
     double sum = 0.0;
 
@@ -72,7 +76,8 @@ static double row_weights(const weft_call *call, const shape *s, int64_t b, int6
     for (int64_t j = 0; j < s->keys; j++) {
         p[j] = -INFINITY;
         if (sees(call, s, b, i, j))
-            p[j] = s->scale * dot(&call->ins[Q], at_q(s, b, i, head), &call->ins[K], at_k(s, b, j, kv), s->d);
+            p[j] = s->scale *
+                   dot(&call->ins[Q], at_q(s, b, i, head), &call->ins[K], at_k(s, b, j, kv), s->d);
         *max = p[j] > *max ? p[j] : *max;
     }
     for (int64_t j = 0; j < s->keys; j++) {
@@ -90,7 +95,8 @@ static weft_status attention_plain(const weft_call *call, weft_error *err)
     if (!p)
         return weft_fail_memory(err);
     for (int64_t row = 0; row < s.batch * s.queries * s.heads; row++) {
-        int64_t head = row % s.heads, i = row / s.heads % s.queries, b = row / s.heads / s.queries, kv = kv_head_of(call, &s, head);
+        int64_t head = row % s.heads, i = row / s.heads % s.queries, b = row / s.heads / s.queries,
+                kv = kv_head_of(call, &s, head);
         double max, sum = row_weights(call, &s, b, i, head, kv, p, &max);
         for (int64_t c = 0; c < s.d; c++) {
             double out = 0.0;
@@ -107,17 +113,20 @@ static weft_status attention_plain(const weft_call *call, weft_error *err)
 
 /* ---- backward ---- */
 
-/* Sums in f64 of one (batch row, kv head): dk and dv [keys d], and dq [d] of the query row at hand. */
+/* Sums in f64 of one (batch row, kv head): dk and dv [keys d], and dq [d] of the query row at hand.
+ */
 typedef struct sums {
     double *dq, *dk, *dv;
 } sums;
 
 /* p = exp(score - lse); dv += p dout; ds = p (dout.v - dout.out) scale; dq += ds k; dk += ds q */
-static void backward_row(const weft_call *call, const shape *s, int64_t b, int64_t i, int64_t head, int64_t kv, sums t)
+static void backward_row(const weft_call *call, const shape *s, int64_t b, int64_t i, int64_t head,
+                         int64_t kv, sums t)
 {
     const weft_tensor *q = &call->ins[Q], *k = &call->ins[K], *dout = &call->ins[DOUT];
     int64_t q0 = at_q(s, b, i, head);
-    double lse = op_get(&call->ins[LSE], q0 / s->d), delta = dot(dout, q0, &call->ins[OUT], q0, s->d);
+    double lse = op_get(&call->ins[LSE], q0 / s->d),
+           delta = dot(dout, q0, &call->ins[OUT], q0, s->d);
 
     for (int64_t j = 0; j < s->keys; j++) {
         int64_t k0 = at_k(s, b, j, kv);
@@ -199,12 +208,16 @@ static weft_status attention_infer(weft_graph *graph, weft_node *node, weft_erro
 
     (void)graph;
     if (q->n_dims != 3 || k->n_dims != 3 || v->n_dims != 3)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "attention of %s: q, k and v must be [batch seq heads]", q->name);
-    if (hq->grain != hk->grain || hk->grain != hv->grain || hk->size != hv->size || hk->size == 0 || hq->size % hk->size != 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "attention of %s: %lld heads of %lld share %lld heads of %lld; the number of q heads must be a multiple of the kv heads and "
+                         "attention of %s: q, k and v must be [batch seq heads]", q->name);
+    if (hq->grain != hk->grain || hk->grain != hv->grain || hk->size != hv->size || hk->size == 0 ||
+        hq->size % hk->size != 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "attention of %s: %lld heads of %lld share %lld heads of %lld; the number "
+                         "of q heads must be a multiple of the kv heads and "
                          "all must have one size",
-                         q->name, (long long)(hq->size / hq->grain), (long long)hq->grain, (long long)(hk->size / hk->grain), (long long)hk->grain);
+                         q->name, (long long)(hq->size / hq->grain), (long long)hq->grain,
+                         (long long)(hk->size / hk->grain), (long long)hk->grain);
     op_infer_like(node, 0, q);
     op_infer_like(node, 1, q);
     lse->dims[2].size = hq->size / hq->grain;
@@ -236,7 +249,8 @@ const weft_op weft_op_attention = {
 const weft_op weft_op_attention_dx = {
     .name = "attention_dx",
     .summary = "gradients of attention's q, k and v",
-    .rule = "b q h, b [k] h, b [k] h, q, [k], b q, b [k], b q h, b q h, b q h -> b q h, b [k] h, b [k] h",
+    .rule = "b q h, b [k] h, b [k] h, q, [k], b q, b [k], b q h, b q h, b q h -> b q h, b [k] h, b "
+            "[k] h",
     .linear = "9",
     .flags = WEFT_OP_HALF | WEFT_OP_MATMUL,
     .plain = attention_dx_plain,

@@ -14,11 +14,13 @@ static weft_status cache_plain(const weft_call *call, weft_error *err)
             op_put(call, i, op_get(cache, i));
     for (int64_t b = 0; b < cache->size[0]; b++)
         for (int64_t i = 0; i < n; i++) {
-            int64_t at = op_get_int(&call->ins[2], i), to = (b * places + at) * width, from = (b * n + i) * width;
+            int64_t at = op_get_int(&call->ins[2], i), to = (b * places + at) * width,
+                    from = (b * n + i) * width;
             if (at < 0 || at >= places)
                 continue;
             for (int64_t e = 0; e < width; e++) {
-                double before = call->accumulate ? op_get(out, to + e) - op_get(cache, to + e) : 0.0;
+                double before =
+                    call->accumulate ? op_get(out, to + e) - op_get(cache, to + e) : 0.0;
                 weft_tensor_set(out, to + e, before + op_get(x, from + e));
             }
         }
@@ -30,9 +32,10 @@ static weft_status cache_infer(weft_graph *graph, weft_node *node, weft_error *e
     const weft_value *cache = node->ins[0], *x = node->ins[1];
 
     (void)graph;
-    if (cache->n_dims != 3 || x->n_dims != 3 || cache->dtype != x->dtype || cache->dims[0].size != x->dims[0].size ||
-        cache->dims[2].size != x->dims[2].size)
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s does not fit into the cache %s", x->name, cache->name);
+    if (cache->n_dims != 3 || x->n_dims != 3 || cache->dtype != x->dtype ||
+        cache->dims[0].size != x->dims[0].size || cache->dims[2].size != x->dims[2].size)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s does not fit into the cache %s",
+                         x->name, cache->name);
     op_infer_like(node, 0, cache);
     return WEFT_OK;
 }

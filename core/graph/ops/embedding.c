@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops.h"
 
-/* ids [b s], table [v e] -> [b s e]. A shard of the table gives zeros for ids it does not hold, so shards add up. */
+/* ids [b s], table [v e] -> [b s e]. A shard of the table gives zeros for ids it does not hold, so
+ * shards add up. */
 static weft_status embedding_plain(const weft_call *call, weft_error *err)
 {
     const weft_tensor *ids = &call->ins[0], *table = &call->ins[1];
@@ -17,7 +18,8 @@ static weft_status embedding_plain(const weft_call *call, weft_error *err)
     return WEFT_OK;
 }
 
-/* ids [b s], dy [b s e] -> [v e]: row by row, so that every sum is made in f64 before it is rounded once. */
+/* ids [b s], dy [b s e] -> [v e]: row by row, so that every sum is made in f64 before it is rounded
+ * once. */
 static weft_status embedding_dw_plain(const weft_call *call, weft_error *err)
 {
     const weft_tensor *ids = &call->ins[0], *dy = &call->ins[1], *out = &call->outs[0];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* x[L.. c..] w[m.. c..] -> y[L.. m..] and its two gradients. Each group may be several dims; each contraction is one strided product. */
+/* x[L.. c..] w[m.. c..] -> y[L.. m..] and its two gradients. Each group may be several dims; each
+ * contraction is one strided product. */
 #include "ops.h"
 
 #include <string.h>
@@ -28,15 +29,18 @@ static weft_status misfit(const weft_node *node, const char *want, weft_error *e
 
     print_dims(&a, node->ins[0], NULL);
     print_dims(&b, node->ins[1], NULL);
-    status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s of %s [%s ] and %s [%s ]: %s", node->op->name, node->ins[0]->name, weft_text_get(&a),
-                       node->ins[1]->name, weft_text_get(&b), want);
+    status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s of %s [%s ] and %s [%s ]: %s",
+                       node->op->name, node->ins[0]->name, weft_text_get(&a), node->ins[1]->name,
+                       weft_text_get(&b), want);
     weft_text_release(&a);
     weft_text_release(&b);
     return status;
 }
 
-/* Writes the rule and checks what the kernel relies on: the shared dims, in one order, are the last (tail) or first dims of either operand. */
-static weft_status rule_by_names(const weft_node *node, bool tail_a, bool tail_b, weft_text *rule, weft_error *err)
+/* Writes the rule and checks what the kernel relies on: the shared dims, in one order, are the last
+ * (tail) or first dims of either operand. */
+static weft_status rule_by_names(const weft_node *node, bool tail_a, bool tail_b, weft_text *rule,
+                                 weft_error *err)
 {
     const weft_value *a = node->ins[0], *b = node->ins[1];
     int shared = 0;
@@ -44,12 +48,16 @@ static weft_status rule_by_names(const weft_node *node, bool tail_a, bool tail_b
     for (int d = 0; d < a->n_dims; d++)
         shared += find_dim(b, a->dims[d].name) >= 0;
     if (!shared)
-        return misfit(node, "no dim name in common; the dims to be contracted must have the same names", err);
+        return misfit(
+            node, "no dim name in common; the dims to be contracted must have the same names", err);
     for (int k = 0; k < shared; k++) {
         const weft_dim *da = &a->dims[tail_a ? a->n_dims - shared + k : k];
         const weft_dim *db = &b->dims[tail_b ? b->n_dims - shared + k : k];
         if (strcmp(da->name, db->name) != 0)
-            return misfit(node, tail_b ? "the common dims must be the last of both" : "the common dims must stand together, in the same order", err);
+            return misfit(node,
+                          tail_b ? "the common dims must be the last of both"
+                                 : "the common dims must stand together, in the same order",
+                          err);
         if (da->size != db->size)
             return misfit(node, "a common dim has two sizes", err);
     }
@@ -105,7 +113,8 @@ static double dot(matrix a, int64_t i, matrix b, int64_t j, int64_t n)
 }
 
 /* result[i][j] = sum over k < n of a[i][k] b[j][k] */
-static weft_status product(const weft_call *call, matrix a, int64_t rows, matrix b, int64_t cols, int64_t n)
+static weft_status product(const weft_call *call, matrix a, int64_t rows, matrix b, int64_t cols,
+                           int64_t n)
 {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++)

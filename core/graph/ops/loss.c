@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross-entropy in four steps, so that a sharded vocabulary leaves an open maximum and two open sums of [b s]: loss parallel. The maximum needs no
- * gradient: what reaches it through sumexp and through nll cancels. A negative label is no token. */
+/* Cross-entropy in four steps, so that a sharded vocabulary leaves an open maximum and two open
+ * sums of [b s]: loss parallel. The maximum needs no gradient: what reaches it through sumexp and
+ * through nll cancels. A negative label is no token. */
 #include "ops.h"
 
 #include <math.h>
@@ -98,7 +99,10 @@ static weft_status nll_plain(const weft_call *call, weft_error *err)
 
     (void)err;
     for (int64_t i = 0; i < n; i++)
-        op_put(call, i, op_get_int(&in[3], i) >= 0 ? log(op_get(&in[1], i)) + op_get(&in[0], i) - op_get(&in[2], i) : 0.0);
+        op_put(call, i,
+               op_get_int(&in[3], i) >= 0
+                   ? log(op_get(&in[1], i)) + op_get(&in[0], i) - op_get(&in[2], i)
+                   : 0.0);
     return WEFT_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms over the last dim: rms_norm y = w x r with r = 1 / rms(x); layer_norm y = w x^ + bias with x^ = (x - mean) r. An rms_norm is a layer_norm
- * whose mean is held at zero, and so are its gradients. */
+/* Norms over the last dim: rms_norm y = w x r with r = 1 / rms(x); layer_norm y = w x^ + bias with
+ * x^ = (x - mean) r. An rms_norm is a layer_norm whose mean is held at zero, and so are its
+ * gradients. */
 #include "ops.h"
 
 #include <math.h>
@@ -155,7 +156,8 @@ const weft_op weft_op_layer_norm = {
     .summary = "x less its mean, over its deviation, times w, plus bias",
     .rule = "b s [e], [e], [e] -> b s [e]",
     .linear = "1 2",
-    .grad = (const char *const[]){"0: layer_norm_dx 0 1 dy", "1: layer_norm_dw 0 dy", "2: bias_dw dy", NULL},
+    .grad = (const char *const[]){"0: layer_norm_dx 0 1 dy", "1: layer_norm_dw 0 dy",
+                                  "2: bias_dw dy", NULL},
     .flags = WEFT_OP_HALF,
     .plain = layer_norm_plain,
 };

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotary positions (Su et al., "RoFormer", 2021): dims i and i + d/2 of every head turn together by position * theta^(-2i/d). */
+/* Rotary positions (Su et al., "RoFormer", 2021): dims i and i + d/2 of every head turn together by
+ * position * theta^(-2i/d). */
 #include "ops.h"
 
 #include <math.h>
 
-/* Llama 3.1 slows the long waves down by `factor`: those that turn less than `low` times in `original` positions fully, those above `high` not. */
+/* Llama 3.1 slows the long waves down by `factor`: those that turn less than `low` times in
+ * `original` positions fully, those above `high` not. */
 static double stretched(const weft_call *call, double frequency)
 {
     double factor = weft_call_real(call, "factor"), original = weft_call_real(call, "original");
@@ -27,7 +29,8 @@ static weft_status rotate(const weft_call *call, double sign)
     int64_t rows = op_rows(x), width = op_last(x), d = x->grain[x->n_dims - 1], half = d / 2;
 
     for (int64_t i = 0; i < half; i++) {
-        double frequency = sign * stretched(call, pow(weft_call_real(call, "theta"), -2.0 * (double)i / (double)d));
+        double frequency = sign * stretched(call, pow(weft_call_real(call, "theta"),
+                                                      -2.0 * (double)i / (double)d));
         for (int64_t row = 0; row < rows; row++) {
             double angle = op_get(&call->ins[1], row) * frequency, c = cos(angle), s = sin(angle);
             for (int64_t at = row * width + i; at < (row + 1) * width; at += d) {
@@ -59,8 +62,10 @@ static weft_status rope_infer(weft_graph *graph, weft_node *node, weft_error *er
 
     (void)graph;
     if (heads->grain % 2 != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s of %s: dim %s has heads of %lld elements; rope needs an even head size",
-                         node->op->name, x->name, heads->name, (long long)heads->grain);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s of %s: dim %s has heads of %lld elements; rope needs an even head size",
+            node->op->name, x->name, heads->name, (long long)heads->grain);
     op_infer_like(node, 0, x);
     return WEFT_OK;
 }

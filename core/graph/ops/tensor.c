@@ -49,7 +49,8 @@ double weft_tensor_get(const weft_tensor *t, int64_t i)
     return op_get(t, i);
 }
 
-/* The nearest bf16 of a double, through an f32 rounded to odd: so that two roundings give what one would have. */
+/* The nearest bf16 of a double, through an f32 rounded to odd: so that two roundings give what one
+ * would have. */
 static uint16_t bf16_of(double x)
 {
     union {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pass on the joint graph of a small model on a mesh: what it adds is placed, verified and closes its norm once. */
+/* The pass on the joint graph of a small model on a mesh: what it adds is placed, verified and
+ * closes its norm once. */
 #include "../adamw.h"
 #include "graph/internal.h"
 #include "settings/settings.h"
@@ -45,7 +46,8 @@ static void build_model(weft_graph *g)
     weft_graph_dim(g, "embed", 8, 1);
     weft_graph_dim(g, "vocab", 12, 1);
     weft_init init = {.kind = WEFT_INIT_NORMAL, .std = 1};
-    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), weft_add_parameter(g, "embed.weight", "vocab embed", init));
+    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"),
+                              weft_add_parameter(g, "embed.weight", "vocab embed", init));
     for (int i = 0; i < NORMS; i++) {
         char name[32] = "norm.";
         name[5] = (char)('a' + i / 26);
@@ -84,15 +86,21 @@ static void begin(fixture *f, const char *ini)
 {
     f->log = (weft_log){keep_line, &f->lines};
     f->host = (weft_host){.log = &f->log, .ranks = 4};
-    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err), WEFT_OK);
+    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err),
+                     WEFT_OK);
     assert_int_equal(weft_settings_override(f->settings, "train.steps=100", &f->err), WEFT_OK);
-    assert_int_equal(weft_settings_section(f->settings, "adamw", adamw_LTX_plugin.params, &f->host.params, &f->err), WEFT_OK);
-    assert_int_equal(weft_settings_section(f->settings, "train", weft_core_params("train"), &f->host.train, &f->err), WEFT_OK);
+    assert_int_equal(weft_settings_section(f->settings, "adamw", adamw_LTX_plugin.params,
+                                           &f->host.params, &f->err),
+                     WEFT_OK);
+    assert_int_equal(weft_settings_section(f->settings, "train", weft_core_params("train"),
+                                           &f->host.train, &f->err),
+                     WEFT_OK);
     assert_int_equal(adamw_LTX_plugin.create(&f->host, &f->self, &f->err), WEFT_OK);
 
     const weft_op *const *more[] = {adamw_ops};
     assert_int_equal(weft_ops_init(&f->ops, more, 1, &f->err), WEFT_OK);
-    weft_graph_config config = {.mode = WEFT_MODE_TRAIN, .ops = &f->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
+    weft_graph_config config = {
+        .mode = WEFT_MODE_TRAIN, .ops = &f->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
     config.mesh = (weft_mesh){2, {{"tp", 2, "tp"}, {"dp_shard", 2, "fsdp"}}};
     assert_int_equal(weft_graph_create(&config, &f->g, &f->err), WEFT_OK);
     build_model(f->g);
@@ -135,7 +143,8 @@ static void every_parameter_is_updated(void **state)
         for (int i = 0; i < 3; i++)
             updates += n->outs[i]->update_of == n->ins[i];
         /* Of the three kinds only the head is a matrix that nobody excludes. */
-        assert_true(weft_node_real(n, "weight_decay") == (strcmp(name, "head.weight") == 0 ? 0.1 : 0));
+        assert_true(weft_node_real(n, "weight_decay") ==
+                    (strcmp(name, "head.weight") == 0 ? 0.1 : 0));
         assert_int_equal(weft_layout_open_axes(n->ins[3]->layout), 0);
         assert_int_equal(n->ins[3]->layout.bits, n->ins[0]->layout.bits);
     }
@@ -155,7 +164,7 @@ static void the_norm_is_closed_once(void **state)
     const weft_node *root = find_node(f->g, "sqrt"), *closing = root->ins[0]->node;
     assert_int_equal(root->ins[0]->layout.bits, 0);
     assert_int_equal(weft_layout_open_axes(closing->ins[0]->layout), 3); /* tp and dp_shard ... */
-    assert_int_equal(closing->n_steps, 1);                               /* ... in one go, and nowhere below */
+    assert_int_equal(closing->n_steps, 1); /* ... in one go, and nowhere below */
     assert_int_equal(closing->steps[0].move, WEFT_ALL_REDUCE);
     int below = 0;
     for (const weft_node *n = weft_graph_first(f->g); n != closing; n = n->next)
@@ -182,6 +191,7 @@ static void patterns_must_match(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(every_parameter_is_updated), TEST(the_norm_is_closed_once), TEST(patterns_must_match)};
+    const struct CMUnitTest tests[] = {TEST(every_parameter_is_updated),
+                                       TEST(the_norm_is_closed_once), TEST(patterns_must_match)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,14 +66,16 @@ static void linear_to_a_floor(void **state)
     (void)state;
     /* 0.2 + 0.8 x with x = 3/4, 1/2, 1/4 */
     static const double want[] = {1, 0.8, 0.6, 0.4};
-    check_lr("[adamw]\nlr = 1\nwarmup_steps = 0\nlr_decay = linear\nmin_lr_factor = 0.2\n", 4, want);
+    check_lr("[adamw]\nlr = 1\nwarmup_steps = 0\nlr_decay = linear\nmin_lr_factor = 0.2\n", 4,
+             want);
 }
 
 static void warmup_stable_decay(void **state)
 {
     (void)state;
     /* decay_ratio 0.4 of 10 steps: 4, of which the last three real ones are below the top. */
-    static const double root[] = {0.5, 1, 1, 1, 1, 1, 1, 0.5, 1 - 0.70710678118654752, 1 - 0.86602540378443865};
+    static const double root[] = {
+        0.5, 1, 1, 1, 1, 1, 1, 0.5, 1 - 0.70710678118654752, 1 - 0.86602540378443865};
     check_lr("[adamw]\nlr = 1\nwarmup_steps = 2\nlr_decay = sqrt\ndecay_ratio = 0.4\n", 10, root);
 }
 
@@ -134,7 +136,8 @@ static void who_is_decayed(void **state)
 static void bad_settings(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"beta2 = 1\n", "lr = -1\n", "lr_decay = exponential\n", "decay_ratio = 1.5\n", "max_norm = nan\n"};
+    static const char *const bad[] = {"beta2 = 1\n", "lr = -1\n", "lr_decay = exponential\n",
+                                      "decay_ratio = 1.5\n", "max_norm = nan\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         weft_error err = {0};
         weft_settings *s = NULL;
@@ -142,7 +145,8 @@ static void bad_settings(void **state)
         char text[64] = "[adamw]\n";
         memcpy(text + 8, bad[i], strlen(bad[i]) + 1);
         assert_int_equal(weft_settings_read_text("bad.ini", text, strlen(text), &s, &err), WEFT_OK);
-        assert_int_equal(weft_settings_section(s, "adamw", adamw_LTX_plugin.params, &params, &err), WEFT_ERR_INPUT);
+        assert_int_equal(weft_settings_section(s, "adamw", adamw_LTX_plugin.params, &params, &err),
+                         WEFT_ERR_INPUT);
         assert_non_null(strstr(weft_error_text(&err), "bad.ini:2"));
         weft_settings_destroy(s);
         weft_error_release(&err);

@@ -36,7 +36,8 @@ static const weft_kernel *find_kernel(const char *op)
 
 static weft_tensor vector(void *data, weft_dtype dtype, int64_t n)
 {
-    return (weft_tensor){.data = data, .dtype = dtype, .n_dims = 1, .size = {n}, .whole = {n}, .grain = {1}};
+    return (weft_tensor){
+        .data = data, .dtype = dtype, .n_dims = 1, .size = {n}, .whole = {n}, .grain = {1}};
 }
 
 static weft_tensor scalar(void *data, weft_dtype dtype)
@@ -60,7 +61,8 @@ static double run_scalar(const char *op, float x, const weft_attr *attrs, int n_
 {
     float out = 0;
     weft_tensor in = scalar(&x, WEFT_F32), result = scalar(&out, WEFT_F32);
-    weft_call call = {.attrs = attrs, .n_attrs = n_attrs, .n_ins = 1, .n_outs = 1, .ins = &in, .outs = &result};
+    weft_call call = {
+        .attrs = attrs, .n_attrs = n_attrs, .n_ins = 1, .n_outs = 1, .ins = &in, .outs = &result};
     assert_int_equal(find_op(op)->plain(&call, NULL), WEFT_OK);
     return (double)out;
 }
@@ -110,16 +112,21 @@ static const weft_attr attrs[] = {
 typedef weft_status (*runner)(const weft_call *call, weft_error *err);
 
 /* In place: results lie on operands 0, 1, 2. */
-static void step_with(runner run, weft_dtype dtype, int64_t n, void *p, void *m, void *v, void *g, numbers *k)
+static void step_with(runner run, weft_dtype dtype, int64_t n, void *p, void *m, void *v, void *g,
+                      numbers *k)
 {
-    weft_tensor ins[] = {vector(p, dtype, n),        vector(m, dtype, n),      vector(v, dtype, n),       vector(g, dtype, n),
-                         scalar(&k->clip, WEFT_F32), scalar(&k->lr, WEFT_F32), scalar(&k->step, WEFT_F32)};
-    weft_call call = {.attrs = attrs, .n_attrs = 4, .n_ins = 7, .n_outs = 3, .ins = ins, .outs = ins};
+    weft_tensor ins[] = {vector(p, dtype, n),        vector(m, dtype, n),
+                         vector(v, dtype, n),        vector(g, dtype, n),
+                         scalar(&k->clip, WEFT_F32), scalar(&k->lr, WEFT_F32),
+                         scalar(&k->step, WEFT_F32)};
+    weft_call call = {
+        .attrs = attrs, .n_attrs = 4, .n_ins = 7, .n_outs = 3, .ins = ins, .outs = ins};
     assert_int_equal(run(&call, NULL), WEFT_OK);
 }
 
 /* As the algorithm is usually written: decay, moments, unbiased moments, step. */
-static void textbook(int64_t n, double *p, double *m, double *v, const double *g, double clip, double lr, int step)
+static void textbook(int64_t n, double *p, double *m, double *v, const double *g, double clip,
+                     double lr, int step)
 {
     for (int64_t i = 0; i < n; i++) {
         double gi = g[i] * clip;
@@ -157,9 +164,17 @@ static void no_accumulation(void **state)
     (void)state;
     float x = 0;
     numbers k = {1, 1, 1};
-    weft_tensor ins[] = {vector(&x, WEFT_F32, 1),   vector(&x, WEFT_F32, 1), vector(&x, WEFT_F32, 1),  vector(&x, WEFT_F32, 1),
-                         scalar(&k.clip, WEFT_F32), scalar(&k.lr, WEFT_F32), scalar(&k.step, WEFT_F32)};
-    weft_call call = {.attrs = attrs, .n_attrs = 4, .n_ins = 7, .n_outs = 3, .ins = ins, .outs = ins, .accumulate = true};
+    weft_tensor ins[] = {vector(&x, WEFT_F32, 1),   vector(&x, WEFT_F32, 1),
+                         vector(&x, WEFT_F32, 1),   vector(&x, WEFT_F32, 1),
+                         scalar(&k.clip, WEFT_F32), scalar(&k.lr, WEFT_F32),
+                         scalar(&k.step, WEFT_F32)};
+    weft_call call = {.attrs = attrs,
+                      .n_attrs = 4,
+                      .n_ins = 7,
+                      .n_outs = 3,
+                      .ins = ins,
+                      .outs = ins,
+                      .accumulate = true};
     assert_int_equal(find_op("adamw")->plain(&call, NULL), WEFT_ERR_INTERNAL);
     call.accumulate = false;
     ins[3].size[0] = 2;
@@ -169,7 +184,8 @@ static void no_accumulation(void **state)
 
 /* ---- kernels ---- */
 
-static const int64_t counts[] = {0, 1, 2, 15, 16, 17, 63, 1000, 8191, 8192, 8193, 16383, 16385, 100003, MAX};
+static const int64_t counts[] = {0,    1,    2,    15,    16,    17,     63, 1000,
+                                 8191, 8192, 8193, 16383, 16385, 100003, MAX};
 enum { N_COUNTS = sizeof counts / sizeof counts[0] };
 
 static float *fill(uint64_t stream, bool squared)
@@ -191,18 +207,22 @@ static float *copy_of(const float *from, int64_t n)
     return x;
 }
 
-/* How far an f32 kernel may be from the plain op: every term passes at most eight roundings of 2^-24 in the two together, so the bound is that
- * times the sum of the terms' sizes. The update's third term carries the error of the moments, relative to their terms. */
-static void check_update(const float *const old[4], float *const want[3], float *const got[3], int64_t i, const numbers *k)
+/* How far an f32 kernel may be from the plain op: every term passes at most eight roundings of
+ * 2^-24 in the two together, so the bound is that times the sum of the terms' sizes. The update's
+ * third term carries the error of the moments, relative to their terms. */
+static void check_update(const float *const old[4], float *const want[3], float *const got[3],
+                         int64_t i, const numbers *k)
 {
     double u = 8 * 0x1p-24, g = fabs((double)k->clip * (double)old[3][i]);
     double m = 0.9 * fabs((double)old[1][i]) + 0.1 * g, v = 0.95 * (double)old[2][i] + 0.05 * g * g;
-    double t = (double)k->step, rate = (double)k->lr / (1 - pow(0.9, t)), root = 1 / sqrt(1 - pow(0.95, t));
+    double t = (double)k->step, rate = (double)k->lr / (1 - pow(0.9, t)),
+           root = 1 / sqrt(1 - pow(0.95, t));
     double p = fabs((double)old[0][i]) + 2 * rate * m / (sqrt(v) * root + 1e-8);
     const double size[3] = {p, m, v};
     for (int r = 0; r < 3; r++)
         if (!(fabs((double)want[r][i] - (double)got[r][i]) <= u * size[r]))
-            fail_msg("result %d, element %lld: %.9g, not %.9g", r, (long long)i, (double)got[r][i], (double)want[r][i]);
+            fail_msg("result %d, element %lld: %.9g, not %.9g", r, (long long)i, (double)got[r][i],
+                     (double)want[r][i]);
 }
 
 static void adamw_kernel(void **state)
@@ -246,7 +266,8 @@ static void adamw_kernel_any_threads(void **state)
     free(p), free(m), free(v), free(g), free(p1), free(m1), free(v1);
 }
 
-static double squares(bool plain, weft_tensor *x, weft_dtype out_type, double start, bool accumulate)
+static double squares(bool plain, weft_tensor *x, weft_dtype out_type, double start,
+                      bool accumulate)
 {
     union {
         float f;
@@ -258,12 +279,14 @@ static double squares(bool plain, weft_tensor *x, weft_dtype out_type, double st
     const weft_kernel *kernel = find_kernel("sumsq");
     call.workspace = weft_alloc_aligned(64, kernel->workspace(&call) + 64);
     assert_non_null(call.workspace);
-    assert_int_equal(plain ? find_op("sumsq")->plain(&call, NULL) : kernel->launch(&call, NULL), WEFT_OK);
+    assert_int_equal(plain ? find_op("sumsq")->plain(&call, NULL) : kernel->launch(&call, NULL),
+                     WEFT_OK);
     weft_free_aligned(call.workspace);
     return weft_tensor_get(&result, 0);
 }
 
-/* A square of a float is exact in a double; what each addition rounds off is added in the end. No long double, which valgrind makes a double of. */
+/* A square of a float is exact in a double; what each addition rounds off is added in the end. No
+ * long double, which valgrind makes a double of. */
 static double exact_squares(const float *x, int64_t n)
 {
     double sum = 0, lost = 0;
@@ -281,9 +304,12 @@ static void sumsq_kernel(void **state)
     float *data = fill(9, false);
     for (int c = 0; c < N_COUNTS; c++) {
         weft_tensor x = vector(data, WEFT_F32, counts[c]);
-        double exact = exact_squares(data, counts[c]), plain = squares(true, &x, WEFT_F64, 5, false), got = squares(false, &x, WEFT_F64, 5, false);
+        double exact = exact_squares(data, counts[c]),
+               plain = squares(true, &x, WEFT_F64, 5, false),
+               got = squares(false, &x, WEFT_F64, 5, false);
         assert_true(fabs(got - exact) <= 1e-14 * exact);
-        assert_true(fabs(plain - exact) <= (double)counts[c] * 0x1p-53 * exact); /* one long sum: the bound grows with it */
+        assert_true(fabs(plain - exact) <= (double)counts[c] * 0x1p-53 *
+                                               exact); /* one long sum: the bound grows with it */
         assert_true(squares(true, &x, WEFT_F64, 5, true) == plain + 5);
         assert_true(squares(false, &x, WEFT_F64, 5, true) == got + 5);
         assert_true(squares(false, &x, WEFT_F32, 0, false) == (double)(float)got);
@@ -321,9 +347,15 @@ static void who_is_accepted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clip_factor),     cmocka_unit_test(schedule_op),     cmocka_unit_test(update_in_f64),
-        cmocka_unit_test(no_accumulation), cmocka_unit_test(adamw_kernel),    cmocka_unit_test(adamw_kernel_any_threads),
-        cmocka_unit_test(sumsq_kernel),    cmocka_unit_test(who_is_accepted), cmocka_unit_test(sumsq_kernel_any_threads),
+        cmocka_unit_test(clip_factor),
+        cmocka_unit_test(schedule_op),
+        cmocka_unit_test(update_in_f64),
+        cmocka_unit_test(no_accumulation),
+        cmocka_unit_test(adamw_kernel),
+        cmocka_unit_test(adamw_kernel_any_threads),
+        cmocka_unit_test(sumsq_kernel),
+        cmocka_unit_test(who_is_accepted),
+        cmocka_unit_test(sumsq_kernel_any_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

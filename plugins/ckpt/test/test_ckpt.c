@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank writes, the buffer, the thread and what it copies, which checkpoints go, manifests. */
+/* What a rank writes, the buffer, the thread and what it copies, which checkpoints go, manifests.
+ */
 #include "../ckpt.h"
 
 #include <setjmp.h>
@@ -31,9 +32,14 @@ static void test_old_ones_go(void **state)
 
 /* ---- parts ---- */
 
-static weft_state_tensor tensor(const char *name, int64_t rows, int64_t columns, int replica, int replicas)
+static weft_state_tensor tensor(const char *name, int64_t rows, int64_t columns, int replica,
+                                int replicas)
 {
-    weft_tensor x = {.dtype = WEFT_F32, .n_dims = 2, .size = {rows, columns}, .lo = {100, 0}, .whole = {rows + 100, columns}};
+    weft_tensor x = {.dtype = WEFT_F32,
+                     .n_dims = 2,
+                     .size = {rows, columns},
+                     .lo = {100, 0},
+                     .whole = {rows + 100, columns}};
     return (weft_state_tensor){name, false, x, replica, replicas};
 }
 
@@ -170,13 +176,17 @@ static void save_while_changing(bool host_memory, int64_t capacity, weft_dtype d
     enum { ROWS = 700, COLUMNS = 1024 }; /* 2.7 MiB */
     char dir[] = "/tmp/test_ckpt.XXXXXX";
     weft_error err = {0};
-    slow s = {.io = weft_io_system(), .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .allowed = host_memory ? 3 : 1};
+    slow s = {.io = weft_io_system(),
+              .lock = PTHREAD_MUTEX_INITIALIZER,
+              .changed = PTHREAD_COND_INITIALIZER,
+              .allowed = host_memory ? 3 : 1};
     weft_io io = *s.io;
     assert_null(io.ctx); /* the other calls get it, too */
     io.ctx = &s;
     io.pwrite = held_pwrite;
     assert_non_null(mkdtemp(dir));
-    float *data = weft_alloc((size_t)ROWS * COLUMNS * sizeof *data), *back = weft_alloc((size_t)ROWS * COLUMNS * sizeof *back);
+    float *data = weft_alloc((size_t)ROWS * COLUMNS * sizeof *data),
+          *back = weft_alloc((size_t)ROWS * COLUMNS * sizeof *back);
     for (int i = 0; i < ROWS * COLUMNS; i++)
         data[i] = (float)(i % 250);
     weft_state_tensor t = tensor("x", ROWS, COLUMNS, 0, 1);
@@ -239,7 +249,8 @@ static void test_names(void **state)
     (void)state;
     char dir[] = "/tmp/test_ckpt.XXXXXX", path[256];
     const weft_io *io = weft_io_system();
-    static const char *const folders[] = {"step-10", "step-9", "step-", "step-1x", "step-7.aside-1", "other"};
+    static const char *const folders[] = {"step-10", "step-9",         "step-",
+                                          "step-1x", "step-7.aside-1", "other"};
     weft_error err = {0};
     ckpt_list list;
     int n;
@@ -268,8 +279,12 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_old_ones_go), cmocka_unit_test(test_replicas_share),   cmocka_unit_test(test_nothing_empty),
-        cmocka_unit_test(test_buffer),      cmocka_unit_test(test_state_may_change), cmocka_unit_test(test_device_memory),
+        cmocka_unit_test(test_old_ones_go),
+        cmocka_unit_test(test_replicas_share),
+        cmocka_unit_test(test_nothing_empty),
+        cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_state_may_change),
+        cmocka_unit_test(test_device_memory),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests_name("checkpoints", tests, NULL, NULL);

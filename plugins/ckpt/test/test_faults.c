@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A save that is cut off, or refused, at every one of its calls to the file system: what was whole before stays whole, and what is said to be saved
- * is there. */
+/* A save that is cut off, or refused, at every one of its calls to the file system: what was whole
+ * before stays whole, and what is said to be saved is there. */
 #include "../../../tests/unit/fault_io.h"
 #include "../ckpt.h"
 #include "run/control.h"
@@ -31,7 +31,8 @@ typedef struct bench {
     ckpt *self;
 } bench;
 
-static weft_status alone(const weft_host *host, double limit_s, const void *mine, size_t n, void *all, weft_error *err)
+static weft_status alone(const weft_host *host, double limit_s, const void *mine, size_t n,
+                         void *all, weft_error *err)
 {
     (void)host;
     (void)limit_s;
@@ -67,7 +68,8 @@ static bool holds(const bench *b, int step)
 static void start(bench *b)
 {
     b->self = weft_alloc_zero(1, sizeof *b->self);
-    *b->self = (ckpt){.host = &b->host, .params = b->host.params, .io = fault_fs_io(b->fs), .saved_step = -1};
+    *b->self = (ckpt){
+        .host = &b->host, .params = b->host.params, .io = fault_fs_io(b->fs), .saved_step = -1};
     b->self->root = weft_format("%s/ckpt", b->host.dir);
     assert_non_null(b->self->root);
 }
@@ -89,8 +91,10 @@ static int setup_with(void **state, const char *ini)
     static const char *const nothing[] = {NULL};
     bench *b = weft_alloc_zero(1, sizeof *b);
     weft_error err = {0};
-    assert_int_equal(weft_settings_read_text("run.ini", ini, strlen(ini), &b->settings, &err), WEFT_OK);
-    assert_int_equal(weft_settings_section(b->settings, "ckpt", ckpt_params, &b->host.params, &err), WEFT_OK);
+    assert_int_equal(weft_settings_read_text("run.ini", ini, strlen(ini), &b->settings, &err),
+                     WEFT_OK);
+    assert_int_equal(weft_settings_section(b->settings, "ckpt", ckpt_params, &b->host.params, &err),
+                     WEFT_OK);
     b->fs = fault_fs_create();
     b->log = (weft_log){note, &b->said};
     b->host.log = &b->log;
@@ -99,7 +103,11 @@ static int setup_with(void **state, const char *ini)
     b->host.exchange_within = alone;
     b->device.host_memory = true;
     for (int t = 0; t < N_TENSORS; t++) {
-        weft_tensor x = {.data = b->data[t], .dtype = WEFT_F32, .n_dims = 2, .size = {20, 30}, .whole = {20, 30}};
+        weft_tensor x = {.data = b->data[t],
+                         .dtype = WEFT_F32,
+                         .n_dims = 2,
+                         .size = {20, 30},
+                         .whole = {20, 30}};
         b->tensors[t] = (weft_state_tensor){names[t], t >= 2, x, 0, 1};
     }
     b->view = (weft_state_view){.ranks = 1,
@@ -192,7 +200,8 @@ static void check_after(bench *b, bool saved, const char *what, long n)
     if (load(b, &step))
         fail_msg("%s at call %ld: cannot load: %s", what, n, weft_text_get(&b->said));
     if (step != 2 && (step != 1 || saved))
-        fail_msg("%s at call %ld: step %d is found, and step 2 was %s", what, n, (int)step, saved ? "saved" : "not");
+        fail_msg("%s at call %ld: step %d is found, and step 2 was %s", what, n, (int)step,
+                 saved ? "saved" : "not");
     if (!holds(b, (int)step))
         fail_msg("%s at call %ld: step %d has other values", what, n, (int)step);
     if (step == 1 && !save(b, 2))
@@ -242,8 +251,9 @@ static void test_refused_at_every_call(void **state)
         fault_kind kind;
         int error;
         const char *what;
-    } faults[] = {{FAULT_ERROR, EIO, "EIO"},           {FAULT_REFUSE, ENOSPC, "ENOSPC"}, {FAULT_REFUSE, EROFS, "EROFS"},
-                  {FAULT_ERROR, ENOSPC, "one ENOSPC"}, {FAULT_ERROR, EINTR, "EINTR"},    {FAULT_SHORT, 0, "short"}};
+    } faults[] = {{FAULT_ERROR, EIO, "EIO"},      {FAULT_REFUSE, ENOSPC, "ENOSPC"},
+                  {FAULT_REFUSE, EROFS, "EROFS"}, {FAULT_ERROR, ENOSPC, "one ENOSPC"},
+                  {FAULT_ERROR, EINTR, "EINTR"},  {FAULT_SHORT, 0, "short"}};
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
         for (long n = 1; try_one(faults[i].kind, faults[i].error, n, 0, faults[i].what); n++)
@@ -348,14 +358,22 @@ static void test_rank_hangs_in_save(void **state)
         b[r]->host.rank = b[r]->view.rank = r;
         b[r]->host.ranks = b[r]->view.ranks = 2;
     }
-    stuck.under = fault_fs_io(b[1]->fs); /* a file system of its own; the folder is rank 0's to make */
-    stuck.io = (weft_io){.ctx = &stuck, .open = pass_open, .close = pass_close, .pwrite = pass_pwrite, .fsync = stuck_fsync, .unlink = pass_unlink};
+    stuck.under =
+        fault_fs_io(b[1]->fs); /* a file system of its own; the folder is rank 0's to make */
+    stuck.io = (weft_io){.ctx = &stuck,
+                         .open = pass_open,
+                         .close = pass_close,
+                         .pwrite = pass_pwrite,
+                         .fsync = stuck_fsync,
+                         .unlink = pass_unlink};
     assert_int_equal(weft_io_make_dirs(stuck.under, "/run/ckpt/step-1/optim", &err), WEFT_OK);
     b[1]->self->io = &stuck.io;
     assert_int_equal(pthread_create(&thread, NULL, save_as_thread, b[1]), 0);
     assert_int_equal(load(b[0], &step), WEFT_OK);
     assert_false(save(b[0], 1));
-    assert_non_null(strstr(weft_text_get(&b[0]->said), "timeout = 2): rank 1 has ended: the others have waited for it for 2 s in vain"));
+    assert_non_null(
+        strstr(weft_text_get(&b[0]->said),
+               "timeout = 2): rank 1 has ended: the others have waited for it for 2 s in vain"));
     pthread_mutex_lock(&stuck.lock);
     stuck.free = true;
     pthread_cond_broadcast(&stuck.changed);

@@ -121,7 +121,8 @@ void tensor_heads(weft_tensor *t, int64_t grain, int64_t lo, int64_t whole)
 void tensor_ints(weft_tensor *t, uint64_t seed, int64_t lo, int64_t hi)
 {
     for (int64_t i = 0; i < weft_tensor_count(t); i++)
-        ((int32_t *)t->data)[i] = (int32_t)(lo + (int64_t)(weft_random_bits(seed, 2, (uint64_t)i) % (uint64_t)(hi - lo)));
+        ((int32_t *)t->data)[i] =
+            (int32_t)(lo + (int64_t)(weft_random_bits(seed, 2, (uint64_t)i) % (uint64_t)(hi - lo)));
 }
 
 /* ---- running ---- */
@@ -149,8 +150,8 @@ static void begin_results(trial *t, bool accumulate)
 
 static cpu_launch *vector_launch(const cpu_launchers *table, const char *op)
 {
-#define FIND(name)                                                                                                                                   \
-    if (strcmp(op, #name) == 0)                                                                                                                      \
+#define FIND(name)                                                                                 \
+    if (strcmp(op, #name) == 0)                                                                    \
         return table->name;
     CPU_VECTOR_OPS(FIND)
 #undef FIND
@@ -158,7 +159,8 @@ static cpu_launch *vector_launch(const cpu_launchers *table, const char *op)
 }
 
 /* queue_late: as the core does, the queue is not known before the launch. */
-void trial_run(trial *t, cpu_isa isa, int threads, cpu_products products, bool accumulate, bool queue_late)
+void trial_run(trial *t, cpu_isa isa, int threads, cpu_products products, bool accumulate,
+               bool queue_late)
 {
     weft_queue queue = {.threads = threads, .products = products};
     weft_call call = call_of(t, accumulate);
@@ -218,8 +220,8 @@ static void compare(const trial *t, int result, const weft_tensor *want, const c
         if (x == y || (isnan(x) && isnan(y)))
             continue;
         if (!(fabs(x - y) <= relative * fabs(y) + t->tolerance * largest))
-            fail_msg("%s, %s: result %d, element %lld of %lld: %.9g, plain %.9g", t->op->name, what, result, (long long)i,
-                     (long long)weft_tensor_count(want), x, y);
+            fail_msg("%s, %s: result %d, element %lld of %lld: %.9g, plain %.9g", t->op->name, what,
+                     result, (long long)i, (long long)weft_tensor_count(want), x, y);
     }
 }
 
@@ -255,7 +257,8 @@ static void free_copies(const trial *t, copies c)
 static void check_in_place(trial *t, cpu_isa isa, copies c)
 {
     size_t bytes = bytes_of(&t->outs[0]);
-    if (!(t->op->flags & WEFT_OP_INPLACE) || t->ins[0].dtype != t->outs[0].dtype || bytes_of(&t->ins[0]) != bytes)
+    if (!(t->op->flags & WEFT_OP_INPLACE) || t->ins[0].dtype != t->outs[0].dtype ||
+        bytes_of(&t->ins[0]) != bytes)
         return;
     weft_queue queue = {.threads = 2};
     weft_call call = call_of(t, false);
@@ -295,11 +298,13 @@ static void check_vector(trial *t, bool accumulate, const weft_tensor *want)
 
 static void check_product(trial *t, bool accumulate, const weft_tensor *want)
 {
-    for (int products = CPU_PRODUCTS_F32; products <= (cpu_can_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32); products++)
+    for (int products = CPU_PRODUCTS_F32;
+         products <= (cpu_can_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32); products++)
         for (int threads = 1; threads <= 2; threads++)
             for (int late = 0; late < threads; late++) {
                 trial_run(t, CPU_ISA_AVX512, threads, (cpu_products)products, accumulate, late);
-                compare(t, 0, &want[0], products == CPU_PRODUCTS_BF16 ? "bf16 products" : "f32 products");
+                compare(t, 0, &want[0],
+                        products == CPU_PRODUCTS_BF16 ? "bf16 products" : "f32 products");
                 copies first = copy_results(t);
                 trial_run(t, CPU_ISA_AVX512, threads, (cpu_products)products, accumulate, late);
                 check_same(t, first, "the run");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention and its gradient against the plain kernels: masks of every kind, in any order of memory, grouped heads, shards of heads. */
+/* attention and its gradient against the plain kernels: masks of every kind, in any order of
+ * memory, grouped heads, shards of heads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,13 +38,18 @@ static void set(weft_tensor *t, int64_t i, int64_t x)
     ((int32_t *)t->data)[i] = (int32_t)x;
 }
 
-static void fill_masks(const attention_case *c, weft_tensor *iq, weft_tensor *ik, weft_tensor *sq, weft_tensor *sk)
+static void fill_masks(const attention_case *c, weft_tensor *iq, weft_tensor *ik, weft_tensor *sq,
+                       weft_tensor *sk)
 {
     int64_t m = c->queries, n = c->keys;
     for (int64_t i = 0; i < m; i++)
-        set(iq, i, c->mask == MASK_PERMUTED ? (int64_t)weft_permute(1, 2, (uint64_t)m, (uint64_t)i) : c->mask == MASK_LATE ? i + n : i);
+        set(iq, i,
+            c->mask == MASK_PERMUTED ? (int64_t)weft_permute(1, 2, (uint64_t)m, (uint64_t)i)
+            : c->mask == MASK_LATE   ? i + n
+                                     : i);
     for (int64_t j = 0; j < n; j++)
-        set(ik, j, c->mask == MASK_PERMUTED ? (int64_t)weft_permute(1, 2, (uint64_t)n, (uint64_t)j) : j);
+        set(ik, j,
+            c->mask == MASK_PERMUTED ? (int64_t)weft_permute(1, 2, (uint64_t)n, (uint64_t)j) : j);
     for (int64_t i = 0; i < c->batch * m; i++)
         set(sq, i,
             c->mask == MASK_DOCUMENTS   ? i % m * 3 / m
@@ -60,7 +66,8 @@ static void fill_masks(const attention_case *c, weft_tensor *iq, weft_tensor *ik
 
 static void heads(weft_tensor *t, const attention_case *c, bool kv)
 {
-    int64_t lo = kv ? c->kv_lo : c->lo, whole = kv ? c->kv_whole : c->whole, here = kv ? c->kv_heads : c->heads;
+    int64_t lo = kv ? c->kv_lo : c->lo, whole = kv ? c->kv_whole : c->whole,
+            here = kv ? c->kv_heads : c->heads;
     tensor_heads(t, c->d, lo * c->d, (whole ? whole : here) * c->d);
 }
 
@@ -74,8 +81,10 @@ static void make_forward(trial *t, const attention_case *c, const char *op)
     heads(trial_in(t, c->dtype, 1, SIZES(c->batch, c->queries, c->heads * c->d)), c, false);
     heads(trial_in(t, c->dtype, 2, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
     heads(trial_in(t, c->dtype, 3, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
-    weft_tensor *iq = trial_in(t, WEFT_I32, 1, SIZES(c->queries)), *ik = trial_in(t, WEFT_I32, 1, SIZES(c->keys));
-    weft_tensor *sq = trial_in(t, WEFT_I32, 1, SIZES(c->batch, c->queries)), *sk = trial_in(t, WEFT_I32, 1, SIZES(c->batch, c->keys));
+    weft_tensor *iq = trial_in(t, WEFT_I32, 1, SIZES(c->queries)),
+                *ik = trial_in(t, WEFT_I32, 1, SIZES(c->keys));
+    weft_tensor *sq = trial_in(t, WEFT_I32, 1, SIZES(c->batch, c->queries)),
+                *sk = trial_in(t, WEFT_I32, 1, SIZES(c->batch, c->keys));
     fill_masks(c, iq, ik, sq, sk);
 }
 
@@ -117,13 +126,34 @@ static void test_few_queries(void **state)
     (void)state;
     for (int m = 0; m < MASKS; m++)
         for (int64_t queries = 1; queries <= 4; queries += 3) {
-            check_decode(&(attention_case){.batch = 2, .queries = queries, .keys = 150, .heads = 6, .kv_heads = 1, .d = 24, .mask = (mask)m});
-            check_decode(&(attention_case){
-                .batch = 3, .queries = queries, .keys = 64, .heads = 2, .kv_heads = 2, .d = 40, .mask = (mask)m, .dtype = WEFT_BF16});
+            check_decode(&(attention_case){.batch = 2,
+                                           .queries = queries,
+                                           .keys = 150,
+                                           .heads = 6,
+                                           .kv_heads = 1,
+                                           .d = 24,
+                                           .mask = (mask)m});
+            check_decode(&(attention_case){.batch = 3,
+                                           .queries = queries,
+                                           .keys = 64,
+                                           .heads = 2,
+                                           .kv_heads = 2,
+                                           .d = 40,
+                                           .mask = (mask)m,
+                                           .dtype = WEFT_BF16});
         }
+    check_decode(&(attention_case){.batch = 1,
+                                   .queries = 1,
+                                   .keys = 80,
+                                   .heads = 3,
+                                   .kv_heads = 2,
+                                   .d = 8,
+                                   .lo = 3,
+                                   .kv_lo = 1,
+                                   .whole = 8,
+                                   .kv_whole = 4});
     check_decode(
-        &(attention_case){.batch = 1, .queries = 1, .keys = 80, .heads = 3, .kv_heads = 2, .d = 8, .lo = 3, .kv_lo = 1, .whole = 8, .kv_whole = 4});
-    check_decode(&(attention_case){.batch = 0, .queries = 1, .keys = 5, .heads = 1, .kv_heads = 1, .d = 8});
+        &(attention_case){.batch = 0, .queries = 1, .keys = 5, .heads = 1, .kv_heads = 1, .d = 8});
 }
 
 /* Rows that a cache has and those that it has not. */
@@ -150,10 +180,22 @@ static void test_masks(void **state)
     (void)state;
     for (int m = 0; m < MASKS; m++)
         for (int type = 0; type < 2; type++) {
-            check(&(attention_case){
-                .batch = 2, .queries = 150, .keys = 150, .heads = 2, .kv_heads = 1, .d = 24, .mask = (mask)m, .dtype = type ? WEFT_BF16 : WEFT_F32});
-            check(&(attention_case){
-                .batch = 1, .queries = 70, .keys = 131, .heads = 2, .kv_heads = 2, .d = 16, .mask = (mask)m, .dtype = type ? WEFT_BF16 : WEFT_F32});
+            check(&(attention_case){.batch = 2,
+                                    .queries = 150,
+                                    .keys = 150,
+                                    .heads = 2,
+                                    .kv_heads = 1,
+                                    .d = 24,
+                                    .mask = (mask)m,
+                                    .dtype = type ? WEFT_BF16 : WEFT_F32});
+            check(&(attention_case){.batch = 1,
+                                    .queries = 70,
+                                    .keys = 131,
+                                    .heads = 2,
+                                    .kv_heads = 2,
+                                    .d = 16,
+                                    .mask = (mask)m,
+                                    .dtype = type ? WEFT_BF16 : WEFT_F32});
         }
 }
 
@@ -162,36 +204,102 @@ static void test_sizes(void **state)
     static const int64_t lengths[] = {0, 1, 63, 64, 65, 129}, dims[] = {1, 16, 40, 64, 128, 130};
     (void)state;
     for (size_t i = 0; i < 6; i++) {
-        check(&(attention_case){.batch = 1, .queries = lengths[i], .keys = lengths[5 - i], .heads = 2, .kv_heads = 1, .d = 8, .mask = MASK_CAUSAL});
-        check(&(attention_case){.batch = 1, .queries = 67, .keys = 67, .heads = 1, .kv_heads = 1, .d = dims[i], .mask = MASK_CAUSAL, .scale = 0.3});
+        check(&(attention_case){.batch = 1,
+                                .queries = lengths[i],
+                                .keys = lengths[5 - i],
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .d = 8,
+                                .mask = MASK_CAUSAL});
+        check(&(attention_case){.batch = 1,
+                                .queries = 67,
+                                .keys = 67,
+                                .heads = 1,
+                                .kv_heads = 1,
+                                .d = dims[i],
+                                .mask = MASK_CAUSAL,
+                                .scale = 0.3});
     }
-    check(&(attention_case){.batch = 0, .queries = 5, .keys = 5, .heads = 1, .kv_heads = 1, .d = 8});
-    check(&(attention_case){.batch = 1, .queries = 5, .keys = 5, .heads = 0, .kv_heads = 0, .d = 8, .whole = 4, .kv_whole = 2});
+    check(
+        &(attention_case){.batch = 0, .queries = 5, .keys = 5, .heads = 1, .kv_heads = 1, .d = 8});
+    check(&(attention_case){.batch = 1,
+                            .queries = 5,
+                            .keys = 5,
+                            .heads = 0,
+                            .kv_heads = 0,
+                            .d = 8,
+                            .whole = 4,
+                            .kv_whole = 2});
 }
 
 /* A shard of the heads may begin inside of a group, or hold fewer q heads than a whole group. */
 static void test_shards_of_heads(void **state)
 {
     (void)state;
-    check(
-        &(attention_case){.batch = 1, .queries = 80, .keys = 80, .heads = 3, .kv_heads = 2, .d = 8, .lo = 3, .kv_lo = 1, .whole = 8, .kv_whole = 4});
-    check(
-        &(attention_case){.batch = 1, .queries = 80, .keys = 80, .heads = 2, .kv_heads = 1, .d = 8, .lo = 6, .kv_lo = 1, .whole = 8, .kv_whole = 2});
-    check(
-        &(attention_case){.batch = 2, .queries = 20, .keys = 20, .heads = 2, .kv_heads = 2, .d = 8, .lo = 2, .kv_lo = 0, .whole = 8, .kv_whole = 2});
+    check(&(attention_case){.batch = 1,
+                            .queries = 80,
+                            .keys = 80,
+                            .heads = 3,
+                            .kv_heads = 2,
+                            .d = 8,
+                            .lo = 3,
+                            .kv_lo = 1,
+                            .whole = 8,
+                            .kv_whole = 4});
+    check(&(attention_case){.batch = 1,
+                            .queries = 80,
+                            .keys = 80,
+                            .heads = 2,
+                            .kv_heads = 1,
+                            .d = 8,
+                            .lo = 6,
+                            .kv_lo = 1,
+                            .whole = 8,
+                            .kv_whole = 2});
+    check(&(attention_case){.batch = 2,
+                            .queries = 20,
+                            .keys = 20,
+                            .heads = 2,
+                            .kv_heads = 2,
+                            .d = 8,
+                            .lo = 2,
+                            .kv_lo = 0,
+                            .whole = 8,
+                            .kv_whole = 2});
 }
 
 /* More heads share their keys than are taken at once. */
 static void test_large_groups(void **state)
 {
     (void)state;
-    check(&(attention_case){.batch = 2, .queries = 70, .keys = 70, .heads = 9, .kv_heads = 1, .d = 8, .mask = MASK_CAUSAL});
-    check(&(attention_case){.batch = 1, .queries = 10, .keys = 10, .heads = 12, .kv_heads = 2, .d = 8, .mask = MASK_PERMUTED});
+    check(&(attention_case){.batch = 2,
+                            .queries = 70,
+                            .keys = 70,
+                            .heads = 9,
+                            .kv_heads = 1,
+                            .d = 8,
+                            .mask = MASK_CAUSAL});
+    check(&(attention_case){.batch = 1,
+                            .queries = 10,
+                            .keys = 10,
+                            .heads = 12,
+                            .kv_heads = 2,
+                            .d = 8,
+                            .mask = MASK_PERMUTED});
 }
 
 static void test_heads_that_are_not_here(void **state)
 {
-    attention_case c = {.batch = 1, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 1, .d = 8, .lo = 6, .kv_lo = 0, .whole = 8, .kv_whole = 2};
+    attention_case c = {.batch = 1,
+                        .queries = 4,
+                        .keys = 4,
+                        .heads = 2,
+                        .kv_heads = 1,
+                        .d = 8,
+                        .lo = 6,
+                        .kv_lo = 0,
+                        .whole = 8,
+                        .kv_whole = 2};
     trial t;
     (void)state;
     make_forward(&t, &c, "attention");
@@ -202,15 +310,24 @@ static void test_heads_that_are_not_here(void **state)
     trial_release(&t);
 }
 
-/* Large scores: only the difference to the row's maximum counts. Scores of some hundred are exact to 2e-5, and so is lse. */
+/* Large scores: only the difference to the row's maximum counts. Scores of some hundred are exact
+ * to 2e-5, and so is lse. */
 static void test_large_scores(void **state)
 {
     (void)state;
-    check(&(attention_case){
-        .batch = 1, .queries = 70, .keys = 70, .heads = 1, .kv_heads = 1, .d = 16, .mask = MASK_CAUSAL, .scale = 40.0, .tolerance = 3e-4});
+    check(&(attention_case){.batch = 1,
+                            .queries = 70,
+                            .keys = 70,
+                            .heads = 1,
+                            .kv_heads = 1,
+                            .d = 16,
+                            .mask = MASK_CAUSAL,
+                            .scale = 40.0,
+                            .tolerance = 3e-4});
 }
 
-/* The thread counts of these tests take both ways through the gradient, which must not differ in a bit. */
+/* The thread counts of these tests take both ways through the gradient, which must not differ in a
+ * bit. */
 static void test_both_walks_are_taken(void **state)
 {
     attention_case c = {.batch = 1, .queries = 8, .keys = 8, .heads = 2, .kv_heads = 1, .d = 8};
@@ -224,7 +341,8 @@ static void test_both_walks_are_taken(void **state)
     heads(trial_in(&t, WEFT_F32, 1, SIZES(1, 8, 16)), &c, false);
     for (int i = 0; i < 3; i++)
         heads(trial_out(&t, WEFT_F32, SIZES(1, 8, i ? 8 : 16)), &c, i > 0);
-    weft_call call = {.op = t.op, .n_ins = 10, .n_outs = 3, .ins = t.ins, .outs = t.outs, .queue = &queue};
+    weft_call call = {
+        .op = t.op, .n_ins = 10, .n_outs = 3, .ins = t.ins, .outs = t.outs, .queue = &queue};
     assert_true(cpu_attention_read(&call, true, &a));
     assert_true(a.one_pass);
     queue.threads = 7;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device as the core sees it: parameters, memory, queues, what it says of itself, and the cache of its measured rate. */
+/* The device as the core sees it: parameters, memory, queues, what it says of itself, and the cache
+ * of its measured rate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +33,10 @@ static weft_status begin(session *s, const char *lines, int threads)
     char text[256];
     memset(s, 0, sizeof *s);
     int n = snprintf(text, sizeof text, "[cpu]\n%s", lines);
-    assert_int_equal(weft_settings_read_text("test.ini", text, (size_t)n, &s->settings, &s->err), WEFT_OK);
-    weft_status status = weft_settings_section(s->settings, "cpu", cpu_LTX_plugin.params, &s->host.params, &s->err);
+    assert_int_equal(weft_settings_read_text("test.ini", text, (size_t)n, &s->settings, &s->err),
+                     WEFT_OK);
+    weft_status status =
+        weft_settings_section(s->settings, "cpu", cpu_LTX_plugin.params, &s->host.params, &s->err);
     if (status != WEFT_OK)
         return status;
     s->host.threads = threads;
@@ -68,7 +71,8 @@ static void test_defaults(void **state)
     assert_false(s.device->plain(s.self));
     assert_int_equal(s.device->adversary(s.self), 0);
     assert_int_equal(s.device->queue(s.self, 0)->threads, 3);
-    assert_int_equal(s.device->queue(s.self, 0)->products, cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32);
+    assert_int_equal(s.device->queue(s.self, 0)->products,
+                     cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32);
     assert_null(s.device->queue(s.self, CPU_MAX_QUEUES));
     s.device->describe(s.self, &text);
     assert_non_null(strstr(weft_text_get(&text), "3 threads"));
@@ -82,7 +86,10 @@ static void test_settings(void **state)
     session s;
     weft_text text = {0};
     (void)state;
-    assert_int_equal(begin(&s, "kernels = plain\nproducts = f32\nqueues = adversarial\nadversary_seed = 77\n", 1), WEFT_OK);
+    assert_int_equal(
+        begin(&s, "kernels = plain\nproducts = f32\nqueues = adversarial\nadversary_seed = 77\n",
+              1),
+        WEFT_OK);
     assert_true(s.device->plain(s.self));
     assert_int_equal(s.device->adversary(s.self), 77);
     assert_int_equal(s.device->n_queues, 2);
@@ -108,7 +115,8 @@ static void test_bf16_products_need_the_hardware(void **state)
 
 static void test_bad_settings(void **state)
 {
-    static const char *const lines[] = {"kernels = fast\n", "queues = 3\n", "adversary_seed = 0\n", "products = f16\n"};
+    static const char *const lines[] = {"kernels = fast\n", "queues = 3\n", "adversary_seed = 0\n",
+                                        "products = f16\n"};
     (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         session s;
@@ -171,7 +179,8 @@ static void test_peak_is_cached(void **state)
     size_t size;
     (void)state;
     assert_non_null(mkdtemp(dir));
-    char *cache = weft_format("%s/not/yet/there", dir), *path = cpu_peak_path(WEFT_F32, &queue, cache);
+    char *cache = weft_format("%s/not/yet/there", dir),
+         *path = cpu_peak_path(WEFT_F32, &queue, cache);
     double rate = cpu_peak(WEFT_F32, &queue, cache);
     assert_true(rate > 1e7 && rate < 1e15);
     assert_int_equal(weft_read_file(path, &text, &size, NULL), WEFT_OK);
@@ -180,7 +189,13 @@ static void test_peak_is_cached(void **state)
     put(path, other);
     assert_true(cpu_peak(WEFT_F32, &queue, cache) == 1.25e11);
 
-    static const char *const bad[] = {"", "\n", "nan flop/s\n", "-5 flop/s\n", "1e300 flop/s\n", "1.25e+11", "1.25e+11 flop/s\nmore"};
+    static const char *const bad[] = {"",
+                                      "\n",
+                                      "nan flop/s\n",
+                                      "-5 flop/s\n",
+                                      "1e300 flop/s\n",
+                                      "1.25e+11",
+                                      "1.25e+11 flop/s\nmore"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char *broken = with_last_line(text, bad[i]);
         put(path, broken);
@@ -194,7 +209,11 @@ static void test_peak_is_cached(void **state)
 
     assert_int_equal(remove(path), 0);
     for (int up = 0; up < 4; up++) { /* there, yet, not, and the folder itself */
-        char *folder = weft_format("%s%s", dir, up == 0 ? "/not/yet/there" : up == 1 ? "/not/yet" : up == 2 ? "/not" : "");
+        char *folder = weft_format("%s%s", dir,
+                                   up == 0   ? "/not/yet/there"
+                                   : up == 1 ? "/not/yet"
+                                   : up == 2 ? "/not"
+                                             : "");
         assert_int_equal(rmdir(folder), 0);
         weft_free(folder);
     }
@@ -206,8 +225,10 @@ static void test_peak_is_cached(void **state)
 
 static void test_peak_depends_on_how_it_is_made(void **state)
 {
-    weft_queue more = {.threads = 2, .products = CPU_PRODUCTS_F32}, bf16 = {.threads = 1, .products = CPU_PRODUCTS_BF16};
-    char *paths[4] = {cpu_peak_path(WEFT_F32, &queue, "/c"), cpu_peak_path(WEFT_F32, &more, "/c"), cpu_peak_path(WEFT_BF16, &queue, "/c"),
+    weft_queue more = {.threads = 2, .products = CPU_PRODUCTS_F32},
+               bf16 = {.threads = 1, .products = CPU_PRODUCTS_BF16};
+    char *paths[4] = {cpu_peak_path(WEFT_F32, &queue, "/c"), cpu_peak_path(WEFT_F32, &more, "/c"),
+                      cpu_peak_path(WEFT_BF16, &queue, "/c"),
                       cpu_peak_path(WEFT_BF16, &bf16, "/c")};
     (void)state;
     for (int i = 0; i < 4; i++)

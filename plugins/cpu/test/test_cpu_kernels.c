@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every kernel of the cpu plugin against its op's plain kernel: f32 and bf16, odd and empty extents, shards, every instruction set of this CPU,
- * several thread counts (equal to the bit but for oneDNN's products), with and without accumulation, in place where the op allows it. */
+/* Every kernel of the cpu plugin against its op's plain kernel: f32 and bf16, odd and empty
+ * extents, shards, every instruction set of this CPU, several thread counts (equal to the bit but
+ * for oneDNN's products), with and without accumulation, in place where the op allows it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +16,10 @@
 
 #include <weft/random.h>
 
-#define EACH(type, x, ...)                                                                                                                           \
-    for (size_t i_##x = 0; i_##x < sizeof((const type[]){__VA_ARGS__}) / sizeof(type); i_##x++)                                                      \
-        for (type x = ((const type[]){__VA_ARGS__})[i_##x], *once_##x = &x; once_##x; once_##x = NULL)
+#define EACH(type, x, ...)                                                                         \
+    for (size_t i_##x = 0; i_##x < sizeof((const type[]){__VA_ARGS__}) / sizeof(type); i_##x++)    \
+        for (type x = ((const type[]){__VA_ARGS__})[i_##x], *once_##x = &x; once_##x;              \
+             once_##x = NULL)
 
 typedef const char *name; /* EACH declares a pointer too */
 
@@ -35,7 +37,9 @@ static bool has_kernel(const char *op)
 
 static void test_every_op_has_a_kernel(void **state)
 {
-    static const char *const plain_only[] = {"constant", "reciprocal", "gather", "redistribute"}; /* single numbers, and what lowering replaces */
+    static const char *const plain_only[] = {
+        "constant", "reciprocal", "gather",
+        "redistribute"}; /* single numbers, and what lowering replaces */
     (void)state;
     for (const weft_op *const *o = weft_standard_ops(); *o; o++) {
         bool expected = !((*o)->flags & WEFT_OP_SOURCE);
@@ -80,14 +84,17 @@ static void test_exp_is_within_two_ulp(void **state)
     assert_non_null(y);
     for (int i = 0; i < N; i++)
         x[i] = -104.5f + 193.2f * (float)i / (float)N;
-    x[0] = -INFINITY, x[1] = INFINITY, x[2] = NAN, x[3] = 0.0f, x[4] = -1e30f, x[5] = 1e30f, x[6] = -0.0f;
+    x[0] = -INFINITY, x[1] = INFINITY, x[2] = NAN, x[3] = 0.0f, x[4] = -1e30f, x[5] = 1e30f,
+    x[6] = -0.0f;
     for (int isa = CPU_ISA_GENERIC; isa <= (int)cpu_isa_get(); isa++) {
         cpu_launchers_get((cpu_isa)isa)->exp(x, y, N);
-        assert_true(y[0] == 0.0f && y[1] == INFINITY && isnan(y[2]) && y[3] == 1.0f && y[4] == 0.0f && y[5] == INFINITY && y[6] == 1.0f);
+        assert_true(y[0] == 0.0f && y[1] == INFINITY && isnan(y[2]) && y[3] == 1.0f &&
+                    y[4] == 0.0f && y[5] == INFINITY && y[6] == 1.0f);
         for (int i = 7; i < N; i++) {
             double want = exp((double)x[i]);
             if (want < 3.4028e38 && ulps(y[i], want) > 2.0)
-                fail_msg("exp(%.9g) = %.9g, not %.9g (%s)", (double)x[i], (double)y[i], want, cpu_isa_name((cpu_isa)isa));
+                fail_msg("exp(%.9g) = %.9g, not %.9g (%s)", (double)x[i], (double)y[i], want,
+                         cpu_isa_name((cpu_isa)isa));
         }
     }
     weft_free(x);
@@ -102,10 +109,12 @@ static void test_elementwise(void **state)
         const char *op;
         int n_ins, n_outs;
         bool scalar, exact;
-    } cases[] = {{"add", 2, 1, false, false},    {"add", 5, 1, false, false},      {"accumulate", 1, 1, false, false},
-                 {"cast", 1, 1, false, false},   {"silu_mul", 2, 1, false, false}, {"silu_mul_dx", 3, 2, false, false},
-                 {"gelu", 1, 1, false, false},   {"gelu", 1, 1, false, true},      {"gelu_dx", 2, 1, false, false},
-                 {"gelu_dx", 2, 1, false, true}, {"scale", 2, 1, true, false},     {"broadcast", 1, 1, true, false}};
+    } cases[] = {{"add", 2, 1, false, false},        {"add", 5, 1, false, false},
+                 {"accumulate", 1, 1, false, false}, {"cast", 1, 1, false, false},
+                 {"silu_mul", 2, 1, false, false},   {"silu_mul_dx", 3, 2, false, false},
+                 {"gelu", 1, 1, false, false},       {"gelu", 1, 1, false, true},
+                 {"gelu_dx", 2, 1, false, false},    {"gelu_dx", 2, 1, false, true},
+                 {"scale", 2, 1, true, false},       {"broadcast", 1, 1, true, false}};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         EACH(int64_t, width, 0, 17, 3001)
@@ -155,7 +164,8 @@ static void test_bf16_rounds_to_nearest_even(void **state)
     for (int isa = CPU_ISA_GENERIC; isa <= (int)cpu_isa_get(); isa++) {
         trial_run(&t, (cpu_isa)isa, 2, CPU_PRODUCTS_F32, false, false);
         for (int i = 0; i < 4096; i++)
-            assert_int_equal(((const uint16_t *)y->data)[i], weft_f32_to_bf16(((const float *)x->data)[i]));
+            assert_int_equal(((const uint16_t *)y->data)[i],
+                             weft_f32_to_bf16(((const float *)x->data)[i]));
     }
     trial_release(&t);
 }
@@ -167,8 +177,10 @@ static void test_norms(void **state)
     static const struct {
         const char *op, *ins; /* x, dy: rows; w: one row; >: result's */
         char out;
-    } cases[] = {{"rms_norm", "xw", 'x'},       {"rms_norm_dx", "xwx", 'x'},  {"rms_norm_dw", "xx", 'w'}, {"layer_norm", "xww", 'x'},
-                 {"layer_norm_dx", "xwx", 'x'}, {"layer_norm_dw", "xx", 'w'}, {"bias_dw", "x", 'w'},      {"add_bias", "xw", 'x'}};
+    } cases[] = {{"rms_norm", "xw", 'x'},       {"rms_norm_dx", "xwx", 'x'},
+                 {"rms_norm_dw", "xx", 'w'},    {"layer_norm", "xww", 'x'},
+                 {"layer_norm_dx", "xwx", 'x'}, {"layer_norm_dw", "xx", 'w'},
+                 {"bias_dw", "x", 'w'},         {"add_bias", "xw", 'x'}};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         EACH(int64_t, rows, 0, 35)
@@ -179,7 +191,8 @@ static void test_norms(void **state)
         trial_real(&t, "eps", 1e-5);
         t.tolerance = 1e-5;
         for (const char *p = cases[c].ins; *p; p++)
-            trial_in(&t, *p == 'x' ? halves[types & 1] : halves[types >> 1], (uint64_t)(p - cases[c].ins) + 1,
+            trial_in(&t, *p == 'x' ? halves[types & 1] : halves[types >> 1],
+                     (uint64_t)(p - cases[c].ins) + 1,
                      *p == 'x' ? SIZES(1, rows, width) : SIZES(width));
         if (cases[c].out == 'x')
             trial_out(&t, halves[types & 1], SIZES(1, rows, width));
@@ -323,7 +336,10 @@ static weft_tensor *logits(trial *t, weft_dtype dtype, int64_t rows, int64_t wid
     x->lo[2] = lo;
     x->whole[2] = lo + width + 10;
     for (int64_t i = 0; i < weft_tensor_count(x); i++)
-        weft_tensor_set(x, i, i % 97 == 5 ? -INFINITY : i % 31 == 0 ? -80.0 : 4.0 * weft_tensor_get(x, i));
+        weft_tensor_set(x, i,
+                        i % 97 == 5   ? -INFINITY
+                        : i % 31 == 0 ? -80.0
+                                      : 4.0 * weft_tensor_get(x, i));
     return x;
 }
 
@@ -403,7 +419,8 @@ static void test_nll(void **state)
             trial t;
             trial_init(&t, cases[c].op);
             for (const char *p = cases[c].ins; *p; p++) {
-                weft_tensor *x = trial_in(&t, *p == 'i' ? WEFT_I32 : WEFT_F32, (uint64_t)(p - cases[c].ins) + 1, SIZES(1, n));
+                weft_tensor *x = trial_in(&t, *p == 'i' ? WEFT_I32 : WEFT_F32,
+                                          (uint64_t)(p - cases[c].ins) + 1, SIZES(1, n));
                 if (*p == 'i')
                     tensor_ints(x, 3, -1, 5);
                 for (int64_t i = 0; *p == 'e' && i < n; i++)

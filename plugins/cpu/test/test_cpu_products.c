@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear, linear_dx and linear_dw against the plain kernels: f32, bf16 in hardware and widened to f32, blocks and their rests, empty extents,
- * accumulation, a queue that is known late, and memory that runs out. */
+/* linear, linear_dx and linear_dw against the plain kernels: f32, bf16 in hardware and widened to
+ * f32, blocks and their rests, empty extents, accumulation, a queue that is known late, and memory
+ * that runs out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,8 @@ static void check_linear(int64_t m, int64_t n, int64_t k, weft_dtype in, weft_dt
 
 static void test_products(void **state)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 5}, {65, 40, 129}, {1, 70, 64}, {0, 4, 4}, {4, 0, 4}, {4, 5, 0}};
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 5}, {65, 40, 129}, {1, 70, 64},
+                                       {0, 4, 4}, {4, 0, 4},  {4, 5, 0}};
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_F32, WEFT_F32);

@@ -97,8 +97,10 @@ static void begin(fixture *f, const char *ini)
 {
     f->log = (weft_log){keep_line, &f->lines};
     f->host = (weft_host){.log = &f->log, .dir = f->dir, .ranks = 1};
-    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err), WEFT_OK);
-    if (weft_settings_section(f->settings, "dump", dump_LTX_plugin.params, &f->host.params, &f->err) != WEFT_OK)
+    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err),
+                     WEFT_OK);
+    if (weft_settings_section(f->settings, "dump", dump_LTX_plugin.params, &f->host.params,
+                              &f->err) != WEFT_OK)
         fail_msg("%s", weft_error_text(&f->err));
     assert_int_equal(dump_LTX_plugin.create(&f->host, (void **)&f->self, &f->err), WEFT_OK);
     f->self->targets = weft_alloc(sizeof targets);
@@ -115,15 +117,23 @@ static weft_status event(fixture *f, weft_event which, weft_run_view run)
     return dump_LTX_plugin.contributions[1].observe(f->self, which, &run, &f->err);
 }
 
-static weft_status made(fixture *f, int64_t step, int id, const char *name, int64_t micro_batch, weft_tensor t)
+static weft_status made(fixture *f, int64_t step, int id, const char *name, int64_t micro_batch,
+                        weft_tensor t)
 {
     weft_value v = {.id = id, .name = name};
-    return event(f, WEFT_EVENT_VALUE, (weft_run_view){.step = step, .value = &v, .tensor = &t, .micro_batch = micro_batch});
+    return event(
+        f, WEFT_EVENT_VALUE,
+        (weft_run_view){.step = step, .value = &v, .tensor = &t, .micro_batch = micro_batch});
 }
 
 static weft_tensor matrix(void *data, weft_dtype dtype, int64_t rows, int64_t columns)
 {
-    return (weft_tensor){.data = data, .dtype = dtype, .n_dims = 2, .size = {rows, columns}, .whole = {rows, columns}, .grain = {1, 1}};
+    return (weft_tensor){.data = data,
+                         .dtype = dtype,
+                         .n_dims = 2,
+                         .size = {rows, columns},
+                         .whole = {rows, columns},
+                         .grain = {1, 1}};
 }
 
 /* The header of a file, and its data (both owned by *file); NULL if there is no such file. */
@@ -166,7 +176,8 @@ static void one_step(void **state)
 
     header = open_file(f, "step-2/parameters", &file, &data);
     assert_non_null(header);
-    assert_true(has(header, data, "\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}"));
+    assert_true(
+        has(header, data, "\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}"));
     assert_true(has(header, data, "\"step\":\"2\""));
     assert_memory_equal(data, ((const float[]){1, 2, 3, 4, 5, 6}), 24);
     weft_free(file);
@@ -177,8 +188,10 @@ static void one_step(void **state)
     weft_free(file);
     header = open_file(f, "step-2/values", &file, &data);
     assert_non_null(header);
-    assert_true(has(header, data, "\"ids@0\":{\"dtype\":\"I32\",\"shape\":[1,2],\"data_offsets\":[0,8]}"));
-    assert_true(has(header, data, "\"ids@1\":{\"dtype\":\"I32\",\"shape\":[1,2],\"data_offsets\":[8,16]}"));
+    assert_true(
+        has(header, data, "\"ids@0\":{\"dtype\":\"I32\",\"shape\":[1,2],\"data_offsets\":[0,8]}"));
+    assert_true(
+        has(header, data, "\"ids@1\":{\"dtype\":\"I32\",\"shape\":[1,2],\"data_offsets\":[8,16]}"));
     assert_true(has(header, data, "\"w'\":{")); /* one value, two files */
     assert_memory_equal(data + 8, ids1, 8);
     weft_free(file);
@@ -230,7 +243,8 @@ static void a_rank_of_many(void **state)
     t.whole[0] = 4;
     t.lo[0] = 3;
     assert_int_equal(made(f, 2, 1, "w", -1, t), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_STEP_END, (weft_run_view){.step = 2, .rank = 1, .ranks = 4}), WEFT_OK);
+    assert_int_equal(
+        event(f, WEFT_EVENT_STEP_END, (weft_run_view){.step = 2, .rank = 1, .ranks = 4}), WEFT_OK);
     header = open_file(f, "step-2/parameters-rank-1", &file, &data);
     assert_non_null(header);
     assert_true(has(header, data, "\"part:w\":\"3,0 of 4,2\""));
@@ -263,7 +277,8 @@ static void a_step_that_fails(void **state)
     const char *header, *data;
     begin(f, "[dump]\nsteps = 2 5\n");
     assert_int_equal(made(f, 2, 1, "w", -1, matrix(w, WEFT_F32, 1, 1)), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_STOP, (weft_run_view){.step = 2, .status = WEFT_ERR_RUN}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_STOP, (weft_run_view){.step = 2, .status = WEFT_ERR_RUN}),
+                     WEFT_OK);
     header = open_file(f, "step-2/parameters", &file, &data);
     assert_non_null(header);
     weft_free(file);
@@ -294,20 +309,25 @@ static void no_folder(void **state)
     fixture *f = *state;
     begin(f, "[dump]\n");
     weft_run_view run = {.ranks = 1, .steps = 1};
-    assert_int_equal(dump_LTX_plugin.contributions[1].observe(f->self, WEFT_EVENT_START, &run, &f->err), WEFT_ERR_INPUT);
+    assert_int_equal(
+        dump_LTX_plugin.contributions[1].observe(f->self, WEFT_EVENT_START, &run, &f->err),
+        WEFT_ERR_INPUT);
     assert_non_null(strstr(weft_error_text(&f->err), "[weft] dir"));
 }
 
 static void bad_settings(void **state)
 {
     fixture *f = *state;
-    static const char *const bad[] = {"[dump]\nsteps = 0\n", "[dump]\nsteps = one\n", "[dump]\nwhat = parameters weights\n"};
+    static const char *const bad[] = {"[dump]\nsteps = 0\n", "[dump]\nsteps = one\n",
+                                      "[dump]\nwhat = parameters weights\n"};
     for (size_t i = 0; i < 3; i++) {
         weft_settings *s = NULL;
         const weft_params *params = NULL;
         weft_error_clear(&f->err);
-        assert_int_equal(weft_settings_read_text("bad.ini", bad[i], strlen(bad[i]), &s, &f->err), WEFT_OK);
-        assert_int_equal(weft_settings_section(s, "dump", dump_LTX_plugin.params, &params, &f->err), WEFT_ERR_INPUT);
+        assert_int_equal(weft_settings_read_text("bad.ini", bad[i], strlen(bad[i]), &s, &f->err),
+                         WEFT_OK);
+        assert_int_equal(weft_settings_section(s, "dump", dump_LTX_plugin.params, &params, &f->err),
+                         WEFT_ERR_INPUT);
         assert_non_null(strstr(weft_error_text(&f->err), "bad.ini:2"));
         weft_settings_destroy(s);
     }

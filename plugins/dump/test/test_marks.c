@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pass on the joint graph of a small model on a mesh: what is asked for is marked, and sums over ranks are closed first. */
+/* The pass on the joint graph of a small model on a mesh: what is asked for is marked, and sums
+ * over ranks are closed first. */
 #include "../dump.h"
 #include "graph/internal.h"
 #include "settings/settings.h"
@@ -46,7 +47,8 @@ static void build_model(weft_graph *g)
     weft_graph_dim(g, "embed", 8, 1);
     weft_graph_dim(g, "vocab", 12, 1);
     weft_init init = {.kind = WEFT_INIT_NORMAL, .std = 1};
-    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), weft_add_parameter(g, "embed.weight", "vocab embed", init));
+    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"),
+                              weft_add_parameter(g, "embed.weight", "vocab embed", init));
     x = weft_add2(g, "rms_norm", "normed", x, weft_add_parameter(g, "norm.weight", "embed", init));
     weft_add_head(g, x, weft_add_parameter(g, "head.weight", "vocab embed", init));
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_shard");
@@ -55,12 +57,16 @@ static void build_model(weft_graph *g)
 static weft_status run_pass(fixture *f, const char *ini)
 {
     f->host = (weft_host){.ranks = 2};
-    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err), WEFT_OK);
-    assert_int_equal(weft_settings_section(f->settings, "dump", dump_LTX_plugin.params, &f->host.params, &f->err), WEFT_OK);
+    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err),
+                     WEFT_OK);
+    assert_int_equal(weft_settings_section(f->settings, "dump", dump_LTX_plugin.params,
+                                           &f->host.params, &f->err),
+                     WEFT_OK);
     assert_int_equal(dump_LTX_plugin.create(&f->host, (void **)&f->self, &f->err), WEFT_OK);
     const weft_op *const *more[] = {dump_ops};
     assert_int_equal(weft_ops_init(&f->ops, more, 1, &f->err), WEFT_OK);
-    weft_graph_config config = {.mode = WEFT_MODE_TRAIN, .ops = &f->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
+    weft_graph_config config = {
+        .mode = WEFT_MODE_TRAIN, .ops = &f->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
     config.mesh = (weft_mesh){1, {{"dp_shard", 2, "fsdp"}}};
     assert_int_equal(weft_graph_create(&config, &f->g, &f->err), WEFT_OK);
     build_model(f->g);
@@ -96,7 +102,8 @@ static void parameters_and_gradients(void **state)
         const weft_value *seen = value_of(f, DUMP_GRADIENTS, p->name);
         assert_ptr_equal(value_of(f, DUMP_PARAMETERS, p->name), p);
         assert_non_null(seen);
-        /* Every rank has its own samples, so each gradient was an open sum; what a parameter calls its gradient is the closed one. */
+        /* Every rank has its own samples, so each gradient was an open sum; what a parameter calls
+         * its gradient is the closed one. */
         assert_ptr_equal(seen, p->gradient);
         assert_int_equal(weft_layout_open_axes(seen->layout), 0);
         assert_int_equal(weft_layout_open_axes(seen->node->ins[0]->layout), 1);
@@ -114,7 +121,8 @@ static void tokens_logits_and_names(void **state)
     assert_null(value_of(f, DUMP_VALUES, "x"));
     int logits = 0;
     for (const weft_node *n = weft_graph_first(f->g); n; n = n->next)
-        if (n->outs[0]->role && strcmp(n->outs[0]->role, "logits") == 0 && n->phase == WEFT_FORWARD) {
+        if (n->outs[0]->role && strcmp(n->outs[0]->role, "logits") == 0 &&
+            n->phase == WEFT_FORWARD) {
             assert_true(n->outs[0]->fetch);
             logits++;
         }
@@ -143,6 +151,8 @@ static void again(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(parameters_and_gradients), TEST(tokens_logits_and_names), TEST(nothing_matches), TEST(again)};
+    const struct CMUnitTest tests[] = {TEST(parameters_and_gradients),
+                                       TEST(tokens_logits_and_names), TEST(nothing_matches),
+                                       TEST(again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders that Transformers saved (tests/golden/hf): the logits are its, parts are read as parts, and there and back is the same to the byte. */
+/* Folders that Transformers saved (tests/golden/hf): the logits are its, parts are read as parts,
+ * and there and back is the same to the byte. */
 #include "../../../tests/unit/model_run.h"
 #include "../hf.h"
 
@@ -61,7 +62,8 @@ static void drop_line(void *self, weft_log_level level, const char *line)
     (void)self, (void)level, (void)line;
 }
 
-static weft_status keep_text(const weft_command_host *host, const void *data, size_t n, weft_error *err)
+static weft_status keep_text(const weft_command_host *host, const void *data, size_t n,
+                             weft_error *err)
 {
     (void)err;
     weft_text_add_bytes(host->log->self, data, n);
@@ -79,11 +81,11 @@ static weft_status convert(weft_text *out, weft_error *err, const char *const *w
     return hf_convert.run(&host, argc, argv, err);
 }
 
-#define CONVERT(...)                                                                                                                                 \
-    do {                                                                                                                                             \
-        weft_error err_ = {0};                                                                                                                       \
-        check(convert(NULL, &err_, (const char *const[]){__VA_ARGS__, NULL}), &err_);                                                                \
-        weft_error_release(&err_);                                                                                                                   \
+#define CONVERT(...)                                                                               \
+    do {                                                                                           \
+        weft_error err_ = {0};                                                                     \
+        check(convert(NULL, &err_, (const char *const[]){__VA_ARGS__, NULL}), &err_);              \
+        weft_error_release(&err_);                                                                 \
     } while (0)
 
 /* ---- logits ---- */
@@ -99,8 +101,11 @@ static void load_weights(model_run *m)
     const weft_weights *weights = weft_plugins_service(m->plugins, "weights", &self);
     assert_non_null(weights);
     check(weft_plan_state(plan, m->run->state, &tensors, &err), &err);
-    const weft_state_view view = {
-        .ranks = 1, .device = plan->device, .device_self = plan->device_self, .tensors = tensors, .n_tensors = plan->states.n};
+    const weft_state_view view = {.ranks = 1,
+                                  .device = plan->device,
+                                  .device_self = plan->device_self,
+                                  .tensors = tensors,
+                                  .n_tensors = plan->states.n};
     check(weights->load(self, &view, &loaded, &err), &err);
     assert_true(loaded);
     weft_free(tensors);
@@ -116,10 +121,13 @@ static void compare_logits(const char *name, const char *load, const char *rest,
     model_run m;
     check(safetensors_read(file, &expected, &err), &err);
     check(hf_config_read(folder, &model, &err), &err);
-    const weft_safetensor *ids = safetensors_find(expected, "ids"), *want = safetensors_find(expected, "logits");
+    const weft_safetensor *ids = safetensors_find(expected, "ids"),
+                          *want = safetensors_find(expected, "logits");
     int64_t seq = ids->size[1], vocab = want->size[2];
-    weft_text_print(&ini, "threads = 1\n[train]\nsteps = 1\nseq_len = %d\nglobal_batch = 2\n%s[sample]\ncontext = %d\n[hf]\nload = %s\n", (int)seq,
-                    rest, (int)seq, load ? load : folder);
+    weft_text_print(&ini,
+                    "threads = 1\n[train]\nsteps = 1\nseq_len = %d\nglobal_batch = "
+                    "2\n%s[sample]\ncontext = %d\n[hf]\nload = %s\n",
+                    (int)seq, rest, (int)seq, load ? load : folder);
     hf_settings_section(&model, &ini);
     char *plugins = weft_format("cpu %s sample hf adamw", hf_family_plugin(model.family));
     model_run_start(&m, plugins, weft_text_get(&ini));
@@ -135,7 +143,8 @@ static void compare_logits(const char *name, const char *load, const char *rest,
             size += y * y;
         }
         if (!(sqrt(difference) <= bound * sqrt(size)))
-            fail_msg("%s: logits at %d are off by %.3g of their norm", name, (int)i, sqrt(difference / size));
+            fail_msg("%s: logits at %d are off by %.3g of their norm", name, (int)i,
+                     sqrt(difference / size));
     }
     model_run_release(&m);
     weft_free(plugins);
@@ -258,10 +267,12 @@ static void companions_go_along(void **state)
 
 /* ---- parts ---- */
 
-static void compare_box(hf_view *v, int i, const int64_t *lo, const int64_t *size, const float *whole)
+static void compare_box(hf_view *v, int i, const int64_t *lo, const int64_t *size,
+                        const float *whole)
 {
     const hf_tensor *t = &v->map.list[i];
-    int64_t columns = t->n_dims > 1 ? t->size[1] : 1, n = t->n_dims > 1 ? size[1] : 1, first = t->n_dims > 1 ? lo[1] : 0;
+    int64_t columns = t->n_dims > 1 ? t->size[1] : 1, n = t->n_dims > 1 ? size[1] : 1,
+            first = t->n_dims > 1 ? lo[1] : 0;
     float *part = weft_alloc((size_t)(size[0] * n) * sizeof *part);
     weft_error err = {0};
     assert_non_null(part);
@@ -269,7 +280,8 @@ static void compare_box(hf_view *v, int i, const int64_t *lo, const int64_t *siz
     for (int64_t r = 0; r < size[0]; r++)
         for (int64_t c = 0; c < n; c++)
             if (part[r * n + c] != whole[(lo[0] + r) * columns + first + c])
-                fail_msg("%s: row %d, column %d of a part differ from the whole", t->name, (int)(lo[0] + r), (int)(first + c));
+                fail_msg("%s: row %d, column %d of a part differ from the whole", t->name,
+                         (int)(lo[0] + r), (int)(first + c));
     weft_free(part);
 }
 
@@ -288,7 +300,8 @@ static void parts_are_parts_of_the_whole(void **state)
             assert_non_null(whole);
             check(hf_view_read(&v, i, zero, t->size, WEFT_F32, whole, &err), &err);
             int64_t half = t->size[0] / 2, cut = columns / 3;
-            compare_box(&v, i, (int64_t[]){half, 0}, (int64_t[]){t->size[0] - half, columns}, whole);
+            compare_box(&v, i, (int64_t[]){half, 0}, (int64_t[]){t->size[0] - half, columns},
+                        whole);
             compare_box(&v, i, (int64_t[]){1, cut}, (int64_t[]){half, columns - cut}, whole);
             weft_free(whole);
         }
@@ -308,8 +321,11 @@ static void parts_read_no_more(void **state)
     check(hf_view_open(&v, folder, &err), &err);
     for (int i = 0; i < v.map.n; i++) {
         const hf_tensor *t = &v.map.list[i];
-        int64_t half = t->size[0] / 2, before = weft_folder_bytes_read(v.folder), columns = t->n_dims > 1 ? t->size[1] : 1;
-        check(hf_view_read(&v, i, (int64_t[]){half, 0}, (int64_t[]){half, columns}, WEFT_F32, part, &err), &err);
+        int64_t half = t->size[0] / 2, before = weft_folder_bytes_read(v.folder),
+                columns = t->n_dims > 1 ? t->size[1] : 1;
+        check(hf_view_read(&v, i, (int64_t[]){half, 0}, (int64_t[]){half, columns}, WEFT_F32, part,
+                           &err),
+              &err);
         assert_int_equal(weft_folder_bytes_read(v.folder) - before, half * columns * 4);
     }
     hf_view_close(&v);
@@ -318,8 +334,8 @@ static void parts_read_no_more(void **state)
 
 /* ---- memory that runs out ---- */
 
-/* Whichever allocation fails, the conversion fails, says so and leaves nothing (but for the log's last lines, without which it is whole). Returns how
- * many there were. */
+/* Whichever allocation fails, the conversion fails, says so and leaves nothing (but for the log's
+ * last lines, without which it is whole). Returns how many there were. */
 static long fail_each(const char *from, const char *to)
 {
     int finished = 0;
@@ -358,7 +374,8 @@ static void memory_runs_out(void **state)
 
 /* ---- names ---- */
 
-/* A copy of a folder whose tensors lack the first word of their names, as files of the bare model do, with tensors that are no parameters. */
+/* A copy of a folder whose tensors lack the first word of their names, as files of the bare model
+ * do, with tensors that are no parameters. */
 static void write_bare(const char *from, const char *prefix, const char *const *extra)
 {
     weft_error err = {0};
@@ -377,13 +394,18 @@ static void write_bare(const char *from, const char *prefix, const char *const *
         memcpy(pieces[n].size, t->size, sizeof t->size);
     }
     for (int i = 0; extra[i]; i++)
-        pieces[n++] = (weft_piece){.name = extra[i], .dtype = WEFT_F32, .n_dims = 1, .whole = {4}, .size = {4}};
+        pieces[n++] = (weft_piece){
+            .name = extra[i], .dtype = WEFT_F32, .n_dims = 1, .whole = {4}, .size = {4}};
     mkdir("bare", 0755);
     unlink("bare/model.safetensors");
-    check(weft_shard_create(weft_io_system(), "bare/model.safetensors", pieces, n, false, NULL, &shard, &err), &err);
+    check(weft_shard_create(weft_io_system(), "bare/model.safetensors", pieces, n, false, NULL,
+                            &shard, &err),
+          &err);
     for (int i = 0; i < n; i++) {
         size_t bytes = sizeof nothing;
-        void *data = i < weft_folder_count(folder) ? read_whole(folder, weft_folder_get(folder, i), WEFT_F32, &bytes) : NULL;
+        void *data = i < weft_folder_count(folder)
+                         ? read_whole(folder, weft_folder_get(folder, i), WEFT_F32, &bytes)
+                         : NULL;
         check(weft_shard_write(shard, i, 0, data ? data : nothing, (int64_t)bytes, &err), &err);
         weft_free(data);
     }
@@ -405,8 +427,9 @@ static void names_of_bare_models(void **state)
     static const struct {
         const char *name, *prefix;
         const char *extra[4];
-    } list[] = {{"gpt2", "transformer.", {"h.0.attn.bias", "h.1.attn.masked_bias", "lm_head.weight", NULL}},
-                {"llama", "model.", {"layers.0.self_attn.rotary_emb.inv_freq", NULL}}};
+    } list[] = {
+        {"gpt2", "transformer.", {"h.0.attn.bias", "h.1.attn.masked_bias", "lm_head.weight", NULL}},
+        {"llama", "model.", {"layers.0.self_attn.rotary_emb.inv_freq", NULL}}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         char *from = golden_folder(list[i].name);
         write_bare(from, list[i].prefix, list[i].extra);
@@ -417,8 +440,9 @@ static void names_of_bare_models(void **state)
 
 /* ---- config.json ---- */
 
-#define LLAMA                                                                                                                                        \
-    "\"model_type\": \"llama\", \"hidden_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 26, "              \
+#define LLAMA                                                                                      \
+    "\"model_type\": \"llama\", \"hidden_size\": 16, \"num_hidden_layers\": 2, "                   \
+    "\"num_attention_heads\": 4, \"intermediate_size\": 26, "                                      \
     "\"vocab_size\": 50"
 #define GPT2 "\"model_type\": \"gpt2\", \"n_embd\": 16, \"n_head\": 4, \"n_layer\": 2"
 
@@ -443,11 +467,14 @@ static void both_spellings_of_rope(void **state)
     } list[] = {
         {LLAMA, 10000, false},
         {LLAMA ", \"rope_theta\": 5e5, \"rope_scaling\": null", 5e5, false},
-        {LLAMA ", \"rope_parameters\": {\"rope_theta\": 500000, \"rope_type\": \"default\"}", 5e5, false},
-        {LLAMA ", \"rope_theta\": 5e5, \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 32, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
+        {LLAMA ", \"rope_parameters\": {\"rope_theta\": 500000, \"rope_type\": \"default\"}", 5e5,
+         false},
+        {LLAMA ", \"rope_theta\": 5e5, \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 32, "
+               "\"low_freq_factor\": 1, \"high_freq_factor\": 4, "
                "\"original_max_position_embeddings\": 8192}",
          5e5, true},
-        {LLAMA ", \"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"llama3\", \"factor\": 32.0, \"low_freq_factor\": 1.0, "
+        {LLAMA ", \"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"llama3\", "
+               "\"factor\": 32.0, \"low_freq_factor\": 1.0, "
                "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192}",
          5e5, true},
     };
@@ -456,7 +483,8 @@ static void both_spellings_of_rope(void **state)
         weft_error err = {0};
         check(read_config(list[i].members, &m, &err), &err);
         assert_true(m.theta == list[i].theta && m.scaling == list[i].scaling);
-        assert_true(!m.scaling || (m.factor == 32 && m.low == 1 && m.high == 4 && m.original == 8192));
+        assert_true(!m.scaling ||
+                    (m.factor == 32 && m.low == 1 && m.high == 4 && m.original == 8192));
         assert_int_equal(m.head_dim, 4);
         assert_int_equal(m.kv_heads, 4);
         hf_model_release(&m);
@@ -475,21 +503,29 @@ static void what_changes_numbers_is_refused(void **state)
         {LLAMA ", \"quantization_config\": {\"bits\": 4}", "'quantization_config' is {\"bits\":4}"},
         {LLAMA ", \"sliding_window\": 4096", "'sliding_window' is 4096"},
         {LLAMA ", \"partial_rotary_factor\": 0.5", "'partial_rotary_factor' must be 1"},
-        {LLAMA ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]", "'layer_types' has 'sliding_attention'"},
+        {LLAMA ", \"layer_types\": [\"full_attention\", \"sliding_attention\"]",
+         "'layer_types' has 'sliding_attention'"},
         {LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", "type 'linear'"},
         {LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2}", "type 'yarn'"},
-        {LLAMA ", \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 2}", "'low_freq_factor' is missing"},
-        {LLAMA ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}", "differ between layers"},
-        {LLAMA ", \"rope_theta\": 10000, \"rope_parameters\": {\"rope_theta\": 500000}", "'rope_theta' is 10000, but 500000"},
+        {LLAMA ", \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 2}",
+         "'low_freq_factor' is missing"},
+        {LLAMA ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}",
+         "differ between layers"},
+        {LLAMA ", \"rope_theta\": 10000, \"rope_parameters\": {\"rope_theta\": 500000}",
+         "'rope_theta' is 10000, but 500000"},
         {LLAMA ", \"rope_parameters\": [1]", "'rope_parameters' is an array; expected an object"},
         {LLAMA ", \"rms_norm_eps\": \"small\"", "'rms_norm_eps' is a string; expected a number"},
         {LLAMA ", \"num_key_value_heads\": 3", "'num_key_value_heads' 3 does not divide"},
         {LLAMA ", \"head_dim\": 5", "rotary positions need an even width"},
-        {LLAMA ", \"tie_word_embeddings\": 1", "'tie_word_embeddings' is a number; expected true or false"},
-        {LLAMA ", \"architectures\": [\"LlamaForSequenceClassification\"]", "'architectures' is 'LlamaForSequenceClassification'"},
-        {GPT2 ", \"activation_function\": \"gelu\"", "'activation_function' is 'gelu'; weft has gelu_new"},
+        {LLAMA ", \"tie_word_embeddings\": 1",
+         "'tie_word_embeddings' is a number; expected true or false"},
+        {LLAMA ", \"architectures\": [\"LlamaForSequenceClassification\"]",
+         "'architectures' is 'LlamaForSequenceClassification'"},
+        {GPT2 ", \"activation_function\": \"gelu\"",
+         "'activation_function' is 'gelu'; weft has gelu_new"},
         {GPT2 ", \"scale_attn_weights\": false", "'scale_attn_weights' must be 1"},
-        {GPT2 ", \"scale_attn_by_inverse_layer_idx\": true", "'scale_attn_by_inverse_layer_idx' is true"},
+        {GPT2 ", \"scale_attn_by_inverse_layer_idx\": true",
+         "'scale_attn_by_inverse_layer_idx' is true"},
         {GPT2 ", \"n_positions\": 0", "'n_positions' is 0; expected 1 to"},
         {"\"model_type\": \"mistral\"", "'model_type' is 'mistral'; weft knows llama and gpt2"},
         {"\"hidden_size\": 16", "'model_type' is missing"},
@@ -515,7 +551,9 @@ static void unknown_keys_are_noted(void **state)
     (void)state;
     hf_model m;
     weft_error err = {0};
-    check(read_config(LLAMA ", \"new_trick\": 3, \"other_trick\": false, \"use_cache\": true", &m, &err), &err);
+    check(read_config(LLAMA ", \"new_trick\": 3, \"other_trick\": false, \"use_cache\": true", &m,
+                      &err),
+          &err);
     assert_non_null(strstr(weft_text_get(&m.notes), "'new_trick'"));
     assert_null(strstr(weft_text_get(&m.notes), "other_trick"));
     hf_model_release(&m);

@@ -72,8 +72,11 @@ static weft_status begin(fixture *f, const char *ini, bool terminal)
 {
     f->log = (weft_log){keep_line, &f->lines};
     f->host = (weft_host){.log = &f->log, .dir = f->dir, .ranks = 1, .terminal = terminal};
-    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err), WEFT_OK);
-    assert_int_equal(weft_settings_section(f->settings, "metrics", metrics_LTX_plugin.params, &f->host.params, &f->err), WEFT_OK);
+    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err),
+                     WEFT_OK);
+    assert_int_equal(weft_settings_section(f->settings, "metrics", metrics_LTX_plugin.params,
+                                           &f->host.params, &f->err),
+                     WEFT_OK);
     return metrics_LTX_plugin.create(&f->host, &f->self, &f->err);
 }
 
@@ -124,10 +127,11 @@ static void one_object_a_step(void **state)
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(1)), WEFT_OK);
     /* Read before STOP: every line is on its way at once. */
     char *text = read_text(f->file);
-    assert_string_equal(text,
-                        "{\"step\": 1, \"loss\": 4.5, \"grad_norm\": 1.5, \"lr\": 0.00029999999999999997, \"tokens\": 2048, \"total_tokens\": 2048, "
-                        "\"tokens_per_s\": 4096, \"step_s\": 0.5, \"data_s\": 0.125, \"mfu\": 0.5, \"peak_bytes\": 1500000, "
-                        "\"planned_bytes\": 1048576, \"balance\": 0.25}\n");
+    assert_string_equal(text, "{\"step\": 1, \"loss\": 4.5, \"grad_norm\": 1.5, \"lr\": "
+                              "0.00029999999999999997, \"tokens\": 2048, \"total_tokens\": 2048, "
+                              "\"tokens_per_s\": 4096, \"step_s\": 0.5, \"data_s\": 0.125, "
+                              "\"mfu\": 0.5, \"peak_bytes\": 1500000, "
+                              "\"planned_bytes\": 1048576, \"balance\": 0.25}\n");
     weft_free(text);
 }
 
@@ -163,7 +167,8 @@ static void numbers_come_back(void **state)
         run.loss = losses[i];
         metrics_add_step_json(&text, &run);
         double back = strtod(strstr(weft_text_get(&text), "\"loss\": ") + 8, NULL);
-        assert_true(back == losses[i] || ((double)(float)losses[i] == losses[i] && (float)back == (float)losses[i]));
+        assert_true(back == losses[i] ||
+                    ((double)(float)losses[i] == losses[i] && (float)back == (float)losses[i]));
         weft_text_release(&text);
     }
 }
@@ -179,9 +184,11 @@ static void appends_after_half_a_line(void **state)
     run.eval_tokens = 12345;
     assert_int_equal(event(f, WEFT_EVENT_EVALUATE, run), WEFT_OK);
     char *text = read_text(f->file);
-    assert_string_equal(text, "{\"step\": 1}\n{\"st\n{\"step\": 7, \"eval_loss\": 2.25, \"eval_tokens\": 12345}\n");
+    assert_string_equal(
+        text, "{\"step\": 1}\n{\"st\n{\"step\": 7, \"eval_loss\": 2.25, \"eval_tokens\": 12345}\n");
     weft_free(text);
-    assert_string_equal(weft_text_get(&f->lines), "step 7/30  validation loss 2.2500 over 12.3k tokens\n");
+    assert_string_equal(weft_text_get(&f->lines),
+                        "step 7/30  validation loss 2.2500 over 12.3k tokens\n");
 }
 
 static void only_rank_0_writes(void **state)
@@ -212,7 +219,8 @@ static void folder_is_missing(void **state)
 {
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1, .dir = "/nonexistent"}), WEFT_ERR_IO);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1, .dir = "/nonexistent"}),
+                     WEFT_ERR_IO);
     assert_non_null(strstr(weft_error_text(&f->err), "/nonexistent/metrics.jsonl"));
 }
 
@@ -234,7 +242,8 @@ static void lines_every_so_often(void **state)
         assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(step)), WEFT_OK);
     const char *text = weft_text_get(&f->lines);
     assert_int_equal(count(text, "\n"), 3);
-    assert_non_null(strstr(text, "step 1/30  loss 4.5000  grad_norm 1.5  lr 0.0003  4.1k tokens/s  MFU 50.0%  left 0:00:15\n"));
+    assert_non_null(strstr(text, "step 1/30  loss 4.5000  grad_norm 1.5  lr 0.0003  4.1k tokens/s  "
+                                 "MFU 50.0%  left 0:00:15\n"));
     assert_non_null(strstr(text, "step 20/30 "));
     assert_non_null(strstr(text, "step 30/30 "));
 }
@@ -244,10 +253,13 @@ static void summaries(void **state)
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\nevery = 0\n", false), WEFT_OK);
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(30)), WEFT_OK);
-    weft_run_view run = {.ranks = 1, .step = 30, .steps = 30, .total_tokens = 61440, .elapsed_s = 3723};
+    weft_run_view run = {
+        .ranks = 1, .step = 30, .steps = 30, .total_tokens = 61440, .elapsed_s = 3723};
     assert_int_equal(event(f, WEFT_EVENT_STOP, run), WEFT_OK);
-    assert_string_equal(weft_text_get(&f->lines), "done after step 30/30, 1:02:03: 61.4k tokens, loss 4.5000, 4.1k tokens/s  MFU 50.0%, peak memory "
-                                                  "1.4 MiB (planned 1.0 MiB)\n");
+    assert_string_equal(weft_text_get(&f->lines),
+                        "done after step 30/30, 1:02:03: 61.4k tokens, loss 4.5000, 4.1k tokens/s  "
+                        "MFU 50.0%, peak memory "
+                        "1.4 MiB (planned 1.0 MiB)\n");
     end(f);
     weft_text_clear(&f->lines);
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
@@ -255,7 +267,8 @@ static void summaries(void **state)
     assert_int_equal(event(f, WEFT_EVENT_STOP, run), WEFT_OK);
     run.status = WEFT_ERR_RUN;
     assert_int_equal(event(f, WEFT_EVENT_STOP, run), WEFT_OK);
-    assert_string_equal(weft_text_get(&f->lines), "stopped after step 30/30, 1:02:03\nfailed in step 30/30, 1:02:03\n");
+    assert_string_equal(weft_text_get(&f->lines),
+                        "stopped after step 30/30, 1:02:03\nfailed in step 30/30, 1:02:03\n");
 }
 
 static void median(void **state)
@@ -287,14 +300,17 @@ static void bar_on_a_terminal(void **state)
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\nevery = 0\n", true), WEFT_OK);
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(15)), WEFT_OK);
-    /* 99 columns, less 10 for the step, 53 for the figures and 4 around the gauge: 32 cells, half of them full. */
+    /* 99 columns, less 10 for the step, 53 for the figures and 4 around the gauge: 32 cells, half
+     * of them full. */
     assert_string_equal(weft_text_get(&f->lines),
-                        "\rstep 15/30  [================>               ]  loss 4.5000  0:00:08 left  4.1k tokens/s  MFU 50.0%\n");
+                        "\rstep 15/30  [================>               ]  loss 4.5000  0:00:08 "
+                        "left  4.1k tokens/s  MFU 50.0%\n");
     assert_int_equal(f->lines.size, 1 + 99 + 1);
     assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(30)), WEFT_OK);
     assert_int_equal(count(weft_text_get(&f->lines), "\rstep 30/30"), 1);
     weft_text_clear(&f->lines);
-    assert_int_equal(event(f, WEFT_EVENT_STOP, (weft_run_view){.ranks = 1, .step = 30, .steps = 30}), WEFT_OK);
+    assert_int_equal(
+        event(f, WEFT_EVENT_STOP, (weft_run_view){.ranks = 1, .step = 30, .steps = 30}), WEFT_OK);
     assert_int_equal(strncmp(weft_text_get(&f->lines), "\r\ndone after step 30/30", 22), 0);
 }
 
@@ -304,8 +320,10 @@ static void bar_or_not(void **state)
     static const struct {
         const char *ini;
         bool terminal, want;
-    } cases[] = {
-        {"[metrics]\n", false, false}, {"[metrics]\n", true, true}, {"[metrics]\nbar = no\n", true, false}, {"[metrics]\nbar = yes\n", false, true}};
+    } cases[] = {{"[metrics]\n", false, false},
+                 {"[metrics]\n", true, true},
+                 {"[metrics]\nbar = no\n", true, false},
+                 {"[metrics]\nbar = yes\n", false, true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(begin(f, cases[i].ini, cases[i].terminal), WEFT_OK);
         assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(2)), WEFT_OK);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choices from known distributions, and the service as the loop uses it, with a tokenizer of one id a byte. */
+/* Choices from known distributions, and the service as the loop uses it, with a tokenizer of one id
+ * a byte. */
 #include "../sample.h"
 #include "settings/settings.h"
 
@@ -133,7 +134,8 @@ static int eos(void *self)
     return 257;
 }
 
-static weft_status encode(void *self, const char *text, size_t n, int32_t **ids, size_t *n_ids, size_t *capacity, weft_error *err)
+static weft_status encode(void *self, const char *text, size_t n, int32_t **ids, size_t *n_ids,
+                          size_t *capacity, weft_error *err)
 {
     (void)self;
     if (*n_ids + n > *capacity) {
@@ -148,7 +150,8 @@ static weft_status encode(void *self, const char *text, size_t n, int32_t **ids,
     return WEFT_OK;
 }
 
-static const weft_tokenizer tokenizer = {.size = sizeof tokenizer, .vocab_size = vocab_size, .bos = bos, .eos = eos, .encode = encode};
+static const weft_tokenizer tokenizer = {
+    .size = sizeof tokenizer, .vocab_size = vocab_size, .bos = bos, .eos = eos, .encode = encode};
 
 typedef struct fixture {
     weft_settings *settings;
@@ -195,10 +198,14 @@ static weft_status begin(fixture *f, const char *ini)
     f->log = (weft_log){keep_line, &f->lines};
     f->host = (weft_host){.log = &f->log, .ranks = 1};
     f->table = sample_LTX_plugin.contributions[0].table;
-    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err), WEFT_OK);
-    assert_int_equal(weft_settings_section(f->settings, "sample", sample_LTX_plugin.params, &f->host.params, &f->err), WEFT_OK);
+    assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err),
+                     WEFT_OK);
+    assert_int_equal(weft_settings_section(f->settings, "sample", sample_LTX_plugin.params,
+                                           &f->host.params, &f->err),
+                     WEFT_OK);
     assert_int_equal(weft_settings_override(f->settings, "train.steps=100", &f->err), WEFT_OK);
-    if (weft_settings_section(f->settings, "train", weft_core_params("train"), &f->host.train, &f->err) != WEFT_OK)
+    if (weft_settings_section(f->settings, "train", weft_core_params("train"), &f->host.train,
+                              &f->err) != WEFT_OK)
         fail_msg("%s", weft_error_text(&f->err));
     return sample_LTX_plugin.create(&f->host, &f->self, &f->err);
 }
@@ -282,13 +289,15 @@ static void text_ends(void **state)
 static void same_seed_same_text(void **state)
 {
     fixture *f = *state;
-    static const char *const inis[] = {"[sample]\nseed = 7\ntop_k = 0\n", "[sample]\nseed = 7\ntop_k = 0\n", "[sample]\nseed = 8\ntop_k = 0\n",
-                                       "[sample]\ntop_k = 0\n[train]\nseed = 7\n"};
+    static const char *const inis[] = {
+        "[sample]\nseed = 7\ntop_k = 0\n", "[sample]\nseed = 7\ntop_k = 0\n",
+        "[sample]\nseed = 8\ntop_k = 0\n", "[sample]\ntop_k = 0\n[train]\nseed = 7\n"};
     int32_t picked[4][60];
     float logits[200] = {0};
     for (int run = 0; run < 4; run++) {
         assert_int_equal(begin(f, inis[run]), WEFT_OK);
-        /* Backwards in the second run: a choice depends on where it is, not on what was asked before. */
+        /* Backwards in the second run: a choice depends on where it is, not on what was asked
+         * before. */
         for (int k = 0; k < 60; k++) {
             int i = run == 1 ? 59 - k : k;
             picked[run][i] = f->table->pick(f->self, logits, 200, i / 30, i / 15 % 2, i % 15);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever bytes a data file holds, opening it ends with tokens in the vocabulary or with an error that names the file. The corpus is replayed, each
- * file as it is and with random changes: fuzz_text [changes a file [seed]] FILE... A file's first byte says what it is.
+/* Whatever bytes a data file holds, opening it ends with tokens in the vocabulary or with an error
+ * that names the file. The corpus is replayed, each file as it is and with random changes:
+ * fuzz_text [changes a file [seed]] FILE... A file's first byte says what it is.
  *
  * With -DWEFT_LIBFUZZER it is a target for libFuzzer. */
 #include "text_run.h"
@@ -13,10 +14,15 @@ enum { KINDS = 8, MAX_BYTES = 1 << 16, SEQ = 5 };
 static const struct {
     const char *ini, *file;
 } kinds[KINDS] = {
-    {"path = a.jsonl\non_bad = skip", "a.jsonl"}, {"path = a.jsonl\ninvalid_utf8 = replace\non_bad = skip\nreset = attention positions", "a.jsonl"},
-    {"path = a.txt\non_bad = skip", "a.txt"},     {"path = a.txt\ninvalid_utf8 = replace", "a.txt"},
-    {"path = a.bin\nreset = attention", "a.bin"}, {"path = a.bin\nbin_dtype = uint32", "a.bin"},
-    {"path = b.bin\nreset = positions", "b.idx"}, {"path = a.jsonl\nfield = a", "a.jsonl"},
+    {"path = a.jsonl\non_bad = skip", "a.jsonl"},
+    {"path = a.jsonl\ninvalid_utf8 = replace\non_bad = skip\nreset = attention positions",
+     "a.jsonl"},
+    {"path = a.txt\non_bad = skip", "a.txt"},
+    {"path = a.txt\ninvalid_utf8 = replace", "a.txt"},
+    {"path = a.bin\nreset = attention", "a.bin"},
+    {"path = a.bin\nbin_dtype = uint32", "a.bin"},
+    {"path = b.bin\nreset = positions", "b.idx"},
+    {"path = a.jsonl\nfield = a", "a.jsonl"},
 };
 
 static void check_sample(run *r, weft_split split, int64_t i)
@@ -26,8 +32,9 @@ static void check_sample(run *r, weft_split split, int64_t i)
     if (r->data->sample(r->text, split, i, &out, &r->err))
         abort();
     for (int j = 0; j < SEQ; j++)
-        if (out.ids[j] < 0 || out.ids[j] > 257 || out.labels[j] < -1 || out.labels[j] > 257 || out.positions[j] < 0 || out.positions[j] >= SEQ ||
-            out.segments[j] < -1 || out.segments[j] >= SEQ)
+        if (out.ids[j] < 0 || out.ids[j] > 257 || out.labels[j] < -1 || out.labels[j] > 257 ||
+            out.positions[j] < 0 || out.positions[j] >= SEQ || out.segments[j] < -1 ||
+            out.segments[j] >= SEQ)
             abort();
 }
 
@@ -65,7 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 static void enter(void)
 {
-    static char memory[] = "/dev/shm/weft-fuzz-XXXXXX", disk[] = "/tmp/weft-fuzz-XXXXXX"; /* token files are synced, which takes time on a disk */
+    static char
+        memory[] = "/dev/shm/weft-fuzz-XXXXXX",
+        disk[] = "/tmp/weft-fuzz-XXXXXX"; /* token files are synced, which takes time on a disk */
     unsigned char tokens[36];
     for (int i = 0; i < 36; i++)
         tokens[i] = i % 2 ? 0 : (unsigned char)(i + 1);
@@ -95,7 +104,8 @@ static uint32_t noise(uint32_t n)
 /* A few random edits: bytes, bits, cuts, repeats, numbers that matter. */
 static size_t change(uint8_t *data, size_t n, size_t room)
 {
-    static const uint32_t numbers[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fffffff, 0x80000000, 0xffffffff, 20240520, 20240801};
+    static const uint32_t numbers[] = {0,          1,          0x7f,       0x80,     0xff,
+                                       0x7fffffff, 0x80000000, 0xffffffff, 20240520, 20240801};
     for (uint32_t edits = 1 + noise(6); edits > 0 && n > 1; edits--) {
         size_t at = 1 + noise((uint32_t)n - 1), length = 1 + noise(8);
         length = at + length > n ? n - at : length;
@@ -151,8 +161,8 @@ int main(int argc, char **argv)
     char home[4096], pattern[5000];
     if (!getcwd(home, sizeof home))
         return 1;
-    snprintf(pattern, sizeof pattern, "%s%s%s/plugins/text/test/corpus", tree && *tree == '/' ? "" : home, tree && *tree == '/' ? "" : "/",
-             tree ? tree : ".");
+    snprintf(pattern, sizeof pattern, "%s%s%s/plugins/text/test/corpus",
+             tree && *tree == '/' ? "" : home, tree && *tree == '/' ? "" : "/", tree ? tree : ".");
     unsigned changes = argc > 1 ? (unsigned)atoi(argv[1]) : 100;
     state_of_noise = argc > 2 ? strtoull(argv[2], NULL, 10) << 40 : 0;
     struct dirent **names;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever bytes a tokenizer file holds, it is refused with its name or works: ids are in the vocabulary, the same for parts as for the whole, and
- * text comes back as UTF-8. The corpus is replayed, each file as it is and with random changes: fuzz_tokenizer [changes a file [seed [folder]]]. A
- * file's first byte is 'j' for a tokenizer.json or 'r' for a rank file; behind a NUL follows a text to encode.
+/* Whatever bytes a tokenizer file holds, it is refused with its name or works: ids are in the
+ * vocabulary, the same for parts as for the whole, and text comes back as UTF-8. The corpus is
+ * replayed, each file as it is and with random changes: fuzz_tokenizer [changes a file [seed
+ * [folder]]]. A file's first byte is 'j' for a tokenizer.json or 'r' for a rank file; behind a NUL
+ * follows a text to encode.
  *
  * With -DWEFT_LIBFUZZER it is a target for libFuzzer. */
 #include "../text.h"
@@ -27,10 +29,12 @@ static void check(bool ok)
         abort();
 }
 
-static weft_status add(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags, list *out)
+static weft_status add(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n,
+                       unsigned flags, list *out)
 {
     weft_error err = {0};
-    weft_status status = tokenizer_encode(t, s, text, n, flags, &out->ids, &out->n, &out->capacity, &err);
+    weft_status status =
+        tokenizer_encode(t, s, text, n, flags, &out->ids, &out->n, &out->capacity, &err);
     check(!status || (status == WEFT_ERR_INPUT && *weft_error_text(&err)));
     weft_error_release(&err);
     return status;
@@ -41,12 +45,15 @@ static bool same(const list *a, const list *b)
     return a->n == b->n && (!a->n || !memcmp(a->ids, b->ids, a->n * sizeof *a->ids));
 }
 
-static void compare(tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags, const list *whole)
+static void compare(tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags,
+                    const list *whole)
 {
     list parts = {0};
     for (size_t at, end = n; (at = tokenizer_cut(t, text, end, 0)) < end; end = at + 1) {
         parts.n = 0;
-        check(!add(t, s, text, at, flags, &parts) && !add(t, s, text + at, n - at, flags | TOKENIZER_CONTINUES, &parts) && same(&parts, whole));
+        check(!add(t, s, text, at, flags, &parts) &&
+              !add(t, s, text + at, n - at, flags | TOKENIZER_CONTINUES, &parts) &&
+              same(&parts, whole));
     }
     bool apart = t->parts;
     parts.n = 0;
@@ -104,7 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 2 || n > MAX_BYTES || (data[0] != 'j' && data[0] != 'r'))
         return 0;
-    const char *file = (const char *)data + 1, *nul = memchr(file, 0, n - 1), *text = nul ? nul + 1 : file;
+    const char *file = (const char *)data + 1, *nul = memchr(file, 0, n - 1),
+               *text = nul ? nul + 1 : file;
     size_t n_file = nul ? (size_t)(nul - file) : n - 1, n_text = nul ? n - n_file - 2 : n - 1;
     weft_text repaired = {0};
     text_utf8_repair(text, n_text < MAX_TEXT ? n_text : MAX_TEXT, &repaired);
@@ -130,11 +138,13 @@ static uint32_t noise(uint32_t n)
     return (uint32_t)(weft_random_bits(1, 3, state_of_noise++) % n);
 }
 
-/* Edits of single bytes, and pieces of the file in another place: most of the first kind end its being JSON. */
+/* Edits of single bytes, and pieces of the file in another place: most of the first kind end its
+ * being JSON. */
 static size_t change(uint8_t *data, size_t n, size_t room)
 {
     for (uint32_t edits = 1 + noise(3); edits > 0 && n > 2; edits--) {
-        size_t at = 1 + noise((uint32_t)n - 1), from = 1 + noise((uint32_t)n - 1), length = 1 + noise(12);
+        size_t at = 1 + noise((uint32_t)n - 1), from = 1 + noise((uint32_t)n - 1),
+               length = 1 + noise(12);
         length = at + length > n ? n - at : length;
         length = from + length > n ? n - from : length;
         switch (noise(4)) {
@@ -152,7 +162,11 @@ static size_t change(uint8_t *data, size_t n, size_t room)
             if (n + length > room)
                 break;
             memmove(data + at + length, data + at, n - at);
-            memmove(data + at, data + (from < at ? from : from + length > n ? n - length : from), length);
+            memmove(data + at,
+                    data + (from < at           ? from
+                            : from + length > n ? n - length
+                                                : from),
+                    length);
             n += length;
         }
     }

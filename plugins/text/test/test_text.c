@@ -8,15 +8,18 @@ static void encodes_and_decodes_all_text(void **state)
 {
     (void)state;
     run r;
-    assert_int_equal(run_create(&r, "path = x"), WEFT_OK); /* usable before open: a plan needs the vocabulary */
+    assert_int_equal(run_create(&r, "path = x"),
+                     WEFT_OK); /* usable before open: a plan needs the vocabulary */
     assert_int_equal(r.tokenizer->vocab_size(r.text), 258);
     assert_int_equal(r.tokenizer->bos(r.text), 256);
     assert_int_equal(r.tokenizer->eos(r.text), 257);
     const char text[] = "a\0b \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80\n";
     size_t n = sizeof text - 1, n_ids = 0, capacity = 0;
     int32_t *ids = NULL;
-    assert_int_equal(r.tokenizer->encode(r.text, text, 4, &ids, &n_ids, &capacity, &r.err), WEFT_OK);
-    assert_int_equal(r.tokenizer->encode(r.text, text + 4, n - 4, &ids, &n_ids, &capacity, &r.err), WEFT_OK);
+    assert_int_equal(r.tokenizer->encode(r.text, text, 4, &ids, &n_ids, &capacity, &r.err),
+                     WEFT_OK);
+    assert_int_equal(r.tokenizer->encode(r.text, text + 4, n - 4, &ids, &n_ids, &capacity, &r.err),
+                     WEFT_OK);
     assert_int_equal(n_ids, n);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(ids[i], (unsigned char)text[i]);
@@ -58,7 +61,8 @@ static void refuses_what_it_cannot_code(void **state)
     weft_text out = {0};
     for (int i = 0; i < 2; i++)
         assert_int_equal(r.tokenizer->decode(r.text, &bad[i], 1, &out, &r.err), WEFT_ERR_INPUT);
-    assert_int_equal(r.tokenizer->encode(r.text, "ab\xFF", 3, &ids, &n_ids, &capacity, &r.err), WEFT_ERR_INPUT);
+    assert_int_equal(r.tokenizer->encode(r.text, "ab\xFF", 3, &ids, &n_ids, &capacity, &r.err),
+                     WEFT_ERR_INPUT);
     assert_int_equal(n_ids, 0);
     weft_text_release(&out);
     run_end(&r);
@@ -96,7 +100,8 @@ static int64_t find_start(const run *r, const buffers *b)
     for (int64_t at = 0; at < tokens; at++) {
         bool equal = true;
         for (int64_t j = 0; equal && j < r->text->seq_len; j++)
-            equal = text_cache_token(cache, (at + j) % tokens) == b->ids[j] && text_cache_token(cache, (at + j + 1) % tokens) == b->labels[j];
+            equal = text_cache_token(cache, (at + j) % tokens) == b->ids[j] &&
+                    text_cache_token(cache, (at + j + 1) % tokens) == b->labels[j];
         if (equal) {
             assert_int_equal(found, -1);
             found = at;
@@ -130,15 +135,17 @@ static void packs_in_order_without_shuffle(void **state)
     for (int64_t i = 0; i < 300; i++) { /* 7 epochs, through all seams */
         get(&r, WEFT_SPLIT_TRAIN, i, &b);
         for (int64_t j = 0; j < 7; j++) {
-            assert_int_equal(b.ids[j], text_cache_token(&r.text->sources[0].cache, (i * 7 + j) % 300));
-            assert_int_equal(b.labels[j], text_cache_token(&r.text->sources[0].cache, (i * 7 + j + 1) % 300));
+            assert_int_equal(b.ids[j],
+                             text_cache_token(&r.text->sources[0].cache, (i * 7 + j) % 300));
+            assert_int_equal(b.labels[j],
+                             text_cache_token(&r.text->sources[0].cache, (i * 7 + j + 1) % 300));
         }
     }
     run_end(&r);
 }
 
-/* Every window that starts in an epoch comes exactly once in it; 7 epochs of 300 tokens are 300 windows of 7, together every token 7 times as a
- * label. */
+/* Every window that starts in an epoch comes exactly once in it; 7 epochs of 300 tokens are 300
+ * windows of 7, together every token 7 times as a label. */
 static void shuffles_by_a_permutation_of_each_epoch(void **state)
 {
     (void)state;
@@ -200,7 +207,8 @@ static void gives_samples_far_out(void **state)
     run_end(&r);
 }
 
-/* Labels of all validation samples are the held-back tokens in order, each once; training sees none of them. */
+/* Labels of all validation samples are the held-back tokens in order, each once; training sees none
+ * of them. */
 static void check_validation(run *r, int64_t seq_len, int64_t held)
 {
     const text_cache *cache = &r->text->sources[0].cache;
@@ -256,7 +264,8 @@ static void says_when_there_is_too_little(void **state)
     run_start(&r, "path = a.txt\nbos = no\neos = no\nvalidation = 0.2");
     buffers b;
     weft_sample out = {b.ids, b.labels, b.positions, b.segments};
-    assert_int_equal(r.data->sample(r.text, WEFT_SPLIT_TRAIN, 0, &out, &r.err), WEFT_ERR_INTERNAL); /* before begin */
+    assert_int_equal(r.data->sample(r.text, WEFT_SPLIT_TRAIN, 0, &out, &r.err),
+                     WEFT_ERR_INTERNAL); /* before begin */
     weft_error_clear(&r.err);
     assert_int_equal(r.data->begin(r.text, 8, 1, &r.err), WEFT_ERR_INPUT);
     assert_contains(weft_error_text(&r.err), "run.ini:2");
@@ -274,13 +283,15 @@ static void describes_itself(void **state)
     run_start(&r, "path = a.txt");
     weft_text line = {0};
     r.data->describe(r.text, &line);
-    assert_string_equal(weft_text_get(&line), "1.2 MB text, 1 file, 1,234,569 tokens, 258 vocabulary, 5 % held back");
+    assert_string_equal(weft_text_get(&line),
+                        "1.2 MB text, 1 file, 1,234,569 tokens, 258 vocabulary, 5 % held back");
     weft_text_release(&line);
     run_end(&r);
     put("b.txt", "ab");
     run_start(&r, "path = b.txt\nvalidation = 0");
     r.data->describe(r.text, &line);
-    assert_string_equal(weft_text_get(&line), "2 bytes text, 1 file, 4 tokens, 258 vocabulary, nothing held back");
+    assert_string_equal(weft_text_get(&line),
+                        "2 bytes text, 1 file, 4 tokens, 258 vocabulary, nothing held back");
     weft_text_release(&line);
     run_end(&r);
 }

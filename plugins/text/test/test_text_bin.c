@@ -21,7 +21,8 @@ static size_t put_little(unsigned char *to, uint64_t x, size_t width)
     return width;
 }
 
-static void put_ids(const char *path, const void *head, size_t n_head, const int32_t *ids, size_t n, size_t width)
+static void put_ids(const char *path, const void *head, size_t n_head, const int32_t *ids, size_t n,
+                    size_t width)
 {
     unsigned char bytes[4096];
     size_t at = n_head;
@@ -31,7 +32,8 @@ static void put_ids(const char *path, const void *head, size_t n_head, const int
     put_bytes(path, bytes, at);
 }
 
-static void put_llmc(const char *path, uint64_t magic, uint64_t version, uint64_t says, const int32_t *ids, size_t n, size_t width)
+static void put_llmc(const char *path, uint64_t magic, uint64_t version, uint64_t says,
+                     const int32_t *ids, size_t n, size_t width)
 {
     unsigned char head[1024] = {0};
     put_little(head, magic, 4);
@@ -41,7 +43,8 @@ static void put_llmc(const char *path, uint64_t magic, uint64_t version, uint64_
 }
 
 /* Documents of these many sequences, sequences of these many tokens; 0 ends both. */
-static void put_index(const char *path, int dtype, size_t width, const int *sizes, const int *documents)
+static void put_index(const char *path, int dtype, size_t width, const int *sizes,
+                      const int *documents)
 {
     unsigned char bytes[1024];
     size_t at = 0, n = 0, m = 0, pointer = 0;
@@ -66,7 +69,8 @@ static void put_index(const char *path, int dtype, size_t width, const int *size
 
 /* ---- reading them back ---- */
 
-static const int32_t stream[] = {BOS, 'a', 'b', EOS, BOS, 'c', 'd', 'e', EOS, BOS, 'f', EOS, BOS, 'g', 'h', 'i', 'j', EOS};
+static const int32_t stream[] = {BOS, 'a', 'b', EOS, BOS, 'c', 'd', 'e', EOS,
+                                 BOS, 'f', EOS, BOS, 'g', 'h', 'i', 'j', EOS};
 enum { N = sizeof stream / sizeof *stream };
 
 static void expect_stream(run *r)
@@ -89,7 +93,8 @@ static void expect(const char *ini, const uint64_t *offsets, int64_t n_documents
     for (int again = 0; again < 2; again++) {
         run r;
         run_start(&r, ini);
-        assert_int_equal(strstr(weft_text_get(&r.lines), "checking tokens") != NULL, !again); /* read once */
+        assert_int_equal(strstr(weft_text_get(&r.lines), "checking tokens") != NULL,
+                         !again); /* read once */
         expect_stream(&r);
         assert_int_equal(r.text->sources[0].cache.n_documents, n_documents);
         for (int64_t d = 0; d < n_documents; d++)
@@ -108,7 +113,8 @@ static void reads_bare_ids(void **state)
     expect("path = a.bin" TOKENS, documents, 4);
     put_ids("b.bin", "", 0, stream, N, 4);
     expect("path = b.bin\nbin_dtype = uint32" TOKENS, documents, 4);
-    put_ids("c1.bin", "", 0, stream, 5, 2); /* a document that begins in one file and ends in another */
+    put_ids("c1.bin", "", 0, stream, 5,
+            2); /* a document that begins in one file and ends in another */
     put_ids("c2.bin", "", 0, stream + 5, 0, 2);
     put_ids("c3.bin", "", 0, stream + 5, N - 5, 2);
     expect("path = c*.bin" TOKENS, documents, 4);
@@ -138,7 +144,8 @@ static void reads_megatron(void **state)
     (void)state;
     const uint64_t two[] = {0, 9}, one[] = {0};
     put_ids("a.bin", "", 0, stream, N, 2);
-    put_index("a.idx", 8, 2, (int[]){4, 5, 3, 6, 0}, (int[]){2, 2, 0}); /* its documents count, not the ids */
+    put_index("a.idx", 8, 2, (int[]){4, 5, 3, 6, 0},
+              (int[]){2, 2, 0}); /* its documents count, not the ids */
     expect("path = a.bin" TOKENS, two, 2);
     put_ids("b.bin", "", 0, stream, N, 4);
     put_index("b.idx", 4, 4, (int[]){18, 0}, (int[]){1, 0});
@@ -180,7 +187,8 @@ static void refuses_wrong_ids(void **state)
     (void)state;
     const int32_t ids[] = {1, 2, 3, 258, 5};
     put_ids("a.bin", "", 0, ids, 5, 2);
-    refuse("path = a.bin", "a.bin: token 3 is id 258, but the vocabulary of tokenizer bytes has ids 0 to 257");
+    refuse("path = a.bin",
+           "a.bin: token 3 is id 258, but the vocabulary of tokenizer bytes has ids 0 to 257");
     put_ids("a.bin", "", 0, ids, 3, 4);
     run r;
     run_start(&r, "path = a.bin\nbin_dtype = uint32");
@@ -277,8 +285,9 @@ static void check_packed(packer pack, const char *suffix)
     assert_text(&r, text, LONG);
     run_end(&r);
 
-    for (size_t keep = 0; keep < n; keep += keep < 40 || keep > n - 40 ? 1 : n / 13) { /* cut short anywhere */
-        if (keep == 1)                                                                 /* as good as any text */
+    for (size_t keep = 0; keep < n;
+         keep += keep < 40 || keep > n - 40 ? 1 : n / 13) { /* cut short anywhere */
+        if (keep == 1)                                      /* as good as any text */
             continue;
         put_bytes(name, out, keep);
         assert_int_not_equal(run_open(&r, ini), WEFT_OK);
@@ -289,7 +298,8 @@ static void check_packed(packer pack, const char *suffix)
     put_bytes(name, out, n);
     refuse(ini, "broken");
 
-    snprintf(name, sizeof name, "b.jsonl%s", suffix); /* several members or frames one behind the other, lines across them */
+    snprintf(name, sizeof name, "b.jsonl%s",
+             suffix); /* several members or frames one behind the other, lines across them */
     snprintf(ini, sizeof ini, "path = %s" BARE, name);
     n = pack("{\"text\": \"on", 12, out, LONG);
     n += pack("", 0, out + n, LONG);
@@ -299,7 +309,8 @@ static void check_packed(packer pack, const char *suffix)
     assert_text(&r, "onetwo", 6);
     run_end(&r);
 
-    snprintf(ini, sizeof ini, "path = %s\non_bad = skip" BARE, name); /* what lies before the fault stays */
+    snprintf(ini, sizeof ini, "path = %s\non_bad = skip" BARE,
+             name); /* what lies before the fault stays */
     put_bytes(name, out, n - 5);
     run_start(&r, ini);
     assert_int_equal(r.text->sources[0].cache.n_skipped, 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The token file: reused, made again, damaged, interrupted, made by several at once, on a full disk, without memory. */
+/* The token file: reused, made again, damaged, interrupted, made by several at once, on a full
+ * disk, without memory. */
 #include "text_run.h"
 
 #include <dirent.h>
@@ -58,7 +59,8 @@ static void is_made_once(void **state)
     assert_int_equal(cache_files(name), 1);
     for (int i = 0; i < 3; i++)
         expect("path = a.txt" BARE, "hello", false);
-    expect("path = ./a.txt" BARE "validation = 0.5\nshuffle = no", "hello", false); /* not a matter of tokens */
+    expect("path = ./a.txt" BARE "validation = 0.5\nshuffle = no", "hello",
+           false); /* not a matter of tokens */
     assert_int_equal(cache_files(name), 1);
     expect("path = a.txt\ncache = other/deep" BARE, "hello", true);
     assert_int_equal(access("other/deep", F_OK), 0);
@@ -111,7 +113,14 @@ static void replaces_damaged_files(void **state)
     assert_int_equal(cache_files(name), 1);
     assert_int_equal(stat(name, &st), 0);
 
-    const off_t sizes[] = {0, 1, 100, 4095, 4096, 4100, st.st_size - 1, st.st_size + 1}; /* cut short by others, or longer */
+    const off_t sizes[] = {0,
+                           1,
+                           100,
+                           4095,
+                           4096,
+                           4100,
+                           st.st_size - 1,
+                           st.st_size + 1}; /* cut short by others, or longer */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         assert_int_equal(truncate(name, sizes[i]), 0);
         expect("path = a.txt" BARE, "hello", true);
@@ -226,7 +235,8 @@ static void is_made_by_one_of_many(void **state)
     struct shared {
         int made;
         uint64_t sums[PROCESSES];
-    } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    } *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(shared != MAP_FAILED);
     pid_t children[PROCESSES];
     for (int i = 0; i < PROCESSES; i++) {
@@ -247,7 +257,8 @@ static void is_made_by_one_of_many(void **state)
     munmap(shared, sizeof *shared);
 }
 
-/* Holds the lock of a part; when the log says that the plugin waits for it, lets go and puts another maker's part in its place. */
+/* Holds the lock of a part; when the log says that the plugin waits for it, lets go and puts
+ * another maker's part in its place. */
 typedef struct holder {
     char part[320];
     int fd;
@@ -360,7 +371,8 @@ static void refuses_a_folder_that_is_none(void **state)
     run_end(&r);
 }
 
-/* Each allocation fails in turn: a clean error, nothing left, and the next run is none the worse. */
+/* Each allocation fails in turn: a clean error, nothing left, and the next run is none the worse.
+ */
 static void survives_every_failed_allocation(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read: files, folders, patterns, documents, JSON Lines, UTF-8 and what is wrong with them. */
+/* What is read: files, folders, patterns, documents, JSON Lines, UTF-8 and what is wrong with them.
+ */
 #include "text_run.h"
 
 #define BARE "\nbos = no\neos = no\n" /* the stream is the text */
@@ -22,7 +23,8 @@ static void marks_documents(void **state)
     put("c.txt", "c");
     run r;
     run_start(&r, "path = a.txt b.txt c.txt");
-    assert_tokens(&r, (int32_t[]){256, 'a', 'b', 257, 256, 'c', 257}, 7); /* an empty file is no document */
+    assert_tokens(&r, (int32_t[]){256, 'a', 'b', 257, 256, 'c', 257},
+                  7); /* an empty file is no document */
     assert_int_equal(r.text->sources[0].cache.n_documents, 2);
     assert_int_equal(r.text->sources[0].cache.offsets[0], 0);
     assert_int_equal(r.text->sources[0].cache.offsets[1], 4);
@@ -76,11 +78,13 @@ static void expands_patterns(void **state)
 static void reports_every_wrong_path(void **state)
 {
     (void)state;
-    assert_int_equal(mkdir("empty", 0777) | mkfifo("pipe", 0666) | symlink("nothing", "dangling.txt"), 0);
+    assert_int_equal(
+        mkdir("empty", 0777) | mkfifo("pipe", 0666) | symlink("nothing", "dangling.txt"), 0);
     run r;
-    assert_int_equal(run_open(&r, "\npath = missing.txt empty pipe no*pe dangling.txt"), WEFT_ERR_INPUT);
-    const char *parts[] = {"missing.txt", "folder empty holds no *.txt, *.jsonl or *.bin", "pipe is neither", "no file matches no*pe",
-                           "dangling.txt"};
+    assert_int_equal(run_open(&r, "\npath = missing.txt empty pipe no*pe dangling.txt"),
+                     WEFT_ERR_INPUT);
+    const char *parts[] = {"missing.txt", "folder empty holds no *.txt, *.jsonl or *.bin",
+                           "pipe is neither", "no file matches no*pe", "dangling.txt"};
     assert_int_equal(r.err.n_items, 5);
     for (int i = 0; i < 5; i++) {
         assert_contains(r.err.items[i].text, "run.ini:3");
@@ -140,13 +144,17 @@ static void reads_long_files(void **state)
 static void reads_json_lines(void **state)
 {
     (void)state;
-    put("a.jsonl", "\xEF\xBB\xBF{\"id\": 123456789012345678901234567890, \"text\": \"one\\n\\u00e9\"}\r\n"
-                   "\n"
-                   "{\"text\": \"t\\u0000o\", \"more\": {\"text\": 1}}\n"
-                   "{\"text\": \"three\"}");
+    put("a.jsonl",
+        "\xEF\xBB\xBF{\"id\": 123456789012345678901234567890, \"text\": \"one\\n\\u00e9\"}\r\n"
+        "\n"
+        "{\"text\": \"t\\u0000o\", \"more\": {\"text\": 1}}\n"
+        "{\"text\": \"three\"}");
     run r;
     run_start(&r, "path = a.jsonl\nbos = no");
-    assert_tokens(&r, (int32_t[]){'o', 'n', 'e', '\n', 0xC3, 0xA9, 257, 't', 0, 'o', 257, 't', 'h', 'r', 'e', 'e', 257}, 17);
+    assert_tokens(&r,
+                  (int32_t[]){'o', 'n', 'e', '\n', 0xC3, 0xA9, 257, 't', 0, 'o', 257, 't', 'h', 'r',
+                              'e', 'e', 257},
+                  17);
     assert_int_equal(r.text->sources[0].cache.n_documents, 3);
     run_end(&r);
     put("b.data", "{\"body\": \"x\", \"text\": \"y\"}\n");
@@ -217,12 +225,21 @@ static void counts_what_it_skips(void **state)
 static void judges_utf8(void **state)
 {
     (void)state;
-    static const char *const good[] = {
-        "", "a", "\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"};
+    static const char *const good[] = {"",
+                                       "a",
+                                       "\x7F",
+                                       "\xC2\x80",
+                                       "\xDF\xBF",
+                                       "\xE0\xA0\x80",
+                                       "\xED\x9F\xBF",
+                                       "\xEE\x80\x80",
+                                       "\xF0\x90\x80\x80",
+                                       "\xF4\x8F\xBF\xBF"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(text_utf8_valid(good[i], strlen(good[i])), strlen(good[i]));
     static const struct {
-        const char *s, *repaired; /* U+FFFD for each maximal part, as Unicode recommends; R stands for it */
+        const char *s,
+            *repaired; /* U+FFFD for each maximal part, as Unicode recommends; R stands for it */
     } bad[] = {
         {"\x80", "R"},
         {"\xBF\xBF", "RR"},
@@ -287,7 +304,8 @@ static void refuses_or_replaces_what_is_not_utf8(void **state)
     free(data);
 }
 
-/* A document longer than the writer's buffer is dropped after part of it was written; what follows takes its place. */
+/* A document longer than the writer's buffer is dropped after part of it was written; what follows
+ * takes its place. */
 static void takes_back_a_long_document(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens are the same however many threads make them; many processes that start together and are killed at any moment leave a whole token file; how
- * far it is is said. */
+/* Tokens are the same however many threads make them; many processes that start together and are
+ * killed at any moment leave a whole token file; how far it is is said. */
 #include "text_run.h"
 
 #include <dirent.h>
@@ -19,7 +19,8 @@ static weft_status open_with(run *r, const char *ini, int threads)
 static uint64_t hash_tokens(const run *r)
 {
     const text_cache *cache = &r->text->sources[0].cache;
-    uint64_t hash = weft_hash_bytes(weft_hash_name("tokens"), cache->tokens, (size_t)cache->n_tokens * cache->width);
+    uint64_t hash = weft_hash_bytes(weft_hash_name("tokens"), cache->tokens,
+                                    (size_t)cache->n_tokens * cache->width);
     hash = weft_hash_bytes(hash, cache->offsets, (size_t)(cache->n_documents + 1) * 8);
     return hash + (uint64_t)cache->n_skipped;
 }
@@ -28,7 +29,8 @@ static uint64_t hash_tokens(const run *r)
 static char *skips_said(const run *r)
 {
     weft_text said = {0};
-    for (const char *line = weft_text_get(&r->lines), *end; (end = strchr(line, '\n')); line = end + 1)
+    for (const char *line = weft_text_get(&r->lines), *end; (end = strchr(line, '\n'));
+         line = end + 1)
         if (memmem(line, (size_t)(end - line), "skipped", strlen("skipped")))
             weft_text_add_bytes(&said, line, (size_t)(end + 1 - line));
     char *copy = strdup(weft_text_get(&said));
@@ -51,7 +53,8 @@ static void put_mixed(void)
                 fputc('a' + (int)((unsigned)j * (unsigned)j / 7 % 26), f);
             fprintf(f, "\"}\n");
         } else {
-            fprintf(f, "{\"text\": \"%d \\u00e9 %.*s\"}\n", i, i % 50, "the quick brown fox jumps over the lazy dog, twice");
+            fprintf(f, "{\"text\": \"%d \\u00e9 %.*s\"}\n", i, i % 50,
+                    "the quick brown fox jumps over the lazy dog, twice");
         }
     }
     fprintf(f, "{\"text\": \"no end of line\"}");
@@ -70,8 +73,9 @@ static void is_the_same_with_any_number_of_threads(void **state)
 {
     (void)state;
     put_mixed();
-    const char *const ini[] = {"path = a.txt b.jsonl c.txt d.txt\non_bad = skip",
-                               "path = a.txt b.jsonl c.txt d.txt\non_bad = skip\ninvalid_utf8 = replace"};
+    const char *const ini[] = {
+        "path = a.txt b.jsonl c.txt d.txt\non_bad = skip",
+        "path = a.txt b.jsonl c.txt d.txt\non_bad = skip\ninvalid_utf8 = replace"};
     const int threads[] = {1, 2, 3, 8, 100};
     for (int k = 0; k < 2; k++) {
         uint64_t first = 0;
@@ -156,14 +160,16 @@ static void survives_any_number_of_kills(void **state)
     (void)state;
     put_many("a.txt", LONG);
     run r;
-    assert_int_equal(open_with(&r, "path = a.txt\nbos = no\neos = no\ncache = reference", 1), WEFT_OK);
+    assert_int_equal(open_with(&r, "path = a.txt\nbos = no\neos = no\ncache = reference", 1),
+                     WEFT_OK);
     uint64_t expected = hash_tokens(&r);
     run_end(&r);
     for (unsigned round = 0; round < 6; round++) {
         pid_t children[PROCESSES];
         for (int i = 0; i < PROCESSES; i++)
             children[i] = start(expected);
-        for (int i = 0; i < PROCESSES - 1; i++) { /* all but one are killed, at moments that differ from round to round */
+        for (int i = 0; i < PROCESSES - 1;
+             i++) { /* all but one are killed, at moments that differ from round to round */
             struct timespec pause = {.tv_nsec = 400000L * (1 + (round * 7 + (unsigned)i * 3) % 11)};
             nanosleep(&pause, NULL);
             kill(children[i], SIGKILL);
@@ -171,7 +177,8 @@ static void survives_any_number_of_kills(void **state)
         for (int i = 0; i < PROCESSES; i++) {
             int status;
             assert_int_equal(waitpid(children[i], &status, 0), children[i]);
-            assert_true((WIFSIGNALED(status) && i < PROCESSES - 1) || status == 0); /* who lives has the right tokens */
+            assert_true((WIFSIGNALED(status) && i < PROCESSES - 1) ||
+                        status == 0); /* who lives has the right tokens */
         }
         assert_int_equal(count_files("cache/tokens"), 1);
         assert_int_equal(nftw("cache", remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
@@ -195,7 +202,8 @@ static void says_how_far_it_is(void **state)
         p.shown -= 20;
         text_progress_update(&p, 25000000);
         assert_contains(weft_text_get(&r.lines),
-                        terminal ? "\rtext: tokenising 25.0 of 100.0 MB (25 %), 1." : "text: tokenising 25.0 of 100.0 MB (25 %), 1.");
+                        terminal ? "\rtext: tokenising 25.0 of 100.0 MB (25 %), 1."
+                                 : "text: tokenising 25.0 of 100.0 MB (25 %), 1.");
         assert_contains(weft_text_get(&r.lines), " MB/s, 0:01:0");
         assert_int_equal(weft_text_get(&r.lines)[0] == '\r', terminal);
         size_t n = r.lines.size;

@@ -65,10 +65,12 @@ static void draws_by_weight(void **state)
         const double shares[] = {0.7, 0.2, 0.1};
         if ((i + 1) % 4096 == 0) /* exact but for rounding after every block */
             for (int t = 0; t < 3; t++)
-                assert_true((double)seen[t] - shares[t] * (double)(i + 1) < 3 && (double)seen[t] - shares[t] * (double)(i + 1) > -3);
+                assert_true((double)seen[t] - shares[t] * (double)(i + 1) < 3 &&
+                            (double)seen[t] - shares[t] * (double)(i + 1) > -3);
         else if (i > 400)
             for (int t = 0; t < 3; t++)
-                assert_true((double)seen[t] / (double)(i + 1) - shares[t] < 0.1 && (double)seen[t] / (double)(i + 1) - shares[t] > -0.1);
+                assert_true((double)seen[t] / (double)(i + 1) - shares[t] < 0.1 &&
+                            (double)seen[t] / (double)(i + 1) - shares[t] > -0.1);
     }
     assert_true(switches > 10000); /* mingled, not one behind the other */
     run_end(&r);
@@ -78,7 +80,11 @@ static void draws_by_weight(void **state)
 static void numbers_every_source_without_gaps(void **state)
 {
     (void)state;
-    const double weights[][5] = {{1, 1, 1, 1, 1}, {1, 1e-6, 3, 0.001, 1e-9}, {1e9, 1, 1e-9, 1e9, 1e9}, {1, 0, 0, 0, 0}, {0.3, 0.7, 0, 0, 0}};
+    const double weights[][5] = {{1, 1, 1, 1, 1},
+                                 {1, 1e-6, 3, 0.001, 1e-9},
+                                 {1e9, 1, 1e-9, 1e9, 1e9},
+                                 {1, 0, 0, 0, 0},
+                                 {0.3, 0.7, 0, 0, 0}};
     for (size_t w = 0; w < sizeof weights / sizeof *weights; w++) {
         text_source sources[5] = {0};
         text_mix mix;
@@ -124,7 +130,8 @@ static void numbers_every_source_without_gaps(void **state)
     assert_int_equal(sum, 10 * TEXT_MIX_BLOCK);
 }
 
-/* A sample is a function of seed and i: whoever asks, in whatever order, however many threads made the tokens. */
+/* A sample is a function of seed and i: whoever asks, in whatever order, however many threads made
+ * the tokens. */
 static void gives_equal_samples_to_all(void **state)
 {
     (void)state;
@@ -213,7 +220,8 @@ static void validates_files_of_their_own(void **state)
     }
     weft_text line = {0};
     r.data->describe(r.text, &line);
-    assert_string_equal(weft_text_get(&line), "1.1 kB text, 2 files, 1,101 tokens, 258 vocabulary, 9.17 % held back");
+    assert_string_equal(weft_text_get(&line),
+                        "1.1 kB text, 2 files, 1,101 tokens, 258 vocabulary, 9.17 % held back");
     weft_text_release(&line);
     run_end(&r);
 }
@@ -273,7 +281,8 @@ static void fingerprints_what_changes_samples(void **state)
 /* ---- documents ---- */
 
 /* What segments and positions must be, found from BOS and from how many ids follow each other. */
-static void check_documents(const run *r, const buffers *b, int64_t seq_len, bool attention, bool positions)
+static void check_documents(const run *r, const buffers *b, int64_t seq_len, bool attention,
+                            bool positions)
 {
     int32_t segment = 0, position = 0;
     (void)r;
@@ -299,7 +308,8 @@ static void keeps_documents_apart(void **state)
     for (int i = 0; i < 200; i++)
         fprintf(f, "{\"text\": \"%.*s\"}\n", i * 7 % 23, "abcdefghijklmnopqrstuvwxyz");
     assert_int_equal(fclose(f), 0);
-    const char *const inis[] = {"", "reset = attention", "reset = positions", "reset = attention positions"};
+    const char *const inis[] = {"", "reset = attention", "reset = positions",
+                                "reset = attention positions"};
     for (int k = 0; k < 4; k++) {
         char ini[200];
         snprintf(ini, sizeof ini, "path = a.jsonl\neos = no\n%s", inis[k]);
@@ -327,7 +337,8 @@ static void keeps_unmarked_documents_apart(void **state)
     (void)state;
     put("a.jsonl", "{\"text\": \"aaaaa\"}\n{\"text\": \"bbb\"}\n{\"text\": \"cccc\"}\n");
     run r;
-    start(&r, "path = a.jsonl\nreset = attention positions\nvalidation = 0\nshuffle = no" PLAIN, 5, 3);
+    start(&r, "path = a.jsonl\nreset = attention positions\nvalidation = 0\nshuffle = no" PLAIN, 5,
+          3);
     const char *ids = "aaaaabbbcccc", *positions = "012340120123";
     int64_t segment = 0;
     for (int64_t i = 0; i < 24; i++) {
@@ -348,7 +359,8 @@ static void keeps_unmarked_documents_apart(void **state)
     }
     run_end(&r);
     put("one.txt", "aaaaaaa"); /* one document: its second reading is another */
-    start(&r, "path = one.txt\nreset = attention positions\nvalidation = 0\nshuffle = no" PLAIN, 5, 3);
+    start(&r, "path = one.txt\nreset = attention positions\nvalidation = 0\nshuffle = no" PLAIN, 5,
+          3);
     buffers b;
     get(&r, WEFT_SPLIT_TRAIN, 1, &b);
     const int32_t segments[] = {0, 0, 1, 1, 1}, places[] = {0, 1, 0, 1, 2};
@@ -371,7 +383,8 @@ static void reaches_tokens_far_out(void **state)
     assert_int_equal(pwrite(fd, "\1\0\2\0\3\0", 6, 2 * (tokens - 3)), 6);
     close(fd);
     run r;
-    assert_int_equal(run_create(&r, "path = a.bin\nshuffle = no\nreset = attention positions"), WEFT_OK);
+    assert_int_equal(run_create(&r, "path = a.bin\nshuffle = no\nreset = attention positions"),
+                     WEFT_OK);
     text_source *source = &r.text->sources[0];
     text_bin bin = {.path = "a.bin", .n_tokens = tokens, .width = 2};
     uint64_t offsets[] = {0, (uint64_t)tokens - 2, (uint64_t)tokens};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers against what Hugging Face's library made of the same texts (golden/, see make_golden.py), and the scanners against PCRE2. */
+/* Tokenizers against what Hugging Face's library made of the same texts (golden/, see
+ * make_golden.py), and the scanners against PCRE2. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,8 @@ typedef struct blob {
 static char *path_of(const char *name, const char *ending)
 {
     const char *source = getenv("srcdir");
-    char *path = weft_format("%s/plugins/text/test/golden/%s%s", source ? source : ".", name, ending);
+    char *path =
+        weft_format("%s/plugins/text/test/golden/%s%s", source ? source : ".", name, ending);
     assert_non_null(path);
     return path;
 }
@@ -99,7 +101,8 @@ static void close_golden(opened *o)
 static void encode(opened *o, const char *text, size_t n, unsigned flags)
 {
     o->n_ids = 0;
-    weft_status status = tokenizer_encode(o->t, o->s, text, n, flags, &o->ids, &o->n_ids, &o->capacity, &o->err);
+    weft_status status =
+        tokenizer_encode(o->t, o->s, text, n, flags, &o->ids, &o->n_ids, &o->capacity, &o->err);
     if (status)
         print_error("%s\n", weft_error_text(&o->err));
     assert_int_equal(status, WEFT_OK);
@@ -190,7 +193,8 @@ static void sequence_is_exact(void **state)
 
 /* ---- which bytes come back ---- */
 
-/* How many texts decode to themselves, without special tokens parsed; of those that do not, all must have lost something known. */
+/* How many texts decode to themselves, without special tokens parsed; of those that do not, all
+ * must have lost something known. */
 static int count_changed(const char *name, int *n)
 {
     blob texts = unpack("texts");
@@ -203,7 +207,8 @@ static int count_changed(const char *name, int *n)
         const char *text = take(&texts, length);
         weft_text out = {0};
         encode(&o, text, length, TOKENIZER_NO_SPECIAL);
-        bool added = false; /* added tokens that are not special are still parsed, and take blanks */
+        bool added =
+            false; /* added tokens that are not special are still parsed, and take blanks */
         for (size_t i = 0; i < o.n_ids; i++)
             added = added || o.t->tokens[o.ids[i]].added;
         assert_int_equal(tokenizer_decode_bytes(o.t, o.ids, o.n_ids, &out, &o.err), WEFT_OK);
@@ -224,8 +229,12 @@ static void bytes_come_back_unless_a_step_loses_them(void **state)
     static const struct {
         const char *name;
         bool loses;
-    } cases[] = {{"gpt2", false},     {"llama3", false}, {"qwen", true} /* NFC */, {"llama2", true} /* a blank and U+2581 are one */,
-                 {"metaspace", true}, {"sequence", true} /* NFKD, Lowercase, Strip, Replace; unknown characters */};
+    } cases[] = {{"gpt2", false},
+                 {"llama3", false},
+                 {"qwen", true} /* NFC */,
+                 {"llama2", true} /* a blank and U+2581 are one */,
+                 {"metaspace", true},
+                 {"sequence", true} /* NFKD, Lowercase, Strip, Replace; unknown characters */};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int n, changed = count_changed(cases[i].name, &n);
         assert_true(n > 300);
@@ -244,8 +253,10 @@ static uint64_t next_random(uint64_t *state)
 static size_t random_text(uint64_t *state, char *out, size_t room)
 {
     static const char *const parts[] = {
-        "a",  "Z", "th", "0",  "12", " ",        "  ",       "\n",       "\r\n",         "\t", "'s",       "'LL", "'",    ".",    "!?",
-        "\v", "_", "ve", "\f", "'r", "\xC3\xA9", "\xC2\xA0", "\xC2\x85", "\xE2\x80\x83", "l",  "\xCC\x81", "'v",  "\x1C", "\x7F", "\xC5\xBF"};
+        "a",    "Z",        "th", "0",    "12",       " ",        "  ",       "\n",
+        "\r\n", "\t",       "'s", "'LL",  "'",        ".",        "!?",       "\v",
+        "_",    "ve",       "\f", "'r",   "\xC3\xA9", "\xC2\xA0", "\xC2\x85", "\xE2\x80\x83",
+        "l",    "\xCC\x81", "'v", "\x1C", "\x7F",     "\xC5\xBF"};
     size_t n = 0, pieces = next_random(state) % 12;
     bool ascii = next_random(state) % 2;
     for (size_t i = 0; i < pieces; i++) {
@@ -265,15 +276,20 @@ static void scanners_find_what_pcre2_finds(void **state)
     static const char *const expressions[] = {
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
         "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-        "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+        "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| "
+        "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
     uint64_t random = 7;
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     for (size_t e = 0; e < sizeof expressions / sizeof *expressions; e++) {
         pattern p;
         weft_error err = {0};
-        assert_int_equal(pattern_compile(&p, expressions[e], strlen(expressions[e]), false, WEFT_NOWHERE, "$", &err), WEFT_OK);
+        assert_int_equal(pattern_compile(&p, expressions[e], strlen(expressions[e]), false,
+                                         WEFT_NOWHERE, "$", &err),
+                         WEFT_OK);
         assert_non_null(p.scan);
         long known = 0, all = 0;
         for (int i = 0; i < 20000; i++) {
@@ -302,8 +318,9 @@ static void scanners_find_what_pcre2_finds(void **state)
 static void long_words_merge_in_order(void **state)
 {
     (void)state;
-    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"aa\":1,\"aaaa\":2,\"aaaaaaaa\":3},"
-                               "\"merges\":[\"a a\",[\"aa\",\"aa\"],\"aaaa aaaa\"]}}";
+    static const char json[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"aa\":1,\"aaaa\":2,\"aaaaaaaa\":3},"
+        "\"merges\":[\"a a\",[\"aa\",\"aa\"],\"aaaa aaaa\"]}}";
     enum { N = (1 << 20) + 7 };
     opened o = {0};
     char *text = malloc(N);
@@ -339,7 +356,8 @@ static void gives_the_words_of_a_text(void **state)
     weft_text words = {0};
     open_golden(&o, "llama3");
     static const char text[] = "It's 12345<|endoftext|> gr\xC3\xBC\xC3\x9F";
-    assert_int_equal(tokenizer_words(o.t, o.s, text, sizeof text - 1, 0, note_word, &words, &o.err), WEFT_OK);
+    assert_int_equal(tokenizer_words(o.t, o.s, text, sizeof text - 1, 0, note_word, &words, &o.err),
+                     WEFT_OK);
     assert_string_equal(words.data, "It|'s| |123|45| gr\xC3\xBC\xC3\x9F|");
     weft_text_release(&words);
     close_golden(&o);
@@ -352,7 +370,9 @@ static void refuses_what_is_not_utf8(void **state)
     open_golden(&o, "gpt2");
     encode(&o, "ab", 2, 0);
     size_t before = o.n_ids;
-    assert_int_equal(tokenizer_encode(o.t, o.s, "ab\xFF", 3, 0, &o.ids, &o.n_ids, &o.capacity, &o.err), WEFT_ERR_INPUT);
+    assert_int_equal(
+        tokenizer_encode(o.t, o.s, "ab\xFF", 3, 0, &o.ids, &o.n_ids, &o.capacity, &o.err),
+        WEFT_ERR_INPUT);
     assert_int_equal(o.n_ids, before);
     assert_non_null(strstr(weft_error_text(&o.err), "at byte 2"));
     int32_t ids[] = {-1, 1 << 20};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cutting changes no ids: documents at the places that tokenizer_cut finds, for every golden tokenizer, and words before U+2581, for vocabularies
- * drawn at random. Texts are made of what is near a cut: blanks, letters, digits, added tokens, combining marks. */
+/* Cutting changes no ids: documents at the places that tokenizer_cut finds, for every golden
+ * tokenizer, and words before U+2581, for vocabularies drawn at random. Texts are made of what is
+ * near a cut: blanks, letters, digits, added tokens, combining marks. */
 #include "../tokenizer/engine.h"
 
 #include <setjmp.h>
@@ -18,7 +19,8 @@ static unsigned draw(uint32_t *seed, unsigned n)
     return (*seed >> 8) % n;
 }
 
-static void add_ids(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids)
+static void add_ids(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n,
+                    unsigned flags, int32_t **ids, size_t *n_ids)
 {
     weft_error err = {0};
     size_t capacity = *n_ids;
@@ -37,8 +39,8 @@ static tokenizer *load(const char *path)
     return t;
 }
 
-/* Added tokens that take no blanks and reach over none, as most are. puts: the tokenizer puts a blank after an added token, so one that ends with a
- * letter forbids cuts. */
+/* Added tokens that take no blanks and reach over none, as most are. puts: the tokenizer puts a
+ * blank after an added token, so one that ends with a letter forbids cuts. */
 static void tame(json_t *added, bool puts)
 {
     const char *content = json_string_value(json_object_get(added, "content"));
@@ -47,7 +49,8 @@ static void tame(json_t *added, bool puts)
                         : puts && !strcmp(content, "<|endoftext|>x") ? "<|endoftext|>"
                                                                      : NULL;
     assert_false(other && json_object_set_new(added, "content", json_string(other)));
-    assert_false(json_object_set_new(added, "lstrip", json_false()) || json_object_set_new(added, "rstrip", json_false()) ||
+    assert_false(json_object_set_new(added, "lstrip", json_false()) ||
+                 json_object_set_new(added, "rstrip", json_false()) ||
                  json_object_set_new(added, "single_word", json_false()));
 }
 
@@ -124,7 +127,8 @@ static size_t make_text(char *out, uint32_t *seed)
 }
 
 /* Compares the whole with its parts for every place. Returns how many there are. */
-static int compare_cuts(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags)
+static int compare_cuts(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n,
+                        unsigned flags)
 {
     int cuts = 0;
     int32_t *whole = NULL, *parts = NULL;
@@ -163,10 +167,12 @@ static int compare_texts(const tokenizer *t)
 static void documents_can_be_cut(void **state)
 {
     (void)state;
-    static const char *const golden[] = {"gpt2", "llama3", "qwen", "llama2", "metaspace", "sequence"};
+    static const char *const golden[] = {"gpt2",   "llama3",    "qwen",
+                                         "llama2", "metaspace", "sequence"};
     const char *source = getenv("srcdir");
     for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
-        char *path = weft_format("%s/plugins/text/test/golden/%s.json", source ? source : ".", golden[i]);
+        char *path =
+            weft_format("%s/plugins/text/test/golden/%s.json", source ? source : ".", golden[i]);
         assert_non_null(path);
         tokenizer *t = load(path);
         assert_int_equal(compare_texts(t), 0); /* their added tokens take blanks */
@@ -186,7 +192,8 @@ static void documents_can_be_cut(void **state)
 static void add_token(json_t *vocab, const char *text)
 {
     if (!json_object_get(vocab, text))
-        assert_false(json_object_set_new(vocab, text, json_integer((json_int_t)json_object_size(vocab))));
+        assert_false(
+            json_object_set_new(vocab, text, json_integer((json_int_t)json_object_size(vocab))));
 }
 
 static const char *token_at(json_t *vocab, unsigned which)
@@ -197,7 +204,8 @@ static const char *token_at(json_t *vocab, unsigned which)
     return json_object_iter_key(at);
 }
 
-/* Letters, U+2581 and up to 30 merges of anything; what is not a letter is bytes, unknown or nothing. */
+/* Letters, U+2581 and up to 30 merges of anything; what is not a letter is bytes, unknown or
+ * nothing. */
 static tokenizer *make_vocabulary(uint32_t *seed)
 {
     static const char *const first[] = {"a", "b", BLANK, "?", BLANK BLANK, "c"};
@@ -213,8 +221,10 @@ static tokenizer *make_vocabulary(uint32_t *seed)
     }
     for (unsigned i = 0, n = draw(seed, 30); i < n; i++) {
         unsigned most = (unsigned)json_object_size(vocab);
-        const char *left = token_at(vocab, draw(seed, most)), *right = token_at(vocab, draw(seed, most));
-        if (draw(seed, 20) && !strncmp(right, BLANK, 3) && (strlen(left) < 3 || strcmp(left + strlen(left) - 3, BLANK) != 0))
+        const char *left = token_at(vocab, draw(seed, most)),
+                   *right = token_at(vocab, draw(seed, most));
+        if (draw(seed, 20) && !strncmp(right, BLANK, 3) &&
+            (strlen(left) < 3 || strcmp(left + strlen(left) - 3, BLANK) != 0))
             continue; /* mostly as real ones are */
         json_t *pair = json_pack("[s, s]", left, right);
         char *joined = weft_format("%s%s", left, right);
@@ -223,11 +233,13 @@ static tokenizer *make_vocabulary(uint32_t *seed)
         weft_free(joined);
         assert_false(json_array_append_new(merges, pair));
     }
-    json_t *root = json_pack("{s: {s: s, s: b, s: b, s: o, s: o}}", "model", "type", "BPE", "byte_fallback", bytes, "fuse_unk", (int)draw(seed, 2),
-                             "vocab", vocab, "merges", merges);
+    json_t *root =
+        json_pack("{s: {s: s, s: b, s: b, s: o, s: o}}", "model", "type", "BPE", "byte_fallback",
+                  bytes, "fuse_unk", (int)draw(seed, 2), "vocab", vocab, "merges", merges);
     assert_non_null(root);
     if (unknown)
-        assert_false(json_object_set_new(json_object_get(root, "model"), "unk_token", json_string(first[draw(seed, 10) ? 0 : 2])));
+        assert_false(json_object_set_new(json_object_get(root, "model"), "unk_token",
+                                         json_string(first[draw(seed, 10) ? 0 : 2])));
     char *text = json_dumps(root, 0);
     weft_error err = {0};
     tokenizer *t = NULL;
@@ -241,7 +253,9 @@ static tokenizer *make_vocabulary(uint32_t *seed)
 
 static void compare_words(tokenizer *t, uint32_t *seed)
 {
-    static const char *const parts[] = {"a", "b", "c", "ab", BLANK, BLANK, BLANK BLANK, "?", "x", "\xC3\xA9", "y", "?" BLANK, "x" BLANK "a"};
+    static const char *const parts[] = {"a",   "b",         "c",          "ab", BLANK,
+                                        BLANK, BLANK BLANK, "?",          "x",  "\xC3\xA9",
+                                        "y",   "?" BLANK,   "x" BLANK "a"};
     weft_error err = {0};
     tokenizer_scratch *s;
     assert_int_equal(tokenizer_scratch_create(t, &s, &err), WEFT_OK);
@@ -287,13 +301,23 @@ static void words_are_not_parted_where_merges_cross(void **state)
         const char *json;
         bool parts;
     } cases[] = {
-        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'vocab': {'a': 0, '_': 1, '_a': 2, '__': 3}, 'merges': [['_', 'a'], ['_', '_']]}}", true},
-        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'vocab': {'a': 0, '_': 1, 'a_': 2}, 'merges': [['a', '_']]}}", false},
-        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'vocab': {'a': 0, '_': 1, '_a': 2, 'a_a': 3}, 'merges': [['_', 'a'], ['a', '_a']]}}", false},
-        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'vocab': {'a': 0, 'b': 1}, 'merges': []}}", false},
-        {"{'model': {'type': 'BPE', 'unk_token': '_', 'vocab': {'a': 0, '_': 1}, 'merges': []}}", false},
+        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'vocab': {'a': 0, '_': 1, '_a': 2, '__': 3}, "
+         "'merges': [['_', 'a'], ['_', '_']]}}",
+         true},
+        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'vocab': {'a': 0, '_': 1, 'a_': 2}, "
+         "'merges': [['a', '_']]}}",
+         false},
+        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'vocab': {'a': 0, '_': 1, '_a': 2, 'a_a': "
+         "3}, 'merges': [['_', 'a'], ['a', '_a']]}}",
+         false},
+        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'vocab': {'a': 0, 'b': 1}, 'merges': []}}",
+         false},
+        {"{'model': {'type': 'BPE', 'unk_token': '_', 'vocab': {'a': 0, '_': 1}, 'merges': []}}",
+         false},
         {"{'model': {'type': 'BPE', 'vocab': {'a': 0, '_': 1}, 'merges': []}}", false},
-        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'ignore_merges': true, 'vocab': {'a': 0, '_': 1, 'a_': 2}, 'merges': []}}", false},
+        {"{'model': {'type': 'BPE', 'unk_token': 'a', 'ignore_merges': true, 'vocab': {'a': 0, "
+         "'_': 1, 'a_': 2}, 'merges': []}}",
+         false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weft_text json = {0};

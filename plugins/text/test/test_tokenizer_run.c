@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers from files in a run: rank files with their pattern and special tokens, and long documents, whose ids do not depend on threads or parts.
+/* Tokenizers from files in a run: rank files with their pattern and special tokens, and long
+ * documents, whose ids do not depend on threads or parts.
  */
 #include "text_run.h"
 
 /* All bytes, and some more; each has the next rank. */
 static void put_ranks(const char *path)
 {
-    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     static const char *const more[] = {
-        "IHQ=", "aGU=", "IHRoZQ==", "YW4=", "IGFu", "IGFuZA==", "ZW5k"}; /* " t", "he", " the", "an", " an", " and", "end" */
+        "IHQ=", "aGU=",     "IHRoZQ==", "YW4=",
+        "IGFu", "IGFuZA==", "ZW5k"}; /* " t", "he", " the", "an", " an", " and", "end" */
     weft_text out = {0};
     for (unsigned b = 0; b < 256; b++)
         weft_text_print(&out, "%c%c== %u\n", alphabet[b >> 2], alphabet[(b & 3) << 4], b);
@@ -23,7 +26,8 @@ static void expect_ids(const run *r, const char *text, const int32_t *want, size
     int32_t *ids = NULL;
     size_t n = 0, capacity = 0;
     weft_error err = {0};
-    assert_int_equal(r->tokenizer->encode(r->text, text, strlen(text), &ids, &n, &capacity, &err), WEFT_OK);
+    assert_int_equal(r->tokenizer->encode(r->text, text, strlen(text), &ids, &n, &capacity, &err),
+                     WEFT_OK);
     assert_int_equal(n, n_want);
     assert_memory_equal(ids, want, n * sizeof *ids);
     weft_free(ids);
@@ -37,21 +41,24 @@ static void takes_rank_files(void **state)
     put_ranks("o.tiktoken");
     put("a.txt", "and the<|a|> end");
     run r;
-    run_start(&r, RANKS "pattern = gpt2\nspecial = <|a|> <|b|>=300 <|c|>\nbos = <|b|>\neos = <|c|>");
+    run_start(&r,
+              RANKS "pattern = gpt2\nspecial = <|a|> <|b|>=300 <|c|>\nbos = <|b|>\neos = <|c|>");
     assert_int_equal(r.tokenizer->vocab_size(r.text), 303);
     assert_int_equal(r.tokenizer->bos(r.text), 300);
     assert_int_equal(r.tokenizer->eos(r.text), 302);
     assert_string_equal(r.tokenizer->files(r.text)[0], "o.tiktoken");
     assert_null(r.tokenizer->files(r.text)[1]);
     const int32_t prompt[] = {259, 'd', 258, 301, ' ', 'e', 'n', 'd'},
-                  trained[] = {300, 259, 'd', 258, '<', '|', 'a', '|', '>', ' ', 'e', 'n', 'd', 302};
+                  trained[] = {300, 259, 'd', 258, '<', '|', 'a',
+                               '|', '>', ' ', 'e', 'n', 'd', 302};
     expect_ids(&r, "and the<|a|> end", prompt, 8);
     assert_tokens(&r, trained, 14); /* special tokens are text there */
     const int32_t gaps[] = {259, 280, 'd', 299};
     weft_text out = {0};
     assert_int_equal(r.tokenizer->decode(r.text, gaps, 4, &out, &r.err), WEFT_OK);
     assert_string_equal(weft_text_get(&out), "and");
-    assert_int_equal(r.tokenizer->decode(r.text, (const int32_t[]){400}, 1, &out, &r.err), WEFT_ERR_INPUT);
+    assert_int_equal(r.tokenizer->decode(r.text, (const int32_t[]){400}, 1, &out, &r.err),
+                     WEFT_ERR_INPUT);
     weft_text_release(&out);
     run_end(&r);
 }
@@ -61,8 +68,10 @@ static void pattern_and_special_tokens_count(void **state)
 {
     (void)state;
     static const char *const variants[] = {
-        RANKS "pattern = gpt2\nspecial = <|a|>\nbos = <|a|>\neos = no", RANKS "pattern = [^ ]+|[ ]+\nspecial = <|a|>\nbos = <|a|>\neos = no",
-        RANKS "pattern = gpt2\nspecial = <|a|>=400\nbos = <|a|>\neos = no", RANKS "pattern = gpt2\nspecial = <|b|> <|a|>\nbos = <|a|>\neos = no"};
+        RANKS "pattern = gpt2\nspecial = <|a|>\nbos = <|a|>\neos = no",
+        RANKS "pattern = [^ ]+|[ ]+\nspecial = <|a|>\nbos = <|a|>\neos = no",
+        RANKS "pattern = gpt2\nspecial = <|a|>=400\nbos = <|a|>\neos = no",
+        RANKS "pattern = gpt2\nspecial = <|b|> <|a|>\nbos = <|a|>\neos = no"};
     uint64_t fingerprints[4];
     put_ranks("o.tiktoken");
     put("a.txt", "and the end");
@@ -92,25 +101,47 @@ static void refuses_what_does_not_fit(void **state)
     refuse(RANKS "pattern = gpt2\nspecial = <|a|>=5\nbos = no\neos = no", "id 5");
     refuse("path = a.txt\nspecial = <|a|>", "special is for rank files");
     refuse("path = a.txt\npattern = gpt2", "pattern is for rank files");
-    refuse("path = a.txt\ntokenizer = t.json\npattern = gpt2\nbos = no\neos = no", "leave out [text] pattern");
-    refuse("path = a.txt\ntokenizer = a.txt\nbos = no\neos = no", "neither a tokenizer.json nor a rank file");
+    refuse("path = a.txt\ntokenizer = t.json\npattern = gpt2\nbos = no\neos = no",
+           "leave out [text] pattern");
+    refuse("path = a.txt\ntokenizer = a.txt\nbos = no\neos = no",
+           "neither a tokenizer.json nor a rank file");
 }
 
 /* ---- long documents ---- */
 
 #define BLANK "\xE2\x96\x81"
-#define LLAMA                                                                                                                                        \
-    "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" BLANK "\"},{\"type\":\"Replace\",\"pattern\":"    \
-    "{\"String\":\" \"},\"content\":\"" BLANK "\"}]},\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"" BLANK                    \
-    "\":1,\"a\":2,\"t\":3,\"h\":4,\"" BLANK "t\":5,\"he\":6,\"e\":7,\"" BLANK "the\":8,\"" BLANK BLANK "\":9},\"merges\":[\"" BLANK                  \
-    " t\",\"h e\",\"" BLANK "t he\",\"" BLANK " " BLANK "\"]}}"
+#define LLAMA                                                                                      \
+    "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":"   \
+    "\"" BLANK "\"},{\"type\":\"Replace\",\"pattern\":"                                            \
+    "{\"String\":\" \"},\"content\":\"" BLANK                                                      \
+    "\"}]},\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"" BLANK            \
+    "\":1,\"a\":2,\"t\":3,\"h\":4,\"" BLANK "t\":5,\"he\":6,\"e\":7,\"" BLANK                      \
+    "the\":8,\"" BLANK BLANK "\":9},\"merges\":[\"" BLANK " t\",\"h e\",\"" BLANK                  \
+    "t he\",\"" BLANK " " BLANK "\"]}}"
 
 /* Words, numbers, runs of blanks and characters of all lengths. */
 static size_t put_long(const char *path, size_t n)
 {
-    static const char *const parts[] = {
-        " the", " and", " end", "  ", "\n\n", " 123", "4",  "\xC3\xA9", " \xCC\x81", "\xE6\x97\xA5", "\xF0\x9F\x98\x80",
-        "he",   " a",   "t",    ".",  "'s",   "\t",   " x", "A",        "          "};
+    static const char *const parts[] = {" the",
+                                        " and",
+                                        " end",
+                                        "  ",
+                                        "\n\n",
+                                        " 123",
+                                        "4",
+                                        "\xC3\xA9",
+                                        " \xCC\x81",
+                                        "\xE6\x97\xA5",
+                                        "\xF0\x9F\x98\x80",
+                                        "he",
+                                        " a",
+                                        "t",
+                                        ".",
+                                        "'s",
+                                        "\t",
+                                        " x",
+                                        "A",
+                                        "          "};
     weft_text out = {0};
     for (uint32_t seed = 5; out.size < n;) {
         seed = seed * 1664525u + 1013904223u;
@@ -125,7 +156,9 @@ static size_t put_long(const char *path, size_t n)
 static void compare_long(const char *tokenizer, int threads)
 {
     run r;
-    char *ini = weft_format("path = a.txt\n%s\nbos = no\neos = no\ncache = cache%d", tokenizer, threads), *text;
+    char *ini = weft_format("path = a.txt\n%s\nbos = no\neos = no\ncache = cache%d", tokenizer,
+                            threads),
+         *text;
     size_t size, n = 0, capacity = 0;
     int32_t *ids = NULL;
     assert_non_null(ini);
@@ -145,8 +178,9 @@ static void compare_long(const char *tokenizer, int threads)
 static void parts_are_as_the_whole(void **state)
 {
     (void)state;
-    static const char *const tokenizers[] = {"tokenizer = o.tiktoken\npattern = llama3", "tokenizer = o.tiktoken\npattern = o200k",
-                                             "tokenizer = o.tiktoken\npattern = [^ ]+|[ ]+", "tokenizer = l.json", "tokenizer = bytes"};
+    static const char *const tokenizers[] = {
+        "tokenizer = o.tiktoken\npattern = llama3", "tokenizer = o.tiktoken\npattern = o200k",
+        "tokenizer = o.tiktoken\npattern = [^ ]+|[ ]+", "tokenizer = l.json", "tokenizer = bytes"};
     put_ranks("o.tiktoken");
     put("l.json", LLAMA);
     assert_true(put_long("a.txt", 5 << 19) > 2 << 20);

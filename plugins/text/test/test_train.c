@@ -25,10 +25,12 @@ static uint32_t next(uint32_t *seed)
     return *seed >> 8;
 }
 
-/* Distinct random words of few letters: many ties, runs of one letter, and tokens that can be made in several ways. */
+/* Distinct random words of few letters: many ties, runs of one letter, and tokens that can be made
+ * in several ways. */
 static void make_corpus(corpus *c, uint32_t seed)
 {
-    int letters = 1 + (int)(next(&seed) % 4), most = 2 + (int)(next(&seed) % (REF_LETTERS - 2)), n = 1 + (int)(next(&seed) % (REF_WORDS - 1));
+    int letters = 1 + (int)(next(&seed) % 4), most = 2 + (int)(next(&seed) % (REF_LETTERS - 2)),
+        n = 1 + (int)(next(&seed) % (REF_WORDS - 1));
     *c = (corpus){0};
     for (int i = 0; i < n; i++) {
         char word[REF_LETTERS] = {0};
@@ -50,24 +52,28 @@ static void add_words(const corpus *c, int from, int step, text_train_words *wor
     weft_error err = {0};
     for (int i = from; i >= 0 && i < c->n; i += step)
         for (long k = 0; k < c->counts[i]; k++) /* one at a time, as they come */
-            assert_int_equal(text_train_words_add(words, c->words[i], strlen(c->words[i]), 1, &err), WEFT_OK);
+            assert_int_equal(text_train_words_add(words, c->words[i], strlen(c->words[i]), 1, &err),
+                             WEFT_OK);
 }
 
 static void assert_same(const text_train_result *got, const reference *want, uint32_t seed)
 {
     if (got->tokens.n != want->n_tokens || got->n_merges != (size_t)want->n_merges)
-        fail_msg("seed %u: %d tokens and %zu merges, not %d and %d", seed, got->tokens.n, got->n_merges, want->n_tokens, want->n_merges);
+        fail_msg("seed %u: %d tokens and %zu merges, not %d and %d", seed, got->tokens.n,
+                 got->n_merges, want->n_tokens, want->n_merges);
     for (int i = 0; i < want->n_tokens; i++)
         assert_string_equal(got->tokens.list[i], want->tokens[i]);
     for (int i = 0; i < want->n_merges; i++)
-        if (got->merges[i].left != want->merges[i].left || got->merges[i].right != want->merges[i].right)
+        if (got->merges[i].left != want->merges[i].left ||
+            got->merges[i].right != want->merges[i].right)
             fail_msg("seed %u: merge %d is another", seed, i);
 }
 
 static void equals_the_reference(void **state)
 {
     (void)state;
-    static const char *const special[] = {"<|endoftext|>", "ab", "cab"}; /* two that merges make too */
+    static const char *const special[] = {"<|endoftext|>", "ab",
+                                          "cab"}; /* two that merges make too */
     static corpus c;
     reference *want = calloc(1, sizeof *want);
     assert_non_null(want);
@@ -97,7 +103,8 @@ static char *train_json(text_train_words *words)
     weft_error err = {0};
     weft_text json = {0};
     text_train_result result = {0};
-    text_train_options o = {.vocab_size = 400, .min_frequency = 1, .special = endoftext, .n_special = 1};
+    text_train_options o = {
+        .vocab_size = 400, .min_frequency = 1, .special = endoftext, .n_special = 1};
     text_train_files files = {.special = endoftext, .n_special = 1};
     assert_int_equal(text_train_bpe(words, &o, &result, &err), WEFT_OK);
     assert_int_equal(text_train_json(&result, &files, &json, &err), WEFT_OK);
@@ -145,8 +152,10 @@ static void counts_words_of_any_bytes(void **state)
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < 20000; i++) {
             size_t n = (size_t)snprintf(word, sizeof word, "%d", i);
-            memset(word + n, 0, sizeof word - n); /* words that differ only in NULs behind them are different */
-            assert_int_equal(text_train_words_add(&words, word, n + (size_t)(i % 5), 2, &err), WEFT_OK);
+            memset(word + n, 0,
+                   sizeof word - n); /* words that differ only in NULs behind them are different */
+            assert_int_equal(text_train_words_add(&words, word, n + (size_t)(i % 5), 2, &err),
+                             WEFT_OK);
         }
     assert_int_equal(text_train_words_add(&words, "", 0, 1, &err), WEFT_OK);
     assert_int_equal(words.n, 20001);
@@ -181,9 +190,15 @@ static void writes_files_that_parse(void **state)
     text_train_result result = {0};
     char folder[] = "/tmp/weft-train-XXXXXX";
     assert_non_null(mkdtemp(folder));
-    char *path = weft_format("%s/tokenizer.json", folder), *beside = weft_format("%s/tokenizer_config.json", folder);
+    char *path = weft_format("%s/tokenizer.json", folder),
+         *beside = weft_format("%s/tokenizer_config.json", folder);
     text_train_options o = {.vocab_size = 262, .special = special, .n_special = 2};
-    text_train_files files = {.path = path, .pattern = "\\w+|\"", .special = special, .n_special = 2, .bos = special[1], .eos = special[0]};
+    text_train_files files = {.path = path,
+                              .pattern = "\\w+|\"",
+                              .special = special,
+                              .n_special = 2,
+                              .bos = special[1],
+                              .eos = special[0]};
     assert_int_equal(text_train_words_add(&words, " \"\\ \"\\ \"\\", 8, 3, &err), WEFT_OK);
     assert_int_equal(text_train_bpe(&words, &o, &result, &err), WEFT_OK);
     assert_int_equal(text_train_write(&result, &files, &err), WEFT_OK);
@@ -195,8 +210,11 @@ static void writes_files_that_parse(void **state)
     assert_int_equal(json_integer_value(json_object_get(vocab, special[1])), 1);
     assert_int_equal(json_integer_value(json_object_get(vocab, "!")), 2);
     assert_int_equal(json_array_size(json_object_get(model, "merges")), result.n_merges);
-    json_t *split = json_array_get(json_object_get(json_object_get(root, "pre_tokenizer"), "pretokenizers"), 0);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex")), files.pattern);
+    json_t *split =
+        json_array_get(json_object_get(json_object_get(root, "pre_tokenizer"), "pretokenizers"), 0);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex")),
+        files.pattern);
     assert_int_equal(json_array_size(json_object_get(root, "added_tokens")), 2);
     assert_string_equal(json_string_value(json_object_get(config, "bos_token")), special[1]);
     assert_string_equal(json_string_value(json_object_get(config, "eos_token")), special[0]);
@@ -221,7 +239,8 @@ static weft_status train_once(const corpus *c, weft_error *err)
     text_train_files files = {.special = endoftext, .n_special = 1};
     weft_status status = WEFT_OK;
     for (int i = 0; !status && i < c->n; i++)
-        status = text_train_words_add(i % 2 ? &words : &more, c->words[i], strlen(c->words[i]), 2, err);
+        status =
+            text_train_words_add(i % 2 ? &words : &more, c->words[i], strlen(c->words[i]), 2, err);
     if (!status)
         status = text_train_words_join(&words, &more, err);
     if (!status)

@@ -14,7 +14,8 @@
 static char folder[] = "/tmp/weft-command-XXXXXX";
 static size_t written;
 
-static weft_status count_bytes(const weft_command_host *host, const void *data, size_t n, weft_error *err)
+static weft_status count_bytes(const weft_command_host *host, const void *data, size_t n,
+                               weft_error *err)
 {
     (void)host;
     (void)data;
@@ -63,19 +64,27 @@ static void fail_each(const char *words, const char *leaves)
 
 static int enter(void **state)
 {
-    static const char text[] = "the quick brown fox and the lazy dog, and the quick dog and the fox\n",
+    static const char text[] =
+        "the quick brown fox and the lazy dog, and the quick dog and the fox\n",
                       json[] = "{\"text\": \"a fox\"}\n\n{\"text\": \"\"}\n";
     weft_error err = {0};
     (void)state;
     if (!mkdtemp(folder) || chdir(folder))
         return -1;
-    return weft_write_file("a.txt", text, sizeof text - 1, &err) || weft_write_file("b.jsonl", json, sizeof json - 1, &err) ||
-           weft_write_file("ids", "65 66\n[67]\n", 11, &err) || run("tokenize --train --vocab-size 300 --out t a.txt", &err);
+    return weft_write_file("a.txt", text, sizeof text - 1, &err) ||
+           weft_write_file("b.jsonl", json, sizeof json - 1, &err) ||
+           weft_write_file("ids", "65 66\n[67]\n", 11, &err) ||
+           run("tokenize --train --vocab-size 300 --out t a.txt", &err);
 }
 
 static int leave(void **state)
 {
-    static const char *const files[] = {"a.txt", "b.jsonl", "ids", "t/tokenizer.json", "t/tokenizer_config.json", "n/tokenizer_config.json"};
+    static const char *const files[] = {"a.txt",
+                                        "b.jsonl",
+                                        "ids",
+                                        "t/tokenizer.json",
+                                        "t/tokenizer_config.json",
+                                        "n/tokenizer_config.json"};
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         unlink(files[i]);
@@ -87,7 +96,8 @@ static int leave(void **state)
 static void trains(void **state)
 {
     (void)state;
-    fail_each("tokenize --train --vocab-size 270 --special <a> --overwrite --out n a.txt b.jsonl", "n/tokenizer.json");
+    fail_each("tokenize --train --vocab-size 270 --special <a> --overwrite --out n a.txt b.jsonl",
+              "n/tokenizer.json");
 }
 
 static void encodes(void **state)

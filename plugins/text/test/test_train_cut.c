@@ -18,7 +18,10 @@ static tokenizer *make(const char *pattern, const char *const *special, int n_sp
     weft_text json = {0};
     tokenizer *t = NULL;
     text_train_options o = {.special = special, .n_special = n_special};
-    text_train_files files = {.pattern = strcmp(pattern, "gpt2") ? tokenizer_pattern(pattern) : NULL, .special = special, .n_special = n_special};
+    text_train_files files = {.pattern =
+                                  strcmp(pattern, "gpt2") ? tokenizer_pattern(pattern) : NULL,
+                              .special = special,
+                              .n_special = n_special};
     assert_int_equal(text_train_bpe(&none, &o, &bytes, &err), WEFT_OK);
     assert_int_equal(text_train_json(&bytes, &files, &json, &err), WEFT_OK);
     assert_int_equal(tokenizer_parse("test", json.data, json.size, &t, &err), WEFT_OK);
@@ -46,9 +49,19 @@ static void add_words(const tokenizer *t, const char *s, size_t n, unsigned flag
 
 static size_t make_text(char *out, uint32_t *seed)
 {
-    static const char *const parts[] = {
-        "a",  "b",    " ",        " ",        " ",        "\n",    "'",   "re", "S",    "1",  "23",           "\t", ".",
-        "--", "\r\n", "\xC3\xA9", "\xCC\x81", "\xC2\xA0", "<|x|>", "x y", "ll", " the", "'d", "\xE2\x80\xA8", "_",  "\xF0\x9F\x98\x80"};
+    static const char *const parts[] = {"a",        "b",
+                                        " ",        " ",
+                                        " ",        "\n",
+                                        "'",        "re",
+                                        "S",        "1",
+                                        "23",       "\t",
+                                        ".",        "--",
+                                        "\r\n",     "\xC3\xA9",
+                                        "\xCC\x81", "\xC2\xA0",
+                                        "<|x|>",    "x y",
+                                        "ll",       " the",
+                                        "'d",       "\xE2\x80\xA8",
+                                        "_",        "\xF0\x9F\x98\x80"};
     size_t n = 0;
     for (int i = 0; i < 30; i++) {
         *seed = *seed * 1664525u + 1013904223u;
@@ -62,7 +75,8 @@ static size_t make_text(char *out, uint32_t *seed)
 static void words_stay_the_same(void **state)
 {
     (void)state;
-    static const char *const special[] = {"<|x|>"}, *const patterns[] = {"gpt2", "llama3", "qwen2", "o200k"};
+    static const char *const special[] = {"<|x|>"}, *const patterns[] = {"gpt2", "llama3", "qwen2",
+                                                                         "o200k"};
     uint32_t seed = 1;
     int cuts = 0;
     for (int p = 0; p < 4; p++) {
@@ -95,7 +109,8 @@ static void does_not_cut_where_it_cannot_know(void **state)
     static const char text[] = "one two three four";
     static const char *const special[] = {"<|x|>"}, *const wide[] = {"<two words>"};
     size_t n = strlen(text);
-    tokenizer *known = make("llama3", special, 1), *unknown = make("\\w+ \\w+|\\W", special, 1), *over = make("llama3", wide, 1);
+    tokenizer *known = make("llama3", special, 1), *unknown = make("\\w+ \\w+|\\W", special, 1),
+              *over = make("llama3", wide, 1);
     assert_int_equal(tokenizer_cut(known, text, n, 0), 13);
     assert_int_equal(tokenizer_cut(known, text, n, 13), 13);
     assert_int_equal(tokenizer_cut(known, text, 14, 0), 7);

@@ -55,7 +55,9 @@ static void assert_ids(const tokenizer *t, const char *text, const int32_t *want
     size_t n_ids = 0, capacity = 0;
     weft_text back = {0};
     assert_int_equal(tokenizer_scratch_create(t, &scratch, &err), WEFT_OK);
-    assert_int_equal(tokenizer_encode(t, scratch, text, strlen(text), 0, &ids, &n_ids, &capacity, &err), WEFT_OK);
+    assert_int_equal(
+        tokenizer_encode(t, scratch, text, strlen(text), 0, &ids, &n_ids, &capacity, &err),
+        WEFT_OK);
     assert_int_equal(n_ids, n);
     assert_memory_equal(ids, want, n * sizeof *want);
     assert_int_equal(tokenizer_decode(t, ids, n_ids, &back, &err), WEFT_OK);
@@ -75,7 +77,8 @@ static void reads_tokens_and_special_tokens(void **state)
     make_ranks(&file);
     put(file.data, file.size);
     assert_int_equal(tokenizer_load_ranks(path, "llama3", special, &t, &err), WEFT_OK);
-    assert_int_equal(tokenizer_find(t, "<|a=1|>", 7), 501); /* not a number behind '=': all of it is the name */
+    assert_int_equal(tokenizer_find(t, "<|a=1|>", 7),
+                     501); /* not a number behind '=': all of it is the name */
     assert_int_equal(tokenizer_find(t, "<|far|>", 7), 500);
     assert_int_equal(tokenizer_find(t, "<|next|>", 8), 502);
     assert_int_equal(tokenizer_vocab_size(t), 503);
@@ -88,8 +91,10 @@ static void reads_tokens_and_special_tokens(void **state)
 static void refuses_lines_that_are_wrong(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"YQ==",   "YQ== ",  "YQ== x", "YQ== 1x",    "YQ==1",          " 1",      "YQ= 1",    "YQ 1",   "Y*== 1",
-                                      "Y=== 1", "YR== 1", "YWJ= 1", "YQ==YQ== 1", "YQ== 268435456", "YQ== -1", "YQ== 1 2", "YQ==  1"};
+    static const char *const bad[] = {
+        "YQ==",       "YQ== ",          "YQ== x",  "YQ== 1x",  "YQ==1",  " 1",
+        "YQ= 1",      "YQ 1",           "Y*== 1",  "Y=== 1",   "YR== 1", "YWJ= 1",
+        "YQ==YQ== 1", "YQ== 268435456", "YQ== -1", "YQ== 1 2", "YQ==  1"};
     weft_text good = {0};
     make_ranks(&good);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -137,14 +142,16 @@ static void takes_a_damaged_file_or_says_why_not(void **state)
         memcpy(data, good.data, good.size);
         for (int k = 0; k <= round % 4; k++) {
             seed = seed * 1664525u + 1013904223u;
-            data[(seed >> 8) % good.size] = round % 3 ? "A=0 \n+z9"[seed >> 5 & 7] : (char)(seed >> 24);
+            data[(seed >> 8) % good.size] =
+                round % 3 ? "A=0 \n+z9"[seed >> 5 & 7] : (char)(seed >> 24);
         }
         size_t n = round % 10 ? good.size : (seed >> 8) % good.size;
         put(data, n);
         free(data);
         weft_error err = {0};
         tokenizer *t = NULL;
-        weft_status status = tokenizer_load_ranks(path, round % 2 ? "gpt2" : "llama3", NULL, &t, &err);
+        weft_status status =
+            tokenizer_load_ranks(path, round % 2 ? "gpt2" : "llama3", NULL, &t, &err);
         assert_true(status == WEFT_OK || status == WEFT_ERR_INPUT);
         assert_true((status == WEFT_OK) == (t != NULL));
         assert_true((status == WEFT_OK) == (err.n_items == 0));
@@ -187,8 +194,10 @@ static void survives_every_failed_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_tokens_and_special_tokens),  cmocka_unit_test(refuses_lines_that_are_wrong),
-        cmocka_unit_test(refuses_what_is_no_vocabulary),    cmocka_unit_test(takes_a_damaged_file_or_says_why_not),
+        cmocka_unit_test(reads_tokens_and_special_tokens),
+        cmocka_unit_test(refuses_lines_that_are_wrong),
+        cmocka_unit_test(refuses_what_is_no_vocabulary),
+        cmocka_unit_test(takes_a_damaged_file_or_says_why_not),
         cmocka_unit_test(survives_every_failed_allocation),
     };
     int fd = mkstemp(path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the text plugin's tests: a scratch folder, and the plugin opened from an INI as the core would. */
+/* For the text plugin's tests: a scratch folder, and the plugin opened from an INI as the core
+ * would. */
 #ifndef WEFT_TEXT_RUN_H
 #define WEFT_TEXT_RUN_H
 
@@ -115,12 +116,14 @@ static inline weft_status run_create(run *r, const char *ini)
     assert_non_null(r->tokenizer);
     char *all = weft_format("[text]\n%s\n", ini);
     assert_non_null(all);
-    weft_status status = weft_settings_read_text("run.ini", all, strlen(all), &r->settings, &r->err);
+    weft_status status =
+        weft_settings_read_text("run.ini", all, strlen(all), &r->settings, &r->err);
     weft_free(all);
     r->log = (weft_log){.write = note_line, .self = r};
     r->host = (weft_host){.log = &r->log, .cache_dir = "cache", .ranks = 1, .threads = 1};
     if (!status)
-        status = weft_settings_section(r->settings, "text", text_LTX_plugin.params, &r->host.params, &r->err);
+        status = weft_settings_section(r->settings, "text", text_LTX_plugin.params, &r->host.params,
+                                       &r->err);
     void *self = NULL;
     if (!status)
         status = text_LTX_plugin.create(&r->host, &self, &r->err);
@@ -189,7 +192,8 @@ static inline void assert_text(const run *r, const char *text, size_t n)
 {
     assert_int_equal(r->text->sources[0].cache.n_tokens, n);
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(text_cache_token(&r->text->sources[0].cache, (int64_t)i), (unsigned char)text[i]);
+        assert_int_equal(text_cache_token(&r->text->sources[0].cache, (int64_t)i),
+                         (unsigned char)text[i]);
 }
 
 static inline uint64_t fingerprint_of(const char *ini)

@@ -89,10 +89,13 @@ static inline int ref_best(const reference *r)
 {
     int best = -1;
     for (int i = 0; i < r->n_queue; i++) {
-        const ref_pair *p = &r->pairs[r->queue[i].pair], *b = best < 0 ? NULL : &r->pairs[r->queue[best].pair];
+        const ref_pair *p = &r->pairs[r->queue[i].pair],
+                       *b = best < 0 ? NULL : &r->pairs[r->queue[best].pair];
         if (p->count <= 0)
             continue;
-        if (!b || p->count > b->count || (p->count == b->count && (p->left < b->left || (p->left == b->left && p->right < b->right))))
+        if (!b || p->count > b->count ||
+            (p->count == b->count &&
+             (p->left < b->left || (p->left == b->left && p->right < b->right))))
             best = i;
     }
     return best;
@@ -132,7 +135,8 @@ static inline void ref_drop_repeats(reference *r)
     for (int i = 0; i < r->n_merges; i++) {
         bool later = false;
         for (int k = i + 1; k < r->n_merges; k++)
-            later = later || (r->merges[k].left == r->merges[i].left && r->merges[k].right == r->merges[i].right);
+            later = later || (r->merges[k].left == r->merges[i].left &&
+                              r->merges[k].right == r->merges[i].right);
         if (!later)
             r->merges[kept++] = r->merges[i];
     }
@@ -140,7 +144,8 @@ static inline void ref_drop_repeats(reference *r)
 }
 
 /* words: strings of ASCII letters. */
-static inline void ref_train(reference *r, const char (*words)[REF_LETTERS], const long *counts, int n_words, const text_train_options *o)
+static inline void ref_train(reference *r, const char (*words)[REF_LETTERS], const long *counts,
+                             int n_words, const text_train_options *o)
 {
     memset(r, 0, sizeof *r);
     r->max_token = (int)o->max_token;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Added tokens in text: of those that begin leftmost the longest, each with the conditions and blanks that it asks for. */
+/* Added tokens in text: of those that begin leftmost the longest, each with the conditions and
+ * blanks that it asks for. */
 #include "engine.h"
 
 #include <stdlib.h>
@@ -24,7 +25,8 @@ void added_set_init(added_set *set, added_token *list, size_t n)
     *set = (added_set){.list = list};
     for (size_t i = 0; i < n; i++) {
         set->first[(unsigned char)list[i].text[0]] = true;
-        if (set->n && !compare_bytes(list[i].text, list[i].n, list[set->n - 1].text, list[set->n - 1].n))
+        if (set->n &&
+            !compare_bytes(list[i].text, list[i].n, list[set->n - 1].text, list[set->n - 1].n))
             continue; /* of equal ones the first counts */
         list[set->n++] = list[i];
     }
@@ -97,18 +99,21 @@ static size_t blanks_after(const char *text, size_t n, size_t end)
     return end;
 }
 
-bool added_set_next(const added_set *set, const char *text, size_t n, size_t at, size_t done, bool no_special, const added_token **token,
-                    size_t *start, size_t *end, size_t *match_end)
+bool added_set_next(const added_set *set, const char *text, size_t n, size_t at, size_t done,
+                    bool no_special, const added_token **token, size_t *start, size_t *end,
+                    size_t *match_end)
 {
     while (at < n) {
-        const added_token *found = set->first[(unsigned char)text[at]] ? longest(set, text + at, n - at) : NULL;
+        const added_token *found =
+            set->first[(unsigned char)text[at]] ? longest(set, text + at, n - at) : NULL;
         if (!found) {
             at++;
             continue;
         }
         size_t from = at;
         at += found->n;
-        if ((no_special && found->special) || (found->single_word && !stands_alone(text, n, from, at)))
+        if ((no_special && found->special) ||
+            (found->single_word && !stands_alone(text, n, from, at)))
             continue;
         *token = found;
         *start = found->lstrip ? blanks_before(text, from, done) : from;

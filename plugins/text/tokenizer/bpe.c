@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a word to ids: its characters' symbols, and then the merge of lowest rank, leftmost first, until none is left. */
+/* From a word to ids: its characters' symbols, and then the merge of lowest rank, leftmost first,
+ * until none is left. */
 #include "engine.h"
 
 #include <string.h>
@@ -29,7 +30,8 @@ static weft_status more_symbols(tokenizer_scratch *s, size_t n, weft_error *err)
     if (n <= s->symbols_capacity)
         return WEFT_OK;
     n += n / 2;
-    symbol *grown = n > SIZE_MAX / sizeof *grown ? NULL : weft_realloc(s->symbols, n * sizeof *grown);
+    symbol *grown =
+        n > SIZE_MAX / sizeof *grown ? NULL : weft_realloc(s->symbols, n * sizeof *grown);
     if (!grown)
         return weft_fail_memory(err);
     s->symbols = grown;
@@ -52,7 +54,8 @@ void tokenizer_fill_bytes(tokenizer *t)
 
 static bool is_known(const tokenizer *t, const char *at, size_t length)
 {
-    return t->byte_level ? t->byte_known[(unsigned char)*at] : string_map_find(&t->by_text, at, length) >= 0;
+    return t->byte_level ? t->byte_known[(unsigned char)*at]
+                         : string_map_find(&t->by_text, at, length) >= 0;
 }
 
 /* Unknown characters wait for the next known one; only tokens of bytes overtake them. */
@@ -138,7 +141,8 @@ static weft_status merge_short(const tokenizer *t, tokenizer_scratch *s, size_t 
     return tokenizer_add_ids(s, f.ids, f.n, err);
 }
 
-/* ---- merging many: a heap of pairs, of which those that have changed since are passed over ---- */
+/* ---- merging many: a heap of pairs, of which those that have changed since are passed over ----
+ */
 
 static bool comes_before(const queued *a, const queued *b)
 {
@@ -235,7 +239,8 @@ static weft_status merge_long(const tokenizer *t, tokenizer_scratch *s, size_t n
     return status;
 }
 
-weft_status tokenizer_merge(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err)
+weft_status tokenizer_merge(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n,
+                            weft_error *err)
 {
     if (t->ignore_merges) {
         int32_t id = string_map_find(&t->by_word, word, n);

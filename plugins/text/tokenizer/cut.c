@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a long document may be cut: between "a" and " b". Normalization joins them never, and there is always the end of a word, whatever stands
- * around: none of the known patterns has a word that goes on from an ASCII letter to a blank, and none looks behind itself; Metaspace and
- * vocabularies that write blanks as U+2581 part words there. */
+/* Where a long document may be cut: between "a" and " b". Normalization joins them never, and there
+ * is always the end of a word, whatever stands around: none of the known patterns has a word that
+ * goes on from an ASCII letter to a blank, and none looks behind itself; Metaspace and vocabularies
+ * that write blanks as U+2581 part words there. */
 #include "engine.h"
 
 #include <string.h>
@@ -28,8 +29,8 @@ static bool normalizers_allow(const tokenizer *t, bool *replaced)
             return false;
         if (step->kind != NORMALIZER_REPLACE)
             continue;
-        if (step->pattern.code || step->pattern.n_literal != 1 || step->pattern.literal[0] != ' ' || step->n_content != 3 ||
-            memcmp(step->content, blank, 3) != 0)
+        if (step->pattern.code || step->pattern.n_literal != 1 || step->pattern.literal[0] != ' ' ||
+            step->n_content != 3 || memcmp(step->content, blank, 3) != 0)
             return false;
         *replaced = true;
     }
@@ -51,10 +52,12 @@ static bool patterns_allow(const tokenizer *t)
         const splitter *s = &t->splitters[i];
         if (s->kind == SPLIT_METASPACE)
             return false;
-        bool cuts = (s->kind == SPLIT_PATTERN && s->behaviour == SPLIT_ISOLATED && !s->invert) || (s->kind == SPLIT_BYTE_LEVEL && s->split);
+        bool cuts = (s->kind == SPLIT_PATTERN && s->behaviour == SPLIT_ISOLATED && !s->invert) ||
+                    (s->kind == SPLIT_BYTE_LEVEL && s->split);
         if (cuts && s->pattern.known)
             known = true;
-        else if (!known && s->kind == SPLIT_PATTERN) /* once words are cut, what happens inside them does not matter */
+        else if (!known && s->kind == SPLIT_PATTERN) /* once words are cut, what happens inside them
+                                                        does not matter */
             return false;
     }
     return known;
@@ -78,16 +81,18 @@ static bool prepends(const tokenizer *t)
     return false;
 }
 
-/* An added token must neither reach over such a place nor look beyond itself. Ending there is wrong too if something is put in front of what follows
- * it. */
+/* An added token must neither reach over such a place nor look beyond itself. Ending there is wrong
+ * too if something is put in front of what follows it. */
 static bool added_allow(const added_set *set, bool prepends)
 {
     for (size_t i = 0; i < set->n; i++) {
         const added_token *a = &set->list[i];
-        if (a->single_word || a->lstrip || a->rstrip || (prepends && a->n && is_letter(a->text[a->n - 1])))
+        if (a->single_word || a->lstrip || a->rstrip ||
+            (prepends && a->n && is_letter(a->text[a->n - 1])))
             return false;
         for (size_t k = 0; k + 1 < a->n; k++)
-            if (is_letter(a->text[k]) && (a->text[k + 1] == ' ' || (a->n - k > 3 && !memcmp(a->text + k + 1, blank, 3))))
+            if (is_letter(a->text[k]) &&
+                (a->text[k + 1] == ' ' || (a->n - k > 3 && !memcmp(a->text + k + 1, blank, 3))))
                 return false;
     }
     return true;
@@ -95,7 +100,8 @@ static bool added_allow(const added_set *set, bool prepends)
 
 size_t tokenizer_cut(const tokenizer *t, const char *text, size_t n, size_t from)
 {
-    if (!words_allow(t) || !added_allow(&t->added, prepends(t)) || !added_allow(&t->added_normalized, false))
+    if (!words_allow(t) || !added_allow(&t->added, prepends(t)) ||
+        !added_allow(&t->added_normalized, false))
         return n;
     from = from ? from : 1;
     for (size_t i = n - 1; n && i-- > from;)

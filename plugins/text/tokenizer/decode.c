@@ -26,7 +26,8 @@ static weft_status end_piece(pieces *p, weft_error *err)
 {
     if (p->n == p->capacity) {
         size_t room = 2 * p->capacity + 64;
-        size_t *grown = room > SIZE_MAX / sizeof *grown ? NULL : weft_realloc(p->ends, room * sizeof *grown);
+        size_t *grown =
+            room > SIZE_MAX / sizeof *grown ? NULL : weft_realloc(p->ends, room * sizeof *grown);
         if (!grown)
             return weft_fail_memory(err);
         p->ends = grown;
@@ -92,7 +93,8 @@ static weft_status replace(decoding *d, const decoder *step)
         int found = 0;
         m.s = get_piece(&d->in, i, &m.n);
         bool possible = m.n && (!step->pattern.code || text_utf8_valid(m.s, m.n) == m.n);
-        while (possible && (found = pattern_next(&step->pattern, d->match, NULL, &m, &start, &end, d->err)) > 0) {
+        while (possible && (found = pattern_next(&step->pattern, d->match, NULL, &m, &start, &end,
+                                                 d->err)) > 0) {
             weft_text_add_bytes(&d->out.text, m.s + done, start - done);
             weft_text_add_bytes(&d->out.text, step->content, step->n_content);
             done = end;
@@ -113,7 +115,8 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The byte of a token <0x..>; -1: it is another. A plus sign counts as a digit's absence there, so it does here. */
+/* The byte of a token <0x..>; -1: it is another. A plus sign counts as a digit's absence there, so
+ * it does here. */
 static int fallback_byte(const char *text, size_t n)
 {
     if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
@@ -252,7 +255,8 @@ static weft_status take_tokens(decoding *d, const int32_t *ids, size_t n)
         size_t length;
         const char *text = tokenizer_token(d->t, ids[i], &length);
         if (ids[i] < 0 || ids[i] >= d->t->n_tokens)
-            return weft_fail(d->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot decode id %d: %s has ids 0 to %d", (int)ids[i], d->t->name,
+            return weft_fail(d->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                             "cannot decode id %d: %s has ids 0 to %d", (int)ids[i], d->t->name,
                              d->t->n_tokens - 1);
         if (!text) /* models can choose ids that no token has */
             continue;
@@ -264,7 +268,8 @@ static weft_status take_tokens(decoding *d, const int32_t *ids, size_t n)
     return status;
 }
 
-static weft_status decode(const tokenizer *t, const int32_t *ids, size_t n, bool bytes, weft_text *text, weft_error *err)
+static weft_status decode(const tokenizer *t, const int32_t *ids, size_t n, bool bytes,
+                          weft_text *text, weft_error *err)
 {
     decoding d = {.t = t, .bytes = bytes, .err = err};
     weft_status status = take_tokens(&d, ids, n);
@@ -286,12 +291,14 @@ static weft_status decode(const tokenizer *t, const int32_t *ids, size_t n, bool
     return status;
 }
 
-weft_status tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, weft_text *text, weft_error *err)
+weft_status tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, weft_text *text,
+                             weft_error *err)
 {
     return decode(t, ids, n, false, text, err);
 }
 
-weft_status tokenizer_decode_bytes(const tokenizer *t, const int32_t *ids, size_t n, weft_text *text, weft_error *err)
+weft_status tokenizer_decode_bytes(const tokenizer *t, const int32_t *ids, size_t n,
+                                   weft_text *text, weft_error *err)
 {
     return decode(t, ids, n, true, text, err);
 }

@@ -23,7 +23,8 @@ static void library_free(void *p, void *data)
 static bool create_matching(tokenizer_scratch *s)
 {
     enum { STACK_FIRST = 32 << 10, STACK_MOST = 8 << 20 };
-    pcre2_general_context *general = pcre2_general_context_create(library_alloc, library_free, NULL);
+    pcre2_general_context *general =
+        pcre2_general_context_create(library_alloc, library_free, NULL);
     if (!general)
         return false;
     s->match = pcre2_match_data_create(1, general);
@@ -76,7 +77,8 @@ void tokenizer_scratch_destroy(tokenizer_scratch *s)
 static weft_status more_ids(tokenizer_scratch *s, size_t n, weft_error *err)
 {
     size_t room = *s->n_ids + n + *s->capacity / 2 + 64;
-    int32_t *grown = room > SIZE_MAX / sizeof *grown ? NULL : weft_realloc(*s->ids, room * sizeof *grown);
+    int32_t *grown =
+        room > SIZE_MAX / sizeof *grown ? NULL : weft_realloc(*s->ids, room * sizeof *grown);
     if (!grown)
         return weft_fail_memory(err);
     *s->ids = grown;
@@ -110,7 +112,8 @@ static inline size_t word_place(const uint64_t key[3], size_t n)
     return (size_t)(h >> 40) % WORD_SLOTS;
 }
 
-static weft_status add_part(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err)
+static weft_status add_part(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n,
+                            weft_error *err)
 {
     if (n > WORD_BYTES)
         return tokenizer_merge(t, s, word, n, err);
@@ -132,7 +135,8 @@ static weft_status add_part(const tokenizer *t, tokenizer_scratch *s, const char
     return WEFT_OK;
 }
 
-weft_status tokenizer_add_word(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err)
+weft_status tokenizer_add_word(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n,
+                               weft_error *err)
 {
     if (!t->parts)
         return add_part(t, s, word, n, err);
@@ -151,8 +155,10 @@ static weft_status add_token(tokenizer_scratch *s, const added_token *token, wef
     return s->word ? WEFT_OK : tokenizer_add_ids(s, &token->id, 1, err);
 }
 
-/* Text between added tokens that are looked for before normalizing. first: it begins the document. */
-static weft_status encode_between(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, bool first, weft_error *err)
+/* Text between added tokens that are looked for before normalizing. first: it begins the document.
+ */
+static weft_status encode_between(const tokenizer *t, tokenizer_scratch *s, const char *text,
+                                  size_t n, bool first, weft_error *err)
 {
     const char *normal;
     size_t n_normal, done = 0, at = 0, start, end;
@@ -160,9 +166,11 @@ static weft_status encode_between(const tokenizer *t, tokenizer_scratch *s, cons
     bool moved;
     if (!n)
         return WEFT_OK;
-    weft_status status = tokenizer_normalize(t, s, text, n, first && s->continues, &normal, &n_normal, &moved, err);
+    weft_status status =
+        tokenizer_normalize(t, s, text, n, first && s->continues, &normal, &n_normal, &moved, err);
     first = first && !moved;
-    while (!status && added_set_next(&t->added_normalized, normal, n_normal, at, done, s->no_special, &token, &start, &end, &at)) {
+    while (!status && added_set_next(&t->added_normalized, normal, n_normal, at, done,
+                                     s->no_special, &token, &start, &end, &at)) {
         if (done < start)
             status = tokenizer_split(t, s, normal + done, start - done, first && done == 0, err);
         if (!status)
@@ -174,14 +182,17 @@ static weft_status encode_between(const tokenizer *t, tokenizer_scratch *s, cons
     return status;
 }
 
-static weft_status encode_document(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, weft_error *err)
+static weft_status encode_document(const tokenizer *t, tokenizer_scratch *s, const char *text,
+                                   size_t n, weft_error *err)
 {
     size_t done = 0, at = 0, start, end, valid = text_utf8_valid(text, n);
     const added_token *token;
     if (valid < n)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the text to encode is not UTF-8 at byte %zu", valid);
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the text to encode is not UTF-8 at byte %zu", valid);
     weft_status status = WEFT_OK;
-    while (!status && added_set_next(&t->added, text, n, at, done, s->no_special, &token, &start, &end, &at)) {
+    while (!status &&
+           added_set_next(&t->added, text, n, at, done, s->no_special, &token, &start, &end, &at)) {
         if (done < start)
             status = encode_between(t, s, text + done, start - done, done == 0, err);
         if (!status)
@@ -193,8 +204,9 @@ static weft_status encode_document(const tokenizer *t, tokenizer_scratch *s, con
     return status;
 }
 
-weft_status tokenizer_encode(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *n_ids,
-                             size_t *capacity, weft_error *err)
+weft_status tokenizer_encode(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n,
+                             unsigned flags, int32_t **ids, size_t *n_ids, size_t *capacity,
+                             weft_error *err)
 {
     size_t before = *n_ids;
     s->ids = ids;
@@ -209,8 +221,8 @@ weft_status tokenizer_encode(const tokenizer *t, tokenizer_scratch *s, const cha
     return status;
 }
 
-weft_status tokenizer_words(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, unsigned flags, tokenizer_word word, void *self,
-                            weft_error *err)
+weft_status tokenizer_words(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n,
+                            unsigned flags, tokenizer_word word, void *self, weft_error *err)
 {
     s->word = word;
     s->self = self;

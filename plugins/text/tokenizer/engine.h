@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside a tokenizer: what a tokenizer.json becomes, and the steps that text takes through it: added tokens -> normalizers -> added tokens ->
- * pre-tokenizers -> words -> merges -> ids. */
+/* Inside a tokenizer: what a tokenizer.json becomes, and the steps that text takes through it:
+ * added tokens -> normalizers -> added tokens -> pre-tokenizers -> words -> merges -> ids. */
 #ifndef WEFT_TEXT_TOKENIZER_ENGINE_H
 #define WEFT_TEXT_TOKENIZER_ENGINE_H
 
@@ -86,13 +86,16 @@ typedef struct pattern {
     pcre2_code *code; /* NULL: `literal` */
     const char *literal;
     size_t n_literal;
-    /* Where the match at s[at] ends, for ASCII text and expressions that match everywhere; 0: not known, use `code`. May be NULL. */
+    /* Where the match at s[at] ends, for ASCII text and expressions that match everywhere; 0: not
+     * known, use `code`. May be NULL. */
     size_t (*scan)(const char *s, size_t n, size_t at);
     bool known; /* one of those that have a name */
 } pattern;
 
-/* As Oniguruma reads expression, or as plain text. Whatever PCRE2 might read otherwise is refused. at: JSON path. */
-weft_status pattern_compile(pattern *p, const char *expression, size_t n, bool plain, weft_where where, const char *at, weft_error *err);
+/* As Oniguruma reads expression, or as plain text. Whatever PCRE2 might read otherwise is refused.
+ * at: JSON path. */
+weft_status pattern_compile(pattern *p, const char *expression, size_t n, bool plain,
+                            weft_where where, const char *at, weft_error *err);
 void pattern_release(pattern *p);
 /* The expression of GPT-2, which ByteLevel has built in. */
 extern const char pattern_gpt2[];
@@ -108,8 +111,8 @@ typedef struct pattern_matches {
 } pattern_matches;
 
 /* 1: a match, 0: none left, -1: an error. */
-int pattern_next(const pattern *p, pcre2_match_data *data, pcre2_match_context *context, pattern_matches *m, size_t *start, size_t *end,
-                 weft_error *err);
+int pattern_next(const pattern *p, pcre2_match_data *data, pcre2_match_context *context,
+                 pattern_matches *m, size_t *start, size_t *end, weft_error *err);
 
 /* ---- the tokenizer ---- */
 
@@ -155,8 +158,21 @@ typedef struct normalizer {
     bool left, right;
 } normalizer;
 
-typedef enum split_kind { SPLIT_PATTERN, SPLIT_DIGITS, SPLIT_PUNCTUATION, SPLIT_METASPACE, SPLIT_BYTE_LEVEL, SPLIT_BYTE_MAP } split_kind;
-typedef enum split_behaviour { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_PREVIOUS, SPLIT_NEXT, SPLIT_CONTIGUOUS } split_behaviour;
+typedef enum split_kind {
+    SPLIT_PATTERN,
+    SPLIT_DIGITS,
+    SPLIT_PUNCTUATION,
+    SPLIT_METASPACE,
+    SPLIT_BYTE_LEVEL,
+    SPLIT_BYTE_MAP
+} split_kind;
+typedef enum split_behaviour {
+    SPLIT_REMOVED,
+    SPLIT_ISOLATED,
+    SPLIT_PREVIOUS,
+    SPLIT_NEXT,
+    SPLIT_CONTIGUOUS
+} split_behaviour;
 typedef enum prepend_scheme { PREPEND_ALWAYS, PREPEND_FIRST, PREPEND_NEVER } prepend_scheme;
 
 typedef struct splitter {
@@ -171,7 +187,14 @@ typedef struct splitter {
     size_t n_replacement;
 } splitter;
 
-typedef enum decoder_kind { DECODER_BYTE_LEVEL, DECODER_REPLACE, DECODER_BYTE_FALLBACK, DECODER_FUSE, DECODER_STRIP, DECODER_METASPACE } decoder_kind;
+typedef enum decoder_kind {
+    DECODER_BYTE_LEVEL,
+    DECODER_REPLACE,
+    DECODER_BYTE_FALLBACK,
+    DECODER_FUSE,
+    DECODER_STRIP,
+    DECODER_METASPACE
+} decoder_kind;
 
 typedef struct decoder {
     decoder_kind kind;
@@ -200,7 +223,8 @@ struct tokenizer {
     int32_t unknown;              /* -1: none */
     bool byte_level, byte_fallback, fuse_unknown, ignore_merges;
     bool raw;   /* tokens are bytes, not characters */
-    bool parts; /* no merge joins U+2581 to another character before it: what stands before and behind are encoded apart */
+    bool parts; /* no merge joins U+2581 to another character before it: what stands before and
+                   behind are encoded apart */
     added_set added, added_normalized;
     normalizer *normalizers;
     size_t n_normalizers;
@@ -212,7 +236,8 @@ struct tokenizer {
 };
 
 /* load.c. An empty tokenizer with the hash of these bytes. */
-weft_status tokenizer_create(const char *name, const void *data, size_t n, tokenizer **out, weft_error *err);
+weft_status tokenizer_create(const char *name, const void *data, size_t n, tokenizer **out,
+                             weft_error *err);
 
 /* ---- scratch ---- */
 
@@ -263,29 +288,37 @@ struct tokenizer_scratch {
 
 /* ---- steps ---- */
 
-/* normalize.c. Leaves the result in *out, *n_out, which may be the text itself or in the scratch. continues: nothing is put before it. *moved: the
- * text's first character is gone. */
-weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, bool continues, const char **out, size_t *n_out,
+/* normalize.c. Leaves the result in *out, *n_out, which may be the text itself or in the scratch.
+ * continues: nothing is put before it. *moved: the text's first character is gone. */
+weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const char *text,
+                                size_t n, bool continues, const char **out, size_t *n_out,
                                 bool *moved, weft_error *err);
 /* split.c. first: the text begins where the document begins. Calls tokenizer_add_word. */
-weft_status tokenizer_split(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, bool first, weft_error *err);
+weft_status tokenizer_split(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n,
+                            bool first, weft_error *err);
 /* encode.c */
-weft_status tokenizer_add_word(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err);
+weft_status tokenizer_add_word(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n,
+                               weft_error *err);
 weft_status tokenizer_add_ids(tokenizer_scratch *s, const int32_t *ids, size_t n, weft_error *err);
 /* bpe.c. Appends the ids of a word. */
-weft_status tokenizer_merge(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n, weft_error *err);
+weft_status tokenizer_merge(const tokenizer *t, tokenizer_scratch *s, const char *word, size_t n,
+                            weft_error *err);
 /* parts.c. Fills parts. */
 void tokenizer_find_parts(tokenizer *t);
-/* parts.c. Where in word[at..n), at > 0, the next U+2581 stands with something else before it; n: nowhere. */
+/* parts.c. Where in word[at..n), at > 0, the next U+2581 stands with something else before it; n:
+ * nowhere. */
 size_t tokenizer_next_part(const char *word, size_t n, size_t at);
 /* bpe.c. Fills byte_symbols. */
 void tokenizer_fill_bytes(tokenizer *t);
-/* bpe.c. How the model sees one character at first: up to 4 ids, SYMBOL_UNKNOWN or nothing. Returns how many. */
+/* bpe.c. How the model sees one character at first: up to 4 ids, SYMBOL_UNKNOWN or nothing. Returns
+ * how many. */
 int tokenizer_symbols(const tokenizer *t, const char *character, size_t n, int32_t out[4]);
 
-/* added.c. The next added token in text from `at` on. False: none. It takes text[*start..*end); nothing before `done` is taken again. */
-bool added_set_next(const added_set *set, const char *text, size_t n, size_t at, size_t done, bool no_special, const added_token **token,
-                    size_t *start, size_t *end, size_t *match_end);
+/* added.c. The next added token in text from `at` on. False: none. It takes text[*start..*end);
+ * nothing before `done` is taken again. */
+bool added_set_next(const added_set *set, const char *text, size_t n, size_t at, size_t done,
+                    bool no_special, const added_token **token, size_t *start, size_t *end,
+                    size_t *match_end);
 /* Sorts and indexes. list is kept. */
 void added_set_init(added_set *set, added_token *list, size_t n);
 

@@ -20,7 +20,8 @@ void loader_bad(loader *l, const char *path, const char *format, ...)
         weft_fail_memory(l->err);
     weft_free(text);
     if (l->n_bad == LOADER_ERRORS)
-        weft_fail(l->err, WEFT_ERR_INPUT, l->where, "more is wrong; only the first %d places are told", LOADER_ERRORS);
+        weft_fail(l->err, WEFT_ERR_INPUT, l->where,
+                  "more is wrong; only the first %d places are told", LOADER_ERRORS);
 }
 
 void loader_note(loader *l, weft_status status)
@@ -64,7 +65,8 @@ static bool choose_hidden(loader *l, const char *json, size_t n)
         snprintf(small, sizeof small, "\\u%04x", c);
         snprintf(large, sizeof large, "\\u%04X", c);
         size_t length = unicode_put(c, l->hidden);
-        if (!memmem(json, n, l->hidden, length) && !memmem(json, n, small, 6) && !memmem(json, n, large, 6))
+        if (!memmem(json, n, l->hidden, length) && !memmem(json, n, small, 6) &&
+            !memmem(json, n, large, 6))
             return true;
     }
     l->hidden[0] = '\0';
@@ -124,7 +126,8 @@ void loader_only(loader *l, const char *path, const json_t *object, const char *
 }
 
 /* NULL: missing or null. */
-static const json_t *find(loader *l, const char *path, const json_t *object, const char *key, bool required)
+static const json_t *find(loader *l, const char *path, const json_t *object, const char *key,
+                          bool required)
 {
     const json_t *value = json_object_get(object, key);
     if (value && !json_is_null(value))
@@ -134,7 +137,8 @@ static const json_t *find(loader *l, const char *path, const json_t *object, con
     return NULL;
 }
 
-bool loader_bool(loader *l, const char *path, const json_t *object, const char *key, bool required, bool otherwise)
+bool loader_bool(loader *l, const char *path, const json_t *object, const char *key, bool required,
+                 bool otherwise)
 {
     const json_t *value = find(l, path, object, key, required);
     if (value && !json_is_boolean(value))
@@ -142,7 +146,8 @@ bool loader_bool(loader *l, const char *path, const json_t *object, const char *
     return value ? json_is_true(value) : otherwise;
 }
 
-const char *loader_text(loader *l, const char *path, const json_t *object, const char *key, bool required, size_t *n)
+const char *loader_text(loader *l, const char *path, const json_t *object, const char *key,
+                        bool required, size_t *n)
 {
     const json_t *value = find(l, path, object, key, required);
     *n = 0;
@@ -156,16 +161,19 @@ const char *loader_text(loader *l, const char *path, const json_t *object, const
     return loader_show(l, json_string_value(value), n);
 }
 
-int64_t loader_int(loader *l, const char *path, const json_t *object, const char *key, int64_t low, int64_t high)
+int64_t loader_int(loader *l, const char *path, const json_t *object, const char *key, int64_t low,
+                   int64_t high)
 {
     const json_t *value = find(l, path, object, key, true);
     int64_t number = value && json_is_integer(value) ? json_integer_value(value) : low;
     if (value && (!json_is_integer(value) || number < low || number > high))
-        loader_bad(l, loader_key(l, path, key), "must be a whole number from %lld to %lld", (long long)low, (long long)high);
+        loader_bad(l, loader_key(l, path, key), "must be a whole number from %lld to %lld",
+                   (long long)low, (long long)high);
     return number < low ? low : number > high ? high : number;
 }
 
-int loader_choice(loader *l, const char *path, const json_t *object, const char *key, const char *const *choices, int otherwise)
+int loader_choice(loader *l, const char *path, const json_t *object, const char *key,
+                  const char *const *choices, int otherwise)
 {
     size_t n;
     const char *text = loader_text(l, path, object, key, otherwise < 0, &n);
@@ -177,7 +185,8 @@ int loader_choice(loader *l, const char *path, const json_t *object, const char 
     weft_text all = {0};
     for (int i = 0; choices[i]; i++)
         weft_text_print(&all, "%s%s", i ? ", " : "", choices[i]);
-    loader_bad(l, loader_key(l, path, key), "%.60s is not supported; it can be %s", text, weft_text_get(&all));
+    loader_bad(l, loader_key(l, path, key), "%.60s is not supported; it can be %s", text,
+               weft_text_get(&all));
     weft_text_release(&all);
     return -1;
 }

@@ -24,8 +24,9 @@ void tokenizer_destroy(tokenizer *t)
 
 static void read_all(loader *l, const json_t *root)
 {
-    static const char *const keys[] = {"version",       "truncation",     "padding", "added_tokens", "normalizer",
-                                       "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
+    static const char *const keys[] = {
+        "version",       "truncation",     "padding", "added_tokens", "normalizer",
+        "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
     if (!json_is_object(root)) {
         loader_bad(l, "$", "must be an object");
         return;
@@ -47,7 +48,8 @@ static void read_all(loader *l, const json_t *root)
         loader_added(l, json_object_get(root, "added_tokens"));
 }
 
-weft_status tokenizer_create(const char *name, const void *data, size_t n, tokenizer **out, weft_error *err)
+weft_status tokenizer_create(const char *name, const void *data, size_t n, tokenizer **out,
+                             weft_error *err)
 {
     tokenizer *t = weft_alloc_zero(1, sizeof *t);
     *out = t;
@@ -78,10 +80,13 @@ static weft_status parse(loader *l, const char *json, size_t n, json_t **root)
         return WEFT_OK;
     if (json_error_code(&wrong) == json_error_out_of_memory)
         return weft_fail_memory(l->err);
-    return weft_fail(l->err, WEFT_ERR_INPUT, (weft_where){l->where.file, wrong.line > 0 ? wrong.line : 0}, "not JSON: %s", wrong.text);
+    return weft_fail(l->err, WEFT_ERR_INPUT,
+                     (weft_where){l->where.file, wrong.line > 0 ? wrong.line : 0}, "not JSON: %s",
+                     wrong.text);
 }
 
-weft_status tokenizer_parse(const char *name, const char *json, size_t n, tokenizer **out, weft_error *err)
+weft_status tokenizer_parse(const char *name, const char *json, size_t n, tokenizer **out,
+                            weft_error *err)
 {
     loader l = {.where = {name, 0}, .err = err};
     json_t *root = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Added tokens of a tokenizer.json. Their ids follow from the vocabulary and their order; the file repeats them, and must agree. */
+/* Added tokens of a tokenizer.json. Their ids follow from the vocabulary and their order; the file
+ * repeats them, and must agree. */
 #include "json.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@ static int64_t next_id(int64_t n_vocab, int64_t highest)
 
 static void read_token(loader *l, const char *path, const json_t *value, added_token *a)
 {
-    static const char *const keys[] = {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special", NULL};
+    static const char *const keys[] = {"id",     "content",    "single_word", "lstrip",
+                                       "rstrip", "normalized", "special",     NULL};
     loader_only(l, path, value, keys);
     size_t n;
     const char *content = loader_text(l, path, value, "content", true, &n);
@@ -49,7 +51,8 @@ static bool reserve_id(loader *l, int64_t id, int *capacity)
     return true;
 }
 
-static void place_token(loader *l, const char *path, const added_token *a, int64_t n_vocab, int64_t *highest, int *capacity)
+static void place_token(loader *l, const char *path, const added_token *a, int64_t n_vocab,
+                        int64_t *highest, int *capacity)
 {
     tokenizer *t = l->t;
     int64_t id = string_map_find(&t->by_text, a->content, a->n_content);
@@ -57,22 +60,27 @@ static void place_token(loader *l, const char *path, const added_token *a, int64
     if (is_new)
         id = next_id(n_vocab, *highest);
     if (id != a->id) {
-        loader_bad(l, loader_key(l, path, "id"), "is %d, but the token gets id %lld: new tokens are numbered on from the vocabulary, in order",
+        loader_bad(l, loader_key(l, path, "id"),
+                   "is %d, but the token gets id %lld: new tokens are numbered on from the "
+                   "vocabulary, in order",
                    (int)a->id, (long long)id);
         return;
     }
     if (is_new && id < t->n_tokens && t->tokens[id].text) {
-        loader_bad(l, loader_key(l, path, "id"), "%d is the id of token \"%.60s\" too", (int)id, t->tokens[id].text);
+        loader_bad(l, loader_key(l, path, "id"), "%d is the id of token \"%.60s\" too", (int)id,
+                   t->tokens[id].text);
         return;
     }
-    if (string_map_add(&t->by_added, a->content, a->n_content, a->id) != a->id || (id < t->n_tokens && t->tokens[id].added)) {
+    if (string_map_add(&t->by_added, a->content, a->n_content, a->id) != a->id ||
+        (id < t->n_tokens && t->tokens[id].added)) {
         loader_bad(l, loader_key(l, path, "content"), "\"%.60s\" is there twice", a->content);
         return;
     }
     if (id > *highest)
         *highest = id;
     if (reserve_id(l, id, capacity))
-        t->tokens[id] = (vocab_token){.text = a->content, .n = (uint32_t)a->n_content, .special = a->special, .added = true};
+        t->tokens[id] = (vocab_token){
+            .text = a->content, .n = (uint32_t)a->n_content, .special = a->special, .added = true};
 }
 
 /* Text that is normalized before it is searched holds the tokens as they are after that. */
@@ -86,7 +94,8 @@ static void normalize_tokens(loader *l, added_token *list, size_t n)
     for (size_t i = 0; i < n; i++) {
         const char *text;
         bool moved;
-        weft_status status = tokenizer_normalize(l->t, s, list[i].content, list[i].n_content, false, &text, &list[i].n, &moved, l->err);
+        weft_status status = tokenizer_normalize(l->t, s, list[i].content, list[i].n_content, false,
+                                                 &text, &list[i].n, &moved, l->err);
         loader_note(l, status);
         if (status)
             break;
@@ -94,7 +103,8 @@ static void normalize_tokens(loader *l, added_token *list, size_t n)
         l->t->tokens[list[i].id].text = list[i].text; /* it is decoded so too */
         l->t->tokens[list[i].id].n = (uint32_t)list[i].n;
         if (!list[i].n)
-            loader_bad(l, "$.added_tokens", "nothing is left of \"%.60s\" when it is normalized", list[i].content);
+            loader_bad(l, "$.added_tokens", "nothing is left of \"%.60s\" when it is normalized",
+                       list[i].content);
     }
     tokenizer_scratch_destroy(s);
 }
@@ -105,7 +115,8 @@ void loader_added(loader *l, const json_t *list)
     size_t n = json_array_size(list), n_normalized = 0, n_plain = 0;
     if (list && !json_is_null(list) && !json_is_array(list))
         loader_bad(l, "$.added_tokens", "must be a list");
-    added_token *plain = weft_pool_alloc(&t->pool, (n + 1) * sizeof *plain), *normalized = weft_pool_alloc(&t->pool, (n + 1) * sizeof *plain);
+    added_token *plain = weft_pool_alloc(&t->pool, (n + 1) * sizeof *plain),
+                *normalized = weft_pool_alloc(&t->pool, (n + 1) * sizeof *plain);
     if (!plain || !normalized || !string_map_init(&t->by_added, n, &t->pool)) {
         l->no_memory = true;
         return;

@@ -4,9 +4,11 @@
 
 #include <string.h>
 
-static const char *const decoder_types[] = {"ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", NULL};
+static const char *const decoder_types[] = {"ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip",
+                                            "Metaspace", NULL};
 
-static void read_content(loader *l, const char *path, const json_t *value, const char *key, bool character, decoder *step)
+static void read_content(loader *l, const char *path, const json_t *value, const char *key,
+                         bool character, decoder *step)
 {
     size_t n, length = 0;
     const char *text = loader_text(l, path, value, key, true, &n);
@@ -25,19 +27,21 @@ static void read_metaspace(loader *l, const char *path, const json_t *value, dec
     int scheme = loader_choice(l, path, value, "prepend_scheme", schemes, PREPEND_ALWAYS);
     bool prefix = loader_bool(l, path, value, "add_prefix_space", false, true);
     loader_bool(l, path, value, "split", false, true);
-    if (!prefix && json_is_string(json_object_get(value, "prepend_scheme")) && scheme != PREPEND_NEVER)
+    if (!prefix && json_is_string(json_object_get(value, "prepend_scheme")) &&
+        scheme != PREPEND_NEVER)
         loader_bad(l, loader_key(l, path, "add_prefix_space"), "contradicts prepend_scheme");
     step->prepended = prefix && scheme != PREPEND_NEVER;
 }
 
 static void add_decoder(loader *l, const char *path, const json_t *value)
 {
-    static const char *const keys[][7] = {{"type", "add_prefix_space", "trim_offsets", "use_regex", NULL},
-                                          {"type", "pattern", "content", NULL},
-                                          {"type", NULL},
-                                          {"type", NULL},
-                                          {"type", "content", "start", "stop", NULL},
-                                          {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep", NULL}};
+    static const char *const keys[][7] = {
+        {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL},
+        {"type", "pattern", "content", NULL},
+        {"type", NULL},
+        {"type", NULL},
+        {"type", "content", "start", "stop", NULL},
+        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep", NULL}};
     int kind = loader_choice(l, path, value, "type", decoder_types, -1);
     if (kind < 0)
         return;
@@ -61,7 +65,8 @@ void loader_decoders(loader *l, const json_t *value)
     if (!value || json_is_null(value))
         return;
     t->has_decoder = true;
-    t->decoders = weft_pool_alloc(&t->pool, (loader_count_steps(value, "decoders") + 1) * sizeof *t->decoders);
+    t->decoders = weft_pool_alloc(&t->pool, (loader_count_steps(value, "decoders") + 1) *
+                                                sizeof *t->decoders);
     if (!t->decoders)
         l->no_memory = true;
     else

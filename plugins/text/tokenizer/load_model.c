@@ -16,7 +16,8 @@ static int64_t highest_id(loader *l, const json_t *vocab)
     json_object_foreach((json_t *)vocab, text, value) {
         int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
         if (id < 0 || id >= IDS_MOST)
-            loader_bad(l, "$.model.vocab", "token \"%.60s\" must have a number from 0 to %d", text, IDS_MOST - 1);
+            loader_bad(l, "$.model.vocab", "token \"%.60s\" must have a number from 0 to %d", text,
+                       IDS_MOST - 1);
         else if (id > highest)
             highest = id;
     }
@@ -44,7 +45,8 @@ static void read_vocab(loader *l, const json_t *vocab)
         int32_t id = (int32_t)json_integer_value(value);
         size_t n = strlen(key);
         if (t->tokens[id].text)
-            loader_bad(l, "$.model.vocab", "tokens \"%.60s\" and \"%.60s\" have the same id, %d", t->tokens[id].text, key, (int)id);
+            loader_bad(l, "$.model.vocab", "tokens \"%.60s\" and \"%.60s\" have the same id, %d",
+                       t->tokens[id].text, key, (int)id);
         const char *shown = loader_show(l, key, &n), *text = loader_copy(l, shown, n);
         t->tokens[id] = (vocab_token){.text = text, .n = (uint32_t)n};
         string_map_add(&t->by_text, text, n, id);
@@ -56,7 +58,8 @@ static void read_vocab(loader *l, const json_t *vocab)
 /* The two texts of a merge. */
 static bool read_merge(loader *l, size_t i, const json_t *value, const char *part[2], size_t n[2])
 {
-    if (json_is_array(value) && json_array_size(value) == 2 && json_is_string(json_array_get(value, 0)) && json_is_string(json_array_get(value, 1))) {
+    if (json_is_array(value) && json_array_size(value) == 2 &&
+        json_is_string(json_array_get(value, 0)) && json_is_string(json_array_get(value, 1))) {
         for (size_t k = 0; k < 2; k++) {
             n[k] = json_string_length(json_array_get(value, k));
             part[k] = loader_show(l, json_string_value(json_array_get(value, k)), &n[k]);
@@ -88,7 +91,8 @@ static void add_merge(loader *l, size_t i, const json_t *value, uint32_t *rank, 
     for (int k = 0; k < 2; k++) {
         ids[k] = string_map_find(&l->t->by_text, part[k], n[k]);
         if (ids[k] < 0)
-            loader_bad(l, loader_index(l, "$.model.merges", i), "\"%.60s\" is not in the vocabulary", part[k]);
+            loader_bad(l, loader_index(l, "$.model.merges", i),
+                       "\"%.60s\" is not in the vocabulary", part[k]);
     }
     weft_text_clear(joined);
     weft_text_add_bytes(joined, part[0], n[0]);
@@ -97,7 +101,8 @@ static void add_merge(loader *l, size_t i, const json_t *value, uint32_t *rank, 
     if (ids[0] < 0 || ids[1] < 0)
         return;
     if (id < 0)
-        loader_bad(l, loader_index(l, "$.model.merges", i), "\"%.60s\", what it makes, is not in the vocabulary", weft_text_get(joined));
+        loader_bad(l, loader_index(l, "$.model.merges", i),
+                   "\"%.60s\", what it makes, is not in the vocabulary", weft_text_get(joined));
     else
         merge_map_set(&l->t->merges, ids[0], ids[1], (*rank)++, id);
 }
@@ -132,7 +137,8 @@ static void refuse_affixes(loader *l, const json_t *model)
             loader_bad(l, loader_key(l, "$.model", keys[i]), "is not supported unless it is empty");
     }
     const json_t *dropout = json_object_get(model, "dropout");
-    if (dropout && !json_is_null(dropout) && !(json_is_number(dropout) && json_number_value(dropout) == 0))
+    if (dropout && !json_is_null(dropout) &&
+        !(json_is_number(dropout) && json_number_value(dropout) == 0))
         loader_bad(l, "$.model.dropout", "is not supported: ids would depend on chance");
 }
 
@@ -140,7 +146,8 @@ static void read_unknown(loader *l, const json_t *model)
 {
     size_t n;
     const char *unknown = loader_text(l, "$.model", model, "unk_token", false, &n);
-    l->t->unknown = unknown && l->t->by_text.slots ? string_map_find(&l->t->by_text, unknown, n) : -1;
+    l->t->unknown =
+        unknown && l->t->by_text.slots ? string_map_find(&l->t->by_text, unknown, n) : -1;
     if (unknown && l->t->unknown < 0)
         loader_bad(l, "$.model.unk_token", "\"%.60s\" is not in the vocabulary", unknown);
 }
@@ -156,9 +163,17 @@ static void find_byte_tokens(tokenizer *t)
 
 void loader_model(loader *l, const json_t *model)
 {
-    static const char *const keys[] = {
-        "type",  "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges",
-        "vocab", "merges",  NULL};
+    static const char *const keys[] = {"type",
+                                       "dropout",
+                                       "unk_token",
+                                       "continuing_subword_prefix",
+                                       "end_of_word_suffix",
+                                       "fuse_unk",
+                                       "byte_fallback",
+                                       "ignore_merges",
+                                       "vocab",
+                                       "merges",
+                                       NULL};
     static const char *const types[] = {"BPE", NULL};
     tokenizer *t = l->t;
     if (!json_is_object(model)) {
@@ -184,7 +199,8 @@ void loader_model(loader *l, const json_t *model)
 
 /* ---- words ---- */
 
-/* The bytes of a byte-level token; false: it has characters that no byte becomes, so no word is it. */
+/* The bytes of a byte-level token; false: it has characters that no byte becomes, so no word is it.
+ */
 static bool token_bytes(const vocab_token *token, char *out, size_t *n)
 {
     *n = 0;

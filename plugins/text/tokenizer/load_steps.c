@@ -23,7 +23,8 @@ size_t loader_count_steps(const json_t *value, const char *list)
     return n;
 }
 
-void loader_each_step(loader *l, const char *path, const json_t *value, const char *list, void (*step)(loader *, const char *, const json_t *))
+void loader_each_step(loader *l, const char *path, const json_t *value, const char *list,
+                      void (*step)(loader *, const char *, const json_t *))
 {
     if (!json_is_object(value)) {
         loader_bad(l, path, "must be an object or null");
@@ -55,16 +56,19 @@ void loader_pattern(loader *l, const char *path, const json_t *object, pattern *
     loader_only(l, below, value, keys);
     size_t n;
     bool plain = json_object_get(value, "String") != NULL;
-    const char *key = plain ? "String" : "Regex", *text = loader_text(l, below, value, key, true, &n);
+    const char *key = plain ? "String" : "Regex",
+               *text = loader_text(l, below, value, key, true, &n);
     if (!text)
         return;
-    weft_status status = pattern_compile(p, loader_copy(l, text, n), n, plain, l->where, loader_key(l, below, key), l->err);
+    weft_status status = pattern_compile(p, loader_copy(l, text, n), n, plain, l->where,
+                                         loader_key(l, below, key), l->err);
     loader_note(l, status);
 }
 
 /* ---- normalizers ---- */
 
-static const char *const normalizer_types[] = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Replace", "Prepend", "Strip", NULL};
+static const char *const normalizer_types[] = {"NFC",     "NFD",     "NFKC",  "NFKD", "Lowercase",
+                                               "Replace", "Prepend", "Strip", NULL};
 
 static void add_normalizer(loader *l, const char *path, const json_t *value)
 {
@@ -101,7 +105,8 @@ void loader_normalizers(loader *l, const json_t *value)
 {
     if (!value || json_is_null(value))
         return;
-    l->t->normalizers = weft_pool_alloc(&l->t->pool, (loader_count_steps(value, "normalizers") + 1) * sizeof *l->t->normalizers);
+    l->t->normalizers = weft_pool_alloc(
+        &l->t->pool, (loader_count_steps(value, "normalizers") + 1) * sizeof *l->t->normalizers);
     if (!l->t->normalizers)
         l->no_memory = true;
     else
@@ -110,8 +115,10 @@ void loader_normalizers(loader *l, const json_t *value)
 
 /* ---- pre-tokenizers ---- */
 
-static const char *const splitter_types[] = {"Split", "Digits", "Punctuation", "Metaspace", "ByteLevel", NULL};
-static const char *const behaviours[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous", NULL};
+static const char *const splitter_types[] = {"Split",     "Digits",    "Punctuation",
+                                             "Metaspace", "ByteLevel", NULL};
+static const char *const behaviours[] = {"Removed",        "Isolated",   "MergedWithPrevious",
+                                         "MergedWithNext", "Contiguous", NULL};
 
 static void read_split(loader *l, const char *path, const json_t *value, splitter *step)
 {
@@ -127,7 +134,9 @@ static void read_digits(loader *l, const char *path, const json_t *value, splitt
 {
     static const char *const keys[] = {"type", "individual_digits", NULL};
     loader_only(l, path, value, keys);
-    step->behaviour = loader_bool(l, path, value, "individual_digits", true, false) ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
+    step->behaviour = loader_bool(l, path, value, "individual_digits", true, false)
+                          ? SPLIT_ISOLATED
+                          : SPLIT_CONTIGUOUS;
 }
 
 static void read_punctuation(loader *l, const char *path, const json_t *value, splitter *step)
@@ -140,7 +149,8 @@ static void read_punctuation(loader *l, const char *path, const json_t *value, s
 
 static void read_metaspace(loader *l, const char *path, const json_t *value, splitter *step)
 {
-    static const char *const keys[] = {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep", NULL};
+    static const char *const keys[] = {
+        "type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep", NULL};
     static const char *const schemes[] = {"always", "first", "never", NULL};
     loader_only(l, path, value, keys);
     size_t n = 0, length = 0;
@@ -155,7 +165,8 @@ static void read_metaspace(loader *l, const char *path, const json_t *value, spl
     int scheme = loader_choice(l, path, value, "prepend_scheme", schemes, PREPEND_ALWAYS);
     bool prefix = loader_bool(l, path, value, "add_prefix_space", false, true);
     step->first = scheme < 0 ? PREPEND_ALWAYS : (prepend_scheme)scheme;
-    if (!prefix && json_is_string(json_object_get(value, "prepend_scheme")) && scheme != PREPEND_NEVER)
+    if (!prefix && json_is_string(json_object_get(value, "prepend_scheme")) &&
+        scheme != PREPEND_NEVER)
         loader_bad(l, loader_key(l, path, "add_prefix_space"), "contradicts prepend_scheme");
     if (!prefix)
         step->first = PREPEND_NEVER;
@@ -165,21 +176,24 @@ static void read_metaspace(loader *l, const char *path, const json_t *value, spl
 
 static void read_byte_level(loader *l, const char *path, const json_t *value, splitter *step)
 {
-    static const char *const keys[] = {"type", "add_prefix_space", "trim_offsets", "use_regex", NULL};
+    static const char *const keys[] = {"type", "add_prefix_space", "trim_offsets", "use_regex",
+                                       NULL};
     loader_only(l, path, value, keys);
     step->prefix = loader_bool(l, path, value, "add_prefix_space", true, true);
-    loader_bool(l, path, value, "trim_offsets", true, true); /* where tokens lie in the text is not told */
+    loader_bool(l, path, value, "trim_offsets", true,
+                true); /* where tokens lie in the text is not told */
     step->split = loader_bool(l, path, value, "use_regex", false, true);
     step->behaviour = SPLIT_ISOLATED;
-    weft_status status = pattern_compile(&step->pattern, pattern_gpt2, strlen(pattern_gpt2), false, l->where, path, l->err);
+    weft_status status = pattern_compile(&step->pattern, pattern_gpt2, strlen(pattern_gpt2), false,
+                                         l->where, path, l->err);
     loader_note(l, status);
     l->t->splitters[l->t->n_splitters++].kind = SPLIT_BYTE_MAP;
 }
 
 static void add_splitter(loader *l, const char *path, const json_t *value)
 {
-    static void (*const read[])(loader *, const char *, const json_t *, splitter *) = {read_split, read_digits, read_punctuation, read_metaspace,
-                                                                                       read_byte_level};
+    static void (*const read[])(loader *, const char *, const json_t *, splitter *) = {
+        read_split, read_digits, read_punctuation, read_metaspace, read_byte_level};
     int kind = loader_choice(l, path, value, "type", splitter_types, -1);
     if (kind < 0)
         return;
@@ -193,7 +207,8 @@ void loader_splitters(loader *l, const json_t *value)
     tokenizer *t = l->t;
     if (!value || json_is_null(value))
         return;
-    t->splitters = weft_pool_alloc(&t->pool, (2 * loader_count_steps(value, "pretokenizers") + 1) * sizeof *t->splitters);
+    t->splitters = weft_pool_alloc(&t->pool, (2 * loader_count_steps(value, "pretokenizers") + 1) *
+                                                 sizeof *t->splitters);
     if (!t->splitters) {
         l->no_memory = true;
         return;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hash tables that are filled once and then only read: from a token's text to its id, and from a pair of ids to what they merge to. */
+/* Hash tables that are filled once and then only read: from a token's text to its id, and from a
+ * pair of ids to what they merge to. */
 #include "engine.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Normalizers: each reads a text and leaves another in the scratch, or the same where nothing changes. */
+/* Normalizers: each reads a text and leaves another in the scratch, or the same where nothing
+ * changes. */
 #include "engine.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ static void add_point(weft_text *out, uint32_t c)
 
 /* ---- NFC, NFD, NFKC, NFKD ---- */
 
-/* Characters at the start that stay as they are, whatever follows: below `limit`, up to the last that cannot combine with what comes next. */
+/* Characters at the start that stay as they are, whatever follows: below `limit`, up to the last
+ * that cannot combine with what comes next. */
 static size_t plain_prefix(const char *text, size_t n, unsigned char limit)
 {
     size_t at = 0;
@@ -58,7 +60,8 @@ static weft_status more_points(state *st, size_t n)
     if (n <= st->s->n_points)
         return WEFT_OK;
     n += n / 2;
-    int32_t *grown = n > SIZE_MAX / sizeof *grown ? NULL : weft_realloc(st->s->points, n * sizeof *grown);
+    int32_t *grown =
+        n > SIZE_MAX / sizeof *grown ? NULL : weft_realloc(st->s->points, n * sizeof *grown);
     if (!grown)
         return weft_fail_memory(st->err);
     st->s->points = grown;
@@ -67,30 +70,35 @@ static weft_status more_points(state *st, size_t n)
 }
 
 /* Text without opaque characters. */
-static weft_status normalize_part(state *st, const char *text, size_t n, utf8proc_option_t options, weft_text *out)
+static weft_status normalize_part(state *st, const char *text, size_t n, utf8proc_option_t options,
+                                  weft_text *out)
 {
     weft_status status = more_points(st, n + 32);
     if (status || n == 0)
         return status;
     utf8proc_ssize_t points =
-        utf8proc_decompose((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, st->s->points, (utf8proc_ssize_t)st->s->n_points, options);
+        utf8proc_decompose((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, st->s->points,
+                           (utf8proc_ssize_t)st->s->n_points, options);
     if (points > (utf8proc_ssize_t)st->s->n_points) {
         status = more_points(st, (size_t)points);
         if (status)
             return status;
-        points = utf8proc_decompose((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, st->s->points, (utf8proc_ssize_t)st->s->n_points, options);
+        points = utf8proc_decompose((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n,
+                                    st->s->points, (utf8proc_ssize_t)st->s->n_points, options);
     }
     if (points >= 0)
         points = utf8proc_normalize_utf32(st->s->points, points, options);
     if (points < 0)
-        return weft_fail(st->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the text cannot be normalized: %s", utf8proc_errmsg(points));
+        return weft_fail(st->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the text cannot be normalized: %s",
+                         utf8proc_errmsg(points));
     for (utf8proc_ssize_t i = 0; i < points; i++)
         add_point(out, (uint32_t)st->s->points[i]);
     return WEFT_OK;
 }
 
 /* A part that ends before an ASCII character, which nothing before it combines with. */
-static weft_status normalize_parts(state *st, const char *text, size_t n, utf8proc_option_t options, weft_text *out)
+static weft_status normalize_parts(state *st, const char *text, size_t n, utf8proc_option_t options,
+                                   weft_text *out)
 {
     size_t from = 0;
     for (size_t at = 0, length; at < n; at += length) {
@@ -107,9 +115,10 @@ static weft_status normalize_parts(state *st, const char *text, size_t n, utf8pr
 
 static weft_status normalize_form(state *st, normalizer_kind kind)
 {
-    static const utf8proc_option_t options[] = {UTF8PROC_STABLE | UTF8PROC_COMPOSE, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
-                                                UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
-                                                UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
+    static const utf8proc_option_t options[] = {
+        UTF8PROC_STABLE | UTF8PROC_COMPOSE, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+        UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+        UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
     unsigned char limit = kind == NORMALIZER_NFC ? 0xCC : 0x80; /* below U+0300 all is composed */
     const char *text = st->text, *end = text + st->n;
     size_t plain = plain_prefix(text, st->n, limit);
@@ -157,7 +166,8 @@ static weft_status replace(state *st, const normalizer *step)
     size_t done = 0, start = 0, end = 0;
     weft_text *out = NULL;
     int found = 0;
-    while (st->n && (found = pattern_next(&step->pattern, st->s->match, st->s->context, &m, &start, &end, st->err)) > 0) {
+    while (st->n && (found = pattern_next(&step->pattern, st->s->match, st->s->context, &m, &start,
+                                          &end, st->err)) > 0) {
         if (!out)
             out = next_buffer(st);
         if (start == 0 && end > 0 && step->n_content == 0)
@@ -202,7 +212,8 @@ static void strip(state *st, const normalizer *step)
     }
 }
 
-weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, bool continues, const char **out, size_t *n_out,
+weft_status tokenizer_normalize(const tokenizer *t, tokenizer_scratch *s, const char *text,
+                                size_t n, bool continues, const char **out, size_t *n_out,
                                 bool *moved, weft_error *err)
 {
     state st = {.t = t, .s = s, .text = text, .n = n, .err = err};

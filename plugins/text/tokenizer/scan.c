@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The expressions of GPT-2, Llama 3 and Qwen by hand, for text in ASCII: exactly what PCRE2 finds, or 0 as soon as a character that matters is not
- * ASCII. Each of them matches at every position. */
+/* The expressions of GPT-2, Llama 3 and Qwen by hand, for text in ASCII: exactly what PCRE2 finds,
+ * or 0 as soon as a character that matters is not ASCII. Each of them matches at every position. */
 #include "engine.h"
 
 #include <string.h>
 
-enum { LETTER = 1, DIGIT = 2, NEWLINE = 4, BLANK = 8, OTHER = 16, WIDE = 32, SPACE = NEWLINE | BLANK };
+enum {
+    LETTER = 1,
+    DIGIT = 2,
+    NEWLINE = 4,
+    BLANK = 8,
+    OTHER = 16,
+    WIDE = 32,
+    SPACE = NEWLINE | BLANK
+};
 
 /* clang-format off */
 static const unsigned char kinds[256] = {
@@ -37,7 +45,8 @@ static size_t spaces(const char *s, size_t n, size_t at)
     return end - 1;
 }
 
-/* Length of 's 't 're 've 'm 'll 'd at the apostrophe; 0: none. fold: in either case. *wide: cannot be told. */
+/* Length of 's 't 're 've 'm 'll 'd at the apostrophe; 0: none. fold: in either case. *wide: cannot
+ * be told. */
 static size_t contraction(const char *s, size_t n, size_t at, char fold, bool *wide)
 {
     if (n - at < 2)
@@ -129,9 +138,12 @@ size_t (*pattern_find_scan(const char *expression))(const char *s, size_t n, siz
         size_t (*scan)(const char *s, size_t n, size_t at);
     } known[] = {
         {pattern_gpt2, scan_gpt2},
-        {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", scan_gpt2},
-        {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" TAIL, scan_llama3_3},
-        {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
+        {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+         scan_gpt2},
+        {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|" TAIL,
+         scan_llama3_3},
+        {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| "
+         "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+",
          scan_llama3_3},
         {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|" TAIL, scan_llama3_1},
     };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pre-tokenizers: each cuts every piece that the one before left, and may change its text. Pieces go depth first, so words come in order. */
+/* Pre-tokenizers: each cuts every piece that the one before left, and may change its text. Pieces
+ * go depth first, so words come in order. */
 #include "engine.h"
 
 #include <string.h>
@@ -27,7 +28,9 @@ typedef struct cutter {
 
 static weft_status give(cutter *c, size_t start, size_t end)
 {
-    return start == end ? WEFT_OK : run_step(c->w, c->step + 1, c->text + start, end - start, c->first && start == 0);
+    return start == end
+               ? WEFT_OK
+               : run_step(c->w, c->step + 1, c->text + start, end - start, c->first && start == 0);
 }
 
 static weft_status hold(cutter *c, size_t start, size_t end)
@@ -79,7 +82,8 @@ static weft_status split_pattern(cutter *c, size_t n)
     size_t done = 0, start = 0, end = 0;
     int found;
     weft_status status = WEFT_OK;
-    while (!status && (found = pattern_next(&c->how->pattern, s->match, s->context, &m, &start, &end, c->w->err)) != 0) {
+    while (!status && (found = pattern_next(&c->how->pattern, s->match, s->context, &m, &start,
+                                            &end, c->w->err)) != 0) {
         if (found < 0)
             return c->w->err ? weft_error_status(c->w->err) : WEFT_ERR_RUN;
         if (done < start)
@@ -131,7 +135,9 @@ static weft_status metaspace(walk *w, size_t step, const char *text, size_t n, b
     const splitter *how = &w->t->splitters[step];
     weft_text *out = &w->s->split[step];
     weft_text_clear(out);
-    bool begins = (n >= how->n_replacement && !memcmp(text, how->replacement, how->n_replacement)) || text[0] == ' ';
+    bool begins =
+        (n >= how->n_replacement && !memcmp(text, how->replacement, how->n_replacement)) ||
+        text[0] == ' ';
     if (!begins && (how->first == PREPEND_ALWAYS || (how->first == PREPEND_FIRST && first)))
         weft_text_add_bytes(out, how->replacement, how->n_replacement);
     for (size_t at = 0; at < n;) {
@@ -157,7 +163,8 @@ static weft_status map_bytes(walk *w, size_t step, const char *text, size_t n, b
     weft_text_clear(out);
     for (size_t i = 0; i < n; i++) {
         char bytes[4];
-        weft_text_add_bytes(out, bytes, unicode_put(unicode_byte_alphabet[(unsigned char)text[i]], bytes));
+        weft_text_add_bytes(out, bytes,
+                            unicode_put(unicode_byte_alphabet[(unsigned char)text[i]], bytes));
     }
     if (out->out_of_memory)
         return weft_fail_memory(w->err);
@@ -186,7 +193,8 @@ static weft_status byte_level(walk *w, size_t step, const char *text, size_t n, 
 static weft_status run_step(walk *w, size_t step, const char *text, size_t n, bool first)
 {
     if (step == w->t->n_splitters)
-        return w->s->word ? w->s->word(w->s->self, text, n, w->err) : tokenizer_add_word(w->t, w->s, text, n, w->err);
+        return w->s->word ? w->s->word(w->s->self, text, n, w->err)
+                          : tokenizer_add_word(w->t, w->s, text, n, w->err);
     const splitter *how = &w->t->splitters[step];
     cutter c = {.w = w, .how = how, .step = step, .text = text, .first = first};
     switch (how->kind) {
@@ -205,7 +213,8 @@ static weft_status run_step(walk *w, size_t step, const char *text, size_t n, bo
     return WEFT_ERR_INTERNAL;
 }
 
-weft_status tokenizer_split(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n, bool first, weft_error *err)
+weft_status tokenizer_split(const tokenizer *t, tokenizer_scratch *s, const char *text, size_t n,
+                            bool first, weft_error *err)
 {
     walk w = {.t = t, .s = s, .err = err};
     return run_step(&w, 0, text, n, first);

@@ -15,11 +15,14 @@ static const struct {
     const char *name, *text;
 } patterns[] = {
     {"gpt2", "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
-    {"llama3",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-    {"qwen2", "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-    {"o200k", "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
-              "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    {"llama3", "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+               "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+    {"qwen2", "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+              "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+    {"o200k", "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}"
+              "\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+              "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}"
+              "\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
               "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
 };
 
@@ -62,7 +65,8 @@ static int base64_value(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Appends the bytes of s to `to`; -1: not base64. It needs 3 bytes of room for every 4 characters. */
+/* Appends the bytes of s to `to`; -1: not base64. It needs 3 bytes of room for every 4 characters.
+ */
 static long base64_decode(const char *s, size_t n, char *to)
 {
     if (n == 0 || n % 4)
@@ -91,8 +95,8 @@ static weft_status fail_line(ranks *r, const char *what)
     r->n_bad++;
     if (r->n_bad > ERRORS_SHOWN)
         return WEFT_ERR_INPUT;
-    return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->path, r->line}, "%s; a line of a rank file is a token in base64, a blank, and its rank",
-                     what);
+    return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->path, r->line},
+                     "%s; a line of a rank file is a token in base64, a blank, and its rank", what);
 }
 
 static weft_status add_entry(ranks *r, const char *text, size_t n, int32_t id)
@@ -144,7 +148,8 @@ static weft_status read_lines(ranks *r, const char *data, size_t n)
         at += length + 1;
     }
     if (r->n_bad > ERRORS_SHOWN)
-        return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->path, 0}, "%d more lines are wrong", r->n_bad - ERRORS_SHOWN);
+        return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->path, 0},
+                         "%d more lines are wrong", r->n_bad - ERRORS_SHOWN);
     return status;
 }
 
@@ -170,7 +175,8 @@ static void parse_special(const char *text, tokenizer_entry *entry)
 {
     const char *equals = strrchr(text, '=');
     *entry = (tokenizer_entry){text, strlen(text), -1};
-    if (!equals || equals == text || !equals[1] || strspn(equals + 1, "0123456789") != strlen(equals + 1))
+    if (!equals || equals == text || !equals[1] ||
+        strspn(equals + 1, "0123456789") != strlen(equals + 1))
         return;
     errno = 0;
     long id = strtol(equals + 1, NULL, 10);
@@ -178,7 +184,8 @@ static void parse_special(const char *text, tokenizer_entry *entry)
         *entry = (tokenizer_entry){text, (size_t)(equals - text), (int32_t)id};
 }
 
-static weft_status make_special(const ranks *r, const char *const *names, tokenizer_entry **out, size_t *n, weft_error *err)
+static weft_status make_special(const ranks *r, const char *const *names, tokenizer_entry **out,
+                                size_t *n, weft_error *err)
 {
     *n = 0;
     while (names && names[*n])
@@ -197,7 +204,8 @@ static weft_status make_special(const ranks *r, const char *const *names, tokeni
 
 /* ---- all ---- */
 
-weft_status tokenizer_load_ranks(const char *path, const char *pattern, const char *const *special, tokenizer **out, weft_error *err)
+weft_status tokenizer_load_ranks(const char *path, const char *pattern, const char *const *special,
+                                 tokenizer **out, weft_error *err)
 {
     char *data = NULL;
     size_t n = 0, n_special = 0;
@@ -209,12 +217,14 @@ weft_status tokenizer_load_ranks(const char *path, const char *pattern, const ch
     r.bytes = weft_alloc(n + 1); /* base64 is longer than what it stands for */
     status = r.bytes ? read_lines(&r, data, n) : weft_fail_memory(err);
     if (!status && !r.n)
-        status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
-                           "no token in it; a line of a rank file is a token in base64, a blank, and its rank");
+        status = weft_fail(
+            err, WEFT_ERR_INPUT, (weft_where){path, 0},
+            "no token in it; a line of a rank file is a token in base64, a blank, and its rank");
     if (!status)
         status = make_special(&r, special, &entries, &n_special, err);
     if (!status)
-        status = tokenizer_from_ranks(path, tokenizer_pattern(pattern), r.list, r.n, entries, n_special, out, err);
+        status = tokenizer_from_ranks(path, tokenizer_pattern(pattern), r.list, r.n, entries,
+                                      n_special, out, err);
     weft_free(entries);
     weft_free(r.list);
     weft_free(r.bytes);

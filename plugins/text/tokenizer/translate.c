@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rewrites an expression for PCRE2. Tokenizer files are written for Oniguruma (Ruby's syntax), whose tables of characters are newer: classes become
- * PCRE2's own plus what that lacks, and whatever the two read differently is refused. */
+/* Rewrites an expression for PCRE2. Tokenizer files are written for Oniguruma (Ruby's syntax),
+ * whose tables of characters are newer: classes become PCRE2's own plus what that lacks, and
+ * whatever the two read differently is refused. */
 #include "translate.h"
 
 #include <string.h>
 
-#define SPACES "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
-#define NO_SPACES                                                                                                                                    \
-    "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{1FFF}\\x{200B}-\\x{2027}\\x{202A}-\\x{202E}"            \
+#define SPACES                                                                                     \
+    "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}"    \
+    "\\x{205F}\\x{3000}"
+#define NO_SPACES                                                                                  \
+    "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{"     \
+    "1FFF}\\x{200B}-\\x{2027}\\x{202A}-\\x{202E}"                                                  \
     "\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}\\x{3001}-\\x{10FFFF}"
 
 typedef struct translation {
@@ -45,7 +49,8 @@ static void put_code(translation *t, uint32_t c)
     weft_text_print(t->out, "\\x{%X}", c);
 }
 
-/* Some pairs of letters fold to one character (ss to sharp s), so ignoring case there means more than PCRE2 does. */
+/* Some pairs of letters fold to one character (ss to sharp s), so ignoring case there means more
+ * than PCRE2 does. */
 static void put_literal(translation *t, const char *at, uint32_t c)
 {
     if (t->fold[t->depth]) {
@@ -186,7 +191,8 @@ static void translate_brackets(translation *t)
         else if (*t->at == '&' && t->at + 1 < t->end && t->at[1] == '&')
             refuse(t, t->at, "&& in brackets");
         else if (*t->at == '-') {
-            weft_text_add(t->out, t->at == from + 1 || t->at + 1 == t->end || t->at[1] == ']' ? "\\-" : "-");
+            weft_text_add(
+                t->out, t->at == from + 1 || t->at + 1 == t->end || t->at[1] == ']' ? "\\-" : "-");
             t->at++;
         } else {
             uint32_t c = unicode_get(t->at, &length);
@@ -207,7 +213,8 @@ static void translate_brackets(translation *t)
 
 static void put_boundary(translation *t, const char *at, bool there)
 {
-    static const char *const parts[2][4] = {{"(?:(?<=[", "])(?=[", "])|(?<![", "])(?!["}, {"(?:(?<=[", "])(?![", "])|(?<![", "])(?=["}};
+    static const char *const parts[2][4] = {{"(?:(?<=[", "])(?=[", "])|(?<![", "])(?!["},
+                                            {"(?:(?<=[", "])(?![", "])|(?<![", "])(?=["}};
     for (int i = 0; i < 4; i++) {
         weft_text_add(t->out, parts[there][i]);
         put_class(t, at, "word");
@@ -250,7 +257,8 @@ static void translate_escape(translation *t)
 
 static void translate_group(translation *t)
 {
-    static const char *const openings[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?-i:"};
+    static const char *const openings[] = {"(?:",  "(?=",  "(?!",  "(?>",
+                                           "(?<=", "(?<!", "(?i:", "(?-i:"};
     const char *from = t->at;
     size_t left = (size_t)(t->end - t->at), n = 0;
     bool fold = t->fold[t->depth];
@@ -368,7 +376,8 @@ static void translate_one(translation *t)
     }
 }
 
-bool pattern_translate(const char *expression, size_t n, weft_text *out, const char **wrong, size_t *wrong_at)
+bool pattern_translate(const char *expression, size_t n, weft_text *out, const char **wrong,
+                       size_t *wrong_at)
 {
     translation t = {.at = expression, .end = expression + n, .out = out};
     if (n >= 4 && !memcmp(expression, "(?i)", 4)) {

@@ -95,8 +95,9 @@ bool unicode_is_opaque(uint32_t c)
 
 bool unicode_is_space(uint32_t c)
 {
-    static const unicode_range spaces[] = {{9, 13},      {32, 32},     {133, 133},   {160, 160},   {5760, 5760},
-                                           {8192, 8202}, {8232, 8233}, {8239, 8239}, {8287, 8287}, {12288, 12288}};
+    static const unicode_range spaces[] = {{9, 13},      {32, 32},      {133, 133},   {160, 160},
+                                           {5760, 5760}, {8192, 8202},  {8232, 8233}, {8239, 8239},
+                                           {8287, 8287}, {12288, 12288}};
     return IN(spaces, c);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-pair merging. The order of ids, the order of equal counts and what a merge does to counts are those of the BpeTrainer of Hugging Face's
- * tokenizers, so that both give the same vocabulary: special tokens, the 256 bytes in order of their characters, then one token a merge. A merged
+/* Byte-pair merging. The order of ids, the order of equal counts and what a merge does to counts
+ * are those of the BpeTrainer of Hugging Face's tokenizers, so that both give the same vocabulary:
+ * special tokens, the 256 bytes in order of their characters, then one token a merge. A merged
  * pair's own count is left as it was: a pair that appears again later starts from there. */
 #include "train.h"
 
@@ -74,7 +75,8 @@ static weft_status add_alphabet(training *t, uint32_t *id_of_byte, weft_error *e
     return status;
 }
 
-static weft_status add_words(training *t, const text_train_words *words, const uint32_t *id_of_byte, weft_error *err)
+static weft_status add_words(training *t, const text_train_words *words, const uint32_t *id_of_byte,
+                             weft_error *err)
 {
     t->n_words = words->n;
     t->ids = weft_alloc(words->n_bytes * sizeof *t->ids);
@@ -93,7 +95,8 @@ static weft_status add_words(training *t, const text_train_words *words, const u
         t->counts[w] = word->count;
         const uint32_t *id = t->ids + word->at;
         for (uint32_t i = 0; !status && i + 1 < word->n; i++)
-            status = text_train_pairs_change(&t->pairs, id[i], id[i + 1], (int64_t)word->count, (uint32_t)w, err);
+            status = text_train_pairs_change(&t->pairs, id[i], id[i + 1], (int64_t)word->count,
+                                             (uint32_t)w, err);
     }
     return status ? status : text_train_pairs_queue(&t->pairs, err);
 }
@@ -117,17 +120,22 @@ static weft_status start(training *t, const text_train_words *words, weft_error 
 
 static bool may_join(const training *t, uint32_t left, uint32_t right)
 {
-    return !t->options->max_token || t->token_bytes[left] + t->token_bytes[right] <= t->options->max_token;
+    return !t->options->max_token ||
+           t->token_bytes[left] + t->token_bytes[right] <= t->options->max_token;
 }
 
-static weft_status replace(training *t, uint32_t old_left, uint32_t old_right, uint32_t left, uint32_t right, uint32_t word, weft_error *err)
+static weft_status replace(training *t, uint32_t old_left, uint32_t old_right, uint32_t left,
+                           uint32_t right, uint32_t word, weft_error *err)
 {
     int64_t count = (int64_t)t->counts[word];
     weft_status status = text_train_pairs_change(&t->pairs, old_left, old_right, -count, word, err);
-    return status || !may_join(t, left, right) ? status : text_train_pairs_change(&t->pairs, left, right, count, word, err);
+    return status || !may_join(t, left, right)
+               ? status
+               : text_train_pairs_change(&t->pairs, left, right, count, word, err);
 }
 
-static weft_status merge_word(training *t, uint32_t word, text_train_merge pair, uint32_t id, weft_error *err)
+static weft_status merge_word(training *t, uint32_t word, text_train_merge pair, uint32_t id,
+                              weft_error *err)
 {
     uint32_t *ids = t->ids + t->starts[word], n = t->lengths[word], to = 0;
     weft_status status = WEFT_OK;
@@ -150,12 +158,14 @@ static weft_status merge_word(training *t, uint32_t word, text_train_merge pair,
 /* The id of left and right joined. */
 static weft_status join_tokens(training *t, text_train_merge pair, int *id, weft_error *err)
 {
-    char *joined = weft_format("%s%s", t->result->tokens.list[pair.left], t->result->tokens.list[pair.right]);
+    char *joined =
+        weft_format("%s%s", t->result->tokens.list[pair.left], t->result->tokens.list[pair.right]);
     if (!joined)
         return weft_fail_memory(err);
     weft_status status = text_train_tokens_add(&t->result->tokens, joined, id, err);
     weft_free(joined);
-    return status ? status : note_bytes(t, *id, t->token_bytes[pair.left] + t->token_bytes[pair.right], err);
+    return status ? status
+                  : note_bytes(t, *id, t->token_bytes[pair.left] + t->token_bytes[pair.right], err);
 }
 
 static weft_status note_merge(text_train_result *result, text_train_merge pair, weft_error *err)
@@ -228,7 +238,9 @@ static weft_status merge_all(training *t, weft_error *err)
     const text_train_options *o = t->options;
     weft_status status = WEFT_OK;
     text_train_candidate top;
-    for (size_t step = 0; !status && t->result->tokens.n < o->vocab_size && text_train_pairs_take(&t->pairs, &top); step++) {
+    for (size_t step = 0;
+         !status && t->result->tokens.n < o->vocab_size && text_train_pairs_take(&t->pairs, &top);
+         step++) {
         bool enough = top.count >= o->min_frequency;
         if (enough)
             status = merge(t, &top, err);
@@ -241,7 +253,8 @@ static weft_status merge_all(training *t, weft_error *err)
     return status;
 }
 
-weft_status text_train_bpe(const text_train_words *words, const text_train_options *options, text_train_result *result, weft_error *err)
+weft_status text_train_bpe(const text_train_words *words, const text_train_options *options,
+                           text_train_result *result, weft_error *err)
 {
     training t = {.options = options, .result = result};
     weft_status status = start(&t, words, err);

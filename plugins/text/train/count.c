@@ -69,7 +69,8 @@ static weft_status grow_bytes(text_train_words *words, size_t n, weft_error *err
     return WEFT_OK;
 }
 
-weft_status text_train_words_add(text_train_words *words, const char *word, size_t n, uint64_t count, weft_error *err)
+weft_status text_train_words_add(text_train_words *words, const char *word, size_t n,
+                                 uint64_t count, weft_error *err)
 {
     weft_status status = words->n >= words->n_slots / 2 ? grow_slots(words, err) : WEFT_OK;
     if (status)
@@ -84,14 +85,17 @@ weft_status text_train_words_add(text_train_words *words, const char *word, size
         }
     }
     if (n > UINT32_MAX || words->n >= UINT32_MAX - 1)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "too many distinct words, or one longer than 4 GiB; train on a part of the text");
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "too many distinct words, or one longer than 4 GiB; train on a part of the text");
     status = grow_list(words, err);
     if (!status)
         status = grow_bytes(words, n, err);
     if (status)
         return status;
     memcpy(words->bytes + words->n_bytes, word, n);
-    words->list[words->n++] = (text_train_word){.at = words->n_bytes, .n = (uint32_t)n, .hash = hash, .count = count};
+    words->list[words->n++] =
+        (text_train_word){.at = words->n_bytes, .n = (uint32_t)n, .hash = hash, .count = count};
     words->n_bytes += n;
     words->slots[at] = (uint32_t)words->n;
     return WEFT_OK;
@@ -106,7 +110,8 @@ weft_status text_train_words_join(text_train_words *words, text_train_words *fro
         *from = (text_train_words){0};
     }
     for (size_t i = 0; !status && i < from->n; i++)
-        status = text_train_words_add(words, from->bytes + from->list[i].at, from->list[i].n, from->list[i].count, err);
+        status = text_train_words_add(words, from->bytes + from->list[i].at, from->list[i].n,
+                                      from->list[i].count, err);
     text_train_words_release(from);
     return status;
 }

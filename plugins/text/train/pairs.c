@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs of neighbours: a hash table of counts, and a heap whose entries are brought up to date when they come to the top. */
+/* Pairs of neighbours: a hash table of counts, and a heap whose entries are brought up to date when
+ * they come to the top. */
 #include "train.h"
 
 enum { FIRST = 1 << 12 };
@@ -11,7 +12,8 @@ static size_t hash_key(uint64_t key)
 }
 
 /* Makes room for one more element. */
-static weft_status grow(void **list, size_t n, size_t *capacity, size_t first, size_t width, weft_error *err)
+static weft_status grow(void **list, size_t n, size_t *capacity, size_t first, size_t width,
+                        weft_error *err)
 {
     if (n < *capacity)
         return WEFT_OK;
@@ -42,7 +44,8 @@ static weft_status grow_slots(text_train_pairs *pairs, weft_error *err)
     return WEFT_OK;
 }
 
-static weft_status find_pair(text_train_pairs *pairs, uint64_t key, uint32_t *index, weft_error *err)
+static weft_status find_pair(text_train_pairs *pairs, uint64_t key, uint32_t *index,
+                             weft_error *err)
 {
     weft_status status = pairs->n >= pairs->n_slots / 2 ? grow_slots(pairs, err) : WEFT_OK;
     if (status)
@@ -54,7 +57,8 @@ static weft_status find_pair(text_train_pairs *pairs, uint64_t key, uint32_t *in
             return WEFT_OK;
     }
     if (pairs->n >= UINT32_MAX - 1)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "too many distinct pairs; train on a part of the text");
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "too many distinct pairs; train on a part of the text");
     void *list = pairs->list;
     status = grow(&list, pairs->n, &pairs->capacity, FIRST, sizeof *pairs->list, err);
     pairs->list = list;
@@ -67,14 +71,16 @@ static weft_status find_pair(text_train_pairs *pairs, uint64_t key, uint32_t *in
 }
 
 /* Notes a word once: words come in order. */
-static weft_status add_place(text_train_pairs *pairs, uint32_t index, uint32_t word, weft_error *err)
+static weft_status add_place(text_train_pairs *pairs, uint32_t index, uint32_t word,
+                             weft_error *err)
 {
     text_train_places *places = &pairs->list[index].fresh;
     if (places->n && places->words[places->n - 1] == word)
         return WEFT_OK;
     if (!places->n) {
         void *fresh = pairs->fresh;
-        weft_status status = grow(&fresh, pairs->n_fresh, &pairs->fresh_capacity, FIRST, sizeof *pairs->fresh, err);
+        weft_status status =
+            grow(&fresh, pairs->n_fresh, &pairs->fresh_capacity, FIRST, sizeof *pairs->fresh, err);
         pairs->fresh = fresh;
         if (status)
             return status;
@@ -89,7 +95,8 @@ static weft_status add_place(text_train_pairs *pairs, uint32_t index, uint32_t w
     return WEFT_OK;
 }
 
-weft_status text_train_pairs_change(text_train_pairs *pairs, uint32_t left, uint32_t right, int64_t change, uint32_t word, weft_error *err)
+weft_status text_train_pairs_change(text_train_pairs *pairs, uint32_t left, uint32_t right,
+                                    int64_t change, uint32_t word, weft_error *err)
 {
     uint32_t index = 0;
     weft_status status = find_pair(pairs, (uint64_t)left << 32 | right, &index, err);
@@ -141,13 +148,15 @@ weft_status text_train_pairs_queue(text_train_pairs *pairs, weft_error *err)
             continue;
         }
         void *queue = pairs->queue;
-        weft_status status = grow(&queue, pairs->n_queue, &pairs->queue_capacity, FIRST, sizeof *pairs->queue, err);
+        weft_status status =
+            grow(&queue, pairs->n_queue, &pairs->queue_capacity, FIRST, sizeof *pairs->queue, err);
         pairs->queue = queue;
         if (status) {
             weft_free(places.words);
             return status;
         }
-        pairs->queue[pairs->n_queue] = (text_train_candidate){(uint64_t)pair->count, pair->key, pairs->fresh[i], places};
+        pairs->queue[pairs->n_queue] =
+            (text_train_candidate){(uint64_t)pair->count, pair->key, pairs->fresh[i], places};
         sift_up(pairs->queue, pairs->n_queue++);
     }
     pairs->n_fresh = 0;

@@ -38,7 +38,8 @@ static weft_status grow(text_train_tokens *tokens, weft_error *err)
     return WEFT_OK;
 }
 
-weft_status text_train_tokens_add(text_train_tokens *tokens, const char *token, int *id, weft_error *err)
+weft_status text_train_tokens_add(text_train_tokens *tokens, const char *token, int *id,
+                                  weft_error *err)
 {
     weft_status status = grow(tokens, err);
     if (status)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training of a byte-level BPE vocabulary: words are counted, pairs merged by count, and the result written as files that Hugging Face's tokenizers
- * read. Equal counts are decided by ids, so that the result depends on the words and their counts alone. */
+/* Training of a byte-level BPE vocabulary: words are counted, pairs merged by count, and the result
+ * written as files that Hugging Face's tokenizers read. Equal counts are decided by ids, so that
+ * the result depends on the words and their counts alone. */
 #ifndef WEFT_TEXT_TRAIN_H
 #define WEFT_TEXT_TRAIN_H
 
@@ -24,14 +25,16 @@ typedef struct text_train_words {
     size_t n_bytes, bytes_capacity;
 } text_train_words;
 
-weft_status text_train_words_add(text_train_words *words, const char *word, size_t n, uint64_t count, weft_error *err);
+weft_status text_train_words_add(text_train_words *words, const char *word, size_t n,
+                                 uint64_t count, weft_error *err);
 /* Adds all words of `from`, which becomes empty. */
 weft_status text_train_words_join(text_train_words *words, text_train_words *from, weft_error *err);
 void text_train_words_release(text_train_words *words);
 
 /* ---- tokens.c: the vocabulary while it grows ---- */
 
-/* A token as the files spell it: each byte as the character that stands for it. Zero-initialised is valid and empty. */
+/* A token as the files spell it: each byte as the character that stands for it. Zero-initialised is
+ * valid and empty. */
 typedef struct text_train_tokens {
     char **list; /* by id */
     int n, capacity;
@@ -40,9 +43,11 @@ typedef struct text_train_tokens {
 } text_train_tokens;
 
 /* The id of a token, which is added if it is new. */
-weft_status text_train_tokens_add(text_train_tokens *tokens, const char *token, int *id, weft_error *err);
+weft_status text_train_tokens_add(text_train_tokens *tokens, const char *token, int *id,
+                                  weft_error *err);
 void text_train_tokens_release(text_train_tokens *tokens);
-/* The character that stands for a byte: printable ones for themselves, the others, in order, from U+0100 on. */
+/* The character that stands for a byte: printable ones for themselves, the others, in order, from
+ * U+0100 on. */
 uint32_t text_train_byte_character(unsigned char byte);
 
 /* ---- pairs.c: counts of neighbours, and the queue of what to merge next ---- */
@@ -77,10 +82,12 @@ typedef struct text_train_pairs {
 } text_train_pairs;
 
 /* Changes a pair's count. Where it grew, the word is noted. */
-weft_status text_train_pairs_change(text_train_pairs *pairs, uint32_t left, uint32_t right, int64_t change, uint32_t word, weft_error *err);
+weft_status text_train_pairs_change(text_train_pairs *pairs, uint32_t left, uint32_t right,
+                                    int64_t change, uint32_t word, weft_error *err);
 /* Queues every pair that has fresh places. */
 weft_status text_train_pairs_queue(text_train_pairs *pairs, weft_error *err);
-/* Takes the pair with the highest count, of equals the lowest ids. False: none is left. The places are the caller's. */
+/* Takes the pair with the highest count, of equals the lowest ids. False: none is left. The places
+ * are the caller's. */
 bool text_train_pairs_take(text_train_pairs *pairs, text_train_candidate *top);
 void text_train_pairs_release(text_train_pairs *pairs);
 
@@ -108,7 +115,8 @@ typedef struct text_train_result {
     uint64_t n_tokens, n_bytes; /* of the words that were trained on */
 } text_train_result;
 
-weft_status text_train_bpe(const text_train_words *words, const text_train_options *options, text_train_result *result, weft_error *err);
+weft_status text_train_bpe(const text_train_words *words, const text_train_options *options,
+                           text_train_result *result, weft_error *err);
 void text_train_result_release(text_train_result *result);
 
 /* ---- write.c: the files ---- */
@@ -123,7 +131,9 @@ typedef struct text_train_files {
 } text_train_files;
 
 /* The text of tokenizer.json. */
-weft_status text_train_json(const text_train_result *result, const text_train_files *files, weft_text *out, weft_error *err);
-weft_status text_train_write(const text_train_result *result, const text_train_files *files, weft_error *err);
+weft_status text_train_json(const text_train_result *result, const text_train_files *files,
+                            weft_text *out, weft_error *err);
+weft_status text_train_write(const text_train_result *result, const text_train_files *files,
+                             weft_error *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json and tokenizer_config.json, as Hugging Face's tokenizers and transformers read them. */
+/* tokenizer.json and tokenizer_config.json, as Hugging Face's tokenizers and transformers read
+ * them. */
 #include "train.h"
 
 #include <weft/files.h>
@@ -13,32 +14,39 @@ static void add_entry(weft_text *out, bool first, const char *token, int id)
     weft_text_print(out, ": %d", id);
 }
 
-static void add_special(weft_text *out, const text_train_files *files, const char *indent, bool with_id)
+static void add_special(weft_text *out, const text_train_files *files, const char *indent,
+                        bool with_id)
 {
     for (int i = 0; i < files->n_special; i++) {
         weft_text_print(out, "%s\n%s", i ? "," : "", indent);
         weft_text_print(out, with_id ? "{\"id\": %d, \"content\": " : "\"%d\": {\"content\": ", i);
         weft_text_add_json(out, files->special[i]);
-        weft_text_add(out, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}");
+        weft_text_add(out, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                           "\"normalized\": false, \"special\": true}");
     }
 }
 
 static void add_split(weft_text *out, const char *pattern)
 {
     if (!pattern) {
-        weft_text_add(out, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}");
+        weft_text_add(out, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                           "\"trim_offsets\": true, \"use_regex\": true}");
         return;
     }
-    weft_text_add(out, "{\"type\": \"Sequence\", \"pretokenizers\": [\n    {\"type\": \"Split\", \"pattern\": {\"Regex\": ");
+    weft_text_add(out, "{\"type\": \"Sequence\", \"pretokenizers\": [\n    {\"type\": \"Split\", "
+                       "\"pattern\": {\"Regex\": ");
     weft_text_add_json(out, pattern);
     weft_text_add(out, "}, \"behavior\": \"Isolated\", \"invert\": false},\n"
-                       "    {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": false}]}");
+                       "    {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                       "\"trim_offsets\": true, \"use_regex\": false}]}");
 }
 
 static void add_model(weft_text *out, const text_train_result *result)
 {
-    weft_text_add(out, "{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n    \"continuing_subword_prefix\": null,\n"
-                       "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n    \"ignore_merges\": false,\n"
+    weft_text_add(out, "{\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": "
+                       "null,\n    \"continuing_subword_prefix\": null,\n"
+                       "    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n    "
+                       "\"byte_fallback\": false,\n    \"ignore_merges\": false,\n"
                        "    \"vocab\": {");
     char *const *token = result->tokens.list;
     for (int i = 0; i < result->tokens.n; i++)
@@ -58,7 +66,8 @@ static void add_template_token(weft_text *out, const char *token, int type)
 {
     weft_text_add(out, "{\"SpecialToken\": {\"id\": ");
     weft_text_add_json(out, token);
-    weft_text_print(out, ", \"type_id\": %d}}, {\"Sequence\": {\"id\": \"%c\", \"type_id\": %d}}", type, 'A' + type, type);
+    weft_text_print(out, ", \"type_id\": %d}}, {\"Sequence\": {\"id\": \"%c\", \"type_id\": %d}}",
+                    type, 'A' + type, type);
 }
 
 /* A prompt begins with BOS, as documents do in a run. */
@@ -86,15 +95,18 @@ static void add_template(weft_text *out, const text_train_files *files)
     weft_text_add(out, "]}}}");
 }
 
-weft_status text_train_json(const text_train_result *result, const text_train_files *files, weft_text *out, weft_error *err)
+weft_status text_train_json(const text_train_result *result, const text_train_files *files,
+                            weft_text *out, weft_error *err)
 {
-    weft_text_add(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": [");
+    weft_text_add(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": "
+                       "null,\n  \"added_tokens\": [");
     add_special(out, files, "    ", true);
     weft_text_add(out, "],\n  \"normalizer\": null,\n  \"pre_tokenizer\": ");
     add_split(out, files->pattern);
     weft_text_add(out, ",\n  \"post_processor\": ");
     add_template(out, files);
-    weft_text_add(out, ",\n  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},\n"
+    weft_text_add(out, ",\n  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+                       "\"trim_offsets\": true, \"use_regex\": true},\n"
                        "  \"model\": ");
     add_model(out, result);
     weft_text_add(out, "\n}\n");
@@ -128,11 +140,13 @@ static char *config_path(const char *path)
     return weft_format("%.*stokenizer_config.json", slash ? (int)(slash - path + 1) : 0, path);
 }
 
-weft_status text_train_write(const text_train_result *result, const text_train_files *files, weft_error *err)
+weft_status text_train_write(const text_train_result *result, const text_train_files *files,
+                             weft_error *err)
 {
     weft_text json = {0}, config = {0};
     char *beside = config_path(files->path);
-    weft_status status = beside ? text_train_json(result, files, &json, err) : weft_fail_memory(err);
+    weft_status status =
+        beside ? text_train_json(result, files, &json, err) : weft_fail_memory(err);
     add_config(&config, files);
     if (!status && config.out_of_memory)
         status = weft_fail_memory(err);
