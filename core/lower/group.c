@@ -3,10 +3,11 @@
  * needs them. Only the order of nodes changes, so no number does. What belongs together says who
  * put it in: attributes `group` and `prefetch` of the node.
  *
- *   gathers of weights       those of one block, where the first stands; with `prefetch` n, while
- * the n-th block before it still computes reductions of gradients  those of one block, where the
- * last stands; what reads them waits behind it all-reduces              of any block, up to a size:
- * whatever is small is summed at once */
+ * - Gathers of weights: those of one block, where the first stands; with `prefetch` n, while the
+ *   n-th block before it still computes.
+ * - Reductions of gradients: those of one block, where the last stands; what reads them waits
+ *   behind it.
+ * - All-reduces: of any block, up to a size; whatever is small is summed at once. */
 #include "lower/compile.h"
 
 #include <string.h>

@@ -46,11 +46,13 @@ typedef struct weft_dim {
 } weft_dim;
 
 /* A layout: one byte per mesh axis, so that equal layouts are equal numbers.
- *   0                       replicated
- *   WEFT_OPEN_SUM, _MAX     open: every rank of the axis holds a term still to be combined
- *   0x80 | fine | dim | place   cuts dim `dim`; `place` orders the axes of one dim, outermost 0;
- * fine: ignores the grain (storage) Invariant: all open axes have the same kind; the places of a
- * dim are 0, 1, ... without gaps. */
+ *
+ *     0                           replicated
+ *     WEFT_OPEN_SUM, _MAX         open: every rank of the axis holds a term still to be combined
+ *     0x80 | fine | dim | place   cuts dim `dim`; `place` orders the axes of one dim, outermost 0;
+ *                                 fine: ignores the grain (storage)
+ *
+ * Invariant: all open axes have the same kind; the places of a dim are 0, 1, ... without gaps. */
 typedef struct weft_layout {
     uint64_t bits;
 } weft_layout;

@@ -89,25 +89,32 @@ enum {
 
 /* What an op means. The table is const; one instance serves all graphs.
  *
- * rule     "b q h, b [k] h -> b q h": letters (words) are indices, one per dim; [x] must be whole
- * on a rank; an index of an operand that no result has is contracted. "*" stands for every dim of
- * the longest operand. A trailing "..." on either side repeats the last operand or result as often
- * as the node has it. NULL: `make_rule` writes the text for a node. The same letter with two sizes
+ * rule: "b q h, b [k] h -> b q h": letters (words) are indices, one per dim; [x] must be whole on a
+ * rank; an index of an operand that no result has is contracted. "*" stands for every dim of the
+ * longest operand. A trailing "..." on either side repeats the last operand or result as often as
+ * the node has it. NULL: `make_rule` writes the text for a node. The same letter with two sizes
  * (heads, kv_heads) is cut in both places alike, where both divide (in grains). In a backward op
  * whose result has an index that no operand has, the node's `like` counts as one more operand
- * (last). linear   groups of operands, "0, 2 1": if exactly the operands of one group are open
- * sums, so is the result. "all": one group of all. NULL: none. grad     statements, NULL-ended: "0
- * 1: rms_norm_dx 0 1 dy like0". Left: for which operands, one per result of the gradient op. Right:
- * the gradient op, then its operands: N forward operand N, rN forward result N, dy the gradient of
- * result 0, dyN that of result N, likeN dims and layout of operand N without its data. "0: dy"
- * passes the gradient on. "all" on either side: every operand in turn, one node each. "all: op dys"
- * makes one node from the gradients of all results. Operands not named get none. A gradient node
- * inherits the attributes. infer    sets dims and dtypes of results where the default does not do:
- * default dims come from the rule's letters in the first operand that has them, default dtype is
- * operand `dtype_from`'s. NULL: default. flops    floating-point operations of one call; NULL: one
- * per element of the largest tensor. plain    the reference kernel: correct for every float dtype,
- * computes in f64, needs no workspace, obeys call->accumulate. Mandatory but for sources. Returns
- * WEFT_OK or fails with a message. */
+ * (last).
+ *
+ * linear: groups of operands, "0, 2 1": if exactly the operands of one group are open sums, so is
+ * the result. "all": one group of all. NULL: none.
+ *
+ * grad: statements, NULL-ended: "0 1: rms_norm_dx 0 1 dy like0". Left: for which operands, one per
+ * result of the gradient op. Right: the gradient op, then its operands: N forward operand N, rN
+ * forward result N, dy the gradient of result 0, dyN that of result N, likeN dims and layout of
+ * operand N without its data. "0: dy" passes the gradient on. "all" on either side: every operand
+ * in turn, one node each. "all: op dys" makes one node from the gradients of all results. Operands
+ * not named get none. A gradient node inherits the attributes.
+ *
+ * infer: sets dims and dtypes of results where the default does not do: default dims come from the
+ * rule's letters in the first operand that has them, default dtype is operand `dtype_from`'s. NULL:
+ * default.
+ *
+ * flops: floating-point operations of one call; NULL: one per element of the largest tensor.
+ *
+ * plain: the reference kernel: correct for every float dtype, computes in f64, needs no workspace,
+ * obeys call->accumulate. Mandatory but for sources. Returns WEFT_OK or fails with a message. */
 struct weft_op {
     const char *name, *summary;
     const char *rule;

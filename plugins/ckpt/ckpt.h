@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints: what the plugin's files share.
+/* Checkpoints: what the plugin's files share. A checkpoint RUN/ckpt/step-12 holds
  *
- *     RUN/ckpt/step-12/manifest.json            the checkpoint is whole if and only if this is
- * there model-00000.safetensors  rank 0's pieces of parameters optim/optim-00000.safetensors (the
- * tokenizer's files)
- */
+ *     manifest.json                    it is whole if and only if this is there
+ *     model-00000.safetensors          rank 0's pieces of parameters
+ *     optim/optim-00000.safetensors
+ *
+ * and the tokenizer's files. */
 #ifndef CKPT_H
 #define CKPT_H
 

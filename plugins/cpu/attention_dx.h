@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention_dx: weights are made again from lse, tile by tile. With p the weights and delta =
- * sum(dout * out): dv = p' dout,  ds = p (dout v' - delta),  dk = scale ds' q,  dq = scale ds k.
+ * sum(dout * out):
+ *
+ *     dv = p' dout,  ds = p (dout v' - delta),  dk = scale ds' q,  dq = scale ds k.
+ *
  * One walk (a thread owns a batch row's kv head: dk, dv and all dq of its heads) or two (dk and dv
  * by key tile, then dq by query tile). Every sum is made in the same order either way, so the
  * choice does not change a bit. */
