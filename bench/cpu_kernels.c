@@ -121,14 +121,16 @@ static void run(bench *b)
                       .n_outs = b->n_outs,
                       .ins = b->t,
                       .outs = b->t + b->n_ins,
-                      .queue = &queue};
+                      .queue = &queue,
+                      .threads = threads};
     weft_error err = {0};
     const weft_kernel *k = find_kernel(&call);
     if (!k) {
         printf("%-14s no kernel\n", b->op);
         exit(1);
     }
-    call.workspace = memory(k->workspace ? k->workspace(&call) : 0);
+    call.workspace_bytes = k->workspace ? k->workspace(&call) : 0;
+    call.workspace = memory(call.workspace_bytes);
     weft_status status = k->prepare ? k->prepare(&call, &call.state, &err) : WEFT_OK;
     double best = INFINITY, start = now();
     for (int i = 0; status == WEFT_OK && (i < 3 || now() - start < seconds); i++) {

@@ -207,6 +207,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-signals \
 	tests/scripts/check-style \
 	tests/scripts/check-text-runs \
+	tests/scripts/check-threads \
 	tests/scripts/check-tokenize
 
 EXTRA_DIST += \

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-weft_status weft_kernels_init(weft_kernels *kernels, const char *device,
+weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,
                               const weft_kernel *const *tables, const char *const *owners,
-                              int n_tables, bool plain, weft_error *err)
+                              int n_tables, weft_error *err)
 {
-    memset(kernels, 0, sizeof *kernels);
-    kernels->plain = plain;
+    *kernels = (weft_kernels){.device = device, .device_self = device_self};
+    kernels->plain = device->plain && device->plain(device_self);
     int n = 0;
     for (int i = 0; i < n_tables; i++)
         for (const weft_kernel *k = tables[i]; k && k->op; k++)
@@ -19,7 +19,7 @@ weft_status weft_kernels_init(weft_kernels *kernels, const char *device,
         return weft_fail_memory(err);
     for (int i = 0; i < n_tables; i++)
         for (const weft_kernel *k = tables[i]; k && k->op; k++)
-            if (strcmp(k->device, device) == 0) {
+            if (strcmp(k->device, device->name) == 0) {
                 kernels->owners[kernels->n] = owners[i];
                 kernels->list[kernels->n++] = k;
             }
@@ -56,11 +56,33 @@ const char *weft_kernels_owner(const weft_kernels *kernels, const weft_kernel *k
     return NULL;
 }
 
+void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *call)
+{
+    const weft_device *d = kernels->device;
+    call->queue = d->queue ? d->queue(kernels->device_self, queue) : NULL;
+    call->threads = d->threads ? d->threads(kernels->device_self) : 1;
+}
+
+weft_call weft_instruction_call(const weft_instruction *in, const weft_kernels *kernels)
+{
+    weft_call call = {.op = in->node->op,
+                      .attrs = in->node->attrs,
+                      .n_attrs = in->node->n_attrs,
+                      .n_ins = in->n_ins,
+                      .n_outs = in->n_outs,
+                      .ins = in->tensors,
+                      .outs = in->tensors + in->n_ins,
+                      .accumulate = in->accumulate};
+    weft_kernels_address(kernels, in->queue, &call);
+    return call;
+}
+
 /* ---- prepared ---- */
 
 struct weft_prepared_item {
     const weft_kernel *kernel;
     void *state;
+    size_t workspace;
     struct weft_prepared_item *next;
 };
 
@@ -84,52 +106,59 @@ static void call_key(const weft_instruction *in, weft_text *key)
     }
 }
 
-static weft_status prepare_one(weft_prepared *p, weft_instruction *in, weft_error *err)
+/* The item of calls like this one; NULL: out of memory. */
+static struct weft_prepared_item *find_item(weft_prepared *p, const weft_instruction *in,
+                                            bool *fresh)
 {
     weft_text key = {0};
     call_key(in, &key);
     struct weft_prepared_item *item = weft_map_get(&p->by_call, key.data, key.size);
-    weft_status s = WEFT_OK;
-    if (!item) {
+    *fresh = !item && !key.out_of_memory;
+    if (*fresh) {
         item = weft_pool_alloc(&p->pool, sizeof *item);
-        if (!item || key.out_of_memory ||
-            !weft_map_set(&p->by_call, &p->pool, key.data, key.size, item)) {
-            s = weft_fail_memory(err);
-        } else {
-            const weft_tensor *t = in->tensors;
-            weft_call call = {in->node->op,
-                              in->node->attrs,
-                              in->node->n_attrs,
-                              in->n_ins,
-                              in->n_outs,
-                              t,
-                              t + in->n_ins,
-                              in->accumulate,
-                              NULL,
-                              NULL,
-                              NULL};
-            s = in->kernel->prepare(&call, &item->state, err);
-            if (!s) {
-                item->kernel = in->kernel;
-                item->next = p->items;
-                p->items = item;
-            }
-        }
+        if (item && !weft_map_set(&p->by_call, &p->pool, key.data, key.size, item))
+            item = NULL;
     }
-    if (!s)
-        in->state = item->state;
     weft_text_release(&key);
-    return s;
+    return item;
 }
 
-weft_status weft_prepare(weft_prepared *prepared, weft_lowered *l, weft_error *err)
+static weft_status prepare_one(weft_prepared *p, const weft_kernels *kernels, weft_lowered *l,
+                               weft_instruction *in, weft_error *err)
+{
+    const weft_kernel *k = in->kernel;
+    bool fresh;
+    struct weft_prepared_item *item = find_item(p, in, &fresh);
+    if (!item)
+        return weft_fail_memory(err);
+    if (fresh) {
+        weft_call call = weft_instruction_call(in, kernels);
+        weft_status s = k->prepare ? k->prepare(&call, &item->state, err) : WEFT_OK;
+        if (s)
+            return s;
+        item->workspace = k->workspace ? k->workspace(&call) : 0;
+        item->kernel = k;
+        item->next = p->items;
+        p->items = item;
+    }
+    in->state = item->state;
+    size_t planned = in->workspace >= 0 ? (size_t)l->buffers[in->workspace].bytes : 0;
+    if (item->workspace <= planned)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "kernel %s of %s was planned with %zu bytes of workspace and needs %zu now",
+                     k->name, in->owner ? in->owner : "the core", planned, item->workspace);
+}
+
+weft_status weft_prepare(weft_prepared *prepared, const weft_kernels *kernels, weft_lowered *l,
+                         weft_error *err)
 {
     for (int a = 0; a < WEFT_ACTIONS; a++) {
         for (int i = 0; i < l->programs[a].n; i++) {
             weft_instruction *in = &l->programs[a].list[i];
-            if (in->kind != WEFT_COMPUTE || !in->kernel || !in->kernel->prepare)
-                continue;
-            weft_status s = prepare_one(prepared, in, err);
+            bool asks = in->kind == WEFT_COMPUTE && in->kernel &&
+                        (in->kernel->prepare || in->kernel->workspace);
+            weft_status s = asks ? prepare_one(prepared, kernels, l, in, err) : WEFT_OK;
             if (s)
                 return s;
         }
@@ -140,7 +169,7 @@ weft_status weft_prepare(weft_prepared *prepared, weft_lowered *l, weft_error *e
 void weft_prepared_release(weft_prepared *prepared)
 {
     for (struct weft_prepared_item *i = prepared->items; i; i = i->next)
-        if (i->kernel->release)
+        if (i->kernel->prepare && i->kernel->release)
             i->kernel->release(i->state);
     weft_pool_release(&prepared->pool);
     memset(prepared, 0, sizeof *prepared);

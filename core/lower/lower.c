@@ -36,9 +36,15 @@ void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumula
         weft_local_tensor(c->g, n->ins[i], c->l->coord, &tensors[i]);
     for (int i = 0; i < n->n_outs; i++)
         weft_local_tensor(c->g, n->outs[i], c->l->coord, &tensors[n->n_ins + i]);
-    *call = (weft_call){n->op,   n->attrs,           n->n_attrs, n->n_ins, n->n_outs,
-                        tensors, tensors + n->n_ins, accumulate, NULL,     NULL,
-                        NULL};
+    *call = (weft_call){.op = n->op,
+                        .attrs = n->attrs,
+                        .n_attrs = n->n_attrs,
+                        .n_ins = n->n_ins,
+                        .n_outs = n->n_outs,
+                        .ins = tensors,
+                        .outs = tensors + n->n_ins,
+                        .accumulate = accumulate};
+    weft_kernels_address(c->options->kernels, 0, call);
 }
 
 static weft_instruction *append(weft_compiler *c, weft_action a, int position)
@@ -151,17 +157,7 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         in->fetch = in->fetch || (n->outs[i]->fetch && strcmp(n->op->name, "accumulate") != 0);
     if (s)
         return s;
-    weft_call call = {n->op,
-                      n->attrs,
-                      n->n_attrs,
-                      n->n_ins,
-                      n->n_outs,
-                      in->tensors,
-                      in->tensors + n->n_ins,
-                      in->accumulate,
-                      NULL,
-                      NULL,
-                      NULL};
+    weft_call call = weft_instruction_call(in, c->options->kernels);
     in->kernel = weft_kernels_find(c->options->kernels, &call);
     in->owner = weft_kernels_owner(c->options->kernels, in->kernel);
     if (!in->kernel && !n->op->plain)

@@ -6,6 +6,8 @@
 
 #include "graph/internal.h"
 
+#include <weft/service.h>
+
 /* ---- kernels ---- */
 
 typedef struct weft_kernels {
@@ -13,12 +15,14 @@ typedef struct weft_kernels {
     const char **owners;      /* of each: the plugin that brought it */
     int n;
     bool plain; /* use reference kernels only */
+    const weft_device *device;
+    void *device_self;
 } weft_kernels;
 
 /* tables: kernel tables of plugins, each ended by op == NULL; owners: the plugins' names. */
-weft_status weft_kernels_init(weft_kernels *kernels, const char *device,
+weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,
                               const weft_kernel *const *tables, const char *const *owners,
-                              int n_tables, bool plain, weft_error *err);
+                              int n_tables, weft_error *err);
 void weft_kernels_release(weft_kernels *kernels);
 /* The best kernel for a call; NULL: the op's plain one. */
 const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_call *call);
@@ -131,6 +135,10 @@ typedef struct weft_instruction {
     int n_waits;
 } weft_instruction;
 
+/* An instruction as its kernel sees it, but for what only a run knows: data, state, workspace. */
+weft_call weft_instruction_call(const weft_instruction *in, const weft_kernels *kernels);
+/* What kernels are told of the device, in calls of all kinds. */
+void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *call);
 /* What operand or result i of an instruction is in the graph. */
 const weft_value *weft_instruction_in(const weft_instruction *in, int i);
 const weft_value *weft_instruction_out(const weft_instruction *in, int i);
@@ -207,8 +215,10 @@ typedef struct weft_prepared {
     struct weft_prepared_item *items;
 } weft_prepared;
 
-/* Runs `prepare` for every instruction that has one, once per distinct call. */
-weft_status weft_prepare(weft_prepared *prepared, weft_lowered *l, weft_error *err);
+/* Runs `prepare` for every instruction that has one, once per distinct call. The device is open:
+ * every kernel is asked again for its workspace, and refused if the plan gave it less. */
+weft_status weft_prepare(weft_prepared *prepared, const weft_kernels *kernels, weft_lowered *l,
+                         weft_error *err);
 void weft_prepared_release(weft_prepared *prepared);
 
 #endif

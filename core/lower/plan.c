@@ -72,8 +72,8 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
         names[i] = p->plugins->list[i].module.plugin->name;
     }
     s = s ? s : weft_ops_init(&p->ops, ops, (int)n, err);
-    bool plain = p->device->plain && p->device->plain(p->device_self);
-    s = s ? s : weft_kernels_init(&p->kernels, p->device->name, tables, names, (int)n, plain, err);
+    s = s ? s
+          : weft_kernels_init(&p->kernels, p->device, p->device_self, tables, names, (int)n, err);
     weft_free(ops);
     weft_free(tables);
     weft_free(names);

@@ -51,10 +51,12 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     case WEFT_COMPUTE:
         break;
     }
-    weft_call call = {in->node->op,  in->node->attrs, in->node->n_attrs, in->n_ins, in->n_outs, t,
-                      t + in->n_ins, in->accumulate,  in->state,         NULL,      NULL};
-    call.workspace = in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro) : NULL;
-    call.queue = device->queue ? device->queue(run->plan->device_self, in->queue) : NULL;
+    weft_call call = weft_instruction_call(in, &run->plan->kernels);
+    call.state = in->state;
+    if (in->workspace >= 0) {
+        call.workspace = weft_run_address(run, l, in->workspace, micro);
+        call.workspace_bytes = (size_t)l->buffers[in->workspace].bytes;
+    }
     weft_blame before = weft_blame_set((weft_blame){in->owner, in->node->op->name});
     weft_status s = in->kernel ? in->kernel->launch(&call, err) : in->node->op->plain(&call, err);
     weft_blame_set(before);

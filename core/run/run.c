@@ -170,7 +170,7 @@ static weft_status prepare(weft_run *run, weft_error *err)
         if (!run->plan->lowered[m])
             continue;
         s = weft_groups_add(&run->groups, run->plan->lowered[m], err);
-        s = s ? s : weft_prepare(&run->prepared, run->plan->lowered[m], err);
+        s = s ? s : weft_prepare(&run->prepared, &run->plan->kernels, run->plan->lowered[m], err);
     }
     return s;
 }

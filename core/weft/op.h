@@ -53,7 +53,9 @@ typedef struct weft_call {
     bool accumulate; /* outs[0] += result, instead of = (only kernels that say so are asked) */
     void *state;     /* what prepare made */
     void *workspace; /* of the size that `workspace` asked for, 64-byte aligned */
+    size_t workspace_bytes;
     weft_queue *queue;
+    int threads; /* how many threads of the host the launch may use; below 1: one */
 } weft_call;
 
 /* 0, 0.0, "" if the node has no such attribute; INT and REAL convert to each other. */
@@ -134,7 +136,12 @@ struct weft_op {
  * the highest priority is taken; the plain one has priority 0 and takes everything. Chosen and
  * prepared once per distinct call (equal attributes, dtypes, extents and `accumulate` share it),
  * before the arena is sized. launch neither allocates nor waits; it enqueues on call->queue (a CPU
- * kernel simply computes). */
+ * kernel simply computes).
+ *
+ * accepts and workspace are asked when the plan is made, by whatever thread makes it, and workspace
+ * again when the device is open: what they answer follows from the call and its queue alone, never
+ * from the calling thread or the process. A launch that finds less workspace, another size or
+ * another queue than it was prepared for must refuse, in release builds, too. */
 typedef struct weft_kernel {
     const char *op, *device, *name;
     int priority;

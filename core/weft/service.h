@@ -26,7 +26,12 @@ typedef struct weft_device {
                           weft_error *err);
     weft_status (*download)(void *self, void *to_host, const void *from, size_t bytes,
                             weft_error *err);
+    /* From `create` on, by any thread; all queues of a device are alike. Until `open` it only says
+     * what kernels must know to be planned (how many threads, say), and may be NULL. */
     weft_queue *(*queue)(void *self, int i);
+    /* How many threads of the host a launch may use: weft_call.threads. As queue, from `create` on;
+     * `open` may find that there are fewer. NULL: one. */
+    int (*threads)(void *self);
     /* Waits until everything enqueued on all queues is done. */
     weft_status (*wait)(void *self, weft_error *err);
     /* Use plain kernels for everything (a user's setting). */

@@ -77,13 +77,19 @@ static bool all_f32(const weft_call *call)
     return call->outs[0].dtype == WEFT_F32;
 }
 
+/* Waking a thread takes as long as this many elements. */
+static int team(const weft_call *call, int64_t n)
+{
+    return n > 16384 && call->threads > 1 ? call->threads : 1;
+}
+
 static weft_status relu2_f32(const weft_call *call, weft_error *err)
 {
     const float *x = call->ins[0].data;
     float *y = call->outs[0].data;
     int64_t n = weft_tensor_count(&call->outs[0]);
     (void)err;
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd schedule(static) num_threads(team(call, n))
     for (int64_t i = 0; i < n; i++) {
         float p = x[i] > 0 ? x[i] : 0;
         y[i] = p * p;
@@ -97,7 +103,7 @@ static weft_status relu2_dx_f32(const weft_call *call, weft_error *err)
     float *dx = call->outs[0].data;
     int64_t n = weft_tensor_count(&call->outs[0]);
     (void)err;
-#pragma omp parallel for simd schedule(static)
+#pragma omp parallel for simd schedule(static) num_threads(team(call, n))
     for (int64_t i = 0; i < n; i++)
         dx[i] = 2 * (x[i] > 0 ? x[i] : 0) * dy[i];
     return WEFT_OK;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels for the device "cpu": f32, vectorised, on as many threads as OpenMP gives the calling
- * thread, with results that do not depend on how many.
- */
+/* Kernels for the device "cpu": f32, vectorised, on as many threads as the call says, with
+ * results that do not depend on how many. */
 #include "adamw.h"
 
 #include <math.h>
@@ -61,14 +60,22 @@ static double sumsq_piece(const float *x, int64_t n)
     return sum;
 }
 
+static int team(const weft_call *call, int64_t n_pieces)
+{
+    return n_pieces > FEW && call->threads > 1 ? call->threads : 1;
+}
+
 static weft_status sumsq_launch(const weft_call *call, weft_error *err)
 {
-    (void)err;
     const weft_tensor *out = &call->outs[0];
     const float *x = call->ins[0].data;
     double *partial = call->workspace;
+    if (call->workspace_bytes < sumsq_workspace(call))
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "sumsq_f32: %zu bytes of workspace were planned, and it needs %zu",
+                         call->workspace_bytes, sumsq_workspace(call));
     int64_t n = weft_tensor_count(&call->ins[0]), n_pieces = pieces(n, SQUARES);
-#pragma omp parallel for schedule(static) if (n_pieces > FEW)
+#pragma omp parallel for schedule(static) num_threads(team(call, n_pieces))
     for (int64_t i = 0; i < n_pieces; i++)
         partial[i] = sumsq_piece(x + i * SQUARES, piece(n, SQUARES, i));
     double sum = 0;
@@ -127,7 +134,7 @@ static weft_status update_launch(const weft_call *call, weft_error *err)
                                 call->ins[3].data};
     float *const out[3] = {call->outs[0].data, call->outs[1].data, call->outs[2].data};
     int64_t n = weft_tensor_count(&call->ins[0]), n_pieces = pieces(n, UPDATES);
-#pragma omp parallel for schedule(static) if (n_pieces > FEW)
+#pragma omp parallel for schedule(static) num_threads(team(call, n_pieces))
     for (int64_t i = 0; i < n_pieces; i++)
         update_piece(&c, in, out, i * UPDATES, i * UPDATES + piece(n, UPDATES, i));
     return WEFT_OK;

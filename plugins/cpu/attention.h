@@ -238,8 +238,10 @@ static weft_status launch_attention(const weft_call *call, weft_error *err)
             stacks = (a->group + CPU_STACK - 1) / CPU_STACK;
     int64_t columns = a->batch * a->kv_heads * stacks;
     float *work = call->workspace;
-    (void)err;
-    /* Under causality the last rows cost most: begin with them. */
+    weft_status s = cpu_attention_check(call, false, cpu_attention_workspace(call), err);
+    if (s)
+        return s;
+        /* Under causality the last rows cost most: begin with them. */
 #pragma omp parallel for schedule(dynamic, 1) num_threads(a->threads)
     for (int64_t n = 0; n < columns * tiles; n++) {
         int64_t i = tiles - 1 - n / columns, column = n % columns;

@@ -175,7 +175,9 @@ static weft_status launch_attention_dx(const weft_call *call, weft_error *err)
     int64_t q_tiles = (a->q_rows + CPU_TILE - 1) / CPU_TILE,
             k_tiles = (a->k_rows + CPU_TILE - 1) / CPU_TILE;
     float *delta = call->workspace, *work = delta + (rows + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
-    (void)err;
+    weft_status s = cpu_attention_check(call, true, cpu_attention_dx_workspace(call), err);
+    if (s)
+        return s;
 #pragma omp parallel num_threads(a->threads)
     {
         backward_tiles w = backward_tiles_at(a, work + omp_get_thread_num() * a->floats, delta);

@@ -59,6 +59,13 @@ static int64_t floats_of(const cpu_attention *a, bool backward)
     return 8 * tile + 2 * square + (a->one_pass ? a->group * a->q_rows * a->padded : tile);
 }
 
+/* Two products forward, five backward, or seven; under causality about half of each. */
+static double operations_of(const cpu_attention *a, bool backward)
+{
+    double scores = (double)a->batch * (double)a->heads * (double)a->q_rows * (double)a->k_rows;
+    return (backward ? 10 : 4) * scores * (double)a->head_dim / (a->causal ? 2 : 1);
+}
+
 bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
 {
     if (call->n_ins != (backward ? 10 : 7) || call->n_outs != (backward ? 3 : 2) ||
@@ -81,8 +88,8 @@ bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
         .group = k->whole[2] > 0 ? q->whole[2] / k->whole[2] : 1,
         .scale = weft_call_real(call, "scale"),
         .causal = is_causal(call),
-        .threads = cpu_threads(call),
     };
+    a->threads = cpu_threads_for(call, operations_of(a, backward));
     if (a->scale == 0.0)
         a->scale = 1.0 / sqrt((double)d);
     if (a->group < 1 || a->head_lo / a->group < a->kv_lo)
@@ -167,6 +174,22 @@ weft_status cpu_decode_prepare(const weft_call *call, void **state, weft_error *
 weft_status cpu_attention_dx_prepare(const weft_call *call, void **state, weft_error *err)
 {
     return prepare(call, true, state, err);
+}
+
+weft_status cpu_attention_check(const weft_call *call, bool backward, size_t workspace,
+                                weft_error *err)
+{
+    const cpu_attention *a = call->state;
+    cpu_attention now;
+    if (!a || !cpu_attention_read(call, backward, &now) || now.threads != a->threads ||
+        now.batch != a->batch || now.q_rows != a->q_rows || now.k_rows != a->k_rows ||
+        now.heads != a->heads || now.kv_heads != a->kv_heads || now.head_dim != a->head_dim ||
+        now.one_pass != a->one_pass)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "%s: the kernel was prepared for another size, or for %d threads and not "
+                         "for %d",
+                         call->op->name, a ? a->threads : 0, cpu_threads(call));
+    return cpu_check_workspace(call, workspace, err);
 }
 
 void cpu_attention_release(void *state)

@@ -13,11 +13,32 @@ enum { CPU_MAX_QUEUES = 2 };
 
 typedef enum cpu_products { CPU_PRODUCTS_F32, CPU_PRODUCTS_BF16 } cpu_products;
 
-/* What a launch learns about its rank: call->queue. */
+/* What kernels learn about their rank: call->queue. */
 struct weft_queue {
-    int threads;           /* how many threads the rank may use */
+    int threads; /* how many threads the rank may use; in a launch, call->threads says so */
     cpu_products products; /* how bf16 x bf16 is multiplied */
+    double grain;          /* operations that pay for one more thread; 0: CPU_GRAIN */
 };
+
+/* Some 10 us, which is what it costs to wake a thread. */
+#define CPU_GRAIN 1e6
+
+/* ---- threads (team.c) ---- */
+
+/* OpenMP's settings of the calling thread as they were. */
+typedef struct cpu_team {
+    int threads, dynamic;
+} cpu_team;
+
+/* Whatever asks OpenMP for a team between the two gets exactly so many threads. */
+cpu_team cpu_team_begin(int threads);
+void cpu_team_end(cpu_team before);
+/* Between the two: would a team have so many threads? */
+bool cpu_team_is_whole(int threads);
+/* So many threads, or fewer where the environment says that no team may have them. */
+int cpu_team_limit(int threads);
+/* Asks for a team of so many threads and counts who comes. */
+weft_status cpu_team_probe(int threads, int *given, weft_error *err);
 
 /* ---- the hardware (hardware.c) ---- */
 
@@ -92,9 +113,14 @@ extern const cpu_launchers cpu_launchers_generic, cpu_launchers_avx2, cpu_launch
 /* The table for this CPU, or for `isa` if the CPU has it (tests). */
 const cpu_launchers *cpu_launchers_get(cpu_isa isa);
 
-/* Threads of this call's rank: the queue's; without a queue (prepare, workspace) what create set
- * for the calling thread. */
+/* Threads that a launch of this call may use. */
 int cpu_threads(const weft_call *call);
+/* Threads that so many floating-point operations pay for. */
+int cpu_threads_for(const weft_call *call, double operations);
+/* Of kernels that sum over rows. */
+size_t cpu_rows_workspace(const weft_call *call);
+/* A launch that finds less workspace than it needs must not begin. */
+weft_status cpu_check_workspace(const weft_call *call, size_t needed, weft_error *err);
 
 /* Rows of a reduction over rows are summed in this many fixed parts, whatever the thread count. */
 enum { CPU_PARTS = 32 };
@@ -131,6 +157,9 @@ weft_status cpu_decode_prepare(const weft_call *call, void **state, weft_error *
 size_t cpu_attention_dx_workspace(const weft_call *call);
 weft_status cpu_attention_prepare(const weft_call *call, void **state, weft_error *err);
 weft_status cpu_attention_dx_prepare(const weft_call *call, void **state, weft_error *err);
+/* Is the call, its threads and its workspace what the state was prepared for? */
+weft_status cpu_attention_check(const weft_call *call, bool backward, size_t workspace,
+                                weft_error *err);
 void cpu_attention_release(void *state);
 
 /* ---- matrix products (product.c) ---- */

@@ -91,7 +91,9 @@ static weft_status launch_decode(const weft_call *call, weft_error *err)
     const cpu_attention *a = call->state;
     int64_t stacks = (a->group + CPU_STACK - 1) / CPU_STACK, columns = a->kv_heads * stacks;
     float *work = call->workspace;
-    (void)err;
+    weft_status s = cpu_attention_check(call, false, cpu_decode_workspace(call), err);
+    if (s)
+        return s;
 #pragma omp parallel for schedule(dynamic, 1)                                                      \
     num_threads(team(call, a->batch * a->q_rows * columns * a->k_rows * a->head_dim))
     for (int64_t n = 0; n < a->batch * a->q_rows * columns; n++) {

@@ -3,7 +3,6 @@
 #include "cpu.h"
 #include "onednn.h"
 
-#include <omp.h>
 #include <string.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -124,6 +123,13 @@ const cpu_launchers *cpu_launchers_get(cpu_isa isa)
 
 int cpu_threads(const weft_call *call)
 {
-    int n = call->queue ? call->queue->threads : omp_get_max_threads();
-    return n > 0 ? n : 1;
+    return call->threads > 0 ? call->threads : 1;
+}
+
+int cpu_threads_for(const weft_call *call, double operations)
+{
+    double grain = call->queue && call->queue->grain > 0 ? call->queue->grain : CPU_GRAIN;
+    double shares = operations / grain;
+    int threads = cpu_threads(call);
+    return shares < 2 ? 1 : shares < threads ? (int)shares : threads;
 }

@@ -143,13 +143,22 @@ static bool accepts_attention_dx(const weft_call *call)
 }
 
 /* Sums over rows are made in f64, in up to CPU_PARTS parts. */
-static size_t rows_workspace(const weft_call *call)
+size_t cpu_rows_workspace(const weft_call *call)
 {
     const weft_tensor *x = &call->ins[0];
     size_t rows = 1, width = (size_t)x->size[x->n_dims - 1];
     for (int d = 0; d + 1 < x->n_dims; d++)
         rows *= (size_t)x->size[d];
     return (rows < CPU_PARTS ? rows : CPU_PARTS) * width * sizeof(double);
+}
+
+weft_status cpu_check_workspace(const weft_call *call, size_t needed, weft_error *err)
+{
+    if (call->workspace_bytes >= needed && (call->workspace || needed == 0))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "%s: the kernel needs %zu bytes of workspace and was given %zu",
+                     call->op->name, needed, call->workspace_bytes);
 }
 
 #define CPU_DISPATCH(op)                                                                           \
@@ -173,7 +182,7 @@ enum { PRIORITY = 10 };
 #define ROW_SUM(name_)                                                                             \
     {                                                                                              \
         HEAD(name_, #name_ "_vector", true),                                                       \
-            .accepts = accepts_types, .workspace = rows_workspace, .launch = dispatch_##name_      \
+            .accepts = accepts_types, .workspace = cpu_rows_workspace, .launch = dispatch_##name_  \
     }
 #define PRODUCT(name_, accumulates_)                                                               \
     {                                                                                              \

@@ -11,6 +11,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/peak.c \
 	plugins/cpu/plugin.c \
 	plugins/cpu/product.c \
+	plugins/cpu/team.c \
 	plugins/cpu/attention.h \
 	plugins/cpu/attention_dx.h \
 	plugins/cpu/cpu.h \

@@ -174,8 +174,11 @@ static void add_dw_row(const weft_call *call, int64_t row, int64_t width, float 
     }
 }
 
-static weft_status norm_dw(const weft_call *call, bool centred)
+static weft_status norm_dw(const weft_call *call, bool centred, weft_error *err)
 {
+    weft_status s = cpu_check_workspace(call, cpu_rows_workspace(call), err);
+    if (s)
+        return s;
     int64_t rows = rows_of(&call->ins[1]), width = width_of(&call->ins[1]),
             parts = least(rows, CPU_PARTS);
     float eps = (float)weft_call_real(call, "eps");
@@ -192,14 +195,12 @@ static weft_status norm_dw(const weft_call *call, bool centred)
 
 static weft_status launch_rms_norm_dw(const weft_call *call, weft_error *err)
 {
-    (void)err;
-    return norm_dw(call, false);
+    return norm_dw(call, false, err);
 }
 
 static weft_status launch_layer_norm_dw(const weft_call *call, weft_error *err)
 {
-    (void)err;
-    return norm_dw(call, true);
+    return norm_dw(call, true, err);
 }
 
 static void add_row(const weft_tensor *x, int64_t row, int64_t width, double *sum)
@@ -219,7 +220,9 @@ static weft_status launch_bias_dw(const weft_call *call, weft_error *err)
     int64_t rows = rows_of(&call->ins[0]), width = width_of(&call->ins[0]),
             parts = least(rows, CPU_PARTS);
     double *sums = call->workspace;
-    (void)err;
+    weft_status s = cpu_check_workspace(call, cpu_rows_workspace(call), err);
+    if (s)
+        return s;
 #pragma omp parallel for schedule(static) num_threads(team(call, rows *width))
     for (int64_t part = 0; part < parts; part++) {
         memset(sums + part * width, 0, (size_t)width * sizeof *sums);

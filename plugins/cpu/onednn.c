@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "onednn.h"
+#include "cpu.h"
 
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 
 struct cpu_matmul {
@@ -152,12 +152,11 @@ size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads)
     dnnl_engine_t engine = NULL;
     dnnl_primitive_desc_t desc = NULL;
     size_t bytes = SIZE_MAX;
-    int before = omp_get_max_threads();
-    omp_set_num_threads(threads);
+    cpu_team before = cpu_team_begin(threads);
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
         make_primitive_desc(shape, engine, &desc) == dnnl_success)
         bytes = desc_bytes(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
-    omp_set_num_threads(before);
+    cpu_team_end(before);
     if (desc)
         dnnl_primitive_desc_destroy(desc);
     if (engine)
@@ -185,12 +184,11 @@ weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_ma
                               weft_error *err)
 {
     dnnl_primitive_desc_t desc = NULL;
-    int before = omp_get_max_threads();
     cpu_matmul *m = weft_alloc_zero(1, sizeof *m);
     if (!m)
         return weft_fail_memory(err);
     m->threads = threads;
-    omp_set_num_threads(threads);
+    cpu_team before = cpu_team_begin(threads);
     dnnl_status_t status = dnnl_engine_create(&m->engine, dnnl_cpu, 0);
     if (status == dnnl_success)
         status = dnnl_stream_create(&m->stream, m->engine, dnnl_stream_default_flags);
@@ -200,7 +198,7 @@ weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_ma
         status = dnnl_primitive_create(&m->primitive, desc);
     if (status == dnnl_success)
         status = make_memories(m, desc);
-    omp_set_num_threads(before);
+    cpu_team_end(before);
     if (desc)
         dnnl_primitive_desc_destroy(desc);
     if (status != dnnl_success) {
@@ -233,7 +231,6 @@ weft_status cpu_matmul_run(cpu_matmul *m, const void *a, const void *b, void *c,
 {
     dnnl_memory_t memory[4] = {m->a, m->b, m->c, m->scratch};
     void *data[4] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, scratch};
-    int before = omp_get_max_threads();
     for (int i = 0; i < 4; i++) {
         dnnl_status_t status = dnnl_memory_set_data_handle(memory[i], data[i]);
         if (status != dnnl_success)
@@ -243,11 +240,19 @@ weft_status cpu_matmul_run(cpu_matmul *m, const void *a, const void *b, void *c,
                                {DNNL_ARG_WEIGHTS, m->b},
                                {DNNL_ARG_DST, m->c},
                                {DNNL_ARG_SCRATCHPAD, m->scratch}};
-    omp_set_num_threads(m->threads); /* the primitive's work is cut for exactly so many */
-    dnnl_status_t status = dnnl_primitive_execute(m->primitive, m->stream, 4, args);
-    if (status == dnnl_success)
+    cpu_team before = cpu_team_begin(m->threads); /* the work is cut for exactly so many */
+    bool whole = cpu_team_is_whole(m->threads);
+    dnnl_status_t status = dnnl_success;
+    if (whole)
+        status = dnnl_primitive_execute(m->primitive, m->stream, 4, args);
+    if (whole && status == dnnl_success)
         status = dnnl_stream_wait(m->stream);
-    omp_set_num_threads(before);
+    cpu_team_end(before);
+    if (!whole)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "a matrix product was prepared for %d threads, and OpenMP gives the "
+                         "calling thread fewer",
+                         m->threads);
     return status == dnnl_success ? WEFT_OK : failed(err, "multiply matrices", status);
 }
 

@@ -4,7 +4,6 @@
 #include "cpu.h"
 #include "onednn.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -67,25 +66,40 @@ static weft_status cpu_create(const weft_host *host, void **self, weft_error *er
     if (weft_params_is(host->params, "queues", "adversarial"))
         c->adversary = (uint64_t)weft_params_int(host->params, "adversary_seed");
     for (int i = 0; i < CPU_MAX_QUEUES; i++)
-        c->queues[i] = (weft_queue){.threads = host->threads > 0 ? host->threads : 1,
+        c->queues[i] = (weft_queue){.threads = cpu_team_limit(host->threads),
                                     .products = products_of(host->params)};
-    /* For the calling thread alone: what `workspace` asks of oneDNN before there is a queue must be
-     * for the same threads. */
-    omp_set_num_threads(c->queues[0].threads);
     *self = c;
+    return WEFT_OK;
+}
+
+/* The rank's own thread opens; it is the one that will launch. */
+static weft_status open_team(cpu *c, weft_error *err)
+{
+    int planned = c->queues[0].threads, given;
+    weft_status s = cpu_team_probe(planned, &given, err);
+    if (s)
+        return s;
+    for (int i = 0; i < CPU_MAX_QUEUES; i++)
+        c->queues[i].threads = given;
+    cpu_team_begin(given); /* kernels of other plugins may not say how many they want */
+    if (given < c->host->threads)
+        weft_log_print(c->host->log, WEFT_LOG_WARN,
+                       "OpenMP gives this rank %d of %d threads (see OMP_THREAD_LIMIT in the "
+                       "environment); it goes on with %d",
+                       given, c->host->threads, given);
     return WEFT_OK;
 }
 
 static weft_status cpu_open(void *self, weft_error *err)
 {
     cpu *c = self;
-    omp_set_num_threads(c->queues[0].threads);
-    if (weft_params_is(c->host->params, "products", "bf16") && !cpu_can_bf16())
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(c->host->params, "products"),
-                         "[cpu] products = bf16, but oneDNN multiplies no bf16 on this CPU (%s); "
-                         "use auto or f32",
-                         cpu_isa_name(cpu_isa_get()));
-    return WEFT_OK;
+    weft_status s = open_team(c, err);
+    if (!s && weft_params_is(c->host->params, "products", "bf16") && !cpu_can_bf16())
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(c->host->params, "products"),
+                      "[cpu] products = bf16, but oneDNN multiplies no bf16 on this CPU (%s); use "
+                      "auto or f32",
+                      cpu_isa_name(cpu_isa_get()));
+    return s;
 }
 
 static void cpu_close(void *self)
@@ -174,6 +188,11 @@ static weft_queue *device_queue(void *self, int i)
     return i >= 0 && i < CPU_MAX_QUEUES ? &c->queues[i] : NULL;
 }
 
+static int device_threads(void *self)
+{
+    return ((const cpu *)self)->queues[0].threads;
+}
+
 /* Launches return when they are done. */
 static weft_status device_wait(void *self, weft_error *err)
 {
@@ -238,6 +257,7 @@ static const weft_device device = {
     .upload = device_upload,
     .download = device_download,
     .queue = device_queue,
+    .threads = device_threads,
     .wait = device_wait,
     .plain = device_plain,
     .adversary = device_adversary,

@@ -12,6 +12,8 @@ enum { BLOCK = 512 }; /* rows and columns of c per f32 product of widened operan
 typedef struct product {
     cpu_matmul_shape shape; /* of the whole */
     int threads;
+    bool widened;     /* by blocks */
+    size_t workspace; /* bytes */
     cpu_matmul *direct;
     cpu_matmul *block[2][2]; /* [rest of m][rest of n]; f32 on widened operands */
 } product;
@@ -144,41 +146,29 @@ static size_t block_workspace(const cpu_matmul_shape *s, int threads)
     return staging_of(s).scratch + most;
 }
 
-/* Which ways the call may go. Without a queue the user's choice is not known yet: whatever the CPU
- * can do. */
-static void ways(const weft_call *call, const cpu_matmul_shape *s, bool *direct, bool *blocks)
+/* bf16 operands are multiplied as they are, or widened. */
+static bool is_widened(const weft_call *call, const cpu_matmul_shape *s)
 {
-    bool narrow = s->ab == WEFT_BF16;
-    *direct = *blocks = false;
-    if (empty(s)) /* of which oneDNN wants to know nothing */
-        return;
-    *direct =
-        !narrow || (call->queue ? call->queue->products == CPU_PRODUCTS_BF16 : cpu_can_bf16());
-    *blocks = narrow && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
+    return s->ab == WEFT_BF16 && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
 }
 
-/* A thread is worth waking for a million operations: with one row, as a text is written, some
- * hundred microseconds of reading weights. Writing is a row of such small products, and where other
- * processes want the cores, each meeting of threads may cost a time slice. */
+/* With one row, as a text is written, a product is some hundred microseconds of reading weights.
+ * Writing is a row of such small products, and where other processes want the cores, each meeting
+ * of threads may cost a time slice. */
 static int threads_of(const weft_call *call, const cpu_matmul_shape *s)
 {
-    int threads = cpu_threads(call);
-    double shares = 2e-6 * (double)s->m * (double)s->n * (double)s->k;
-    return shares < 2 ? 1 : shares < threads ? (int)shares : threads;
+    return cpu_threads_for(call, 2.0 * (double)s->m * (double)s->n * (double)s->k);
 }
 
 size_t cpu_product_workspace(const weft_call *call)
 {
     cpu_matmul_shape s = shape_of(call);
-    bool direct, blocks;
-    size_t one = 0, other = 0;
-    ways(call, &s, &direct, &blocks);
-    if (direct)
-        one = cpu_matmul_scratch(&s, threads_of(call, &s));
-    if (blocks)
-        other = block_workspace(&s, threads_of(call, &s));
-    one = one == SIZE_MAX ? 0 : one; /* prepare will say why */
-    return one > other ? one : other;
+    if (empty(&s)) /* of which oneDNN wants to know nothing */
+        return 0;
+    if (is_widened(call, &s))
+        return block_workspace(&s, threads_of(call, &s));
+    size_t bytes = cpu_matmul_scratch(&s, threads_of(call, &s));
+    return bytes == SIZE_MAX ? 0 : bytes; /* prepare will say why */
 }
 
 /* ---- prepare ---- */
@@ -201,18 +191,17 @@ static weft_status prepare_blocks(product *p, weft_error *err)
 
 weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error *err)
 {
-    weft_status status = WEFT_OK;
-    bool direct, blocks;
     product *p = weft_alloc_zero(1, sizeof *p);
     if (!p)
         return weft_fail_memory(err);
     p->shape = shape_of(call);
     p->threads = threads_of(call, &p->shape);
-    ways(call, &p->shape, &direct, &blocks);
-    if (direct)
-        status = cpu_matmul_create(&p->shape, p->threads, &p->direct, err);
-    if (blocks && status == WEFT_OK)
-        status = prepare_blocks(p, err);
+    p->widened = is_widened(call, &p->shape);
+    p->workspace = cpu_product_workspace(call);
+    weft_status status = WEFT_OK;
+    if (!empty(&p->shape))
+        status = p->widened ? prepare_blocks(p, err)
+                            : cpu_matmul_create(&p->shape, p->threads, &p->direct, err);
     if (status != WEFT_OK) {
         cpu_product_release(p);
         return status;
@@ -303,20 +292,39 @@ static weft_status launch_blocks(const product *p, const weft_call *call, weft_e
     return WEFT_OK;
 }
 
+static bool same_shape(const cpu_matmul_shape *a, const cpu_matmul_shape *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->a_row == b->a_row &&
+           a->a_col == b->a_col && a->b_row == b->b_row && a->b_col == b->b_col &&
+           a->c_row == b->c_row && a->ab == b->ab && a->c == b->c && a->add == b->add;
+}
+
+/* The work is cut, and its memory measured, for one size and one number of threads. */
+static weft_status check(const product *p, const weft_call *call, weft_error *err)
+{
+    cpu_matmul_shape now = shape_of(call);
+    if (!same_shape(&p->shape, &now) || p->threads != threads_of(call, &now) ||
+        p->widened != is_widened(call, &now))
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "%s: the product was prepared for another size or way of storing the "
+                         "result, or for %d threads and not for %d",
+                         call->op->name, p->threads, threads_of(call, &now));
+    return cpu_check_workspace(call, p->workspace, err);
+}
+
 weft_status cpu_product_launch(const weft_call *call, weft_error *err)
 {
     const product *p = call->state;
     const cpu_matmul_shape *s = &p->shape;
-    if (s->add != call->accumulate)
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                         "%s: prepared for another way of storing the result", call->op->name);
+    weft_status status = check(p, call, err);
+    if (status)
+        return status;
     if (empty(s)) {
         if (s->m * s->n > 0 && !s->add)
             memset(call->outs[0].data, 0, (size_t)(s->m * s->n) * weft_dtype_size(s->c));
         return WEFT_OK;
     }
-    bool widened = s->ab == WEFT_BF16 && call->queue && call->queue->products == CPU_PRODUCTS_F32;
-    if (!p->direct || (widened && p->block[s->m < BLOCK][s->n < BLOCK]))
+    if (p->widened)
         return launch_blocks(p, call, err);
     return cpu_matmul_run(p->direct, call->ins[0].data, call->ins[1].data, call->outs[0].data,
                           call->workspace, err);

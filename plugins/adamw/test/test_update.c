@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/random.h>
@@ -100,6 +99,7 @@ static void schedule_op(void **state)
 
 typedef struct numbers {
     float clip, lr, step;
+    int threads;
 } numbers;
 
 static const weft_attr attrs[] = {
@@ -119,8 +119,13 @@ static void step_with(runner run, weft_dtype dtype, int64_t n, void *p, void *m,
                          vector(v, dtype, n),        vector(g, dtype, n),
                          scalar(&k->clip, WEFT_F32), scalar(&k->lr, WEFT_F32),
                          scalar(&k->step, WEFT_F32)};
-    weft_call call = {
-        .attrs = attrs, .n_attrs = 4, .n_ins = 7, .n_outs = 3, .ins = ins, .outs = ins};
+    weft_call call = {.attrs = attrs,
+                      .n_attrs = 4,
+                      .n_ins = 7,
+                      .n_outs = 3,
+                      .ins = ins,
+                      .outs = ins,
+                      .threads = k->threads};
     assert_int_equal(run(&call, NULL), WEFT_OK);
 }
 
@@ -163,7 +168,7 @@ static void no_accumulation(void **state)
 {
     (void)state;
     float x = 0;
-    numbers k = {1, 1, 1};
+    numbers k = {1, 1, 1, 1};
     weft_tensor ins[] = {vector(&x, WEFT_F32, 1),   vector(&x, WEFT_F32, 1),
                          vector(&x, WEFT_F32, 1),   vector(&x, WEFT_F32, 1),
                          scalar(&k.clip, WEFT_F32), scalar(&k.lr, WEFT_F32),
@@ -256,9 +261,9 @@ static void adamw_kernel_any_threads(void **state)
     float *p = fill(1, false), *m = fill(2, false), *v = fill(3, true), *g = fill(4, false);
     float *p1 = copy_of(p, MAX), *m1 = copy_of(m, MAX), *v1 = copy_of(v, MAX);
     numbers k = {.clip = 1, .lr = 1e-3f, .step = 100};
-    omp_set_num_threads(1);
+    k.threads = 1;
     step_with(find_kernel("adamw")->launch, WEFT_F32, MAX, p, m, v, g, &k);
-    omp_set_num_threads(3);
+    k.threads = 3;
     step_with(find_kernel("adamw")->launch, WEFT_F32, MAX, p1, m1, v1, g, &k);
     assert_memory_equal(p, p1, MAX * sizeof *p);
     assert_memory_equal(m, m1, MAX * sizeof *m);
@@ -267,7 +272,7 @@ static void adamw_kernel_any_threads(void **state)
 }
 
 static double squares(bool plain, weft_tensor *x, weft_dtype out_type, double start,
-                      bool accumulate)
+                      bool accumulate, int threads)
 {
     union {
         float f;
@@ -275,9 +280,15 @@ static double squares(bool plain, weft_tensor *x, weft_dtype out_type, double st
     } out;
     weft_tensor result = scalar(&out, out_type);
     weft_tensor_set(&result, 0, start);
-    weft_call call = {.n_ins = 1, .n_outs = 1, .ins = x, .outs = &result, .accumulate = accumulate};
+    weft_call call = {.n_ins = 1,
+                      .n_outs = 1,
+                      .ins = x,
+                      .outs = &result,
+                      .accumulate = accumulate,
+                      .threads = threads};
     const weft_kernel *kernel = find_kernel("sumsq");
-    call.workspace = weft_alloc_aligned(64, kernel->workspace(&call) + 64);
+    call.workspace_bytes = kernel->workspace(&call);
+    call.workspace = weft_alloc_aligned(64, call.workspace_bytes + 64);
     assert_non_null(call.workspace);
     assert_int_equal(plain ? find_op("sumsq")->plain(&call, NULL) : kernel->launch(&call, NULL),
                      WEFT_OK);
@@ -305,14 +316,14 @@ static void sumsq_kernel(void **state)
     for (int c = 0; c < N_COUNTS; c++) {
         weft_tensor x = vector(data, WEFT_F32, counts[c]);
         double exact = exact_squares(data, counts[c]),
-               plain = squares(true, &x, WEFT_F64, 5, false),
-               got = squares(false, &x, WEFT_F64, 5, false);
+               plain = squares(true, &x, WEFT_F64, 5, false, 2),
+               got = squares(false, &x, WEFT_F64, 5, false, 2);
         assert_true(fabs(got - exact) <= 1e-14 * exact);
         assert_true(fabs(plain - exact) <= (double)counts[c] * 0x1p-53 *
                                                exact); /* one long sum: the bound grows with it */
-        assert_true(squares(true, &x, WEFT_F64, 5, true) == plain + 5);
-        assert_true(squares(false, &x, WEFT_F64, 5, true) == got + 5);
-        assert_true(squares(false, &x, WEFT_F32, 0, false) == (double)(float)got);
+        assert_true(squares(true, &x, WEFT_F64, 5, true, 2) == plain + 5);
+        assert_true(squares(false, &x, WEFT_F64, 5, true, 2) == got + 5);
+        assert_true(squares(false, &x, WEFT_F32, 0, false, 2) == (double)(float)got);
     }
     free(data);
 }
@@ -322,12 +333,9 @@ static void sumsq_kernel_any_threads(void **state)
     (void)state;
     float *data = fill(9, false);
     weft_tensor x = vector(data, WEFT_F32, MAX);
-    omp_set_num_threads(1);
-    double one = squares(false, &x, WEFT_F64, 0, false);
-    for (int threads = 2; threads <= 5; threads++) {
-        omp_set_num_threads(threads);
-        assert_true(squares(false, &x, WEFT_F64, 0, false) == one);
-    }
+    double one = squares(false, &x, WEFT_F64, 0, false, 1);
+    for (int threads = 2; threads <= 5; threads++)
+        assert_true(squares(false, &x, WEFT_F64, 0, false, threads) == one);
     free(data);
 }
 

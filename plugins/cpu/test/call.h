@@ -41,7 +41,6 @@ void tensor_ints(weft_tensor *t, uint64_t seed, int64_t lo, int64_t hi);
  * compares all with the plain kernel. */
 void trial_check(trial *t);
 /* As the kernel with these threads and products; the results lie in the trial's own outs. */
-void trial_run(trial *t, cpu_isa isa, int threads, cpu_products products, bool accumulate,
-               bool queue_late);
+void trial_run(trial *t, cpu_isa isa, int threads, cpu_products products, bool accumulate);
 
 #endif

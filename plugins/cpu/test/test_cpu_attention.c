@@ -96,7 +96,7 @@ static void check(const attention_case *c)
     heads(out, c, false);
     weft_tensor *lse = trial_out(&f, WEFT_F32, SIZES(c->batch, c->queries, c->heads));
 
-    trial_run(&f, CPU_ISA_GENERIC, 1, CPU_PRODUCTS_F32, false, false);
+    trial_run(&f, CPU_ISA_GENERIC, 1, CPU_PRODUCTS_F32, false);
     make_forward(&b, c, "attention_dx");
     heads(trial_in(&b, c->dtype, 1, SIZES(c->batch, c->queries, c->heads * c->d)), c, false);
     trial_in(&b, WEFT_F32, 1, SIZES(c->batch, c->queries, c->heads));
@@ -331,7 +331,7 @@ static void test_large_scores(void **state)
 static void test_both_walks_are_taken(void **state)
 {
     attention_case c = {.batch = 1, .queries = 8, .keys = 8, .heads = 2, .kv_heads = 1, .d = 8};
-    weft_queue queue = {.threads = 1};
+    weft_queue queue = {.grain = 1};
     cpu_attention a;
     trial t;
     (void)state;
@@ -341,13 +341,62 @@ static void test_both_walks_are_taken(void **state)
     heads(trial_in(&t, WEFT_F32, 1, SIZES(1, 8, 16)), &c, false);
     for (int i = 0; i < 3; i++)
         heads(trial_out(&t, WEFT_F32, SIZES(1, 8, i ? 8 : 16)), &c, i > 0);
-    weft_call call = {
-        .op = t.op, .n_ins = 10, .n_outs = 3, .ins = t.ins, .outs = t.outs, .queue = &queue};
+    weft_call call = {.op = t.op,
+                      .n_ins = 10,
+                      .n_outs = 3,
+                      .ins = t.ins,
+                      .outs = t.outs,
+                      .queue = &queue,
+                      .threads = 1};
     assert_true(cpu_attention_read(&call, true, &a));
     assert_true(a.one_pass);
-    queue.threads = 7;
+    call.threads = 7;
     assert_true(cpu_attention_read(&call, true, &a));
     assert_false(a.one_pass);
+    trial_release(&t);
+}
+
+/* Long enough that threads have tiles of their own at sizes that no tile divides; what is written
+ * past the workspace is seen. */
+static void test_long(void **state)
+{
+    (void)state;
+    check(&(attention_case){
+        .batch = 2, .queries = 200, .keys = 200, .heads = 6, .kv_heads = 1, .d = 48});
+}
+
+static void test_others_are_refused(void **state)
+{
+    attention_case c = {.batch = 1, .queries = 8, .keys = 8, .heads = 2, .kv_heads = 1, .d = 8};
+    weft_queue queue = {.grain = 1};
+    weft_error err = {0};
+    trial t;
+    (void)state;
+    make_forward(&t, &c, "attention");
+    heads(trial_out(&t, WEFT_F32, SIZES(1, 8, 16)), &c, false);
+    trial_out(&t, WEFT_F32, SIZES(1, 8, 2));
+    weft_call call = {.op = t.op,
+                      .n_ins = 7,
+                      .n_outs = 2,
+                      .ins = t.ins,
+                      .outs = t.outs,
+                      .queue = &queue,
+                      .threads = 2};
+    call.workspace_bytes = t.kernel->workspace(&call);
+    call.workspace = weft_alloc_aligned(64, call.workspace_bytes);
+    assert_int_equal(t.kernel->prepare(&call, &call.state, &err), WEFT_OK);
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_OK);
+    call.threads = 3;
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_ERR_INTERNAL);
+    assert_non_null(strstr(weft_error_text(&err), "for 2 threads and not for 3"));
+    weft_error_clear(&err);
+    call.threads = 2;
+    call.workspace_bytes--;
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_ERR_INTERNAL);
+    assert_non_null(strstr(weft_error_text(&err), "bytes of workspace"));
+    t.kernel->release(call.state);
+    weft_free_aligned(call.workspace);
+    weft_error_release(&err);
     trial_release(&t);
 }
 
@@ -363,6 +412,8 @@ int main(void)
         cmocka_unit_test(test_heads_that_are_not_here),
         cmocka_unit_test(test_large_scores),
         cmocka_unit_test(test_both_walks_are_taken),
+        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_others_are_refused),
     };
     return cmocka_run_group_tests_name("cpu_attention", tests, NULL, NULL);
 }

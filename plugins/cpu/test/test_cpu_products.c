@@ -10,6 +10,8 @@
 
 #include "call.h"
 
+#include <string.h>
+
 static void check_linear(int64_t m, int64_t n, int64_t k, weft_dtype in, weft_dtype out)
 {
     trial t;
@@ -99,6 +101,51 @@ static void test_prepare_without_memory(void **state)
     }
 }
 
+/* What a launch finds must be what it was prepared for: threads, size, workspace. */
+static void test_others_are_refused(void **state)
+{
+    weft_queue queue = {.products = CPU_PRODUCTS_F32, .grain = 1};
+    weft_error err = {0};
+    void *prepared = NULL;
+    trial t;
+    (void)state;
+    trial_init(&t, "linear");
+    trial_in(&t, WEFT_BF16, 1, SIZES(8, 8));
+    trial_in(&t, WEFT_BF16, 2, SIZES(8, 8));
+    trial_out(&t, WEFT_F32, SIZES(8, 8));
+    weft_call call = {.op = t.op,
+                      .n_ins = 2,
+                      .n_outs = 1,
+                      .ins = t.ins,
+                      .outs = t.outs,
+                      .queue = &queue,
+                      .threads = 2};
+    size_t bytes = t.kernel->workspace(&call);
+    assert_true(bytes > 0);
+    call.workspace = weft_alloc_aligned(64, bytes);
+    call.workspace_bytes = bytes;
+    assert_int_equal(t.kernel->prepare(&call, &prepared, &err), WEFT_OK);
+    call.state = prepared;
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_OK);
+    call.threads = 3;
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_ERR_INTERNAL);
+    assert_non_null(strstr(weft_error_text(&err), "for 2 threads and not for 3"));
+    weft_error_clear(&err);
+    call.threads = 2;
+    call.workspace_bytes = bytes - 1;
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_ERR_INTERNAL);
+    assert_non_null(strstr(weft_error_text(&err), "bytes of workspace"));
+    weft_error_clear(&err);
+    call.workspace_bytes = bytes;
+    t.ins[0].size[0] = t.outs[0].size[0] = 7;
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_ERR_INTERNAL);
+    t.ins[0].size[0] = t.outs[0].size[0] = 8;
+    t.kernel->release(prepared);
+    weft_free_aligned(call.workspace);
+    weft_error_release(&err);
+    trial_release(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +153,7 @@ int main(void)
         cmocka_unit_test(test_blocked_products),
         cmocka_unit_test(test_products_of_many_dims),
         cmocka_unit_test(test_prepare_without_memory),
+        cmocka_unit_test(test_others_are_refused),
     };
     return cmocka_run_group_tests_name("cpu_products", tests, NULL, NULL);
 }
