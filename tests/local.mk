@@ -202,6 +202,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-mpi \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
+	tests/scripts/check-parity-random \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \

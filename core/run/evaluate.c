@@ -10,7 +10,7 @@ static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
     weft_status s = WEFT_OK;
     for (int64_t row = 0; row < run->plan->micro_batch && !s; row++) {
-        if (!weft_owns_row(l, row))
+        if (!weft_owns_row(l, 0, row))
             continue;
         bool there = first + row < samples;
         if (there)

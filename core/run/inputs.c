@@ -2,6 +2,7 @@
 /* From global samples to this rank's inputs. */
 #include "run/run.h"
 
+#include <stddef.h>
 #include <string.h>
 
 weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err)
@@ -49,40 +50,76 @@ int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t mi
     return (int32_t *)(void *)(base + buffer->offset);
 }
 
-/* One row of an input [batch seq]: this rank's columns. src NULL: `pad` everywhere. */
-static void put_row(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
-                    const char *name, const int32_t *src, int32_t pad)
+/* What a sample fills. Each input has a layout of its own, so which rows a rank needs is asked of
+ * every one of them. */
+static const struct filled {
+    const char *name;
+    size_t field; /* of weft_sample */
+    int32_t pad;  /* where there is no sample */
+    bool step;    /* [micro batch seq], else [batch seq] of each micro-batch */
+} filled[] = {
+    {"ids", offsetof(weft_sample, ids), 0, false},
+    {"labels", offsetof(weft_sample, labels), -1, false},
+    {"positions", offsetof(weft_sample, positions), 0, false},
+    {"segments", offsetof(weft_sample, segments), 0, false},
+    {"step_labels", offsetof(weft_sample, labels), -1, true},
+};
+enum { N_FILLED = sizeof filled / sizeof filled[0] };
+
+/* This rank's columns of one row of an input. */
+typedef struct part {
+    int64_t at;      /* of the first, in the local tensor */
+    int64_t from, n; /* in the sample */
+} part;
+
+static bool find_part(const weft_lowered *l, const struct filled *f, int64_t micro, int64_t row,
+                      part *out)
 {
+    const weft_value *v = weft_map_get(&l->graph->inputs, f->name, strlen(f->name));
     weft_tensor t;
-    int32_t *data = weft_batch_input(l, b, micro, name, &t);
-    if (!data || row < t.lo[0] || row >= t.lo[0] + t.size[0])
-        return;
-    data += (row - t.lo[0]) * t.size[1];
-    for (int64_t i = 0; i < t.size[1]; i++)
-        data[i] = src ? src[t.lo[1] + i] : pad;
+    if (!v || l->buffer_of[v->id] < 0)
+        return false;
+    weft_local_tensor(l->graph, v, l->coord, &t);
+    const int64_t *lo = t.lo + f->step, *size = t.size + f->step; /* of batch, seq */
+    *out = (part){.at = row - lo[0], .from = lo[1], .n = size[1]};
+    if (out->at < 0 || out->at >= size[0] || out->n == 0)
+        return false;
+    if (f->step && (micro < t.lo[0] || micro >= t.lo[0] + t.size[0]))
+        return false;
+    out->at = ((f->step ? (micro - t.lo[0]) * size[0] : 0) + out->at) * size[1];
+    return true;
 }
 
-static void put_step_labels(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
-                            const int32_t *labels)
+bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row)
 {
-    weft_tensor t;
-    int32_t *data = weft_batch_input(l, b, 0, "step_labels", &t);
-    if (!data || micro < t.lo[0] || micro >= t.lo[0] + t.size[0] || row < t.lo[1] ||
-        row >= t.lo[1] + t.size[1])
-        return;
-    data += ((micro - t.lo[0]) * t.size[1] + (row - t.lo[1])) * t.size[2];
-    for (int64_t i = 0; i < t.size[2]; i++)
-        data[i] = labels ? labels[t.lo[2] + i] : -1;
+    part unused;
+    for (int i = 0; i < N_FILLED; i++)
+        if (find_part(l, &filled[i], micro, row, &unused))
+            return true;
+    return false;
+}
+
+static const int32_t *field_of(const weft_sample *s, const struct filled *f)
+{
+    int32_t *data;
+    memcpy(&data, (const char *)s + f->field, sizeof data);
+    return data;
 }
 
 void weft_fill_inputs(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
                       const weft_sample *s)
 {
-    put_row(l, b, micro, row, "ids", s ? s->ids : NULL, 0);
-    put_row(l, b, micro, row, "labels", s ? s->labels : NULL, -1);
-    put_row(l, b, micro, row, "positions", s ? s->positions : NULL, 0);
-    put_row(l, b, micro, row, "segments", s ? s->segments : NULL, 0);
-    put_step_labels(l, b, micro, row, s ? s->labels : NULL);
+    for (int i = 0; i < N_FILLED; i++) {
+        const struct filled *f = &filled[i];
+        weft_tensor t;
+        part p;
+        if (!find_part(l, f, micro, row, &p))
+            continue;
+        int32_t *to = weft_batch_input(l, b, f->step ? 0 : micro, f->name, &t) + p.at;
+        const int32_t *from = s ? field_of(s, f) + p.from : NULL;
+        for (int64_t k = 0; k < p.n; k++)
+            to[k] = from ? from[k] : f->pad;
+    }
 }
 
 void weft_fill_step(const weft_lowered *l, const weft_batch *b, int64_t step)
@@ -95,23 +132,6 @@ void weft_fill_step(const weft_lowered *l, const weft_batch *b, int64_t step)
     float number = (float)step;
     if (at)
         memcpy(at, &number, sizeof number);
-}
-
-bool weft_owns_row(const weft_lowered *l, int64_t row)
-{
-    const weft_value *v = weft_map_get(&l->graph->inputs, "ids", 3);
-    const weft_value *all = weft_map_get(&l->graph->inputs, "step_labels", 11);
-    weft_tensor t;
-    bool owns = false;
-    if (v) {
-        weft_local_tensor(l->graph, v, l->coord, &t);
-        owns = row >= t.lo[0] && row < t.lo[0] + t.size[0];
-    }
-    if (all && !owns) {
-        weft_local_tensor(l->graph, all, l->coord, &t);
-        owns = row >= t.lo[1] && row < t.lo[1] + t.size[1];
-    }
-    return owns;
 }
 
 weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,

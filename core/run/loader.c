@@ -10,12 +10,12 @@ static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, weft_
     weft_sample sample;
     weft_status s = weft_sample_init(&sample, run->plan->seq_len, err);
     for (int64_t i = 0; i < run->plan->global_batch && !s; i++) {
-        int64_t row = i % run->plan->micro_batch;
-        if (!weft_owns_row(l, row))
+        int64_t micro = i / run->plan->micro_batch, row = i % run->plan->micro_batch;
+        if (!weft_owns_row(l, micro, row))
             continue;
         s = run->data->sample(run->data_self, WEFT_SPLIT_TRAIN, first + i, &sample, err);
         if (!s)
-            weft_fill_inputs(l, b, i / run->plan->micro_batch, row, &sample);
+            weft_fill_inputs(l, b, micro, row, &sample);
     }
     weft_sample_release(&sample);
     return s;
