@@ -2,6 +2,7 @@
 /* Validation: the sum of all losses over the number of all tokens; never a mean of means. */
 #include "run/run.h"
 
+#include <math.h>
 #include <string.h>
 
 static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64_t samples,
@@ -65,7 +66,7 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
     if (s)
         return s;
     run->view.eval_tokens = (int64_t)tokens;
-    run->view.eval_loss = tokens > 0 ? loss / tokens : 0;
+    run->view.eval_loss = tokens > 0 ? loss / tokens : NAN; /* a mean of nothing */
     weft_observe(run, WEFT_EVENT_EVALUATE);
     return WEFT_OK;
 }

@@ -33,6 +33,8 @@ static weft_status read_reports(weft_run *run, weft_error *err)
     weft_status s = weft_run_scalar(run, l, g->loss_report, &run->view.loss, err);
     s = s ? s : weft_run_scalar(run, l, g->tokens, &tokens, err);
     run->view.tokens = (int64_t)tokens;
+    if (run->view.tokens == 0)
+        run->view.loss = NAN; /* a mean of nothing */
     run->view.grad_norm = NAN;
     run->view.n_reports = g->n_reports;
     for (int i = 0; i < g->n_reports && !s; i++) {
@@ -53,25 +55,37 @@ static bool has_report(const weft_run *run, const char *name)
     return false;
 }
 
-static bool finite_step(const weft_run *run)
+static bool is_finite(const weft_run *run)
 {
     return isfinite(run->view.loss) &&
            (!has_report(run, "grad_norm") || isfinite(run->view.grad_norm));
 }
 
+/* Why nothing is to be learnt from this step. */
+static weft_status explain(weft_run *run, const weft_batch *batch, weft_error *err)
+{
+    if (run->view.tokens > 0)
+        return weft_diagnose(run, batch, run->view.loss, run->view.grad_norm, err);
+    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                     "step %lld has nothing to learn from: not one of its %lld tokens has a label",
+                     (long long)run->view.step,
+                     (long long)(run->plan->global_batch * run->plan->seq_len));
+}
+
 static weft_status update(weft_run *run, const weft_batch *batch, weft_error *err)
 {
-    if (finite_step(run)) {
+    if (run->view.tokens > 0 && is_finite(run)) {
         weft_status ready = weft_keeper_before_update(run, err);
         return ready ? ready : weft_execute(run, train_of(run), WEFT_DO_UPDATE, -1, err);
     }
     weft_error why = {0};
-    weft_status s = weft_diagnose(run, batch, run->view.loss, run->view.grad_norm, &why);
+    weft_status s = explain(run, batch, &why);
     bool skip = weft_params_is(run->plan->train, "nonfinite", "skip");
     if (skip) {
         run->skipped++;
-        weft_log_print(run->log, WEFT_LOG_WARN, "%s; the update is skipped (%lld so far)",
-                       weft_error_text(&why), (long long)run->skipped);
+        if (run->plan->rank == 0)
+            weft_log_print(run->log, WEFT_LOG_WARN, "%s; the update is skipped (%lld so far)",
+                           weft_error_text(&why), (long long)run->skipped);
     } else {
         weft_fail(err, s, WEFT_NOWHERE,
                   "%s; parameters are those of step %lld. [train] nonfinite = skip goes on without "

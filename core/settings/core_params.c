@@ -116,8 +116,8 @@ static const weft_param train_params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "stop",
      .choices = nonfinite,
-     .help =
-         "what a loss or gradient norm that is not finite does: stop the run, or skip the update"},
+     .help = "what a loss or gradient norm that is not finite, or a step without any label, does: "
+             "stop the run, or skip the update"},
     {.name = "loss_chunk",
      .type = WEFT_PARAM_INT,
      .value = "auto",

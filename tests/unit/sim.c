@@ -165,8 +165,14 @@ static void compute(sim *s, const weft_node *n, bool accumulate)
         }
         for (int i = 0; i < n->n_outs; i++)
             outs[i] = parts_of(s, n->outs[i])[r];
-        weft_call call = {n->op, n->attrs,   n->n_attrs, n->n_ins, n->n_outs, ins,
-                          outs,  accumulate, NULL,       NULL,     NULL};
+        weft_call call = {.op = n->op,
+                          .attrs = n->attrs,
+                          .n_attrs = n->n_attrs,
+                          .n_ins = n->n_ins,
+                          .n_outs = n->n_outs,
+                          .ins = ins,
+                          .outs = outs,
+                          .accumulate = accumulate};
         weft_error err = {0};
         if (n->op->plain(&call, &err))
             fail_msg("%s = %s on rank %d: %s", n->outs[0]->name, n->op->name, r,
