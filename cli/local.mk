@@ -23,6 +23,7 @@ weft_SOURCES = \
 	cli/oracle_values.c \
 	cli/plan.c \
 	cli/plugins.c \
+	cli/processors.c \
 	cli/ranks.c \
 	cli/report.c \
 	cli/session.c \
@@ -32,6 +33,7 @@ weft_SOURCES = \
 	cli/job.h \
 	cli/lock.h \
 	cli/oracle.h \
+	cli/processors.h \
 	cli/ranks.h \
 	cli/session.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
+#include "processors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,37 @@ char *weft_cli_cache_dir(void)
     return weft_format("/tmp/weft-cache-%ld", (long)getuid());
 }
 
-/* This rank's share of the processors. */
-static int count_threads(const weft_params *run, int ranks)
+/* Ranks that are processes may have processors of their own, or share them: how many share mine? */
+static weft_status count_sharers(weft_control *control, int rank, int ranks, uint64_t mine, int *n,
+                                 weft_error *err)
 {
-    if (!weft_params_is(run, "threads", "auto"))
-        return (int)weft_params_int(run, "threads");
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > ranks ? (int)n / ranks : 1;
+    uint64_t *all = weft_alloc_zero((size_t)ranks, sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    weft_status s = weft_control_exchange(control, rank, &mine, sizeof mine, all, err);
+    *n = 0;
+    for (int r = 0; r < ranks; r++)
+        *n += all[r] == mine;
+    weft_free(all);
+    return s;
+}
+
+/* This rank's share of the processors. */
+static weft_status count_threads(weft_session *s, weft_control *control,
+                                 const weft_cli_options *options, weft_error *err)
+{
+    weft_processors p = weft_cli_processors();
+    int sharers = s->host.ranks; /* threads of this process */
+    weft_status status = WEFT_OK;
+    if (options->local_ranks && control)
+        status = count_sharers(control, s->host.rank, s->host.ranks, p.id, &sharers, err);
+    else if (options->local_ranks)
+        sharers = options->local_ranks;
+    if (!weft_params_is(s->run, "threads", "auto"))
+        s->host.threads = (int)weft_params_int(s->run, "threads");
+    else
+        s->host.threads = p.n > sharers ? p.n / sharers : 1;
+    return status;
 }
 
 static weft_status load(weft_session *s, const weft_cli_options *options, bool add_local,
@@ -74,8 +99,9 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         .exchange = weft_host_exchange,
         .exchange_within = weft_host_exchange_within,
     };
-    s->host.threads =
-        count_threads(s->run, options->local_ranks ? options->local_ranks : s->host.ranks);
+    status = count_threads(s, control, options, err);
+    if (status)
+        return status;
     s->plugins->control = control;
     return weft_plugins_create(s->plugins, &s->host, err);
 }

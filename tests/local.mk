@@ -22,6 +22,7 @@ check_PROGRAMS += \
 	tests/unit/test_place \
 	tests/unit/test_plugin_files \
 	tests/unit/test_plugins \
+	tests/unit/test_processors \
 	tests/unit/test_random \
 	tests/unit/test_read_safetensors \
 	tests/unit/test_rule \
@@ -117,6 +118,10 @@ tests_unit_test_generate_LDADD = $(MODEL_LIBS)
 tests_unit_test_golden_LDADD = $(MODEL_LIBS)
 tests_unit_test_packed_LDADD = $(MODEL_LIBS)
 tests_unit_test_read_safetensors_LDADD = $(MODEL_LIBS)
+
+# A part of the command.
+tests_unit_test_processors_SOURCES = tests/unit/test_processors.c cli/processors.c
+tests_unit_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 
 # The op of the example plugin.
 tests_unit_test_example_SOURCES = tests/unit/test_example.c examples/plugin/relu2.c examples/plugin/tinylm.h
