@@ -2,10 +2,13 @@
 /* The weft command: one subcommand after another. */
 #include "cli.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name, *summary;
@@ -81,9 +84,28 @@ static void fill_streams(void)
             return;
 }
 
+/* Threads that wait for each other between kernels spin, with OpenMP's own settings for
+ * milliseconds. Where other processes want the processors that is time in which nobody computes,
+ * and each meeting of threads costs a time slice. Some 10 us bridge the gaps within a step; who
+ * waits longer sleeps. OpenMP reads its environment when it is loaded, which is when a plugin first
+ * needs it. */
+static void bound_spinning(char **argv)
+{
+    static const char *const settings[][2] = {{"GOMP_SPINCOUNT", "500"}, {"KMP_BLOCKTIME", "0"}};
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME"))
+        return; /* somebody knows better, or we have been here */
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        if (setenv(settings[i][0], settings[i][1], 0) != 0)
+            return;
+    if (dlsym(RTLD_DEFAULT, "omp_get_max_threads"))
+        execv("/proc/self/exe",
+              argv); /* with plugins built in it is loaded; if this fails, so be it */
+}
+
 int main(int argc, char **argv)
 {
     fill_streams();
+    bound_spinning(argv);
     signal(SIGXFSZ,
            SIG_IGN); /* a file that may not grow is an error like a full disk, and told like one */
     const char *word = argc > 1 ? argv[1] : NULL;
