@@ -200,6 +200,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-config \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \
+	tests/scripts/check-environments \
 	tests/scripts/check-example \
 	tests/scripts/check-generate \
 	tests/scripts/check-hf \
