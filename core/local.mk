@@ -143,6 +143,7 @@ core_libcore_la_SOURCES = \
 	core/run/replicas.c \
 	core/run/rendezvous.c \
 	core/run/run.c \
+	core/run/samples.c \
 	core/run/socket.c \
 	core/run/store.c \
 	core/run/weights.c \

@@ -15,7 +15,7 @@ static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64
             continue;
         bool there = first + row < samples;
         if (there)
-            s = run->data->sample(run->data_self, WEFT_SPLIT_VALIDATION, first + row, sample, err);
+            s = weft_read_sample(run, l, WEFT_SPLIT_VALIDATION, first + row, sample, err);
         if (!s)
             weft_fill_inputs(l, b, 0, row, there ? sample : NULL);
     }

@@ -13,7 +13,7 @@ static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, weft_
         int64_t micro = i / run->plan->micro_batch, row = i % run->plan->micro_batch;
         if (!weft_owns_row(l, micro, row))
             continue;
-        s = run->data->sample(run->data_self, WEFT_SPLIT_TRAIN, first + i, &sample, err);
+        s = weft_read_sample(run, l, WEFT_SPLIT_TRAIN, first + i, &sample, err);
         if (!s)
             weft_fill_inputs(l, b, micro, row, &sample);
     }

@@ -124,6 +124,10 @@ int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t mi
                           const char *name, weft_tensor *t);
 weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
 void weft_sample_release(weft_sample *s);
+/* samples.c: sample i of a split from the data plugin, checked: no kernel sees an id, label or
+ * position that is out of range. Everything that wants a sample takes it here. */
+weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
+                             weft_sample *sample, weft_error *err);
 /* Does any input of this rank hold something of row `row` of a micro-batch? */
 bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row);
 weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,

@@ -108,9 +108,9 @@ typedef enum weft_split { WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION } weft_split;
 /* One sample: seq_len + 1 consecutive tokens of the packed stream, hence seq_len pairs of (id, next
  * id). */
 typedef struct weft_sample {
-    int32_t *ids;       /* [seq_len] */
-    int32_t *labels;    /* [seq_len]; -1: ignored */
-    int32_t *positions; /* [seq_len] */
+    int32_t *ids;       /* [seq_len], from 0 on and below the model's vocabulary; the core checks */
+    int32_t *labels;    /* [seq_len], the same; -1: ignored */
+    int32_t *positions; /* [seq_len], from 0 on; below what the model has, if it learns them */
     int32_t *segments;  /* [seq_len]; equal: may attend to each other */
 } weft_sample;
 
