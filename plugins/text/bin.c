@@ -115,7 +115,7 @@ weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < files->n; i++)
         n += files->list[i].kind == TEXT_BIN;
-    *bins = (text_bins){0};
+    *bins = (text_bins){.vocab = (uint32_t)text->tokenizer->vocab_size};
     if (!n)
         return WEFT_OK;
     bins->list = weft_alloc_zero(n, sizeof *bins->list);
@@ -153,6 +153,19 @@ static weft_status fail_shrunk(const text_bin *bin, weft_error *err)
                      (long long)bin->n_tokens);
 }
 
+/* They were all checked when the run began, but the file is the user's. */
+static weft_status check_ids(const text_bin *bin, uint32_t vocab, int64_t at, size_t n,
+                             const int32_t *ids, weft_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((uint32_t)ids[i] >= vocab)
+            return weft_fail(err, WEFT_ERR_IO, (weft_where){bin->path, 0},
+                             "the file has changed since the run began: token %lld is id %u, and "
+                             "the vocabulary has ids 0 to %u",
+                             (long long)at + (long long)i, (uint32_t)ids[i], vocab - 1);
+    return WEFT_OK;
+}
+
 static weft_status read_piece(const text_bin *bin, int fd, int64_t at, size_t n, int32_t *ids,
                               weft_error *err)
 {
@@ -174,8 +187,8 @@ static weft_status read_piece(const text_bin *bin, int fd, int64_t at, size_t n,
     return WEFT_OK;
 }
 
-static weft_status read_bin(const text_bin *bin, int64_t at, int64_t n, int32_t *ids,
-                            weft_error *err)
+static weft_status read_bin(const text_bin *bin, uint32_t vocab, int64_t at, int64_t n,
+                            int32_t *ids, weft_error *err)
 {
     int fd = open(bin->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
@@ -185,6 +198,8 @@ static weft_status read_bin(const text_bin *bin, int64_t at, int64_t n, int32_t 
         int64_t room = PIECE_BYTES / (int64_t)bin->width;
         some = n - done < room ? n - done : room;
         status = read_piece(bin, fd, at + done, (size_t)some, ids + done, err);
+        if (!status)
+            status = check_ids(bin, vocab, at + done, (size_t)some, ids + done, err);
     }
     close(fd);
     return status;
@@ -208,7 +223,7 @@ weft_status text_bins_read(const text_bins *bins, int64_t at, int64_t n, int32_t
                 some = bin->n_tokens - inside < n ? bin->n_tokens - inside : n;
         if (some <= 0)
             continue;
-        status = read_bin(bin, inside, some, ids, err);
+        status = read_bin(bin, bins->vocab, inside, some, ids, err);
         at += some;
         ids += some;
         n -= some;

@@ -35,6 +35,9 @@ void text_writer_rewind(text_writer *w, int64_t count);
 /* pwrite of everything, with an error that says what to do when the disk is full. */
 weft_status text_write_at(int fd, const char *path, const void *data, size_t bytes, int64_t at,
                           weft_error *err);
+/* pread of everything, of what was just written. */
+weft_status text_read_at(int fd, const char *path, void *data, size_t bytes, int64_t at,
+                         weft_error *err);
 
 /* ---- input.c: the bytes of a file, unpacked ---- */
 
@@ -171,7 +174,24 @@ weft_status text_read_jsonl(text_build *build, const text_file *file, weft_error
 weft_status text_read_bin(text_build *build, const text_file *file, weft_error *err);
 weft_status text_read_index(text_build *build, const text_file *file, weft_error *err);
 
+/* ---- blocks.c: checksums over a token file's tokens and offsets ---- */
+
+enum {
+    TEXT_BLOCKS_AT = 4096, /* where in the file the first block begins */
+    TEXT_BLOCK =
+        256 << 10, /* small, as a shuffled run reads all of one for its first sample there */
+};
+
+/* Blocks in [TEXT_BLOCKS_AT, end), the last one shorter. */
+int64_t text_blocks_count(int64_t end);
+/* A bit a block, none checked. NULL: out of memory. */
+uint64_t *text_blocks_alloc(int64_t end);
+/* Do all blocks of a mapped file have these sums? */
+bool text_blocks_match(const char *map, int64_t end, const uint64_t *sums);
+
 /* ---- token_file.c ---- */
+
+#define TEXT_DAMAGED "it is damaged"
 
 /* Maps an existing token file. *why: NULL, or why it cannot be used (a static text); cache is left
  * empty then. */

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -89,15 +90,20 @@ static weft_status sync_folder(const char *folder, weft_error *err)
     return status;
 }
 
-static void log_start(const text_plugin *text, const text_source *source, const char *why)
+static void log_start(const text_plugin *text, const text_source *source, const char *path,
+                      const char *why)
 {
+    bool damaged = strcmp(why, TEXT_DAMAGED) == 0;
     double bytes = 0;
     size_t n = text_files_count(&source->files);
     for (size_t i = 0; i < source->files.n; i++)
         bytes += (double)source->files.list[i].size;
-    weft_log_print(
-        text->host->log, WEFT_LOG_INFO, "text: %s %.1f MB in %zu file%s (no token file to use: %s)",
-        source->bins.n ? "checking tokens," : "tokenising", bytes / 1e6, n, n == 1 ? "" : "s", why);
+    weft_log_print(text->host->log, damaged ? WEFT_LOG_WARN : WEFT_LOG_INFO,
+                   "text: %s %.1f MB in %zu file%s (%s%s: %s)",
+                   source->bins.n ? "checking tokens," : "tokenising", bytes / 1e6, n,
+                   n == 1 ? "" : "s",
+                   damaged ? "the token file is made again, " : "no token file to use",
+                   damaged ? path : "", why);
 }
 
 /* Makes the token file in the locked fd and gives it its name. On failure nothing is left. */
@@ -130,7 +136,7 @@ static weft_status make_locked(text_source *source, const text_plugin *text, con
     if (!status && !why) {
         unlink(n->part);
     } else if (!status) {
-        log_start(text, source, why);
+        log_start(text, source, n->path, why);
         status = make(text, source, fd, n, identity, err);
     }
     close(fd);

@@ -6,6 +6,7 @@ noinst_LTLIBRARIES += plugins/text/libtext.la
 plugins_text_libtext_la_SOURCES = \
 	plugins/text/bin.c \
 	plugins/text/bin_scan.c \
+	plugins/text/blocks.c \
 	plugins/text/build.c \
 	plugins/text/cache.c \
 	plugins/text/command.c \

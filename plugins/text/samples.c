@@ -38,31 +38,49 @@ static int64_t train_start(const text_plugin *text, size_t s, uint64_t i)
 
 /* ---- documents ---- */
 
-/* The document that holds token `at`. */
-static int64_t document_of(const text_cache *cache, int64_t at)
+/* Where document d begins, and behind the last one where the tokens end. */
+static weft_status document_start(const text_cache *cache, int64_t d, int64_t *at, weft_error *err)
 {
+    if (d >= cache->n_documents) {
+        *at = cache->n_tokens;
+        return WEFT_OK;
+    }
+    weft_status status = text_cache_check(cache, &cache->offsets[d], sizeof *cache->offsets, err);
+    *at = status ? 0 : (int64_t)cache->offsets[d];
+    return status;
+}
+
+/* The document that holds token `at`. */
+static weft_status find_document(const text_cache *cache, int64_t at, int64_t *document,
+                                 weft_error *err)
+{
+    weft_status status = WEFT_OK;
     int64_t low = 0, high = cache->n_documents;
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2;
-        if ((int64_t)cache->offsets[middle] <= at)
+    while (!status && high - low > 1) {
+        int64_t middle = low + (high - low) / 2, start;
+        status = document_start(cache, middle, &start, err);
+        if (start <= at)
             low = middle;
         else
             high = middle;
     }
-    return low;
+    *document = low;
+    return status;
 }
 
 /* Numbers documents from 0 in the window that begins with token `at`, and counts positions in each
  * from 0. */
-static void split_window(const text_plugin *text, const text_source *source, int64_t at,
-                         int64_t count, int64_t wrap, const weft_sample *out)
+static weft_status split_window(const text_plugin *text, const text_source *source, int64_t at,
+                                int64_t count, int64_t wrap, const weft_sample *out,
+                                weft_error *err)
 {
     const text_cache *cache = &source->cache;
-    int64_t document = document_of(cache, at), next = document + 1 < cache->n_documents
-                                                          ? (int64_t)cache->offsets[document + 1]
-                                                          : cache->n_tokens;
+    int64_t document, next = 0;
     int32_t segment = 0, position = 0;
-    for (int64_t j = 0; j < count; j++, at++, position++) {
+    weft_status status = find_document(cache, at, &document, err);
+    if (!status)
+        status = document_start(cache, document + 1, &next, err);
+    for (int64_t j = 0; !status && j < count; j++, at++, position++) {
         bool again = at == wrap;
         if (again) {
             at = 0;
@@ -70,14 +88,14 @@ static void split_window(const text_plugin *text, const text_source *source, int
         }
         if (again || at == next) {
             document++;
-            next = document + 1 < cache->n_documents ? (int64_t)cache->offsets[document + 1]
-                                                     : cache->n_tokens;
+            status = document_start(cache, document + 1, &next, err);
             segment++;
             position = 0;
         }
         out->segments[j] = text->reset_attention ? segment : 0;
         out->positions[j] = text->reset_positions ? position : (int32_t)j;
     }
+    return status;
 }
 
 /* ---- windows ---- */
@@ -99,40 +117,17 @@ static weft_status read_window(const text_source *source, int64_t at, int64_t co
     return status;
 }
 
-static weft_status check_ids(const text_plugin *text, const text_source *source, int64_t count,
-                             const weft_sample *out, weft_error *err)
-{
-    uint32_t vocab = (uint32_t)text->tokenizer->vocab_size,
-             highest = count > 0 ? (uint32_t)out->labels[count - 1] : 0;
-    for (int64_t j = 0; j < count; j++)
-        highest = (uint32_t)out->ids[j] > highest ? (uint32_t)out->ids[j] : highest;
-    if (highest < vocab)
-        return WEFT_OK;
-    if (source->bins.n)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
-                         "text: %s or a file beside it has changed: it holds id %u, which is not "
-                         "in the vocabulary",
-                         source->bins.list[0].path, highest);
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
-                     "text: the token file is damaged (an id is not in the vocabulary); remove it: "
-                     "[text] cache%s%s",
-                     text->host->cache_dir ? ", by default in " : "",
-                     text->host->cache_dir ? text->host->cache_dir : "");
-}
-
 /* The window of seq_len ids from token `at` on, of which `count` have a label. */
 static weft_status fill_window(const text_plugin *text, const text_source *source, int64_t at,
                                int64_t count, int64_t wrap, const weft_sample *out, weft_error *err)
 {
     weft_status status = count > 0 ? read_window(source, at, count, wrap, out, err) : WEFT_OK;
-    if (!status)
-        status = check_ids(text, source, count, out, err);
     for (int64_t j = 0; j < text->seq_len; j++) {
         out->positions[j] = (int32_t)j;
         out->segments[j] = 0;
     }
-    if (count > 0 && (text->reset_attention || text->reset_positions))
-        split_window(text, source, at, count, wrap, out);
+    if (!status && count > 0 && (text->reset_attention || text->reset_positions))
+        status = split_window(text, source, at, count, wrap, out, err);
     for (int64_t j = count; j < text->seq_len; j++) {
         out->ids[j] = 0;
         out->labels[j] = -1;

@@ -156,7 +156,10 @@ weft_status text_source_read(const text_source *source, int64_t at, int64_t n, i
     const text_cache *cache = &source->cache;
     if (!cache->width)
         return text_bins_read(&source->bins, at, n, ids, err);
-    for (int64_t i = 0; i < n; i++)
+    weft_status status =
+        text_cache_check(cache, (const char *)cache->tokens + at * (int64_t)cache->width,
+                         (size_t)n * cache->width, err);
+    for (int64_t i = 0; !status && i < n; i++)
         ids[i] = text_cache_token(cache, at + i);
-    return WEFT_OK;
+    return status;
 }

@@ -4,6 +4,7 @@
 #ifndef WEFT_TEXT_TEXT_H
 #define WEFT_TEXT_TEXT_H
 
+#include <weft/store.h>
 #include <weft/weft.h>
 
 typedef struct text_plugin text_plugin;
@@ -104,29 +105,39 @@ typedef struct text_bin {
 typedef struct text_bins {
     text_bin *list;
     size_t n;
+    uint32_t vocab; /* ids must be below */
 } text_bins;
 
 /* Reads only headers. A source without such files has none. */
 weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_files *files,
                            weft_error *err);
 void text_bins_release(text_bins *bins);
-/* Copies tokens [at, at + n), which exist. A file that has become shorter is an error that names
- * it. Thread-safe. */
+/* Copies tokens [at, at + n), which exist. A file that has become shorter, or holds ids outside the
+ * vocabulary now, is an error that names it. Thread-safe. */
 weft_status text_bins_read(const text_bins *bins, int64_t at, int64_t n, int32_t *ids,
                            weft_error *err);
 
-/* ---- cache.c, token_file.c: the token file ---- */
+/* ---- cache.c, token_file.c, blocks.c: the token file ---- */
 
-/* A mapped token file, read only. Zero-initialised is valid and empty. */
+/* A mapped token file, read only. Zero-initialised is valid and empty. Tokens and offsets may be
+ * damaged: text_cache_check comes before they are read. */
 typedef struct text_cache {
+    char *path;
     const void *map;
     size_t map_bytes;
+    const uint64_t *sums; /* of each block */
+    uint64_t *checked;    /* a bit a block: its sum was right; atomic */
+    int64_t blocks_end;
     size_t width;       /* 2 or 4 bytes a token; 0: the tokens are in the source's own files */
     const void *tokens; /* [n_tokens] */
     int64_t n_tokens, n_documents, n_skipped, n_bytes;
     const uint64_t
         *offsets; /* [n_documents + 1]: document d is tokens offsets[d] to offsets[d + 1] */
 } text_cache;
+
+/* Compares the blocks that hold n bytes from `at` on, which lie in the map, with their sums, each
+ * once. Thread-safe. */
+weft_status text_cache_check(const text_cache *cache, const void *at, size_t n, weft_error *err);
 
 static inline int32_t text_cache_token(const text_cache *cache, int64_t i)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The token file: header, tokens (none if the files are tokens already), document offsets, one
- * record a source file, identity text. Numbers in the machine's byte order. */
+ * record a source file, identity text, checksums of the blocks that tokens and offsets lie in.
+ * Numbers in the machine's byte order. */
 #include "build.h"
 
 #include <errno.h>
@@ -12,17 +13,21 @@
 #include <unistd.h>
 
 #define MAGIC      "weft tokens\r\n\x1a" /* shows conversions of line ends, as PNG's does */
-#define VERSION    2u /* change it whenever the format or what tokens mean changes */
+#define VERSION    3u /* change it whenever the format or what tokens mean changes */
 #define ORDER_MARK 0x0102030405060708u
-enum { TOKENS_AT = 4096 };
+enum {
+    TOKENS_AT = TEXT_BLOCKS_AT,
+    CHECKED_AT_OPEN = 32 << 20 /* bytes of tokens and offsets: milliseconds, and a damaged file of
+                                  this size is made again rather than ending the run */
+};
 
 typedef struct header {
     char magic[16];
     uint64_t byte_order;
     uint32_t version, width;
     int64_t n_tokens, n_documents, n_files, n_skipped, n_bytes;
-    int64_t offsets_at, records_at, identity_at, file_bytes;
-    uint64_t tail_checksum; /* of records and identity */
+    int64_t offsets_at, records_at, identity_at, identity_bytes, sums_at, file_bytes;
+    uint64_t tail_checksum; /* of records, identity and sums */
     uint64_t checksum;      /* of all fields above */
 } header;
 
@@ -33,7 +38,7 @@ typedef struct record {
 
 static uint64_t header_checksum(const header *h)
 {
-    return weft_hash_bytes(weft_hash_name("header"), h, offsetof(header, checksum));
+    return weft_sum(h, offsetof(header, checksum));
 }
 
 /* ---- reading ---- */
@@ -48,17 +53,18 @@ static bool section_fits(const header *h, int64_t at, int64_t count, int64_t wid
 static const char *check_header(const header *h, size_t bytes)
 {
     if (bytes < TOKENS_AT || memcmp(h->magic, MAGIC, sizeof MAGIC))
-        return "it is damaged";
+        return TEXT_DAMAGED;
     if (h->byte_order != ORDER_MARK || h->version != VERSION)
         return "another version of weft made it";
     if (h->checksum != header_checksum(h) || h->file_bytes != (int64_t)bytes ||
         (h->width != 0 && h->width != 2 && h->width != 4))
-        return "it is damaged";
+        return TEXT_DAMAGED;
     if (!section_fits(h, TOKENS_AT, h->n_tokens, h->width) || h->n_documents < 0 ||
         !section_fits(h, h->offsets_at, h->n_documents + 1, 8) ||
         !section_fits(h, h->records_at, h->n_files, sizeof(record)) ||
-        !section_fits(h, h->identity_at, 0, 1))
-        return "it is damaged";
+        !section_fits(h, h->identity_at, h->identity_bytes, 1) ||
+        !section_fits(h, h->sums_at, text_blocks_count(h->records_at), 8))
+        return TEXT_DAMAGED;
     return NULL;
 }
 
@@ -66,11 +72,9 @@ static const char *check_origin(const char *map, const header *h, const weft_tex
                                 const text_files *files)
 {
     const char *tail = map + h->records_at;
-    if (h->tail_checksum !=
-        weft_hash_bytes(weft_hash_name("tail"), tail, (size_t)(h->file_bytes - h->records_at)))
-        return "it is damaged";
-    if (h->n_files != (int64_t)files->n ||
-        h->file_bytes - h->identity_at != (int64_t)identity->size ||
+    if (h->tail_checksum != weft_sum(tail, (size_t)(h->file_bytes - h->records_at)))
+        return TEXT_DAMAGED;
+    if (h->n_files != (int64_t)files->n || h->identity_bytes != (int64_t)identity->size ||
         memcmp(map + h->identity_at, identity->data, identity->size))
         return "it was made from other files or settings";
     const record *records = (const void *)tail;
@@ -83,12 +87,15 @@ static const char *check_origin(const char *map, const header *h, const weft_tex
     return NULL;
 }
 
-static void fill_cache(text_cache *cache, const char *map, const header *h, text_files *files)
+static weft_status fill_cache(text_cache *cache, const char *path, const char *map, const header *h,
+                              text_files *files, weft_error *err)
 {
     const record *records = (const void *)(map + h->records_at);
-    for (size_t i = 0; i < files->n; i++)
-        files->list[i].hash = records[i].hash;
-    *cache = (text_cache){
+    text_cache made = {
+        .path = weft_strdup(path),
+        .checked = text_blocks_alloc(h->records_at),
+        .sums = (const void *)(map + h->sums_at),
+        .blocks_end = h->records_at,
         .map = map,
         .map_bytes = (size_t)h->file_bytes,
         .width = h->width,
@@ -99,6 +106,29 @@ static void fill_cache(text_cache *cache, const char *map, const header *h, text
         .n_bytes = h->n_bytes,
         .offsets = (const void *)(map + h->offsets_at),
     };
+    if (!made.path || !made.checked) {
+        weft_free(made.path);
+        weft_free(made.checked);
+        return weft_fail_memory(err);
+    }
+    for (size_t i = 0; i < files->n; i++)
+        files->list[i].hash = records[i].hash;
+    *cache = made;
+    return WEFT_OK;
+}
+
+/* NULL, or what is wrong with a file that is mapped at `map`. */
+static const char *check_file(const char *map, size_t bytes, const weft_text *identity,
+                              const text_files *files)
+{
+    const header *h = (const void *)map;
+    const char *why = check_header(h, bytes);
+    if (!why)
+        why = check_origin(map, h, identity, files);
+    if (!why && h->records_at - TOKENS_AT <= CHECKED_AT_OPEN &&
+        !text_blocks_match(map, h->records_at, (const void *)(map + h->sums_at)))
+        why = TEXT_DAMAGED;
+    return why;
 }
 
 weft_status text_token_file_map(text_cache *cache, const char *path, const weft_text *identity,
@@ -118,7 +148,7 @@ weft_status text_token_file_map(text_cache *cache, const char *path, const weft_
         goto done;
     }
     if (st.st_size < TOKENS_AT) {
-        *why = "it is damaged";
+        *why = TEXT_DAMAGED;
         goto done;
     }
     map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
@@ -126,12 +156,9 @@ weft_status text_token_file_map(text_cache *cache, const char *path, const weft_
         status = text_fail_errno(err, WEFT_ERR_IO, "map", path);
         goto done;
     }
-    const header *h = (const void *)map;
-    *why = check_header(h, (size_t)st.st_size);
+    *why = check_file(map, (size_t)st.st_size, identity, files);
     if (!*why)
-        *why = check_origin(map, h, identity, files);
-    if (!*why)
-        fill_cache(cache, map, h, files);
+        status = fill_cache(cache, path, map, (const void *)map, files, err);
 done:
     if (map != MAP_FAILED && (status || *why))
         munmap(map, (size_t)st.st_size);
@@ -144,6 +171,8 @@ void text_cache_release(text_cache *cache)
 {
     if (cache->map)
         munmap((void *)(uintptr_t)cache->map, cache->map_bytes);
+    weft_free(cache->checked);
+    weft_free(cache->path);
     *cache = (text_cache){0};
 }
 
@@ -172,20 +201,35 @@ static weft_status copy_file(int from, int64_t bytes, int to, const char *path, 
                              char *buffer, size_t room, weft_error *err)
 {
     weft_status status = WEFT_OK;
-    for (int64_t done = 0; !status && done < bytes;) {
-        ssize_t n = pread(from, buffer, room, done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
-                             "cannot read back document offsets beside %s", path);
-        status = text_write_at(to, path, buffer, (size_t)n, at + done, err);
-        done += n;
+    for (int64_t done = 0; !status && done < bytes; done += (int64_t)room) {
+        size_t n = bytes - done < (int64_t)room ? (size_t)(bytes - done) : room;
+        status = text_read_at(from, path, buffer, n, done, err);
+        if (!status)
+            status = text_write_at(to, path, buffer, n, at + done, err);
     }
     return status;
 }
 
-/* Records and identity, at h->records_at; sets identity_at, file_bytes and tail_checksum. */
+/* Adds the sums of all that lies before h->records_at, read back. */
+static weft_status add_sums(int fd, const char *path, const header *h, weft_text *tail,
+                            weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    char *block = weft_alloc(TEXT_BLOCK);
+    if (!block)
+        return weft_fail_memory(err);
+    for (int64_t at = TOKENS_AT; !status && at < h->records_at; at += TEXT_BLOCK) {
+        int64_t left = h->records_at - at;
+        size_t n = left < TEXT_BLOCK ? (size_t)left : TEXT_BLOCK;
+        status = text_read_at(fd, path, block, n, at, err);
+        uint64_t sum = status ? 0 : weft_sum(block, n);
+        weft_text_add_bytes(tail, &sum, sizeof sum);
+    }
+    weft_free(block);
+    return status;
+}
+
+/* Records, identity and sums, at h->records_at; sets the rest of the header but its checksum. */
 static weft_status write_tail(int fd, const char *path, header *h, const weft_text *identity,
                               const text_files *files, weft_error *err)
 {
@@ -199,11 +243,17 @@ static weft_status write_tail(int fd, const char *path, header *h, const weft_te
         weft_text_add_bytes(&tail, &r, sizeof r);
     }
     h->identity_at = h->records_at + (int64_t)tail.size;
+    h->identity_bytes = (int64_t)identity->size;
     weft_text_add_bytes(&tail, identity->data, identity->size);
+    while (tail.size % 8 && !tail.out_of_memory)
+        weft_text_add_bytes(&tail, "", 1);
+    h->sums_at = h->records_at + (int64_t)tail.size;
+    weft_status status = add_sums(fd, path, h, &tail, err);
     h->file_bytes = h->records_at + (int64_t)tail.size;
-    weft_status status = tail.out_of_memory ? weft_fail_memory(err) : WEFT_OK;
+    if (!status && tail.out_of_memory)
+        status = weft_fail_memory(err);
     if (!status) {
-        h->tail_checksum = weft_hash_bytes(weft_hash_name("tail"), tail.data, tail.size);
+        h->tail_checksum = weft_sum(tail.data, tail.size);
         status = text_write_at(fd, path, tail.data, tail.size, h->records_at, err);
     }
     weft_text_release(&tail);

@@ -37,6 +37,23 @@ weft_status text_write_at(int fd, const char *path, const void *data, size_t byt
     return WEFT_OK;
 }
 
+weft_status text_read_at(int fd, const char *path, void *data, size_t bytes, int64_t at,
+                         weft_error *err)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(fd, (char *)data + done, bytes - done, at + (int64_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return text_fail_errno(err, WEFT_ERR_IO, "read back", path);
+        if (n == 0)
+            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+                             "%s has become shorter while it was written", path);
+        done += (size_t)n;
+    }
+    return WEFT_OK;
+}
+
 weft_status text_writer_init(text_writer *w, int fd, const char *path, int64_t base, size_t width,
                              weft_error *err)
 {

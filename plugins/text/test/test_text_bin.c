@@ -235,7 +235,8 @@ static void names_a_file_that_shrinks(void **state)
         wrong[i] = 999;
     put_ids("a.bin", "", 0, wrong, N, 2);
     assert_int_equal(r.data->sample(r.text, WEFT_SPLIT_TRAIN, 0, &out, &r.err), WEFT_ERR_IO);
-    assert_contains(weft_error_text(&r.err), "has changed: it holds id 999");
+    assert_contains(weft_error_text(&r.err),
+                    "a.bin: the file has changed since the run began: token 0 is id 999");
     run_end(&r);
 }
 

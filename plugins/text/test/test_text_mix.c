@@ -387,9 +387,17 @@ static void reaches_tokens_far_out(void **state)
                      WEFT_OK);
     text_source *source = &r.text->sources[0];
     text_bin bin = {.path = "a.bin", .n_tokens = tokens, .width = 2};
-    uint64_t offsets[] = {0, (uint64_t)tokens - 2, (uint64_t)tokens};
-    source->bins = (text_bins){.list = &bin, .n = 1};
-    source->cache = (text_cache){.n_tokens = tokens, .n_documents = 2, .offsets = offsets};
+    struct file {
+        char page[TEXT_BLOCKS_AT];
+        uint64_t offsets[3];
+    } file = {.offsets = {0, (uint64_t)tokens - 2, (uint64_t)tokens}};
+    uint64_t checked = 1;
+    source->bins = (text_bins){.list = &bin, .n = 1, .vocab = 258};
+    source->cache = (text_cache){.map = &file,
+                                 .checked = &checked,
+                                 .n_tokens = tokens,
+                                 .n_documents = 2,
+                                 .offsets = file.offsets};
     source->n_train = tokens;
     r.text->opened = true;
     assert_int_equal(r.data->begin(r.text, 10, 1, &r.err), WEFT_OK);
