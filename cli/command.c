@@ -128,13 +128,14 @@ static weft_status run(const weft_module *module, const weft_command *command, i
     signal(SIGPIPE, SIG_IGN); /* a command that nobody reads any more ends as it would on any error,
                                  and leaves nothing half done */
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    char *cache_dir = weft_cli_cache_dir();
+    char *cache_dir = NULL;
+    weft_status s = weft_cli_cache_dir(&log, &cache_dir, err);
     weft_command_host host = {.log = &log,
                               .cache_dir = cache_dir,
                               .threads = processors > 1 ? (int)processors : 1,
                               .terminal = weft_cli_terminal(),
                               .write = write_out};
-    weft_status s = cache_dir ? weft_crash_install(err) : weft_fail_memory(err);
+    s = s ? s : weft_crash_install(err);
     if (!s) {
         weft_blame before = weft_blame_set((weft_blame){module->plugin->name, "command"});
         s = command->run(&host, argc, argv, err);

@@ -4,11 +4,11 @@
 #include "lock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include <weft/files.h>
 
 enum { MOST = 200 };
 
@@ -48,15 +48,12 @@ weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err)
     char *path = weft_format("%s/lock", dir);
     if (!path)
         return weft_fail_memory(err);
-    weft_status s = WEFT_OK;
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (*fd < 0)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot open %s: %s", path, strerror(errno));
-    else if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
+    weft_status s = weft_create_file(path, WEFT_WRITE_SHARED, fd, err);
+    if (!s && flock(*fd, LOCK_EX | LOCK_NB) != 0)
         s = errno == EWOULDBLOCK ? in_use(*fd, dir, path, err)
                                  : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot lock %s: %s",
                                              path, strerror(errno));
-    else
+    else if (!s)
         s = sign(*fd, path, err);
     if (s)
         weft_cli_unlock(fd);

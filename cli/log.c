@@ -2,9 +2,9 @@
 /* The log's sink: lines on stderr, and in the run folder's log.txt once there is one. */
 #include "cli.h"
 
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
+#include <weft/files.h>
 
 static void write_line(void *self, weft_log_level level, const char *line)
 {
@@ -40,10 +40,15 @@ weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least)
 
 weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *err)
 {
-    FILE *file = path ? fopen(path, "ae") : NULL;
-    if (path && !file)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path,
-                         strerror(errno));
+    int fd = -1;
+    weft_status s = path ? weft_create_file(path, WEFT_WRITE_APPEND, &fd, err) : WEFT_OK;
+    FILE *file = fd >= 0 ? fdopen(fd, "a") : NULL;
+    if (fd >= 0 && !file) {
+        close(fd);
+        s = weft_fail_memory(err);
+    }
+    if (s)
+        return s;
     flockfile(stderr);
     if (file) {
         fputs(weft_text_get(&log->before), file);

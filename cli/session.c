@@ -2,19 +2,46 @@
 #include "session.h"
 #include "processors.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* $XDG_CACHE_HOME/weft, ~/.cache/weft; in a pinch a folder of this user's in /tmp. */
-char *weft_cli_cache_dir(void)
+/* /tmp is everyone's: whoever else made the folder, or may write in it, could choose what is read
+ * from it. */
+static bool is_own(const char *path)
+{
+    struct stat info;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return false;
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
+           !(info.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+weft_status weft_cli_cache_dir(const weft_log *log, char **out, weft_error *err)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool shared = false;
     if (xdg && xdg[0] == '/')
-        return weft_format("%s/weft", xdg);
-    if (home && home[0] == '/')
-        return weft_format("%s/.cache/weft", home);
-    return weft_format("/tmp/weft-cache-%ld", (long)getuid());
+        *out = weft_format("%s/weft", xdg);
+    else if (home && home[0] == '/')
+        *out = weft_format("%s/.cache/weft", home);
+    else {
+        *out = weft_format("/tmp/weft-cache-%ld", (long)geteuid());
+        shared = true;
+    }
+    if (!*out)
+        return weft_fail_memory(err);
+    if (!shared || is_own(*out))
+        return WEFT_OK;
+    weft_log_print(log, WEFT_LOG_WARN,
+                   "%s is not used as weft's cache folder: it is not this user's, or others may "
+                   "write in it; set HOME or XDG_CACHE_HOME",
+                   *out);
+    weft_free(*out);
+    *out = NULL;
+    return WEFT_OK;
 }
 
 /* Ranks that are processes may have processors of their own, or share them: how many share mine? */
@@ -84,9 +111,9 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         return status;
     if (!quiet)
         s->sink.least = weft_cli_log_level(weft_params_text(s->run, "log"));
-    s->cache_dir = weft_cli_cache_dir();
-    if (!s->cache_dir)
-        return weft_fail_memory(err);
+    status = weft_cli_cache_dir(rank == 0 ? &s->log : NULL, &s->cache_dir, err);
+    if (status)
+        return status;
     const char *dir = weft_params_text(s->run, "dir");
     s->host = (weft_host){
         .log = &s->log,

@@ -25,7 +25,9 @@ weft_status weft_session_init(weft_session *session, const weft_cli_options *opt
                               weft_control *control, bool quiet, weft_error *err);
 void weft_session_release(weft_session *session);
 
-/* The user's cache folder for weft, which may not exist; weft_free. NULL: out of memory. */
-char *weft_cli_cache_dir(void);
+/* The user's cache folder for weft, which may not exist: $XDG_CACHE_HOME/weft, ~/.cache/weft; in a
+ * pinch a folder of this user's in /tmp, unless others can write there: then NULL, and a warning.
+ * weft_free. */
+weft_status weft_cli_cache_dir(const weft_log *log, char **out, weft_error *err);
 
 #endif

@@ -153,6 +153,12 @@ static weft_status write_folder(weft_session *session, const weft_plan *plan, in
         s = write_text(dir, "plan.txt", &text, err);
     }
     s = s ? s : open_log(session, err);
+    const char *exposed = s ? NULL : weft_folder_exposed(dir);
+    if (exposed)
+        weft_log_print(session->host.log, WEFT_LOG_WARN,
+                       "the run folder, %s, is not safe: %s, and so change or remove what the run "
+                       "writes; chmod go-w it",
+                       dir, exposed);
     weft_text_release(&text);
     return s ? no_folder(session, "see above", err) : WEFT_OK;
 }

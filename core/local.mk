@@ -10,6 +10,7 @@ core_libcore_la_SOURCES = \
 	core/base/files.c \
 	core/base/log.c \
 	core/base/memory.c \
+	core/base/open_file.c \
 	core/base/pool.c \
 	core/base/random.c \
 	core/base/safetensors.c \

@@ -202,6 +202,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-docs \
 	tests/scripts/check-environments \
 	tests/scripts/check-example \
+	tests/scripts/check-files \
 	tests/scripts/check-generate \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \

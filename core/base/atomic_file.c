@@ -6,13 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <weft/files.h>
 
 weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
 {
     char buffer[128];
     int e = errno;
     bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
-                 e == EROFS || e == EPERM;
+                 e == EROFS || e == EPERM || e == ELOOP;
     const char *reason = strerror_r(e, buffer, sizeof buffer);
     return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0},
                      "cannot %s: %s", what, reason);
@@ -26,7 +27,7 @@ weft_status weft_atomic_file_open(weft_atomic_file *file, const char *path, weft
         char *name = weft_format("%s.tmp-%ld-%d", path, (long)getpid(), i);
         if (!name)
             return weft_fail_memory(err);
-        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int fd = weft_open_to_write(name, WEFT_WRITE_NEW);
         if (fd >= 0) {
             *file = (weft_atomic_file){path, name, fd};
             return WEFT_OK;

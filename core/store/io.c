@@ -18,9 +18,9 @@ static int system_open(void *ctx, const char *path, int flags, mode_t mode)
 {
     (void)ctx;
     /* A pipe where a file should be must not keep anyone waiting: it then reads as an empty file.
-     * Files do not care. */
-    int reads = (flags & O_ACCMODE) == O_RDONLY ? O_NONBLOCK | O_NOCTTY : 0;
-    return open(path, flags | reads | O_CLOEXEC, mode);
+     * Files do not care. A link is not followed to what is to be written. */
+    int more = (flags & O_ACCMODE) == O_RDONLY ? O_NONBLOCK | O_NOCTTY : O_NOFOLLOW;
+    return open(path, flags | more | O_CLOEXEC, mode);
 }
 
 static int system_close(void *ctx, int fd)
@@ -285,7 +285,9 @@ weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, 
 weft_status weft_io_write_file(const weft_io *io, const char *path, const void *data, size_t size,
                                weft_error *err)
 {
-    int fd = store_open(io, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    /* What stands there is replaced, never written into: it may be a link. */
+    bool free = io->unlink(io->ctx, path) == 0 || errno == ENOENT;
+    int fd = free ? store_open(io, path, O_WRONLY | O_CREAT | O_EXCL, 0666) : -1;
     if (fd < 0)
         return store_fail_errno(err, path, "create this file", store_untouched);
     weft_status status = store_write(io, fd, path, data, (int64_t)size, 0, err);

@@ -9,6 +9,23 @@
 extern "C" {
 #endif
 
+/* How weft_open_to_write takes what has the name already. */
+typedef enum weft_write_as {
+    WEFT_WRITE_NEW,    /* nothing may: EEXIST */
+    WEFT_WRITE_AGAIN,  /* what stands there is an unfinished one of ours: it is removed first */
+    WEFT_WRITE_SHARED, /* it is used as it is: a lock */
+    WEFT_WRITE_APPEND  /* it is written on at its end */
+} weft_write_as;
+
+/* Opens a file for reading and writing, or makes it. All that weft writes is opened here: links are
+ * not followed, so that nobody who may write in the same folder chooses which file it is; what is
+ * no file is refused. -1 and errno: ELOOP for a link. The parents may be links. */
+int weft_open_to_write(const char *path, weft_write_as how);
+/* The same with an error: "PATH: cannot create: it is a symbolic link ...". */
+weft_status weft_create_file(const char *path, weft_write_as how, int *fd, weft_error *err);
+/* What others may do in a folder that would change what weft writes there, as "everyone may write
+ * in it"; NULL: nothing, or there is no such folder. */
+const char *weft_folder_exposed(const char *path);
 /* Creates a folder and its parents; fine if it exists. */
 weft_status weft_make_dirs(const char *path, weft_error *err);
 /* Reads a whole file into fresh memory (weft_free), NUL-terminated. */

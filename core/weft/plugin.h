@@ -95,9 +95,10 @@ typedef struct weft_programs weft_programs;
 /* What a command may use of the program that runs it. */
 typedef struct weft_command_host {
     const weft_log *log;
-    const char *cache_dir; /* the user's cache folder for weft; may not exist yet */
-    int threads;           /* how many it may use */
-    bool terminal;         /* the log goes to a terminal */
+    const char
+        *cache_dir; /* the user's cache folder for weft, which may not exist yet; NULL: none */
+    int threads;    /* how many it may use */
+    bool terminal;  /* the log goes to a terminal */
     /* Writes to standard output; fails if nobody reads. */
     weft_status (*write)(const struct weft_command_host *host, const void *data, size_t n,
                          weft_error *err);
@@ -140,8 +141,9 @@ typedef struct weft_host {
     const weft_params *params; /* this plugin's section */
     const weft_params *train;  /* [train] */
     const weft_log *log;
-    const char *dir;       /* run folder, exists after open on rank 0; NULL: none (plan, config) */
-    const char *cache_dir; /* the user's cache folder for weft; may not exist yet */
+    const char *dir; /* run folder, exists after open on rank 0; NULL: none (plan, config) */
+    const char
+        *cache_dir; /* the user's cache folder for weft, which may not exist yet; NULL: none */
     int rank, ranks, threads; /* threads: how many this rank may use */
     bool terminal;            /* the log goes to a terminal */
     bool no_data; /* text is written with a trained model: nothing is learnt, so no training data is

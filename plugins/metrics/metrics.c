@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <weft/files.h>
 
 static const double redraw_s = 0.1;
 
@@ -87,14 +88,10 @@ static weft_status open_file(metrics *self, const char *dir, int64_t step, weft_
     self->path = weft_format("%s/metrics.jsonl", dir);
     if (!self->path)
         return weft_fail_memory(err);
-    weft_status status = step > 0 ? metrics_cut(self->path, step, err) : WEFT_OK;
-    if (status != WEFT_OK)
-        return status;
-    self->fd = open(self->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (self->fd < 0)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s", self->path,
-                         strerror(errno));
-    return end_last_line(self, err);
+    weft_status status = weft_create_file(self->path, WEFT_WRITE_APPEND, &self->fd, err);
+    if (status == WEFT_OK && step > 0)
+        status = metrics_cut(self->fd, self->path, step, err);
+    return status == WEFT_OK ? end_last_line(self, err) : status;
 }
 
 static void close_file(metrics *self)

@@ -38,8 +38,8 @@ void metrics_add_summary(weft_text *text, const weft_run_view *run, const metric
 void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window,
                      int width);
 
-/* Cuts the lines of steps after `step` off the end of the file; fine if there is no file. */
-weft_status metrics_cut(const char *path, int64_t step, weft_error *err);
+/* Cuts the lines of steps after `step` off the end of the open file. */
+weft_status metrics_cut(int fd, const char *path, int64_t step, weft_error *err);
 
 /* 12345 -> "12.3k"; "?" if not finite. */
 void metrics_add_count(weft_text *text, double x);

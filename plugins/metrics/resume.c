@@ -3,6 +3,7 @@
 #include "metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,17 +28,20 @@ static int64_t find_later(FILE *f, int64_t step)
     return later;
 }
 
-weft_status metrics_cut(const char *path, int64_t step, weft_error *err)
+weft_status metrics_cut(int fd, const char *path, int64_t step, weft_error *err)
 {
-    FILE *f = fopen(path, "re");
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* the stream closes it */
+    FILE *f = own >= 0 ? fdopen(own, "r") : NULL;
+    if (!f && own >= 0)
+        close(own);
     if (!f)
-        return errno == ENOENT ? WEFT_OK
-                               : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot open: %s",
-                                           path, strerror(errno));
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot read: %s", path,
+                         strerror(errno));
+    rewind(f);
     int64_t later = find_later(f, step);
     bool failed = ferror(f) != 0;
     fclose(f);
-    if (failed || (later >= 0 && truncate(path, later) != 0))
+    if (failed || (later >= 0 && ftruncate(fd, later) != 0))
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
                          "%s: cannot be cut back to step %" PRId64 ": %s", path, step,
                          strerror(errno));

@@ -51,7 +51,7 @@ static weft_status names_init(names *n, const text_plugin *text, const weft_text
  * or removed it). */
 static weft_status lock_part(const names *n, const weft_log *log, int *fd, weft_error *err)
 {
-    *fd = open(n->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *fd = weft_open_to_write(n->part, WEFT_WRITE_SHARED);
     if (*fd < 0)
         return text_fail_errno(err, WEFT_ERR_IO, "create", n->part);
     int rc = flock(*fd, LOCK_EX | LOCK_NB);
@@ -143,6 +143,19 @@ static weft_status make_locked(text_source *source, const text_plugin *text, con
     return status;
 }
 
+/* Once a run, not for every source and rank. */
+static void warn_exposed(const text_plugin *text, const text_source *source, const names *n)
+{
+    const char *how =
+        source == text->sources && text->host->rank == 0 ? weft_folder_exposed(n->folder) : NULL;
+    if (how)
+        weft_log_print(
+            text->host->log, WEFT_LOG_WARN,
+            "text: the folder of token files, %s, is not safe: %s, and so change what is "
+            "trained on; chmod go-w it, or set [text] cache",
+            n->folder, how);
+}
+
 weft_status text_cache_open(text_source *source, const text_plugin *text, weft_error *err)
 {
     enum {
@@ -169,6 +182,8 @@ weft_status text_cache_open(text_source *source, const text_plugin *text, weft_e
     if (!status && !cache->map)
         status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot use the token file %s: %s",
                            n.path, why);
+    if (!status)
+        warn_exposed(text, source, &n);
     names_release(&n);
     weft_text_release(&identity);
     return status;

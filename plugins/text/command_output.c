@@ -52,7 +52,7 @@ weft_status tokenize_output_open(tokenize_output *out, const weft_command_host *
     out->fd = open_nameless(path);
     out->nameless = out->fd >= 0;
     if (!out->nameless)
-        out->fd = open(out->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        out->fd = weft_open_to_write(out->part, WEFT_WRITE_AGAIN);
     if (out->fd >= 0)
         return WEFT_OK;
     weft_status status = fail_write(path, err);

@@ -186,8 +186,7 @@ static weft_status open_scratch(const char *path, int *fd, weft_error *err)
     if (!name)
         return weft_fail_memory(err);
     weft_status status = WEFT_OK;
-    *fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
-               0666); /* ours alone: whoever holds `path` locked may */
+    *fd = weft_open_to_write(name, WEFT_WRITE_AGAIN); /* ours alone: we hold `path` locked */
     if (*fd < 0)
         status = text_fail_errno(err, WEFT_ERR_IO, "create", name);
     else if (unlink(name))

@@ -16,6 +16,11 @@ weft_status text_fail_errno(weft_error *err, weft_status status, const char *doi
         return weft_fail(err, status, WEFT_NOWHERE,
                          "cannot %s %s: %s; make room, or set [text] cache to a folder with more",
                          doing, path, strerror(error));
+    if (error == ELOOP && strcmp(doing, "create") == 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "cannot %s %s: it is a symbolic link, which weft does not follow to what "
+                         "it writes; remove it",
+                         doing, path);
     if (status == WEFT_ERR_IO &&
         (error == EACCES || error == EROFS || error == ENOTDIR || error == EPERM))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,

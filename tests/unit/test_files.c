@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -186,6 +187,96 @@ static void safetensors_refusals(void **state)
     assert_int_equal(access("t", F_OK), 0);
 }
 
+/* ---- files that are written ---- */
+
+static void put(const char *path, const char *text)
+{
+    assert_int_equal(weft_write_file(path, text, strlen(text), NULL), WEFT_OK);
+}
+
+static void assert_holds(const char *path, const char *text)
+{
+    expect_content(path, text, strlen(text));
+}
+
+static void links_are_not_followed(void **state)
+{
+    (void)state;
+    static const weft_write_as all[] = {WEFT_WRITE_NEW, WEFT_WRITE_AGAIN, WEFT_WRITE_SHARED,
+                                        WEFT_WRITE_APPEND};
+    put("precious", "old");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        weft_error err = {0};
+        int fd = -1;
+        assert_int_equal(symlink("precious", "link"), 0);
+        weft_status status = weft_create_file("link", all[i], &fd, &err);
+        assert_int_equal(status, all[i] == WEFT_WRITE_AGAIN ? WEFT_OK : WEFT_ERR_INPUT);
+        if (fd >= 0) {
+            assert_int_equal(write(fd, "new", 3), 3);
+            assert_int_equal(close(fd), 0);
+        }
+        if (all[i] == WEFT_WRITE_SHARED || all[i] == WEFT_WRITE_APPEND)
+            assert_non_null(strstr(weft_error_text(&err), "link: cannot write: it is a symbolic"));
+        assert_holds("precious", "old");
+        assert_int_equal(unlink("link"), 0);
+        weft_error_release(&err);
+    }
+    assert_int_equal(symlink("precious", "link"), 0);
+    assert_int_equal(weft_write_file("link", "new", 3, NULL), WEFT_OK); /* takes its place */
+    assert_holds("precious", "old");
+    assert_holds("link", "new");
+}
+
+static void files_are_taken_as_asked(void **state)
+{
+    (void)state;
+    put("f", "old");
+    assert_int_equal(weft_open_to_write("f", WEFT_WRITE_NEW), -1);
+    assert_int_equal(errno, EEXIST);
+    int fd = weft_open_to_write("f", WEFT_WRITE_SHARED);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_holds("f", "old");
+    fd = weft_open_to_write("f", WEFT_WRITE_APPEND);
+    assert_int_equal(write(fd, "er", 2), 2);
+    close(fd);
+    assert_holds("f", "older");
+    fd = weft_open_to_write("f", WEFT_WRITE_AGAIN);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_holds("f", "");
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    (void)state;
+    weft_error err = {0};
+    int fd;
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    assert_int_equal(weft_create_file("pipe", WEFT_WRITE_APPEND, &fd, &err), WEFT_ERR_INPUT);
+    assert_int_equal(mkdir("folder", 0700), 0);
+    assert_int_equal(weft_create_file("folder", WEFT_WRITE_SHARED, &fd, &err), WEFT_ERR_INPUT);
+    assert_int_equal(weft_create_file("none/f", WEFT_WRITE_NEW, &fd, &err), WEFT_ERR_INPUT);
+    assert_int_equal(err.n_items, 3);
+    assert_non_null(strstr(err.items[0].text, "pipe"));
+    weft_error_release(&err);
+}
+
+static void exposed_folders_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        mode_t mode;
+        bool told;
+    } cases[] = {{0700, false}, {0755, false}, {0757, true}, {01777, false}, {0777, true}};
+    assert_int_equal(mkdir("folder", 0700), 0);
+    assert_null(weft_folder_exposed("none"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(chmod("folder", cases[i].mode), 0);
+        assert_int_equal(weft_folder_exposed("folder") != NULL, cases[i].told);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +286,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(out_of_memory_leaves_the_old_file, enter, leave),
         cmocka_unit_test_setup_teardown(safetensors_bytes, enter, leave),
         cmocka_unit_test_setup_teardown(safetensors_refusals, enter, leave),
+        cmocka_unit_test_setup_teardown(links_are_not_followed, enter, leave),
+        cmocka_unit_test_setup_teardown(files_are_taken_as_asked, enter, leave),
+        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, enter, leave),
+        cmocka_unit_test_setup_teardown(exposed_folders_are_told, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

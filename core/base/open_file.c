@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one way to files that are written. */
+#include "base/atomic_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weft/files.h>
+
+/* A pipe must not keep anyone waiting, and a device is nothing to be written over. */
+static bool is_file(int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return false;
+    errno = S_ISDIR(info.st_mode) ? EISDIR : ENXIO;
+    return S_ISREG(info.st_mode);
+}
+
+int weft_open_to_write(const char *path, weft_write_as how)
+{
+    int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    flags |= how == WEFT_WRITE_NEW || how == WEFT_WRITE_AGAIN ? O_EXCL : 0;
+    flags |= how == WEFT_WRITE_APPEND ? O_APPEND : 0;
+    if (how == WEFT_WRITE_AGAIN && unlink(path) != 0 && errno != ENOENT)
+        return -1;
+    int fd = open(path, flags, 0666);
+    if (fd < 0 || is_file(fd))
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+weft_status weft_create_file(const char *path, weft_write_as how, int *fd, weft_error *err)
+{
+    *fd = weft_open_to_write(path, how);
+    if (*fd >= 0)
+        return WEFT_OK;
+    if (errno == ELOOP)
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
+                         "cannot write: it is a symbolic link, which weft does not follow to what "
+                         "it writes; remove it");
+    if (errno == ENXIO)
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
+                         "cannot write: it is a pipe, a socket or a device; remove it");
+    return weft_fail_errno(err, path, "create this file");
+}
+
+const char *weft_folder_exposed(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0 || info.st_mode & S_ISVTX)
+        return NULL;
+    if (info.st_mode & S_IWOTH)
+        return "everyone may write in it";
+    if (info.st_mode & S_IWGRP && info.st_gid != getegid())
+        return "another group may write in it";
+    return NULL;
+}
