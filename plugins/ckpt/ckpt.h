@@ -19,9 +19,16 @@ enum { CKPT_PATH = 4096 };
 
 /* ---- names.c: folders of checkpoints ---- */
 
+/* A folder that is being written, or removed, holds this file from its first moment to its last, so
+ * that it can be told from one that has lost its manifest: renaming it makes a checkpoint whole,
+ * and renaming it back is how its removal begins. */
+#define CKPT_DRAFT "manifest.json.new"
+
 typedef struct ckpt_entry {
     int64_t step;
-    bool whole; /* it has a manifest */
+    bool whole;      /* it has a manifest */
+    bool unfinished; /* it was never whole, or is half removed; neither of the two: whose it is, and
+                        what it is worth, is not known */
 } ckpt_entry;
 
 typedef struct ckpt_list {
@@ -32,12 +39,19 @@ typedef struct ckpt_list {
 /* The folder of a step in `root`; NULL when out of memory. */
 char *ckpt_step_path(const char *root, int64_t step);
 bool ckpt_exists(const weft_io *io, const char *path);
+/* What is in a folder: everything of an entry but its step. */
+ckpt_entry ckpt_look(const weft_io *io, const char *dir);
 /* The step-N folders of root; none if it does not exist. */
 weft_status ckpt_scan(const weft_io *io, const char *root, ckpt_list *out, weft_error *err);
 void ckpt_list_release(ckpt_list *list);
 /* A checkpoint's folder from what a user names: it, a run's folder, or a folder of checkpoints
  * (then the newest whole one). */
 weft_status ckpt_resolve(const weft_io *io, const char *name, char **path, weft_error *err);
+/* Renames a folder to one that is not there yet, FOLDER.aside-M. */
+weft_status ckpt_rename_aside(const weft_io *io, const char *path, weft_error *err);
+/* Does so with folders that are neither whole nor unfinished; says which. */
+weft_status ckpt_set_strays_aside(const weft_io *io, const char *root, const weft_log *log,
+                                  weft_error *err);
 /* Renames checkpoints after `step` (and at it, if `too`), so that they are not taken for this
  * run's; *n: how many. */
 weft_status ckpt_set_aside(const weft_io *io, const char *root, int64_t step, bool too, int *n,
@@ -219,7 +233,8 @@ void ckpt_abandon(void *self);
 /* commit.c: rank 0's part, on its thread: makes the checkpoint whole, removes old ones; or removes
  * what failed. */
 weft_status ckpt_commit(ckpt *self, weft_error *err);
-/* A checkpoint's folder with all that is in it, its manifest first. */
+/* A checkpoint's folder with all that is in it. Only what is surely the plugin's is ever removed: a
+ * folder that is unfinished, or whole with a manifest that has its own sum. */
 weft_status ckpt_remove(const weft_io *io, const char *dir, weft_error *err);
 /* Which of the whole checkpoints of `list` go, newest ones kept: drop[i]. */
 void ckpt_choose_old(const ckpt_list *list, int64_t keep, int64_t keep_every, bool *drop);

@@ -62,7 +62,9 @@ static weft_status ls_root(const weft_command_host *host, const char *root, int 
         char *path = ckpt_step_path(root, list.list[i].step);
         weft_text text = {0};
         if (!list.list[i].whole) {
-            weft_text_print(&text, "unfinished: %s/step-%" PRId64 "\n", root, list.list[i].step);
+            weft_text_print(&text, "%s: %s/step-%" PRId64 "\n",
+                            list.list[i].unfinished ? "unfinished" : "without a manifest", root,
+                            list.list[i].step);
             s = print(host, &text, err);
         } else {
             s = path ? ls_one(host, path, err) : weft_fail_memory(err);

@@ -55,22 +55,39 @@ static weft_status choose_step(const ckpt *self, int64_t step, candidate *c, wef
     return s;
 }
 
+/* Files of a checkpoint that may be worth much, and nothing to go on from: whoever comes back in
+ * the morning would rather put a manifest back than find a night's training from step 1. */
+static weft_status refuse_strays(const ckpt *self, const ckpt_list *list, weft_error *err)
+{
+    for (int i = list->n - 1; i >= 0; i--)
+        if (!list->list[i].unfinished)
+            return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "load"),
+                             "%s has no whole checkpoint, but step-%" PRId64
+                             ", which has files and no manifest.json; put the manifest back, or "
+                             "begin anew with [ckpt] load = none, which sets such folders aside",
+                             self->root, list->list[i].step);
+    return WEFT_OK;
+}
+
 /* The newest whole one that is older than `below`; unfinished ones are passed over aloud. */
 static weft_status choose_latest(const ckpt *self, int64_t below, candidate *c, weft_error *err)
 {
     ckpt_list list;
+    bool any = false;
     weft_status s = ckpt_scan(self->io, self->root, &list, err);
     for (int i = list.n - 1; i >= 0 && !s && !c->found; i--) {
+        any = any || list.list[i].whole;
         if (list.list[i].step >= below)
             continue;
         if (list.list[i].whole)
             s = set_path(c, ckpt_step_path(self->root, list.list[i].step), err);
-        else
+        else if (list.list[i].unfinished)
             weft_log_print(self->host->log, WEFT_LOG_WARN,
                            "%s/step-%" PRId64
                            " is unfinished: the run ended while it was written; it is left out",
                            self->root, list.list[i].step);
     }
+    s = s || any ? s : refuse_strays(self, &list, err);
     ckpt_list_release(&list);
     return s;
 }
@@ -309,6 +326,8 @@ static weft_status set_later_aside(ckpt *self, const candidate *c, const weft_pr
     bool from_own = c->found && own && strcmp(own, c->path) == 0;
     weft_status s = WEFT_OK;
     if (self->root && self->host->rank == 0)
+        s = ckpt_set_strays_aside(self->io, self->root, self->host->log, &mine);
+    if (!s && self->root && self->host->rank == 0)
         s = ckpt_set_aside(self->io, self->root, c->found && !c->weights ? at->step : 0, !from_own,
                            &n, &mine);
     if (n)

@@ -30,6 +30,29 @@ static bool exists_in(const weft_io *io, const char *dir, const char *name)
     return there;
 }
 
+/* Nothing at all, as when a save ended right at its beginning. */
+static bool is_empty(const weft_io *io, const char *dir)
+{
+    char **names = NULL, *optim = weft_format("%s/optim", dir);
+    bool empty = optim && weft_io_list(io, dir, &names, NULL) == WEFT_OK;
+    if (empty && names[0] && !names[1] && strcmp(names[0], "optim") == 0) {
+        weft_names_free(names);
+        names = NULL;
+        empty = weft_io_list(io, optim, &names, NULL) == WEFT_OK;
+    }
+    empty = empty && !names[0];
+    weft_names_free(names);
+    weft_free(optim);
+    return empty;
+}
+
+ckpt_entry ckpt_look(const weft_io *io, const char *dir)
+{
+    ckpt_entry e = {.whole = exists_in(io, dir, "manifest.json")};
+    e.unfinished = !e.whole && (exists_in(io, dir, CKPT_DRAFT) || is_empty(io, dir));
+    return e;
+}
+
 /* "step-12" and nothing else. */
 static bool read_step(const char *name, int64_t *step)
 {
@@ -66,7 +89,9 @@ weft_status ckpt_scan(const weft_io *io, const char *root, ckpt_list *out, weft_
         if (!read_step(names[i], &step))
             continue;
         char *dir = weft_format("%s/%s", root, names[i]);
-        out->list[out->n++] = (ckpt_entry){step, dir && exists_in(io, dir, "manifest.json")};
+        ckpt_entry *e = &out->list[out->n++];
+        *e = dir ? ckpt_look(io, dir) : (ckpt_entry){0};
+        e->step = step;
         weft_free(dir);
         s = dir ? s : weft_fail_memory(err);
     }
@@ -116,8 +141,7 @@ weft_status ckpt_resolve(const weft_io *io, const char *name, char **path, weft_
     return s;
 }
 
-/* A name that is not there yet. */
-static weft_status rename_aside(const weft_io *io, const char *path, weft_error *err)
+weft_status ckpt_rename_aside(const weft_io *io, const char *path, weft_error *err)
 {
     for (int i = 1;; i++) {
         char *to = weft_format("%s.aside-%d", path, i);
@@ -134,6 +158,31 @@ static weft_status rename_aside(const weft_io *io, const char *path, weft_error 
     }
 }
 
+weft_status ckpt_set_strays_aside(const weft_io *io, const char *root, const weft_log *log,
+                                  weft_error *err)
+{
+    ckpt_list list;
+    int n = 0;
+    weft_status s = ckpt_scan(io, root, &list, err);
+    for (int i = 0; i < list.n && !s; i++) {
+        if (list.list[i].whole || list.list[i].unfinished)
+            continue;
+        char *path = ckpt_step_path(root, list.list[i].step);
+        s = path ? ckpt_rename_aside(io, path, err) : weft_fail_memory(err);
+        if (!s)
+            weft_log_print(log, WEFT_LOG_WARN,
+                           "%s has files but no manifest.json, so it is no checkpoint: renamed to "
+                           "step-N.aside-M, never removed",
+                           path);
+        n += !s;
+        weft_free(path);
+    }
+    if (!s && n)
+        s = weft_io_sync_dir(io, root, err);
+    ckpt_list_release(&list);
+    return s;
+}
+
 weft_status ckpt_set_aside(const weft_io *io, const char *root, int64_t step, bool too, int *n,
                            weft_error *err)
 {
@@ -144,7 +193,7 @@ weft_status ckpt_set_aside(const weft_io *io, const char *root, int64_t step, bo
         if (!list.list[i].whole || list.list[i].step < step || (list.list[i].step == step && !too))
             continue;
         char *path = ckpt_step_path(root, list.list[i].step);
-        s = path ? rename_aside(io, path, err) : weft_fail_memory(err);
+        s = path ? ckpt_rename_aside(io, path, err) : weft_fail_memory(err);
         *n += !s;
         weft_free(path);
     }

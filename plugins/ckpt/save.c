@@ -49,16 +49,22 @@ static void clear(ckpt *self)
     self->phase = CKPT_IDLE;
 }
 
-/* A fresh folder: whatever has this name is an unfinished save, or the model that this one
- * replaces. */
+/* A fresh folder. An unfinished save of this name goes; what else has it is set aside. */
 static weft_status make_folder(const ckpt *self, weft_error *err)
 {
-    char *optim = weft_format("%s/optim", self->pending);
-    weft_status s = optim ? WEFT_OK : weft_fail_memory(err);
-    if (!s && ckpt_exists(self->io, self->pending))
-        s = ckpt_remove(self->io, self->pending, err);
-    s = s ? s : weft_io_make_dirs(self->io, self->export ? self->pending : optim, err);
+    const weft_io *io = self->io;
+    char *optim = weft_format("%s/optim", self->pending),
+         *draft = weft_format("%s/" CKPT_DRAFT, self->pending);
+    weft_status s = optim && draft ? WEFT_OK : weft_fail_memory(err);
+    if (!s && ckpt_exists(io, self->pending))
+        s = (ckpt_look(io, self->pending).unfinished ? ckpt_remove
+                                                     : ckpt_rename_aside)(io, self->pending, err);
+    s = s ? s : weft_io_make_dirs(io, self->pending, err);
+    s = s ? s : weft_io_write_file(io, draft, "", 0, err);
+    s = s ? s : weft_io_sync_dir(io, self->pending, err);
+    s = s || self->export ? s : weft_io_make_dirs(io, optim, err);
     weft_free(optim);
+    weft_free(draft);
     return s;
 }
 

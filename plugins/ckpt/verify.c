@@ -40,7 +40,8 @@ static bool is_known(const ckpt_manifest *m, const char *name)
     for (int i = 0; i < m->base.n_files; i++)
         if (strcmp(m->base.files[i].name, name) == 0)
             return true;
-    return strcmp(name, "manifest.json") == 0 || strcmp(name, "optim") == 0;
+    return strcmp(name, "manifest.json") == 0 || strcmp(name, "optim") == 0 ||
+           strcmp(name, CKPT_DRAFT) == 0; /* a crash may bring it back beside the manifest */
 }
 
 static weft_status find_strays(const weft_io *io, const ckpt_manifest *m, const char *inside,

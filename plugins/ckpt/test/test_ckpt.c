@@ -16,7 +16,9 @@
 static void test_old_ones_go(void **state)
 {
     (void)state;
-    ckpt_entry entries[] = {{2, true}, {4, true}, {6, false}, {8, true}, {10, true}, {12, true}};
+    ckpt_entry entries[] = {{.step = 2, .whole = true},  {.step = 4, .whole = true},
+                            {.step = 6, .whole = false}, {.step = 8, .whole = true},
+                            {.step = 10, .whole = true}, {.step = 12, .whole = true}};
     const ckpt_list list = {entries, 6};
     bool drop[6];
     ckpt_choose_old(&list, 2, 4, drop);
