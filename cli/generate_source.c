@@ -194,8 +194,9 @@ static weft_status add_eos(generate_source *s, const json_t *value, weft_error *
     if (!more)
         return weft_fail_memory(err);
     s->eos = more;
-    if (json_is_integer(value))
-        s->eos[s->n_eos++] = (int32_t)json_integer_value(value);
+    json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (id >= 0 && id <= INT32_MAX)
+        s->eos[s->n_eos++] = (int32_t)id;
     return WEFT_OK;
 }
 

@@ -7,7 +7,8 @@ bool store_volume(int n_dims, const int64_t *size, int64_t *volume)
     bool empty = false, fits = true;
     for (int d = 0; d < n_dims; d++) {
         empty = empty || size[d] == 0;
-        fits = fits && size[d] >= 0 && !__builtin_mul_overflow(v, size[d], &v);
+        /* A dim of 0 must not hide what others come to: products of some dims are made, too. */
+        fits = fits && size[d] >= 0 && !__builtin_mul_overflow(v, size[d] ? size[d] : 1, &v);
     }
     *volume = empty ? 0 : v;
     return fits;

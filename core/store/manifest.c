@@ -115,8 +115,8 @@ static weft_status read_files(weft_manifest *m, weft_error *err)
     if (!m->files)
         return weft_fail_memory(err);
     for (size_t i = 0; i < n && well; i++) {
-        well = read_file(json_array_get(files, i), &m->files[m->n_files++]);
-        m->bytes += m->files[i].sums.bytes;
+        well = read_file(json_array_get(files, i), &m->files[m->n_files++]) &&
+               !__builtin_add_overflow(m->bytes, m->files[i].sums.bytes, &m->bytes);
     }
     return well ? WEFT_OK : damaged(m, "lacks something, or says what cannot be", err);
 }

@@ -156,6 +156,7 @@ static weft_status cat_tensor(const weft_command_host *host, weft_folder *folder
             row = t->n_dims ? t->size[t->n_dims - 1] : 1;
     for (int d = 0; d + 1 < t->n_dims; d++)
         rows *= t->size[d];
+    rows = row ? rows : 0;
     double *values = weft_alloc((size_t)row * sizeof *values + 1);
     weft_text text = {0};
     weft_status s = values ? WEFT_OK : weft_fail_memory(err);

@@ -31,7 +31,7 @@ static weft_status compare_values(comparison *c, const weft_stored *t, int64_t *
     memcpy(size, t->size, sizeof size);
     for (int d = 1; d < t->n_dims; d++)
         row *= t->size[d];
-    int64_t rows = t->n_dims ? t->size[0] : 1, step = row < SLAB && row ? SLAB / row : 1;
+    int64_t rows = !row ? 0 : t->n_dims ? t->size[0] : 1, step = row < SLAB && row ? SLAB / row : 1;
     double *a = weft_alloc((size_t)(row * step) * sizeof *a + 1),
            *b = weft_alloc((size_t)(row * step) * sizeof *b + 1);
     weft_status s = a && b ? WEFT_OK : weft_fail_memory(err);

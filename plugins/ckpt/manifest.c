@@ -83,10 +83,11 @@ static bool read_hex(const json_t *j, uint64_t *out)
     return !*end;
 }
 
+/* Steps are added to it. */
 static bool read_count(const json_t *j, int64_t *out)
 {
     *out = json_integer_value(j);
-    return json_is_integer(j) && *out >= 0;
+    return json_is_integer(j) && *out >= 0 && *out <= INT64_MAX / 4;
 }
 
 static bool read_members(ckpt_manifest *m)

@@ -126,7 +126,8 @@ static weft_status verify_file(hf_checkpoint *c, const json_t *entry, weft_error
     weft_sums sums = {.bytes = json_integer_value(json_object_get(entry, "bytes")),
                       .chunk = json_integer_value(json_object_get(entry, "chunk")),
                       .n = (int64_t)json_array_size(list)};
-    if (sums.chunk < 1 || sums.bytes < 0 || sums.n != (sums.bytes + sums.chunk - 1) / sums.chunk)
+    if (sums.chunk < 1 || sums.bytes < 0 ||
+        sums.n != sums.bytes / sums.chunk + (sums.bytes % sums.chunk != 0))
         return damaged(c->path, "its manifest lacks the sums of its files", err);
     sums.sum = weft_alloc_zero((size_t)sums.n + 1, sizeof *sums.sum);
     if (!sums.sum)

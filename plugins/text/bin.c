@@ -130,8 +130,10 @@ weft_status text_bins_open(text_bins *bins, const text_plugin *text, const text_
         *bin = (text_bin){
             .path = file->path, .index = indexed ? files->list[i + 1].path : NULL, .first = first};
         weft_status now = open_bin(bin, text, file->size, err);
+        if (!now && __builtin_add_overflow(first, bin->n_tokens, &first))
+            now = weft_fail(err, WEFT_ERR_INPUT, (weft_where){bin->path, 0},
+                            "with it the files have more tokens than can be counted");
         status = status ? status : now;
-        first += bin->n_tokens;
     }
     if (status)
         text_bins_release(bins);

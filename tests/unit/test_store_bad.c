@@ -60,6 +60,8 @@ static void refuses_headers(void **state)
          "too many elements to count"},
         {ONE("{\"dtype\":\"F64\",\"shape\":[4611686018427387904],\"data_offsets\":[0,1]}"), 1,
          "too many elements to count"},
+        {ONE("{\"dtype\":\"U8\",\"shape\":[0,4611686018427387904,4],\"data_offsets\":[0,0]}"), 0,
+         "too many elements to count"},
         {ONE("{\"dtype\":\"U8\",\"shape\":[1]}"), 1, "its data_offsets: the list is no list"},
         {ONE("{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}"), 1,
          "its data_offsets: the list has another number of items"},

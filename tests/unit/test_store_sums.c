@@ -207,6 +207,19 @@ static void refuses_sums_that_do_not_fit(void **state)
 }
 
 /* A file that is cut off, or replaced, after it was opened. */
+/* In its place, as others may; weft_io_write_file would make a new one. */
+static void rewrite(const char *path, const char *text, size_t n)
+{
+    int fd = io->open(io->ctx, path, O_WRONLY | O_TRUNC, 0);
+    assert_true(fd >= 0);
+    for (size_t done = 0; done < n;) {
+        ssize_t put = io->pwrite(io->ctx, fd, text + done, n - done, (off_t)done);
+        assert_true(put > 0);
+        done += (size_t)put;
+    }
+    assert_int_equal(io->close(io->ctx, fd), 0);
+}
+
 static void notices_changes_while_reading(void **state)
 {
     (void)state;
@@ -216,12 +229,12 @@ static void notices_changes_while_reading(void **state)
     write_parts("x.safetensors", in_order, 2, NULL);
     ok(weft_io_read_file(io, "x.safetensors", &text, &n, err));
     ok(weft_folder_open(io, "x.safetensors", &folder, err));
-    ok(weft_io_write_file(io, "x.safetensors", text, n - 1, err));
+    rewrite("x.safetensors", text, n - 1);
     refused(read_bytes(folder, 0, 1, err),
             "x.safetensors: somebody changed this file while it was being read");
-    ok(weft_io_write_file(io, "x.safetensors", text, n, err));
+    rewrite("x.safetensors", text, n);
     ok(read_bytes(folder, 0, A, err));
-    ok(weft_io_write_file(io, "x.safetensors", text, n - 10, err));
+    rewrite("x.safetensors", text, n - 10);
     ok(read_bytes(folder, 0, A - 10, err));
     refused(read_bytes(folder, 0, A, err), "10 bytes too early: it was cut off");
     weft_folder_destroy(folder);
@@ -251,6 +264,38 @@ static void keeps_chunks(void **state)
     weft_sums_release(&sums);
 }
 
+/* A manifest whose sum of itself is right, with these sizes of files. */
+static void put_manifest(const int64_t *bytes, int n)
+{
+    weft_text text = {0};
+    uint64_t sum = 1;
+    weft_text_add(&text, "{\"format\": \"" WEFT_MANIFEST_FORMAT "\",\n\"files\": [\n");
+    weft_text files = {0};
+    for (int i = 0; i < n; i++) {
+        weft_sums sums = {bytes[i], INT64_MAX, 1, &sum};
+        weft_manifest_file_print(&files, i ? "b" : "a", &sums);
+    }
+    weft_text_add(&text, weft_text_get(&files));
+    weft_text_add(&text, "]");
+    weft_manifest_seal(&text);
+    ok(weft_io_write_file(io, "/manifest.json", text.data, text.size, err));
+    weft_text_release(&files);
+    weft_text_release(&text);
+}
+
+static void refuses_sizes_that_cannot_be_added(void **state)
+{
+    (void)state;
+    weft_manifest m;
+    put_manifest((const int64_t[]){INT64_MAX - 1, 1}, 2);
+    ok(weft_manifest_read(io, "", &m, err));
+    assert_true(m.bytes == INT64_MAX);
+    weft_manifest_release(&m);
+    put_manifest((const int64_t[]){INT64_MAX - 1, 2}, 2);
+    refused(weft_manifest_read(io, "", &m, err), "says what cannot be");
+    weft_manifest_release(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +305,7 @@ int main(void)
         with_disk(refuses_sums_that_do_not_fit),
         with_disk(notices_changes_while_reading),
         with_disk(keeps_chunks),
+        with_disk(refuses_sizes_that_cannot_be_added),
     };
     return cmocka_run_group_tests(tests, make_data, free_data);
 }

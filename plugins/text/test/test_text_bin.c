@@ -240,6 +240,22 @@ static void names_a_file_that_shrinks(void **state)
     run_end(&r);
 }
 
+/* Files without contents, as long as a file can be: nothing of them is read. */
+static void refuses_more_tokens_than_can_be_counted(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a.bin", "b.bin", "c.bin"};
+    for (int i = 0; i < 3; i++) {
+        int fd = open(names[i], O_RDWR | O_CREAT, 0666);
+        assert_true(fd >= 0);
+        int rc = ftruncate(fd, INT64_MAX & ~INT64_C(0xffff));
+        close(fd);
+        if (rc)
+            return; /* a file system of smaller files */
+    }
+    refuse("path = a.bin b.bin c.bin", "c.bin: with it the files have more tokens");
+}
+
 /* ---- packed text ---- */
 
 static size_t gzip_of(const void *data, size_t n, unsigned char *out, size_t room)
@@ -372,6 +388,8 @@ int main(void)
         TEST(refuses_wrong_ids),
         TEST(refuses_what_is_no_whole_number_of_tokens),
         TEST(names_a_file_that_shrinks),
+        cmocka_unit_test_setup_teardown(refuses_more_tokens_than_can_be_counted,
+                                        scratch_enter_memory, scratch_leave),
         TEST(reads_gzip),
         TEST(reads_zstd),
         TEST(survives_every_failed_allocation),
