@@ -17,8 +17,12 @@ static bool is_folder(const char *path)
 
 static weft_status make_dir(const char *path, weft_error *err)
 {
-    if (mkdir(path, 0777) == 0 || is_folder(path))
+    if (mkdir(path, 0777) == 0)
         return WEFT_OK;
+    int error = errno;
+    if (is_folder(path))
+        return WEFT_OK;
+    errno = error == EEXIST ? ENOTDIR : error; /* of mkdir, not of what was asked since */
     return weft_fail_errno(err, path, "create this folder");
 }
 

@@ -15,6 +15,7 @@
 /* The names of one token file. */
 typedef struct names {
     char *folder, *path, *part;
+    bool shut; /* the folder may not be used, and nothing was begun */
 } names;
 
 static void names_release(names *n)
@@ -24,36 +25,27 @@ static void names_release(names *n)
     weft_free(n->folder);
 }
 
-static weft_status names_init(names *n, const text_plugin *text, const weft_text *identity,
-                              weft_error *err)
+static weft_status names_init(names *n, char *folder, const weft_text *identity, weft_error *err)
 {
-    const weft_params *params = text->host->params;
-    const char *given = weft_params_text(params, "cache");
-    *n = (names){0};
-    if (!*given && !text->host->cache_dir)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "no folder for tokens is known (HOME is not set); set [text] cache");
-    n->folder = *given ? weft_strdup(given) : weft_format("%s/tokens", text->host->cache_dir);
+    *n = (names){.folder = folder};
     if (n->folder)
         n->path = weft_format(
             "%s/%016" PRIx64 ".tokens", n->folder,
             weft_hash_bytes(weft_hash_name("identity"), identity->data, identity->size));
     if (n->path)
         n->part = weft_format("%s.part", n->path);
-    if (n->part)
-        return WEFT_OK;
-    names_release(n);
-    *n = (names){0};
-    return weft_fail_memory(err);
+    return n->part ? WEFT_OK : weft_fail_memory(err);
 }
 
 /* Locks the temporary file; *fd = -1 if it got another meaning while we waited (its maker renamed
  * or removed it). */
-static weft_status lock_part(const names *n, const weft_log *log, int *fd, weft_error *err)
+static weft_status lock_part(names *n, const weft_log *log, int *fd, weft_error *err)
 {
     *fd = weft_open_to_write(n->part, WEFT_WRITE_SHARED);
-    if (*fd < 0)
+    if (*fd < 0) {
+        n->shut = errno == EACCES || errno == EPERM || errno == EROFS;
         return text_fail_errno(err, WEFT_ERR_IO, "create", n->part);
+    }
     int rc = flock(*fd, LOCK_EX | LOCK_NB);
     if (rc && errno == EWOULDBLOCK) {
         weft_log_print(log, WEFT_LOG_INFO,
@@ -123,7 +115,7 @@ static weft_status make(const text_plugin *text, text_source *source, int fd, co
 }
 
 /* One attempt to make it; cache stays empty if another maker was faster. */
-static weft_status make_locked(text_source *source, const text_plugin *text, const names *n,
+static weft_status make_locked(text_source *source, const text_plugin *text, names *n,
                                const weft_text *identity, weft_error *err)
 {
     int fd;
@@ -156,35 +148,88 @@ static void warn_exposed(const text_plugin *text, const text_source *source, con
             n->folder, how);
 }
 
-weft_status text_cache_open(text_source *source, const text_plugin *text, weft_error *err)
+static weft_status open_in(text_source *source, const text_plugin *text, names *n,
+                           const weft_text *identity, weft_error *err)
 {
     enum {
         ATTEMPTS = 100
     }; /* each lost only to a maker that finished or failed, or to files that change all the time */
-    weft_text identity = {0};
-    names n = {0};
     const char *why = NULL;
     text_cache *cache = &source->cache;
-    weft_status status = text_identity(text, &source->files, &identity, err);
-    if (!status)
-        status = names_init(&n, text, &identity, err);
+    weft_status status = WEFT_OK;
     for (int i = 0; !status && !cache->map && i < ATTEMPTS; i++) {
-        status = text_token_file_map(cache, n.path, &identity, &source->files, &why, err);
+        status = weft_make_dirs(n->folder, err);
+        n->shut = status && status != WEFT_ERR_MEMORY;
+        if (status)
+            break;
+        status = text_token_file_map(cache, n->path, identity, &source->files, &why, err);
+        n->shut = status == WEFT_ERR_INPUT;
         if (status || !why)
             break;
-        status = weft_make_dirs(n.folder, err);
-        if (status)
-            weft_fail(err, status, weft_params_where(text->host->params, "cache"),
-                      "tokens need a folder; set [text] cache to one that you may write");
-        else
-            status = make_locked(source, text, &n, &identity, err);
+        status = make_locked(source, text, n, identity, err);
     }
     if (!status && !cache->map)
         status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot use the token file %s: %s",
-                           n.path, why);
+                           n->path, why);
+    return status;
+}
+
+/* [text] cache, or weft's cache folder; NULL with *known: out of memory. */
+static char *first_folder(const text_plugin *text, bool *known)
+{
+    const char *given = weft_params_text(text->host->params, "cache");
+    *known = *given || text->host->cache_dir;
+    return *given   ? weft_strdup(given)
+           : *known ? weft_format("%s/tokens", text->host->cache_dir)
+                    : NULL;
+}
+
+/* In the run folder, which is there to be written; why the other folder is not is said once. */
+static weft_status open_in_run(text_source *source, const text_plugin *text, const char *why,
+                               names *n, const weft_text *identity, weft_error *err)
+{
+    const weft_host *host = text->host;
+    names_release(n);
+    weft_status status = names_init(n, weft_format("%s/tokens", host->dir), identity, err);
+    if (!status && source == text->sources && host->rank == 0)
+        weft_log_print(host->log, WEFT_LOG_WARN,
+                       "text: weft's cache folder cannot be used (%s); tokens are kept in the run "
+                       "folder, %s",
+                       why, n->folder);
+    return status ? status : open_in(source, text, n, identity, err);
+}
+
+weft_status text_cache_open(text_source *source, const text_plugin *text, weft_error *err)
+{
+    weft_text identity = {0};
+    weft_error why = {0};
+    names n = {0};
+    bool known, own = !*weft_params_text(text->host->params, "cache") && text->host->dir;
+    char *folder = first_folder(text, &known);
+    weft_status status = text_identity(text, &source->files, &identity, &why);
+    if (!status && known)
+        status = names_init(&n, folder, &identity, &why);
+    else
+        weft_free(folder);
+    if (!status && known)
+        status = open_in(source, text, &n, &identity, &why);
+    else if (!status)
+        status = weft_fail(&why, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "no folder for tokens is known (HOME is not set); set [text] cache");
+    if (status && own && (n.shut || !known))
+        status = open_in_run(source, text, weft_error_text(&why), &n, &identity, err);
+    else if (status == WEFT_ERR_MEMORY)
+        weft_fail_memory(err);
+    else
+        for (int i = 0; i < why.n_items; i++)
+            weft_fail(err, why.items[i].status, WEFT_NOWHERE, "%s", why.items[i].text);
+    if (status && n.shut)
+        weft_fail(err, status, weft_params_where(text->host->params, "cache"),
+                  "tokens need a folder; set [text] cache to one that you may read and write");
     if (!status)
         warn_exposed(text, source, &n);
     names_release(&n);
+    weft_error_release(&why);
     weft_text_release(&identity);
     return status;
 }

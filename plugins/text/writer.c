@@ -23,9 +23,8 @@ weft_status text_fail_errno(weft_error *err, weft_status status, const char *doi
                          doing, path);
     if (status == WEFT_ERR_IO &&
         (error == EACCES || error == EROFS || error == ENOTDIR || error == EPERM))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "cannot %s %s: %s; set [text] cache to a folder that you may write", doing,
-                         path, strerror(error));
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "cannot %s %s: %s", doing, path,
+                         strerror(error));
     return weft_fail(err, status, WEFT_NOWHERE, "cannot %s %s: %s", doing, path, strerror(error));
 }
 
