@@ -78,6 +78,8 @@ static int try_threads(int n, int *started)
 weft_status cpu_team_probe(int threads, int *given, weft_error *err)
 {
     int started, code = try_threads(threads - 1, &started);
+    if (code == ENOMEM)
+        return weft_fail_memory(err);
     if (code)
         return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
                          "cannot start %d threads: number %d: %s; a smaller [weft] threads needs "
