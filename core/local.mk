@@ -114,6 +114,7 @@ core_libcore_la_SOURCES = \
 	core/lower/kernels.c \
 	core/lower/lower.c \
 	core/lower/memory.c \
+	core/lower/pack.c \
 	core/lower/passes.c \
 	core/lower/plan.c \
 	core/lower/report.c \
@@ -123,6 +124,7 @@ core_libcore_la_SOURCES = \
 	core/lower/waits.c \
 	core/lower/compile.h \
 	core/lower/lower.h \
+	core/lower/pack.h \
 	core/lower/plan.h \
 	core/run/collective.c \
 	core/run/control.c \

@@ -18,6 +18,7 @@ check_PROGRAMS += \
 	tests/unit/test_mesh \
 	tests/unit/test_ops \
 	tests/unit/test_options \
+	tests/unit/test_pack \
 	tests/unit/test_packed \
 	tests/unit/test_place \
 	tests/unit/test_plugin_files \

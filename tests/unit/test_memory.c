@@ -220,7 +220,7 @@ static void real_plans_lose_little(void **state)
                 continue;
             assert_int_equal(check_places(l->buffers, l->n_buffers, l->n_positions, l->arena_bytes),
                              l->live_peak);
-            if (l->arena_bytes > l->live_peak + l->live_peak / 10)
+            if (l->arena_bytes > l->live_peak + l->live_peak * 3 / 100)
                 fail_msg("%s: %lld of %lld bytes are lost", runs[i].plugins,
                          (long long)(l->arena_bytes - l->live_peak), (long long)l->arena_bytes);
         }
