@@ -38,8 +38,10 @@ typedef struct weft_device {
     bool (*plain)(void *self);
     /* In the two-queue test mode: a seed for the adversarial order, else 0. */
     uint64_t (*adversary)(void *self);
-    /* Measured rate of a matrix product of this dtype in flop/s (<= 100 ms, cached); 0: unknown. */
-    double (*peak)(void *self, weft_dtype dtype);
+    /* Measured rate of a matrix product of this dtype in flop/s, in at most 100 ms; 0: unknown.
+     * reached: the run's own best so far, which shows a lower rate to be wrong. Called after the
+     * first step, and again whenever a step is faster than the answer. */
+    double (*peak)(void *self, weft_dtype dtype, double reached);
     /* One line for the log: "2 threads, AVX-512, bf16 products in hardware". */
     void (*describe)(void *self, weft_text *text);
     /* What libraries own outside the arena, an estimate in bytes for the plan. */

@@ -172,9 +172,20 @@ weft_status cpu_product_launch(const weft_call *call, weft_error *err);
 
 /* ---- peak (peak.c) ---- */
 
-/* Measured rate of a square matrix product in flop/s, at most 100 ms; cached in a text file under
- * cache_dir (NULL: not cached). */
-double cpu_peak(weft_dtype dtype, const weft_queue *queue, const char *cache_dir);
+typedef struct cpu_sample {
+    double rate; /* flop/s; 0: it cannot be measured */
+    bool clean;  /* nothing disturbed it, and it is of a large product: worth keeping */
+} cpu_sample;
+
+typedef cpu_sample cpu_measure(weft_dtype dtype, int threads, double seconds);
+
+/* Rate of a square matrix product in flop/s, measured in at most 100 ms: the best of now and of
+ * what is cached in a text file under the host's cache_dir (NULL: nothing is), and at least
+ * `reached`, what the run itself has made. */
+double cpu_peak(weft_dtype dtype, const weft_queue *queue, const weft_host *host, double reached);
+/* The same with another way to measure, for tests. */
+double cpu_peak_by(cpu_measure *by, weft_dtype dtype, const weft_queue *queue,
+                   const weft_host *host, double reached);
 /* Where the number is kept; fresh text (weft_free) or NULL. */
 char *cpu_peak_path(weft_dtype dtype, const weft_queue *queue, const char *cache_dir);
 

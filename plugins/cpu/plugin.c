@@ -210,10 +210,10 @@ static uint64_t device_adversary(void *self)
     return ((const cpu *)self)->adversary;
 }
 
-static double device_peak(void *self, weft_dtype dtype)
+static double device_peak(void *self, weft_dtype dtype, double reached)
 {
     const cpu *c = self;
-    return cpu_peak(dtype, &c->queues[0], c->host->cache_dir);
+    return cpu_peak(dtype, &c->queues[0], c->host, reached);
 }
 
 static void device_describe(void *self, weft_text *text)

@@ -9,10 +9,12 @@ double metrics_tokens_per_s(const weft_run_view *run)
     return run->step_s > 0 ? (double)run->tokens / run->step_s : NAN;
 }
 
+/* The core keeps the peak at or above what steps reach; what is left to catch is rounding. */
 double metrics_mfu(const weft_run_view *run)
 {
-    return run->step_s > 0 && run->peak_flops > 0 ? run->flops / (run->step_s * run->peak_flops)
-                                                  : NAN;
+    if (!(run->step_s > 0 && run->peak_flops > 0))
+        return NAN;
+    return fmin(1.0, run->flops / (run->step_s * run->peak_flops));
 }
 
 double metrics_report(const weft_run_view *run, const char *name)

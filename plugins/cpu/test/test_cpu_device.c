@@ -173,7 +173,39 @@ static char *with_last_line(const char *text, const char *line)
     return made;
 }
 
-static void test_peak_is_cached(void **state)
+/* What the next measurement finds. */
+static cpu_sample found;
+static int n_measured;
+static weft_dtype measured_dtype;
+
+static cpu_sample pretend(weft_dtype dtype, int threads, double seconds)
+{
+    assert_int_equal(threads, queue.threads);
+    assert_true(seconds > 0 && seconds <= 0.1);
+    measured_dtype = dtype;
+    n_measured++;
+    return found;
+}
+
+static double peak(const char *cache, double rate, bool clean, double reached)
+{
+    const weft_host host = {.cache_dir = cache};
+    found = (cpu_sample){rate, clean};
+    return cpu_peak_by(pretend, WEFT_F32, &queue, &host, reached);
+}
+
+static void assert_kept(const char *path, const char *line)
+{
+    char *text = NULL;
+    size_t size;
+    assert_int_equal(weft_read_file(path, &text, &size, NULL), WEFT_OK);
+    const char *last = strstr(text, "f32\n");
+    assert_non_null(last);
+    assert_string_equal(last + 4, line);
+    weft_free(text);
+}
+
+static void test_peak_is_the_best_of_all_runs(void **state)
 {
     char dir[] = "/tmp/weft-peak-XXXXXX", *text = NULL;
     size_t size;
@@ -181,14 +213,23 @@ static void test_peak_is_cached(void **state)
     assert_non_null(mkdtemp(dir));
     char *cache = weft_format("%s/not/yet/there", dir),
          *path = cpu_peak_path(WEFT_F32, &queue, cache);
-    double rate = cpu_peak(WEFT_F32, &queue, cache);
-    assert_true(rate > 1e7 && rate < 1e15);
+
+    assert_true(peak(cache, 2e9, false, 0) == 2e9); /* busy: of use now, not later */
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_true(peak(cache, 0, false, 5e9) == 0); /* what cannot be measured stays unknown */
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_true(peak(cache, 3e9, true, 0) == 3e9);
+    assert_kept(path, "3.000000e+09 flop/s\n");
+    assert_true(peak(cache, 1e9, true, 0) == 3e9); /* no run makes it worse */
+    assert_kept(path, "3.000000e+09 flop/s\n");
+    assert_true(peak(cache, 1e11, false, 0) == 1e11);
+    assert_kept(path, "3.000000e+09 flop/s\n");
+    assert_true(peak(cache, 1.25e11, true, 0) == 1.25e11); /* far too low: corrected */
+    assert_kept(path, "1.250000e+11 flop/s\n");
+    assert_true(peak(cache, 1e11, true, 1e12) == 1e12); /* never below what was done */
+    assert_kept(path, "1.250000e+11 flop/s\n");
+
     assert_int_equal(weft_read_file(path, &text, &size, NULL), WEFT_OK);
-
-    char *other = with_last_line(text, "1.25e+11 flop/s\n");
-    put(path, other);
-    assert_true(cpu_peak(WEFT_F32, &queue, cache) == 1.25e11);
-
     static const char *const bad[] = {"",
                                       "\n",
                                       "nan flop/s\n",
@@ -199,13 +240,13 @@ static void test_peak_is_cached(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char *broken = with_last_line(text, bad[i]);
         put(path, broken);
-        double measured = cpu_peak(WEFT_F32, &queue, cache);
-        assert_true(measured > 1e7 && measured < 1e15 && measured != 1.25e11);
+        assert_true(peak(cache, 7e9, false, 0) == 7e9);
         weft_free(broken);
     }
     put(path, "of another machine\n1.25e+11 flop/s\n");
-    assert_true(cpu_peak(WEFT_F32, &queue, cache) != 1.25e11);
-    assert_true(cpu_peak(WEFT_F64, &queue, cache) == 0.0);
+    assert_true(peak(cache, 7e9, false, 0) == 7e9);
+    put(path, strstr(text, "\n") + 1); /* without the format's name: an old file */
+    assert_true(peak(cache, 7e9, false, 0) == 7e9);
 
     assert_int_equal(remove(path), 0);
     for (int up = 0; up < 4; up++) { /* there, yet, not, and the folder itself */
@@ -217,10 +258,51 @@ static void test_peak_is_cached(void **state)
         assert_int_equal(rmdir(folder), 0);
         weft_free(folder);
     }
-    weft_free(other);
     weft_free(text);
     weft_free(path);
     weft_free(cache);
+}
+
+static void test_peak_without_a_cache(void **state)
+{
+    const weft_host host = {0};
+    (void)state;
+    assert_true(peak(NULL, 2e9, true, 0) == 2e9);
+    assert_true(peak("/dev/null/no-folder", 2e9, true, 0) == 2e9); /* cannot be written */
+    n_measured = 0;
+    assert_true(cpu_peak_by(pretend, WEFT_F64, &queue, &host, 1e9) == 0.0);
+    assert_int_equal(n_measured, 0);
+    assert_true(cpu_peak_by(pretend, WEFT_BF16, &queue, &host, 0) == 2e9);
+    assert_int_equal(measured_dtype, WEFT_F32); /* widened */
+}
+
+/* The real thing: whichever allocation fails, what is kept is of whole measurements. */
+static void test_peak_is_measured(void **state)
+{
+    char dir[] = "/tmp/weft-peak-XXXXXX";
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    const weft_host host = {.cache_dir = dir};
+    char *path = cpu_peak_path(WEFT_F32, &queue, dir);
+    double rate = cpu_peak(WEFT_F32, &queue, &host, 0);
+    assert_true(rate > 1e7 && rate < 1e15);
+    (void)remove(path);
+    int stopgaps = 0;
+    for (long k = 1; k <= 10; k++) {
+        const weft_host alone = {0};
+        weft_alloc_fail_at(k);
+        rate = cpu_peak(WEFT_F32, &queue, &alone, 0);
+        weft_alloc_fail_at(k);
+        double again = cpu_peak(WEFT_F32, &queue, &host, 0);
+        weft_alloc_fail_at(0);
+        assert_true(rate == 0 || (rate > 1e6 && rate < 1e15));
+        assert_true(again == 0 || (again > 1e6 && again < 1e15));
+        stopgaps += again > 0 && access(path, F_OK) != 0;
+        (void)remove(path);
+    }
+    assert_true(stopgaps > 0);
+    assert_int_equal(rmdir(dir), 0);
+    weft_free(path);
 }
 
 static void test_peak_depends_on_how_it_is_made(void **state)
@@ -237,7 +319,8 @@ static void test_peak_depends_on_how_it_is_made(void **state)
     for (int i = 0; i < 4; i++)
         weft_free(paths[i]);
     assert_null(cpu_peak_path(WEFT_F32, &queue, NULL));
-    assert_true(cpu_peak(WEFT_BF16, &queue, NULL) > 0.0); /* widened, so every CPU can */
+    const weft_host host = {0};
+    assert_true(cpu_peak(WEFT_BF16, &queue, &host, 0) > 0.0); /* widened, so every CPU can */
 }
 
 int main(void)
@@ -248,7 +331,9 @@ int main(void)
         cmocka_unit_test(test_bf16_products_need_the_hardware),
         cmocka_unit_test(test_bad_settings),
         cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_peak_is_cached),
+        cmocka_unit_test(test_peak_is_the_best_of_all_runs),
+        cmocka_unit_test(test_peak_without_a_cache),
+        cmocka_unit_test(test_peak_is_measured),
         cmocka_unit_test(test_peak_depends_on_how_it_is_made),
     };
     return cmocka_run_group_tests_name("cpu_device", tests, NULL, NULL);

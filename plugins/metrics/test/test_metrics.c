@@ -140,6 +140,9 @@ static void not_finite_is_null(void **state)
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\nevery = 0\n", false), WEFT_OK);
     assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1}), WEFT_OK);
+    weft_run_view fast = step_view(1);
+    fast.peak_flops = 1e9; /* less than was done: never more than all of it */
+    assert_true(metrics_mfu(&fast) == 1.0);
     weft_run_view run = step_view(1);
     run.loss = NAN;
     run.grad_norm = INFINITY;
