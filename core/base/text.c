@@ -2,6 +2,7 @@
 #include <weft/base.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void weft_text_release(weft_text *text)
@@ -154,4 +155,16 @@ void weft_text_add_json(weft_text *text, const char *s)
 const char *weft_text_get(const weft_text *text)
 {
     return text->data ? text->data : "";
+}
+
+void weft_text_add_real(weft_text *text, double x)
+{
+    char digits[32];
+    bool whole = x > -1e15 && x < 1e15 && (double)(int64_t)x == x; /* 100, not 1e+02 */
+    for (int n = whole ? 15 : 1; n <= 17; n++) {
+        snprintf(digits, sizeof digits, "%.*g", n, x);
+        if (strtod(digits, NULL) == x)
+            break;
+    }
+    weft_text_add(text, digits);
 }

@@ -331,7 +331,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
 void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action,
                              weft_text *text)
 {
-    static const char *const bases[] = {"none", "arena", "state", "input", "step"},
+    static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache"},
                              *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
     const weft_lowered *l = plan->lowered[mode];
     for (int i = 0; l && i < l->programs[action].n; i++) {

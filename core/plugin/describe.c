@@ -63,8 +63,12 @@ static void describe_type(const weft_param *q, weft_text *text)
 {
     weft_text_print(text, "%s%s", q->flags & WEFT_PARAM_LIST ? "list of " : "",
                     weft_param_type_name(q->type));
-    if (is_bounded(q))
-        weft_text_print(text, " from %.17g to %.17g", q->min, q->max);
+    if (is_bounded(q)) {
+        weft_text_add(text, " from ");
+        weft_text_add_real(text, q->min);
+        weft_text_add(text, " to ");
+        weft_text_add_real(text, q->max);
+    }
     if (q->unit)
         weft_text_print(text, ", in %s", q->unit);
     for (int i = 0; q->choices && q->choices[i]; i++)
@@ -203,8 +207,12 @@ static void json_param(const weft_param *q, weft_text *text)
     json_text(text, "type", weft_param_type_name(q->type));
     json_bool(text, "list", q->flags & WEFT_PARAM_LIST);
     json_text(text, "default", q->value);
-    if (is_bounded(q))
-        weft_text_print(text, ", \"min\": %.17g, \"max\": %.17g", q->min, q->max);
+    if (is_bounded(q)) {
+        weft_text_add(text, ", \"min\": ");
+        weft_text_add_real(text, q->min);
+        weft_text_add(text, ", \"max\": ");
+        weft_text_add_real(text, q->max);
+    }
     json_text(text, "unit", q->unit);
     json_words(text, "choices", q->choices);
     json_bool(text, "required", q->flags & WEFT_PARAM_REQUIRED);

@@ -102,14 +102,6 @@ static enum verdict parse(const weft_param *param, const char *word, weft_checke
 
 /* ---- what would be right ---- */
 
-static void print_number(weft_text *text, double number)
-{
-    if (number == floor(number) && fabs(number) < 1e15)
-        weft_text_print(text, "%.0f", number);
-    else
-        weft_text_print(text, "%.12g", number);
-}
-
 /* " from 1 to 8", " of at least 1", " of at most 8" or nothing. */
 static void print_range(weft_text *text, const weft_param *param)
 {
@@ -119,11 +111,11 @@ static void print_range(weft_text *text, const weft_param *param)
         return;
     weft_text_add(text, low && high ? " from " : low ? " of at least " : " of at most ");
     if (low)
-        print_number(text, param->min);
+        weft_text_add_real(text, param->min);
     if (low && high)
         weft_text_add(text, " to ");
     if (high)
-        print_number(text, param->max);
+        weft_text_add_real(text, param->max);
 }
 
 void weft_value_expected(const weft_param *param, weft_text *text)

@@ -148,6 +148,8 @@ void weft_text_add_bytes(weft_text *text, const void *bytes, size_t n);
 void weft_text_print(weft_text *text, const char *format, ...) WEFT_PRINTF(2, 3);
 /* Appends a JSON string literal, quotes included. */
 void weft_text_add_json(weft_text *text, const char *s);
+/* The shortest decimal that reads back as x, as one would write it: 0.1, 1e-05, 0.999999. */
+void weft_text_add_real(weft_text *text, double x);
 /* The same of n bytes, NULs among them. */
 void weft_text_add_json_bytes(weft_text *text, const char *s, size_t n);
 /* Well-formed UTF-8 as it is, every other byte as U+FFFD. */

@@ -185,6 +185,30 @@ static void text_grows(void **state)
     weft_text_release(&text);
 }
 
+static void reals_are_written_briefly(void **state)
+{
+    static const struct {
+        double x;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {100, "100"},
+                 {-1000000, "-1000000"},
+                 {0.1, "0.1"},
+                 {0.999999, "0.999999"},
+                 {0.9999999, "0.9999999"},
+                 {1e-30, "1e-30"},
+                 {1e18, "1e+18"},
+                 {9007199254740992.0, "9007199254740992"},
+                 {0.1 + 0.2, "0.30000000000000004"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_text text = {0};
+        weft_text_add_real(&text, cases[i].x);
+        assert_string_equal(weft_text_get(&text), cases[i].text);
+        weft_text_release(&text);
+    }
+}
+
 static void text_notes_out_of_memory(void **state)
 {
     (void)state;
@@ -292,6 +316,7 @@ int main(void)
         cmocka_unit_test(pool_gives_zeroed_aligned_memory),
         cmocka_unit_test(pool_text_and_failure),
         cmocka_unit_test(text_grows),
+        cmocka_unit_test(reals_are_written_briefly),
         cmocka_unit_test(text_notes_out_of_memory),
         cmocka_unit_test(json_strings),
         cmocka_unit_test(dtypes),
