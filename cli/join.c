@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { JOIN_LIMIT_S = 60, GRACE_S = 10 };
+enum { JOIN_LIMIT_S = 60 };
 
 /* What the channel's thread and the rank's own both look at. */
 typedef struct seat {
@@ -37,7 +37,7 @@ static void on_lost(void *ctx, const weft_verdict *why)
     struct timespec until;
     void *self;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += GRACE_S;
+    until.tv_sec += WEFT_RANK_GRACE_S;
     pthread_mutex_lock(&s->lock);
     s->lost = true;
     s->why = *why;
@@ -48,10 +48,12 @@ static void on_lost(void *ctx, const weft_verdict *why)
     while (!s->done && pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0)
         continue;
     if (!s->done) {
-        fprintf(stderr,
-                "error: rank %d has ended (%s), and rank %d could not be stopped otherwise within "
-                "%d s\n",
-                (int)why->rank, why->text, s->rank.session.host.rank, GRACE_S);
+        weft_error err = {0};
+        weft_verdict_fail(why, &err);
+        fprintf(stderr, "error: rank %d did not stop within %d s and is killed%s%s\n",
+                s->rank.session.host.rank, WEFT_RANK_GRACE_S, why->late ? "" : ": ",
+                why->late ? "" : weft_error_text(&err)); /* who is late is named already */
+        weft_error_release(&err);
         weft_job_tell(exit_code(WEFT_ERR_PEER, why));
         _exit(exit_code(WEFT_ERR_PEER, why));
     }
@@ -108,17 +110,15 @@ static weft_status prepare(seat *s, const weft_cli_options *options, int rank)
     return status;
 }
 
-/* Rank 0 speaks for all; where it is gone, everyone for himself. What a rank was doing when another
- * ended matters to nobody. */
-static void report(seat *s, int rank)
+/* Rank 0 speaks for all; where it is gone or hangs, everyone for himself. What a rank was doing
+ * when another ended matters to nobody. why: NULL: nobody has ended before its time. */
+static void report(seat *s, int rank, const weft_verdict *why)
 {
-    if (s->lost && s->rank.status == WEFT_ERR_PEER) {
+    if (why && s->rank.status == WEFT_ERR_PEER && (why->rank != rank || why->late)) {
         weft_error_clear(&s->rank.err);
-        weft_fail(&s->rank.err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d has ended%s%s",
-                  (int)s->why.rank, *s->why.text ? ": " : "", s->why.text);
+        weft_verdict_fail(why, &s->rank.err);
     }
-    if (rank == 0 || !s->rank.control ||
-        (s->lost && s->why.rank == 0 && s->why.status == WEFT_ERR_PEER))
+    if (rank == 0 || !s->rank.control || (why && why->rank == 0 && why->status == WEFT_ERR_PEER))
         weft_cli_report(&s->rank.err);
 }
 
@@ -140,6 +140,9 @@ static weft_status run(seat *s, const weft_cli_options *options, int rank, weft_
             transport->leave(self);
     }
     weft_plugins_close(r->session.plugins);
+    weft_verdict why; /* ranks meet once more to close what they share */
+    if (!r->status && weft_control_verdict(r->control, &why))
+        r->status = weft_verdict_fail(&why, &r->err);
     set(s, false, true);
     return r->status;
 }
@@ -175,7 +178,7 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options,
         status = run(&s, &mine, job->rank, status);
     bool failed = joined && weft_control_verdict(s.rank.control, &why);
     if (status)
-        report(&s, job->rank);
+        report(&s, job->rank, failed ? &why : NULL);
     int code = status ? exit_code(status, failed ? &why : NULL) : 0;
     weft_control_destroy(s.rank.control);
     weft_session_release(&s.rank.session);

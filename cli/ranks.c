@@ -3,8 +3,18 @@
 #include "plugin/crash.h"
 
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { MAX_THREADS = 1024 };
+
+/* All ranks, as threads that end one by one. */
+struct weft_crew {
+    weft_rank *ranks;
+    int n, ended;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
 
 weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine)
 {
@@ -25,17 +35,6 @@ static void leave(weft_rank *rank)
         transport->leave(self);
 }
 
-static void *run_rank(void *arg)
-{
-    weft_rank *rank = arg;
-    weft_crash_set_rank(rank->session.host.rank);
-    rank->status = rank->body(rank, rank->ctx);
-    if (rank->status && rank->control)
-        leave(rank);
-    weft_plugins_close(rank->session.plugins);
-    return NULL;
-}
-
 /* What failed is never a success, even if nobody could note why. */
 static int report_one(const weft_rank *rank)
 {
@@ -43,16 +42,74 @@ static int report_one(const weft_rank *rank)
     return code ? code : weft_cli_exit_code(rank->status);
 }
 
-/* The first rank that has something of its own to say. */
+/* The first rank that has something of its own to say; else whom all have waited for; else anybody.
+ */
 static int report(const weft_rank *ranks, int n)
 {
+    weft_verdict why;
     for (int i = 0; i < n; i++)
-        if (ranks[i].status && weft_error_status(&ranks[i].err) != WEFT_ERR_PEER)
+        if (ranks[i].ended && ranks[i].status && weft_error_status(&ranks[i].err) != WEFT_ERR_PEER)
             return report_one(&ranks[i]);
+    if (ranks[0].control && weft_control_verdict(ranks[0].control, &why) && why.late) {
+        weft_error err = {0};
+        weft_verdict_fail(&why, &err);
+        int code = weft_cli_report(&err);
+        weft_error_release(&err);
+        return code;
+    }
     for (int i = 0; i < n; i++)
-        if (ranks[i].status)
+        if (ranks[i].ended && ranks[i].status)
             return report_one(&ranks[i]);
     return 0;
+}
+
+/* How long the others may take to end; one that was waited for long enough gets little more. */
+static double patience(const weft_rank *rank)
+{
+    weft_verdict why;
+    double limit_s = weft_control_watch(rank->control, rank->session.host.rank)->limit_s;
+    if (limit_s <= 0)
+        return 1e9;
+    bool late = weft_control_verdict(rank->control, &why) && why.late;
+    return late && limit_s > WEFT_RANK_GRACE_S ? WEFT_RANK_GRACE_S : limit_s;
+}
+
+/* This rank has failed: the others should end, too. A thread that hangs ends with the process only.
+ */
+static void await_others(struct weft_crew *c, const weft_rank *rank)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)patience(rank);
+    while (c->ended < c->n && pthread_cond_timedwait(&c->changed, &c->lock, &until) == 0)
+        continue;
+    if (c->ended < c->n)
+        _exit(report(c->ranks, c->n));
+}
+
+/* Under the lock. */
+static void note_end(weft_rank *rank)
+{
+    rank->ended = true;
+    rank->crew->ended++;
+    pthread_cond_broadcast(&rank->crew->changed);
+}
+
+static void *run_rank(void *arg)
+{
+    weft_rank *rank = arg;
+    struct weft_crew *c = rank->crew;
+    weft_crash_set_rank(rank->session.host.rank);
+    rank->status = rank->body(rank, rank->ctx);
+    if (rank->status && rank->control)
+        leave(rank);
+    weft_plugins_close(rank->session.plugins);
+    pthread_mutex_lock(&c->lock);
+    note_end(rank);
+    if (rank->status && rank->control)
+        await_others(c, rank);
+    pthread_mutex_unlock(&c->lock);
+    return NULL;
 }
 
 static void start_threads(weft_rank *ranks, int n)
@@ -64,6 +121,10 @@ static void start_threads(weft_rank *ranks, int n)
                                         "cannot start a thread for rank %d: %s", i, strerror(code));
             weft_control_leave(ranks[0].control, i, ranks[i].status,
                                weft_error_text(&ranks[i].err));
+            pthread_mutex_lock(&ranks[0].crew->lock);
+            for (int k = i; k < n; k++)
+                note_end(&ranks[k]);
+            pthread_mutex_unlock(&ranks[0].crew->lock);
             return;
         }
         ranks[i].started = true;
@@ -78,16 +139,32 @@ static weft_status check_transport(weft_rank *rank)
         weft_plugins_service(rank->session.plugins, "transport", &self);
     if (!transport || transport->threads)
         return WEFT_OK;
-    return weft_fail(&rank->err, WEFT_ERR_INPUT, weft_params_where(rank->session.run, "plugins"),
-                     "%s carries tensors between processes, and this command runs its ranks as "
-                     "threads of one; list local instead",
-                     transport->name);
+    return weft_fail(
+        &rank->err, WEFT_ERR_INPUT, weft_params_where(rank->session.run, "plugins"),
+        "%s carries tensors between processes, and the ranks of this run are threads of "
+        "one; list local instead",
+        transport->name);
+}
+
+static void init_crew(struct weft_crew *c, weft_rank *ranks, int n)
+{
+    pthread_condattr_t attributes;
+    *c = (struct weft_crew){.ranks = ranks, .n = n};
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    for (int i = 0; i < n; i++)
+        ranks[i].crew = c;
 }
 
 static int run(weft_rank *ranks, int n, const weft_cli_options *options, bool quiet,
                weft_status (*body)(weft_rank *, void *), void *ctx)
 {
+    struct weft_crew crew;
     weft_control *control = NULL;
+    init_crew(&crew, ranks, n);
     weft_status s = n > 1 ? weft_control_create(n, &control, &ranks[0].err) : WEFT_OK;
     ranks[0].status = s;
     for (int i = 0; i < n && !s; i++) {
@@ -106,12 +183,16 @@ static int run(weft_rank *ranks, int n, const weft_cli_options *options, bool qu
     for (int i = 1; i < n; i++)
         if (ranks[i].started)
             pthread_join(ranks[i].thread, NULL);
+    for (int i = 0; i < n; i++)
+        ranks[i].ended = true;
     int code = report(ranks, n);
     for (int i = n - 1; i >= 0; i--) {
         weft_session_release(&ranks[i].session);
         weft_error_release(&ranks[i].err);
     }
     weft_control_destroy(control);
+    pthread_cond_destroy(&crew.changed);
+    pthread_mutex_destroy(&crew.lock);
     return code;
 }
 

@@ -7,6 +7,9 @@
 
 #include <pthread.h>
 
+/* How long a rank may take to end once another has failed. */
+enum { WEFT_RANK_GRACE_S = 10 };
+
 /* One rank; it belongs to its thread while the body runs. */
 typedef struct weft_rank {
     weft_session session;
@@ -16,7 +19,8 @@ typedef struct weft_rank {
     weft_status (*body)(struct weft_rank *rank, void *ctx);
     void *ctx;
     pthread_t thread;
-    bool started;
+    bool started, ended;
+    struct weft_crew *crew; /* all ranks, where they are threads */
 } weft_rank;
 
 /* Ends a phase: after it all ranks know whether all may go on, so that one rank's failure is every
@@ -24,7 +28,8 @@ typedef struct weft_rank {
 weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine);
 /* Creates a session per rank (options->ranks of them, at least one) and runs body on every rank;
  * rank 0 is the caller's thread. quiet: only warnings are logged. Reports errors; returns the exit
- * code. */
+ * code. A rank that hangs while another has failed cannot be ended but with the whole process,
+ * which is what happens then, after the report. */
 int weft_ranks_run(const weft_cli_options *options, bool quiet,
                    weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
 

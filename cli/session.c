@@ -125,11 +125,17 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         .terminal = weft_cli_terminal(),
         .exchange = weft_host_exchange,
         .exchange_within = weft_host_exchange_within,
+        .waiting = weft_host_waiting,
     };
     status = count_threads(s, control, options, err);
     if (status)
         return status;
     s->plugins->control = control;
+    if (control) {
+        weft_watch *watch = weft_control_watch(control, rank);
+        watch->log = &s->log;
+        watch->limit_s = weft_params_real(s->run, "rank_timeout");
+    }
     return weft_plugins_create(s->plugins, &s->host, err);
 }
 

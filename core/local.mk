@@ -149,6 +149,7 @@ core_libcore_la_SOURCES = \
 	core/run/samples.c \
 	core/run/socket.c \
 	core/run/store.c \
+	core/run/watch.c \
 	core/run/weights.c \
 	core/run/collective.h \
 	core/run/control.h \
@@ -158,7 +159,8 @@ core_libcore_la_SOURCES = \
 	core/run/generate.h \
 	core/run/rendezvous.h \
 	core/run/run.h \
-	core/run/socket.h
+	core/run/socket.h \
+	core/run/watch.h
 core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 

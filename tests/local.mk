@@ -37,6 +37,7 @@ check_PROGRAMS += \
 	tests/unit/test_torture \
 	tests/unit/test_traffic \
 	tests/unit/test_verify \
+	tests/unit/test_watch \
 	tests/bad/ini/test_bad_ini
 
 # What several tests share.
@@ -136,6 +137,7 @@ EXTRA_tests_unit_test_torture_DEPENDENCIES = $(weft_OBJECTS)
 
 # Looks at what libweft does not export.
 tests_unit_test_control_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_watch_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 
 # Shared objects for the tests of the plugin loader, many of them wrong on purpose.
@@ -156,6 +158,7 @@ fixture_sources = \
 	tests/fixtures/plugins/fail_open.c \
 	tests/fixtures/plugins/good_a.c \
 	tests/fixtures/plugins/good_b.c \
+	tests/fixtures/plugins/hung_rank.c \
 	tests/fixtures/plugins/mesh_late.c \
 	tests/fixtures/plugins/no_symbol.c \
 	tests/fixtures/plugins/other_name.c \

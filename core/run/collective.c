@@ -342,6 +342,13 @@ static int64_t each_packed(const stage *common, const weft_graph *g, const weft_
     return at;
 }
 
+/* For whoever must be told in what this rank waits. */
+static weft_task set_task(const weft_groups *groups, const weft_node *n, const weft_step *step)
+{
+    return weft_control_set_task(groups->control, groups->rank,
+                                 (weft_task){weft_move_name(step->move), n->by, n->block});
+}
+
 static weft_status run_parts(stage *common, const weft_graph *g, const weft_instruction *in,
                              weft_error *err)
 {
@@ -379,11 +386,13 @@ weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const we
                .queue = queue};
     s.send = w + 2 * space.between;
     s.recv = s.send + space.send;
-    if (in->parts)
-        return run_parts(&s, l->graph, in, err);
+    const weft_task before = set_task(groups, n, n->steps);
     weft_status st = WEFT_OK;
-    for (int i = 0; i < n->n_steps && !st; i++) {
+    if (in->parts)
+        st = run_parts(&s, l->graph, in, err);
+    for (int i = 0; i < n->n_steps && !in->parts && !st; i++) {
         s.step = &n->steps[i];
+        set_task(groups, n, s.step);
         s.group = weft_step_communicates(s.step)
                       ? weft_groups_find(groups, s.step->axes, s.step->n_axes)
                       : NULL;
@@ -392,5 +401,6 @@ weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const we
         st = run_step(&s, err);
         s.before = s.step->after;
     }
+    weft_control_set_task(groups->control, groups->rank, before);
     return st;
 }

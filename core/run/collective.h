@@ -4,6 +4,7 @@
 #define WEFT_RUN_COLLECTIVE_H
 
 #include "lower/lower.h"
+#include "run/control.h"
 
 #include <weft/service.h>
 
@@ -20,6 +21,7 @@ typedef struct weft_groups {
     int rank;
     const weft_transport *transport;
     void *transport_self;
+    weft_control *control; /* is told what is being sent; NULL: there are no others */
     weft_group *list;
     int n, capacity;
 } weft_groups;

@@ -6,6 +6,7 @@
 #define WEFT_RUN_CONTROL_H
 
 #include "plugin/plugins.h"
+#include "run/watch.h"
 
 typedef struct weft_control weft_control;
 
@@ -13,6 +14,7 @@ typedef struct weft_control weft_control;
 typedef struct weft_verdict {
     int32_t rank;
     int32_t status; /* weft_status; WEFT_ERR_PEER: it ended because of another, or without a word */
+    int32_t late;   /* it has not ended: others gave up waiting for it, and text says so */
     char text[512];
 } weft_verdict;
 
@@ -42,8 +44,12 @@ void weft_control_destroy(weft_control *control);
 
 /* ---- using it: every rank calls the same functions in the same order ---- */
 
+/* What a rank says, and when it gives up, while it waits; here and in transports. */
+weft_watch *weft_control_watch(weft_control *control, int rank);
+/* What the rank is at from now on; returns what it was at, to be put back. control may be NULL. */
+weft_task weft_control_set_task(weft_control *control, int rank, weft_task task);
 /* all receives ranks * n bytes. Fails on every rank, instead of waiting, once one has left or is at
- * another point, or when this one has waited for half an hour. */
+ * another point, or when the watch's limit has passed. */
 weft_status weft_control_exchange(weft_control *control, int rank, const void *mine, size_t n,
                                   void *all, weft_error *err);
 /* The same with another limit. The error names all ranks that have not come. */
@@ -61,9 +67,14 @@ weft_status weft_host_exchange(const weft_host *host, const void *mine, size_t n
                                weft_error *err);
 weft_status weft_host_exchange_within(const weft_host *host, double limit_s, const void *mine,
                                       size_t n, void *all, weft_error *err);
+/* host->waiting: tells the rank's watch, and when that gives up, all other ranks. */
+weft_status weft_host_waiting(const weft_host *host, double since, const int *ranks,
+                              const bool *absent, int n, weft_error *err);
 /* This rank takes part no more; whoever waits for it is woken with an error that says why. */
 void weft_control_leave(weft_control *control, int rank, weft_status status, const char *why);
 /* The first failure of any rank that is known here; false: none. */
 bool weft_control_verdict(weft_control *control, weft_verdict *out);
+/* Notes what the verdict says as an error, and returns WEFT_ERR_PEER. */
+weft_status weft_verdict_fail(const weft_verdict *why, weft_error *err);
 
 #endif

@@ -11,13 +11,13 @@
 /* What an exchange is for: ranks that are at different points must not take each other's bytes. */
 typedef enum weft_control_tag { WEFT_TAG_DATA, WEFT_TAG_AGREE, WEFT_TAG_FIRST } weft_control_tag;
 
-enum { WEFT_EXCHANGE_LIMIT_S = 1800 };
-
 typedef struct weft_control_kind {
     weft_status (*exchange)(weft_control *control, int rank, weft_control_tag tag, double limit_s,
                             const void *mine, size_t n, void *all, weft_error *err);
     weft_status (*broadcast)(weft_control *control, int rank, weft_text *text, weft_error *err);
     void (*leave)(weft_control *control, const weft_verdict *why);
+    /* Under the lock: other ranks that wait should know that this one waits, or no more. */
+    void (*tell)(weft_control *control, int rank, bool waits);
     void (*destroy)(weft_control *control);
 } weft_control_kind;
 
@@ -30,6 +30,10 @@ struct weft_control {
     bool broken; /* no exchange works any more */
     bool failed; /* why is set */
     weft_verdict why;
+    weft_watch *watches; /* of the ranks in this process, from `first` on */
+    int first;
+    bool *waits;    /* by rank: it waits for others itself, so it is not the one that hangs */
+    bool *suspects; /* scratch */
 };
 
 /* One rank's part of an exchange. */
@@ -39,13 +43,16 @@ typedef struct weft_part {
     const void *data;
 } weft_part;
 
-void weft_control_init(weft_control *control, const weft_control_kind *kind, int ranks);
+/* first, n: the ranks in this process. On error nothing needs to be released. */
+weft_status weft_control_init(weft_control *control, const weft_control_kind *kind, int ranks,
+                              int first, int n, weft_error *err);
 void weft_control_release(weft_control *control);
 void weft_verdict_init(weft_verdict *v, int rank, weft_status status, const char *text);
-/* When a wait that begins now ends. */
-struct timespec weft_control_deadline(double limit_s);
-/* These ranks have been waited for in vain; at least one is absent. */
-void weft_verdict_late(weft_verdict *v, const bool *absent, int ranks, double limit_s);
+/* How much longer a rank waits for one that may be waiting itself. */
+double weft_control_extra(double limit_s);
+/* Under the lock: waits for a change, and tells the rank's watch every now and then; false: its
+ * limit has passed, and *why says so. */
+bool weft_control_wait(weft_control *control, int rank, const weft_waiting *w, weft_verdict *why);
 /* Under the lock: the channel is of no use any more; the first reason stays. */
 void weft_control_break(weft_control *control, const weft_verdict *why);
 /* Under the lock: the error of an exchange over a broken channel. */

@@ -3,7 +3,6 @@
  * again. */
 #include "run/control_kind.h"
 
-#include <errno.h>
 #include <string.h>
 
 typedef struct local {
@@ -24,7 +23,8 @@ static void nobody_is_here(local *l)
 static bool meet(local *l, int rank, double limit_s)
 {
     unsigned turn = l->turn;
-    struct timespec until = weft_control_deadline(limit_s);
+    const weft_waiting w = {weft_now(), limit_s, NULL, l->absent, l->base.ranks};
+    weft_verdict why;
     l->absent[rank] = false;
     if (++l->arrived == l->base.ranks) {
         nobody_is_here(l);
@@ -32,14 +32,9 @@ static bool meet(local *l, int rank, double limit_s)
         pthread_cond_broadcast(&l->base.changed);
         return true;
     }
-    while (l->turn == turn && !l->base.broken) {
-        weft_verdict why;
-        if (pthread_cond_timedwait(&l->base.changed, &l->base.lock, &until) != ETIMEDOUT ||
-            l->turn != turn || l->base.broken)
-            continue;
-        weft_verdict_late(&why, l->absent, l->base.ranks, limit_s);
-        weft_control_break(&l->base, &why);
-    }
+    while (l->turn == turn && !l->base.broken)
+        if (!weft_control_wait(&l->base, rank, &w, &why) && l->turn == turn && !l->base.broken)
+            weft_control_break(&l->base, &why);
     return l->turn != turn;
 }
 
@@ -71,13 +66,14 @@ static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, dou
 static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_error *err)
 {
     local *l = (local *)c;
+    double limit_s = weft_watch_limit(weft_control_watch(c, rank));
     pthread_mutex_lock(&c->lock);
     l->parts[rank] = (weft_part){WEFT_TAG_FIRST, 0, text};
-    bool ok = !c->broken && meet(l, rank, WEFT_EXCHANGE_LIMIT_S) && check(l);
+    bool ok = !c->broken && meet(l, rank, limit_s) && check(l);
     const weft_text *first = l->parts[0].data;
     if (ok && rank != 0)
         weft_text_add_bytes(text, weft_text_get(first), first->size);
-    ok = ok && meet(l, rank, WEFT_EXCHANGE_LIMIT_S);
+    ok = ok && meet(l, rank, limit_s);
     weft_status s = ok ? WEFT_OK : weft_control_broken(c, err);
     pthread_mutex_unlock(&c->lock);
     return s;
@@ -90,6 +86,11 @@ static void leave(weft_control *c, const weft_verdict *why)
     pthread_mutex_unlock(&c->lock);
 }
 
+static void tell(weft_control *c, int rank, bool waits)
+{
+    c->waits[rank] = waits;
+}
+
 static void destroy(weft_control *c)
 {
     weft_control_release(c);
@@ -98,7 +99,7 @@ static void destroy(weft_control *c)
     weft_free(c);
 }
 
-static const weft_control_kind kind = {exchange, broadcast, leave, destroy};
+static const weft_control_kind kind = {exchange, broadcast, leave, tell, destroy};
 
 weft_status weft_control_create(int ranks, weft_control **out, weft_error *err)
 {
@@ -106,7 +107,10 @@ weft_status weft_control_create(int ranks, weft_control **out, weft_error *err)
     *out = NULL;
     if (!l)
         return weft_fail_memory(err);
-    weft_control_init(&l->base, &kind, ranks);
+    if (weft_control_init(&l->base, &kind, ranks, 0, ranks, err)) {
+        weft_free(l);
+        return WEFT_ERR_MEMORY;
+    }
     l->parts = weft_alloc_zero((size_t)ranks, sizeof *l->parts);
     l->absent = weft_alloc_zero((size_t)ranks, sizeof *l->absent);
     if (!l->parts || !l->absent) {

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DATA = 16, ALL, LEFT, BYE };
+enum { DATA = 16, ALL, LEFT, BYE, WAITS };
 enum { MESSAGE_LIMIT_S = 60 };
 static const size_t MOST_BYTES = (size_t)1 << 30;
 
@@ -32,8 +32,8 @@ typedef struct tcp {
     int rank, n_peers;
     peer *peers;
     weft_part *parts; /* rank 0 */
-    bool *absent;     /* of peers, when a wait has been in vain */
-    bool late;        /* one has: the others may not know yet */
+    bool *absent;     /* of peers: who is being waited for */
+    bool late;        /* this rank has given up waiting: the others may not know yet */
     pthread_mutex_t sending;
     pthread_t reader;
     bool reading, closing;
@@ -60,9 +60,53 @@ static void break_and_tell(tcp *t, const weft_verdict *why)
     pthread_mutex_lock(&t->base.lock);
     weft_control_break(&t->base, why);
     pthread_mutex_unlock(&t->base.lock);
-    for (int i = 0; i < t->n_peers; i++)
-        if (i != why->rank)
+    for (int i = 0; i < t->n_peers; i++) /* who is only late hears of it when it goes on */
+        if (i != why->rank || why->late)
             send_to(t, i, LEFT, 0, why, sizeof *why);
+}
+
+/* ---- who waits ---- */
+
+static void send_waits(tcp *t, int to, int rank)
+{
+    send_to(t, to, WAITS, ((uint64_t)rank << 1) | t->base.waits[rank], NULL, 0);
+}
+
+/* Rank 0 passes on who waits, under the lock, to those only that wait themselves: others need not
+ * know, and may be stopped. A rank that begins to wait is told of all. */
+static void pass_on(tcp *t, int rank, bool waits)
+{
+    t->base.waits[rank] = waits;
+    for (int i = 1; i < t->n_peers; i++)
+        if (i != rank && t->base.waits[i])
+            send_waits(t, i, rank);
+    for (int i = 0; i < t->n_peers && rank > 0 && waits; i++)
+        if (i != rank && t->base.waits[i])
+            send_waits(t, rank, i);
+}
+
+static void tell(weft_control *c, int rank, bool waits)
+{
+    tcp *t = (tcp *)c;
+    if (rank == 0) {
+        pass_on(t, rank, waits);
+        return;
+    }
+    memset(c->waits, 0,
+           (size_t)c->ranks * sizeof *c->waits); /* what it was told in its last wait */
+    c->waits[rank] = waits;
+    send_waits(t, 0, rank);
+}
+
+static void hear(tcp *t, uint64_t tag)
+{
+    uint64_t rank = tag >> 1;
+    pthread_mutex_lock(&t->base.lock);
+    if (rank < (uint64_t)t->base.ranks && t->rank == 0)
+        pass_on(t, (int)rank, tag & 1);
+    else if (rank < (uint64_t)t->base.ranks)
+        t->base.waits[rank] = tag & 1;
+    pthread_mutex_unlock(&t->base.lock);
 }
 
 /* ---- the reading thread ---- */
@@ -103,6 +147,8 @@ static bool read_one(tcp *t, int i, weft_verdict *why)
         keep(t, i, &head, data);
         return true;
     }
+    if (head.kind == WAITS)
+        hear(t, head.tag);
     bool left = head.kind == LEFT && head.bytes == sizeof *why;
     if (left) {
         memcpy(why, data, sizeof *why);
@@ -166,27 +212,32 @@ static bool all_full(const tcp *t)
     return true;
 }
 
+/* Under the lock: a rank that is awaited has finished already. */
+static void find_done(tcp *t)
+{
+    for (int i = 0; i < t->n_peers; i++) {
+        weft_verdict why;
+        if (!t->peers[i].done || t->peers[i].full)
+            continue;
+        weft_verdict_init(&why, i, WEFT_ERR_PEER, "it has finished already");
+        weft_control_break(&t->base, &why);
+    }
+}
+
 /* Under the lock: until everyone this rank waits for has spoken. */
 static weft_status await(tcp *t, double limit_s, weft_error *err)
 {
     /* rank 0, which knows who is missing, comes first */
-    const struct timespec until = weft_control_deadline(limit_s + (t->rank ? MESSAGE_LIMIT_S : 0));
+    const double extra_s = t->rank ? weft_control_extra(limit_s) : 0;
+    const weft_waiting w = {weft_now(), limit_s + extra_s, NULL, t->absent, t->n_peers};
+    weft_verdict why;
     while (!t->base.broken && !all_full(t)) {
-        weft_verdict why;
-        for (int i = 0; i < t->n_peers; i++) {
-            if (!t->peers[i].done || t->peers[i].full)
-                continue;
-            weft_verdict_init(&why, i, WEFT_ERR_PEER, "it has finished already");
-            weft_control_break(&t->base, &why);
-        }
-        if (t->base.broken ||
-            pthread_cond_timedwait(&t->base.changed, &t->base.lock, &until) != ETIMEDOUT)
-            continue;
-        if (all_full(t))
-            continue;
+        find_done(t);
         for (int i = 0; i < t->n_peers; i++)
             t->absent[i] = i != t->rank && !t->peers[i].full;
-        weft_verdict_late(&why, t->absent, t->n_peers, limit_s);
+        if (t->base.broken || weft_control_wait(&t->base, t->rank, &w, &why) || all_full(t) ||
+            t->base.broken)
+            continue;
         weft_control_break(&t->base, &why);
         t->late = true;
     }
@@ -251,6 +302,8 @@ static weft_status ask(tcp *t, weft_control_tag tag, double limit_s, const void 
     send_to(t, 0, DATA, tag, mine, n); /* if rank 0 is gone, the reading thread says so */
     pthread_mutex_lock(&t->base.lock);
     weft_status s = await(t, limit_s, err);
+    bool late = t->late;
+    weft_verdict why = t->base.why;
     if (!s) {
         peer *p = &t->peers[0];
         if (first)
@@ -265,6 +318,8 @@ static weft_status ask(tcp *t, weft_control_tag tag, double limit_s, const void 
         p->full = false;
     }
     pthread_mutex_unlock(&t->base.lock);
+    if (late)
+        break_and_tell(t, &why);
     return s;
 }
 
@@ -290,13 +345,13 @@ static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, dou
 
 static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_error *err)
 {
-    (void)rank;
     tcp *t = (tcp *)c;
+    double limit_s = weft_watch_limit(weft_control_watch(c, rank));
     weft_status s = check_channel(c, err);
     if (s)
         return s;
-    return t->rank ? ask(t, WEFT_TAG_FIRST, WEFT_EXCHANGE_LIMIT_S, NULL, 0, NULL, text, err)
-                   : gather(t, WEFT_TAG_FIRST, WEFT_EXCHANGE_LIMIT_S, NULL, 0, NULL, text, err);
+    return t->rank ? ask(t, WEFT_TAG_FIRST, limit_s, NULL, 0, NULL, text, err)
+                   : gather(t, WEFT_TAG_FIRST, limit_s, NULL, 0, NULL, text, err);
 }
 
 static void leave(weft_control *c, const weft_verdict *why)
@@ -334,7 +389,7 @@ static void destroy(weft_control *c)
     weft_free(t);
 }
 
-static const weft_control_kind kind = {exchange, broadcast, leave, destroy};
+static const weft_control_kind kind = {exchange, broadcast, leave, tell, destroy};
 
 static weft_status start(tcp *t, const weft_join *join, weft_error *err)
 {
@@ -369,7 +424,10 @@ weft_status weft_control_join(const weft_join *join, weft_control **out, weft_er
     *out = NULL;
     if (!t)
         return weft_fail_memory(err);
-    weft_control_init(&t->base, &kind, join->ranks);
+    if (weft_control_init(&t->base, &kind, join->ranks, join->rank, 1, err)) {
+        weft_free(t);
+        return WEFT_ERR_MEMORY;
+    }
     pthread_mutex_init(&t->sending, NULL);
     t->rank = join->rank;
     t->n_peers = join->rank ? 1 : join->ranks;

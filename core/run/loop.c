@@ -97,12 +97,22 @@ static weft_status update(weft_run *run, const weft_batch *batch, weft_error *er
     return skip ? WEFT_OK : s;
 }
 
+/* Ranks may be slow without fault in the first step, and while they still have to do with a save.
+ */
+static void watch_step(weft_run *run)
+{
+    run->watch->step = run->view.step;
+    run->watch->started = true;
+    run->watch->patient = run->step == run->first_step || run->saved;
+}
+
 static weft_status one_step(weft_run *run, weft_error *err)
 {
     double start = weft_now();
     const weft_batch *batch;
     run->view.step = run->step + 1;
     weft_crash_set_step(run->view.step);
+    watch_step(run);
     weft_observe(run, WEFT_EVENT_STEP_BEGIN);
     weft_status s = weft_loader_get(run, &batch, err);
     if (s)
@@ -212,6 +222,7 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
             return stopped(run, err);
         s = after_step(run, err);
     }
+    run->watch->patient = true;
     return s ? s : weft_keeper_end(run, err);
 }
 
@@ -229,6 +240,8 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
     weft_observe(run, WEFT_EVENT_START);
     weft_status s = loop(run, stop, start, err);
     weft_crash_set_step(-1);
+    run->watch->step = 0;
+    run->watch->patient = true;
     if (s)
         weft_keeper_abandon(run);
     run->view.status = s;

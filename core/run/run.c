@@ -197,7 +197,10 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         .planned_bytes = weft_plan_bytes(plan),
         .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};
     run->host = host;
-    run->groups = (weft_groups){.mesh = &plan->mesh, .rank = plan->rank};
+    run->watch = plan->plugins->control ? weft_control_watch(plan->plugins->control, plan->rank)
+                                        : &run->alone;
+    run->groups =
+        (weft_groups){.mesh = &plan->mesh, .rank = plan->rank, .control = plan->plugins->control};
     run->groups.transport =
         weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
     weft_status s = check_device(plan->device, err);

@@ -50,6 +50,7 @@ typedef struct weft_run {
     weft_prepared prepared;
     weft_groups groups;
     const weft_host *host;
+    weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
     weft_watcher *watchers;
     int n_watchers;
     weft_loader loader;
@@ -66,6 +67,7 @@ typedef struct weft_run {
     struct weft_keeper *keeper; /* who keeps its state; NULL until weft_run_continue */
     const volatile sig_atomic_t
         *saves_asked; /* how often somebody has asked for a save; NULL: nobody can */
+    bool saved;       /* the store was busy after the last step, and some ranks may still be */
     int64_t skipped;  /* steps whose update was left out: not finite */
     uint64_t seed;
 } weft_run;

@@ -250,6 +250,7 @@ weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool sto
         saves = all[r].saves > saves ? all[r].saves : saves;
     }
     save = save || saves > k->saves_seen;
+    run->saved = save || ready;
     k->saves_seen = saves;
     k->state.progress = progress_of(run);
     weft_status s = ready ? k->store->advance(k->self, err) : WEFT_OK;

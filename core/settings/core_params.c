@@ -43,6 +43,15 @@ static const weft_param run_params[] = {
      .choices = levels,
      .flags = WEFT_PARAM_PER_RANK,
      .help = "the least important lines that are logged"},
+    {.name = "rank_timeout",
+     .type = WEFT_PARAM_REAL,
+     .value = "600",
+     .min = 0,
+     .max = 1e9,
+     .unit = "seconds",
+     .help = "the run ends when a rank has waited so long for another one in a step, which hangs "
+             "then; at the start, in the first step and while a checkpoint is made it waits for "
+             "at least half an hour; 0 is for ever"},
     {.name = "check",
      .type = WEFT_PARAM_CHOICE,
      .value = "none",

@@ -160,6 +160,12 @@ typedef struct weft_host {
      * seconds. */
     weft_status (*exchange_within)(const struct weft_host *host, double limit_s, const void *mine,
                                    size_t n, void *all, weft_error *err);
+    /* For transports: called every 100 ms or so while this rank waits for others, since weft_now()
+     * was `since`, the same for the whole wait. ranks[n]: who meets, this rank among them; absent:
+     * who of them has not come. The core tells the user, in what the rank waits, too; it fails when
+     * [weft] rank_timeout has passed: then the wait must end with that error. */
+    weft_status (*waiting)(const struct weft_host *host, double since, const int *ranks,
+                           const bool *absent, int n, weft_error *err);
     void *core; /* the core's own */
 } weft_host;
 

@@ -55,7 +55,8 @@ typedef enum weft_reduce { WEFT_REDUCE_SUM, WEFT_REDUCE_MAX } weft_reduce;
 /* capability "transport". Carries tensors only. Every member of a group calls the same functions in
  * the same order with the same counts; a function returns when its buffers may be used again on
  * `queue`. Sums are made in f32 (f64 for f64) in the order of the group, so they are the same on
- * every run and rank. An error means that the group is broken and the run must end. */
+ * every run and rank. An error means that the group is broken and the run must end. Whoever waits
+ * for others calls host->waiting meanwhile, so that a rank that hangs is noticed. */
 typedef struct weft_transport {
     size_t size;
     const char *name;

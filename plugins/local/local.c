@@ -3,10 +3,13 @@
  * of the group. */
 #include <weft/weft.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 enum { PIECE = 2048 }; /* elements reduced at a time */
+enum { LOOK_NS = 100000000 };
 
 typedef struct world world;
 
@@ -21,6 +24,7 @@ typedef struct group {
     pthread_mutex_t lock;
     pthread_cond_t turned;
     int *ranks;
+    bool *absent; /* who has not come to this turn */
     const char **send;
     char **recv;
     struct group *next;
@@ -50,6 +54,7 @@ static void destroy_group(group *g)
     pthread_cond_destroy(&g->turned);
     pthread_mutex_destroy(&g->lock);
     weft_free(g->ranks);
+    weft_free(g->absent);
     weft_free(g->send);
     weft_free(g->recv);
     weft_free(g);
@@ -78,6 +83,15 @@ static world *create_world(int ranks)
 
 /* ---- groups ---- */
 
+static void init_turned(group *g)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->turned, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 static group *create_group(world *w, const int *ranks, int n)
 {
     group *g = weft_alloc_zero(1, sizeof *g);
@@ -86,15 +100,17 @@ static group *create_group(world *w, const int *ranks, int n)
     g->world = w;
     g->n = n;
     pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->turned, NULL);
+    init_turned(g);
     g->ranks = weft_alloc((size_t)n * sizeof *g->ranks);
     g->send = weft_alloc_zero((size_t)n, sizeof *g->send);
     g->recv = weft_alloc_zero((size_t)n, sizeof *g->recv);
-    if (!g->ranks || !g->send || !g->recv) {
+    g->absent = weft_alloc((size_t)n * sizeof *g->absent);
+    if (!g->ranks || !g->absent || !g->send || !g->recv) {
         destroy_group(g);
         return NULL;
     }
     memcpy(g->ranks, ranks, (size_t)n * sizeof *ranks);
+    memset(g->absent, true, (size_t)n * sizeof *g->absent);
     g->broken = w->broken;
     g->next = w->groups;
     w->groups = g;
@@ -133,27 +149,50 @@ static void leave_group(void *self, void *handle)
     weft_free(handle);
 }
 
+/* Until the turn is over, under the lock. The core is asked now and then whether to go on. */
+static weft_status await_turn(const local *l, group *g, unsigned turn, weft_error *err)
+{
+    double since = weft_now();
+    weft_status s = WEFT_OK;
+    while (g->turn == turn && !g->broken && !s) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (pthread_cond_timedwait(&g->turned, &g->lock, &until) == ETIMEDOUT && g->turn == turn &&
+            !g->broken)
+            s = l->host->waiting(l->host, since, g->ranks, g->absent, g->n, err);
+    }
+    return s;
+}
+
 /* Once a group is broken nobody meets in it any more: what those who left had shown may be gone. */
-static weft_status show(member *m, const void *send, void *recv, weft_error *err)
+static weft_status show(const local *l, member *m, const void *send, void *recv, weft_error *err)
 {
     group *g = m->group;
+    weft_status s = WEFT_OK;
     pthread_mutex_lock(&g->lock);
     unsigned turn = g->turn;
     g->send[m->me] = send;
     g->recv[m->me] = recv;
+    g->absent[m->me] = false;
     if (!g->broken && ++g->arrived == g->n) {
         g->arrived = 0;
         g->working = g->n;
         g->turn++;
+        memset(g->absent, true, (size_t)g->n * sizeof *g->absent);
         pthread_cond_broadcast(&g->turned);
     }
-    while (g->turn == turn && !g->broken)
-        pthread_cond_wait(&g->turned, &g->lock);
+    s = await_turn(l, g, turn, err);
+    if (s)
+        g->broken = true; /* nobody meets any more whom this rank has not waited for */
     bool met = g->turn != turn;
     pthread_mutex_unlock(&g->lock);
-    return met ? WEFT_OK
-               : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
-                           "another rank has ended in the middle of a step");
+    if (s || met)
+        return s;
+    return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
+                     "another rank has ended in the middle of a step");
 }
 
 /* Whoever met works to the end, broken or not, so nobody waits here for long; and nobody's memory
@@ -174,10 +213,10 @@ static weft_status finish(group *g)
 static weft_status all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
-    (void)self, (void)queue;
+    (void)queue;
     member *m = handle;
     size_t bytes = (size_t)count * weft_dtype_size(dtype);
-    weft_status s = show(m, send, recv, err);
+    weft_status s = show(self, m, send, recv, err);
     for (int i = 0; i < m->group->n && !s; i++)
         memcpy((char *)recv + (size_t)i * bytes, m->group->send[i], bytes);
     return s ? s : finish(m->group);
@@ -186,10 +225,10 @@ static weft_status all_gather(void *self, void *handle, const void *send, void *
 static weft_status all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
-    (void)self, (void)queue;
+    (void)queue;
     member *m = handle;
     size_t bytes = (size_t)count * weft_dtype_size(dtype);
-    weft_status s = show(m, send, recv, err);
+    weft_status s = show(self, m, send, recv, err);
     for (int i = 0; i < m->group->n && !s; i++)
         memcpy((char *)recv + (size_t)i * bytes, m->group->send[i] + (size_t)m->me * bytes, bytes);
     return s ? s : finish(m->group);
@@ -251,11 +290,11 @@ static weft_status reduce_scatter(void *self, void *handle, const void *send, vo
                                   int64_t count, weft_dtype dtype, weft_reduce op,
                                   weft_queue *queue, weft_error *err)
 {
-    (void)self, (void)queue;
+    (void)queue;
     member *m = handle;
     size_t width = weft_dtype_size(dtype);
     weft_status s = check_dtype(dtype, err);
-    s = s ? s : show(m, send, recv, err);
+    s = s ? s : show(self, m, send, recv, err);
     for (int64_t i = 0; i < count && !s; i += PIECE)
         reduce_piece(m->group, m->me * count + i, count - i < PIECE ? count - i : PIECE, dtype, op,
                      (char *)recv + (size_t)i * width);
@@ -267,7 +306,7 @@ static weft_status reduce_scatter(void *self, void *handle, const void *send, vo
 static weft_status all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err)
 {
-    (void)self, (void)queue;
+    (void)queue;
     member *m = handle;
     group *g = m->group;
     size_t width = weft_dtype_size(dtype);
@@ -275,7 +314,7 @@ static weft_status all_reduce(void *self, void *handle, const void *send, void *
             to = from + part < count ? from + part : count;
     double piece[PIECE];
     weft_status s = check_dtype(dtype, err);
-    s = s ? s : show(m, send, recv, err);
+    s = s ? s : show(self, m, send, recv, err);
     for (int64_t i = from; i < to && !s; i += PIECE) {
         int64_t n = to - i < PIECE ? to - i : PIECE;
         reduce_piece(g, i, n, dtype, op, piece);

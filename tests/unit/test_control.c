@@ -43,7 +43,13 @@ static void cast(actor *actors, int n, const char *master, void (*act)(actor *))
 {
     memset(actors, 0, (size_t)n * sizeof *actors);
     for (int i = 0; i < n; i++) {
-        actors[i].join = (weft_join){i, n, master, "secret", 20, note_lost, &actors[i]};
+        actors[i].join = (weft_join){.rank = i,
+                                     .ranks = n,
+                                     .master = master,
+                                     .token = "secret",
+                                     .limit_s = 20,
+                                     .lost = note_lost,
+                                     .ctx = &actors[i]};
         actors[i].act = act;
         actors[i].lost = -1;
     }
@@ -245,7 +251,7 @@ static void test_at_different_points(void **state)
 }
 
 /* Ranks 2 and 3 do nothing. */
-static void wait_in_vain(actor *a)
+static void wait_for_two(actor *a)
 {
     char mine = 0, all[RANKS];
     a->status = a->join.rank < 2 ? weft_control_exchange_within(a->control, a->join.rank, 0.2,
@@ -255,17 +261,16 @@ static void wait_in_vain(actor *a)
 
 static void *wait_as_thread(void *arg)
 {
-    wait_in_vain(arg);
+    wait_for_two(arg);
     return NULL;
 }
 
-static void check_in_vain(const actor *actors)
+static void check_late(const actor *actors)
 {
     for (int i = 0; i < 2; i++) {
         assert_int_equal(actors[i].status, WEFT_ERR_PEER);
-        assert_string_equal(
-            weft_error_text(&actors[i].err),
-            "rank 2 has ended: the others have waited for it for 0.2 s in vain; for rank 3, too");
+        assert_string_equal(weft_error_text(&actors[i].err),
+                            "timed out after 0.2 s waiting for ranks 2, 3");
     }
 }
 
@@ -274,9 +279,42 @@ static void test_ranks_hang(void **state)
     (void)state;
     char name[64];
     actor actors[RANKS];
-    cast(actors, RANKS, new_name(name), wait_in_vain);
+    cast(actors, RANKS, new_name(name), wait_for_two);
     perform(actors, RANKS);
-    check_in_vain(actors);
+    check_late(actors);
+    dismiss(actors, RANKS);
+}
+
+/* All but rank 0 meet; the limit is that of the settings. */
+static void wait_for_first(actor *a)
+{
+    char mine = 0, all[RANKS];
+    weft_watch *watch = weft_control_watch(a->control, a->join.rank);
+    watch->limit_s = 0.2;
+    watch->patient = false;
+    watch->step = 5;
+    if (a->join.rank > 0)
+        a->status = weft_control_exchange(a->control, a->join.rank, &mine, 1, all, &a->err);
+}
+
+/* The others hear of rank 0 only, and it does not answer; it is told what has become of it. */
+static void test_rank_0_hangs(void **state)
+{
+    (void)state;
+    char name[64];
+    actor actors[RANKS];
+    weft_verdict why = {0};
+    cast(actors, RANKS, new_name(name), wait_for_first);
+    perform(actors, RANKS);
+    for (int i = 1; i < RANKS; i++) {
+        assert_int_equal(actors[i].status, WEFT_ERR_PEER);
+        assert_string_equal(weft_error_text(&actors[i].err),
+                            "timed out after 1.2 s waiting for rank 0 at the end of step 5");
+    }
+    for (int i = 0; i < 100 && !weft_control_verdict(actors[0].control, &why); i++)
+        usleep(20000);
+    assert_int_equal(why.rank, 0);
+    assert_true(why.late);
     dismiss(actors, RANKS);
 }
 
@@ -294,7 +332,7 @@ static void test_threads_hang(void **state)
     }
     for (int i = 0; i < RANKS; i++)
         assert_int_equal(pthread_join(actors[i].thread, NULL), 0);
-    check_in_vain(actors);
+    check_late(actors);
     for (int i = 0; i < RANKS; i++)
         weft_error_release(&actors[i].err);
     weft_control_destroy(shared);
@@ -488,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_broadcast_between_threads),
         cmocka_unit_test(test_broadcast_over_a_name),
         cmocka_unit_test(test_ranks_hang),
+        cmocka_unit_test(test_rank_0_hangs),
         cmocka_unit_test(test_threads_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

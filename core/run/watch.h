@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank says, and when it gives up, while it waits for others. One for every rank; it belongs
+ * to the rank's thread. */
+#ifndef WEFT_RUN_WATCH_H
+#define WEFT_RUN_WATCH_H
+
+#include <weft/base.h>
+
+/* Nobody gives up sooner while ranks may rightly be slow: at the start, in the first step, after a
+ * save has begun. */
+enum { WEFT_PATIENCE_S = 1800 };
+
+/* What a rank is at; strings belong to others. */
+typedef struct weft_task {
+    const char *what; /* "all_gather", or a phase; NULL: nothing in particular */
+    const char *by;   /* the plugin that wants it; NULL: the core */
+    int block;        /* negative: none */
+} weft_task;
+
+typedef struct weft_watch {
+    const weft_log *log; /* NULL: nothing is said */
+    int rank;
+    double limit_s; /* [weft] rank_timeout; 0: never */
+    bool patient;
+    bool started; /* steps are being made: a wait of seconds is not worth a word */
+    weft_task task;
+    int64_t step;         /* 0: none yet */
+    double since, next_s; /* the wait, and how long it has lasted when it is next worth a word */
+    bool told;            /* other ranks know that this one waits */
+} weft_watch;
+
+/* A wait that goes on. */
+typedef struct weft_waiting {
+    double since;       /* weft_now() when it began */
+    double limit_s;     /* it fails after so long */
+    const int *ranks;   /* who meets, this rank among them; NULL: 0, 1, 2, ... */
+    const bool *absent; /* who of them has not come */
+    int n;
+} weft_waiting;
+
+void weft_watch_init(weft_watch *watch, int rank);
+/* How long a wait that begins now may last, in seconds. */
+double weft_watch_limit(const weft_watch *watch);
+/* Is it so long that other ranks should know of it? Called before weft_watch_look. */
+bool weft_watch_is_long(weft_watch *watch, const weft_waiting *w);
+/* Called while the rank waits, every second or so. Of those who wait for the same ranks only the
+ * first speaks, at growing intervals. Fails with WEFT_ERR_PEER when the limit has passed. */
+weft_status weft_watch_look(weft_watch *watch, const weft_waiting *w, weft_error *err);
+
+#endif
