@@ -3,14 +3,13 @@
  * any number of ranks and with any count. */
 #include "mpi.h"
 
-#include <sched.h>
 #include <string.h>
 
 static const size_t message_bytes = (size_t)1 << 30; /* MPI counts are ints */
 static const int64_t summed_at_once =
     (int64_t)1 << 18; /* elements of every member: what scratch memory holds */
 
-enum { SPINS = 64, TAG = 1 };
+enum { TAG = 1 };
 
 /* ---- messages ---- */
 
@@ -21,25 +20,6 @@ weft_status mpi_error(int code, const char *what, weft_error *err)
     if (MPI_Error_string(code, text, &n) != MPI_SUCCESS)
         strncpy(text, "unknown error", sizeof text - 1);
     return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "mpi: %s: %s", what, text);
-}
-
-/* Waits, gives the processor away while nothing comes, and gives up when a rank has ended: its
- * messages will never come. */
-static weft_status wait_all(group *g, int n, weft_error *err)
-{
-    int done = 0;
-    for (unsigned spins = 0;; spins++) {
-        int code = MPI_Testall(n, g->requests, &done, MPI_STATUSES_IGNORE);
-        if (code != MPI_SUCCESS)
-            return mpi_error(code, "a message was lost", err);
-        if (done)
-            return WEFT_OK;
-        if (atomic_load(g->left))
-            return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
-                             "another rank has ended in the middle of a step");
-        if (spins % SPINS == SPINS - 1)
-            sched_yield();
-    }
 }
 
 static size_t slice(size_t bytes, size_t at)
@@ -58,12 +38,16 @@ static int post(group *g, size_t at, int *n, bool *more)
         int to = (g->me + k) % g->n, from = (g->me - k + g->n) % g->n;
         const piece *out = &g->pieces[to], *in = &g->pieces[from];
         size_t send = slice(out->send_bytes, at), recv = slice(in->recv_bytes, at);
-        if (recv)
+        if (recv) {
+            g->with[*n] = from;
             code = MPI_Irecv(in->recv + at, (int)recv, MPI_BYTE, from, TAG, g->comm,
                              &g->requests[(*n)++]);
-        if (send && code == MPI_SUCCESS)
+        }
+        if (send && code == MPI_SUCCESS) {
+            g->with[*n] = to;
             code = MPI_Isend(out->send + at, (int)send, MPI_BYTE, to, TAG, g->comm,
                              &g->requests[(*n)++]);
+        }
         *more =
             *more || out->send_bytes > at + message_bytes || in->recv_bytes > at + message_bytes;
     }
@@ -77,7 +61,7 @@ weft_status mpi_swap(group *g, weft_error *err)
         int n, code = post(g, at, &n, &more);
         if (code != MPI_SUCCESS)
             return mpi_error(code, "a message cannot be sent or received", err);
-        weft_status s = wait_all(g, n, err);
+        weft_status s = mpi_wait_all(g, n, err);
         if (s)
             return s;
     }

@@ -53,11 +53,24 @@ static weft_status acquire(transport *t, weft_error *err)
     return s;
 }
 
+/* MPI's own waiting neither rests nor notices a rank that hangs, so all ranks meet before each call
+ * of it that waits for all. */
+static weft_status meet(transport *t, weft_error *err)
+{
+    char mine = 0;
+    char *all = weft_alloc((size_t)t->host->ranks);
+    weft_status s =
+        all ? t->host->exchange(t->host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
+    weft_free(all);
+    return s;
+}
+
 /* When a rank has ended early MPI is left as it is: to finalise it, all ranks must take part. */
 static void release(transport *t)
 {
+    bool all = t->initialised && !atomic_load(&t->left) && meet(t, NULL) == WEFT_OK;
     pthread_mutex_lock(&lock);
-    if (t->initialised && --users == 0 && !atomic_load(&t->left))
+    if (t->initialised && --users == 0 && all)
         MPI_Finalize();
     t->initialised = false;
     pthread_mutex_unlock(&lock);
@@ -70,8 +83,11 @@ static void ungroup(void *self, void *handle)
     (void)self; /* the communicator goes with MPI itself: to free it, all members must take part,
                    and some may have ended */
     group *g = handle;
+    weft_free(g->ranks);
+    weft_free(g->absent);
     weft_free(g->pieces);
     weft_free(g->requests);
+    weft_free(g->with);
     weft_free_aligned(g->scratch);
     weft_free(g);
 }
@@ -106,14 +122,23 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
     group *g = weft_alloc_zero(1, sizeof *g);
     if (!g)
         return weft_fail_memory(err);
+    g->host = t->host;
     g->comm = MPI_COMM_NULL;
     g->n = n;
     g->me = me;
     g->left = &t->left;
+    g->ranks = weft_alloc_zero((size_t)n, sizeof *g->ranks);
+    g->absent = weft_alloc_zero((size_t)n, sizeof *g->absent);
     g->pieces = weft_alloc_zero((size_t)n, sizeof *g->pieces);
     g->requests = weft_alloc_zero(2 * (size_t)n, sizeof *g->requests);
-    weft_status s =
-        g->pieces && g->requests ? make_comm(t, ranks, n, &g->comm, err) : weft_fail_memory(err);
+    g->with = weft_alloc_zero(2 * (size_t)n, sizeof *g->with);
+    weft_status s = WEFT_OK;
+    if (!g->ranks || !g->absent || !g->pieces || !g->requests || !g->with)
+        s = weft_fail_memory(err);
+    else
+        memcpy(g->ranks, ranks, (size_t)n * sizeof *ranks);
+    s = s ? s : meet(t, err);
+    s = s ? s : make_comm(t, ranks, n, &g->comm, err);
     if (s)
         ungroup(self, g);
     else
@@ -132,17 +157,6 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
     atomic_init(&t->left, false);
     *self = t;
     return WEFT_OK;
-}
-
-/* MPI_Init waits for all processes, so all ranks must have come this far. */
-static weft_status meet(transport *t, weft_error *err)
-{
-    char mine = 0;
-    char *all = weft_alloc((size_t)t->host->ranks);
-    weft_status s =
-        all ? t->host->exchange(t->host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
-    weft_free(all);
-    return s;
 }
 
 static weft_status open_world(void *self, weft_error *err)

@@ -17,16 +17,22 @@ typedef struct piece {
 } piece;
 
 typedef struct group {
+    const weft_host *host;
     MPI_Comm comm;
     int n, me;
+    int *ranks;            /* [n] of the run */
+    bool *absent;          /* [n] who is being waited for */
     piece *pieces;         /* [n] */
     MPI_Request *requests; /* [2 * n] */
+    int *with;             /* [2 * n] of each request: the other member */
     char *scratch; /* others' terms of a sum; made at the first one, kept until the group goes */
     size_t scratch_bytes;
     atomic_bool *left; /* whoever sets it ends all waiting */
 } group;
 
 weft_status mpi_error(int code, const char *what, weft_error *err);
+/* Until the first n requests are done. */
+weft_status mpi_wait_all(group *g, int n, weft_error *err);
 /* Every member calls it: pieces[i] is exchanged with member i. The own one is not touched. */
 weft_status mpi_swap(group *g, weft_error *err);
 
