@@ -166,9 +166,18 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options,
     init_seat(&s);
     mine.ranks = job->ranks;
     mine.local_ranks = job->local_ranks;
-    const weft_join join = {job->rank,    job->ranks, job->master, job->token,
-                            JOIN_LIMIT_S, on_lost,    &s};
+    weft_cli_log sink;
+    const weft_log log = weft_cli_log_init(&sink, WEFT_LOG_INFO);
+    const weft_join join = {.rank = job->rank,
+                            .ranks = job->ranks,
+                            .master = job->master,
+                            .token = job->token,
+                            .limit_s = JOIN_LIMIT_S,
+                            .log = &log,
+                            .lost = on_lost,
+                            .ctx = &s};
     weft_status status = weft_control_join(&join, &s.rank.control, &s.rank.err);
+    weft_cli_log_release(&sink);
     bool joined = status == WEFT_OK;
     weft_text files = {0};
     if (joined)

@@ -26,11 +26,12 @@ weft_status weft_control_create(int ranks, weft_control **out, weft_error *err);
 /* For a rank that is a process of its own. */
 typedef struct weft_join {
     int rank, ranks;
-    const char *master; /* where rank 0 listens: "host:port", "[v6]:port", or "@name", a name on
-                           this host that needs no port */
-    const char *token;  /* only who has the same may join; "": none. It keeps strays out, it is no
-                           protection against who can read the wire. */
-    double limit_s;     /* how long to wait for the others */
+    const char *master;  /* where rank 0 listens: "host:port", "[v6]:port", or "@name", a name on
+                            this host that needs no port */
+    const char *token;   /* only who has the same may join; "": none. It keeps strays out, it is no
+                            protection against who can read the wire. */
+    double limit_s;      /* how long to wait for the others */
+    const weft_log *log; /* rank 0 says for whom it waits long; NULL: it does not */
     /* Called once, on the channel's own thread, when a rank has ended before its time; may be NULL.
      * It may block: nothing is received any more. */
     void (*lost)(void *ctx, const weft_verdict *why);

@@ -10,7 +10,7 @@
 
 enum { HELLO = 1, WELCOME, REFUSED };
 enum { WHY = 256, MOST = 1024, LISTED = 8 };
-static const double hello_limit_s = 2, welcome_extra_s = 5;
+static const double hello_limit_s = 2, welcome_extra_s = 5, first_word_s = 3;
 
 typedef struct hello {
     int32_t rank, ranks;
@@ -90,14 +90,32 @@ static weft_status let_in(const weft_join *join, int fd, int *fds, weft_error *e
     return s;
 }
 
+/* Says who has not come yet, now and after ever longer waits. *next: when. */
+static void say_missing(const weft_join *join, const int *fds, double since, double *next)
+{
+    weft_text text = {0};
+    *next = weft_now() + (weft_now() - since);
+    list_missing(fds, join->ranks, &text);
+    if (join->log)
+        weft_log_print(join->log, WEFT_LOG_INFO, "waiting for rank%s %s of %d to start",
+                       strchr(weft_text_get(&text), ' ') ? "s" : "", weft_text_get(&text),
+                       join->ranks);
+    weft_text_release(&text);
+}
+
 static weft_status receive_all(const weft_join *join, int listener, int *fds, weft_error *err)
 {
-    double until = weft_now() + join->limit_s;
+    const double since = weft_now(), until = since + join->limit_s;
+    double next = since + first_word_s;
     weft_status s = WEFT_OK;
     for (int missing = join->ranks - 1; missing > 0 && !s;) {
         struct pollfd p = {.fd = listener, .events = POLLIN};
-        double left = until - weft_now();
-        int ready = left > 0 ? poll(&p, 1, to_ms(left)) : 0;
+        double now = weft_now(), wake = next < until ? next : until;
+        int ready = now < until ? poll(&p, 1, to_ms(wake - now)) : 0;
+        if (ready == 0 && weft_now() < until) {
+            say_missing(join, fds, since, &next);
+            continue;
+        }
         int fd = ready > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (ready == 0) {
             weft_text text = {0};

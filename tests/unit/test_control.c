@@ -448,6 +448,33 @@ static void test_a_rank_is_missing(void **state)
     dismiss(actors, 3);
 }
 
+static void keep_line(void *self, weft_log_level level, const char *line)
+{
+    (void)level;
+    weft_text_print(self, "%s\n", line);
+}
+
+/* Rank 0 says for whom it waits, before it gives up. */
+static void test_rank_0_waits(void **state)
+{
+    (void)state;
+    char name[64];
+    actor actors[2];
+    weft_text said = {0};
+    const weft_log log = {keep_line, &said};
+    cast(actors, 2, new_name(name), NULL);
+    for (int i = 0; i < 2; i++) {
+        actors[i].join.ranks = 4;
+        actors[i].join.limit_s = 3.3;
+    }
+    actors[0].join.log = &log;
+    perform(actors, 2);
+    assert_int_equal(actors[0].joined, WEFT_ERR_PEER);
+    assert_string_equal(weft_text_get(&said), "waiting for ranks 2, 3 of 4 to start\n");
+    weft_text_release(&said);
+    dismiss(actors, 2);
+}
+
 static void test_rank_0_is_missing(void **state)
 {
     (void)state;
@@ -519,6 +546,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_dies),
         cmocka_unit_test(test_a_rank_leaves),
         cmocka_unit_test(test_a_rank_is_missing),
+        cmocka_unit_test(test_rank_0_waits),
         cmocka_unit_test(test_rank_0_is_missing),
         cmocka_unit_test(test_wrong_token),
         cmocka_unit_test(test_ranks_that_do_not_fit),
