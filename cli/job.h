@@ -5,6 +5,8 @@
 
 #include "ranks.h"
 
+#include <sys/types.h>
+
 /* What a launcher's variables say about this process. */
 typedef struct weft_job {
     int rank, ranks, local_ranks; /* local_ranks: on this host, at least 1 */
@@ -25,9 +27,12 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options,
                   weft_status (*body)(weft_rank *rank, void *ctx), void *ctx);
 
 /* Starts options->ranks processes of this program under mpirun, with the same arguments (argv[0]:
- * the subcommand), passes SIGINT and SIGTERM on to them as SIGUSR1 (a second one ends them at once)
- * and returns their exit code. */
+ * the subcommand), passes SIGINT and SIGTERM on to them as SIGUSR1 (a second one ends them and this
+ * process at once) and returns their exit code. Whatever happens, no rank is left on this host. */
 int weft_job_launch(int argc, char **argv, const weft_cli_options *options);
+
+/* Kills this program's processes whose parent this is; returns how many there were. */
+int weft_job_kill_ranks(pid_t parent);
 
 /* Tells weft_job_launch, if that has started this process, what it ends with. */
 void weft_job_tell(int code);

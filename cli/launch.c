@@ -185,30 +185,93 @@ static weft_status start(const char **line, pid_t *child, weft_error *err)
     return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start mpirun: %s", strerror(code));
 }
 
-/* Passes signals on until mpirun ends. The first asks the ranks to stop after this step; the next
- * one does not ask. */
+/* ---- until the end ---- */
+
+/* Ranks end each other within WEFT_RANK_GRACE_S once one has failed; who has not by then is
+ * stopped, or worse. */
+enum { FAILED_S = WEFT_RANK_GRACE_S + 2, KILLED_S = 3 };
+
+typedef struct launch {
+    pid_t mpirun;
+    codes codes;
+    int asked;      /* signals that ask for an end, so far */
+    int last;       /* the last of them */
+    double kill_at; /* when ranks are killed, 0: they need not be; each time mpirun has not ended
+                       after it, it is treated worse */
+    int kills;
+} launch;
+
+/* The first asks the ranks to stop after this step; the next one does not ask. */
+static void pass_on(launch *l, int number)
+{
+    if (number == SIGUSR2)
+        kill(l->mpirun, SIGUSR2);
+    if (number <= 0 || number == SIGCHLD || number == SIGUSR2 ||
+        (number == SIGHUP && l->asked)) /* a terminal that goes may say so twice */
+        return;
+    l->last = number;
+    if (l->asked++ == 0)
+        kill(l->mpirun, SIGUSR1);
+    else
+        l->kill_at = weft_now();
+}
+
+/* mpirun ends by itself when its ranks have; it is asked as well, for it may have ranks elsewhere.
+ */
+static void kill_ranks(launch *l)
+{
+    if (l->kill_at == 0 && l->codes.code && l->codes.code != weft_cli_exit_code(WEFT_ERR_STOPPED))
+        l->kill_at = weft_now() + FAILED_S;
+    if (l->kill_at == 0 || weft_now() < l->kill_at)
+        return;
+    weft_job_kill_ranks(l->mpirun);
+    if (l->asked > 1 || l->kills > 0)
+        kill(l->mpirun, l->kills > 1 ? SIGKILL : SIGTERM);
+    l->kills++;
+    l->kill_at = weft_now() + KILLED_S;
+}
+
+/* Ranks whose mpirun has gone are this process's own children then. */
+static void kill_orphans(void)
+{
+    while (weft_job_kill_ranks(getpid()) > 0)
+        while (waitpid(-1, NULL, 0) > 0)
+            continue;
+}
+
+/* As if nobody had caught it. */
+static void end_by(int number)
+{
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    signal(number, SIG_DFL);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+}
+
+/* Passes signals on until mpirun ends. */
 static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
 {
     const struct timespec often = {.tv_nsec = 200000000};
-    codes c = {.fd = fd};
-    int asked = 0, status;
+    launch l = {.mpirun = child, .codes = {.fd = fd}};
+    int status;
     pid_t ended;
     do {
-        int number = sigtimedwait(signals, NULL, &often);
-        if (number == SIGUSR2)
-            kill(child, SIGUSR2);
-        else if (number > 0 && number != SIGCHLD &&
-                 (number != SIGHUP || !asked)) /* a terminal that goes may say so twice */
-            kill(child, asked++ ? SIGTERM : SIGUSR1);
-        take_codes(&c);
+        pass_on(&l, sigtimedwait(signals, NULL, &often));
+        take_codes(&l.codes);
+        kill_ranks(&l);
         ended = waitpid(child, &status, WNOHANG);
     } while (ended == 0 || (ended < 0 && errno == EINTR));
-    take_codes(&c);
-    if (c.code)
-        return c.code;
-    if (c.n == ranks)
+    take_codes(&l.codes);
+    kill_orphans();
+    if (l.asked > 1)
+        end_by(l.last);
+    if (l.codes.code)
+        return l.codes.code;
+    if (l.codes.n == ranks)
         return 0;
-    fprintf(stderr, "error: %d of %d ranks ended without a word\n", ranks - c.n, ranks);
+    fprintf(stderr, "error: %d of %d ranks ended without a word\n", ranks - l.codes.n, ranks);
     return 1;
 }
 
@@ -237,7 +300,8 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
     if (!s && n <= 0)
         s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot find this program's own file: %s",
                       strerror(errno));
-    if (!s && (signal(SIGCHLD, SIG_DFL) == SIG_ERR || sigprocmask(SIG_BLOCK, &signals, NULL) != 0))
+    if (!s && (signal(SIGCHLD, SIG_DFL) == SIG_ERR || sigprocmask(SIG_BLOCK, &signals, NULL) != 0 ||
+               prctl(PR_SET_CHILD_SUBREAPER, 1) != 0))
         s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot wait for signals: %s",
                       strerror(errno));
     s = s ? s : listen_for_codes(&fd, &err);

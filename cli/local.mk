@@ -12,6 +12,7 @@ weft_SOURCES = \
 	cli/job.c \
 	cli/join.c \
 	cli/launch.c \
+	cli/leftover.c \
 	cli/lock.c \
 	cli/log.c \
 	cli/main.c \
