@@ -16,13 +16,45 @@
 
 static volatile sig_atomic_t stop_requested, saves_requested;
 
+/* Of ranks that are processes only the first speaks. */
+static bool speaks, terminal;
+
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGUSR1};
 enum { N_STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
+
+/* Appends as much of text as fits. */
+static void put(char *line, size_t most, const char *text)
+{
+    size_t n = strlen(line);
+    while (*text && n + 1 < most)
+        line[n++] = *text++;
+    line[n] = '\0';
+}
+
+/* In a signal handler: nothing but write is safe. */
+static void acknowledge(void)
+{
+    char digits[24] = "", line[128] = "";
+    size_t i = sizeof digits - 1;
+    for (int64_t step = weft_crash_latest_step(); step > 0; step /= 10)
+        digits[--i] = (char)('0' + step % 10);
+    put(line, sizeof line, terminal ? "\r\033[K" : "");
+    put(line, sizeof line,
+        digits[i] ? "stopping after this step (" : "stopping after the first step");
+    put(line, sizeof line, digits + i);
+    put(line, sizeof line, digits[i] ? "); again to end at once\n" : "; again to end at once\n");
+    ssize_t written = write(STDERR_FILENO, line, strlen(line));
+    (void)written; /* nothing is left to be done about it */
+}
 
 /* A second signal, whichever of them, kills. */
 static void request_stop(int number)
 {
+    int saved = errno;
     (void)number;
+    if (speaks && !stop_requested)
+        acknowledge();
+    errno = saved;
     stop_requested = 1;
     for (int i = 0; i < N_STOP_SIGNALS; i++)
         signal(stop_signals[i], SIG_DFL);
@@ -32,7 +64,7 @@ static void request_stop(int number)
 static void hang_up(int number)
 {
     (void)number;
-    stop_requested = 1;
+    stop_requested = 1; /* and nobody is left to be told */
 }
 
 static void request_save(int number)
@@ -45,6 +77,10 @@ static weft_status catch_signals(weft_error *err)
 {
     struct sigaction action = {.sa_handler = request_stop, .sa_flags = SA_RESTART};
     struct sigaction before;
+    weft_job job;
+    speaks = weft_job_find(&job, NULL) != WEFT_OK || job.rank == 0;
+    weft_job_release(&job);
+    terminal = weft_cli_terminal();
     for (int i = 0; i < N_STOP_SIGNALS; i++)
         if (sigaction(stop_signals[i], &action, NULL) != 0)
             return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d",

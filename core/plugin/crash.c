@@ -5,11 +5,13 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 static _Thread_local int rank_now = -1;
 static _Thread_local int64_t step_now = -1;
+static _Atomic int64_t latest_step;
 
 typedef struct line {
     char text[512];
@@ -112,4 +114,11 @@ void weft_crash_set_rank(int rank)
 void weft_crash_set_step(int64_t step)
 {
     step_now = step;
+    if (step >= 0)
+        atomic_store_explicit(&latest_step, step, memory_order_relaxed);
+}
+
+int64_t weft_crash_latest_step(void)
+{
+    return atomic_load_explicit(&latest_step, memory_order_relaxed);
 }

@@ -14,5 +14,7 @@ weft_status weft_crash_install(weft_error *err);
  * out. */
 void weft_crash_set_rank(int rank);
 void weft_crash_set_step(int64_t step);
+/* The step that any thread has set last; 0: none yet. For signal handlers. */
+int64_t weft_crash_latest_step(void);
 
 #endif
