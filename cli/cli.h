@@ -72,6 +72,7 @@ typedef struct weft_cli_options {
     int ranks;       /* -n; 0: not given */
     int local_ranks; /* ranks are processes, so many of them on this host; 0: they are threads of
                         this one */
+    bool threads;    /* ranks are threads, whatever transport is listed */
     const weft_text *files; /* the INI and what it includes as rank 0 has read them
                                (weft_settings_pack); NULL: they are read here */
 } weft_cli_options;

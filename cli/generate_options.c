@@ -53,6 +53,7 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     o->ini = s->name;
     o->ini_text = s->ini;
     o->no_data = true;
+    o->threads = true;
     o->n_edits = 0;
     o->edits = weft_alloc_zero((size_t)given->n_edits + MOST_EDITS, sizeof *o->edits);
     int n = print_settings(w, &out->words, at);

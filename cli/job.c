@@ -169,7 +169,7 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options,
         s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "-n %d, but %s has started %d ranks; leave -n out here", options->ranks,
                       job.launcher, job.ranks);
-    if (!s && job.ranks == 1 && options->ranks > 1)
+    if (!s && job.ranks == 1 && options->ranks > 1 && !options->threads)
         s = lists_mpi(options, &mpi, &err);
     if (s)
         code = weft_cli_report(&err);

@@ -85,9 +85,10 @@ static weft_status check_transport(const weft_rank *rank, weft_error *err)
 
 /* Rank 0 alone reads the INI and what it includes: the other ranks may run where these files are
  * not, or are others. */
-static weft_status share_files(weft_control *control, const char *ini, int rank, weft_text *files,
-                               weft_error *err)
+static weft_status share_files(weft_control *control, const weft_cli_options *options, int rank,
+                               weft_text *files, weft_error *err)
 {
+    const char *ini = options->ini_text ? NULL : options->ini; /* a text everyone has already */
     weft_settings *settings = NULL;
     weft_status s = rank == 0 && ini ? weft_settings_read(ini, &settings, err) : WEFT_OK;
     if (settings)
@@ -181,7 +182,7 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options,
     bool joined = status == WEFT_OK;
     weft_text files = {0};
     if (joined)
-        status = share_files(s.rank.control, options->ini, job->rank, &files, &s.rank.err);
+        status = share_files(s.rank.control, options, job->rank, &files, &s.rank.err);
     mine.files = files.size ? &files : NULL;
     if (joined)
         status = run(&s, &mine, job->rank, status);

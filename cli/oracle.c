@@ -26,6 +26,7 @@ static int record_both(const weft_cli_options *options, int64_t steps, bool trac
         weft_cli_options one = *options;
         one.ini = options->arguments[n];
         one.ranks = 0;
+        one.threads = true;
         records[n].trace = trace;
         records[n].reference = n ? &records[0] : NULL;
         if (!made[n])

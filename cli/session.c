@@ -77,19 +77,54 @@ static weft_status count_threads(weft_session *s, weft_control *control,
     return status;
 }
 
-static weft_status load(weft_session *s, const weft_cli_options *options, bool add_local,
+/* other: the plugin that local stands in for; NULL: nothing is changed; "": for none. */
+static weft_status load(weft_session *s, const weft_cli_options *options, const char *other,
                         weft_error *err)
 {
     weft_status status = weft_cli_settings(options, &s->settings, err);
-    if (!status && add_local)
+    if (!status && other && *other)
+        status = weft_settings_without(s->settings, other, err);
+    if (!status && other)
         status = weft_settings_with(s->settings, "local@first", err);
     return status ? status : weft_plugins_load(s->settings, &s->log, &s->plugins, err);
 }
 
-static bool has_transport(const weft_session *s)
+/* The plugin that gives the transport; NULL: none does. */
+static const char *find_transport(const weft_session *s, bool *threads)
 {
-    void *self;
-    return weft_plugins_service(s->plugins, "transport", &self) != NULL;
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    while (weft_plugins_next(s->plugins, WEFT_SERVICE, &plugin, &item, &loaded, &c))
+        if (strcmp(c->service, "transport") == 0) {
+            *threads = ((const weft_transport *)c->table)->threads;
+            return loaded->module.plugin->name;
+        }
+    return NULL;
+}
+
+/* Ranks that are threads need a transport between threads. */
+static weft_status add_local(weft_session *s, const weft_cli_options *options, int rank,
+                             weft_error *err)
+{
+    bool threads = false;
+    const char *transport = find_transport(s, &threads);
+    if (transport && (threads || !options->threads))
+        return WEFT_OK;
+    char *other = weft_strdup(transport ? transport : "");
+    if (!other)
+        return weft_fail_memory(err);
+    weft_plugins_destroy(s->plugins);
+    weft_settings_destroy(s->settings);
+    s->plugins = NULL;
+    s->settings = NULL;
+    weft_status status = load(s, options, other, err);
+    if (!status && *other && rank == 0)
+        weft_log_print(&s->log, WEFT_LOG_INFO,
+                       "the ranks of this command are threads: local is used in place of %s",
+                       other);
+    weft_free(other);
+    return status;
 }
 
 weft_status weft_session_init(weft_session *s, const weft_cli_options *options, int rank,
@@ -97,14 +132,9 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
 {
     memset(s, 0, sizeof *s);
     s->log = weft_cli_log_init(&s->sink, quiet ? WEFT_LOG_WARN : WEFT_LOG_INFO);
-    weft_status status = load(s, options, false, err);
-    if (!status && options->ranks > 1 && !options->local_ranks && !has_transport(s)) {
-        weft_plugins_destroy(s->plugins);
-        weft_settings_destroy(s->settings);
-        s->plugins = NULL;
-        s->settings = NULL;
-        status = load(s, options, true, err);
-    }
+    weft_status status = load(s, options, NULL, err);
+    if (!status && options->ranks > 1 && !options->local_ranks)
+        status = add_local(s, options, rank, err);
     if (!status)
         status = weft_settings_section(s->settings, "weft", weft_core_params("weft"), &s->run, err);
     if (status)

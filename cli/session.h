@@ -18,7 +18,8 @@ typedef struct weft_session {
 } weft_session;
 
 /* Reads the INI, loads and creates its plugins for one rank; nothing is opened. With more than one
- * rank as threads and no transport listed, `local` is added first. quiet: only warnings are logged,
+ * rank as threads and no transport listed, `local` is added first; with options->threads it also
+ * takes the place of one between processes. quiet: only warnings are logged,
  * whatever [weft] log says. control: to the other ranks, NULL for one. The session stays where it
  * is (plugins point into it). Release in every case. */
 weft_status weft_session_init(weft_session *session, const weft_cli_options *options, int rank,
