@@ -5,6 +5,7 @@ core_libcore_la_SOURCES = \
 	core/base/atomic_file.c \
 	core/base/blame.c \
 	core/base/clock.c \
+	core/base/columns.c \
 	core/base/dtype.c \
 	core/base/error.c \
 	core/base/files.c \
@@ -16,6 +17,7 @@ core_libcore_la_SOURCES = \
 	core/base/safetensors.c \
 	core/base/text.c \
 	core/base/atomic_file.h \
+	core/base/columns.h \
 	core/store/box.c \
 	core/store/fetch.c \
 	core/store/folder.c \

@@ -5,6 +5,7 @@ LDADD = $(TEST_LIBS)
 # A program test_x is made of test_x.c.
 check_PROGRAMS += \
 	tests/unit/test_base \
+	tests/unit/test_columns \
 	tests/unit/test_control \
 	tests/unit/test_example \
 	tests/unit/test_files \
@@ -136,6 +137,7 @@ tests_unit_test_torture_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_torture_DEPENDENCIES = $(weft_OBJECTS)
 
 # Looks at what libweft does not export.
+tests_unit_test_columns_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_control_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_watch_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan as text. */
+#include "base/columns.h"
 #include "lower/plan.h"
 
 #include <stdlib.h>
@@ -86,14 +87,14 @@ size_t weft_plan_bytes(const weft_plan *plan)
 
 static void print_named(weft_text *text, const char *name, int width, double bytes)
 {
-    weft_text_print(text, "  %-*s ", width, name);
+    weft_text_print(text, "  %-*s  ", width - 1, name);
     weft_print_bytes(text, bytes);
     weft_text_add(text, "\n");
 }
 
 static void print_line(weft_text *text, const char *name, double bytes)
 {
-    print_named(text, name, 20, bytes);
+    print_named(text, name, 21, bytes);
 }
 
 static int compare_bytes(const void *a, const void *b)
@@ -234,13 +235,11 @@ static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
         }
 }
 
-static void print_axes(const weft_mesh *mesh, const weft_step *s, weft_text *text)
+static void add_axes(const weft_mesh *mesh, const weft_step *s, weft_columns *c)
 {
-    size_t start = text->size;
     for (int k = 0; k < s->n_axes; k++)
-        weft_text_print(text, "%s%s", k ? "," : "", mesh->axis[s->axes[k]].name);
-    while (text->size - start < 20)
-        weft_text_add(text, " ");
+        weft_text_print(&c->cells, "%s%s", k ? "," : "", mesh->axis[s->axes[k]].name);
+    weft_columns_next(c);
 }
 
 static void print_mesh(const weft_mesh *mesh, weft_text *text)
@@ -249,6 +248,23 @@ static void print_mesh(const weft_mesh *mesh, weft_text *text)
     for (int a = 0; a < mesh->n_axes; a++)
         weft_text_print(text, "%s %s %d", a ? "," : "", mesh->axis[a].name, mesh->axis[a].size);
     weft_text_add(text, " (innermost first)\n");
+}
+
+static void add_traffic(weft_columns *c, const weft_mesh *mesh, const traffic *row)
+{
+    weft_text_print(&c->cells, "  %s", weft_move_name(row->step->move));
+    weft_columns_next(c);
+    add_axes(mesh, row->step, c);
+    weft_columns_add(c, weft_dtype_name(row->node->outs[0]->dtype));
+    weft_columns_add(c, weft_phase_name(row->node->phase));
+    weft_columns_add(c, weft_scope_name(row->node->scope));
+    weft_columns_add(c, row->node->by);
+    weft_text_print(&c->cells, "%lld", (long long)row->count);
+    weft_columns_next(c);
+    weft_text_print(&c->cells, "%lld", (long long)row->sends);
+    weft_columns_next(c);
+    weft_print_bytes(&c->cells, (double)row->bytes);
+    weft_columns_next(c);
 }
 
 static void print_collectives(const weft_plan *plan, weft_text *text)
@@ -263,29 +279,43 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
     print_mesh(&g->config.mesh, text);
     int n = collect(g, rows, ROWS);
     count_sends(plan->lowered[WEFT_MODE_TRAIN], rows, n);
-    weft_text_add(text, "collectives per step  axes                dtype  phase     scope       "
-                        "plugin        count sent as  bytes sent by a rank\n");
-    for (int i = 0; i < n; i++) {
-        weft_text_print(text, "  %-20s", weft_move_name(rows[i].step->move));
-        print_axes(&g->config.mesh, rows[i].step, text);
-        weft_text_print(text, "%-7s%-10s%-12s%-12s%7lld %7lld  ",
-                        weft_dtype_name(rows[i].node->outs[0]->dtype),
-                        weft_phase_name(rows[i].node->phase), weft_scope_name(rows[i].node->scope),
-                        rows[i].node->by, (long long)rows[i].count, (long long)rows[i].sends);
-        weft_print_bytes(text, (double)rows[i].bytes);
-        weft_text_add(text, "\n");
-    }
+    weft_columns c;
+    weft_columns_init(&c, "llllllrrl");
+    static const char *const heads[] = {
+        "collectives per step", "axes", "dtype", "phase", "scope", "plugin", "count", "sent as",
+        "bytes sent by a rank"};
+    for (int i = 0; i < c.n; i++)
+        weft_columns_add(&c, heads[i]);
+    for (int i = 0; i < n; i++)
+        add_traffic(&c, &g->config.mesh, &rows[i]);
+    weft_columns_print(&c, text);
+    weft_columns_release(&c);
 }
 
 static void print_passes(const weft_plan *plan, weft_text *text)
 {
-    static const char *const stages[] = {"mesh", "graph", "joint", "program"};
-    weft_text_add(text, "passes             stage      nodes          ms\n");
+    static const char *const stages[] = {"mesh", "graph", "joint", "program"}, *const heads[] = {
+                                                                                   "passes",
+                                                                                   "stage", "nodes",
+                                                                                   "", "ms"};
+    weft_columns c;
+    weft_columns_init(&c, "llrrr");
+    for (int i = 0; i < c.n; i++)
+        weft_columns_add(&c, heads[i]);
     for (int i = 0; i < plan->n_records; i++) {
         const weft_pass_record *r = &plan->records[i];
-        weft_text_print(text, "  %-16s %-8s %6d %+6d %9.2f\n", r->plugin, stages[r->stage],
-                        r->nodes_after, r->nodes_after - r->nodes_before, r->ms);
+        weft_text_print(&c.cells, "  %s", r->plugin);
+        weft_columns_next(&c);
+        weft_columns_add(&c, stages[r->stage]);
+        weft_text_print(&c.cells, "%d", r->nodes_after);
+        weft_columns_next(&c);
+        weft_text_print(&c.cells, "%+d", r->nodes_after - r->nodes_before);
+        weft_columns_next(&c);
+        weft_text_print(&c.cells, "%.2f", r->ms);
+        weft_columns_next(&c);
     }
+    weft_columns_print(&c, text);
+    weft_columns_release(&c);
 }
 
 void weft_plan_print(const weft_plan *plan, weft_text *text)
@@ -334,26 +364,34 @@ void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action 
     static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache"},
                              *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
     const weft_lowered *l = plan->lowered[mode];
+    weft_columns c;
+    weft_columns_init(&c, "rlll");
     for (int i = 0; l && i < l->programs[action].n; i++) {
         const weft_instruction *in = &l->programs[action].list[i];
-        weft_text_print(text, "%5d %-14s %-18s", i,
-                        in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind],
-                        in->kind != WEFT_COMPUTE ? ""
-                        : in->kernel             ? in->kernel->name
-                                                 : "plain");
+        weft_text_print(&c.cells, "%5d", i);
+        weft_columns_next(&c);
+        weft_columns_add(&c, in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind]);
+        weft_columns_add(&c, in->kind != WEFT_COMPUTE ? ""
+                             : in->kernel             ? in->kernel->name
+                                                      : "plain");
         for (int k = 0; k < in->n_ins + in->n_outs; k++) {
             const weft_buffer *b = &l->buffers[in->buffers[k]];
-            weft_text_print(text, "%s%s+%lld",
-                            k == in->n_ins ? (in->accumulate ? " += " : " -> ") : " ",
+            weft_text_print(&c.cells, "%s%s+%lld",
+                            k == in->n_ins ? (in->accumulate ? " += " : " -> ")
+                            : k            ? " "
+                                           : "",
                             bases[b->base], (long long)b->offset);
         }
         if (in->workspace >= 0)
-            weft_text_print(text, " workspace arena+%lld",
+            weft_text_print(&c.cells, " workspace arena+%lld",
                             (long long)l->buffers[in->workspace].offset);
         if (in->queue)
-            weft_text_print(text, " queue %d", in->queue);
+            weft_text_print(&c.cells, " queue %d", in->queue);
         for (int k = 0; k < in->n_waits; k++)
-            weft_text_print(text, " waits %d", in->waits[k]);
-        weft_text_print(text, "   %s\n", in->node->n_outs ? in->node->outs[0]->name : "");
+            weft_text_print(&c.cells, " waits %d", in->waits[k]);
+        weft_text_print(&c.cells, "   %s", in->node->n_outs ? in->node->outs[0]->name : "");
+        weft_columns_next(&c);
     }
+    weft_columns_print(&c, text);
+    weft_columns_release(&c);
 }
