@@ -37,6 +37,16 @@ int weft_job_kill_ranks(pid_t parent);
 /* Tells weft_job_launch, if that has started this process, what it ends with. */
 void weft_job_tell(int code);
 
+/* Where the launcher hears that; what others say than this user's processes is ignored. */
+typedef struct weft_farewells {
+    int fd, n, code; /* n ranks have ended by themselves; code: the first that is not 0 */
+} weft_farewells;
+
+/* At the name in WEFT_LAUNCHER; *fd is the caller's to close. */
+weft_status weft_farewells_listen(int *fd, weft_error *err);
+/* Takes what has come, without waiting. */
+void weft_farewells_take(weft_farewells *f);
+
 /* Whichever of these the environment and the listed plugins ask for, else threads of this process.
  */
 int weft_job_run(int argc, char **argv, const weft_cli_options *options,

@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,67 +27,7 @@ static const char *const mpirun[] = {
     "orte_abort_on_non_zero_status",
     "0",
 };
-enum { TOKEN = 64, N_MPIRUN = sizeof mpirun / sizeof mpirun[0], MOST_PATH = 4096 };
-
-/* ---- what the ranks end with: mpirun's own exit code says little ---- */
-
-typedef struct farewell {
-    char token[TOKEN];
-    int32_t code;
-} farewell;
-
-/* Where the launcher listens: a name that only this host knows. */
-static socklen_t find_launcher(const char *name, struct sockaddr_un *at)
-{
-    size_t n = strnlen(name, sizeof at->sun_path - 1);
-    *at = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(at->sun_path + 1, name, n);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-}
-
-void weft_job_tell(int code)
-{
-    const char *name = getenv("WEFT_LAUNCHER"), *token = getenv("WEFT_TOKEN");
-    struct sockaddr_un at;
-    farewell f = {.code = code};
-    int fd = name && token ? socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0) : -1;
-    if (fd < 0)
-        return; /* somebody else started this rank, and goes by its exit code */
-    strncpy(f.token, token, sizeof f.token - 1);
-    socklen_t n = find_launcher(name, &at);
-    if (sendto(fd, &f, sizeof f, MSG_NOSIGNAL | MSG_DONTWAIT, (const struct sockaddr *)&at, n) < 0)
-        code = 0; /* the launcher counts who is missing */
-    close(fd);
-}
-
-static weft_status listen_for_codes(int *fd, weft_error *err)
-{
-    struct sockaddr_un at;
-    socklen_t n = find_launcher(getenv("WEFT_LAUNCHER"), &at);
-    *fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (*fd >= 0 && bind(*fd, (const struct sockaddr *)&at, n) == 0)
-        return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot listen for the ranks: %s",
-                     strerror(errno));
-}
-
-typedef struct codes {
-    int fd, n, code; /* n ranks have ended by themselves; code: the first that is not 0 */
-} codes;
-
-/* A rank's buffer for these is small: they are taken as they come. */
-static void take_codes(codes *c)
-{
-    farewell f;
-    const char *token = getenv("WEFT_TOKEN");
-    while (recv(c->fd, &f, sizeof f, 0) == (ssize_t)sizeof f) {
-        f.token[TOKEN - 1] = '\0';
-        if (!token || strcmp(f.token, token) != 0)
-            continue;
-        c->n++;
-        c->code = c->code ? c->code : f.code;
-    }
-}
+enum { N_MPIRUN = sizeof mpirun / sizeof mpirun[0], MOST_PATH = 4096 };
 
 /* ---- mpirun ---- */
 
@@ -193,7 +131,7 @@ enum { FAILED_S = WEFT_RANK_GRACE_S + 2, KILLED_S = 3 };
 
 typedef struct launch {
     pid_t mpirun;
-    codes codes;
+    weft_farewells codes;
     int asked;      /* signals that ask for an end, so far */
     int last;       /* the last of them */
     double kill_at; /* when ranks are killed, 0: they need not be; each time mpirun has not ended
@@ -259,11 +197,11 @@ static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
     pid_t ended;
     do {
         pass_on(&l, sigtimedwait(signals, NULL, &often));
-        take_codes(&l.codes);
+        weft_farewells_take(&l.codes);
         kill_ranks(&l);
         ended = waitpid(child, &status, WNOHANG);
     } while (ended == 0 || (ended < 0 && errno == EINTR));
-    take_codes(&l.codes);
+    weft_farewells_take(&l.codes);
     kill_orphans();
     if (l.asked > 1)
         end_by(l.last);
@@ -304,7 +242,7 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
                prctl(PR_SET_CHILD_SUBREAPER, 1) != 0))
         s = weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot wait for signals: %s",
                       strerror(errno));
-    s = s ? s : listen_for_codes(&fd, &err);
+    s = s ? s : weft_farewells_listen(&fd, &err);
     s = s ? s : start(line, &child, &err);
     int code = s ? weft_cli_report(&err) : attend(child, &signals, options->ranks, fd);
     if (fd >= 0)

@@ -4,6 +4,7 @@ bin_PROGRAMS += weft
 weft_SOURCES = \
 	cli/command.c \
 	cli/config.c \
+	cli/farewell.c \
 	cli/generate.c \
 	cli/generate_options.c \
 	cli/generate_source.c \

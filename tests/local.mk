@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	tests/unit/test_columns \
 	tests/unit/test_control \
 	tests/unit/test_example \
+	tests/unit/test_farewell \
 	tests/unit/test_files \
 	tests/unit/test_generate \
 	tests/unit/test_golden \
@@ -135,6 +136,11 @@ tests_unit_test_torture_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli
 tests_unit_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) $(CMOCKA_LIBS)
 tests_unit_test_torture_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_torture_DEPENDENCIES = $(weft_OBJECTS)
+
+tests_unit_test_farewell_CPPFLAGS = $(tests_unit_test_torture_CPPFLAGS)
+tests_unit_test_farewell_LDADD = $(tests_unit_test_torture_LDADD)
+tests_unit_test_farewell_LDFLAGS = $(weft_LDFLAGS)
+EXTRA_tests_unit_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
 
 # Looks at what libweft does not export.
 tests_unit_test_columns_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
