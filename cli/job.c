@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What launchers say in the environment. */
 #include "job.h"
+#include "run/token.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -126,10 +127,11 @@ weft_status weft_job_find(weft_job *job, weft_error *err)
     if (!l)
         return WEFT_OK;
     job->launcher = l->name;
-    job->token = get("WEFT_TOKEN") ? get("WEFT_TOKEN") : "";
     weft_status s = read_ranks(l, job, err);
-    if (!s && job->ranks > 1)
-        s = find_master(job, err);
+    if (!s && job->ranks > 1) {
+        weft_status t = find_master(job, err), u = weft_token_read(&job->token, err);
+        s = t ? t : u;
+    }
     if (!s && job->local_ranks == 0)
         job->local_ranks = job->master && is_here(job->master) ? job->ranks : 1;
     return s;
@@ -138,6 +140,7 @@ weft_status weft_job_find(weft_job *job, weft_error *err)
 void weft_job_release(weft_job *job)
 {
     weft_free(job->master);
+    weft_token_destroy(job->token);
     *job = (weft_job){0};
 }
 

@@ -12,7 +12,7 @@ typedef struct weft_job {
     int rank, ranks, local_ranks; /* local_ranks: on this host, at least 1 */
     const char *launcher;         /* whose variables: "torchrun"; NULL: none are set */
     char *master;                 /* where rank 0 listens; NULL with one rank */
-    const char *token;
+    char *token;                  /* the secret that the ranks share; NULL with one rank */
 } weft_job;
 
 /* Reads the environment: weft's own variables, torchrun's, Open MPI's, Slurm's, the first that are

@@ -60,6 +60,7 @@ static weft_status set_environment(weft_error *err)
     int code = 0;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0] && !code; i++)
         code = setenv(pairs[i][0], pairs[i][1], 1);
+    code = code ? code : unsetenv("WEFT_TOKEN_FILE");
     weft_free(master);
     weft_free(launcher);
     return code ? weft_fail_memory(err) : WEFT_OK;

@@ -140,17 +140,21 @@ core_libcore_la_SOURCES = \
 	core/run/generate.c \
 	core/run/groups.c \
 	core/run/guard.c \
+	core/run/handshake.c \
 	core/run/init.c \
 	core/run/inputs.c \
+	core/run/link.c \
 	core/run/loader.c \
 	core/run/loop.c \
 	core/run/observe.c \
 	core/run/replicas.c \
 	core/run/rendezvous.c \
+	core/run/rendezvous_host.c \
 	core/run/run.c \
 	core/run/samples.c \
 	core/run/socket.c \
 	core/run/store.c \
+	core/run/token.c \
 	core/run/watch.c \
 	core/run/weights.c \
 	core/run/collective.h \
@@ -159,12 +163,15 @@ core_libcore_la_SOURCES = \
 	core/run/decoder.h \
 	core/run/digest.h \
 	core/run/generate.h \
+	core/run/handshake.h \
+	core/run/link.h \
 	core/run/rendezvous.h \
 	core/run/run.h \
 	core/run/socket.h \
+	core/run/token.h \
 	core/run/watch.h
-core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
-core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
+core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 
 # libweft is that, showing only what starts with weft_.
 lib_LTLIBRARIES += core/libweft.la

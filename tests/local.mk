@@ -15,7 +15,10 @@ check_PROGRAMS += \
 	tests/unit/test_graph_text \
 	tests/unit/test_group \
 	tests/unit/test_guard \
+	tests/unit/test_impostor \
+	tests/unit/test_intruder \
 	tests/unit/test_layout \
+	tests/unit/test_link \
 	tests/unit/test_memory \
 	tests/unit/test_mesh \
 	tests/unit/test_ops \
@@ -36,6 +39,7 @@ check_PROGRAMS += \
 	tests/unit/test_store_bad \
 	tests/unit/test_store_faults \
 	tests/unit/test_store_sums \
+	tests/unit/test_token \
 	tests/unit/test_torture \
 	tests/unit/test_traffic \
 	tests/unit/test_verify \
@@ -146,6 +150,13 @@ EXTRA_tests_unit_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
 tests_unit_test_columns_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_control_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_watch_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
+check_LTLIBRARIES += tests/unit/libintruder.la
+tests_unit_libintruder_la_SOURCES = tests/unit/intruder.c tests/unit/intruder.h
+INTRUDER_LIBS = tests/unit/libintruder.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_impostor_LDADD = $(INTRUDER_LIBS)
+tests_unit_test_intruder_LDADD = $(INTRUDER_LIBS)
+tests_unit_test_link_LDADD = $(INTRUDER_LIBS)
+tests_unit_test_token_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 
 # Shared objects for the tests of the plugin loader, many of them wrong on purpose.
@@ -206,6 +217,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-bad-input \
 	tests/scripts/check-bitwise \
 	tests/scripts/check-broken \
+	tests/scripts/check-channel \
 	tests/scripts/check-ckpt \
 	tests/scripts/check-ckpt-kill \
 	tests/scripts/check-commands \

@@ -28,8 +28,9 @@ typedef struct weft_join {
     int rank, ranks;
     const char *master;  /* where rank 0 listens: "host:port", "[v6]:port", or "@name", a name on
                             this host that needs no port */
-    const char *token;   /* only who has the same may join; "": none. It keeps strays out, it is no
-                            protection against who can read the wire. */
+    const char *token;   /* the secret of the run: only who proves that it has the same may join,
+                            here and there; it is never sent. "": none, which will do for a name,
+                            where the kernel says who the others are, and for nothing else. */
     double limit_s;      /* how long to wait for the others */
     const weft_log *log; /* rank 0 says for whom it waits long; NULL: it does not */
     /* Called once, on the channel's own thread, when a rank has ended before its time; may be NULL.

@@ -7,7 +7,9 @@
 #include "run/socket.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
+#include <sodium.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -20,7 +22,7 @@ static const size_t MOST_BYTES = (size_t)1 << 30;
 
 /* Who is at the other end. On rank 0 one for every rank, its own unused; elsewhere only rank 0. */
 typedef struct peer {
-    int fd; /* -1: none, or no more */
+    weft_link link;
     bool full, done;
     uint64_t tag;
     size_t n;
@@ -45,11 +47,11 @@ typedef struct tcp {
 static bool send_to(tcp *t, int i, uint32_t kind, uint64_t tag, const void *data, size_t bytes)
 {
     pthread_mutex_lock(&t->sending);
-    int fd = t->peers[i].fd;
-    bool ok = fd >= 0 && weft_socket_send(fd, kind, tag, data, bytes);
-    if (!ok && fd >= 0)
-        shutdown(fd, SHUT_RDWR); /* half a message may be under way: of no use any more, which the
-                                    reading thread will see */
+    weft_link *link = &t->peers[i].link;
+    bool ok = link->fd >= 0 && weft_link_send(link, kind, tag, data, bytes, MESSAGE_LIMIT_S);
+    if (!ok && link->fd >= 0)
+        shutdown(link->fd, SHUT_RDWR); /* half a message may be under way: of no use any more, which
+                                    the reading thread will see */
     pthread_mutex_unlock(&t->sending);
     return ok;
 }
@@ -114,55 +116,77 @@ static void hear(tcp *t, uint64_t tag)
 static void drop(tcp *t, int i)
 {
     pthread_mutex_lock(&t->sending);
-    close(t->peers[i].fd);
-    t->peers[i].fd = -1;
+    weft_link_close(&t->peers[i].link);
     pthread_mutex_unlock(&t->sending);
 }
 
-static void keep(tcp *t, int i, const weft_message_head *head, void *data)
+static void keep(tcp *t, int i, const weft_message *m)
 {
     pthread_mutex_lock(&t->base.lock);
     peer *p = &t->peers[i];
     weft_free(p->data);
     p->full = true;
-    p->tag = head->tag;
-    p->n = (size_t)head->bytes;
-    p->data = data;
+    p->tag = m->tag;
+    p->n = m->n;
+    p->data = m->data;
     pthread_cond_broadcast(&t->base.changed);
     pthread_mutex_unlock(&t->base.lock);
 }
 
-/* False: somebody has ended before its time, and *why says who. */
-static bool read_one(tcp *t, int i, weft_verdict *why)
+static bool lose(tcp *t, int i, weft_verdict *why, const char *reason)
 {
-    weft_message_head head;
-    void *data;
-    if (!weft_socket_receive(t->peers[i].fd, &head, &data, MOST_BYTES)) {
-        drop(t, i);
-        weft_verdict_init(why, i, WEFT_ERR_PEER,
-                          "its connection broke without a word, as when a process is killed");
-        return false;
-    }
-    if (head.kind == DATA || head.kind == ALL) {
-        keep(t, i, &head, data);
+    drop(t, i);
+    weft_verdict_init(why, i, WEFT_ERR_PEER, reason);
+    return false;
+}
+
+/* Takes what there is of a message, and does what a whole one says. False: somebody has ended
+ * before its time, and *why says who. */
+static bool read_some(tcp *t, int i, weft_verdict *why)
+{
+    weft_message m;
+    const char *reason;
+    weft_arrival a = weft_link_take(&t->peers[i].link, MOST_BYTES, &m, &reason);
+    if (a == WEFT_ARRIVAL_BROKEN)
+        return lose(t, i, why, reason);
+    if (a == WEFT_ARRIVAL_PART)
+        return true;
+    if (m.kind == DATA || m.kind == ALL) {
+        keep(t, i, &m);
         return true;
     }
-    if (head.kind == WAITS)
-        hear(t, head.tag);
-    bool left = head.kind == LEFT && head.bytes == sizeof *why;
+    if (m.kind == WAITS)
+        hear(t, m.tag);
+    bool left = m.kind == LEFT && m.n == sizeof *why;
     if (left) {
-        memcpy(why, data, sizeof *why);
+        memcpy(why, m.data, sizeof *why);
         why->text[sizeof why->text - 1] = '\0';
     }
-    if (head.kind == BYE) {
+    if (m.kind == BYE) {
         pthread_mutex_lock(&t->base.lock);
         t->peers[i].done = true;
         pthread_cond_broadcast(&t->base.changed);
         pthread_mutex_unlock(&t->base.lock);
         drop(t, i);
     }
-    weft_free(data);
+    weft_free(m.data);
     return !left;
+}
+
+/* When the message of this peer that is on its way must be here; whoever trickles keeps nobody else
+ * waiting, and ends then. */
+static double due(const tcp *t, int i)
+{
+    const weft_link *link = &t->peers[i].link;
+    return link->fd >= 0 && link->since > 0 ? link->since + MESSAGE_LIMIT_S : INFINITY;
+}
+
+static int ms_until_due(const tcp *t)
+{
+    double first = INFINITY;
+    for (int i = 0; i < t->n_peers; i++)
+        first = fmin(first, due(t, i));
+    return first < INFINITY ? weft_socket_ms_until(first) : -1;
 }
 
 static bool is_closing(tcp *t)
@@ -183,15 +207,18 @@ static void *read_all(void *arg)
         weft_verdict_init(&why, t->rank, WEFT_ERR_MEMORY, "out of memory");
     while (well && !is_closing(t)) {
         for (int i = 0; i < t->n_peers; i++)
-            list[i] = (struct pollfd){.fd = t->peers[i].fd, .events = POLLIN};
+            list[i] = (struct pollfd){.fd = t->peers[i].link.fd, .events = POLLIN};
         list[t->n_peers] = (struct pollfd){.fd = t->wake, .events = POLLIN};
-        if (poll(list, (nfds_t)t->n_peers + 1, -1) < 0 && errno != EINTR) {
+        if (poll(list, (nfds_t)t->n_peers + 1, ms_until_due(t)) < 0 && errno != EINTR) {
             weft_verdict_init(&why, t->rank, WEFT_ERR_IO, strerror(errno));
             well = false;
         }
-        for (int i = 0; i < t->n_peers && well; i++)
+        for (int i = 0; i < t->n_peers && well; i++) {
             if (list[i].fd >= 0 && list[i].revents)
-                well = read_one(t, i, &why);
+                well = read_some(t, i, &why);
+            if (well && due(t, i) <= weft_now())
+                well = lose(t, i, &why, "its message did not come as a whole in time");
+        }
     }
     weft_free(list);
     if (!well && !is_closing(t)) {
@@ -375,8 +402,7 @@ static void destroy(weft_control *c)
             pthread_detach(t->reader); /* cannot be: a counter takes at least one */
     }
     for (int i = 0; i < t->n_peers && t->peers; i++) {
-        if (t->peers[i].fd >= 0)
-            close(t->peers[i].fd);
+        weft_link_close(&t->peers[i].link);
         weft_free(t->peers[i].data);
     }
     if (t->wake >= 0)
@@ -393,20 +419,19 @@ static const weft_control_kind kind = {exchange, broadcast, leave, tell, destroy
 
 static weft_status start(tcp *t, const weft_join *join, weft_error *err)
 {
-    int *fds = weft_alloc((size_t)join->ranks * sizeof *fds);
+    weft_link *links = weft_alloc_zero((size_t)join->ranks, sizeof *links);
     t->peers = weft_alloc_zero((size_t)t->n_peers, sizeof *t->peers);
     t->parts = weft_alloc_zero((size_t)join->ranks, sizeof *t->parts);
     t->absent = weft_alloc_zero((size_t)t->n_peers, sizeof *t->absent);
     for (int i = 0; t->peers && i < t->n_peers; i++)
-        t->peers[i].fd = -1;
-    weft_status s = fds && t->peers && t->parts && t->absent ? weft_rendezvous(join, fds, err)
-                                                             : weft_fail_memory(err);
-    for (int i = 0; i < t->n_peers && !s; i++) {
-        t->peers[i].fd = fds[i];
-        if (fds[i] >= 0)
-            weft_socket_tune(fds[i], MESSAGE_LIMIT_S);
-    }
-    weft_free(fds);
+        t->peers[i].link.fd = -1;
+    weft_status s = links && t->peers && t->parts && t->absent ? weft_rendezvous(join, links, err)
+                                                               : weft_fail_memory(err);
+    for (int i = 0; i < t->n_peers && !s; i++)
+        t->peers[i].link = links[i];
+    if (links) /* keys */
+        sodium_memzero(links, (size_t)join->ranks * sizeof *links);
+    weft_free(links);
     if (s)
         return s;
     t->wake = eventfd(0, EFD_CLOEXEC);

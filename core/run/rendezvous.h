@@ -1,12 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How processes that are ranks of one run find each other. */
+/* How processes that are ranks of one run find each other, and find out that they are. */
 #ifndef WEFT_RUN_RENDEZVOUS_H
 #define WEFT_RUN_RENDEZVOUS_H
 
 #include "run/control.h"
+#include "run/link.h"
 
-/* Connected sockets, the caller's to close. Rank 0: fds[ranks], its own -1; others: fds[0]. On
+/* Links to ranks that have proved that they know the token and, over a name, run as the same user;
+ * the caller's to close. Rank 0: links[ranks], its own without a connection; others: links[0]. On
  * error there are none. */
-weft_status weft_rendezvous(const weft_join *join, int *fds, weft_error *err);
+weft_status weft_rendezvous(const weft_join *join, weft_link *links, weft_error *err);
+
+/* ---- between the two sides ---- */
+
+enum { WEFT_WELCOME = 1, WEFT_REFUSED };
+enum { WEFT_HANDSHAKE_LIMIT_S = 5 }; /* from connecting to the last proof, however it trickles */
+
+/* Rank 0's side. */
+weft_status weft_rendezvous_host(const weft_join *join, weft_link *links, weft_error *err);
 
 #endif

@@ -3,25 +3,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <limits.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { WHY = 256, MAGIC = 0x74666577 };
+enum { CAPACITY = 8 }; /* addresses of one host that are tried */
 
 static int refuse(char *why, const char *what, const char *reason)
 {
     weft_text text = {0};
     weft_text_print(&text, "%s: %s", what, reason);
-    strncpy(why, weft_text_get(&text), WHY - 1);
-    why[WHY - 1] = '\0';
+    strncpy(why, weft_text_get(&text), WEFT_WHY - 1);
+    why[WEFT_WHY - 1] = '\0';
     weft_text_release(&text);
     return -1;
 }
@@ -62,22 +64,6 @@ static const char *split(const char *address, char *host)
     return colon + 1;
 }
 
-static bool is_loopback(const struct sockaddr *a)
-{
-    if (a->sa_family == AF_INET)
-        return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
-    return a->sa_family == AF_INET6 &&
-           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
-}
-
-static void set_any(endpoint *e)
-{
-    if (e->address.ss_family == AF_INET)
-        ((struct sockaddr_in *)(void *)&e->address)->sin_addr.s_addr = htonl(INADDR_ANY);
-    else
-        ((struct sockaddr_in6 *)(void *)&e->address)->sin6_addr = in6addr_any;
-}
-
 /* Fills at most `capacity` endpoints; returns how many, -1 for none. */
 static int find(const char *address, endpoint *out, int capacity, char *why)
 {
@@ -102,27 +88,93 @@ static int find(const char *address, endpoint *out, int capacity, char *why)
     return n;
 }
 
+bool weft_socket_is_name(const char *address)
+{
+    return *address == '@';
+}
+
+/* Adds the address, without the port. */
+static void print_address(const struct sockaddr *a, socklen_t size, weft_text *text)
+{
+    char host[NI_MAXHOST];
+    if (getnameinfo(a, size, host, sizeof host, NULL, 0, NI_NUMERICHOST) == 0)
+        weft_text_print(text, "%s%s", text->size ? ", " : "", host);
+}
+
+/* What this host could listen at. */
+static void list_addresses(weft_text *text)
+{
+    struct ifaddrs *list;
+    if (getifaddrs(&list) != 0)
+        return;
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
+        if (!i->ifa_addr || !(i->ifa_flags & IFF_UP))
+            continue;
+        if (i->ifa_addr->sa_family == AF_INET)
+            print_address(i->ifa_addr, sizeof(struct sockaddr_in), text);
+        if (i->ifa_addr->sa_family == AF_INET6)
+            print_address(i->ifa_addr, sizeof(struct sockaddr_in6), text);
+    }
+    freeifaddrs(list);
+}
+
 /* ---- listening and connecting ---- */
+
+static int listen_at(const endpoint *at, int backlog)
+{
+    const int on = 1;
+    int fd = socket(at->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (at->address.ss_family != AF_UNIX)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, (const struct sockaddr *)&at->address, at->size) == 0 && listen(fd, backlog) == 0)
+        return fd;
+    int code = errno;
+    close(fd);
+    errno = code;
+    return -1;
+}
+
+/* None of the addresses is of this host. */
+static int refuse_foreign(const char *address, const endpoint *list, int n, char *why)
+{
+    weft_text foreign = {0}, own = {0}, reason = {0};
+    for (int i = 0; i < n; i++)
+        print_address((const struct sockaddr *)&list[i].address, list[i].size, &foreign);
+    list_addresses(&own);
+    weft_text_print(&reason, "%s is no address of this host, which has %s", weft_text_get(&foreign),
+                    weft_text_get(&own));
+    refuse(why, address, weft_text_get(&reason));
+    weft_text_release(&foreign);
+    weft_text_release(&own);
+    weft_text_release(&reason);
+    return -1;
+}
 
 int weft_socket_listen(const char *address, int backlog, char *why)
 {
-    endpoint at;
-    int on = 1;
-    if (find(address, &at, 1, why) < 0)
+    endpoint list[CAPACITY];
+    int n = find(address, list, CAPACITY, why);
+    if (n < 0)
         return -1;
-    if (at.address.ss_family != AF_UNIX && !is_loopback((const struct sockaddr *)&at.address))
-        set_any(
-            &at); /* the name may be of an interface that this host knows under another address */
-    int fd = socket(at.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return refuse(why, address, strerror(errno));
-    if (at.address.ss_family != AF_UNIX)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, (const struct sockaddr *)&at.address, at.size) == 0 && listen(fd, backlog) == 0)
-        return fd;
-    refuse(why, address, strerror(errno));
-    close(fd);
-    return -1;
+    for (int i = 0; i < n; i++) {
+        int fd = listen_at(&list[i], backlog);
+        if (fd >= 0)
+            return fd;
+        /* one that is taken is not passed over: the others would find whoever is there */
+        if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
+            return refuse(why, address, strerror(errno));
+    }
+    return refuse_foreign(address, list, n, why);
+}
+
+void weft_socket_print_address(int listener, weft_text *text)
+{
+    struct sockaddr_storage at;
+    socklen_t n = sizeof at;
+    if (getsockname(listener, (struct sockaddr *)&at, &n) == 0 && at.ss_family != AF_UNIX)
+        print_address((const struct sockaddr *)&at, n, text);
 }
 
 static int connect_one(const endpoint *to, int limit_ms)
@@ -147,8 +199,8 @@ static int connect_one(const endpoint *to, int limit_ms)
 
 int weft_socket_connect(const char *address, double limit_s, char *why)
 {
-    endpoint list[8];
-    int n = find(address, list, 8, why), fd = -1;
+    endpoint list[CAPACITY];
+    int n = find(address, list, CAPACITY, why), fd = -1;
     for (int i = 0; i < n && fd < 0; i++)
         fd = connect_one(&list[i], (int)(1000 * limit_s / n) + 1);
     if (n >= 0 && fd < 0)
@@ -156,14 +208,27 @@ int weft_socket_connect(const char *address, double limit_s, char *why)
     return fd;
 }
 
-void weft_socket_tune(int fd, double limit_s)
+bool weft_socket_is_same_user(int fd, char *why)
+{
+    struct sockaddr_storage at;
+    struct ucred who;
+    socklen_t n = sizeof at, size = sizeof who;
+    if (getsockname(fd, (struct sockaddr *)&at, &n) != 0 ||
+        (at.ss_family == AF_UNIX && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)) {
+        refuse(why, "the other process", strerror(errno));
+        return false;
+    }
+    if (at.ss_family != AF_UNIX || who.uid == geteuid())
+        return true;
+    snprintf(why, WEFT_WHY, "it runs as user %ld, and this rank as user %ld", (long)who.uid,
+             (long)geteuid());
+    return false;
+}
+
+void weft_socket_tune(int fd)
 {
     const int on = 1, idle = 10, between = 5, tries = 3, unacknowledged_ms = 30000;
-    struct timeval limit = {.tv_sec = (time_t)limit_s,
-                            .tv_usec = (suseconds_t)(1e6 * (limit_s - (double)(time_t)limit_s))};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    /* What follows does not concern local names, and they say so. */
+    /* Most of this does not concern local names, and they say so. */
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
@@ -172,13 +237,39 @@ void weft_socket_tune(int fd, double limit_s)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
 }
 
-/* ---- messages ---- */
+/* ---- bytes ---- */
 
-static bool send_all(int fd, const void *data, size_t n, int flags)
+int weft_socket_ms_until(double until)
 {
+    double left = 1000 * (until - weft_now());
+    return left <= 0 ? 0 : left < INT_MAX - 1 ? (int)left + 1 : INT_MAX;
+}
+
+bool weft_socket_await(int fd, bool write, double until)
+{
+    struct pollfd p = {.fd = fd, .events = write ? POLLOUT : POLLIN};
+    int ms, ready = 0;
+    while (ready == 0 && (ms = weft_socket_ms_until(until)) > 0) {
+        ready = poll(&p, 1, ms);
+        ready = ready < 0 && errno == EINTR ? 0 : ready;
+    }
+    return ready > 0;
+}
+
+/* Has a call on a socket that does not block done nothing yet? */
+static bool is_too_early(ssize_t done)
+{
+    return done < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+bool weft_socket_send(int fd, const void *data, size_t n, bool more, double until)
+{
+    const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
     for (const char *p = data; n > 0;) {
-        ssize_t sent = send(fd, p, n, MSG_NOSIGNAL | flags);
-        if (sent < 0 && errno == EINTR)
+        if (!weft_socket_await(fd, true, until))
+            return false;
+        ssize_t sent = send(fd, p, n, flags);
+        if (is_too_early(sent))
             continue;
         if (sent <= 0)
             return false;
@@ -188,11 +279,13 @@ static bool send_all(int fd, const void *data, size_t n, int flags)
     return true;
 }
 
-static bool receive_all(int fd, void *data, size_t n)
+bool weft_socket_receive(int fd, void *data, size_t n, double until)
 {
     for (char *p = data; n > 0;) {
-        ssize_t got = recv(fd, p, n, 0);
-        if (got < 0 && errno == EINTR)
+        if (!weft_socket_await(fd, false, until))
+            return false;
+        ssize_t got = recv(fd, p, n, MSG_DONTWAIT);
+        if (is_too_early(got))
             continue;
         if (got <= 0)
             return false;
@@ -200,25 +293,4 @@ static bool receive_all(int fd, void *data, size_t n)
         n -= (size_t)got;
     }
     return true;
-}
-
-bool weft_socket_send(int fd, uint32_t kind, uint64_t tag, const void *data, size_t bytes)
-{
-    const weft_message_head head = {MAGIC, kind, tag, bytes};
-    return send_all(fd, &head, sizeof head, bytes ? MSG_MORE : 0) && send_all(fd, data, bytes, 0);
-}
-
-bool weft_socket_receive(int fd, weft_message_head *head, void **data, size_t most)
-{
-    *data = NULL;
-    if (!receive_all(fd, head, sizeof *head) || head->magic != MAGIC || head->bytes > most)
-        return false;
-    if (head->bytes == 0)
-        return true;
-    *data = weft_alloc((size_t)head->bytes);
-    if (*data && receive_all(fd, *data, (size_t)head->bytes))
-        return true;
-    weft_free(*data);
-    *data = NULL;
-    return false;
 }

@@ -2,6 +2,7 @@
 /* The control channel between processes, with threads as ranks that share nothing but its sockets.
  */
 #include "run/control.h"
+#include "run/rendezvous.h"
 #include "run/socket.h"
 
 #include <pthread.h>
@@ -46,7 +47,7 @@ static void cast(actor *actors, int n, const char *master, void (*act)(actor *))
         actors[i].join = (weft_join){.rank = i,
                                      .ranks = n,
                                      .master = master,
-                                     .token = "secret",
+                                     .token = "secret of the tests",
                                      .limit_s = 20,
                                      .lost = note_lost,
                                      .ctx = &actors[i]};
@@ -356,24 +357,11 @@ static void drop_out(actor *a)
 static void *join_and_die(void *arg)
 {
     const actor *a = arg;
-    struct {
-        int32_t rank, ranks;
-        char version[16], token[128];
-    } hello = {a->join.rank, a->join.ranks, WEFT_VERSION, "secret"};
-    char why[256];
-    weft_message_head head;
-    void *data = NULL;
-    int fd = -1;
-    for (int i = 0; i < 1000 && fd < 0; i++) {
-        fd = weft_socket_connect(a->join.master, 1, why);
-        if (fd < 0)
-            usleep(10000);
-    }
-    weft_socket_tune(fd, 20);
-    if (weft_socket_send(fd, 1, 0, &hello, sizeof hello) &&
-        weft_socket_receive(fd, &head, &data, 1024))
-        weft_free(data);
-    close(fd);
+    weft_link link = {.fd = -1};
+    weft_error err = {0};
+    if (weft_rendezvous(&a->join, &link, &err) == WEFT_OK)
+        weft_link_close(&link);
+    weft_error_release(&err);
     return NULL;
 }
 
@@ -504,7 +492,7 @@ static void test_wrong_token(void **state)
     assert_int_equal(actors[0].status, WEFT_OK);
     assert_int_equal(actors[1].status, WEFT_OK);
     assert_int_equal(actors[2].joined, WEFT_ERR_PEER);
-    assert_null(strstr(weft_error_text(&actors[2].err), "secret"));
+    assert_null(strstr(weft_error_text(&actors[2].err), "secret of"));
     dismiss(actors, 3);
 }
 

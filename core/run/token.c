@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/token.h"
+#include "run/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LEAST = 16, MOST = 4096 };
+
+/* Nobody but this user may know what is in it. */
+static weft_status check_file(int fd, const char *path, weft_error *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "WEFT_TOKEN_FILE: %s: %s", path,
+                         strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "WEFT_TOKEN_FILE: %s is not a regular file", path);
+    if (st.st_uid != geteuid())
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "WEFT_TOKEN_FILE: %s belongs to user %ld, and this process runs as user "
+                         "%ld; use a file of that user's own",
+                         path, (long)st.st_uid, (long)geteuid());
+    if (st.st_mode & (S_IRWXG | S_IRWXO))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "WEFT_TOKEN_FILE: others may open %s (mode %03o); chmod 600 it, and use a "
+                         "new token if somebody may have read this one",
+                         path, (unsigned)st.st_mode & 07777);
+    return WEFT_OK;
+}
+
+static weft_status read_text(int fd, const char *path, char *text, weft_error *err)
+{
+    size_t n = 0;
+    ssize_t got;
+    while ((got = read(fd, text + n, MOST + 1 - n)) != 0 && n <= MOST) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "WEFT_TOKEN_FILE: %s: %s", path,
+                             strerror(errno));
+        n += (size_t)got;
+    }
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
+    text[n] = '\0';
+    if (n == 0 || n > MOST || strlen(text) != n || strchr(text, '\n'))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "WEFT_TOKEN_FILE: %s should hold one line of 1 to %d characters", path,
+                         (int)MOST);
+    return WEFT_OK;
+}
+
+static weft_status read_file(const char *path, char **out, weft_error *err)
+{
+    /* not blocking: a FIFO would wait for a writer */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "WEFT_TOKEN_FILE: %s: %s", path,
+                         strerror(errno));
+    char *text = NULL;
+    weft_status s = check_file(fd, path, err);
+    if (!s) {
+        text = weft_alloc_zero(MOST + 2, 1);
+        s = text ? read_text(fd, path, text, err) : weft_fail_memory(err);
+    }
+    *out = s ? NULL : weft_strdup(text);
+    if (!s && !*out)
+        s = weft_fail_memory(err);
+    if (text)
+        sodium_memzero(text, MOST + 2);
+    weft_free(text);
+    close(fd);
+    return s;
+}
+
+weft_status weft_token_read(char **out, weft_error *err)
+{
+    const char *token = getenv("WEFT_TOKEN"), *path = getenv("WEFT_TOKEN_FILE");
+    bool has_token = token && *token, has_path = path && *path;
+    *out = NULL;
+    if (has_token && has_path)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "WEFT_TOKEN and WEFT_TOKEN_FILE are both set; set one of them");
+    if (has_path)
+        return read_file(path, out, err);
+    *out = weft_strdup(has_token ? token : "");
+    return *out ? WEFT_OK : weft_fail_memory(err);
+}
+
+void weft_token_destroy(char *token)
+{
+    if (token)
+        sodium_memzero(token, strlen(token));
+    weft_free(token);
+}
+
+weft_status weft_token_check(const weft_join *join, weft_error *err)
+{
+    static const char advice[] =
+        "set WEFT_TOKEN to the same random text for all ranks, or WEFT_TOKEN_FILE to a file of "
+        "mode 600 that holds it, as made by: (umask 077; head -c 32 /dev/urandom | base64 >token)";
+    size_t n = strlen(join->token);
+    if (weft_socket_is_name(join->master) || n >= LEAST)
+        return WEFT_OK;
+    if (n == 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the ranks meet over TCP (%s), where anybody may come, and there is no "
+                         "token that tells rank %d who belongs to the run; %s",
+                         join->master, join->rank, advice);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "the token of rank %d has %zu characters, and over TCP (%s) at least %d are "
+                     "due, since a short one can be guessed; %s",
+                     join->rank, n, join->master, (int)LEAST, advice);
+}
