@@ -237,6 +237,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \
+	tests/scripts/check-sizes \
 	tests/scripts/check-style \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \

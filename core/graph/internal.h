@@ -194,6 +194,8 @@ weft_status weft_graph_order(weft_graph *g);
 /* Structure, rules, dims, dtypes and, once placed, layouts. Everything that is wrong is noted in
  * err. */
 weft_status weft_graph_verify(weft_graph *g, weft_error *err);
+/* "name [batch 8, seq 256, embed 4096]", for messages about sizes. */
+void weft_value_print_shape(const weft_value *v, weft_text *text);
 
 /* ---- text (print.c, parse.c) ---- */
 

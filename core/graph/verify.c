@@ -62,17 +62,32 @@ static bool has_use(const weft_value *v, const weft_node *n, int operand)
     return false;
 }
 
+void weft_value_print_shape(const weft_value *v, weft_text *text)
+{
+    weft_text_print(text, "%s [", v->name);
+    for (int d = 0; d < v->n_dims; d++)
+        weft_text_print(text, "%s%s %lld", d ? ", " : "", v->dims[d].name,
+                        (long long)v->dims[d].size);
+    weft_text_add(text, "]");
+}
+
 /* What is too large for any machine is refused before sizes overflow. */
 static weft_status check_size(check *c, const weft_value *v)
 {
     int64_t n = 1;
-    for (int d = 0; d < v->n_dims; d++)
-        if (__builtin_mul_overflow(n, v->dims[d].size, &n) || n > WEFT_MAX_ELEMENTS)
-            return weft_fail(
-                c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                "%s has more than 2^50 elements, which no machine can hold; choose smaller sizes",
-                v->name);
-    return WEFT_OK;
+    bool fits = true;
+    for (int d = 0; d < v->n_dims && fits; d++)
+        fits = !__builtin_mul_overflow(n, v->dims[d].size, &n) && n <= WEFT_MAX_ELEMENTS;
+    if (fits)
+        return WEFT_OK;
+    weft_text shape = {0};
+    weft_value_print_shape(v, &shape);
+    weft_status s =
+        weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                  "%s has more than 2^50 elements, which no machine can hold; choose smaller sizes",
+                  weft_text_get(&shape));
+    weft_text_release(&shape);
+    return s;
 }
 
 static weft_status check_structure(check *c, weft_node *n)

@@ -272,10 +272,21 @@ static weft_status check_total(const weft_compiler *c)
         total = WEFT_MAX_BYTES + 1;
     for (int i = 0; i < l->n_buffers && total <= WEFT_MAX_BYTES; i++)
         total += l->buffers[i].base == WEFT_BASE_ARENA ? l->buffers[i].bytes + 64 : 0;
-    return total <= WEFT_MAX_BYTES
-               ? WEFT_OK
-               : weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                           "the values of a step are more than 2^60 bytes; choose smaller sizes");
+    if (total <= WEFT_MAX_BYTES)
+        return WEFT_OK;
+    const weft_buffer *largest = NULL;
+    for (int i = 0; i < l->n_buffers; i++)
+        if (l->buffers[i].value && (!largest || l->buffers[i].bytes > largest->bytes))
+            largest = &l->buffers[i];
+    weft_text shape = {0};
+    if (largest)
+        weft_value_print_shape(largest->value, &shape);
+    weft_status s = weft_fail(
+        c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        "the values of a step are more than 2^60 bytes; choose smaller sizes; the largest is %s",
+        weft_text_get(&shape));
+    weft_text_release(&shape);
+    return s;
 }
 
 static weft_status build(weft_compiler *c)

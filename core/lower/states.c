@@ -139,14 +139,27 @@ void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
     }
 }
 
+static weft_status refuse_total(const weft_states *states, weft_error *err)
+{
+    const weft_state_entry *largest = &states->list[0];
+    for (int i = 1; i < states->n; i++)
+        largest = states->list[i].bytes > largest->bytes ? &states->list[i] : largest;
+    weft_text shape = {0};
+    weft_value_print_shape(largest->value, &shape);
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                              "parameters and optimizer state are more than 2^60 bytes; choose a "
+                              "smaller model; the largest is %s",
+                              weft_text_get(&shape));
+    weft_text_release(&shape);
+    return s;
+}
+
 static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, weft_error *err)
 {
     weft_state_entry *e = &states->list[states->n++];
     *e = (weft_state_entry){v->name, states->bytes, weft_nominal_bytes(g, v), v};
     if ((states->bytes += align64(e->bytes)) > WEFT_MAX_BYTES)
-        return weft_fail(
-            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "parameters and optimizer state are more than 2^60 bytes; choose a smaller model");
+        return refuse_total(states, err);
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e)
                ? WEFT_OK
                : weft_fail_memory(err);

@@ -8,7 +8,7 @@ enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
 
 /* Bytes that one walk over the tiles may spend on whole rows of dq; beyond, two walks are taken
  * instead. */
-static const int64_t one_pass_bytes = INT64_C(128) << 20;
+static const double one_pass_bytes = 128 << 20;
 
 static bool is_half(weft_dtype dtype)
 {
@@ -46,7 +46,7 @@ static bool is_causal(const weft_call *call)
 static bool one_pass_pays(const cpu_attention *a)
 {
     int64_t tasks = a->batch * a->kv_heads, rounds = (tasks + a->threads - 1) / a->threads;
-    int64_t bytes = a->group * a->q_rows * a->padded * 4 * a->threads;
+    double bytes = 4.0 * (double)a->group * (double)a->q_rows * (double)a->padded * a->threads;
     return rounds * a->threads * 5 <= tasks * 7 && bytes <= one_pass_bytes;
 }
 

@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include <oneapi/dnnl/dnnl.h>
+#include <sys/mman.h>
 
 struct cpu_matmul {
     int threads;
@@ -27,6 +28,17 @@ static weft_status failed(weft_error *err, const char *what, dnnl_status_t statu
                      WEFT_NOWHERE,
                      "oneDNN could not %s: %s (status %d); [cpu] kernels = plain does without it",
                      what, why, (int)status);
+}
+
+/* ---- memory that oneDNN takes for itself ---- */
+
+enum { ROOM = 32 << 20 }; /* what it takes for one product, and to spare */
+
+/* oneDNN does not look whether it got the memory that it writes its code into: asked for before. */
+static bool has_room(void)
+{
+    void *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return room != MAP_FAILED && munmap(room, ROOM) == 0;
 }
 
 /* ---- attributes: scratch memory from us, and the sum ---- */
@@ -152,6 +164,8 @@ size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads)
     dnnl_engine_t engine = NULL;
     dnnl_primitive_desc_t desc = NULL;
     size_t bytes = SIZE_MAX;
+    if (!has_room())
+        return bytes;
     cpu_team before = cpu_team_begin(threads);
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
         make_primitive_desc(shape, engine, &desc) == dnnl_success)
@@ -184,6 +198,8 @@ weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_ma
                               weft_error *err)
 {
     dnnl_primitive_desc_t desc = NULL;
+    if (!has_room())
+        return failed(err, "prepare a matrix product", dnnl_out_of_memory);
     cpu_matmul *m = weft_alloc_zero(1, sizeof *m);
     if (!m)
         return weft_fail_memory(err);

@@ -61,6 +61,17 @@ static cpu_matmul_shape shape_of(const weft_call *call)
     return s;
 }
 
+/* oneDNN counts rows, columns and strides in ints, in places, and rounds them up: it divides by
+ * zero beyond. */
+static bool fits_onednn(const cpu_matmul_shape *s)
+{
+    const int64_t extents[] = {s->m, s->n, s->k, s->a_row, s->a_col, s->b_row, s->b_col, s->c_row};
+    for (size_t i = 0; i < sizeof extents / sizeof extents[0]; i++)
+        if (extents[i] > INT32_MAX / 2)
+            return false;
+    return true;
+}
+
 static bool is_half(weft_dtype dtype)
 {
     return dtype == WEFT_F32 || dtype == WEFT_BF16;
@@ -78,6 +89,9 @@ bool cpu_product_accepts(const weft_call *call)
     int shared = shared_dims(call);
     if (shared < 1 || shared > all[0]->n_dims || shared > all[1]->n_dims ||
         all[0]->dtype != all[1]->dtype)
+        return false;
+    cpu_matmul_shape s = shape_of(call);
+    if (!fits_onednn(&s))
         return false;
     return all[0]->dtype == WEFT_F32 ? all[2]->dtype == WEFT_F32
                                      : all[0]->dtype == WEFT_BF16 && is_half(all[2]->dtype);
