@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft NAME ... where NAME is a command that a plugin gives. The plugin is found and opened as
  * others are, and never created. */
+#include "probe.h"
 #include "session.h"
-
-#include "plugin/crash.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -42,21 +41,23 @@ static const weft_command *find(const weft_plugin *plugin, const char *name)
     return NULL;
 }
 
+static void list_command(void *name, const weft_module *module, weft_text *text)
+{
+    const weft_command *command = find(module->plugin, name);
+    if (command)
+        weft_text_print(text, "  %-10s %s\n", command->name, command->summary);
+}
+
 void weft_command_list(weft_text *text)
 {
     weft_error err = {0};
     weft_search *search = NULL;
     const char *const *names =
         weft_search_create(NULL, &search, &err) == WEFT_OK ? weft_search_names(search) : NULL;
-    for (int i = 0; i < N_KNOWN; i++) {
-        weft_module module;
-        const weft_command *command = NULL;
-        if (is_listed(names, known[i].plugin) &&
-            weft_module_open(search, known[i].plugin, WEFT_NOWHERE, &module, &err) == WEFT_OK)
-            command = find(module.plugin, known[i].name);
-        if (command)
-            weft_text_print(text, "  %-10s %s\n", command->name, command->summary);
-    }
+    for (int i = 0; i < N_KNOWN; i++)
+        if (is_listed(names, known[i].plugin))
+            weft_cli_probe(search, known[i].plugin, list_command, (void *)(uintptr_t)known[i].name,
+                           text, &err);
     weft_search_destroy(search);
     weft_error_release(&err); /* help is given, whatever plugins are like: `weft plugins` says what
                                  is wrong with them */
@@ -135,7 +136,6 @@ static weft_status run(const weft_module *module, const weft_command *command, i
                               .threads = processors > 1 ? (int)processors : 1,
                               .terminal = weft_cli_terminal(),
                               .write = write_out};
-    s = s ? s : weft_crash_install(err);
     if (!s) {
         weft_blame before = weft_blame_set((weft_blame){module->plugin->name, "command"});
         s = command->run(&host, argc, argv, err);

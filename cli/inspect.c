@@ -2,19 +2,24 @@
 /* weft inspect NAME ...: everything a plugin's descriptor says. Touches no hardware: no hook of the
  * plugin is called. */
 #include "cli.h"
-#include "plugin/plugins.h"
+#include "probe.h"
 
-static void inspect_one(const weft_module *module, bool json, bool all, int i, int n,
-                        weft_text *text)
+typedef struct wish {
+    bool json, all;
+    int i, n;
+} wish;
+
+static void inspect_one(void *self, const weft_module *module, weft_text *text)
 {
-    if (!json) {
-        weft_text_add(text, i ? "\n" : "");
-        weft_plugin_describe(module, all, text);
+    const wish *w = self;
+    if (!w->json) {
+        weft_text_add(text, w->i ? "\n" : "");
+        weft_plugin_describe(module, w->all, text);
         return;
     }
-    weft_text_add(text, n == 1 ? "" : i ? ",\n" : "[");
+    weft_text_add(text, w->n == 1 ? "" : w->i ? ",\n" : "[");
     weft_plugin_describe_json(module, text);
-    weft_text_add(text, i < n - 1 ? "" : n == 1 ? "\n" : "]\n");
+    weft_text_add(text, w->i < w->n - 1 ? "" : w->n == 1 ? "\n" : "]\n");
 }
 
 int weft_cmd_inspect(int argc, char **argv)
@@ -42,9 +47,8 @@ int weft_cmd_inspect(int argc, char **argv)
         goto done;
     bool opened = weft_search_create(NULL, &search, &err) == WEFT_OK;
     for (int i = 0; opened && i < options.n_arguments; i++) {
-        weft_module module;
-        if (weft_module_open(search, options.arguments[i], WEFT_NOWHERE, &module, &err) == WEFT_OK)
-            inspect_one(&module, json, all, i, options.n_arguments, &text);
+        wish w = {json, all, i, options.n_arguments};
+        weft_cli_probe(search, options.arguments[i], inspect_one, &w, &text, &err);
     }
     /* With a wrong name JSON would be torn: nothing is printed then. */
     code = weft_cli_report(&err);

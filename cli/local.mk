@@ -25,6 +25,7 @@ weft_SOURCES = \
 	cli/oracle_values.c \
 	cli/plan.c \
 	cli/plugins.c \
+	cli/probe.c \
 	cli/processors.c \
 	cli/ranks.c \
 	cli/report.c \
@@ -35,6 +36,7 @@ weft_SOURCES = \
 	cli/job.h \
 	cli/lock.h \
 	cli/oracle.h \
+	cli/probe.h \
 	cli/processors.h \
 	cli/ranks.h \
 	cli/session.h

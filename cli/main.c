@@ -2,6 +2,8 @@
 /* The weft command: one subcommand after another. */
 #include "cli.h"
 
+#include "plugin/crash.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -108,8 +110,12 @@ int main(int argc, char **argv)
     bound_spinning(argv);
     signal(SIGXFSZ,
            SIG_IGN); /* a file that may not grow is an error like a full disk, and told like one */
+    weft_error err = {0};
+    int code = weft_crash_install(&err) ? weft_cli_report(&err) : 0;
+    weft_error_release(&err);
+    if (code)
+        return code;
     const char *word = argc > 1 ? argv[1] : NULL;
-
     if (!word) {
         fputs("error: no command given; weft --help lists all\n", stderr);
         return 2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft plugins: what could be listed in [weft] plugins here. Opens every plugin that it finds,
- * creates none. */
-#include "plugin/plugins.h"
+/* weft plugins: what could be listed in [weft] plugins here. Every plugin that is found is opened,
+ * each by a process of its own, and none created. */
 #include "cli.h"
+#include "probe.h"
 
 #include <string.h>
 
@@ -40,8 +40,9 @@ static int longest(const char *const *names)
     return (int)most;
 }
 
-static void list_one(const weft_module *module, int width, weft_text *text)
+static void list_one(void *self, const weft_module *module, weft_text *text)
 {
+    int width = *(const int *)self;
     const weft_plugin *p = module->plugin;
     weft_text kinds = {0};
     describe_kinds(p, &kinds);
@@ -77,11 +78,10 @@ int weft_cmd_plugins(int argc, char **argv)
         if (!names)
             weft_fail_memory(&err);
         for (int i = 0; names && names[i]; i++) {
-            weft_module module;
             if (names_only)
                 weft_text_print(&text, "%s\n", names[i]);
-            else if (weft_module_open(search, names[i], WEFT_NOWHERE, &module, &err) == WEFT_OK)
-                list_one(&module, width, &text);
+            else
+                weft_cli_probe(search, names[i], list_one, &width, &text, &err);
         }
     }
     code = weft_cli_print(&text);

@@ -94,7 +94,7 @@ static weft_status catch_signals(weft_error *err)
     action.sa_handler = request_save;
     if (sigaction(SIGUSR2, &action, NULL) != 0)
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", SIGUSR2);
-    return weft_crash_install(err);
+    return WEFT_OK;
 }
 
 static weft_status write_text(const char *dir, const char *name, const weft_text *text,

@@ -163,6 +163,7 @@ tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LI
 fixture_sources = \
 	tests/fixtures/plugins/also_a.c \
 	tests/fixtures/plugins/bad_commands.c \
+	tests/fixtures/plugins/bad_constructor.c \
 	tests/fixtures/plugins/bad_default.c \
 	tests/fixtures/plugins/bad_tables.c \
 	tests/fixtures/plugins/commands.c \

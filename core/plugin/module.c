@@ -31,24 +31,33 @@ static weft_status check_twice(weft_search *s, const char *name, const char *pat
     return WEFT_OK;
 }
 
-weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
-                             weft_module *out, weft_error *err)
+weft_status weft_module_find(weft_search *search, const char *name, weft_where where,
+                             const char **path, weft_error *err)
 {
     weft_found found;
-    const char *path;
-    *out = (weft_module){.where = where};
-    weft_status status = weft_search_locate(search, name, where, &found, &path, err);
+    weft_status status = weft_search_locate(search, name, where, &found, path, err);
     if (status != WEFT_OK)
         return status;
     if (found == WEFT_FOUND_NONE)
         return weft_search_missing(search, name, where, err);
+    return found == WEFT_FOUND_FILE ? check_twice(search, name, *path, where, err) : WEFT_OK;
+}
+
+weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
+                             weft_module *out, weft_error *err)
+{
+    const char *path;
     const weft_plugin *plugin = NULL;
-    if (found == WEFT_FOUND_BUILTIN) {
+    *out = (weft_module){.where = where};
+    weft_status status = weft_module_find(search, name, where, &path, err);
+    if (status != WEFT_OK)
+        return status;
+    if (!path) {
         plugin = weft_loader_builtin(name);
     } else {
-        status = check_twice(search, name, path, where, err);
-        if (status == WEFT_OK)
-            status = weft_loader_open(name, path, where, &plugin, err);
+        weft_blame before = weft_blame_set((weft_blame){name, "constructor"});
+        status = weft_loader_open(name, path, where, &plugin, err);
+        weft_blame_set(before);
         if (status != WEFT_OK)
             return status;
     }

@@ -30,6 +30,10 @@ const char *const *weft_search_names(weft_search *search);
 weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
                              weft_module *out, weft_error *err);
 
+/* The same without opening it. *path: the real path, owned by search; NULL: built in. */
+weft_status weft_module_find(weft_search *search, const char *name, weft_where where,
+                             const char **path, weft_error *err);
+
 /* ---- the listed set ---- */
 
 typedef struct weft_loaded {
