@@ -8,15 +8,20 @@
 #include <unistd.h>
 #include <weft/files.h>
 
+weft_status weft_errno_status(int e)
+{
+    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
+                 e == EROFS || e == EPERM || e == ELOOP;
+    return users ? WEFT_ERR_INPUT : WEFT_ERR_IO;
+}
+
 weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
 {
     char buffer[128];
     int e = errno;
-    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
-                 e == EROFS || e == EPERM || e == ELOOP;
     const char *reason = strerror_r(e, buffer, sizeof buffer);
-    return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0},
-                     "cannot %s: %s", what, reason);
+    return weft_fail(err, weft_errno_status(e), (weft_where){path, 0}, "cannot %s: %s", what,
+                     reason);
 }
 
 /* mkstemp would ignore the user's umask, so names are tried by hand; O_EXCL keeps two writers

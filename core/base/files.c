@@ -45,6 +45,54 @@ weft_status weft_make_dirs(const char *path, weft_error *err)
     return status;
 }
 
+/* A pipe that whoever started this process has opened: somebody writes to it. */
+static bool is_inherited(const char *path)
+{
+    static const char *const begins[] = {"/dev/stdin", "/dev/fd/", "/proc/self/fd/"};
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (strncmp(path, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return false;
+}
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)                    ? "Is a directory"
+           : S_ISFIFO(mode)                 ? "it is a named pipe, not a file"
+           : S_ISCHR(mode) || S_ISBLK(mode) ? "it is a device, not a file"
+           : S_ISSOCK(mode)                 ? "it is a socket, not a file"
+                                            : "it is not a file";
+}
+
+static weft_status refuse(const char *path, weft_where at, weft_status status, const char *why,
+                          weft_error *err)
+{
+    return at.file == path ? weft_fail(err, status, at, "cannot open this file: %s", why)
+                           : weft_fail(err, status, at, "cannot open '%s': %s", path, why);
+}
+
+weft_status weft_open_file(const char *path, weft_where at, int *fd, weft_error *err)
+{
+    char buffer[128];
+    struct stat info;
+    /* Nobody may ever write to a pipe: it is opened without waiting, and then refused. */
+    *fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int why = *fd < 0 || fstat(*fd, &info) != 0 ? errno : 0;
+    if (why == 0 && S_ISREG(info.st_mode))
+        return WEFT_OK;
+    if (why == 0 && S_ISFIFO(info.st_mode) && is_inherited(path) && fcntl(*fd, F_SETFL, 0) == 0)
+        return WEFT_OK;
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    bool there = why == 0 || (why == ENXIO && stat(path, &info) == 0); /* a socket */
+    weft_status s = there ? refuse(path, at, WEFT_ERR_INPUT, kind_of(info.st_mode), err)
+                          : refuse(path, at, weft_errno_status(why),
+                                   strerror_r(why, buffer, sizeof buffer), err);
+    errno = there ? EINVAL : why;
+    return s;
+}
+
 /* Reads to the end, whatever size the file claims to have (pipes and /proc say 0). */
 static weft_status read_all(int fd, const char *path, weft_text *text, weft_error *err)
 {
@@ -75,11 +123,12 @@ weft_status weft_read_file(const char *path, char **data, size_t *size, weft_err
 {
     *data = NULL;
     *size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return weft_fail_errno(err, path, "open this file");
+    int fd;
+    weft_status status = weft_open_file(path, (weft_where){path, 0}, &fd, err);
+    if (status != WEFT_OK)
+        return status;
     weft_text text = {0};
-    weft_status status = read_all(fd, path, &text, err);
+    status = read_all(fd, path, &text, err);
     close(fd);
     if (status == WEFT_OK && !text.data)
         weft_text_add_bytes(&text, "", 0);

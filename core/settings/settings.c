@@ -3,11 +3,14 @@
  * one set wins. */
 #include "settings/internal.h"
 
+#include <weft/files.h>
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_DEPTH = 16, MAX_FILES = 100 };
 
@@ -83,13 +86,19 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
 static weft_status read_text(const char *path, char **data, size_t *size, weft_where at,
                              weft_error *err)
 {
-    weft_status status = WEFT_OK;
-    FILE *file = fopen(path, "rbe");
+    FILE *file;
     char *buffer;
+    int fd;
 
     *data = NULL;
-    if (!file)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "cannot open '%s': %s", path, strerror(errno));
+    weft_status status = weft_open_file(path, at, &fd, err);
+    if (status != WEFT_OK)
+        return status;
+    file = fdopen(fd, "rb");
+    if (!file) {
+        close(fd);
+        return weft_fail_memory(err);
+    }
     buffer = weft_alloc(WEFT_INI_FILE + 1);
     if (!buffer) {
         status = weft_fail_memory(err);

@@ -28,7 +28,13 @@ weft_status weft_create_file(const char *path, weft_write_as how, int *fd, weft_
 const char *weft_folder_exposed(const char *path);
 /* Creates a folder and its parents; fine if it exists. */
 weft_status weft_make_dirs(const char *path, weft_error *err);
-/* Reads a whole file into fresh memory (weft_free), NUL-terminated. */
+/* Opens a file for reading, and nothing else: a folder, a device or a named pipe, which nobody
+ * might ever write to, is refused; a pipe that the process was started with (/dev/stdin, /dev/fd/N)
+ * is fine. at: what names the file; {path, 0}: the file itself. On failure *fd is -1, and errno
+ * is the system's or EINVAL. */
+weft_status weft_open_file(const char *path, weft_where at, int *fd, weft_error *err);
+/* Reads a whole file into fresh memory (weft_free), NUL-terminated. Opened as by
+ * weft_open_file. */
 weft_status weft_read_file(const char *path, char **data, size_t *size, weft_error *err);
 /* Writes a file whole or not at all: temporary file beside it, fsync, rename. */
 weft_status weft_write_file(const char *path, const void *data, size_t size, weft_error *err);

@@ -25,10 +25,10 @@ static uint64_t little(const unsigned char *s, size_t width)
 static weft_status read_head(const char *path, unsigned char *to, size_t room, size_t *n,
                              weft_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return text_fail_errno(err, WEFT_ERR_INPUT, "read", path);
-    weft_status status = WEFT_OK;
+    int fd;
+    weft_status status = weft_open_file(path, (weft_where){path, 0}, &fd, err);
+    if (status)
+        return status;
     ssize_t got = 1;
     for (*n = 0; got > 0 && *n<room; *n += got> 0 ? (size_t)got : 0) {
         do
@@ -192,10 +192,10 @@ static weft_status read_piece(const text_bin *bin, int fd, int64_t at, size_t n,
 static weft_status read_bin(const text_bin *bin, uint32_t vocab, int64_t at, int64_t n,
                             int32_t *ids, weft_error *err)
 {
-    int fd = open(bin->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return text_fail_errno(err, WEFT_ERR_IO, "read", bin->path);
+    int fd;
     weft_status status = WEFT_OK;
+    if (weft_open_file(bin->path, WEFT_NOWHERE, &fd, NULL))
+        return text_fail_errno(err, WEFT_ERR_IO, "read", bin->path);
     for (int64_t done = 0, some; !status && done < n; done += some) {
         int64_t room = PIECE_BYTES / (int64_t)bin->width;
         some = n - done < room ? n - done : room;

@@ -138,7 +138,8 @@ weft_status text_token_file_map(text_cache *cache, const char *path, const weft_
     char *map = MAP_FAILED;
     weft_status status = WEFT_OK;
     *why = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* What is no file will do: it gives way to one. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ENOENT) {
         *why = "there is none";
         return WEFT_OK;

@@ -108,7 +108,7 @@ static const bad cases[] = {
      0,
      {"run.ini:1: cannot open '/nowhere/at/all.ini': No such file"}},
     {"include =\n" GOOD, 0, {"run.ini:1: include takes one file"}},
-    {"include = /\n" GOOD, 0, {"run.ini:1: cannot read '/': Is a directory"}},
+    {"include = /\n" GOOD, 0, {"run.ini:1: cannot open '/': Is a directory"}},
     {GOOD "[demo]\ninclude = x.ini\n", 0, {"run.ini:6: [demo] unknown key 'include'"}},
     /* plugins */
     {"[weft]\nplugins = demo tp demo\n[train]\nsteps = 5\n",
