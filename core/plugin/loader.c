@@ -28,30 +28,84 @@ static struct {
     void *self;
 } loader = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* ---- what a file must be before the dynamic linker sees it ---- */
+
+typedef struct elf {
+    unsigned char ident[EI_NIDENT];
+    uint16_t type, machine; /* in the same place whatever the class */
+} elf;
+
+static const char *machine_name(unsigned machine)
+{
+    static const struct {
+        unsigned machine;
+        const char *name;
+    } known[] = {{EM_X86_64, "x86-64"}, {EM_AARCH64, "AArch64"}, {EM_386, "i386"}, {EM_ARM, "ARM"},
+                 {EM_PPC64, "PowerPC"}, {EM_RISCV, "RISC-V"},    {EM_S390, "s390"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].machine == machine)
+            return known[i].name;
+    return "another machine";
+}
+
+static int bits_of(const elf *e)
+{
+    return e->ident[EI_CLASS] == ELFCLASS32 ? 32 : 64;
+}
+
+static bool refuse(const char *path, const char *why)
+{
+    snprintf(loader.error, sizeof loader.error, "%s: %s", path, why);
+    return false;
+}
+
+/* For a file of another machine the dynamic linker says that there is none. */
+static bool is_of_this_machine(const char *path, int fd)
+{
+    elf e, own;
+    int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    bool known = self >= 0 && pread(self, &own, sizeof own, 0) == (ssize_t)sizeof own;
+    if (self >= 0)
+        close(self);
+    ssize_t n = pread(fd, &e, sizeof e, 0);
+    if (n < SELFMAG || memcmp(e.ident, ELFMAG, SELFMAG) != 0)
+        return refuse(path, n == 0 ? "the file is empty" : "this is no shared object (ELF)");
+    if (n < (ssize_t)sizeof e)
+        return refuse(path, "the file is cut short");
+    if (known && e.ident[EI_DATA] != own.ident[EI_DATA])
+        return refuse(path, "it was built for a machine with another byte order");
+    if (!known || (e.machine == own.machine && bits_of(&e) == bits_of(&own)))
+        return true;
+    snprintf(loader.error, sizeof loader.error,
+             "%s: it was built for %s (%d bits), this is %s (%d)", path, machine_name(e.machine),
+             bits_of(&e), machine_name(own.machine), bits_of(&own));
+    return false;
+}
+
 /* The dynamic linker maps what the headers promise without looking whether the file is that long; a
- * file that was cut short would then kill the process. What is no ELF of this machine at all is
- * left to it: it has good words for that. */
-static bool is_whole(const char *path)
+ * file that was cut short would then kill the process. */
+static bool has_its_segments(const char *path, int fd)
 {
     ElfW(Ehdr) e;
     ElfW(Phdr) p;
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool whole = fd >= 0 && fstat(fd, &info) == 0;
-    if (whole && pread(fd, &e, sizeof e, 0) == (ssize_t)sizeof e &&
-        memcmp(e.e_ident, ELFMAG, SELFMAG) == 0 && e.e_phentsize == sizeof p)
-        for (int i = 0; whole && i < e.e_phnum; i++)
-            whole = pread(fd, &p, sizeof p, (off_t)(e.e_phoff + (size_t)i * sizeof p)) ==
-                        (ssize_t)sizeof p &&
-                    (p.p_type != PT_LOAD || (p.p_filesz <= (size_t)info.st_size &&
-                                             p.p_offset <= (size_t)info.st_size - p.p_filesz));
+    bool whole = fstat(fd, &info) == 0 && pread(fd, &e, sizeof e, 0) == (ssize_t)sizeof e;
+    for (int i = 0; whole && e.e_phentsize == sizeof p && i < e.e_phnum; i++)
+        whole = pread(fd, &p, sizeof p, (off_t)(e.e_phoff + (size_t)i * sizeof p)) ==
+                    (ssize_t)sizeof p &&
+                (p.p_type != PT_LOAD || (p.p_filesz <= (size_t)info.st_size &&
+                                         p.p_offset <= (size_t)info.st_size - p.p_filesz));
+    return whole || refuse(path, "the file is cut short");
+}
+
+static bool is_sound(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        snprintf(loader.error, sizeof loader.error, "%s: %s", path, strerror(errno));
-    else if (!whole)
-        snprintf(loader.error, sizeof loader.error, "%s: the file is cut short", path);
-    if (fd >= 0)
-        close(fd);
-    return whole;
+        return refuse(path, strerror(errno));
+    bool sound = is_of_this_machine(path, fd) && has_its_segments(path, fd);
+    close(fd);
+    return sound;
 }
 
 static lt_module open_exact(lt_user_data data, const char *file, lt_dladvise advise)
@@ -60,7 +114,7 @@ static lt_module open_exact(lt_user_data data, const char *file, lt_dladvise adv
     (void)advise;
     if (!file || !loader.path || strcmp(file, loader.path) != 0)
         return NULL;
-    if (!is_whole(file))
+    if (!is_sound(file))
         return NULL;
     void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) {
