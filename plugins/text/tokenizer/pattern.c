@@ -103,13 +103,18 @@ static int next_literal(const pattern *p, pattern_matches *m, size_t *start, siz
 
 static weft_status match_failed(int code, weft_error *err)
 {
-    if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAPLIMIT)
+    if (code == PCRE2_ERROR_NOMEMORY)
         return weft_fail_memory(err);
     PCRE2_UCHAR message[160];
     pcre2_get_error_message(code, message, sizeof message);
+    bool limit = code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
+                 code == PCRE2_ERROR_HEAPLIMIT || code == PCRE2_ERROR_JIT_STACKLIMIT;
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "the tokenizer's expression cannot split this text: %s",
-                     (const char *)message);
+                     "the tokenizer's expression cannot split this text: %s%s",
+                     (const char *)message,
+                     limit ? "; it tries too many ways to match: repeats within repeats, as (a+)+, "
+                             "are what makes it"
+                           : "");
 }
 
 int pattern_next(const pattern *p, pcre2_match_data *data, pcre2_match_context *context,
