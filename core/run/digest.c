@@ -89,6 +89,12 @@ static void make(digest *d, const weft_plan *plan)
                                         "decoding graph"};
     static const char *const collectives[] = {"training collectives", "evaluation collectives",
                                               "generation collectives", "decoding collectives"};
+    for (int i = 0; i <= plan->plugins->n; i++) {
+        char key[64];
+        bool end = i == plan->plugins->n;
+        snprintf(key, sizeof key, "plugin %d of [weft] plugins", i + 1);
+        add(d, key, "", end ? "(no more)" : plan->plugins->list[i].module.plugin->name);
+    }
     for (int i = 0; i < plan->plugins->n; i++) {
         const weft_loaded *loaded = &plan->plugins->list[i];
         add(d, "version of plugin ", loaded->module.plugin->name, loaded->module.plugin->version);
@@ -115,10 +121,11 @@ static weft_status differs(int rank, const item *mine, const item *first, weft_e
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "rank %d and rank 0 run different plugins: '%s' here, '%s' there", rank,
                          mine->key, first->key);
-    return weft_fail(
-        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-        "rank %d and rank 0 differ in %s: '%s' here, '%s' there; all ranks must run the same", rank,
-        mine->key, mine->value, first->value);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "rank %d and rank 0 differ in %s: '%s' here, '%s' there; all ranks must run "
+                     "the same: start "
+                     "each with the same --with, --without and -o",
+                     rank, mine->key, mine->value, first->value);
 }
 
 /* Rank 0's items, one after the other, so that no size need be agreed on first. */
