@@ -3,6 +3,7 @@
 #include "graph/ops/ops.h"
 #include "mesh/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- sizes, services, ops, kernels ---- */
@@ -120,10 +121,25 @@ weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error 
     return s;
 }
 
+/* Where fsdp would stand: behind the model, and behind bf16, whose copies it then gathers. */
+static void suggest_spread(const weft_plugins *plugins, weft_mesh_plan *mesh)
+{
+    for (int i = 0; i < plugins->n; i++) {
+        const weft_plugin *plugin = plugins->list[i].module.plugin;
+        bool behind = strcmp(plugin->name, "bf16") == 0;
+        for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+            for (int k = 0; c->gives && c->gives[k]; k++)
+                behind = behind || strcmp(c->gives[k], "model") == 0;
+        if (behind)
+            snprintf(mesh->spread, sizeof mesh->spread, "fsdp@after:%s", plugin->name);
+    }
+}
+
 static weft_status make_mesh(weft_plan *p, weft_error *err)
 {
     weft_mesh_plan mesh;
     weft_mesh_plan_init(&mesh, p->ranks);
+    suggest_spread(p->plugins, &mesh);
     weft_status s = collect_axes(p->plugins, &mesh, err);
     if (s)
         return s;

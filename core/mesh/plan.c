@@ -68,8 +68,9 @@ static weft_status resolve(const weft_mesh_plan *plan, int64_t degree[], weft_er
     if (plan->n == 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "%d ranks, but no listed plugin spreads a run over ranks; list one that "
-                         "does, as fsdp, in [weft] plugins, or start with -n 1",
-                         plan->ranks);
+                         "does, in [weft] plugins or on the command line, as with --with %s, or "
+                         "start with -n 1",
+                         plan->ranks, *plan->spread ? plan->spread : "fsdp");
     weft_text text = {0};
     for (int i = 0; i < plan->n; i++)
         if (degree[i] > 1)

@@ -18,6 +18,8 @@ struct weft_mesh_plan {
     int n;
     weft_mesh_entry entry[2 * WEFT_MAX_AXES];
     const char *by; /* the plugin being asked now */
+    /* What --with could say to spread the run; empty: unknown. */
+    char spread[80];
 };
 
 void weft_mesh_plan_init(weft_mesh_plan *plan, int ranks);

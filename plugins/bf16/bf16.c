@@ -4,6 +4,8 @@
  * parameters, gradients of parameters and the optimizer stay f32. Independent of any mesh. */
 #include <weft/weft.h>
 
+#include <string.h>
+
 static bool reads_half_weight(const weft_use *use, void *ctx)
 {
     (void)ctx;
@@ -60,7 +62,7 @@ static void narrow_results(weft_graph *g, weft_node *n)
 
 static weft_status create(const weft_host *host, void **self, weft_error *err)
 {
-    *self = NULL;
+    *self = (void *)(uintptr_t)host;
     if (weft_params_is(host->train, "dtype", "f64"))
         return weft_fail(
             err, WEFT_ERR_INPUT, weft_params_where(host->train, "dtype"),
@@ -68,10 +70,24 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
     return WEFT_OK;
 }
 
+/* Parameters that are gathered before they are made narrow travel in twice the bytes. */
+static void check_gathers(const weft_host *host, const weft_graph *g)
+{
+    if (weft_graph_mode(g) != WEFT_MODE_TRAIN || host->rank != 0)
+        return;
+    for (const weft_node *n = weft_graph_first(g); n; n = n->next)
+        if (strcmp(n->op->name, "gather") == 0) {
+            weft_log_print(host->log, WEFT_LOG_WARN,
+                           "bf16 stands behind fsdp in [weft] plugins: parameters are gathered in "
+                           "f32, twice the bytes of bf16; list bf16 before fsdp");
+            return;
+        }
+}
+
 static weft_status run(void *self, weft_graph *g, weft_error *err)
 {
-    (void)self;
     (void)err;
+    check_gathers(self, g);
     for (weft_node *n = weft_graph_first(g); n; n = n->next)
         narrow_results(g, n);
     weft_each_use_edge(g, cast_weight, NULL);

@@ -222,9 +222,11 @@ static void folder_is_missing(void **state)
 {
     fixture *f = *state;
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1, .dir = "/nonexistent"}),
+    char missing[80];
+    snprintf(missing, sizeof missing, "%s/missing", f->dir);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1, .dir = missing}),
                      WEFT_ERR_INPUT);
-    assert_non_null(strstr(weft_error_text(&f->err), "/nonexistent/metrics.jsonl"));
+    assert_non_null(strstr(weft_error_text(&f->err), "/missing/metrics.jsonl"));
 }
 
 /* ---- the console ---- */
