@@ -303,14 +303,18 @@ static weft_status check_even(job *j, int letter)
         for (int k = 0; k < axes->n; k++)
             weft_text_print(&names, "%s%s", k ? "*" : "",
                             j->g->config.mesh.axis[axes->axis[k]].name);
-        const char *by = j->g->config.mesh.axis[axes->axis[axes->n - 1]].by;
+        const weft_axis *last = &j->g->config.mesh.axis[axes->axis[axes->n - 1]];
         weft_where at = weft_table_where(j->g, axes->axis[axes->n - 1], first->name);
         at = at.file ? at : weft_table_where(j->g, axes->axis[axes->n - 1], dim->name);
-        by = at.file ? "[mesh] rule" : by;
-        weft_graph_fail(j->g, WEFT_ERR_INPUT, at,
-                        "%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the "
+        bool users = at.file, known = !users && last->at.file && last->by;
+        weft_graph_fail(j->g, WEFT_ERR_INPUT, users ? at : last->at,
+                        "%s%s%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the "
                         "nearest degree that works is %lld",
-                        by ? by : "mesh", j->n->outs[0]->name, j->n->op->name, first->name,
+                        known ? "[" : "",
+                        users      ? "[mesh] rule"
+                        : last->by ? last->by
+                                   : "mesh",
+                        known ? "] degree" : "", j->n->outs[0]->name, j->n->op->name, first->name,
                         (long long)first_units, dim->name, (long long)units, weft_text_get(&names),
                         (long long)count, (long long)nearest_degree(units, first_units, count));
         weft_text_release(&names);

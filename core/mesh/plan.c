@@ -94,6 +94,7 @@ static void append(weft_mesh *mesh, const weft_mesh_entry *e, int64_t degree)
     snprintf(a->name, sizeof a->name, "%s", e->name);
     a->size = (int)degree;
     a->by = e->by;
+    a->at = e->at;
 }
 
 weft_status weft_mesh_plan_finish(const weft_mesh_plan *plan, const char *const *order, int n_order,

@@ -19,6 +19,7 @@ typedef struct weft_axis {
     char name[24];
     int size;
     const char *by; /* the plugin that declared it */
+    weft_where at;  /* where its degree is set; nowhere: not known */
 } weft_axis;
 
 typedef struct weft_mesh {

@@ -241,8 +241,11 @@ static weft_layout read_layout(const char *text)
 static void layouts_print(void **state)
 {
     (void)state;
-    weft_mesh m = {
-        4, {{"tp", 2, NULL}, {"cp", 2, NULL}, {"dp_shard", 2, NULL}, {"dp_replicate", 2, NULL}}};
+    weft_mesh m = {4,
+                   {{.name = "tp", .size = 2},
+                    {.name = "cp", .size = 2},
+                    {.name = "dp_shard", .size = 2},
+                    {.name = "dp_replicate", .size = 2}}};
     weft_dim dims[] = {{"batch", 8, 1}, {"seq", 2048, 1}, {"heads", 128, 16}};
     static const struct {
         const char *layout;

@@ -12,7 +12,8 @@
 static void ranks_are_coordinates(void **state)
 {
     (void)state;
-    weft_mesh m = {3, {{"a", 2, NULL}, {"b", 3, NULL}, {"c", 4, NULL}}};
+    weft_mesh m = {3,
+                   {{.name = "a", .size = 2}, {.name = "b", .size = 3}, {.name = "c", .size = 4}}};
     assert_int_equal(weft_mesh_ranks(&m), 24);
     assert_int_equal(weft_mesh_count(&m, 0), 1);
     assert_int_equal(weft_mesh_count(&m, 5), 8);

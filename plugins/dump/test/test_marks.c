@@ -67,7 +67,7 @@ static weft_status run_pass(fixture *f, const char *ini)
     assert_int_equal(weft_ops_init(&f->ops, more, 1, &f->err), WEFT_OK);
     weft_graph_config config = {
         .mode = WEFT_MODE_TRAIN, .ops = &f->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
-    config.mesh = (weft_mesh){1, {{"dp_shard", 2, "fsdp"}}};
+    config.mesh = (weft_mesh){1, {{.name = "dp_shard", .size = 2, .by = "fsdp"}}};
     assert_int_equal(weft_graph_create(&config, &f->g, &f->err), WEFT_OK);
     build_model(f->g);
     if (weft_graph_place(f->g) != WEFT_OK || weft_graph_differentiate(f->g) != WEFT_OK)
