@@ -46,6 +46,27 @@ check_PROGRAMS += \
 	tests/unit/test_watch \
 	tests/bad/ini/test_bad_ini
 
+# Drivers of parsers: texts changed at random. The text plugin has two more, of data files and of tokenizers.
+check_LTLIBRARIES += tests/fuzz/libfuzz.la
+tests_fuzz_libfuzz_la_SOURCES = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
+fuzz_drivers = \
+	tests/fuzz/fuzz_config \
+	tests/fuzz/fuzz_graph \
+	tests/fuzz/fuzz_header \
+	tests/fuzz/fuzz_ini \
+	tests/fuzz/fuzz_manifest \
+	tests/fuzz/fuzz_options
+check_PROGRAMS += $(fuzz_drivers)
+FUZZ_LIBS = tests/fuzz/libfuzz.la core/libcore.la $(JANSSON_LIBS) $(LTDL_LIBS) $(LIBM)
+tests_fuzz_fuzz_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_fuzz_fuzz_config_LDADD = tests/fuzz/libfuzz.la plugins/hf/libhf.la $(FUZZ_LIBS)
+tests_fuzz_fuzz_graph_LDADD = $(FUZZ_LIBS)
+tests_fuzz_fuzz_header_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_fuzz_fuzz_header_LDADD = $(FUZZ_LIBS)
+tests_fuzz_fuzz_ini_LDADD = $(FUZZ_LIBS)
+tests_fuzz_fuzz_manifest_LDADD = $(FUZZ_LIBS)
+tests_fuzz_fuzz_options_LDADD = $(FUZZ_LIBS)
+
 # What several tests share.
 check_LTLIBRARIES += tests/unit/libhelpers.la
 tests_unit_libhelpers_la_SOURCES = \
@@ -270,6 +291,20 @@ AM_TESTS_ENVIRONMENT = \
 .PHONY: check-long
 check-long: all
 	STRIDE=1 WEFT_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
+	$(MAKE) $(AM_MAKEFLAGS) check-fuzz
+
+# The drivers of parsers for 20 s each, with sanitizers: in a build of their own if this one has none.
+.PHONY: check-fuzz
+check-fuzz: all
+	@if [ -n '$(SANITIZE_FLAGS)' ]; then \
+	    WEFT_FUZZ_SECONDS=20 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(fuzz_drivers)'; \
+	else set -e; \
+	    $(MKDIR_P) fuzz-build; \
+	    source=$$(cd '$(abs_top_srcdir)' && pwd); \
+	    cd fuzz-build; \
+	    [ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers CC='$(CC)' CXX='$(CXX)'; \
+	    $(MAKE) $(AM_MAKEFLAGS) check-fuzz; \
+	fi
 
 # The programs once more, each under valgrind.
 .PHONY: check-valgrind

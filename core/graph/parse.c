@@ -53,6 +53,8 @@ static weft_status read_section(weft_reader *r)
                              r->p);
     if (!s && weft_read_accept(r, ", chunk "))
         s = weft_read_int(r, "a chunk", 0, 1 << 20, &chunk);
+    if (s)
+        return s;
     g->phase = weft_read_accept(r, ", backward") ? WEFT_BACKWARD
                : weft_read_accept(r, ", update") ? WEFT_UPDATE
                                                  : WEFT_FORWARD;

@@ -297,7 +297,7 @@ static const char small[] =
     "  report size %y\n"
     "  gradient %y of @w\n";
 
-static const weft_mesh two = {1, {{"tp", 2, "tp"}}};
+static const weft_mesh two = {1, {{.name = "tp", .size = 2, .by = "tp"}}};
 
 static weft_graph_config small_config(const weft_ops *ops)
 {
@@ -316,6 +316,7 @@ static const struct garbage {
     {"placed on tp 2", "on tp 2", "graph:4: w has a layout in a graph that is not placed"},
     {"common", "comon", "graph:2: 'comon' is neither"},
     {"block 1, backward", "block -1", "graph:8: a block must be an integer from 0"},
+    {"block 1, backward", "block 2147483647", "graph:8: a block must be an integer from 0"},
     {"block 1, backward", "block 1, forward", "graph:8: ', forward' is too much"},
     {"  %ids", "  $ids", "graph:3: a value begins with @ or %, not with '$ids"},
     {"%ids:", "%ids", "graph:3: ':' is missing before 'i32[batch"},

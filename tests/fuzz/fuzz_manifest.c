@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A checkpoint's manifest.json, with a sum that is right: what stands in front of it is damaged. */
+#include "fuzz.h"
+#include <weft/files.h>
+#include <weft/store.h>
+
+#include <stdlib.h>
+
+static const char *const seeds[] = {
+    "{\"format\":\"weft checkpoint\",\"version\":1,\"step\":12,\"files\":{"
+    "\"model-00000.safetensors\":{\"bytes\":4194305,\"chunk\":4194304,"
+    "\"sums\":[\"0123456789abcdef\",\"fedcba9876543210\"]}}",
+    "{\"version\":1,\"files\":{}", NULL};
+static const char *const words[] = {"9223372036854775807",
+                                    "-1",
+                                    "\"",
+                                    "{",
+                                    "}",
+                                    "[",
+                                    "]",
+                                    ",",
+                                    "../",
+                                    "/",
+                                    "1e300",
+                                    "null",
+                                    ":",
+                                    "\\u0",
+                                    NULL};
+
+static void parse(const char *data, size_t n)
+{
+    char *path = weft_format("%s/manifest.json", fuzz_folder());
+    weft_error err = {0};
+    weft_manifest manifest = {0};
+    weft_text text = {0};
+    weft_text_add_bytes(&text, data, n);
+    weft_manifest_seal(&text);
+    if (!path || weft_write_file(path, weft_text_get(&text), text.size, NULL))
+        abort();
+    fuzz_check(weft_manifest_read(weft_io_system(), fuzz_folder(), &manifest, &err), &err);
+    weft_manifest_release(&manifest);
+    weft_error_release(&err);
+    weft_text_release(&text);
+    weft_free(path);
+}
+
+int main(int argc, char **argv)
+{
+    return fuzz_main(&(fuzz_target){"fuzz_manifest", seeds, words, parse}, argc, argv);
+}
