@@ -5,7 +5,7 @@
 
 #include <sys/stat.h>
 
-enum { SKIPS_LOGGED = 5, THREADS_FROM_BYTES = 1 << 20 };
+enum { FILES_TOLD = 20, THREADS_FROM_BYTES = 1 << 20 };
 
 weft_status text_build_bad(text_build *build, const char *path, int line, const char *what,
                            weft_error *err)
@@ -14,14 +14,25 @@ weft_status text_build_bad(text_build *build, const char *path, int line, const 
     if (!build->text->skip_bad)
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, line},
                          "%s (or leave such documents out: [text] on_bad = skip)", what);
-    if (build->n_skipped < SKIPS_LOGGED && line)
-        weft_log_print(log, WEFT_LOG_WARN, "%s:%d: skipped: %s", path, line, what);
-    else if (build->n_skipped < SKIPS_LOGGED)
-        weft_log_print(log, WEFT_LOG_WARN, "%s: skipped: %s", path, what);
-    else if (build->n_skipped == SKIPS_LOGGED)
-        weft_log_print(log, WEFT_LOG_WARN, "more documents are skipped; only their number follows");
+    if (build->n_skipped_here == 0 && build->n_files_told++ < FILES_TOLD) {
+        char *place = line ? weft_format("%s:%d", path, line) : weft_strdup(path);
+        weft_log_print(log, WEFT_LOG_WARN, "%s: skipped: %s", place ? place : path, what);
+        weft_free(place);
+    }
+    build->n_skipped_here++;
     build->n_skipped++;
     return WEFT_OK;
+}
+
+/* A file's first skipped document has been told when it was met; here, how many followed. */
+static void tell_skipped(text_build *build, const char *path)
+{
+    const weft_log *log = build->text->host->log;
+    int64_t more = build->n_skipped_here - 1;
+    build->n_skipped_here = 0;
+    if (more > 0 && build->n_files_told <= FILES_TOLD)
+        weft_log_print(log, WEFT_LOG_WARN, "%s: %lld more document%s skipped", path,
+                       (long long)more, more > 1 ? "s are" : " is");
 }
 
 /* ---- results, in order ---- */
@@ -180,6 +191,7 @@ static weft_status read_file(text_build *build, text_file *file, weft_error *err
     if (status)
         return status;
     status = read_open_file(build, file, err);
+    tell_skipped(build, file->path);
     text_input_close(build->in);
     build->in = NULL;
     build->n_bytes += status ? 0 : file->size;
@@ -204,6 +216,9 @@ weft_status text_build_run(text_build *build, text_files *files, weft_error *err
         status = text_writer_put(build->offsets, (uint64_t)build->n_tokens, err);
     text_workers_release(&build->workers);
     double took = text_progress_end(&build->progress);
+    if (build->n_files_told > FILES_TOLD)
+        weft_log_print(host->log, WEFT_LOG_WARN, "text: documents of %d more files are skipped",
+                       build->n_files_told - FILES_TOLD);
     if (!status && took > 1)
         weft_log_print(host->log, WEFT_LOG_INFO,
                        "text: %.1f MB are %lld tokens, made in %.1f s (%.1f MB/s)",

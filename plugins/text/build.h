@@ -147,6 +147,8 @@ typedef struct text_build {
     const text_source *source;
     text_writer *tokens, *offsets; /* tokens NULL: they stay where they are */
     int64_t n_tokens, n_documents, n_skipped, n_bytes;
+    int64_t n_skipped_here; /* in the file that is read */
+    int n_files_told;       /* files with skipped documents */
     text_workers workers;
     text_progress progress;
     text_input *in; /* the file that is read */

@@ -216,7 +216,29 @@ static void counts_what_it_skips(void **state)
     int logged = 0;
     for (const char *at = weft_text_get(&r.lines); (at = strstr(at, ": skipped: ")); at++)
         logged++;
-    assert_int_equal(logged, 5);
+    assert_int_equal(logged, 1);
+    assert_contains(weft_text_get(&r.lines), "a.jsonl:1: skipped: ");
+    assert_contains(weft_text_get(&r.lines), "a.jsonl: 999 more documents are skipped");
+    run_end(&r);
+}
+
+/* A folder of files that are not UTF-8 must not fill the screen. */
+static void groups_what_it_skips_by_file(void **state)
+{
+    (void)state;
+    char name[32];
+    for (int i = 0; i < 30; i++) {
+        snprintf(name, sizeof name, "%02d.txt", i);
+        put(name, i == 7 ? "good" : "bad \xFF");
+    }
+    run r;
+    run_start(&r, "path = .\non_bad = skip");
+    assert_int_equal(r.text->sources[0].cache.n_skipped, 29);
+    int logged = 0;
+    for (const char *at = weft_text_get(&r.lines); (at = strstr(at, ": skipped: not UTF-8")); at++)
+        logged++;
+    assert_int_equal(logged, 20);
+    assert_contains(weft_text_get(&r.lines), "documents of 9 more files are skipped");
     run_end(&r);
 }
 
@@ -364,6 +386,7 @@ int main(void)
         TEST(reads_json_lines),
         TEST(names_bad_lines),
         TEST(counts_what_it_skips),
+        TEST(groups_what_it_skips_by_file),
         TEST(judges_utf8),
         TEST(refuses_or_replaces_what_is_not_utf8),
         TEST(takes_back_a_long_document),
