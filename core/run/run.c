@@ -195,6 +195,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         .micro_batch = -1,
         .reports = run->reports,
         .planned_bytes = weft_plan_bytes(plan),
+        .base_bytes = weft_peak_bytes(),
         .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};
     run->host = host;
     run->watch = plan->plugins->control ? weft_control_watch(plan->plugins->control, plan->rank)

@@ -55,11 +55,12 @@ typedef struct weft_run_view {
     int64_t samples;                  /* global samples consumed */
     double loss, grad_norm;           /* of STEP_END */
     double step_s, data_s, elapsed_s; /* seconds: this step, of it waiting for data, since START */
-    double flops;      /* model flops of this step: 6 N + attention, see the page of metrics */
-    double peak_flops; /* the device's measured matrix rate in the run's dtype; 0: unknown */
-    size_t planned_bytes,
-        peak_bytes;   /* arena, state and inputs as planned; process high-water mark */
-    double eval_loss; /* EVALUATE */
+    double flops;         /* model flops of this step: 6 N + attention, see the page of metrics */
+    double peak_flops;    /* the device's measured matrix rate in the run's dtype; 0: unknown */
+    size_t planned_bytes; /* arena, state and inputs as planned */
+    size_t base_bytes;    /* high-water mark of the process before these: weft, libraries, data */
+    size_t peak_bytes;    /* high-water mark of the process now */
+    double eval_loss;     /* EVALUATE */
     int64_t eval_tokens;
     const weft_report *reports; /* scalars that passes named (lr, ...) */
     int n_reports;

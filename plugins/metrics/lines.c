@@ -87,9 +87,9 @@ static void add_int(weft_text *text, const char *key, int64_t x)
 static bool has_field(const char *name)
 {
     static const char *const fields[] = {
-        "step",         "loss",          "grad_norm", "lr",         "tokens",
-        "total_tokens", "tokens_per_s",  "step_s",    "data_s",     "mfu",
-        "peak_bytes",   "planned_bytes", "eval_loss", "eval_tokens"};
+        "step",         "loss",         "grad_norm",     "lr",        "tokens",
+        "total_tokens", "tokens_per_s", "step_s",        "data_s",    "mfu",
+        "peak_bytes",   "base_bytes",   "planned_bytes", "eval_loss", "eval_tokens"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
             return true;
@@ -110,6 +110,7 @@ void metrics_add_step_json(weft_text *text, const weft_run_view *run)
     add_measured(text, "data_s", run->data_s);
     add_measured(text, "mfu", metrics_mfu(run));
     add_int(text, "peak_bytes", (int64_t)run->peak_bytes);
+    add_int(text, "base_bytes", (int64_t)run->base_bytes);
     add_int(text, "planned_bytes", (int64_t)run->planned_bytes);
     for (int i = 0; i < run->n_reports; i++)
         if (!has_field(run->reports[i].name))
@@ -142,17 +143,48 @@ static double time_left(const weft_run_view *run, const metrics_window *window)
     return (double)(run->steps - run->step) * metrics_median(window, window->step_s);
 }
 
-void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window)
+enum { GRAD_NORM, LR, RATE, MFU, LEFT, PARTS };
+
+static void add_part(weft_text *text, int part, const weft_run_view *run,
+                     const metrics_window *window)
 {
-    double lr = metrics_report(run, "lr");
-    weft_text_print(text, "step %" PRId64 "/%" PRId64 "  loss %.4f  grad_norm %.4g", run->step,
-                    run->steps, run->loss, run->grad_norm);
-    if (isfinite(lr))
+    double lr = metrics_report(run, "lr"), mfu = metrics_median(window, window->mfu);
+    if (part == GRAD_NORM)
+        weft_text_print(text, "  grad_norm %.4g", run->grad_norm);
+    else if (part == LR && isfinite(lr))
         weft_text_print(text, "  lr %.3g", lr);
-    weft_text_add(text, "  ");
-    add_rates(text, window);
-    weft_text_add(text, "  left ");
-    metrics_add_time(text, time_left(run, window));
+    else if (part == MFU && isfinite(mfu))
+        weft_text_print(text, "  MFU %.1f%%", 100 * mfu);
+    if (part == RATE) {
+        weft_text_add(text, "  ");
+        metrics_add_count(text, metrics_median(window, window->tokens_per_s));
+        weft_text_add(text, " tokens/s");
+    } else if (part == LEFT) {
+        weft_text_add(text, "  left ");
+        metrics_add_time(text, time_left(run, window));
+    }
+}
+
+void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window,
+                           int width)
+{
+    static const int least_important[PARTS] = {LR, MFU, GRAD_NORM, LEFT, RATE};
+    bool without[PARTS] = {false};
+    weft_text line = {0};
+    for (int out = 0; out <= PARTS; out++) {
+        weft_text_clear(&line);
+        weft_text_print(&line, "step %" PRId64 "/%" PRId64 "  loss %.4f", run->step, run->steps,
+                        run->loss);
+        for (int part = 0; part < PARTS; part++)
+            if (!without[part])
+                add_part(&line, part, run, window);
+        if (line.size <= (size_t)(width > 0 ? width : 0) || out == PARTS)
+            break;
+        without[least_important[out]] = true;
+    }
+    weft_text_add(text, weft_text_get(&line));
+    text->out_of_memory |= line.out_of_memory;
+    weft_text_release(&line);
 }
 
 void metrics_add_eval_line(weft_text *text, const weft_run_view *run)
@@ -171,7 +203,7 @@ static const char *ending(weft_status status)
 }
 
 void metrics_add_summary(weft_text *text, const weft_run_view *run, const metrics_window *window,
-                         double loss, size_t peak_bytes, size_t planned_bytes)
+                         double loss, const metrics_memory *memory)
 {
     weft_text_print(text, "%s step %" PRId64 "/%" PRId64 ", ", ending(run->status), run->step,
                     run->steps);
@@ -183,9 +215,11 @@ void metrics_add_summary(weft_text *text, const weft_run_view *run, const metric
     weft_text_print(text, " tokens, loss %.4f, ", loss);
     add_rates(text, window);
     weft_text_add(text, ", peak memory ");
-    add_bytes(text, (double)peak_bytes);
-    weft_text_add(text, " (planned ");
-    add_bytes(text, (double)planned_bytes);
+    add_bytes(text, (double)memory->peak);
+    weft_text_add(text, " (weft itself and data ");
+    add_bytes(text, (double)memory->base);
+    weft_text_add(text, ", planned ");
+    add_bytes(text, (double)memory->planned);
     weft_text_add(text, ")");
 }
 

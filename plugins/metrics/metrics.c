@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ typedef struct metrics {
     char *path;
     metrics_window window;
     double last_loss;
-    size_t peak_bytes, planned_bytes;
+    metrics_memory memory;
     double drawn_s; /* when the bar was last drawn */
     bool drawn;
 } metrics;
@@ -176,11 +177,11 @@ static weft_status on_step_end(metrics *self, const weft_run_view *run, weft_err
     weft_text text = {0};
     metrics_window_add(&self->window, run);
     self->last_loss = run->loss;
-    self->peak_bytes = run->peak_bytes;
-    self->planned_bytes = run->planned_bytes;
+    self->memory = (metrics_memory){run->peak_bytes, run->base_bytes, run->planned_bytes};
     weft_status status = append(self, metrics_add_step_json, run, err);
     if (status == WEFT_OK && wants_line(self, run)) {
-        metrics_add_step_line(&text, run, &self->window);
+        metrics_add_step_line(&text, run, &self->window,
+                              self->host->terminal ? terminal_width() - 1 : INT_MAX);
         status = say(self, &text, err);
     }
     return status == WEFT_OK ? draw(self, run, err) : status;
@@ -201,8 +202,7 @@ static weft_status on_stop(metrics *self, const weft_run_view *run, weft_error *
     weft_text text = {0};
     erase(self);
     close_file(self);
-    metrics_add_summary(&text, run, &self->window, self->last_loss, self->peak_bytes,
-                        self->planned_bytes);
+    metrics_add_summary(&text, run, &self->window, self->last_loss, &self->memory);
     return say(self, &text, err);
 }
 

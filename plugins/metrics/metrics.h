@@ -29,11 +29,17 @@ double metrics_median(const metrics_window *window, const double *values);
 /* JSON objects without newline; numbers that are not finite are null. */
 void metrics_add_step_json(weft_text *text, const weft_run_view *run);
 void metrics_add_eval_json(weft_text *text, const weft_run_view *run);
-void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window);
+/* At most width columns, if step and loss alone are not more: what does not fit is left out, the
+ * least important first. */
+void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window,
+                           int width);
 void metrics_add_eval_line(weft_text *text, const weft_run_view *run);
-/* planned: bytes, as steps reported it. */
+/* Bytes, as the last step said. */
+typedef struct metrics_memory {
+    size_t peak, base, planned;
+} metrics_memory;
 void metrics_add_summary(weft_text *text, const weft_run_view *run, const metrics_window *window,
-                         double loss, size_t peak_bytes, size_t planned_bytes);
+                         double loss, const metrics_memory *memory);
 /* One line of at most width columns: what does not fit is left out, the least important first. */
 void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window,
                      int width);

@@ -105,6 +105,7 @@ static weft_run_view step_view(int64_t step)
                            .peak_flops = 4e12,
                            .planned_bytes = 1 << 20,
                            .peak_bytes = 1500000,
+                           .base_bytes = 700000,
                            .reports = reports,
                            .n_reports = 3};
 }
@@ -130,7 +131,7 @@ static void one_object_a_step(void **state)
     assert_string_equal(text, "{\"step\": 1, \"loss\": 4.5, \"grad_norm\": 1.5, \"lr\": "
                               "0.00029999999999999997, \"tokens\": 2048, \"total_tokens\": 2048, "
                               "\"tokens_per_s\": 4096, \"step_s\": 0.5, \"data_s\": 0.125, "
-                              "\"mfu\": 0.5, \"peak_bytes\": 1500000, "
+                              "\"mfu\": 0.5, \"peak_bytes\": 1500000, \"base_bytes\": 700000, "
                               "\"planned_bytes\": 1048576, \"balance\": 0.25}\n");
     weft_free(text);
 }
@@ -253,6 +254,32 @@ static void lines_every_so_often(void **state)
     assert_non_null(strstr(text, "step 30/30 "));
 }
 
+static void step_lines_fit(void **state)
+{
+    (void)state;
+    metrics_window window = {0};
+    weft_run_view run = step_view(1);
+    weft_text whole = {0}, line = {0};
+    metrics_window_add(&window, &run);
+    metrics_add_step_line(&whole, &run, &window, 200);
+    assert_non_null(strstr(weft_text_get(&whole), "  lr "));
+    for (int width = 0; width <= 200; width++) {
+        weft_text_clear(&line);
+        metrics_add_step_line(&line, &run, &window, width);
+        assert_non_null(strstr(weft_text_get(&line), "step 1/30  loss 4.5000"));
+        if (width >= (int)strlen("step 1/30  loss 4.5000"))
+            assert_true((int)line.size <= width);
+        if (width >= (int)whole.size)
+            assert_string_equal(weft_text_get(&line), weft_text_get(&whole));
+    }
+    weft_text_clear(&line);
+    metrics_add_step_line(&line, &run, &window, (int)whole.size - 1);
+    assert_null(strstr(weft_text_get(&line), "  lr "));
+    assert_non_null(strstr(weft_text_get(&line), "tokens/s"));
+    weft_text_release(&whole);
+    weft_text_release(&line);
+}
+
 static void summaries(void **state)
 {
     fixture *f = *state;
@@ -264,7 +291,7 @@ static void summaries(void **state)
     assert_string_equal(weft_text_get(&f->lines),
                         "done after step 30/30, 1:02:03: 61.4k tokens, loss 4.5000, 4.1k tokens/s  "
                         "MFU 50.0%, peak memory "
-                        "1.4 MiB (planned 1.0 MiB)\n");
+                        "1.4 MiB (weft itself and data 684 KiB, planned 1.0 MiB)\n");
     end(f);
     weft_text_clear(&f->lines);
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
@@ -406,6 +433,7 @@ int main(void)
         TEST(numbers_come_back),  TEST(appends_after_half_a_line),
         TEST(only_rank_0_writes), TEST(file_can_be_off),
         TEST(folder_is_missing),  TEST(lines_every_so_often),
+        TEST(step_lines_fit),     TEST(median),
         TEST(summaries),          TEST(median),
         TEST(bar_on_a_terminal),  TEST(bar_or_not),
         TEST(bar_fits),           TEST(counts_and_times),
