@@ -311,7 +311,7 @@ static void print_passes(const weft_plan *plan, weft_text *text)
         weft_columns_next(&c);
         weft_text_print(&c.cells, "%+d", r->nodes_after - r->nodes_before);
         weft_columns_next(&c);
-        weft_text_print(&c.cells, "%.2f", r->ms);
+        weft_text_print(&c.cells, "%8.2f", r->ms); /* the rest of the table must not depend on it */
         weft_columns_next(&c);
     }
     weft_columns_print(&c, text);

@@ -78,8 +78,9 @@ static void check_gathers(const weft_host *host, const weft_graph *g)
     for (const weft_node *n = weft_graph_first(g); n; n = n->next)
         if (strcmp(n->op->name, "gather") == 0) {
             weft_log_print(host->log, WEFT_LOG_WARN,
-                           "bf16 stands behind fsdp in [weft] plugins: parameters are gathered in "
-                           "f32, twice the bytes of bf16; list bf16 before fsdp");
+                           "bf16 is listed behind %s: parameters are gathered in f32, twice the "
+                           "bytes of bf16; list bf16 before %s",
+                           n->by, n->by);
             return;
         }
 }
