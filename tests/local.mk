@@ -49,6 +49,7 @@ check_PROGRAMS += \
 # Drivers of parsers: texts changed at random. The text plugin has two more, of data files and of tokenizers.
 check_LTLIBRARIES += tests/fuzz/libfuzz.la
 tests_fuzz_libfuzz_la_SOURCES = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
+text_fuzz_drivers = plugins/text/test/fuzz_text plugins/text/test/fuzz_tokenizer
 fuzz_drivers = \
 	tests/fuzz/fuzz_config \
 	tests/fuzz/fuzz_graph \
@@ -297,7 +298,7 @@ check-long: all
 .PHONY: check-fuzz
 check-fuzz: all
 	@if [ -n '$(SANITIZE_FLAGS)' ]; then \
-	    WEFT_FUZZ_SECONDS=20 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(fuzz_drivers)'; \
+	    WEFT_FUZZ_SECONDS=20 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(fuzz_drivers) $(text_fuzz_drivers)'; \
 	else set -e; \
 	    $(MKDIR_P) fuzz-build; \
 	    source=$$(cd '$(abs_top_srcdir)' && pwd); \

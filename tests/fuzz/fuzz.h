@@ -14,10 +14,10 @@
 
 typedef struct fuzz_target {
     const char *name;         /* of the program */
-    const char *const *seeds; /* NULL-ended: texts to begin with */
+    const char *const *seeds; /* NULL-ended: texts to begin with; the first is accepted */
     const char *const *words; /* NULL-ended: what is put in */
     /* Parses n bytes, and a NUL behind them. Aborts where what came of it cannot be right. */
-    void (*parse)(const char *data, size_t n);
+    weft_status (*parse)(const char *data, size_t n);
 } fuzz_target;
 
 int fuzz_main(const fuzz_target *target, int argc, char **argv);

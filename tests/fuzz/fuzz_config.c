@@ -31,17 +31,19 @@ static const char *const words[] = {"9223372036854775807",
                                     "true",
                                     NULL};
 
-static void parse(const char *data, size_t n)
+static weft_status parse(const char *data, size_t n)
 {
     char *path = weft_format("%s/config.json", fuzz_folder());
     weft_error err = {0};
     hf_model model;
     if (!path || weft_write_file(path, data, n, NULL))
         abort();
-    fuzz_check(hf_config_read(fuzz_folder(), &model, &err), &err);
+    weft_status s = hf_config_read(fuzz_folder(), &model, &err);
+    fuzz_check(s, &err);
     hf_model_release(&model);
     weft_error_release(&err);
     weft_free(path);
+    return s;
 }
 
 int main(int argc, char **argv)

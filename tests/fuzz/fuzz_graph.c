@@ -50,7 +50,7 @@ static const char *const words[] = {"%x",
 
 static weft_ops ops;
 
-static void parse(const char *data, size_t n)
+static weft_status parse(const char *data, size_t n)
 {
     (void)n;
     weft_error err = {0};
@@ -71,6 +71,7 @@ static void parse(const char *data, size_t n)
     }
     weft_graph_destroy(g);
     weft_error_release(&err);
+    return s;
 }
 
 int main(int argc, char **argv)

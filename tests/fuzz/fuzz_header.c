@@ -32,7 +32,7 @@ static const char *const words[] = {"9223372036854775807",
                                     "\"shape\"",
                                     NULL};
 
-static void parse(const char *data, size_t n)
+static weft_status parse(const char *data, size_t n)
 {
     weft_error err = {0};
     weft_pool pool = {0};
@@ -44,6 +44,7 @@ static void parse(const char *data, size_t n)
             abort();
     weft_pool_release(&pool);
     weft_error_release(&err);
+    return s;
 }
 
 int main(int argc, char **argv)

@@ -29,7 +29,7 @@ static void check_sections(weft_settings *settings, weft_error *err)
     weft_error_clear(err);
 }
 
-static void parse(const char *data, size_t n)
+static weft_status parse(const char *data, size_t n)
 {
     weft_error err = {0};
     weft_settings *settings = NULL;
@@ -40,11 +40,12 @@ static void parse(const char *data, size_t n)
     weft_settings_destroy(settings);
     settings = NULL;
     weft_error_clear(&err);
-    s = weft_settings_unpack(data, n, &settings, &err); /* a wrong one is our own mistake */
-    if ((s != WEFT_OK) != (err.n_items > 0))
+    weft_status packed = weft_settings_unpack(data, n, &settings, &err);
+    if ((packed != WEFT_OK) != (err.n_items > 0)) /* a wrong one is our own mistake */
         abort();
     weft_settings_destroy(settings);
     weft_error_release(&err);
+    return s;
 }
 
 int main(int argc, char **argv)

@@ -6,11 +6,15 @@
 
 #include <stdlib.h>
 
+#define BEGIN "{\"format\": \"" WEFT_MANIFEST_FORMAT "\", \"step\": 12, \"files\": ["
+#define FILE_OF(name, bytes, sums)                                                                 \
+    "{\"name\": \"" name "\", \"bytes\": " bytes ", \"chunk\": 4194304, \"sums\": [" sums "]}"
+
 static const char *const seeds[] = {
-    "{\"format\":\"weft checkpoint\",\"version\":1,\"step\":12,\"files\":{"
-    "\"model-00000.safetensors\":{\"bytes\":4194305,\"chunk\":4194304,"
-    "\"sums\":[\"0123456789abcdef\",\"fedcba9876543210\"]}}",
-    "{\"version\":1,\"files\":{}", NULL};
+    BEGIN FILE_OF("model-00000.safetensors", "4194305",
+                  "\"0123456789abcdef\", \"fedcba9876543210\"") "]",
+    BEGIN FILE_OF("a", "9223372036854775807", "") "," FILE_OF("optim/b", "0", "") "]", BEGIN "]",
+    "{\"version\":1,\"files\":[]", NULL};
 static const char *const words[] = {"9223372036854775807",
                                     "-1",
                                     "\"",
@@ -27,7 +31,7 @@ static const char *const words[] = {"9223372036854775807",
                                     "\\u0",
                                     NULL};
 
-static void parse(const char *data, size_t n)
+static weft_status parse(const char *data, size_t n)
 {
     char *path = weft_format("%s/manifest.json", fuzz_folder());
     weft_error err = {0};
@@ -37,11 +41,13 @@ static void parse(const char *data, size_t n)
     weft_manifest_seal(&text);
     if (!path || weft_write_file(path, weft_text_get(&text), text.size, NULL))
         abort();
-    fuzz_check(weft_manifest_read(weft_io_system(), fuzz_folder(), &manifest, &err), &err);
+    weft_status s = weft_manifest_read(weft_io_system(), fuzz_folder(), &manifest, &err);
+    fuzz_check(s, &err);
     weft_manifest_release(&manifest);
     weft_error_release(&err);
     weft_text_release(&text);
     weft_free(path);
+    return s;
 }
 
 int main(int argc, char **argv)

@@ -12,14 +12,14 @@ static const char *const seeds[] = {
 static const char *const words[] = {"@after:", "@before:", "@first", ".", "=",     ",",  " ", "\n",
                                     "train.",  "weft.",    "llama3", "9", "1e999", "\"", NULL};
 
-static void parse(const char *data, size_t n)
+static weft_status parse(const char *data, size_t n)
 {
     static const char ini[] = "[weft]\nplugins = llama3 bf16 cpu\n[train]\nsteps = 5\n";
     weft_error err = {0};
     weft_settings *settings = NULL;
     const weft_params *params;
     if (n == 0)
-        return;
+        return WEFT_OK;
     if (weft_settings_read_text("run.ini", ini, sizeof ini - 1, &settings, &err))
         abort();
     weft_status s = data[0] == 'w'   ? weft_settings_with(settings, data + 1, &err)
@@ -27,13 +27,14 @@ static void parse(const char *data, size_t n)
                                      : weft_settings_override(settings, data + 1, &err);
     fuzz_check(s, &err);
     weft_error_clear(&err);
-    s = weft_settings_section(settings, "train", weft_core_params("train"), &params, &err);
-    fuzz_check(s, &err);
+    fuzz_check(weft_settings_section(settings, "train", weft_core_params("train"), &params, &err),
+               &err);
     weft_error_clear(&err);
-    s = weft_settings_section(settings, "mesh", weft_core_params("mesh"), &params, &err);
-    fuzz_check(s, &err);
+    fuzz_check(weft_settings_section(settings, "mesh", weft_core_params("mesh"), &params, &err),
+               &err);
     weft_settings_destroy(settings);
     weft_error_release(&err);
+    return s;
 }
 
 int main(int argc, char **argv)

@@ -172,16 +172,21 @@ int main(int argc, char **argv)
         return 1;
     }
     enter();
-    for (int i = 0; i < n; i++) {
-        char path[6000];
-        snprintf(path, sizeof path, "%s/%s", argc > 3 ? argv[3] : pattern, names[i]->d_name);
-        if (names[i]->d_name[0] != '.') {
-            int rc = replay(path, changes);
-            bad |= rc;
-            printf("%s %d - %s\n", rc ? "not ok" : "ok", ++number, names[i]->d_name);
+    const char *seconds = getenv("WEFT_FUZZ_SECONDS"); /* then as often as fits into them */
+    double end = weft_now() + (seconds ? strtod(seconds, NULL) : 0);
+    for (bool again = false; !again || weft_now() < end; again = true)
+        for (int i = 0; i < n; i++) {
+            char path[6000];
+            snprintf(path, sizeof path, "%s/%s", argc > 3 ? argv[3] : pattern, names[i]->d_name);
+            if (names[i]->d_name[0] != '.') {
+                int rc = replay(path, changes);
+                bad |= rc;
+                if (!again)
+                    printf("%s %d - %s\n", rc ? "not ok" : "ok", ++number, names[i]->d_name);
+            }
         }
+    for (int i = 0; i < n; i++)
         free(names[i]);
-    }
     free(names);
     printf("1..%d\n", number);
     char folder[4096];
