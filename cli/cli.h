@@ -96,6 +96,9 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
 /* Prints every item of err to stderr, "error: ..." one a line (in colour on a terminal), and
  * returns the exit code: 0 (no items), 1, 2 or 3. */
 int weft_cli_report(const weft_error *err);
+/* The same of something that ended with s: what failed is said to have failed, and is never 0, even
+ * if nobody has noted why. */
+int weft_cli_conclude(weft_status s, const weft_error *err);
 /* The exit code of a status. */
 int weft_cli_exit_code(weft_status status);
 /* Does stderr go to a terminal that knows more than printing? */

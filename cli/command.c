@@ -4,6 +4,8 @@
 #include "probe.h"
 #include "session.h"
 
+#include "plugin/enter.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -137,15 +139,11 @@ static weft_status run(const weft_module *module, const weft_command *command, i
                               .terminal = weft_cli_terminal(),
                               .write = write_out};
     if (!s) {
-        weft_blame before = weft_blame_set((weft_blame){module->plugin->name, "command"});
-        s = command->run(&host, argc, argv, err);
-        weft_blame_set(before);
+        const weft_entry entry = weft_enter(module->plugin->name, "command", module->where, err);
+        s = weft_leave(&entry, command->run(&host, argc, argv, err));
         if (!s && ferror(stdout))
             s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write the output");
     }
-    if (s && weft_error_status(err) == WEFT_OK)
-        weft_fail(err, s, WEFT_NOWHERE, "weft %s failed; plugin '%s' does not say why",
-                  command->name, module->plugin->name);
     weft_log_print(&log, WEFT_LOG_INFO, "\r");
     weft_cli_log_release(&sink);
     weft_free(cache_dir);
@@ -159,18 +157,16 @@ int weft_command_run(int argc, char **argv)
     weft_module module;
     const weft_command *command = NULL;
     weft_text text = {0};
-    int code;
-    if (weft_search_create(NULL, &search, &err) == WEFT_OK &&
-        open_command(search, argv[0], &module, &command, &err) == WEFT_OK) {
-        if (asks_for_help(argc, argv))
-            weft_text_add(&text, command->usage);
-        else
-            run(&module, command, argc, argv, &err);
-    }
+    weft_status s = weft_search_create(NULL, &search, &err);
+    s = s ? s : open_command(search, argv[0], &module, &command, &err);
+    if (!s && asks_for_help(argc, argv))
+        weft_text_add(&text, command->usage);
+    else if (!s)
+        s = run(&module, command, argc, argv, &err);
     /* What was written before a failure stands: flushed in any case, and a failure to flush is one
      * of the command. */
     int unwritten = ferror(stdout) ? 0 : weft_cli_print(&text);
-    code = weft_cli_report(&err);
+    int code = weft_cli_conclude(s, &err);
     code = code ? code : unwritten;
     weft_text_release(&text);
     weft_search_destroy(search);

@@ -31,16 +31,16 @@ typedef struct work {
 
 static weft_status find_texts(work *w, weft_error *err)
 {
-    void *self;
     const generate_wishes *wishes = w->job->wishes;
-    const weft_tokenizer *tokenizer =
-        weft_plugins_service(w->rank->session.plugins, "tokenizer", &self);
+    weft_run_tokenizer tokenizer = weft_run_tokenizer_find(w->rank->session.plugins);
     bool ids = wishes->ids.n > 0;
     if (!ids && !w->job->source->tokenizer)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "no tokenizer comes with %s; give the prompt as --ids \"1 2 3\"",
                          w->job->source->name);
-    return generate_texts_init(&w->texts, wishes, ids ? NULL : tokenizer, self, err);
+    if (ids)
+        tokenizer.table = NULL;
+    return generate_texts_init(&w->texts, wishes, &tokenizer, err);
 }
 
 static void find_lengths(const work *w, int64_t *least, int64_t *most)
@@ -154,12 +154,13 @@ static weft_status set_rules(work *w, weft_error *err)
     int n = source->n_eos;
     if (n)
         memcpy(w->eos, source->eos, (size_t)n * sizeof *w->eos);
-    int eos = t->tokenizer ? t->tokenizer->eos(t->tokenizer_self) : -1;
+    int eos = t->tokenizer.table ? t->tokenizer.table->eos(t->tokenizer.self) : -1;
     if (eos >= 0)
         w->eos[n++] = eos;
     w->generation = (weft_generation){
         .most = w->job->wishes->most, .eos = w->eos, .n_eos = n, .added = added, .ctx = w};
-    w->generation.vocab = t->tokenizer ? t->tokenizer->vocab_size(t->tokenizer_self) : 0;
+    w->generation.vocab =
+        t->tokenizer.table ? t->tokenizer.table->vocab_size(t->tokenizer.self) : 0;
     return WEFT_OK;
 }
 
@@ -243,7 +244,7 @@ static int run(int argc, char **argv, const weft_cli_options *given, const gener
     s = s ? s : generate_source_find(&source, given->arguments[0], given, wishes->untrained, &err);
     s = s ? s : generate_options_init(&all, given, wishes, &source, &err);
     job j = {wishes, &source};
-    int code = s ? weft_cli_report(&err) : weft_job_run(argc, argv, &all.options, body, &j);
+    int code = s ? weft_cli_conclude(s, &err) : weft_job_run(argc, argv, &all.options, body, &j);
     generate_options_release(&all);
     generate_source_release(&source);
     weft_error_release(&err);

@@ -54,14 +54,12 @@ void generate_options_release(generate_options *o);
 typedef struct generate_texts {
     weft_continuation *list;
     int n;
-    const weft_tokenizer *tokenizer; /* NULL: ids in and out */
-    void *tokenizer_self;
+    weft_run_tokenizer tokenizer; /* table NULL: ids in and out */
 } generate_texts;
 
-/* tokenizer NULL: wishes->ids. Release in every case. */
+/* tokenizer's table NULL: wishes->ids. Release in every case. */
 weft_status generate_texts_init(generate_texts *t, const generate_wishes *w,
-                                const weft_tokenizer *tokenizer, void *tokenizer_self,
-                                weft_error *err);
+                                const weft_run_tokenizer *tokenizer, weft_error *err);
 void generate_texts_release(generate_texts *t);
 /* Prints what has not been printed of a text yet: its beginning with the first call, whole
  * characters alone until it has ended. *printed: bytes. */

@@ -2,7 +2,7 @@
 /* From what the user names to the settings and the weights of a model. */
 #include "generate.h"
 #include "job.h"
-#include "plugin/plugins.h"
+#include "plugin/enter.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -153,7 +153,10 @@ static weft_status settings_of_format(generate_source *s, const char *path, weft
         status ? NULL : weft_plugins_service(plugins, "format", &self);
     if (!status && (!format || !format->is(path)))
         status = not_a_model(path, err);
-    status = status ? status : format->settings(path, &ini, err);
+    if (!status) {
+        const weft_entry entry = weft_enter_service(plugins, format, "settings", err);
+        status = weft_leave(&entry, format->settings(path, &ini, err));
+    }
     if (!status && !(s->ini = weft_strdup(weft_text_get(&ini))))
         status = weft_fail_memory(err);
     weft_text_release(&ini);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prompts in, continuations out. */
 #include "generate.h"
+#include "plugin/enter.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,10 +31,13 @@ static weft_status add_prompt(generate_texts *t, const char *text, size_t size, 
     int32_t *ids = weft_alloc(capacity * sizeof *ids);
     if (!ids)
         return weft_fail_memory(err);
-    int bos = t->tokenizer->bos(t->tokenizer_self);
+    const weft_run_tokenizer *by = &t->tokenizer;
+    int bos = by->table->bos(by->self);
     if (bos >= 0)
         ids[n++] = bos;
-    weft_status s = t->tokenizer->encode(t->tokenizer_self, text, size, &ids, &n, &capacity, err);
+    const weft_entry entry = weft_enter(by->by, "encode", WEFT_NOWHERE, err);
+    weft_status s =
+        weft_leave(&entry, by->table->encode(by->self, text, size, &ids, &n, &capacity, err));
     s = s ? s : add_ids(t, ids, n, err);
     weft_free(ids);
     return s;
@@ -73,8 +77,8 @@ static weft_status add_file(generate_texts *t, const char *path, weft_error *err
     for (char *line = data; line < data + size && !s;) {
         size_t n = strcspn(line, "\n");
         if (n > 0)
-            s = t->tokenizer ? add_prompt(t, line, n, err)
-                             : (line[n] = '\0', add_numbers(t, line, err));
+            s = t->tokenizer.table ? add_prompt(t, line, n, err)
+                                   : (line[n] = '\0', add_numbers(t, line, err));
         line += n + 1;
     }
     if (!s && t->n == before)
@@ -84,11 +88,10 @@ static weft_status add_file(generate_texts *t, const char *path, weft_error *err
 }
 
 weft_status generate_texts_init(generate_texts *t, const generate_wishes *w,
-                                const weft_tokenizer *tokenizer, void *tokenizer_self,
-                                weft_error *err)
+                                const weft_run_tokenizer *tokenizer, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    *t = (generate_texts){.tokenizer = tokenizer, .tokenizer_self = tokenizer_self};
+    *t = (generate_texts){.tokenizer = *tokenizer};
     for (int i = 0; i < w->prompts.n && !s; i++)
         s = add_prompt(t, w->prompts.list[i].text, strlen(w->prompts.list[i].text), err);
     for (int i = 0; i < w->ids.n && !s; i++)
@@ -124,8 +127,8 @@ static weft_status whole_text(const generate_texts *t, const weft_continuation *
 {
     weft_text after = {0};
     weft_status s = WEFT_OK;
-    if (t->tokenizer) {
-        s = weft_continuation_decode(c, t->tokenizer, t->tokenizer_self, text, &after, err);
+    if (t->tokenizer.table) {
+        s = weft_continuation_decode(c, &t->tokenizer, text, &after, err);
         weft_text_add_bytes(text, weft_text_get(&after), after.size);
     } else { /* ids: what was added alone */
         for (size_t i = c->n_prompt; i < c->n; i++)
@@ -188,8 +191,8 @@ weft_status generate_print_json(const generate_texts *t, const weft_continuation
     weft_text json = {0}, before = {0}, after = {0};
     weft_status s = WEFT_OK;
     weft_text_print(&json, "{\"number\": %d, ", c->number);
-    if (t->tokenizer) {
-        s = weft_continuation_decode(c, t->tokenizer, t->tokenizer_self, &before, &after, err);
+    if (t->tokenizer.table) {
+        s = weft_continuation_decode(c, &t->tokenizer, &before, &after, err);
         add_string(&json, "prompt", &before);
         add_string(&json, "text", &after);
     }

@@ -175,7 +175,7 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options,
     if (!s && job.ranks == 1 && options->ranks > 1 && !options->threads)
         s = lists_mpi(options, &mpi, &err);
     if (s)
-        code = weft_cli_report(&err);
+        code = weft_cli_conclude(s, &err);
     else if (job.ranks > 1)
         code = weft_job_join(&job, options, body, ctx);
     else if (mpi)

@@ -120,7 +120,7 @@ static void report(seat *s, int rank, const weft_verdict *why)
         weft_verdict_fail(why, &s->rank.err);
     }
     if (rank == 0 || !s->rank.control || (why && why->rank == 0 && why->status == WEFT_ERR_PEER))
-        weft_cli_report(&s->rank.err);
+        weft_cli_conclude(s->rank.status, &s->rank.err);
 }
 
 /* status: of what came before. */

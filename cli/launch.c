@@ -245,7 +245,7 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
                       strerror(errno));
     s = s ? s : weft_farewells_listen(&fd, &err);
     s = s ? s : start(line, &child, &err);
-    int code = s ? weft_cli_report(&err) : attend(child, &signals, options->ranks, fd);
+    int code = s ? weft_cli_conclude(s, &err) : attend(child, &signals, options->ranks, fd);
     if (fd >= 0)
         close(fd);
     weft_free(line);

@@ -209,7 +209,7 @@ int weft_cmd_plan(int argc, char **argv)
         weft_status s = weft_session_init(&session, &options, 0, NULL, true, &err);
         if (!s)
             s = print_plan(&session, &w, &text, &err);
-        code = s ? weft_cli_report(&err) : weft_cli_print(&text);
+        code = s ? weft_cli_conclude(s, &err) : weft_cli_print(&text);
     }
     weft_text_release(&text);
     weft_session_release(&session);

@@ -35,11 +35,9 @@ static void leave(weft_rank *rank)
         transport->leave(self);
 }
 
-/* What failed is never a success, even if nobody could note why. */
 static int report_one(const weft_rank *rank)
 {
-    int code = weft_cli_report(&rank->err);
-    return code ? code : weft_cli_exit_code(rank->status);
+    return weft_cli_conclude(rank->status, &rank->err);
 }
 
 /* The first rank that has something of its own to say; else whom all have waited for; else anybody.

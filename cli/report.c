@@ -63,6 +63,17 @@ int weft_cli_report(const weft_error *err)
     return weft_cli_exit_code(weft_error_status(err));
 }
 
+int weft_cli_conclude(weft_status s, const weft_error *err)
+{
+    int code = weft_cli_report(err);
+
+    if (!s || code)
+        return code;
+    if (err->n_items == 0)
+        fputs("error: weft failed and does not say why; please report this\n", stderr);
+    return 1;
+}
+
 int weft_cli_print(const weft_text *text)
 {
     const char *why = NULL;

@@ -302,7 +302,7 @@ int weft_cmd_train(int argc, char **argv)
     weft_error err = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO)
-        code = catch_signals(&err) ? weft_cli_report(&err)
+        code = catch_signals(&err) ? weft_cli_conclude(WEFT_ERR_IO, &err)
                                    : weft_job_run(argc, argv, &options, train, NULL);
     weft_error_release(&err);
     weft_cli_options_release(&options);

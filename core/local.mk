@@ -52,6 +52,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/crash.c \
 	core/plugin/describe.c \
 	core/plugin/descriptor.c \
+	core/plugin/enter.c \
 	core/plugin/loader.c \
 	core/plugin/module.c \
 	core/plugin/names.c \
@@ -61,6 +62,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/sort.c \
 	core/plugin/vocabulary.c \
 	core/plugin/crash.h \
+	core/plugin/enter.h \
 	core/plugin/internal.h \
 	core/plugin/order.h \
 	core/plugin/plugins.h \
@@ -111,6 +113,7 @@ core_libcore_la_SOURCES = \
 	core/graph/ops/tensor.c \
 	core/graph/ops/ops.h \
 	core/lower/buffers.c \
+	core/lower/device.c \
 	core/lower/fuse.c \
 	core/lower/group.c \
 	core/lower/kernels.c \

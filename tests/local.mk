@@ -217,6 +217,10 @@ fixture_sources = \
 run_fixture_sources = \
 	tests/fixtures/run/bold.c \
 	tests/fixtures/run/breaker.c \
+	tests/fixtures/run/fault.c \
+	tests/fixtures/run/fault_data.c \
+	tests/fixtures/run/fault_device.c \
+	tests/fixtures/run/fault_store.c \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
@@ -231,7 +235,7 @@ fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
 check_DATA = $(fixtures)
 $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
-$(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
+$(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/fault.h tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 CLEANFILES += $(fixtures)
 
@@ -249,6 +253,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-docs \
 	tests/scripts/check-environments \
 	tests/scripts/check-example \
+	tests/scripts/check-faults \
 	tests/scripts/check-files \
 	tests/scripts/check-generate \
 	tests/scripts/check-hf \
@@ -270,6 +275,7 @@ EXTRA_DIST += \
 	$(fixture_sources) \
 	tests/fixtures/plugins/fixture.h \
 	$(run_fixture_sources) \
+	tests/fixtures/run/fault.h \
 	tests/fixtures/run/wrong.h \
 	tests/golden \
 	tests/bad/commands \

@@ -215,6 +215,22 @@ weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int 
     return WEFT_OK;
 }
 
+weft_status weft_ops_set_owners(weft_ops *ops, const weft_op *const *const *more,
+                                const char *const *names, int n, weft_error *err)
+{
+    for (int i = 0; i < n; i++)
+        for (const weft_op *const *op = more[i]; op && *op; op++)
+            if (!weft_map_set(&ops->owners, &ops->pool, (*op)->name, strlen((*op)->name),
+                              (void *)(uintptr_t)names[i]))
+                return weft_fail_memory(err);
+    return WEFT_OK;
+}
+
+const char *weft_ops_owner(const weft_ops *ops, const weft_op *op)
+{
+    return ops ? weft_map_get(&ops->owners, op->name, strlen(op->name)) : NULL;
+}
+
 void weft_ops_release(weft_ops *ops)
 {
     weft_pool_release(&ops->pool);

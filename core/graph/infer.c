@@ -1,12 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dims and dtypes of a node's results from its op's rule. */
 #include "graph/internal.h"
+#include "plugin/enter.h"
 
 #include <string.h>
 
+/* Into the op of a node; an op of the core's is what the pass that made the node is in. */
+static weft_entry enter(const weft_graph *g, const weft_node *n, weft_error *err)
+{
+    const char *owner = weft_ops_owner(g->config.ops, n->op);
+    weft_blame now = owner ? (weft_blame){owner, n->op->name} : weft_blame_get();
+    return weft_enter(now.plugin, now.hook ? now.hook : n->op->name, WEFT_NOWHERE, err);
+}
+
+weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool results,
+                                weft_rule *rule, weft_error *err)
+{
+    const weft_entry entry = enter(g, n, err);
+    return weft_leave(&entry, weft_rule_of_node(n, results, rule, err));
+}
+
 weft_status weft_node_rule(weft_graph *g, const weft_node *n, weft_rule *rule)
 {
-    return weft_rule_of_node(n, true, rule, &g->error);
+    return weft_node_find_rule(g, n, true, rule, &g->error);
 }
 
 static const weft_dim *letter_dim(const weft_node *n, const weft_rule *rule, int letter)
@@ -33,10 +49,12 @@ weft_status weft_infer(weft_graph *g, weft_node *n)
 {
     for (int i = 0; i < n->n_outs; i++)
         n->outs[i]->dtype = result_dtype(g, n);
-    if (n->op->infer)
-        return n->op->infer(g, n, &g->error) ? weft_graph_status(g) : WEFT_OK;
+    if (n->op->infer) {
+        const weft_entry entry = enter(g, n, &g->error);
+        return weft_leave(&entry, n->op->infer(g, n, &g->error)) ? weft_graph_status(g) : WEFT_OK;
+    }
     weft_rule rule;
-    weft_status s = weft_rule_of_node(n, false, &rule, &g->error);
+    weft_status s = weft_node_find_rule(g, n, false, &rule, &g->error);
     for (int i = 0; !s && i < n->n_outs; i++) {
         weft_value *v = n->outs[i];
         v->n_dims = rule.out[i].n_dims;

@@ -17,12 +17,17 @@
 /* All ops that a run knows: the standard ones and those of listed plugins. Shared by its graphs. */
 typedef struct weft_ops {
     weft_pool pool;
-    weft_map by_name;
+    weft_map by_name, owners;
 } weft_ops;
 
 /* more: NULL-ended arrays of ops from plugins, n_more of them; a name twice is an error. */
 weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more,
                           weft_error *err);
+/* Says whose they are: names[i] brought more[i]. */
+weft_status weft_ops_set_owners(weft_ops *ops, const weft_op *const *const *more,
+                                const char *const *names, int n, weft_error *err);
+/* The plugin that brought an op; NULL: the core. ops may be NULL. */
+const char *weft_ops_owner(const weft_ops *ops, const weft_op *op);
 void weft_ops_release(weft_ops *ops);
 const weft_op *weft_ops_find(const weft_ops *ops, const char *name);
 
@@ -128,6 +133,9 @@ const char *weft_graph_name(weft_graph *g, const char *base);
 weft_status weft_infer(weft_graph *g, weft_node *n);
 /* The rule of a node, parsed. Operand n_ins is `like`, if there is one. */
 weft_status weft_node_rule(weft_graph *g, const weft_node *n, weft_rule *rule);
+/* The same, with errors to err; results: those of the node are known. */
+weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool results,
+                                weft_rule *rule, weft_error *err);
 
 /* ---- the table (table.c, user_rules.c) ---- */
 

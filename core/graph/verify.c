@@ -297,7 +297,7 @@ static weft_status check_node(check *c, weft_node *n)
         return s;
     if (n->steps)
         return check_moves(c, n);
-    if (weft_rule_of_node(n, true, &c->rule, c->err))
+    if (weft_node_find_rule(c->g, n, true, &c->rule, c->err))
         return wrong(c, n, "does not fit the index rule of its op", NULL);
     s = check_sizes(c, n);
     if (s || !c->g->placed)

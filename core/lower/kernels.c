@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lower/lower.h"
+#include "plugin/enter.h"
 
 #include <string.h>
 
@@ -42,8 +43,10 @@ const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_cal
             continue;
         if (call->accumulate && !k->accumulates)
             continue;
+        const weft_entry entry = weft_enter(kernels->owners[i], k->op, WEFT_NOWHERE, NULL);
         if (!k->accepts || k->accepts(call))
             best = k;
+        weft_leave(&entry, WEFT_OK);
     }
     return best;
 }
@@ -133,10 +136,12 @@ static weft_status prepare_one(weft_prepared *p, const weft_kernels *kernels, we
         return weft_fail_memory(err);
     if (fresh) {
         weft_call call = weft_instruction_call(in, kernels);
+        const weft_entry entry = weft_enter(in->owner, k->op, WEFT_NOWHERE, err);
         weft_status s = k->prepare ? k->prepare(&call, &item->state, err) : WEFT_OK;
-        if (s)
+        if (!s && k->workspace)
+            item->workspace = k->workspace(&call);
+        if ((s = weft_leave(&entry, s)))
             return s;
-        item->workspace = k->workspace ? k->workspace(&call) : 0;
         item->kernel = k;
         item->next = p->items;
         p->items = item;

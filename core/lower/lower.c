@@ -2,6 +2,7 @@
 /* Programs from an ordered graph: the instructions themselves. */
 #include "lower/lower.h"
 #include "lower/compile.h"
+#include "plugin/enter.h"
 
 #include <string.h>
 
@@ -159,12 +160,15 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         return s;
     weft_call call = weft_instruction_call(in, c->options->kernels);
     in->kernel = weft_kernels_find(c->options->kernels, &call);
-    in->owner = weft_kernels_owner(c->options->kernels, in->kernel);
+    in->owner = in->kernel ? weft_kernels_owner(c->options->kernels, in->kernel)
+                           : weft_ops_owner(c->g->config.ops, n->op);
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
+    const weft_entry entry = weft_enter(in->owner, n->op->name, WEFT_NOWHERE, NULL);
     count_flops(c, n, &call, a);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
+    weft_leave(&entry, WEFT_OK);
     return add_workspace(c, in, (int64_t)workspace, position);
 }
 

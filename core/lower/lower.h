@@ -121,7 +121,8 @@ typedef struct weft_instruction {
     const weft_node **parts;   /* collectives that run as one: all of them, `node` the first; one
                                   operand and one result each. NULL: `node` alone */
     const weft_kernel *kernel; /* NULL: plain */
-    const char *owner;         /* the kernel's plugin; NULL: plain */
+    const char *owner;         /* the plugin of the kernel, or of the op if it is plain; NULL:
+                                  the core */
     void *state;               /* made by prepare, owned by the prepared cache */
     int n_ins, n_outs;
     weft_tensor *tensors; /* ins, then outs; data is filled in when run */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs, pass by pass: the plugins' and the core's own, each verified, timed and blamed. */
 #include "lower/plan.h"
+#include "plugin/enter.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -46,15 +47,14 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     g->by = name;
     g->block = WEFT_BLOCK_NONE;
     g->chunk = -1;
-    weft_blame blame =
-        weft_blame_set((weft_blame){name, c->stage == WEFT_STAGE_GRAPH ? "graph" : "joint"});
+    const weft_entry entry = weft_enter(name, c->stage == WEFT_STAGE_GRAPH ? "graph" : "joint",
+                                        loaded->module.where, err);
     weft_status s = c->graph(loaded->self, g, err);
-    weft_blame_set(blame);
     if (!s && !weft_graph_status(g))
         weft_graph_verify(g, weft_graph_error(g));
     weft_status broken = hand_over(g, name, err);
     g->by = "core";
-    s = s ? s : broken;
+    s = weft_leave(&entry, s ? s : broken);
     return s ? s
              : weft_plan_record(p, name, c->stage, before, g->n_nodes, 1e3 * (weft_now() - start),
                                 err);

@@ -2,6 +2,7 @@
 #include "lower/plan.h"
 #include "graph/ops/ops.h"
 #include "mesh/plan.h"
+#include "plugin/enter.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,7 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
         names[i] = p->plugins->list[i].module.plugin->name;
     }
     s = s ? s : weft_ops_init(&p->ops, ops, (int)n, err);
+    s = s ? s : weft_ops_set_owners(&p->ops, ops, names, (int)n, err);
     s = s ? s
           : weft_kernels_init(&p->kernels, p->device, p->device_self, tables, names, (int)n, err);
     weft_free(ops);
@@ -100,9 +102,8 @@ static weft_status collect_axes(const weft_plugins *plugins, weft_mesh_plan *mes
         if (c->stage != WEFT_STAGE_MESH || !c->mesh)
             continue;
         mesh->by = loaded->module.plugin->name;
-        weft_blame before = weft_blame_set((weft_blame){mesh->by, "mesh"});
-        weft_status s = c->mesh(loaded->self, mesh, err);
-        weft_blame_set(before);
+        const weft_entry entry = weft_enter(mesh->by, "mesh", loaded->module.where, err);
+        weft_status s = weft_leave(&entry, c->mesh(loaded->self, mesh, err));
         if (s)
             return s;
     }

@@ -64,6 +64,16 @@ void weft_plan_destroy(weft_plan *plan);
  * prompts. */
 const weft_graph *weft_plan_model(const weft_plan *plan);
 
+/* ---- device.c: functions of the plan's device, which see ---- */
+
+weft_status weft_device_alloc(const weft_plan *plan, size_t bytes, void **memory, weft_error *err);
+void weft_device_free(const weft_plan *plan, void *memory, size_t bytes);
+weft_status weft_device_upload(const weft_plan *plan, void *to, const void *from_host, size_t bytes,
+                               weft_error *err);
+weft_status weft_device_download(const weft_plan *plan, void *to_host, const void *from,
+                                 size_t bytes, weft_error *err);
+weft_status weft_device_wait(const weft_plan *plan, weft_error *err);
+
 /* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
 weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err);
 

@@ -68,6 +68,8 @@ void weft_plugins_destroy(weft_plugins *plugins);
 
 /* The first service of this name and its instance; NULL if nobody gives it. */
 const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);
+/* The plugin whose service has this table; NULL: none, or table is NULL. */
+const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
 /* Walks contributions of one kind in listed order: start with *plugin = *item = 0; false at the
  * end. */
 bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,

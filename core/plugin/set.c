@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The listed set: its modules, sections, order and capabilities, all errors at once; then its
  * hooks, each under its plugin's name. */
+#include "plugin/enter.h"
 #include "plugin/internal.h"
 
 #include <string.h>
@@ -202,14 +203,20 @@ fail:
 
 /* ---- hooks ---- */
 
-/* What a hook noted stays; this says whose hook it was. */
-static weft_status hook_failed(const weft_loaded *loaded, const char *hook, weft_status status,
-                               int items_before, weft_error *err)
+static weft_entry enter(const weft_loaded *loaded, const char *hook, weft_error *err)
 {
-    const weft_module *m = &loaded->module;
-    bool silent = err && err->n_items == items_before;
-    return weft_fail(err, status, m->where, "plugin '%s' failed in %s%s", m->plugin->name, hook,
-                     silent ? " and does not say why" : "; see above");
+    return weft_enter(loaded->module.plugin->name, hook, loaded->module.where, err);
+}
+
+/* What a hook noted stays; this says whose hook it was. */
+static weft_status leave(const weft_entry *entry, weft_status s)
+{
+    bool silent = weft_entry_is_silent(entry);
+    weft_status status = weft_leave(entry, s);
+    if (status && !silent)
+        weft_fail(entry->err, status, entry->where, "plugin '%s' failed in %s; see above",
+                  entry->in.plugin, entry->in.hook);
+    return status;
 }
 
 /* Another plugin's service, for plugins: only once it is open; a tokenizer as soon as it is
@@ -244,12 +251,10 @@ static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const 
     loaded->host.core = plugins;
     loaded->self = NULL;
     if (plugin->create) {
-        int before = err ? err->n_items : 0;
-        weft_blame old = weft_blame_set((weft_blame){plugin->name, "create"});
-        weft_status status = plugin->create(&loaded->host, &loaded->self, err);
-        weft_blame_set(old);
+        const weft_entry entry = enter(loaded, "create", err);
+        weft_status status = leave(&entry, plugin->create(&loaded->host, &loaded->self, err));
         if (status != WEFT_OK)
-            return hook_failed(loaded, "create", status, before, err);
+            return status;
     }
     loaded->created = true;
     return WEFT_OK;
@@ -261,9 +266,9 @@ static void destroy_created(weft_plugins *plugins)
         weft_loaded *loaded = &plugins->list[i];
         const weft_plugin *plugin = loaded->module.plugin;
         if (loaded->created && plugin->destroy) {
-            weft_blame old = weft_blame_set((weft_blame){plugin->name, "destroy"});
+            const weft_entry entry = enter(loaded, "destroy", NULL);
             plugin->destroy(loaded->self);
-            weft_blame_set(old);
+            leave(&entry, WEFT_OK);
         }
         loaded->created = false;
         loaded->self = NULL;
@@ -288,14 +293,11 @@ weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err)
         weft_loaded *loaded = &plugins->list[i];
         const weft_plugin *plugin = loaded->module.plugin;
         weft_status status = WEFT_OK;
-        int before = err ? err->n_items : 0;
         if (plugin->open) {
-            weft_blame old = weft_blame_set((weft_blame){plugin->name, "open"});
-            status = plugin->open(loaded->self, err);
-            weft_blame_set(old);
+            const weft_entry entry = enter(loaded, "open", err);
+            status = leave(&entry, plugin->open(loaded->self, err));
         }
         if (status != WEFT_OK) {
-            status = hook_failed(loaded, "open", status, before, err);
             weft_plugins_close(plugins);
             return status;
         }
@@ -310,9 +312,9 @@ void weft_plugins_close(weft_plugins *plugins)
         weft_loaded *loaded = &plugins->list[i];
         const weft_plugin *plugin = loaded->module.plugin;
         if (loaded->opened && plugin->close) {
-            weft_blame old = weft_blame_set((weft_blame){plugin->name, "close"});
+            const weft_entry entry = enter(loaded, "close", NULL);
             plugin->close(loaded->self);
-            weft_blame_set(old);
+            leave(&entry, WEFT_OK);
         }
         loaded->opened = false;
     }
@@ -360,6 +362,17 @@ const void *weft_plugins_service(const weft_plugins *plugins, const char *name, 
         return contribution->table;
     }
     *self = NULL;
+    return NULL;
+}
+
+const char *weft_plugins_giver(const weft_plugins *plugins, const void *table)
+{
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    while (table && weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &c))
+        if (c->table == table)
+            return loaded->module.plugin->name;
     return NULL;
 }
 

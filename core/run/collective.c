@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/collective.h"
+#include "plugin/enter.h"
 
 #include <string.h>
 
@@ -139,6 +140,12 @@ static bool is_direct(const stage *s)
     return weft_step_is_direct(s->mesh, s->step, s->before, s->v);
 }
 
+/* Into the transport. */
+static weft_entry enter(const stage *s, weft_error *err)
+{
+    return weft_enter(s->groups->transport_by, weft_move_name(s->step->move), WEFT_NOWHERE, err);
+}
+
 static weft_status all_gather(stage *s, weft_error *err)
 {
     int64_t count = piece_count(s, s->before);
@@ -147,8 +154,10 @@ static weft_status all_gather(stage *s, weft_error *err)
     char *send = direct ? s->from : s->send, *recv = direct ? s->to : s->recv;
     if (!direct)
         pack_gather(s, send);
-    weft_status st = t->all_gather(s->groups->transport_self, s->group->handle, send, recv, count,
-                                   s->v->dtype, s->queue, err);
+    const weft_entry entry = enter(s, err);
+    weft_status st =
+        weft_leave(&entry, t->all_gather(s->groups->transport_self, s->group->handle, send, recv,
+                                         count, s->v->dtype, s->queue, err));
     if (!st && !direct)
         unpack_gather(s, recv, count * (int64_t)weft_dtype_size(s->v->dtype));
     return st;
@@ -162,8 +171,10 @@ static weft_status reduce_scatter(stage *s, weft_error *err)
     char *send = direct ? s->from : s->send, *recv = direct ? s->to : s->recv;
     if (!direct)
         pack_scatter(s, send, count * (int64_t)weft_dtype_size(s->v->dtype));
-    weft_status st = t->reduce_scatter(s->groups->transport_self, s->group->handle, send, recv,
-                                       count, s->v->dtype, reduction(s), s->queue, err);
+    const weft_entry entry = enter(s, err);
+    weft_status st = weft_leave(
+        &entry, t->reduce_scatter(s->groups->transport_self, s->group->handle, send, recv, count,
+                                  s->v->dtype, reduction(s), s->queue, err));
     if (!st && !direct)
         unpack_scatter(s, recv);
     return st;
@@ -215,8 +226,10 @@ static weft_status all_to_all(stage *s, weft_error *err)
         if (pass)
             break;
         const weft_transport *t = s->groups->transport;
-        weft_status st = t->all_to_all(s->groups->transport_self, s->group->handle, s->send,
-                                       s->recv, bytes / width, dtype, s->queue, err);
+        const weft_entry entry = enter(s, err);
+        weft_status st =
+            weft_leave(&entry, t->all_to_all(s->groups->transport_self, s->group->handle, s->send,
+                                             s->recv, bytes / width, dtype, s->queue, err));
         if (st)
             return st;
     }
@@ -233,10 +246,18 @@ static int64_t local_bytes(const stage *s, weft_layout l)
     return n;
 }
 
+static weft_status all_reduce(const stage *s, int64_t count, weft_error *err)
+{
+    const weft_transport *t = s->groups->transport;
+    const weft_entry entry = enter(s, err);
+    return weft_leave(&entry,
+                      t->all_reduce(s->groups->transport_self, s->group->handle, s->from, s->to,
+                                    count, s->v->dtype, reduction(s), s->queue, err));
+}
+
 static weft_status run_step(stage *s, weft_error *err)
 {
     int64_t bytes = local_bytes(s, s->before), width = (int64_t)weft_dtype_size(s->v->dtype);
-    const weft_transport *t = s->groups->transport;
     switch (s->step->move) {
     case WEFT_ALL_GATHER:
         return all_gather(s, err);
@@ -245,8 +266,7 @@ static weft_status run_step(stage *s, weft_error *err)
     case WEFT_ALL_TO_ALL:
         return all_to_all(s, err);
     case WEFT_ALL_REDUCE:
-        return t->all_reduce(s->groups->transport_self, s->group->handle, s->from, s->to,
-                             bytes / width, s->v->dtype, reduction(s), s->queue, err);
+        return all_reduce(s, bytes / width, err);
     case WEFT_SLICE: {
         int d = s->step->dim;
         weft_span whole = span_of(s, s->before, d, s->coord),
@@ -316,13 +336,15 @@ static weft_status exchange_parts(const stage *s, int64_t bytes, weft_error *err
     const weft_transport *t = s->groups->transport;
     int64_t count = bytes / (int64_t)weft_dtype_size(s->v->dtype);
     void *self = s->groups->transport_self, *group = s->group->handle;
+    const weft_entry entry = enter(s, err);
     if (s->step->move == WEFT_ALL_GATHER)
-        return t->all_gather(self, group, s->send, s->recv, bytes, WEFT_U8, s->queue, err);
+        return weft_leave(
+            &entry, t->all_gather(self, group, s->send, s->recv, bytes, WEFT_U8, s->queue, err));
     if (s->step->move == WEFT_REDUCE_SCATTER)
-        return t->reduce_scatter(self, group, s->send, s->recv, count, s->v->dtype, reduction(s),
-                                 s->queue, err);
-    return t->all_reduce(self, group, s->send, s->send, count, s->v->dtype, reduction(s), s->queue,
-                         err);
+        return weft_leave(&entry, t->reduce_scatter(self, group, s->send, s->recv, count,
+                                                    s->v->dtype, reduction(s), s->queue, err));
+    return weft_leave(&entry, t->all_reduce(self, group, s->send, s->send, count, s->v->dtype,
+                                            reduction(s), s->queue, err));
 }
 
 /* The parts that are sent side by side: visit(part, where its bytes begin, bytes of all). Returns

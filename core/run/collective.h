@@ -21,7 +21,8 @@ typedef struct weft_groups {
     int rank;
     const weft_transport *transport;
     void *transport_self;
-    weft_control *control; /* is told what is being sent; NULL: there are no others */
+    const char *transport_by; /* the plugin that gives it */
+    weft_control *control;    /* is told what is being sent; NULL: there are no others */
     weft_group *list;
     int n, capacity;
 } weft_groups;

@@ -147,9 +147,8 @@ static weft_status read_logits(weft_decoder *d, const weft_lowered *l, weft_erro
     weft_local_tensor(l->graph, v, l->coord, &t);
     size_t bytes = (size_t)weft_tensor_count(&t) * weft_dtype_size(t.dtype);
     t.data = d->downloaded;
-    weft_status s =
-        run->plan->device->download(run->plan->device_self, t.data,
-                                    weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
+    weft_status s = weft_device_download(
+        run->plan, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
     for (int64_t i = 0; i < d->rows * d->vocab && !s; i++)
         d->logits[i] = (float)weft_tensor_get(&t, i);
     return s;

@@ -16,8 +16,8 @@ static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_va
     if (!t.data)
         return weft_fail_memory(err);
     const weft_plan *plan = run->plan;
-    weft_status s = plan->device->download(
-        plan->device_self, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
+    weft_status s = weft_device_download(
+        plan, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
     *finite = true;
     for (int64_t i = 0; i < n && *finite && !s; i++)
         *finite = isfinite(weft_tensor_get(&t, i));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running programs: every operand is (base, offset), every kernel was chosen and prepared before.
  */
+#include "plugin/enter.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -57,9 +58,9 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
         call.workspace = weft_run_address(run, l, in->workspace, micro);
         call.workspace_bytes = (size_t)l->buffers[in->workspace].bytes;
     }
-    weft_blame before = weft_blame_set((weft_blame){in->owner, in->node->op->name});
-    weft_status s = in->kernel ? in->kernel->launch(&call, err) : in->node->op->plain(&call, err);
-    weft_blame_set(before);
+    const weft_entry entry = weft_enter(in->owner, in->node->op->name, WEFT_NOWHERE, err);
+    weft_status s = weft_leave(&entry, in->kernel ? in->kernel->launch(&call, err)
+                                                  : in->node->op->plain(&call, err));
     if (s)
         weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, block %d, step %lld",
                   in->node->n_outs ? in->node->outs[0]->name : "?", in->node->op->name,
@@ -134,7 +135,7 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action actio
         s = run_adversarial(run, l, p, adversary + (uint64_t)action, micro, err);
     for (int i = 0; i < p->n && !adversary && !s; i++)
         s = run_one(run, l, &p->list[i], micro, err);
-    return s ? s : plan->device->wait(plan->device_self, err);
+    return s ? s : weft_device_wait(plan, err);
 }
 
 weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out,
@@ -144,9 +145,9 @@ weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_val
     weft_tensor t;
     weft_local_tensor(l->graph, v, l->coord, &t);
     const weft_plan *plan = run->plan;
-    weft_status s = plan->device->download(plan->device_self, bytes,
-                                           weft_run_address(run, l, l->buffer_of[v->id], 0),
-                                           weft_dtype_size(t.dtype), err);
+    weft_status s =
+        weft_device_download(plan, bytes, weft_run_address(run, l, l->buffer_of[v->id], 0),
+                             weft_dtype_size(t.dtype), err);
     t.data = bytes;
     *out = s ? 0 : weft_tensor_get(&t, 0);
     if (isnan(*out))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing token after token, and the texts of a model that is being trained. */
 #include "run/generate.h"
+#include "plugin/enter.h"
 
 #include <string.h>
 
@@ -42,11 +43,20 @@ void weft_continuation_release(weft_continuation *t)
 
 /* ---- as text ---- */
 
-static weft_status decode(const weft_tokenizer *tokenizer, void *self, const int32_t *ids, size_t n,
+weft_run_tokenizer weft_run_tokenizer_find(const weft_plugins *plugins)
+{
+    weft_run_tokenizer t;
+    t.table = weft_plugins_service(plugins, "tokenizer", &t.self);
+    t.by = weft_plugins_giver(plugins, t.table);
+    return t;
+}
+
+static weft_status decode(const weft_run_tokenizer *t, const int32_t *ids, size_t n,
                           weft_text *text, weft_error *err)
 {
     weft_text bytes = {0};
-    weft_status s = tokenizer->decode(self, ids, n, &bytes, err);
+    const weft_entry entry = weft_enter(t->by, "decode", WEFT_NOWHERE, err);
+    weft_status s = weft_leave(&entry, t->table->decode(t->self, ids, n, &bytes, err));
     if (!s)
         weft_text_add_utf8(text, weft_text_get(&bytes), bytes.size);
     if (!s && (bytes.out_of_memory || text->out_of_memory))
@@ -67,14 +77,15 @@ static size_t common(const weft_text *a, const weft_text *b)
     return n;
 }
 
-weft_status weft_continuation_decode(const weft_continuation *t, const weft_tokenizer *tokenizer,
-                                     void *self, weft_text *before, weft_text *after,
-                                     weft_error *err)
+weft_status weft_continuation_decode(const weft_continuation *t,
+                                     const weft_run_tokenizer *tokenizer, weft_text *before,
+                                     weft_text *after, weft_error *err)
 {
     weft_text whole = {0};
-    size_t bos = t->n_prompt > 0 && t->ids[0] == tokenizer->bos(self); /* nobody wrote that */
-    weft_status s = decode(tokenizer, self, t->ids + bos, t->n_prompt - bos, before, err);
-    s = s ? s : decode(tokenizer, self, t->ids + bos, t->n - bos, &whole, err);
+    size_t bos = t->n_prompt > 0 &&
+                 t->ids[0] == tokenizer->table->bos(tokenizer->self); /* nobody wrote that */
+    weft_status s = decode(tokenizer, t->ids + bos, t->n_prompt - bos, before, err);
+    s = s ? s : decode(tokenizer, t->ids + bos, t->n - bos, &whole, err);
     if (!s) {
         size_t from = common(before, &whole);
         weft_text_add_bytes(after, weft_text_get(&whole) + from, whole.size - from);
@@ -101,8 +112,10 @@ static weft_status choose(const weft_decoder *d, const weft_generation *g, weft_
     const weft_plan *plan = d->run->plan;
     int64_t vocab = g->vocab > 0 && g->vocab < d->vocab ? g->vocab : d->vocab,
             added = (int64_t)(t->n - t->n_prompt);
+    const weft_entry entry = weft_enter_service(plan->plugins, plan->generator, "pick", err);
     *id = plan->generator->pick(plan->generator_self, d->logits + row * d->vocab, vocab,
                                 d->run->step, t->number, added);
+    weft_leave(&entry, WEFT_OK);
     if (*id < 0)
         t->ending = WEFT_ENDING_LENGTH;
     else if (is_eos(g, *id))
@@ -190,14 +203,16 @@ weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation
 static weft_status finish(weft_run *run, const weft_continuation *t, weft_error *err)
 {
     weft_text before = {0}, after = {0};
-    weft_status s =
-        weft_continuation_decode(t, run->tokenizer, run->tokenizer_self, &before, &after, err);
+    const weft_run_tokenizer tokenizer = weft_run_tokenizer_find(run->plan->plugins);
+    weft_status s = weft_continuation_decode(t, &tokenizer, &before, &after, err);
     for (size_t i = 0; i < after.size; i++) /* whoever gets it takes a C string */
         after.data[i] = after.data[i] ? after.data[i] : ' ';
     if (!s) {
         const weft_plan *plan = run->plan;
+        const weft_entry entry = weft_enter_service(plan->plugins, plan->generator, "done", err);
         plan->generator->done(plan->generator_self, run->step, t->number, weft_text_get(&before),
                               weft_text_get(&after), run->log);
+        weft_leave(&entry, WEFT_OK);
         run->view.prompt = weft_text_get(&before);
         run->view.text = weft_text_get(&after);
         weft_observe(run, WEFT_EVENT_TEXT);
@@ -235,8 +250,9 @@ weft_status weft_run_generate(weft_run *run, bool last, weft_error *err)
     for (int i = 0; !s; i++) {
         const int32_t *prompt;
         size_t n = 0;
-        s = plan->generator->prompt(plan->generator_self, i, run->tokenizer, run->tokenizer_self,
-                                    &prompt, &n, err);
+        const weft_entry entry = weft_enter_service(plan->plugins, plan->generator, "prompt", err);
+        s = weft_leave(&entry, plan->generator->prompt(plan->generator_self, i, run->tokenizer,
+                                                       run->tokenizer_self, &prompt, &n, err));
         if (s || n == 0)
             break;
         s = write_text(&d, &g, i, prompt, n, err);

@@ -27,12 +27,20 @@ weft_status weft_continuation_init(weft_continuation *t, int number, const int32
                                    weft_error *err);
 void weft_continuation_release(weft_continuation *t);
 
+/* A tokenizer, and the plugin that gives it. */
+typedef struct weft_run_tokenizer {
+    const weft_tokenizer *table; /* NULL: there is none */
+    void *self;
+    const char *by;
+} weft_run_tokenizer;
+weft_run_tokenizer weft_run_tokenizer_find(const weft_plugins *plugins);
+
 /* The text of the prompt, and what its continuation adds to it, as UTF-8. It is the difference of
  * two texts, since a character may have bytes in several tokens, and some tokenizers write a first
  * token otherwise than a later one. */
-weft_status weft_continuation_decode(const weft_continuation *t, const weft_tokenizer *tokenizer,
-                                     void *self, weft_text *before, weft_text *after,
-                                     weft_error *err);
+weft_status weft_continuation_decode(const weft_continuation *t,
+                                     const weft_run_tokenizer *tokenizer, weft_text *before,
+                                     weft_text *after, weft_error *err);
 
 typedef struct weft_generation {
     int64_t most;       /* tokens to add at most; 0: the generator's business */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The groups of ranks that programs communicate in, one for each set of axes. */
+#include "plugin/enter.h"
 #include "run/collective.h"
 
 #include <string.h>
@@ -56,8 +57,9 @@ static weft_status add_group(weft_groups *g, const int *coord, const weft_step *
         if (made->ranks[i] == g->rank)
             made->me = i;
     }
-    return g->transport->group(g->transport_self, made->ranks, made->n, made->me, &made->handle,
-                               err);
+    const weft_entry entry = weft_enter(g->transport_by, "group", WEFT_NOWHERE, err);
+    return weft_leave(&entry, g->transport->group(g->transport_self, made->ranks, made->n, made->me,
+                                                  &made->handle, err));
 }
 
 bool weft_step_communicates(const weft_step *s)

@@ -137,13 +137,12 @@ void weft_fill_step(const weft_lowered *l, const weft_batch *b, int64_t step)
 weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,
                         int64_t micro_batches, weft_error *err)
 {
-    const weft_device *device = run->plan->device;
-    void *self = run->plan->device_self;
     weft_status s = WEFT_OK;
     if (l->step_input_bytes)
-        s = device->upload(self, run->step_inputs, b->step, (size_t)l->step_input_bytes, err);
+        s = weft_device_upload(run->plan, run->step_inputs, b->step, (size_t)l->step_input_bytes,
+                               err);
     if (!s && l->input_bytes)
-        s = device->upload(self, run->inputs, b->micro, (size_t)(l->input_bytes * micro_batches),
-                           err);
+        s = weft_device_upload(run->plan, run->inputs, b->micro,
+                               (size_t)(l->input_bytes * micro_batches), err);
     return s;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What observers are shown. Their errors are logged and switch them off; the run goes on. */
+#include "plugin/enter.h"
 #include "run/run.h"
 
 static const char *event_name(weft_event event)
@@ -29,9 +30,9 @@ static void show(weft_run *run, weft_watcher *w, weft_event event)
         return;
     const char *plugin = w->loaded->module.plugin->name;
     weft_error err = {0};
-    weft_blame before = weft_blame_set((weft_blame){plugin, event_name(event)});
-    weft_status s = w->contribution->observe(w->loaded->self, event, &run->view, &err);
-    weft_blame_set(before);
+    const weft_entry entry = weft_enter(plugin, event_name(event), w->loaded->module.where, &err);
+    weft_status s =
+        weft_leave(&entry, w->contribution->observe(w->loaded->self, event, &run->view, &err));
     if (s) {
         w->off = true;
         weft_log_print(run->log, WEFT_LOG_ERROR,
@@ -60,8 +61,8 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
     weft_status s = WEFT_OK;
     if (!plan->device->host_memory) {
         copy = weft_alloc(bytes);
-        s = copy ? plan->device->wait(plan->device_self, err) : weft_fail_memory(err);
-        s = s ? s : plan->device->download(plan->device_self, copy, at, bytes, err);
+        s = copy ? weft_device_wait(plan, err) : weft_fail_memory(err);
+        s = s ? s : weft_device_download(plan, copy, at, bytes, err);
     }
     t.data = copy ? copy : at;
     run->view.value = v;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/run.h"
+#include "plugin/enter.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -70,8 +71,7 @@ static weft_status allocate(weft_run *run, weft_error *err)
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0] && !s; i++)
         if (pieces[i].bytes || pieces[i].at != &run->cache)
-            s = plan->device->alloc(plan->device_self, allocated(plan, pieces[i].bytes),
-                                    pieces[i].at, err);
+            s = weft_device_alloc(plan, allocated(plan, pieces[i].bytes), pieces[i].at, err);
     if (s) {
         weft_text need = {0};
         weft_print_bytes(&need, (double)weft_plan_bytes(plan));
@@ -92,7 +92,7 @@ static void free_memory(weft_run *run)
     void *at[] = {run->arena, run->state, run->inputs, run->step_inputs, run->cache};
     for (int i = 0; i < 5; i++)
         if (at[i])
-            plan->device->free(plan->device_self, at[i], allocated(plan, bytes[i]));
+            weft_device_free(plan, at[i], allocated(plan, bytes[i]));
 }
 
 static weft_status find_watchers(weft_run *run, weft_error *err)
@@ -150,7 +150,9 @@ static weft_status begin_data(weft_run *run, weft_error *err)
     if (!run->data)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"),
                          "no listed plugin gives data; list one, as text, in [weft] plugins");
-    weft_status s = run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
+    const weft_entry entry = weft_enter_service(plugins, run->data, "begin", err);
+    weft_status s =
+        weft_leave(&entry, run->data->begin(run->data_self, run->plan->seq_len, run->seed, err));
     if (s || !run->tokenizer)
         return s;
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
@@ -204,6 +206,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         (weft_groups){.mesh = &plan->mesh, .rank = plan->rank, .control = plan->plugins->control};
     run->groups.transport =
         weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
+    run->groups.transport_by = weft_plugins_giver(plan->plugins, run->groups.transport);
     weft_status s = check_device(plan->device, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);

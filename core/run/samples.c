@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples from the data plugin, which is not trusted: kernels index memory with what it gives. */
+#include "plugin/enter.h"
 #include "run/run.h"
 
 #include <inttypes.h>
@@ -42,6 +43,7 @@ static weft_status check_sample(const weft_lowered *l, weft_split split, int64_t
 weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
                              weft_sample *sample, weft_error *err)
 {
-    weft_status s = run->data->sample(run->data_self, split, i, sample, err);
+    const weft_entry entry = weft_enter_service(run->plan->plugins, run->data, "sample", err);
+    weft_status s = weft_leave(&entry, run->data->sample(run->data_self, split, i, sample, err));
     return s ? s : check_sample(l, split, i, sample, run->plan->seq_len, err);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters alone, for runs that only write text. */
+#include "plugin/enter.h"
 #include "run/run.h"
 
 #include <errno.h>
@@ -33,8 +34,7 @@ static weft_status read_one(weft_run *run, weft_folder *folder, const weft_state
         return weft_fail_memory(err);
     weft_status s = weft_folder_read(folder, e->name, t->lo, t->size, t->dtype, data, err);
     if (!s)
-        s = plan->device->upload(plan->device_self, (char *)run->state + e->offset, data, bytes,
-                                 err);
+        s = weft_device_upload(plan, (char *)run->state + e->offset, data, bytes, err);
     weft_free(data);
     return s;
 }
@@ -103,7 +103,10 @@ weft_status weft_run_take_weights(weft_run *run, weft_error *err)
                                   .tensors = tensors,
                                   .n_tensors = plan->states.n};
     bool loaded = false;
-    s = weights ? weights->load(self, &view, &loaded, err) : WEFT_OK;
+    if (weights) {
+        const weft_entry entry = weft_enter_service(plan->plugins, weights, "load", err);
+        s = weft_leave(&entry, weights->load(self, &view, &loaded, err));
+    }
     if (!s && !loaded)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "plugins"),
                       "no listed plugin loads weights; list hf and set [hf] load");

@@ -3,6 +3,7 @@
 #include "plugin_run.h"
 
 #include "plugin/crash.h"
+#include "plugin/enter.h"
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -221,6 +222,43 @@ static void test_failing_open(void **state)
     release(&r);
 }
 
+/* What a call returned, what it noted, what becomes of it. */
+static void test_silent_errors(void **state)
+{
+    static const struct {
+        weft_status returned, status;
+    } cases[] = {{WEFT_ERR_INPUT, WEFT_ERR_RUN},     {WEFT_ERR_STOPPED, WEFT_ERR_RUN},
+                 {WEFT_ERR_MEMORY, WEFT_ERR_MEMORY}, {WEFT_ERR_PEER, WEFT_ERR_PEER},
+                 {WEFT_ERR_INTERNAL, WEFT_ERR_RUN},  {(weft_status)77, WEFT_ERR_RUN},
+                 {(weft_status)-1, WEFT_ERR_RUN}};
+    const weft_where where = {"run.ini", 3};
+    weft_error err = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const weft_entry entry = weft_enter("x", "sample", where, &err);
+        assert_string_equal(weft_blame_get().hook, "sample");
+        assert_int_equal(weft_leave(&entry, cases[i].returned), cases[i].status);
+        assert_null(weft_blame_get().plugin);
+        assert_int_equal(weft_error_status(&err), cases[i].status);
+        assert_says(&err, "run.ini:3: plugin 'x' failed in sample and does not say why");
+        weft_error_clear(&err);
+    }
+    const weft_entry fine = weft_enter("x", "sample", where, &err);
+    assert_int_equal(weft_leave(&fine, WEFT_OK), WEFT_OK);
+    assert_int_equal(err.n_items, 0);
+    weft_fail(&err, WEFT_ERR_IO, WEFT_NOWHERE, "of before");
+    const weft_entry later = weft_enter("x", "sample", where, &err);
+    weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE, "of the call");
+    assert_int_equal(weft_leave(&later, WEFT_ERR_INPUT), WEFT_ERR_INPUT);
+    assert_int_equal(err.n_items, 2);
+    const weft_entry last = weft_enter("x", "sample", where, &err);
+    assert_int_equal(weft_leave(&last, WEFT_ERR_INPUT), WEFT_ERR_RUN);
+    assert_int_equal(err.n_items, 3);
+    weft_error_release(&err);
+    const weft_entry unheard = weft_enter("x", "sample", where, NULL);
+    assert_int_equal(weft_leave(&unheard, WEFT_ERR_IO), WEFT_ERR_IO);
+}
+
 static void crash_in_child(void)
 {
     run r = {0};
@@ -330,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_all_errors_at_once),
         cmocka_unit_test(test_failing_create),
         cmocka_unit_test(test_failing_open),
+        cmocka_unit_test(test_silent_errors),
         cmocka_unit_test(test_crash_report),
         cmocka_unit_test(test_ranks_as_threads),
         cmocka_unit_test(test_every_allocation_may_fail),
