@@ -4,11 +4,28 @@
 #include "plugin/crash.h"
 
 #include <errno.h>
+#include <link.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+enum { MOST_PLUGINS = 256, MOST_SEGMENTS = 8 };
+
+/* A plugin's code, never unmapped. */
+typedef struct code {
+    const char *plugin;
+    uintptr_t from[MOST_SEGMENTS], to[MOST_SEGMENTS];
+    int n;
+} code;
+
+/* Written under a lock, read by the handler. */
+static code codes[MOST_PLUGINS];
+static atomic_int n_codes;
+
+static _Thread_local bool known; /* a thread of the core */
 static _Thread_local int rank_now = -1;
 static _Thread_local int64_t step_now = -1;
 static _Atomic int64_t latest_step;
@@ -52,13 +69,52 @@ static const char *signal_name(int number)
     }
 }
 
-static void report(int number)
+/* Where the processor was; 0: unknown. */
+static uintptr_t program_counter(const void *context)
+{
+    const ucontext_t *c = context;
+#if defined __x86_64__
+    return (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+#elif defined __aarch64__
+    return (uintptr_t)c->uc_mcontext.pc;
+#else
+    (void)c;
+    return 0;
+#endif
+}
+
+static const char *plugin_at(uintptr_t address)
+{
+    int n = atomic_load_explicit(&n_codes, memory_order_acquire);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < codes[i].n; k++)
+            if (address >= codes[i].from[k] && address < codes[i].to[k])
+                return codes[i].plugin;
+    return NULL;
+}
+
+/* The plugin whose code it was; else the one that was called, be it that it had called a library.
+ */
+static void put_culprit(line *l, const char *at, const weft_blame *blame)
+{
+    if (at || blame->plugin) {
+        put(l, "plugin ");
+        put(l, at ? at : blame->plugin);
+    } else {
+        put(l, known ? "the core" : "a thread that a plugin has started");
+    }
+    if (!at || !blame->plugin || strcmp(at, blame->plugin) == 0)
+        return;
+    put(l, ", called by plugin ");
+    put(l, blame->plugin);
+}
+
+static void report(int number, uintptr_t address)
 {
     weft_blame blame = weft_blame_get();
     line l = {.n = 0};
     put(&l, "weft: crashed in ");
-    put(&l, blame.plugin ? "plugin " : "the core");
-    put(&l, blame.plugin ? blame.plugin : "");
+    put_culprit(&l, plugin_at(address), &blame);
     if (blame.hook) {
         put(&l, ", hook ");
         put(&l, blame.hook);
@@ -80,10 +136,11 @@ static void report(int number)
 
 /* SA_RESETHAND has put the default action back: raising again ends the process as if nobody had
  * looked, core dump included. */
-static void handle(int number)
+static void handle(int number, siginfo_t *info, void *context)
 {
     int saved = errno;
-    report(number);
+    (void)info;
+    report(number, program_counter(context));
     errno = saved;
     raise(number);
 }
@@ -92,12 +149,14 @@ weft_status weft_crash_install(weft_error *err)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     static char stack_memory[64 * 1024];
+    known = true;
     stack_t stack = {.ss_sp = stack_memory, .ss_size = sizeof stack_memory};
     if (sigaltstack(&stack, NULL) != 0)
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no signal stack for crash reports: %s",
                          strerror(errno));
-    struct sigaction action = {.sa_handler = handle,
-                               .sa_flags = (int)(SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
+    struct sigaction action = {.sa_sigaction = handle,
+                               .sa_flags =
+                                   (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         if (sigaction(signals[i], &action, NULL) != 0)
@@ -106,8 +165,51 @@ weft_status weft_crash_install(weft_error *err)
     return WEFT_OK;
 }
 
+/* ---- whose code is where ---- */
+
+typedef struct search {
+    const char *plugin;
+    uintptr_t inside;
+} search;
+
+/* Notes the code of the object that has `inside` in it; 1 ends the walk. */
+static int note_code(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const search *s = arg;
+    code found = {.plugin = s->plugin};
+    bool here = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        uintptr_t from = info->dlpi_addr + p->p_vaddr, to = from + p->p_memsz;
+        if (p->p_type != PT_LOAD)
+            continue;
+        here = here || (s->inside >= from && s->inside < to);
+        if ((p->p_flags & PF_X) && found.n < MOST_SEGMENTS) {
+            found.from[found.n] = from;
+            found.to[found.n++] = to;
+        }
+    }
+    int n = atomic_load_explicit(&n_codes, memory_order_relaxed);
+    if (!here || n == MOST_PLUGINS || (found.n && plugin_at(found.from[0])))
+        return here;
+    codes[n] = found;
+    atomic_store_explicit(&n_codes, n + 1, memory_order_release);
+    return 1;
+}
+
+void weft_crash_note_plugin(const char *name, const void *inside)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    search s = {name, (uintptr_t)inside};
+    pthread_mutex_lock(&lock);
+    dl_iterate_phdr(note_code, &s);
+    pthread_mutex_unlock(&lock);
+}
+
 void weft_crash_set_rank(int rank)
 {
+    known = true;
     rank_now = rank;
 }
 

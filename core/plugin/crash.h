@@ -10,6 +10,9 @@
  * in plugin X, hook Y, step N, rank R", and then do what they would have done. Call once, from the
  * main thread, which also gets a signal stack of its own (a stack overflow is reported too). */
 weft_status weft_crash_install(weft_error *err);
+/* Where code of this plugin is: in the shared object that has this address in it. The name must
+ * last for ever. */
+void weft_crash_note_plugin(const char *name, const void *inside);
 /* The calling thread's rank and step, for its crash report; negative (as at first): not known, left
  * out. */
 void weft_crash_set_rank(int rank);

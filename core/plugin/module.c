@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One plugin: found, opened, its descriptor checked. */
+#include "plugin/crash.h"
 #include "plugin/internal.h"
 
 #include <errno.h>
@@ -64,6 +65,8 @@ weft_status weft_module_open(weft_search *search, const char *name, weft_where w
     status = weft_descriptor_check(plugin, name, path, where, err);
     if (status != WEFT_OK)
         return status;
+    if (path)
+        weft_crash_note_plugin(plugin->name, plugin);
     out->plugin = plugin;
     out->path = path;
     return WEFT_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread that fills the next step's inputs while this one computes. */
+#include "plugin/crash.h"
 #include "run/run.h"
 
 #include <string.h>
@@ -25,6 +26,7 @@ static void *work(void *arg)
 {
     weft_run *run = arg;
     weft_loader *l = &run->loader;
+    weft_crash_set_rank(run->plan->rank);
     pthread_mutex_lock(&l->lock);
     while (!l->quit) {
         if (!l->wanted || l->ready) {

@@ -26,6 +26,7 @@ static void *work(void *arg)
 {
     tokenize_worker *worker = arg;
     tokenize_ring *r = worker->own;
+    weft_blame_set((weft_blame){"text", "tokenize"});
     worker->own = NULL;
     pthread_mutex_lock(&r->lock);
     if (r->job->own)
