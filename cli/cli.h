@@ -91,6 +91,9 @@ void weft_cli_options_release(weft_cli_options *options);
 weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out,
                               weft_error *err);
 
+/* From now on a plugin that calls exit is named, and ends the command with 1. */
+weft_status weft_cli_guard_exit(weft_error *err);
+
 /* ---- reports ---- */
 
 /* Prints every item of err to stderr, "error: ..." one a line (in colour on a terminal), and

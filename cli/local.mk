@@ -4,6 +4,7 @@ bin_PROGRAMS += weft
 weft_SOURCES = \
 	cli/command.c \
 	cli/config.c \
+	cli/exit.c \
 	cli/farewell.c \
 	cli/generate.c \
 	cli/generate_options.c \

@@ -111,7 +111,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ,
            SIG_IGN); /* a file that may not grow is an error like a full disk, and told like one */
     weft_error err = {0};
-    int code = weft_crash_install(&err) ? weft_cli_report(&err) : 0;
+    int code = weft_crash_install(&err) || weft_cli_guard_exit(&err) ? weft_cli_report(&err) : 0;
     weft_error_release(&err);
     if (code)
         return code;
