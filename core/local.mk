@@ -141,6 +141,7 @@ core_libcore_la_SOURCES = \
 	core/run/evaluate.c \
 	core/run/execute.c \
 	core/run/generate.c \
+	core/run/finite.c \
 	core/run/groups.c \
 	core/run/guard.c \
 	core/run/handshake.c \

@@ -75,6 +75,8 @@ static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_inst
     s = s ? s : launch(run, l, in, micro, err);
     if (!s && run->guard)
         s = weft_guard_after(run, l, in, micro, err);
+    if (!s && run->check_finite)
+        s = weft_finite_check(run, l, in, micro, err);
     for (int i = 0; in->fetch && !s && i < in->n_outs; i++)
         if (weft_instruction_out(in, i)->fetch)
             s = weft_observe_value(run, l, weft_instruction_out(in, i), micro, err);

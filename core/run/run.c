@@ -188,6 +188,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     run->dir = host->dir;
     run->threads = host->threads;
     run->seed = (uint64_t)weft_params_int(plan->train, "seed");
+    run->check_finite = weft_params_is(plan->weft, "check", "nan");
     run->product_dtype = product_dtype(weft_plan_model(plan));
     run->view = (weft_run_view){
         .rank = plan->rank,

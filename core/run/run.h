@@ -59,6 +59,7 @@ typedef struct weft_run {
     weft_report reports[32];
     weft_dtype product_dtype;
     struct weft_guard *guard; /* [weft] check = memory; NULL: off */
+    bool check_finite;        /* [weft] check = nan */
     struct weft_probe *probe; /* who compares runs; NULL: nobody */
     int64_t stop_after;       /* end after this many steps, as if all were done; 0: [train] steps */
     int64_t consumed;         /* global samples, the data position */
@@ -153,6 +154,10 @@ weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_i
                               int64_t micro, weft_error *err);
 weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                              int64_t micro, weft_error *err);
+
+/* finite.c: after an instruction: is every floating result finite? */
+weft_status weft_finite_check(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              int64_t micro, weft_error *err);
 
 /* store.c: keeping the state. Without a store they do nothing. */
 typedef struct weft_wish { /* one rank's, after a step */

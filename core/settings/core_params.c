@@ -9,7 +9,7 @@
 static const char *const automatic[] = {"auto", NULL};
 static const char *const all[] = {"all", NULL};
 static const char *const levels[] = {"debug", "info", "warn", NULL};
-static const char *const checks[] = {"none", "replicas", "memory", NULL};
+static const char *const checks[] = {"none", "replicas", "memory", "nan", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 static const char *const nonfinite[] = {"stop", "skip", NULL};
 
@@ -60,7 +60,8 @@ static const weft_param run_params[] = {
      .help = "what is checked while running: replicas: the ranks that should hold the same do; "
              "memory: no instruction writes outside its results or "
              "reads "
-             "what nobody wrote (slow, twice the memory)"},
+             "what nobody wrote (slow, twice the memory); nan: every value that is computed is "
+             "finite, and the first that is not is named (slow)"},
     {.name = NULL},
 };
 
