@@ -25,7 +25,8 @@ int weft_cmd_generate(int argc, char **argv);
 bool weft_command_is(const char *word);
 /* Runs it: argv[0] is its name. */
 int weft_command_run(int argc, char **argv);
-/* A line for each command of weft's own plugins that are there. */
+/* A line for each command of weft's own plugins that are there, and of plugins in the user's
+ * folders. */
 void weft_command_list(weft_text *text);
 /* Their names, at most `capacity`; how many. */
 int weft_command_names(const char **names, int capacity);

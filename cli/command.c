@@ -43,6 +43,15 @@ static const weft_command *find(const weft_plugin *plugin, const char *name)
     return NULL;
 }
 
+/* Is it one of weft's own that give a command? */
+static bool gives_known(const char *plugin)
+{
+    for (int i = 0; i < N_KNOWN; i++)
+        if (strcmp(plugin, known[i].plugin) == 0)
+            return true;
+    return false;
+}
+
 static void list_command(void *name, const weft_module *module, weft_text *text)
 {
     const weft_command *command = find(module->plugin, name);
@@ -60,6 +69,9 @@ void weft_command_list(weft_text *text)
         if (is_listed(names, known[i].plugin))
             weft_cli_probe(search, known[i].plugin, list_command, (void *)(uintptr_t)known[i].name,
                            text, &err);
+    for (int i = 0; names && names[i]; i++)
+        if (weft_search_is_users(search, names[i]) && !gives_known(names[i]))
+            weft_cli_probe(search, names[i], list_command, (void *)(uintptr_t)names[i], text, &err);
     weft_search_destroy(search);
     weft_error_release(&err); /* help is given, whatever plugins are like: `weft plugins` says what
                                  is wrong with them */

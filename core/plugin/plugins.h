@@ -25,6 +25,8 @@ void weft_search_destroy(weft_search *search);
 /* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).
  * NULL-ended array owned by search; NULL when out of memory. */
 const char *const *weft_search_names(weft_search *search);
+/* Is this plugin found in a folder that the user has named? */
+bool weft_search_is_users(weft_search *search, const char *name);
 /* Finds, opens (RTLD_NOW|LOCAL|NODELETE through our loader in libltdl) and checks one plugin's
  * descriptor. */
 weft_status weft_module_open(weft_search *search, const char *name, weft_where where,

@@ -230,6 +230,18 @@ weft_status weft_search_locate(weft_search *search, const char *name, weft_where
     return WEFT_OK;
 }
 
+bool weft_search_is_users(weft_search *search, const char *name)
+{
+    weft_found found;
+    const char *path;
+    if (weft_search_locate(search, name, WEFT_NOWHERE, &found, &path, NULL) != WEFT_OK || !path)
+        return false;
+    for (int i = 0; i < search->n_user; i++)
+        if (lies_in(path, search->folders[i].real))
+            return true;
+    return false;
+}
+
 weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
                                 weft_error *err)
 {
