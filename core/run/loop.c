@@ -169,13 +169,35 @@ static weft_status after_step(weft_run *run, weft_error *err)
     return s;
 }
 
-/* A signal reaches the ranks at different times, and their clocks differ: they decide alike on what
- * all of them know. */
+static const char *plugin_name(const weft_run *run, int i)
+{
+    return run->plan->plugins->list[i].module.plugin->name;
+}
+
+/* What this rank wants: its signals, its store, its observers. */
+static weft_wish wish_of(weft_run *run, bool stop, bool last)
+{
+    struct weft_asked *a = &run->asked;
+    weft_wish mine = {.stop = stop || (a->what & WEFT_ASK_STOP), .by = stop ? -1 : a->stops};
+    weft_keeper_wish(run, last, &mine);
+    mine.save = mine.save || (a->what & WEFT_ASK_SAVE);
+    if ((a->what & WEFT_ASK_SAVE) && !weft_keeper_keeps(run) && !a->told) {
+        weft_log_print(run->log, WEFT_LOG_WARN,
+                       "plugin '%s' asks to save, and no listed plugin keeps the state; list one, "
+                       "as ckpt",
+                       plugin_name(run, a->saves));
+        a->told = true;
+    }
+    a->what = 0;
+    return mine;
+}
+
+/* A signal reaches the ranks at different times, their clocks differ, and so may what their
+ * observers ask for: they decide alike on what all of them know. */
 static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_error *err)
 {
     weft_control *control = run->plan->plugins->control;
-    weft_wish mine = {.stop = stop};
-    weft_keeper_wish(run, last, &mine);
+    weft_wish mine = wish_of(run, stop, last);
     weft_wish *all = weft_alloc((size_t)run->plan->ranks * sizeof *all);
     if (!all)
         return weft_fail_memory(err);
@@ -185,8 +207,11 @@ static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_
                 : WEFT_OK;
     int n = control ? run->plan->ranks : 1;
     *leave = false;
-    for (int r = 0; r < n && !s; r++)
+    for (int r = 0; r < n && !s; r++) {
+        if (all[r].stop && !*leave)
+            run->stopped_by = all[r].by;
         *leave = *leave || all[r].stop;
+    }
     s = s ? s : weft_keeper_act(run, all, n, *leave, last, err);
     weft_free(all);
     return s;
@@ -194,9 +219,11 @@ static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_
 
 static weft_status stopped(const weft_run *run, weft_error *err)
 {
+    bool asked = run->stopped_by >= 0;
     return weft_fail(
-        err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by a signal after step %lld%s",
-        (long long)run->step,
+        err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by %s%s%s after step %lld%s",
+        asked ? "plugin '" : "a signal", asked ? plugin_name(run, run->stopped_by) : "",
+        asked ? "'" : "", (long long)run->step,
         weft_keeper_saves(run) ? "; it is saved, and the same command goes on from here" : "");
 }
 

@@ -24,12 +24,25 @@ static const char *event_name(weft_event event)
     return "event";
 }
 
+void weft_run_ask(const weft_run_view *view, unsigned what)
+{
+    struct weft_asked *a = view->asked;
+    if (!a)
+        return;
+    a->what |= what;
+    if (what & WEFT_ASK_STOP)
+        a->stops = a->now;
+    if (what & WEFT_ASK_SAVE)
+        a->saves = a->now;
+}
+
 static void show(weft_run *run, weft_watcher *w, weft_event event)
 {
     if (w->off || !(w->contribution->events & (unsigned)event))
         return;
     const char *plugin = w->loaded->module.plugin->name;
     weft_error err = {0};
+    run->asked.now = (int)(w->loaded - run->plan->plugins->list);
     const weft_entry entry = weft_enter(plugin, event_name(event), w->loaded->module.where, &err);
     weft_status s =
         weft_leave(&entry, w->contribution->observe(w->loaded->self, event, &run->view, &err));

@@ -188,6 +188,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     run->dir = host->dir;
     run->threads = host->threads;
     run->seed = (uint64_t)weft_params_int(plan->train, "seed");
+    run->asked = (struct weft_asked){.now = -1, .stops = -1};
     run->check_finite = weft_params_is(plan->weft, "check", "nan");
     run->product_dtype = product_dtype(weft_plan_model(plan));
     run->view = (weft_run_view){
@@ -197,6 +198,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         .steps = plan->steps,
         .micro_batch = -1,
         .reports = run->reports,
+        .asked = &run->asked,
         .planned_bytes = weft_plan_bytes(plan),
         .base_bytes = weft_peak_bytes(),
         .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};

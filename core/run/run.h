@@ -18,6 +18,15 @@ typedef struct weft_watcher {
     bool off;
 } weft_watcher;
 
+/* What observers have asked for since the ranks last agreed. */
+struct weft_asked {
+    unsigned what; /* WEFT_ASK_* */
+    /* Plugins, as in their list; -1: none. */
+    int now;          /* is being shown something */
+    int stops, saves; /* asked last for that */
+    bool told;        /* that nobody keeps the state */
+};
+
 /* The inputs of one step on the host: step inputs, then those of each micro-batch. */
 typedef struct weft_batch {
     char *step, *micro; /* micro: micro_batches blobs of input_bytes */
@@ -56,6 +65,8 @@ typedef struct weft_run {
     weft_loader loader;
     bool loader_made;
     weft_run_view view; /* what observers are shown */
+    struct weft_asked asked;
+    int stopped_by; /* the plugin that has ended the run; -1: a signal */
     weft_report reports[32];
     weft_dtype product_dtype;
     struct weft_guard *guard; /* [weft] check = memory; NULL: off */
@@ -162,6 +173,7 @@ weft_status weft_finite_check(weft_run *run, const weft_lowered *l, const weft_i
 /* store.c: keeping the state. Without a store they do nothing. */
 typedef struct weft_wish { /* one rank's, after a step */
     int32_t saves;         /* asked for by signals so far */
+    int32_t by;            /* stop: the plugin that wants it; -1: a signal */
     bool stop, save, ready;
 } weft_wish;
 void weft_keeper_destroy(weft_run *run);
@@ -169,6 +181,8 @@ weft_status weft_keeper_before_update(weft_run *run, weft_error *err);
 void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish);
 weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last,
                             weft_error *err);
+/* Does a listed plugin keep the state? */
+bool weft_keeper_keeps(const weft_run *run);
 /* Is there somewhere to save to? */
 bool weft_keeper_saves(const weft_run *run);
 void weft_keeper_finish(weft_run *run);

@@ -298,9 +298,14 @@ weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool sto
     return s || !(stop || last) ? s : finish(run, true, err);
 }
 
+bool weft_keeper_keeps(const weft_run *run)
+{
+    return run->keeper && run->keeper->store;
+}
+
 bool weft_keeper_saves(const weft_run *run)
 {
-    return run->keeper && run->keeper->store && run->dir;
+    return weft_keeper_keeps(run) && run->dir;
 }
 
 /* Ranks that end alike, with an error that leaves the state as it was: what is under way may end

@@ -34,7 +34,7 @@ typedef enum weft_status {
     WEFT_ERR_MEMORY,   /* out of memory */
     WEFT_ERR_IO,       /* the operating system refused */
     WEFT_ERR_RUN,      /* failed while running (non-finite loss, a library's error) */
-    WEFT_ERR_STOPPED,  /* a signal asked to stop */
+    WEFT_ERR_STOPPED,  /* a signal or an observer asked to stop */
     WEFT_ERR_PEER,     /* nothing wrong here: another rank has failed, and says why */
     WEFT_ERR_INTERNAL, /* weft or a plugin broke a promise; please report */
 } weft_status;

@@ -69,7 +69,17 @@ typedef struct weft_run_view {
     int64_t micro_batch;       /* VALUE: -1 outside micro-batches */
     const char *prompt, *text; /* TEXT */
     weft_status status;        /* STOP: why */
+    struct weft_asked *asked;  /* the core's own: weft_run_ask */
 } weft_run_view;
+
+/* What an observer may ask of the run. */
+enum {
+    WEFT_ASK_STOP = 1, /* to end after this step, as if a signal had asked to stop */
+    WEFT_ASK_SAVE = 2, /* to save after this step, if a listed plugin keeps the state */
+};
+/* Asks for one of these or both, from an observer on any rank: one that asks is enough. All ranks
+ * agree once a step, after STEP_END; what is asked later counts after the next step. */
+void weft_run_ask(const weft_run_view *run, unsigned what);
 
 /* ---- contributions ---- */
 
