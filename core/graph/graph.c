@@ -179,20 +179,31 @@ const char *weft_graph_name(weft_graph *g, const char *base)
     return name;
 }
 
+static bool reserve_report(weft_graph *g)
+{
+    if (g->n_reports < g->reports_capacity)
+        return true;
+    int more = g->reports_capacity ? 2 * g->reports_capacity : 16;
+    weft_report_value *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+    if (!fresh)
+        return false;
+    if (g->n_reports)
+        memcpy(fresh, g->reports, (size_t)g->n_reports * sizeof *fresh);
+    g->reports = fresh;
+    g->reports_capacity = more;
+    return true;
+}
+
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
 {
     if (!scalar)
         return;
-    if (g->n_reports == (int)(sizeof g->reports / sizeof g->reports[0])) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "more than %d reported scalars",
-                        g->n_reports);
+    char *copy = weft_pool_strdup(&g->pool, name);
+    if (!copy || !reserve_report(g)) {
+        weft_fail_memory(&g->error);
         return;
     }
-    char *copy = weft_pool_strdup(&g->pool, name);
-    if (!copy)
-        weft_fail_memory(&g->error);
-    else
-        g->reports[g->n_reports++] = (weft_report_value){copy, scalar};
+    g->reports[g->n_reports++] = (weft_report_value){copy, scalar};
 }
 
 weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more,

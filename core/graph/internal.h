@@ -86,8 +86,8 @@ struct weft_graph {
     const char *storage_by;
     weft_axes regather;
     const char *regather_by;
-    weft_report_value reports[32];
-    int n_reports;
+    weft_report_value *reports;
+    int n_reports, reports_capacity;
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
     weft_value *loss_sum, *tokens;  /* evaluate: sums over the micro-batch */
     weft_value *logits;             /* generate */

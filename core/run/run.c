@@ -112,6 +112,14 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
     return WEFT_OK;
 }
 
+static weft_status allocate_reports(weft_run *run, weft_error *err)
+{
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
+    run->reports = weft_alloc_zero((size_t)(g ? g->n_reports : 0) + 1, sizeof *run->reports);
+    run->view.reports = run->reports;
+    return run->reports ? WEFT_OK : weft_fail_memory(err);
+}
+
 /* The dtype that the model's products run in: what MFU is measured against. */
 static weft_dtype product_dtype(const weft_graph *g)
 {
@@ -197,7 +205,6 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         .dir = host->dir,
         .steps = plan->steps,
         .micro_batch = -1,
-        .reports = run->reports,
         .asked = &run->asked,
         .planned_bytes = weft_plan_bytes(plan),
         .base_bytes = weft_peak_bytes(),
@@ -213,6 +220,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     weft_status s = check_device(plan->device, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);
+    s = s ? s : allocate_reports(run, err);
     s = s ? s : allocate(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
@@ -238,5 +246,6 @@ void weft_run_destroy(weft_run *run)
     weft_guard_destroy(run);
     free_memory(run);
     weft_free(run->watchers);
+    weft_free(run->reports);
     weft_free(run);
 }
