@@ -138,6 +138,14 @@ static weft_status not_a_model(const char *path, weft_error *err)
                      path);
 }
 
+static bool is_of(const weft_plugins *plugins, const weft_model_format *format, const char *path)
+{
+    const weft_entry entry = weft_enter_service(plugins, format, "is", NULL);
+    bool is = format->is(path);
+    weft_leave(&entry, WEFT_OK);
+    return is;
+}
+
 /* The plugin that knows the format says what model it is. */
 static weft_status settings_of_format(generate_source *s, const char *path, weft_error *err)
 {
@@ -151,7 +159,7 @@ static weft_status settings_of_format(generate_source *s, const char *path, weft
     status = status ? status : weft_plugins_load(settings, &silent, &plugins, err);
     const weft_model_format *format =
         status ? NULL : weft_plugins_service(plugins, "format", &self);
-    if (!status && (!format || !format->is(path)))
+    if (!status && (!format || !is_of(plugins, format, path)))
         status = not_a_model(path, err);
     if (!status) {
         const weft_entry entry = weft_enter_service(plugins, format, "settings", err);

@@ -32,7 +32,7 @@ static weft_status add_prompt(generate_texts *t, const char *text, size_t size, 
     if (!ids)
         return weft_fail_memory(err);
     const weft_run_tokenizer *by = &t->tokenizer;
-    int bos = by->table->bos(by->self);
+    int bos = weft_run_tokenizer_bos(by);
     if (bos >= 0)
         ids[n++] = bos;
     const weft_entry entry = weft_enter(by->by, "encode", WEFT_NOWHERE, err);

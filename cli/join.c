@@ -35,16 +35,13 @@ static void on_lost(void *ctx, const weft_verdict *why)
 {
     seat *s = ctx;
     struct timespec until;
-    void *self;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += WEFT_RANK_GRACE_S;
     pthread_mutex_lock(&s->lock);
     s->lost = true;
     s->why = *why;
-    const weft_transport *transport =
-        s->open ? weft_plugins_service(s->rank.session.plugins, "transport", &self) : NULL;
-    if (transport && transport->leave)
-        transport->leave(self);
+    if (s->open)
+        weft_rank_leave_transport(s->rank.session.plugins);
     while (!s->done && pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0)
         continue;
     if (!s->done) {
@@ -131,14 +128,11 @@ static weft_status run(seat *s, const weft_cli_options *options, int rank, weft_
     r->session.host.rank = rank;
     r->status = status ? status : prepare(s, options, rank);
     r->status = r->status ? r->status : r->body(r, r->ctx);
-    void *self;
-    const weft_transport *transport =
-        s->open ? weft_plugins_service(r->session.plugins, "transport", &self) : NULL;
     if (r->status &&
         r->status != WEFT_ERR_STOPPED) { /* all stop after the same step and end well */
         weft_control_leave(r->control, rank, r->status, weft_error_text(&r->err));
-        if (transport && transport->leave)
-            transport->leave(self);
+        if (s->open)
+            weft_rank_leave_transport(r->session.plugins);
     }
     weft_plugins_close(r->session.plugins);
     weft_verdict why; /* ranks meet once more to close what they share */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
 #include "plugin/crash.h"
+#include "plugin/enter.h"
 
 #include <string.h>
 #include <time.h>
@@ -23,16 +24,23 @@ weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine
                : mine;
 }
 
+void weft_rank_leave_transport(const weft_plugins *plugins)
+{
+    void *self;
+    const weft_transport *transport = weft_plugins_service(plugins, "transport", &self);
+    if (!transport || !transport->leave)
+        return;
+    const weft_entry entry = weft_enter_service(plugins, transport, "leave", NULL);
+    transport->leave(self);
+    weft_leave(&entry, WEFT_OK);
+}
+
 /* Wakes whoever waits for this rank. */
 static void leave(weft_rank *rank)
 {
-    void *self;
-    const weft_transport *transport =
-        weft_plugins_service(rank->session.plugins, "transport", &self);
     weft_control_leave(rank->control, rank->session.host.rank, rank->status,
                        weft_error_text(&rank->err));
-    if (transport && transport->leave)
-        transport->leave(self);
+    weft_rank_leave_transport(rank->session.plugins);
 }
 
 static int report_one(const weft_rank *rank)

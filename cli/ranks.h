@@ -23,6 +23,8 @@ typedef struct weft_rank {
     struct weft_crew *crew; /* all ranks, where they are threads */
 } weft_rank;
 
+/* The transport wakes whoever waits for this rank. */
+void weft_rank_leave_transport(const weft_plugins *plugins);
 /* Ends a phase: after it all ranks know whether all may go on, so that one rank's failure is every
  * rank's clear end. */
 weft_status weft_rank_agree(weft_rank *rank, const char *phase, weft_status mine);

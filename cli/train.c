@@ -3,6 +3,7 @@
 #include "job.h"
 #include "lock.h"
 #include "plugin/crash.h"
+#include "plugin/enter.h"
 #include "run/digest.h"
 #include "run/run.h"
 
@@ -218,13 +219,14 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
                        (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
     weft_text_clear(&text);
     weft_text_print(&text, "%s: ", plan->device->name);
-    if (plan->device->describe)
-        plan->device->describe(plan->device_self, &text);
+    weft_device_describe(plan, &text);
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
     weft_text_clear(&text);
     weft_text_add(&text, "data: ");
+    const weft_entry entry = weft_enter_service(plan->plugins, run->data, "describe", NULL);
     if (run->data->describe)
         run->data->describe(run->data_self, &text);
+    weft_leave(&entry, WEFT_OK);
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
     weft_text_release(&text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device of a plan: the only calls of its functions that may fail. */
+/* The device of a plan: its functions, called as those of plugins are. */
 #include "lower/plan.h"
 #include "plugin/enter.h"
 
@@ -39,4 +39,44 @@ weft_status weft_device_wait(const weft_plan *p, weft_error *err)
 {
     const weft_entry entry = enter(p, "wait", err);
     return weft_leave(&entry, p->device->wait(p->device_self, err));
+}
+
+weft_queue *weft_device_queue(const weft_plan *p, int i)
+{
+    const weft_entry entry = enter(p, "queue", NULL);
+    weft_queue *queue = p->device->queue ? p->device->queue(p->device_self, i) : NULL;
+    weft_leave(&entry, WEFT_OK);
+    return queue;
+}
+
+uint64_t weft_device_adversary(const weft_plan *p)
+{
+    const weft_entry entry = enter(p, "adversary", NULL);
+    uint64_t seed = p->device->adversary ? p->device->adversary(p->device_self) : 0;
+    weft_leave(&entry, WEFT_OK);
+    return seed;
+}
+
+double weft_device_peak(const weft_plan *p, weft_dtype dtype, double reached)
+{
+    const weft_entry entry = enter(p, "peak", NULL);
+    double rate = p->device->peak ? p->device->peak(p->device_self, dtype, reached) : 0;
+    weft_leave(&entry, WEFT_OK);
+    return rate;
+}
+
+size_t weft_device_library_bytes(const weft_plan *p)
+{
+    const weft_entry entry = enter(p, "library_bytes", NULL);
+    size_t bytes = p->device->library_bytes ? p->device->library_bytes(p->device_self) : 0;
+    weft_leave(&entry, WEFT_OK);
+    return bytes;
+}
+
+void weft_device_describe(const weft_plan *p, weft_text *text)
+{
+    const weft_entry entry = enter(p, "describe", NULL);
+    if (p->device->describe)
+        p->device->describe(p->device_self, text);
+    weft_leave(&entry, WEFT_OK);
 }

@@ -5,11 +5,13 @@
 #include <string.h>
 
 weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,
-                              const weft_kernel *const *tables, const char *const *owners,
-                              int n_tables, weft_error *err)
+                              const char *device_by, const weft_kernel *const *tables,
+                              const char *const *owners, int n_tables, weft_error *err)
 {
-    *kernels = (weft_kernels){.device = device, .device_self = device_self};
+    *kernels = (weft_kernels){.device = device, .device_self = device_self, .device_by = device_by};
+    const weft_entry entry = weft_enter(device_by, "plain", WEFT_NOWHERE, NULL);
     kernels->plain = device->plain && device->plain(device_self);
+    weft_leave(&entry, WEFT_OK);
     int n = 0;
     for (int i = 0; i < n_tables; i++)
         for (const weft_kernel *k = tables[i]; k && k->op; k++)
@@ -62,8 +64,10 @@ const char *weft_kernels_owner(const weft_kernels *kernels, const weft_kernel *k
 void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *call)
 {
     const weft_device *d = kernels->device;
+    const weft_entry entry = weft_enter(kernels->device_by, "queue", WEFT_NOWHERE, NULL);
     call->queue = d->queue ? d->queue(kernels->device_self, queue) : NULL;
     call->threads = d->threads ? d->threads(kernels->device_self) : 1;
+    weft_leave(&entry, WEFT_OK);
 }
 
 weft_call weft_instruction_call(const weft_instruction *in, const weft_kernels *kernels)
@@ -86,6 +90,7 @@ struct weft_prepared_item {
     const weft_kernel *kernel;
     void *state;
     size_t workspace;
+    const char *owner; /* of the kernel */
     struct weft_prepared_item *next;
 };
 
@@ -143,6 +148,7 @@ static weft_status prepare_one(weft_prepared *p, const weft_kernels *kernels, we
         if ((s = weft_leave(&entry, s)))
             return s;
         item->kernel = k;
+        item->owner = in->owner;
         item->next = p->items;
         p->items = item;
     }
@@ -174,8 +180,11 @@ weft_status weft_prepare(weft_prepared *prepared, const weft_kernels *kernels, w
 void weft_prepared_release(weft_prepared *prepared)
 {
     for (struct weft_prepared_item *i = prepared->items; i; i = i->next)
-        if (i->kernel->prepare && i->kernel->release)
+        if (i->kernel->prepare && i->kernel->release) {
+            const weft_entry entry = weft_enter(i->owner, i->kernel->op, WEFT_NOWHERE, NULL);
             i->kernel->release(i->state);
+            weft_leave(&entry, WEFT_OK);
+        }
     weft_pool_release(&prepared->pool);
     memset(prepared, 0, sizeof *prepared);
 }

@@ -87,13 +87,18 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
     return WEFT_OK;
 }
 
-static void count_flops(weft_compiler *c, const weft_node *n, const weft_call *call, weft_action a)
+static void count_flops(weft_compiler *c, const weft_instruction *in, const weft_call *call,
+                        weft_action a)
 {
+    const weft_node *n = in->node;
     double flops = 0, times = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD
                                   ? (double)c->g->config.sizes.micro_batches
                                   : 1;
     if (n->op->flops) {
+        const weft_entry entry =
+            weft_enter(weft_ops_owner(c->g->config.ops, n->op), n->op->name, WEFT_NOWHERE, NULL);
         flops = n->op->flops(call);
+        weft_leave(&entry, WEFT_OK);
     } else {
         for (int i = 0; i < call->n_ins + call->n_outs; i++) {
             double elements = (double)weft_tensor_count(&call->ins[i]);
@@ -165,8 +170,8 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
+    count_flops(c, in, &call, a);
     const weft_entry entry = weft_enter(in->owner, n->op->name, WEFT_NOWHERE, NULL);
-    count_flops(c, n, &call, a);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
     weft_leave(&entry, WEFT_OK);
     return add_workspace(c, in, (int64_t)workspace, position);

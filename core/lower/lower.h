@@ -17,12 +17,13 @@ typedef struct weft_kernels {
     bool plain; /* use reference kernels only */
     const weft_device *device;
     void *device_self;
+    const char *device_by; /* the plugin that gives the device */
 } weft_kernels;
 
 /* tables: kernel tables of plugins, each ended by op == NULL; owners: the plugins' names. */
 weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,
-                              const weft_kernel *const *tables, const char *const *owners,
-                              int n_tables, weft_error *err);
+                              const char *device_by, const weft_kernel *const *tables,
+                              const char *const *owners, int n_tables, weft_error *err);
 void weft_kernels_release(weft_kernels *kernels);
 /* The best kernel for a call; NULL: the op's plain one. */
 const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_call *call);

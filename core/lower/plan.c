@@ -76,7 +76,9 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
     s = s ? s : weft_ops_init(&p->ops, ops, (int)n, err);
     s = s ? s : weft_ops_set_owners(&p->ops, ops, names, (int)n, err);
     s = s ? s
-          : weft_kernels_init(&p->kernels, p->device, p->device_self, tables, names, (int)n, err);
+          : weft_kernels_init(&p->kernels, p->device, p->device_self,
+                              weft_plugins_giver(p->plugins, p->device), tables, names, (int)n,
+                              err);
     weft_free(ops);
     weft_free(tables);
     weft_free(names);
@@ -158,7 +160,7 @@ static weft_status make_mesh(weft_plan *p, weft_error *err)
 
 static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
 {
-    uint64_t adversary = p->device->adversary ? p->device->adversary(p->device_self) : 0;
+    uint64_t adversary = weft_device_adversary(p);
     weft_lower_options options = {
         &p->kernels, &p->states, p->rank, adversary ? 2 : p->device->n_queues, adversary, NULL};
     options.caches = weft_graph_writes(p->graphs[mode]) ? &p->caches : NULL;
@@ -219,7 +221,12 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
         s = build_training(p, options, err);
     if (s || options->stop_after || options->train_only || (!options->write && !p->generator))
         return s;
-    int64_t context = p->generator ? p->generator->context(p->generator_self) : p->seq_len;
+    int64_t context = p->seq_len;
+    if (p->generator) {
+        const weft_entry entry = weft_enter_service(p->plugins, p->generator, "context", NULL);
+        context = p->generator->context(p->generator_self);
+        weft_leave(&entry, WEFT_OK);
+    }
     p->writing = options->write ? *options->write : (weft_writing){1, context, context, true};
     return build_writing(p, options, err);
 }

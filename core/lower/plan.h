@@ -73,6 +73,12 @@ weft_status weft_device_upload(const weft_plan *plan, void *to, const void *from
 weft_status weft_device_download(const weft_plan *plan, void *to_host, const void *from,
                                  size_t bytes, weft_error *err);
 weft_status weft_device_wait(const weft_plan *plan, weft_error *err);
+/* Of what it lacks: 0, NULL, nothing. */
+weft_queue *weft_device_queue(const weft_plan *plan, int i);
+uint64_t weft_device_adversary(const weft_plan *plan);
+double weft_device_peak(const weft_plan *plan, weft_dtype dtype, double reached);
+size_t weft_device_library_bytes(const weft_plan *plan);
+void weft_device_describe(const weft_plan *plan, weft_text *text);
 
 /* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
 weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err);

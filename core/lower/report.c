@@ -151,8 +151,7 @@ static void print_peak(const weft_lowered *l, weft_text *text)
 static void print_memory(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
-    size_t libraries =
-        plan->device->library_bytes ? plan->device->library_bytes(plan->device_self) : 0;
+    size_t libraries = weft_device_library_bytes(plan);
     weft_text_add(text, "memory per rank\n");
     print_line(text, "parameters", (double)state_bytes(plan, "parameter"));
     print_line(text, "optimizer state", (double)state_bytes(plan, "state"));

@@ -33,7 +33,6 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     weft_tensor *t = in->tensors;
     for (int i = 0; i < in->n_ins + in->n_outs; i++)
         t[i].data = weft_run_address(run, l, in->buffers[i], micro);
-    const weft_device *device = run->plan->device;
     size_t bytes = (size_t)weft_tensor_count(&t[in->n_ins]) * weft_dtype_size(t[in->n_ins].dtype);
     switch (in->kind) {
     case WEFT_ZERO_FILL:
@@ -45,10 +44,10 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     case WEFT_OBSERVE:
         return WEFT_OK;
     case WEFT_COLLECTIVE:
-        return weft_collective(
-            &run->groups, l, in,
-            in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro) : NULL,
-            device->queue ? device->queue(run->plan->device_self, in->queue) : NULL, err);
+        return weft_collective(&run->groups, l, in,
+                               in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro)
+                                                  : NULL,
+                               weft_device_queue(run->plan, in->queue), err);
     case WEFT_COMPUTE:
         break;
     }
@@ -129,7 +128,7 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action actio
 {
     const weft_plan *plan = run->plan;
     const weft_program *p = &l->programs[action];
-    uint64_t adversary = plan->device->adversary ? plan->device->adversary(plan->device_self) : 0;
+    uint64_t adversary = weft_device_adversary(plan);
     weft_status s = WEFT_OK;
     if (run->guard)
         weft_guard_begin(run, l);

@@ -51,6 +51,29 @@ weft_run_tokenizer weft_run_tokenizer_find(const weft_plugins *plugins)
     return t;
 }
 
+static int ask(const weft_run_tokenizer *t, const char *name, int (*function)(void *self))
+{
+    const weft_entry entry = weft_enter(t->by, name, WEFT_NOWHERE, NULL);
+    int answer = function(t->self);
+    weft_leave(&entry, WEFT_OK);
+    return answer;
+}
+
+int weft_run_tokenizer_vocab_size(const weft_run_tokenizer *t)
+{
+    return ask(t, "vocab_size", t->table->vocab_size);
+}
+
+int weft_run_tokenizer_bos(const weft_run_tokenizer *t)
+{
+    return ask(t, "bos", t->table->bos);
+}
+
+int weft_run_tokenizer_eos(const weft_run_tokenizer *t)
+{
+    return ask(t, "eos", t->table->eos);
+}
+
 static weft_status decode(const weft_run_tokenizer *t, const int32_t *ids, size_t n,
                           weft_text *text, weft_error *err)
 {
@@ -82,8 +105,8 @@ weft_status weft_continuation_decode(const weft_continuation *t,
                                      weft_text *after, weft_error *err)
 {
     weft_text whole = {0};
-    size_t bos = t->n_prompt > 0 &&
-                 t->ids[0] == tokenizer->table->bos(tokenizer->self); /* nobody wrote that */
+    size_t bos =
+        t->n_prompt > 0 && t->ids[0] == weft_run_tokenizer_bos(tokenizer); /* nobody wrote that */
     weft_status s = decode(tokenizer, t->ids + bos, t->n_prompt - bos, before, err);
     s = s ? s : decode(tokenizer, t->ids + bos, t->n - bos, &whole, err);
     if (!s) {
@@ -240,10 +263,11 @@ weft_status weft_run_generate(weft_run *run, bool last, weft_error *err)
     const weft_plan *plan = run->plan;
     if (!plan->lowered[WEFT_MODE_GENERATE] || !run->tokenizer)
         return WEFT_OK;
-    int32_t eos = run->tokenizer->eos(run->tokenizer_self);
+    const weft_run_tokenizer tokenizer = weft_run_tokenizer_find(plan->plugins);
+    int32_t eos = weft_run_tokenizer_eos(&tokenizer);
     weft_generation g = {.eos = &eos,
                          .n_eos = eos >= 0,
-                         .vocab = run->tokenizer->vocab_size(run->tokenizer_self),
+                         .vocab = weft_run_tokenizer_vocab_size(&tokenizer),
                          .slides = true};
     weft_decoder d;
     weft_status s = weft_decoder_init(&d, run, err);

@@ -34,6 +34,10 @@ typedef struct weft_run_tokenizer {
     const char *by;
 } weft_run_tokenizer;
 weft_run_tokenizer weft_run_tokenizer_find(const weft_plugins *plugins);
+/* As the tokenizer's functions; there must be one. */
+int weft_run_tokenizer_vocab_size(const weft_run_tokenizer *t);
+int weft_run_tokenizer_bos(const weft_run_tokenizer *t);
+int weft_run_tokenizer_eos(const weft_run_tokenizer *t);
 
 /* The text of the prompt, and what its continuation adds to it, as UTF-8. It is the difference of
  * two texts, since a character may have bytes in several tokens, and some tokenizers write a first

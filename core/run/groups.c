@@ -93,8 +93,11 @@ weft_status weft_groups_add(weft_groups *g, const weft_lowered *l, weft_error *e
 void weft_groups_release(weft_groups *g)
 {
     for (int i = g->n - 1; i >= 0; i--) {
-        if (g->list[i].handle)
+        if (g->list[i].handle) {
+            const weft_entry entry = weft_enter(g->transport_by, "ungroup", WEFT_NOWHERE, NULL);
             g->transport->ungroup(g->transport_self, g->list[i].handle);
+            weft_leave(&entry, WEFT_OK);
+        }
         weft_free(g->list[i].ranks);
     }
     weft_free(g->list);

@@ -40,7 +40,7 @@ weft_status weft_guard_create(weft_run *run, weft_error *err)
     struct weft_guard *g = run->guard = weft_alloc_zero(1, sizeof *g);
     if (!g)
         return weft_fail_memory(err);
-    g->in_order = !plan->device->adversary || plan->device->adversary(plan->device_self) == 0;
+    g->in_order = weft_device_adversary(plan) == 0;
     const region regions[REGIONS] = {
         {"arena", run->arena, NULL, run->arena_bytes},
         {"state", run->state, NULL, (size_t)plan->states.bytes},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training loop. */
 #include "plugin/crash.h"
+#include "plugin/enter.h"
 #include "run/run.h"
 
 #include <math.h>
@@ -151,9 +152,20 @@ static void measure_peak(weft_run *run)
          wrong = view->peak_flops > 0 && reached > view->peak_flops;
     if (!plan->device->peak || (!first && !wrong))
         return;
-    view->peak_flops = plan->device->peak(plan->device_self, run->product_dtype, reached);
+    view->peak_flops = weft_device_peak(plan, run->product_dtype, reached);
     if (view->peak_flops > 0 && view->peak_flops < reached)
         view->peak_flops = reached;
+}
+
+static bool wants_text(const weft_run *run, bool last)
+{
+    const weft_plan *plan = run->plan;
+    if (!plan->generator)
+        return false;
+    const weft_entry entry = weft_enter_service(plan->plugins, plan->generator, "want", NULL);
+    bool wants = plan->generator->want(plan->generator_self, run->step, last);
+    weft_leave(&entry, WEFT_OK);
+    return wants;
 }
 
 static weft_status after_step(weft_run *run, weft_error *err)
@@ -163,10 +175,7 @@ static weft_status after_step(weft_run *run, weft_error *err)
     weft_status s = WEFT_OK;
     if (every > 0 && (run->step % every == 0 || last))
         s = weft_run_evaluate(run, err);
-    if (!s && run->plan->generator &&
-        run->plan->generator->want(run->plan->generator_self, run->step, last))
-        s = weft_run_generate(run, last, err);
-    return s;
+    return s || !wants_text(run, last) ? s : weft_run_generate(run, last, err);
 }
 
 static const char *plugin_name(const weft_run *run, int i)

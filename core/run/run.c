@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/run.h"
 #include "plugin/enter.h"
+#include "run/generate.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -164,7 +165,8 @@ static weft_status begin_data(weft_run *run, weft_error *err)
     if (s || !run->tokenizer)
         return s;
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
-    int ids = run->tokenizer->vocab_size(run->tokenizer_self);
+    const weft_run_tokenizer tokenizer = weft_run_tokenizer_find(plugins);
+    int ids = weft_run_tokenizer_vocab_size(&tokenizer);
     if (vocab && vocab->size < ids)
         return weft_fail(err, WEFT_ERR_INPUT, place_of(plugins, "vocab_size"),
                          "the tokenizer has %d ids and the model's vocabulary only %lld; set "

@@ -142,6 +142,8 @@ void weft_sample_release(weft_sample *s);
  * position that is out of range. Everything that wants a sample takes it here. */
 weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
                              weft_sample *sample, weft_error *err);
+/* How many samples a split has. */
+int64_t weft_count_samples(const weft_run *run, weft_split split);
 /* Does any input of this rank hold something of row `row` of a micro-batch? */
 bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row);
 weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,

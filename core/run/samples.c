@@ -46,6 +46,14 @@ static weft_status check_sample(const weft_lowered *l, const source *of, const w
     return s ? s : check_range(sample->positions, seq_len, &position, of, err);
 }
 
+int64_t weft_count_samples(const weft_run *run, weft_split split)
+{
+    const weft_entry entry = weft_enter_service(run->plan->plugins, run->data, "samples", NULL);
+    int64_t n = run->data->samples(run->data_self, split);
+    weft_leave(&entry, WEFT_OK);
+    return n;
+}
+
 weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
                              weft_sample *sample, weft_error *err)
 {

@@ -129,15 +129,16 @@ static weft_status identify_tokenizer(const weft_run *run, uint64_t *id, const c
     size_t n = 0, capacity = 0;
     if (!t)
         return WEFT_OK;
+    const weft_entry entry = enter(run, t, "encode", err);
     const int32_t numbers[] = {t->vocab_size(run->tokenizer_self), t->bos(run->tokenizer_self),
                                t->eos(run->tokenizer_self)};
-    const weft_entry entry = enter(run, t, "encode", err);
-    weft_status s = weft_leave(
-        &entry, t->encode(run->tokenizer_self, probe, sizeof probe - 1, &ids, &n, &capacity, err));
+    weft_status s =
+        t->encode(run->tokenizer_self, probe, sizeof probe - 1, &ids, &n, &capacity, err);
+    *files = t->files ? t->files(run->tokenizer_self) : NULL;
+    s = weft_leave(&entry, s);
     uint64_t hash = weft_hash_bytes(weft_hash_name("tokenizer"), numbers, sizeof numbers);
     hash = weft_hash_bytes(hash, ids, n * sizeof *ids);
     weft_free(ids);
-    *files = t->files ? t->files(run->tokenizer_self) : NULL;
     for (int i = 0; *files && (*files)[i] && !s; i++) {
         char *data;
         size_t bytes;
@@ -162,15 +163,17 @@ static weft_progress progress_of(const weft_run *run)
 static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    k->state = (weft_state_view){
-        .rank = plan->rank,
-        .ranks = plan->ranks,
-        .device = plan->device,
-        .device_self = plan->device_self,
-        .n_tensors = plan->states.n,
-        .steps = plan->steps,
-        .progress = progress_of(run),
-        .data_id = run->data->fingerprint ? run->data->fingerprint(run->data_self) : 0};
+    k->state = (weft_state_view){.rank = plan->rank,
+                                 .ranks = plan->ranks,
+                                 .device = plan->device,
+                                 .device_self = plan->device_self,
+                                 .n_tensors = plan->states.n,
+                                 .steps = plan->steps,
+                                 .progress = progress_of(run)};
+    const weft_entry entry = enter(run, run->data, "fingerprint", NULL);
+    if (run->data->fingerprint)
+        k->state.data_id = run->data->fingerprint(run->data_self);
+    weft_leave(&entry, WEFT_OK);
     weft_status s = weft_plan_state(plan, run->state, &k->tensors, err);
     k->state.tensors = k->tensors;
     s = s ? s : list_plugins(k, plan->plugins, err);
