@@ -16,6 +16,7 @@ check_PROGRAMS += \
 	tests/unit/test_group \
 	tests/unit/test_guard \
 	tests/unit/test_impostor \
+	tests/unit/test_insert \
 	tests/unit/test_intruder \
 	tests/unit/test_layout \
 	tests/unit/test_link \
@@ -262,6 +263,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
 	tests/scripts/check-parity-random \
+	tests/scripts/check-passes \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \

@@ -78,10 +78,10 @@ static weft_dtype gradient_dtype(const backward *b, const weft_value *x)
 /* New nodes belong to the block, chunk and plugin of `source`: the node that they differentiate. */
 static void stand_at(weft_graph *g, const weft_node *source, weft_phase phase)
 {
-    g->block = source->block;
-    g->chunk = source->chunk;
+    g->spot.block = source->block;
+    g->spot.chunk = source->chunk;
     g->by = source->by;
-    g->phase = phase;
+    g->spot.phase = phase;
 }
 
 /* A node that makes (part of) the gradients of `targets`, as many as it has results; spec has its
@@ -406,7 +406,7 @@ static weft_status report_loss(backward *b)
  * on the shard: whoever asks for a parameter's gradient gets it whole. */
 static weft_status close_gradients(weft_graph *g)
 {
-    g->phase = WEFT_UPDATE;
+    g->spot.phase = WEFT_UPDATE;
     for (int i = 0; i < g->n_parameters; i++) {
         weft_value *p = g->parameters[i], *gradient = p->gradient;
         weft_layout to = gradient ? gradient->layout : (weft_layout){0};
@@ -446,7 +446,7 @@ weft_status weft_graph_differentiate(weft_graph *g)
     b.needs = weft_alloc_zero(n, sizeof *b.needs);
     b.of = weft_alloc_zero(n, sizeof *b.of);
     b.copies = weft_alloc_zero(n, sizeof *b.copies);
-    int block = g->block, chunk = g->chunk;
+    int block = g->spot.block, chunk = g->spot.chunk;
     const char *by = g->by;
     weft_status s = WEFT_OK;
     if (!b.needs || !b.of || !b.copies)
@@ -468,9 +468,9 @@ weft_status weft_graph_differentiate(weft_graph *g)
         s = check_all_used(g, &g->error);
     if (!s)
         s = close_gradients(g);
-    g->phase = WEFT_UPDATE;
-    g->block = block;
-    g->chunk = chunk;
+    g->spot.phase = WEFT_UPDATE;
+    g->spot.block = block;
+    g->spot.chunk = chunk;
     g->by = by;
     weft_free(b.needs);
     weft_free(b.of);

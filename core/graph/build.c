@@ -46,6 +46,21 @@ static weft_value *finish_source(weft_graph *g, weft_value *v)
     return g->placed && weft_place_node(g, v->node) ? NULL : v;
 }
 
+/* The list is in the order of the graph: the last one, if it was inserted, goes where it stands. */
+static void order_parameter(weft_graph *g)
+{
+    weft_value **list = g->parameters, *v = list[g->n_parameters - 1];
+    const weft_node *next = g->spot.before;
+    while (next && strcmp(next->op->name, "parameter") != 0)
+        next = next->next;
+    for (int i = g->n_parameters - 1; next && i > 0; i--) {
+        list[i] = list[i - 1];
+        list[i - 1] = v;
+        if (list[i]->node == next)
+            return;
+    }
+}
+
 weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init)
 {
     if (!weft_graph_status(g) && weft_graph_find(g, name))
@@ -57,6 +72,7 @@ weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shap
     v->init = init;
     if (!weft_graph_push(g, (void ***)&g->parameters, &g->n_parameters, &g->parameters_capacity, v))
         return NULL;
+    order_parameter(g);
     return finish_source(g, v);
 }
 
@@ -103,18 +119,19 @@ static weft_scope scope_of(const weft_graph *g, const struct known_input *k)
 weft_value *weft_add_input(weft_graph *g, const char *name)
 {
     weft_value *v = weft_map_get(&g->inputs, name, strlen(name));
-    if (v)
+    if (v) {
+        weft_node_come_before(g, v->node, g->spot.before);
         return v;
+    }
     for (size_t i = 0; i < sizeof known_inputs / sizeof known_inputs[0]; i++) {
         const struct known_input *k = &known_inputs[i];
         if (strcmp(k->name, name) != 0)
             continue;
-        int block = g->block, chunk = g->chunk;
-        g->block = WEFT_BLOCK_NONE;
-        g->chunk = -1;
+        weft_spot spot = g->spot;
+        g->spot.block = WEFT_BLOCK_NONE;
+        g->spot.chunk = -1;
         v = add_source(g, "input", name, scope_of(g, k));
-        g->block = block;
-        g->chunk = chunk;
+        g->spot = spot;
         if (!v || set_shape(g, v, k->shape))
             return NULL;
         v->dtype = k->dtype;

@@ -71,11 +71,11 @@ weft_status weft_graph_cache(weft_graph *g)
     for (weft_node *n = g->first; n && !weft_graph_status(g); n = n->next) {
         if (strcmp(n->op->name, "attention") != 0)
             continue;
-        g->cursor = n;
-        g->block = n->block;
+        g->spot.before = n;
+        g->spot.block = n->block;
         cache_attention(g, n);
-        g->cursor = NULL;
-        g->block = WEFT_BLOCK_NONE;
+        g->spot.before = NULL;
+        g->spot.block = WEFT_BLOCK_NONE;
     }
     return weft_graph_status(g);
 }

@@ -13,8 +13,8 @@ weft_status weft_graph_create(const weft_graph_config *config, weft_graph **out,
     if (!g)
         return weft_fail_memory(err);
     g->config = *config;
-    g->block = WEFT_BLOCK_NONE;
-    g->chunk = -1;
+    g->spot.block = WEFT_BLOCK_NONE;
+    g->spot.chunk = -1;
     g->by = "core";
     weft_graph_dim(g, "batch", config->sizes.micro_batch, 1);
     weft_graph_dim(g, "seq", config->sizes.seq_len, 1);
@@ -156,14 +156,14 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
 
 void weft_graph_set_block(weft_graph *g, int block)
 {
-    g->block = block;
+    g->spot.block = block;
     if (block >= g->n_blocks)
         g->n_blocks = block + 1;
 }
 
 void weft_graph_set_chunk(weft_graph *g, int chunk)
 {
-    g->chunk = chunk;
+    g->spot.chunk = chunk;
 }
 
 const char *weft_graph_name(weft_graph *g, const char *base)

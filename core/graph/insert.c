@@ -17,6 +17,25 @@ static bool picked(const weft_use *use, bool (*pick)(const weft_use *, void *), 
     return works_on_tokens(use->node) && (!pick || pick(use, ctx));
 }
 
+void weft_graph_at(weft_graph *g, weft_node *before)
+{
+    if (!g->spot.before)
+        g->end = g->spot;
+    g->spot = before
+                  ? (weft_spot){before, before->block, before->chunk, before->phase, before->scope}
+                  : g->end;
+}
+
+/* The first node, in the order of the graph, of these uses of a result of `source`. */
+static weft_node *first_user(const weft_node *source, const weft_use *uses, int n)
+{
+    for (weft_node *at = source->next; at && n > 1; at = at->next)
+        for (int i = 0; i < n; i++)
+            if (uses[i].node == at)
+                return at;
+    return uses[0].node;
+}
+
 weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op_name,
                                const char *suffix, bool (*pick)(const weft_use *, void *),
                                void *ctx)
@@ -35,18 +54,16 @@ weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op
             uses[n++] = source->uses[i];
     if (n == 0)
         return NULL;
-    weft_node *first =
-        uses[0].node; /* uses are in the order of the graph while models and passes build forward */
-    weft_node *cursor = g->cursor;
-    int block = g->block, chunk = g->chunk;
-    g->cursor = first;
-    g->block = first->block;
-    g->chunk = n == 1 ? first->chunk : -1;
+    weft_node *first = first_user(source->node, uses, n);
+    weft_spot spot = g->spot;
+    g->spot.before = first;
+    g->spot.block = first->block;
+    g->spot.chunk = n == 1 ? first->chunk : -1;
+    g->spot.phase = first->phase;
+    g->spot.scope = WEFT_SCOPE_NONE;
     weft_node *made = weft_graph_add_node(
         g, &(weft_node_spec){.op = op, .name = name, .n_ins = 1, .ins = &source, .n_outs = 1});
-    g->cursor = cursor;
-    g->block = block;
-    g->chunk = chunk;
+    g->spot = spot;
     if (!made)
         return NULL;
     for (int i = 0; i < n; i++)
@@ -60,15 +77,10 @@ weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const 
     char *full = weft_pool_format(&g->pool, "%s%s", name, suffix);
     if (!full)
         return weft_graph_fail(g, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory");
-    weft_node *cursor = g->cursor;
-    int block = g->block, chunk = g->chunk;
-    g->cursor = at;
-    g->block = at->block;
-    g->chunk = at->chunk;
+    weft_spot spot = g->spot;
+    weft_graph_at(g, at);
     weft_value *v = weft_add_many(g, op, full, n_ins, ins, 1, NULL);
-    g->cursor = cursor;
-    g->block = block;
-    g->chunk = chunk;
+    g->spot = spot;
     return v;
 }
 

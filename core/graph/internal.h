@@ -64,6 +64,14 @@ typedef struct weft_graph_config {
     int64_t context, places;
 } weft_graph_config;
 
+/* Where a node is added, and what it takes from there. */
+typedef struct weft_spot {
+    weft_node *before; /* NULL: at the end */
+    int block, chunk;
+    weft_phase phase;
+    weft_scope scope; /* of a placed graph: not earlier than this */
+} weft_spot;
+
 struct weft_graph {
     weft_graph_config config;
     weft_pool pool;
@@ -93,9 +101,7 @@ struct weft_graph {
     weft_value *logits;             /* generate */
     bool placed;                    /* nodes are placed as they are added */
     /* where and on whose behalf nodes are added */
-    weft_node *cursor; /* before it; NULL: at the end */
-    int block, chunk;
-    weft_phase phase;
+    weft_spot spot, end; /* end: where weft_graph_at returns to */
     const char *by;
     uint64_t rolls; /* of the dice so far */
 };
@@ -125,6 +131,8 @@ weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec);
 weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec);
 void weft_node_unlink(weft_graph *g, weft_node *n);
 void weft_node_link(weft_graph *g, weft_node *n, weft_node *before);
+/* Moves n right before `at` if it stands behind it; its operands must stand before that. */
+void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at);
 /* Adds pointer p to a growing array in the graph's pool. */
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p);
 /* A name that no value has yet: base, or base with a number. */

@@ -72,8 +72,11 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
         int64_t id, phase;
     } key = {to.bits, v->id, phase};
     weft_value *known = weft_map_get(&g->moved, &key, sizeof key);
-    if (known)
+    if (known) {
+        if (g->spot.before)
+            weft_node_come_before(g, known->node, user);
         return known;
+    }
     weft_step steps[WEFT_MAX_STEPS];
     int n_steps = weft_layout_steps(v->layout, to, v->n_dims, steps);
     weft_step *kept =
@@ -87,18 +90,16 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
         return NULL;
     }
     memcpy(kept, steps, (size_t)n_steps * sizeof *kept);
-    weft_node *cursor = g->cursor;
-    weft_phase now = g->phase;
-    g->cursor = user;
-    g->phase = phase;
+    weft_spot spot = g->spot;
+    g->spot.before = user;
+    g->spot.phase = phase;
     weft_node *n =
         weft_node_new(g, &(weft_node_spec){.op = weft_ops_find(g->config.ops, "redistribute"),
                                            .name = name,
                                            .n_ins = 1,
                                            .ins = &v,
                                            .n_outs = 1});
-    g->cursor = cursor;
-    g->phase = now;
+    g->spot = spot;
     if (!n)
         return NULL;
     weft_value *r = n->outs[0];

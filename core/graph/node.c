@@ -69,6 +69,21 @@ void weft_node_unlink(weft_graph *g, weft_node *n)
     n->prev = n->next = NULL;
 }
 
+void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at)
+{
+    const weft_node *behind = at;
+    while (behind && behind != n)
+        behind = behind->next;
+    if (!behind)
+        return;
+    if (g->spot.before == n) /* it shall not take along what is added next */
+        g->spot.before = n->next;
+    if (n == at)
+        return;
+    weft_node_unlink(g, n);
+    weft_node_link(g, n, at);
+}
+
 /* Result i is called after what it is the gradient of; else like the node, with a number behind. */
 static const char *result_name(weft_graph *g, const weft_node_spec *spec, const char *name, int i)
 {
@@ -126,9 +141,9 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
                      .attrs = attrs,
                      .n_attrs = spec->n_attrs,
                      .attrs_capacity = spec->n_attrs + 1,
-                     .block = g->block,
-                     .chunk = g->chunk,
-                     .phase = g->phase,
+                     .block = g->spot.block,
+                     .chunk = g->spot.chunk,
+                     .phase = g->spot.phase,
                      .scope = spec->scope,
                      .by = g->by};
     if (spec->n_attrs)
@@ -144,7 +159,7 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
             return NULL;
         n->outs[i]->weight = weight;
     }
-    weft_node_link(g, n, g->cursor);
+    weft_node_link(g, n, g->spot.before);
     return n;
 }
 

@@ -55,9 +55,9 @@ static weft_status read_section(weft_reader *r)
         s = weft_read_int(r, "a chunk", 0, 1 << 20, &chunk);
     if (s)
         return s;
-    g->phase = weft_read_accept(r, ", backward") ? WEFT_BACKWARD
-               : weft_read_accept(r, ", update") ? WEFT_UPDATE
-                                                 : WEFT_FORWARD;
+    g->spot.phase = weft_read_accept(r, ", backward") ? WEFT_BACKWARD
+                    : weft_read_accept(r, ", update") ? WEFT_UPDATE
+                                                      : WEFT_FORWARD;
     weft_graph_set_block(g, (int)number);
     weft_graph_set_chunk(g, (int)chunk);
     weft_read_skip(r);
@@ -194,8 +194,8 @@ weft_status weft_graph_parse(const char *text, const weft_graph_config *config, 
     s = copy ? read_lines(&r, copy) : weft_fail_memory(err);
     if (!s && weft_graph_status(g))
         s = weft_fail_memory(err);
-    g->block = WEFT_BLOCK_NONE;
-    g->chunk = -1;
+    g->spot.block = WEFT_BLOCK_NONE;
+    g->spot.chunk = -1;
     g->by = "core";
     if (!s)
         return WEFT_OK;

@@ -372,15 +372,15 @@ static weft_status set_source(weft_reader *r, const line *l, weft_value *v)
 static weft_status add_line(weft_reader *r, line *l)
 {
     weft_graph *g = r->g;
-    weft_phase phase = g->phase;
+    weft_phase phase = g->spot.phase;
     if (l->again && phase != WEFT_BACKWARD)
         return weft_read_bad(r, "only a backward computes again");
-    g->phase = l->again ? WEFT_RECOMPUTE : phase;
+    g->spot.phase = l->again ? WEFT_RECOMPUTE : phase;
     l->spec.ins = l->ins;
     l->spec.attrs = l->attrs;
     l->spec.name = l->spec.n_outs ? l->outs[0].name : "none";
     weft_node *n = weft_node_new(g, &l->spec);
-    g->phase = phase;
+    g->spot.phase = phase;
     if (!n)
         return weft_fail_memory(r->err);
     n->why = l->why;

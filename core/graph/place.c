@@ -428,11 +428,14 @@ static weft_status place_gather(weft_graph *g, weft_node *n)
     return WEFT_OK;
 }
 
-static void set_scope(weft_node *n)
+/* As early as the operands allow, but not before what it was added in front of. */
+static void set_scope(const weft_graph *g, weft_node *n)
 {
     if (n->scope != WEFT_SCOPE_NONE)
         return;
     n->scope = n->n_ins ? WEFT_STEP_BEGIN : WEFT_MICRO_BATCH;
+    if (g->placed && g->spot.scope > n->scope)
+        n->scope = g->spot.scope;
     for (int i = 0; i < n->n_ins; i++) {
         weft_scope s = weft_value_available(n->ins[i]);
         if (s > n->scope)
@@ -485,7 +488,7 @@ static weft_status place_op(weft_graph *g, weft_node *n)
 
 weft_status weft_place_node(weft_graph *g, weft_node *n)
 {
-    set_scope(n);
+    set_scope(g, n);
     if (n->op->flags & WEFT_OP_SOURCE)
         return n->like                      ? weft_place_cache(g, n->outs[0])
                : n->n_outs && n->n_ins == 0 ? weft_table_source(g, n->outs[0])

@@ -44,9 +44,9 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     const char *name = loaded->module.plugin->name;
     int before = g->n_nodes;
     double start = weft_now();
+    weft_phase phase = g->spot.phase;
     g->by = name;
-    g->block = WEFT_BLOCK_NONE;
-    g->chunk = -1;
+    g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
     const weft_entry entry = weft_enter(name, c->stage == WEFT_STAGE_GRAPH ? "graph" : "joint",
                                         loaded->module.where, err);
     weft_status s = c->graph(loaded->self, g, err);
@@ -54,6 +54,7 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
         weft_graph_verify(g, weft_graph_error(g));
     weft_status broken = hand_over(g, name, err);
     g->by = "core";
+    g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
     s = weft_leave(&entry, s ? s : broken);
     return s ? s
              : weft_plan_record(p, name, c->stage, before, g->n_nodes, 1e3 * (weft_now() - start),

@@ -150,6 +150,12 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
 /* Nodes added from now on belong to this block / chunk. */
 void weft_graph_set_block(weft_graph *g, int block);
 void weft_graph_set_chunk(weft_graph *g, int chunk);
+/* Whatever is added from now on, by any builder, stands right before this node, in the order of
+ * adding, and has its block, chunk and phase; in a placed graph also its scope, if the operands are
+ * there by then. NULL: at the end again, as before the first call; so it is when a pass begins, and
+ * a pass need not end with it. Operands must stand before that node, but inputs, which come when
+ * they are asked for. */
+void weft_graph_at(weft_graph *g, weft_node *before);
 
 /* A trained parameter. shape: dim names, "ffn embed" (HF's orientation: [out, in]). */
 weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init);
@@ -209,8 +215,8 @@ weft_value *weft_insert_at_use(weft_graph *g, weft_value *source, const char *op
  * theirs. visit may insert. */
 void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *v, void *ctx),
                         void *ctx);
-/* A node with one result right before node `at`, in its block and chunk; its result is called name
- * and suffix. */
+/* A node with one result right before node `at`, as after weft_graph_at; its result is called name
+ * and suffix. For more than one node weft_graph_at is shorter. */
 weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name,
                             const char *suffix, int n_ins, weft_value *const *ins);
 /* Replaces operand i. */
@@ -235,7 +241,7 @@ void weft_add_regather(weft_graph *g, const char *axis);
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
 /* Names a scalar of the step that observers get ("grad_norm", "lr"). */
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
-/* Trained parameters in the order of the model; i from 0, NULL past the end. */
+/* Parameters in the order of the graph; i from 0, NULL past the end. */
 weft_value *weft_graph_parameter(const weft_graph *g, int i);
 
 /* Prints the graph, one line a node: @ parameter or state, % value, ' gradient of, * computed

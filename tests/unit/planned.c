@@ -144,7 +144,7 @@ static weft_status run_passes(planned *p, weft_pass_stage stage)
     for (int i = 0; i < p->n && !s; i++) {
         const weft_plugin *plugin = p->list[i].plugin;
         p->g->by = plugin->name;
-        p->g->block = WEFT_BLOCK_NONE;
+        p->g->spot.block = WEFT_BLOCK_NONE;
         for (const weft_contribution *c = plugin->contributions; c->kind != WEFT_END && !s; c++)
             if (c->kind == WEFT_PASS && c->stage == stage)
                 s = pass_done(p, plugin->name, c->graph(p->list[i].self, p->g, &p->err));
