@@ -12,6 +12,7 @@ typedef struct oracle_tensor {
     const char *name, *gradient_name;
     int64_t count;
     double *gradient, *parameter;
+    bool frozen; /* gradient is all zeros */
 } oracle_tensor;
 
 typedef struct oracle_step {

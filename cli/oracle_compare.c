@@ -92,9 +92,9 @@ static void compare_tensor(const oracle_record *a, const oracle_tensor *x, const
     double gradient = oracle_gradient_error(a, x, y, s, bound, &cosine, &noise);
     judge(v, gradient, bound, "gradient", s, x->name);
     e->gradient = gradient > e->gradient ? gradient : e->gradient;
-    if (noise)
+    if (noise && !x->frozen)
         return;
-    e->cosine = cosine < e->cosine ? cosine : e->cosine;
+    e->cosine = !x->frozen && cosine < e->cosine ? cosine : e->cosine;
     double parameter = oracle_relative(x->parameter, y->parameter, x->count, 0, NULL, NULL);
     judge(v, parameter, 4 * bound, "parameter", s, x->name); /* Adam divides by what it rounds */
     e->parameter = parameter > e->parameter ? parameter : e->parameter;

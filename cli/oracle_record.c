@@ -26,7 +26,8 @@ static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *er
         for (int d = 0; d < v->n_dims; d++)
             t->count *= v->dims[d].size;
         t->name = weft_pool_strdup(&r->pool, v->name);
-        t->gradient_name = weft_pool_strdup(&r->pool, v->gradient->name);
+        t->frozen = v->frozen;
+        t->gradient_name = weft_pool_strdup(&r->pool, v->frozen ? v->name : v->gradient->name);
         t->gradient = weft_pool_alloc(&r->pool, (size_t)t->count * sizeof(double));
         t->parameter = weft_pool_alloc(&r->pool, (size_t)t->count * sizeof(double));
         if (!t->name || !t->gradient_name || !t->gradient || !t->parameter)
@@ -77,7 +78,7 @@ static weft_status gather(oracle_record *r, weft_run *run, bool gradients, weft_
         for (int i = 0; i < g->n_parameters && !s; i++) {
             const weft_value *v = gradients ? g->parameters[i]->gradient : g->parameters[i];
             oracle_tensor *t = &r->steps[run->step].tensors[i];
-            if (oracle_speaks(run, v) == (round == 0) &&
+            if (v && oracle_speaks(run, v) == (round == 0) &&
                 (round == 0 || !weft_layout_open_axes(v->layout)))
                 s = add(r, run, g->parameters[i], t, gradients, round == 1, err);
         }

@@ -88,6 +88,7 @@ core_libcore_la_SOURCES = \
 	core/graph/place.c \
 	core/graph/print.c \
 	core/graph/reader.c \
+	core/graph/remove.c \
 	core/graph/rule.c \
 	core/graph/table.c \
 	core/graph/user_rules.c \

@@ -371,12 +371,12 @@ static weft_status visit(backward *b, weft_node *n)
 
 /* ---- the whole ---- */
 
-/* A value needs a gradient if it is a parameter, or made from one that needs one through an operand
- * that has a gradient. */
+/* A value needs a gradient if it is a parameter that is trained, or made from one that needs one
+ * through an operand that has a gradient. */
 static void mark_needs(backward *b)
 {
     for (weft_node *n = b->g->first; n; n = n->next) {
-        bool need = strcmp(n->op->name, "parameter") == 0;
+        bool need = strcmp(n->op->name, "parameter") == 0 && !n->outs[0]->frozen;
         for (const char *const *text = n->op->grad; !need && text && *text; text++) {
             statement s = read_statement(*text);
             for (int i = 0; s.all && i < n->n_ins; i++)
@@ -425,8 +425,14 @@ static weft_status close_gradients(weft_graph *g)
 static weft_status check_all_used(const weft_graph *g, weft_error *err)
 {
     weft_status s = WEFT_OK;
+    int n_frozen = 0;
     for (int i = 0; i < g->n_parameters; i++)
-        if (!g->parameters[i]->gradient)
+        n_frozen += g->parameters[i]->frozen;
+    if (n_frozen > 0 && n_frozen == g->n_parameters)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "every parameter is frozen; nothing is left to train");
+    for (int i = 0; i < g->n_parameters; i++)
+        if (!g->parameters[i]->gradient && !g->parameters[i]->frozen)
             s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                           "parameter %s does not reach the loss; remove it or use it",
                           g->parameters[i]->name);

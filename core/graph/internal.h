@@ -131,6 +131,8 @@ weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec);
 weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec);
 void weft_node_unlink(weft_graph *g, weft_node *n);
 void weft_node_link(weft_graph *g, weft_node *n, weft_node *before);
+/* Takes the last operand off, and returns it. */
+weft_value *weft_node_drop_operand(weft_node *n);
 /* Moves n right before `at` if it stands behind it; its operands must stand before that. */
 void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at);
 /* Adds pointer p to a growing array in the graph's pool. */

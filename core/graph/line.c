@@ -148,6 +148,8 @@ static void add_marks(weft_liner *l, const weft_value *v, weft_text *t)
         weft_text_add(t, " ~");
     if (v->role)
         weft_text_print(t, " (%s)", v->role);
+    if (v->frozen)
+        weft_text_add(t, " frozen");
     if (v->fetch)
         weft_text_add(t, " fetched");
     if (v->update_of) {

@@ -42,6 +42,13 @@ void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v)
         n->ins[i] = v;
 }
 
+weft_value *weft_node_drop_operand(weft_node *n)
+{
+    weft_value *v = n->ins[--n->n_ins];
+    remove_use(v, n, n->n_ins);
+    return v;
+}
+
 void weft_node_link(weft_graph *g, weft_node *n, weft_node *before)
 {
     n->next = before;

@@ -71,6 +71,8 @@ static weft_status read_marks(weft_reader *r, result *out)
             s = read_open(r, &out->is, WEFT_OPEN_MAX);
         else if (weft_read_accept(r, "~"))
             out->is.recompute = true;
+        else if (weft_read_accept(r, "frozen"))
+            out->is.frozen = true;
         else if (weft_read_accept(r, "fetched"))
             out->is.fetch = true;
         else if (weft_read_accept(r, "becomes"))
@@ -304,6 +306,7 @@ static weft_status set_result(weft_reader *r, weft_value *v, const result *from)
     v->role = from->is.role;
     v->recompute = from->is.recompute;
     v->fetch = from->is.fetch;
+    v->frozen = from->is.frozen;
     if (!from->becomes)
         return WEFT_OK;
     weft_later *update = weft_pool_alloc(&g->pool, sizeof *update);

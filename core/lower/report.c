@@ -24,17 +24,22 @@ static void print_flops(weft_text *text, double flops)
     weft_text_print(text, "%.3g %sFLOP", flops, units[u]);
 }
 
-int64_t weft_plan_parameters(const weft_plan *plan)
+/* Elements of all parameters, or of those that are frozen. */
+static int64_t count_parameters(const weft_graph *g, bool frozen)
 {
     int64_t total = 0;
-    const weft_graph *g = weft_plan_model(plan);
     for (int i = 0; i < g->n_parameters; i++) {
-        int64_t n = 1;
+        int64_t n = frozen && !g->parameters[i]->frozen ? 0 : 1;
         for (int d = 0; d < g->parameters[i]->n_dims; d++)
             n *= g->parameters[i]->dims[d].size;
         total += n;
     }
     return total;
+}
+
+int64_t weft_plan_parameters(const weft_plan *plan)
+{
+    return count_parameters(weft_plan_model(plan), false);
 }
 
 int64_t weft_plan_idle(const weft_plan *plan)
@@ -321,10 +326,14 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     int64_t tokens = plan->global_batch * plan->seq_len;
-    weft_text_print(text, "parameters: %lld in %d tensors, %d blocks\n",
-                    (long long)weft_plan_parameters(plan),
-                    plan->graphs[WEFT_MODE_TRAIN]->n_parameters,
-                    weft_graph_blocks(plan->graphs[WEFT_MODE_TRAIN]));
+    const weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    int64_t parameters = weft_plan_parameters(plan), frozen = count_parameters(g, true);
+    weft_text_print(text, "parameters: %lld in %d tensors, %d blocks", (long long)parameters,
+                    g->n_parameters, weft_graph_blocks(g));
+    if (frozen)
+        weft_text_print(text, "; %lld are trained, the others frozen",
+                        (long long)(parameters - frozen));
+    weft_text_add(text, "\n");
     weft_text_print(
         text, "step: %lld tokens = %lld samples of %lld in %lld micro-batch%s, on %d rank%s\n",
         (long long)tokens, (long long)plan->global_batch, (long long)plan->seq_len,

@@ -32,9 +32,10 @@ static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char
     const weft_graph *g = l->graph;
     weft_status s = WEFT_OK;
     for (int i = 0; i < g->n_parameters && !s && !*name; i++) {
+        const weft_value *gradient = g->parameters[i]->gradient;
         bool finite = true;
-        if (l->buffer_of[g->parameters[i]->gradient->id] >= 0)
-            s = is_finite(run, l, g->parameters[i]->gradient, &finite, err);
+        if (gradient && l->buffer_of[gradient->id] >= 0)
+            s = is_finite(run, l, gradient, &finite, err);
         if (!finite)
             *name = g->parameters[i]->name;
     }

@@ -73,6 +73,7 @@ struct weft_value {
     bool weight;    /* made from parameters alone: no token has touched it */
     bool recompute; /* a pass may set: do not keep for the backward, compute again */
     bool fetch;     /* a pass may set: observers get it whenever it is made */
+    bool frozen;    /* parameters: see weft_freeze */
     weft_node *node;
     int result; /* which result of node */
     weft_use *uses;
@@ -80,8 +81,8 @@ struct weft_value {
     weft_init init;        /* of parameters and state */
     weft_value *update_of; /* this value becomes the next content of that parameter or state */
     weft_axes store_axes;  /* parameters, state: the axes that shard the storage alone */
-    weft_value
-        *gradient; /* parameters: their gradient before clipping, once the joint graph exists */
+    weft_value *gradient;  /* parameters: their gradient before clipping, once the joint graph
+                              exists; NULL  of one that is frozen */
 };
 
 struct weft_node {
@@ -221,6 +222,13 @@ weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const 
                             const char *suffix, int n_ins, weft_value *const *ins);
 /* Replaces operand i. */
 void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v);
+/* Takes a node out that nobody reads, and everything that only it read, parameters too. Whoever
+ * walks the graph may go on from its `next`. */
+void weft_remove(weft_graph *g, weft_node *n);
+/* Graph stage: this parameter is not trained. It has no gradient, so no optimizer moves it, nothing
+ * of it is sent in the backward, and it does not count in the gradients' norm. It is a parameter
+ * still, of checkpoints, too. */
+void weft_freeze(weft_graph *g, weft_value *parameter);
 
 typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } weft_rule_of;
 

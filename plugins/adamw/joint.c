@@ -57,7 +57,7 @@ static void warn_of_untrained(const adamw *self, const weft_graph *g)
 {
     weft_value *p;
     for (int i = 0; (p = weft_graph_parameter(g, i)); i++)
-        if (!p->gradient && self->host->rank == 0)
+        if (!p->gradient && !p->frozen && self->host->rank == 0)
             weft_log_print(
                 self->host->log, WEFT_LOG_WARN,
                 "adamw: %s has no gradient and stays as it is: the loss does not depend on it",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes, parameters and inputs that are added in the middle of a graph. */
+/* Nodes, parameters and inputs that are added in the middle of a graph, taken out of it, and
+ * parameters that are frozen. */
 #include "graph/internal.h"
 
 #include <setjmp.h>
@@ -195,12 +196,160 @@ static void after_its_redistribute(void **state)
     end(&m);
 }
 
+/* ---- taking out ---- */
+
+static weft_node *unread(model *m)
+{
+    weft_graph_at(m->g, m->d->node);
+    weft_value *w = weft_add_parameter(m->g, "spare", "ffn embed", one);
+    weft_value *v = weft_add2(m->g, "silu_mul", "gated", m->u, weft_linear(m->g, "gate", m->x, w));
+    weft_graph_at(m->g, NULL);
+    return v->node;
+}
+
+/* What only it read goes with it; what others read stays. */
+static void with_all_it_read(void **state)
+{
+    (void)state;
+    model m;
+    begin(&m, 1);
+    int before = m.u->n_uses;
+    weft_node *n = unread(&m), *next = n->next;
+    weft_remove(m.g, n);
+    sound(&m);
+    assert_ptr_equal(n->next, next);
+    assert_int_equal(m.u->n_uses, before);
+    assert_null(weft_graph_find(m.g, "spare"));
+    assert_null(weft_graph_find(m.g, "gate"));
+    assert_non_null(weft_graph_find(m.g, "up"));
+    assert_string_equal(weft_graph_parameter(m.g, 3)->name, "head");
+    assert_null(weft_graph_parameter(m.g, 4));
+    n = unread(&m); /* the names are free */
+    assert_string_equal(n->ins[1]->node->ins[1]->name, "spare");
+    weft_remove(m.g, n);
+    weft_graph_place(m.g);
+    sound(&m);
+    assert_int_equal(weft_graph_differentiate(m.g), WEFT_OK);
+    end(&m);
+}
+
+/* What is added next stands where that stood. */
+static void while_adding_there(void **state)
+{
+    (void)state;
+    model m;
+    begin(&m, 1);
+    weft_node *n = unread(&m), *next = n->next;
+    weft_graph_at(m.g, n);
+    weft_remove(m.g, n);
+    assert_ptr_equal(weft_add1(m.g, "gelu", NULL, m.u)->node->next, next);
+    sound(&m);
+    end(&m);
+}
+
+static void takes_a_read_one(model *m)
+{
+    weft_remove(m->g, m->d->node);
+}
+static void takes_the_loss(model *m)
+{
+    weft_remove(m->g, weft_graph_loss(m->g)->node);
+}
+static void takes_a_gradient(model *m)
+{
+    weft_graph_place(m->g);
+    weft_graph_differentiate(m->g);
+    weft_remove(m->g, weft_graph_find(m->g, "up")->gradient->node);
+}
+static void freezes_a_product(model *m)
+{
+    weft_freeze(m->g, m->d);
+}
+static void freezes_too_late(model *m)
+{
+    weft_graph_place(m->g);
+    weft_graph_differentiate(m->g);
+    weft_freeze(m->g, weft_graph_find(m->g, "up"));
+}
+static void freezes_all(model *m)
+{
+    weft_value *p;
+    for (int i = 0; (p = weft_graph_parameter(m->g, i)); i++)
+        weft_freeze(m->g, p);
+    weft_graph_place(m->g);
+    weft_graph_differentiate(m->g);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*make)(model *m);
+        const char *words;
+    } cases[] = {
+        {takes_a_read_one, "d cannot be removed: e needs it; let that read something else first"},
+        {takes_the_loss, "loss cannot be removed: the run needs it"},
+        {takes_a_gradient, "up'.2 cannot be removed: up needs it"},
+        {freezes_a_product, "d cannot be frozen: it is no parameter"},
+        {freezes_too_late, "up cannot be frozen any more: its gradient is in the graph; freeze it "
+                           "in a graph pass"},
+        {freezes_all, "every parameter is frozen; nothing is left to train"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        model m;
+        begin(&m, 1);
+        cases[i].make(&m);
+        assert_int_not_equal(weft_graph_status(m.g), WEFT_OK);
+        const char *said = weft_error_text(weft_graph_error(m.g));
+        if (!strstr(said, cases[i].words))
+            fail_msg("\"%s\", not \"%s\"", said, cases[i].words);
+        end(&m);
+    }
+}
+
+/* ---- freezing ---- */
+
+/* No gradient, nor anything that only its gradient would need: nothing stands before `up`. */
+static void frozen(void **state)
+{
+    (void)state;
+    model m;
+    weft_error err = {0};
+    weft_graph *again;
+    weft_text text[2] = {{0}};
+    begin(&m, 2);
+    weft_freeze(m.g, weft_graph_find(m.g, "table"));
+    weft_freeze(m.g, weft_graph_find(m.g, "down"));
+    assert_int_equal(weft_graph_place(m.g), WEFT_OK);
+    assert_int_equal(weft_graph_differentiate(m.g), WEFT_OK);
+    sound(&m);
+    assert_null(weft_graph_find(m.g, "table")->gradient);
+    assert_null(weft_graph_find(m.g, "down")->gradient);
+    assert_non_null(weft_graph_find(m.g, "up")->gradient);
+    assert_non_null(weft_graph_find(m.g, "a'"));
+    assert_null(weft_graph_find(m.g, "down'"));
+    assert_null(weft_graph_find(m.g, "x'"));
+
+    weft_graph_print(m.g, WEFT_PRINT_WHOLE, &text[0]);
+    if (weft_graph_parse(weft_text_get(&text[0]), &m.g->config, &again, &err))
+        fail_msg("%s", weft_error_text(&err));
+    assert_true(weft_graph_find(again, "down")->frozen && !weft_graph_find(again, "up")->frozen);
+    weft_graph_print(again, WEFT_PRINT_WHOLE, &text[1]);
+    assert_string_equal(weft_text_get(&text[0]), weft_text_get(&text[1]));
+    weft_text_release(&text[0]);
+    weft_text_release(&text[1]);
+    weft_graph_destroy(again);
+    end(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_builder),   cmocka_unit_test(at_an_input),
-        cmocka_unit_test(in_the_backward), cmocka_unit_test(then_the_update_again),
-        cmocka_unit_test(before_all_uses), cmocka_unit_test(after_its_redistribute),
+        cmocka_unit_test(every_builder),    cmocka_unit_test(at_an_input),
+        cmocka_unit_test(in_the_backward),  cmocka_unit_test(then_the_update_again),
+        cmocka_unit_test(before_all_uses),  cmocka_unit_test(after_its_redistribute),
+        cmocka_unit_test(with_all_it_read), cmocka_unit_test(while_adding_there),
+        cmocka_unit_test(refusals),         cmocka_unit_test(frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

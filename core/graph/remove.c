@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What passes take out: nodes, parameters, the training of parameters. */
+#include "graph/internal.h"
+
+#include <string.h>
+
+/* Who else needs v, in words; NULL: nobody. */
+static const char *needed_by(const weft_graph *g, const weft_value *v)
+{
+    const weft_value *const roots[] = {g->loss, g->loss_report, g->loss_sum, g->tokens, g->logits};
+    for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++)
+        if (roots[i] == v)
+            return "the run";
+    for (int i = 0; i < g->n_reports; i++)
+        if (g->reports[i].value == v)
+            return "a report";
+    for (int i = 0; i < g->n_parameters; i++)
+        if (g->parameters[i]->gradient == v)
+            return g->parameters[i]->name;
+    for (const weft_node *n = g->placed ? g->first : NULL; n; n = n->next)
+        if (n->like == v)
+            return n->outs[0]->name;
+    return v->n_uses      ? v->uses[0].node->outs[0]->name
+           : v->update_of ? v->update_of->name
+           : v->gradient  ? v->gradient->name
+                          : NULL;
+}
+
+/* Neither its name nor a redistribute finds it again. */
+static bool forget(weft_graph *g, weft_value *v)
+{
+    const weft_node *n = v->node;
+    struct {
+        uint64_t layout;
+        int64_t id, phase;
+    } key = {v->layout.bits, n->n_ins ? n->ins[0]->id : -1, n->phase};
+    bool known = n->n_ins && weft_map_get(&g->moved, &key, sizeof key) == v;
+    if (weft_map_set(&g->names, &g->pool, v->name, strlen(v->name), NULL) &&
+        (!known || weft_map_set(&g->moved, &g->pool, &key, sizeof key, NULL)))
+        return true;
+    weft_fail_memory(&g->error);
+    return false;
+}
+
+static void drop_parameter(weft_graph *g, const weft_value *v)
+{
+    int to = 0;
+    for (int i = 0; i < g->n_parameters; i++)
+        if (g->parameters[i] != v)
+            g->parameters[to++] = g->parameters[i];
+    g->n_parameters = to;
+}
+
+/* Inputs and states stay: they are there for whoever asks for them next. */
+static bool may_go(const weft_graph *g, const weft_node *n)
+{
+    bool source = n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE);
+    if (source && strcmp(n->op->name, "parameter") != 0)
+        return false;
+    for (int i = 0; i < n->n_outs; i++)
+        if (needed_by(g, n->outs[i]))
+            return false;
+    return true;
+}
+
+/* Takes n, which nobody reads, and then what nobody reads any more. */
+static void take_out(weft_graph *g, weft_node *n)
+{
+    for (int i = 0; i < n->n_outs; i++)
+        if (!forget(g, n->outs[i]))
+            return;
+    if (strcmp(n->op->name, "parameter") == 0)
+        drop_parameter(g, n->outs[0]);
+    weft_node *next = n->next;
+    if (g->spot.before == n)
+        g->spot.before = next;
+    weft_node_unlink(g, n);
+    n->next = next; /* whoever walks the graph goes on from here */
+    while (n->n_ins > 0) {
+        weft_node *from = weft_node_drop_operand(n)->node;
+        if (may_go(g, from))
+            take_out(g, from);
+    }
+}
+
+void weft_remove(weft_graph *g, weft_node *n)
+{
+    if (!n || weft_graph_status(g))
+        return;
+    for (int i = 0; i < n->n_outs; i++) {
+        const char *by = needed_by(g, n->outs[i]);
+        if (!by)
+            continue;
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot be removed: %s needs it; let that read something else first",
+                        n->outs[i]->name, by);
+        return;
+    }
+    take_out(g, n);
+}
+
+void weft_freeze(weft_graph *g, weft_value *parameter)
+{
+    if (!parameter)
+        return;
+    if (strcmp(parameter->node->op->name, "parameter") != 0)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot be frozen: it is no parameter", parameter->name);
+    else if (g->loss_report)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot be frozen any more: its gradient is in the graph; freeze it in "
+                        "a graph pass",
+                        parameter->name);
+    else
+        parameter->frozen = true;
+}
