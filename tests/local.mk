@@ -20,6 +20,7 @@ check_PROGRAMS += \
 	tests/unit/test_intruder \
 	tests/unit/test_layout \
 	tests/unit/test_link \
+	tests/unit/test_loss \
 	tests/unit/test_memory \
 	tests/unit/test_mesh \
 	tests/unit/test_ops \
@@ -113,6 +114,8 @@ SIM_PLUGINS = plugins/ac/libac.la plugins/adamw/libadamw.la plugins/bf16/libbf16
 SIM_LIBS = tests/unit/libsim.la $(SIM_PLUGINS) $(TEST_LIBS)
 SIM_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 tests_unit_test_layout_LDADD = tests/unit/libsim.la $(TEST_LIBS)
+tests_unit_test_loss_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_loss_LDADD = $(SIM_LIBS)
 tests_unit_test_place_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_place_LDADD = $(SIM_LIBS)
 tests_unit_test_scale_CFLAGS = $(SIM_CFLAGS)

@@ -98,6 +98,7 @@ struct weft_graph {
     int n_reports, reports_capacity;
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
     weft_value *loss_sum, *tokens;  /* evaluate: sums over the micro-batch */
+    weft_value *inverse;            /* train: 1 / tokens of the step */
     weft_value *logits;             /* generate */
     bool placed;                    /* nodes are placed as they are added */
     /* where and on whose behalf nodes are added */

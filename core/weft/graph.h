@@ -117,7 +117,7 @@ weft_node *weft_graph_last(const weft_graph *g);
 /* The value of this name; NULL: none. */
 weft_value *weft_graph_find(const weft_graph *g, const char *name);
 int weft_graph_blocks(const weft_graph *g); /* how many transformer layers */
-/* What weft_add_head has made; NULL: nothing yet. */
+/* What weft_add_head and weft_add_loss have made, training; NULL: nothing yet. */
 weft_value *weft_graph_loss(const weft_graph *g);
 /* WEFT_OK, or what went wrong first; the errors are in weft_graph_error. */
 weft_status weft_graph_status(const weft_graph *g);
@@ -201,8 +201,23 @@ weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_val
 weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias);
 /* The end of a language model: from the last hidden state [batch seq embed] and the head's weight
  * [vocab embed] to the loss, in chunks of the sequence; in generate mode to the logits of the last
- * position. Sets the graph's loss (or logits). */
+ * position. The loss of one more head is added to that of the first; text is written with the
+ * first's logits. */
 void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight);
+
+/* weft_add_loss: the scalar is not a sum, but as it is for one micro-batch. */
+enum { WEFT_LOSS_PER_MICRO_BATCH = 1 };
+/* Training: one more term of the loss, weight times the sum over the step's micro-batches of
+ * `scalar`, which is a sum over tokens, over the number of the step's valid tokens: as the head's
+ * loss is, on every mesh and with any number of micro-batches. PER_MICRO_BATCH: weight times the
+ * mean over the micro-batches. The loss that is reported is the sum of all terms; validation knows
+ * heads alone, and in other modes than training this does nothing. */
+void weft_add_loss(weft_graph *g, weft_value *scalar, double weight, unsigned flags);
+/* What heads give: one value for each part of the head, one where text is written; i from 0, NULL
+ * past the end. To change them in all modes, replace each. */
+weft_value *weft_graph_logits(const weft_graph *g, int i);
+/* Who reads `old`, but for those that make `logits` from it, reads `logits`; so does the run. */
+void weft_set_logits(weft_graph *g, weft_value *old, weft_value *logits);
 
 /* ---- passes ---- */
 

@@ -135,6 +135,7 @@ static weft_status pass_done(planned *p, const char *name, weft_status s)
     if (!s && (s = weft_graph_verify(p->g, &p->err)))
         weft_fail(&p->err, s, WEFT_NOWHERE, "after %s", name);
     p->g->by = "core";
+    p->g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, p->g->spot.phase, WEFT_SCOPE_NONE};
     return s;
 }
 

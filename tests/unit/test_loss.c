@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Terms of the loss, several heads, and logits that a pass has changed: the same in all modes. */
+#include "planned.h"
+#include "sim.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+extern const weft_plugin llama3_LTX_plugin;
+
+/* ---- llama3, and what a test does with its graph ---- */
+
+static weft_status cap(const weft_call *call, weft_error *err)
+{
+    (void)err;
+    for (int64_t i = 0; i < weft_tensor_count(&call->outs[0]); i++)
+        weft_tensor_set(&call->outs[0], i, 0.1 * tanh(weft_tensor_get(&call->ins[0], i) / 0.1));
+    return WEFT_OK;
+}
+
+static const weft_op cap_op = {
+    .name = "cap", .summary = "a soft cap", .rule = "* -> *", .plain = cap};
+static void (*change)(weft_graph *g);
+
+static weft_status build(void *self, weft_graph *g, weft_error *err)
+{
+    weft_status s = llama3_LTX_plugin.contributions[0].graph(self, g, err);
+    if (!s && change)
+        change(g);
+    return s ? s : weft_graph_status(g);
+}
+
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = build}, {.kind = WEFT_END}};
+
+/* Three parts of the head; joint: two micro-batches, with the backward. */
+static weft_status plan(planned *p, weft_mode mode, bool joint, const char *axes,
+                        void (*how)(weft_graph *))
+{
+    static const weft_op *const ops[] = {&cap_op, NULL};
+    static weft_plugin model;
+    model = llama3_LTX_plugin;
+    model.contributions = contributions;
+    model.ops = ops;
+    change = how;
+    planned_spec spec = {.axes = axes,
+                         .passes = *axes ? "tp fsdp" : "",
+                         .model = &model,
+                         .mode = mode,
+                         .seq = 12,
+                         .chunk = 16,
+                         .micro = joint ? 2 : 1,
+                         .placed_only = !joint};
+    return planned_init(p, &spec);
+}
+
+static double value_of(weft_mode mode, const char *axes, void (*how)(weft_graph *))
+{
+    planned p;
+    sim m;
+    if (plan(&p, mode, mode == WEFT_MODE_TRAIN, axes, how))
+        fail_msg("%s", weft_error_text(&p.err));
+    weft_value *v = mode == WEFT_MODE_TRAIN ? p.g->loss_report : p.g->loss_sum;
+    if (mode != WEFT_MODE_TRAIN)
+        v = weft_move_to(p.g, v, (weft_layout){0}, NULL, WEFT_FORWARD, "read", NULL);
+    sim_init(&m, p.g, 1);
+    sim_run(&m);
+    double x = sim_scalar(&m, v);
+    sim_release(&m);
+    planned_release(&p);
+    return x;
+}
+
+/* ---- terms ---- */
+
+static void second_head(weft_graph *g)
+{
+    weft_add_head(g, weft_graph_find(g, "nf"), weft_graph_find(g, "lm_head.weight"));
+}
+
+/* Half of the head's loss once more, part by part. */
+static void half_more(weft_graph *g)
+{
+    static const char *const parts[] = {"head.part.0", "head.part.1", "head.part.2"};
+    for (int i = 0; i < 3; i++)
+        weft_add_loss(g, weft_graph_find(g, parts[i]), 0.5, 0);
+}
+
+/* The same, where the pass stands elsewhere in the graph. */
+static void half_more_from_afar(weft_graph *g)
+{
+    weft_graph_at(g, weft_graph_find(g, "nf")->node);
+    half_more(g);
+    weft_add1(g, "cap", NULL, weft_graph_find(g, "b1.y"));
+}
+
+/* As many for each micro-batch, whatever is in it. */
+static void three_each(weft_graph *g)
+{
+    weft_value *three = weft_add(g, "constant", NULL, 0, NULL);
+    weft_set_real(g, three, "value", 3);
+    weft_add_loss(g, three, 0.25, WEFT_LOSS_PER_MICRO_BATCH);
+}
+
+static void near(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-12 * fabs(b)))
+        fail_msg("%.17g, not %.17g", a, b);
+}
+
+static void terms(void **state)
+{
+    (void)state;
+    double one = value_of(WEFT_MODE_TRAIN, "", NULL);
+    double sum = value_of(WEFT_MODE_EVALUATE, "", NULL);
+    assert_true(one > 1 && sum > 1);
+    for (int i = 0; i < 2; i++) {
+        const char *axes = i ? "tp=2 dp_shard=2" : "";
+        near(value_of(WEFT_MODE_TRAIN, axes, second_head), 2 * one);
+        near(value_of(WEFT_MODE_TRAIN, axes, half_more), 1.5 * one);
+        near(value_of(WEFT_MODE_TRAIN, axes, half_more_from_afar), 1.5 * one);
+        near(value_of(WEFT_MODE_TRAIN, axes, three_each), one + 0.75);
+        near(value_of(WEFT_MODE_EVALUATE, axes, second_head), 2 * sum);
+        near(value_of(WEFT_MODE_EVALUATE, axes, half_more), sum);
+    }
+}
+
+/* A model may add its terms before its head, or have no head at all. */
+static void without_a_head(void **state)
+{
+    (void)state;
+    weft_ops ops;
+    weft_graph *g;
+    weft_error err = {0};
+    assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
+    weft_graph_config config = {
+        .mode = WEFT_MODE_TRAIN, .ops = &ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
+    assert_int_equal(weft_graph_create(&config, &g, &err), WEFT_OK);
+    weft_graph_dim(g, "embed", 8, 1);
+    weft_graph_dim(g, "vocab", 10, 1);
+    weft_value *w = weft_add_parameter(g, "w", "vocab embed", (weft_init){0});
+    weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), w);
+    weft_add_loss(g, weft_add1(g, "sum", NULL, x), 1, 0);
+    weft_value *first = weft_graph_loss(g);
+    assert_non_null(first);
+    weft_add_head(g, x, w);
+    assert_ptr_equal(weft_graph_loss(g)->node->ins[0], first);
+    assert_int_equal(weft_graph_place(g), WEFT_OK);
+    assert_int_equal(weft_graph_differentiate(g), WEFT_OK);
+    assert_non_null(w->gradient);
+    weft_add_loss(g, first, 1, 0);
+    assert_non_null(strstr(weft_error_text(weft_graph_error(g)),
+                           "loss comes too late to be a loss: the backward is in the graph"));
+    weft_graph_destroy(g);
+    weft_ops_release(&ops);
+}
+
+static void many_numbers(weft_graph *g)
+{
+    weft_add_loss(g, weft_graph_find(g, "nf"), 1, 0);
+}
+static void whole_numbers(weft_graph *g)
+{
+    weft_value *n = weft_add1(g, "count_valid", NULL, weft_add_input(g, "labels"));
+    n->dtype = WEFT_I32;
+    weft_add_loss(g, n, 1, 0);
+}
+static void no_number(weft_graph *g)
+{
+    weft_add_loss(g, weft_graph_find(g, "head.part.0"), NAN, 0);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*make)(weft_graph *g);
+        const char *words;
+    } cases[] = {
+        {many_numbers, "nf cannot be a loss: it has 3 dims; take its sum"},
+        {whole_numbers, "cannot be a loss: it is an integer"},
+        {no_number, "head.part.0 cannot be a loss of weight"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        planned p;
+        assert_int_not_equal(plan(&p, WEFT_MODE_TRAIN, true, "", cases[i].make), WEFT_OK);
+        if (!strstr(weft_error_text(&p.err), cases[i].words))
+            fail_msg("\"%s\", not \"%s\"", weft_error_text(&p.err), cases[i].words);
+        planned_release(&p);
+    }
+}
+
+/* ---- logits ---- */
+
+static void cap_all(weft_graph *g)
+{
+    weft_value *v;
+    for (int i = 0; (v = weft_graph_logits(g, i)); i++) {
+        weft_graph_at(g, v->node->next);
+        /* several nodes make the new logits from the old; nobody but they go on reading these */
+        weft_value *y =
+            weft_add2(g, "add", NULL, weft_add1(g, "cap", NULL, v), weft_add1(g, "cap", NULL, v));
+        weft_graph_at(g, NULL);
+        weft_set_logits(g, v, y);
+        assert_string_equal(y->role, "logits");
+    }
+}
+
+/* Value i of a mode's logits; the caller releases pool. */
+static weft_tensor logits(weft_mode mode, void (*how)(weft_graph *), int i, weft_pool *pool)
+{
+    planned p;
+    sim m;
+    if (plan(&p, mode, false, "", how))
+        fail_msg("%s", weft_error_text(&p.err));
+    weft_value *v = mode == WEFT_MODE_GENERATE ? p.g->logits : weft_graph_logits(p.g, i);
+    assert_non_null(v);
+    sim_init(&m, p.g, 1);
+    sim_run(&m);
+    weft_tensor t = sim_value(&m, v), copy = t;
+    sim_allocate(&copy, pool);
+    memcpy(copy.data, t.data, (size_t)weft_tensor_count(&t) * sizeof(double));
+    sim_release(&m);
+    planned_release(&p);
+    return copy;
+}
+
+/* What is written with is what was trained: every row of the logits where text is written is one of
+ * those where the model is validated, capped alike, and those are the ones it learns with. */
+static void capped_in_all_modes(void **state)
+{
+    (void)state;
+    weft_pool pool = {0};
+    double most = 0, raw = 0;
+    weft_tensor text = logits(WEFT_MODE_GENERATE, cap_all, 0, &pool);
+    weft_tensor uncapped = logits(WEFT_MODE_GENERATE, NULL, 0, &pool);
+    int64_t rows = text.size[0], vocab = text.size[1];
+    weft_tensor parts[3];
+    for (int c = 0; c < 3; c++) {
+        weft_tensor learn = logits(WEFT_MODE_TRAIN, cap_all, c, &pool);
+        parts[c] = logits(WEFT_MODE_EVALUATE, cap_all, c, &pool);
+        assert_int_equal(weft_tensor_count(&learn), weft_tensor_count(&parts[c]));
+        assert_memory_equal(learn.data, parts[c].data,
+                            (size_t)weft_tensor_count(&learn) * sizeof(double));
+    }
+    for (int64_t b = 0; b < rows; b++) {
+        bool found = false;
+        for (int64_t place = 0; place < 12 && !found; place++) {
+            const weft_tensor *t = &parts[place % 3];
+            found = true;
+            for (int64_t v = 0; v < vocab; v++)
+                found = found && fabs(weft_tensor_get(&text, b * vocab + v) -
+                                      weft_tensor_get(t, (b * 4 + place / 3) * vocab + v)) < 1e-12;
+        }
+        assert_true(found);
+    }
+    for (int64_t i = 0; i < rows * vocab; i++) {
+        most = fmax(most, fabs(weft_tensor_get(&text, i)));
+        raw = fmax(raw, fabs(weft_tensor_get(&uncapped, i)));
+    }
+    if (!(most <= 0.2 && raw > 0.4))
+        fail_msg("capped: %g, not capped: %g", most, raw);
+    weft_pool_release(&pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(terms),
+        cmocka_unit_test(without_a_head),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(capped_in_all_modes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
