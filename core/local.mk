@@ -74,6 +74,7 @@ core_libcore_la_SOURCES = \
 	core/graph/autodiff.c \
 	core/graph/build.c \
 	core/graph/cache.c \
+	core/graph/grad.c \
 	core/graph/graph.c \
 	core/graph/head.c \
 	core/graph/infer.c \
@@ -94,6 +95,7 @@ core_libcore_la_SOURCES = \
 	core/graph/user_rules.c \
 	core/graph/verify.c \
 	core/graph/internal.h \
+	core/graph/grad.h \
 	core/graph/map.h \
 	core/graph/print.h \
 	core/graph/reader.h \

@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/unit/test_files \
 	tests/unit/test_generate \
 	tests/unit/test_golden \
+	tests/unit/test_grad \
 	tests/unit/test_graph_text \
 	tests/unit/test_group \
 	tests/unit/test_guard \
@@ -183,6 +184,7 @@ tests_unit_test_impostor_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_intruder_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_link_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_token_LDADD = $(INTRUDER_LIBS)
+tests_unit_test_grad_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 
 # Shared objects for the tests of the plugin loader, many of them wrong on purpose.
@@ -230,11 +232,13 @@ run_fixture_sources = \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrong_bias.c \
+	tests/fixtures/run/wrong_cut.c \
 	tests/fixtures/run/wrong_gradient.c \
 	tests/fixtures/run/wrong_labels.c \
 	tests/fixtures/run/wrong_norm.c \
 	tests/fixtures/run/wrong_replica.c \
-	tests/fixtures/run/wrong_scale.c
+	tests/fixtures/run/wrong_scale.c \
+	tests/fixtures/run/wrong_statement.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
 check_DATA = $(fixtures)
 $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)

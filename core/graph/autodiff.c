@@ -2,6 +2,7 @@
 /* Reverse mode over the placed graph. A redistribute does not change what a value is, so its
  * adjoint is nothing at all: the gradient passes on, and `settle` gives every gradient the cuts of
  * the value that it belongs to. */
+#include "graph/grad.h"
 #include "graph/internal.h"
 
 #include <stdio.h>
@@ -20,46 +21,6 @@ typedef struct backward {
     parts *of;           /* by value id: contributions to its gradient */
     weft_value **copies; /* by value id: the recomputed copy */
 } backward;
-
-/* ---- gradient statements ---- */
-
-/* One statement of an op's `grad`, split in words. */
-typedef struct statement {
-    bool all; /* left side: every operand in turn */
-    int n_targets, targets[8];
-    const char *op; /* NULL: "dy" alone, pass on */
-    size_t op_size;
-    const char *args; /* what follows the op */
-} statement;
-
-static const char *word(const char *p, size_t *n)
-{
-    p += strspn(p, " ");
-    *n = strcspn(p, " ");
-    return p;
-}
-
-static statement read_statement(const char *text)
-{
-    statement s = {0};
-    const char *colon = strchr(text, ':'), *p = text;
-    size_t n;
-    for (p = word(p, &n); p < colon; p = word(p + n, &n)) {
-        if (strncmp(p, "all", 3) == 0)
-            s.all = true;
-        else if (s.n_targets < 8)
-            s.targets[s.n_targets++] = atoi(p);
-        n = (size_t)(colon - p) < n ? (size_t)(colon - p) : n;
-        if (p + n >= colon)
-            break;
-    }
-    p = word(colon + 1, &n);
-    bool pass_on = n == 2 && strncmp(p, "dy", 2) == 0;
-    s.op = pass_on ? NULL : p;
-    s.op_size = n;
-    s.args = p + n;
-    return s;
-}
 
 /* ---- building ---- */
 
@@ -279,7 +240,7 @@ static weft_status resolve(backward *b, const weft_node *n, const char *args,
 {
     size_t size;
     memset(out, 0, sizeof *out);
-    for (const char *p = word(args, &size); size; p = word(p + size, &size)) {
+    for (const char *p = weft_grad_word(args, &size); size; p = weft_grad_word(p + size, &size)) {
         weft_value *v = NULL;
         int first = 0, last = 0;
         if (size == 3 && strncmp(p, "dys", 3) == 0)
@@ -307,11 +268,11 @@ static weft_status resolve(backward *b, const weft_node *n, const char *args,
     return weft_graph_status(b->g);
 }
 
-static weft_status apply(backward *b, weft_node *n, const statement *s, const int *targets,
+static weft_status apply(backward *b, weft_node *n, const weft_grad *s, const int *targets,
                          int n_targets, weft_value *const *dys)
 {
     bool wanted = false;
-    weft_value *x[8];
+    weft_value *x[WEFT_GRAD_MAX_TARGETS];
     for (int i = 0; i < n_targets; i++) {
         x[i] = n->ins[targets[i]];
         wanted = wanted || b->needs[x[i]->id];
@@ -357,9 +318,9 @@ static weft_status visit(backward *b, weft_node *n)
         return WEFT_OK;
     }
     for (const char *const *text = n->op->grad; text && *text; text++) {
-        statement s = read_statement(*text);
-        weft_status st = WEFT_OK;
-        if (!s.all)
+        weft_grad s;
+        weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &b->g->error);
+        if (!s.all && !st)
             st = apply(b, n, &s, s.targets, s.n_targets, dys);
         for (int i = 0; s.all && !st && i < n->n_ins; i++)
             st = apply(b, n, &s, &i, 1, dys);
@@ -373,12 +334,15 @@ static weft_status visit(backward *b, weft_node *n)
 
 /* A value needs a gradient if it is a parameter that is trained, or made from one that needs one
  * through an operand that has a gradient. */
-static void mark_needs(backward *b)
+static weft_status mark_needs(backward *b)
 {
     for (weft_node *n = b->g->first; n; n = n->next) {
         bool need = strcmp(n->op->name, "parameter") == 0 && !n->outs[0]->frozen;
-        for (const char *const *text = n->op->grad; !need && text && *text; text++) {
-            statement s = read_statement(*text);
+        for (const char *const *text = n->op->grad; text && *text; text++) {
+            weft_grad s;
+            weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &b->g->error);
+            if (st)
+                return st;
             for (int i = 0; s.all && i < n->n_ins; i++)
                 need = need || b->needs[n->ins[i]->id];
             for (int i = 0; !s.all && i < s.n_targets; i++)
@@ -387,6 +351,7 @@ static void mark_needs(backward *b)
         for (int r = 0; r < n->n_outs; r++)
             b->needs[n->outs[r]->id] = need;
     }
+    return WEFT_OK;
 }
 
 /* The reported loss: summed over micro-batches and closed. */
@@ -422,21 +387,69 @@ static weft_status close_gradients(weft_graph *g)
     return WEFT_OK;
 }
 
-static weft_status check_all_used(const weft_graph *g, weft_error *err)
+enum { REACHED = 1, OF_LOSS = 2 };
+
+/* Marks what the loss is made from. */
+static void mark_makers(weft_graph *g)
+{
+    for (weft_node *n = g->first; n; n = n->next)
+        n->mark = 0;
+    g->loss->node->mark = OF_LOSS;
+    for (weft_node *n = g->loss->node; n; n = n->prev)
+        for (int i = 0; n->mark && i < n->n_ins; i++)
+            n->ins[i]->node->mark = OF_LOSS;
+}
+
+/* The first node on the way from p to the loss that has no gradient for what it reads of it. */
+static weft_node *cut_at(weft_graph *g, const weft_value *p, int *operand)
+{
+    mark_makers(g);
+    p->node->mark |= REACHED;
+    for (weft_node *n = p->node->next; n; n = n->next)
+        for (int i = 0; i < n->n_ins; i++) {
+            if (!(n->ins[i]->node->mark & REACHED) || (n->mark & REACHED))
+                continue;
+            *operand = i;
+            if (weft_grad_covers(n, i))
+                n->mark |= REACHED;
+            else if (n->mark & OF_LOSS)
+                return n;
+        }
+    return NULL;
+}
+
+static weft_status check_used(weft_graph *g, const weft_value *p, const weft_node **said)
+{
+    int i;
+    const weft_node *n = cut_at(g, p, &i);
+    if (n && n == *said)
+        return WEFT_ERR_INTERNAL;
+    if (n)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "op %s has no gradient for operand %d of %s (%s), which parameter %s needs",
+                        n->op->name, i, n->outs[0]->name, n->by, p->name);
+    else
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "parameter %s (%s) does not reach the loss; remove it or use it", p->name,
+                        p->node->by);
+    *said = n ? n : *said;
+    return WEFT_ERR_INTERNAL;
+}
+
+static weft_status check_all_used(weft_graph *g)
 {
     weft_status s = WEFT_OK;
+    const weft_node *said = NULL;
     int n_frozen = 0;
-    for (int i = 0; i < g->n_parameters; i++)
+    for (int i = 0; i < g->n_parameters; i++) {
         n_frozen += g->parameters[i]->frozen;
-    if (n_frozen > 0 && n_frozen == g->n_parameters)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "every parameter is frozen; nothing is left to train");
-    for (int i = 0; i < g->n_parameters; i++)
         if (!g->parameters[i]->gradient && !g->parameters[i]->frozen)
-            s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                          "parameter %s does not reach the loss; remove it or use it",
-                          g->parameters[i]->name);
-    return s;
+            s = check_used(g, g->parameters[i], &said);
+    }
+    if (n_frozen == 0 || n_frozen < g->n_parameters)
+        return s;
+    return weft_fail(&g->error, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "every parameter is frozen; nothing is left to train");
 }
 
 weft_status weft_graph_differentiate(weft_graph *g)
@@ -457,8 +470,8 @@ weft_status weft_graph_differentiate(weft_graph *g)
     weft_status s = WEFT_OK;
     if (!b.needs || !b.of || !b.copies)
         s = weft_fail_memory(&g->error);
+    s = s ? s : mark_needs(&b);
     if (!s) {
-        mark_needs(&b);
         weft_attr one = {.key = "value", .kind = WEFT_ATTR_REAL, .r = 1};
         weft_node_spec spec = {.n_outs = 1, .attrs = &one, .n_attrs = 1, .scope = WEFT_MICRO_BATCH};
         weft_node *seed = make(&b, "constant", 8, &g->loss, g->loss->node, spec);
@@ -471,7 +484,7 @@ weft_status weft_graph_differentiate(weft_graph *g)
     if (!s)
         s = report_loss(&b);
     if (!s)
-        s = check_all_used(g, &g->error);
+        s = check_all_used(g);
     if (!s)
         s = close_gradients(g);
     g->spot.phase = WEFT_UPDATE;

@@ -28,7 +28,7 @@ static weft_status hand_over(weft_graph *g, const char *plugin, weft_error *err)
     weft_error *from = weft_graph_error(g);
     weft_status s = weft_error_status(from);
     for (int i = 0; i < from->n_items; i++) {
-        bool internal = from->items[i].status == WEFT_ERR_INTERNAL;
+        bool internal = from->items[i].status == WEFT_ERR_INTERNAL && strcmp(plugin, "core") != 0;
         weft_fail(err, from->items[i].status, WEFT_NOWHERE,
                   internal ? "plugin %s left a broken graph: %s" : "%.0s%s", plugin,
                   from->items[i].text);

@@ -105,9 +105,9 @@ enum {
  * grad: statements, NULL-ended: "0 1: rms_norm_dx 0 1 dy like0". Left: for which operands, one per
  * result of the gradient op. Right: the gradient op, then its operands: N forward operand N, rN
  * forward result N, dy the gradient of result 0, dyN that of result N, likeN dims and layout of
- * operand N without its data. "0: dy" passes the gradient on. "all" on either side: every operand
- * in turn, one node each. "all: op dys" makes one node from the gradients of all results. Operands
- * not named get none. A gradient node inherits the attributes.
+ * operand N without its data, dys the gradients of all results. "0: dy" passes the gradient on.
+ * "all" on the left: for every operand in turn, one node each. Operands not named get none. A
+ * gradient node inherits the attributes.
  *
  * infer: sets dims and dtypes of results where the default does not do: default dims come from the
  * rule's letters in the first operand that has them, default dtype is operand `dtype_from`'s. NULL:

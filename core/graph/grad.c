@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/grad.h"
+
+#include <ctype.h>
+#include <string.h>
+
+const char *weft_grad_word(const char *p, size_t *n)
+{
+    p += strspn(p, " ");
+    *n = strcspn(p, " ");
+    return p;
+}
+
+static weft_status wrong(const weft_op *op, const char *text, weft_error *err, const char *what,
+                         int n, const char *word)
+{
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "op %s: gradient \"%s\": %s%.*s%s",
+                     op->name, text, what, n, word, n ? "'" : "");
+}
+
+/* -1: no number, or none that an operand could have. */
+static int read_number(const char *p, size_t n)
+{
+    int x = 0;
+    if (n == 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        if (!isdigit((unsigned char)p[i]) || x > WEFT_RULE_MAX_PARTS)
+            return -1;
+        x = 10 * x + (p[i] - '0');
+    }
+    return x;
+}
+
+static bool below(int x, int n)
+{
+    return x >= 0 && (n < 0 || x < n);
+}
+
+/* "0 1" or "all", up to the colon. */
+static weft_status read_targets(const weft_op *op, const char *text, const char *colon, int n_ins,
+                                weft_grad *out, weft_error *err)
+{
+    size_t n;
+    for (const char *p = weft_grad_word(text, &n); p < colon; p = weft_grad_word(p + n, &n)) {
+        n = (size_t)(colon - p) < n ? (size_t)(colon - p) : n;
+        int target = read_number(p, n);
+        if (n == 3 && strncmp(p, "all", 3) == 0)
+            out->all = true;
+        else if (!below(target, n_ins))
+            return wrong(op, text, err, "there is no operand '", (int)n, p);
+        else if (out->n_targets == WEFT_GRAD_MAX_TARGETS)
+            return wrong(op, text, err, "it is for more than 8 operands", 0, "");
+        else
+            out->targets[out->n_targets++] = target;
+    }
+    return out->all != (out->n_targets > 0)
+               ? WEFT_OK
+               : wrong(op, text, err, "the operands that it is for stand before the ':'", 0, "");
+}
+
+/* N, rN, dy, dyN, dys, likeN */
+static bool sound_arg(const char *p, size_t n, int n_ins, int n_outs)
+{
+    if (*p == 'r')
+        return below(read_number(p + 1, n - 1), n_outs);
+    if (n >= 4 && strncmp(p, "like", 4) == 0)
+        return below(read_number(p + 4, n - 4), n_ins);
+    if (n >= 2 && strncmp(p, "dy", 2) == 0)
+        return n == 2 || (n == 3 && p[2] == 's') || below(read_number(p + 2, n - 2), n_outs);
+    return below(read_number(p, n), n_ins);
+}
+
+weft_status weft_grad_read(const weft_op *op, const char *text, int n_ins, int n_outs,
+                           weft_grad *out, weft_error *err)
+{
+    const char *colon = strchr(text, ':');
+    size_t n;
+    memset(out, 0, sizeof *out);
+    if (!colon)
+        return wrong(op, text, err, "there is no ':' behind the operands that it is for", 0, "");
+    weft_status s = read_targets(op, text, colon, n_ins, out, err);
+    if (s)
+        return s;
+    const char *p = weft_grad_word(colon + 1, &n);
+    if (n == 0)
+        return wrong(op, text, err, "behind the ':' stands an op, or 'dy'", 0, "");
+    bool pass_on = n == 2 && strncmp(p, "dy", 2) == 0;
+    out->op = pass_on ? NULL : p;
+    out->op_size = n;
+    out->args = p + n;
+    for (p = weft_grad_word(out->args, &n); n; p = weft_grad_word(p + n, &n)) {
+        if (!sound_arg(p, n, n_ins, n_outs))
+            return wrong(op, text, err, "there is no '", (int)n, p);
+        out->dys = out->dys || (n == 3 && strncmp(p, "dys", 3) == 0);
+        out->n_args++;
+    }
+    if (pass_on && (out->n_args || out->n_targets > 1))
+        return wrong(op, text, err, "'dy' alone goes to one operand, or to all", 0, "");
+    return WEFT_OK;
+}
+
+bool weft_grad_covers(const weft_node *n, int operand)
+{
+    weft_error ignored = {0};
+    weft_grad s;
+    bool covers = false;
+    for (const char *const *text = n->op->grad; !covers && text && *text; text++) {
+        if (weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &ignored))
+            break;
+        covers = s.all;
+        for (int i = 0; i < s.n_targets; i++)
+            covers = covers || s.targets[i] == operand;
+    }
+    weft_error_release(&ignored);
+    return covers;
+}
+
+/* ---- before any graph: what can be told of the ops alone ---- */
+
+/* How many parts a rule has on either side; -1: that depends on the node. */
+static void count_parts(const weft_op *op, int *n_ins, int *n_outs)
+{
+    const char *arrow = op->rule && !op->make_rule ? strstr(op->rule, "->") : NULL;
+    *n_ins = *n_outs = -1;
+    if (!arrow || strstr(op->rule, "..."))
+        return;
+    *n_ins = strspn(op->rule, " ") < (size_t)(arrow - op->rule);
+    *n_outs = 1;
+    for (const char *p = op->rule; *p; p++) {
+        *n_ins += *p == ',' && p < arrow;
+        *n_outs += *p == ',' && p > arrow;
+    }
+}
+
+static weft_status check_made(const weft_ops *ops, const weft_op *op, const char *text,
+                              const weft_grad *s, weft_error *err)
+{
+    int n_ins, n_outs;
+    const weft_op *made = weft_map_get(&ops->by_name, s->op, s->op_size);
+    if (!made)
+        return wrong(op, text, err, "there is no op '", (int)s->op_size, s->op);
+    count_parts(made, &n_ins, &n_outs);
+    if (n_ins >= 0 && !s->dys && n_ins != s->n_args)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "op %s: gradient \"%s\": %s takes %d operands, not %d", op->name, text,
+                         made->name, n_ins, s->n_args);
+    if (n_outs >= 0 && !s->all && n_outs != s->n_targets)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "op %s: gradient \"%s\": %s has %d results, for %d operands", op->name,
+                         text, made->name, n_outs, s->n_targets);
+    return WEFT_OK;
+}
+
+weft_status weft_ops_check_gradients(const weft_ops *ops, const weft_op *const *list,
+                                     weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (; list && *list; list++) {
+        int n_ins, n_outs;
+        count_parts(*list, &n_ins, &n_outs);
+        for (const char *const *text = (*list)->grad; text && *text; text++) {
+            weft_grad statement;
+            weft_status now = weft_grad_read(*list, *text, n_ins, n_outs, &statement, err);
+            if (!now && statement.op)
+                now = check_made(ops, *list, *text, &statement, err);
+            s = s ? s : now;
+        }
+    }
+    return s;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradient statements: what is wrong with one is said before a graph is made of it. */
+#include "graph/grad.h"
+#include "graph/ops/ops.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+static weft_status check(const char *rule, const char *text, weft_error *err)
+{
+    weft_ops ops;
+    const char *const grad[] = {text, NULL};
+    const weft_op brk = {.name = "brk", .rule = rule, .grad = grad};
+    const weft_op *const list[] = {&brk, NULL}, *const *const more[] = {list};
+    assert_int_equal(weft_ops_init(&ops, more, 1, err), WEFT_OK);
+    weft_status s = weft_ops_check_gradients(&ops, list, err);
+    weft_ops_release(&ops);
+    return s;
+}
+
+static void sound_ones(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"*, * -> *", "0 1: silu_mul_dx 0 1 dy"},    {"*, * -> *", "all: dy"},
+        {"* ... -> *", "7: gelu_dx 6 dy"},           {"* -> * ...", "0: unchunk dys"},
+        {"*, * -> *, *", " 1 :  gelu_dx  r1  dy1 "}, {"*, -> *", "0: scale dy 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_error err = {0};
+        if (check(cases[i][0], cases[i][1], &err))
+            fail_msg("%s", weft_error_text(&err));
+    }
+    weft_ops ops;
+    weft_error err = {0};
+    assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
+    if (weft_ops_check_gradients(&ops, weft_standard_ops(), &err))
+        fail_msg("%s", weft_error_text(&err));
+    weft_ops_release(&ops);
+}
+
+static void wrong_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"0 gelu_dx 0 dy", "there is no ':' behind the operands that it is for"},
+        {"", "there is no ':' behind the operands that it is for"},
+        {": gelu_dx 0 dy", "the operands that it is for stand before the ':'"},
+        {"all 0: dy", "the operands that it is for stand before the ':'"},
+        {"2: gelu_dx 0 dy", "there is no operand '2'"},
+        {"-1: gelu_dx 0 dy", "there is no operand '-1'"},
+        {"x: gelu_dx 0 dy", "there is no operand 'x'"},
+        {"99999999999: dy", "there is no operand '99999999999'"},
+        {"0:", "behind the ':' stands an op, or 'dy'"},
+        {"0: ", "behind the ':' stands an op, or 'dy'"},
+        {"0: nothing_dx 0 dy", "there is no op 'nothing_dx'"},
+        {"0: gelu_dx 2 dy", "there is no '2'"},
+        {"0: gelu_dx r1 dy", "there is no 'r1'"},
+        {"0: gelu_dx 0 dy1", "there is no 'dy1'"},
+        {"0: gelu_dx 0 dyx", "there is no 'dyx'"},
+        {"0: gelu_dx 0 like", "there is no 'like'"},
+        {"0: gelu_dx 0 like2", "there is no 'like2'"},
+        {"0: gelu_dx r dy", "there is no 'r'"},
+        {"0: gelu_dx all dy", "there is no 'all'"},
+        {"0: dy 1", "'dy' alone goes to one operand, or to all"},
+        {"0 1: dy", "'dy' alone goes to one operand, or to all"},
+        {"0: gelu_dx dy", "gelu_dx takes 2 operands, not 1"},
+        {"0: silu_mul_dx 0 1 dy", "silu_mul_dx has 2 results, for 1 operands"},
+        {"0 1 0 1 0 1 0 1 0: gelu_dx 0 dy", "it is for more than 8 operands"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_error err = {0};
+        if (check("*, * -> *", cases[i].text, &err) != WEFT_ERR_INTERNAL)
+            fail_msg("\"%s\" is not found", cases[i].text);
+        char *want = weft_format("op brk: gradient \"%s\": %s", cases[i].text, cases[i].words);
+        assert_string_equal(weft_error_text(&err), want);
+        weft_free(want);
+        weft_error_release(&err);
+    }
+}
+
+/* What only a node can tell: its numbers of operands and results. */
+static void of_a_node(void **state)
+{
+    (void)state;
+    const weft_op any = {.name = "any", .rule = "* ... -> * ..."};
+    weft_error err = {0};
+    weft_grad s;
+    assert_int_equal(weft_grad_read(&any, "2: gelu_dx 2 dy", 3, 1, &s, &err), WEFT_OK);
+    assert_int_not_equal(weft_grad_read(&any, "2: gelu_dx 2 dy", 2, 1, &s, &err), WEFT_OK);
+    assert_int_not_equal(weft_grad_read(&any, "0: gelu_dx r1 dy", 2, 1, &s, &err), WEFT_OK);
+    weft_error_release(&err);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sound_ones), cmocka_unit_test(wrong_ones),
+                                       cmocka_unit_test(of_a_node)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
