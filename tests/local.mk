@@ -233,11 +233,13 @@ run_fixture_sources = \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrong_bias.c \
 	tests/fixtures/run/wrong_cut.c \
+	tests/fixtures/run/wrong_dtype.c \
 	tests/fixtures/run/wrong_gradient.c \
 	tests/fixtures/run/wrong_labels.c \
 	tests/fixtures/run/wrong_norm.c \
 	tests/fixtures/run/wrong_replica.c \
 	tests/fixtures/run/wrong_scale.c \
+	tests/fixtures/run/wrong_scope.c \
 	tests/fixtures/run/wrong_statement.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
 check_DATA = $(fixtures)

@@ -78,8 +78,13 @@ weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shap
 
 weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype)
 {
-    if (!of)
+    if (!of || weft_graph_status(g))
         return NULL;
+    const weft_value *there = weft_graph_find(g, name);
+    if (there)
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                               "state '%s': there is a value of this name already (%s)", name,
+                               there->node->by);
     weft_value *v = add_source(g, "state", name, WEFT_STEP_BEGIN);
     if (!v)
         return NULL;
@@ -119,6 +124,8 @@ static weft_scope scope_of(const weft_graph *g, const struct known_input *k)
 weft_value *weft_add_input(weft_graph *g, const char *name)
 {
     weft_value *v = weft_map_get(&g->inputs, name, strlen(name));
+    if (weft_graph_status(g))
+        return NULL;
     if (v) {
         weft_node_come_before(g, v->node, g->spot.before);
         return v;
@@ -163,9 +170,9 @@ static weft_value *add_tree(weft_graph *g, const char *name, int n, weft_value *
     return weft_add(g, "add", name, n_parts, parts);
 }
 
-weft_value *weft_add_full(weft_graph *g, const char *op_name, const char *name, int n_ins,
-                          weft_value *const *ins, int n_outs, weft_value **outs,
-                          const weft_attr *attrs, int n_attrs)
+static weft_value *add_full(weft_graph *g, const char *op_name, const char *name, int n_ins,
+                            weft_value *const *ins, int n_outs, weft_value **outs,
+                            const weft_attr *attrs, int n_attrs)
 {
     if (weft_graph_status(g))
         return NULL;
@@ -194,6 +201,16 @@ weft_value *weft_add_full(weft_graph *g, const char *op_name, const char *name, 
     for (int i = 0; outs && i < n_outs; i++)
         outs[i] = n->outs[i];
     return n->outs[0];
+}
+
+weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n_ins,
+                          weft_value *const *ins, int n_outs, weft_value **outs,
+                          const weft_attr *attrs, int n_attrs)
+{
+    weft_value *v = add_full(g, op, name, n_ins, ins, n_outs, outs, attrs, n_attrs);
+    for (int i = 0; !v && outs && i < n_outs; i++)
+        outs[i] = NULL;
+    return v;
 }
 
 weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins,
@@ -254,9 +271,24 @@ static bool same_shape(const weft_value *a, const weft_value *b)
     return same;
 }
 
+static weft_status check_update(weft_graph *g, const weft_value *state)
+{
+    const char *op = state->node->op->name;
+    if (strcmp(op, "parameter") != 0 && strcmp(op, "state") != 0)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot be updated: it is neither a parameter nor state", state->name);
+    else if (!g->loss_report)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot be updated yet; let a joint pass do it", state->name);
+    else if (state->updated)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s is updated twice; only one plugin may do it, once", state->name);
+    return weft_graph_status(g);
+}
+
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
 {
-    if (!state || !v)
+    if (!state || !v || weft_graph_status(g) || check_update(g, state))
         return;
     if (!same_shape(v, state)) {
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
@@ -265,6 +297,8 @@ void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
     }
     weft_value *stored =
         weft_move_to(g, v, state->layout, NULL, WEFT_UPDATE, "what it becomes", NULL);
-    if (stored)
-        stored->update_of = state;
+    if (!stored)
+        return;
+    stored->update_of = state;
+    state->updated = true;
 }

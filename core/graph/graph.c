@@ -194,16 +194,33 @@ static bool reserve_report(weft_graph *g)
     return true;
 }
 
+static weft_status check_report(weft_graph *g, const char *name, const weft_value *v)
+{
+    if (v->n_dims > 0)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "report '%s': %s has %d dim%s; what is reported is one number", name,
+                        v->name, v->n_dims, v->n_dims > 1 ? "s" : "");
+    for (int i = 0; i < g->n_reports; i++)
+        if (strcmp(g->reports[i].name, name) == 0)
+            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "report '%s' is there already (%s); choose another name", name,
+                            g->reports[i].value->node->by);
+    return weft_graph_status(g);
+}
+
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
 {
-    if (!scalar)
-        return;
+    if (scalar && !weft_graph_status(g) && !check_report(g, name, scalar))
+        weft_graph_report(g, name, scalar);
+}
+
+void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
+{
     char *copy = weft_pool_strdup(&g->pool, name);
-    if (!copy || !reserve_report(g)) {
+    if (!copy || !reserve_report(g))
         weft_fail_memory(&g->error);
-        return;
-    }
-    g->reports[g->n_reports++] = (weft_report_value){copy, scalar};
+    else
+        g->reports[g->n_reports++] = (weft_report_value){copy, v};
 }
 
 weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more,

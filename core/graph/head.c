@@ -40,8 +40,7 @@ static void cut(weft_graph *g, const char *name, weft_value *v, int n, weft_valu
     }
     weft_attr attrs[] = {{.key = "dim", .kind = WEFT_ATTR_INT, .i = 1},
                          {.key = "n", .kind = WEFT_ATTR_INT, .i = n}};
-    if (!weft_add_full(g, "chunk", name, 1, &v, n, parts, attrs, 2))
-        memset(parts, 0, sizeof *parts * (size_t)n);
+    weft_add_full(g, "chunk", name, 1, &v, n, parts, attrs, 2);
 }
 
 /* The sum of the losses of one chunk's tokens. Cross-entropy is four ops, so that a sharded

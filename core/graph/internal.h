@@ -142,6 +142,8 @@ weft_value *weft_node_drop_operand(weft_node *n);
 void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at);
 /* Adds pointer p to a growing array in the graph's pool. */
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p);
+/* weft_add_report, unchecked. */
+void weft_graph_report(weft_graph *g, const char *name, weft_value *v);
 /* A name that no value has yet: base, or base with a number. */
 const char *weft_graph_name(weft_graph *g, const char *base);
 

@@ -133,7 +133,7 @@ static weft_status read_root(weft_reader *r)
     s = s ? s : weft_read_value(r, &v);
     if (s)
         return s;
-    weft_add_report(g, name, v);
+    weft_graph_report(g, name, v);
     return checked(r);
 }
 

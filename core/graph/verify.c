@@ -8,6 +8,7 @@ typedef struct check {
     weft_graph *g;
     weft_error *err;
     weft_rule rule;
+    weft_scope *known; /* by node id, before placement: from when on its results are there */
 } check;
 
 static weft_status wrong(check *c, const weft_node *n, const char *what, const char *detail)
@@ -90,6 +91,34 @@ static weft_status check_size(check *c, const weft_value *v)
     return s;
 }
 
+/* Before placement a scope is what a pass has set, or follows from the operands. */
+static weft_status check_scope(check *c, const weft_node *n)
+{
+    weft_scope latest = n->n_ins ? WEFT_STEP_BEGIN : WEFT_MICRO_BATCH;
+    for (int i = 0; i < n->n_ins; i++) {
+        weft_scope s = c->known[n->ins[i]->node->id];
+        latest = s > latest ? s : latest;
+        if (n->scope != WEFT_SCOPE_NONE && s > n->scope)
+            return wrong(c, n, "runs before its operand is known: ", n->ins[i]->name);
+    }
+    c->known[n->id] = n->scope != WEFT_SCOPE_NONE ? n->scope : latest;
+    return WEFT_OK;
+}
+
+/* Whoever makes a value says whether it is a number or an integer; later passes choose the width
+ * alone. */
+static weft_status check_dtype(check *c, const weft_node *n, weft_value *v)
+{
+    int was = v->verified - 1;
+    if (v->dtype < 0 || v->dtype >= WEFT_DTYPES)
+        return wrong(c, n, "has a dtype that there is not: ", v->name);
+    if (was >= 0 && (was == WEFT_I32) != (v->dtype == WEFT_I32))
+        return wrong(c, n, was == WEFT_I32 ? "was i32, and is now " : "was no integer, and is now ",
+                     weft_dtype_name(v->dtype));
+    v->verified = 1 + (int)v->dtype;
+    return WEFT_OK;
+}
+
 static weft_status check_structure(check *c, weft_node *n)
 {
     if (c->g->placed && n->scope == WEFT_SCOPE_NONE)
@@ -102,6 +131,8 @@ static weft_status check_structure(check *c, weft_node *n)
         if (c->g->placed && weft_value_available(n->ins[i]) > n->scope)
             return wrong(c, n, "runs before its operand is known: ", n->ins[i]->name);
     }
+    if (!c->g->placed && check_scope(c, n))
+        return WEFT_ERR_INTERNAL;
     if (n->like && n->like->node->mark != 1)
         return wrong(c, n, "looks like what is made later: ", n->like->name);
     for (int i = 0; i < n->n_outs; i++) {
@@ -124,7 +155,8 @@ static weft_status check_structure(check *c, weft_node *n)
         if (v->update_of && !same_place(v, v->update_of))
             return wrong(c, n, "has not the dims, dtype and layout of what it becomes: ",
                          v->update_of->name);
-        weft_status s = check_size(c, v);
+        weft_status s = check_dtype(c, n, v);
+        s = s ? s : check_size(c, v);
         if (s)
             return s;
     }
@@ -313,6 +345,9 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err)
     weft_status first = weft_graph_status(g);
     if (first)
         return first;
+    c.known = weft_alloc_zero((size_t)g->n_nodes + 1, sizeof *c.known);
+    if (!c.known)
+        return weft_fail_memory(err);
     for (weft_node *n = g->first; n; n = n->next)
         n->mark = 0;
     int wrongs = 0;
@@ -322,5 +357,6 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err)
         wrongs += s != WEFT_OK;
         first = first ? first : s;
     }
+    weft_free(c.known);
     return first;
 }

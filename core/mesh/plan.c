@@ -10,9 +10,27 @@ void weft_mesh_plan_init(weft_mesh_plan *plan, int ranks)
     plan->ranks = ranks;
 }
 
+/* Axis names are words of INIs, of layouts ("seq/cp/tp") and of sums ("+tp"). */
+static bool is_axis_name(const char *name)
+{
+    static const char known[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    return *name && !name[strspn(name, known)];
+}
+
 weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree,
                                 weft_where at, weft_error *err)
 {
+    const char *by = plan->by ? plan->by : "a plugin";
+    if (!is_axis_name(name))
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "%s declares a mesh axis '%s'; names are of letters, digits and '_'", by,
+                         name);
+    if (degree < 0)
+        return weft_fail(
+            err, WEFT_ERR_INPUT, at,
+            "%s declares mesh axis '%s' with degree %lld; a degree is at least 1, or 0 "
+            "for as many ranks as are left",
+            by, name, (long long)degree);
     if (plan->n == 2 * WEFT_MAX_AXES)
         return weft_fail(err, WEFT_ERR_INPUT, at, "too many mesh axes: at most %d can be declared",
                          2 * WEFT_MAX_AXES);
@@ -50,7 +68,9 @@ static weft_status resolve(const weft_mesh_plan *plan, int64_t degree[], weft_er
     for (int i = 0; i < plan->n; i++) {
         degree[i] = plan->entry[i].degree;
         if (degree[i] > 0) {
-            product *= degree[i];
+            if (__builtin_mul_overflow(product, degree[i], &product))
+                return weft_fail(err, WEFT_ERR_INPUT, plan->entry[i].at,
+                                 "the mesh has more than 2^63 ranks; choose smaller degrees");
         } else if (automatic >= 0) {
             return weft_fail(err, WEFT_ERR_INPUT, plan->entry[i].at,
                              "both %s and %s have degree auto; give one of them a number",

@@ -74,8 +74,10 @@ struct weft_value {
     bool recompute; /* a pass may set: do not keep for the backward, compute again */
     bool fetch;     /* a pass may set: observers get it whenever it is made */
     bool frozen;    /* parameters: see weft_freeze */
+    bool updated;   /* parameters, state: weft_set_update was called for it */
     weft_node *node;
-    int result; /* which result of node */
+    int result;   /* which result of node */
+    int verified; /* the verifier's */
     weft_use *uses;
     int n_uses, uses_capacity;
     weft_init init;        /* of parameters and state */
@@ -174,7 +176,8 @@ weft_value *weft_add_input(weft_graph *g, const char *name);
  * for one derived from the op; others get ".1", ... appended. */
 weft_value *weft_add(weft_graph *g, const char *op, const char *name, int n_ins,
                      weft_value *const *ins);
-/* The same with n_outs results, for variadic ops; outs[] (may be NULL) receives them. */
+/* The same with n_outs results, for variadic ops; outs[] (may be NULL) receives them: NULLs after
+ * an error. */
 weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins,
                           weft_value *const *ins, int n_outs, weft_value **outs);
 /* The same with attributes from the start, for ops whose `infer` reads them. */
@@ -259,10 +262,10 @@ void weft_add_storage(weft_graph *g, const char *axis);
  * again there (weights: their gatherer decides). */
 void weft_add_regather(weft_graph *g, const char *axis);
 
-/* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step.
- */
+/* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step;
+ * once for each. */
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
-/* Names a scalar of the step that observers get ("grad_norm", "lr"). */
+/* Names a scalar of the step that observers get ("grad_norm", "lr"); once for each name. */
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
 /* Parameters in the order of the graph; i from 0, NULL past the end. */
 weft_value *weft_graph_parameter(const weft_graph *g, int i);

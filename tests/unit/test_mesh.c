@@ -97,9 +97,52 @@ static void meshes_are_planned(void **state)
     }
 }
 
+static void wrong_axes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t degree;
+        const char *words;
+    } cases[] = {
+        {"", 2, "me declares a mesh axis ''; names are of letters, digits and '_'"},
+        {"a/b", 2, "me declares a mesh axis 'a/b'; names are of letters, digits and '_'"},
+        {"dp shard", 2, "me declares a mesh axis 'dp shard'; names are of letters, digits and '_'"},
+        {"+tp", 1, "me declares a mesh axis '+tp'; names are of letters, digits and '_'"},
+        {"tp", -1,
+         "me declares mesh axis 'tp' with degree -1; a degree is at least 1, or 0 for as many "
+         "ranks "
+         "as are left"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_mesh_plan plan;
+        weft_error err = {0};
+        weft_mesh_plan_init(&plan, 2);
+        plan.by = "me";
+        weft_where at = {"run.ini", 3};
+        assert_int_equal(weft_mesh_plan_axis(&plan, cases[i].name, cases[i].degree, at, &err),
+                         WEFT_ERR_INPUT);
+        if (!strstr(weft_error_text(&err), cases[i].words))
+            fail_msg("\"%s\", not \"%s\"", weft_error_text(&err), cases[i].words);
+        weft_error_release(&err);
+    }
+}
+
+static void too_many_ranks(void **state)
+{
+    (void)state;
+    weft_mesh mesh;
+    weft_error err = {0};
+    assert_int_equal(plan_mesh(2, "a=1048576 b=1048576 c=1048576 d=1048576", "", &mesh, &err),
+                     WEFT_ERR_INPUT);
+    assert_non_null(strstr(weft_error_text(&err), "the mesh has more than 2^63 ranks"));
+    weft_error_release(&err);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_are_coordinates),
-                                       cmocka_unit_test(meshes_are_planned)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_coordinates), cmocka_unit_test(meshes_are_planned),
+        cmocka_unit_test(wrong_axes), cmocka_unit_test(too_many_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,6 +321,81 @@ static void passes_null_on(weft_graph *g)
     assert_null(x);
 }
 
+static void reported_twice(weft_graph *g)
+{
+    weft_value *n = weft_add1(g, "sum", "n", tokens(g));
+    weft_add_report(g, "r", n);
+    weft_add_report(g, "r", n);
+}
+static void reports_many(weft_graph *g)
+{
+    weft_add_report(g, "r", tokens(g));
+}
+static void state_twice(weft_graph *g)
+{
+    weft_value *w = weft_add_parameter(g, "w", "ffn embed", (weft_init){0});
+    weft_add_state(g, "m", w, WEFT_F32);
+    weft_add_state(g, "m", w, WEFT_F32);
+}
+static void updates_tokens(weft_graph *g)
+{
+    weft_value *x = tokens(g);
+    weft_set_update(g, x, x);
+}
+static void updates_early(weft_graph *g)
+{
+    weft_value *w = weft_add_parameter(g, "w", "ffn embed", (weft_init){0});
+    weft_set_update(g, w, w);
+}
+static void updates_twice(weft_graph *g)
+{
+    weft_value *x = tokens(g), *w = weft_graph_find(g, "table");
+    weft_add_head(g, x, w);
+    assert_int_equal(weft_graph_place(g), WEFT_OK);
+    assert_int_equal(weft_graph_differentiate(g), WEFT_OK);
+    weft_set_update(g, w, w->gradient);
+    assert_int_equal(weft_graph_status(g), WEFT_OK);
+    weft_set_update(g, w, w->gradient);
+}
+/* What could not be made is NULL, and nobody complains of it again. */
+static void no_results(weft_graph *g)
+{
+    weft_value *x = tokens(g), *outs[3] = {x, x, x};
+    weft_add_many(g, "conv9", NULL, 1, &x, 3, outs);
+    for (int i = 0; i < 3; i++)
+        assert_null(outs[i]);
+    weft_add_input(g, "colours");
+    weft_add_state(g, "x", x, WEFT_F32);
+    weft_add_report(g, "r", x);
+    weft_set_update(g, x, x);
+    weft_add_many(g, "silu_mul", NULL, 2, outs, 3, outs);
+    assert_int_equal(weft_graph_error(g)->n_items, 1);
+}
+/* One pass makes a value, and is done; another breaks it. */
+static void made_integer(weft_graph *g)
+{
+    weft_value *x = tokens(g);
+    assert_int_equal(weft_graph_verify(g, weft_graph_error(g)), WEFT_OK);
+    x->dtype = WEFT_BF16;
+    assert_int_equal(weft_graph_verify(g, weft_graph_error(g)), WEFT_OK);
+    x->dtype = WEFT_I32;
+}
+static void made_number(weft_graph *g)
+{
+    tokens(g);
+    assert_int_equal(weft_graph_verify(g, weft_graph_error(g)), WEFT_OK);
+    weft_add_input(g, "ids")->dtype = WEFT_F32;
+}
+static void no_dtype(weft_graph *g)
+{
+    tokens(g)->dtype = WEFT_DTYPES;
+}
+static void once_a_step(weft_graph *g)
+{
+    weft_value *y = weft_add1(g, "gelu", "y", weft_add1(g, "gelu", "h", tokens(g)));
+    y->node->scope = WEFT_STEP_BEGIN;
+}
+
 static void builders_are_checked(void **state)
 {
     (void)state;
@@ -338,6 +413,17 @@ static void builders_are_checked(void **state)
         {twice, "parameter 'w' is added twice"},
         {other_sizes, "dim 'embed' is declared as 8 and as 9"},
         {passes_null_on, "there is no op 'conv9'"},
+        {reported_twice, "report 'r' is there already (core); choose another name"},
+        {reports_many, "report 'r': x has 3 dims; what is reported is one number"},
+        {state_twice, "state 'm': there is a value of this name already (core)"},
+        {updates_tokens, "x cannot be updated: it is neither a parameter nor state"},
+        {updates_early, "w cannot be updated yet; let a joint pass do it"},
+        {updates_twice, "table is updated twice; only one plugin may do it, once"},
+        {no_results, "there is no op 'conv9'"},
+        {made_integer, "x = embedding (core): was no integer, and is now i32"},
+        {made_number, "ids = input (core): was i32, and is now f32"},
+        {no_dtype, "x = embedding (core): has a dtype that there is not: x"},
+        {once_a_step, "y = gelu (core): runs before its operand is known: h"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weft_ops ops;
