@@ -13,4 +13,4 @@ else
 plugin_LTLIBRARIES += plugins/ac/ac.la
 plugins_ac_ac_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
-EXTRA_DIST += plugins/ac/README.md
+nobase_dist_doc_DATA += plugins/ac/README.md

@@ -31,4 +31,4 @@ check_PROGRAMS += plugins/adamw/test/test_update
 plugins_adamw_test_test_update_LDADD = plugins/adamw/libadamw.la $(TEST_LIBS)
 plugins_adamw_test_test_update_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
-EXTRA_DIST += plugins/adamw/README.md
+nobase_dist_doc_DATA += plugins/adamw/README.md

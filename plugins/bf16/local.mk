@@ -14,4 +14,4 @@ plugin_LTLIBRARIES += plugins/bf16/bf16.la
 plugins_bf16_bf16_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
 
-EXTRA_DIST += plugins/bf16/README.md
+nobase_dist_doc_DATA += plugins/bf16/README.md

@@ -38,4 +38,4 @@ plugins_ckpt_test_test_ckpt_LDADD = plugins/ckpt/libckpt.la $(TEST_LIBS) $(JANSS
 plugins_ckpt_test_test_faults_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 plugins_ckpt_test_test_faults_LDADD = plugins/ckpt/libckpt.la $(TEST_LIBS) $(JANSSON_LIBS)
 
-EXTRA_DIST += plugins/ckpt/README.md
+nobase_dist_doc_DATA += plugins/ckpt/README.md

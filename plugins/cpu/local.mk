@@ -61,4 +61,5 @@ plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(
 plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
-EXTRA_DIST += plugins/cpu/README.md plugins/cpu/test/call.h
+nobase_dist_doc_DATA += plugins/cpu/README.md
+EXTRA_DIST += plugins/cpu/test/call.h

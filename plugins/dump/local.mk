@@ -23,4 +23,4 @@ plugins_dump_test_test_dump_LDADD = plugins/dump/libdump.la $(TEST_LIBS)
 check_PROGRAMS += plugins/dump/test/test_marks
 plugins_dump_test_test_marks_LDADD = plugins/dump/libdump.la $(TEST_LIBS)
 
-EXTRA_DIST += plugins/dump/README.md
+nobase_dist_doc_DATA += plugins/dump/README.md

@@ -13,4 +13,4 @@ else
 plugin_LTLIBRARIES += plugins/fsdp/fsdp.la
 plugins_fsdp_fsdp_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
-EXTRA_DIST += plugins/fsdp/README.md
+nobase_dist_doc_DATA += plugins/fsdp/README.md

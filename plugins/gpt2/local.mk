@@ -14,4 +14,4 @@ plugin_LTLIBRARIES += plugins/gpt2/gpt2.la
 plugins_gpt2_gpt2_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
 
-EXTRA_DIST += plugins/gpt2/README.md
+nobase_dist_doc_DATA += plugins/gpt2/README.md

@@ -34,4 +34,4 @@ check_PROGRAMS += plugins/hf/test/test_hf
 plugins_hf_test_test_hf_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 plugins_hf_test_test_hf_LDADD = plugins/hf/libhf.la $(MODEL_LIBS)
 
-EXTRA_DIST += plugins/hf/README.md
+nobase_dist_doc_DATA += plugins/hf/README.md

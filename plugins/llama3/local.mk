@@ -14,4 +14,4 @@ plugin_LTLIBRARIES += plugins/llama3/llama3.la
 plugins_llama3_llama3_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
 
-EXTRA_DIST += plugins/llama3/README.md
+nobase_dist_doc_DATA += plugins/llama3/README.md

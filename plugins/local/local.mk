@@ -13,4 +13,4 @@ else
 plugin_LTLIBRARIES += plugins/local/local.la
 plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
-EXTRA_DIST += plugins/local/README.md
+nobase_dist_doc_DATA += plugins/local/README.md

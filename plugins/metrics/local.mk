@@ -21,4 +21,4 @@ endif
 check_PROGRAMS += plugins/metrics/test/test_metrics
 plugins_metrics_test_test_metrics_LDADD = plugins/metrics/libmetrics.la $(TEST_LIBS)
 
-EXTRA_DIST += plugins/metrics/README.md
+nobase_dist_doc_DATA += plugins/metrics/README.md

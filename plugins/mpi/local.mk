@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Built only where configure finds MPI.
-EXTRA_DIST += plugins/mpi/README.md
+nobase_dist_doc_DATA += plugins/mpi/README.md
 if HAVE_MPI
 noinst_LTLIBRARIES += plugins/mpi/libweftmpi.la
 plugins_mpi_libweftmpi_la_SOURCES = \

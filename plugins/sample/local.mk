@@ -19,4 +19,4 @@ endif
 check_PROGRAMS += plugins/sample/test/test_sample
 plugins_sample_test_test_sample_LDADD = plugins/sample/libsample.la $(TEST_LIBS)
 
-EXTRA_DIST += plugins/sample/README.md
+nobase_dist_doc_DATA += plugins/sample/README.md

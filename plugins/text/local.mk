@@ -131,7 +131,6 @@ plugins_text_test_test_train_cut_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugi
 plugins_text_test_test_train_ranks_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 
 EXTRA_DIST += \
-	plugins/text/README.md \
 	plugins/text/test/corpus \
 	plugins/text/test/corpus_tokenizer \
 	plugins/text/test/golden \
@@ -139,3 +138,5 @@ EXTRA_DIST += \
 	plugins/text/test/text_run.h \
 	plugins/text/test/train_reference.h \
 	plugins/text/tokenizer/make_unicode.py
+
+nobase_dist_doc_DATA += plugins/text/README.md

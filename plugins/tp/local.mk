@@ -16,4 +16,4 @@ else
 plugin_LTLIBRARIES += plugins/tp/tp.la
 plugins_tp_tp_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
-EXTRA_DIST += plugins/tp/README.md
+nobase_dist_doc_DATA += plugins/tp/README.md
