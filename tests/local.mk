@@ -269,6 +269,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-generate \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \
+	tests/scripts/check-install \
 	tests/scripts/check-mpi \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
@@ -294,6 +295,10 @@ EXTRA_DIST += \
 	tests/lsan.supp
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
+# make install links libraries once more, which are away from their places meanwhile: not while
+# others need them.
+last_log = tests/scripts/check-install.log
+$(last_log): $(filter-out $(last_log),$(TEST_LOGS))
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 # LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while threads live in them, and crashes.
 # oneDNN looks for profilers' libraries, and libc keeps the last dlopen error in memory of the thread, which then counts as leaked.
