@@ -18,6 +18,7 @@ int weft_cmd_config(int argc, char **argv);
 int weft_cmd_plugins(int argc, char **argv);
 int weft_cmd_inspect(int argc, char **argv);
 int weft_cmd_generate(int argc, char **argv);
+int weft_cmd_new_plugin(int argc, char **argv);
 
 /* ---- commands that plugins give (command.c) ---- */
 

@@ -18,6 +18,7 @@ weft_SOURCES = \
 	cli/lock.c \
 	cli/log.c \
 	cli/main.c \
+	cli/new_plugin.c \
 	cli/options.c \
 	cli/oracle.c \
 	cli/oracle_compare.c \
@@ -40,7 +41,8 @@ weft_SOURCES = \
 	cli/probe.h \
 	cli/processors.h \
 	cli/ranks.h \
-	cli/session.h
+	cli/session.h \
+	cli/templates.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
 weft_LDFLAGS = $(AM_LDFLAGS) $(BUILTIN_PLUGIN_FLAGS)
@@ -50,3 +52,25 @@ weft_LDADD += $(LTDL_LIBS)
 # libtool does not see that -dlpreopen needs the plugins.
 EXTRA_weft_DEPENDENCIES = $(noinst_LTLIBRARIES)
 endif
+
+# Files of `weft new-plugin` as C strings.
+templates = \
+	cli/templates/makefile.in \
+	cli/templates/makefile_gradient.in \
+	cli/templates/observer.c.in \
+	cli/templates/op.c.in \
+	cli/templates/optimizer.c.in \
+	cli/templates/pass.c.in \
+	cli/templates/readme.md.in \
+	cli/templates/test.sh.in \
+	cli/templates/test_gradient.c.in
+nodist_weft_SOURCES = cli/template_texts.c
+cli/template_texts.c: $(templates) cli/local.mk
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && for file in $(filter %.in,$^); do \
+	    name=weft_template_`basename $$file .in | tr . _`; \
+	    echo "extern const char $$name[];"; \
+	    echo "const char $$name[] ="; \
+	    sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $$file && echo ';' || exit 1; \
+	done >$@.new && mv $@.new $@
+CLEANFILES += cli/template_texts.c
+EXTRA_DIST += $(templates)

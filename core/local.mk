@@ -204,5 +204,6 @@ weftinclude_HEADERS = \
 	core/weft/weft.h
 
 pkgconfig_DATA += core/weft.pc
+noinst_DATA = core/weft-uninstalled.pc
 EXTRA_DIST += core/libweft.map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
 	core/plugin/README.md core/run/README.md core/settings/README.md core/store/README.md

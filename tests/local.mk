@@ -271,6 +271,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
 	tests/scripts/check-mpi \
+	tests/scripts/check-new-plugin \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
 	tests/scripts/check-parity-random \

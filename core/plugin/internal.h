@@ -58,10 +58,7 @@ weft_status weft_search_locate(weft_search *search, const char *name, weft_where
 /* Notes "no plugin NAME" with the folders searched and the nearest name. */
 weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
                                 weft_error *err);
-/* Letters, digits and '_', a letter first: what a section, a file name and a symbol can all carry.
- */
 enum { WEFT_PLUGIN_NAME = 49 }; /* bytes, as many as a section's name has */
-bool weft_plugin_name_ok(const char *name);
 
 /* ---- descriptor.c ---- */
 

@@ -20,6 +20,9 @@ typedef struct weft_module {
  * if the program runs uninstalled, else the installed folder. Plugins linked into the program come
  * after the user's folders. Trusted dirs are these; a plugin's real path must lie in one. */
 typedef struct weft_search weft_search;
+/* Letters, digits and '_', a letter first: what a section, a file name and a symbol can all carry.
+ */
+bool weft_plugin_name_ok(const char *name);
 weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err);
 void weft_search_destroy(weft_search *search);
 /* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files in cli/templates as text: make turns each FILE.in into an array. */
+#ifndef WEFT_CLI_TEMPLATES_H
+#define WEFT_CLI_TEMPLATES_H
+
+extern const char weft_template_makefile[];
+extern const char weft_template_makefile_gradient[];
+extern const char weft_template_observer_c[];
+extern const char weft_template_op_c[];
+extern const char weft_template_optimizer_c[];
+extern const char weft_template_pass_c[];
+extern const char weft_template_readme_md[];
+extern const char weft_template_test_gradient_c[];
+extern const char weft_template_test_sh[];
+
+#endif
