@@ -89,12 +89,12 @@ static void fill_streams(void)
 
 /* Threads that wait for each other between kernels spin, with OpenMP's own settings for
  * milliseconds. Where other processes want the processors that is time in which nobody computes,
- * and each meeting of threads costs a time slice. Some 10 us bridge the gaps within a step; who
+ * and each meeting of threads costs a time slice. Some 20 us bridge the gaps within a step; who
  * waits longer sleeps. OpenMP reads its environment when it is loaded, which is when a plugin first
  * needs it. */
 static void bound_spinning(char **argv)
 {
-    static const char *const settings[][2] = {{"GOMP_SPINCOUNT", "500"}, {"KMP_BLOCKTIME", "0"}};
+    static const char *const settings[][2] = {{"GOMP_SPINCOUNT", "1000"}, {"KMP_BLOCKTIME", "0"}};
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME"))
         return; /* somebody knows better, or we have been here */
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)

@@ -5,6 +5,7 @@
 #include "cpu.h"
 #include "onednn.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { BLOCK = 512 }; /* rows and columns of c per f32 product of widened operands */
@@ -166,12 +167,14 @@ static bool is_widened(const weft_call *call, const cpu_matmul_shape *s)
     return s->ab == WEFT_BF16 && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
 }
 
-/* With one row, as a text is written, a product is some hundred microseconds of reading weights.
- * Writing is a row of such small products, and where other processes want the cores, each meeting
- * of threads may cost a time slice. */
+/* With few rows, as a text is written, a product is reading weights: a byte takes as long as some
+ * five operations. Where other processes want the cores, each meeting of threads may cost a time
+ * slice, so small products have none. */
 static int threads_of(const weft_call *call, const cpu_matmul_shape *s)
 {
-    return cpu_threads_for(call, 2.0 * (double)s->m * (double)s->n * (double)s->k);
+    double m = (double)s->m, n = (double)s->n, k = (double)s->k;
+    double bytes = (m * k + k * n) * (double)weft_dtype_size(s->ab);
+    return cpu_threads_for(call, fmax(2 * m * n * k, 5 * bytes));
 }
 
 size_t cpu_product_workspace(const weft_call *call)
