@@ -134,15 +134,28 @@ static void report(int number, uintptr_t address)
     (void)written; /* nothing is left to be done about it */
 }
 
-/* SA_RESETHAND has put the default action back: raising again ends the process as if nobody had
- * looked, core dump included. */
+/* As if nobody had looked, core dump included. */
+static void end_by(int number)
+{
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* Threads may crash at the same time: the first one reports and ends the process, and the others
+ * must not end it before that. */
 static void handle(int number, siginfo_t *info, void *context)
 {
-    int saved = errno;
+    enum { PATIENCE_S = 5 };
+    static atomic_flag taken = ATOMIC_FLAG_INIT;
+    static _Thread_local bool here;
+    bool again = here;
     (void)info;
-    report(number, program_counter(context));
-    errno = saved;
-    raise(number);
+    here = true;
+    if (!again && atomic_flag_test_and_set(&taken))
+        sleep(PATIENCE_S);
+    else if (!again)
+        report(number, program_counter(context));
+    end_by(number);
 }
 
 weft_status weft_crash_install(weft_error *err)
@@ -155,8 +168,7 @@ weft_status weft_crash_install(weft_error *err)
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no signal stack for crash reports: %s",
                          strerror(errno));
     struct sigaction action = {.sa_sigaction = handle,
-                               .sa_flags =
-                                   (int)(SA_SIGINFO | SA_RESETHAND | SA_NODEFER | SA_ONSTACK)};
+                               .sa_flags = (int)(SA_SIGINFO | SA_NODEFER | SA_ONSTACK)};
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         if (sigaction(signals[i], &action, NULL) != 0)
