@@ -2,6 +2,7 @@
 /* weft NAME ... where NAME is a command that a plugin gives. The plugin is found and opened as
  * others are, and never created. */
 #include "probe.h"
+#include "processors.h"
 #include "session.h"
 
 #include "plugin/enter.h"
@@ -142,12 +143,11 @@ static weft_status run(const weft_module *module, const weft_command *command, i
     sink.early = false;
     signal(SIGPIPE, SIG_IGN); /* a command that nobody reads any more ends as it would on any error,
                                  and leaves nothing half done */
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     char *cache_dir = NULL;
     weft_status s = weft_cli_cache_dir(&log, &cache_dir, err);
     weft_command_host host = {.log = &log,
                               .cache_dir = cache_dir,
-                              .threads = processors > 1 ? (int)processors : 1,
+                              .threads = weft_cli_processors().n,
                               .terminal = weft_cli_terminal(),
                               .write = write_out};
     if (!s) {
