@@ -191,6 +191,8 @@ double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsig
 weft_scope weft_value_available(const weft_value *v);
 /* The layout that the table gives a parameter, state or input. */
 weft_status weft_table_source(weft_graph *g, weft_value *v);
+/* Does a gather take this axis off? */
+bool weft_gathers_over(const weft_graph *g, const weft_node *gather, int axis);
 /* What the table demands of a value by its role on one axis: true and *state (a layout byte without
  * its place). */
 bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsigned *state);

@@ -402,14 +402,15 @@ static weft_axes stored_axes(const weft_value *v)
     return v->store_axes;
 }
 
-/* The gather of a parameter from its storage: the storage axes come off. */
+/* The gather of a parameter from its storage: the storage axes come off, or those of them that it
+ * names. */
 static weft_status place_gather(weft_graph *g, weft_node *n)
 {
     weft_value *v = n->ins[0], *out = n->outs[0];
     out->layout = v->layout;
     weft_axes stored = stored_axes(v);
     for (int a = 0; a < g->config.mesh.n_axes; a++)
-        if (stored >> a & 1u)
+        if ((stored >> a & 1u) && weft_gathers_over(g, n, a))
             out->layout = weft_layout_clear(out->layout, a);
     weft_step steps[WEFT_MAX_STEPS];
     n->n_steps = weft_layout_steps(v->layout, out->layout, v->n_dims, steps);

@@ -256,7 +256,10 @@ typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } w
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
                    const char *axis);
 /* Parameters that a `gather` stands behind are stored cut by this axis too, unless it cuts them
- * already. */
+ * already. A gather takes all such axes off that are left; with the attribute `axes`, names with a
+ * space between, those alone. So one gather may stand behind another, each with a scope and marks
+ * of its own: over the slow axis once a step, over the fast one for each micro-batch. What is
+ * gathered first is best added last: axes leave a dim from the end of its list. */
 void weft_add_storage(weft_graph *g, const char *axis);
 /* What blocks gather over this axis to compute with is not kept for the backward, but gathered
  * again there (weights: their gatherer decides). */
