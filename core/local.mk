@@ -72,6 +72,9 @@ core_libcore_la_SOURCES = \
 	core/mesh/steps.c \
 	core/mesh/plan.h \
 	core/graph/autodiff.c \
+	core/graph/autodiff_node.c \
+	core/graph/autodiff_reach.c \
+	core/graph/autodiff_sum.c \
 	core/graph/build.c \
 	core/graph/cache.c \
 	core/graph/grad.c \
@@ -94,6 +97,7 @@ core_libcore_la_SOURCES = \
 	core/graph/table.c \
 	core/graph/user_rules.c \
 	core/graph/verify.c \
+	core/graph/autodiff.h \
 	core/graph/internal.h \
 	core/graph/grad.h \
 	core/graph/map.h \
