@@ -72,6 +72,7 @@ core_libcore_la_SOURCES = \
 	core/mesh/steps.c \
 	core/mesh/plan.h \
 	core/graph/autodiff.c \
+	core/graph/autodiff_function.c \
 	core/graph/autodiff_node.c \
 	core/graph/autodiff_reach.c \
 	core/graph/autodiff_sum.c \
@@ -201,6 +202,7 @@ weftinclude_HEADERS = \
 	core/weft/op.h \
 	core/weft/options.h \
 	core/weft/params.h \
+	core/weft/pass.h \
 	core/weft/plugin.h \
 	core/weft/random.h \
 	core/weft/service.h \

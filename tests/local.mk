@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/unit/test_base \
 	tests/unit/test_columns \
 	tests/unit/test_control \
+	tests/unit/test_differentiate \
 	tests/unit/test_example \
 	tests/unit/test_farewell \
 	tests/unit/test_files \
@@ -114,6 +115,8 @@ SIM_PLUGINS = plugins/ac/libac.la plugins/adamw/libadamw.la plugins/bf16/libbf16
 	plugins/llama3/libllama3.la plugins/tp/libtp.la
 SIM_LIBS = tests/unit/libsim.la $(SIM_PLUGINS) $(TEST_LIBS)
 SIM_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+tests_unit_test_differentiate_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_differentiate_LDADD = $(SIM_LIBS)
 tests_unit_test_layout_LDADD = tests/unit/libsim.la $(TEST_LIBS)
 tests_unit_test_loss_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_loss_LDADD = $(SIM_LIBS)

@@ -13,6 +13,8 @@ static weft_status mark_needs(weft_backward *b)
 {
     for (weft_node *n = b->g->first; n; n = n->next) {
         bool need = strcmp(n->op->name, "parameter") == 0 && !n->outs[0]->frozen;
+        for (int i = 0; n->op->differentiate && i < n->n_ins; i++)
+            need = need || (b->needs[n->ins[i]->id] && weft_grad_covers(n, i));
         for (const char *const *text = n->op->grad; text && *text; text++) {
             weft_grad s;
             weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &b->g->error);
@@ -78,6 +80,7 @@ weft_status weft_graph_differentiate(weft_graph *g)
     int block = g->spot.block, chunk = g->spot.chunk;
     const char *by = g->by;
     weft_status s = WEFT_OK;
+    g->differentiating = true;
     if (!b.needs || !b.of || !b.copies)
         s = weft_fail_memory(&g->error);
     s = s ? s : mark_needs(&b);
@@ -97,6 +100,7 @@ weft_status weft_graph_differentiate(weft_graph *g)
         s = weft_backward_check_used(g);
     if (!s)
         s = close_gradients(g);
+    g->differentiating = false;
     g->spot.phase = WEFT_UPDATE;
     g->spot.block = block;
     g->spot.chunk = chunk;

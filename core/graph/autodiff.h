@@ -10,13 +10,14 @@ typedef struct weft_parts {
     int n, capacity;
 } weft_parts;
 
-typedef struct weft_backward {
+struct weft_backward {
     weft_graph *g;
-    int n_values;        /* of the forward */
-    bool *needs;         /* by value id: its gradient is wanted */
-    weft_parts *of;      /* by value id: contributions to its gradient */
-    weft_value **copies; /* by value id: the recomputed copy */
-} weft_backward;
+    int n_values;          /* of the forward */
+    bool *needs;           /* by value id: its gradient is wanted */
+    weft_parts *of;        /* by value id: contributions to its gradient */
+    weft_value **copies;   /* by value id: the recomputed copy */
+    const weft_node *node; /* whose gradient a function is building */
+};
 
 /* ---- autodiff_sum.c ---- */
 
@@ -43,6 +44,11 @@ weft_value *weft_backward_total(weft_backward *b, weft_value *x);
 
 /* Adds what n contributes to the gradients of its operands. */
 weft_status weft_backward_visit(weft_backward *b, weft_node *n);
+
+/* ---- autodiff_function.c ---- */
+
+/* The same for a node whose op has a function for it. */
+weft_status weft_backward_call(weft_backward *b, weft_node *n, weft_value *const *dys);
 
 /* ---- autodiff_reach.c ---- */
 

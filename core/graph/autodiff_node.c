@@ -77,6 +77,21 @@ static weft_status apply(weft_backward *b, weft_node *n, const weft_grad *s, con
     return made ? WEFT_OK : weft_graph_status(b->g);
 }
 
+static weft_status apply_statements(weft_backward *b, weft_node *n, weft_value *const *dys)
+{
+    for (const char *const *text = n->op->grad; text && *text; text++) {
+        weft_grad s;
+        weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &b->g->error);
+        if (!s.all && !st)
+            st = apply(b, n, &s, s.targets, s.n_targets, dys);
+        for (int i = 0; s.all && !st && i < n->n_ins; i++)
+            st = apply(b, n, &s, &i, 1, dys);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_backward_visit(weft_backward *b, weft_node *n)
 {
     weft_value *dys[WEFT_RULE_MAX_PARTS] = {NULL};
@@ -94,15 +109,5 @@ weft_status weft_backward_visit(weft_backward *b, weft_node *n)
         n->outs[0]->gradient = dys[0];
         return WEFT_OK;
     }
-    for (const char *const *text = n->op->grad; text && *text; text++) {
-        weft_grad s;
-        weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &b->g->error);
-        if (!s.all && !st)
-            st = apply(b, n, &s, s.targets, s.n_targets, dys);
-        for (int i = 0; s.all && !st && i < n->n_ins; i++)
-            st = apply(b, n, &s, &i, 1, dys);
-        if (st)
-            return st;
-    }
-    return WEFT_OK;
+    return n->op->differentiate ? weft_backward_call(b, n, dys) : apply_statements(b, n, dys);
 }

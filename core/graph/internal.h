@@ -8,6 +8,7 @@
 #include <weft/graph.h>
 #include <weft/op.h>
 #include <weft/params.h>
+#include <weft/pass.h>
 
 /* Limits that no machine reaches, far enough below 64 bits for sums and products of a few such
  * numbers. */
@@ -105,6 +106,7 @@ struct weft_graph {
     weft_value *inverse;            /* train: 1 / tokens of the step */
     weft_value *logits;             /* generate */
     bool placed;                    /* nodes are placed as they are added */
+    bool differentiating;           /* the backward is being built */
     /* where and on whose behalf nodes are added */
     weft_spot spot, end; /* end: where weft_graph_at returns to */
     const char *by;

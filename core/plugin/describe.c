@@ -230,6 +230,8 @@ static void json_op(const weft_op *op, weft_text *text)
     json_text(text, "rule", op->rule);
     json_text(text, "linear", op->linear);
     json_words(text, "gradient", op->grad);
+    json_text(text, "gradient_of", op->grad_of);
+    json_text(text, "gradient_reads", op->grad_reads);
     weft_text_add(text, "}");
 }
 

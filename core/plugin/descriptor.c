@@ -344,6 +344,16 @@ static void check_op(check *c, int i)
         complain(c, "op '%s' has no summary", op->name);
     if (op->flags & WEFT_OP_SOURCE)
         return;
+    if (op->grad && op->grad[0] && op->differentiate)
+        complain(c, "op '%s' says its gradient twice, in grad and in differentiate; leave one out",
+                 op->name);
+    if (!op->differentiate && (op->grad_of || op->grad_reads))
+        complain(c, "op '%s' has grad_of or grad_reads, but no differentiate", op->name);
+    if (op->differentiate && is_empty(op->grad_of))
+        complain(c,
+                 "op '%s' has differentiate, but does not say for which operands; set grad_of, as "
+                 "\"0 1\" or \"all\"",
+                 op->name);
     if (!op->rule && !op->make_rule)
         complain(c, "op '%s' has neither rule nor make_rule", op->name);
     if (!op->plain)

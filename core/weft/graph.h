@@ -37,8 +37,6 @@ typedef enum weft_mode {
 /* Blocks: 0, 1, ... are transformer layers. */
 enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
 
-typedef struct weft_value weft_value;
-
 typedef struct weft_use {
     weft_node *node;
     int operand;

@@ -72,8 +72,10 @@ void weft_tensor_set(const weft_tensor *t, int64_t i, double x);
 
 /* ---- ops ---- */
 
+typedef struct weft_value weft_value;
 typedef struct weft_node weft_node;
 typedef struct weft_graph weft_graph;
+typedef struct weft_backward weft_backward; /* the backward while it is built: <weft/pass.h> */
 
 enum {
     WEFT_OP_HALF = 1, /* computes in f32 inside whatever it is given: bf16 may narrow its floating
@@ -109,6 +111,15 @@ enum {
  * "all" on the left: for every operand in turn, one node each. Operands not named get none. A
  * gradient node inherits the attributes.
  *
+ * differentiate: the gradient as a function, instead of `grad`, where statements do not do: several
+ * nodes, a choice, state that changes. Called once for each node whose gradient is wanted, it adds
+ * nodes with any builder (they stand in the backward, in the node's block, chunk and phase, on its
+ * plugin's behalf) and fills dxs[i] with the gradient of operand i; NULL: none. dys[i] is that of
+ * result i, NULL where nobody wants it. What it may ask is in <weft/pass.h>. grad_of: for which
+ * operands it can give one, "0 1" or "all". grad_reads: what it reads of the forward: operands, "0
+ * 1" or "all", and results, "r0"; NULL: nothing but dys. Both are told before it is called, so that
+ * passes can be told what a backward will keep.
+ *
  * infer: sets dims and dtypes of results where the default does not do: default dims come from the
  * rule's letters in the first operand that has them, default dtype is operand `dtype_from`'s. NULL:
  * default.
@@ -128,6 +139,9 @@ struct weft_op {
     double (*flops)(const weft_call *call);
     weft_status (*make_rule)(const weft_node *node, weft_text *rule, weft_error *err);
     weft_status (*infer)(weft_graph *graph, weft_node *node, weft_error *err);
+    const char *grad_of, *grad_reads;
+    weft_status (*differentiate)(weft_backward *b, const weft_node *node, weft_value *const *dys,
+                                 weft_value **dxs, weft_error *err);
 };
 
 /* ---- kernels ---- */

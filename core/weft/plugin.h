@@ -13,6 +13,7 @@
 #include <weft/mesh.h>
 #include <weft/op.h>
 #include <weft/params.h>
+#include <weft/pass.h>
 #include <weft/service.h>
 
 #ifdef __cplusplus

@@ -88,6 +88,9 @@ static void test_tables(void **state)
                                         "op 'half_op' has no plain kernel",
                                         "op 'half_op' is declared twice",
                                         "op 'half_op' has neither rule nor make_rule",
+                                        "op 'twice_op' says its gradient twice, in grad and in",
+                                        "op 'twice_op' has differentiate, but does not say for",
+                                        "op 'never_op' has grad_of or grad_reads, but no",
                                         "kernel 'plain_too' of op 'half_op' has priority 0",
                                         "kernel 'no_launch' of op 'half_op' has no launch",
                                         "lacks one of the three"};
