@@ -48,6 +48,7 @@ core_libcore_la_SOURCES = \
 	core/settings/ini.h \
 	core/settings/internal.h \
 	core/settings/settings.h \
+	core/plugin/arrange.c \
 	core/plugin/capability.c \
 	core/plugin/crash.c \
 	core/plugin/describe.c \

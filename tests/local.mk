@@ -212,14 +212,19 @@ fixture_sources = \
 	tests/fixtures/plugins/good_b.c \
 	tests/fixtures/plugins/hung_rank.c \
 	tests/fixtures/plugins/mesh_late.c \
+	tests/fixtures/plugins/needs_late.c \
 	tests/fixtures/plugins/no_symbol.c \
 	tests/fixtures/plugins/other_name.c \
 	tests/fixtures/plugins/refuser.c \
 	tests/fixtures/plugins/second_device.c \
 	tests/fixtures/plugins/slow_step.c \
 	tests/fixtures/plugins/stray_kernel.c \
+	tests/fixtures/plugins/two_places.c \
 	tests/fixtures/plugins/undefined_function.c \
 	tests/fixtures/plugins/unmet.c \
+	tests/fixtures/plugins/waits_a.c \
+	tests/fixtures/plugins/waits_b.c \
+	tests/fixtures/plugins/waits_more.c \
 	tests/fixtures/plugins/wrong_abi.c \
 	tests/fixtures/plugins/wrong_magic.c \
 	tests/fixtures/plugins/wrong_size.c
