@@ -93,9 +93,11 @@ core_libcore_la_SOURCES = \
 	core/graph/parse_node.c \
 	core/graph/place.c \
 	core/graph/print.c \
+	core/graph/query.c \
 	core/graph/reader.c \
 	core/graph/remove.c \
 	core/graph/rule.c \
+	core/graph/surgery.c \
 	core/graph/table.c \
 	core/graph/user_rules.c \
 	core/graph/verify.c \

@@ -43,6 +43,7 @@ check_PROGRAMS += \
 	tests/unit/test_store_bad \
 	tests/unit/test_store_faults \
 	tests/unit/test_store_sums \
+	tests/unit/test_surgery \
 	tests/unit/test_token \
 	tests/unit/test_torture \
 	tests/unit/test_traffic \
@@ -124,6 +125,8 @@ tests_unit_test_place_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_place_LDADD = $(SIM_LIBS)
 tests_unit_test_scale_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_scale_LDADD = $(SIM_LIBS)
+tests_unit_test_surgery_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_surgery_LDADD = $(SIM_LIBS)
 tests_unit_test_traffic_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_traffic_LDADD = $(SIM_LIBS)
 tests_unit_test_verify_CFLAGS = $(SIM_CFLAGS)

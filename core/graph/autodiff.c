@@ -7,30 +7,6 @@
 
 #include <string.h>
 
-/* A value needs a gradient if it is a parameter that is trained, or made from one that needs one
- * through an operand that has a gradient. */
-static weft_status mark_needs(weft_backward *b)
-{
-    for (weft_node *n = b->g->first; n; n = n->next) {
-        bool need = strcmp(n->op->name, "parameter") == 0 && !n->outs[0]->frozen;
-        for (int i = 0; n->op->differentiate && i < n->n_ins; i++)
-            need = need || (b->needs[n->ins[i]->id] && weft_grad_covers(n, i));
-        for (const char *const *text = n->op->grad; text && *text; text++) {
-            weft_grad s;
-            weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &b->g->error);
-            if (st)
-                return st;
-            for (int i = 0; s.all && i < n->n_ins; i++)
-                need = need || b->needs[n->ins[i]->id];
-            for (int i = 0; !s.all && i < s.n_targets; i++)
-                need = need || b->needs[n->ins[s.targets[i]]->id];
-        }
-        for (int r = 0; r < n->n_outs; r++)
-            b->needs[n->outs[r]->id] = need;
-    }
-    return WEFT_OK;
-}
-
 /* The reported loss: summed over micro-batches and closed. */
 static weft_status report_loss(weft_backward *b)
 {
@@ -83,7 +59,7 @@ weft_status weft_graph_differentiate(weft_graph *g)
     g->differentiating = true;
     if (!b.needs || !b.of || !b.copies)
         s = weft_fail_memory(&g->error);
-    s = s ? s : mark_needs(&b);
+    s = s ? s : weft_gradient_wanted(g, b.needs);
     if (!s) {
         weft_attr one = {.key = "value", .kind = WEFT_ATTR_REAL, .r = 1};
         weft_node_spec spec = {.n_outs = 1, .attrs = &one, .n_attrs = 1, .scope = WEFT_MICRO_BATCH};

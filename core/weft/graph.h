@@ -236,7 +236,8 @@ void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *
  * and suffix. For more than one node weft_graph_at is shorter. */
 weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name,
                             const char *suffix, int n_ins, weft_value *const *ins);
-/* Replaces operand i. */
+/* Replaces operand i. In a placed graph it is read in the layout of the one before: a redistribute
+ * is put in front where they differ. */
 void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v);
 /* Takes a node out that nobody reads, and everything that only it read, parameters too. Whoever
  * walks the graph may go on from its `next`. */

@@ -86,9 +86,12 @@ enum {
                             count: element-wise in them */
     WEFT_OP_STAT = 8, /* floating results are f32 at least (statistics), f64 if operand 0 is; of an
                          op that is HALF too: all but result 0 */
-    WEFT_OP_SOURCE = 16, /* no computation: parameters, state, inputs */
-    WEFT_OP_MAX = 32,    /* contracted indices are combined by maximum, not by sum */
-    WEFT_OP_MATMUL = 64, /* a matrix product: "ac per op" keeps it, MFU counts it */
+    WEFT_OP_SOURCE = 16,       /* no computation: parameters, state, inputs */
+    WEFT_OP_MAX = 32,          /* contracted indices are combined by maximum, not by sum */
+    WEFT_OP_MATMUL = 64,       /* a matrix product: "ac per op" keeps it, MFU counts it */
+    WEFT_OP_ACCUMULATES = 128, /* its result is the total of operand 0 over the step's micro-batches
+                                  and is there after the last: the sum, with MAX the maximum.
+                                  call->accumulate: combine with what is there */
 };
 
 /* What an op means. The table is const; one instance serves all graphs.
