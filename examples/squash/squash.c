@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* squash: what attention gives becomes x / (1 + |x|), and the largest |x| of the first block is
- * reported for each step.
- * It shows a gradient as a function, passes of one plugin at several places of the list, a maximum
- * over micro-batches, and a pass that asks what a rank holds. */
+/* squash: what attention gives becomes x / (1 + |x|), and the exponent of the largest |x| of the
+ * first block is reported for each step. It shows a gradient as a function, passes of one plugin at
+ * several places of the list, a maximum over micro-batches, and a pass that asks what a rank holds.
+ */
 #include <weft/weft.h>
 
 #include <math.h>
@@ -46,7 +46,7 @@ static weft_status weigh(const weft_call *call, weft_error *err)
     return WEFT_OK;
 }
 
-static weft_status largest(const weft_call *call, weft_error *err)
+static weft_status exponent(const weft_call *call, weft_error *err)
 {
     double most = 0;
     (void)err;
@@ -54,7 +54,7 @@ static weft_status largest(const weft_call *call, weft_error *err)
         double x = fabs(weft_tensor_get(&call->ins[0], i));
         most = most > x || isnan(most) ? most : x;
     }
-    put(call, 0, most);
+    put(call, 0, log2(most));
     return WEFT_OK;
 }
 
@@ -94,12 +94,12 @@ static const weft_op weigh_op = {
     .flags = WEFT_OP_HALF,
     .plain = weigh,
 };
-static const weft_op largest_op = {
-    .name = "squash_largest",
-    .summary = "the largest |x|",
+static const weft_op exponent_op = {
+    .name = "squash_exponent",
+    .summary = "log2 of the largest |x|",
     .rule = "b s h ->",
     .flags = WEFT_OP_STAT | WEFT_OP_MAX,
-    .plain = largest,
+    .plain = exponent,
 };
 
 /* ---- the passes ---- */
@@ -145,10 +145,10 @@ static weft_status watch(void *self, weft_graph *g, weft_error *err)
         if (strcmp(n->op->name, "squash") != 0)
             continue;
         weft_graph_at(g, n->next);
-        most = weft_add1(g, "squash_largest", NULL, n->ins[0]);
+        most = weft_add1(g, "squash_exponent", NULL, n->ins[0]);
     }
     weft_graph_at(g, NULL);
-    weft_add_report(g, "squash_largest", weft_accumulate(g, most, WEFT_MAX));
+    weft_add_report(g, "squash_exponent", weft_accumulate(g, most, WEFT_MAX));
     return weft_graph_status(g);
 }
 
@@ -171,7 +171,7 @@ static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_PLACED, .graph = choose},
     {.kind = WEFT_END},
 };
-static const weft_op *const ops[] = {&squash_op, &slope_op, &weigh_op, &largest_op, NULL};
+static const weft_op *const ops[] = {&squash_op, &slope_op, &weigh_op, &exponent_op, NULL};
 
 WEFT_PLUGIN(squash) = {
     WEFT_PLUGIN_HEAD,

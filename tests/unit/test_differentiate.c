@@ -141,13 +141,36 @@ static weft_status bend_gradient(weft_backward *b, const weft_node *n, weft_valu
     return WEFT_OK;
 }
 
-static weft_status (*wrong_function)(weft_backward *, const weft_node *, weft_value *const *,
-                                     weft_value **, weft_error *);
+static weft_status largest(const weft_call *call, weft_error *err)
+{
+    double most = -INFINITY;
+    (void)err;
+    for (int64_t i = 0; i < weft_tensor_count(&call->ins[0]); i++) {
+        double x = weft_tensor_get(&call->ins[0], i);
+        most = most > x || isnan(most) ? most : x;
+    }
+    weft_tensor_set(&call->outs[0], 0, most);
+    return WEFT_OK;
+}
+
+/* The largest gradient of a step becomes state. */
+static weft_status remember(weft_backward *b, const weft_node *n, weft_value *const *dys,
+                            weft_value **dxs, weft_error *err)
+{
+    weft_graph *g = weft_backward_graph(b);
+    weft_value *most = weft_add1(g, "largest", NULL, dys[0]);
+    weft_value *total = weft_accumulate(g, most, WEFT_MAX);
+    weft_set_update(g, weft_add_state(g, "largest_gradient", total, WEFT_F32), total);
+    return bend_gradient(b, n, dys, dxs, err);
+}
+
+static weft_status (*function_now)(weft_backward *, const weft_node *, weft_value *const *,
+                                   weft_value **, weft_error *);
 
 static weft_status any_gradient(weft_backward *b, const weft_node *n, weft_value *const *dys,
                                 weft_value **dxs, weft_error *err)
 {
-    return (wrong_function ? wrong_function : bend_gradient)(b, n, dys, dxs, err);
+    return (function_now ? function_now : bend_gradient)(b, n, dys, dxs, err);
 }
 
 static const weft_op bend_op = {.name = "bend",
@@ -159,7 +182,12 @@ static const weft_op bend_op = {.name = "bend",
                                 .differentiate = any_gradient};
 static const weft_op times_op = {
     .name = "times", .summary = "x * y", .rule = "*, * -> *", .linear = "0, 1", .plain = times};
-static const weft_op *const ops[] = {&bend_op, &times_op, NULL};
+static const weft_op largest_op = {.name = "largest",
+                                   .summary = "the largest element",
+                                   .rule = "b s e ->",
+                                   .flags = WEFT_OP_MAX,
+                                   .plain = largest};
+static const weft_op *const ops[] = {&bend_op, &times_op, &largest_op, NULL};
 
 /* llama3, whose first residual stream is bent. */
 static weft_status build(void *self, weft_graph *g, weft_error *err)
@@ -274,6 +302,39 @@ static void the_same_on_meshes(void **state)
         }
 }
 
+static double remembered(const char *axes, const char *passes, int64_t micro)
+{
+    weft_plugin model = bent_model();
+    planned p;
+    sim m;
+    const planned_spec spec = {
+        .axes = axes, .passes = passes, .model = &model, .batch = 8 / micro, .micro = micro};
+    if (planned_init(&p, &spec))
+        fail_msg("mesh %s, passes %s: %s", axes, passes, weft_error_text(&p.err));
+    sim_init(&m, p.g, 1);
+    sim_run(&m);
+    double x = sim_scalar(&m, weft_graph_find(p.g, "largest_gradient"));
+    sim_release(&m);
+    planned_release(&p);
+    return x;
+}
+
+static void changes_state(void **state)
+{
+    (void)state;
+    function_now = remember;
+    double want = remembered("", "", 1);
+    assert_true(want > 0);
+    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++)
+        for (int64_t micro = 1; micro <= 2; micro++) {
+            double x = remembered(meshes[m][0], meshes[m][1], micro);
+            if (fabs(x - want) > 1e-12 * want)
+                fail_msg("mesh %s, %d micro-batches: %.15g, on one rank %.15g", meshes[m][0],
+                         (int)micro, x, want);
+        }
+    function_now = NULL;
+}
+
 /* ---- what is wrong ---- */
 
 #define WRONG(name)                                                                                \
@@ -342,7 +403,7 @@ static void wrong_ones(void **state)
     weft_plugin model = bent_model();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         planned p;
-        wrong_function = cases[i].function;
+        function_now = cases[i].function;
         assert_true(planned_init(&p, &(planned_spec){.axes = "", .passes = "", .model = &model}));
         weft_error *err = weft_graph_error(p.g);
         if (!strstr(weft_error_text(err), cases[i].words))
@@ -350,7 +411,7 @@ static void wrong_ones(void **state)
         assert_string_equal(err->items[err->n_items - 1].text,
                             "that is the gradient (differentiate) of bent = bend, an op of weft");
         planned_release(&p);
-        wrong_function = NULL;
+        function_now = NULL;
     }
 }
 
@@ -358,6 +419,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_statements), cmocka_unit_test(against_differences),
-        cmocka_unit_test(the_same_on_meshes), cmocka_unit_test(wrong_ones)};
+        cmocka_unit_test(the_same_on_meshes), cmocka_unit_test(changes_state),
+        cmocka_unit_test(wrong_ones)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
