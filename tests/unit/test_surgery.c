@@ -256,6 +256,34 @@ static void totals(void **state)
     change = NULL;
 }
 
+/* A redistribute that reads something else is not given to who asks for the first. */
+static void forgets_moves(void **state)
+{
+    (void)state;
+    weft_plugin model = changed_model();
+    planned p;
+    change = NULL;
+    const planned_spec spec = {
+        .axes = "tp=2", .passes = "tp", .model = &model, .placed_only = true};
+    assert_int_equal(planned_init(&p, &spec), WEFT_OK);
+    weft_node *moves = weft_graph_first(p.g);
+    while (moves && !(moves->steps && strcmp(moves->ins[0]->node->op->name, "linear") == 0))
+        moves = moves->next;
+    assert_non_null(moves);
+    weft_value *x = moves->ins[0];
+    weft_graph_at(p.g, x->node->next);
+    weft_value *y = weft_add2(p.g, "linear", "y", x->node->ins[0], x->node->ins[1]);
+    weft_graph_at(p.g, NULL);
+    weft_replace(p.g, x, y);
+    assert_ptr_equal(moves->ins[0], y);
+    const weft_value *again =
+        weft_move_to(p.g, x, moves->outs[0]->layout, NULL, moves->phase, "the test", NULL);
+    assert_ptr_not_equal(again->node, moves);
+    assert_ptr_equal(again->node->ins[0], x);
+    assert_int_equal(weft_graph_verify(p.g, &p.err), WEFT_OK);
+    planned_release(&p);
+}
+
 /* ---- what is refused ---- */
 
 static void no_change(weft_graph *g)
@@ -450,8 +478,12 @@ static void read_by_gradients(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replaced), cmocka_unit_test(totals), cmocka_unit_test(refused),
-        cmocka_unit_test(moved),    cmocka_unit_test(asked),  cmocka_unit_test(read_by_gradients)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(replaced),
+                                       cmocka_unit_test(forgets_moves),
+                                       cmocka_unit_test(totals),
+                                       cmocka_unit_test(refused),
+                                       cmocka_unit_test(moved),
+                                       cmocka_unit_test(asked),
+                                       cmocka_unit_test(read_by_gradients)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
