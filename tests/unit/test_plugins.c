@@ -183,7 +183,7 @@ static void test_after(void **state)
                    "works: plugins = cpu two_places good_a needs_late");
     assert_refused("cpu two_places",
                    "run.ini:5: plugin 'two_places' has a pass after 'thing_a', which no listed "
-                   "plugin gives; did it mean");
+                   "plugin gives; add one that does");
 }
 
 static void test_after_in_vain(void **state)
