@@ -161,6 +161,7 @@ static weft_status shard(void *self, weft_graph *g, weft_error *err)
 {
     static const char *const token_axes[] = {"dp_shard", "cp", "ep"};
     const weft_params *p = self;
+    (void)err;
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_replicate");
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_shard");
     if (weft_params_is(p, "zero", "0"))
