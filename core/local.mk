@@ -53,7 +53,9 @@ core_libcore_la_SOURCES = \
 	core/plugin/crash.c \
 	core/plugin/describe.c \
 	core/plugin/descriptor.c \
+	core/plugin/elf.c \
 	core/plugin/enter.c \
+	core/plugin/image.c \
 	core/plugin/loader.c \
 	core/plugin/module.c \
 	core/plugin/names.c \
@@ -61,12 +63,17 @@ core_libcore_la_SOURCES = \
 	core/plugin/search.c \
 	core/plugin/set.c \
 	core/plugin/sort.c \
+	core/plugin/vetted.c \
+	core/plugin/vetted_check.c \
 	core/plugin/vocabulary.c \
 	core/plugin/crash.h \
+	core/plugin/elf.h \
 	core/plugin/enter.h \
+	core/plugin/image.h \
 	core/plugin/internal.h \
 	core/plugin/order.h \
 	core/plugin/plugins.h \
+	core/plugin/vetted.h \
 	core/mesh/layout.c \
 	core/mesh/mesh.c \
 	core/mesh/plan.c \
@@ -185,7 +192,7 @@ core_libcore_la_SOURCES = \
 	core/run/socket.h \
 	core/run/token.h \
 	core/run/watch.h
-core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"'
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 
 # libweft is that, showing only what starts with weft_.

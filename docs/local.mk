@@ -8,4 +8,5 @@ nobase_dist_doc_DATA += \
 	docs/oracle.md \
 	docs/plan.md \
 	docs/tokenizers.md \
+	docs/vetting.md \
 	docs/writing-plugins.md

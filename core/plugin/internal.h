@@ -4,6 +4,7 @@
 #define WEFT_PLUGIN_INTERNAL_H
 
 #include "plugin/plugins.h"
+#include "plugin/vetted.h"
 #include <sys/types.h>
 
 /* ---- loader.c: the only file that speaks to libltdl; every call takes the one lock ---- */
@@ -12,9 +13,10 @@
 weft_status weft_loader_init(weft_error *err);
 void weft_loader_exit(void);
 /* Opens exactly this file, a real path already found trustworthy, and finds its descriptor's
- * address. */
-weft_status weft_loader_open(const char *name, const char *path, weft_where where,
-                             const weft_plugin **out, weft_error *err);
+ * address. fd: a sealed copy, which is opened instead and becomes the loader's; -1: none. sha256:
+ * of the copy. */
+weft_status weft_loader_open(const char *name, const char *path, int fd, const char *sha256,
+                             weft_where where, const weft_plugin **out, weft_error *err);
 /* The descriptor of a plugin linked into the program; NULL: there is none. */
 const weft_plugin *weft_loader_builtin(const char *name);
 /* Calls each(self, name) for every plugin linked into the program. */
@@ -43,6 +45,8 @@ struct weft_search {
     weft_seen *seen;
     const char **names;
     bool loader;
+    bool closed;           /* nothing is opened */
+    weft_vetted *locks[2]; /* the system's, the run's; NULL: none */
 };
 
 /* Where this folder would hold the plugin; NULL when out of memory. */

@@ -18,11 +18,22 @@
 
 #define LOADER_NAME "weft"
 
+/* A file that was opened, once and for all of the process: plugins are never unloaded. Not from
+ * our allocator, for it outlives every run. */
+typedef struct opened {
+    struct opened *next;
+    int fd; /* of its sealed copy; -1: the file itself */
+    char sha256[65];
+    char path[];
+} opened;
+
 /* libltdl is one per process and not thread-safe; this lock and what it guards are the exception to
  * "nothing is global". */
 static struct {
     pthread_mutex_t lock;
     const char *path; /* the only file that may be opened now; NULL: none */
+    const char *copy; /* what is opened for it; NULL: itself */
+    struct opened *opened;
     char error[1024]; /* why it was not */
     void (*each)(void *self, const char *name);
     void *self;
@@ -114,9 +125,10 @@ static lt_module open_exact(lt_user_data data, const char *file, lt_dladvise adv
     (void)advise;
     if (!file || !loader.path || strcmp(file, loader.path) != 0)
         return NULL;
-    if (!is_sound(file))
+    const char *from = loader.copy ? loader.copy : file;
+    if (!is_sound(from))
         return NULL;
-    void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *module = dlopen(from, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) {
         const char *why = dlerror();
         snprintf(loader.error, sizeof loader.error, "%s",
@@ -190,16 +202,65 @@ void weft_loader_exit(void)
     pthread_mutex_unlock(&loader.lock);
 }
 
-weft_status weft_loader_open(const char *name, const char *path, weft_where where,
-                             const weft_plugin **out, weft_error *err)
+static opened *find_opened(const char *path)
 {
-    weft_status status = WEFT_OK;
+    opened *o = loader.opened;
+    while (o && strcmp(o->path, path) != 0)
+        o = o->next;
+    return o;
+}
+
+/* NULL: no memory. */
+static opened *note_opened(const char *path, int fd, const char *sha256)
+{
+    size_t n = strlen(path) + 1;
+    opened *o = calloc(1, sizeof *o + n);
+    if (!o)
+        return NULL;
+    memcpy(o->path, path, n);
+    snprintf(o->sha256, sizeof o->sha256, "%s", sha256);
+    o->fd = fd;
+    o->next = loader.opened;
+    return loader.opened = o;
+}
+
+/* Opened before, it must have been what it is now; else it is noted. */
+static weft_status prepare(const char *name, const char *path, int *fd, const char *sha256,
+                           weft_where where, weft_error *err)
+{
+    const opened *before = find_opened(path);
+    bool sealed = *fd >= 0;
+    if (!before && note_opened(path, *fd, sha256))
+        return WEFT_OK;
+    if (sealed)
+        close(*fd);
+    if (!before)
+        return weft_fail_memory(err);
+    *fd = before->fd;
+    if (!sealed || (before->fd >= 0 && strcmp(before->sha256, sha256) == 0))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, where,
+                     "plugin '%s': %s was opened before %s; start again", name, path,
+                     before->fd < 0 ? "without a lock" : "and has changed since");
+}
+
+weft_status weft_loader_open(const char *name, const char *path, int fd, const char *sha256,
+                             weft_where where, const weft_plugin **out, weft_error *err)
+{
+    char copy[32];
     *out = NULL;
     pthread_mutex_lock(&loader.lock);
+    weft_status status = prepare(name, path, &fd, sha256, where, err);
+    if (status) {
+        pthread_mutex_unlock(&loader.lock);
+        return status;
+    }
+    snprintf(copy, sizeof copy, "/proc/self/fd/%d", fd);
     loader.path = path;
+    loader.copy = fd >= 0 ? copy : NULL;
     loader.error[0] = '\0';
     lt_dlhandle handle = lt_dlopen(path);
-    loader.path = NULL;
+    loader.path = loader.copy = NULL;
     if (!handle)
         status = weft_fail(
             err, WEFT_ERR_INPUT, where,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One plugin: found, opened, its descriptor checked. */
 #include "plugin/crash.h"
+#include "plugin/image.h"
 #include "plugin/internal.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static weft_status check_twice(weft_search *s, const char *name, const char *path, weft_where where,
                                weft_error *err)
@@ -44,24 +46,73 @@ weft_status weft_module_find(weft_search *search, const char *name, weft_where w
     return found == WEFT_FOUND_FILE ? check_twice(search, name, *path, where, err) : WEFT_OK;
 }
 
+static bool is_locked(const weft_search *s)
+{
+    return s->locks[0] || s->locks[1];
+}
+
+/* Under a lock: a copy that nobody can change, and that every lock knows. */
+static weft_status take_vetted(const weft_search *s, const char *name, const char *path,
+                               weft_where where, int *fd, weft_file_id *id, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        if (s->locks[i])
+            status = weft_vetted_check_owner(s->locks[i], path, where, err);
+    status = status ? status : weft_image_seal(path, where, fd, id, err);
+    for (int i = 0; i < 2 && !status; i++)
+        if (s->locks[i])
+            status = weft_vetted_check_plugin(s->locks[i], name, path, id, where, err);
+    if (status && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return status;
+}
+
+/* What came with it. */
+static weft_status check_mapped(const weft_search *s, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        if (s->locks[i])
+            status = weft_vetted_check_mapped(s->locks[i], err);
+    return status;
+}
+
+static weft_status open_file(const weft_search *s, const char *name, const char *path,
+                             weft_where where, weft_file_id *id, const weft_plugin **plugin,
+                             weft_error *err)
+{
+    int fd = -1;
+    weft_status status = is_locked(s) ? take_vetted(s, name, path, where, &fd, id, err)
+                                      : weft_image_identify_file(path, where, id, err);
+    if (status)
+        return status;
+    weft_blame before = weft_blame_set((weft_blame){name, "constructor"});
+    status = weft_loader_open(name, path, fd, id->sha256, where, plugin, err);
+    weft_blame_set(before);
+    return status ? status : check_mapped(s, err);
+}
+
 weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
                              weft_module *out, weft_error *err)
 {
     const char *path;
     const weft_plugin *plugin = NULL;
     *out = (weft_module){.where = where};
+    if (search->closed)
+        return weft_fail(err, WEFT_ERR_INTERNAL, where, "plugin '%s' is to be found, not opened",
+                         name);
     weft_status status = weft_module_find(search, name, where, &path, err);
     if (status != WEFT_OK)
         return status;
-    if (!path) {
+    if (path)
+        status = open_file(search, name, path, where, &out->id, &plugin, err);
+    else
         plugin = weft_loader_builtin(name);
-    } else {
-        weft_blame before = weft_blame_set((weft_blame){name, "constructor"});
-        status = weft_loader_open(name, path, where, &plugin, err);
-        weft_blame_set(before);
-        if (status != WEFT_OK)
-            return status;
-    }
+    if (status != WEFT_OK)
+        return status;
     status = weft_descriptor_check(plugin, name, path, where, err);
     if (status != WEFT_OK)
         return status;

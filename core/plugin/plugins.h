@@ -9,10 +9,16 @@
 
 /* ---- loading a shared object (core/plugin/loader.c) ---- */
 
+/* Which bytes a file holds: hex digits; build_id "": none. */
+typedef struct weft_file_id {
+    char sha256[65], build_id[65];
+} weft_file_id;
+
 typedef struct weft_module {
     const weft_plugin *plugin;
     const char *path; /* real path of the .so; NULL: built in */
     weft_where where; /* the INI line that listed it */
+    weft_file_id id;  /* of the .so; built in: empty */
 } weft_module;
 
 /* Where plugins are looked for, in this order: `extra` (NULL-ended, may be NULL; [weft]
@@ -24,7 +30,14 @@ typedef struct weft_search weft_search;
  */
 bool weft_plugin_name_ok(const char *name);
 weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err);
+/* One that only finds, and opens nothing: no lock is asked. */
+weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err);
 void weft_search_destroy(weft_search *search);
+/* From now on opens only what this lock knows, too; at: who named it. The system's own lock, if
+ * there is one, holds for every search from the beginning. */
+weft_status weft_search_lock(weft_search *search, const char *file, weft_where at, weft_error *err);
+/* The file of the i-th lock that holds, from 0; NULL past the end. */
+const char *weft_search_locked_by(const weft_search *search, int i);
 /* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).
  * NULL-ended array owned by search; NULL when out of memory. */
 const char *const *weft_search_names(weft_search *search);

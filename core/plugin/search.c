@@ -13,6 +13,10 @@
 #ifndef WEFT_PLUGIN_DIR
 #define WEFT_PLUGIN_DIR "/usr/local/lib/weft/plugins"
 #endif
+/* A lock that holds for the whole system; it need not be there. */
+#ifndef WEFT_SYSTEM_LOCK
+#define WEFT_SYSTEM_LOCK "/etc/weft/plugins.lock"
+#endif
 /* "<absolute build folder>/plugins"; empty: never looked at. */
 #ifndef WEFT_BUILD_PLUGINS
 #define WEFT_BUILD_PLUGINS ""
@@ -114,13 +118,42 @@ static weft_status add_own_folders(weft_search *s, weft_error *err)
     return WEFT_OK;
 }
 
-weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err)
+/* ---- locks ---- */
+
+static weft_status add_lock(weft_search *s, int i, const char *file, weft_where at, weft_error *err)
+{
+    weft_status status = weft_vetted_read(file, at, i == 0, &s->locks[i], err);
+    return status ? status : weft_vetted_check_process(s->locks[i], err);
+}
+
+static weft_status add_system_lock(weft_search *s, weft_error *err)
+{
+    struct stat st;
+    bool none = lstat(WEFT_SYSTEM_LOCK, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    return none ? WEFT_OK : add_lock(s, 0, WEFT_SYSTEM_LOCK, WEFT_NOWHERE, err);
+}
+
+weft_status weft_search_lock(weft_search *search, const char *file, weft_where at, weft_error *err)
+{
+    return add_lock(search, 1, file, at, err);
+}
+
+const char *weft_search_locked_by(const weft_search *search, int i)
+{
+    for (int k = 0; k < 2; k++)
+        if (search->locks[k] && i-- == 0)
+            return search->locks[k]->file;
+    return NULL;
+}
+
+static weft_status create(const char *const *extra, bool closed, weft_search **out, weft_error *err)
 {
     weft_status status;
     *out = NULL;
     weft_search *s = weft_alloc_zero(1, sizeof *s);
     if (!s)
         return weft_fail_memory(err);
+    s->closed = closed;
     status = weft_loader_init(err);
     if (status != WEFT_OK)
         goto fail;
@@ -134,6 +167,8 @@ weft_status weft_search_create(const char *const *extra, weft_search **out, weft
     s->n_user = s->n_folders;
     if (status == WEFT_OK)
         status = add_own_folders(s, err);
+    weft_status locked = closed ? WEFT_OK : add_system_lock(s, err);
+    status = status ? status : locked;
     if (status != WEFT_OK)
         goto fail;
     *out = s;
@@ -144,12 +179,24 @@ fail:
     return status;
 }
 
+weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err)
+{
+    return create(extra, false, out, err);
+}
+
+weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err)
+{
+    return create(extra, true, out, err);
+}
+
 void weft_search_destroy(weft_search *search)
 {
     if (!search)
         return;
     if (search->loader)
         weft_loader_exit();
+    for (int i = 0; i < 2; i++)
+        weft_vetted_destroy(search->locks[i]);
     weft_free(search->folders);
     weft_free(search->names);
     weft_pool_release(&search->pool);

@@ -51,6 +51,10 @@ static weft_status create_search(loading *l, const weft_params *core)
         extra[i] = weft_params_word(core, "plugin_path", i);
     weft_status status = weft_search_create(extra, &l->plugins->search, l->err);
     weft_free(extra);
+    const char *lock = core ? weft_params_text(core, "lock") : "";
+    if (!status && *lock)
+        status =
+            weft_search_lock(l->plugins->search, lock, weft_params_where(core, "lock"), l->err);
     return status;
 }
 

@@ -112,6 +112,12 @@ static weft_status check_value(weft_settings *settings, const weft_section *sect
     value->text = "";
     value->given = setting != NULL;
     value->where = setting ? setting->where : WEFT_NOWHERE;
+    if (setting && setting->before.file && (value->param->flags & WEFT_PARAM_ONCE))
+        return weft_fail(err, WEFT_ERR_INPUT, setting->where,
+                         "[%s] %s is set already (%s:%d), and what is set once stays; take one of "
+                         "the two out",
+                         section->name, value->param->name, setting->before.file,
+                         setting->before.line);
     if (!setting && (value->param->flags & WEFT_PARAM_REQUIRED))
         return required(settings, section, value->param, WEFT_NOWHERE, err);
     if (!setting && !preset.text)

@@ -11,6 +11,7 @@ static const char *const all[] = {"all", NULL};
 static const char *const levels[] = {"debug", "info", "warn", NULL};
 static const char *const checks[] = {"none", "replicas", "memory", "nan", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
+static const char *const changes[] = {"log", "refuse", NULL};
 static const char *const nonfinite[] = {"stop", "skip", NULL};
 
 static const weft_param run_params[] = {
@@ -27,6 +28,19 @@ static const weft_param run_params[] = {
      .type = WEFT_PARAM_PATH,
      .flags = WEFT_PARAM_LIST | WEFT_PARAM_PER_RANK,
      .help = "folders searched for plugins before all others"},
+    {.name = "plugin_change",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "log",
+     .choices = changes,
+     .flags = WEFT_PARAM_ADVANCED,
+     .help =
+         "what it does if a checkpoint was made with other bytes of a plugin than go on from it: "
+         "log says so, refuse ends the run before it begins"},
+    {.name = "lock",
+     .type = WEFT_PARAM_PATH,
+     .flags = WEFT_PARAM_ONCE | WEFT_PARAM_PER_RANK,
+     .help = "only the plugins that this file names, written by weft vet, may be opened; set once, "
+             "it cannot be changed"},
     {.name = "threads",
      .type = WEFT_PARAM_INT,
      .value = "auto",

@@ -30,6 +30,7 @@ typedef struct weft_setting {
     const char *key;
     const weft_ini_line *lines;
     weft_where where;
+    weft_where before; /* where it was set before that; nowhere: it was not */
     struct weft_setting *next;
 } weft_setting;
 

@@ -75,6 +75,7 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
     if (!setting->key)
         return weft_fail_memory(err);
     setting->lines = lines;
+    setting->before = setting->where;
     setting->where = where;
     *end = setting;
     return WEFT_OK;

@@ -24,6 +24,7 @@ enum {
     WEFT_PARAM_REQUIRED = 2, /* must be given: `value` is NULL */
     WEFT_PARAM_LIST = 4, /* whitespace-separated list of this type, possibly over several lines */
     WEFT_PARAM_ADVANCED = 8, /* shown by `weft inspect --all` only */
+    WEFT_PARAM_ONCE = 16,    /* set in one place it stays: another file or -o is refused */
 };
 
 typedef struct weft_param {

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/image.h"
+#include "plugin/elf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_BYTES = 1 << 30 };
+
+weft_status weft_image_identify(const void *bytes, size_t size, weft_file_id *id, weft_error *err)
+{
+    unsigned char digest[crypto_hash_sha256_BYTES];
+    weft_elf elf;
+    memset(id, 0, sizeof *id);
+    if (sodium_init() < 0)
+        return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "libsodium does not start");
+    crypto_hash_sha256(digest, bytes, size);
+    sodium_bin2hex(id->sha256, sizeof id->sha256, digest, sizeof digest);
+    if (weft_elf_init(&elf, bytes, size))
+        weft_elf_build_id(&elf, id->build_id);
+    return WEFT_OK;
+}
+
+static weft_status fail_file(const char *path, weft_where where, const char *what, weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_INPUT, where, "%s: %s: %s", path, what, strerror(errno));
+}
+
+static weft_status check_size(int fd, const char *path, weft_where where, size_t *size,
+                              weft_error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return fail_file(path, where, "cannot be read", err);
+    if (!S_ISREG(info.st_mode) || info.st_size > MOST_BYTES)
+        return weft_fail(err, WEFT_ERR_INPUT, where, "%s: this is no file, or more than 1 GiB",
+                         path);
+    *size = (size_t)info.st_size;
+    return WEFT_OK;
+}
+
+/* Into memory of this process: a file that shrinks while it is mapped would kill it. */
+static weft_status read_open(int fd, const char *path, weft_where where, char **bytes, size_t *size,
+                             weft_error *err)
+{
+    size_t done = 0;
+    weft_status s = check_size(fd, path, where, size, err);
+    if (s)
+        return s;
+    *bytes = weft_alloc(*size + 1);
+    if (!*bytes)
+        return weft_fail_memory(err);
+    while (done < *size) {
+        ssize_t n = pread(fd, *bytes + done, *size - done, (off_t)done);
+        if (n == 0)
+            break;
+        if (n < 0 && errno != EINTR)
+            return fail_file(path, where, "cannot be read", err);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    *size = done;
+    return WEFT_OK;
+}
+
+static weft_status write_open(int fd, const char *path, weft_where where, const char *bytes,
+                              size_t size, weft_error *err)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t n = write(fd, bytes + done, size - done);
+        if (n < 0 && errno != EINTR)
+            return fail_file(path, where, "there is no memory for a copy", err);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return WEFT_OK;
+}
+
+static int open_memory(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char name[64]; /* what /proc and debuggers show */
+    snprintf(name, sizeof name, "%s", slash ? slash + 1 : path);
+    return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+weft_status weft_image_identify_file(const char *path, weft_where where, weft_file_id *id,
+                                     weft_error *err)
+{
+    char *bytes = NULL;
+    size_t size;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fail_file(path, where, "cannot be read", err);
+    weft_status s = read_open(fd, path, where, &bytes, &size, err);
+    s = s ? s : weft_image_identify(bytes, size, id, err);
+    weft_free(bytes);
+    close(fd);
+    return s;
+}
+
+/* What can no longer change is looked at, not what it was made from. */
+static weft_status identify_sealed(int fd, const char *path, weft_where where, weft_file_id *id,
+                                   weft_error *err)
+{
+    size_t size;
+    weft_status s = check_size(fd, path, where, &size, err);
+    if (s || size == 0)
+        return s ? s : weft_image_identify("", 0, id, err);
+    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (bytes == MAP_FAILED)
+        return fail_file(path, where, "its copy cannot be read", err);
+    s = weft_image_identify(bytes, size, id, err);
+    munmap(bytes, size);
+    return s;
+}
+
+weft_status weft_image_seal(const char *path, weft_where where, int *fd, weft_file_id *id,
+                            weft_error *err)
+{
+    static const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    char *bytes = NULL;
+    size_t size;
+    *fd = -1;
+    int from = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (from < 0)
+        return fail_file(path, where, "cannot be read", err);
+    weft_status s = read_open(from, path, where, &bytes, &size, err);
+    if (!s && (*fd = open_memory(path)) < 0)
+        s = weft_fail(err, WEFT_ERR_INPUT, where,
+                      "%s: a lock asks for a copy in sealed memory (memfd), which this system does "
+                      "not give: %s; allow memfd_create",
+                      path, strerror(errno));
+    s = s ? s : write_open(*fd, path, where, bytes, size, err);
+    if (!s && fcntl(*fd, F_ADD_SEALS, seals) != 0)
+        s = fail_file(path, where, "its copy in memory cannot be sealed", err);
+    s = s ? s : identify_sealed(*fd, path, where, id, err);
+    weft_free(bytes);
+    close(from);
+    if (s && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return s;
+}
