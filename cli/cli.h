@@ -19,6 +19,7 @@ int weft_cmd_plugins(int argc, char **argv);
 int weft_cmd_inspect(int argc, char **argv);
 int weft_cmd_generate(int argc, char **argv);
 int weft_cmd_new_plugin(int argc, char **argv);
+int weft_cmd_vet(int argc, char **argv);
 
 /* ---- commands that plugins give (command.c) ---- */
 
@@ -128,6 +129,8 @@ weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least);
 /* Lines are appended to this file from now on, after all that were logged before; NULL: there is
  * none. */
 weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *err);
+/* Whole lines for the file alone. */
+void weft_cli_log_note(weft_cli_log *log, const weft_text *lines);
 void weft_cli_log_release(weft_cli_log *log);
 /* The level that [weft] log names ("debug", "info", "warn"); INFO for any other word. */
 weft_log_level weft_cli_log_level(const char *name);

@@ -61,6 +61,16 @@ weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *e
     return WEFT_OK;
 }
 
+void weft_cli_log_note(weft_cli_log *log, const weft_text *lines)
+{
+    if (!log->file)
+        return;
+    flockfile(stderr);
+    fputs(weft_text_get(lines), log->file);
+    fflush(log->file);
+    funlockfile(stderr);
+}
+
 void weft_cli_log_release(weft_cli_log *log)
 {
     if (log->file)

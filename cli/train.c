@@ -163,6 +163,27 @@ static weft_status lock_folder(const weft_session *session, int *lock, weft_erro
     return weft_cli_lock(session->host.dir, lock, err);
 }
 
+/* Which bytes run: for the log's file, not for the terminal. */
+static void note_plugins(weft_session *session)
+{
+    const weft_plugins *plugins = session->plugins;
+    weft_text text = {0};
+    const char *lock;
+    for (int i = 0; (lock = weft_search_locked_by(plugins->search, i)); i++)
+        weft_text_print(&text, "plugins are those that %s knows\n", lock);
+    for (int i = 0; i < plugins->n; i++) {
+        const weft_module *m = &plugins->list[i].module;
+        weft_text_print(&text, "plugin %s %s: ", m->plugin->name, m->plugin->version);
+        if (m->path)
+            weft_text_print(&text, "SHA-256 %s, build-id %s, %s\n", m->id.sha256,
+                            m->id.build_id[0] ? m->id.build_id : "none", m->path);
+        else
+            weft_text_add(&text, "built in\n");
+    }
+    weft_cli_log_note(&session->sink, &text);
+    weft_text_release(&text);
+}
+
 /* The run folder: the effective INI, the plan, the log. */
 static weft_status write_folder(weft_session *session, const weft_plan *plan, int *lock,
                                 weft_error *err)
@@ -190,6 +211,8 @@ static weft_status write_folder(weft_session *session, const weft_plan *plan, in
         s = write_text(dir, "plan.txt", &text, err);
     }
     s = s ? s : open_log(session, err);
+    if (!s)
+        note_plugins(session);
     const char *exposed = s ? NULL : weft_folder_exposed(dir);
     if (exposed)
         weft_log_print(session->host.log, WEFT_LOG_WARN,

@@ -8,7 +8,7 @@
 /* One thing that must be equal: a key and its value, or a hash of what is too long to send. */
 typedef struct item {
     char key[64];
-    char value[64];
+    char value[72]; /* a SHA-256 is 64 digits */
 } item;
 
 typedef struct digest {
@@ -98,6 +98,7 @@ static void make(digest *d, const weft_plan *plan)
     for (int i = 0; i < plan->plugins->n; i++) {
         const weft_loaded *loaded = &plan->plugins->list[i];
         add(d, "version of plugin ", loaded->module.plugin->name, loaded->module.plugin->version);
+        add(d, "SHA-256 of plugin ", loaded->module.plugin->name, loaded->module.id.sha256);
         add_section(d, loaded->module.plugin->name, loaded->module.plugin->params, loaded->params);
     }
     add_section(d, "train", weft_core_params("train"), plan->train);

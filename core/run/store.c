@@ -37,15 +37,16 @@ static bool gives(const weft_plugin *plugin, const char *capability)
 
 static weft_status list_plugins(struct weft_keeper *k, const weft_plugins *plugins, weft_error *err)
 {
-    const char **list = weft_pool_alloc(&k->pool, (2 * (size_t)plugins->n + 1) * sizeof *list);
+    const char **list = weft_pool_alloc(&k->pool, (3 * (size_t)plugins->n + 1) * sizeof *list);
     if (!list)
         return weft_fail_memory(err);
     k->state.plugins = list;
     k->state.model = "";
     for (int i = 0; i < plugins->n; i++) {
         const weft_plugin *plugin = plugins->list[i].module.plugin;
-        list[2 * i] = plugin->name;
-        list[2 * i + 1] = plugin->version;
+        list[3 * i] = plugin->name;
+        list[3 * i + 1] = plugin->version;
+        list[3 * i + 2] = plugins->list[i].module.id.sha256;
         if (gives(plugin, "model"))
             k->state.model = plugin->name;
     }
@@ -176,6 +177,7 @@ static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *er
     weft_leave(&entry, WEFT_OK);
     weft_status s = weft_plan_state(plan, run->state, &k->tensors, err);
     k->state.tensors = k->tensors;
+    k->state.same_plugins = weft_params_is(plan->weft, "plugin_change", "refuse");
     s = s ? s : list_plugins(k, plan->plugins, err);
     s = s ? s : list_kernels(k, plan->lowered[WEFT_MODE_TRAIN], err);
     s = s ? s : list_settings(k, plan, err);

@@ -197,8 +197,9 @@ typedef struct weft_state_view {
                           which model it is */
     uint64_t data_id, tokenizer_id; /* equal: the same samples in the same order (for one seed and
                                        seq_len), the same ids; 0: not known */
-    const char *const
-        *plugins; /* name and version of each, alternating, in listed order; NULL-ended */
+    const char *const *plugins; /* name, version and SHA-256 of the file ("": built in) of each, in
+                                   listed order; NULL-ended */
+    bool same_plugins;          /* the user refuses to go on with other bytes of a plugin */
     const char *const *kernels; /* op and the kernel chosen for it, alternating; NULL-ended */
     const char *const *tokenizer_files; /* NULL-ended; may be NULL */
     const weft_setting *settings;       /* all that must be equal on all ranks, sections together */

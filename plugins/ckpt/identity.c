@@ -113,14 +113,47 @@ static weft_status check_data(judge *j)
     return j->found;
 }
 
+/* The file of the plugin of this name when the checkpoint was made; NULL: it is not told. */
+static const char *bytes_then(const ckpt_manifest *m, const char *name)
+{
+    const json_t *list = json_object_get(m->root, "plugins");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *plugin = json_array_get(list, i);
+        const char *then = json_string_value(json_object_get(plugin, "name"));
+        if (then && strcmp(then, name) == 0)
+            return json_string_value(json_object_get(plugin, "sha256"));
+    }
+    return NULL;
+}
+
+/* Versions may stay what they were while bytes do not. */
+static weft_status compare_bytes(judge *j)
+{
+    weft_status s = WEFT_OK;
+    for (const char *const *p = j->state->plugins; *p; p += 3) {
+        const char *then = bytes_then(j->m, p[0]);
+        if (!then || !*then || !*p[2] || strcmp(then, p[2]) == 0)
+            continue;
+        weft_text_print(j->changes, "%sfile of plugin %s %.12s -> %.12s",
+                        j->changes->size ? ", " : "", p[0], then, p[2]);
+        if (j->state->same_plugins)
+            s = weft_fail(
+                j->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                "%s was made with another file of plugin '%s': its SHA-256 was %.12s..., "
+                "now it is %.12s...; put that file back, or set [weft] plugin_change = log",
+                j->m->path, p[0], then, p[2]);
+    }
+    return s;
+}
+
 static void compare_plugins(judge *j)
 {
     const json_t *then = json_object_get(j->m->root, "plugins");
     size_t n = 0;
     bool same = true;
-    for (; j->state->plugins[2 * n]; n++) {
+    for (; j->state->plugins[3 * n]; n++) {
         const char *name = json_string_value(json_object_get(json_array_get(then, n), "name"));
-        same = same && name && strcmp(name, j->state->plugins[2 * n]) == 0;
+        same = same && name && strcmp(name, j->state->plugins[3 * n]) == 0;
     }
     if (same && json_array_size(then) == n)
         return;
@@ -130,7 +163,7 @@ static void compare_plugins(judge *j)
                         show(json_string_value(json_object_get(json_array_get(then, i), "name"))));
     weft_text_add(j->changes, " ->");
     for (size_t i = 0; i < n; i++)
-        weft_text_print(j->changes, " %s", j->state->plugins[2 * i]);
+        weft_text_print(j->changes, " %s", j->state->plugins[3 * i]);
 }
 
 weft_status ckpt_identity_check(const ckpt_manifest *m, const weft_state_view *state, bool restart,
@@ -147,5 +180,9 @@ weft_status ckpt_identity_check(const ckpt_manifest *m, const weft_state_view *s
         return s;
     each_change(m, state, visit_change, &j);
     compare_plugins(&j);
+    j.err = err;
+    s = compare_bytes(&j);
+    if (s)
+        return s;
     return changes->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
 }

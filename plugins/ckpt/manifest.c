@@ -43,6 +43,18 @@ static void add_settings(weft_text *text, const weft_state_view *state)
     weft_text_add(text, state->n_settings ? "}}" : "}");
 }
 
+static void add_plugins(weft_text *text, const char *const *list)
+{
+    static const char *const keys[] = {"name", "version", "sha256"};
+    weft_text_add(text, ",\n\"plugins\": [");
+    for (int i = 0; list[i]; i++) {
+        weft_text_print(text, "%s\"%s\": ", i % 3 ? ", " : i ? ", {" : "{", keys[i % 3]);
+        weft_text_add_json(text, list[i]);
+        weft_text_add(text, i % 3 == 2 ? "}" : "");
+    }
+    weft_text_add(text, "]");
+}
+
 void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const weft_params *params,
                          const char *records)
 {
@@ -64,7 +76,7 @@ void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const we
         weft_text_add_json(text, word);
     }
     weft_text_add(text, "]");
-    add_pairs(text, "plugins", "name", "version", state->plugins);
+    add_plugins(text, state->plugins);
     add_pairs(text, "kernels", "op", "kernel", state->kernels);
     add_settings(text, state);
     weft_text_print(text, ",\n\"files\": [\n%s]", records);
