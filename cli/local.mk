@@ -33,6 +33,9 @@ weft_SOURCES = \
 	cli/report.c \
 	cli/session.c \
 	cli/train.c \
+	cli/vet.c \
+	cli/vet_libraries.c \
+	cli/vet_set.c \
 	cli/cli.h \
 	cli/generate.h \
 	cli/job.h \
@@ -42,10 +45,12 @@ weft_SOURCES = \
 	cli/processors.h \
 	cli/ranks.h \
 	cli/session.h \
-	cli/templates.h
+	cli/templates.h \
+	cli/vet.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
-weft_LDFLAGS = $(AM_LDFLAGS) $(BUILTIN_PLUGIN_FLAGS)
+# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses.
+weft_LDFLAGS = $(AM_LDFLAGS) -no-fast-install $(BUILTIN_PLUGIN_FLAGS)
 if BUILTIN_PLUGINS
 weft_SOURCES += cli/builtin.c
 weft_LDADD += $(LTDL_LIBS)

@@ -61,7 +61,8 @@ fuzz_drivers = \
 	tests/fuzz/fuzz_header \
 	tests/fuzz/fuzz_ini \
 	tests/fuzz/fuzz_manifest \
-	tests/fuzz/fuzz_options
+	tests/fuzz/fuzz_options \
+	tests/fuzz/fuzz_vetted
 check_PROGRAMS += $(fuzz_drivers)
 FUZZ_LIBS = tests/fuzz/libfuzz.la core/libcore.la $(JANSSON_LIBS) $(LTDL_LIBS) $(LIBM)
 tests_fuzz_fuzz_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
@@ -72,6 +73,7 @@ tests_fuzz_fuzz_header_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_ini_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_manifest_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_options_LDADD = $(FUZZ_LIBS)
+tests_fuzz_fuzz_vetted_LDADD = $(FUZZ_LIBS)
 
 # What several tests share.
 check_LTLIBRARIES += tests/unit/libhelpers.la
@@ -294,7 +296,8 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-style \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \
-	tests/scripts/check-tokenize
+	tests/scripts/check-tokenize \
+	tests/scripts/check-vet
 
 EXTRA_DIST += \
 	$(fixture_sources) \

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft vet: which plugins may be opened, and whether they are still what they were. Files are read
+ * and never opened as objects, so nothing of them runs. */
+#include "vet.h"
+#include "cli.h"
+
+#include "plugin/image.h"
+
+#include <string.h>
+#include <weft/files.h>
+
+/* ---- a lock of what an INI lists ---- */
+
+static weft_status open_search(weft_settings *settings, weft_search **search, weft_error *err)
+{
+    const weft_params *core = NULL;
+    weft_status s = weft_settings_section(settings, "weft", weft_core_params("weft"), &core, err);
+    int n = 0;
+    while (core && weft_params_word(core, "plugin_path", n))
+        n++;
+    const char **extra = weft_alloc_zero((size_t)n + 1, sizeof *extra);
+    if (!extra)
+        return weft_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        extra[i] = weft_params_word(core, "plugin_path", i);
+    s = s ? s : weft_search_create_closed(extra, search, err);
+    weft_free(extra);
+    return s;
+}
+
+static weft_status add_named(weft_vet_set *set, weft_search *search, const char *name,
+                             weft_where at, bool *device, weft_error *err)
+{
+    const char *path;
+    weft_status s = weft_module_find(search, name, at, &path, err);
+    return s || !path ? s : weft_vet_add_plugin(set, name, path, at, device, err);
+}
+
+static weft_status vet_ini(const weft_cli_options *options, weft_vet_set *set, weft_error *err)
+{
+    weft_settings *settings = NULL;
+    weft_search *search = NULL;
+    const weft_listed *listed;
+    bool device = false;
+    weft_status s = weft_cli_settings(options, &settings, err);
+    s = s ? s : open_search(settings, &search, err);
+    s = s ? s : weft_vet_add_program(set, err);
+    int n = s ? 0 : weft_settings_plugins(settings, &listed);
+    for (int i = 0; i < n; i++) {
+        weft_status added = add_named(set, search, listed[i].name, listed[i].where, &device, err);
+        s = s ? s : added;
+    }
+    if (!s && !device) /* what a run takes then */
+        s = add_named(set, search, "cpu", WEFT_NOWHERE, &device, err);
+    weft_search_destroy(search);
+    weft_settings_destroy(settings);
+    return s;
+}
+
+/* ---- a lock that is there ---- */
+
+/* What a line says of the file at its path now; false: it is another one, or none. */
+static bool still_is(const weft_vetted_line *line, weft_error *why)
+{
+    weft_file_id now;
+    return weft_image_identify_file(line->path, WEFT_NOWHERE, &now, why) == WEFT_OK &&
+           strcmp(now.sha256, line->id.sha256) == 0;
+}
+
+static weft_status check_lock(const weft_vetted *v, weft_text *text)
+{
+    static const char *const words[] = {"program", "plugin", "library"};
+    int bad = 0;
+    for (int i = 0; i < v->n; i++) {
+        weft_error why = {0};
+        const weft_vetted_line *l = &v->lines[i];
+        if (!still_is(l, &why)) {
+            bad++;
+            weft_text_print(text, "%s:%d: %s %s%s%s: %s\n", v->file, l->number, words[l->kind],
+                            l->name ? l->name : "", l->name ? ", " : "", l->path,
+                            why.n_items ? weft_error_text(&why) : "the file has changed");
+        }
+        weft_error_release(&why);
+    }
+    weft_text_print(text, "%d of %d files are what was vetted\n", v->n - bad, v->n);
+    return bad ? WEFT_ERR_RUN : WEFT_OK;
+}
+
+static weft_status copy_lines(const weft_vetted *v, bool prune, weft_vet_set *set, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < v->n && !s; i++) {
+        weft_error why = {0};
+        if (!prune || still_is(&v->lines[i], &why))
+            s = weft_vet_add(set, &v->lines[i], err);
+        weft_error_release(&why);
+    }
+    return s;
+}
+
+/* Adds what is found under this name now, and what it and the program need; what was vetted before
+ * may go on running. */
+static weft_status update(const weft_vetted *v, const char *name, weft_vet_set *set,
+                          weft_error *err)
+{
+    weft_search *search = NULL;
+    bool device = false;
+    weft_status s = copy_lines(v, false, set, err);
+    s = s ? s : weft_search_create_closed(NULL, &search, err);
+    s = s ? s : add_named(set, search, name, WEFT_NOWHERE, &device, err);
+    weft_search_destroy(search);
+    return s;
+}
+
+static weft_status write_lock(const char *path, const weft_vet_set *set, weft_error *err)
+{
+    weft_text text = {0};
+    weft_vet_print(set, &text);
+    weft_status s = text.out_of_memory
+                        ? weft_fail_memory(err)
+                        : weft_write_file(path, weft_text_get(&text), text.size, err);
+    weft_text_release(&text);
+    return s;
+}
+
+typedef struct wish {
+    bool check, prune;
+    const char *update;
+} wish;
+
+static weft_status use_lock(const wish *w, const char *path, weft_vet_set *set, weft_text *text,
+                            weft_error *err)
+{
+    weft_vetted *v = NULL;
+    weft_status s = weft_vetted_read(path, WEFT_NOWHERE, false, &v, err);
+    if (!s && w->check)
+        s = check_lock(v, text);
+    else if (!s) {
+        s = w->prune ? copy_lines(v, true, set, err) : update(v, w->update, set, err);
+        s = s ? s : write_lock(path, set, err);
+        if (!s)
+            weft_text_print(text, "%s: %d lines, %d before\n", path, set->n, v->n);
+    }
+    weft_vetted_destroy(v);
+    return s;
+}
+
+int weft_cmd_vet(int argc, char **argv)
+{
+    wish w = {0};
+    const weft_option extra[] = {
+        {.name = "check",
+         .help = "of a lock: say which files are no longer what was vetted; exit code 1 if any",
+         .flag = &w.check},
+        {.name = "update",
+         .argument = "NAME",
+         .help = "of a lock: let this plugin's file run as it is now, too",
+         .text = &w.update},
+        {.name = "prune", .help = "of a lock: take out what is no longer there", .flag = &w.prune},
+        {0}};
+    const weft_cli_usage usage = {
+        .command = "vet",
+        .arguments = "run.ini | plugins.lock",
+        .max_arguments = 1,
+        .summary =
+            "Prints a lock of the plugins that an INI file lists: only they are opened where "
+            "[weft] lock names it. Nothing of them runs.",
+        .accepts = WEFT_CLI_INI,
+        .extra = extra};
+    weft_cli_options options = {0};
+    weft_error err = {0};
+    weft_text text = {0};
+    weft_vet_set set = {0};
+    int code = weft_cli_parse(&usage, argc, argv, &options);
+    if (code != WEFT_CLI_GO)
+        goto done;
+    weft_status s;
+    if (w.check + w.prune + !!w.update > 1)
+        s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "--check, --update and --prune are three things; give one of them");
+    else if (w.check || w.prune || w.update)
+        s = use_lock(&w, options.arguments[0], &set, &text, &err);
+    else if (!(s = vet_ini(&options, &set, &err)))
+        weft_vet_print(&set, &text);
+    int printed = s && !w.check ? 0 : weft_cli_print(&text);
+    code = s == WEFT_ERR_RUN && w.check ? 1 : weft_cli_conclude(s, &err);
+    code = code ? code : printed;
+done:
+    weft_vet_release(&set);
+    weft_text_release(&text);
+    weft_error_release(&err);
+    weft_cli_options_release(&options);
+    return code;
+}
