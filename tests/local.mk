@@ -242,6 +242,7 @@ run_fixture_sources = \
 	tests/fixtures/run/fault_device.c \
 	tests/fixtures/run/fault_store.c \
 	tests/fixtures/run/given.c \
+	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/unwritten.c \
@@ -283,6 +284,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
+	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \
 	tests/scripts/check-new-plugin \
 	tests/scripts/check-packed \

@@ -110,6 +110,7 @@ static const struct known_input {
     {"index", "seq", WEFT_I32, WEFT_STEP_BEGIN},
     {"step_labels", "micro batch seq", WEFT_I32, WEFT_STEP_BEGIN},
     {"step", "", WEFT_F32, WEFT_STEP_BEGIN},
+    {"micro_batch", "", WEFT_F32, WEFT_MICRO_BATCH},
     {"last", "batch", WEFT_I32, WEFT_MICRO_BATCH},
     {"cached_index", "context", WEFT_I32, WEFT_STEP_BEGIN},
     {"cached_segments", "batch context", WEFT_I32, WEFT_MICRO_BATCH},

@@ -58,6 +58,7 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
     }
     s = s ? s : weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
     for (int64_t i = 0; i < batches && !s; i++) {
+        weft_fill_micro_batch(l, &b, 0, i);
         s = fill(run, &b, i * plan->micro_batch, samples, &sample, err);
         s = s ? s : one_batch(run, &b, &loss, &tokens, err);
     }

@@ -134,6 +134,16 @@ void weft_fill_step(const weft_lowered *l, const weft_batch *b, int64_t step)
         memcpy(at, &number, sizeof number);
 }
 
+void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *b, int64_t micro,
+                           int64_t number)
+{
+    weft_tensor t;
+    void *at = weft_batch_input(l, b, micro, "micro_batch", &t);
+    float as_real = (float)number;
+    if (at)
+        memcpy(at, &as_real, sizeof as_real);
+}
+
 weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,
                         int64_t micro_batches, weft_error *err)
 {

@@ -123,6 +123,8 @@ static weft_status one_step(weft_run *run, weft_error *err)
     if (run->view.step < run->plan->steps)
         weft_loader_want(run, run->consumed);
     weft_fill_step(train_of(run), batch, run->view.step);
+    for (int64_t k = 0; k < run->plan->micro_batches; k++)
+        weft_fill_micro_batch(train_of(run), batch, k, k);
     s = weft_upload(run, train_of(run), batch, run->plan->micro_batches, err);
     s = s ? s : compute(run, err);
     s = s ? s : read_reports(run, err);

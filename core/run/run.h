@@ -129,6 +129,9 @@ weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t m
 void weft_fill_inputs(const weft_lowered *l, const weft_batch *batch, int64_t micro, int64_t row,
                       const weft_sample *sample);
 void weft_fill_step(const weft_lowered *l, const weft_batch *batch, int64_t step);
+/* number: what the graph is told of the micro-batch that lies at place `micro` of the batch. */
+void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *batch, int64_t micro,
+                           int64_t number);
 weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches,
                             weft_error *err);
 void weft_batch_release(weft_batch *b);

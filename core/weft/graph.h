@@ -165,9 +165,10 @@ weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shap
 weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype);
 /* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq]
  * or [seq] (index), scope micro_batch; step_labels [micro batch seq], scope step_begin; step []
- * (1-based step number, f32), last [batch] (generate: the last position's place); cached_index
- * [context] and cached_segments [batch context] (generate: index and segments of what is in the
- * key-value cache). The same name twice gives the same value. */
+ * (1-based step number, f32); micro_batch [] (its number in the step, or in the validation, from 0,
+ * f32; 0 where text is written), scope micro_batch; last [batch] (generate: the last position's
+ * place); cached_index [context] and cached_segments [batch context] (generate: index and segments
+ * of what is in the key-value cache). The same name twice gives the same value. */
 weft_value *weft_add_input(weft_graph *g, const char *name);
 
 /* A node of op `op` (found by name, NULL-safe operands). Returns result 0. name: of result 0, NULL
