@@ -165,6 +165,7 @@ core_libcore_la_SOURCES = \
 	core/run/handshake.c \
 	core/run/init.c \
 	core/run/inputs.c \
+	core/run/instruction.c \
 	core/run/link.c \
 	core/run/loader.c \
 	core/run/loop.c \

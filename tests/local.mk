@@ -245,6 +245,7 @@ run_fixture_sources = \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
+	tests/fixtures/run/tally.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrong_bias.c \
 	tests/fixtures/run/wrong_cut.c \
@@ -284,6 +285,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
+	tests/scripts/check-instructions \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \
 	tests/scripts/check-new-plugin \

@@ -87,7 +87,7 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
     return WEFT_OK;
 }
 
-static void count_flops(weft_compiler *c, const weft_instruction *in, const weft_call *call,
+static void count_flops(weft_compiler *c, weft_instruction *in, const weft_call *call,
                         weft_action a)
 {
     const weft_node *n = in->node;
@@ -105,6 +105,7 @@ static void count_flops(weft_compiler *c, const weft_instruction *in, const weft
             flops = elements > flops ? elements : flops;
         }
     }
+    in->flops = flops;
     c->l->flops += flops * times;
     if (n->phase == WEFT_FORWARD && (n->op->flags & WEFT_OP_MATMUL))
         c->l->model_flops += 3 * flops * times;

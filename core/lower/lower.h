@@ -6,7 +6,7 @@
 
 #include "graph/internal.h"
 
-#include <weft/service.h>
+#include <weft/plugin.h>
 
 /* ---- kernels ---- */
 
@@ -108,14 +108,6 @@ typedef struct weft_buffer {
         *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
 } weft_buffer;
 
-typedef enum weft_instruction_kind {
-    WEFT_COMPUTE,
-    WEFT_ZERO_FILL,
-    WEFT_COPY,
-    WEFT_COLLECTIVE,
-    WEFT_OBSERVE
-} weft_instruction_kind;
-
 typedef struct weft_instruction {
     weft_instruction_kind kind;
     const weft_node *node;
@@ -131,6 +123,7 @@ typedef struct weft_instruction {
     int workspace;        /* buffer, -1: none */
     bool accumulate;
     bool fetch;   /* some result goes to observers */
+    double flops; /* of one execution */
     int position; /* in the order that buffers live by */
     int queue;
     int *waits; /* instructions of the same program on other queues that must be done first */

@@ -17,8 +17,9 @@ static void add_words(weft_text *text, const char *label, const char *const *wor
 
 static void add_events(weft_text *text, unsigned events, bool json)
 {
-    static const char *const names[] = {"start", "step_begin", "step_end", "evaluate",
-                                        "value", "stop",       "text"};
+    static const char *const names[] = {
+        "start", "step_begin", "step_end",          "evaluate",       "value",
+        "stop",  "text",       "instruction_begin", "instruction_end"};
     bool first = true;
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (!(events & 1u << i))

@@ -67,11 +67,23 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     return s;
 }
 
+static weft_status launch_shown(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                                int64_t micro, weft_error *err)
+{
+    weft_observe_instruction(run, l, in, micro, WEFT_EVENT_INSTRUCTION_BEGIN);
+    weft_status s = launch(run, l, in, micro, err);
+    if (!s)
+        weft_observe_instruction(run, l, in, micro, WEFT_EVENT_INSTRUCTION_END);
+    return s;
+}
+
 static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                            int64_t micro, weft_error *err)
 {
     weft_status s = run->guard ? weft_guard_before(run, l, in, micro, err) : WEFT_OK;
-    s = s ? s : launch(run, l, in, micro, err);
+    if (!s)
+        s = run->shows_instructions ? launch_shown(run, l, in, micro, err)
+                                    : launch(run, l, in, micro, err);
     if (!s && run->guard)
         s = weft_guard_after(run, l, in, micro, err);
     if (!s && run->check_finite)

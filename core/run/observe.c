@@ -20,6 +20,10 @@ static const char *event_name(weft_event event)
         return "stop";
     case WEFT_EVENT_TEXT:
         return "text";
+    case WEFT_EVENT_INSTRUCTION_BEGIN:
+        return "instruction_begin";
+    case WEFT_EVENT_INSTRUCTION_END:
+        return "instruction_end";
     }
     return "event";
 }
@@ -58,7 +62,8 @@ static void show(weft_run *run, weft_watcher *w, weft_event event)
 /* In listed order; the end of things in reverse. */
 void weft_observe(weft_run *run, weft_event event)
 {
-    bool reverse = event == WEFT_EVENT_STOP || event == WEFT_EVENT_STEP_END;
+    bool reverse = event == WEFT_EVENT_STOP || event == WEFT_EVENT_STEP_END ||
+                   event == WEFT_EVENT_INSTRUCTION_END;
     for (int i = 0; i < run->n_watchers; i++)
         show(run, &run->watchers[reverse ? run->n_watchers - 1 - i : i], event);
 }

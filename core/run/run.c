@@ -108,8 +108,11 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
     if (!run->watchers)
         return weft_fail_memory(err);
     for (int i = 0, k = 0;
-         weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
+         weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);) {
         run->watchers[run->n_watchers++] = (weft_watcher){loaded, c, false};
+        if (c->events & (WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END))
+            run->shows_instructions = true;
+    }
     return WEFT_OK;
 }
 

@@ -62,6 +62,7 @@ typedef struct weft_run {
     weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
     weft_watcher *watchers;
     int n_watchers;
+    bool shows_instructions; /* some watcher asks for them */
     weft_loader loader;
     bool loader_made;
     weft_run_view view; /* what observers are shown */
@@ -117,6 +118,9 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
 weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out,
                             weft_error *err);
 void weft_observe(weft_run *run, weft_event event);
+/* instruction.c: shows one to observers of INSTRUCTION_BEGIN or _END. micro as in weft_execute. */
+void weft_observe_instruction(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              int64_t micro, weft_event event);
 /* Shows a local tensor of a value to observers of VALUE; device memory is copied to the host first.
  */
 weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v,

@@ -39,12 +39,42 @@ typedef enum weft_event {
     WEFT_EVENT_VALUE = 16,   /* a value marked `fetch` was made */
     WEFT_EVENT_STOP = 32,    /* the run ends, for whatever reason */
     WEFT_EVENT_TEXT = 64,    /* a text was generated */
+    /* Around every instruction of every program. They cost time, but only in runs in which an
+     * observer asks for them. On a device that computes later than it is told to, END says that the
+     * work is enqueued. */
+    WEFT_EVENT_INSTRUCTION_BEGIN = 128,
+    WEFT_EVENT_INSTRUCTION_END = 256, /* and nothing failed */
 } weft_event;
 
 typedef struct weft_report {
     const char *name;
     double value;
 } weft_report;
+
+typedef enum weft_instruction_kind {
+    WEFT_COMPUTE,    /* a kernel */
+    WEFT_ZERO_FILL,  /* a sum over micro-batches begins */
+    WEFT_COPY,       /* a new content goes to where it belongs */
+    WEFT_COLLECTIVE, /* a redistribute: the steps of its nodes say what is sent over which axes */
+    WEFT_OBSERVE     /* a value is shown to observers */
+} weft_instruction_kind;
+
+/* An instruction as it was planned on this rank, as `weft plan --program` prints it. */
+typedef struct weft_instruction_view {
+    weft_mode mode;      /* whose program it is: of the graph for this mode ... */
+    const char *program; /* ... "begin", "forward", "backward", "step_end", "update" */
+    int index, n;        /* its place there, from 0; how many the program has */
+    weft_instruction_kind kind;
+    const weft_node *const *nodes; /* what it does: one, or redistributes that are sent as one */
+    int n_nodes;
+    const weft_mesh *mesh; /* names the axes of the nodes' steps */
+    const char *kernel;    /* COMPUTE: its name, "plain" if it is the op's own; else NULL */
+    const char *by;        /* COMPUTE: the plugin of the kernel; NULL: the core, or no kernel */
+    double flops;          /* COMPUTE: operations of this one execution; else 0 */
+    int64_t bytes; /* COLLECTIVE: what this rank sends, as `weft plan` counts it; else the size of
+                      operands and results together */
+    int queue;
+} weft_instruction_view;
 
 /* Const view of the run at an event; valid during the call only. Fields that an event does not
  * concern are 0 or NULL. */
@@ -67,10 +97,11 @@ typedef struct weft_run_view {
     int n_reports;
     const weft_value *value;   /* VALUE: what it is in the graph ... */
     const weft_tensor *tensor; /* ... and its local data in host memory */
-    int64_t micro_batch;       /* VALUE: -1 outside micro-batches */
-    const char *prompt, *text; /* TEXT */
-    weft_status status;        /* STOP: why */
-    struct weft_asked *asked;  /* the core's own: weft_run_ask */
+    int64_t micro_batch;       /* VALUE, INSTRUCTION: from 0; -1 outside micro-batches */
+    const weft_instruction_view *instruction; /* INSTRUCTION */
+    const char *prompt, *text;                /* TEXT */
+    weft_status status;                       /* STOP: why */
+    struct weft_asked *asked;                 /* the core's own: weft_run_ask */
 } weft_run_view;
 
 /* What an observer may ask of the run. */

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What observers of instructions are shown: the plan's own words. */
+#include "run/run.h"
+
+static int64_t sent_bytes(const weft_mesh *mesh, const weft_node *n)
+{
+    const weft_value *v = n->outs[0];
+    weft_layout before = n->ins[0]->layout;
+    int64_t bytes = 0;
+    for (int k = 0; k < n->n_steps; before = n->steps[k++].after)
+        bytes += weft_step_bytes(mesh, &n->steps[k], before, v->n_dims, v->dims, v->dtype);
+    return bytes;
+}
+
+static int64_t bytes_of(const weft_mesh *mesh, const weft_instruction *in,
+                        const weft_node *const *nodes, int n_nodes)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < n_nodes && in->kind == WEFT_COLLECTIVE; i++)
+        bytes += sent_bytes(mesh, nodes[i]);
+    for (int i = 0; i < in->n_ins + in->n_outs && in->kind != WEFT_COLLECTIVE; i++)
+        bytes +=
+            weft_tensor_count(&in->tensors[i]) * (int64_t)weft_dtype_size(in->tensors[i].dtype);
+    return bytes;
+}
+
+static weft_action action_of(const weft_lowered *l, const weft_instruction *in)
+{
+    int a = 0;
+    while (a < WEFT_ACTIONS - 1 &&
+           (in < l->programs[a].list || in >= l->programs[a].list + l->programs[a].n))
+        a++;
+    return (weft_action)a;
+}
+
+void weft_observe_instruction(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              int64_t micro, weft_event event)
+{
+    weft_action action = action_of(l, in);
+    const weft_program *p = &l->programs[action];
+    weft_instruction_view view = {.mode = l->graph->config.mode,
+                                  .program = weft_action_name(action),
+                                  .index = (int)(in - p->list),
+                                  .n = p->n,
+                                  .kind = in->kind,
+                                  .nodes = in->parts ? in->parts : &in->node,
+                                  .n_nodes = in->parts ? in->n_ins : 1,
+                                  .mesh = &l->graph->config.mesh,
+                                  .flops = in->flops,
+                                  .queue = in->queue};
+    if (in->kind == WEFT_COMPUTE) {
+        view.kernel = in->kernel ? in->kernel->name : "plain";
+        view.by = in->owner;
+    }
+    view.bytes = bytes_of(view.mesh, in, view.nodes, view.n_nodes);
+    run->view.instruction = &view;
+    run->view.micro_batch = micro;
+    weft_observe(run, event);
+    run->view.instruction = NULL;
+}
