@@ -56,16 +56,22 @@ core_libcore_la_SOURCES = \
 	core/plugin/elf.c \
 	core/plugin/enter.c \
 	core/plugin/image.c \
+	core/plugin/forward_data.c \
+	core/plugin/forward_device.c \
+	core/plugin/forward_state.c \
+	core/plugin/forward_transport.c \
 	core/plugin/loader.c \
 	core/plugin/module.c \
 	core/plugin/names.c \
 	core/plugin/order.c \
 	core/plugin/search.c \
+	core/plugin/services.c \
 	core/plugin/set.c \
 	core/plugin/sort.c \
 	core/plugin/vetted.c \
 	core/plugin/vetted_check.c \
 	core/plugin/vocabulary.c \
+	core/plugin/wrap.c \
 	core/plugin/crash.h \
 	core/plugin/elf.h \
 	core/plugin/enter.h \
@@ -74,6 +80,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/order.h \
 	core/plugin/plugins.h \
 	core/plugin/vetted.h \
+	core/plugin/wrap.h \
 	core/mesh/layout.c \
 	core/mesh/mesh.c \
 	core/mesh/plan.c \

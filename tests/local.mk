@@ -215,6 +215,7 @@ fixture_sources = \
 	tests/fixtures/plugins/fail_open.c \
 	tests/fixtures/plugins/good_a.c \
 	tests/fixtures/plugins/good_b.c \
+	tests/fixtures/plugins/good_wrap.c \
 	tests/fixtures/plugins/hung_rank.c \
 	tests/fixtures/plugins/mesh_late.c \
 	tests/fixtures/plugins/needs_late.c \
@@ -223,8 +224,10 @@ fixture_sources = \
 	tests/fixtures/plugins/refuser.c \
 	tests/fixtures/plugins/second_device.c \
 	tests/fixtures/plugins/slow_step.c \
+	tests/fixtures/plugins/small_wrap.c \
 	tests/fixtures/plugins/stray_kernel.c \
 	tests/fixtures/plugins/two_places.c \
+	tests/fixtures/plugins/twice_wrap.c \
 	tests/fixtures/plugins/undefined_function.c \
 	tests/fixtures/plugins/unmet.c \
 	tests/fixtures/plugins/waits_a.c \

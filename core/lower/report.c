@@ -320,6 +320,16 @@ static void print_passes(const weft_plan *plan, weft_text *text)
     weft_columns_release(&c);
 }
 
+static void print_wraps(const weft_plan *plan, weft_text *text)
+{
+    weft_text line = {0};
+    for (int i = 0; weft_plugins_print_wraps(plan->plugins, &i, &line); weft_text_clear(&line))
+        weft_text_print(text, "%s  %s\n", i == 1 ? "services with wraps, outermost first\n" : "",
+                        weft_text_get(&line));
+    text->out_of_memory = text->out_of_memory || line.out_of_memory;
+    weft_text_release(&line);
+}
+
 void weft_plan_print(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -361,6 +371,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
                                                           : "",
                                 weft_action_name((weft_action)a), plan->lowered[m]->programs[a].n);
     weft_text_add(text, " instructions\n");
+    print_wraps(plan, text);
     print_passes(plan, text);
 }
 

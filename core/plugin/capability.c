@@ -32,17 +32,27 @@ bool weft_gives(const weft_contribution *item, const char *capability)
     return false;
 }
 
+const char *weft_need(const weft_contribution *item, int i)
+{
+    if (item->kind == WEFT_WRAP && i-- == 0)
+        return item->service;
+    return item->needs ? item->needs[i] : NULL;
+}
+
+static bool opens(const weft_contribution *item)
+{
+    return item->kind == WEFT_SERVICE || item->kind == WEFT_WRAP;
+}
+
 static int give_time(const weft_contribution *item)
 {
-    return item->kind == WEFT_SERVICE ? TIME_OPEN
-           : item->kind == WEFT_PASS  ? (int)item->stage
-                                      : TIME_RUN;
+    return opens(item) ? TIME_OPEN : item->kind == WEFT_PASS ? (int)item->stage : TIME_RUN;
 }
 
 static int need_time(const weft_contribution *needer, const weft_contribution *giver)
 {
-    if (needer->kind == WEFT_SERVICE)
-        return giver->kind == WEFT_SERVICE ? TIME_OPEN : TIME_RUN;
+    if (opens(needer))
+        return opens(giver) ? TIME_OPEN : TIME_RUN;
     return needer->kind == WEFT_PASS ? (int)needer->stage : TIME_RUN;
 }
 

@@ -40,8 +40,8 @@ static void describe_contributions(const weft_plugin *plugin, weft_text *text)
         if (k->kind == WEFT_PASS)
             weft_text_print(text, ", stage %s%s%s", weft_stage_name(k->stage),
                             k->after ? ", after " : "", k->after ? k->after : "");
-        if (k->kind == WEFT_SERVICE)
-            weft_text_print(text, " %s", k->service);
+        if (k->kind == WEFT_SERVICE || k->kind == WEFT_WRAP)
+            weft_text_print(text, k->kind == WEFT_WRAP ? " of %s" : " %s", k->service);
         if (k->kind == WEFT_OBSERVER) {
             weft_text_add(text, " of ");
             add_events(text, k->events, false);
@@ -186,7 +186,7 @@ static void json_contribution(const weft_contribution *k, weft_text *text)
         json_text(text, "stage", weft_stage_name(k->stage));
     if (k->after)
         json_text(text, "after", k->after);
-    if (k->kind == WEFT_SERVICE)
+    if (k->kind == WEFT_SERVICE || k->kind == WEFT_WRAP)
         json_text(text, "service", k->service);
     if (k->kind == WEFT_OBSERVER) {
         json_key(text, "events");

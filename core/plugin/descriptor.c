@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be wrong with a plugin's descriptor, found before any of its code runs. */
 #include "plugin/internal.h"
+#include "plugin/order.h"
+#include "plugin/wrap.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -41,8 +43,8 @@ const char *weft_stage_name(weft_pass_stage stage)
 
 const char *weft_kind_name(weft_kind kind)
 {
-    static const char *const names[] = {"end", "pass", "service", "observer", "command"};
-    return (unsigned)kind < 5 ? names[kind] : "?";
+    static const char *const names[] = {"end", "pass", "service", "observer", "command", "wrap"};
+    return (unsigned)kind < 6 ? names[kind] : "?";
 }
 
 const char *weft_param_type_name(weft_param_type type)
@@ -215,16 +217,25 @@ static void check_pass(check *c, const weft_contribution *k)
         complain(c, "a pass of stage %s has no function for it", weft_stage_name(k->stage));
 }
 
-/* The tables that the core knows begin with their size: another size is another weft. */
+/* Tables begin with their size. Another than this weft's is another type, or another weft. */
+static void check_size(check *c, const weft_service_kind *kind, const void *table)
+{
+    size_t size = *(const size_t *)table;
+    if (size == kind->size)
+        return;
+    if (size == 0)
+        complain(c, "service '%s': its table's size is 0; set .size = sizeof(%s)", kind->name,
+                 kind->type);
+    else
+        complain(c,
+                 "service '%s': its table has size %zu, %s than expected, %zu; .size is "
+                 "sizeof(%s) of this weft's headers",
+                 kind->name, size, size < kind->size ? "smaller" : "larger", kind->size,
+                 kind->type);
+}
+
 static void check_service(check *c, const weft_contribution *k)
 {
-    static const struct {
-        const char *name;
-        size_t size;
-    } known[] = {{"device", sizeof(weft_device)},      {"tokenizer", sizeof(weft_tokenizer)},
-                 {"data", sizeof(weft_data)},          {"generator", sizeof(weft_generator)},
-                 {"store", sizeof(weft_store)},        {"weights", sizeof(weft_weights)},
-                 {"format", sizeof(weft_model_format)}};
     if (is_empty(k->service)) {
         complain(c, "a service has no name");
         return;
@@ -233,10 +244,34 @@ static void check_service(check *c, const weft_contribution *k)
         complain(c, "service '%s' has no table", k->service);
         return;
     }
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i].name, k->service) == 0 && *(const size_t *)k->table != known[i].size)
-            complain(c, "service '%s': its table has size %zu, expected %zu", k->service,
-                     *(const size_t *)k->table, known[i].size);
+    const weft_service_kind *kind = weft_service_kind_find(k->service);
+    if (kind)
+        check_size(c, kind, k->table);
+}
+
+static void check_wrap(check *c, const weft_contribution *k)
+{
+    char buffer[64];
+    bool optional;
+    if (is_empty(k->service)) {
+        complain(c, "a wrap does not name the service that it stands around");
+        return;
+    }
+    const char *service = weft_plain_capability(k->service, buffer, &optional);
+    const weft_service_kind *kind = weft_service_kind_find(service);
+    if (!k->table)
+        complain(c, "the wrap of '%s' has no table", service);
+    if (!k->wrap)
+        complain(c, "the wrap of '%s' has no function `wrap`, so it is never told what it wraps",
+                 service);
+    if (kind && !kind->forward)
+        complain(c, "service '%s' cannot be wrapped: its functions have no instance", service);
+    else if (kind && k->table)
+        check_size(c, kind, k->table);
+    for (const weft_contribution *other = c->plugin->contributions; other < k; other++)
+        if (other->kind == WEFT_WRAP && !is_empty(other->service) &&
+            strcmp(weft_plain_capability(other->service, (char[64]){0}, &optional), service) == 0)
+            complain(c, "it wraps '%s' twice", service);
 }
 
 static void check_observer(check *c, const weft_contribution *k)
@@ -304,10 +339,13 @@ static void check_contributions(check *c)
         case WEFT_COMMAND:
             check_command(c, k);
             break;
+        case WEFT_WRAP:
+            check_wrap(c, k);
+            break;
         default:
             complain(c,
-                     "a contribution has kind %d; expected a pass, service, observer or command, "
-                     "and an empty entry at the end",
+                     "a contribution has kind %d; expected a pass, service, wrap, observer or "
+                     "command, and an empty entry at the end",
                      (int)k->kind);
             return; /* the table's end is missing: what follows is not ours to read */
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/enter.h"
+#include "plugin/wrap.h"
 
 weft_entry weft_enter(const char *plugin, const char *hook, weft_where where, weft_error *err)
 {
@@ -17,6 +17,9 @@ weft_entry weft_enter_service(const weft_plugins *plugins, const void *table, co
 {
     const weft_loaded *loaded;
     const weft_contribution *c;
+    const weft_link *l = weft_wraps_find_table(plugins, table);
+    if (l)
+        return weft_link_enter(l, function, err);
     for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_SERVICE, &i, &k, &loaded, &c);)
         if (c->table == table)
             return weft_enter(loaded->module.plugin->name, function, loaded->module.where, err);

@@ -169,8 +169,8 @@ static void check_slot(weft_set *s, int index)
     for (int i = 0; item->gives && item->gives[i]; i++)
         if (item->kind != WEFT_SERVICE || strcmp(item->gives[i], item->service) != 0)
             check_given_once(s, index, item->gives[i]);
-    for (int i = 0; item->needs && item->needs[i]; i++)
-        check_need(s, me, item->needs[i]);
+    for (int i = 0; weft_need(item, i); i++)
+        check_need(s, me, weft_need(item, i));
     for (int i = 0; item->refuses && item->refuses[i]; i++)
         check_refusal(s, me, item->refuses[i]);
 }

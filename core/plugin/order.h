@@ -3,8 +3,8 @@
  *
  * When something is there: a service from the beginning, what a pass gives once the pass has run
  * (stage, then listed order), the core's own from a stage on. When it is needed: by a pass when it
- * runs, by an observer at run time, by a service when it is opened if a service gives it (listed
- * order), else at run time. */
+ * runs, by an observer at run time, by a service or a wrap when it is opened if a service gives it
+ * (listed order), else at run time. */
 #ifndef WEFT_PLUGIN_ORDER_H
 #define WEFT_PLUGIN_ORDER_H
 
@@ -35,6 +35,8 @@ const char *weft_set_name(const weft_set *s, int plugin);
 
 /* A service gives its own name too. */
 bool weft_gives(const weft_contribution *item, const char *capability);
+/* What it needs, one by one, a wrap its service first; NULL at the end. */
+const char *weft_need(const weft_contribution *item, int i);
 /* A need's capability without the '?' of an optional one. */
 const char *weft_plain_capability(const char *need, char buffer[64], bool *optional);
 /* Negative: given before it is needed, whatever the listed order; positive: after; 0: the listed

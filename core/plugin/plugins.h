@@ -77,6 +77,9 @@ typedef struct weft_plugins {
                           capability (`after`) */
     int n_passes;
     weft_search *search;
+    const struct weft_link
+        *links; /* of services that plugins stand around, newest first; see wrap.h */
+    weft_pool link_pool;
     void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
                       before create. */
 } weft_plugins;
@@ -94,12 +97,18 @@ weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err);
 void weft_plugins_close(weft_plugins *plugins);
 void weft_plugins_destroy(weft_plugins *plugins);
 
-/* The first service of this name and its instance; NULL if nobody gives it. */
+/* The first service of this name and its instance, as its outermost wrap shows it once plugins are
+ * created; NULL if nobody gives it. */
 const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);
-/* The plugin whose service has this table; NULL: none, or table is NULL. */
+/* The plugin whose service, or wrap, has this table; NULL: none, or table is NULL. */
 const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
 /* Of a pass, for messages: "mesh", "graph", "placed", "joint"; "?" for a value out of range. */
 const char *weft_stage_name(weft_pass_stage stage);
+/* From a service as a wrap shows it to what that wrap stands around; false: no wrap does. */
+bool weft_plugins_inner(const weft_plugins *plugins, const void **table, void **self);
+/* Appends "transport: trace around count around local" for one wrapped service and goes on to the
+ * next; start with *i = 0; false at the end. */
+bool weft_plugins_print_wraps(const weft_plugins *plugins, int *i, weft_text *text);
 /* Walks contributions of one kind in listed order: start with *plugin = *item = 0; false at the
  * end. */
 bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,

@@ -3,6 +3,7 @@
  * hooks, each under its plugin's name. */
 #include "plugin/enter.h"
 #include "plugin/internal.h"
+#include "plugin/wrap.h"
 
 #include <string.h>
 
@@ -223,19 +224,32 @@ static weft_status leave(const weft_entry *entry, weft_status s)
     return status;
 }
 
-/* Another plugin's service, for plugins: only once it is open; a tokenizer as soon as it is
- * created, since plans need its size. */
+/* Plans need a tokenizer's size. */
+static bool is_ready(const weft_loaded *loaded, const char *service)
+{
+    return loaded->opened || (loaded->created && strcmp(service, "tokenizer") == 0);
+}
+
+/* Another plugin's service, for plugins: only once it is open, with the wraps that are; a tokenizer
+ * as soon as it is created. */
 static const void *host_service(const weft_host *host, const char *name, void **self)
 {
     const weft_plugins *plugins = host->core;
     int plugin = 0, item = 0;
     const weft_loaded *loaded;
     const weft_contribution *contribution;
+    const weft_link *l = weft_wraps_find(plugins, name);
     *self = NULL;
+    while (l && !is_ready(l->by, name))
+        l = l->inner;
+    if (l) {
+        *self = l->outside_self;
+        return l->outside;
+    }
     while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &contribution)) {
         if (strcmp(contribution->service, name) != 0)
             continue;
-        if (!loaded->opened && !(loaded->self && !strcmp(name, "tokenizer")))
+        if (!is_ready(loaded, name))
             return NULL;
         *self = loaded->self;
         return contribution->table;
@@ -261,11 +275,12 @@ static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const 
             return status;
     }
     loaded->created = true;
-    return WEFT_OK;
+    return weft_wraps_add(plugins, loaded, err);
 }
 
 static void destroy_created(weft_plugins *plugins)
 {
+    weft_wraps_release(plugins);
     for (int i = plugins->n - 1; i >= 0; i--) {
         weft_loaded *loaded = &plugins->list[i];
         const weft_plugin *plugin = loaded->module.plugin;
@@ -279,6 +294,14 @@ static void destroy_created(weft_plugins *plugins)
     }
 }
 
+static void log_wraps(const weft_plugins *plugins, const weft_log *log)
+{
+    weft_text text = {0};
+    for (int i = 0; weft_plugins_print_wraps(plugins, &i, &text); weft_text_clear(&text))
+        weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
+    weft_text_release(&text);
+}
+
 weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err)
 {
     for (int i = 0; i < plugins->n; i++) {
@@ -288,6 +311,8 @@ weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, we
         destroy_created(plugins);
         return status;
     }
+    if (host->rank == 0)
+        log_wraps(plugins, host->log);
     return WEFT_OK;
 }
 
@@ -360,6 +385,11 @@ const void *weft_plugins_service(const weft_plugins *plugins, const char *name, 
     int plugin = 0, item = 0;
     const weft_loaded *loaded;
     const weft_contribution *contribution;
+    const weft_link *l = weft_wraps_find(plugins, name);
+    if (l) {
+        *self = l->outside_self;
+        return l->outside;
+    }
     while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &contribution)) {
         if (strcmp(contribution->service, name) != 0)
             continue;
@@ -375,6 +405,9 @@ const char *weft_plugins_giver(const weft_plugins *plugins, const void *table)
     int plugin = 0, item = 0;
     const weft_loaded *loaded;
     const weft_contribution *c;
+    const weft_link *l = table ? weft_wraps_find_table(plugins, table) : NULL;
+    if (l)
+        return l->by->module.plugin->name;
     while (table && weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &c))
         if (c->table == table)
             return loaded->module.plugin->name;

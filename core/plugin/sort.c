@@ -35,9 +35,9 @@ static bool order_works(weft_set *s)
     weft_set_arrange(s);
     for (int i = 0; i < s->n_slots; i++) {
         const weft_contribution *item = s->slots[i].item;
-        for (int j = 0; item->needs && item->needs[j]; j++)
+        for (int j = 0; weft_need(item, j); j++)
             if (!need_is_met(s, &s->slots[i],
-                             weft_plain_capability(item->needs[j], buffer, &optional)))
+                             weft_plain_capability(weft_need(item, j), buffer, &optional)))
                 return false;
         for (int j = 0; item->refuses && item->refuses[j]; j++)
             if (!refusal_is_met(s, &s->slots[i], item->refuses[j]))
@@ -85,8 +85,8 @@ void weft_set_add_edges(weft_set *s)
     bool optional;
     for (int i = 0; i < s->n_slots; i++) {
         const weft_slot *me = &s->slots[i];
-        for (int j = 0; me->item->needs && me->item->needs[j]; j++)
-            add_need_edges(s, me, weft_plain_capability(me->item->needs[j], buffer, &optional));
+        for (int j = 0; weft_need(me->item, j); j++)
+            add_need_edges(s, me, weft_plain_capability(weft_need(me->item, j), buffer, &optional));
         for (int j = 0; me->item->refuses && me->item->refuses[j]; j++)
             for (int k = 0; k < s->n_slots; k++)
                 if (s->slots[k].plugin != me->plugin &&

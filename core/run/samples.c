@@ -12,7 +12,8 @@ typedef struct range {
 
 /* A sample, and who made it. */
 typedef struct source {
-    const char *plugin, *split;
+    const char *plugin;
+    weft_split split;
     int64_t number;
 } source;
 
@@ -27,8 +28,8 @@ static weft_status check_range(const int32_t *numbers, int64_t n, const range *r
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                      "%s sample %" PRId64 " of plugin '%s': %s %" PRId32 " at place %" PRId64
                      " is not in the range of %s, %" PRId64 " to %" PRId64,
-                     of->split, of->number, of->plugin, r->what, numbers[i], i, r->of, r->low,
-                     r->high - 1);
+                     of->split == WEFT_SPLIT_TRAIN ? "training" : "validation", of->number,
+                     of->plugin, r->what, numbers[i], i, r->of, r->low, r->high - 1);
 }
 
 static weft_status check_sample(const weft_lowered *l, const source *of, const weft_sample *sample,
@@ -54,11 +55,36 @@ int64_t weft_count_samples(const weft_run *run, weft_split split)
     return n;
 }
 
+/* Sample of->number as the data, or a wrap around it, gives it. */
+static weft_status read_from(weft_run *run, const weft_lowered *l, const weft_data *data,
+                             void *self, source *of, weft_sample *sample, weft_error *err)
+{
+    const weft_entry entry = weft_enter_service(run->plan->plugins, data, "sample", err);
+    of->plugin = entry.in.plugin;
+    weft_status s = weft_leave(&entry, data->sample(self, of->split, of->number, sample, err));
+    return s ? s : check_sample(l, of, sample, run->plan->seq_len, err);
+}
+
 weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
                              weft_sample *sample, weft_error *err)
 {
-    const weft_entry entry = weft_enter_service(run->plan->plugins, run->data, "sample", err);
-    const source of = {entry.in.plugin, split == WEFT_SPLIT_TRAIN ? "training" : "validation", i};
-    weft_status s = weft_leave(&entry, run->data->sample(run->data_self, split, i, sample, err));
-    return s ? s : check_sample(l, &of, sample, run->plan->seq_len, err);
+    const void *data = run->data;
+    void *self = run->data_self;
+    source of = {NULL, split, i};
+    weft_error why = {0};
+    weft_status s = read_from(run, l, data, self, &of, sample, &why), inner = s;
+    /* Who is furthest in and gives it so is to blame: the wraps around only pass it on. */
+    while (inner && weft_plugins_inner(run->plan->plugins, &data, &self)) {
+        weft_error theirs = {0};
+        inner = read_from(run, l, data, self, &of, sample, &theirs);
+        weft_error_release(inner ? &why : &theirs);
+        if (inner)
+            why = theirs;
+    }
+    for (int k = 0; k < why.n_items; k++)
+        weft_fail(err, why.items[k].status, WEFT_NOWHERE, "%s", why.items[k].text);
+    if (why.out_of_memory)
+        weft_fail_memory(err);
+    weft_error_release(&why);
+    return s;
 }

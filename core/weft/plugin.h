@@ -155,7 +155,14 @@ typedef struct weft_command {
     weft_status (*run)(const weft_command_host *host, int argc, char **argv, weft_error *err);
 } weft_command;
 
-typedef enum weft_kind { WEFT_END, WEFT_PASS, WEFT_SERVICE, WEFT_OBSERVER, WEFT_COMMAND } weft_kind;
+typedef enum weft_kind {
+    WEFT_END,
+    WEFT_PASS,
+    WEFT_SERVICE,
+    WEFT_OBSERVER,
+    WEFT_COMMAND,
+    WEFT_WRAP
+} weft_kind;
 
 typedef struct weft_contribution {
     weft_kind kind; /* WEFT_END ends the table */
@@ -170,9 +177,21 @@ typedef struct weft_contribution {
     const char *after;
     weft_status (*mesh)(void *self, weft_mesh_plan *plan, weft_error *err);
     weft_status (*graph)(void *self, weft_graph *graph, weft_error *err); /* all other stages */
-    /* SERVICE: "device", "data", "tokenizer", "generator", ... and its table */
+    /* SERVICE: "device", "data", "tokenizer", "generator", ... and its table.
+     * WRAP: the service that it stands around ("x?": only if somebody gives x), and a table of the
+     * same type. Functions that this table leaves NULL go to `next`, and what is not a function is
+     * read from the service's own table, so that a wrapped cpu is still the device "cpu". */
     const char *service;
     const void *table;
+    /* WRAP, called once, right after create and under its rules: what the wrap stands around, to
+     * be kept in self. Whatever calls the service calls this table with this self instead; the
+     * table's functions call next's with next_self, from when and from whatever thread the service
+     * itself may be called. Functions that nobody further in has are NULL there. Both are the
+     * core's, which knows by them in whose code an error arises, and live until destroy. The
+     * service must be listed before. Of several wraps of one service the first listed is nearest to
+     * it, and the last one is called first. A wrap whose `group` gives handles of its own, or the
+     * like, has every function that takes them. */
+    weft_status (*wrap)(void *self, const void *next, void *next_self, weft_error *err);
     /* OBSERVER: set of events; an error is logged and the observer switched off, the run goes on */
     unsigned events;
     weft_status (*observe)(void *self, weft_event event, const weft_run_view *run, weft_error *err);
@@ -193,7 +212,8 @@ typedef struct weft_host {
     bool no_data; /* text is written with a trained model: nothing is learnt, so no training data is
                      read */
     /* Another plugin's service by capability, once it is open; *self receives its instance. NULL:
-     * nobody gives it. */
+     * nobody gives it. With the wraps that are open by then: before the run, those that are listed
+     * before whoever asks. */
     const void *(*service)(const struct weft_host *host, const char *name, void **self);
     /* Exchanges n bytes with every rank over the core's control channel: all receives ranks * n
      * bytes, rank r's at r * n. Collective; for setting things up (pointers of a shared process,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Services: tables of functions that plugins give and the core (or other plugins, by capability)
- * use. */
+ * use. Every table begins with its size, which is checked; so should that of a service of your own,
+ * or it cannot be wrapped (WEFT_WRAP). */
 #ifndef WEFT_SERVICE_H
 #define WEFT_SERVICE_H
 

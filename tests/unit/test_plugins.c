@@ -2,6 +2,7 @@
 /* The listed set: order, capabilities, hooks, crashes, threads, memory. */
 #include "plugin_run.h"
 
+#include "../fixtures/plugins/fixture.h"
 #include "plugin/crash.h"
 #include "plugin/enter.h"
 #include <pthread.h>
@@ -43,12 +44,75 @@ static void test_host(void **state)
     assert_null(host->service(host, "notes", &self)); /* not open yet */
     assert_non_null(weft_plugins_service(r.plugins, "notes", &self));
     assert_int_equal(weft_plugins_open(r.plugins, &r.err), WEFT_OK);
-    const int *table = host->service(host, "notes", &self);
+    const fixture_notes *table = host->service(host, "notes", &self);
     assert_non_null(table);
-    assert_int_equal(*table, 42);
+    assert_int_equal(table->read(self), 42);
     assert_ptr_equal(self, r.plugins->list[2].self);
     assert_null(host->service(host, "nobody", &self));
     assert_null(self);
+    release(&r);
+}
+
+/* What the plugins make of the note, the listed order being theirs. */
+static int read_note(const char *plugins)
+{
+    run r = {0};
+    void *self;
+    assert_loads(&r, load(&r, plugins, ""));
+    assert_int_equal(create(&r), WEFT_OK);
+    const fixture_notes *table = weft_plugins_service(r.plugins, "notes", &self);
+    int note = table->read(self);
+    release(&r);
+    return note;
+}
+
+/* The first listed is nearest to the service. */
+static void test_wraps_in_order(void **state)
+{
+    (void)state;
+    assert_int_equal(read_note("cpu good_a good_b"), 42);
+    assert_int_equal(read_note("cpu good_a good_b good_wrap"), 42 + 1);
+    assert_int_equal(read_note("cpu good_a good_b good_wrap twice_wrap"), (42 + 1) * 2);
+    assert_int_equal(read_note("cpu good_a good_b twice_wrap good_wrap"), 42 * 2 + 1);
+}
+
+/* Before it is open a wrap is not seen by plugins; its service has to be listed before it. */
+static void test_wrap(void **state)
+{
+    (void)state;
+    run r = {0};
+    void *self;
+    const fixture_notes *table;
+    assert_loads(&r, load(&r, "cpu good_a good_b good_wrap", ""));
+    assert_int_equal(create(&r), WEFT_OK);
+    const weft_host *host = &r.plugins->list[1].host;
+    assert_non_null(strstr(weft_text_get(&r.seen), "notes: good_wrap around good_b\n"));
+    table = weft_plugins_service(r.plugins, "notes", &self);
+    assert_int_equal(table->read(self), 43);
+    assert_string_equal(weft_plugins_giver(r.plugins, table), "good_wrap");
+    const weft_device *device = weft_plugins_service(r.plugins, "device", &self);
+    assert_string_equal(device->name, "cpu");
+    assert_null(device->alloc);
+    assert_true(weft_plugins_inner(r.plugins, (const void **)&device, &self));
+    assert_string_equal(weft_plugins_giver(r.plugins, device), "cpu");
+    assert_false(weft_plugins_inner(r.plugins, (const void **)&device, &self));
+    assert_null(host->service(host, "notes", &self));
+    r.plugins->list[2].opened = true;
+    table = host->service(host, "notes", &self);
+    assert_int_equal(table->read(self), 42);
+    r.plugins->list[3].opened = true;
+    table = host->service(host, "notes", &self);
+    assert_int_equal(table->read(self), 43);
+    r.plugins->list[2].opened = r.plugins->list[3].opened = false;
+    release(&r);
+
+    assert_int_equal(load(&r, "cpu good_a good_wrap good_b", ""), WEFT_ERR_INPUT);
+    assert_says(&r.err, "this order works: plugins = cpu good_a good_b good_wrap");
+    release(&r);
+
+    assert_loads(&r, load(&r, "cpu good_a good_b small_wrap", ""));
+    assert_int_equal(create(&r), WEFT_ERR_INPUT);
+    assert_says(&r.err, "plugin 'small_wrap' wraps service 'notes' with a table of size 8");
     release(&r);
 }
 
@@ -377,7 +441,7 @@ static void test_ranks_as_threads(void **state)
 static void test_every_allocation_may_fail(void **state)
 {
     (void)state;
-    static const char *const sets[] = {"cpu good_a good_b", "good_b good_a bad_tables",
+    static const char *const sets[] = {"cpu good_a good_b good_wrap", "good_b good_a bad_tables",
                                        "good_b good_a unmet also_a"};
     for (size_t set = 0; set < 3; set++)
         for (long n = 1;; n++) {
@@ -402,6 +466,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hooks_in_order),
         cmocka_unit_test(test_host),
+        cmocka_unit_test(test_wrap),
+        cmocka_unit_test(test_wraps_in_order),
         cmocka_unit_test(test_walk),
         cmocka_unit_test(test_default_device),
         cmocka_unit_test(test_optional),
