@@ -6,6 +6,9 @@ nobase_dist_doc_DATA += \
 	examples/axis/Makefile \
 	examples/axis/README.md \
 	examples/axis/vp.c \
+	examples/count_bytes/Makefile \
+	examples/count_bytes/README.md \
+	examples/count_bytes/count_bytes.c \
 	examples/demo.ini \
 	examples/gpt2-small.ini \
 	examples/llama-125m.ini \

@@ -250,6 +250,8 @@ run_fixture_sources = \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
 	tests/fixtures/run/unwritten.c \
+	tests/fixtures/run/wrap_all.c \
+	tests/fixtures/run/wrap_data.c \
 	tests/fixtures/run/wrong_bias.c \
 	tests/fixtures/run/wrong_cut.c \
 	tests/fixtures/run/wrong_dtype.c \
@@ -304,7 +306,8 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \
 	tests/scripts/check-tokenize \
-	tests/scripts/check-vet
+	tests/scripts/check-vet \
+	tests/scripts/check-wraps
 
 EXTRA_DIST += \
 	$(fixture_sources) \
