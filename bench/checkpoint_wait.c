@@ -82,7 +82,8 @@ static void start(rank *r, const char *folder, int64_t bytes)
                          .size = {each},
                          .whole = {each}};
         snprintf(r->names[t], sizeof r->names[t], "tensor.%02d", t);
-        r->tensors[t] = (weft_state_tensor){r->names[t], t >= N_TENSORS / 3, x, 0, 1};
+        r->tensors[t] = (weft_state_tensor){
+            .name = r->names[t], .moment = t >= N_TENSORS / 3, .tensor = x, .replicas = 1};
     }
     r->view = (weft_state_view){.ranks = 1,
                                 .device = &r->device,

@@ -111,6 +111,7 @@ core_libcore_la_SOURCES = \
 	core/graph/reader.c \
 	core/graph/remove.c \
 	core/graph/rule.c \
+	core/graph/state.c \
 	core/graph/surgery.c \
 	core/graph/table.c \
 	core/graph/user_rules.c \

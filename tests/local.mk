@@ -39,6 +39,7 @@ check_PROGRAMS += \
 	tests/unit/test_scale \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
+	tests/unit/test_state \
 	tests/unit/test_store \
 	tests/unit/test_store_bad \
 	tests/unit/test_store_faults \
@@ -246,6 +247,7 @@ run_fixture_sources = \
 	tests/fixtures/run/fault_store.c \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/micro_noise.c \
+	tests/fixtures/run/moving_bias.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \

@@ -6,8 +6,7 @@
 
 /* ---- sources ---- */
 
-/* Looks dim names up: "ffn embed" -> v's dims. */
-static weft_status set_shape(weft_graph *g, weft_value *v, const char *shape)
+weft_status weft_source_shape(weft_graph *g, weft_value *v, const char *shape)
 {
     for (const char *p = shape; *p;) {
         size_t n = strcspn(p, " ");
@@ -26,8 +25,7 @@ static weft_status set_shape(weft_graph *g, weft_value *v, const char *shape)
     return WEFT_OK;
 }
 
-static weft_value *add_source(weft_graph *g, const char *op_name, const char *name,
-                              weft_scope scope)
+weft_value *weft_source_new(weft_graph *g, const char *op_name, const char *name, weft_scope scope)
 {
     const weft_op *op = weft_ops_find(g->config.ops, op_name);
     if (!op)
@@ -40,8 +38,7 @@ static weft_value *add_source(weft_graph *g, const char *op_name, const char *na
     return n->outs[0];
 }
 
-/* Sources are placed as soon as they are shaped. */
-static weft_value *finish_source(weft_graph *g, weft_value *v)
+weft_value *weft_source_finish(weft_graph *g, weft_value *v)
 {
     return g->placed && weft_place_node(g, v->node) ? NULL : v;
 }
@@ -66,36 +63,14 @@ weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shap
     if (!weft_graph_status(g) && weft_graph_find(g, name))
         return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter '%s' is added twice",
                                name);
-    weft_value *v = add_source(g, "parameter", name, WEFT_STEP_BEGIN);
-    if (!v || set_shape(g, v, shape))
+    weft_value *v = weft_source_new(g, "parameter", name, WEFT_STEP_BEGIN);
+    if (!v || weft_source_shape(g, v, shape))
         return NULL;
     v->init = init;
     if (!weft_graph_push(g, (void ***)&g->parameters, &g->n_parameters, &g->parameters_capacity, v))
         return NULL;
     order_parameter(g);
-    return finish_source(g, v);
-}
-
-weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype)
-{
-    if (!of || weft_graph_status(g))
-        return NULL;
-    const weft_value *there = weft_graph_find(g, name);
-    if (there)
-        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                               "state '%s': there is a value of this name already (%s)", name,
-                               there->node->by);
-    weft_value *v = add_source(g, "state", name, WEFT_STEP_BEGIN);
-    if (!v)
-        return NULL;
-    v->dtype = dtype;
-    v->n_dims = of->n_dims;
-    memcpy(v->dims, of->dims, sizeof of->dims);
-    v->layout = of->layout;
-    v->store_axes = of->store_axes;
-    v->placed = of->placed;
-    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? v
-                                                                                          : NULL;
+    return weft_source_finish(g, v);
 }
 
 static const struct known_input {
@@ -138,9 +113,9 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
         weft_spot spot = g->spot;
         g->spot.block = WEFT_BLOCK_NONE;
         g->spot.chunk = -1;
-        v = add_source(g, "input", name, scope_of(g, k));
+        v = weft_source_new(g, "input", name, scope_of(g, k));
         g->spot = spot;
-        if (!v || set_shape(g, v, k->shape))
+        if (!v || weft_source_shape(g, v, k->shape))
             return NULL;
         v->dtype = k->dtype;
         if (!weft_map_set(&g->inputs, &g->pool, name, strlen(name), v)) {
@@ -149,7 +124,7 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
         }
         if (!weft_graph_push(g, (void ***)&g->inputs_list, &g->n_inputs, &g->inputs_capacity, v))
             return NULL;
-        return finish_source(g, v);
+        return weft_source_finish(g, v);
     }
     return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no input called '%s'",
                            name);
@@ -261,46 +236,4 @@ weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_val
 weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias)
 {
     return bias ? weft_add2(g, "add_bias", name, x, bias) : x;
-}
-
-static bool same_shape(const weft_value *a, const weft_value *b)
-{
-    bool same = a->n_dims == b->n_dims && a->dtype == b->dtype;
-    for (int d = 0; same && d < a->n_dims; d++)
-        same = strcmp(a->dims[d].name, b->dims[d].name) == 0 &&
-               a->dims[d].size == b->dims[d].size && a->dims[d].grain == b->dims[d].grain;
-    return same;
-}
-
-static weft_status check_update(weft_graph *g, const weft_value *state)
-{
-    const char *op = state->node->op->name;
-    if (strcmp(op, "parameter") != 0 && strcmp(op, "state") != 0)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be updated: it is neither a parameter nor state", state->name);
-    else if (!g->loss_report && !g->differentiating)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be updated yet; let a joint pass or a gradient function do it",
-                        state->name);
-    else if (state->updated)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s is updated twice; only one plugin may do it, once", state->name);
-    return weft_graph_status(g);
-}
-
-void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
-{
-    if (!state || !v || weft_graph_status(g) || check_update(g, state))
-        return;
-    if (!same_shape(v, state)) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot become %s: shape or dtype differ", v->name, state->name);
-        return;
-    }
-    weft_value *stored =
-        weft_move_to(g, v, state->layout, NULL, WEFT_UPDATE, "what it becomes", NULL);
-    if (!stored)
-        return;
-    stored->update_of = state;
-    state->updated = true;
 }

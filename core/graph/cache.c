@@ -31,6 +31,7 @@ static weft_value *add_cache(weft_graph *g, weft_node *attention, const char *su
     if (!n)
         return NULL;
     weft_value *v = n->outs[0];
+    v->kind = WEFT_STATE_CACHE;
     v->dtype = x->dtype;
     v->n_dims = x->n_dims;
     memcpy(v->dims, x->dims, sizeof x->dims);

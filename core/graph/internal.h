@@ -161,6 +161,19 @@ weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool re
 /* by takes the place of v among what the run and reports read. */
 void weft_graph_replace_root(weft_graph *g, const weft_value *v, weft_value *by);
 
+/* ---- parameters, state, inputs (build.c, state.c) ---- */
+
+/* A node without operands; its value has no dims yet. */
+weft_value *weft_source_new(weft_graph *g, const char *op, const char *name, weft_scope scope);
+/* Looks dim names up: "ffn embed" -> v's dims. */
+weft_status weft_source_shape(weft_graph *g, weft_value *v, const char *shape);
+/* What is shaped: placed, if the graph is. v, or NULL after an error. */
+weft_value *weft_source_finish(weft_graph *g, weft_value *v);
+const char *weft_state_kind_name(weft_state_kind kind);
+/* When all passes are done, training: state that nobody needs, parameters that no optimizer takes.
+ */
+weft_status weft_graph_check_updates(weft_graph *g);
+
 /* ---- the table (table.c, user_rules.c) ---- */
 
 /* Appends a copy of the line. */

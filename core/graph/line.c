@@ -198,6 +198,18 @@ static void add_init(const weft_liner *l, const weft_value *v, weft_text *t)
     }
 }
 
+/* Moments, most of all state, are said without a word. */
+static void add_kind(const weft_liner *l, const weft_value *v, weft_text *t)
+{
+    bool begins = v->init.kind != WEFT_INIT_ZERO && l->naming != WEFT_NAMES_NUMBERED;
+    if (v->kind != WEFT_STATE_OPTIMIZER || begins)
+        weft_text_add(t, weft_state_kind_name(v->kind));
+    if (!begins)
+        return;
+    weft_text_add(t, " ");
+    add_init(l, v, t);
+}
+
 static void add_operands(weft_liner *l, const weft_node *n, weft_text *t)
 {
     for (int i = 0; i < n->n_ins; i++) {
@@ -239,6 +251,8 @@ static void add_op(weft_liner *l, const weft_node *n, weft_text *t)
     weft_text_add(t, "(");
     if (strcmp(n->op->name, "parameter") == 0)
         add_init(l, n->outs[0], t);
+    else if (strcmp(n->op->name, "state") == 0)
+        add_kind(l, n->outs[0], t);
     add_operands(l, n, t);
     weft_text_add(t, ")");
     add_attrs(n, t);

@@ -122,6 +122,7 @@ typedef struct line {
     const char *steps; /* a redistribute's, as written; NULL: another op */
     weft_node_spec spec;
     weft_init init;
+    weft_state_kind kind;
     const char *why;
     bool again;
 } line;
@@ -155,11 +156,26 @@ static weft_status read_init(weft_reader *r, weft_init *init)
         r->p);
 }
 
+/* "history normal 0.02"; nothing: an optimizer's, zero at first. */
+static weft_status read_kind(weft_reader *r, line *l)
+{
+    for (int k = 0; k < WEFT_STATE_KINDS; k++) {
+        if (!weft_read_accept(r, weft_state_kind_name((weft_state_kind)k)))
+            continue;
+        l->kind = (weft_state_kind)k;
+        weft_read_skip(r);
+        return *r->p == ')' || *r->p == ';' ? WEFT_OK : read_init(r, &l->init);
+    }
+    return WEFT_OK;
+}
+
 static weft_status read_operands(weft_reader *r, line *l)
 {
     weft_status s = WEFT_OK;
     if (strcmp(l->spec.op->name, "parameter") == 0)
         s = read_init(r, &l->init);
+    else if (strcmp(l->spec.op->name, "state") == 0)
+        s = read_kind(r, l);
     while (!s && (*r->p == '@' || *r->p == '%')) {
         if (l->spec.n_ins == WEFT_RULE_MAX_PARTS)
             return weft_read_bad(r, "more than %d operands", WEFT_RULE_MAX_PARTS);
@@ -349,6 +365,7 @@ static weft_status set_source(weft_reader *r, const line *l, weft_value *v)
     weft_graph *g = r->g;
     const char *op = l->spec.op->name;
     v->init = l->init;
+    v->kind = l->kind;
     if (strcmp(op, "input") == 0) {
         if (!weft_map_set(&g->inputs, &g->pool, v->name, strlen(v->name), v))
             return weft_fail_memory(r->err);

@@ -481,13 +481,24 @@ static weft_status place_op(weft_graph *g, weft_node *n)
     return s;
 }
 
+static weft_status place_source(weft_graph *g, weft_value *v)
+{
+    const weft_value *like = v->node->like;
+    if (!like)
+        return weft_table_source(g, v);
+    if (v->kind == WEFT_STATE_CACHE)
+        return weft_place_cache(g, v);
+    v->layout = like->layout;
+    v->store_axes = like->store_axes;
+    v->placed = true;
+    return WEFT_OK;
+}
+
 weft_status weft_place_node(weft_graph *g, weft_node *n)
 {
     set_scope(g, n);
     if (n->op->flags & WEFT_OP_SOURCE)
-        return n->like                      ? weft_place_cache(g, n->outs[0])
-               : n->n_outs && n->n_ins == 0 ? weft_table_source(g, n->outs[0])
-                                            : WEFT_OK;
+        return n->n_outs && n->n_ins == 0 ? place_source(g, n->outs[0]) : WEFT_OK;
     inherit_recompute(n);
     if (strcmp(n->op->name, "gather") == 0)
         return place_gather(g, n);

@@ -17,13 +17,14 @@ static const char *needed_by(const weft_graph *g, const weft_value *v)
     for (int i = 0; i < g->n_parameters; i++)
         if (g->parameters[i]->gradient == v)
             return g->parameters[i]->name;
-    for (const weft_node *n = g->placed ? g->first : NULL; n; n = n->next)
+    for (const weft_node *n = g->first; n; n = n->next)
         if (n->like == v)
             return n->outs[0]->name;
-    return v->n_uses      ? v->uses[0].node->outs[0]->name
-           : v->update_of ? v->update_of->name
-           : v->gradient  ? v->gradient->name
-                          : NULL;
+    return v->n_uses       ? v->uses[0].node->outs[0]->name
+           : v->update_of  ? v->update_of->name
+           : v->updated_by ? v->updated_by
+           : v->gradient   ? v->gradient->name
+                           : NULL;
 }
 
 /* Neither its name nor a redistribute finds it again. */
@@ -35,20 +36,19 @@ static bool forget(weft_graph *g, weft_value *v)
     return false;
 }
 
-static void drop_parameter(weft_graph *g, const weft_value *v)
+static void drop(weft_value **list, int *n, const weft_value *v)
 {
     int to = 0;
-    for (int i = 0; i < g->n_parameters; i++)
-        if (g->parameters[i] != v)
-            g->parameters[to++] = g->parameters[i];
-    g->n_parameters = to;
+    for (int i = 0; i < *n; i++)
+        if (list[i] != v)
+            list[to++] = list[i];
+    *n = to;
 }
 
-/* Inputs and states stay: they are there for whoever asks for them next. */
+/* Inputs stay: they are there for whoever asks for them next. */
 static bool may_go(const weft_graph *g, const weft_node *n)
 {
-    bool source = n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE);
-    if (source && strcmp(n->op->name, "parameter") != 0)
+    if (strcmp(n->op->name, "input") == 0)
         return false;
     for (int i = 0; i < n->n_outs; i++)
         if (needed_by(g, n->outs[i]))
@@ -63,7 +63,9 @@ static void take_out(weft_graph *g, weft_node *n)
         if (!forget(g, n->outs[i]))
             return;
     if (strcmp(n->op->name, "parameter") == 0)
-        drop_parameter(g, n->outs[0]);
+        drop(g->parameters, &g->n_parameters, n->outs[0]);
+    else if (strcmp(n->op->name, "state") == 0)
+        drop(g->states, &g->n_states, n->outs[0]);
     weft_node *next = n->next;
     if (g->spot.before == n)
         g->spot.before = next;

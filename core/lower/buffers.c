@@ -67,13 +67,14 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
         b.offset = *end;
         *end += align64(b.bytes);
     } else {
-        bool cache = c->options->caches && is(v->node, "state");
+        bool cache = v->kind == WEFT_STATE_CACHE;
         const weft_state_entry *e =
             weft_states_find(cache ? c->options->caches : c->options->states, v->name);
         if (!e || e->bytes != b.bytes)
             return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                             "%s is not a state of the training graph, or of another size",
-                             v->name);
+                             "plugin %s: %s of the %s graph is not in the training graph, or of "
+                             "another size there; what a model reads is added in every mode",
+                             v->node->by, v->name, weft_mode_name(c->g->config.mode));
         b.kind = cache ? WEFT_CLASS_CACHE : WEFT_CLASS_STATE;
         b.base = cache ? WEFT_BASE_CACHE : WEFT_BASE_STATE;
         b.offset = e->offset;
@@ -123,7 +124,8 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
         share(c, v, c->l->buffer_of[n->ins[r]->id]);
         return WEFT_OK;
     }
-    if (v->update_of && weft_graph_writes(c->g)) /* there is no update that could copy it */
+    if (v->update_of &&
+        v->update_of->kind == WEFT_STATE_CACHE) /* there is no update that could copy it */
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "%s cannot be written in place: something else reads %s", v->name,
                          v->update_of->name);

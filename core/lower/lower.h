@@ -46,13 +46,11 @@ typedef struct weft_states {
     int64_t bytes;
 } weft_states;
 
-/* Gives every parameter and state of the train graph a place; evaluate and generate find theirs by
- * name. Of a graph that writes text: its parameters.
- */
+/* Gives every parameter and state of the train graph a place, but caches; evaluate and generate
+ * find theirs by name. Without training, of the graph that reads prompts. */
 weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
                              weft_error *err);
-/* The key-value caches of a graph that writes text, which are not part of what a checkpoint holds.
- */
+/* State of the kind CACHE, which is not part of what a checkpoint holds. */
 weft_status weft_caches_init(weft_states *caches, const weft_graph *g, weft_error *err);
 void weft_states_release(weft_states *states);
 const weft_state_entry *weft_states_find(const weft_states *states, const char *name);

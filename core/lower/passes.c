@@ -143,7 +143,8 @@ static weft_status close_roots(weft_graph *g)
     for (int i = 0; i < g->n_reports; i++)
         g->reports[i].value = weft_move_to(g, g->reports[i].value, (weft_layout){0}, NULL,
                                            WEFT_UPDATE, "reported", NULL);
-    return weft_graph_status(g);
+    return g->config.mode == WEFT_MODE_TRAIN && !weft_graph_status(g) ? weft_graph_check_updates(g)
+                                                                      : weft_graph_status(g);
 }
 
 static weft_status verify(weft_graph *g)

@@ -53,12 +53,26 @@ int64_t weft_plan_idle(const weft_plan *plan)
     return shares > plan->micro_batch ? shares - plan->micro_batch : 0;
 }
 
-static int64_t state_bytes(const weft_plan *plan, const char *op)
+static bool is_parameter(const weft_state_entry *e)
+{
+    return strcmp(e->value->node->op->name, "parameter") == 0;
+}
+
+static int64_t parameter_bytes(const weft_plan *plan)
 {
     int64_t total = 0;
     for (int i = 0; i < plan->states.n; i++)
-        if (strcmp(plan->states.list[i].value->node->op->name, op) == 0)
-            total += plan->states.list[i].bytes;
+        total += is_parameter(&plan->states.list[i]) ? plan->states.list[i].bytes : 0;
+    return total;
+}
+
+static int64_t state_bytes(const weft_plan *plan, weft_state_kind kind)
+{
+    int64_t total = 0;
+    for (int i = 0; i < plan->states.n; i++) {
+        const weft_state_entry *e = &plan->states.list[i];
+        total += !is_parameter(e) && e->value->kind == kind ? e->bytes : 0;
+    }
     return total;
 }
 
@@ -158,8 +172,14 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     size_t libraries = weft_device_library_bytes(plan);
     weft_text_add(text, "memory per rank\n");
-    print_line(text, "parameters", (double)state_bytes(plan, "parameter"));
-    print_line(text, "optimizer state", (double)state_bytes(plan, "state"));
+    print_line(text, "parameters", (double)parameter_bytes(plan));
+    print_line(text, "optimizer state", (double)state_bytes(plan, WEFT_STATE_OPTIMIZER));
+    static const char *const others[] = {[WEFT_STATE_AVERAGE] = "averages",
+                                         [WEFT_STATE_HISTORY] = "histories",
+                                         [WEFT_STATE_BUFFER] = "buffers"};
+    for (int k = WEFT_STATE_AVERAGE; k <= WEFT_STATE_BUFFER; k++)
+        if (state_bytes(plan, (weft_state_kind)k))
+            print_line(text, others[k], (double)state_bytes(plan, (weft_state_kind)k));
     if (plan->caches.bytes)
         print_line(text, weft_class_name(WEFT_CLASS_CACHE), (double)plan->caches.bytes);
     print_line(text, "inputs", (double)input_bytes(plan));

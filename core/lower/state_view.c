@@ -31,6 +31,7 @@ weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tens
         const weft_state_entry *e = &plan->states.list[i];
         list[i].name = e->name;
         list[i].moment = strcmp(e->value->node->op->name, "state") == 0;
+        list[i].buffer = list[i].moment && e->value->kind == WEFT_STATE_BUFFER;
         weft_local_tensor(weft_plan_model(plan), e->value, coord, &list[i].tensor);
         list[i].tensor.data = memory ? (char *)memory + e->offset : NULL;
         count_replicas(&plan->mesh, e->value->layout, coord, &list[i]);

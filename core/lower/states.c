@@ -165,8 +165,8 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
                : weft_fail_memory(err);
 }
 
-static weft_status init(weft_states *states, const weft_graph *g, bool parameters, bool others,
-                        weft_error *err)
+/* Parameters and what a checkpoint holds beside them, or caches. */
+static weft_status init(weft_states *states, const weft_graph *g, bool caches, weft_error *err)
 {
     memset(states, 0, sizeof *states);
     states->list = weft_pool_alloc(&states->pool, ((size_t)(g->n_parameters + g->n_states) + 1) *
@@ -174,10 +174,11 @@ static weft_status init(weft_states *states, const weft_graph *g, bool parameter
     if (!states->list)
         return weft_fail_memory(err);
     weft_status s = WEFT_OK;
-    for (int i = 0; !s && parameters && i < g->n_parameters; i++)
+    for (int i = 0; !s && !caches && i < g->n_parameters; i++)
         s = add(states, g, g->parameters[i], err);
-    for (int i = 0; !s && others && i < g->n_states; i++)
-        s = add(states, g, g->states[i], err);
+    for (int i = 0; !s && i < g->n_states; i++)
+        if ((g->states[i]->kind == WEFT_STATE_CACHE) == caches)
+            s = add(states, g, g->states[i], err);
     return s;
 }
 
@@ -185,12 +186,12 @@ weft_status weft_states_init(weft_states *states, const weft_graph *g, const int
                              weft_error *err)
 {
     (void)coord; /* nominal chunks: the same on every rank */
-    return init(states, g, true, !weft_graph_writes(g), err);
+    return init(states, g, false, err);
 }
 
 weft_status weft_caches_init(weft_states *caches, const weft_graph *g, weft_error *err)
 {
-    return init(caches, g, false, true, err);
+    return init(caches, g, true, err);
 }
 
 void weft_states_release(weft_states *states)

@@ -57,6 +57,17 @@ typedef struct weft_init {
     double cut; /* TRUNC_NORMAL: |x| <= cut * std */
 } weft_init;
 
+/* What state is for. All of it lives from step to step, is in checkpoints and in the plan, and is
+ * not exported with a model's weights. */
+typedef enum weft_state_kind {
+    WEFT_STATE_OPTIMIZER, /* of an optimizer: moments */
+    WEFT_STATE_AVERAGE,   /* of parameters over steps */
+    WEFT_STATE_HISTORY,   /* numbers of steps that are done: maxima, counts */
+    WEFT_STATE_BUFFER,    /* belongs to the model as parameters do, but has no gradient: a bias */
+    WEFT_STATE_CACHE, /* the core's own, of graphs that write text: keys and values; not saved */
+    WEFT_STATE_KINDS
+} weft_state_kind;
+
 /* One tensor. Fields are for reading; change them through the functions below, except where a
  * comment says "a pass may set". */
 struct weft_value {
@@ -68,17 +79,19 @@ struct weft_value {
     const char *role;   /* what the model says of it: "residual", "logits"; NULL */
     weft_layout layout; /* valid once placed */
     bool placed;
-    bool weight;    /* made from parameters alone: no token has touched it */
-    bool recompute; /* a pass may set: do not keep for the backward, compute again */
-    bool fetch;     /* a pass may set: observers get it whenever it is made */
-    bool frozen;    /* parameters: see weft_freeze */
-    bool updated;   /* parameters, state: weft_set_update was called for it */
+    bool weight;            /* made from parameters alone: no token has touched it */
+    bool recompute;         /* a pass may set: do not keep for the backward, compute again */
+    bool fetch;             /* a pass may set: observers get it whenever it is made */
+    bool frozen;            /* parameters: see weft_freeze */
+    const char *updated_by; /* parameters, state: the plugin that called weft_set_update for it;
+                               NULL: nobody has */
     weft_node *node;
     int result;   /* which result of node */
     int verified; /* the verifier's */
     weft_use *uses;
     int n_uses, uses_capacity;
     weft_init init;        /* of parameters and state */
+    weft_state_kind kind;  /* of state */
     weft_value *update_of; /* this value becomes the next content of that parameter or state */
     weft_axes store_axes;  /* parameters, state: the axes that shard the storage alone */
     weft_value *gradient;  /* parameters: their gradient before clipping, once the joint graph
@@ -160,9 +173,19 @@ void weft_graph_at(weft_graph *g, weft_node *before);
 
 /* A trained parameter. shape: dim names, "ffn embed" (HF's orientation: [out, in]). */
 weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init);
-/* State that is not trained (optimizer moments): same dims and storage as `of`, zero at first; name
- * must be unique. */
-weft_value *weft_add_state(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype);
+/* State: what a run must keep from step to step beside its parameters. shape: dim names as above,
+ * or
+ * "" for one number. The table places it as it places parameters: rules that speak of its dims, and
+ * of its name, cut it, on all other axes every rank holds all of it. A graph pass adds it in every
+ * mode if the model reads it, and updates it in a joint pass (weft_graph_find, weft_set_update).
+ * Names are unique, and those of files: what a checkpoint holds is found by them again. What nobody
+ * updates, or is a BUFFER that nobody reads, is an error. */
+weft_value *weft_add_state(weft_graph *g, const char *name, const char *shape, weft_dtype dtype,
+                           weft_init init, weft_state_kind kind);
+/* The same with the dims, layout and storage of a parameter or another state, zero at first: an
+ * optimizer's moments. */
+weft_value *weft_add_state_like(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype,
+                                weft_state_kind kind);
 /* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq]
  * or [seq] (index), scope micro_batch; step_labels [micro batch seq], scope step_begin; step []
  * (1-based step number, f32); micro_batch [] (its number in the step, or in the validation, from 0,

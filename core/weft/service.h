@@ -159,10 +159,11 @@ typedef struct weft_generator {
 
 /* ---- state: what a run must have to go on ---- */
 
-/* A parameter or an optimizer's moment, as one rank holds it. */
+/* A parameter or a state of any kind, as one rank holds it. */
 typedef struct weft_state_tensor {
     const char *name;
-    bool moment;        /* else a parameter */
+    bool moment;        /* a state, as an optimizer's moments; else a parameter */
+    bool buffer;        /* a state that belongs to the model: where its parameters go, it goes */
     weft_tensor tensor; /* this rank's part [lo, lo + size) of the whole, dense, in device memory;
                            may be empty (a size of 0) */
     int replica,

@@ -110,7 +110,7 @@ static weft_value *moment(weft_graph *g, weft_value *p, const char *which, weft_
         weft_fail_memory(err);
         return NULL;
     }
-    weft_value *state = weft_add_state(g, name, p, p->dtype);
+    weft_value *state = weft_add_state_like(g, name, p, p->dtype, WEFT_STATE_OPTIMIZER);
     weft_free(name);
     return state;
 }

@@ -79,6 +79,8 @@ typedef struct ckpt_choice {
 } ckpt_choice;
 
 bool ckpt_excluded(const weft_params *params, const char *name);
+/* A parameter, or a state that goes where parameters go: what "the weights alone" are. */
+bool ckpt_of_model(const weft_state_tensor *t);
 weft_status ckpt_parts_init(ckpt_parts *parts, const weft_state_view *state,
                             const ckpt_choice *choice, weft_error *err);
 void ckpt_parts_release(ckpt_parts *parts);

@@ -175,7 +175,7 @@ static weft_status check_tensors(const ckpt *self, const ckpt_manifest *m,
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
         const weft_stored *stored = weft_folder_find(folder, t->name);
-        if ((weights && t->moment) || ckpt_excluded(self->params, t->name))
+        if ((weights && !ckpt_of_model(t)) || ckpt_excluded(self->params, t->name))
             continue;
         if (!stored)
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s has no %s%s", m->path, t->name,
@@ -229,7 +229,7 @@ static weft_status read_all(loading *l, weft_error *err)
     s = s ? s : damage(weft_manifest_open(self->io, &l->manifest.base, &folder, err));
     s = s ? s : check_tensors(self, &l->manifest, l->state, folder, l->c->weights, err);
     for (int i = 0; i < l->state->n_tensors && skip; i++)
-        skip[i] = (l->c->weights && l->state->tensors[i].moment) ||
+        skip[i] = (l->c->weights && !ckpt_of_model(&l->state->tensors[i])) ||
                   ckpt_excluded(self->params, l->state->tensors[i].name);
     s = s ? s : damage(ckpt_read(self->host, l->state, folder, skip, err));
     weft_free(skip);

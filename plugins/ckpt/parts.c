@@ -18,12 +18,18 @@ bool ckpt_excluded(const weft_params *params, const char *name)
     return false;
 }
 
+bool ckpt_of_model(const weft_state_tensor *t)
+{
+    return !t->moment || t->buffer;
+}
+
 /* False: nothing of it is for this rank. */
 static bool find_part(const weft_state_tensor *t, int i, const ckpt_choice *choice, ckpt_part *part)
 {
     const weft_tensor *x = &t->tensor;
     int64_t width = (int64_t)weft_dtype_size(x->dtype), count = weft_tensor_count(x);
-    if (!count || (choice->model_only && t->moment) || ckpt_excluded(choice->params, t->name))
+    if (!count || (choice->model_only && !ckpt_of_model(t)) ||
+        ckpt_excluded(choice->params, t->name))
         return false;
     bool convert = choice->dtype < WEFT_DTYPES && weft_dtype_is_float(x->dtype);
     *part = (ckpt_part){.tensor = t, .file = t->moment};

@@ -160,7 +160,8 @@ static weft_status remember(weft_backward *b, const weft_node *n, weft_value *co
     weft_graph *g = weft_backward_graph(b);
     weft_value *most = weft_add1(g, "largest", NULL, dys[0]);
     weft_value *total = weft_accumulate(g, most, WEFT_MAX);
-    weft_set_update(g, weft_add_state(g, "largest_gradient", total, WEFT_F32), total);
+    weft_set_update(
+        g, weft_add_state_like(g, "largest_gradient", total, WEFT_F32, WEFT_STATE_HISTORY), total);
     return bend_gradient(b, n, dys, dxs, err);
 }
 

@@ -334,8 +334,8 @@ static void reports_many(weft_graph *g)
 static void state_twice(weft_graph *g)
 {
     weft_value *w = weft_add_parameter(g, "w", "ffn embed", (weft_init){0});
-    weft_add_state(g, "m", w, WEFT_F32);
-    weft_add_state(g, "m", w, WEFT_F32);
+    weft_add_state_like(g, "m", w, WEFT_F32, WEFT_STATE_OPTIMIZER);
+    weft_add_state_like(g, "m", w, WEFT_F32, WEFT_STATE_OPTIMIZER);
 }
 static void updates_tokens(weft_graph *g)
 {
@@ -365,7 +365,7 @@ static void no_results(weft_graph *g)
     for (int i = 0; i < 3; i++)
         assert_null(outs[i]);
     weft_add_input(g, "colours");
-    weft_add_state(g, "x", x, WEFT_F32);
+    weft_add_state_like(g, "x", x, WEFT_F32, WEFT_STATE_OPTIMIZER);
     weft_add_report(g, "r", x);
     weft_set_update(g, x, x);
     weft_add_many(g, "silu_mul", NULL, 2, outs, 3, outs);
@@ -418,7 +418,7 @@ static void builders_are_checked(void **state)
         {state_twice, "state 'm': there is a value of this name already (core)"},
         {updates_tokens, "x cannot be updated: it is neither a parameter nor state"},
         {updates_early, "w cannot be updated yet; let a joint pass or a gradient function do it"},
-        {updates_twice, "table is updated twice; only one plugin may do it, once"},
+        {updates_twice, "table is updated twice, first by core; only one plugin may do it, once"},
         {no_results, "there is no op 'conv9'"},
         {made_integer, "x = embedding (core): was no integer, and is now i32"},
         {made_number, "ids = input (core): was i32, and is now f32"},

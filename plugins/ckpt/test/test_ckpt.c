@@ -42,7 +42,7 @@ static weft_state_tensor tensor(const char *name, int64_t rows, int64_t columns,
                      .size = {rows, columns},
                      .lo = {100, 0},
                      .whole = {rows + 100, columns}};
-    return (weft_state_tensor){name, false, x, replica, replicas};
+    return (weft_state_tensor){.name = name, .tensor = x, .replica = replica, .replicas = replicas};
 }
 
 /* Over all replicas, every row is written once. */

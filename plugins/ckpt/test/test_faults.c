@@ -108,7 +108,8 @@ static int setup_with(void **state, const char *ini)
                          .n_dims = 2,
                          .size = {20, 30},
                          .whole = {20, 30}};
-        b->tensors[t] = (weft_state_tensor){names[t], t >= 2, x, 0, 1};
+        b->tensors[t] =
+            (weft_state_tensor){.name = names[t], .moment = t >= 2, .tensor = x, .replicas = 1};
     }
     b->view = (weft_state_view){.ranks = 1,
                                 .device = &b->device,
