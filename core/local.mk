@@ -102,6 +102,7 @@ core_libcore_la_SOURCES = \
 	core/graph/map.c \
 	core/graph/move.c \
 	core/graph/node.c \
+	core/graph/optimize.c \
 	core/graph/order.c \
 	core/graph/parse.c \
 	core/graph/parse_node.c \

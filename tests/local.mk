@@ -26,6 +26,7 @@ check_PROGRAMS += \
 	tests/unit/test_memory \
 	tests/unit/test_mesh \
 	tests/unit/test_ops \
+	tests/unit/test_optimize \
 	tests/unit/test_options \
 	tests/unit/test_pack \
 	tests/unit/test_packed \
@@ -87,6 +88,7 @@ tests_unit_libhelpers_la_SOURCES = \
 	tests/unit/fault_model.h \
 	tests/unit/opcheck.h \
 	tests/unit/plugin_run.h \
+	tests/unit/small_model.h \
 	tests/unit/settings_run.h \
 	tests/unit/store_run.h
 

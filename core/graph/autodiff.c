@@ -36,6 +36,7 @@ static weft_status close_gradients(weft_graph *g)
             return weft_graph_status(g);
         if (p->gradient != gradient)
             weft_set_int(g, p->gradient, "group", 1);
+        p->summed = p->gradient;
     }
     return WEFT_OK;
 }

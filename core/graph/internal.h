@@ -104,6 +104,7 @@ struct weft_graph {
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
     weft_value *loss_sum, *tokens;  /* evaluate: sums over the micro-batch */
     weft_value *inverse;            /* train: 1 / tokens of the step */
+    weft_value *grad_norm;          /* train: of all gradients, once somebody has asked */
     weft_value *logits;             /* generate */
     bool placed;                    /* nodes are placed as they are added */
     bool differentiating;           /* the backward is being built */
@@ -170,9 +171,13 @@ weft_status weft_source_shape(weft_graph *g, weft_value *v, const char *shape);
 /* What is shaped: placed, if the graph is. v, or NULL after an error. */
 weft_value *weft_source_finish(weft_graph *g, weft_value *v);
 const char *weft_state_kind_name(weft_state_kind kind);
+/* Are dims and dtype the same? */
+bool weft_same_shape(const weft_value *a, const weft_value *b);
 /* When all passes are done, training: state that nobody needs, parameters that no optimizer takes.
  */
 weft_status weft_graph_check_updates(weft_graph *g);
+/* Of these, the parameters (optimize.c). */
+weft_status weft_graph_check_claims(weft_graph *g);
 
 /* ---- the table (table.c, user_rules.c) ---- */
 

@@ -162,6 +162,7 @@ static weft_status finish_updates(weft_reader *r)
         r->line = u->line;
         if (!(u->value->update_of = weft_read_find(r, u->state)))
             return weft_read_bad(r, "%s is not made by any line", u->state);
+        u->value->update_of->becomes = u->value;
         u->value->update_of->updated_by = u->value->node->by;
     }
     return WEFT_OK;

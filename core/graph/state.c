@@ -67,7 +67,7 @@ weft_value *weft_add_state_like(weft_graph *g, const char *name, weft_value *of,
 
 /* ---- updated ---- */
 
-static bool same_shape(const weft_value *a, const weft_value *b)
+bool weft_same_shape(const weft_value *a, const weft_value *b)
 {
     bool same = a->n_dims == b->n_dims && a->dtype == b->dtype;
     for (int d = 0; same && d < a->n_dims; d++)
@@ -97,7 +97,7 @@ void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
 {
     if (!state || !v || weft_graph_status(g) || check_update(g, state))
         return;
-    if (!same_shape(v, state)) {
+    if (!weft_same_shape(v, state)) {
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot become %s: shape or dtype differ", v->name, state->name);
         return;
@@ -113,6 +113,7 @@ void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
         return;
     }
     stored->update_of = state;
+    state->becomes = stored;
     state->updated_by = g->by;
 }
 
@@ -135,5 +136,5 @@ weft_status weft_graph_check_updates(weft_graph *g)
         weft_status one = check_state(g, g->states[i]);
         s = s ? s : one;
     }
-    return s;
+    return s ? s : weft_graph_check_claims(g);
 }

@@ -18,18 +18,9 @@ static weft_status wrong(check *c, const weft_node *n, const char *what, const c
                      detail ? detail : "");
 }
 
-static bool same_shape(const weft_value *a, const weft_value *b)
-{
-    bool same = a->n_dims == b->n_dims && a->dtype == b->dtype;
-    for (int d = 0; same && d < a->n_dims; d++)
-        same = strcmp(a->dims[d].name, b->dims[d].name) == 0 &&
-               a->dims[d].size == b->dims[d].size && a->dims[d].grain == b->dims[d].grain;
-    return same;
-}
-
 static bool same_place(const weft_value *a, const weft_value *b)
 {
-    return same_shape(a, b) && a->layout.bits == b->layout.bits;
+    return weft_same_shape(a, b) && a->layout.bits == b->layout.bits;
 }
 
 /* Bytes for axes of the mesh alone; the places of every dim 0, 1, ... without gaps; open axes of
@@ -203,7 +194,7 @@ static weft_status check_moves(check *c, weft_node *n)
 {
     const weft_value *from = n->ins[0], *to = n->outs[0];
     weft_layout l = from->layout;
-    if (!same_shape(from, to))
+    if (!weft_same_shape(from, to))
         return wrong(c, n, "changes more than the layout of ", from->name);
     for (int i = 0; i < n->n_steps; i++) {
         if (!step_leads(l, &n->steps[i], &l) || l.bits != n->steps[i].after.bits)

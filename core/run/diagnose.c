@@ -25,14 +25,23 @@ static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_va
     return s;
 }
 
-/* Gradients are alive until the update. */
+/* What is known of a gradient after every micro-batch: its sum so far, before collectives at the
+ * step's end, and before transforms. */
+static const weft_value *sum_so_far(const weft_value *parameter)
+{
+    const weft_value *v = parameter->summed;
+    while (v && v->node->steps && v->node->scope == WEFT_STEP_END)
+        v = v->node->ins[0];
+    return v;
+}
+
 static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char **name,
                                 weft_error *err)
 {
     const weft_graph *g = l->graph;
     weft_status s = WEFT_OK;
     for (int i = 0; i < g->n_parameters && !s && !*name; i++) {
-        const weft_value *gradient = g->parameters[i]->gradient;
+        const weft_value *gradient = sum_so_far(g->parameters[i]);
         bool finite = true;
         if (gradient && l->buffer_of[gradient->id] >= 0)
             s = is_finite(run, l, gradient, &finite, err);

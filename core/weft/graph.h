@@ -92,10 +92,12 @@ struct weft_value {
     int n_uses, uses_capacity;
     weft_init init;        /* of parameters and state */
     weft_state_kind kind;  /* of state */
+    weft_value *summed;    /* parameters: the gradient as the backward gave it */
+    weft_value *becomes;   /* parameters, state: their next content; NULL: not known yet */
     weft_value *update_of; /* this value becomes the next content of that parameter or state */
     weft_axes store_axes;  /* parameters, state: the axes that shard the storage alone */
     weft_value *gradient;  /* parameters: their gradient before clipping, once the joint graph
-                              exists; NULL  of one that is frozen */
+                              exists, as the last transform left it; NULL of one that is frozen */
 };
 
 struct weft_node {
@@ -291,6 +293,23 @@ void weft_add_regather(weft_graph *g, const char *axis);
 /* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step;
  * once for each. */
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
+/* For optimizers: the parameters that are trained, that nobody has updated yet, and that pick(p,
+ * ctx) is true for (NULL: all), in the order of the graph. Returns how many; list (NULL: they are
+ * only counted) has room for all parameters. What is listed last takes what the others have left.
+ */
+int weft_graph_unclaimed(const weft_graph *g, bool (*pick)(const weft_value *p, void *ctx),
+                         void *ctx, weft_value **list);
+/* For transforms of gradients: v, of the same dims and dtype, takes the place of
+ * parameter->gradient; the norm and all passes listed behind see it alone. Before the norm was
+ * asked for and the parameter updated. */
+void weft_set_gradient(weft_graph *g, weft_value *parameter, weft_value *v);
+/* The norm of the gradients of all trained parameters together, whoever updates them: added, and
+ * reported as "grad_norm", by the first call; the same value afterwards. */
+weft_value *weft_gradient_norm(weft_graph *g);
+/* The factor, at most 1, that brings that norm down to max_norm (0: 1): one value for each
+ * max_norm.
+ */
+weft_value *weft_gradient_clip(weft_graph *g, double max_norm);
 /* Names a scalar of the step that observers get ("grad_norm", "lr"); once for each name. */
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
 /* Parameters in the order of the graph; i from 0, NULL past the end. */

@@ -6,8 +6,6 @@
 #include <math.h>
 
 enum {
-    LANES = 16,      /* independent f64 sums: their order is fixed, whatever the vector width */
-    SQUARES = 8192,  /* elements of one partial sum */
     UPDATES = 16384, /* elements of one piece of an update */
     FEW = 4,         /* pieces that are not worth waking threads for */
 };
@@ -32,60 +30,10 @@ static bool is_f32(const weft_tensor *t)
     return true;
 }
 
-/* ---- sumsq ---- */
-
-static bool sumsq_accepts(const weft_call *call)
-{
-    return is_f32(&call->ins[0]);
-}
-
-static size_t sumsq_workspace(const weft_call *call)
-{
-    return (size_t)pieces(weft_tensor_count(&call->ins[0]), SQUARES) * sizeof(double);
-}
-
-static double sumsq_piece(const float *x, int64_t n)
-{
-    double lane[LANES] = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-#pragma omp simd
-        for (int j = 0; j < LANES; j++)
-            lane[j] += (double)x[i + j] * (double)x[i + j];
-    for (int j = 0; i < n; i++, j++)
-        lane[j] += (double)x[i] * (double)x[i];
-    double sum = 0;
-    for (int j = 0; j < LANES; j++)
-        sum += lane[j];
-    return sum;
-}
-
 static int team(const weft_call *call, int64_t n_pieces)
 {
     return n_pieces > FEW && call->threads > 1 ? call->threads : 1;
 }
-
-static weft_status sumsq_launch(const weft_call *call, weft_error *err)
-{
-    const weft_tensor *out = &call->outs[0];
-    const float *x = call->ins[0].data;
-    double *partial = call->workspace;
-    if (call->workspace_bytes < sumsq_workspace(call))
-        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                         "sumsq_f32: %zu bytes of workspace were planned, and it needs %zu",
-                         call->workspace_bytes, sumsq_workspace(call));
-    int64_t n = weft_tensor_count(&call->ins[0]), n_pieces = pieces(n, SQUARES);
-#pragma omp parallel for schedule(static) num_threads(team(call, n_pieces))
-    for (int64_t i = 0; i < n_pieces; i++)
-        partial[i] = sumsq_piece(x + i * SQUARES, piece(n, SQUARES, i));
-    double sum = 0;
-    for (int64_t i = 0; i < n_pieces; i++)
-        sum += partial[i];
-    weft_tensor_set(out, 0, call->accumulate ? weft_tensor_get(out, 0) + sum : sum);
-    return WEFT_OK;
-}
-
-/* ---- adamw ---- */
 
 static bool update_accepts(const weft_call *call)
 {
@@ -141,16 +89,6 @@ static weft_status update_launch(const weft_call *call, weft_error *err)
 }
 
 const weft_kernel adamw_cpu_kernels[] = {
-    {
-        .op = "sumsq",
-        .device = "cpu",
-        .name = "sumsq_f32",
-        .priority = 10,
-        .accumulates = true,
-        .accepts = sumsq_accepts,
-        .workspace = sumsq_workspace,
-        .launch = sumsq_launch,
-    },
     {
         .op = "adamw",
         .device = "cpu",

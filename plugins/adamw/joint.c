@@ -6,8 +6,6 @@
 #include <fnmatch.h>
 #include <string.h>
 
-enum { FAN_IN = 32 };
-
 bool adamw_decays(const weft_params *params, const char *name, int n_dims)
 {
     if (n_dims < 2 && weft_params_is(params, "decay", "matrices"))
@@ -38,21 +36,6 @@ static weft_status check_patterns(const weft_params *params, const weft_graph *g
     return status;
 }
 
-/* The parameters that have a gradient. Returns how many; list may be NULL. */
-static int trained(const weft_graph *g, weft_value **list)
-{
-    int n = 0;
-    weft_value *p;
-    for (int i = 0; (p = weft_graph_parameter(g, i)); i++) {
-        if (!p->gradient)
-            continue;
-        if (list)
-            list[n] = p;
-        n++;
-    }
-    return n;
-}
-
 static void warn_of_untrained(const adamw *self, const weft_graph *g)
 {
     weft_value *p;
@@ -62,32 +45,6 @@ static void warn_of_untrained(const adamw *self, const weft_graph *g)
                 self->host->log, WEFT_LOG_WARN,
                 "adamw: %s has no gradient and stays as it is: the loss does not depend on it",
                 p->name);
-}
-
-/* A tree, since nodes have a limited number of operands. Sums over mesh axes stay open in it, so
- * that one all-reduce at its root closes them all. */
-static weft_value *sum_all(weft_graph *g, int n, weft_value **list)
-{
-    while (n > 1) {
-        int n_sums = 0;
-        for (int i = 0; i < n; i += FAN_IN, n_sums++)
-            list[n_sums] =
-                n - i == 1 ? list[i]
-                           : weft_add(g, "add", NULL, n - i < FAN_IN ? n - i : FAN_IN, list + i);
-        n = n_sums;
-    }
-    return list[0];
-}
-
-static weft_value *grad_norm(weft_graph *g, int n, weft_value *const *parameters,
-                             weft_value **squares)
-{
-    for (int i = 0; i < n; i++) {
-        weft_graph_set_block(g, parameters[i]->node->block);
-        squares[i] = weft_add1(g, "sumsq", NULL, parameters[i]->gradient);
-    }
-    weft_graph_set_block(g, WEFT_BLOCK_NONE);
-    return weft_add1(g, "sqrt", "grad_norm", sum_all(g, n, squares));
 }
 
 static weft_value *learning_rate(const adamw *self, weft_graph *g, weft_value *step)
@@ -135,6 +92,20 @@ static weft_status update(const adamw *self, weft_graph *g, weft_value *p, weft_
     return weft_graph_status(g);
 }
 
+/* Nobody has a gradient, or others have taken all. */
+static weft_status nothing_left(const weft_graph *g, weft_error *err)
+{
+    const weft_value *p;
+    for (int i = 0; (p = weft_graph_parameter(g, i)); i++)
+        if (p->gradient)
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                             "adamw: nothing is left to update: %s is listed before it and takes "
+                             "%s, and others all the rest; take adamw out of [weft] plugins",
+                             p->updated_by, p->name);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "adamw: no parameter has a gradient; list a model in [weft] plugins");
+}
+
 weft_status adamw_joint(void *self_, weft_graph *g, weft_error *err)
 {
     const adamw *self = self_;
@@ -142,19 +113,16 @@ weft_status adamw_joint(void *self_, weft_graph *g, weft_error *err)
     weft_status status = check_patterns(params, g, err);
     if (status != WEFT_OK)
         return status;
-    int n = trained(g, NULL);
+    int n = weft_graph_unclaimed(g, NULL, NULL, NULL);
     if (n == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "adamw: no parameter has a gradient; list a model in [weft] plugins");
+        return nothing_left(g, err);
     warn_of_untrained(self, g);
 
-    weft_value **parameters = weft_alloc_zero(2 * (size_t)n, sizeof *parameters);
+    weft_value **parameters = weft_alloc_zero((size_t)n, sizeof *parameters);
     if (!parameters)
         return weft_fail_memory(err);
-    trained(g, parameters);
-    weft_value *norm = grad_norm(g, n, parameters, parameters + n);
-    weft_value *clip = weft_add1(g, "clip", "clip", norm);
-    weft_set_real(g, clip, "max_norm", weft_params_real(params, "max_norm"));
+    weft_graph_unclaimed(g, NULL, NULL, parameters);
+    weft_value *clip = weft_gradient_clip(g, weft_params_real(params, "max_norm"));
     weft_value *step = weft_add_input(g, "step");
     weft_value *lr = learning_rate(self, g, step);
     status = weft_graph_status(g);
@@ -166,7 +134,6 @@ weft_status adamw_joint(void *self_, weft_graph *g, weft_error *err)
     weft_free(parameters);
     if (status != WEFT_OK)
         return status;
-    weft_add_report(g, "grad_norm", norm);
     weft_add_report(g, "lr", lr);
     return weft_graph_status(g);
 }

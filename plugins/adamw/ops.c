@@ -10,38 +10,6 @@ static void put(const weft_call *call, int64_t i, double x)
     weft_tensor_set(out, i, call->accumulate ? weft_tensor_get(out, i) + x : x);
 }
 
-static weft_status sumsq_plain(const weft_call *call, weft_error *err)
-{
-    (void)err;
-    const weft_tensor *g = &call->ins[0];
-    int64_t n = weft_tensor_count(g);
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double x = weft_tensor_get(g, i);
-        sum += x * x;
-    }
-    put(call, 0, sum);
-    return WEFT_OK;
-}
-
-static weft_status sqrt_plain(const weft_call *call, weft_error *err)
-{
-    (void)err;
-    put(call, 0, sqrt(weft_tensor_get(&call->ins[0], 0)));
-    return WEFT_OK;
-}
-
-/* The factor that brings a norm down to max_norm; a norm that is not a number stays one, so that it
- * is seen. */
-static weft_status clip_plain(const weft_call *call, weft_error *err)
-{
-    (void)err;
-    double max_norm = weft_call_real(call, "max_norm");
-    double factor = max_norm / (weft_tensor_get(&call->ins[0], 0) + 1e-6);
-    put(call, 0, max_norm == 0 || factor > 1 ? 1 : factor);
-    return WEFT_OK;
-}
-
 static weft_status lr_schedule_plain(const weft_call *call, weft_error *err)
 {
     (void)err;
@@ -122,36 +90,6 @@ static double adamw_flops(const weft_call *call)
     return 16.0 * (double)weft_tensor_count(&call->ins[0]);
 }
 
-static double sumsq_flops(const weft_call *call)
-{
-    return 2.0 * (double)weft_tensor_count(&call->ins[0]);
-}
-
-static const weft_op op_sumsq = {
-    .name = "sumsq",
-    .summary = "sum of squares",
-    .rule = "* ->",
-    .flags = WEFT_OP_STAT,
-    .plain = sumsq_plain,
-    .flops = sumsq_flops,
-};
-
-static const weft_op op_sqrt = {
-    .name = "sqrt",
-    .summary = "square root of a scalar",
-    .rule = "->",
-    .flags = WEFT_OP_STAT,
-    .plain = sqrt_plain,
-};
-
-static const weft_op op_clip = {
-    .name = "clip",
-    .summary = "factor that brings a norm down to attribute max_norm (0: none)",
-    .rule = "->",
-    .flags = WEFT_OP_STAT,
-    .plain = clip_plain,
-};
-
 static const weft_op op_lr_schedule = {
     .name = "lr_schedule",
     .summary = "learning rate of a step, counted from 1",
@@ -170,5 +108,4 @@ static const weft_op op_adamw = {
     .flops = adamw_flops,
 };
 
-const weft_op *const adamw_ops[] = {&op_sumsq,       &op_sqrt,  &op_clip,
-                                    &op_lr_schedule, &op_adamw, NULL};
+const weft_op *const adamw_ops[] = {&op_lr_schedule, &op_adamw, NULL};

@@ -57,6 +57,10 @@ void cpu_model_name(weft_text *text);
 /* ---- kernels (kernels.c) ---- */
 
 extern const weft_kernel cpu_kernels[];
+/* The sum of squares (sumsq.c). */
+bool cpu_sumsq_accepts(const weft_call *call);
+size_t cpu_sumsq_workspace(const weft_call *call);
+weft_status cpu_sumsq_launch(const weft_call *call, weft_error *err);
 
 typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
 

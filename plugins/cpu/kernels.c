@@ -241,6 +241,8 @@ const weft_kernel cpu_kernels[] = {
     VECTOR(unchunk, false, accepts_chunk),
     VECTOR(sum, true, accepts_types),
     VECTOR(count_valid, true, accepts_types),
+    {HEAD(sumsq, "sumsq_f32", true), .accepts = cpu_sumsq_accepts, .workspace = cpu_sumsq_workspace,
+     .launch = cpu_sumsq_launch},
     VECTOR(max_v, false, accepts_types),
     VECTOR(sumexp, false, accepts_types),
     VECTOR(sumexp_dx, true, accepts_types),

@@ -11,6 +11,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/peak.c \
 	plugins/cpu/plugin.c \
 	plugins/cpu/product.c \
+	plugins/cpu/sumsq.c \
 	plugins/cpu/team.c \
 	plugins/cpu/attention.h \
 	plugins/cpu/attention_dx.h \
@@ -60,6 +61,11 @@ plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.
 plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
 plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+
+check_PROGRAMS += plugins/cpu/test/test_cpu_sumsq
+plugins_cpu_test_test_cpu_sumsq_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
+plugins_cpu_test_test_cpu_sumsq_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
+plugins_cpu_test_test_cpu_sumsq_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 nobase_dist_doc_DATA += plugins/cpu/README.md
 EXTRA_DIST += plugins/cpu/test/call.h

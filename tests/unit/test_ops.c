@@ -72,6 +72,10 @@ static const opcheck_case cases[] = {
     {"sum", {"f"}, 0, {{0}}},
     {"count_valid", {"l2 m=2 b=3 s=4"}, 0, {{0}}},
     {"reciprocal", {"p"}, 0, {{0}}},
+    {"sumsq", {"f b=2 s=3 e=5"}, 0, {{0}}},
+    {"sumsq", {"f"}, 0, {{0}}},
+    {"sqrt", {"p"}, 0, {{0}}},
+    {"clip", {"p"}, 0, {REAL("max_norm", 0.3)}},
 };
 /* clang-format on */
 

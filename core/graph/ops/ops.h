@@ -16,7 +16,7 @@
     X(silu_mul) X(silu_mul_dx) X(gelu) X(gelu_dx) \
     X(chunk) X(unchunk) \
     X(max_v) X(sumexp) X(sumexp_dx) X(pick) X(pick_dx) X(nll) X(nll_de) X(nll_dt) \
-    X(sum) X(broadcast) X(count_valid) X(reciprocal) X(gather) X(redistribute)
+    X(sum) X(broadcast) X(count_valid) X(reciprocal) X(sumsq) X(sqrt) X(clip) X(gather) X(redistribute)
 /* clang-format on */
 
 #define WEFT_DECLARE_OP(op) extern const weft_op weft_op_##op;

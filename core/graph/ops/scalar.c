@@ -2,6 +2,8 @@
 /* From tensors to numbers and back. */
 #include "ops.h"
 
+#include <math.h>
+
 static weft_status sum_plain(const weft_call *call, weft_error *err)
 {
     int64_t n = weft_tensor_count(&call->ins[0]);
@@ -45,6 +47,43 @@ static weft_status reciprocal_plain(const weft_call *call, weft_error *err)
     return WEFT_OK;
 }
 
+static weft_status sumsq_plain(const weft_call *call, weft_error *err)
+{
+    int64_t n = weft_tensor_count(&call->ins[0]);
+    double sum = 0.0;
+
+    (void)err;
+    for (int64_t i = 0; i < n; i++) {
+        double x = op_get(&call->ins[0], i);
+        sum += x * x;
+    }
+    op_put(call, 0, sum);
+    return WEFT_OK;
+}
+
+static weft_status sqrt_plain(const weft_call *call, weft_error *err)
+{
+    (void)err;
+    op_put(call, 0, sqrt(op_get(&call->ins[0], 0)));
+    return WEFT_OK;
+}
+
+/* A norm that is not a number stays one, so that it is seen. */
+static weft_status clip_plain(const weft_call *call, weft_error *err)
+{
+    double max_norm = weft_call_real(call, "max_norm");
+    double factor = max_norm / (op_get(&call->ins[0], 0) + 1e-6);
+
+    (void)err;
+    op_put(call, 0, max_norm == 0 || factor > 1 ? 1 : factor);
+    return WEFT_OK;
+}
+
+static double sumsq_flops(const weft_call *call)
+{
+    return 2.0 * (double)weft_tensor_count(&call->ins[0]);
+}
+
 const weft_op weft_op_sum = {
     .name = "sum",
     .summary = "the sum of all elements",
@@ -77,4 +116,29 @@ const weft_op weft_op_reciprocal = {
     .rule = "->",
     .flags = WEFT_OP_STAT,
     .plain = reciprocal_plain,
+};
+
+const weft_op weft_op_sumsq = {
+    .name = "sumsq",
+    .summary = "sum of squares",
+    .rule = "* ->",
+    .flags = WEFT_OP_STAT,
+    .plain = sumsq_plain,
+    .flops = sumsq_flops,
+};
+
+const weft_op weft_op_sqrt = {
+    .name = "sqrt",
+    .summary = "square root of a scalar",
+    .rule = "->",
+    .flags = WEFT_OP_STAT,
+    .plain = sqrt_plain,
+};
+
+const weft_op weft_op_clip = {
+    .name = "clip",
+    .summary = "factor that brings a norm down to attribute max_norm (0: none)",
+    .rule = "->",
+    .flags = WEFT_OP_STAT,
+    .plain = clip_plain,
 };

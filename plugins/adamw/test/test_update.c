@@ -66,18 +66,6 @@ static double run_scalar(const char *op, float x, const weft_attr *attrs, int n_
     return (double)out;
 }
 
-static void clip_factor(void **state)
-{
-    (void)state;
-    weft_attr one = real("max_norm", 1), off = real("max_norm", 0);
-    assert_true(run_scalar("clip", 0.5f, &one, 1) == 1);
-    assert_float_equal(run_scalar("clip", 4, &one, 1), 0.25, 1e-6);
-    assert_true(run_scalar("clip", 4, &off, 1) == 1);
-    assert_true(isnan(run_scalar("clip", NAN, &one, 1)));
-    assert_true(run_scalar("clip", INFINITY, &one, 1) == 0);
-    assert_float_equal(run_scalar("sqrt", 2, NULL, 0), 1.41421356, 1e-7);
-}
-
 static void schedule_op(void **state)
 {
     (void)state;
@@ -271,99 +259,14 @@ static void adamw_kernel_any_threads(void **state)
     free(p), free(m), free(v), free(g), free(p1), free(m1), free(v1);
 }
 
-static double squares(bool plain, weft_tensor *x, weft_dtype out_type, double start,
-                      bool accumulate, int threads)
-{
-    union {
-        float f;
-        double d;
-    } out;
-    weft_tensor result = scalar(&out, out_type);
-    weft_tensor_set(&result, 0, start);
-    weft_call call = {.n_ins = 1,
-                      .n_outs = 1,
-                      .ins = x,
-                      .outs = &result,
-                      .accumulate = accumulate,
-                      .threads = threads};
-    const weft_kernel *kernel = find_kernel("sumsq");
-    call.workspace_bytes = kernel->workspace(&call);
-    call.workspace = weft_alloc_aligned(64, call.workspace_bytes + 64);
-    assert_non_null(call.workspace);
-    assert_int_equal(plain ? find_op("sumsq")->plain(&call, NULL) : kernel->launch(&call, NULL),
-                     WEFT_OK);
-    weft_free_aligned(call.workspace);
-    return weft_tensor_get(&result, 0);
-}
-
-/* A square of a float is exact in a double; what each addition rounds off is added in the end. No
- * long double, which valgrind makes a double of. */
-static double exact_squares(const float *x, int64_t n)
-{
-    double sum = 0, lost = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double square = (double)x[i] * (double)x[i], next = sum + square;
-        lost += sum >= square ? sum - next + square : square - next + sum;
-        sum = next;
-    }
-    return sum + lost;
-}
-
-static void sumsq_kernel(void **state)
-{
-    (void)state;
-    float *data = fill(9, false);
-    for (int c = 0; c < N_COUNTS; c++) {
-        weft_tensor x = vector(data, WEFT_F32, counts[c]);
-        double exact = exact_squares(data, counts[c]),
-               plain = squares(true, &x, WEFT_F64, 5, false, 2),
-               got = squares(false, &x, WEFT_F64, 5, false, 2);
-        assert_true(fabs(got - exact) <= 1e-14 * exact);
-        assert_true(fabs(plain - exact) <= (double)counts[c] * 0x1p-53 *
-                                               exact); /* one long sum: the bound grows with it */
-        assert_true(squares(true, &x, WEFT_F64, 5, true, 2) == plain + 5);
-        assert_true(squares(false, &x, WEFT_F64, 5, true, 2) == got + 5);
-        assert_true(squares(false, &x, WEFT_F32, 0, false, 2) == (double)(float)got);
-    }
-    free(data);
-}
-
-static void sumsq_kernel_any_threads(void **state)
-{
-    (void)state;
-    float *data = fill(9, false);
-    weft_tensor x = vector(data, WEFT_F32, MAX);
-    double one = squares(false, &x, WEFT_F64, 0, false, 1);
-    for (int threads = 2; threads <= 5; threads++)
-        assert_true(squares(false, &x, WEFT_F64, 0, false, threads) == one);
-    free(data);
-}
-
-static void who_is_accepted(void **state)
-{
-    (void)state;
-    int32_t length = 1;
-    weft_tensor x = vector(NULL, WEFT_F32, 4);
-    weft_call call = {.n_ins = 1, .ins = &x};
-    assert_true(find_kernel("sumsq")->accepts(&call));
-    x.length[0] = &length;
-    assert_false(find_kernel("sumsq")->accepts(&call));
-    x = vector(NULL, WEFT_F64, 4);
-    assert_false(find_kernel("sumsq")->accepts(&call));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clip_factor),
         cmocka_unit_test(schedule_op),
         cmocka_unit_test(update_in_f64),
         cmocka_unit_test(no_accumulation),
         cmocka_unit_test(adamw_kernel),
         cmocka_unit_test(adamw_kernel_any_threads),
-        cmocka_unit_test(sumsq_kernel),
-        cmocka_unit_test(who_is_accepted),
-        cmocka_unit_test(sumsq_kernel_any_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
