@@ -149,6 +149,7 @@ core_libcore_la_SOURCES = \
 	core/lower/pack.c \
 	core/lower/passes.c \
 	core/lower/plan.c \
+	core/lower/repeats.c \
 	core/lower/report.c \
 	core/lower/schedule.c \
 	core/lower/states.c \

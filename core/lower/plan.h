@@ -98,6 +98,10 @@ void weft_plan_print(const weft_plan *plan, weft_text *text);
 /* One program's instructions with their operands' places. */
 void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action,
                              weft_text *text);
+/* What ranks compute alike at the end of a step after gathering it (repeats.c). */
+void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);
+/* "1.2 GFLOP". */
+void weft_print_flops(weft_text *text, double flops);
 /* "1.23 GiB", "4.5 MiB", "17 B". */
 void weft_print_bytes(weft_text *text, double bytes);
 /* Trained elements, all ranks together. */

@@ -15,7 +15,7 @@ void weft_print_bytes(weft_text *text, double bytes)
     weft_text_print(text, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
 }
 
-static void print_flops(weft_text *text, double flops)
+void weft_print_flops(weft_text *text, double flops)
 {
     static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
     int u = 0;
@@ -373,10 +373,11 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
                         "compute padding: a micro-batch of %lld is cut too often\n",
                         (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
     weft_text_add(text, "compute per step and rank: ");
-    print_flops(text, l->flops);
+    weft_print_flops(text, l->flops);
     weft_text_add(text, " in all, ");
-    print_flops(text, l->model_flops);
+    weft_print_flops(text, l->model_flops);
     weft_text_add(text, " of them count for MFU\n");
+    weft_plan_print_repeats(plan, text);
     print_memory(plan, text);
     print_collectives(plan, text);
     weft_table_print(plan->graphs[WEFT_MODE_TRAIN], text);
