@@ -10,11 +10,22 @@ nobase_dist_doc_DATA += \
 	examples/count_bytes/README.md \
 	examples/count_bytes/count_bytes.c \
 	examples/demo.ini \
+	examples/ema/Makefile \
+	examples/ema/README.md \
+	examples/ema/ema.c \
 	examples/gpt2-small.ini \
+	examples/gradient_noise/Makefile \
+	examples/gradient_noise/README.md \
+	examples/gradient_noise/gradient_noise.c \
 	examples/llama-125m.ini \
 	examples/lora/Makefile \
 	examples/lora/README.md \
 	examples/lora/lora.c \
+	examples/muon/Makefile \
+	examples/muon/README.md \
+	examples/muon/muon.c \
+	examples/muon/muon.h \
+	examples/muon/ops.c \
 	examples/plugin/Makefile \
 	examples/plugin/README.md \
 	examples/plugin/relu2.c \

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An exponential moving average of the parameters, kept as state beside them: in checkpoints, on
+ * any mesh. It shows state like a parameter and state of one number. */
+#include <weft/weft.h>
+
+static const weft_param params[] = {
+    {.name = "decay",
+     .type = WEFT_PARAM_REAL,
+     .value = "0.999",
+     .min = 0,
+     .max = 1,
+     .help = "What a step leaves of the average; the rest is the new parameter."},
+    {.name = NULL},
+};
+
+/* Writes element i of result 0, or adds to it. */
+static void put(const weft_call *call, int64_t i, double x)
+{
+    const weft_tensor *out = &call->outs[0];
+    weft_tensor_set(out, i, call->accumulate ? weft_tensor_get(out, i) + x : x);
+}
+
+/* average, parameter, updates so far -> average; the first is the parameter itself */
+static weft_status average_plain(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *in = call->ins;
+    int64_t n = weft_tensor_count(&in[0]);
+    double keep = weft_tensor_get(&in[2], 0) > 0 ? weft_call_real(call, "decay") : 0;
+    (void)err;
+    for (int64_t i = 0; i < n; i++)
+        put(call, i, keep * weft_tensor_get(&in[0], i) + (1 - keep) * weft_tensor_get(&in[1], i));
+    return WEFT_OK;
+}
+
+static const weft_op average_op = {
+    .name = "ema",
+    .summary = "average, parameter, updates so far -> the next average",
+    .rule = "*, *, -> *",
+    .flags = WEFT_OP_INPLACE,
+    .plain = average_plain,
+};
+
+static const weft_op *const ops[] = {&average_op, NULL};
+
+static weft_status create(const weft_host *host, void **self, weft_error *err)
+{
+    (void)err;
+    *self = (void *)(uintptr_t)host->params;
+    return WEFT_OK;
+}
+
+static weft_status keep_average(const weft_params *keys, weft_graph *g, weft_value *p,
+                                weft_value *updates, weft_error *err)
+{
+    if (!p->becomes)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "ema: nobody listed before it updates %s; list ema behind the optimizers",
+                         p->name);
+    char *name = weft_format("%s.ema", p->name);
+    if (!name)
+        return weft_fail_memory(err);
+    weft_value *average = weft_add_state_like(g, name, p, p->dtype, WEFT_STATE_AVERAGE);
+    weft_free(name);
+    weft_value *next = weft_add3(g, "ema", NULL, average, p->becomes, updates);
+    weft_set_real(g, next, "decay", weft_params_real(keys, "decay"));
+    weft_set_update(g, average, next);
+    return weft_graph_status(g);
+}
+
+/* Of what is trained; the others do not change. */
+static weft_status joint(void *self, weft_graph *g, weft_error *err)
+{
+    const weft_init zero = {WEFT_INIT_ZERO, 0, 0};
+    weft_value *updates = weft_add_state(g, "ema.updates", "", WEFT_F32, zero, WEFT_STATE_HISTORY);
+    weft_value *one = weft_add(g, "constant", NULL, 0, NULL), *p;
+    weft_set_real(g, one, "value", 1);
+    weft_status status = weft_graph_status(g);
+    for (int i = 0; status == WEFT_OK && (p = weft_graph_parameter(g, i)); i++) {
+        if (!p->gradient)
+            continue;
+        weft_graph_set_block(g, p->node->block);
+        status = keep_average(self, g, p, updates, err);
+    }
+    weft_graph_set_block(g, WEFT_BLOCK_NONE);
+    weft_set_update(g, updates, weft_add2(g, "add", NULL, updates, one));
+    return status != WEFT_OK ? status : weft_graph_status(g);
+}
+
+static const char *const optimizer[] = {"optimizer?", NULL};
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_JOINT, .graph = joint, .needs = optimizer},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(ema) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "ema",
+    .version = "1.0",
+    .licence = "Apache-2.0",
+    .summary = "keeps an exponential moving average of the parameters",
+    .numerics = WEFT_NUMERICS_BITWISE,
+    .params = params,
+    .contributions = contributions,
+    .ops = ops,
+    .create = create,
+};
