@@ -307,6 +307,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-signals \
 	tests/scripts/check-sizes \
 	tests/scripts/check-style \
+	tests/scripts/check-state \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \
 	tests/scripts/check-tokenize \
