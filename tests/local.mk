@@ -231,6 +231,7 @@ run_fixture_sources = \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
+	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrong_bias.c \
 	tests/fixtures/run/wrong_cut.c \
@@ -264,6 +265,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-docs \
 	tests/scripts/check-environments \
 	tests/scripts/check-example \
+	tests/scripts/check-family \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \
 	tests/scripts/check-generate \

@@ -279,7 +279,8 @@ static weft_status apply(backward *b, weft_node *n, const weft_grad *s, const in
     }
     if (!wanted)
         return WEFT_OK;
-    bool cast = s->op && s->op_size == 4 && strncmp(s->op, "cast", 4) == 0;
+    const weft_op *op = s->op ? weft_map_get(&b->g->config.ops->by_name, s->op, s->op_size) : NULL;
+    bool cast = op && (op->flags & WEFT_OP_CAST);
     if (!s->op ||
         (cast && (gradient_dtype(b, x[0]) == dys[0]->dtype || weft_node_int(n, "pass_on"))))
         return add_part(b, x[0], dys[0]) ? WEFT_OK : WEFT_ERR_MEMORY;
@@ -337,7 +338,7 @@ static weft_status visit(backward *b, weft_node *n)
 static weft_status mark_needs(backward *b)
 {
     for (weft_node *n = b->g->first; n; n = n->next) {
-        bool need = strcmp(n->op->name, "parameter") == 0 && !n->outs[0]->frozen;
+        bool need = weft_node_is(n, WEFT_OP_PARAMETER) && !n->outs[0]->frozen;
         for (const char *const *text = n->op->grad; text && *text; text++) {
             weft_grad s;
             weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &b->g->error);

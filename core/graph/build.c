@@ -51,7 +51,7 @@ static void order_parameter(weft_graph *g)
 {
     weft_value **list = g->parameters, *v = list[g->n_parameters - 1];
     const weft_node *next = g->spot.before;
-    while (next && strcmp(next->op->name, "parameter") != 0)
+    while (next && !weft_node_is(next, WEFT_OP_PARAMETER))
         next = next->next;
     for (int i = g->n_parameters - 1; next && i > 0; i--) {
         list[i] = list[i - 1];
@@ -273,8 +273,7 @@ static bool same_shape(const weft_value *a, const weft_value *b)
 
 static weft_status check_update(weft_graph *g, const weft_value *state)
 {
-    const char *op = state->node->op->name;
-    if (strcmp(op, "parameter") != 0 && strcmp(op, "state") != 0)
+    if (!weft_node_is(state->node, WEFT_OP_PARAMETER | WEFT_OP_STATE))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot be updated: it is neither a parameter nor state", state->name);
     else if (!g->loss_report)

@@ -237,7 +237,7 @@ static void add_op(weft_liner *l, const weft_node *n, weft_text *t)
     else
         weft_text_add(t, n->op->name);
     weft_text_add(t, "(");
-    if (strcmp(n->op->name, "parameter") == 0)
+    if (weft_node_is(n, WEFT_OP_PARAMETER))
         add_init(l, n->outs[0], t);
     add_operands(l, n, t);
     weft_text_add(t, ")");

@@ -8,7 +8,7 @@
 weft_scope weft_value_available(const weft_value *v)
 {
     /* The sum over micro-batches is known after the last one. */
-    return strcmp(v->node->op->name, "accumulate") == 0 ? WEFT_STEP_END : v->node->scope;
+    return weft_node_is(v->node, WEFT_OP_ACCUMULATES) ? WEFT_STEP_END : v->node->scope;
 }
 
 double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from,

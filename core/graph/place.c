@@ -494,7 +494,7 @@ weft_status weft_place_node(weft_graph *g, weft_node *n)
                : n->n_outs && n->n_ins == 0 ? weft_table_source(g, n->outs[0])
                                             : WEFT_OK;
     inherit_recompute(n);
-    if (strcmp(n->op->name, "gather") == 0)
+    if (weft_node_is(n, WEFT_OP_GATHER))
         return place_gather(g, n);
     if (g->config.mesh.n_axes == 0) { /* one rank: nothing to choose */
         for (int i = 0; i < n->n_outs; i++)

@@ -55,7 +55,7 @@ static void drop_parameter(weft_graph *g, const weft_value *v)
 static bool may_go(const weft_graph *g, const weft_node *n)
 {
     bool source = n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE);
-    if (source && strcmp(n->op->name, "parameter") != 0)
+    if (source && !weft_node_is(n, WEFT_OP_PARAMETER))
         return false;
     for (int i = 0; i < n->n_outs; i++)
         if (needed_by(g, n->outs[i]))
@@ -69,7 +69,7 @@ static void take_out(weft_graph *g, weft_node *n)
     for (int i = 0; i < n->n_outs; i++)
         if (!forget(g, n->outs[i]))
             return;
-    if (strcmp(n->op->name, "parameter") == 0)
+    if (weft_node_is(n, WEFT_OP_PARAMETER))
         drop_parameter(g, n->outs[0]);
     weft_node *next = n->next;
     if (g->spot.before == n)
@@ -103,7 +103,7 @@ void weft_freeze(weft_graph *g, weft_value *parameter)
 {
     if (!parameter)
         return;
-    if (strcmp(parameter->node->op->name, "parameter") != 0)
+    if (!weft_node_is(parameter->node, WEFT_OP_PARAMETER))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot be frozen: it is no parameter", parameter->name);
     else if (g->loss_report)

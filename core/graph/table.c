@@ -96,7 +96,7 @@ static bool is_gathered(const weft_value *v)
 {
     for (int i = 0; i < v->n_uses; i++) {
         const weft_node *user = v->uses[i].node;
-        if (strcmp(user->op->name, "gather") == 0 ||
+        if (weft_node_is(user, WEFT_OP_GATHER) ||
             (user->n_outs && user->outs[0]->weight && is_gathered(user->outs[0])))
             return true;
     }
@@ -106,7 +106,7 @@ static bool is_gathered(const weft_value *v)
 weft_status weft_table_source(weft_graph *g, weft_value *v)
 {
     const weft_mesh *mesh = &g->config.mesh;
-    bool parameter = strcmp(v->node->op->name, "input") != 0;
+    bool parameter = !weft_node_is(v->node, WEFT_OP_INPUT);
     weft_rule_of of = parameter ? WEFT_RULE_PARAM : WEFT_RULE_INPUT;
     weft_axes whole = 0; /* where the user wants no cut, there is none of storage either */
     v->layout = (weft_layout){0};

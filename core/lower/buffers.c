@@ -21,18 +21,14 @@ int weft_compile_add_buffer(weft_compiler *c, weft_buffer b)
     return l->n_buffers++;
 }
 
-static bool is(const weft_node *n, const char *op)
-{
-    return strcmp(n->op->name, op) == 0;
-}
-
 static void share(weft_compiler *c, const weft_value *v, int buffer)
 {
     weft_buffer *b = &c->l->buffers[buffer];
     c->l->buffer_of[v->id] = buffer;
     if (c->last_use[v->id] > b->last)
         b->last = c->last_use[v->id];
-    if (b->kind == WEFT_CLASS_TEMPORARY && is(v->node, "accumulate") && v->n_dims > 0)
+    if (b->kind == WEFT_CLASS_TEMPORARY && weft_node_is(v->node, WEFT_OP_ACCUMULATES) &&
+        v->n_dims > 0)
         b->kind = WEFT_CLASS_GRADIENT;
 }
 
@@ -45,7 +41,7 @@ static weft_buffer_class class_of(const weft_compiler *c, const weft_value *v, i
     if (made == WEFT_DO_FORWARD && used == WEFT_DO_BACKWARD)
         return WEFT_CLASS_SAVED;
     if (v->node->phase == WEFT_BACKWARD && v->n_dims > 0 &&
-        (used > WEFT_DO_BACKWARD || is(v->node, "accumulate")))
+        (used > WEFT_DO_BACKWARD || weft_node_is(v->node, WEFT_OP_ACCUMULATES)))
         return WEFT_CLASS_GRADIENT;
     return WEFT_CLASS_TEMPORARY;
 }
@@ -59,7 +55,7 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
 {
     weft_lowered *l = c->l;
     weft_buffer b = {.bytes = weft_nominal_bytes(c->g, v), .first = 0, .last = c->n, .value = v};
-    if (is(v->node, "input")) {
+    if (weft_node_is(v->node, WEFT_OP_INPUT)) {
         bool micro = v->node->scope == WEFT_MICRO_BATCH;
         int64_t *end = micro ? &l->input_bytes : &l->step_input_bytes;
         b.kind = WEFT_CLASS_INPUT;
@@ -67,7 +63,7 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
         b.offset = *end;
         *end += align64(b.bytes);
     } else {
-        bool cache = c->options->caches && is(v->node, "state");
+        bool cache = c->options->caches && weft_node_is(v->node, WEFT_OP_STATE);
         const weft_state_entry *e =
             weft_states_find(cache ? c->options->caches : c->options->states, v->name);
         if (!e || e->bytes != b.bytes)
@@ -157,7 +153,7 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
     if (!c->fused[n->id])
         return WEFT_OK;
     weft_value *x = n->ins[0];
-    for (; c->fused[x->node->id] && is(x->node, "add"); x = x->node->ins[0]) {
+    for (; c->fused[x->node->id] && weft_node_is(x->node, WEFT_OP_ADD); x = x->node->ins[0]) {
         c->l->buffer_of[x->id] = i;
         c->l->buffer_of[x->node->ins[1]->id] = i;
     }
@@ -172,7 +168,7 @@ static void join_totals(weft_compiler *c, const weft_node *n)
     if (!c->adds[n->id] || c->l->buffer_of[y->id] >= 0 || y->n_uses != 1)
         return;
     const weft_node *add = y->uses[0].node;
-    if (is(add, "add"))
+    if (weft_node_is(add, WEFT_OP_ADD))
         share(c, y, c->l->buffer_of[add->ins[0]->id]);
 }
 
@@ -193,7 +189,7 @@ weft_status weft_compile_buffers(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
     for (int p = 0; p < c->n && !s && c->repeats; p++)
-        if (is(c->order[p], "accumulate"))
+        if (weft_node_is(c->order[p], WEFT_OP_ACCUMULATES))
             s = add_accumulator(c, c->order[p]);
     for (int p = 0; p < c->n && !s; p++) {
         weft_node *n = c->order[p];
@@ -201,7 +197,7 @@ weft_status weft_compile_buffers(weft_compiler *c)
             s = add_source(c, n->outs[0]);
             continue;
         }
-        bool alias = c->fused[n->id] || (is(n, "accumulate") && !c->repeats);
+        bool alias = c->fused[n->id] || (weft_node_is(n, WEFT_OP_ACCUMULATES) && !c->repeats);
         if (alias) {
             if (c->l->buffer_of[n->outs[0]->id] < 0)
                 share(c, n->outs[0], c->l->buffer_of[n->ins[0]->id]);

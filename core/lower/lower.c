@@ -87,6 +87,35 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
     return WEFT_OK;
 }
 
+/* A product runs in the narrowest dtype of what it multiplies: scales and biases beside that do not
+ * count. */
+static weft_dtype product_dtype(const weft_compiler *c, const weft_node *n)
+{
+    weft_dtype narrowest = c->g->config.dtype;
+    for (int i = 0; i < n->n_ins; i++) {
+        weft_dtype dtype = n->ins[i]->dtype;
+        if (n->ins[i]->n_dims > 1 && weft_dtype_is_float(dtype) &&
+            weft_dtype_size(dtype) < weft_dtype_size(narrowest))
+            narrowest = dtype;
+    }
+    return narrowest;
+}
+
+static void count_product(weft_compiler *c, const weft_node *n, double flops)
+{
+    c->l->model_flops += flops;
+    c->products[product_dtype(c, n)] += flops + 1; /* the same where a rank's share is empty */
+}
+
+static void find_product_dtype(weft_compiler *c)
+{
+    weft_dtype most = c->g->config.dtype;
+    for (int i = 0; i < WEFT_DTYPES; i++)
+        if (c->products[i] > c->products[most])
+            most = (weft_dtype)i;
+    c->l->product_dtype = most;
+}
+
 static void count_flops(weft_compiler *c, const weft_instruction *in, const weft_call *call,
                         weft_action a)
 {
@@ -107,7 +136,7 @@ static void count_flops(weft_compiler *c, const weft_instruction *in, const weft
     }
     c->l->flops += flops * times;
     if (n->phase == WEFT_FORWARD && (n->op->flags & WEFT_OP_MATMUL))
-        c->l->model_flops += 3 * flops * times;
+        count_product(c, n, 3 * flops * times);
 }
 
 static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t bytes,
@@ -157,10 +186,10 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
     if (n->steps)
         return add_collective(c, in, position);
-    in->accumulate = c->adds[n->id] || (c->repeats && strcmp(n->op->name, "accumulate") == 0);
+    in->accumulate = c->adds[n->id] || (c->repeats && weft_node_is(n, WEFT_OP_ACCUMULATES));
     weft_status s = fill(c, in, n, n->n_ins, n->ins, n->n_outs, n->outs);
     for (int i = 0; i < n->n_outs; i++)
-        in->fetch = in->fetch || (n->outs[i]->fetch && strcmp(n->op->name, "accumulate") != 0);
+        in->fetch = in->fetch || (n->outs[i]->fetch && !weft_node_is(n, WEFT_OP_ACCUMULATES));
     if (s)
         return s;
     weft_call call = weft_instruction_call(in, c->options->kernels);
@@ -182,7 +211,7 @@ static weft_status add_zero_fills(weft_compiler *c)
     weft_status s = WEFT_OK;
     for (int p = 0; p < c->n && !s && c->repeats; p++) {
         weft_node *n = c->order[p];
-        if (strcmp(n->op->name, "accumulate") != 0)
+        if (!weft_node_is(n, WEFT_OP_ACCUMULATES))
             continue;
         weft_instruction *in =
             append(c, WEFT_DO_BEGIN,
@@ -201,7 +230,7 @@ static weft_status add_observations(weft_compiler *c)
     weft_status s = WEFT_OK;
     for (int p = 0; p < c->n && !s; p++) {
         weft_node *n = c->order[p];
-        if (strcmp(n->op->name, "accumulate") != 0 || !n->outs[0]->fetch)
+        if (!weft_node_is(n, WEFT_OP_ACCUMULATES) || !n->outs[0]->fetch)
             continue;
         weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
         int end = c->action_end[WEFT_DO_BACKWARD];
@@ -307,11 +336,12 @@ static weft_status build(weft_compiler *c)
     for (int p = 0; p < c->n && !s; p++) {
         weft_node *n = c->order[p];
         if (c->fused[n->id] || (n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE)) ||
-            (!c->repeats && strcmp(n->op->name, "accumulate") == 0) ||
+            (!c->repeats && weft_node_is(n, WEFT_OP_ACCUMULATES)) ||
             c->position[n->id] != p) /* runs as one with an earlier one */
             continue;
         s = add_compute(c, n, p);
     }
+    find_product_dtype(c);
     s = s ? s : add_zero_fills(c);
     s = s ? s : add_copies(c);
     weft_lowered *l = c->l;

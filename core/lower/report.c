@@ -53,11 +53,11 @@ int64_t weft_plan_idle(const weft_plan *plan)
     return shares > plan->micro_batch ? shares - plan->micro_batch : 0;
 }
 
-static int64_t state_bytes(const weft_plan *plan, const char *op)
+static int64_t state_bytes(const weft_plan *plan, unsigned flag)
 {
     int64_t total = 0;
     for (int i = 0; i < plan->states.n; i++)
-        if (strcmp(plan->states.list[i].value->node->op->name, op) == 0)
+        if (weft_node_is(plan->states.list[i].value->node, flag))
             total += plan->states.list[i].bytes;
     return total;
 }
@@ -158,8 +158,8 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     size_t libraries = weft_device_library_bytes(plan);
     weft_text_add(text, "memory per rank\n");
-    print_line(text, "parameters", (double)state_bytes(plan, "parameter"));
-    print_line(text, "optimizer state", (double)state_bytes(plan, "state"));
+    print_line(text, "parameters", (double)state_bytes(plan, WEFT_OP_PARAMETER));
+    print_line(text, "optimizer state", (double)state_bytes(plan, WEFT_OP_STATE));
     if (plan->caches.bytes)
         print_line(text, weft_class_name(WEFT_CLASS_CACHE), (double)plan->caches.bytes);
     print_line(text, "inputs", (double)input_bytes(plan));

@@ -121,15 +121,6 @@ static weft_status allocate_reports(weft_run *run, weft_error *err)
     return run->reports ? WEFT_OK : weft_fail_memory(err);
 }
 
-/* The dtype that the model's products run in: what MFU is measured against. */
-static weft_dtype product_dtype(const weft_graph *g)
-{
-    for (const weft_node *n = g->first; n; n = n->next)
-        if ((n->op->flags & WEFT_OP_MATMUL) && n->n_ins > 1 && n->block >= 0)
-            return n->ins[1]->dtype;
-    return g->config.dtype;
-}
-
 /* Where the user set it, in whatever plugin's section. */
 static weft_where place_of(const weft_plugins *plugins, const char *key)
 {
@@ -200,7 +191,6 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     run->seed = (uint64_t)weft_params_int(plan->train, "seed");
     run->asked = (struct weft_asked){.now = -1, .stops = -1};
     run->check_finite = weft_params_is(plan->weft, "check", "nan");
-    run->product_dtype = product_dtype(weft_plan_model(plan));
     run->view = (weft_run_view){
         .rank = plan->rank,
         .ranks = plan->ranks,

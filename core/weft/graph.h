@@ -138,6 +138,12 @@ int64_t weft_graph_context(const weft_graph *g);
 /* f32, or f64 when the run asks for it: what models build in. */
 weft_dtype weft_graph_dtype(const weft_graph *g);
 
+/* What the node's op is: has it one of these flags (WEFT_OP_...)? Is it of this family? */
+bool weft_node_is(const weft_node *n, unsigned flags);
+bool weft_node_in(const weft_node *n, const char *family);
+/* The op's family; its name, if it says none. */
+const char *weft_op_family(const weft_op *op);
+
 int64_t weft_node_int(const weft_node *n, const char *key); /* as weft_call_int */
 double weft_node_real(const weft_node *n, const char *key);
 const char *weft_node_text(const weft_node *n, const char *key);

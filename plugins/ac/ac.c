@@ -25,7 +25,7 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_STRING,
      .value = "linear attention",
      .flags = WEFT_PARAM_LIST,
-     .help = "With mode = op: ops whose results are kept."},
+     .help = "With mode = op: families of ops, or ops, whose results are kept."},
     {.name = NULL},
 };
 
@@ -45,11 +45,12 @@ static bool leaves_block(const weft_value *v)
     return false;
 }
 
-static bool is_saved_op(const weft_params *p, const char *op)
+/* Of whatever family the op is, or by its own name. */
+static bool is_saved_op(const weft_params *p, const weft_op *op)
 {
     const char *word;
     for (int i = 0; (word = weft_params_word(p, "save", i)); i++)
-        if (strcmp(word, op) == 0)
+        if (strcmp(word, weft_op_family(op)) == 0 || strcmp(word, op->name) == 0)
             return true;
     return false;
 }
@@ -60,7 +61,7 @@ static bool computed_again(const weft_params *p, const weft_node *n)
         return false;
     if (weft_params_is(p, "mode", "every") && n->block % weft_params_int(p, "every") != 0)
         return false;
-    return !weft_params_is(p, "mode", "op") || !is_saved_op(p, n->op->name);
+    return !weft_params_is(p, "mode", "op") || !is_saved_op(p, n->op);
 }
 
 static weft_status mark(void *self, weft_graph *g, weft_error *err)

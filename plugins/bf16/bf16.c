@@ -76,7 +76,7 @@ static void check_gathers(const weft_host *host, const weft_graph *g)
     if (weft_graph_mode(g) != WEFT_MODE_TRAIN || host->rank != 0)
         return;
     for (const weft_node *n = weft_graph_first(g); n; n = n->next)
-        if (strcmp(n->op->name, "gather") == 0) {
+        if (weft_node_is(n, WEFT_OP_GATHER)) {
             weft_log_print(host->log, WEFT_LOG_WARN,
                            "bf16 is listed behind %s: parameters are gathered in f32, twice the "
                            "bytes of bf16; list bf16 before %s",

@@ -15,13 +15,21 @@ static bool has_dim(const weft_value *v, const char *name)
     return false;
 }
 
-/* A product that contracts a dim which tp cuts. */
+static bool contracts(const weft_node *n, const char *dim)
+{
+    for (int i = 0; i < n->n_ins; i++)
+        if (n->ins[i]->weight && has_dim(n->ins[i], dim))
+            return !has_dim(n->outs[0], dim);
+    return false;
+}
+
+/* A product that contracts a dim of its weight which tp cuts. */
 static bool is_row_parallel(const weft_node *n)
 {
-    if (strcmp(n->op->name, "linear") != 0 || !n->ins[1]->weight || n->outs[0]->role)
+    if (!weft_node_in(n, "linear") || n->outs[0]->role)
         return false;
     for (const char *const *dim = tp_dims; *dim; dim++)
-        if (has_dim(n->ins[1], *dim) && !has_dim(n->outs[0], *dim))
+        if (contracts(n, *dim))
             return true;
     return false;
 }

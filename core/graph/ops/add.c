@@ -104,7 +104,7 @@ const weft_op weft_op_add = {
     .rule = "* ... -> *",
     .linear = "all",
     .grad = (const char *const[]){"all: dy", NULL},
-    .flags = WEFT_OP_HALF | WEFT_OP_INPLACE,
+    .flags = WEFT_OP_HALF | WEFT_OP_INPLACE | WEFT_OP_ADD,
     .plain = add_plain,
 };
 
@@ -144,6 +144,7 @@ const weft_op weft_op_cast = {
     .grad = (const char *const[]){"0: cast dy", NULL},
     .plain = copy_plain,
     .infer = cast_infer,
+    .flags = WEFT_OP_CAST,
 };
 
 const weft_op weft_op_accumulate = {
@@ -152,6 +153,7 @@ const weft_op weft_op_accumulate = {
     .rule = "* -> *",
     .linear = "0",
     .plain = copy_plain,
+    .flags = WEFT_OP_ACCUMULATES,
 };
 
 const weft_op weft_op_take = {
