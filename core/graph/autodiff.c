@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/marks.h>
 
 typedef struct parts {
     weft_value **list;
@@ -76,7 +77,7 @@ static weft_node *make(backward *b, const char *op, size_t op_size, weft_value *
 static bool is_grouped(const weft_value *x)
 {
     for (int i = 0; i < x->n_uses; i++)
-        if (weft_node_int(x->uses[i].node, "group"))
+        if (weft_get_mark(x->uses[i].node, WEFT_MARK_GROUP))
             return true;
     return false;
 }
@@ -108,7 +109,7 @@ static weft_value *settle(backward *b, weft_value *dx, const weft_value *x)
     if (moved)
         moved->node->block = dx->node->block;
     if (moved && x->weight && is_grouped(x))
-        weft_set_int(b->g, moved, "group", 1);
+        weft_set_mark(b->g, moved, WEFT_MARK_GROUP, 1);
     return moved;
 }
 
@@ -184,7 +185,7 @@ static weft_node *accumulate(backward *b, weft_value *v, weft_value *x, const we
 static const weft_value *kept_like(const weft_value *x)
 {
     for (const weft_node *n = x->node; n->n_ins; n = n->ins[0]->node)
-        if (weft_node_int(n, "reduce_each"))
+        if (weft_get_mark(n, WEFT_MARK_REDUCE_EACH))
             return n->ins[0];
     return x;
 }
@@ -282,7 +283,7 @@ static weft_status apply(backward *b, weft_node *n, const weft_grad *s, const in
     const weft_op *op = s->op ? weft_map_get(&b->g->config.ops->by_name, s->op, s->op_size) : NULL;
     bool cast = op && (op->flags & WEFT_OP_CAST);
     if (!s->op ||
-        (cast && (gradient_dtype(b, x[0]) == dys[0]->dtype || weft_node_int(n, "pass_on"))))
+        (cast && (gradient_dtype(b, x[0]) == dys[0]->dtype || weft_get_mark(n, WEFT_MARK_PASS_ON))))
         return add_part(b, x[0], dys[0]) ? WEFT_OK : WEFT_ERR_MEMORY;
     operands o;
     weft_status st = resolve(b, n, s->args, dys, &o);
@@ -383,7 +384,7 @@ static weft_status close_gradients(weft_graph *g)
                                                      "the optimizer", NULL)))
             return weft_graph_status(g);
         if (p->gradient != gradient)
-            weft_set_int(g, p->gradient, "group", 1);
+            weft_set_mark(g, p->gradient, WEFT_MARK_GROUP, 1);
     }
     return WEFT_OK;
 }

@@ -222,6 +222,9 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err);
 /* "name [batch 8, seq 256, embed 4096]", for messages about sizes. */
 void weft_value_print_shape(const weft_value *v, weft_text *text);
 
+/* The marks of a node (marks.c): on whom they may be, with the values that they have. */
+weft_status weft_check_marks(const weft_node *n, weft_error *err);
+
 /* ---- text (print.c, parse.c) ---- */
 
 const char *weft_scope_name(weft_scope scope);

@@ -37,13 +37,13 @@ static bool is_row_parallel(const weft_node *n)
 /* The mark `wide` tells whoever narrows values later to leave this one and to narrow behind it. */
 static void keep_wide(weft_graph *g, weft_value *v)
 {
-    weft_set_int(g, v, "wide", 1);
+    weft_set_mark(g, v, WEFT_MARK_WIDE, 1);
     weft_set_role(g, v, role);
     if (v->dtype != WEFT_BF16)
         return;
     weft_value *narrow = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
-    weft_set_int(g, narrow, "pass_on",
-                 1); /* the gradient stays as narrow as it is: nothing is summed on its way */
+    weft_set_mark(g, narrow, WEFT_MARK_PASS_ON,
+                  1); /* the gradient stays as narrow as it is: nothing is summed on its way */
     if (!narrow)
         return;
     v->dtype = WEFT_F32;
