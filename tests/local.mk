@@ -232,6 +232,7 @@ run_fixture_sources = \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/relinear.c \
+	tests/fixtures/run/sp.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrong_bias.c \
 	tests/fixtures/run/wrong_cut.c \
@@ -269,6 +270,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \
 	tests/scripts/check-generate \
+	tests/scripts/check-heads \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
