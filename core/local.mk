@@ -89,6 +89,7 @@ core_libcore_la_SOURCES = \
 	core/graph/parse_node.c \
 	core/graph/place.c \
 	core/graph/print.c \
+	core/graph/reach.c \
 	core/graph/reader.c \
 	core/graph/remove.c \
 	core/graph/rule.c \

@@ -206,10 +206,13 @@ weft_status weft_graph_cache(weft_graph *g);
 /* The layout of a cache: that of its node's `like`, whole in the sequence and without open sums. */
 weft_status weft_place_cache(weft_graph *g, weft_value *v);
 
-/* ---- autodiff (autodiff.c, order.c) ---- */
+/* ---- autodiff (autodiff.c, reach.c, order.c) ---- */
 
 /* Adds the backward of the placed graph's loss; parameters get their `gradient`. */
 weft_status weft_graph_differentiate(weft_graph *g);
+/* Every parameter that is trained has a way to the loss, through operands that their ops have
+ * gradients for (reach.c). What has none is noted in err; without a loss, nothing. */
+weft_status weft_graph_check_reach(weft_graph *g, weft_error *err);
 /* Orders nodes so that the head's chunks run one after the other, forward and backward of each
  * together. */
 weft_status weft_graph_order(weft_graph *g);

@@ -38,6 +38,14 @@ static weft_status hand_over(weft_graph *g, const char *plugin, weft_error *err)
     return s;
 }
 
+/* What a pass has left: sound, and, where there is a loss, with a gradient for every parameter. */
+static void check(weft_graph *g, weft_pass_stage stage)
+{
+    weft_error *err = weft_graph_error(g);
+    if (!weft_graph_verify(g, err) && stage == WEFT_STAGE_GRAPH)
+        weft_graph_check_reach(g, err);
+}
+
 static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *loaded,
                             const weft_contribution *c, weft_error *err)
 {
@@ -51,7 +59,7 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
                                         loaded->module.where, err);
     weft_status s = c->graph(loaded->self, g, err);
     if (!s && !weft_graph_status(g))
-        weft_graph_verify(g, weft_graph_error(g));
+        check(g, c->stage);
     weft_status broken = hand_over(g, name, err);
     g->by = "core";
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
