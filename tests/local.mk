@@ -232,6 +232,7 @@ run_fixture_sources = \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/relinear.c \
+	tests/fixtures/run/slip.c \
 	tests/fixtures/run/sp.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrong_bias.c \
@@ -284,6 +285,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \
 	tests/scripts/check-sizes \
+	tests/scripts/check-slips \
 	tests/scripts/check-style \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \

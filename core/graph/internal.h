@@ -53,6 +53,7 @@ typedef struct weft_sizes {
 typedef struct weft_report_value {
     const char *name;
     weft_value *value;
+    const char *by; /* who reports it */
 } weft_report_value;
 
 typedef struct weft_graph_config {
@@ -76,6 +77,12 @@ typedef struct weft_spot {
     weft_scope scope; /* of a placed graph: not earlier than this */
 } weft_spot;
 
+/* A rule or storage for an axis that the mesh does not have: of one rank, or one that nobody
+ * declares. */
+typedef struct weft_stray {
+    const char *by, *axis;
+} weft_stray;
+
 struct weft_graph {
     weft_graph_config config;
     weft_pool pool;
@@ -98,6 +105,8 @@ struct weft_graph {
     const char *storage_by;
     weft_axes regather;
     const char *regather_by;
+    weft_stray **strays;
+    int n_strays, strays_capacity;
     weft_report_value *reports;
     int n_reports, reports_capacity;
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
@@ -156,6 +165,8 @@ weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool re
 
 /* ---- the table (table.c, user_rules.c) ---- */
 
+/* Notes that a plugin has said something of an axis that the mesh does not have. */
+void weft_graph_note_stray(weft_graph *g, const char *axis);
 /* Appends a copy of the line. */
 weft_status weft_table_add(weft_graph *g, const weft_table_line *line);
 bool weft_table_matches(const weft_table_line *line, weft_rule_of of, const char *name);
@@ -171,6 +182,10 @@ int weft_value_dim(const weft_value *v, const char *name); /* -1: none of this n
  * run, so what a rule speaks of need not be there yet. */
 weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const char *const *axes,
                                 int n_axes, bool partial, weft_error *err);
+/* Of the whole training graph, without the user's rules: warns of rules that speak of nothing that
+ * is there, and of axes that nobody declares. */
+weft_status weft_table_check(const weft_graph *g, const char *const *axes, int n_axes,
+                             const weft_log *log);
 /* Every line, who wrote it, and what it says the last word on. */
 void weft_table_print(const weft_graph *g, weft_text *text);
 

@@ -171,6 +171,10 @@ static weft_status add_rules(weft_plan *p, weft_graph *g, const limit *l, weft_e
     const char *axes[2 * WEFT_MAX_AXES];
     for (int i = 0; i < p->n_axes; i++)
         axes[i] = p->axes[i];
+    const weft_log *log = p->plugins->n ? p->plugins->list[0].host.log : NULL;
+    if (!l->after && g->config.mode == WEFT_MODE_TRAIN && p->rank == 0 && log &&
+        weft_table_check(g, axes, p->n_axes, log))
+        return weft_fail_memory(err);
     return weft_table_add_user(g, p->mesh_params, axes, p->n_axes,
                                l->after || g->config.mode != WEFT_MODE_TRAIN, err);
 }
