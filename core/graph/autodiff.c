@@ -351,7 +351,7 @@ static weft_status mark_needs(backward *b)
                 need = need || b->needs[n->ins[s.targets[i]]->id];
         }
         for (int r = 0; r < n->n_outs; r++)
-            b->needs[n->outs[r]->id] = need;
+            b->needs[n->outs[r]->id] = n->outs[r]->trains = need;
     }
     return WEFT_OK;
 }

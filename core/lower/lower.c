@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs from an ordered graph: the instructions themselves. */
 #include "lower/lower.h"
+#include "graph/grad.h"
 #include "lower/compile.h"
 #include "plugin/enter.h"
 
@@ -101,6 +102,21 @@ static weft_dtype product_dtype(const weft_compiler *c, const weft_node *n)
     return narrowest;
 }
 
+/* How often a product of the forward is computed in a step, forward and backward: its gradients
+ * cost twice what it does, in equal shares for each operand that can have one; what is frozen needs
+ * none.
+ */
+static double passes(const weft_node *n)
+{
+    int possible = 0, needed = 0;
+    for (int i = 0; i < n->n_ins; i++) {
+        bool covers = weft_grad_covers(n, i);
+        possible += covers;
+        needed += covers && n->ins[i]->trains;
+    }
+    return possible ? 1 + 2.0 * needed / possible : 1;
+}
+
 static void count_product(weft_compiler *c, const weft_node *n, double flops)
 {
     c->l->model_flops += flops;
@@ -136,7 +152,7 @@ static void count_flops(weft_compiler *c, const weft_instruction *in, const weft
     }
     c->l->flops += flops * times;
     if (n->phase == WEFT_FORWARD && (n->op->flags & WEFT_OP_MATMUL))
-        count_product(c, n, 3 * flops * times);
+        count_product(c, n, passes(n) * flops * times);
 }
 
 static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t bytes,

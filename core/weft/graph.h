@@ -74,6 +74,8 @@ struct weft_value {
     bool recompute; /* a pass may set: do not keep for the backward, compute again */
     bool fetch;     /* a pass may set: observers get it whenever it is made */
     bool frozen;    /* parameters: see weft_freeze */
+    bool trains;    /* once differentiated: it has a gradient, since something that is trained needs
+                       one */
     bool updated;   /* parameters, state: weft_set_update was called for it */
     weft_node *node;
     int result;   /* which result of node */
