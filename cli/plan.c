@@ -11,12 +11,25 @@ typedef struct wishes {
     bool print_changed, graph, whole;
 } wishes;
 
+/* Pass i changes the graph before its backward, and no later pass of its plugin does. */
+static bool ends_a_plugin(const weft_plugins *plugins, int i)
+{
+    const weft_slot *passes = plugins->passes;
+    for (int k = i + 1; k < plugins->n_passes; k++)
+        if (passes[k].plugin == passes[i].plugin && passes[k].item->stage <= WEFT_STAGE_PLACED)
+            return false;
+    return passes[i].item->stage == WEFT_STAGE_GRAPH || passes[i].item->stage == WEFT_STAGE_PLACED;
+}
+
+static const char *pass_name(const weft_plugins *plugins, int i)
+{
+    return plugins->list[plugins->passes[i].plugin].module.plugin->name;
+}
+
 static bool is_graph_pass(const weft_plugins *plugins, const char *name)
 {
-    const weft_loaded *loaded;
-    const weft_contribution *c;
-    for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_PASS, &i, &k, &loaded, &c);)
-        if (c->stage == WEFT_STAGE_GRAPH && strcmp(loaded->module.plugin->name, name) == 0)
+    for (int i = 0; i < plugins->n_passes; i++)
+        if (ends_a_plugin(plugins, i) && strcmp(pass_name(plugins, i), name) == 0)
             return true;
     return false;
 }
@@ -42,7 +55,7 @@ static weft_status print_after(weft_session *s, const char *name, bool whole, we
 {
     if (!is_graph_pass(s->plugins, name))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "'%s' is not a listed plugin with a graph pass", name);
+                         "'%s' is not a listed plugin with a pass of stage graph or placed", name);
     weft_text_print(text, "# after %s\n", name);
     return text_after(s, name, whole ? WEFT_PRINT_WHOLE : 0, text, err);
 }
@@ -111,9 +124,9 @@ static weft_status print_changed(weft_session *s, weft_text *out, weft_error *er
 {
     weft_text before = {0}, after = {0};
     weft_status status = WEFT_OK;
-    for (int i = 0; i < s->plugins->n && !status; i++) {
-        const char *name = s->plugins->list[i].module.plugin->name;
-        if (!is_graph_pass(s->plugins, name))
+    for (int i = 0; i < s->plugins->n_passes && !status; i++) {
+        const char *name = pass_name(s->plugins, i);
+        if (!ends_a_plugin(s->plugins, i))
             continue;
         weft_text_clear(&after);
         status = text_after(s, name, WEFT_PRINT_SIZES, &after, err);

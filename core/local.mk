@@ -48,6 +48,7 @@ core_libcore_la_SOURCES = \
 	core/settings/ini.h \
 	core/settings/internal.h \
 	core/settings/settings.h \
+	core/plugin/arrange.c \
 	core/plugin/capability.c \
 	core/plugin/crash.c \
 	core/plugin/describe.c \
@@ -72,6 +73,10 @@ core_libcore_la_SOURCES = \
 	core/mesh/steps.c \
 	core/mesh/plan.h \
 	core/graph/autodiff.c \
+	core/graph/autodiff_function.c \
+	core/graph/autodiff_node.c \
+	core/graph/autodiff_reach.c \
+	core/graph/autodiff_sum.c \
 	core/graph/build.c \
 	core/graph/cache.c \
 	core/graph/grad.c \
@@ -89,13 +94,15 @@ core_libcore_la_SOURCES = \
 	core/graph/parse_node.c \
 	core/graph/place.c \
 	core/graph/print.c \
-	core/graph/reach.c \
+	core/graph/query.c \
 	core/graph/reader.c \
 	core/graph/remove.c \
 	core/graph/rule.c \
+	core/graph/surgery.c \
 	core/graph/table.c \
 	core/graph/user_rules.c \
 	core/graph/verify.c \
+	core/graph/autodiff.h \
 	core/graph/internal.h \
 	core/graph/grad.h \
 	core/graph/map.h \
@@ -200,6 +207,7 @@ weftinclude_HEADERS = \
 	core/weft/op.h \
 	core/weft/options.h \
 	core/weft/params.h \
+	core/weft/pass.h \
 	core/weft/plugin.h \
 	core/weft/random.h \
 	core/weft/service.h \

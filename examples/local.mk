@@ -24,6 +24,9 @@ nobase_dist_doc_DATA += \
 	examples/softcap/Makefile \
 	examples/softcap/README.md \
 	examples/softcap/softcap.c \
+	examples/squash/Makefile \
+	examples/squash/README.md \
+	examples/squash/squash.c \
 	examples/ungated/Makefile \
 	examples/ungated/README.md \
 	examples/ungated/ungated.c \

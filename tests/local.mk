@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/unit/test_base \
 	tests/unit/test_columns \
 	tests/unit/test_control \
+	tests/unit/test_differentiate \
 	tests/unit/test_example \
 	tests/unit/test_farewell \
 	tests/unit/test_files \
@@ -42,6 +43,7 @@ check_PROGRAMS += \
 	tests/unit/test_store_bad \
 	tests/unit/test_store_faults \
 	tests/unit/test_store_sums \
+	tests/unit/test_surgery \
 	tests/unit/test_token \
 	tests/unit/test_torture \
 	tests/unit/test_traffic \
@@ -114,6 +116,8 @@ SIM_PLUGINS = plugins/ac/libac.la plugins/adamw/libadamw.la plugins/bf16/libbf16
 	plugins/llama3/libllama3.la plugins/tp/libtp.la
 SIM_LIBS = tests/unit/libsim.la $(SIM_PLUGINS) $(TEST_LIBS)
 SIM_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+tests_unit_test_differentiate_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_differentiate_LDADD = $(SIM_LIBS)
 tests_unit_test_layout_LDADD = tests/unit/libsim.la $(TEST_LIBS)
 tests_unit_test_loss_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_loss_LDADD = $(SIM_LIBS)
@@ -121,6 +125,8 @@ tests_unit_test_place_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_place_LDADD = $(SIM_LIBS)
 tests_unit_test_scale_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_scale_LDADD = $(SIM_LIBS)
+tests_unit_test_surgery_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_surgery_LDADD = $(SIM_LIBS)
 tests_unit_test_traffic_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_traffic_LDADD = $(SIM_LIBS)
 tests_unit_test_verify_CFLAGS = $(SIM_CFLAGS)
@@ -209,14 +215,19 @@ fixture_sources = \
 	tests/fixtures/plugins/good_b.c \
 	tests/fixtures/plugins/hung_rank.c \
 	tests/fixtures/plugins/mesh_late.c \
+	tests/fixtures/plugins/needs_late.c \
 	tests/fixtures/plugins/no_symbol.c \
 	tests/fixtures/plugins/other_name.c \
 	tests/fixtures/plugins/refuser.c \
 	tests/fixtures/plugins/second_device.c \
 	tests/fixtures/plugins/slow_step.c \
 	tests/fixtures/plugins/stray_kernel.c \
+	tests/fixtures/plugins/two_places.c \
 	tests/fixtures/plugins/undefined_function.c \
 	tests/fixtures/plugins/unmet.c \
+	tests/fixtures/plugins/waits_a.c \
+	tests/fixtures/plugins/waits_b.c \
+	tests/fixtures/plugins/waits_more.c \
 	tests/fixtures/plugins/wrong_abi.c \
 	tests/fixtures/plugins/wrong_magic.c \
 	tests/fixtures/plugins/wrong_size.c

@@ -276,9 +276,10 @@ static weft_status check_update(weft_graph *g, const weft_value *state)
     if (!weft_node_is(state->node, WEFT_OP_PARAMETER | WEFT_OP_STATE))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot be updated: it is neither a parameter nor state", state->name);
-    else if (!g->loss_report)
+    else if (!g->loss_report && !g->differentiating)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be updated yet; let a joint pass do it", state->name);
+                        "%s cannot be updated yet; let a joint pass or a gradient function do it",
+                        state->name);
     else if (state->updated)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s is updated twice; only one plugin may do it, once", state->name);

@@ -100,8 +100,60 @@ weft_status weft_grad_read(const weft_op *op, const char *text, int n_ins, int n
     return WEFT_OK;
 }
 
+/* ---- what a function says of itself ---- */
+
+/* "0 1" or "all"; with results "r0", too. */
+static weft_status check_words(const weft_op *op, const char *field, const char *words,
+                               bool results, int n_ins, int n_outs, weft_error *err)
+{
+    size_t n;
+    for (const char *p = weft_grad_word(words, &n); n; p = weft_grad_word(p + n, &n)) {
+        bool all = n == 3 && strncmp(p, "all", 3) == 0;
+        bool result = results && *p == 'r' && below(read_number(p + 1, n - 1), n_outs);
+        if (!all && !result && !below(read_number(p, n), n_ins))
+            return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                             "op %s: %s \"%s\": there is no %s '%.*s'", op->name, field, words,
+                             results ? "operand or result" : "operand", (int)n, p);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_function(const weft_op *op, int n_ins, int n_outs, weft_error *err)
+{
+    weft_status s = check_words(op, "grad_of", op->grad_of, false, n_ins, n_outs, err);
+    weft_status reads =
+        op->grad_reads ? check_words(op, "grad_reads", op->grad_reads, true, n_ins, n_outs, err)
+                       : WEFT_OK;
+    return s ? s : reads;
+}
+
+/* Is operand or result i among the words? */
+static bool has_word(const char *words, bool result, int i)
+{
+    size_t n;
+    for (const char *p = weft_grad_word(words, &n); n; p = weft_grad_word(p + n, &n)) {
+        if (!result && n == 3 && strncmp(p, "all", 3) == 0)
+            return true;
+        bool of_result = *p == 'r';
+        if (of_result == result && read_number(p + of_result, n - (size_t)of_result) == i)
+            return true;
+    }
+    return false;
+}
+
+bool weft_grad_declares(const weft_node *n, const weft_value *v)
+{
+    const char *words = n->op->grad_reads ? n->op->grad_reads : "";
+    bool declared = v->node == n && has_word(words, true, v->result);
+    for (int i = 0; !declared && i < n->n_ins; i++)
+        declared = n->ins[i] == v && has_word(words, false, i);
+    return declared;
+}
+
 bool weft_grad_covers(const weft_node *n, int operand)
 {
+    if (n->op->differentiate)
+        return has_word(n->op->grad_of, false, operand);
     weft_error ignored = {0};
     weft_grad s;
     bool covers = false;
@@ -159,6 +211,10 @@ weft_status weft_ops_check_gradients(const weft_ops *ops, const weft_op *const *
     for (; list && *list; list++) {
         int n_ins, n_outs;
         count_parts(*list, &n_ins, &n_outs);
+        if ((*list)->differentiate) {
+            weft_status now = check_function(*list, n_ins, n_outs, err);
+            s = s ? s : now;
+        }
         for (const char *const *text = (*list)->grad; text && *text; text++) {
             weft_grad statement;
             weft_status now = weft_grad_read(*list, *text, n_ins, n_outs, &statement, err);

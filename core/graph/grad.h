@@ -22,7 +22,9 @@ const char *weft_grad_word(const char *p, size_t *n);
 /* Reads a statement for a node with so many operands and results, -1: not known yet. */
 weft_status weft_grad_read(const weft_op *op, const char *text, int n_ins, int n_outs,
                            weft_grad *out, weft_error *err);
-/* Is there a statement for this operand of the node? */
+/* Can this operand of the node get a gradient, by a statement or by the op's function? */
 bool weft_grad_covers(const weft_node *n, int operand);
+/* Does the function of the node's op say that it reads v, an operand or result of the node? */
+bool weft_grad_declares(const weft_node *n, const weft_value *v);
 
 #endif

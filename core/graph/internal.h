@@ -8,6 +8,7 @@
 #include <weft/graph.h>
 #include <weft/op.h>
 #include <weft/params.h>
+#include <weft/pass.h>
 
 /* Limits that no machine reaches, far enough below 64 bits for sums and products of a few such
  * numbers. */
@@ -114,6 +115,7 @@ struct weft_graph {
     weft_value *inverse;            /* train: 1 / tokens of the step */
     weft_value *logits;             /* generate */
     bool placed;                    /* nodes are placed as they are added */
+    bool differentiating;           /* the backward is being built */
     /* where and on whose behalf nodes are added */
     weft_spot spot, end; /* end: where weft_graph_at returns to */
     const char *by;
@@ -145,6 +147,8 @@ weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec);
 weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec);
 void weft_node_unlink(weft_graph *g, weft_node *n);
 void weft_node_link(weft_graph *g, weft_node *n, weft_node *before);
+/* Replaces operand i, whatever its layout. */
+void weft_node_relink(weft_graph *g, weft_node *n, int i, weft_value *v);
 /* Takes the last operand off, and returns it. */
 weft_value *weft_node_drop_operand(weft_node *n);
 /* Moves n right before `at` if it stands behind it; its operands must stand before that. */
@@ -162,6 +166,9 @@ weft_status weft_node_rule(weft_graph *g, const weft_node *n, weft_rule *rule);
 /* The same, with errors to err; results: those of the node are known. */
 weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool results,
                                 weft_rule *rule, weft_error *err);
+
+/* by takes the place of v among what the run and reports read. */
+void weft_graph_replace_root(weft_graph *g, const weft_value *v, weft_value *by);
 
 /* ---- the table (table.c, user_rules.c) ---- */
 
@@ -200,12 +207,22 @@ weft_status weft_place_node(weft_graph *g, weft_node *n);
  * (NULL: at the cursor). */
 weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user,
                          weft_phase phase, const char *why, const char *by);
+/* A redistribute that reads something else from now on is no longer found for what it read. */
+bool weft_move_forget(weft_graph *g, weft_value *moved);
 /* Bytes a rank sends to change one axis' state of v; INFINITY if there is no way. */
 double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from,
                        unsigned to);
+/* Is the node a total over the step's micro-batches? */
+static inline bool weft_node_accumulates(const weft_node *n)
+{
+    return n->op->flags & WEFT_OP_ACCUMULATES;
+}
+/* From when on v is there: totals over micro-batches are known after the last one. */
 weft_scope weft_value_available(const weft_value *v);
 /* The layout that the table gives a parameter, state or input. */
 weft_status weft_table_source(weft_graph *g, weft_value *v);
+/* Does a gather take this axis off? */
+bool weft_gathers_over(const weft_graph *g, const weft_node *gather, int axis);
 /* What the table demands of a value by its role on one axis: true and *state (a layout byte without
  * its place). */
 bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsigned *state);

@@ -7,8 +7,7 @@
 
 weft_scope weft_value_available(const weft_value *v)
 {
-    /* The sum over micro-batches is known after the last one. */
-    return weft_node_is(v->node, WEFT_OP_ACCUMULATES) ? WEFT_STEP_END : v->node->scope;
+    return weft_node_accumulates(v->node) ? WEFT_STEP_END : v->node->scope;
 }
 
 double weft_move_price(const weft_graph *g, const weft_value *v, int axis, unsigned from,
@@ -126,4 +125,16 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
         return NULL;
     }
     return r;
+}
+
+bool weft_move_forget(weft_graph *g, weft_value *moved)
+{
+    const weft_node *n = moved->node;
+    struct {
+        uint64_t layout;
+        int64_t id, phase;
+    } key = {moved->layout.bits, n->n_ins ? n->ins[0]->id : -1, n->phase};
+    if (n->n_ins == 0 || weft_map_get(&g->moved, &key, sizeof key) != moved)
+        return true;
+    return weft_map_set(&g->moved, &g->pool, &key, sizeof key, NULL);
 }

@@ -32,9 +32,9 @@ static void remove_use(weft_value *v, const weft_node *n, int operand)
     v->n_uses = to;
 }
 
-void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v)
+void weft_node_relink(weft_graph *g, weft_node *n, int i, weft_value *v)
 {
-    if (!v || n->ins[i] == v)
+    if (n->ins[i] == v)
         return;
     if (n->ins[i])
         remove_use(n->ins[i], n, i);

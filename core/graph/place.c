@@ -365,15 +365,9 @@ static void replace_everywhere(weft_graph *g, weft_value *v, weft_value *by)
     for (int i = v->n_uses - 1; i >= 0; i--) {
         weft_use use = v->uses[i];
         if (use.node != by->node)
-            weft_node_set_operand(g, use.node, use.operand, by);
+            weft_node_relink(g, use.node, use.operand, by);
     }
-    weft_value **const roots[] = {&g->loss, &g->loss_sum, &g->tokens, &g->logits};
-    for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++)
-        if (*roots[i] == v)
-            *roots[i] = by;
-    for (int i = 0; i < g->n_reports; i++)
-        if (g->reports[i].value == v)
-            g->reports[i].value = by;
+    weft_graph_replace_root(g, v, by);
 }
 
 /* If the table demands another layout for the value's role, everyone sees that one. */
@@ -408,14 +402,15 @@ static weft_axes stored_axes(const weft_value *v)
     return v->store_axes;
 }
 
-/* The gather of a parameter from its storage: the storage axes come off. */
+/* The gather of a parameter from its storage: the storage axes come off, or those of them that it
+ * names. */
 static weft_status place_gather(weft_graph *g, weft_node *n)
 {
     weft_value *v = n->ins[0], *out = n->outs[0];
     out->layout = v->layout;
     weft_axes stored = stored_axes(v);
     for (int a = 0; a < g->config.mesh.n_axes; a++)
-        if (stored >> a & 1u)
+        if ((stored >> a & 1u) && weft_gathers_over(g, n, a))
             out->layout = weft_layout_clear(out->layout, a);
     weft_step steps[WEFT_MAX_STEPS];
     n->n_steps = weft_layout_steps(v->layout, out->layout, v->n_dims, steps);
@@ -480,7 +475,7 @@ static weft_status place_op(weft_graph *g, weft_node *n)
         weft_value *moved = weft_move_to(g, n->ins[i], to, n, n->phase, why, NULL);
         if (!moved)
             return weft_graph_status(g);
-        weft_node_set_operand(g, n, i, moved);
+        weft_node_relink(g, n, i, moved);
     }
     for (int i = 0; i < n->n_outs; i++) {
         n->outs[i]->layout = result_layout(&j, i);

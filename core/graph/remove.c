@@ -29,14 +29,7 @@ static const char *needed_by(const weft_graph *g, const weft_value *v)
 /* Neither its name nor a redistribute finds it again. */
 static bool forget(weft_graph *g, weft_value *v)
 {
-    const weft_node *n = v->node;
-    struct {
-        uint64_t layout;
-        int64_t id, phase;
-    } key = {v->layout.bits, n->n_ins ? n->ins[0]->id : -1, n->phase};
-    bool known = n->n_ins && weft_map_get(&g->moved, &key, sizeof key) == v;
-    if (weft_map_set(&g->names, &g->pool, v->name, strlen(v->name), NULL) &&
-        (!known || weft_map_set(&g->moved, &g->pool, &key, sizeof key, NULL)))
+    if (weft_map_set(&g->names, &g->pool, v->name, strlen(v->name), NULL) && weft_move_forget(g, v))
         return true;
     weft_fail_memory(&g->error);
     return false;

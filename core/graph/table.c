@@ -107,14 +107,28 @@ static int storage_dim(const weft_graph *g, const weft_value *v, int64_t count)
     return best;
 }
 
-/* Is there somebody who makes it whole again before it is used? Without, storage would be how it is
- * computed with. */
-static bool is_gathered(const weft_value *v)
+bool weft_gathers_over(const weft_graph *g, const weft_node *gather, int axis)
+{
+    const char *name = g->config.mesh.axis[axis].name;
+    if (!weft_node_has(gather, "axes"))
+        return true;
+    size_t n;
+    for (const char *p = weft_node_text(gather, "axes"); *(p += strspn(p, " ")); p += n) {
+        n = strcspn(p, " ");
+        if (strlen(name) == n && strncmp(p, name, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Is there somebody who makes it whole over the axis again before it is used? Without, storage
+ * would be how it is computed with. */
+static bool is_gathered(const weft_graph *g, const weft_value *v, int axis)
 {
     for (int i = 0; i < v->n_uses; i++) {
         const weft_node *user = v->uses[i].node;
-        if (weft_node_is(user, WEFT_OP_GATHER) ||
-            (user->n_outs && user->outs[0]->weight && is_gathered(user->outs[0])))
+        if ((weft_node_is(user, WEFT_OP_GATHER) && weft_gathers_over(g, user, axis)) ||
+            (user->n_outs && user->outs[0]->weight && is_gathered(g, user->outs[0], axis)))
             return true;
     }
     return false;
@@ -139,8 +153,9 @@ weft_status weft_table_source(weft_graph *g, weft_value *v)
     if (!parameter || v->n_dims == 0)
         return WEFT_OK;
     v->store_axes = 0;
-    for (int i = 0; i < g->n_storage && is_gathered(v); i++)
-        if (!weft_layout_cuts(v->layout, g->storage[i]) && !(whole >> g->storage[i] & 1u))
+    for (int i = 0; i < g->n_storage; i++)
+        if (!weft_layout_cuts(v->layout, g->storage[i]) && !(whole >> g->storage[i] & 1u) &&
+            is_gathered(g, v, g->storage[i]))
             v->store_axes |= 1u << g->storage[i];
     if (!v->store_axes)
         return WEFT_OK;

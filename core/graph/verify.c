@@ -101,7 +101,9 @@ static weft_status check_scope(check *c, const weft_node *n)
         if (n->scope != WEFT_SCOPE_NONE && s > n->scope)
             return wrong(c, n, "runs before its operand is known: ", n->ins[i]->name);
     }
-    c->known[n->id] = n->scope != WEFT_SCOPE_NONE ? n->scope : latest;
+    c->known[n->id] = weft_node_accumulates(n)      ? WEFT_STEP_END
+                      : n->scope != WEFT_SCOPE_NONE ? n->scope
+                                                    : latest;
     return WEFT_OK;
 }
 

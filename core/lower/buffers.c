@@ -27,8 +27,7 @@ static void share(weft_compiler *c, const weft_value *v, int buffer)
     c->l->buffer_of[v->id] = buffer;
     if (c->last_use[v->id] > b->last)
         b->last = c->last_use[v->id];
-    if (b->kind == WEFT_CLASS_TEMPORARY && weft_node_is(v->node, WEFT_OP_ACCUMULATES) &&
-        v->n_dims > 0)
+    if (b->kind == WEFT_CLASS_TEMPORARY && weft_node_accumulates(v->node) && v->n_dims > 0)
         b->kind = WEFT_CLASS_GRADIENT;
 }
 
@@ -41,7 +40,7 @@ static weft_buffer_class class_of(const weft_compiler *c, const weft_value *v, i
     if (made == WEFT_DO_FORWARD && used == WEFT_DO_BACKWARD)
         return WEFT_CLASS_SAVED;
     if (v->node->phase == WEFT_BACKWARD && v->n_dims > 0 &&
-        (used > WEFT_DO_BACKWARD || weft_node_is(v->node, WEFT_OP_ACCUMULATES)))
+        (used > WEFT_DO_BACKWARD || weft_node_accumulates(v->node)))
         return WEFT_CLASS_GRADIENT;
     return WEFT_CLASS_TEMPORARY;
 }
@@ -189,7 +188,7 @@ weft_status weft_compile_buffers(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
     for (int p = 0; p < c->n && !s && c->repeats; p++)
-        if (weft_node_is(c->order[p], WEFT_OP_ACCUMULATES))
+        if (weft_node_accumulates(c->order[p]))
             s = add_accumulator(c, c->order[p]);
     for (int p = 0; p < c->n && !s; p++) {
         weft_node *n = c->order[p];
@@ -197,7 +196,7 @@ weft_status weft_compile_buffers(weft_compiler *c)
             s = add_source(c, n->outs[0]);
             continue;
         }
-        bool alias = c->fused[n->id] || (weft_node_is(n, WEFT_OP_ACCUMULATES) && !c->repeats);
+        bool alias = c->fused[n->id] || (weft_node_accumulates(n) && !c->repeats);
         if (alias) {
             if (c->l->buffer_of[n->outs[0]->id] < 0)
                 share(c, n->outs[0], c->l->buffer_of[n->ins[0]->id]);

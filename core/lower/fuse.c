@@ -16,8 +16,8 @@ static bool can_add(const weft_compiler *c, const weft_value *v)
 {
     const weft_node *n = v->node;
     if (v->result != 0 || !is_between(c, v) || n->steps || (n->op->flags & WEFT_OP_SOURCE) ||
-        !n->op->plain || c->fused[n->id] || c->adds[n->id] ||
-        weft_node_is(n, WEFT_OP_ACCUMULATES | WEFT_OP_ADD))
+        !n->op->plain || c->fused[n->id] || c->adds[n->id] || weft_node_accumulates(n) ||
+        weft_node_is(n, WEFT_OP_ADD))
         return false;
     weft_tensor tensors[2 * WEFT_RULE_MAX_PARTS];
     weft_call call;
@@ -56,11 +56,12 @@ static void fuse_add(weft_compiler *c, weft_node *n)
     c->adds[y->node->id] = true;
 }
 
-/* accumulate(x): whoever starts the chain of sums that ends in x adds to the accumulator at once.
+/* accumulate(x), a sum: whoever starts the chain of sums that ends in x adds to the accumulator at
+ * once.
  */
 static void fuse_accumulate(weft_compiler *c, weft_node *n)
 {
-    if (!weft_node_is(n, WEFT_OP_ACCUMULATES) || !c->repeats)
+    if (!weft_node_accumulates(n) || (n->op->flags & WEFT_OP_MAX) || !c->repeats)
         return;
     weft_value *x = n->ins[0];
     while (c->fused[x->node->id] && weft_node_is(x->node, WEFT_OP_ADD) && x->n_uses == 1)

@@ -19,6 +19,7 @@ enum { MOST_BYTES = 16 << 20, MOST_PARTS = WEFT_RULE_MAX_PARTS };
 typedef struct set {
     const weft_node *like; /* its first node */
     bool gather, emitted;
+    int level;
     int n, left; /* nodes in all, still to come */
     int64_t bytes;
     weft_node *list[MOST_PARTS];
@@ -29,10 +30,11 @@ typedef struct grouper {
     weft_pool pool;
     set **sets; /* of this action, by first appearance */
     int n_sets;
-    set **of;      /* by node id: its set */
-    bool *inside;  /* by node id: belongs to this action */
-    bool *done;    /* by node id: stands in the new order */
-    bool *tainted; /* by node id: needs a grouped reduction of this action */
+    set **of;     /* by node id: its set */
+    bool *inside; /* by node id: belongs to this action */
+    bool *done;   /* by node id: stands in the new order */
+    int *level;   /* by node id: how many sets of reductions of this action it needs, one after the
+                     other */
     weft_node **out, **waiting;
     int n_out, n_waiting;
 } grouper;
@@ -78,18 +80,19 @@ static bool has_room(const set *s, const weft_node *n, int64_t bytes)
            (n->steps[0].move != WEFT_ALL_REDUCE || s->bytes + bytes <= MOST_BYTES);
 }
 
-static weft_status join(grouper *g, weft_node *n)
+static weft_status join(grouper *g, weft_node *n, int level)
 {
     int64_t bytes = weft_nominal_bytes(g->c->g, n->outs[0]);
     set *s = NULL;
     for (int i = g->n_sets - 1; i >= 0 && !s; i--)
-        if (alike(g->sets[i]->like, n) && has_room(g->sets[i], n, bytes))
+        if (g->sets[i]->level == level && alike(g->sets[i]->like, n) &&
+            has_room(g->sets[i], n, bytes))
             s = g->sets[i];
     if (!s) {
         s = weft_pool_alloc(&g->pool, sizeof *s);
         if (!s)
             return weft_fail_memory(g->c->err);
-        *s = (set){.like = n, .gather = is_gather(n)};
+        *s = (set){.like = n, .gather = is_gather(n), .level = level};
         g->sets[g->n_sets++] = s;
     }
     s->list[s->n++] = n;
@@ -99,8 +102,18 @@ static weft_status join(grouper *g, weft_node *n)
     return WEFT_OK;
 }
 
+/* Does it go on with what another node of a set has scattered: over one axis, then over the next?
+ */
+static bool goes_on(const grouper *g, const weft_node *n)
+{
+    const weft_node *before = n->ins[0]->node;
+    const set *s = g->inside[before->id] ? g->of[before->id] : NULL;
+    return s && s->like->steps[0].move == WEFT_REDUCE_SCATTER &&
+           n->steps[0].move == WEFT_REDUCE_SCATTER;
+}
+
 /* A reduction that needs another one stands alone: a set must be complete before anything behind it
- * runs. */
+ * runs. But those that go on with sets of one level make sets of the next. */
 static weft_status find_sets(grouper *g, int lo, int hi)
 {
     weft_status s = WEFT_OK;
@@ -109,14 +122,14 @@ static weft_status find_sets(grouper *g, int lo, int hi)
         g->inside[g->c->order[p]->id] = true;
     for (int p = lo; p < hi && !s; p++) {
         weft_node *n = g->c->order[p];
-        bool tainted = false;
+        int level = 0;
         for (int i = 0; i < n->n_ins; i++)
-            tainted =
-                tainted || (g->inside[n->ins[i]->node->id] && g->tainted[n->ins[i]->node->id]);
-        bool joins = !tainted && may_join(n);
-        g->tainted[n->id] = tainted || (joins && !is_gather(n));
+            if (g->inside[n->ins[i]->node->id] && g->level[n->ins[i]->node->id] > level)
+                level = g->level[n->ins[i]->node->id];
+        bool joins = may_join(n) && (level == 0 || goes_on(g, n));
+        g->level[n->id] = joins && !is_gather(n) ? level + 1 : level;
         if (joins)
-            s = join(g, n);
+            s = join(g, n, level);
     }
     return s;
 }
@@ -135,13 +148,20 @@ static bool ready(const grouper *g, const weft_node *n)
     return true;
 }
 
-/* What a gather needs is made from weights alone and stands before it: a cast, at most. */
+static void put_set(grouper *g, set *s);
+
+/* What a gather needs is made from weights alone and stands before it: a cast, or a gather over
+ * other axes. */
 static void put_needs(grouper *g, weft_node *n)
 {
     for (int i = 0; i < n->n_ins; i++) {
         weft_node *m = n->ins[i]->node;
         if (!g->inside[m->id] || g->done[m->id])
             continue;
+        if (g->of[m->id]) {
+            put_set(g, g->of[m->id]);
+            continue;
+        }
         put_needs(g, m);
         put(g, m);
     }
@@ -178,18 +198,39 @@ static void put_gathers(grouper *g, set *s)
     }
 }
 
-/* Those that waited for what is done now, in their order. */
+/* A node of a set stands for the whole set. */
+static bool put_if_ready(grouper *g, weft_node *n)
+{
+    set *s = g->of[n->id];
+    for (int i = 0; s && i < s->n; i++)
+        if (!ready(g, s->list[i]))
+            return false;
+    if (!ready(g, n))
+        return false;
+    if (s)
+        put_set(g, s);
+    else
+        put(g, n);
+    return true;
+}
+
+/* Those that waited for what is done now, in their order; a set comes behind its last node, so what
+ * reads its first may have waited for longer. */
 static void put_waiting(grouper *g)
 {
-    int left = 0;
-    for (int i = 0; i < g->n_waiting; i++) {
-        weft_node *n = g->waiting[i];
-        if (ready(g, n))
-            put(g, n);
-        else
-            g->waiting[left++] = n;
+    bool moved = true;
+    while (moved) {
+        int left = 0;
+        moved = false;
+        for (int i = 0; i < g->n_waiting; i++) {
+            weft_node *n = g->waiting[i];
+            if (put_if_ready(g, n))
+                moved = moved || g->of[n->id];
+            else
+                g->waiting[left++] = n;
+        }
+        g->n_waiting = left;
     }
-    g->n_waiting = left;
 }
 
 static void visit(grouper *g, weft_node *n)
@@ -199,17 +240,12 @@ static void visit(grouper *g, weft_node *n)
         put_gathers(g, s);
     if (g->done[n->id])
         return;
-    if (s) {
-        if (--s->left > 0)
-            return;
-        put_set(g, s);
-        put_waiting(g);
+    if (s && --s->left > 0)
         return;
-    }
-    if (ready(g, n))
-        put(g, n);
-    else
+    if (!put_if_ready(g, n))
         g->waiting[g->n_waiting++] = n;
+    else if (s)
+        put_waiting(g);
 }
 
 static weft_status regroup(grouper *g, int lo, int hi)
@@ -241,10 +277,10 @@ weft_status weft_compile_group(weft_compiler *c)
     g.of = weft_alloc_zero(nodes, sizeof *g.of);
     g.inside = weft_alloc_zero(nodes, sizeof *g.inside);
     g.done = weft_alloc_zero(nodes, sizeof *g.done);
-    g.tainted = weft_alloc_zero(nodes, sizeof *g.tainted);
+    g.level = weft_alloc_zero(nodes, sizeof *g.level);
     g.out = weft_alloc(nodes * sizeof *g.out);
     g.waiting = weft_alloc(nodes * sizeof *g.waiting);
-    weft_status s = g.sets && g.of && g.inside && g.done && g.tainted && g.out && g.waiting
+    weft_status s = g.sets && g.of && g.inside && g.done && g.level && g.out && g.waiting
                         ? WEFT_OK
                         : weft_fail_memory(c->err);
     for (int a = 0; a < WEFT_ACTIONS && !s; a++)
@@ -253,7 +289,7 @@ weft_status weft_compile_group(weft_compiler *c)
     weft_free(g.of);
     weft_free(g.inside);
     weft_free(g.done);
-    weft_free(g.tainted);
+    weft_free(g.level);
     weft_free(g.out);
     weft_free(g.waiting);
     weft_pool_release(&g.pool);

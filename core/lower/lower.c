@@ -202,10 +202,10 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
     if (n->steps)
         return add_collective(c, in, position);
-    in->accumulate = c->adds[n->id] || (c->repeats && weft_node_is(n, WEFT_OP_ACCUMULATES));
+    in->accumulate = c->adds[n->id] || (c->repeats && weft_node_accumulates(n));
     weft_status s = fill(c, in, n, n->n_ins, n->ins, n->n_outs, n->outs);
     for (int i = 0; i < n->n_outs; i++)
-        in->fetch = in->fetch || (n->outs[i]->fetch && !weft_node_is(n, WEFT_OP_ACCUMULATES));
+        in->fetch = in->fetch || (n->outs[i]->fetch && !weft_node_accumulates(n));
     if (s)
         return s;
     weft_call call = weft_instruction_call(in, c->options->kernels);
@@ -222,12 +222,39 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     return add_workspace(c, in, (int64_t)workspace, position);
 }
 
-static weft_status add_zero_fills(weft_compiler *c)
+/* A maximum begins with the least number there is. */
+static weft_status add_lowest(weft_compiler *c, weft_instruction *in, const weft_node *n)
+{
+    weft_node *lowest = weft_pool_alloc(&c->l->pool, sizeof *lowest);
+    if (!lowest)
+        return weft_fail_memory(c->err);
+    *lowest = *n;
+    lowest->op = weft_ops_find(c->g->config.ops, "lowest");
+    lowest->n_ins = 0;
+    lowest->n_attrs = 0;
+    in->kind = WEFT_COMPUTE;
+    weft_status s = fill(c, in, lowest, 0, NULL, 1, n->outs);
+    if (s)
+        return s;
+    weft_call call = weft_instruction_call(in, c->options->kernels);
+    in->kernel = weft_kernels_find(c->options->kernels, &call);
+    in->owner = in->kernel ? weft_kernels_owner(c->options->kernels, in->kernel) : NULL;
+    size_t workspace = 0;
+    if (in->kernel && in->kernel->workspace) {
+        const weft_entry entry = weft_enter(in->owner, lowest->op->name, WEFT_NOWHERE, NULL);
+        workspace = in->kernel->workspace(&call);
+        weft_leave(&entry, WEFT_OK);
+    }
+    return add_workspace(c, in, (int64_t)workspace, in->position);
+}
+
+/* What totals over micro-batches begin with. */
+static weft_status begin_totals(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
     for (int p = 0; p < c->n && !s && c->repeats; p++) {
         weft_node *n = c->order[p];
-        if (!weft_node_is(n, WEFT_OP_ACCUMULATES))
+        if (!weft_node_accumulates(n))
             continue;
         weft_instruction *in =
             append(c, WEFT_DO_BEGIN,
@@ -235,18 +262,18 @@ static weft_status add_zero_fills(weft_compiler *c)
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_ZERO_FILL;
-        s = fill(c, in, n, 0, NULL, 1, n->outs);
+        s = n->op->flags & WEFT_OP_MAX ? add_lowest(c, in, n) : fill(c, in, n, 0, NULL, 1, n->outs);
     }
     return s;
 }
 
-/* Sums over micro-batches that observers want are whole when the last micro-batch is done. */
+/* Totals over micro-batches that observers want are whole when the last micro-batch is done. */
 static weft_status add_observations(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
     for (int p = 0; p < c->n && !s; p++) {
         weft_node *n = c->order[p];
-        if (!weft_node_is(n, WEFT_OP_ACCUMULATES) || !n->outs[0]->fetch)
+        if (!weft_node_accumulates(n) || !n->outs[0]->fetch)
             continue;
         weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
         int end = c->action_end[WEFT_DO_BACKWARD];
@@ -352,13 +379,13 @@ static weft_status build(weft_compiler *c)
     for (int p = 0; p < c->n && !s; p++) {
         weft_node *n = c->order[p];
         if (c->fused[n->id] || (n->n_ins == 0 && (n->op->flags & WEFT_OP_SOURCE)) ||
-            (!c->repeats && weft_node_is(n, WEFT_OP_ACCUMULATES)) ||
+            (!c->repeats && weft_node_accumulates(n)) ||
             c->position[n->id] != p) /* runs as one with an earlier one */
             continue;
         s = add_compute(c, n, p);
     }
     find_product_dtype(c);
-    s = s ? s : add_zero_fills(c);
+    s = s ? s : begin_totals(c);
     s = s ? s : add_copies(c);
     weft_lowered *l = c->l;
     l->n_positions = c->n;

@@ -7,8 +7,7 @@
 #include <unistd.h>
 #include <weft/files.h>
 
-weft_status weft_plan_record(weft_plan *p, const char *plugin, weft_pass_stage stage, int before,
-                             int after, double ms, weft_error *err)
+weft_status weft_plan_record(weft_plan *p, weft_pass_record record, weft_error *err)
 {
     if (p->n_records == p->records_capacity) {
         int more = p->records_capacity ? 2 * p->records_capacity : 16;
@@ -18,7 +17,7 @@ weft_status weft_plan_record(weft_plan *p, const char *plugin, weft_pass_stage s
         p->records = fresh;
         p->records_capacity = more;
     }
-    p->records[p->n_records++] = (weft_pass_record){plugin, stage, before, after, ms};
+    p->records[p->n_records++] = record;
     return WEFT_OK;
 }
 
@@ -55,8 +54,7 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     weft_phase phase = g->spot.phase;
     g->by = name;
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
-    const weft_entry entry = weft_enter(name, c->stage == WEFT_STAGE_GRAPH ? "graph" : "joint",
-                                        loaded->module.where, err);
+    const weft_entry entry = weft_enter(name, weft_stage_name(c->stage), loaded->module.where, err);
     weft_status s = c->graph(loaded->self, g, err);
     if (!s && !weft_graph_status(g))
         check(g, c->stage);
@@ -65,42 +63,61 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
     s = weft_leave(&entry, s ? s : broken);
     return s ? s
-             : weft_plan_record(p, name, c->stage, before, g->n_nodes, 1e3 * (weft_now() - start),
+             : weft_plan_record(p,
+                                (weft_pass_record){.plugin = name,
+                                                   .stage = weft_stage_name(c->stage),
+                                                   .after = c->after,
+                                                   .nodes_before = before,
+                                                   .nodes_after = g->n_nodes,
+                                                   .ms = 1e3 * (weft_now() - start)},
                                 err);
 }
 
 /* How far to go, and how far it went. */
 typedef struct limit {
-    const char *after; /* stop when this plugin's graph passes are done; NULL: go on */
+    const char *after; /* stop behind this plugin's last pass before the backward; NULL: go on */
+    bool passed;       /* it */
     const weft_contribution *before; /* stop before this pass; NULL: go on */
     bool reached;                    /* `before` */
     const weft_contribution *failed; /* the pass that failed */
     const char *failed_by;
 } limit;
 
+static const char *pass_name(const weft_plugins *plugins, int i)
+{
+    return plugins->list[plugins->passes[i].plugin].module.plugin->name;
+}
+
+/* Has the plugin of pass i no other before the backward? */
+static bool is_last(const weft_plugins *plugins, int i)
+{
+    for (int k = i + 1; k < plugins->n_passes; k++)
+        if (plugins->passes[k].plugin == plugins->passes[i].plugin &&
+            plugins->passes[k].item->stage <= WEFT_STAGE_PLACED)
+            return false;
+    return true;
+}
+
 static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage, limit *l,
                              weft_error *err)
 {
-    const weft_loaded *loaded;
-    const weft_contribution *c;
-    bool passed = false;
-    for (int i = 0, k = 0; weft_plugins_next(p->plugins, WEFT_PASS, &i, &k, &loaded, &c);) {
-        const char *name = loaded->module.plugin->name;
-        bool last = l->after && strcmp(name, l->after) == 0;
-        if (passed && !last)
-            return WEFT_OK;
-        passed = last;
-        if (c->stage != stage || !c->graph)
+    for (int i = 0; i < p->plugins->n_passes; i++) {
+        const weft_contribution *c = p->plugins->passes[i].item;
+        const char *name = pass_name(p->plugins, i);
+        if (c->stage != stage)
             continue;
         l->reached = c == l->before;
         if (l->reached)
             return WEFT_OK;
-        weft_status s = run_pass(p, g, loaded, c, err);
+        weft_status s = run_pass(p, g, &p->plugins->list[p->plugins->passes[i].plugin], c, err);
         if (s) {
             l->failed = c;
             l->failed_by = name;
             return s;
         }
+        l->passed = l->after && strcmp(name, l->after) == 0 && is_last(p->plugins, i);
+        if (l->passed)
+            return WEFT_OK;
     }
     return WEFT_OK;
 }
@@ -114,8 +131,13 @@ static weft_status core_step(weft_plan *p, weft_graph *g, const char *name,
     weft_status s = step(g), broken = hand_over(g, "core", err);
     s = s ? s : broken;
     return s ? s
-             : weft_plan_record(p, name, WEFT_STAGE_JOINT, before, g->n_nodes,
-                                1e3 * (weft_now() - start), err);
+             : weft_plan_record(p,
+                                (weft_pass_record){.plugin = name,
+                                                   .stage = "joint",
+                                                   .nodes_before = before,
+                                                   .nodes_after = g->n_nodes,
+                                                   .ms = 1e3 * (weft_now() - start)},
+                                err);
 }
 
 /* What the host reads must be whole on every rank. */
@@ -192,7 +214,10 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     if (g->config.places)
         s = s ? s : core_step(p, g, "cache", weft_graph_cache, err);
     s = s ? s : core_step(p, g, "place", weft_graph_place, err);
-    if (s || l->after)
+    if (s || l->passed)
+        return s;
+    s = run_stage(p, g, WEFT_STAGE_PLACED, l, err);
+    if (s || l->reached || l->after)
         return s;
     if (mode == WEFT_MODE_TRAIN) {
         s = core_step(p, g, "differentiate", weft_graph_differentiate, err);

@@ -115,10 +115,10 @@ static weft_status find_services(weft_plan *p, weft_error *err)
 
 static weft_status collect_axes(const weft_plugins *plugins, weft_mesh_plan *mesh, weft_error *err)
 {
-    const weft_loaded *loaded;
-    const weft_contribution *c;
-    for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_PASS, &i, &k, &loaded, &c);) {
-        if (c->stage != WEFT_STAGE_MESH || !c->mesh)
+    for (int i = 0; i < plugins->n_passes; i++) {
+        const weft_loaded *loaded = &plugins->list[plugins->passes[i].plugin];
+        const weft_contribution *c = plugins->passes[i].item;
+        if (c->stage != WEFT_STAGE_MESH)
             continue;
         mesh->by = loaded->module.plugin->name;
         const weft_entry entry = weft_enter(mesh->by, "mesh", loaded->module.where, err);
@@ -185,7 +185,12 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
     weft_status s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
     int n = p->graphs[mode]->n_nodes;
     return s ? s
-             : weft_plan_record(p, "lower", WEFT_STAGE_PROGRAM, n, n, 1e3 * (weft_now() - start),
+             : weft_plan_record(p,
+                                (weft_pass_record){.plugin = "lower",
+                                                   .stage = "program",
+                                                   .nodes_before = n,
+                                                   .nodes_after = n,
+                                                   .ms = 1e3 * (weft_now() - start)},
                                 err);
 }
 

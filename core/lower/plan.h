@@ -9,8 +9,8 @@
 
 /* What one pass did, for `weft plan`. */
 typedef struct weft_pass_record {
-    const char *plugin;
-    weft_pass_stage stage;
+    const char *plugin, *stage;
+    const char *after; /* the pass waits for this capability, wherever it is listed; NULL */
     int nodes_before, nodes_after;
     double ms;
 } weft_pass_record;
@@ -25,8 +25,8 @@ typedef struct weft_writing {
 
 typedef struct weft_plan_options {
     int rank, ranks;
-    const char *stop_after; /* plugin after whose graph pass to stop: the train graph is placed and
-                               nothing more; NULL: go on */
+    const char *stop_after; /* plugin after whose last graph or placed pass to stop: the train graph
+                               is placed and nothing more; NULL: go on */
     bool train_only;        /* no evaluate and generate graphs */
     const weft_writing *write; /* only the graphs that write text, of this size: no training, no
                                   data, no optimizer; NULL: a training run */
@@ -89,8 +89,7 @@ weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error 
  * before it is written to a file. */
 weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_options *options,
                             weft_error *err);
-weft_status weft_plan_record(weft_plan *plan, const char *plugin, weft_pass_stage stage,
-                             int nodes_before, int nodes_after, double ms, weft_error *err);
+weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_error *err);
 
 /* ---- what `weft plan` says (report.c) ---- */
 

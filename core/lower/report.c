@@ -298,19 +298,17 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
 
 static void print_passes(const weft_plan *plan, weft_text *text)
 {
-    static const char *const stages[] = {"mesh", "graph", "joint", "program"}, *const heads[] = {
-                                                                                   "passes",
-                                                                                   "stage", "nodes",
-                                                                                   "", "ms"};
+    static const char *const heads[] = {"passes", "stage", "nodes", "", "ms"};
     weft_columns c;
     weft_columns_init(&c, "llrrr");
     for (int i = 0; i < c.n; i++)
         weft_columns_add(&c, heads[i]);
     for (int i = 0; i < plan->n_records; i++) {
         const weft_pass_record *r = &plan->records[i];
-        weft_text_print(&c.cells, "  %s", r->plugin);
+        weft_text_print(&c.cells, "  %s%s%s", r->plugin, r->after ? ", after " : "",
+                        r->after ? r->after : "");
         weft_columns_next(&c);
-        weft_columns_add(&c, stages[r->stage]);
+        weft_columns_add(&c, r->stage);
         weft_text_print(&c.cells, "%d", r->nodes_after);
         weft_columns_next(&c);
         weft_text_print(&c.cells, "%+d", r->nodes_after - r->nodes_before);

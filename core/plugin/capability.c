@@ -4,11 +4,13 @@
 
 #include <string.h>
 
-enum { TIME_OPEN = -1, TIME_RUN = WEFT_STAGE_PROGRAM + 1 };
+enum { TIME_OPEN = -1, TIME_RUN = WEFT_STAGES };
 
-const weft_core_capability weft_core_capabilities[] = {
-    {"mesh", WEFT_STAGE_GRAPH},  {"graph", WEFT_STAGE_GRAPH},      {"placed", WEFT_STAGE_JOINT},
-    {"joint", WEFT_STAGE_JOINT}, {"programs", WEFT_STAGE_PROGRAM}, {NULL, WEFT_STAGE_MESH}};
+const weft_core_capability weft_core_capabilities[] = {{"mesh", WEFT_STAGE_GRAPH},
+                                                       {"graph", WEFT_STAGE_GRAPH},
+                                                       {"placed", WEFT_STAGE_PLACED},
+                                                       {"joint", WEFT_STAGE_JOINT},
+                                                       {NULL, WEFT_STAGE_MESH}};
 
 const weft_loaded *weft_set_loaded(const weft_set *s, int plugin)
 {
@@ -49,15 +51,18 @@ int weft_slot_compare(const weft_slot *giver, const weft_slot *needer)
     int given = give_time(giver->item), needed = need_time(needer->item, giver->item);
     if (given != needed)
         return given < needed ? -1 : 1;
-    if (giver->plugin == needer->plugin)
-        return given == TIME_OPEN || given == TIME_RUN || giver->item < needer->item ? -1 : 1;
-    return given == TIME_RUN ? -1 : 0;
+    if (given == TIME_RUN || (given == TIME_OPEN && giver->plugin == needer->plugin))
+        return -1;
+    return 0;
 }
 
 bool weft_set_is_before(const weft_set *s, const weft_slot *giver, const weft_slot *needer)
 {
     int order = weft_slot_compare(giver, needer);
-    return order ? order < 0 : s->at[giver->plugin] < s->at[needer->plugin];
+    if (order)
+        return order < 0;
+    return giver->item->kind == WEFT_PASS ? giver->place < needer->place
+                                          : s->at[giver->plugin] < s->at[needer->plugin];
 }
 
 const weft_core_capability *weft_core_capability_find(const char *name)

@@ -37,7 +37,8 @@ static void describe_contributions(const weft_plugin *plugin, weft_text *text)
     for (; k->kind != WEFT_END; k++) {
         weft_text_print(text, "  %s", weft_kind_name(k->kind));
         if (k->kind == WEFT_PASS)
-            weft_text_print(text, ", stage %s", weft_stage_name(k->stage));
+            weft_text_print(text, ", stage %s%s%s", weft_stage_name(k->stage),
+                            k->after ? ", after " : "", k->after ? k->after : "");
         if (k->kind == WEFT_SERVICE)
             weft_text_print(text, " %s", k->service);
         if (k->kind == WEFT_OBSERVER) {
@@ -182,6 +183,8 @@ static void json_contribution(const weft_contribution *k, weft_text *text)
     weft_text_print(text, "{\"kind\": \"%s\"", weft_kind_name(k->kind));
     if (k->kind == WEFT_PASS)
         json_text(text, "stage", weft_stage_name(k->stage));
+    if (k->after)
+        json_text(text, "after", k->after);
     if (k->kind == WEFT_SERVICE)
         json_text(text, "service", k->service);
     if (k->kind == WEFT_OBSERVER) {
@@ -231,6 +234,8 @@ static void json_op(const weft_op *op, weft_text *text)
     json_text(text, "rule", op->rule);
     json_text(text, "linear", op->linear);
     json_words(text, "gradient", op->grad);
+    json_text(text, "gradient_of", op->grad_of);
+    json_text(text, "gradient_reads", op->grad_reads);
     weft_text_add(text, "}");
 }
 

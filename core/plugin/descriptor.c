@@ -35,8 +35,8 @@ static void complain(check *c, const char *format, ...)
 
 const char *weft_stage_name(weft_pass_stage stage)
 {
-    static const char *const names[] = {"mesh", "graph", "joint", "program"};
-    return (unsigned)stage < 4 ? names[stage] : "?";
+    static const char *const names[WEFT_STAGES] = {"mesh", "graph", "placed", "joint"};
+    return (unsigned)stage < WEFT_STAGES ? names[stage] : "?";
 }
 
 const char *weft_kind_name(weft_kind kind)
@@ -202,29 +202,16 @@ static void check_capabilities(check *c, const char *list_name, const char *cons
             n--;
         if (n == 0 || strcspn(list[i], "? \t\n") < n)
             complain(c, "'%s' in %s is no capability%s", list[i], list_name,
-                     may_be_optional ? "" : " (only needs may end with '?')");
+                     may_be_optional ? "" : " (only needs and after may end with '?')");
     }
 }
 
 static void check_pass(check *c, const weft_contribution *k)
 {
-    bool has;
-    switch (k->stage) {
-    case WEFT_STAGE_MESH:
-        has = k->mesh;
-        break;
-    case WEFT_STAGE_GRAPH:
-    case WEFT_STAGE_JOINT:
-        has = k->graph;
-        break;
-    case WEFT_STAGE_PROGRAM:
-        has = k->program;
-        break;
-    default:
-        complain(c, "a pass has stage %d; expected mesh, graph, joint or program", (int)k->stage);
-        return;
-    }
-    if (!has)
+    if ((unsigned)k->stage >= WEFT_STAGES)
+        complain(c, "a pass has stage %d, which is none; there are mesh, graph, placed and joint",
+                 (int)k->stage);
+    else if (!(k->stage == WEFT_STAGE_MESH ? k->mesh != NULL : k->graph != NULL))
         complain(c, "a pass of stage %s has no function for it", weft_stage_name(k->stage));
 }
 
@@ -322,6 +309,10 @@ static void check_contributions(check *c)
                      (int)k->kind);
             return; /* the table's end is missing: what follows is not ours to read */
         }
+        if (k->after && k->kind != WEFT_PASS)
+            complain(c, "a contribution that is no pass says after '%s'; only passes wait",
+                     k->after);
+        check_capabilities(c, "after", (const char *const[]){k->after, NULL}, true);
         check_capabilities(c, "needs", k->needs, true);
         check_capabilities(c, "gives", k->gives, false);
         check_capabilities(c, "refuses", k->refuses, false);
@@ -360,6 +351,16 @@ static void check_op(check *c, int i)
     check_flags(c, op);
     if (op->flags & WEFT_OP_SOURCE)
         return;
+    if (op->grad && op->grad[0] && op->differentiate)
+        complain(c, "op '%s' says its gradient twice, in grad and in differentiate; leave one out",
+                 op->name);
+    if (!op->differentiate && (op->grad_of || op->grad_reads))
+        complain(c, "op '%s' has grad_of or grad_reads, but no differentiate", op->name);
+    if (op->differentiate && is_empty(op->grad_of))
+        complain(c,
+                 "op '%s' has differentiate, but does not say for which operands; set grad_of, as "
+                 "\"0 1\" or \"all\"",
+                 op->name);
     if (!op->rule && !op->make_rule)
         complain(c, "op '%s' has neither rule nor make_rule", op->name);
     if (!op->plain)

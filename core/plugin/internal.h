@@ -66,7 +66,6 @@ enum { WEFT_PLUGIN_NAME = 49 }; /* bytes, as many as a section's name has */
 weft_status weft_descriptor_check(const weft_plugin *plugin, const char *name, const char *path,
                                   weft_where where, weft_error *err);
 /* Words for the enums, for messages and `weft inspect`; "?" for a value out of range. */
-const char *weft_stage_name(weft_pass_stage stage);
 const char *weft_kind_name(weft_kind kind);
 const char *weft_param_type_name(weft_param_type type);
 const char *weft_numerics_name(weft_numerics numerics);
@@ -74,7 +73,7 @@ const char *weft_numerics_name(weft_numerics numerics);
 /* ---- order.c ---- */
 
 /* Capabilities of the listed set: each given once, each need met in time, nothing refused is there.
- */
-weft_status weft_order_check(const weft_plugins *plugins, weft_error *err);
+ * Fills plugins->passes. */
+weft_status weft_order_check(weft_plugins *plugins, weft_error *err);
 
 #endif

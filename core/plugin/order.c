@@ -4,11 +4,10 @@
  */
 #include "plugin/order.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-static void fail_at(weft_set *s, int plugin, const char *format, ...) WEFT_PRINTF(3, 4);
-
-static void fail_at(weft_set *s, int plugin, const char *format, ...)
+void weft_set_fail(weft_set *s, int plugin, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -18,8 +17,7 @@ static void fail_at(weft_set *s, int plugin, const char *format, ...)
     s->status = s->status ? s->status : status;
 }
 
-/* " (run.ini:5)" for the other line of a message. */
-static void add_where(const weft_set *s, int plugin, weft_text *text)
+void weft_set_add_where(const weft_set *s, int plugin, weft_text *text)
 {
     weft_where where = weft_set_loaded(s, plugin)->module.where;
     weft_text_print(text, "'%s' (%s", weft_set_name(s, plugin),
@@ -29,7 +27,7 @@ static void add_where(const weft_set *s, int plugin, weft_text *text)
     weft_text_add(text, ")");
 }
 
-static void unknown_capability(weft_set *s, const weft_slot *needer, const char *capability)
+void weft_set_fail_unknown(weft_set *s, int plugin, const char *words, const char *capability)
 {
     const char *names[256];
     int n = 0;
@@ -43,15 +41,16 @@ static void unknown_capability(weft_set *s, const weft_slot *needer, const char 
             names[n++] = item->gives[j];
     }
     const char *near = weft_nearest(capability, names, n);
-    if (near)
-        fail_at(s, needer->plugin,
-                "plugin '%s' needs '%s', which no listed plugin gives; did it mean '%s'?",
-                weft_set_name(s, needer->plugin), capability, near);
+    char *begin = weft_format("plugin '%s' %s '%s', which no listed plugin gives",
+                              weft_set_name(s, plugin), words, capability);
+    if (!begin)
+        s->status = weft_fail_memory(s->err);
+    else if (near)
+        weft_set_fail(s, plugin, "%s; did it mean '%s'?", begin, near);
     else
-        fail_at(s, needer->plugin,
-                "plugin '%s' needs '%s', which no listed plugin gives; add one that does to [weft] "
-                "plugins (`weft inspect NAME` tells)",
-                weft_set_name(s, needer->plugin), capability);
+        weft_set_fail(s, plugin,
+                      "%s; add one that does to [weft] plugins (`weft inspect NAME` tells)", begin);
+    weft_free(begin);
 }
 
 static void late_giver(weft_set *s, const weft_slot *needer, const weft_slot *giver,
@@ -60,10 +59,14 @@ static void late_giver(weft_set *s, const weft_slot *needer, const weft_slot *gi
     weft_text text = {0};
     weft_text_print(&text, "plugin '%s' needs '%s', which ", weft_set_name(s, needer->plugin),
                     capability);
-    add_where(s, giver->plugin, &text);
+    weft_set_add_where(s, giver->plugin, &text);
     if (weft_slot_compare(giver, needer) > 0) {
         weft_text_print(&text, " gives only later, in stage %s; no order of these plugins works",
                         weft_stage_name(giver->item->stage));
+    } else if (giver->item->after) {
+        weft_text_print(&text, " gives, but behind '%s', which its pass waits for",
+                        giver->item->after);
+        weft_set_print_order(s, &text);
     } else {
         weft_text_add(&text, " gives, but later in the list");
         weft_set_print_order(s, &text);
@@ -71,7 +74,7 @@ static void late_giver(weft_set *s, const weft_slot *needer, const weft_slot *gi
     if (text.out_of_memory)
         s->status = weft_fail_memory(s->err);
     else
-        fail_at(s, needer->plugin, "%s", weft_text_get(&text));
+        weft_set_fail(s, needer->plugin, "%s", weft_text_get(&text));
     weft_text_release(&text);
 }
 
@@ -93,17 +96,17 @@ static void check_need(weft_set *s, const weft_slot *needer, const char *need)
     const weft_core_capability *core = weft_core_capability_find(capability);
     if (core) {
         if (needer->item->kind == WEFT_PASS && needer->item->stage < core->from)
-            fail_at(s, needer->plugin,
-                    "plugin '%s' needs '%s' in stage %s, but weft gives it from stage %s on; "
-                    "please report it to its author",
-                    weft_set_name(s, needer->plugin), capability,
-                    weft_stage_name(needer->item->stage), weft_stage_name(core->from));
+            weft_set_fail(s, needer->plugin,
+                          "plugin '%s' needs '%s' in stage %s, but weft gives it from stage %s on; "
+                          "please report it to its author",
+                          weft_set_name(s, needer->plugin), capability,
+                          weft_stage_name(needer->item->stage), weft_stage_name(core->from));
         return;
     }
     if (giver)
         late_giver(s, needer, giver, capability);
     else if (!optional)
-        unknown_capability(s, needer, capability);
+        weft_set_fail_unknown(s, needer->plugin, "needs", capability);
 }
 
 static void check_refusal(weft_set *s, const weft_slot *refuser, const char *capability)
@@ -116,7 +119,7 @@ static void check_refusal(weft_set *s, const weft_slot *refuser, const char *cap
         weft_text text = {0};
         weft_text_print(&text, "plugin '%s' refuses '%s', which ",
                         weft_set_name(s, refuser->plugin), capability);
-        add_where(s, giver->plugin, &text);
+        weft_set_add_where(s, giver->plugin, &text);
         if (weft_slot_compare(giver, refuser) < 0) {
             weft_text_add(&text, " gives; no order of these plugins works, so leave one out");
         } else {
@@ -126,7 +129,7 @@ static void check_refusal(weft_set *s, const weft_slot *refuser, const char *cap
         if (text.out_of_memory)
             s->status = weft_fail_memory(s->err);
         else
-            fail_at(s, refuser->plugin, "%s", weft_text_get(&text));
+            weft_set_fail(s, refuser->plugin, "%s", weft_text_get(&text));
         weft_text_release(&text);
         return;
     }
@@ -138,7 +141,7 @@ static void check_given_once(weft_set *s, int index, const char *capability)
 {
     const weft_slot *me = &s->slots[index];
     if (weft_core_capability_find(capability)) {
-        fail_at(
+        weft_set_fail(
             s, me->plugin,
             "plugin '%s' gives '%s', which is weft's own to give; please report it to its author",
             weft_set_name(s, me->plugin), capability);
@@ -148,9 +151,10 @@ static void check_given_once(weft_set *s, int index, const char *capability)
         if (s->slots[i].plugin == me->plugin || !weft_gives(s->slots[i].item, capability))
             continue;
         weft_text text = {0};
-        add_where(s, s->slots[i].plugin, &text);
-        fail_at(s, me->plugin, "plugin '%s' gives '%s', and so does %s; list only one of them",
-                weft_set_name(s, me->plugin), capability, weft_text_get(&text));
+        weft_set_add_where(s, s->slots[i].plugin, &text);
+        weft_set_fail(s, me->plugin,
+                      "plugin '%s' gives '%s', and so does %s; list only one of them",
+                      weft_set_name(s, me->plugin), capability, weft_text_get(&text));
         weft_text_release(&text);
         return;
     }
@@ -181,7 +185,7 @@ static void check_ops(weft_set *s, int plugin)
             const weft_op *const *theirs = weft_set_loaded(s, other)->module.plugin->ops;
             for (int j = 0; theirs && theirs[j]; j++)
                 if (strcmp(mine[i]->name, theirs[j]->name) == 0)
-                    fail_at(
+                    weft_set_fail(
                         s, plugin,
                         "plugin '%s' brings an op '%s', and so does '%s'; list only one of them",
                         weft_set_name(s, plugin), mine[i]->name, weft_set_name(s, other));
@@ -198,7 +202,25 @@ static int count_slots(const weft_plugins *plugins)
     return n;
 }
 
-weft_status weft_order_check(const weft_plugins *plugins, weft_error *err)
+static int compare_places(const void *a, const void *b)
+{
+    const weft_slot *x = a, *y = b;
+    return x->place - y->place;
+}
+
+static weft_status list_passes(const weft_set *s, weft_plugins *plugins)
+{
+    plugins->passes = weft_alloc_zero((size_t)s->n_slots + 1, sizeof *plugins->passes);
+    if (!plugins->passes)
+        return weft_fail_memory(s->err);
+    for (int i = 0; i < s->n_slots; i++)
+        if (s->slots[i].item->kind == WEFT_PASS)
+            plugins->passes[plugins->n_passes++] = s->slots[i];
+    qsort(plugins->passes, (size_t)plugins->n_passes, sizeof *plugins->passes, compare_places);
+    return WEFT_OK;
+}
+
+weft_status weft_order_check(weft_plugins *plugins, weft_error *err)
 {
     weft_set s = {.plugins = plugins, .n = plugins->n, .err = err};
     size_t n = (size_t)plugins->n;
@@ -213,13 +235,16 @@ weft_status weft_order_check(const weft_plugins *plugins, weft_error *err)
         s.at[i] = i;
         for (const weft_contribution *k = plugins->list[i].module.plugin->contributions;
              k && k->kind != WEFT_END; k++)
-            s.slots[s.n_slots++] = (weft_slot){i, k};
+            s.slots[s.n_slots++] = (weft_slot){.plugin = i, .item = k};
     }
+    weft_set_check_after(&s);
     weft_set_add_edges(&s);
     for (int i = 0; i < s.n_slots; i++)
         check_slot(&s, i);
     for (int i = 0; i < s.n; i++)
         check_ops(&s, i);
+    if (!s.status)
+        s.status = list_passes(&s, plugins);
 done:
     weft_free(s.slots);
     weft_free(s.at);

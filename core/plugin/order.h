@@ -10,12 +10,6 @@
 
 #include "plugin/internal.h"
 
-/* One contribution of the set. */
-typedef struct weft_slot {
-    int plugin;
-    const weft_contribution *item;
-} weft_slot;
-
 typedef struct weft_set {
     const weft_plugins *plugins;
     weft_slot *slots;
@@ -46,8 +40,21 @@ const char *weft_plain_capability(const char *need, char buffer[64], bool *optio
 /* Negative: given before it is needed, whatever the listed order; positive: after; 0: the listed
  * order decides. */
 int weft_slot_compare(const weft_slot *giver, const weft_slot *needer);
-/* Whether it is given in time in the order s->at. */
+/* Gives every pass its place in the order s->at: listed order within its stage, but that one which
+ * says `after` waits for all that give it. False: some wait for each other; they come last. */
+bool weft_set_arrange(weft_set *s);
+/* Says so, for every pass that waits for something that is not there, or for itself. */
+void weft_set_check_after(weft_set *s);
+/* Whether it is given in time in the order s->at, arranged. */
 bool weft_set_is_before(const weft_set *s, const weft_slot *giver, const weft_slot *needer);
+
+/* Notes an error at the line that lists the plugin. */
+void weft_set_fail(weft_set *s, int plugin, const char *format, ...) WEFT_PRINTF(3, 4);
+/* "plugin 'x' <words> 'capability', which no listed plugin gives", and the nearest that one does.
+ */
+void weft_set_fail_unknown(weft_set *s, int plugin, const char *words, const char *capability);
+/* Appends "'fsdp' (run.ini:5)", for the other line of a message. */
+void weft_set_add_where(const weft_set *s, int plugin, weft_text *text);
 
 /* Fills s->edge: where only the listed order decides. */
 void weft_set_add_edges(weft_set *s);

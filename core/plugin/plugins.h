@@ -50,9 +50,19 @@ typedef struct weft_loaded {
     bool created, opened;
 } weft_loaded;
 
+/* One contribution of the set. */
+typedef struct weft_slot {
+    int plugin;
+    const weft_contribution *item;
+    int place; /* passes: where it runs among those of its stage */
+} weft_slot;
+
 typedef struct weft_plugins {
     int n;
     weft_loaded *list; /* in listed order */
+    weft_slot *passes; /* as they run: by stage, then in listed order, but for those that wait for a
+                          capability (`after`) */
+    int n_passes;
     weft_search *search;
     void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
                       before create. */
@@ -75,6 +85,8 @@ void weft_plugins_destroy(weft_plugins *plugins);
 const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);
 /* The plugin whose service has this table; NULL: none, or table is NULL. */
 const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
+/* Of a pass, for messages: "mesh", "graph", "placed", "joint"; "?" for a value out of range. */
+const char *weft_stage_name(weft_pass_stage stage);
 /* Walks contributions of one kind in listed order: start with *plugin = *item = 0; false at the
  * end. */
 bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,

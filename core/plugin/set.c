@@ -327,6 +327,7 @@ void weft_plugins_destroy(weft_plugins *plugins)
     weft_plugins_close(plugins);
     destroy_created(plugins);
     weft_search_destroy(plugins->search);
+    weft_free(plugins->passes);
     weft_free(plugins->list);
     weft_free(plugins);
 }

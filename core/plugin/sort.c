@@ -28,10 +28,11 @@ static bool refusal_is_met(const weft_set *s, const weft_slot *refuser, const ch
     return true;
 }
 
-static bool order_works(const weft_set *s)
+static bool order_works(weft_set *s)
 {
     char buffer[64];
     bool optional;
+    weft_set_arrange(s);
     for (int i = 0; i < s->n_slots; i++) {
         const weft_contribution *item = s->slots[i].item;
         for (int j = 0; item->needs && item->needs[j]; j++)
@@ -45,6 +46,21 @@ static bool order_works(const weft_set *s)
     return true;
 }
 
+/* Before `needer` stands whatever decides where `giver` runs: its plugin, and what it waits for. */
+static void add_edges_from(weft_set *s, const weft_slot *giver, int needer, int depth)
+{
+    char buffer[64];
+    bool optional;
+    if (giver->plugin != needer)
+        s->edge[giver->plugin * s->n + needer] = true;
+    if (!giver->item->after || depth > s->n_slots)
+        return;
+    const char *capability = weft_plain_capability(giver->item->after, buffer, &optional);
+    for (int i = 0; i < s->n_slots; i++)
+        if (weft_gives(s->slots[i].item, capability) && weft_slot_compare(&s->slots[i], giver) == 0)
+            add_edges_from(s, &s->slots[i], needer, depth + 1);
+}
+
 static void add_need_edges(weft_set *s, const weft_slot *needer, const char *capability)
 {
     const weft_slot *giver = NULL;
@@ -52,13 +68,15 @@ static void add_need_edges(weft_set *s, const weft_slot *needer, const char *cap
         if (!weft_gives(s->slots[i].item, capability))
             continue;
         int order = weft_slot_compare(&s->slots[i], needer);
-        if (order < 0)
-            return; /* it is there in any order */
+        bool waits = needer->item->after || s->slots[i].item->after;
+        if (order < 0 || (order == 0 && (waits || s->slots[i].plugin == needer->plugin) &&
+                          weft_set_is_before(s, &s->slots[i], needer)))
+            return; /* it is there in any order, or as far as passes wait */
         if (order == 0 && !giver)
             giver = &s->slots[i];
     }
     if (giver)
-        s->edge[giver->plugin * s->n + needer->plugin] = true;
+        add_edges_from(s, giver, needer->plugin, 0);
 }
 
 void weft_set_add_edges(weft_set *s)
@@ -141,4 +159,5 @@ void weft_set_print_order(weft_set *s, weft_text *text)
     weft_text_release(&line);
     for (int i = 0; i < s->n; i++)
         s->at[i] = i;
+    weft_set_arrange(s);
 }

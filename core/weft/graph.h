@@ -37,8 +37,6 @@ typedef enum weft_mode {
 /* Blocks: 0, 1, ... are transformer layers. */
 enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
 
-typedef struct weft_value weft_value;
-
 typedef struct weft_use {
     weft_node *node;
     int operand;
@@ -246,7 +244,8 @@ void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *g, weft_value *
  * and suffix. For more than one node weft_graph_at is shorter. */
 weft_value *weft_add_before(weft_graph *g, weft_node *at, const char *op, const char *name,
                             const char *suffix, int n_ins, weft_value *const *ins);
-/* Replaces operand i. */
+/* Replaces operand i. In a placed graph it is read in the layout of the one before: a redistribute
+ * is put in front where they differ. */
 void weft_node_set_operand(weft_graph *g, weft_node *n, int i, weft_value *v);
 /* Takes a node out that nobody reads, and everything that only it read, parameters too. Whoever
  * walks the graph may go on from its `next`. */
@@ -264,7 +263,10 @@ typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } w
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
                    const char *axis);
 /* Parameters that a `gather` stands behind are stored cut by this axis too, unless it cuts them
- * already. */
+ * already. A gather takes all such axes off that are left; with the attribute `axes`, names with a
+ * space between, those alone. So one gather may stand behind another, each with a scope and marks
+ * of its own: over the slow axis once a step, over the fast one for each micro-batch. What is
+ * gathered first is best added last: axes leave a dim from the end of its list. */
 void weft_add_storage(weft_graph *g, const char *axis);
 /* What blocks gather over this axis to compute with is not kept for the backward, but gathered
  * again there (weights: their gatherer decides). */

@@ -72,8 +72,10 @@ void weft_tensor_set(const weft_tensor *t, int64_t i, double x);
 
 /* ---- ops ---- */
 
+typedef struct weft_value weft_value;
 typedef struct weft_node weft_node;
 typedef struct weft_graph weft_graph;
+typedef struct weft_backward weft_backward; /* the backward while it is built: <weft/pass.h> */
 
 enum {
     WEFT_OP_HALF = 1, /* computes in f32 inside whatever it is given: bf16 may narrow its floating
@@ -84,18 +86,19 @@ enum {
                             count: element-wise in them */
     WEFT_OP_STAT = 8, /* floating results are f32 at least (statistics), f64 if operand 0 is; of an
                          op that is HALF too: all but result 0 */
-    WEFT_OP_SOURCE = 16, /* no computation: parameters, state, inputs */
-    WEFT_OP_MAX = 32,    /* contracted indices are combined by maximum, not by sum */
-    WEFT_OP_MATMUL = 64, /* a matrix product: MFU counts it, and its operands' dtype is the dtype
-                            that MFU is measured against */
-    WEFT_OP_ADD = 128,   /* result 0 is the sum of all operands, element by element: of two, one may
-                            be made where the other lies */
-    WEFT_OP_CAST = 256,  /* changes the dtype and nothing else: a gradient op that would change
-                            nothing is left out, and the mark `pass_on` is heeded */
-    WEFT_OP_ACCUMULATES = 512, /* result 0 is the sum of operand 0 over the micro-batches of a step,
-                                  known after the last one */
-    WEFT_OP_GATHER = 1024,     /* makes a weight whole that is stored in shards; placement turns it
-                                  into a redistribute */
+    WEFT_OP_SOURCE = 16,       /* no computation: parameters, state, inputs */
+    WEFT_OP_MAX = 32,          /* contracted indices are combined by maximum, not by sum */
+    WEFT_OP_MATMUL = 64,       /* a matrix product: MFU counts it, and its operands' dtype is the
+                                  dtype that MFU is measured against */
+    WEFT_OP_ACCUMULATES = 128, /* its result is the total of operand 0 over the step's micro-batches
+                                  and is there after the last: the sum, with MAX the maximum.
+                                  call->accumulate: combine with what is there */
+    WEFT_OP_ADD = 256,  /* result 0 is the sum of all operands, element by element: of two, one may
+                           be made where the other lies */
+    WEFT_OP_CAST = 512, /* changes the dtype and nothing else: a gradient op that would change
+                           nothing is left out, and the mark PASS_ON is heeded */
+    WEFT_OP_GATHER = 1024, /* makes a weight whole that is stored in shards; placement turns it into
+                              a redistribute */
     /* Sources of the core's own: a plugin's op has none of these. */
     WEFT_OP_PARAMETER = 2048,
     WEFT_OP_STATE = 4096,
@@ -124,6 +127,15 @@ enum {
  * "all" on the left: for every operand in turn, one node each. Operands not named get none. A
  * gradient node inherits the attributes.
  *
+ * differentiate: the gradient as a function, instead of `grad`, where statements do not do: several
+ * nodes, a choice, state that changes. Called once for each node whose gradient is wanted, it adds
+ * nodes with any builder (they stand in the backward, in the node's block, chunk and phase, on its
+ * plugin's behalf) and fills dxs[i] with the gradient of operand i; NULL: none. dys[i] is that of
+ * result i, NULL where nobody wants it. What it may ask is in <weft/pass.h>. grad_of: for which
+ * operands it can give one, "0 1" or "all". grad_reads: what it reads of the forward: operands, "0
+ * 1" or "all", and results, "r0"; NULL: nothing but dys. Both are told before it is called, so that
+ * passes can be told what a backward will keep.
+ *
  * infer: sets dims and dtypes of results where the default does not do: default dims come from the
  * rule's letters in the first operand that has them, default dtype is operand `dtype_from`'s. NULL:
  * default.
@@ -149,6 +161,9 @@ struct weft_op {
     double (*flops)(const weft_call *call);
     weft_status (*make_rule)(const weft_node *node, weft_text *rule, weft_error *err);
     weft_status (*infer)(weft_graph *graph, weft_node *node, weft_error *err);
+    const char *grad_of, *grad_reads;
+    weft_status (*differentiate)(weft_backward *b, const weft_node *node, weft_value *const *dys,
+                                 weft_value **dxs, weft_error *err);
 };
 
 /* ---- kernels ---- */

@@ -13,6 +13,7 @@
 #include <weft/mesh.h>
 #include <weft/op.h>
 #include <weft/params.h>
+#include <weft/pass.h>
 #include <weft/service.h>
 
 #ifdef __cplusplus
@@ -83,14 +84,16 @@ void weft_run_ask(const weft_run_view *run, unsigned what);
 
 /* ---- contributions ---- */
 
-/* Of passes. Within a stage, listed order. Graph passes see the model's graph before placement and
- * once per mode; joint passes see the placed graph with its backward (train mode only), and what
- * they add is placed at once. */
+/* Of passes. Within a stage, listed order. GRAPH passes see the model's graph before placement;
+ * PLACED passes see it with a layout on every value and redistributes where these change; both run
+ * once per mode. JOINT passes see the placed graph with its backward (train mode only). What PLACED
+ * and JOINT passes add is placed at once. */
 typedef enum weft_pass_stage {
     WEFT_STAGE_MESH,
     WEFT_STAGE_GRAPH,
+    WEFT_STAGE_PLACED,
     WEFT_STAGE_JOINT,
-    WEFT_STAGE_PROGRAM
+    WEFT_STAGES
 } weft_pass_stage;
 
 /* What a mesh pass may do; the core collects and nests the axes in listed order. */
@@ -99,9 +102,6 @@ typedef struct weft_mesh_plan weft_mesh_plan;
  * degree was set. */
 weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree,
                                 weft_where at, weft_error *err);
-
-/* What a program pass gets (reserved: opaque in this ABI). */
-typedef struct weft_programs weft_programs;
 
 /* What a command may use of the program that runs it. */
 typedef struct weft_command_host {
@@ -132,11 +132,13 @@ typedef struct weft_contribution {
      * plugin (same or earlier stage), or by the core; "x?" is used if there. gives: for later ones.
      * once: no other plugin may give the same (device, model, ...). */
     const char *const *needs, *const *gives, *const *refuses;
-    /* PASS */
+    /* PASS. after: NULL, or a capability: the pass runs behind all passes of its stage that give
+     * it, wherever its plugin is listed; "x?": if any does. So a plugin has passes at two places of
+     * the list. */
     weft_pass_stage stage;
+    const char *after;
     weft_status (*mesh)(void *self, weft_mesh_plan *plan, weft_error *err);
-    weft_status (*graph)(void *self, weft_graph *graph, weft_error *err); /* GRAPH and JOINT */
-    weft_status (*program)(void *self, weft_programs *programs, weft_error *err);
+    weft_status (*graph)(void *self, weft_graph *graph, weft_error *err); /* all other stages */
     /* SERVICE: "device", "data", "tokenizer", "generator", ... and its table */
     const char *service;
     const void *table;

@@ -11,6 +11,7 @@
 #include <weft/op.h>
 #include <weft/options.h>
 #include <weft/params.h>
+#include <weft/pass.h>
 #include <weft/plugin.h>
 #include <weft/random.h>
 #include <weft/service.h>

@@ -9,6 +9,7 @@ static const char *const automatic[] = {"auto", NULL};
 static const char *const levels[] = {"0", "1", "2", "3", NULL};
 static const char *const reshards[] = {"yes", "no", NULL};
 
+static const char *const levels_of_gathers[] = {"no", "step", "micro_batch", NULL};
 static const char *const groups[] = {"block", "none", NULL};
 
 static const weft_param params[] = {
@@ -59,15 +60,40 @@ static const weft_param params[] = {
      .unit = "blocks",
      .help = "With zero = 3: gather this many blocks ahead of the one that computes; more hides "
              "more of the wait and holds more memory."},
+    {.name = "two_level",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "no",
+     .choices = levels_of_gathers,
+     .help = "With replicate > 1: the copies share their storage, too, and parameters are gathered "
+             "over dp_replicate first, then over dp_shard. step: over dp_replicate once a step; "
+             "micro_batch (with zero = 3): for each micro-batch, kept for its backward, which "
+             "gathers over dp_shard alone; no: every copy is stored."},
     {.name = NULL},
 };
+
+static weft_status check(const weft_params *p, weft_error *err)
+{
+    weft_where at = weft_params_where(p, "two_level");
+    if (weft_params_is(p, "two_level", "no"))
+        return WEFT_OK;
+    if (weft_params_is(p, "zero", "0"))
+        return weft_fail(
+            err, WEFT_ERR_INPUT, at,
+            "[fsdp] two_level: with zero = 0 nothing is gathered; set zero to 1, 2 or 3");
+    if (weft_params_is(p, "two_level", "micro_batch") && !weft_params_is(p, "zero", "3"))
+        return weft_fail(
+            err, WEFT_ERR_INPUT, at,
+            "[fsdp] two_level = micro_batch: with zero = %s parameters are gathered once "
+            "a step; set zero = 3, or two_level = step",
+            weft_params_text(p, "zero"));
+    return WEFT_OK;
+}
 
 /* The settings are all there is to remember. */
 static weft_status create(const weft_host *host, void **self, weft_error *err)
 {
-    (void)err;
     *self = (void *)(uintptr_t)host->params;
-    return WEFT_OK;
+    return check(host->params, err);
 }
 
 static weft_status declare_axes(void *self, weft_mesh_plan *plan, weft_error *err)
@@ -90,9 +116,34 @@ static bool gathers_again(const weft_params *p, const weft_graph *g, int block)
     return block < weft_graph_blocks(g) - weft_params_int(p, "reshard");
 }
 
+static void set_marks(weft_graph *g, const weft_params *p, weft_value *gathered)
+{
+    if (weft_params_is(p, "group", "block"))
+        weft_set_mark(g, gathered, WEFT_MARK_GROUP, 1);
+    if (gathered->node->scope == WEFT_MICRO_BATCH && weft_params_int(p, "prefetch") > 0)
+        weft_set_mark(g, gathered, WEFT_MARK_PREFETCH, weft_params_int(p, "prefetch"));
+}
+
+/* Over dp_replicate, whose links are the slower ones: what is left is a shard of dp_shard. */
+static weft_value *gather_copies(weft_graph *g, const weft_params *p, weft_value *v)
+{
+    weft_value *gathered = weft_insert_at_use(g, v, "gather", ".g", NULL, NULL);
+    if (!gathered)
+        return NULL;
+    bool every = weft_params_is(p, "two_level", "micro_batch");
+    gathered->node->scope = every ? WEFT_MICRO_BATCH : WEFT_STEP_BEGIN;
+    weft_set_text(g, gathered, "axes", "dp_replicate");
+    set_marks(g, p, gathered);
+    return gathered;
+}
+
 static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
 {
     const weft_params *p = ctx;
+    if (!weft_params_is(p, "two_level", "no"))
+        v = gather_copies(g, p, v);
+    if (!v)
+        return;
     weft_value *gathered = weft_insert_at_use(g, v, "gather", ".g", NULL, NULL);
     if (!gathered)
         return;
@@ -103,10 +154,7 @@ static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
     gathered->recompute = every && gathers_again(p, g, gathered->node->block) && !head;
     if (weft_params_is(p, "zero", "2"))
         weft_set_mark(g, gathered, WEFT_MARK_REDUCE_EACH, 1);
-    if (weft_params_is(p, "group", "block"))
-        weft_set_mark(g, gathered, WEFT_MARK_GROUP, 1);
-    if (every && weft_params_int(p, "prefetch") > 0)
-        weft_set_mark(g, gathered, WEFT_MARK_PREFETCH, weft_params_int(p, "prefetch"));
+    set_marks(g, p, gathered);
 }
 
 static weft_status shard(void *self, weft_graph *g, weft_error *err)
@@ -120,6 +168,8 @@ static weft_status shard(void *self, weft_graph *g, weft_error *err)
         return weft_graph_status(g);
     for (size_t i = 0; i < sizeof token_axes / sizeof token_axes[0]; i++)
         weft_add_storage(g, token_axes[i]);
+    if (!weft_params_is(p, "two_level", "no")) /* gathered first, so added last */
+        weft_add_storage(g, "dp_replicate");
     weft_each_use_edge(g, gather_at_use, self);
     return weft_graph_status(g);
 }

@@ -4,6 +4,7 @@
 #include <weft/weft.h>
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -240,13 +241,19 @@ static float load(const char *p, int64_t i, weft_dtype dtype)
                               : ((const float *)(const void *)p)[i];
 }
 
+/* A NaN stays, wherever it comes from. */
+static double larger(double a, double b)
+{
+    return a > b || isnan(a) ? a : b;
+}
+
 static void reduce_f64(const group *g, int64_t at, int64_t n, weft_reduce op, double *out)
 {
     memcpy(out, (const double *)(const void *)g->send[0] + at, (size_t)n * sizeof *out);
     for (int r = 1; r < g->n; r++) {
         const double *x = (const double *)(const void *)g->send[r] + at;
         for (int64_t i = 0; i < n; i++)
-            out[i] = op == WEFT_REDUCE_SUM ? out[i] + x[i] : out[i] > x[i] ? out[i] : x[i];
+            out[i] = op == WEFT_REDUCE_SUM ? out[i] + x[i] : larger(out[i], x[i]);
     }
 }
 
@@ -258,7 +265,7 @@ static void reduce_f32(const group *g, int64_t at, int64_t n, weft_dtype dtype, 
     for (int r = 1; r < g->n; r++)
         for (int64_t i = 0; i < n; i++) {
             float x = load(g->send[r], at + i, dtype);
-            out[i] = op == WEFT_REDUCE_SUM ? out[i] + x : out[i] > x ? out[i] : x;
+            out[i] = op == WEFT_REDUCE_SUM ? out[i] + x : (float)larger(out[i], x);
         }
 }
 

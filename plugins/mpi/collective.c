@@ -3,6 +3,7 @@
  * any number of ranks and with any count. */
 #include "mpi.h"
 
+#include <math.h>
 #include <string.h>
 
 static const size_t message_bytes = (size_t)1 << 30; /* MPI counts are ints */
@@ -97,6 +98,12 @@ weft_status mpi_all_to_all(void *self, void *handle, const void *send, void *rec
 
 /* ---- sums ---- */
 
+/* A NaN stays, wherever it comes from. */
+static double larger(double a, double b)
+{
+    return a > b || isnan(a) ? a : b;
+}
+
 static void combine_f64(double *out, const double *x, int64_t n, weft_reduce op)
 {
     if (op == WEFT_REDUCE_SUM)
@@ -104,7 +111,7 @@ static void combine_f64(double *out, const double *x, int64_t n, weft_reduce op)
             out[i] += x[i];
     else
         for (int64_t i = 0; i < n; i++)
-            out[i] = out[i] > x[i] ? out[i] : x[i];
+            out[i] = larger(out[i], x[i]);
 }
 
 static void combine_f32(float *out, const float *x, int64_t n, weft_reduce op)
@@ -114,7 +121,7 @@ static void combine_f32(float *out, const float *x, int64_t n, weft_reduce op)
             out[i] += x[i];
     else
         for (int64_t i = 0; i < n; i++)
-            out[i] = out[i] > x[i] ? out[i] : x[i];
+            out[i] = (float)larger(out[i], x[i]);
 }
 
 /* Sums in f32 over all members, rounded once. */
@@ -124,7 +131,7 @@ static void combine_bf16(const group *g, uint16_t *out, int64_t n, weft_reduce o
         float sum = weft_bf16_to_f32(((const uint16_t *)(const void *)g->pieces[0].recv)[i]);
         for (int r = 1; r < g->n; r++) {
             float x = weft_bf16_to_f32(((const uint16_t *)(const void *)g->pieces[r].recv)[i]);
-            sum = op == WEFT_REDUCE_SUM ? sum + x : sum > x ? sum : x;
+            sum = op == WEFT_REDUCE_SUM ? sum + x : (float)larger(sum, x);
         }
         out[i] = weft_f32_to_bf16(sum);
     }

@@ -181,6 +181,7 @@ weft_status planned_init(planned *p, const planned_spec *spec)
     s = s ? s : build(p, spec);
     t[1] = now_ms();
     s = s ? s : pass_done(p, "place", weft_graph_place(p->g));
+    s = s ? s : run_passes(p, WEFT_STAGE_PLACED);
     t[2] = now_ms();
     if (s || spec->placed_only)
         return s;

@@ -189,7 +189,7 @@ static void run_node(sim *s, const weft_node *n, int64_t micro)
     else if (strcmp(n->op->name, "input") == 0)
         fill(s, n->outs[0], input, micro);
     else if (!(n->op->flags & WEFT_OP_SOURCE))
-        compute(s, n, micro > 0 && strcmp(n->op->name, "accumulate") == 0);
+        compute(s, n, micro > 0 && (n->op->flags & WEFT_OP_ACCUMULATES));
 }
 
 static void run_program(sim *s, weft_scope scope, int64_t micro)

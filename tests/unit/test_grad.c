@@ -22,6 +22,13 @@ static weft_status check(const char *rule, const char *text, weft_error *err)
     return s;
 }
 
+static weft_status never_called(weft_backward *b, const weft_node *n, weft_value *const *dys,
+                                weft_value **dxs, weft_error *err)
+{
+    (void)b, (void)n, (void)dys, (void)dxs, (void)err;
+    return WEFT_ERR_INTERNAL;
+}
+
 static void sound_ones(void **state)
 {
     (void)state;
@@ -85,6 +92,39 @@ static void wrong_ones(void **state)
     }
 }
 
+/* What a function says of itself. */
+static void of_functions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *of, *reads, *words;
+    } cases[] = {
+        {"0 1", "0 r0 1", NULL},
+        {"all", "all r0", NULL},
+        {"1", NULL, NULL},
+        {"2", NULL, "op brk: grad_of \"2\": there is no operand '2'"},
+        {"r0", NULL, "op brk: grad_of \"r0\": there is no operand 'r0'"},
+        {"0", "r1", "op brk: grad_reads \"r1\": there is no operand or result 'r1'"},
+        {"0", "dy", "op brk: grad_reads \"dy\": there is no operand or result 'dy'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_ops ops;
+        weft_error err = {0};
+        const weft_op brk = {.name = "brk",
+                             .rule = "*, * -> *",
+                             .grad_of = cases[i].of,
+                             .grad_reads = cases[i].reads,
+                             .differentiate = never_called};
+        const weft_op *const list[] = {&brk, NULL}, *const *const more[] = {list};
+        assert_int_equal(weft_ops_init(&ops, more, 1, &err), WEFT_OK);
+        weft_status s = weft_ops_check_gradients(&ops, list, &err);
+        assert_int_equal(s, cases[i].words ? WEFT_ERR_INTERNAL : WEFT_OK);
+        assert_string_equal(weft_error_text(&err), cases[i].words ? cases[i].words : "");
+        weft_error_release(&err);
+        weft_ops_release(&ops);
+    }
+}
+
 /* What only a node can tell: its numbers of operands and results. */
 static void of_a_node(void **state)
 {
@@ -101,6 +141,6 @@ static void of_a_node(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sound_ones), cmocka_unit_test(wrong_ones),
-                                       cmocka_unit_test(of_a_node)};
+                                       cmocka_unit_test(of_functions), cmocka_unit_test(of_a_node)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,43 @@ static void one_per_block(void **state)
     plan_run_release(&p);
 }
 
+static int over(const plan_run *p, weft_action action, weft_move move, const char *axis)
+{
+    const weft_lowered *l = p->plan->lowered[WEFT_MODE_TRAIN];
+    const weft_program *program = &l->programs[action];
+    int n = 0;
+    for (int i = 0; i < program->n; i++) {
+        const weft_instruction *in = &program->list[i];
+        n += does(in, move) && in->node->steps[0].n_axes == 1 &&
+             strcmp(l->graph->config.mesh.axis[in->node->steps[0].axes[0]].name, axis) == 0;
+    }
+    return n;
+}
+
+/* Each level is one per block, on the way in and on the way back; the backward gathers within a
+ * copy alone, but for the head, whose forward runs there. */
+static void two_levels(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, "llama3 local bf16 fsdp adamw",
+          "[fsdp]\ndegree = 2\nreplicate = 2\ntwo_level = micro_batch\n", 4);
+    assert_int_equal(over(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER, "dp_replicate"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER, "dp_shard"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_ALL_GATHER, "dp_replicate"), 1);
+    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_ALL_GATHER, "dp_shard"), LAYERS + 1);
+    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER, "dp_shard"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER, "dp_replicate"), LAYERS + 2);
+    plan_run_release(&p);
+    start(&p, "llama3 local bf16 fsdp adamw",
+          "[fsdp]\ndegree = 2\nreplicate = 2\ntwo_level = step\n", 4);
+    assert_int_equal(over(&p, WEFT_DO_BEGIN, WEFT_ALL_GATHER, "dp_replicate"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER, "dp_replicate"), 0);
+    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER, "dp_replicate"), 0);
+    assert_int_equal(over(&p, WEFT_DO_STEP_END, WEFT_REDUCE_SCATTER, "dp_replicate"), LAYERS + 2);
+    plan_run_release(&p);
+}
+
 /* Instruction of the gather of block b and of the first computation that belongs to it. */
 static void find_block(const plan_run *p, weft_action action, int block, int *gather, int *compute)
 {
@@ -168,9 +205,8 @@ static void small_sums_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_per_block),
-        cmocka_unit_test(gathers_run_ahead),
-        cmocka_unit_test(own_queue),
+        cmocka_unit_test(one_per_block),      cmocka_unit_test(two_levels),
+        cmocka_unit_test(gathers_run_ahead),  cmocka_unit_test(own_queue),
         cmocka_unit_test(small_sums_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,6 +41,8 @@ static const opcheck_case cases[] = {
     {"scale", {"f", "f"}, 0, {{0}}},
     {"cast", {"f b=2 e=5"}, 0, {{0}}},
     {"accumulate", {"f n=4 k=3"}, 0, {{0}}},
+    {"accumulate_max", {"f n=4 k=3"}, 0, {{0}}},
+    {"lowest", {"f n=4 k=3"}, 0, {{0}}},
     {"take", {"f b=3 s=4 e=2", "i4 b=3"}, 0, {{0}}},
     {"cache", {"f b=2 c=5 h=6/3", "f b=2 n=3 h=6/3", "n1 n=3"}, 0, {{0}}},
     {"cache", {"f b=1 c=4 h=2", "f b=1 n=3 h=2", "n2 n=3"}, 0, {{0}}}, /* one place too many */
@@ -135,8 +137,11 @@ static void visit_accumulate(const opcheck_use *u, weft_pool *pool, void *ctx)
         again->outs[r] = opcheck_random(&u->outs[r], 31, (uint64_t)r, pool);
     weft_tensor before = opcheck_copy(&again->outs[0], pool);
     opcheck_run(again, true);
-    for (int64_t i = 0; i < weft_tensor_count(&before); i++)
-        weft_tensor_set(&before, i, weft_tensor_get(&before, i) + weft_tensor_get(&u->outs[0], i));
+    const unsigned maximum = WEFT_OP_ACCUMULATES | WEFT_OP_MAX;
+    for (int64_t i = 0; i < weft_tensor_count(&before); i++) {
+        double a = weft_tensor_get(&before, i), b = weft_tensor_get(&u->outs[0], i);
+        weft_tensor_set(&before, i, (u->op->flags & maximum) != maximum ? a + b : a > b ? a : b);
+    }
     opcheck_same(&before, &again->outs[0], 1e-12, "accumulated", u->op->name);
     for (int r = 1; r < u->n_outs; r++)
         opcheck_same(&u->outs[r], &again->outs[r], 1e-12, "not accumulated", u->op->name);

@@ -121,7 +121,7 @@ static void test_unmet_need(void **state)
                                        "plugin gives; did it mean 'thing_a'?");
     assert_refused("cpu unmet", "add one that does");
     assert_refused("cpu unmet",
-                   "needs 'placed' in stage graph, but weft gives it from stage joint on");
+                   "needs 'placed' in stage graph, but weft gives it from stage placed on");
 }
 
 static void test_wrong_order(void **state)
@@ -152,6 +152,52 @@ static void test_cycle(void **state)
     assert_refused("cpu cycle_a cycle_b", "no order works");
     assert_refused("cpu cycle_a cycle_b",
                    "'cycle_b' must come after 'cycle_a', that after 'cycle_b'");
+}
+
+/* Names of the plugins of all passes, as they run. */
+static void assert_passes(const char *plugins, const char *names)
+{
+    run r = {0};
+    weft_text text = {0};
+    assert_loads(&r, load(&r, plugins, ""));
+    for (int i = 0; i < r.plugins->n_passes; i++)
+        weft_text_print(&text, "%s%s", i ? " " : "",
+                        r.plugins->list[r.plugins->passes[i].plugin].module.plugin->name);
+    assert_string_equal(weft_text_get(&text), names);
+    weft_text_release(&text);
+    release(&r);
+}
+
+static void test_after(void **state)
+{
+    (void)state;
+    assert_passes("cpu good_a two_places good_b", "good_a two_places two_places good_b");
+    assert_passes("cpu two_places good_a good_b", "two_places good_a two_places good_b");
+    assert_passes("cpu two_places good_a needs_late mesh_late",
+                  "mesh_late two_places good_a two_places needs_late");
+    assert_refused("cpu two_places good_b good_a",
+                   "this order works: plugins = cpu two_places good_a good_b");
+    assert_refused("cpu two_places needs_late good_a",
+                   "run.ini:6: plugin 'needs_late' needs 'thing_late', which 'two_places' "
+                   "(run.ini:5) gives, but behind 'thing_a', which its pass waits for; this order "
+                   "works: plugins = cpu two_places good_a needs_late");
+    assert_refused("cpu two_places",
+                   "run.ini:5: plugin 'two_places' has a pass after 'thing_a', which no listed "
+                   "plugin gives; add one that does");
+}
+
+static void test_after_in_vain(void **state)
+{
+    (void)state;
+    assert_refused("cpu waits_a good_a waits_b",
+                   "run.ini:5: a pass of plugin 'waits_a' waits for 'wait_b', which 'waits_b' "
+                   "(run.ini:7) gives, and that waits for 'wait_a', which 'waits_a' (run.ini:5) "
+                   "gives; no order works, so leave one out");
+    assert_refused("cpu waits_more good_a", "has a pass after 'thing_q', which no listed plugin");
+    assert_refused("cpu waits_more good_a", "says after 'placed', which weft gives between stages");
+    assert_refused("cpu waits_more good_a",
+                   "run.ini:5: a pass of plugin 'waits_more' in stage mesh says after 'thing_a', "
+                   "which 'good_a' (run.ini:6) gives only later, in stage graph");
 }
 
 static bool is_linear(const char *op)
@@ -364,6 +410,8 @@ int main(void)
         cmocka_unit_test(test_wrong_order),
         cmocka_unit_test(test_stages_before_list),
         cmocka_unit_test(test_cycle),
+        cmocka_unit_test(test_after),
+        cmocka_unit_test(test_after_in_vain),
         cmocka_unit_test(test_kernels_of_unknown_ops),
         cmocka_unit_test(test_all_errors_at_once),
         cmocka_unit_test(test_failing_create),

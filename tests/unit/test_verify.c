@@ -439,7 +439,7 @@ static void builders_are_checked(void **state)
         {reports_many, "report 'r': x has 3 dims; what is reported is one number"},
         {state_twice, "state 'm': there is a value of this name already (core)"},
         {updates_tokens, "x cannot be updated: it is neither a parameter nor state"},
-        {updates_early, "w cannot be updated yet; let a joint pass do it"},
+        {updates_early, "w cannot be updated yet; let a joint pass or a gradient function do it"},
         {updates_twice, "table is updated twice; only one plugin may do it, once"},
         {no_results, "there is no op 'conv9'"},
         {made_integer, "x = embedding (core): was no integer, and is now i32"},

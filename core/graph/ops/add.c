@@ -2,6 +2,8 @@
 /* Sums, scalings and copies. */
 #include "ops.h"
 
+#include <math.h>
+
 static weft_status add_plain(const weft_call *call, weft_error *err)
 {
     int64_t n = weft_tensor_count(&call->outs[0]);
@@ -63,6 +65,32 @@ static weft_status copy_plain(const weft_call *call, weft_error *err)
     (void)err;
     for (int64_t i = 0; i < n; i++)
         op_put(call, i, op_get(&call->ins[0], i));
+    return WEFT_OK;
+}
+
+/* A NaN stays, wherever it comes from. */
+static weft_status larger_plain(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *out = &call->outs[0];
+    int64_t n = weft_tensor_count(out);
+
+    (void)err;
+    for (int64_t i = 0; i < n; i++) {
+        double x = op_get(&call->ins[0], i), was = call->accumulate ? op_get(out, i) : x;
+        weft_tensor_set(out, i, was > x || isnan(was) ? was : x);
+    }
+    return WEFT_OK;
+}
+
+static weft_status lowest_plain(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *out = &call->outs[0];
+    int64_t n = weft_tensor_count(out);
+    double least = out->dtype == WEFT_I32 ? INT32_MIN : out->dtype == WEFT_U8 ? 0 : -INFINITY;
+
+    (void)err;
+    for (int64_t i = 0; i < n; i++)
+        weft_tensor_set(out, i, call->accumulate ? op_get(out, i) + least : least);
     return WEFT_OK;
 }
 
@@ -152,8 +180,24 @@ const weft_op weft_op_accumulate = {
     .summary = "the sum of x over the step's micro-batches",
     .rule = "* -> *",
     .linear = "0",
-    .plain = copy_plain,
     .flags = WEFT_OP_ACCUMULATES,
+    .plain = copy_plain,
+};
+
+const weft_op weft_op_accumulate_max = {
+    .name = "accumulate_max",
+    .summary = "the maximum of x over the step's micro-batches; a NaN stays",
+    .rule = "* -> *",
+    .flags = WEFT_OP_ACCUMULATES | WEFT_OP_MAX,
+    .plain = larger_plain,
+};
+
+const weft_op weft_op_lowest = {
+    .name = "lowest",
+    .summary = "what a maximum begins with: -infinity, or the least integer",
+    .rule = "* -> *",
+    .flags = WEFT_OP_MAX,
+    .plain = lowest_plain,
 };
 
 const weft_op weft_op_take = {

@@ -10,7 +10,7 @@
     X(parameter) X(state) X(input) X(constant) \
     X(embedding) X(embedding_dw) \
     X(linear) X(linear_dx) X(linear_dw) \
-    X(add) X(add_bias) X(bias_dw) X(scale) X(cast) X(accumulate) X(take) \
+    X(add) X(add_bias) X(bias_dw) X(scale) X(cast) X(accumulate) X(accumulate_max) X(lowest) X(take) \
     X(rms_norm) X(rms_norm_dx) X(rms_norm_dw) X(layer_norm) X(layer_norm_dx) X(layer_norm_dw) \
     X(rope) X(rope_dx) X(attention) X(attention_dx) X(cache) \
     X(silu_mul) X(silu_mul_dx) X(gelu) X(gelu_dx) \

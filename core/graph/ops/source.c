@@ -62,7 +62,9 @@ const weft_op weft_op_constant = {
 
 const weft_op weft_op_gather = {
     .name = "gather",
-    .summary = "a weight from its storage shards; placement turns it into a redistribute",
+    .summary =
+        "a weight from its storage shards, or over the storage axes in `axes` alone; placement "
+        "turns it into a redistribute",
     .rule = "* -> *",
     .linear = "0",
     .grad = (const char *const[]){"0: dy", NULL},

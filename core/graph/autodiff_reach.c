@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether every trained parameter has a gradient: a way to the loss, through operands that ops have
  * gradients for. */
+#include "graph/autodiff.h"
 #include "graph/grad.h"
-#include "graph/internal.h"
 
 enum { REACHED = 1, OF_LOSS = 2 };
 
@@ -85,4 +85,20 @@ weft_status weft_graph_check_reach(weft_graph *g, weft_error *err)
         s = explain(g, missed[i], &said, err);
     weft_free(missed);
     return s;
+}
+
+weft_status weft_backward_check_used(weft_graph *g)
+{
+    weft_status s = WEFT_OK;
+    const weft_node *said = NULL;
+    int n_frozen = 0;
+    for (int i = 0; i < g->n_parameters; i++) {
+        n_frozen += g->parameters[i]->frozen;
+        if (!g->parameters[i]->gradient && !g->parameters[i]->frozen)
+            s = explain(g, g->parameters[i], &said, &g->error);
+    }
+    if (n_frozen == 0 || n_frozen < g->n_parameters)
+        return s;
+    return weft_fail(&g->error, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "every parameter is frozen; nothing is left to train");
 }

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gradients of one node's operands. */
+#include "graph/autodiff.h"
+#include "graph/grad.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <weft/marks.h>
+
+typedef struct operands {
+    weft_value *ins[WEFT_RULE_MAX_PARTS], *like;
+    int n;
+} operands;
+
+/* Resolves the words behind a gradient op. */
+static weft_status resolve(weft_backward *b, const weft_node *n, const char *args,
+                           weft_value *const *dys, operands *out)
+{
+    size_t size;
+    memset(out, 0, sizeof *out);
+    for (const char *p = weft_grad_word(args, &size); size; p = weft_grad_word(p + size, &size)) {
+        weft_value *v = NULL;
+        int first = 0, last = 0;
+        if (size == 3 && strncmp(p, "dys", 3) == 0)
+            last = n->n_outs - 1;
+        else if (strncmp(p, "dy", 2) == 0)
+            first = last = size > 2 ? atoi(p + 2) : 0;
+        else if (strncmp(p, "like", 4) == 0) {
+            out->like = n->ins[atoi(p + 4)];
+            continue;
+        } else {
+            v = weft_backward_recall(b, *p == 'r' ? n->outs[atoi(p + 1)] : n->ins[atoi(p)]);
+            first = last = -1;
+        }
+        for (int i = first; i <= last; i++) {
+            weft_value *x = i < 0 ? v : dys[i];
+            if (!x || out->n == WEFT_RULE_MAX_PARTS) {
+                weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                "the gradient of %s = %s asks for '%.*s', which it does not have",
+                                n->outs[0]->name, n->op->name, (int)size, p);
+                return WEFT_ERR_INTERNAL;
+            }
+            out->ins[out->n++] = x;
+        }
+    }
+    return weft_graph_status(b->g);
+}
+
+static weft_status apply(weft_backward *b, weft_node *n, const weft_grad *s, const int *targets,
+                         int n_targets, weft_value *const *dys)
+{
+    bool wanted = false;
+    weft_value *x[WEFT_GRAD_MAX_TARGETS];
+    for (int i = 0; i < n_targets; i++) {
+        x[i] = n->ins[targets[i]];
+        wanted = wanted || b->needs[x[i]->id];
+    }
+    if (!wanted)
+        return WEFT_OK;
+    const weft_op *op = s->op ? weft_map_get(&b->g->config.ops->by_name, s->op, s->op_size) : NULL;
+    bool cast = op && (op->flags & WEFT_OP_CAST);
+    if (!s->op || (cast && (weft_backward_dtype(b, x[0]) == dys[0]->dtype ||
+                            weft_get_mark(n, WEFT_MARK_PASS_ON))))
+        return weft_backward_add_part(b, x[0], dys[0]) ? WEFT_OK : WEFT_ERR_MEMORY;
+    operands o;
+    weft_status st = resolve(b, n, s->args, dys, &o);
+    if (st)
+        return st;
+    weft_node_spec spec = {.n_ins = o.n,
+                           .ins = o.ins,
+                           .n_outs = n_targets,
+                           .like = o.like,
+                           .attrs = n->attrs,
+                           .n_attrs = n->n_attrs};
+    weft_node *made = weft_backward_make(b, s->op, s->op_size, x, n, spec);
+    for (int i = 0; made && i < n_targets; i++)
+        if (b->needs[x[i]->id] && !weft_backward_add_part(b, x[i], made->outs[i]))
+            return WEFT_ERR_MEMORY;
+    return made ? WEFT_OK : weft_graph_status(b->g);
+}
+
+static weft_status apply_statements(weft_backward *b, weft_node *n, weft_value *const *dys)
+{
+    for (const char *const *text = n->op->grad; text && *text; text++) {
+        weft_grad s;
+        weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &b->g->error);
+        if (!s.all && !st)
+            st = apply(b, n, &s, s.targets, s.n_targets, dys);
+        for (int i = 0; s.all && !st && i < n->n_ins; i++)
+            st = apply(b, n, &s, &i, 1, dys);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_backward_visit(weft_backward *b, weft_node *n)
+{
+    weft_value *dys[WEFT_RULE_MAX_PARTS] = {NULL};
+    bool any = false;
+    for (int r = 0; r < n->n_outs; r++) {
+        if (b->of[n->outs[r]->id].n == 0)
+            continue;
+        if (!(dys[r] = weft_backward_total(b, n->outs[r])))
+            return weft_graph_status(b->g);
+        any = true;
+    }
+    if (!any)
+        return WEFT_OK;
+    if (n->n_ins == 0) {
+        n->outs[0]->gradient = dys[0];
+        return WEFT_OK;
+    }
+    return n->op->differentiate ? weft_backward_call(b, n, dys) : apply_statements(b, n, dys);
+}

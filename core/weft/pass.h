@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What passes and gradients need beside the builders of <weft/graph.h>: gradients as functions,
+ * totals over micro-batches, surgery, and questions about values and nodes. As builders do, these
+ * note errors in the graph and pass NULL on. */
+#ifndef WEFT_PASS_H
+#define WEFT_PASS_H
+
+#include <weft/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- gradients as functions: inside weft_op's `differentiate` ---- */
+
+weft_graph *weft_backward_graph(weft_backward *b);
+/* Is the gradient of this operand wanted? What nobody wants need not be built, and is ignored. */
+bool weft_backward_wants(const weft_backward *b, int operand);
+/* An operand or result of the node as the backward has it: kept, or computed again from what was
+ * kept. It must be among the op's `grad_reads`. */
+weft_value *weft_backward_saved(weft_backward *b, weft_value *v);
+/* A node of op `op` that makes the gradient of an operand: its result has that one's name, with a '
+ * behind, its dims, and the dtype that its gradient must have (the gradient of a weight is a sum
+ * over tokens, and stays in the graph's dtype). like: dims and layout of this value count, its data
+ * is not read; NULL: none. The node has the attributes of the one it differentiates. */
+weft_value *weft_backward_add(weft_backward *b, const char *op, int operand, int n_ins,
+                              weft_value *const *ins, weft_value *like);
+/* The same for n operands at once, one for each result: dxs[operands[i]] becomes result i. */
+void weft_backward_add_many(weft_backward *b, const char *op, int n, const int *operands, int n_ins,
+                            weft_value *const *ins, weft_value *like, weft_value **dxs);
+
+/* ---- totals over the step's micro-batches ---- */
+
+typedef enum weft_total { WEFT_SUM, WEFT_MAX } weft_total;
+
+/* Training: the sum, or the maximum, of v over the step's micro-batches. It is there after the last
+ * one, for nodes that run at the end of the step (reports, the next content of state), on every
+ * mesh and with any number of micro-batches; a maximum keeps a NaN. What is the same in all
+ * micro-batches counts as often as there are. A sum is at least as wide as the graph's dtype. */
+weft_value *weft_accumulate(weft_graph *g, weft_value *v, weft_total how);
+
+/* ---- surgery: in the stages graph, placed and joint ----
+ *
+ * In a placed graph whoever reads something else than before goes on reading it in the layout of
+ * before: a redistribute is put in front where layouts differ. See also weft_node_set_operand,
+ * weft_graph_at and weft_remove. */
+
+/* Whoever reads `old` reads `value`, but for those that make `value` from it; so do the run,
+ * reports and state that `old` was the next content of. Both have the same dims, and `value` stands
+ * in front of all readers. What others have said of `old` goes over to `value`: its role, that
+ * observers get it, that it is not kept for the backward; and, if `value` is not made from `old`,
+ * attributes of its node that the new one does not have. `old` stays, for weft_remove. */
+void weft_replace(weft_graph *g, weft_value *old, weft_value *value);
+/* Moves a node right before another (NULL: to the end). It keeps its block, chunk, phase and scope.
+ * Refused where an operand would stand behind it, or a reader before. */
+void weft_move_before(weft_graph *g, weft_node *n, weft_node *before);
+
+/* ---- questions ---- */
+
+/* Values are numbered from 0 (weft_value.id); as many as have ever been made. */
+int weft_graph_values(const weft_graph *g);
+/* Bytes of the whole value, and of the largest part that a rank holds (in a graph that is not yet
+ * placed: all of it). Who reads a value stands in its `uses`. */
+int64_t weft_value_bytes(const weft_graph *g, const weft_value *v);
+int64_t weft_value_part_bytes(const weft_graph *g, const weft_value *v);
+
+/* What one run of a node costs a rank (a node of scope micro_batch runs once for each of these). */
+typedef struct weft_cost {
+    double flops;                   /* as the op says, of the largest part */
+    int64_t read, written;          /* bytes of operands and results */
+    int64_t sent;                   /* bytes that a redistribute sends */
+    int64_t by_axis[WEFT_MAX_AXES]; /* of these, by mesh axis; what runs over several counts for the
+                                       outermost of them */
+} weft_cost;
+
+void weft_node_cost(const weft_graph *g, const weft_node *n, weft_cost *out);
+
+/* Before the backward: of which values, by id, a gradient will be made (wanted has room for
+ * weft_graph_values). Parameters that are trained, and what is made from them through operands that
+ * have a gradient. */
+weft_status weft_gradient_wanted(weft_graph *g, bool *wanted);
+/* Which of its operands and results the gradient of n reads: into list, room for n_ins + n_outs;
+ * returns how many. wanted: see above; NULL: as if all were. What is marked to be computed again is
+ * not kept for it, but what that is made from is. */
+int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **list);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
