@@ -15,7 +15,7 @@ static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *er
     r->n_tensors = g->n_parameters;
     r->blocks = weft_graph_blocks(g);
     r->tokens = run->plan->global_batch * run->plan->seq_len;
-    r->half = run->product_dtype == WEFT_BF16;
+    r->half = run->plan->lowered[WEFT_MODE_TRAIN]->product_dtype == WEFT_BF16;
     r->wide = g->config.dtype == WEFT_F64;
     r->ranks = run->plan->ranks;
     s->tensors = weft_pool_alloc(&r->pool, (size_t)g->n_parameters * sizeof *s->tensors);

@@ -47,7 +47,7 @@ static weft_status list_one(oracle_record *r, const weft_node *n, const weft_val
         !weft_map_set(&r->by_name, &r->pool, v->name, strlen(v->name), to))
         return weft_fail_memory(err);
     to->block = n->block;
-    to->moves = n->steps || strcmp(n->op->name, "gather") == 0;
+    to->moves = n->steps || weft_node_is(n, WEFT_OP_GATHER);
     to->changed = r->reference && (!known || strcmp(known->op, to->op) != 0);
     to->cause = cause_of(r, n, to);
     to->count = 1;

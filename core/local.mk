@@ -100,6 +100,7 @@ core_libcore_la_SOURCES = \
 	core/graph/insert.c \
 	core/graph/line.c \
 	core/graph/map.c \
+	core/graph/marks.c \
 	core/graph/move.c \
 	core/graph/node.c \
 	core/graph/optimize.c \
@@ -220,6 +221,7 @@ weftinclude_HEADERS = \
 	core/weft/files.h \
 	core/weft/graph.h \
 	core/weft/mesh.h \
+	core/weft/marks.h \
 	core/weft/op.h \
 	core/weft/options.h \
 	core/weft/params.h \

@@ -253,6 +253,9 @@ run_fixture_sources = \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
+	tests/fixtures/run/relinear.c \
+	tests/fixtures/run/slip.c \
+	tests/fixtures/run/sp.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrap_all.c \
 	tests/fixtures/run/wrap_data.c \
@@ -288,9 +291,11 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-docs \
 	tests/scripts/check-environments \
 	tests/scripts/check-example \
+	tests/scripts/check-family \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \
 	tests/scripts/check-generate \
+	tests/scripts/check-heads \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
@@ -306,6 +311,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \
 	tests/scripts/check-sizes \
+	tests/scripts/check-slips \
 	tests/scripts/check-style \
 	tests/scripts/check-state \
 	tests/scripts/check-text-runs \

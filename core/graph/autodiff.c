@@ -6,6 +6,7 @@
 #include "graph/grad.h"
 
 #include <string.h>
+#include <weft/marks.h>
 
 /* The reported loss: summed over micro-batches and closed. */
 static weft_status report_loss(weft_backward *b)
@@ -35,10 +36,18 @@ static weft_status close_gradients(weft_graph *g)
                                                      "the optimizer", NULL)))
             return weft_graph_status(g);
         if (p->gradient != gradient)
-            weft_set_int(g, p->gradient, "group", 1);
+            weft_set_mark(g, p->gradient, WEFT_MARK_GROUP, 1);
         p->summed = p->gradient;
     }
     return WEFT_OK;
+}
+
+/* Who counts operations asks for it. */
+static void mark_trains(weft_graph *g, const bool *needs)
+{
+    for (weft_node *n = g->first; n && needs; n = n->next)
+        for (int r = 0; r < n->n_outs; r++)
+            n->outs[r]->trains = needs[n->outs[r]->id];
 }
 
 weft_status weft_graph_differentiate(weft_graph *g)
@@ -61,6 +70,7 @@ weft_status weft_graph_differentiate(weft_graph *g)
     if (!b.needs || !b.of || !b.copies)
         s = weft_fail_memory(&g->error);
     s = s ? s : weft_gradient_wanted(g, b.needs);
+    mark_trains(g, b.needs);
     if (!s) {
         weft_attr one = {.key = "value", .kind = WEFT_ATTR_REAL, .r = 1};
         weft_node_spec spec = {.n_outs = 1, .attrs = &one, .n_attrs = 1, .scope = WEFT_MICRO_BATCH};

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <weft/marks.h>
 
 typedef struct operands {
     weft_value *ins[WEFT_RULE_MAX_PARTS], *like;
@@ -56,9 +57,10 @@ static weft_status apply(weft_backward *b, weft_node *n, const weft_grad *s, con
     }
     if (!wanted)
         return WEFT_OK;
-    bool cast = s->op && s->op_size == 4 && strncmp(s->op, "cast", 4) == 0;
-    if (!s->op ||
-        (cast && (weft_backward_dtype(b, x[0]) == dys[0]->dtype || weft_node_int(n, "pass_on"))))
+    const weft_op *op = s->op ? weft_map_get(&b->g->config.ops->by_name, s->op, s->op_size) : NULL;
+    bool cast = op && (op->flags & WEFT_OP_CAST);
+    if (!s->op || (cast && (weft_backward_dtype(b, x[0]) == dys[0]->dtype ||
+                            weft_get_mark(n, WEFT_MARK_PASS_ON))))
         return weft_backward_add_part(b, x[0], dys[0]) ? WEFT_OK : WEFT_ERR_MEMORY;
     operands o;
     weft_status st = resolve(b, n, s->args, dys, &o);

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <weft/marks.h>
 
 bool weft_backward_add_part(weft_backward *b, weft_value *x, weft_value *part)
 {
@@ -55,7 +56,7 @@ weft_node *weft_backward_make(weft_backward *b, const char *op, size_t op_size,
 static bool is_grouped(const weft_value *x)
 {
     for (int i = 0; i < x->n_uses; i++)
-        if (weft_node_int(x->uses[i].node, "group"))
+        if (weft_get_mark(x->uses[i].node, WEFT_MARK_GROUP))
             return true;
     return false;
 }
@@ -87,7 +88,7 @@ static weft_value *settle(weft_backward *b, weft_value *dx, const weft_value *x)
     if (moved)
         moved->node->block = dx->node->block;
     if (moved && x->weight && is_grouped(x))
-        weft_set_int(b->g, moved, "group", 1);
+        weft_set_mark(b->g, moved, WEFT_MARK_GROUP, 1);
     return moved;
 }
 
@@ -163,7 +164,7 @@ weft_node *weft_backward_accumulate(weft_backward *b, weft_value *v, weft_value 
 static const weft_value *kept_like(const weft_value *x)
 {
     for (const weft_node *n = x->node; n->n_ins; n = n->ins[0]->node)
-        if (weft_node_int(n, "reduce_each"))
+        if (weft_get_mark(n, WEFT_MARK_REDUCE_EACH))
             return n->ins[0];
     return x;
 }

@@ -48,7 +48,7 @@ static void order_parameter(weft_graph *g)
 {
     weft_value **list = g->parameters, *v = list[g->n_parameters - 1];
     const weft_node *next = g->spot.before;
-    while (next && strcmp(next->op->name, "parameter") != 0)
+    while (next && !weft_node_is(next, WEFT_OP_PARAMETER))
         next = next->next;
     for (int i = g->n_parameters - 1; next && i > 0; i--) {
         list[i] = list[i - 1];

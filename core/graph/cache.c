@@ -70,7 +70,7 @@ static void cache_attention(weft_graph *g, weft_node *n)
 weft_status weft_graph_cache(weft_graph *g)
 {
     for (weft_node *n = g->first; n && !weft_graph_status(g); n = n->next) {
-        if (strcmp(n->op->name, "attention") != 0)
+        if (!weft_node_in(n, "attention"))
             continue;
         g->spot.before = n;
         g->spot.block = n->block;

@@ -204,7 +204,7 @@ static weft_status check_report(weft_graph *g, const char *name, const weft_valu
         if (strcmp(g->reports[i].name, name) == 0)
             weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                             "report '%s' is there already (%s); choose another name", name,
-                            g->reports[i].value->node->by);
+                            g->reports[i].by);
     return weft_graph_status(g);
 }
 
@@ -220,7 +220,7 @@ void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
     if (!copy || !reserve_report(g))
         weft_fail_memory(&g->error);
     else
-        g->reports[g->n_reports++] = (weft_report_value){copy, v};
+        g->reports[g->n_reports++] = (weft_report_value){copy, v, g->by};
 }
 
 weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more,

@@ -132,8 +132,10 @@ void weft_each_use_edge(weft_graph *g, void (*visit)(weft_graph *, weft_value *,
 void weft_add_regather(weft_graph *g, const char *axis)
 {
     int a = weft_mesh_find(&g->config.mesh, axis);
-    if (a < 0)
+    if (a < 0) {
+        weft_graph_note_stray(g, axis);
         return;
+    }
     g->regather |= 1u << a;
     g->regather_by = g->by;
 }
@@ -144,8 +146,10 @@ void weft_add_storage(weft_graph *g, const char *axis)
     for (int i = 0; i < g->n_storage; i++)
         if (g->storage[i] == a)
             return;
-    if (a < 0)
+    if (a < 0) {
+        weft_graph_note_stray(g, axis);
         return;
+    }
     g->storage[g->n_storage++] = a;
     g->storage_by = g->by;
 }

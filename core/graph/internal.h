@@ -54,6 +54,7 @@ typedef struct weft_sizes {
 typedef struct weft_report_value {
     const char *name;
     weft_value *value;
+    const char *by; /* who reports it */
 } weft_report_value;
 
 typedef struct weft_graph_config {
@@ -77,6 +78,12 @@ typedef struct weft_spot {
     weft_scope scope; /* of a placed graph: not earlier than this */
 } weft_spot;
 
+/* A rule or storage for an axis that the mesh does not have: of one rank, or one that nobody
+ * declares. */
+typedef struct weft_stray {
+    const char *by, *axis;
+} weft_stray;
+
 struct weft_graph {
     weft_graph_config config;
     weft_pool pool;
@@ -99,6 +106,8 @@ struct weft_graph {
     const char *storage_by;
     weft_axes regather;
     const char *regather_by;
+    weft_stray **strays;
+    int n_strays, strays_capacity;
     weft_report_value *reports;
     int n_reports, reports_capacity;
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
@@ -181,6 +190,8 @@ weft_status weft_graph_check_claims(weft_graph *g);
 
 /* ---- the table (table.c, user_rules.c) ---- */
 
+/* Notes that a plugin has said something of an axis that the mesh does not have. */
+void weft_graph_note_stray(weft_graph *g, const char *axis);
 /* Appends a copy of the line. */
 weft_status weft_table_add(weft_graph *g, const weft_table_line *line);
 bool weft_table_matches(const weft_table_line *line, weft_rule_of of, const char *name);
@@ -196,6 +207,10 @@ int weft_value_dim(const weft_value *v, const char *name); /* -1: none of this n
  * run, so what a rule speaks of need not be there yet. */
 weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const char *const *axes,
                                 int n_axes, bool partial, weft_error *err);
+/* Of the whole training graph, without the user's rules: warns of rules that speak of nothing that
+ * is there, and of axes that nobody declares. */
+weft_status weft_table_check(const weft_graph *g, const char *const *axes, int n_axes,
+                             const weft_log *log);
 /* Every line, who wrote it, and what it says the last word on. */
 void weft_table_print(const weft_graph *g, weft_text *text);
 
@@ -241,10 +256,13 @@ weft_status weft_graph_cache(weft_graph *g);
 /* The layout of a cache: that of its node's `like`, whole in the sequence and without open sums. */
 weft_status weft_place_cache(weft_graph *g, weft_value *v);
 
-/* ---- autodiff (autodiff.c, order.c) ---- */
+/* ---- autodiff (autodiff.c, reach.c, order.c) ---- */
 
 /* Adds the backward of the placed graph's loss; parameters get their `gradient`. */
 weft_status weft_graph_differentiate(weft_graph *g);
+/* Every parameter that is trained has a way to the loss, through operands that their ops have
+ * gradients for (reach.c). What has none is noted in err; without a loss, nothing. */
+weft_status weft_graph_check_reach(weft_graph *g, weft_error *err);
 /* Orders nodes so that the head's chunks run one after the other, forward and backward of each
  * together. */
 weft_status weft_graph_order(weft_graph *g);
@@ -256,6 +274,9 @@ weft_status weft_graph_order(weft_graph *g);
 weft_status weft_graph_verify(weft_graph *g, weft_error *err);
 /* "name [batch 8, seq 256, embed 4096]", for messages about sizes. */
 void weft_value_print_shape(const weft_value *v, weft_text *text);
+
+/* The marks of a node (marks.c): on whom they may be, with the values that they have. */
+weft_status weft_check_marks(const weft_node *n, weft_error *err);
 
 /* ---- text (print.c, parse.c) ---- */
 

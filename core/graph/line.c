@@ -249,9 +249,9 @@ static void add_op(weft_liner *l, const weft_node *n, weft_text *t)
     else
         weft_text_add(t, n->op->name);
     weft_text_add(t, "(");
-    if (strcmp(n->op->name, "parameter") == 0)
+    if (weft_node_is(n, WEFT_OP_PARAMETER))
         add_init(l, n->outs[0], t);
-    else if (strcmp(n->op->name, "state") == 0)
+    else if (weft_node_is(n, WEFT_OP_STATE))
         add_kind(l, n->outs[0], t);
     add_operands(l, n, t);
     weft_text_add(t, ")");

@@ -117,7 +117,7 @@ static weft_value *new_value(weft_graph *g, weft_node *n, int result, const char
 static bool made_of_weights(const weft_node *n)
 {
     if (n->n_ins == 0)
-        return strcmp(n->op->name, "parameter") == 0 || strcmp(n->op->name, "state") == 0;
+        return weft_node_is(n, WEFT_OP_PARAMETER | WEFT_OP_STATE);
     for (int i = 0; i < n->n_ins; i++)
         if (!n->ins[i]->weight)
             return false;
@@ -186,6 +186,23 @@ weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec)
     if (g->placed && weft_place_node(g, n))
         return NULL;
     return n;
+}
+
+/* ---- what it is ---- */
+
+bool weft_node_is(const weft_node *n, unsigned flags)
+{
+    return (n->op->flags & flags) != 0;
+}
+
+const char *weft_op_family(const weft_op *op)
+{
+    return op->family ? op->family : op->name;
+}
+
+bool weft_node_in(const weft_node *n, const char *family)
+{
+    return strcmp(weft_op_family(n->op), family) == 0;
 }
 
 /* ---- attributes ---- */

@@ -67,7 +67,7 @@ weft_status weft_graph_check_claims(weft_graph *g)
 static weft_status check_gradient(weft_graph *g, const weft_value *p, const weft_value *v)
 {
     const weft_value *was = p->gradient;
-    if (strcmp(p->node->op->name, "parameter") != 0)
+    if (!weft_node_is(p->node, WEFT_OP_PARAMETER))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s is no parameter: it has no gradient to be replaced", p->name);
     else if (!was)

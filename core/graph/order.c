@@ -43,8 +43,8 @@ static void emit_sums(orderer *o, weft_node *n)
         if (n->outs[i]->n_uses != 1)
             continue;
         weft_node *user = n->outs[i]->uses[0].node;
-        bool ready = user->phase == WEFT_BACKWARD && user->mark == OPEN &&
-                     strcmp(user->op->name, "add") == 0;
+        bool ready =
+            user->phase == WEFT_BACKWARD && user->mark == OPEN && weft_node_is(user, WEFT_OP_ADD);
         for (int k = 0; ready && k < user->n_ins; k++)
             ready = user->ins[k]->node->mark == PLACED;
         if (ready)

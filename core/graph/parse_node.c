@@ -172,9 +172,9 @@ static weft_status read_kind(weft_reader *r, line *l)
 static weft_status read_operands(weft_reader *r, line *l)
 {
     weft_status s = WEFT_OK;
-    if (strcmp(l->spec.op->name, "parameter") == 0)
+    if (l->spec.op->flags & WEFT_OP_PARAMETER)
         s = read_init(r, &l->init);
-    else if (strcmp(l->spec.op->name, "state") == 0)
+    else if (l->spec.op->flags & WEFT_OP_STATE)
         s = read_kind(r, l);
     while (!s && (*r->p == '@' || *r->p == '%')) {
         if (l->spec.n_ins == WEFT_RULE_MAX_PARTS)
@@ -363,18 +363,18 @@ static weft_status set_steps(weft_reader *r, weft_node *n, const char *written)
 static weft_status set_source(weft_reader *r, const line *l, weft_value *v)
 {
     weft_graph *g = r->g;
-    const char *op = l->spec.op->name;
+    unsigned flags = l->spec.op->flags;
     v->init = l->init;
     v->kind = l->kind;
-    if (strcmp(op, "input") == 0) {
+    if (flags & WEFT_OP_INPUT) {
         if (!weft_map_set(&g->inputs, &g->pool, v->name, strlen(v->name), v))
             return weft_fail_memory(r->err);
         return weft_graph_push(g, (void ***)&g->inputs_list, &g->n_inputs, &g->inputs_capacity, v)
                    ? WEFT_OK
                    : WEFT_ERR_MEMORY;
     }
-    bool parameter = strcmp(op, "parameter") == 0;
-    if (!parameter && strcmp(op, "state") != 0)
+    bool parameter = flags & WEFT_OP_PARAMETER;
+    if (!parameter && !(flags & WEFT_OP_STATE))
         return WEFT_OK;
     for (int a = 0; a < WEFT_MAX_AXES; a++)
         if (weft_layout_cuts(v->layout, a) && weft_layout_fine(v->layout, a))

@@ -139,31 +139,43 @@ static bool group_is_open(const job *j, int axis, int group)
     return false;
 }
 
-/* A dim and its parts (chunk) share a letter: it may be cut where all of them divide, so that every
- * rank has the parts of its own shard. (heads and kv_heads share one, too, but are no parts of each
- * other: check_even refuses.) */
-static bool parts_divide(const job *j, int axis, int letter)
+/* The dims of a letter, one after the other: of operands, then of results. */
+static const weft_dim *next_dim(const job *j, int letter, int *i)
 {
-    const weft_dim *first = NULL;
+    while (*i < j->rule.n_ins + j->n->n_outs) {
+        int k = (*i)++;
+        bool in = k < j->rule.n_ins;
+        int d = weft_rule_dim(in ? &j->rule.in[k] : &j->rule.out[k - j->rule.n_ins], letter);
+        if (d >= 0)
+            return &(in ? operand(j, k) : j->n->outs[k - j->rule.n_ins])->dims[d];
+    }
+    return NULL;
+}
+
+/* Whether the dims of a letter can be cut alike into `count`: of one size, or all of them divide.
+ * If not, *a and *b are two that cannot. */
+static bool divides(const job *j, int letter, int64_t count, const weft_dim **a, const weft_dim **b)
+{
+    int i = 0;
+    *a = next_dim(j, letter, &i);
+    while ((*b = next_dim(j, letter, &i))) {
+        int64_t first = (*a)->size / (*a)->grain, units = (*b)->size / (*b)->grain;
+        if (units != first && (units % count || first % count))
+            return false;
+    }
+    return true;
+}
+
+/* A dim and its parts (chunk) share a letter, and so do heads and kv_heads: an axis may cut it
+ * where all of them divide, by this axis and those that cut it already. */
+static bool can_cut(const job *j, int axis, int letter)
+{
+    const weft_dim *first, *other;
     int64_t count = j->g->config.mesh.axis[axis].size;
-    bool same = true, divide = true;
     for (int a = 0; a < axis; a++)
         if (j->roles[a].kind == ROLE_CUT && j->roles[a].letter == letter)
             count *= j->g->config.mesh.axis[a].size;
-    for (int i = 0; i < j->rule.n_ins + j->n->n_outs; i++) {
-        bool in = i < j->rule.n_ins;
-        int d = weft_rule_dim(in ? &j->rule.in[i] : &j->rule.out[i - j->rule.n_ins], letter);
-        if (d < 0)
-            continue;
-        const weft_dim *dim = &(in ? operand(j, i) : j->n->outs[i - j->rule.n_ins])->dims[d];
-        if (!first)
-            first = dim;
-        if (strcmp(first->name, dim->name) != 0)
-            return true;
-        same = same && dim->size == first->size;
-        divide = divide && dim->size / dim->grain % count == 0;
-    }
-    return same || divide;
+    return divides(j, letter, count, &first, &other);
 }
 
 static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
@@ -176,7 +188,7 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
         int d = weft_layout_dim(v->layout, axis), letter = j->rule.in[i].letter[d];
         bool between_grains = weft_layout_fine(v->layout, axis) && v->dims[d].grain > 1;
         if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)) &&
-            parts_divide(j, axis, letter))
+            can_cut(j, axis, letter))
             n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
     }
     for (int i = 0; i < j->n->n_outs; i++) {
@@ -185,7 +197,7 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
             continue;
         int letter = j->rule.out[i].letter[want >> 3 & 7];
         if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u) &&
-            parts_divide(j, axis, letter))
+            can_cut(j, axis, letter))
             n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
     }
     n = add_candidate(list, n, (role){ROLE_WHOLE, 0, 0});
@@ -201,7 +213,7 @@ static role roll(const job *j, int axis, role *list, int n)
 {
     uint32_t letters = weft_rule_in_letters(&j->rule) & ~j->rule.whole;
     for (int l = 0; l < j->rule.n_letters; l++)
-        if ((letters >> l & 1u) && parts_divide(j, axis, l))
+        if ((letters >> l & 1u) && can_cut(j, axis, l))
             n = add_candidate(list, n, (role){ROLE_CUT, l, 0});
     int legal = 0;
     for (int i = 0; i < n; i++)
@@ -277,48 +289,42 @@ static int64_t nearest_degree(int64_t a, int64_t b, int64_t wanted)
     return best;
 }
 
-/* A letter with two sizes (heads, kv_heads) is cut alike only where both divide. */
-static weft_status check_even(job *j, int letter)
+static weft_status not_even(job *j, int axis, const weft_dim *first, const weft_dim *dim)
 {
-    const axis_list *axes = &j->order[letter];
-    const weft_dim *first = NULL;
-    weft_axes set = 0;
-    for (int k = 0; k < axes->n; k++)
-        set |= 1u << axes->axis[k];
-    int64_t count = weft_mesh_count(&j->g->config.mesh, set);
-    for (int i = 0; i < j->rule.n_ins + j->n->n_outs; i++) {
-        bool in = i < j->rule.n_ins;
-        const weft_rule_part *part = in ? &j->rule.in[i] : &j->rule.out[i - j->rule.n_ins];
-        int d = weft_rule_dim(part, letter);
-        if (d < 0)
-            continue;
-        const weft_dim *dim = &(in ? operand(j, i) : j->n->outs[i - j->rule.n_ins])->dims[d];
-        int64_t units = dim->size / dim->grain;
-        if (!first)
-            first = dim;
-        int64_t first_units = first->size / first->grain;
-        if (units == first_units || (units % count == 0 && first_units % count == 0))
-            continue;
-        weft_text names = {0};
-        for (int k = 0; k < axes->n; k++)
-            weft_text_print(&names, "%s%s", k ? "*" : "",
-                            j->g->config.mesh.axis[axes->axis[k]].name);
-        const weft_axis *last = &j->g->config.mesh.axis[axes->axis[axes->n - 1]];
-        weft_where at = weft_table_where(j->g, axes->axis[axes->n - 1], first->name);
-        at = at.file ? at : weft_table_where(j->g, axes->axis[axes->n - 1], dim->name);
-        bool users = at.file, known = !users && last->at.file && last->by;
-        weft_graph_fail(j->g, WEFT_ERR_INPUT, users ? at : last->at,
-                        "%s%s%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the "
-                        "nearest degree that works is %lld",
-                        known ? "[" : "",
-                        users      ? "[mesh] rule"
-                        : last->by ? last->by
-                                   : "mesh",
-                        known ? "] degree" : "", j->n->outs[0]->name, j->n->op->name, first->name,
-                        (long long)first_units, dim->name, (long long)units, weft_text_get(&names),
-                        (long long)count, (long long)nearest_degree(units, first_units, count));
-        weft_text_release(&names);
-        return WEFT_ERR_INPUT;
+    const weft_axis *cuts = &j->g->config.mesh.axis[axis];
+    int64_t first_units = first->size / first->grain, units = dim->size / dim->grain;
+    weft_where at = weft_table_where(j->g, axis, first->name);
+    at = at.file ? at : weft_table_where(j->g, axis, dim->name);
+    bool users = at.file, known = !users && cuts->at.file && cuts->by;
+    const char *who = users ? "[mesh] rule" : cuts->by ? cuts->by : "mesh";
+    weft_graph_fail(j->g, WEFT_ERR_INPUT, users ? at : cuts->at,
+                    "%s%s%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the "
+                    "nearest degree that works is %lld",
+                    known ? "[" : "", who, known ? "] degree" : "", j->n->outs[0]->name,
+                    j->n->op->name, first->name, (long long)first_units, dim->name,
+                    (long long)units, cuts->name, (long long)cuts->size,
+                    (long long)nearest_degree(units, first_units, cuts->size));
+    return WEFT_ERR_INPUT;
+}
+
+/* Where every operand comes cut by an axis that the sizes of a letter (heads, kv_heads) do not both
+ * divide by, the mesh is refused, whatever else might be chosen: to gather them all would be
+ * correct and slow. Together with other axes it is no more than a choice that is not there. */
+static weft_status check_even(job *j, int axis)
+{
+    for (int l = 0; l < j->rule.n_letters; l++) {
+        const weft_dim *first, *other;
+        bool cut = false, whole = false;
+        for (int i = 0; i < j->rule.n_ins; i++) {
+            int d = weft_rule_dim(&j->rule.in[i], l);
+            weft_layout layout = operand(j, i)->layout;
+            bool cuts = weft_layout_cuts(layout, axis) && weft_layout_dim(layout, axis) == d;
+            cut = cut || (d >= 0 && cuts);
+            whole = whole || (d >= 0 && !cuts);
+        }
+        if (cut && !whole && !divides(j, l, j->g->config.mesh.axis[axis].size, &first, &other) &&
+            strcmp(first->name, other->name) != 0)
+            return not_even(j, axis, first, other);
     }
     return WEFT_OK;
 }
@@ -454,12 +460,12 @@ static weft_status place_op(weft_graph *g, weft_node *n)
     weft_status s = weft_node_rule(g, n, &j.rule);
     if (s)
         return s;
-    for (int a = 0; a < g->config.mesh.n_axes; a++)
-        j.roles[a] = choose(&j, a);
-    order_letters(&j);
-    for (int l = 0; l < j.rule.n_letters; l++)
-        if (j.order[l].n && (s = check_even(&j, l)))
+    for (int a = 0; a < g->config.mesh.n_axes; a++) {
+        if ((s = check_even(&j, a)))
             return s;
+        j.roles[a] = choose(&j, a);
+    }
+    order_letters(&j);
     for (int i = 0; i < n->n_ins; i++) {
         char why[256];
         weft_layout to = operand_layout(&j, i);
@@ -500,7 +506,7 @@ weft_status weft_place_node(weft_graph *g, weft_node *n)
     if (n->op->flags & WEFT_OP_SOURCE)
         return n->n_outs && n->n_ins == 0 ? place_source(g, n->outs[0]) : WEFT_OK;
     inherit_recompute(n);
-    if (strcmp(n->op->name, "gather") == 0)
+    if (weft_node_is(n, WEFT_OP_GATHER))
         return place_gather(g, n);
     if (g->config.mesh.n_axes == 0) { /* one rank: nothing to choose */
         for (int i = 0; i < n->n_outs; i++)

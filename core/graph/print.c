@@ -36,7 +36,7 @@ static void add_to_section(printer *p, weft_node **at, weft_phase phase)
 
 static bool is_input(const weft_node *n)
 {
-    return strcmp(n->op->name, "input") == 0;
+    return weft_node_is(n, WEFT_OP_INPUT);
 }
 
 /* People get the inputs first: where each is met would only tear the blocks apart. */

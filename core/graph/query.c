@@ -124,7 +124,7 @@ weft_status weft_gradient_wanted(weft_graph *g, bool *wanted)
             if (st)
                 return st;
         }
-        bool trained = strcmp(n->op->name, "parameter") == 0 && !n->outs[0]->frozen;
+        bool trained = weft_node_is(n, WEFT_OP_PARAMETER) && !n->outs[0]->frozen;
         bool want = trained || covers_wanted(n, wanted);
         for (int r = 0; r < n->n_outs; r++)
             wanted[n->outs[r]->id] = want;

@@ -48,7 +48,7 @@ static void drop(weft_value **list, int *n, const weft_value *v)
 /* Inputs stay: they are there for whoever asks for them next. */
 static bool may_go(const weft_graph *g, const weft_node *n)
 {
-    if (strcmp(n->op->name, "input") == 0)
+    if (weft_node_is(n, WEFT_OP_INPUT))
         return false;
     for (int i = 0; i < n->n_outs; i++)
         if (needed_by(g, n->outs[i]))
@@ -62,9 +62,9 @@ static void take_out(weft_graph *g, weft_node *n)
     for (int i = 0; i < n->n_outs; i++)
         if (!forget(g, n->outs[i]))
             return;
-    if (strcmp(n->op->name, "parameter") == 0)
+    if (weft_node_is(n, WEFT_OP_PARAMETER))
         drop(g->parameters, &g->n_parameters, n->outs[0]);
-    else if (strcmp(n->op->name, "state") == 0)
+    else if (weft_node_is(n, WEFT_OP_STATE))
         drop(g->states, &g->n_states, n->outs[0]);
     weft_node *next = n->next;
     if (g->spot.before == n)
@@ -98,7 +98,7 @@ void weft_freeze(weft_graph *g, weft_value *parameter)
 {
     if (!parameter)
         return;
-    if (strcmp(parameter->node->op->name, "parameter") != 0)
+    if (!weft_node_is(parameter->node, WEFT_OP_PARAMETER))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot be frozen: it is no parameter", parameter->name);
     else if (g->loss_report)

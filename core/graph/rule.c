@@ -231,10 +231,17 @@ weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *ou
         status = node->op->make_rule(node, &text, err);
     if (!status && text.out_of_memory)
         status = weft_fail_memory(err);
-    if (!status)
+    weft_error why = {0};
+    if (!status) {
         status = weft_rule_parse(node->op->make_rule ? weft_text_get(&text) : node->op->rule,
                                  node->op->linear, n_ins, node->n_outs, in_dims,
-                                 results ? out_dims : NULL, out, err);
+                                 results ? out_dims : NULL, out, &why);
+        if (status)
+            weft_fail(err, status, WEFT_NOWHERE, "%s = %s: %s",
+                      node->n_outs ? node->outs[0]->name : "?", node->op->name,
+                      weft_error_text(&why));
+    }
+    weft_error_release(&why);
     weft_text_release(&text);
     return status;
 }

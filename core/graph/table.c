@@ -25,11 +25,28 @@ weft_status weft_table_add(weft_graph *g, const weft_table_line *line)
                : weft_graph_status(g);
 }
 
+void weft_graph_note_stray(weft_graph *g, const char *axis)
+{
+    for (int i = 0; i < g->n_strays; i++)
+        if (strcmp(g->strays[i]->axis, axis) == 0 && strcmp(g->strays[i]->by, g->by) == 0)
+            return;
+    weft_stray *s = weft_pool_alloc(&g->pool, sizeof *s);
+    char *name = weft_pool_strdup(&g->pool, axis);
+    if (!s || !name) {
+        weft_fail_memory(&g->error);
+        return;
+    }
+    *s = (weft_stray){g->by, name};
+    weft_graph_push(g, (void ***)&g->strays, &g->n_strays, &g->strays_capacity, s);
+}
+
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
                    const char *axis)
 {
     int a = weft_mesh_find(&g->config.mesh, axis);
-    if (a >= 0)
+    if (a < 0)
+        weft_graph_note_stray(g, axis);
+    else
         weft_table_add(g, &(weft_table_line){
                               .of = of, .pattern = pattern, .dim = dim, .axis = a, .by = g->by});
 }
@@ -110,7 +127,7 @@ static bool is_gathered(const weft_graph *g, const weft_value *v, int axis)
 {
     for (int i = 0; i < v->n_uses; i++) {
         const weft_node *user = v->uses[i].node;
-        if ((strcmp(user->op->name, "gather") == 0 && weft_gathers_over(g, user, axis)) ||
+        if ((weft_node_is(user, WEFT_OP_GATHER) && weft_gathers_over(g, user, axis)) ||
             (user->n_outs && user->outs[0]->weight && is_gathered(g, user->outs[0], axis)))
             return true;
     }
@@ -120,7 +137,7 @@ static bool is_gathered(const weft_graph *g, const weft_value *v, int axis)
 weft_status weft_table_source(weft_graph *g, weft_value *v)
 {
     const weft_mesh *mesh = &g->config.mesh;
-    bool parameter = strcmp(v->node->op->name, "input") != 0;
+    bool parameter = !weft_node_is(v->node, WEFT_OP_INPUT);
     weft_rule_of of = parameter ? WEFT_RULE_PARAM : WEFT_RULE_INPUT;
     weft_axes whole = 0; /* where the user wants no cut, there is none of storage either */
     v->layout = (weft_layout){0};

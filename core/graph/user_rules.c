@@ -142,11 +142,11 @@ static void wrong_axis(reader *r, const draft *d, const char *text)
 
 /* Axes that may be missing because the plugin is not listed this time: a rule about them says
  * nothing, instead of being wrong. */
-static bool is_known(const reader *r, const char *axis)
+static bool is_axis(const char *axis, const char *const *axes, int n_axes)
 {
     static const char *const usual[] = {"pp", "dp_replicate", "dp_shard", "cp", "tp", "ep"};
-    for (int i = 0; i < r->n_axes; i++)
-        if (strcmp(r->axes[i], axis) == 0)
+    for (int i = 0; i < n_axes; i++)
+        if (strcmp(axes[i], axis) == 0)
             return true;
     for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
         if (strcmp(usual[i], axis) == 0)
@@ -190,7 +190,7 @@ static void take_rule(reader *r, const draft *d)
                       "[mesh] rule '%s': '%s' says not what is cut; %s", text, d->word[0], form);
         return;
     }
-    if (!is_known(r, d->word[2])) {
+    if (!is_axis(d->word[2], r->axes, r->n_axes)) {
         wrong_axis(r, d, text);
         return;
     }
@@ -255,12 +255,104 @@ weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const ch
     return r.status;
 }
 
+/* ---- rules of plugins that speak of nothing ---- */
+
+/* Collects the names that a rule of this kind can be about, or the dims of those that it matches.
+ */
+static int candidates(const weft_graph *g, const weft_table_line *line, bool dims,
+                      const char **names)
+{
+    walk w = begin(g, line->of);
+    const char *name;
+    int n = 0;
+    for (const weft_value *v; (v = next_value(g, &w, &name));) {
+        if (!dims)
+            add_name(names, &n, name);
+        for (int d = 0; dims && d < v->n_dims && weft_table_matches(line, line->of, name); d++)
+            add_name(names, &n, v->dims[d].name);
+    }
+    return n;
+}
+
+/* *called: something has the name. */
+static bool is_found(const weft_graph *g, const weft_table_line *line, bool *called)
+{
+    walk w = begin(g, line->of);
+    const char *name;
+    *called = false;
+    for (const weft_value *v; (v = next_value(g, &w, &name));) {
+        bool matches = weft_table_matches(line, line->of, name);
+        *called = *called || matches;
+        if (matches && (!line->dim || weft_value_dim(v, line->dim) >= 0))
+            return true;
+    }
+    return false;
+}
+
+/* A rule about a dim of all parameters may name one that this model has not (kv_heads), if the same
+ * plugin has another for the axis that counts. */
+static bool is_spare(const weft_graph *g, const weft_table_line *line)
+{
+    bool called;
+    for (int i = 0; i < g->n_table && !line->pattern; i++) {
+        const weft_table_line *other = g->table[i];
+        if (other != line && other->of == line->of && other->axis == line->axis &&
+            other->by == line->by && is_found(g, other, &called))
+            return true;
+    }
+    return false;
+}
+
+static weft_status tell_unused(const weft_graph *g, const weft_table_line *line, bool called,
+                               const weft_log *log)
+{
+    const char **names = weft_alloc(MAX_NAMES * sizeof *names);
+    if (!names)
+        return WEFT_ERR_MEMORY;
+    const char *what = called ? line->dim : line->pattern;
+    const char *near = weft_nearest(what, names, candidates(g, line, called, names));
+    static const char *const words[] = {"param", "input", "role"};
+    weft_log_print(log, is_spare(g, line) ? WEFT_LOG_DEBUG : WEFT_LOG_WARN,
+                   "plugin %s: its rule '%s%s%s %s %s' does nothing: no %s %s '%s'%s%s%s", line->by,
+                   words[line->of], line->pattern ? ":" : "", line->pattern ? line->pattern : "",
+                   line->dim ? line->dim : "-", g->config.mesh.axis[line->axis].name,
+                   kinds[line->of], called ? "that it speaks of has a dim" : "is called", what,
+                   near ? "; did it mean '" : "", near ? near : "", near ? "'?" : "");
+    weft_free(names);
+    return WEFT_OK;
+}
+
+weft_status weft_table_check(const weft_graph *g, const char *const *axes, int n_axes,
+                             const weft_log *log)
+{
+    for (int i = 0; i < g->n_table; i++) {
+        const weft_table_line *line = g->table[i];
+        bool called;
+        if (!line->user && line->axis >= 0 && !is_found(g, line, &called) &&
+            tell_unused(g, line, called, log))
+            return WEFT_ERR_MEMORY;
+    }
+    for (int i = 0; i < g->n_strays; i++) {
+        const weft_stray *s = g->strays[i];
+        if (is_axis(s->axis, axes, n_axes))
+            continue;
+        const char *near = weft_nearest(s->axis, axes, n_axes);
+        weft_log_print(log, WEFT_LOG_WARN,
+                       "plugin %s: its rules for axis '%s' do nothing: no listed plugin declares "
+                       "it%s%s%s",
+                       s->by, s->axis, near ? "; did it mean '" : "", near ? near : "",
+                       near ? "'?" : "");
+    }
+    return WEFT_OK;
+}
+
 /* ---- for `weft plan` ---- */
 
 static void print_effect(const weft_graph *g, const weft_table_line *line, weft_text *text)
 {
     walk w = begin(g, line->of);
     const char *name, *first = NULL;
+    bool called;
     int n = 0;
     if (line->axis < 0) {
         weft_text_add(text, "no effect: the axis has one rank\n");
@@ -273,7 +365,8 @@ static void print_effect(const weft_graph *g, const weft_table_line *line, weft_
         n++;
     }
     if (n == 0)
-        weft_text_add(text, "no effect: other rules count\n");
+        weft_text_add(text, is_found(g, line, &called) ? "no effect: other rules count\n"
+                                                       : "no effect: nothing has it\n");
     else
         weft_text_print(text, "%d: %s%s\n", n, first, n > 1 ? ", ..." : "");
 }

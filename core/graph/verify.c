@@ -318,6 +318,7 @@ static weft_status check_order(check *c, weft_node *n)
 static weft_status check_node(check *c, weft_node *n)
 {
     weft_status s = check_structure(c, n);
+    s = s ? s : weft_check_marks(n, c->err);
     if (s || (n->op->flags & WEFT_OP_SOURCE))
         return s;
     if (n->steps)

@@ -21,11 +21,6 @@ int weft_compile_add_buffer(weft_compiler *c, weft_buffer b)
     return l->n_buffers++;
 }
 
-static bool is(const weft_node *n, const char *op)
-{
-    return strcmp(n->op->name, op) == 0;
-}
-
 static void share(weft_compiler *c, const weft_value *v, int buffer)
 {
     weft_buffer *b = &c->l->buffers[buffer];
@@ -59,7 +54,7 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
 {
     weft_lowered *l = c->l;
     weft_buffer b = {.bytes = weft_nominal_bytes(c->g, v), .first = 0, .last = c->n, .value = v};
-    if (is(v->node, "input")) {
+    if (weft_node_is(v->node, WEFT_OP_INPUT)) {
         bool micro = v->node->scope == WEFT_MICRO_BATCH;
         int64_t *end = micro ? &l->input_bytes : &l->step_input_bytes;
         b.kind = WEFT_CLASS_INPUT;
@@ -159,7 +154,7 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
     if (!c->fused[n->id])
         return WEFT_OK;
     weft_value *x = n->ins[0];
-    for (; c->fused[x->node->id] && is(x->node, "add"); x = x->node->ins[0]) {
+    for (; c->fused[x->node->id] && weft_node_is(x->node, WEFT_OP_ADD); x = x->node->ins[0]) {
         c->l->buffer_of[x->id] = i;
         c->l->buffer_of[x->node->ins[1]->id] = i;
     }
@@ -174,7 +169,7 @@ static void join_totals(weft_compiler *c, const weft_node *n)
     if (!c->adds[n->id] || c->l->buffer_of[y->id] >= 0 || y->n_uses != 1)
         return;
     const weft_node *add = y->uses[0].node;
-    if (is(add, "add"))
+    if (weft_node_is(add, WEFT_OP_ADD))
         share(c, y, c->l->buffer_of[add->ins[0]->id]);
 }
 

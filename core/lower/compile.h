@@ -18,7 +18,8 @@ typedef struct weft_compiler {
     bool *root;    /* by value id: read by the host after the programs */
     bool *fused; /* by node id: its result is made in place by an operand's maker; no instruction */
     bool *adds;  /* by node id: adds to its first result's buffer instead of writing it */
-    bool repeats; /* forward and backward run more than once after BEGIN */
+    double products[WEFT_DTYPES]; /* operations of the forward's products, by dtype */
+    bool repeats;                 /* forward and backward run more than once after BEGIN */
 } weft_compiler;
 
 weft_action weft_compiler_action(const weft_compiler *c, int position);

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static bool is(const weft_node *n, const char *op)
-{
-    return strcmp(n->op->name, op) == 0;
-}
-
 /* Is v there for one node alone: no other reads it, nor the host? */
 static bool is_between(const weft_compiler *c, const weft_value *v)
 {
@@ -22,7 +17,7 @@ static bool can_add(const weft_compiler *c, const weft_value *v)
     const weft_node *n = v->node;
     if (v->result != 0 || !is_between(c, v) || n->steps || (n->op->flags & WEFT_OP_SOURCE) ||
         !n->op->plain || c->fused[n->id] || c->adds[n->id] || weft_node_accumulates(n) ||
-        is(n, "add"))
+        weft_node_is(n, WEFT_OP_ADD))
         return false;
     weft_tensor tensors[2 * WEFT_RULE_MAX_PARTS];
     weft_call call;
@@ -44,7 +39,7 @@ static bool can_grow(const weft_compiler *c, const weft_value *total, const weft
 
 static void fuse_add(weft_compiler *c, weft_node *n)
 {
-    if (!is(n, "add") || n->n_ins != 2 || n->ins[0] == n->ins[1] ||
+    if (!weft_node_is(n, WEFT_OP_ADD) || n->n_ins != 2 || n->ins[0] == n->ins[1] ||
         n->outs[0]->dtype != n->ins[0]->dtype)
         return;
     int later = c->position[n->ins[1]->node->id] > c->position[n->ins[0]->node->id];
@@ -69,7 +64,7 @@ static void fuse_accumulate(weft_compiler *c, weft_node *n)
     if (!weft_node_accumulates(n) || (n->op->flags & WEFT_OP_MAX) || !c->repeats)
         return;
     weft_value *x = n->ins[0];
-    while (c->fused[x->node->id] && is(x->node, "add") && x->n_uses == 1)
+    while (c->fused[x->node->id] && weft_node_is(x->node, WEFT_OP_ADD) && x->n_uses == 1)
         x = x->node->ins[0];
     if (x->dtype != n->outs[0]->dtype || !can_add(c, x))
         return;

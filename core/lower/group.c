@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives that belong together run as one, and weights are gathered ahead of the block that
  * needs them. Only the order of nodes changes, so no number does. What belongs together says who
- * put it in: attributes `group` and `prefetch` of the node.
+ * put it in: marks GROUP and PREFETCH of the node.
  *
  * - Gathers of weights: those of one block, where the first stands; with `prefetch` n, while the
  *   n-th block before it still computes.
@@ -11,6 +11,7 @@
 #include "lower/compile.h"
 
 #include <string.h>
+#include <weft/marks.h>
 
 enum { MOST_BYTES = 16 << 20, MOST_PARTS = WEFT_RULE_MAX_PARTS };
 
@@ -52,8 +53,8 @@ static bool may_join(const weft_node *n)
 {
     if (n->n_steps != 1 || n->n_ins != 1 || n->n_outs != 1)
         return false;
-    return weft_node_int(n, "group") ? is_gather(n) || is_reduction(n)
-                                     : weft_node_int(n, "prefetch") && is_gather(n);
+    return weft_get_mark(n, WEFT_MARK_GROUP) ? is_gather(n) || is_reduction(n)
+                                             : weft_get_mark(n, WEFT_MARK_PREFETCH) && is_gather(n);
 }
 
 static int open_kind(const weft_node *n)
@@ -180,7 +181,7 @@ static void put_set(grouper *g, set *s)
 /* The set that is needed now, and those that the next blocks will need. */
 static void put_gathers(grouper *g, set *s)
 {
-    int64_t ahead = weft_node_int(s->like, "prefetch");
+    int64_t ahead = weft_get_mark(s->like, WEFT_MARK_PREFETCH);
     int i = 0;
     put_set(g, s);
     if (ahead == 0)
@@ -260,7 +261,7 @@ static weft_status regroup(grouper *g, int lo, int hi)
     for (int p = lo; p < hi && !s; p++) {
         weft_node *n = c->order[p] = g->out[p - lo];
         const set *of = g->of[n->id];
-        bool behind = of && of->list[0] != n && weft_node_int(n, "group");
+        bool behind = of && of->list[0] != n && weft_get_mark(n, WEFT_MARK_GROUP);
         c->position[n->id] = behind ? c->position[of->list[0]->id] : p;
     }
     for (int p = lo; p < hi; p++)

@@ -156,7 +156,10 @@ typedef struct weft_lowered {
     int peak_position;
     int coord[WEFT_MAX_AXES];
     double flops;       /* of one step: everything that is computed */
-    double model_flops; /* of one step: three times the forward's products, what MFU counts */
+    double model_flops; /* of one step, what MFU counts: the forward's products, and for each as
+                           much again for every operand's gradient that is needed; three times the
+                           forward's where nothing is frozen */
+    weft_dtype product_dtype; /* that most of these run in: what MFU is measured against */
 } weft_lowered;
 
 typedef struct weft_lower_options {

@@ -37,6 +37,14 @@ static weft_status hand_over(weft_graph *g, const char *plugin, weft_error *err)
     return s;
 }
 
+/* What a pass has left: sound, and, where there is a loss, with a gradient for every parameter. */
+static void check(weft_graph *g, weft_pass_stage stage)
+{
+    weft_error *err = weft_graph_error(g);
+    if (!weft_graph_verify(g, err) && stage == WEFT_STAGE_GRAPH)
+        weft_graph_check_reach(g, err);
+}
+
 static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *loaded,
                             const weft_contribution *c, weft_error *err)
 {
@@ -49,7 +57,7 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     const weft_entry entry = weft_enter(name, weft_stage_name(c->stage), loaded->module.where, err);
     weft_status s = c->graph(loaded->self, g, err);
     if (!s && !weft_graph_status(g))
-        weft_graph_verify(g, weft_graph_error(g));
+        check(g, c->stage);
     weft_status broken = hand_over(g, name, err);
     g->by = "core";
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
@@ -186,6 +194,10 @@ static weft_status add_rules(weft_plan *p, weft_graph *g, const limit *l, weft_e
     const char *axes[2 * WEFT_MAX_AXES];
     for (int i = 0; i < p->n_axes; i++)
         axes[i] = p->axes[i];
+    const weft_log *log = p->plugins->n ? p->plugins->list[0].host.log : NULL;
+    if (!l->after && g->config.mode == WEFT_MODE_TRAIN && p->rank == 0 && log &&
+        weft_table_check(g, axes, p->n_axes, log))
+        return weft_fail_memory(err);
     return weft_table_add_user(g, p->mesh_params, axes, p->n_axes,
                                l->after || g->config.mode != WEFT_MODE_TRAIN, err);
 }

@@ -55,7 +55,7 @@ int64_t weft_plan_idle(const weft_plan *plan)
 
 static bool is_parameter(const weft_state_entry *e)
 {
-    return strcmp(e->value->node->op->name, "parameter") == 0;
+    return weft_node_is(e->value->node, WEFT_OP_PARAMETER);
 }
 
 static int64_t parameter_bytes(const weft_plan *plan)

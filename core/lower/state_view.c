@@ -30,7 +30,7 @@ weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tens
     for (int i = 0; i < plan->states.n; i++) {
         const weft_state_entry *e = &plan->states.list[i];
         list[i].name = e->name;
-        list[i].moment = strcmp(e->value->node->op->name, "state") == 0;
+        list[i].moment = weft_node_is(e->value->node, WEFT_OP_STATE);
         list[i].buffer = list[i].moment && e->value->kind == WEFT_STATE_BUFFER;
         weft_local_tensor(weft_plan_model(plan), e->value, coord, &list[i].tensor);
         list[i].tensor.data = memory ? (char *)memory + e->offset : NULL;

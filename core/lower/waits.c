@@ -5,6 +5,7 @@
 #include "lower/lower.h"
 
 #include <string.h>
+#include <weft/marks.h>
 #include <weft/random.h>
 
 typedef struct access {
@@ -82,8 +83,8 @@ static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int
         return in->kind == WEFT_COLLECTIVE
                    ? 0
                    : (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
-    return in->kind == WEFT_COLLECTIVE &&
-           (weft_node_int(in->node, "group") || weft_node_int(in->node, "prefetch"));
+    return in->kind == WEFT_COLLECTIVE && (weft_get_mark(in->node, WEFT_MARK_GROUP) ||
+                                           weft_get_mark(in->node, WEFT_MARK_PREFETCH));
 }
 
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err)

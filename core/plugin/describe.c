@@ -231,6 +231,7 @@ static void json_op(const weft_op *op, weft_text *text)
     weft_text_add(text, "{\"name\": ");
     weft_text_add_json(text, op->name);
     json_text(text, "summary", op->summary);
+    json_text(text, "family", op->family ? op->family : op->name);
     json_text(text, "rule", op->rule);
     json_text(text, "linear", op->linear);
     json_words(text, "gradient", op->grad);

@@ -361,6 +361,21 @@ static void check_contributions(check *c)
 
 /* ---- ops and kernels ---- */
 
+static void check_flags(check *c, const weft_op *op)
+{
+    const unsigned own = WEFT_OP_PARAMETER | WEFT_OP_STATE | WEFT_OP_INPUT;
+    if (op->flags & ~(unsigned)WEFT_OP_FLAGS)
+        complain(c, "op '%s' has flags 0x%x that there are not; <weft/op.h> lists all", op->name,
+                 op->flags & ~(unsigned)WEFT_OP_FLAGS);
+    if (op->flags & own)
+        complain(c,
+                 "op '%s' has the flag of parameters, states or inputs, which are weft's own; add "
+                 "them by weft_add_parameter, weft_add_state, weft_add_input",
+                 op->name);
+    if (op->family && !op->family[0])
+        complain(c, "op '%s' is of family ''; NULL means its name", op->name);
+}
+
 static void check_op(check *c, int i)
 {
     const weft_op *op = c->plugin->ops[i];
@@ -373,6 +388,7 @@ static void check_op(check *c, int i)
             complain(c, "op '%s' is declared twice", op->name);
     if (is_empty(op->summary))
         complain(c, "op '%s' has no summary", op->name);
+    check_flags(c, op);
     if (op->flags & WEFT_OP_SOURCE)
         return;
     if (op->grad && op->grad[0] && op->differentiate)

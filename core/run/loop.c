@@ -154,7 +154,8 @@ static void measure_peak(weft_run *run)
          wrong = view->peak_flops > 0 && reached > view->peak_flops;
     if (!plan->device->peak || (!first && !wrong))
         return;
-    view->peak_flops = weft_device_peak(plan, run->product_dtype, reached);
+    view->peak_flops =
+        weft_device_peak(plan, plan->lowered[WEFT_MODE_TRAIN]->product_dtype, reached);
     if (view->peak_flops > 0 && view->peak_flops < reached)
         view->peak_flops = reached;
 }

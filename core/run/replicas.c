@@ -91,7 +91,7 @@ weft_status weft_replicas_check(weft_run *run, bool updated, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     weft_control *control = plan->plugins->control;
-    if (!control || !weft_params_is(plan->weft, "check", "replicas"))
+    if (!control || !weft_params_has(plan->weft, "check", "replicas"))
         return WEFT_OK;
     watched w = {0};
     weft_status s = choose(&w, run, updated, err);

@@ -52,7 +52,7 @@ static int64_t step_inputs_of(const weft_plan *plan, const weft_lowered *l, int 
 static size_t allocated(const weft_plan *plan, size_t bytes)
 {
     return (bytes ? bytes : 64) +
-           (weft_params_is(plan->weft, "check", "memory") ? WEFT_GUARD_BYTES : 0);
+           (weft_params_has(plan->weft, "check", "memory") ? WEFT_GUARD_BYTES : 0);
 }
 
 static weft_status allocate(weft_run *run, weft_error *err)
@@ -124,15 +124,6 @@ static weft_status allocate_reports(weft_run *run, weft_error *err)
     return run->reports ? WEFT_OK : weft_fail_memory(err);
 }
 
-/* The dtype that the model's products run in: what MFU is measured against. */
-static weft_dtype product_dtype(const weft_graph *g)
-{
-    for (const weft_node *n = g->first; n; n = n->next)
-        if ((n->op->flags & WEFT_OP_MATMUL) && n->n_ins > 1 && n->block >= 0)
-            return n->ins[1]->dtype;
-    return g->config.dtype;
-}
-
 /* Where the user set it, in whatever plugin's section. */
 static weft_where place_of(const weft_plugins *plugins, const char *key)
 {
@@ -140,6 +131,15 @@ static weft_where place_of(const weft_plugins *plugins, const char *key)
         if (weft_params_given(plugins->list[i].params, key))
             return weft_params_where(plugins->list[i].params, key);
     return WEFT_NOWHERE;
+}
+
+static weft_status check_checks(const weft_params *weft, weft_error *err)
+{
+    if (!weft_params_has(weft, "check", "none") || !weft_params_word(weft, "check", 1))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(weft, "check"),
+                     "[weft] check = %s: none stands alone; leave it out, or the others",
+                     weft_params_text(weft, "check"));
 }
 
 static weft_status check_device(const weft_device *d, weft_error *err)
@@ -202,8 +202,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     run->threads = host->threads;
     run->seed = (uint64_t)weft_params_int(plan->train, "seed");
     run->asked = (struct weft_asked){.now = -1, .stops = -1};
-    run->check_finite = weft_params_is(plan->weft, "check", "nan");
-    run->product_dtype = product_dtype(weft_plan_model(plan));
+    run->check_finite = weft_params_has(plan->weft, "check", "nan");
     run->view = (weft_run_view){
         .rank = plan->rank,
         .ranks = plan->ranks,
@@ -223,13 +222,14 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
     run->groups.transport_by = weft_plugins_giver(plan->plugins, run->groups.transport);
     weft_status s = check_device(plan->device, err);
+    s = s ? s : check_checks(plan->weft, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate_reports(run, err);
     s = s ? s : allocate(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
-    if (!s && weft_params_is(plan->weft, "check", "memory"))
+    if (!s && weft_params_has(plan->weft, "check", "memory"))
         s = weft_guard_create(run, err);
     if (!s && plan->lowered[WEFT_MODE_TRAIN])
         s = weft_loader_create(run, err);

@@ -67,9 +67,8 @@ typedef struct weft_run {
     bool loader_made;
     weft_run_view view; /* what observers are shown */
     struct weft_asked asked;
-    int stopped_by;       /* the plugin that has ended the run; -1: a signal */
-    weft_report *reports; /* as many as the training graph has */
-    weft_dtype product_dtype;
+    int stopped_by;           /* the plugin that has ended the run; -1: a signal */
+    weft_report *reports;     /* as many as the training graph has */
     struct weft_guard *guard; /* [weft] check = memory; NULL: off */
     bool check_finite;        /* [weft] check = nan */
     struct weft_probe *probe; /* who compares runs; NULL: nobody */

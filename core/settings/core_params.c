@@ -70,8 +70,9 @@ static const weft_param run_params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "none",
      .choices = checks,
-     .flags = WEFT_PARAM_ADVANCED,
-     .help = "what is checked while running: replicas: the ranks that should hold the same do; "
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED,
+     .help = "what is checked while running, one or several: replicas: the ranks that should hold "
+             "the same do; "
              "memory: no instruction writes outside its results or "
              "reads "
              "what nobody wrote (slow, twice the memory); nan: every value that is computed is "

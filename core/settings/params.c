@@ -63,6 +63,15 @@ bool weft_params_is(const weft_params *params, const char *key, const char *word
     return value && strcmp(value->text, word) == 0;
 }
 
+bool weft_params_has(const weft_params *params, const char *key, const char *word)
+{
+    const char *have;
+    for (int i = 0; (have = weft_params_word(params, key, i)); i++)
+        if (strcmp(have, word) == 0)
+            return true;
+    return false;
+}
+
 bool weft_params_given(const weft_params *params, const char *key)
 {
     const weft_checked *value = find(params, key);

@@ -83,6 +83,8 @@ struct weft_value {
     bool recompute;         /* a pass may set: do not keep for the backward, compute again */
     bool fetch;             /* a pass may set: observers get it whenever it is made */
     bool frozen;            /* parameters: see weft_freeze */
+    bool trains;            /* once differentiated: it has a gradient, since something that is
+                               trained needs one */
     const char *updated_by; /* parameters, state: the plugin that called weft_set_update for it;
                                NULL: nobody has */
     weft_node *node;
@@ -150,6 +152,12 @@ int64_t weft_graph_micro_batches(const weft_graph *g);
 int64_t weft_graph_context(const weft_graph *g);
 /* f32, or f64 when the run asks for it: what models build in. */
 weft_dtype weft_graph_dtype(const weft_graph *g);
+
+/* What the node's op is: has it one of these flags (WEFT_OP_...)? Is it of this family? */
+bool weft_node_is(const weft_node *n, unsigned flags);
+bool weft_node_in(const weft_node *n, const char *family);
+/* The op's family; its name, if it says none. */
+const char *weft_op_family(const weft_op *op);
 
 int64_t weft_node_int(const weft_node *n, const char *key); /* as weft_call_int */
 double weft_node_real(const weft_node *n, const char *key);

@@ -88,13 +88,26 @@ enum {
                          op that is HALF too: all but result 0 */
     WEFT_OP_SOURCE = 16,       /* no computation: parameters, state, inputs */
     WEFT_OP_MAX = 32,          /* contracted indices are combined by maximum, not by sum */
-    WEFT_OP_MATMUL = 64,       /* a matrix product: "ac per op" keeps it, MFU counts it */
+    WEFT_OP_MATMUL = 64,       /* a matrix product: MFU counts it, and its operands' dtype is the
+                                  dtype that MFU is measured against */
     WEFT_OP_ACCUMULATES = 128, /* its result is the total of operand 0 over the step's micro-batches
                                   and is there after the last: the sum, with MAX the maximum.
                                   call->accumulate: combine with what is there */
+    WEFT_OP_ADD = 256,  /* result 0 is the sum of all operands, element by element: of two, one may
+                           be made where the other lies */
+    WEFT_OP_CAST = 512, /* changes the dtype and nothing else: a gradient op that would change
+                           nothing is left out, and the mark PASS_ON is heeded */
+    WEFT_OP_GATHER = 1024, /* makes a weight whole that is stored in shards; placement turns it into
+                              a redistribute */
+    /* Sources of the core's own: a plugin's op has none of these. */
+    WEFT_OP_PARAMETER = 2048,
+    WEFT_OP_STATE = 4096,
+    WEFT_OP_INPUT = 8192,
+    WEFT_OP_FLAGS = 16383 /* all there are */
 };
 
-/* What an op means. The table is const; one instance serves all graphs.
+/* What an op means. The table is const; one instance serves all graphs. What others ask of an op
+ * are its flags and its family, never its name.
  *
  * rule: "b q h, b [k] h -> b q h": letters (words) are indices, one per dim; [x] must be whole on a
  * rank; an index of an operand that no result has is contracted. "*" stands for every dim of the
@@ -127,12 +140,18 @@ enum {
  * rule's letters in the first operand that has them, default dtype is operand `dtype_from`'s. NULL:
  * default.
  *
+ * family: what it is a form of, for passes that look for a kind of computation: "linear" is every
+ * op whose result 0 is a product of tokens and a weight, contracting the dims that they share, and
+ * "attention" one whose operands are attention's. A pass that replaces an op by one of its own
+ * gives that the family of what it replaces. NULL: its name.
+ *
  * flops: floating-point operations of one call; NULL: one per element of the largest tensor.
  *
  * plain: the reference kernel: correct for every float dtype, computes in f64, needs no workspace,
  * obeys call->accumulate. Mandatory but for sources. Returns WEFT_OK or fails with a message. */
 struct weft_op {
     const char *name, *summary;
+    const char *family;
     const char *rule;
     const char *linear;
     const char *const *grad;

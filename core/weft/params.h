@@ -53,6 +53,8 @@ double weft_params_real(const weft_params *params, const char *key);
 const char *weft_params_text(const weft_params *params, const char *key);
 /* Lists: the i-th word, NULL past the end. */
 const char *weft_params_word(const weft_params *params, const char *key, int i);
+/* Lists: true if `word` is one of the words. */
+bool weft_params_has(const weft_params *params, const char *key, const char *word);
 /* True if the value's text is `word`. */
 bool weft_params_is(const weft_params *params, const char *key, const char *word);
 /* True if the user gave it (INI, include or -o), false if it is the default or not set. */

@@ -6,6 +6,7 @@
 #include <weft/base.h>
 #include <weft/files.h>
 #include <weft/graph.h>
+#include <weft/marks.h>
 #include <weft/mesh.h>
 #include <weft/op.h>
 #include <weft/options.h>

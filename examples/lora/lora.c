@@ -47,7 +47,7 @@ static weft_value *weight_of(const weft_node *linear)
 static bool is_target(const weft_params *p, const weft_node *n)
 {
     const char *pattern;
-    if (strcmp(n->op->name, "linear") != 0 || !n->ins[1]->weight)
+    if (!weft_node_in(n, "linear") || !n->ins[1]->weight)
         return false;
     for (int i = 0; (pattern = weft_params_word(p, "targets", i)); i++)
         if (fnmatch(pattern, weight_of(n)->name, 0) == 0)

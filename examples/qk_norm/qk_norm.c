@@ -125,9 +125,9 @@ static weft_node *reader_of(weft_node *attention, int operand, int *which)
 {
     *which = operand;
     for (weft_node *n = attention->ins[operand]->node; n->n_ins; n = n->ins[0]->node) {
-        if (strcmp(n->op->name, "linear") == 0)
+        if (weft_node_in(n, "linear"))
             break;
-        if (strcmp(n->op->name, "rope") == 0) {
+        if (weft_node_in(n, "rope")) {
             *which = 0;
             return n;
         }
@@ -160,7 +160,7 @@ static weft_status add_norms(void *self, weft_graph *g, weft_error *err)
 {
     int n_found = 0;
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
-        if (strcmp(n->op->name, "attention") != 0)
+        if (!weft_node_in(n, "attention"))
             continue;
         add_norm(g, n, 0, weft_params_real(self, "eps"));
         add_norm(g, n, 1, weft_params_real(self, "eps"));

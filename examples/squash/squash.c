@@ -126,7 +126,7 @@ static weft_status insert(void *self, weft_graph *g, weft_error *err)
 {
     (void)self, (void)err;
     for (weft_node *n = weft_graph_first(g); n; n = n->next) {
-        if (strcmp(n->op->name, "attention") != 0)
+        if (!weft_node_in(n, "attention"))
             continue;
         weft_graph_at(g, n->next);
         weft_replace(g, n->outs[0], weft_add1(g, "squash", NULL, n->outs[0]));

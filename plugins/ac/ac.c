@@ -25,15 +25,15 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_STRING,
      .value = "linear attention",
      .flags = WEFT_PARAM_LIST,
-     .help = "With mode = op: ops whose results are kept."},
+     .help = "With mode = op: families of ops, or ops, whose results are kept."},
     {.name = NULL},
 };
 
-/* The settings are all there is to remember. */
+/* The host is all there is to remember. */
 static weft_status create(const weft_host *host, void **self, weft_error *err)
 {
     (void)err;
-    *self = (void *)(uintptr_t)host->params;
+    *self = (void *)(uintptr_t)host;
     return WEFT_OK;
 }
 
@@ -45,13 +45,39 @@ static bool leaves_block(const weft_value *v)
     return false;
 }
 
-static bool is_saved_op(const weft_params *p, const char *op)
+/* To its family, or to its own name. */
+static bool answers_to(const weft_op *op, const char *word)
+{
+    return strcmp(word, weft_op_family(op)) == 0 || strcmp(word, op->name) == 0;
+}
+
+static bool is_saved_op(const weft_params *p, const weft_op *op)
 {
     const char *word;
     for (int i = 0; (word = weft_params_word(p, "save", i)); i++)
-        if (strcmp(word, op) == 0)
+        if (answers_to(op, word))
             return true;
     return false;
+}
+
+/* A word that no op of the model answers to is a slip of the pen. */
+static void check_saved(const weft_host *host, const weft_graph *g)
+{
+    const weft_params *p = host->params;
+    const char *word;
+    if (!weft_params_is(p, "mode", "op") || !weft_params_given(p, "save") || host->rank != 0)
+        return;
+    for (int i = 0; (word = weft_params_word(p, "save", i)); i++) {
+        const weft_node *n = weft_graph_first(g);
+        while (n && (n->block < 0 || !answers_to(n->op, word)))
+            n = n->next;
+        weft_where at = weft_params_where(p, "save");
+        if (!n)
+            weft_log_print(host->log, WEFT_LOG_WARN,
+                           "%s:%d: [ac] save: no op of a block is of family '%s' or called so; "
+                           "'weft plan --graph' shows all ops",
+                           at.file ? at.file : "?", at.line, word);
+    }
 }
 
 static bool computed_again(const weft_params *p, const weft_node *n)
@@ -60,15 +86,17 @@ static bool computed_again(const weft_params *p, const weft_node *n)
         return false;
     if (weft_params_is(p, "mode", "every") && n->block % weft_params_int(p, "every") != 0)
         return false;
-    return !weft_params_is(p, "mode", "op") || !is_saved_op(p, n->op->name);
+    return !weft_params_is(p, "mode", "op") || !is_saved_op(p, n->op);
 }
 
 static weft_status mark(void *self, weft_graph *g, weft_error *err)
 {
-    const weft_params *p = self;
+    const weft_host *host = self;
+    const weft_params *p = host->params;
     (void)err;
     if (weft_params_is(p, "mode", "none") || weft_graph_mode(g) != WEFT_MODE_TRAIN)
         return WEFT_OK;
+    check_saved(host, g);
     for (weft_node *n = weft_graph_first(g); n; n = n->next) {
         bool again = computed_again(p, n);
         for (int i = 0; i < n->n_outs; i++)

@@ -40,7 +40,7 @@ static bool is_narrow(const weft_node *n)
 static void narrow_behind(weft_graph *g, weft_value *v)
 {
     weft_value *cast = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
-    weft_set_int(g, cast, "pass_on", 1);
+    weft_set_mark(g, cast, WEFT_MARK_PASS_ON, 1);
     if (!cast)
         return;
     cast->dtype = WEFT_BF16;
@@ -50,7 +50,7 @@ static void narrow_behind(weft_graph *g, weft_value *v)
 /* Of an op that also gives statistics, only the first result is narrowed. */
 static void narrow_results(weft_graph *g, weft_node *n)
 {
-    if (is_narrow(n) && weft_node_int(n, "wide")) {
+    if (is_narrow(n) && weft_get_mark(n, WEFT_MARK_WIDE)) {
         narrow_behind(g, n->outs[0]);
         return;
     }
@@ -76,7 +76,7 @@ static void check_gathers(const weft_host *host, const weft_graph *g)
     if (weft_graph_mode(g) != WEFT_MODE_TRAIN || host->rank != 0)
         return;
     for (const weft_node *n = weft_graph_first(g); n; n = n->next)
-        if (strcmp(n->op->name, "gather") == 0) {
+        if (weft_node_is(n, WEFT_OP_GATHER)) {
             weft_log_print(host->log, WEFT_LOG_WARN,
                            "bf16 is listed behind %s: parameters are gathered in f32, twice the "
                            "bytes of bf16; list bf16 before %s",

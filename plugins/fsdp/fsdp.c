@@ -119,9 +119,9 @@ static bool gathers_again(const weft_params *p, const weft_graph *g, int block)
 static void set_marks(weft_graph *g, const weft_params *p, weft_value *gathered)
 {
     if (weft_params_is(p, "group", "block"))
-        weft_set_int(g, gathered, "group", 1);
+        weft_set_mark(g, gathered, WEFT_MARK_GROUP, 1);
     if (gathered->node->scope == WEFT_MICRO_BATCH && weft_params_int(p, "prefetch") > 0)
-        weft_set_int(g, gathered, "prefetch", weft_params_int(p, "prefetch"));
+        weft_set_mark(g, gathered, WEFT_MARK_PREFETCH, weft_params_int(p, "prefetch"));
 }
 
 /* Over dp_replicate, whose links are the slower ones: what is left is a shard of dp_shard. */
@@ -153,7 +153,7 @@ static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
         gathered->node->block == WEFT_BLOCK_HEAD; /* whose forward and backward run side by side */
     gathered->recompute = every && gathers_again(p, g, gathered->node->block) && !head;
     if (weft_params_is(p, "zero", "2"))
-        weft_set_int(g, gathered, "reduce_each", 1);
+        weft_set_mark(g, gathered, WEFT_MARK_REDUCE_EACH, 1);
     set_marks(g, p, gathered);
 }
 

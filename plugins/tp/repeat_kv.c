@@ -103,7 +103,7 @@ static void repeat_operand(weft_graph *g, weft_node *attention, int operand)
 weft_status tp_repeat_kv(weft_graph *g, int64_t degree)
 {
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
-        if (strcmp(n->op->name, "attention") != 0 || n->ins[1]->n_dims != 3)
+        if (!weft_node_in(n, "attention") || n->ins[1]->n_dims != 3)
             continue;
         int64_t heads = heads_of(n->ins[0]), kv_heads = heads_of(n->ins[1]);
         if (kv_heads >= degree || kv_heads == heads || heads % kv_heads)

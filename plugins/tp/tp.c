@@ -60,7 +60,7 @@ static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *er
 static bool repeats_kv(const weft_graph *g)
 {
     for (const weft_node *n = weft_graph_first(g); n; n = n->next)
-        if (strcmp(n->op->name, "repeat_kv") == 0)
+        if (n->op == tp_ops[0])
             return true;
     return false;
 }

@@ -15,13 +15,21 @@ static bool has_dim(const weft_value *v, const char *name)
     return false;
 }
 
-/* A product that contracts a dim which tp cuts. */
+static bool contracts(const weft_node *n, const char *dim)
+{
+    for (int i = 0; i < n->n_ins; i++)
+        if (n->ins[i]->weight && has_dim(n->ins[i], dim))
+            return !has_dim(n->outs[0], dim);
+    return false;
+}
+
+/* A product that contracts a dim of its weight which tp cuts. */
 static bool is_row_parallel(const weft_node *n)
 {
-    if (strcmp(n->op->name, "linear") != 0 || !n->ins[1]->weight || n->outs[0]->role)
+    if (!weft_node_in(n, "linear") || n->outs[0]->role)
         return false;
     for (const char *const *dim = tp_dims; *dim; dim++)
-        if (has_dim(n->ins[1], *dim) && !has_dim(n->outs[0], *dim))
+        if (contracts(n, *dim))
             return true;
     return false;
 }
@@ -29,13 +37,13 @@ static bool is_row_parallel(const weft_node *n)
 /* The mark `wide` tells whoever narrows values later to leave this one and to narrow behind it. */
 static void keep_wide(weft_graph *g, weft_value *v)
 {
-    weft_set_int(g, v, "wide", 1);
+    weft_set_mark(g, v, WEFT_MARK_WIDE, 1);
     weft_set_role(g, v, role);
     if (v->dtype != WEFT_BF16)
         return;
     weft_value *narrow = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
-    weft_set_int(g, narrow, "pass_on",
-                 1); /* the gradient stays as narrow as it is: nothing is summed on its way */
+    weft_set_mark(g, narrow, WEFT_MARK_PASS_ON,
+                  1); /* the gradient stays as narrow as it is: nothing is summed on its way */
     if (!narrow)
         return;
     v->dtype = WEFT_F32;

@@ -263,25 +263,22 @@ static const struct {
 static void random_placement(void **state)
 {
     (void)state;
-    int done = 0, refused = 0, each = getenv(long_run) ? 300 : 20;
+    int done = 0, each = getenv(long_run) ? 300 : 20;
     for (size_t i = 0; i < sizeof random_plans / sizeof random_plans[0]; i++) {
-        for (int k = 1, good = 0; good < each; k++) {
+        for (int k = 1; k <= each; k++) {
             weft_text why = {0};
             planned_spec spec = spec_of(random_plans[i].model);
             spec.axes = random_plans[i].axes;
             spec.passes = random_plans[i].passes;
             spec.dice = (uint64_t)k;
             weft_status s = parity_check(&spec, 1, &why);
-            if (s && !strstr(weft_text_get(&why), "must both divide"))
+            if (s)
                 fail_msg("%s, %s, dice %d: %s", spec.axes, spec.passes, k, weft_text_get(&why));
             weft_text_release(&why);
-            good += s == WEFT_OK;
-            refused += s != WEFT_OK;
-            assert_true(k < 20 * each);
         }
         done += each;
     }
-    print_message("random plans: %d, and %d refused because of their heads\n", done, refused);
+    print_message("random plans: %d\n", done);
 }
 
 static const weft_op *op_of(const char *name)

@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <string.h>
+#include <weft/marks.h>
 /* last: it needs the headers above */
 #include <cmocka.h>
 
@@ -390,6 +391,27 @@ static void no_dtype(weft_graph *g)
 {
     tokens(g)->dtype = WEFT_DTYPES;
 }
+static void prefetches_gelu(weft_graph *g)
+{
+    weft_set_mark(g, weft_add1(g, "gelu", "y", tokens(g)), WEFT_MARK_PREFETCH, 1);
+}
+static void no_such_mark(weft_graph *g)
+{
+    weft_set_mark(g, tokens(g), WEFT_MARKS, 1);
+}
+static void twice_wide(weft_graph *g)
+{
+    weft_set_mark(g, tokens(g), WEFT_MARK_WIDE, 2);
+}
+/* Also where it is set as an attribute. */
+static void passes_gelu_on(weft_graph *g)
+{
+    weft_set_int(g, weft_add1(g, "gelu", "y", tokens(g)), "pass_on", 1);
+}
+static void wide_text(weft_graph *g)
+{
+    weft_set_text(g, tokens(g), "wide", "yes");
+}
 static void once_a_step(weft_graph *g)
 {
     weft_value *y = weft_add1(g, "gelu", "y", weft_add1(g, "gelu", "h", tokens(g)));
@@ -423,6 +445,12 @@ static void builders_are_checked(void **state)
         {made_integer, "x = embedding (core): was no integer, and is now i32"},
         {made_number, "ids = input (core): was i32, and is now f32"},
         {no_dtype, "x = embedding (core): has a dtype that there is not: x"},
+        {prefetches_gelu,
+         "y = gelu (core): the mark 'prefetch' is not for this op, but for gathers"},
+        {no_such_mark, "there is no mark 5 for x"},
+        {twice_wide, "x = embedding (core): the mark 'wide' has a value that makes no sense"},
+        {passes_gelu_on, "y = gelu (core): the mark 'pass_on' is not for this op, but for casts"},
+        {wide_text, "x = embedding (core): the mark 'wide' is a whole number"},
         {once_a_step, "y = gelu (core): runs before its operand is known: h"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -132,7 +132,7 @@ const weft_op weft_op_add = {
     .rule = "* ... -> *",
     .linear = "all",
     .grad = (const char *const[]){"all: dy", NULL},
-    .flags = WEFT_OP_HALF | WEFT_OP_INPLACE,
+    .flags = WEFT_OP_HALF | WEFT_OP_INPLACE | WEFT_OP_ADD,
     .plain = add_plain,
 };
 
@@ -172,6 +172,7 @@ const weft_op weft_op_cast = {
     .grad = (const char *const[]){"0: cast dy", NULL},
     .plain = copy_plain,
     .infer = cast_infer,
+    .flags = WEFT_OP_CAST,
 };
 
 const weft_op weft_op_accumulate = {

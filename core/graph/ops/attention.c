@@ -238,6 +238,7 @@ static weft_status attention_dx_infer(weft_graph *graph, weft_node *node, weft_e
 const weft_op weft_op_attention = {
     .name = "attention",
     .summary = "grouped-query attention; also gives the log-sum-exp of the scores",
+    .family = "attention",
     .rule = "b q h, b [k] h, b [k] h, q, [k], b q, b [k] -> b q h, b q h",
     .grad = (const char *const[]){"0 1 2: attention_dx 0 1 2 3 4 5 6 r0 r1 dy", NULL},
     .flags = WEFT_OP_HALF | WEFT_OP_STAT | WEFT_OP_MATMUL,
@@ -249,6 +250,7 @@ const weft_op weft_op_attention = {
 const weft_op weft_op_attention_dx = {
     .name = "attention_dx",
     .summary = "gradients of attention's q, k and v",
+    .family = "attention",
     .rule = "b q h, b [k] h, b [k] h, q, [k], b q, b [k], b q h, b q h, b q h -> b q h, b [k] h, b "
             "[k] h",
     .linear = "9",

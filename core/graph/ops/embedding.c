@@ -44,6 +44,7 @@ static weft_status embedding_dw_plain(const weft_call *call, weft_error *err)
 const weft_op weft_op_embedding = {
     .name = "embedding",
     .summary = "rows of a table",
+    .family = "embedding",
     .rule = "b s, v e -> b s e",
     .linear = "1",
     .grad = (const char *const[]){"1: embedding_dw 0 dy like1", NULL},
@@ -55,6 +56,7 @@ const weft_op weft_op_embedding = {
 const weft_op weft_op_embedding_dw = {
     .name = "embedding_dw",
     .summary = "adds gradients of rows into a table",
+    .family = "embedding",
     .rule = "b s, b s e, v e -> v e",
     .linear = "1",
     .dtype_from = 1,

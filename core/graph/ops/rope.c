@@ -73,6 +73,7 @@ static weft_status rope_infer(weft_graph *graph, weft_node *node, weft_error *er
 const weft_op weft_op_rope = {
     .name = "rope",
     .summary = "rotary positions",
+    .family = "rope",
     .rule = "b s h, b s -> b s h",
     .linear = "0",
     .grad = (const char *const[]){"0: rope_dx dy 1", NULL},
@@ -84,6 +85,7 @@ const weft_op weft_op_rope = {
 const weft_op weft_op_rope_dx = {
     .name = "rope_dx",
     .summary = "rotates back",
+    .family = "rope",
     .rule = "b s h, b s -> b s h",
     .linear = "0",
     .flags = WEFT_OP_HALF,

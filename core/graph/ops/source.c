@@ -30,7 +30,7 @@ const weft_op weft_op_parameter = {
     .name = "parameter",
     .summary = "a trained tensor",
     .rule = "->",
-    .flags = WEFT_OP_SOURCE,
+    .flags = WEFT_OP_SOURCE | WEFT_OP_PARAMETER,
     .make_rule = source_rule,
     .infer = source_infer,
 };
@@ -39,7 +39,7 @@ const weft_op weft_op_state = {
     .name = "state",
     .summary = "a tensor kept from step to step",
     .rule = "->",
-    .flags = WEFT_OP_SOURCE,
+    .flags = WEFT_OP_SOURCE | WEFT_OP_STATE,
     .make_rule = source_rule,
     .infer = source_infer,
 };
@@ -48,7 +48,7 @@ const weft_op weft_op_input = {
     .name = "input",
     .summary = "data, or a number from the run",
     .rule = "->",
-    .flags = WEFT_OP_SOURCE,
+    .flags = WEFT_OP_SOURCE | WEFT_OP_INPUT,
     .make_rule = source_rule,
     .infer = source_infer,
 };
@@ -68,6 +68,7 @@ const weft_op weft_op_gather = {
     .rule = "* -> *",
     .linear = "0",
     .grad = (const char *const[]){"0: dy", NULL},
+    .flags = WEFT_OP_GATHER,
 };
 
 const weft_op weft_op_redistribute = {

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Marks: what one pass says of a node to another, or to the core, without knowing who heeds it.
+ * All there are stand here; a graph prints them among the attributes of its nodes, {wide 1}, and
+ * the gradients' nodes of a marked node have them, too. Two more are fields of a value, for passes
+ * to set: weft_value.recompute and weft_value.fetch. */
+#ifndef WEFT_MARKS_H
+#define WEFT_MARKS_H
+
+#include <weft/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where no value is named, 1 is yes and 0, the default, no. */
+typedef enum weft_mark {
+    /* Of gathers and redistributes. This collective may be sent as one with others of its kind:
+     * gathers and reductions of one block, all-reduces of any. Set by who puts a gather in (fsdp),
+     * and by the core for the gradient of what is gathered so; read by lowering. */
+    WEFT_MARK_GROUP,
+    /* Of gathers and redistributes: how many blocks ahead of the one that computes it is sent; 0:
+     * none. Set by who puts a gather in (fsdp); read by lowering. */
+    WEFT_MARK_PREFETCH,
+    /* Of gathers: the gradient of what is gathered is reduced to the storage's cuts in every
+     * micro-batch, and summed there; no: once, after the last. Set by who puts a gather in (fsdp);
+     * read when the backward is made. */
+    WEFT_MARK_REDUCE_EACH,
+    /* Of products: the result may be an open sum, which shall be closed in f32. Whoever narrows
+     * values leaves it, and narrows behind it. Set by axis plugins (tp); read by bf16. */
+    WEFT_MARK_WIDE,
+    /* Of casts: the gradient passes on as narrow as it is, since nothing is summed on its way; no:
+     * it is cast to the operand's dtype. Set by who puts a cast behind a WIDE product (tp, bf16);
+     * read when the backward is made. */
+    WEFT_MARK_PASS_ON,
+    WEFT_MARKS /* how many there are */
+} weft_mark;
+
+/* Marks the node that made v (NULL-safe). A mark that there is not, that is not for nodes of this
+ * kind, or a value that it does not have, is an error of the graph. */
+void weft_set_mark(weft_graph *g, weft_value *v, weft_mark mark, int64_t x);
+/* Its value; 0 if the node is not marked. */
+int64_t weft_get_mark(const weft_node *n, weft_mark mark);
+/* "group"; NULL: there is no such mark. */
+const char *weft_mark_name(weft_mark mark);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
