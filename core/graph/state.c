@@ -78,8 +78,7 @@ bool weft_same_shape(const weft_value *a, const weft_value *b)
 
 static weft_status check_update(weft_graph *g, const weft_value *state)
 {
-    const char *op = state->node->op->name;
-    if (strcmp(op, "parameter") != 0 && strcmp(op, "state") != 0)
+    if (!weft_node_is(state->node, WEFT_OP_PARAMETER | WEFT_OP_STATE))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot be updated: it is neither a parameter nor state", state->name);
     else if (!g->loss_report && !g->differentiating)
