@@ -71,6 +71,7 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(scale)                                                                                      \
     OP(cast)                                                                                       \
     OP(accumulate)                                                                                 \
+    OP(accumulate_max)                                                                             \
     OP(broadcast)                                                                                  \
     OP(silu_mul)                                                                                   \
     OP(silu_mul_dx)                                                                                \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add, add_bias, scale, cast, accumulate, broadcast, silu_mul, gelu and their gradients: one pass
- * over the elements. */
+/* add, add_bias, scale, cast, accumulate, accumulate_max, broadcast, silu_mul, gelu and their
+ * gradients: one pass over the elements. */
 
 typedef void block_kernel(const weft_call *call, int64_t at, int64_t n);
 
@@ -88,6 +88,24 @@ static weft_status launch_cast(const weft_call *call, weft_error *err)
 static weft_status launch_accumulate(const weft_call *call, weft_error *err)
 {
     return launch_cast(call, err);
+}
+
+/* A NaN stays, on whichever side it is. */
+static void accumulate_max_block(const weft_call *call, int64_t at, int64_t n)
+{
+    float x[CPU_BLOCK], was[CPU_BLOCK], y[CPU_BLOCK];
+    const float *px = load(&call->ins[0], at, n, x),
+                *pw = call->accumulate ? load(&call->outs[0], at, n, was) : px;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = px[i] > pw[i] || px[i] != px[i] ? px[i] : pw[i];
+    store(&call->outs[0], at, n, y, false);
+}
+
+static weft_status launch_accumulate_max(const weft_call *call, weft_error *err)
+{
+    (void)err;
+    return each_block(call, accumulate_max_block);
 }
 
 static void fill_block(const weft_call *call, int64_t at, int64_t n)

@@ -38,8 +38,9 @@ static bool has_kernel(const char *op)
 static void test_every_op_has_a_kernel(void **state)
 {
     static const char *const plain_only[] = {
-        "constant", "reciprocal", "sqrt",
-        "clip",     "gather",     "redistribute"}; /* single numbers, and what lowering replaces */
+        "constant", "reciprocal",   "sqrt",  "clip",
+        "gather",   "redistribute", "lowest"}; /* single numbers, what lowering replaces, and where
+                                                  maxima begin, once a step */
     (void)state;
     for (const weft_op *const *o = weft_standard_ops(); *o; o++) {
         bool expected = !((*o)->flags & WEFT_OP_SOURCE);
@@ -109,12 +110,13 @@ static void test_elementwise(void **state)
         const char *op;
         int n_ins, n_outs;
         bool scalar, exact;
-    } cases[] = {{"add", 2, 1, false, false},        {"add", 5, 1, false, false},
-                 {"accumulate", 1, 1, false, false}, {"cast", 1, 1, false, false},
-                 {"silu_mul", 2, 1, false, false},   {"silu_mul_dx", 3, 2, false, false},
-                 {"gelu", 1, 1, false, false},       {"gelu", 1, 1, false, true},
-                 {"gelu_dx", 2, 1, false, false},    {"gelu_dx", 2, 1, false, true},
-                 {"scale", 2, 1, true, false},       {"broadcast", 1, 1, true, false}};
+    } cases[] = {{"add", 2, 1, false, false},         {"add", 5, 1, false, false},
+                 {"accumulate", 1, 1, false, false},  {"accumulate_max", 1, 1, false, false},
+                 {"cast", 1, 1, false, false},        {"silu_mul", 2, 1, false, false},
+                 {"silu_mul_dx", 3, 2, false, false}, {"gelu", 1, 1, false, false},
+                 {"gelu", 1, 1, false, true},         {"gelu_dx", 2, 1, false, false},
+                 {"gelu_dx", 2, 1, false, true},      {"scale", 2, 1, true, false},
+                 {"broadcast", 1, 1, true, false}};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         EACH(int64_t, width, 0, 17, 3001)
