@@ -19,6 +19,7 @@ weft_SOURCES = \
 	cli/log.c \
 	cli/main.c \
 	cli/new_plugin.c \
+	cli/ops.c \
 	cli/options.c \
 	cli/oracle.c \
 	cli/oracle_compare.c \
@@ -40,6 +41,7 @@ weft_SOURCES = \
 	cli/generate.h \
 	cli/job.h \
 	cli/lock.h \
+	cli/ops.h \
 	cli/oracle.h \
 	cli/probe.h \
 	cli/processors.h \
