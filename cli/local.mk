@@ -4,6 +4,17 @@ bin_PROGRAMS += weft
 weft_SOURCES = \
 	cli/command.c \
 	cli/config.c \
+	cli/conform.c \
+	cli/conform_child.c \
+	cli/conform_gradient.c \
+	cli/conform_kernels.c \
+	cli/conform_memory.c \
+	cli/conform_ops.c \
+	cli/conform_plan.c \
+	cli/conform_runs.c \
+	cli/conform_shards.c \
+	cli/conform_use.c \
+	cli/conform_values.c \
 	cli/exit.c \
 	cli/farewell.c \
 	cli/generate.c \
@@ -38,6 +49,7 @@ weft_SOURCES = \
 	cli/vet_libraries.c \
 	cli/vet_set.c \
 	cli/cli.h \
+	cli/conform.h \
 	cli/generate.h \
 	cli/job.h \
 	cli/lock.h \

@@ -253,6 +253,7 @@ run_fixture_sources = \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
+	tests/fixtures/run/unfit.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrap_all.c \
 	tests/fixtures/run/wrap_data.c \
@@ -284,6 +285,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-ckpt-kill \
 	tests/scripts/check-commands \
 	tests/scripts/check-config \
+	tests/scripts/check-conform \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \
 	tests/scripts/check-environments \

@@ -113,6 +113,9 @@ char *weft_vformat(const char *format, va_list args);
 /* For tests only: the n-th allocation from now on fails (1 = the next), once; 0 switches it off.
  * Process-wide, atomic. */
 void weft_alloc_fail_at(long n);
+/* From now on the two count only allocations made while a call into this plugin lasts; NULL: all.
+ * The string must outlive that. */
+void weft_alloc_fail_within(const char *plugin);
 /* Allocations made since the last weft_alloc_fail_at. */
 long weft_alloc_count(void);
 
