@@ -30,6 +30,9 @@ static void add_op(const weft_op *op, const char *owner, weft_text *text)
     add_field(text, op->linear);
     for (const char *const *g = op->grad; g && *g; g++)
         weft_text_print(text, "%s%s", g == op->grad ? "" : "; ", *g);
+    if (op->differentiate)
+        weft_text_print(text, "a function: for %s; reads %s", op->grad_of ? op->grad_of : "none",
+                        op->grad_reads ? op->grad_reads : "gradients alone");
     weft_text_add(text, "\t");
     weft_op_flags_print(op->flags, text);
     weft_text_add(text, "\t\n");
