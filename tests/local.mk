@@ -286,6 +286,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-commands \
 	tests/scripts/check-config \
 	tests/scripts/check-conform \
+	tests/scripts/check-cxx \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \
 	tests/scripts/check-environments \
@@ -317,6 +318,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-wraps
 
 EXTRA_DIST += \
+	tests/fixtures/cxx/watch17.cc \
 	$(fixture_sources) \
 	tests/fixtures/plugins/fixture.h \
 	$(run_fixture_sources) \

@@ -46,7 +46,11 @@ typedef struct weft_where {
     int line;
 } weft_where;
 
+#ifdef __cplusplus
+#define WEFT_NOWHERE (weft_where{nullptr, 0})
+#else
 #define WEFT_NOWHERE ((weft_where){NULL, 0})
+#endif
 
 typedef struct weft_error_item {
     weft_status status;
