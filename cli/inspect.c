@@ -7,7 +7,7 @@
 #include "lower/plan.h"
 
 typedef struct wish {
-    bool json, all;
+    bool json, all, man;
     int i, n;
 } wish;
 
@@ -24,6 +24,10 @@ static void inspect_one(void *self, const weft_module *module, weft_text *text, 
 {
     const wish *w = self;
     check_ops(module->plugin, err);
+    if (w->man) {
+        weft_plugin_describe_man(module, text);
+        return;
+    }
     if (!w->json) {
         weft_text_add(text, w->i ? "\n" : "");
         weft_plugin_describe(module, w->all, text);
@@ -67,7 +71,7 @@ static void list_ops(weft_search *search, const weft_cli_options *options, weft_
 
 int weft_cmd_inspect(int argc, char **argv)
 {
-    bool json = false, all = false, ops = false, markdown = false;
+    bool json = false, all = false, ops = false, markdown = false, man = false;
     const weft_option extra[] = {
         {.name = "json",
          .help = "print JSON: one object, or an array for several names",
@@ -78,6 +82,7 @@ int weft_cmd_inspect(int argc, char **argv)
         {.name = "ops",
          .help = "print the table of their ops; without a name: of all ops",
          .flag = &ops},
+        {.name = "man", .help = "print a page for man, section 7, of each", .flag = &man},
         {.name = "markdown", .help = "with --ops: as a table of Markdown", .flag = &markdown},
         {0}};
     const weft_cli_usage usage = {
@@ -94,7 +99,7 @@ int weft_cmd_inspect(int argc, char **argv)
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code != WEFT_CLI_GO)
         goto done;
-    const wish how = {.json = json, .all = all};
+    const wish how = {.json = json, .all = all, .man = man};
     weft_op_form form = json ? WEFT_OPS_JSON : markdown ? WEFT_OPS_MARKDOWN : WEFT_OPS_TEXT;
     bool opened = weft_search_create(NULL, &search, &err) == WEFT_OK;
     if (opened && ops)

@@ -124,5 +124,7 @@ void weft_op_flags_print(unsigned flags, weft_text *text);
 /* `weft inspect NAME` from the descriptor: text or JSON. all: advanced parameters too. */
 void weft_plugin_describe(const weft_module *module, bool all, weft_text *text);
 void weft_plugin_describe_json(const weft_module *module, weft_text *text);
+/* As a page for man, section 7. */
+void weft_plugin_describe_man(const weft_module *module, weft_text *text);
 
 #endif
