@@ -119,7 +119,6 @@ typedef struct weft_instruction {
     weft_tensor *tensors; /* ins, then outs; data is filled in when run */
     int *buffers;         /* of each tensor */
     int workspace;        /* buffer, -1: none */
-    double flops;         /* of one run of it */
     bool accumulate;
     bool fetch;   /* some result goes to observers */
     double flops; /* of one execution */
