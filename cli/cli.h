@@ -14,6 +14,7 @@
 int weft_cmd_train(int argc, char **argv);
 int weft_cmd_plan(int argc, char **argv);
 int weft_cmd_oracle(int argc, char **argv);
+int weft_cmd_conform(int argc, char **argv);
 int weft_cmd_config(int argc, char **argv);
 int weft_cmd_plugins(int argc, char **argv);
 int weft_cmd_inspect(int argc, char **argv);

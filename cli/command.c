@@ -53,8 +53,9 @@ static bool gives_known(const char *plugin)
     return false;
 }
 
-static void list_command(void *name, const weft_module *module, weft_text *text)
+static void list_command(void *name, const weft_module *module, weft_text *text, weft_error *err)
 {
+    (void)err;
     const weft_command *command = find(module->plugin, name);
     if (command)
         weft_text_print(text, "  %-10s %s\n", command->name, command->summary);

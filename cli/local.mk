@@ -4,6 +4,17 @@ bin_PROGRAMS += weft
 weft_SOURCES = \
 	cli/command.c \
 	cli/config.c \
+	cli/conform.c \
+	cli/conform_child.c \
+	cli/conform_gradient.c \
+	cli/conform_kernels.c \
+	cli/conform_memory.c \
+	cli/conform_ops.c \
+	cli/conform_plan.c \
+	cli/conform_runs.c \
+	cli/conform_shards.c \
+	cli/conform_use.c \
+	cli/conform_values.c \
 	cli/exit.c \
 	cli/farewell.c \
 	cli/generate.c \
@@ -19,6 +30,7 @@ weft_SOURCES = \
 	cli/log.c \
 	cli/main.c \
 	cli/new_plugin.c \
+	cli/ops.c \
 	cli/options.c \
 	cli/oracle.c \
 	cli/oracle_compare.c \
@@ -37,9 +49,11 @@ weft_SOURCES = \
 	cli/vet_libraries.c \
 	cli/vet_set.c \
 	cli/cli.h \
+	cli/conform.h \
 	cli/generate.h \
 	cli/job.h \
 	cli/lock.h \
+	cli/ops.h \
 	cli/oracle.h \
 	cli/probe.h \
 	cli/processors.h \

@@ -35,6 +35,8 @@ static int record_both(const weft_cli_options *options, int64_t steps, bool trac
             count_ranks(&one, err);
         code = weft_error_status(err) ? weft_cli_report(err)
                                       : weft_ranks_run(&one, true, oracle_run, &records[n]);
+        if (!code)
+            oracle_complete(&records[n]);
     }
     return code;
 }

@@ -62,6 +62,8 @@ typedef struct oracle_record {
 /* false: out of memory. Release in every case. */
 bool oracle_record_init(oracle_record *r, int64_t n_steps);
 void oracle_record_release(oracle_record *r);
+/* After all ranks: where no plugin reports the gradients' norm it is that of what was recorded. */
+void oracle_complete(oracle_record *r);
 /* Body of weft_ranks_run; ctx is the record. */
 weft_status oracle_run(weft_rank *rank, void *ctx);
 

@@ -131,9 +131,10 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
                                        .ranks = session->host.ranks,
                                        .train_only = true,
                                        .fetch_forward = r->trace};
-    weft_status s = weft_rank_agree(
-        rank, "planning",
-        weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err));
+    weft_status s =
+        weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
+    s = s ? s : weft_session_check_learns(session, plan, &rank->err);
+    s = weft_rank_agree(rank, "planning", s);
     s = s ? s : start(rank, r, plan, &run);
     if (!s) {
         run->probe = &r->probe;
@@ -154,6 +155,21 @@ bool oracle_record_init(oracle_record *r, int64_t n_steps)
     r->steps = weft_alloc_zero((size_t)n_steps, sizeof *r->steps);
     pthread_mutex_init(&r->lock, NULL);
     return r->steps != NULL;
+}
+
+void oracle_complete(oracle_record *r)
+{
+    for (int64_t s = 0; s < r->n_steps; s++) {
+        double sum = 0;
+        if (!isnan(r->steps[s].norm))
+            continue;
+        for (int i = 0; i < r->n_tensors; i++)
+            for (int64_t k = 0; k < r->steps[s].tensors[i].count; k++) {
+                double x = r->steps[s].tensors[i].gradient[k];
+                sum += x * x;
+            }
+        r->steps[s].norm = sqrt(sum);
+    }
 }
 
 void oracle_record_release(oracle_record *r)

@@ -40,8 +40,9 @@ static int longest(const char *const *names)
     return (int)most;
 }
 
-static void list_one(void *self, const weft_module *module, weft_text *text)
+static void list_one(void *self, const weft_module *module, weft_text *text, weft_error *err)
 {
+    (void)err;
     int width = *(const int *)self;
     const weft_plugin *p = module->plugin;
     weft_text kinds = {0};

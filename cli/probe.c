@@ -91,7 +91,7 @@ static _Noreturn void look(const looking *l, int fd)
     weft_module module;
     confine();
     if (weft_module_open(l->search, l->name, WEFT_NOWHERE, &module, &err) == WEFT_OK)
-        l->describe(l->self, &module, &text);
+        l->describe(l->self, &module, &text, &err);
     if (text.out_of_memory)
         weft_fail_memory(&err);
     send_item(fd, DESCRIPTION, WEFT_OK, weft_text_get(&text), text.size);
@@ -218,7 +218,9 @@ weft_status weft_cli_probe(weft_search *search, const char *name, weft_describe 
     if (l.path)
         return look_from_afar(&l, text, err);
     s = weft_module_open(search, name, WEFT_NOWHERE, &module, err); /* builtin: opened long ago */
-    if (!s)
-        describe(self, &module, text);
-    return s;
+    if (s)
+        return s;
+    int before = err->n_items;
+    describe(self, &module, text, err);
+    return err->n_items > before ? err->items[before].status : WEFT_OK;
 }

@@ -169,6 +169,15 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
     return weft_plugins_create(s->plugins, &s->host, err);
 }
 
+weft_status weft_session_check_learns(const weft_session *s, const weft_plan *plan, weft_error *err)
+{
+    if (plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_UPDATE].n > 0)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(s->run, "plugins"),
+                     "no listed plugin is an optimizer, so nothing would be learnt; list one, as "
+                     "adamw, in [weft] plugins");
+}
+
 void weft_session_release(weft_session *s)
 {
     weft_plugins_destroy(s->plugins);

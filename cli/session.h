@@ -4,6 +4,7 @@
 #define WEFT_CLI_SESSION_H
 
 #include "cli.h"
+#include "lower/plan.h"
 #include "plugin/plugins.h"
 #include "run/control.h"
 
@@ -25,6 +26,10 @@ typedef struct weft_session {
 weft_status weft_session_init(weft_session *session, const weft_cli_options *options, int rank,
                               weft_control *control, bool quiet, weft_error *err);
 void weft_session_release(weft_session *session);
+
+/* Fails where no plugin updates a parameter. */
+weft_status weft_session_check_learns(const weft_session *session, const weft_plan *plan,
+                                      weft_error *err);
 
 /* The user's cache folder for weft, which may not exist: $XDG_CACHE_HOME/weft, ~/.cache/weft; in a
  * pinch a folder of this user's in /tmp, unless others can write there: then NULL, and a warning.

@@ -52,6 +52,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/capability.c \
 	core/plugin/crash.c \
 	core/plugin/describe.c \
+	core/plugin/describe_man.c \
 	core/plugin/descriptor.c \
 	core/plugin/elf.c \
 	core/plugin/enter.c \

@@ -256,6 +256,7 @@ run_fixture_sources = \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/sp.c \
+	tests/fixtures/run/unfit.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrap_all.c \
 	tests/fixtures/run/wrap_data.c \
@@ -287,6 +288,8 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-ckpt-kill \
 	tests/scripts/check-commands \
 	tests/scripts/check-config \
+	tests/scripts/check-conform \
+	tests/scripts/check-cxx \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \
 	tests/scripts/check-environments \
@@ -321,6 +324,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-wraps
 
 EXTRA_DIST += \
+	tests/fixtures/cxx/watch17.cc \
 	$(fixture_sources) \
 	tests/fixtures/plugins/fixture.h \
 	$(run_fixture_sources) \

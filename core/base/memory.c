@@ -9,9 +9,19 @@
 /* The one exception to "nothing is global": tests make the n-th allocation of the process fail. */
 static atomic_long fail_in;
 static atomic_long made;
+static _Atomic(const char *) within; /* a plugin: only what its calls allocate counts */
+
+static bool counts(void)
+{
+    const char *plugin = atomic_load_explicit(&within, memory_order_relaxed);
+    const char *now = plugin ? weft_blame_get().plugin : NULL;
+    return !plugin || (now && strcmp(now, plugin) == 0);
+}
 
 static bool must_fail(void)
 {
+    if (!counts())
+        return false;
     atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
     if (atomic_load_explicit(&fail_in, memory_order_relaxed) <= 0)
         return false;
@@ -22,6 +32,11 @@ void weft_alloc_fail_at(long n)
 {
     atomic_store(&made, 0);
     atomic_store(&fail_in, n);
+}
+
+void weft_alloc_fail_within(const char *plugin)
+{
+    atomic_store(&within, plugin);
 }
 
 long weft_alloc_count(void)

@@ -170,21 +170,6 @@ bool weft_grad_covers(const weft_node *n, int operand)
 
 /* ---- before any graph: what can be told of the ops alone ---- */
 
-/* How many parts a rule has on either side; -1: that depends on the node. */
-static void count_parts(const weft_op *op, int *n_ins, int *n_outs)
-{
-    const char *arrow = op->rule && !op->make_rule ? strstr(op->rule, "->") : NULL;
-    *n_ins = *n_outs = -1;
-    if (!arrow || strstr(op->rule, "..."))
-        return;
-    *n_ins = strspn(op->rule, " ") < (size_t)(arrow - op->rule);
-    *n_outs = 1;
-    for (const char *p = op->rule; *p; p++) {
-        *n_ins += *p == ',' && p < arrow;
-        *n_outs += *p == ',' && p > arrow;
-    }
-}
-
 static weft_status check_made(const weft_ops *ops, const weft_op *op, const char *text,
                               const weft_grad *s, weft_error *err)
 {
@@ -192,7 +177,7 @@ static weft_status check_made(const weft_ops *ops, const weft_op *op, const char
     const weft_op *made = weft_map_get(&ops->by_name, s->op, s->op_size);
     if (!made)
         return wrong(op, text, err, "there is no op '", (int)s->op_size, s->op);
-    count_parts(made, &n_ins, &n_outs);
+    weft_rule_count(made, &n_ins, &n_outs);
     if (n_ins >= 0 && !s->dys && n_ins != s->n_args)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op %s: gradient \"%s\": %s takes %d operands, not %d", op->name, text,
@@ -204,13 +189,27 @@ static weft_status check_made(const weft_ops *ops, const weft_op *op, const char
     return WEFT_OK;
 }
 
-weft_status weft_ops_check_gradients(const weft_ops *ops, const weft_op *const *list,
-                                     weft_error *err)
+/* In the words of the op's author: the op in front. */
+static weft_status check_rule(const weft_op *op, weft_error *err)
+{
+    weft_error own = {0};
+    weft_status s = weft_rule_check(op, &own);
+    for (int i = 0; i < own.n_items; i++)
+        weft_fail(err, s, WEFT_NOWHERE, "op %s: %s", op->name, own.items[i].text);
+    if (own.out_of_memory)
+        weft_fail_memory(err);
+    weft_error_release(&own);
+    return s;
+}
+
+weft_status weft_ops_check_texts(const weft_ops *ops, const weft_op *const *list, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (; list && *list; list++) {
         int n_ins, n_outs;
-        count_parts(*list, &n_ins, &n_outs);
+        weft_status rule = check_rule(*list, err);
+        s = s ? s : rule;
+        weft_rule_count(*list, &n_ins, &n_outs);
         if ((*list)->differentiate) {
             weft_status now = check_function(*list, n_ins, n_outs, err);
             s = s ? s : now;

@@ -31,10 +31,9 @@ weft_status weft_ops_set_owners(weft_ops *ops, const weft_op *const *const *more
 const char *weft_ops_owner(const weft_ops *ops, const weft_op *op);
 void weft_ops_release(weft_ops *ops);
 const weft_op *weft_ops_find(const weft_ops *ops, const char *name);
-/* Can the gradient statements of these ops, which are among `ops`, be read, and is there what they
- * speak of? */
-weft_status weft_ops_check_gradients(const weft_ops *ops, const weft_op *const *list,
-                                     weft_error *err);
+/* Can the rules, linear groups and gradient statements of these ops, which are among `ops`, be
+ * read, and is there what they speak of? */
+weft_status weft_ops_check_texts(const weft_ops *ops, const weft_op *const *list, weft_error *err);
 
 typedef struct weft_table_line {
     weft_rule_of of;

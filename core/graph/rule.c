@@ -201,7 +201,8 @@ weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int
                          n_ins, n_outs, (int)WEFT_RULE_MAX_PARTS);
     out->n_ins = n_ins;
     out->n_outs = n_outs;
-    for (int i = 0; i < n_ins; i++)
+    p.longest = !in_dims;
+    for (int i = 0; in_dims && i < n_ins; i++)
         p.longest = in_dims[i] > p.longest ? in_dims[i] : p.longest;
     if ((status = parse_side(&p, (span){rule, arrow}, n_ins, in_dims, out->in)))
         return status;
@@ -244,6 +245,60 @@ weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *ou
     weft_error_release(&why);
     weft_text_release(&text);
     return status;
+}
+
+/* ---- before any graph: what can be told of the op alone ---- */
+
+void weft_rule_count(const weft_op *op, int *n_ins, int *n_outs)
+{
+    const char *arrow = op->rule && !op->make_rule ? strstr(op->rule, "->") : NULL;
+    *n_ins = *n_outs = -1;
+    if (!arrow || strstr(op->rule, "..."))
+        return;
+    *n_ins = strspn(op->rule, " ") < (size_t)(arrow - op->rule);
+    *n_outs = 1;
+    for (const char *p = op->rule; *p; p++) {
+        *n_ins += *p == ',' && p < arrow;
+        *n_outs += *p == ',' && p > arrow;
+    }
+}
+
+/* As many parts as are written, or, where the last one repeats, as there can be. */
+static int count_written(const char *at, const char *end)
+{
+    int n = 1;
+    for (const char *p = at; p < end; p++) {
+        n += *p == ',';
+        if (end - p >= 3 && memcmp(p, "...", 3) == 0)
+            return WEFT_RULE_MAX_PARTS;
+    }
+    return blank((span){at, end}) ? 0 : n;
+}
+
+weft_status weft_rule_check(const weft_op *op, weft_error *err)
+{
+    weft_rule *rule;
+    weft_status s;
+    const char *arrow = op->rule && !op->make_rule ? strstr(op->rule, "->") : NULL;
+    if (!op->rule || op->make_rule)
+        return WEFT_OK;
+    if (!(rule = weft_alloc(sizeof *rule)))
+        return weft_fail_memory(err);
+    const char *end = op->rule + strlen(op->rule);
+    int n_ins = arrow ? count_written(op->rule, arrow) : 0,
+        n_outs = arrow ? count_written(arrow + 2, end) : 0;
+    /* "x ->" is a result without dims */
+    s = weft_rule_parse(op->rule, op->linear, n_ins, n_outs ? n_outs : 1, NULL, NULL, rule, err);
+    for (int r = 0; !s && !op->infer && r < n_outs; r++)
+        for (int d = 0; !s && d < rule->out[r].n_dims; d++)
+            if (!(weft_rule_in_letters(rule) >> rule->out[r].letter[d] & 1))
+                s = weft_fail(
+                    err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                    "index rule \"%s\": index %s of a result is in no operand; an op that "
+                    "knows its size needs `infer`",
+                    op->rule, rule->name[rule->out[r].letter[d]]);
+    weft_free(rule);
+    return s;
 }
 
 int weft_rule_dim(const weft_rule_part *part, int letter)

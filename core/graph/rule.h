@@ -27,7 +27,8 @@ typedef struct weft_rule {
 } weft_rule;
 
 /* Parses a rule for a use with these operands (`like` included, last) and results. in_dims: dims of
- * each operand; out_dims: of each result, NULL if not known yet. linear may be NULL. Fails with
+ * each operand; out_dims: of each result; NULL if not known yet: "*" is one dim then. linear may be
+ * NULL. Fails with
  * WEFT_ERR_INTERNAL when the text is malformed, does not fit the numbers of operands, results or
  * dims, or repeats a letter inside one part. */
 weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int n_outs,
@@ -36,6 +37,14 @@ weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int
 /* The rule of a node, through its op's make_rule if it has one. results: check it against the dims
  * of the node's results too. */
 weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *out, weft_error *err);
+
+/* Before any use of it: can the op's rule and linear groups be read, and does every index of a
+ * result come from an operand, unless the op infers its results itself? Of an op that makes its
+ * rules nothing is known yet. */
+weft_status weft_rule_check(const weft_op *op, weft_error *err);
+/* How many operands (`like` included) and results the rule of an op has; -1: that depends on the
+ * node. */
+void weft_rule_count(const weft_op *op, int *n_ins, int *n_outs);
 
 /* Which dim of the part is this letter, -1 if none. */
 int weft_rule_dim(const weft_rule_part *part, int letter);

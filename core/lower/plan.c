@@ -59,17 +59,24 @@ static bool is_standard(const char *name)
     return false;
 }
 
+weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, weft_error *err)
+{
+    weft_error own = {0};
+    weft_status s = weft_ops_check_texts(ops, plugin->ops, &own);
+    for (int k = 0; k < own.n_items; k++)
+        weft_fail(err, s, WEFT_NOWHERE, "plugin %s: %s", plugin->name, own.items[k].text);
+    if (own.out_of_memory)
+        weft_fail_memory(err);
+    weft_error_release(&own);
+    return s;
+}
+
 /* Before any graph, so that whoever wrote them hears of it. */
-static weft_status check_gradients(const weft_plan *p, weft_error *err)
+static weft_status check_texts(const weft_plan *p, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < p->plugins->n; i++) {
-        const weft_plugin *plugin = p->plugins->list[i].module.plugin;
-        weft_error own = {0};
-        weft_status now = weft_ops_check_gradients(&p->ops, plugin->ops, &own);
-        for (int k = 0; k < own.n_items; k++)
-            weft_fail(err, now, WEFT_NOWHERE, "plugin %s: %s", plugin->name, own.items[k].text);
-        weft_error_release(&own);
+        weft_status now = weft_plan_check_ops(&p->ops, p->plugins->list[i].module.plugin, err);
         s = s ? s : now;
     }
     return s;
@@ -91,7 +98,7 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
     }
     s = s ? s : weft_ops_init(&p->ops, ops, (int)n, err);
     s = s ? s : weft_ops_set_owners(&p->ops, ops, names, (int)n, err);
-    s = s ? s : check_gradients(p, err);
+    s = s ? s : check_texts(p, err);
     s = s ? s
           : weft_kernels_init(&p->kernels, p->device, p->device_self,
                               weft_plugins_giver(p->plugins, p->device), tables, names, (int)n,

@@ -42,14 +42,17 @@ static void mark_live(weft_compiler *c)
     }
 }
 
-/* Of the nodes after the last micro-batch, those that a reported number needs get mark 2: they run
- * before the update. */
+/* Of the nodes after the last micro-batch, those that a reported number needs get mark 2, and
+ * gradients, which are looked at then: they run before the update. */
 static void mark_reported(weft_graph *g)
 {
     if (g->loss_report)
         g->loss_report->node->mark = 2;
     for (int i = 0; i < g->n_reports; i++)
         g->reports[i].value->node->mark = 2;
+    for (int i = 0; i < g->n_parameters; i++)
+        if (g->parameters[i]->gradient && g->parameters[i]->gradient->node->mark)
+            g->parameters[i]->gradient->node->mark = 2;
     for (weft_node *n = g->last; n; n = n->prev) {
         if (n->mark == 1)
             for (int i = 0; i < n->n_outs; i++)

@@ -114,6 +114,18 @@ static void describe_params(const weft_plugin *plugin, bool all, weft_text *text
         weft_text_print(text, "  and %d advanced: see --all\n", hidden);
 }
 
+void weft_op_flags_print(unsigned flags, weft_text *text)
+{
+    static const char *const names[] = {"half",   "half_weight", "inplace", "stat",
+                                        "source", "max",         "matmul",  "accumulates"};
+    const char *blank = "";
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (flags & 1u << i) {
+            weft_text_print(text, "%s%s", blank, names[i]);
+            blank = " ";
+        }
+}
+
 static void describe_ops(const weft_plugin *plugin, weft_text *text)
 {
     if (plugin->ops && plugin->ops[0])
@@ -237,7 +249,9 @@ static void json_op(const weft_op *op, weft_text *text)
     json_words(text, "gradient", op->grad);
     json_text(text, "gradient_of", op->grad_of);
     json_text(text, "gradient_reads", op->grad_reads);
-    weft_text_add(text, "}");
+    weft_text_add(text, ", \"flags\": \"");
+    weft_op_flags_print(op->flags, text);
+    weft_text_add(text, "\"}");
 }
 
 static void json_kernel(const weft_kernel *k, weft_text *text)

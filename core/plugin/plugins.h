@@ -119,8 +119,12 @@ bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin,
 weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op),
                                        weft_error *err);
 
+/* The names of an op's flags (WEFT_OP_*) by blanks: "half matmul". */
+void weft_op_flags_print(unsigned flags, weft_text *text);
 /* `weft inspect NAME` from the descriptor: text or JSON. all: advanced parameters too. */
 void weft_plugin_describe(const weft_module *module, bool all, weft_text *text);
 void weft_plugin_describe_json(const weft_module *module, weft_text *text);
+/* As a page for man, section 7. */
+void weft_plugin_describe_man(const weft_module *module, weft_text *text);
 
 #endif

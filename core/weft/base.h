@@ -46,7 +46,11 @@ typedef struct weft_where {
     int line;
 } weft_where;
 
+#ifdef __cplusplus
+#define WEFT_NOWHERE (weft_where{nullptr, 0})
+#else
 #define WEFT_NOWHERE ((weft_where){NULL, 0})
+#endif
 
 typedef struct weft_error_item {
     weft_status status;
@@ -113,6 +117,9 @@ char *weft_vformat(const char *format, va_list args);
 /* For tests only: the n-th allocation from now on fails (1 = the next), once; 0 switches it off.
  * Process-wide, atomic. */
 void weft_alloc_fail_at(long n);
+/* From now on the two count only allocations made while a call into this plugin lasts; NULL: all.
+ * The string must outlive that. */
+void weft_alloc_fail_within(const char *plugin);
 /* Allocations made since the last weft_alloc_fail_at. */
 long weft_alloc_count(void);
 

@@ -259,13 +259,29 @@ typedef struct weft_plugin {
 } weft_plugin;
 
 /* The descriptor's head, for a plugin's one exported symbol:
- *     WEFT_PLUGIN(fsdp) = { WEFT_PLUGIN_HEAD, .name = "fsdp", .version = WEFT_VERSION, ... };  */
+ *     WEFT_PLUGIN(fsdp) = { WEFT_PLUGIN_HEAD, .name = "fsdp", .version = WEFT_VERSION, ... };
+ * The same in C++20. C++17 has no names in initialisers: there the head is followed by all fields
+ * in their order, as far as they are not NULL at the end:
+ *     WEFT_PLUGIN(fsdp) = { WEFT_PLUGIN_HEAD, "fsdp", WEFT_VERSION, ... }; */
+#if defined(__cplusplus) && __cplusplus < 202002L
+#define WEFT_PLUGIN_HEAD WEFT_PLUGIN_MAGIC, sizeof(weft_plugin), WEFT_ABI_MAJOR, WEFT_ABI_MINOR
+#else
 #define WEFT_PLUGIN_HEAD                                                                           \
     .magic = WEFT_PLUGIN_MAGIC, .size = sizeof(weft_plugin), .abi_major = WEFT_ABI_MAJOR,          \
     .abi_minor = WEFT_ABI_MINOR
+#endif
+/* In C++ outside of every class and function; the symbol has C's name whatever the namespace. */
+#ifdef __cplusplus
+#define WEFT_PLUGIN(name)                                                                          \
+    extern "C" {                                                                                   \
+    WEFT_EXPORT extern const weft_plugin name##_LTX_plugin;                                        \
+    }                                                                                              \
+    const weft_plugin name##_LTX_plugin
+#else
 #define WEFT_PLUGIN(name)                                                                          \
     WEFT_EXPORT extern const weft_plugin name##_LTX_plugin;                                        \
     const weft_plugin name##_LTX_plugin
+#endif
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,7 @@ static weft_status check(const char *rule, const char *text, weft_error *err)
     const weft_op brk = {.name = "brk", .rule = rule, .grad = grad};
     const weft_op *const list[] = {&brk, NULL}, *const *const more[] = {list};
     assert_int_equal(weft_ops_init(&ops, more, 1, err), WEFT_OK);
-    weft_status s = weft_ops_check_gradients(&ops, list, err);
+    weft_status s = weft_ops_check_texts(&ops, list, err);
     weft_ops_release(&ops);
     return s;
 }
@@ -45,7 +45,7 @@ static void sound_ones(void **state)
     weft_ops ops;
     weft_error err = {0};
     assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
-    if (weft_ops_check_gradients(&ops, weft_standard_ops(), &err))
+    if (weft_ops_check_texts(&ops, weft_standard_ops(), &err))
         fail_msg("%s", weft_error_text(&err));
     weft_ops_release(&ops);
 }
@@ -117,11 +117,46 @@ static void of_functions(void **state)
                              .differentiate = never_called};
         const weft_op *const list[] = {&brk, NULL}, *const *const more[] = {list};
         assert_int_equal(weft_ops_init(&ops, more, 1, &err), WEFT_OK);
-        weft_status s = weft_ops_check_gradients(&ops, list, &err);
+        weft_status s = weft_ops_check_texts(&ops, list, &err);
         assert_int_equal(s, cases[i].words ? WEFT_ERR_INTERNAL : WEFT_OK);
         assert_string_equal(weft_error_text(&err), cases[i].words ? cases[i].words : "");
         weft_error_release(&err);
         weft_ops_release(&ops);
+    }
+}
+
+static void wrong_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rule, *linear, *words;
+    } cases[] = {
+        {"* *", NULL, "index rule \"* *\": one \"->\" is needed"},
+        {"[a -> a", NULL, "index rule \"[a -> a\": unbalanced brackets"},
+        {"a b, a -> a c", NULL,
+         "index rule \"a b, a -> a c\": index c of a result is in no operand; an op that knows its "
+         "size needs `infer`"},
+        {"a a -> a", NULL,
+         "index rule \"a a -> a\": index a occurs twice in one operand or result"},
+        {"*, * -> *", "2",
+         "index rule \"*, * -> *\": a linear group names an operand that there is not"},
+        {"* -> *", "x", "index rule \"* -> *\": linear groups are lists of operand numbers"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_error err = {0};
+        const weft_op op = {.name = "brk", .rule = cases[i].rule, .linear = cases[i].linear};
+        assert_int_equal(weft_rule_check(&op, &err), WEFT_ERR_INTERNAL);
+        assert_string_equal(weft_error_text(&err), cases[i].words);
+        weft_error_release(&err);
+    }
+    static const char *const sound[][2] = {{"* ... -> *", "63"}, {" ->", NULL},
+                                           {"-> ", ""},          {", * -> *", "0 1"},
+                                           {"* ->", "all"},      {"a -> a ...", "0"}};
+    for (size_t i = 0; i < sizeof sound / sizeof sound[0]; i++) {
+        weft_error err = {0};
+        const weft_op op = {.name = "brk", .rule = sound[i][0], .linear = sound[i][1]};
+        if (weft_rule_check(&op, &err))
+            fail_msg("%s", weft_error_text(&err));
     }
 }
 
@@ -141,6 +176,7 @@ static void of_a_node(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sound_ones), cmocka_unit_test(wrong_ones),
+                                       cmocka_unit_test(wrong_rules),
                                        cmocka_unit_test(of_functions), cmocka_unit_test(of_a_node)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

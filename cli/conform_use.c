@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors of the checks, and what one use of an op on one rank must do. */
+#include "conform.h"
+
+#include "plugin/enter.h"
+
+#include <math.h>
+#include <string.h>
+#include <weft/random.h>
+
+/* ---- tensors ---- */
+
+weft_tensor conform_new(const weft_tensor *like, weft_pool *pool)
+{
+    weft_tensor t = *like;
+    t.data = weft_pool_alloc(pool, (size_t)weft_tensor_count(like) * weft_dtype_size(t.dtype) + 16);
+    return t;
+}
+
+weft_tensor conform_copy(const weft_tensor *from, weft_pool *pool)
+{
+    weft_tensor t = conform_new(from, pool);
+    if (t.data && from->data)
+        memcpy(t.data, from->data, (size_t)weft_tensor_count(from) * weft_dtype_size(t.dtype));
+    return t;
+}
+
+void conform_randomise(weft_tensor *t, uint64_t stream)
+{
+    for (int64_t i = 0; t->data && i < weft_tensor_count(t); i++)
+        weft_tensor_set(t, i, weft_normal_inverse(weft_random_uniform(11, stream, (uint64_t)i)));
+}
+
+int64_t conform_differ(const weft_tensor *want, const weft_tensor *got, double tolerance)
+{
+    double scale = 0;
+    for (int64_t i = 0; i < weft_tensor_count(want); i++) {
+        double x = fabs(weft_tensor_get(want, i));
+        scale = isfinite(x) && x > scale ? x : scale;
+    }
+    scale = scale > 1e-3 ? scale : 1e-3;
+    for (int64_t i = 0; i < weft_tensor_count(want); i++) {
+        double x = weft_tensor_get(want, i), y = weft_tensor_get(got, i);
+        if (x != y && !(isnan(x) && isnan(y)) && !(fabs(x - y) <= tolerance * scale))
+            return i;
+    }
+    return -1;
+}
+
+void conform_print_difference(const weft_tensor *want, const weft_tensor *got, int result,
+                              int64_t i, weft_text *text)
+{
+    weft_text_add(text, "shape [");
+    for (int d = 0; d < want->n_dims; d++)
+        weft_text_print(text, "%s%lld", d ? ", " : "", (long long)want->size[d]);
+    weft_text_print(text, "], result %d, element %lld is %.9g, not %.9g", result, (long long)i,
+                    weft_tensor_get(got, i), weft_tensor_get(want, i));
+}
+
+weft_status conform_run(const conform_use *u, const weft_tensor *ins, const weft_tensor *outs,
+                        bool accumulate, weft_error *err)
+{
+    const weft_node *n = u->node;
+    const weft_call call = {.op = n->op,
+                            .attrs = n->attrs,
+                            .n_attrs = n->n_attrs,
+                            .n_ins = n->n_ins,
+                            .n_outs = n->n_outs,
+                            .ins = ins,
+                            .outs = outs,
+                            .accumulate = accumulate,
+                            .threads = 1};
+    const char *owner = weft_ops_owner(u->graph->config.ops, n->op);
+    const weft_entry entry = weft_enter(owner, n->op->name, WEFT_NOWHERE, err);
+    return weft_leave(&entry, n->op->plain(&call, err));
+}
+
+bool conform_ran(const conform *c, const conform_use *u, const char *check, const weft_tensor *ins,
+                 const weft_tensor *outs)
+{
+    weft_error err = {0};
+    weft_status s = conform_run(u, ins, outs, false, &err);
+    if (s)
+        conform_fail(c, "op %s: %s: the plain kernel fails: %s", u->node->op->name, check,
+                     weft_error_text(&err));
+    weft_error_release(&err);
+    return s == WEFT_OK;
+}
+
+/* ---- linear groups ---- */
+
+/* Result = f(a) + f(b) where the operands of the group are a + b? */
+static void check_group(const conform *c, const conform_use *u, int group, weft_pool *pool)
+{
+    weft_tensor ins[2][WEFT_RULE_MAX_PARTS], outs[2][WEFT_RULE_MAX_PARTS];
+    const weft_node *n = u->node;
+    for (int i = 0; i < n->n_ins; i++) {
+        ins[0][i] = ins[1][i] = u->ins[i];
+        if (!(u->rule.group[group] >> i & 1))
+            continue;
+        if (!weft_dtype_is_float(u->ins[i].dtype))
+            return; /* there are no open sums of integers */
+        ins[0][i] = conform_new(&u->ins[i], pool);
+        ins[1][i] = conform_copy(&u->ins[i], pool);
+        conform_randomise(&ins[0][i], (uint64_t)i + 1);
+        for (int64_t k = 0; ins[1][i].data && k < weft_tensor_count(&ins[1][i]); k++)
+            weft_tensor_set(&ins[1][i], k,
+                            weft_tensor_get(&u->ins[i], k) - weft_tensor_get(&ins[0][i], k));
+    }
+    for (int half = 0; half < 2; half++) {
+        for (int r = 0; r < n->n_outs; r++)
+            outs[half][r] = conform_new(&u->outs[r], pool);
+        if (!conform_ran(c, u, "linear", ins[half], outs[half]))
+            return;
+    }
+    for (int r = 0; r < n->n_outs; r++) {
+        for (int64_t k = 0; k < weft_tensor_count(&u->outs[r]); k++)
+            weft_tensor_set(&outs[0][r], k,
+                            weft_tensor_get(&outs[0][r], k) + weft_tensor_get(&outs[1][r], k));
+        int64_t at = conform_differ(&u->outs[r], &outs[0][r], 1e-9);
+        if (at < 0)
+            continue;
+        weft_text what = {0};
+        conform_print_difference(&u->outs[r], &outs[0][r], r, at, &what);
+        conform_fail(c,
+                     "op %s: linear: \"%s\" names group %d, in which it is not linear: of f(a) + "
+                     "f(b) against f(a + b), %s; take the group out of `linear`",
+                     n->op->name, n->op->linear, group, weft_text_get(&what));
+        weft_text_release(&what);
+        return;
+    }
+}
+
+void conform_check_linear(const conform *c, const conform_use *u)
+{
+    conform_now(c, "op %s: linear", u->node->op->name);
+    for (int g = 0; g < u->rule.n_groups; g++) {
+        weft_pool pool = {0};
+        check_group(c, u, g, &pool);
+        weft_pool_release(&pool);
+    }
+    conform_count(c, "linear groups", u->rule.n_groups);
+}
+
+/* ---- accumulate ---- */
+
+void conform_check_accumulate(const conform *c, const conform_use *u)
+{
+    const weft_node *n = u->node;
+    weft_pool pool = {0};
+    weft_error err = {0};
+    weft_tensor outs[WEFT_RULE_MAX_PARTS], before = {0};
+    conform_now(c, "op %s: accumulate", n->op->name);
+    if (!weft_dtype_is_float(u->outs[0].dtype))
+        return;
+    for (int r = 0; r < n->n_outs; r++) {
+        outs[r] = conform_new(&u->outs[r], &pool);
+        conform_randomise(&outs[r], (uint64_t)r + 31);
+    }
+    before = conform_copy(&outs[0], &pool);
+    /* One that refuses is not asked: what counts is that it does not add silently wrong. */
+    if (conform_run(u, u->ins, outs, true, &err) != WEFT_OK)
+        goto done;
+    for (int64_t i = 0; i < weft_tensor_count(&before); i++)
+        weft_tensor_set(&before, i, weft_tensor_get(&before, i) + weft_tensor_get(&u->outs[0], i));
+    int64_t at = conform_differ(&before, &outs[0], 1e-9);
+    if (at >= 0) {
+        weft_text what = {0};
+        conform_print_difference(&before, &outs[0], 0, at, &what);
+        conform_fail(c,
+                     "op %s: accumulate: the plain kernel does not add result 0 to what is there "
+                     "where call->accumulate is set: %s",
+                     n->op->name, weft_text_get(&what));
+        weft_text_release(&what);
+    }
+    for (int r = 1; r < n->n_outs; r++)
+        if (conform_differ(&u->outs[r], &outs[r], 1e-9) >= 0)
+            conform_fail(c,
+                         "op %s: accumulate: result %d is added to what is there; only result 0 "
+                         "is, the others are written",
+                         n->op->name, r);
+done:
+    conform_count(c, "accumulations", 1);
+    weft_error_release(&err);
+    weft_pool_release(&pool);
+}
+
+/* ---- in place ---- */
+
+static bool same_size(const weft_tensor *a, const weft_tensor *b)
+{
+    return a->dtype == b->dtype && weft_tensor_count(a) == weft_tensor_count(b);
+}
+
+void conform_check_in_place(const conform *c, const conform_use *u)
+{
+    const weft_node *n = u->node;
+    weft_tensor ins[WEFT_RULE_MAX_PARTS], outs[WEFT_RULE_MAX_PARTS];
+    conform_now(c, "op %s: in place", n->op->name);
+    for (int at = 0; n->op->flags & WEFT_OP_INPLACE && at < n->n_ins && at < n->n_outs; at++) {
+        weft_pool pool = {0};
+        if (!same_size(&u->ins[at], &u->outs[at]))
+            continue;
+        for (int i = 0; i < n->n_ins; i++)
+            ins[i] = conform_copy(&u->ins[i], &pool);
+        for (int r = 0; r < n->n_outs; r++)
+            outs[r] = conform_new(&u->outs[r], &pool);
+        outs[at].data = ins[at].data;
+        bool ran = conform_ran(c, u, "in place", ins, outs);
+        for (int r = 0; ran && r < n->n_outs; r++)
+            if (conform_differ(&u->outs[r], &outs[r], 0) >= 0)
+                conform_fail(c,
+                             "op %s: in place: flag INPLACE is set, and result %d is another one "
+                             "where result %d lies where operand %d lay",
+                             n->op->name, r, at, at);
+        conform_count(c, "in place", 1);
+        weft_pool_release(&pool);
+    }
+}
