@@ -147,9 +147,9 @@ static weft_status print_changed(weft_session *s, weft_text *out, weft_error *er
 static weft_status print_program(const weft_plan *plan, const char *name, weft_text *text,
                                  weft_error *err)
 {
-    for (int a = 0; a < WEFT_ACTIONS; a++)
-        if (strcmp(weft_action_name((weft_action)a), name) == 0) {
-            weft_plan_print_program(plan, WEFT_MODE_TRAIN, (weft_action)a, text);
+    for (int a = 0; a < WEFT_PARTS; a++)
+        if (strcmp(weft_part_name((weft_part)a), name) == 0) {
+            weft_plan_print_program(plan, WEFT_MODE_TRAIN, (weft_part)a, text);
             return WEFT_OK;
         }
     return weft_fail(

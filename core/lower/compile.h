@@ -12,7 +12,7 @@ typedef struct weft_compiler {
     weft_error *err;
     weft_node **order; /* live nodes, program by program */
     int n;
-    int action_end[WEFT_ACTIONS]; /* positions [action_end[a-1], action_end[a]) are of action a */
+    int part_end[WEFT_PARTS]; /* positions [part_end[a-1], part_end[a]) are of part a */
     int *position; /* by node id; -1: not live; nodes that run as one have the first one's */
     int *last_use; /* by value id: position of its last reader, its own if nobody reads it */
     bool *root;    /* by value id: read by the host after the programs */
@@ -21,7 +21,7 @@ typedef struct weft_compiler {
     bool repeats; /* forward and backward run more than once after BEGIN */
 } weft_compiler;
 
-weft_action weft_compiler_action(const weft_compiler *c, int position);
+weft_part weft_compiler_part(const weft_compiler *c, int position);
 /* order.c of the programs: live nodes, actions, last uses. */
 weft_status weft_compile_order(weft_compiler *c);
 /* group.c: collectives that run as one stand side by side, gathers ahead of their block. */

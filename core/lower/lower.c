@@ -6,10 +6,10 @@
 
 #include <string.h>
 
-const char *weft_action_name(weft_action action)
+const char *weft_part_name(weft_part part)
 {
     static const char *const names[] = {"begin", "forward", "backward", "step_end", "update"};
-    return names[action];
+    return names[part];
 }
 
 const char *weft_class_name(weft_buffer_class c)
@@ -48,7 +48,7 @@ void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumula
     weft_kernels_address(c->options->kernels, 0, call);
 }
 
-static weft_instruction *append(weft_compiler *c, weft_action a, int position)
+static weft_instruction *append(weft_compiler *c, weft_part a, int position)
 {
     weft_program *p = &c->l->programs[a];
     if (p->n == p->capacity) {
@@ -87,11 +87,10 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
     return WEFT_OK;
 }
 
-static void count_flops(weft_compiler *c, weft_instruction *in, const weft_call *call,
-                        weft_action a)
+static void count_flops(weft_compiler *c, weft_instruction *in, const weft_call *call, weft_part a)
 {
     const weft_node *n = in->node;
-    double flops = 0, times = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD
+    double flops = 0, times = a == WEFT_PART_F || a == WEFT_PART_B
                                   ? (double)c->g->config.sizes.micro_batches
                                   : 1;
     if (n->op->flops) {
@@ -151,7 +150,7 @@ static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
 
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
-    weft_action a = weft_compiler_action(c, position);
+    weft_part a = weft_compiler_part(c, position);
     weft_instruction *in = append(c, a, position);
     if (!in)
         return WEFT_ERR_MEMORY;
@@ -213,8 +212,8 @@ static weft_status begin_totals(weft_compiler *c)
         if (!weft_node_accumulates(n))
             continue;
         weft_instruction *in =
-            append(c, WEFT_DO_BEGIN,
-                   c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0);
+            append(c, WEFT_PART_BEGIN,
+                   c->part_end[WEFT_PART_BEGIN] > 0 ? c->part_end[WEFT_PART_BEGIN] - 1 : 0);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_ZERO_FILL;
@@ -232,9 +231,9 @@ static weft_status add_observations(weft_compiler *c)
         if (!weft_node_accumulates(n) || !n->outs[0]->fetch)
             continue;
         weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
-        int end = c->action_end[WEFT_DO_BACKWARD];
+        int end = c->part_end[WEFT_PART_B];
         b->last = b->last > end ? b->last : end;
-        weft_instruction *in = append(c, WEFT_DO_STEP_END, end);
+        weft_instruction *in = append(c, WEFT_PART_STEP_END, end);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_OBSERVE;
@@ -246,7 +245,7 @@ static weft_status add_observations(weft_compiler *c)
 
 static weft_status add_copy(weft_compiler *c, weft_value *v)
 {
-    weft_instruction *in = append(c, WEFT_DO_UPDATE, c->n);
+    weft_instruction *in = append(c, WEFT_PART_UPDATE, c->n);
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = WEFT_COPY;
@@ -349,7 +348,7 @@ static weft_status build(weft_compiler *c)
           : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak,
                              &l->peak_position, c->err);
     int first = 0;
-    for (int a = 0; a < WEFT_ACTIONS; a++) {
+    for (int a = 0; a < WEFT_PARTS; a++) {
         l->programs[a].first = first;
         first += l->programs[a].n;
     }
@@ -399,7 +398,7 @@ void weft_lowered_destroy(weft_lowered *l)
 {
     if (!l)
         return;
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < WEFT_PARTS; a++)
         weft_free(l->programs[a].list);
     weft_free(l->buffers);
     weft_pool_release(&l->pool);

@@ -67,19 +67,19 @@ typedef enum weft_base {
     WEFT_BASES
 } weft_base;
 
-/* Programs of a graph. train: all; evaluate and generate: BEGIN (once per series) and FORWARD.
- * STEP_END ends where everything that is reported is known, so that the host can refuse a
+/* What a schedule orders. train: all; evaluate and generate: BEGIN (once per series), F and
+ * STEP_END. STEP_END ends where everything that is reported is known, so that the host can refuse a
  * non-finite step before UPDATE touches state. */
-typedef enum weft_action {
-    WEFT_DO_BEGIN,
-    WEFT_DO_FORWARD,
-    WEFT_DO_BACKWARD,
-    WEFT_DO_STEP_END,
-    WEFT_DO_UPDATE,
-    WEFT_ACTIONS
-} weft_action;
+typedef enum weft_part {
+    WEFT_PART_BEGIN,
+    WEFT_PART_F,
+    WEFT_PART_B,
+    WEFT_PART_STEP_END,
+    WEFT_PART_UPDATE,
+    WEFT_PARTS
+} weft_part;
 
-const char *weft_action_name(weft_action action);
+const char *weft_part_name(weft_part part);
 
 typedef enum weft_buffer_class {
     WEFT_CLASS_STATE, /* parameters and optimizer state, in the state base */
@@ -148,7 +148,7 @@ typedef struct weft_lowered {
     weft_buffer *buffers;
     int n_buffers, buffers_capacity;
     int *buffer_of; /* by value id; -1: none */
-    weft_program programs[WEFT_ACTIONS];
+    weft_program programs[WEFT_PARTS];
     int n_positions;
     int64_t arena_bytes, input_bytes, step_input_bytes;
     int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to

@@ -96,7 +96,7 @@ weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_erro
 /* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
 void weft_plan_print(const weft_plan *plan, weft_text *text);
 /* One program's instructions with their operands' places. */
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action,
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part,
                              weft_text *text);
 /* What ranks compute alike at the end of a step after gathering it (repeats.c). */
 void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);

@@ -122,13 +122,12 @@ static int compare_bytes(const void *a, const void *b)
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-static const weft_instruction *instruction_at(const weft_lowered *l, int position,
-                                              weft_action *action)
+static const weft_instruction *instruction_at(const weft_lowered *l, int position, weft_part *part)
 {
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < WEFT_PARTS; a++)
         for (int i = 0; i < l->programs[a].n; i++)
             if (l->programs[a].list[i].position == position) {
-                *action = (weft_action)a;
+                *part = (weft_part)a;
                 return &l->programs[a].list[i];
             }
     return NULL;
@@ -150,14 +149,13 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     for (int c = WEFT_CLASS_GRADIENT; c < WEFT_CLASSES; c++)
         print_line(text, weft_class_name((weft_buffer_class)c), (double)by_class[c]);
     print_line(text, "fragmentation", (double)(l->arena_bytes - l->live_peak));
-    weft_action action = WEFT_DO_BEGIN;
-    const weft_instruction *in = instruction_at(l, l->peak_position, &action);
+    weft_part part = WEFT_PART_BEGIN;
+    const weft_instruction *in = instruction_at(l, l->peak_position, &part);
     if (in)
         weft_text_print(
             text,
             "peak of the arena: in %s, at %s = %s, block %d; the largest of %d alive there:\n",
-            weft_action_name(action), in->node->outs[0]->name, in->node->op->name, in->node->block,
-            n);
+            weft_part_name(part), in->node->outs[0]->name, in->node->op->name, in->node->block, n);
     text->out_of_memory = text->out_of_memory || !alive;
     if (n > 1)
         qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
@@ -250,7 +248,7 @@ static int64_t sends_of(const weft_instruction *in, const traffic *row)
 static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
 {
     int64_t repeats = l->graph->config.sizes.micro_batches;
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < WEFT_PARTS; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             for (int r = 0; r < n_rows && in->kind == WEFT_COLLECTIVE; r++)
@@ -383,29 +381,28 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     weft_table_print(plan->graphs[WEFT_MODE_TRAIN], text);
     weft_text_add(text, "programs:");
     for (int m = 0; m < WEFT_MODES; m++)
-        for (int a = 0; plan->lowered[m] && a < WEFT_ACTIONS; a++)
+        for (int a = 0; plan->lowered[m] && a < WEFT_PARTS; a++)
             if (plan->lowered[m]->programs[a].n)
                 weft_text_print(text, " %s%s %d",
                                 m == WEFT_MODE_EVALUATE   ? "evaluate."
                                 : m == WEFT_MODE_GENERATE ? "generate."
                                 : m == WEFT_MODE_DECODE   ? "decode."
                                                           : "",
-                                weft_action_name((weft_action)a), plan->lowered[m]->programs[a].n);
+                                weft_part_name((weft_part)a), plan->lowered[m]->programs[a].n);
     weft_text_add(text, " instructions\n");
     print_wraps(plan, text);
     print_passes(plan, text);
 }
 
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action,
-                             weft_text *text)
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part, weft_text *text)
 {
     static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache"},
                              *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
     const weft_lowered *l = plan->lowered[mode];
     weft_columns c;
     weft_columns_init(&c, "rlll");
-    for (int i = 0; l && i < l->programs[action].n; i++) {
-        const weft_instruction *in = &l->programs[action].list[i];
+    for (int i = 0; l && i < l->programs[part].n; i++) {
+        const weft_instruction *in = &l->programs[part].list[i];
         weft_text_print(&c.cells, "%5d", i);
         weft_columns_next(&c);
         weft_columns_add(&c, in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind]);

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-weft_action weft_compiler_action(const weft_compiler *c, int position)
+weft_part weft_compiler_part(const weft_compiler *c, int position)
 {
     int a = 0;
-    while (position >= c->action_end[a])
+    while (position >= c->part_end[a])
         a++;
-    return (weft_action)a;
+    return (weft_part)a;
 }
 
 static void mark_root(weft_compiler *c, weft_value *v)
@@ -60,22 +60,22 @@ static void mark_reported(weft_graph *g)
     }
 }
 
-static weft_action action_of(const weft_node *n, bool *backward)
+static weft_part part_of(const weft_node *n, bool *backward)
 {
     switch (n->scope) {
     case WEFT_MICRO_BATCH:
         *backward = *backward || n->chunk >= 0 || n->phase != WEFT_FORWARD;
-        return *backward ? WEFT_DO_BACKWARD : WEFT_DO_FORWARD;
+        return *backward ? WEFT_PART_B : WEFT_PART_F;
     case WEFT_STEP_END:
-        return n->mark == 2 ? WEFT_DO_STEP_END : WEFT_DO_UPDATE;
+        return n->mark == 2 ? WEFT_PART_STEP_END : WEFT_PART_UPDATE;
     default:
-        return WEFT_DO_BEGIN;
+        return WEFT_PART_BEGIN;
     }
 }
 
 static void find_last_uses(weft_compiler *c)
 {
-    int micro_end = c->action_end[WEFT_DO_BACKWARD] - 1;
+    int micro_end = c->part_end[WEFT_PART_B] - 1;
     for (int i = 0; i < c->n; i++) {
         weft_node *n = c->order[i];
         int p = c->position[n->id];
@@ -85,11 +85,11 @@ static void find_last_uses(weft_compiler *c)
                 c->root[v->id] || v->update_of; /* read by the host, or copied into a state */
             c->last_use[v->id] = to_the_end ? c->n : p;
         }
-        weft_action a = weft_compiler_action(c, p);
-        bool micro = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD;
+        weft_part a = weft_compiler_part(c, p);
+        bool micro = a == WEFT_PART_F || a == WEFT_PART_B;
         for (int k = 0; k < n->n_ins; k++) {
             int *last = &c->last_use[n->ins[k]->id];
-            bool outer = weft_compiler_action(c, c->position[n->ins[k]->node->id]) == WEFT_DO_BEGIN;
+            bool outer = weft_compiler_part(c, c->position[n->ins[k]->node->id]) == WEFT_PART_BEGIN;
             int until = c->repeats && micro && outer ? micro_end : p;
             *last = *last > until ? *last : until;
         }
@@ -98,8 +98,8 @@ static void find_last_uses(weft_compiler *c)
          i++) { /* whoever compares or diagnoses gradients, before the update */
         const weft_value *gradient = c->g->parameters[i]->gradient;
         int *last = gradient ? &c->last_use[gradient->id] : NULL;
-        if (last && c->position[gradient->node->id] >= 0 && *last < c->action_end[WEFT_DO_STEP_END])
-            *last = c->action_end[WEFT_DO_STEP_END];
+        if (last && c->position[gradient->node->id] >= 0 && *last < c->part_end[WEFT_PART_STEP_END])
+            *last = c->part_end[WEFT_PART_STEP_END];
     }
 }
 
@@ -107,30 +107,30 @@ weft_status weft_compile_order(weft_compiler *c)
 {
     weft_graph *g = c->g;
     size_t n_nodes = (size_t)g->n_nodes + 1;
-    weft_action *action = weft_alloc(n_nodes * sizeof *action);
-    if (!action)
+    weft_part *part = weft_alloc(n_nodes * sizeof *part);
+    if (!part)
         return weft_fail_memory(c->err);
     mark_live(c);
     mark_reported(g);
     bool backward = false, train = g->config.mode == WEFT_MODE_TRAIN;
     for (weft_node *n = g->first; n; n = n->next)
         if (n->mark) {
-            action[n->id] = action_of(n, &backward);
+            part[n->id] = part_of(n, &backward);
             if (!train && n->scope == WEFT_MICRO_BATCH)
-                action[n->id] = WEFT_DO_FORWARD;
+                part[n->id] = WEFT_PART_F;
         }
     for (int i = 0; i < (int)n_nodes; i++)
         c->position[i] = -1;
-    for (int a = 0; a < WEFT_ACTIONS; a++) {
+    for (int a = 0; a < WEFT_PARTS; a++) {
         for (weft_node *n = g->first; n; n = n->next) {
-            if (!n->mark || action[n->id] != (weft_action)a)
+            if (!n->mark || part[n->id] != (weft_part)a)
                 continue;
             c->position[n->id] = c->n;
             c->order[c->n++] = n;
         }
-        c->action_end[a] = c->n;
+        c->part_end[a] = c->n;
     }
-    weft_free(action);
+    weft_free(part);
     weft_status s = weft_compile_group(c);
     if (!s)
         find_last_uses(c);

@@ -58,10 +58,10 @@ static weft_status bad_micro_batch(weft_run *run, const weft_lowered *l, int64_t
 {
     *which = -1;
     *name = NULL;
-    weft_status s = weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
+    weft_status s = weft_execute(run, l, WEFT_PART_BEGIN, -1, err);
     for (int64_t k = 0; k < run->plan->micro_batches && !s; k++) {
-        s = weft_execute(run, l, WEFT_DO_FORWARD, k, err);
-        s = s ? s : weft_execute(run, l, WEFT_DO_BACKWARD, k, err);
+        s = weft_execute(run, l, WEFT_PART_F, k, err);
+        s = s ? s : weft_execute(run, l, WEFT_PART_B, k, err);
         double loss = 0;
         s = s ? s : weft_run_scalar(run, l, l->graph->loss_report, &loss, err);
         if (!s && *which < 0) {

@@ -61,9 +61,9 @@ static void add_text(digest *d, const char *key, const weft_text *text)
     add(d, key, "", value);
 }
 
-static void print_collective(const weft_node *n, int action, weft_text *text)
+static void print_collective(const weft_node *n, int part, weft_text *text)
 {
-    weft_text_print(text, "%d %s", action, weft_dtype_name(n->outs[0]->dtype));
+    weft_text_print(text, "%d %s", part, weft_dtype_name(n->outs[0]->dtype));
     for (int k = 0; k < n->n_steps; k++)
         weft_text_print(text, " %s %llx", weft_move_name(n->steps[k].move),
                         (unsigned long long)n->steps[k].after.bits);
@@ -72,7 +72,7 @@ static void print_collective(const weft_node *n, int action, weft_text *text)
 /* Kind, dtype and sizes of every collective, in the order in which it is entered. */
 static void print_collectives(const weft_lowered *l, weft_text *text)
 {
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < WEFT_PARTS; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             if (in->kind != WEFT_COLLECTIVE)

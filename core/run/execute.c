@@ -135,17 +135,17 @@ static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const w
     return s;
 }
 
-weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro,
+weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_part part, int64_t micro,
                          weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_program *p = &l->programs[action];
+    const weft_program *p = &l->programs[part];
     uint64_t adversary = weft_device_adversary(plan);
     weft_status s = WEFT_OK;
     if (run->guard)
         weft_guard_begin(run, l);
     if (adversary)
-        s = run_adversarial(run, l, p, adversary + (uint64_t)action, micro, err);
+        s = run_adversarial(run, l, p, adversary + (uint64_t)part, micro, err);
     for (int i = 0; i < p->n && !adversary && !s; i++)
         s = run_one(run, l, &p->list[i], micro, err);
     return s ? s : weft_device_wait(plan, err);

@@ -17,13 +17,13 @@ static weft_status compute(weft_run *run, weft_error *err)
 {
     weft_lowered *l = train_of(run);
     weft_status s = weft_observe_sources(run, l, -1, err);
-    s = s ? s : weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
+    s = s ? s : weft_execute(run, l, WEFT_PART_BEGIN, -1, err);
     for (int64_t k = 0; k < run->plan->micro_batches && !s; k++) {
         s = weft_observe_sources(run, l, k, err);
-        s = s ? s : weft_execute(run, l, WEFT_DO_FORWARD, k, err);
-        s = s ? s : weft_execute(run, l, WEFT_DO_BACKWARD, k, err);
+        s = s ? s : weft_execute(run, l, WEFT_PART_F, k, err);
+        s = s ? s : weft_execute(run, l, WEFT_PART_B, k, err);
     }
-    return s ? s : weft_execute(run, l, WEFT_DO_STEP_END, -1, err);
+    return s ? s : weft_execute(run, l, WEFT_PART_STEP_END, -1, err);
 }
 
 static weft_status read_reports(weft_run *run, weft_error *err)
@@ -77,7 +77,7 @@ static weft_status update(weft_run *run, const weft_batch *batch, weft_error *er
 {
     if (run->view.tokens > 0 && is_finite(run)) {
         weft_status ready = weft_keeper_before_update(run, err);
-        return ready ? ready : weft_execute(run, train_of(run), WEFT_DO_UPDATE, -1, err);
+        return ready ? ready : weft_execute(run, train_of(run), WEFT_PART_UPDATE, -1, err);
     }
     weft_error why = {0};
     weft_status s = explain(run, batch, &why);

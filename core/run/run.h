@@ -110,7 +110,7 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
 
 weft_status weft_init_state(weft_run *run, weft_error *err);
 /* Runs one program. micro: for observers, -1 outside micro-batches. */
-weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro,
+weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_part part, int64_t micro,
                          weft_error *err);
 /* Where a buffer lies now. micro: which micro-batch's inputs. */
 void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro);

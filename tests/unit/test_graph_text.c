@@ -145,7 +145,7 @@ static void lowers_the_same(void **state)
     assert_int_equal(weft_lower(again, &options, &m, &p.err), WEFT_OK);
     assert_int_equal(m->arena_bytes, l->arena_bytes);
     assert_int_equal(m->n_buffers, l->n_buffers);
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < WEFT_PARTS; a++)
         assert_int_equal(m->programs[a].n, l->programs[a].n);
     weft_lowered_destroy(m);
     weft_states_release(&states);

@@ -194,8 +194,7 @@ static void plain_and_out_of_order(void **state)
         plan_run p;
         start(&p, &runs[i], "[cpu]\nkernels = plain\nqueues = adversarial\n");
         int second = 0;
-        const weft_program *backward =
-            &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_BACKWARD];
+        const weft_program *backward = &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_PART_B];
         for (int k = 0; k < backward->n; k++) {
             second += backward->list[k].queue == 1;
             if (backward->list[k].kind == WEFT_COLLECTIVE) /* all ranks enter them in one order */
@@ -235,15 +234,15 @@ static void sums_grow_in_place(void **state)
     start(&p, &runs[1], "[cpu]\nkernels = plain\n");
     const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
     int adding = 0, accumulations = 0;
-    for (int i = 0; i < l->programs[WEFT_DO_BACKWARD].n; i++) {
-        const weft_instruction *in = &l->programs[WEFT_DO_BACKWARD].list[i];
+    for (int i = 0; i < l->programs[WEFT_PART_B].n; i++) {
+        const weft_instruction *in = &l->programs[WEFT_PART_B].list[i];
         adding += in->accumulate;
         accumulations += strcmp(in->node->op->name, "accumulate") == 0;
     }
     assert_true(adding >= p.plan->graphs[WEFT_MODE_TRAIN]->n_parameters);
     assert_int_equal(accumulations, 0);
-    for (int i = 0; i < l->programs[WEFT_DO_UPDATE].n; i++)
-        assert_int_not_equal(l->programs[WEFT_DO_UPDATE].list[i].kind,
+    for (int i = 0; i < l->programs[WEFT_PART_UPDATE].n; i++)
+        assert_int_not_equal(l->programs[WEFT_PART_UPDATE].list[i].kind,
                              WEFT_COPY); /* states are updated where they lie */
     plan_run_release(&p);
 }
@@ -291,7 +290,7 @@ static void checker_sees_wrong_sums(void **state)
     plan_run p;
     start(&p, &runs[1], "");
     weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < WEFT_PARTS; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             weft_instruction *in = &l->programs[a].list[i];
             if (in->accumulate) {
@@ -315,7 +314,7 @@ static void checker_sees_missing_waits(void **state)
     plan_run p;
     start(&p, &runs[0], "[cpu]\nqueues = adversarial\n");
     weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < WEFT_PARTS; a++)
         for (int i = 0; i < l->programs[a].n; i++)
             l->programs[a].list[i].n_waits = 0;
     assert_false(still_right(&p));
