@@ -260,7 +260,7 @@ static weft_status make_plan(weft_rank *rank, weft_plan **plan)
     const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err);
-    if (!s && (*plan)->lowered[WEFT_MODE_TRAIN]->programs[WEFT_PART_UPDATE].n == 0)
+    if (!s && weft_lowered_program((*plan)->lowered[WEFT_MODE_TRAIN], WEFT_PART_UPDATE, 0)->n == 0)
         s = weft_fail(&rank->err, WEFT_ERR_INPUT, weft_params_where(session->run, "plugins"),
                       "no listed plugin is an optimizer, so nothing would be learnt; list one, as "
                       "adamw, in [weft] plugins");

@@ -143,7 +143,7 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
 static weft_status add_accumulator(weft_compiler *c, weft_node *n)
 {
     weft_value *v = n->outs[0];
-    int first = c->part_end[WEFT_PART_BEGIN] > 0 ? c->part_end[WEFT_PART_BEGIN] - 1 : 0;
+    int begun = weft_compiler_end(c, WEFT_PART_BEGIN), first = begun > 0 ? begun - 1 : 0;
     weft_buffer b = {WEFT_BASE_ARENA,
                      0,
                      weft_nominal_bytes(c->g, v),
@@ -151,7 +151,7 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
                      c->last_use[v->id],
                      v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
                      v};
-    int end = c->part_end[WEFT_PART_B] - 1, i;
+    int end = weft_compiler_end(c, WEFT_PART_B) - 1, i;
     b.last = b.last > end ? b.last : end;
     if ((i = weft_compile_add_buffer(c, b)) < 0)
         return WEFT_ERR_MEMORY;

@@ -38,7 +38,8 @@ static bool can_grow(const weft_compiler *c, const weft_value *total, const weft
     const weft_node *n = total->node;
     int made = c->position[n->id], y_made = c->position[y->node->id];
     return is_between(c, total) && !(n->op->flags & WEFT_OP_SOURCE) && made < y_made &&
-           weft_compiler_part(c, made) == weft_compiler_part(c, y_made) && total->dtype == y->dtype;
+           weft_compiler_program(c, made) == weft_compiler_program(c, y_made) &&
+           total->dtype == y->dtype;
 }
 
 static void fuse_add(weft_compiler *c, weft_node *n)

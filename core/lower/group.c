@@ -282,8 +282,8 @@ weft_status weft_compile_group(weft_compiler *c)
     weft_status s = g.sets && g.of && g.inside && g.done && g.level && g.out && g.waiting
                         ? WEFT_OK
                         : weft_fail_memory(c->err);
-    for (int a = 0; a < WEFT_PARTS && !s; a++)
-        s = regroup(&g, a ? c->part_end[a - 1] : 0, c->part_end[a]);
+    for (int i = 0; i < c->l->n_programs && !s; i++)
+        s = regroup(&g, c->l->programs[i].from, c->l->programs[i].to);
     weft_free(g.sets);
     weft_free(g.of);
     weft_free(g.inside);

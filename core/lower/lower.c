@@ -6,12 +6,6 @@
 
 #include <string.h>
 
-const char *weft_part_name(weft_part part)
-{
-    static const char *const names[] = {"begin", "forward", "backward", "step_end", "update"};
-    return names[part];
-}
-
 const char *weft_class_name(weft_buffer_class c)
 {
     static const char *const names[] = {"state",       "key-value cache", "inputs",
@@ -48,9 +42,8 @@ void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumula
     weft_kernels_address(c->options->kernels, 0, call);
 }
 
-static weft_instruction *append(weft_compiler *c, weft_part a, int position)
+static weft_instruction *append(weft_compiler *c, weft_program *p, int position)
 {
-    weft_program *p = &c->l->programs[a];
     if (p->n == p->capacity) {
         int more = p->capacity ? 2 * p->capacity : 64;
         weft_instruction *fresh = weft_realloc(p->list, (size_t)more * sizeof *fresh);
@@ -150,8 +143,8 @@ static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
 
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
-    weft_part a = weft_compiler_part(c, position);
-    weft_instruction *in = append(c, a, position);
+    weft_program *program = weft_compiler_program(c, position);
+    weft_instruction *in = append(c, program, position);
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
@@ -170,7 +163,7 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
-    count_flops(c, in, &call, a);
+    count_flops(c, in, &call, program->part);
     const weft_entry entry = weft_enter(in->owner, n->op->name, WEFT_NOWHERE, NULL);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
     weft_leave(&entry, WEFT_OK);
@@ -207,13 +200,12 @@ static weft_status add_lowest(weft_compiler *c, weft_instruction *in, const weft
 static weft_status begin_totals(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
+    weft_program *begin = weft_lowered_program(c->l, WEFT_PART_BEGIN, 0);
     for (int p = 0; p < c->n && !s && c->repeats; p++) {
         weft_node *n = c->order[p];
         if (!weft_node_accumulates(n))
             continue;
-        weft_instruction *in =
-            append(c, WEFT_PART_BEGIN,
-                   c->part_end[WEFT_PART_BEGIN] > 0 ? c->part_end[WEFT_PART_BEGIN] - 1 : 0);
+        weft_instruction *in = append(c, begin, begin->to > 0 ? begin->to - 1 : 0);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_ZERO_FILL;
@@ -231,9 +223,9 @@ static weft_status add_observations(weft_compiler *c)
         if (!weft_node_accumulates(n) || !n->outs[0]->fetch)
             continue;
         weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
-        int end = c->part_end[WEFT_PART_B];
+        int end = weft_compiler_end(c, WEFT_PART_B);
         b->last = b->last > end ? b->last : end;
-        weft_instruction *in = append(c, WEFT_PART_STEP_END, end);
+        weft_instruction *in = append(c, weft_lowered_program(c->l, WEFT_PART_STEP_END, 0), end);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_OBSERVE;
@@ -245,7 +237,7 @@ static weft_status add_observations(weft_compiler *c)
 
 static weft_status add_copy(weft_compiler *c, weft_value *v)
 {
-    weft_instruction *in = append(c, WEFT_PART_UPDATE, c->n);
+    weft_instruction *in = append(c, weft_lowered_program(c->l, WEFT_PART_UPDATE, 0), c->n);
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = WEFT_COPY;
@@ -347,11 +339,6 @@ static weft_status build(weft_compiler *c)
     s = s ? s
           : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak,
                              &l->peak_position, c->err);
-    int first = 0;
-    for (int a = 0; a < WEFT_PARTS; a++) {
-        l->programs[a].first = first;
-        first += l->programs[a].n;
-    }
     return s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
 }
 
@@ -398,9 +385,18 @@ void weft_lowered_destroy(weft_lowered *l)
 {
     if (!l)
         return;
-    for (int a = 0; a < WEFT_PARTS; a++)
-        weft_free(l->programs[a].list);
+    for (int i = 0; i < l->n_programs; i++)
+        weft_free(l->programs[i].list);
+    weft_free(l->programs);
     weft_free(l->buffers);
     weft_pool_release(&l->pool);
     weft_free(l);
+}
+
+weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage)
+{
+    for (int i = 0; i < l->n_programs; i++)
+        if (l->programs[i].part == part && l->programs[i].stage == stage)
+            return &l->programs[i];
+    return NULL;
 }

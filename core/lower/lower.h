@@ -67,20 +67,6 @@ typedef enum weft_base {
     WEFT_BASES
 } weft_base;
 
-/* What a schedule orders. train: all; evaluate and generate: BEGIN (once per series), F and
- * STEP_END. STEP_END ends where everything that is reported is known, so that the host can refuse a
- * non-finite step before UPDATE touches state. */
-typedef enum weft_part {
-    WEFT_PART_BEGIN,
-    WEFT_PART_F,
-    WEFT_PART_B,
-    WEFT_PART_STEP_END,
-    WEFT_PART_UPDATE,
-    WEFT_PARTS
-} weft_part;
-
-const char *weft_part_name(weft_part part);
-
 typedef enum weft_buffer_class {
     WEFT_CLASS_STATE, /* parameters and optimizer state, in the state base */
     WEFT_CLASS_CACHE, /* keys and values of the text so far, in the cache base */
@@ -137,9 +123,13 @@ void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *cal
 const weft_value *weft_instruction_in(const weft_instruction *in, int i);
 const weft_value *weft_instruction_out(const weft_instruction *in, int i);
 
+/* One part of one stage. */
 typedef struct weft_program {
+    weft_part part;
+    int stage;
     weft_instruction *list;
-    int n, capacity, first; /* first: position of its first instruction */
+    int n, capacity;
+    int from, to; /* its positions are [from, to) */
 } weft_program;
 
 typedef struct weft_lowered {
@@ -147,8 +137,10 @@ typedef struct weft_lowered {
     weft_pool pool;
     weft_buffer *buffers;
     int n_buffers, buffers_capacity;
-    int *buffer_of; /* by value id; -1: none */
-    weft_program programs[WEFT_PARTS];
+    int *buffer_of;         /* by value id; -1: none */
+    weft_program *programs; /* parts one after the other; of B the last stage first. So an operand
+                               is made in a reader's own program or in an earlier one */
+    int n_programs;
     int n_positions;
     int64_t arena_bytes, input_bytes, step_input_bytes;
     int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to
@@ -170,6 +162,8 @@ typedef struct weft_lower_options {
 weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out,
                        weft_error *err);
 void weft_lowered_destroy(weft_lowered *l);
+/* Of every part and every stage that it has there is one, maybe without instructions; else NULL. */
+weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
 
 /* ---- parts of lowering, for its own files and tests ---- */
 

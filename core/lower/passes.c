@@ -217,6 +217,8 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     s = core_step(p, g, "close", close_roots, err);
     if (mode == WEFT_MODE_TRAIN)
         s = s ? s : core_step(p, g, "order", weft_graph_order, err);
+    if (!s)
+        weft_graph_assign_parts(g);
     return s ? s : core_step(p, g, "verify", verify, err);
 }
 

@@ -124,10 +124,10 @@ static int compare_bytes(const void *a, const void *b)
 
 static const weft_instruction *instruction_at(const weft_lowered *l, int position, weft_part *part)
 {
-    for (int a = 0; a < WEFT_PARTS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++)
             if (l->programs[a].list[i].position == position) {
-                *part = (weft_part)a;
+                *part = l->programs[a].part;
                 return &l->programs[a].list[i];
             }
     return NULL;
@@ -248,7 +248,7 @@ static int64_t sends_of(const weft_instruction *in, const traffic *row)
 static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
 {
     int64_t repeats = l->graph->config.sizes.micro_batches;
-    for (int a = 0; a < WEFT_PARTS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             for (int r = 0; r < n_rows && in->kind == WEFT_COLLECTIVE; r++)
@@ -348,6 +348,28 @@ static void print_wraps(const weft_plan *plan, weft_text *text)
     weft_text_release(&line);
 }
 
+/* Is there such a program for every one of several stages? */
+static bool is_staged(const weft_lowered *l, const weft_program *p)
+{
+    bool repeats = p->part == WEFT_PART_F || p->part == WEFT_PART_B;
+    return repeats && weft_graph_stages(l->graph) > 1;
+}
+
+static void print_sizes(const weft_plan *plan, weft_mode mode, weft_text *text)
+{
+    static const char *const prefix[] = {"", "evaluate.", "generate.", "decode."};
+    const weft_lowered *l = plan->lowered[mode];
+    for (int i = 0; l && i < l->n_programs; i++) {
+        const weft_program *p = &l->programs[i];
+        if (p->n == 0)
+            continue;
+        weft_text_print(text, " %s%s", prefix[mode], weft_part_name(p->part));
+        if (is_staged(l, p))
+            weft_text_print(text, ".%d", p->stage);
+        weft_text_print(text, " %d", p->n);
+    }
+}
+
 void weft_plan_print(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -381,28 +403,20 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     weft_table_print(plan->graphs[WEFT_MODE_TRAIN], text);
     weft_text_add(text, "programs:");
     for (int m = 0; m < WEFT_MODES; m++)
-        for (int a = 0; plan->lowered[m] && a < WEFT_PARTS; a++)
-            if (plan->lowered[m]->programs[a].n)
-                weft_text_print(text, " %s%s %d",
-                                m == WEFT_MODE_EVALUATE   ? "evaluate."
-                                : m == WEFT_MODE_GENERATE ? "generate."
-                                : m == WEFT_MODE_DECODE   ? "decode."
-                                                          : "",
-                                weft_part_name((weft_part)a), plan->lowered[m]->programs[a].n);
+        print_sizes(plan, (weft_mode)m, text);
     weft_text_add(text, " instructions\n");
     print_wraps(plan, text);
     print_passes(plan, text);
 }
 
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part, weft_text *text)
+static void print_program(const weft_lowered *l, const weft_program *p, weft_text *text)
 {
     static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache"},
                              *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
-    const weft_lowered *l = plan->lowered[mode];
     weft_columns c;
     weft_columns_init(&c, "rlll");
-    for (int i = 0; l && i < l->programs[part].n; i++) {
-        const weft_instruction *in = &l->programs[part].list[i];
+    for (int i = 0; i < p->n; i++) {
+        const weft_instruction *in = &p->list[i];
         weft_text_print(&c.cells, "%5d", i);
         weft_columns_next(&c);
         weft_columns_add(&c, in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind]);
@@ -429,4 +443,17 @@ void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part pa
     }
     weft_columns_print(&c, text);
     weft_columns_release(&c);
+}
+
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part, weft_text *text)
+{
+    const weft_lowered *l = plan->lowered[mode];
+    for (int i = 0; l && i < l->n_programs; i++) {
+        const weft_program *p = &l->programs[i];
+        if (p->part != part || p->n == 0)
+            continue;
+        if (is_staged(l, p))
+            weft_text_print(text, "stage %d\n", p->stage);
+        print_program(l, p, text);
+    }
 }

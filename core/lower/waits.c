@@ -90,7 +90,7 @@ weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_e
 {
     if (n_queues < 2) /* everything on queue 0 */
         return WEFT_OK;
-    for (int a = 0; a < WEFT_PARTS; a++) {
+    for (int a = 0; a < l->n_programs; a++) {
         weft_program *p = &l->programs[a];
         for (int i = 0; i < p->n; i++) {
             p->list[i].queue = queue_of(&p->list[i], n_queues, seed, a, i);

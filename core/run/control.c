@@ -163,7 +163,7 @@ weft_status weft_control_broken(const weft_control *c, weft_error *err)
     return weft_verdict_fail(&c->why, err);
 }
 
-bool weft_parts_match(const weft_part *parts, int ranks, weft_verdict *why)
+bool weft_parts_match(const weft_message_part *parts, int ranks, weft_verdict *why)
 {
     int other = -1;
     for (int r = 1; r < ranks && other < 0; r++)

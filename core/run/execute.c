@@ -139,7 +139,7 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_part part, i
                          weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_program *p = &l->programs[part];
+    const weft_program *p = weft_lowered_program(l, part, 0);
     uint64_t adversary = weft_device_adversary(plan);
     weft_status s = WEFT_OK;
     if (run->guard)

@@ -269,7 +269,7 @@ static bool ready(const weft_program *p, int i, const bool *done)
 static void run_program(machine *m, weft_part part, int64_t micro, uint64_t *rolls)
 {
     enum { QUEUES = 4 };
-    const weft_program *p = &m->l->programs[part];
+    const weft_program *p = weft_lowered_program(m->l, part, 0);
     int next[QUEUES] = {0};
     bool *done = take(m, (size_t)p->n + 1);
     m->part = part;

@@ -33,7 +33,7 @@ static int parts_of(const weft_instruction *in)
 static found count(const plan_run *p, weft_part part, weft_move move)
 {
     found f = {0};
-    const weft_program *program = &p->plan->lowered[WEFT_MODE_TRAIN]->programs[part];
+    const weft_program *program = weft_lowered_program(p->plan->lowered[WEFT_MODE_TRAIN], part, 0);
     for (int i = 0; i < program->n; i++) {
         if (!does(&program->list[i], move))
             continue;
@@ -83,7 +83,7 @@ static void one_per_block(void **state)
 static int over(const plan_run *p, weft_part part, weft_move move, const char *axis)
 {
     const weft_lowered *l = p->plan->lowered[WEFT_MODE_TRAIN];
-    const weft_program *program = &l->programs[part];
+    const weft_program *program = weft_lowered_program(l, part, 0);
     int n = 0;
     for (int i = 0; i < program->n; i++) {
         const weft_instruction *in = &program->list[i];
@@ -120,7 +120,7 @@ static void two_levels(void **state)
 /* Instruction of the gather of block b and of the first computation that belongs to it. */
 static void find_block(const plan_run *p, weft_part part, int block, int *gather, int *compute)
 {
-    const weft_program *program = &p->plan->lowered[WEFT_MODE_TRAIN]->programs[part];
+    const weft_program *program = weft_lowered_program(p->plan->lowered[WEFT_MODE_TRAIN], part, 0);
     *gather = *compute = -1;
     for (int i = program->n - 1; i >= 0; i--) {
         const weft_instruction *in = &program->list[i];
@@ -171,7 +171,8 @@ static void own_queue(void **state)
     (void)state;
     plan_run p;
     start(&p, "llama3 local bf16 tp fsdp adamw", "[tp]\ndegree = 2\n", 4);
-    const weft_program *program = &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_PART_F];
+    const weft_program *program =
+        weft_lowered_program(p.plan->lowered[WEFT_MODE_TRAIN], WEFT_PART_F, 0);
     int moved = 0, waited = 0, others = 0;
     for (int i = 0; i < program->n; i++) {
         const weft_instruction *in = &program->list[i];

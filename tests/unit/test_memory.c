@@ -194,7 +194,8 @@ static void plain_and_out_of_order(void **state)
         plan_run p;
         start(&p, &runs[i], "[cpu]\nkernels = plain\nqueues = adversarial\n");
         int second = 0;
-        const weft_program *backward = &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_PART_B];
+        const weft_program *backward =
+            weft_lowered_program(p.plan->lowered[WEFT_MODE_TRAIN], WEFT_PART_B, 0);
         for (int k = 0; k < backward->n; k++) {
             second += backward->list[k].queue == 1;
             if (backward->list[k].kind == WEFT_COLLECTIVE) /* all ranks enter them in one order */
@@ -234,15 +235,15 @@ static void sums_grow_in_place(void **state)
     start(&p, &runs[1], "[cpu]\nkernels = plain\n");
     const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
     int adding = 0, accumulations = 0;
-    for (int i = 0; i < l->programs[WEFT_PART_B].n; i++) {
-        const weft_instruction *in = &l->programs[WEFT_PART_B].list[i];
+    for (int i = 0; i < weft_lowered_program(l, WEFT_PART_B, 0)->n; i++) {
+        const weft_instruction *in = &weft_lowered_program(l, WEFT_PART_B, 0)->list[i];
         adding += in->accumulate;
         accumulations += strcmp(in->node->op->name, "accumulate") == 0;
     }
     assert_true(adding >= p.plan->graphs[WEFT_MODE_TRAIN]->n_parameters);
     assert_int_equal(accumulations, 0);
-    for (int i = 0; i < l->programs[WEFT_PART_UPDATE].n; i++)
-        assert_int_not_equal(l->programs[WEFT_PART_UPDATE].list[i].kind,
+    for (int i = 0; i < weft_lowered_program(l, WEFT_PART_UPDATE, 0)->n; i++)
+        assert_int_not_equal(weft_lowered_program(l, WEFT_PART_UPDATE, 0)->list[i].kind,
                              WEFT_COPY); /* states are updated where they lie */
     plan_run_release(&p);
 }
@@ -290,7 +291,7 @@ static void checker_sees_wrong_sums(void **state)
     plan_run p;
     start(&p, &runs[1], "");
     weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
-    for (int a = 0; a < WEFT_PARTS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             weft_instruction *in = &l->programs[a].list[i];
             if (in->accumulate) {
@@ -314,7 +315,7 @@ static void checker_sees_missing_waits(void **state)
     plan_run p;
     start(&p, &runs[0], "[cpu]\nqueues = adversarial\n");
     weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
-    for (int a = 0; a < WEFT_PARTS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++)
             l->programs[a].list[i].n_waits = 0;
     assert_false(still_right(&p));
