@@ -140,6 +140,13 @@ core_libcore_la_SOURCES = \
 	core/graph/ops/table.c \
 	core/graph/ops/tensor.c \
 	core/graph/ops/ops.h \
+	core/schedule/builtin.c \
+	core/schedule/circles.c \
+	core/schedule/tasks.c \
+	core/schedule/text.c \
+	core/schedule/verify.c \
+	core/schedule/schedule.h \
+	core/schedule/verify.h \
 	core/lower/buffers.c \
 	core/lower/device.c \
 	core/lower/fuse.c \
@@ -234,4 +241,4 @@ weftinclude_HEADERS = \
 pkgconfig_DATA += core/weft.pc
 noinst_DATA = core/weft-uninstalled.pc
 EXTRA_DIST += core/libweft.map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
-	core/plugin/README.md core/run/README.md core/settings/README.md core/store/README.md
+	core/plugin/README.md core/run/README.md core/schedule/README.md core/settings/README.md core/store/README.md
