@@ -162,6 +162,7 @@ core_libcore_la_SOURCES = \
 	core/lower/schedule.c \
 	core/lower/states.c \
 	core/lower/state_view.c \
+	core/lower/tasks.c \
 	core/lower/waits.c \
 	core/lower/compile.h \
 	core/lower/lower.h \
@@ -195,6 +196,7 @@ core_libcore_la_SOURCES = \
 	core/run/samples.c \
 	core/run/socket.c \
 	core/run/store.c \
+	core/run/tasks.c \
 	core/run/token.c \
 	core/run/watch.c \
 	core/run/weights.c \

@@ -350,6 +350,7 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
     if (!l)
         return weft_fail_memory(err);
     l->graph = g;
+    l->tasks = options->tasks;
     weft_mesh_coord(&g->config.mesh, options->rank, l->coord);
     size_t nodes = (size_t)g->n_nodes + 1, values = (size_t)g->n_values + 1;
     weft_compiler c = {.l = l, .g = g, .options = options, .err = err};
@@ -399,4 +400,12 @@ weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int st
         if (l->programs[i].part == part && l->programs[i].stage == stage)
             return &l->programs[i];
     return NULL;
+}
+
+int weft_lowered_first_stage(const weft_lowered *l)
+{
+    int i = 0;
+    while (l->programs[i].part != WEFT_PART_F)
+        i++;
+    return l->programs[i].stage;
 }

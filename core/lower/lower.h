@@ -5,6 +5,7 @@
 #define WEFT_LOWER_LOWER_H
 
 #include "graph/internal.h"
+#include "schedule/schedule.h"
 
 #include <weft/plugin.h>
 
@@ -129,11 +130,13 @@ typedef struct weft_program {
     int stage;
     weft_instruction *list;
     int n, capacity;
-    int from, to; /* its positions are [from, to) */
+    int n_prologue; /* its first instructions, which run before the body of the task before it */
+    int from, to;   /* its positions are [from, to) */
 } weft_program;
 
 typedef struct weft_lowered {
     weft_graph *graph;
+    const weft_task_list *tasks; /* in this order; every one has its program */
     weft_pool pool;
     weft_buffer *buffers;
     int n_buffers, buffers_capacity;
@@ -154,6 +157,7 @@ typedef struct weft_lowered {
 typedef struct weft_lower_options {
     const weft_kernels *kernels;
     const weft_states *states;
+    const weft_task_list *tasks; /* what this rank runs; outlives what is lowered */
     int rank, n_queues;
     uint64_t adversary;        /* not 0: spread instructions over the queues by this seed */
     const weft_states *caches; /* of a graph that writes text; NULL: none */
@@ -164,6 +168,8 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
 void weft_lowered_destroy(weft_lowered *l);
 /* Of every part and every stage that it has there is one, maybe without instructions; else NULL. */
 weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
+/* The first stage that this rank runs. */
+int weft_lowered_first_stage(const weft_lowered *l);
 
 /* ---- parts of lowering, for its own files and tests ---- */
 

@@ -45,6 +45,7 @@ typedef struct weft_plan {
     weft_states states, caches;
     weft_writing writing;
     weft_graph *graphs[WEFT_MODES];
+    weft_tasks *tasks[WEFT_MODES]; /* of all ranks of the pipeline */
     weft_lowered *lowered[WEFT_MODES];
     const weft_device *device;
     void *device_self;
@@ -90,6 +91,11 @@ weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error 
 weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_options *options,
                             weft_error *err);
 weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_error *err);
+
+/* ---- tasks.c, for plan.c ---- */
+
+/* Makes the lists of tasks of a mode whose graph is there. */
+weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err);
 
 /* ---- what `weft plan` says (report.c) ---- */
 
