@@ -256,6 +256,7 @@ run_fixture_sources = \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/moving_bias.c \
 	tests/fixtures/run/oddities.c \
+	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
 	tests/fixtures/run/unwritten.c \

@@ -129,8 +129,12 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "%s cannot be written in place: something else reads %s", v->name,
                          v->update_of->name);
-    weft_buffer b = {WEFT_BASE_ARENA,   0, weft_nominal_bytes(c->g, v), p, c->last_use[v->id],
-                     class_of(c, v, p), v};
+    weft_buffer b = {.base = WEFT_BASE_ARENA,
+                     .bytes = weft_nominal_bytes(c->g, v),
+                     .first = p,
+                     .last = c->last_use[v->id],
+                     .kind = class_of(c, v, p),
+                     .value = v};
     int i = weft_compile_add_buffer(c, b);
     if (i < 0)
         return WEFT_ERR_MEMORY;
@@ -144,13 +148,12 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
 {
     weft_value *v = n->outs[0];
     int begun = weft_compiler_end(c, WEFT_PART_BEGIN), first = begun > 0 ? begun - 1 : 0;
-    weft_buffer b = {WEFT_BASE_ARENA,
-                     0,
-                     weft_nominal_bytes(c->g, v),
-                     first,
-                     c->last_use[v->id],
-                     v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
-                     v};
+    weft_buffer b = {.base = WEFT_BASE_ARENA,
+                     .bytes = weft_nominal_bytes(c->g, v),
+                     .first = first,
+                     .last = c->last_use[v->id],
+                     .kind = v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
+                     .value = v};
     int end = weft_compiler_end(c, WEFT_PART_B) - 1, i;
     b.last = b.last > end ? b.last : end;
     if ((i = weft_compile_add_buffer(c, b)) < 0)

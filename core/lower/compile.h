@@ -33,6 +33,8 @@ weft_status weft_compile_group(weft_compiler *c);
 weft_status weft_compile_fuse(weft_compiler *c);
 /* buffers.c: a buffer for every live value. */
 weft_status weft_compile_buffers(weft_compiler *c);
+/* slots.c: what must lie apart for several micro-batches. All buffers and their lives are known. */
+weft_status weft_compile_slots(weft_compiler *c);
 /* The call of a node on this rank; tensors has room for all operands and results. */
 void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate,
                        weft_tensor *tensors, weft_call *call);

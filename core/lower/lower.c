@@ -108,8 +108,11 @@ static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t
 {
     if (bytes == 0)
         return WEFT_OK;
-    in->workspace = weft_compile_add_buffer(c, (weft_buffer){WEFT_BASE_ARENA, 0, bytes, position,
-                                                             position, WEFT_CLASS_WORKSPACE, NULL});
+    in->workspace = weft_compile_add_buffer(c, (weft_buffer){.base = WEFT_BASE_ARENA,
+                                                             .bytes = bytes,
+                                                             .first = position,
+                                                             .last = position,
+                                                             .kind = WEFT_CLASS_WORKSPACE});
     return in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }
 
@@ -335,6 +338,7 @@ static weft_status build(weft_compiler *c)
     s = s ? s : add_copies(c);
     weft_lowered *l = c->l;
     l->n_positions = c->n;
+    s = s ? s : weft_compile_slots(c);
     s = s ? s : check_total(c);
     s = s ? s
           : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak,

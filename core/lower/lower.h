@@ -65,6 +65,7 @@ typedef enum weft_base {
     WEFT_BASE_INPUT,
     WEFT_BASE_STEP_INPUT,
     WEFT_BASE_CACHE,
+    WEFT_BASE_SLOT, /* of the arena: where, depends on the micro-batch */
     WEFT_BASES
 } weft_base;
 
@@ -89,6 +90,7 @@ typedef struct weft_buffer {
     int64_t offset, bytes;
     int first, last;
     weft_buffer_class kind;
+    int slots; /* of base SLOT: which; offset is inside the slot */
     const weft_value
         *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
 } weft_buffer;
@@ -134,6 +136,17 @@ typedef struct weft_program {
     int from, to;   /* its positions are [from, to) */
 } weft_program;
 
+/* Values of a micro-batch that live from one program to another, while those of other micro-batches
+ * do: each micro-batch that is on its way has a slot, in which they lie together. (Inputs lie in
+ * one slot for every micro-batch, for all are there before the first task.) */
+typedef struct weft_slots {
+    int maker, reader; /* programs: of the makers, of the last readers */
+    int n;
+    int64_t bytes; /* of one */
+    int *slot_of;  /* by micro-batch */
+    int buffer;    /* in which all of them are, one behind the other */
+} weft_slots;
+
 typedef struct weft_lowered {
     weft_graph *graph;
     const weft_task_list *tasks; /* in this order; every one has its program */
@@ -144,6 +157,8 @@ typedef struct weft_lowered {
     weft_program *programs; /* parts one after the other; of B the last stage first. So an operand
                                is made in a reader's own program or in an earlier one */
     int n_programs;
+    weft_slots *slots;
+    int n_slots;
     int n_positions;
     int64_t arena_bytes, input_bytes, step_input_bytes;
     int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to
@@ -185,6 +200,8 @@ typedef struct weft_collective_space {
 } weft_collective_space;
 void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
                            weft_collective_space *out);
+/* Where in the arena a buffer of base ARENA or SLOT is for a micro-batch (-1: any). */
+int64_t weft_buffer_arena_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
 /* Bytes of the largest shard of a value: what its buffer takes on every rank. */
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
 /* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the

@@ -165,6 +165,27 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     weft_free(alive);
 }
 
+static void add_program(const weft_program *p, weft_text *text)
+{
+    weft_text_print(text, "%s.%d", weft_part_name(p->part), p->stage);
+}
+
+/* What lies there for several micro-batches at once. */
+static void print_slots(const weft_lowered *l, weft_text *text)
+{
+    for (int i = 0; i < l->n_slots; i++) {
+        const weft_slots *s = &l->slots[i];
+        weft_text_print(text, "%s%d slots of ", i ? "" : "of it for several micro-batches\n  ",
+                        s->n);
+        weft_print_bytes(text, (double)s->bytes);
+        weft_text_add(text, " from ");
+        add_program(&l->programs[s->maker], text);
+        weft_text_add(text, " to ");
+        add_program(&l->programs[s->reader], text);
+        weft_text_add(text, i + 1 < l->n_slots ? "\n  " : "\n");
+    }
+}
+
 static void print_memory(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -186,6 +207,7 @@ static void print_memory(const weft_plan *plan, weft_text *text)
         print_line(text, "checkpoint buffer", (double)weft_plan_store_bytes(plan));
     print_line(text, "total planned", (double)weft_plan_bytes(plan));
     print_line(text, "libraries (estimate)", (double)libraries);
+    print_slots(l, text);
     weft_text_add(text, "the arena at its peak, by class\n");
     print_peak(l, text);
 }
@@ -411,7 +433,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
 
 static void print_program(const weft_lowered *l, const weft_program *p, weft_text *text)
 {
-    static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache"},
+    static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache", "slot"},
                              *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
     weft_columns c;
     weft_columns_init(&c, "rlll");

@@ -16,7 +16,11 @@ typedef struct access {
 static access access_of(const weft_lowered *l, int buffer, bool writes)
 {
     const weft_buffer *b = &l->buffers[buffer];
-    return (access){b->offset, b->offset + b->bytes, b->base, writes};
+    if (b->base != WEFT_BASE_SLOT)
+        return (access){b->offset, b->offset + b->bytes, b->base, writes};
+    /* a program is of one micro-batch: its slots may stand for those of all others */
+    int64_t lo = weft_buffer_arena_offset(l, b, 0);
+    return (access){lo, lo + b->bytes, WEFT_BASE_ARENA, writes};
 }
 
 static int accesses(const weft_lowered *l, const weft_instruction *in, access *list)

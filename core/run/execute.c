@@ -13,7 +13,8 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
     const weft_buffer *b = &l->buffers[buffer];
     switch (b->base) {
     case WEFT_BASE_ARENA:
-        return (char *)run->arena + b->offset;
+    case WEFT_BASE_SLOT:
+        return (char *)run->arena + weft_buffer_arena_offset(l, b, micro);
     case WEFT_BASE_STATE:
         return (char *)run->state + b->offset;
     case WEFT_BASE_INPUT:

@@ -161,6 +161,19 @@ static const wanted runs[] = {
     {"llama3 cpu fsdp tp adamw", "[tp]\ndegree = 2\n[fsdp]\nzero = 1\n", 4, 3},
     {"gpt2 cpu fsdp bf16 tp adamw", "[tp]\ndegree = 2\n[fsdp]\nzero = 2\n", 8, 1},
 };
+/* Other orders of the same tasks. */
+static const wanted orders[] = {
+    {"llama3 cpu adamw order", "[order]\nahead = 1\n", 1, 3},
+    {"llama3 cpu adamw order", "[order]\nstages = 3\n", 1, 3},
+    {"gpt2 cpu bf16 ac adamw order", "[order]\nahead = 2\nstages = 2\n", 1, 5},
+    {"llama3 cpu bf16 ac adamw order", "[order]\nahead = 9\nstages = 3\n", 1, 4},
+    {"llama3 cpu bf16 tp fsdp ac adamw order", "[tp]\ndegree = 2\n[order]\nahead = 2\nstages = 3\n",
+     4, 4},
+    {"llama3 cpu bf16 adamw order", "[order]\nstages = 2\nmixed = yes\n", 1, 4},
+    {"llama3 cpu adamw oddities order", "[order]\nahead = 3\nstages = 2\n", 1, 3},
+};
+enum { ORDERS = sizeof orders / sizeof orders[0] };
+
 enum { RUNS = sizeof runs / sizeof runs[0] };
 
 static void check_programs(const plan_run *p, const char *name, uint64_t seed)
@@ -181,6 +194,68 @@ static void everything_reads_what_it_should(void **state)
         plan_run p;
         start(&p, &runs[i], "");
         check_programs(&p, runs[i].plugins, 1);
+        plan_run_release(&p);
+    }
+}
+
+/* Whatever the schedule runs between two programs of a micro-batch. */
+static void other_orders_read_what_they_should(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ORDERS; i++)
+        for (int plain = 0; plain < 2; plain++) {
+            plan_run p;
+            start(&p, &orders[i], plain ? "[cpu]\nkernels = plain\nqueues = adversarial\n" : "");
+            const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+            check_programs(&p, orders[i].rest, 1 + (uint64_t)plain);
+            assert_int_equal(check_places(l->buffers, l->n_buffers, l->n_positions, l->arena_bytes),
+                             l->live_peak);
+            plan_run_release(&p);
+        }
+}
+
+/* As many as are on their way, and no more than the schedule has them. */
+static void slots_are_counted(void **state)
+{
+    (void)state;
+    for (int ahead = 0; ahead < 6; ahead++) {
+        char text[64];
+        snprintf(text, sizeof text, "[order]\nahead = %d\nstages = 2\n", ahead);
+        plan_run p;
+        start(&p, &(wanted){"llama3 cpu adamw order", text, 1, 4}, "");
+        const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+        int most = 0;
+        for (int i = 0; i < l->n_slots; i++) {
+            const weft_slots *s = &l->slots[i];
+            most = s->n > most ? s->n : most;
+            assert_int_equal(l->buffers[s->buffer].bytes, s->n * s->bytes);
+        }
+        assert_int_equal(most, ahead == 0 ? 0 : ahead < 4 ? ahead + 1 : 4);
+        plan_run_release(&p);
+    }
+}
+
+static void bad_schedules_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *wrong, *error;
+    } cases[] = {
+        {"twice", "schedule: rank 0, task 2 (0F0) is there twice"},
+        {"first", "schedule: rank 0, task 3 (0B0) is there twice: it is also rank 0, task 1"}};
+    for (size_t i = 0; i < 2; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = 4\nmicro_batch = 2\n[llama3]\n"
+                 "%s[order]\nwrong = %s\n",
+                 sizes, cases[i].wrong);
+        plan_run p;
+        assert_int_equal(
+            plan_run_init(&p, "llama3 cpu adamw order", text, &(weft_plan_options){.ranks = 1}),
+            WEFT_ERR_INPUT);
+        const char *said = plan_run_errors(&p);
+        if (!strstr(said, cases[i].error) || !strstr(said, "the schedule is that of plugin order"))
+            fail_msg("%s", said);
         plan_run_release(&p);
     }
 }
@@ -329,6 +404,9 @@ int main(void)
         cmocka_unit_test(no_buffers),
         cmocka_unit_test(same_plan_twice),
         cmocka_unit_test(everything_reads_what_it_should),
+        cmocka_unit_test(other_orders_read_what_they_should),
+        cmocka_unit_test(slots_are_counted),
+        cmocka_unit_test(bad_schedules_are_refused),
         cmocka_unit_test(plain_and_out_of_order),
         cmocka_unit_test(real_plans_lose_little),
         cmocka_unit_test(sums_grow_in_place),
