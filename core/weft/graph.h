@@ -126,7 +126,7 @@ struct weft_node {
     weft_scope scope; /* a pass may set, before placement; NONE: becomes the latest scope of the
                          operands */
     weft_phase phase;
-    weft_part part;         /* known once the graph is ordered */
+    weft_part part;         /* ORDERED passes know it; of new nodes, the next one */
     int stage;              /* of the pipeline; outside F and B it is 0 */
     const char *by;         /* the plugin that caused it */
     const char *why;        /* redistribute: for whom */
