@@ -111,7 +111,6 @@ typedef struct weft_instruction {
     double flops;         /* of one run of it */
     bool accumulate;
     bool fetch;   /* some result goes to observers */
-    double flops; /* of one execution */
     int position; /* in the order that buffers live by */
     int queue;
     int *waits; /* instructions of the same program on other queues that must be done first */
