@@ -8,7 +8,7 @@
 
 typedef struct wishes {
     const char *print_after, *stop_after, *program;
-    bool print_changed, graph, whole;
+    bool print_changed, graph, whole, schedule;
 } wishes;
 
 /* Pass i changes the graph before its backward, and no later pass of its plugin does. */
@@ -147,9 +147,9 @@ static weft_status print_changed(weft_session *s, weft_text *out, weft_error *er
 static weft_status print_program(const weft_plan *plan, const char *name, weft_text *text,
                                  weft_error *err)
 {
-    for (int a = 0; a < WEFT_ACTIONS; a++)
-        if (strcmp(weft_action_name((weft_action)a), name) == 0) {
-            weft_plan_print_program(plan, WEFT_MODE_TRAIN, (weft_action)a, text);
+    for (int a = 0; a < WEFT_PARTS; a++)
+        if (strcmp(weft_part_name((weft_part)a), name) == 0) {
+            weft_plan_print_program(plan, WEFT_MODE_TRAIN, (weft_part)a, text);
             return WEFT_OK;
         }
     return weft_fail(
@@ -172,9 +172,11 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
     weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
     if (!status && w->graph)
         weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], w->whole ? WEFT_PRINT_WHOLE : 0, text);
+    if (!status && w->schedule)
+        weft_tasks_print(plan->tasks[WEFT_MODE_TRAIN], text);
     if (!status && w->program)
         status = print_program(plan, w->program, text, err);
-    else if (!status)
+    else if (!status && !w->schedule)
         weft_plan_print(plan, text);
     weft_plan_destroy(plan);
     return status;
@@ -203,6 +205,9 @@ int weft_cmd_plan(int argc, char **argv)
          .argument = "NAME",
          .help = "print a program's instructions: begin, forward, backward, step_end, update",
          .text = &w.program},
+        {.name = "schedule",
+         .help = "print what every rank of the pipeline runs, in which order",
+         .flag = &w.schedule},
         {.name = NULL},
     };
     const weft_cli_usage usage = {

@@ -171,7 +171,7 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
 
 weft_status weft_session_check_learns(const weft_session *s, const weft_plan *plan, weft_error *err)
 {
-    if (plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_UPDATE].n > 0)
+    if (weft_lowered_program(plan->lowered[WEFT_MODE_TRAIN], WEFT_PART_UPDATE, 0)->n > 0)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(s->run, "plugins"),
                      "no listed plugin is an optimizer, so nothing would be learnt; list one, as "

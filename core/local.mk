@@ -108,6 +108,7 @@ core_libcore_la_SOURCES = \
 	core/graph/order.c \
 	core/graph/parse.c \
 	core/graph/parse_node.c \
+	core/graph/parts.c \
 	core/graph/place.c \
 	core/graph/print.c \
 	core/graph/query.c \
@@ -141,6 +142,13 @@ core_libcore_la_SOURCES = \
 	core/graph/ops/table.c \
 	core/graph/ops/tensor.c \
 	core/graph/ops/ops.h \
+	core/schedule/builtin.c \
+	core/schedule/circles.c \
+	core/schedule/tasks.c \
+	core/schedule/text.c \
+	core/schedule/verify.c \
+	core/schedule/schedule.h \
+	core/schedule/verify.h \
 	core/lower/buffers.c \
 	core/lower/device.c \
 	core/lower/fuse.c \
@@ -154,8 +162,10 @@ core_libcore_la_SOURCES = \
 	core/lower/repeats.c \
 	core/lower/report.c \
 	core/lower/schedule.c \
+	core/lower/slots.c \
 	core/lower/states.c \
 	core/lower/state_view.c \
+	core/lower/tasks.c \
 	core/lower/waits.c \
 	core/lower/compile.h \
 	core/lower/lower.h \
@@ -189,6 +199,7 @@ core_libcore_la_SOURCES = \
 	core/run/samples.c \
 	core/run/socket.c \
 	core/run/store.c \
+	core/run/tasks.c \
 	core/run/token.c \
 	core/run/watch.c \
 	core/run/weights.c \
@@ -236,4 +247,4 @@ weftinclude_HEADERS = \
 pkgconfig_DATA += core/weft.pc
 noinst_DATA = core/weft-uninstalled.pc
 EXTRA_DIST += core/libweft.map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
-	core/plugin/README.md core/run/README.md core/settings/README.md core/store/README.md
+	core/plugin/README.md core/run/README.md core/schedule/README.md core/settings/README.md core/store/README.md

@@ -38,6 +38,7 @@ check_PROGRAMS += \
 	tests/unit/test_read_safetensors \
 	tests/unit/test_rule \
 	tests/unit/test_scale \
+	tests/unit/test_schedule \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
 	tests/unit/test_state \
@@ -64,6 +65,7 @@ fuzz_drivers = \
 	tests/fuzz/fuzz_ini \
 	tests/fuzz/fuzz_manifest \
 	tests/fuzz/fuzz_options \
+	tests/fuzz/fuzz_schedule \
 	tests/fuzz/fuzz_vetted
 check_PROGRAMS += $(fuzz_drivers)
 FUZZ_LIBS = tests/fuzz/libfuzz.la core/libcore.la $(JANSSON_LIBS) $(LTDL_LIBS) $(LIBM)
@@ -75,6 +77,7 @@ tests_fuzz_fuzz_header_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_ini_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_manifest_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_options_LDADD = $(FUZZ_LIBS)
+tests_fuzz_fuzz_schedule_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_vetted_LDADD = $(FUZZ_LIBS)
 
 # What several tests share.
@@ -104,6 +107,8 @@ tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
 tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
+
+tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h
 
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
 check_LTLIBRARIES += tests/unit/libsim.la
@@ -251,6 +256,7 @@ run_fixture_sources = \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/moving_bias.c \
 	tests/fixtures/run/oddities.c \
+	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
 	tests/fixtures/run/relinear.c \

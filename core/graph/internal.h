@@ -116,6 +116,9 @@ struct weft_graph {
     weft_value *logits;             /* generate */
     bool placed;                    /* nodes are placed as they are added */
     bool differentiating;           /* the backward is being built */
+    int *stages;                    /* of blocks: parts.c */
+    int stages_capacity;
+    bool has_parts; /* nodes know their part and stage */
     /* where and on whose behalf nodes are added */
     weft_spot spot, end; /* end: where weft_graph_at returns to */
     const char *by;
@@ -265,6 +268,18 @@ weft_status weft_graph_check_reach(weft_graph *g, weft_error *err);
 /* Orders nodes so that the head's chunks run one after the other, forward and backward of each
  * together. */
 weft_status weft_graph_order(weft_graph *g);
+
+/* ---- parts and stages (parts.c) ---- */
+
+const char *weft_part_name(weft_part part);
+/* Which stage of the pipeline a block (0, 1, ..., WEFT_BLOCK_EMBEDDING, WEFT_BLOCK_HEAD) is in; 0
+ * for those of which nobody says it. */
+weft_status weft_graph_set_stage(weft_graph *g, int block, int stage);
+int weft_graph_stages(const weft_graph *g);
+/* Gives every node of an ordered graph its part and stage. */
+void weft_graph_assign_parts(weft_graph *g);
+/* Does the maker run no later than the reader, by part and stage? */
+bool weft_node_may_read(const weft_node *reader, const weft_node *maker);
 
 /* ---- verifier (verify.c) ---- */
 

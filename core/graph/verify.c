@@ -315,10 +315,21 @@ static weft_status check_order(check *c, weft_node *n)
     return WEFT_OK;
 }
 
+static weft_status check_part(check *c, const weft_node *n)
+{
+    for (int i = 0; i < n->n_ins; i++)
+        if (!weft_node_may_read(n, n->ins[i]->node))
+            return wrong(c, n, "runs in an earlier part or stage than what makes ",
+                         n->ins[i]->name);
+    return WEFT_OK;
+}
+
 static weft_status check_node(check *c, weft_node *n)
 {
     weft_status s = check_structure(c, n);
     s = s ? s : weft_check_marks(n, c->err);
+    if (!s && c->g->has_parts)
+        s = check_part(c, n);
     if (s || (n->op->flags & WEFT_OP_SOURCE))
         return s;
     if (n->steps)

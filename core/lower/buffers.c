@@ -36,11 +36,11 @@ static weft_buffer_class class_of(const weft_compiler *c, const weft_value *v, i
     if (v->weight)
         return WEFT_CLASS_WEIGHT;
     int last = c->last_use[v->id] < c->n ? c->last_use[v->id] : c->n - 1;
-    weft_action made = weft_compiler_action(c, first), used = weft_compiler_action(c, last);
-    if (made == WEFT_DO_FORWARD && used == WEFT_DO_BACKWARD)
+    weft_part made = weft_compiler_part(c, first), used = weft_compiler_part(c, last);
+    if (made == WEFT_PART_F && used == WEFT_PART_B)
         return WEFT_CLASS_SAVED;
     if (v->node->phase == WEFT_BACKWARD && v->n_dims > 0 &&
-        (used > WEFT_DO_BACKWARD || weft_node_accumulates(v->node)))
+        (used > WEFT_PART_B || weft_node_accumulates(v->node)))
         return WEFT_CLASS_GRADIENT;
     return WEFT_CLASS_TEMPORARY;
 }
@@ -104,7 +104,7 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
         return to->update_of == from && from->n_uses == 1;
     if (b->base == WEFT_BASE_STATE)
         return to->update_of == from && c->last_use[from->id] == p &&
-               weft_compiler_action(c, p) == WEFT_DO_UPDATE;
+               weft_compiler_part(c, p) == WEFT_PART_UPDATE;
     return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of;
 }
 
@@ -124,8 +124,12 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "%s cannot be written in place: something else reads %s", v->name,
                          v->update_of->name);
-    weft_buffer b = {WEFT_BASE_ARENA,   0, weft_nominal_bytes(c->g, v), p, c->last_use[v->id],
-                     class_of(c, v, p), v};
+    weft_buffer b = {.base = WEFT_BASE_ARENA,
+                     .bytes = weft_nominal_bytes(c->g, v),
+                     .first = p,
+                     .last = c->last_use[v->id],
+                     .kind = class_of(c, v, p),
+                     .value = v};
     int i = weft_compile_add_buffer(c, b);
     if (i < 0)
         return WEFT_ERR_MEMORY;
@@ -138,15 +142,14 @@ static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
 static weft_status add_accumulator(weft_compiler *c, weft_node *n)
 {
     weft_value *v = n->outs[0];
-    int first = c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0;
-    weft_buffer b = {WEFT_BASE_ARENA,
-                     0,
-                     weft_nominal_bytes(c->g, v),
-                     first,
-                     c->last_use[v->id],
-                     v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
-                     v};
-    int end = c->action_end[WEFT_DO_BACKWARD] - 1, i;
+    int begun = weft_compiler_end(c, WEFT_PART_BEGIN), first = begun > 0 ? begun - 1 : 0;
+    weft_buffer b = {.base = WEFT_BASE_ARENA,
+                     .bytes = weft_nominal_bytes(c->g, v),
+                     .first = first,
+                     .last = c->last_use[v->id],
+                     .kind = v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
+                     .value = v};
+    int end = weft_compiler_end(c, WEFT_PART_B) - 1, i;
     b.last = b.last > end ? b.last : end;
     if ((i = weft_compile_add_buffer(c, b)) < 0)
         return WEFT_ERR_MEMORY;
@@ -179,9 +182,8 @@ static void classify(weft_compiler *c)
     for (int i = 0; i < c->l->n_buffers; i++) {
         weft_buffer *b = &c->l->buffers[i];
         int last = b->last < c->n ? b->last : c->n - 1;
-        if (b->kind == WEFT_CLASS_TEMPORARY &&
-            weft_compiler_action(c, b->first) == WEFT_DO_FORWARD &&
-            weft_compiler_action(c, last) == WEFT_DO_BACKWARD)
+        if (b->kind == WEFT_CLASS_TEMPORARY && weft_compiler_part(c, b->first) == WEFT_PART_F &&
+            weft_compiler_part(c, last) == WEFT_PART_B)
             b->kind = WEFT_CLASS_SAVED;
     }
 }

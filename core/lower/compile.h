@@ -12,7 +12,6 @@ typedef struct weft_compiler {
     weft_error *err;
     weft_node **order; /* live nodes, program by program */
     int n;
-    int action_end[WEFT_ACTIONS]; /* positions [action_end[a-1], action_end[a]) are of action a */
     int *position; /* by node id; -1: not live; nodes that run as one have the first one's */
     int *last_use; /* by value id: position of its last reader, its own if nobody reads it */
     bool *root;    /* by value id: read by the host after the programs */
@@ -22,8 +21,12 @@ typedef struct weft_compiler {
     bool repeats;                 /* forward and backward run more than once after BEGIN */
 } weft_compiler;
 
-weft_action weft_compiler_action(const weft_compiler *c, int position);
-/* order.c of the programs: live nodes, actions, last uses. */
+/* The program that a position is of. */
+weft_program *weft_compiler_program(const weft_compiler *c, int position);
+weft_part weft_compiler_part(const weft_compiler *c, int position);
+/* The position behind all programs of a part. */
+int weft_compiler_end(const weft_compiler *c, weft_part part);
+/* schedule.c: live nodes, program by program, and their last uses. */
 weft_status weft_compile_order(weft_compiler *c);
 /* group.c: collectives that run as one stand side by side, gathers ahead of their block. */
 weft_status weft_compile_group(weft_compiler *c);
@@ -31,6 +34,8 @@ weft_status weft_compile_group(weft_compiler *c);
 weft_status weft_compile_fuse(weft_compiler *c);
 /* buffers.c: a buffer for every live value. */
 weft_status weft_compile_buffers(weft_compiler *c);
+/* slots.c: what must lie apart for several micro-batches. All buffers and their lives are known. */
+weft_status weft_compile_slots(weft_compiler *c);
 /* The call of a node on this rank; tensors has room for all operands and results. */
 void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate,
                        weft_tensor *tensors, weft_call *call);

@@ -33,7 +33,7 @@ static bool can_grow(const weft_compiler *c, const weft_value *total, const weft
     const weft_node *n = total->node;
     int made = c->position[n->id], y_made = c->position[y->node->id];
     return is_between(c, total) && !(n->op->flags & WEFT_OP_SOURCE) && made < y_made &&
-           weft_compiler_action(c, made) == weft_compiler_action(c, y_made) &&
+           weft_compiler_program(c, made) == weft_compiler_program(c, y_made) &&
            total->dtype == y->dtype;
 }
 

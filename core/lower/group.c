@@ -28,12 +28,12 @@ typedef struct set {
 typedef struct grouper {
     weft_compiler *c;
     weft_pool pool;
-    set **sets; /* of this action, by first appearance */
+    set **sets; /* of this part, by first appearance */
     int n_sets;
     set **of;     /* by node id: its set */
-    bool *inside; /* by node id: belongs to this action */
+    bool *inside; /* by node id: belongs to this part */
     bool *done;   /* by node id: stands in the new order */
-    int *level;   /* by node id: how many sets of reductions of this action it needs, one after the
+    int *level;   /* by node id: how many sets of reductions of this part it needs, one after the
                      other */
     weft_node **out, **waiting;
     int n_out, n_waiting;
@@ -283,8 +283,8 @@ weft_status weft_compile_group(weft_compiler *c)
     weft_status s = g.sets && g.of && g.inside && g.done && g.level && g.out && g.waiting
                         ? WEFT_OK
                         : weft_fail_memory(c->err);
-    for (int a = 0; a < WEFT_ACTIONS && !s; a++)
-        s = regroup(&g, a ? c->action_end[a - 1] : 0, c->action_end[a]);
+    for (int i = 0; i < c->l->n_programs && !s; i++)
+        s = regroup(&g, c->l->programs[i].from, c->l->programs[i].to);
     weft_free(g.sets);
     weft_free(g.of);
     weft_free(g.inside);

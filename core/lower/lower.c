@@ -7,12 +7,6 @@
 
 #include <string.h>
 
-const char *weft_action_name(weft_action action)
-{
-    static const char *const names[] = {"begin", "forward", "backward", "step_end", "update"};
-    return names[action];
-}
-
 const char *weft_class_name(weft_buffer_class c)
 {
     static const char *const names[] = {"state",       "key-value cache", "inputs",
@@ -49,9 +43,8 @@ void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumula
     weft_kernels_address(c->options->kernels, 0, call);
 }
 
-static weft_instruction *append(weft_compiler *c, weft_action a, int position)
+static weft_instruction *append(weft_compiler *c, weft_program *p, int position)
 {
-    weft_program *p = &c->l->programs[a];
     if (p->n == p->capacity) {
         int more = p->capacity ? 2 * p->capacity : 64;
         weft_instruction *fresh = weft_realloc(p->list, (size_t)more * sizeof *fresh);
@@ -132,11 +125,10 @@ static void find_product_dtype(weft_compiler *c)
     c->l->product_dtype = most;
 }
 
-static void count_flops(weft_compiler *c, weft_instruction *in, const weft_call *call,
-                        weft_action a)
+static void count_flops(weft_compiler *c, weft_instruction *in, const weft_call *call, weft_part a)
 {
     const weft_node *n = in->node;
-    double flops = 0, times = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD
+    double flops = 0, times = a == WEFT_PART_F || a == WEFT_PART_B
                                   ? (double)c->g->config.sizes.micro_batches
                                   : 1;
     if (n->op->flops) {
@@ -161,8 +153,11 @@ static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t
 {
     if (bytes == 0)
         return WEFT_OK;
-    in->workspace = weft_compile_add_buffer(c, (weft_buffer){WEFT_BASE_ARENA, 0, bytes, position,
-                                                             position, WEFT_CLASS_WORKSPACE, NULL});
+    in->workspace = weft_compile_add_buffer(c, (weft_buffer){.base = WEFT_BASE_ARENA,
+                                                             .bytes = bytes,
+                                                             .first = position,
+                                                             .last = position,
+                                                             .kind = WEFT_CLASS_WORKSPACE});
     return in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }
 
@@ -196,8 +191,8 @@ static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
 
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
-    weft_action a = weft_compiler_action(c, position);
-    weft_instruction *in = append(c, a, position);
+    weft_program *program = weft_compiler_program(c, position);
+    weft_instruction *in = append(c, program, position);
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
@@ -216,7 +211,7 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
-    count_flops(c, in, &call, a);
+    count_flops(c, in, &call, program->part);
     const weft_entry entry = weft_enter(in->owner, n->op->name, WEFT_NOWHERE, NULL);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
     weft_leave(&entry, WEFT_OK);
@@ -253,13 +248,12 @@ static weft_status add_lowest(weft_compiler *c, weft_instruction *in, const weft
 static weft_status begin_totals(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
+    weft_program *begin = weft_lowered_program(c->l, WEFT_PART_BEGIN, 0);
     for (int p = 0; p < c->n && !s && c->repeats; p++) {
         weft_node *n = c->order[p];
         if (!weft_node_accumulates(n))
             continue;
-        weft_instruction *in =
-            append(c, WEFT_DO_BEGIN,
-                   c->action_end[WEFT_DO_BEGIN] > 0 ? c->action_end[WEFT_DO_BEGIN] - 1 : 0);
+        weft_instruction *in = append(c, begin, begin->to > 0 ? begin->to - 1 : 0);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_ZERO_FILL;
@@ -277,9 +271,9 @@ static weft_status add_observations(weft_compiler *c)
         if (!weft_node_accumulates(n) || !n->outs[0]->fetch)
             continue;
         weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
-        int end = c->action_end[WEFT_DO_BACKWARD];
+        int end = weft_compiler_end(c, WEFT_PART_B);
         b->last = b->last > end ? b->last : end;
-        weft_instruction *in = append(c, WEFT_DO_STEP_END, end);
+        weft_instruction *in = append(c, weft_lowered_program(c->l, WEFT_PART_STEP_END, 0), end);
         if (!in)
             return WEFT_ERR_MEMORY;
         in->kind = WEFT_OBSERVE;
@@ -291,7 +285,7 @@ static weft_status add_observations(weft_compiler *c)
 
 static weft_status add_copy(weft_compiler *c, weft_value *v)
 {
-    weft_instruction *in = append(c, WEFT_DO_UPDATE, c->n);
+    weft_instruction *in = append(c, weft_lowered_program(c->l, WEFT_PART_UPDATE, 0), c->n);
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = WEFT_COPY;
@@ -390,15 +384,11 @@ static weft_status build(weft_compiler *c)
     s = s ? s : add_copies(c);
     weft_lowered *l = c->l;
     l->n_positions = c->n;
+    s = s ? s : weft_compile_slots(c);
     s = s ? s : check_total(c);
     s = s ? s
           : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak,
                              &l->peak_position, c->err);
-    int first = 0;
-    for (int a = 0; a < WEFT_ACTIONS; a++) {
-        l->programs[a].first = first;
-        first += l->programs[a].n;
-    }
     return s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
 }
 
@@ -410,6 +400,7 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
     if (!l)
         return weft_fail_memory(err);
     l->graph = g;
+    l->tasks = options->tasks;
     weft_mesh_coord(&g->config.mesh, options->rank, l->coord);
     size_t nodes = (size_t)g->n_nodes + 1, values = (size_t)g->n_values + 1;
     weft_compiler c = {.l = l, .g = g, .options = options, .err = err};
@@ -445,9 +436,26 @@ void weft_lowered_destroy(weft_lowered *l)
 {
     if (!l)
         return;
-    for (int a = 0; a < WEFT_ACTIONS; a++)
-        weft_free(l->programs[a].list);
+    for (int i = 0; i < l->n_programs; i++)
+        weft_free(l->programs[i].list);
+    weft_free(l->programs);
     weft_free(l->buffers);
     weft_pool_release(&l->pool);
     weft_free(l);
+}
+
+weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage)
+{
+    for (int i = 0; i < l->n_programs; i++)
+        if (l->programs[i].part == part && l->programs[i].stage == stage)
+            return &l->programs[i];
+    return NULL;
+}
+
+int weft_lowered_first_stage(const weft_lowered *l)
+{
+    int i = 0;
+    while (l->programs[i].part != WEFT_PART_F)
+        i++;
+    return l->programs[i].stage;
 }

@@ -5,6 +5,7 @@
 #define WEFT_LOWER_LOWER_H
 
 #include "graph/internal.h"
+#include "schedule/schedule.h"
 
 #include <weft/plugin.h>
 
@@ -64,22 +65,9 @@ typedef enum weft_base {
     WEFT_BASE_INPUT,
     WEFT_BASE_STEP_INPUT,
     WEFT_BASE_CACHE,
+    WEFT_BASE_SLOT, /* of the arena: where, depends on the micro-batch */
     WEFT_BASES
 } weft_base;
-
-/* Programs of a graph. train: all; evaluate and generate: BEGIN (once per series) and FORWARD.
- * STEP_END ends where everything that is reported is known, so that the host can refuse a
- * non-finite step before UPDATE touches state. */
-typedef enum weft_action {
-    WEFT_DO_BEGIN,
-    WEFT_DO_FORWARD,
-    WEFT_DO_BACKWARD,
-    WEFT_DO_STEP_END,
-    WEFT_DO_UPDATE,
-    WEFT_ACTIONS
-} weft_action;
-
-const char *weft_action_name(weft_action action);
 
 typedef enum weft_buffer_class {
     WEFT_CLASS_STATE, /* parameters and optimizer state, in the state base */
@@ -102,6 +90,7 @@ typedef struct weft_buffer {
     int64_t offset, bytes;
     int first, last;
     weft_buffer_class kind;
+    int slots; /* of base SLOT: which; offset is inside the slot */
     const weft_value
         *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
 } weft_buffer;
@@ -119,9 +108,9 @@ typedef struct weft_instruction {
     weft_tensor *tensors; /* ins, then outs; data is filled in when run */
     int *buffers;         /* of each tensor */
     int workspace;        /* buffer, -1: none */
+    double flops;         /* of one run of it */
     bool accumulate;
     bool fetch;   /* some result goes to observers */
-    double flops; /* of one execution */
     int position; /* in the order that buffers live by */
     int queue;
     int *waits; /* instructions of the same program on other queues that must be done first */
@@ -136,18 +125,39 @@ void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *cal
 const weft_value *weft_instruction_in(const weft_instruction *in, int i);
 const weft_value *weft_instruction_out(const weft_instruction *in, int i);
 
+/* One part of one stage. */
 typedef struct weft_program {
+    weft_part part;
+    int stage;
     weft_instruction *list;
-    int n, capacity, first; /* first: position of its first instruction */
+    int n, capacity;
+    int n_prologue; /* its first instructions, which run before the body of the task before it */
+    int from, to;   /* its positions are [from, to) */
 } weft_program;
+
+/* Values of a micro-batch that live from one program to another, while those of other micro-batches
+ * do: each micro-batch that is on its way has a slot, in which they lie together. (Inputs lie in
+ * one slot for every micro-batch, for all are there before the first task.) */
+typedef struct weft_slots {
+    int maker, reader; /* programs: of the makers, of the last readers */
+    int n;
+    int64_t bytes; /* of one */
+    int *slot_of;  /* by micro-batch */
+    int buffer;    /* in which all of them are, one behind the other */
+} weft_slots;
 
 typedef struct weft_lowered {
     weft_graph *graph;
+    const weft_task_list *tasks; /* in this order; every one has its program */
     weft_pool pool;
     weft_buffer *buffers;
     int n_buffers, buffers_capacity;
-    int *buffer_of; /* by value id; -1: none */
-    weft_program programs[WEFT_ACTIONS];
+    int *buffer_of;         /* by value id; -1: none */
+    weft_program *programs; /* parts one after the other; of B the last stage first. So an operand
+                               is made in a reader's own program or in an earlier one */
+    int n_programs;
+    weft_slots *slots;
+    int n_slots;
     int n_positions;
     int64_t arena_bytes, input_bytes, step_input_bytes;
     int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to
@@ -164,6 +174,7 @@ typedef struct weft_lowered {
 typedef struct weft_lower_options {
     const weft_kernels *kernels;
     const weft_states *states;
+    const weft_task_list *tasks; /* what this rank runs; outlives what is lowered */
     int rank, n_queues;
     uint64_t adversary;        /* not 0: spread instructions over the queues by this seed */
     const weft_states *caches; /* of a graph that writes text; NULL: none */
@@ -172,6 +183,10 @@ typedef struct weft_lower_options {
 weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out,
                        weft_error *err);
 void weft_lowered_destroy(weft_lowered *l);
+/* Of every part and every stage that it has there is one, maybe without instructions; else NULL. */
+weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
+/* The first stage that this rank runs. */
+int weft_lowered_first_stage(const weft_lowered *l);
 
 /* ---- parts of lowering, for its own files and tests ---- */
 
@@ -187,6 +202,8 @@ typedef struct weft_collective_space {
 } weft_collective_space;
 void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
                            weft_collective_space *out);
+/* Where in the arena a buffer of base ARENA or SLOT is for a micro-batch (-1: any). */
+int64_t weft_buffer_arena_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
 /* Bytes of the largest shard of a value: what its buffer takes on every rank. */
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
 /* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the

@@ -56,6 +56,8 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
     const weft_entry entry = weft_enter(name, weft_stage_name(c->stage), loaded->module.where, err);
     weft_status s = c->graph(loaded->self, g, err);
+    if (g->has_parts)
+        weft_graph_assign_parts(g); /* of what is new, too */
     if (!s && !weft_graph_status(g))
         check(g, c->stage);
     weft_status broken = hand_over(g, name, err);
@@ -229,7 +231,11 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     s = core_step(p, g, "close", close_roots, err);
     if (mode == WEFT_MODE_TRAIN)
         s = s ? s : core_step(p, g, "order", weft_graph_order, err);
-    return s ? s : core_step(p, g, "verify", verify, err);
+    if (s)
+        return s;
+    weft_graph_assign_parts(g);
+    s = run_stage(p, g, WEFT_STAGE_ORDERED, l, err);
+    return s || l->reached ? s : core_step(p, g, "verify", verify, err);
 }
 
 /* Builds the graph once more, up to the pass that broke it, and writes it down. */

@@ -185,11 +185,18 @@ static weft_status make_mesh(weft_plan *p, weft_error *err)
 static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
 {
     uint64_t adversary = weft_device_adversary(p);
-    weft_lower_options options = {
-        &p->kernels, &p->states, p->rank, adversary ? 2 : p->device->n_queues, adversary, NULL};
+    weft_status s = weft_plan_schedule(p, mode, err);
+    if (s)
+        return s;
+    weft_lower_options options = {.kernels = &p->kernels,
+                                  .states = &p->states,
+                                  .tasks = &p->tasks[mode]->of[0],
+                                  .rank = p->rank,
+                                  .n_queues = adversary ? 2 : p->device->n_queues,
+                                  .adversary = adversary};
     options.caches = weft_graph_writes(p->graphs[mode]) ? &p->caches : NULL;
     double start = weft_now();
-    weft_status s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
+    s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
     int n = p->graphs[mode]->n_nodes;
     return s ? s
              : weft_plan_record(p,
@@ -290,6 +297,7 @@ void weft_plan_destroy(weft_plan *p)
         return;
     for (int m = 0; m < WEFT_MODES; m++) {
         weft_lowered_destroy(p->lowered[m]);
+        weft_tasks_destroy(p->tasks[m]);
         weft_graph_destroy(p->graphs[m]);
     }
     weft_states_release(&p->states);

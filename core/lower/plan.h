@@ -45,6 +45,7 @@ typedef struct weft_plan {
     weft_states states, caches;
     weft_writing writing;
     weft_graph *graphs[WEFT_MODES];
+    weft_tasks *tasks[WEFT_MODES]; /* of all ranks of the pipeline */
     weft_lowered *lowered[WEFT_MODES];
     const weft_device *device;
     void *device_self;
@@ -94,12 +95,17 @@ weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_opt
                             weft_error *err);
 weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_error *err);
 
+/* ---- tasks.c, for plan.c ---- */
+
+/* Makes the lists of tasks of a mode whose graph is there. */
+weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err);
+
 /* ---- what `weft plan` says (report.c) ---- */
 
 /* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
 void weft_plan_print(const weft_plan *plan, weft_text *text);
 /* One program's instructions with their operands' places. */
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action,
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part,
                              weft_text *text);
 /* What ranks compute alike at the end of a step after gathering it (repeats.c). */
 void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);

@@ -114,9 +114,11 @@ void weft_plan_print_repeats(const weft_plan *plan, weft_text *text)
     for (const weft_node *n = r.whole ? r.l->graph->first : NULL; n; n = n->next)
         if (at_the_end(n))
             spread(&r, n);
-    for (int a = WEFT_DO_STEP_END; r.whole && a <= WEFT_DO_UPDATE; a++)
-        for (int i = 0; i < r.l->programs[a].n; i++)
-            count_flops(&r, &r.l->programs[a].list[i]);
+    for (int a = 0; r.whole && a < r.l->n_programs; a++) {
+        const weft_program *p = &r.l->programs[a];
+        for (int i = 0; i < p->n && p->part >= WEFT_PART_STEP_END; i++)
+            count_flops(&r, &p->list[i]);
+    }
     for (int i = 0; i < r.n; i++) {
         if (r.rows[i].flops <= 0)
             continue;

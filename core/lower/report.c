@@ -122,13 +122,12 @@ static int compare_bytes(const void *a, const void *b)
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-static const weft_instruction *instruction_at(const weft_lowered *l, int position,
-                                              weft_action *action)
+static const weft_instruction *instruction_at(const weft_lowered *l, int position, weft_part *part)
 {
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++)
             if (l->programs[a].list[i].position == position) {
-                *action = (weft_action)a;
+                *part = l->programs[a].part;
                 return &l->programs[a].list[i];
             }
     return NULL;
@@ -150,14 +149,13 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     for (int c = WEFT_CLASS_GRADIENT; c < WEFT_CLASSES; c++)
         print_line(text, weft_class_name((weft_buffer_class)c), (double)by_class[c]);
     print_line(text, "fragmentation", (double)(l->arena_bytes - l->live_peak));
-    weft_action action = WEFT_DO_BEGIN;
-    const weft_instruction *in = instruction_at(l, l->peak_position, &action);
+    weft_part part = WEFT_PART_BEGIN;
+    const weft_instruction *in = instruction_at(l, l->peak_position, &part);
     if (in)
         weft_text_print(
             text,
             "peak of the arena: in %s, at %s = %s, block %d; the largest of %d alive there:\n",
-            weft_action_name(action), in->node->outs[0]->name, in->node->op->name, in->node->block,
-            n);
+            weft_part_name(part), in->node->outs[0]->name, in->node->op->name, in->node->block, n);
     text->out_of_memory = text->out_of_memory || !alive;
     if (n > 1)
         qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
@@ -165,6 +163,27 @@ static void print_peak(const weft_lowered *l, weft_text *text)
         print_named(text, alive[i]->value ? alive[i]->value->name : "(workspace)", 44,
                     (double)alive[i]->bytes);
     weft_free(alive);
+}
+
+static void add_program(const weft_program *p, weft_text *text)
+{
+    weft_text_print(text, "%s.%d", weft_part_name(p->part), p->stage);
+}
+
+/* What lies there for several micro-batches at once. */
+static void print_slots(const weft_lowered *l, weft_text *text)
+{
+    for (int i = 0; i < l->n_slots; i++) {
+        const weft_slots *s = &l->slots[i];
+        weft_text_print(text, "%s%d slots of ", i ? "" : "of it for several micro-batches\n  ",
+                        s->n);
+        weft_print_bytes(text, (double)s->bytes);
+        weft_text_add(text, " from ");
+        add_program(&l->programs[s->maker], text);
+        weft_text_add(text, " to ");
+        add_program(&l->programs[s->reader], text);
+        weft_text_add(text, i + 1 < l->n_slots ? "\n  " : "\n");
+    }
 }
 
 static void print_memory(const weft_plan *plan, weft_text *text)
@@ -188,6 +207,7 @@ static void print_memory(const weft_plan *plan, weft_text *text)
         print_line(text, "checkpoint buffer", (double)weft_plan_store_bytes(plan));
     print_line(text, "total planned", (double)weft_plan_bytes(plan));
     print_line(text, "libraries (estimate)", (double)libraries);
+    print_slots(l, text);
     weft_text_add(text, "the arena at its peak, by class\n");
     print_peak(l, text);
 }
@@ -250,7 +270,7 @@ static int64_t sends_of(const weft_instruction *in, const traffic *row)
 static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
 {
     int64_t repeats = l->graph->config.sizes.micro_batches;
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             for (int r = 0; r < n_rows && in->kind == WEFT_COLLECTIVE; r++)
@@ -350,6 +370,28 @@ static void print_wraps(const weft_plan *plan, weft_text *text)
     weft_text_release(&line);
 }
 
+/* Is there such a program for every one of several stages? */
+static bool is_staged(const weft_lowered *l, const weft_program *p)
+{
+    bool repeats = p->part == WEFT_PART_F || p->part == WEFT_PART_B;
+    return repeats && weft_graph_stages(l->graph) > 1;
+}
+
+static void print_sizes(const weft_plan *plan, weft_mode mode, weft_text *text)
+{
+    static const char *const prefix[] = {"", "evaluate.", "generate.", "decode."};
+    const weft_lowered *l = plan->lowered[mode];
+    for (int i = 0; l && i < l->n_programs; i++) {
+        const weft_program *p = &l->programs[i];
+        if (p->n == 0)
+            continue;
+        weft_text_print(text, " %s%s", prefix[mode], weft_part_name(p->part));
+        if (is_staged(l, p))
+            weft_text_print(text, ".%d", p->stage);
+        weft_text_print(text, " %d", p->n);
+    }
+}
+
 void weft_plan_print(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -383,29 +425,20 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     weft_table_print(plan->graphs[WEFT_MODE_TRAIN], text);
     weft_text_add(text, "programs:");
     for (int m = 0; m < WEFT_MODES; m++)
-        for (int a = 0; plan->lowered[m] && a < WEFT_ACTIONS; a++)
-            if (plan->lowered[m]->programs[a].n)
-                weft_text_print(text, " %s%s %d",
-                                m == WEFT_MODE_EVALUATE   ? "evaluate."
-                                : m == WEFT_MODE_GENERATE ? "generate."
-                                : m == WEFT_MODE_DECODE   ? "decode."
-                                                          : "",
-                                weft_action_name((weft_action)a), plan->lowered[m]->programs[a].n);
+        print_sizes(plan, (weft_mode)m, text);
     weft_text_add(text, " instructions\n");
     print_wraps(plan, text);
     print_passes(plan, text);
 }
 
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action action,
-                             weft_text *text)
+static void print_program(const weft_lowered *l, const weft_program *p, weft_text *text)
 {
-    static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache"},
+    static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache", "slot"},
                              *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
-    const weft_lowered *l = plan->lowered[mode];
     weft_columns c;
     weft_columns_init(&c, "rlll");
-    for (int i = 0; l && i < l->programs[action].n; i++) {
-        const weft_instruction *in = &l->programs[action].list[i];
+    for (int i = 0; i < p->n; i++) {
+        const weft_instruction *in = &p->list[i];
         weft_text_print(&c.cells, "%5d", i);
         weft_columns_next(&c);
         weft_columns_add(&c, in->kind == WEFT_COMPUTE ? in->node->op->name : kinds[in->kind]);
@@ -432,4 +465,17 @@ void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_action 
     }
     weft_columns_print(&c, text);
     weft_columns_release(&c);
+}
+
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part, weft_text *text)
+{
+    const weft_lowered *l = plan->lowered[mode];
+    for (int i = 0; l && i < l->n_programs; i++) {
+        const weft_program *p = &l->programs[i];
+        if (p->part != part || p->n == 0)
+            continue;
+        if (is_staged(l, p))
+            weft_text_print(text, "stage %d\n", p->stage);
+        print_program(l, p, text);
+    }
 }

@@ -1,15 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes are live, in which program each runs, and how long each value is needed. */
+/* Which nodes are live, the programs that they make, and how long each value is needed. */
 #include "lower/compile.h"
 
 #include <string.h>
 
-weft_action weft_compiler_action(const weft_compiler *c, int position)
+weft_program *weft_compiler_program(const weft_compiler *c, int position)
 {
-    int a = 0;
-    while (position >= c->action_end[a])
-        a++;
-    return (weft_action)a;
+    weft_program *p = c->l->programs;
+    while (position >= p->to)
+        p++;
+    return p;
+}
+
+weft_part weft_compiler_part(const weft_compiler *c, int position)
+{
+    return weft_compiler_program(c, position)->part;
+}
+
+int weft_compiler_end(const weft_compiler *c, weft_part part)
+{
+    int end = 0;
+    for (int i = 0; i < c->l->n_programs; i++)
+        if (c->l->programs[i].part <= part)
+            end = c->l->programs[i].to;
+    return end;
 }
 
 static void mark_root(weft_compiler *c, weft_value *v)
@@ -42,43 +56,10 @@ static void mark_live(weft_compiler *c)
     }
 }
 
-/* Of the nodes after the last micro-batch, those that a reported number needs get mark 2, and
- * gradients, which are looked at then: they run before the update. */
-static void mark_reported(weft_graph *g)
-{
-    if (g->loss_report)
-        g->loss_report->node->mark = 2;
-    for (int i = 0; i < g->n_reports; i++)
-        g->reports[i].value->node->mark = 2;
-    for (int i = 0; i < g->n_parameters; i++)
-        if (g->parameters[i]->gradient && g->parameters[i]->gradient->node->mark)
-            g->parameters[i]->gradient->node->mark = 2;
-    for (weft_node *n = g->last; n; n = n->prev) {
-        if (n->mark == 1)
-            for (int i = 0; i < n->n_outs; i++)
-                if (n->outs[i]->fetch)
-                    n->mark = 2;
-        for (int i = 0; n->mark == 2 && i < n->n_ins; i++)
-            n->ins[i]->node->mark = 2;
-    }
-}
-
-static weft_action action_of(const weft_node *n, bool *backward)
-{
-    switch (n->scope) {
-    case WEFT_MICRO_BATCH:
-        *backward = *backward || n->chunk >= 0 || n->phase != WEFT_FORWARD;
-        return *backward ? WEFT_DO_BACKWARD : WEFT_DO_FORWARD;
-    case WEFT_STEP_END:
-        return n->mark == 2 ? WEFT_DO_STEP_END : WEFT_DO_UPDATE;
-    default:
-        return WEFT_DO_BEGIN;
-    }
-}
-
 static void find_last_uses(weft_compiler *c)
 {
-    int micro_end = c->action_end[WEFT_DO_BACKWARD] - 1;
+    int micro_end = weft_compiler_end(c, WEFT_PART_B) - 1;
+    int reported = weft_compiler_end(c, WEFT_PART_STEP_END);
     for (int i = 0; i < c->n; i++) {
         weft_node *n = c->order[i];
         int p = c->position[n->id];
@@ -88,11 +69,11 @@ static void find_last_uses(weft_compiler *c)
                 c->root[v->id] || v->update_of; /* read by the host, or copied into a state */
             c->last_use[v->id] = to_the_end ? c->n : p;
         }
-        weft_action a = weft_compiler_action(c, p);
-        bool micro = a == WEFT_DO_FORWARD || a == WEFT_DO_BACKWARD;
+        weft_part a = weft_compiler_part(c, p);
+        bool micro = a == WEFT_PART_F || a == WEFT_PART_B;
         for (int k = 0; k < n->n_ins; k++) {
             int *last = &c->last_use[n->ins[k]->id];
-            bool outer = weft_compiler_action(c, c->position[n->ins[k]->node->id]) == WEFT_DO_BEGIN;
+            bool outer = weft_compiler_part(c, c->position[n->ins[k]->node->id]) == WEFT_PART_BEGIN;
             int until = c->repeats && micro && outer ? micro_end : p;
             *last = *last > until ? *last : until;
         }
@@ -101,40 +82,58 @@ static void find_last_uses(weft_compiler *c)
          i++) { /* whoever compares or diagnoses gradients, before the update */
         const weft_value *gradient = c->g->parameters[i]->gradient;
         int *last = gradient ? &c->last_use[gradient->id] : NULL;
-        if (last && c->position[gradient->node->id] >= 0 && *last < c->action_end[WEFT_DO_STEP_END])
-            *last = c->action_end[WEFT_DO_STEP_END];
+        if (last && c->position[gradient->node->id] >= 0 && *last < reported)
+            *last = reported;
     }
+}
+
+static bool is_of(const weft_node *n, const weft_program *p)
+{
+    return n->part == p->part && n->stage == p->stage;
+}
+
+static weft_status make_programs(weft_compiler *c)
+{
+    weft_lowered *l = c->l;
+    int stages = weft_graph_stages(c->g);
+    l->programs = weft_alloc_zero((size_t)(WEFT_PARTS * stages), sizeof *l->programs);
+    if (!l->programs)
+        return weft_fail_memory(c->err);
+    for (int part = 0; part < WEFT_PARTS; part++) {
+        int n = part == WEFT_PART_F || part == WEFT_PART_B ? stages : 1;
+        for (int i = 0; i < n; i++) {
+            weft_program *p = &l->programs[l->n_programs++];
+            p->part = (weft_part)part;
+            p->stage = part == WEFT_PART_B ? n - 1 - i : i;
+        }
+    }
+    return WEFT_OK;
 }
 
 weft_status weft_compile_order(weft_compiler *c)
 {
     weft_graph *g = c->g;
-    size_t n_nodes = (size_t)g->n_nodes + 1;
-    weft_action *action = weft_alloc(n_nodes * sizeof *action);
-    if (!action)
-        return weft_fail_memory(c->err);
+    if (!g->has_parts)
+        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "the graph's nodes have no parts yet");
+    weft_status s = make_programs(c);
+    if (s)
+        return s;
     mark_live(c);
-    mark_reported(g);
-    bool backward = false, train = g->config.mode == WEFT_MODE_TRAIN;
-    for (weft_node *n = g->first; n; n = n->next)
-        if (n->mark) {
-            action[n->id] = action_of(n, &backward);
-            if (!train && n->scope == WEFT_MICRO_BATCH)
-                action[n->id] = WEFT_DO_FORWARD;
-        }
-    for (int i = 0; i < (int)n_nodes; i++)
+    for (int i = 0; i <= g->n_nodes; i++)
         c->position[i] = -1;
-    for (int a = 0; a < WEFT_ACTIONS; a++) {
+    for (int i = 0; i < c->l->n_programs; i++) {
+        weft_program *p = &c->l->programs[i];
+        p->from = c->n;
         for (weft_node *n = g->first; n; n = n->next) {
-            if (!n->mark || action[n->id] != (weft_action)a)
+            if (!n->mark || !is_of(n, p))
                 continue;
             c->position[n->id] = c->n;
             c->order[c->n++] = n;
         }
-        c->action_end[a] = c->n;
+        p->to = c->n;
     }
-    weft_free(action);
-    weft_status s = weft_compile_group(c);
+    s = weft_compile_group(c);
     if (!s)
         find_last_uses(c);
     return s;

@@ -17,7 +17,11 @@ typedef struct access {
 static access access_of(const weft_lowered *l, int buffer, bool writes)
 {
     const weft_buffer *b = &l->buffers[buffer];
-    return (access){b->offset, b->offset + b->bytes, b->base, writes};
+    if (b->base != WEFT_BASE_SLOT)
+        return (access){b->offset, b->offset + b->bytes, b->base, writes};
+    /* a program is of one micro-batch: its slots may stand for those of all others */
+    int64_t lo = weft_buffer_arena_offset(l, b, 0);
+    return (access){lo, lo + b->bytes, WEFT_BASE_ARENA, writes};
 }
 
 static int accesses(const weft_lowered *l, const weft_instruction *in, access *list)
@@ -91,7 +95,7 @@ weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_e
 {
     if (n_queues < 2) /* everything on queue 0 */
         return WEFT_OK;
-    for (int a = 0; a < WEFT_ACTIONS; a++) {
+    for (int a = 0; a < l->n_programs; a++) {
         weft_program *p = &l->programs[a];
         for (int i = 0; i < p->n; i++) {
             p->list[i].queue = queue_of(&p->list[i], n_queues, seed, a, i);

@@ -6,11 +6,9 @@
 
 enum { TIME_OPEN = -1, TIME_RUN = WEFT_STAGES };
 
-const weft_core_capability weft_core_capabilities[] = {{"mesh", WEFT_STAGE_GRAPH},
-                                                       {"graph", WEFT_STAGE_GRAPH},
-                                                       {"placed", WEFT_STAGE_PLACED},
-                                                       {"joint", WEFT_STAGE_JOINT},
-                                                       {NULL, WEFT_STAGE_MESH}};
+const weft_core_capability weft_core_capabilities[] = {
+    {"mesh", WEFT_STAGE_GRAPH},  {"graph", WEFT_STAGE_GRAPH},     {"placed", WEFT_STAGE_PLACED},
+    {"joint", WEFT_STAGE_JOINT}, {"ordered", WEFT_STAGE_ORDERED}, {NULL, WEFT_STAGE_MESH}};
 
 const weft_loaded *weft_set_loaded(const weft_set *s, int plugin)
 {

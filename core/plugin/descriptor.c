@@ -37,7 +37,7 @@ static void complain(check *c, const char *format, ...)
 
 const char *weft_stage_name(weft_pass_stage stage)
 {
-    static const char *const names[WEFT_STAGES] = {"mesh", "graph", "placed", "joint"};
+    static const char *const names[WEFT_STAGES] = {"mesh", "graph", "placed", "joint", "ordered"};
     return (unsigned)stage < WEFT_STAGES ? names[stage] : "?";
 }
 
@@ -211,8 +211,10 @@ static void check_capabilities(check *c, const char *list_name, const char *cons
 static void check_pass(check *c, const weft_contribution *k)
 {
     if ((unsigned)k->stage >= WEFT_STAGES)
-        complain(c, "a pass has stage %d, which is none; there are mesh, graph, placed and joint",
-                 (int)k->stage);
+        complain(
+            c,
+            "a pass has stage %d, which is none; there are mesh, graph, placed, joint and ordered",
+            (int)k->stage);
     else if (!(k->stage == WEFT_STAGE_MESH ? k->mesh != NULL : k->graph != NULL))
         complain(c, "a pass of stage %s has no function for it", weft_stage_name(k->stage));
 }

@@ -365,10 +365,10 @@ static int64_t each_packed(const stage *common, const weft_graph *g, const weft_
 }
 
 /* For whoever must be told in what this rank waits. */
-static weft_task set_task(const weft_groups *groups, const weft_node *n, const weft_step *step)
+static weft_doing set_task(const weft_groups *groups, const weft_node *n, const weft_step *step)
 {
     return weft_control_set_task(groups->control, groups->rank,
-                                 (weft_task){weft_move_name(step->move), n->by, n->block});
+                                 (weft_doing){weft_move_name(step->move), n->by, n->block});
 }
 
 static weft_status run_parts(stage *common, const weft_graph *g, const weft_instruction *in,
@@ -408,7 +408,7 @@ weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const we
                .queue = queue};
     s.send = w + 2 * space.between;
     s.recv = s.send + space.send;
-    const weft_task before = set_task(groups, n, n->steps);
+    const weft_doing before = set_task(groups, n, n->steps);
     weft_status st = WEFT_OK;
     if (in->parts)
         st = run_parts(&s, l->graph, in, err);

@@ -163,7 +163,7 @@ weft_status weft_control_broken(const weft_control *c, weft_error *err)
     return weft_verdict_fail(&c->why, err);
 }
 
-bool weft_parts_match(const weft_part *parts, int ranks, weft_verdict *why)
+bool weft_parts_match(const weft_message_part *parts, int ranks, weft_verdict *why)
 {
     int other = -1;
     for (int r = 1; r < ranks && other < 0; r++)
@@ -203,9 +203,9 @@ weft_status weft_control_exchange(weft_control *c, int rank, const void *mine, s
                                         mine, n, all, err);
 }
 
-weft_task weft_control_set_task(weft_control *c, int rank, weft_task task)
+weft_doing weft_control_set_task(weft_control *c, int rank, weft_doing task)
 {
-    weft_task before = {NULL, NULL, -1};
+    weft_doing before = {NULL, NULL, -1};
     if (!c)
         return before;
     weft_watch *watch = weft_control_watch(c, rank);
@@ -279,7 +279,7 @@ weft_status weft_control_agree(weft_control *c, int rank, const char *phase, wef
         return weft_fail_memory(err);
     }
     double limit_s = weft_watch_limit(weft_control_watch(c, rank));
-    weft_task before = weft_control_set_task(c, rank, (weft_task){phase, NULL, -1});
+    weft_doing before = weft_control_set_task(c, rank, (weft_doing){phase, NULL, -1});
     weft_status s =
         c->kind->exchange(c, rank, WEFT_TAG_AGREE, limit_s, &v, sizeof v, all, mine ? NULL : err);
     weft_control_set_task(c, rank, before);

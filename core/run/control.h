@@ -49,7 +49,7 @@ void weft_control_destroy(weft_control *control);
 /* What a rank says, and when it gives up, while it waits; here and in transports. */
 weft_watch *weft_control_watch(weft_control *control, int rank);
 /* What the rank is at from now on; returns what it was at, to be put back. control may be NULL. */
-weft_task weft_control_set_task(weft_control *control, int rank, weft_task task);
+weft_doing weft_control_set_task(weft_control *control, int rank, weft_doing task);
 /* all receives ranks * n bytes. Fails on every rank, instead of waiting, once one has left or is at
  * another point, or when the watch's limit has passed. */
 weft_status weft_control_exchange(weft_control *control, int rank, const void *mine, size_t n,

@@ -37,11 +37,11 @@ struct weft_control {
 };
 
 /* One rank's part of an exchange. */
-typedef struct weft_part {
+typedef struct weft_message_part {
     weft_control_tag tag;
     size_t n;
     const void *data;
-} weft_part;
+} weft_message_part;
 
 /* first, n: the ranks in this process. On error nothing needs to be released. */
 weft_status weft_control_init(weft_control *control, const weft_control_kind *kind, int ranks,
@@ -59,6 +59,6 @@ void weft_control_break(weft_control *control, const weft_verdict *why);
 weft_status weft_control_broken(const weft_control *control, weft_error *err);
 /* Are all ranks at the same point? If not, *why says who is to blame: one that failed, else the
  * first that differs from rank 0. */
-bool weft_parts_match(const weft_part *parts, int ranks, weft_verdict *why);
+bool weft_parts_match(const weft_message_part *parts, int ranks, weft_verdict *why);
 
 #endif

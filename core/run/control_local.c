@@ -10,7 +10,7 @@ typedef struct local {
     int arrived;
     bool *absent; /* by rank: not yet here */
     unsigned turn;
-    weft_part *parts; /* by rank: what it brought to this turn */
+    weft_message_part *parts; /* by rank: what it brought to this turn */
 } local;
 
 static void nobody_is_here(local *l)
@@ -53,7 +53,7 @@ static weft_status exchange(weft_control *c, int rank, weft_control_tag tag, dou
 {
     local *l = (local *)c;
     pthread_mutex_lock(&c->lock);
-    l->parts[rank] = (weft_part){tag, n, mine};
+    l->parts[rank] = (weft_message_part){tag, n, mine};
     bool ok = !c->broken && meet(l, rank, limit_s) && check(l);
     for (int r = 0; ok && r < c->ranks; r++)
         memcpy((char *)all + (size_t)r * n, l->parts[r].data, n);
@@ -68,7 +68,7 @@ static weft_status broadcast(weft_control *c, int rank, weft_text *text, weft_er
     local *l = (local *)c;
     double limit_s = weft_watch_limit(weft_control_watch(c, rank));
     pthread_mutex_lock(&c->lock);
-    l->parts[rank] = (weft_part){WEFT_TAG_FIRST, 0, text};
+    l->parts[rank] = (weft_message_part){WEFT_TAG_FIRST, 0, text};
     bool ok = !c->broken && meet(l, rank, limit_s) && check(l);
     const weft_text *first = l->parts[0].data;
     if (ok && rank != 0)

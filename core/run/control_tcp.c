@@ -34,9 +34,9 @@ typedef struct tcp {
     weft_control base;
     int rank, n_peers;
     peer *peers;
-    weft_part *parts; /* rank 0 */
-    bool *absent;     /* of peers: who is being waited for */
-    bool late;        /* this rank has given up waiting: the others may not know yet */
+    weft_message_part *parts; /* rank 0 */
+    bool *absent;             /* of peers: who is being waited for */
+    bool late;                /* this rank has given up waiting: the others may not know yet */
     pthread_mutex_t sending;
     pthread_t reader;
     bool reading, closing;
@@ -277,10 +277,10 @@ static weft_status await(tcp *t, double limit_s, weft_error *err)
 static bool take_parts(tcp *t, weft_control_tag tag, const void *mine, size_t n, void *all,
                        weft_verdict *why)
 {
-    t->parts[0] = (weft_part){tag, n, mine};
+    t->parts[0] = (weft_message_part){tag, n, mine};
     for (int r = 1; r < t->n_peers; r++)
         t->parts[r] =
-            (weft_part){(weft_control_tag)t->peers[r].tag, t->peers[r].n, t->peers[r].data};
+            (weft_message_part){(weft_control_tag)t->peers[r].tag, t->peers[r].n, t->peers[r].data};
     if (!weft_parts_match(t->parts, t->n_peers, why))
         return false;
     for (int r = 0; r < t->n_peers && n; r++)

@@ -132,9 +132,9 @@ static weft_status part(weft_decoder *d, const weft_lowered *l, int64_t n, weft_
     fill_all(d, l, b, d->done, n);
     weft_status s = weft_upload(d->run, l, b, 1, err);
     if (!s && d->begun != l)
-        s = weft_execute(d->run, l, WEFT_DO_BEGIN, -1, err);
+        s = weft_run_tasks(d->run, l, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
     d->begun = l;
-    s = s ? s : weft_execute(d->run, l, WEFT_DO_FORWARD, 0, err);
+    s = s ? s : weft_run_tasks(d->run, l, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
     d->done += n;
     return s;
 }

@@ -51,24 +51,26 @@ static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char
     return s;
 }
 
-/* The first micro-batch after which the loss or a gradient is not finite, -1 if none: what is
- * accumulated can be read after each. All ranks run all of them, wherever theirs is. */
-static weft_status bad_micro_batch(weft_run *run, const weft_lowered *l, int64_t *which,
-                                   const char **name, weft_error *err)
+typedef struct search {
+    weft_run *run;
+    const weft_lowered *l;
+    int64_t micro_batch; /* -1: none was found */
+    const char *name;    /* of a parameter; NULL: none */
+} search;
+
+/* What is accumulated can be read after each backward. */
+static weft_status look(void *self, const weft_task *task, weft_error *err)
 {
-    *which = -1;
-    *name = NULL;
-    weft_status s = weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
-    for (int64_t k = 0; k < run->plan->micro_batches && !s; k++) {
-        s = weft_execute(run, l, WEFT_DO_FORWARD, k, err);
-        s = s ? s : weft_execute(run, l, WEFT_DO_BACKWARD, k, err);
-        double loss = 0;
-        s = s ? s : weft_run_scalar(run, l, l->graph->loss_report, &loss, err);
-        if (!s && *which < 0) {
-            s = bad_gradient(run, l, name, err);
-            *which = !isfinite(loss) || *name ? k : -1;
-        }
-    }
+    search *f = self;
+    double loss = 0;
+    if (task->part != WEFT_PART_B)
+        return WEFT_OK;
+    weft_status s = weft_run_scalar(f->run, f->l, f->l->graph->loss_report, &loss, err);
+    if (s || f->micro_batch >= 0)
+        return s;
+    s = bad_gradient(f->run, f->l, &f->name, err);
+    if (!isfinite(loss) || f->name)
+        f->micro_batch = task->micro_batch;
     return s;
 }
 
@@ -76,23 +78,24 @@ weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, d
                           weft_error *err)
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
-    int64_t micro;
-    const char *name;
+    search f = {.run = run, .l = l, .micro_batch = -1};
     (void)batch; /* its inputs are still on the device */
     int n = run->n_watchers;
     run->n_watchers = 0; /* observers saw this step already */
-    weft_status s = bad_micro_batch(run, l, &micro, &name, err);
+    /* all ranks run all of it, wherever theirs is */
+    const weft_task_hooks hooks = {.after = look, .self = &f};
+    weft_status s = weft_run_tasks(run, l, WEFT_PART_BEGIN, WEFT_PART_B, &hooks, err);
     run->n_watchers = n;
     if (s)
         return s;
     weft_text text = {0};
     weft_text_print(&text, "step %lld is not finite: loss %g, gradient norm %g",
                     (long long)run->view.step, loss, norm);
-    if (micro >= 0)
-        weft_text_print(&text, "; first in micro-batch %lld of %lld", (long long)micro + 1,
+    if (f.micro_batch >= 0)
+        weft_text_print(&text, "; first in micro-batch %lld of %lld", (long long)f.micro_batch + 1,
                         (long long)run->plan->micro_batches);
-    if (name)
-        weft_text_print(&text, "; first bad gradient: %s", name);
+    if (f.name)
+        weft_text_print(&text, "; first bad gradient: %s", f.name);
     s = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s", weft_text_get(&text));
     weft_text_release(&text);
     return s;

@@ -61,9 +61,9 @@ static void add_text(digest *d, const char *key, const weft_text *text)
     add(d, key, "", value);
 }
 
-static void print_collective(const weft_node *n, int action, weft_text *text)
+static void print_collective(const weft_node *n, const weft_program *of, weft_text *text)
 {
-    weft_text_print(text, "%d %s", action, weft_dtype_name(n->outs[0]->dtype));
+    weft_text_print(text, "%d %d %s", (int)of->part, of->stage, weft_dtype_name(n->outs[0]->dtype));
     for (int k = 0; k < n->n_steps; k++)
         weft_text_print(text, " %s %llx", weft_move_name(n->steps[k].move),
                         (unsigned long long)n->steps[k].after.bits);
@@ -72,13 +72,13 @@ static void print_collective(const weft_node *n, int action, weft_text *text)
 /* Kind, dtype and sizes of every collective, in the order in which it is entered. */
 static void print_collectives(const weft_lowered *l, weft_text *text)
 {
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             if (in->kind != WEFT_COLLECTIVE)
                 continue;
             for (int k = 0; k < (in->parts ? in->n_ins : 1); k++)
-                print_collective(in->parts ? in->parts[k] : in->node, a, text);
+                print_collective(in->parts ? in->parts[k] : in->node, &l->programs[a], text);
             weft_text_add(text, "\n");
         }
 }

@@ -28,7 +28,7 @@ static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, d
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
     double more_loss = 0, more_tokens = 0;
     weft_status s = weft_upload(run, l, b, 1, err);
-    s = s ? s : weft_execute(run, l, WEFT_DO_FORWARD, 0, err);
+    s = s ? s : weft_run_tasks(run, l, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
     s = s ? s : weft_run_scalar(run, l, l->graph->loss_sum, &more_loss, err);
     s = s ? s : weft_run_scalar(run, l, l->graph->tokens, &more_tokens, err);
     *loss += more_loss;
@@ -56,7 +56,7 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
         weft_fill_step(l, &b, run->step);
         s = weft_upload(run, l, &b, 1, err);
     }
-    s = s ? s : weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
+    s = s ? s : weft_run_tasks(run, l, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
     for (int64_t i = 0; i < batches && !s; i++) {
         weft_fill_micro_batch(l, &b, 0, i);
         s = fill(run, &b, i * plan->micro_batch, samples, &sample, err);

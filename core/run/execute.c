@@ -13,7 +13,8 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
     const weft_buffer *b = &l->buffers[buffer];
     switch (b->base) {
     case WEFT_BASE_ARENA:
-        return (char *)run->arena + b->offset;
+    case WEFT_BASE_SLOT:
+        return (char *)run->arena + weft_buffer_arena_offset(l, b, micro);
     case WEFT_BASE_STATE:
         return (char *)run->state + b->offset;
     case WEFT_BASE_INPUT:
@@ -102,23 +103,31 @@ static bool may_run(const weft_instruction *in, const bool *done)
     return true;
 }
 
+/* A stretch of a program, and the seed of its order. */
+typedef struct span {
+    int from, to;
+    uint64_t seed;
+} span;
+
 /* Two queues in the worst order that the waits allow: one runs ahead as far as it can, then the
  * other, by dice. */
 static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const weft_program *p,
-                                   uint64_t seed, int64_t micro, weft_error *err)
+                                   span of, int64_t micro, weft_error *err)
 {
     bool *done = weft_alloc_zero((size_t)p->n + 1, sizeof *done);
     if (!done)
         return weft_fail_memory(err);
     weft_status s = WEFT_OK;
-    int next[2] = {0, 0}, left = p->n, ahead = 0;
+    int next[2] = {of.from, of.from}, left = of.to - of.from, ahead = 0;
+    for (int i = 0; i < of.from; i++)
+        done[i] = true;
     for (uint64_t roll = 0; left > 0 && !s; roll++) {
         bool moved = false;
         for (int k = 0; k < 2 && !moved && !s; k++) {
             int q = ahead ^ k;
-            while (next[q] < p->n && p->list[next[q]].queue != q)
+            while (next[q] < of.to && p->list[next[q]].queue != q)
                 next[q]++;
-            if (next[q] == p->n || !may_run(&p->list[next[q]], done))
+            if (next[q] == of.to || !may_run(&p->list[next[q]], done))
                 continue;
             s = run_one(run, l, &p->list[next[q]], micro, err);
             done[next[q]++] = true;
@@ -128,27 +137,46 @@ static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const w
         if (!moved && !s)
             s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                           "the waits between queues form a circle");
-        if (weft_random_bits(seed, 2, roll) % 8 == 0)
+        if (weft_random_bits(of.seed, 2, roll) % 8 == 0)
             ahead ^= 1;
     }
     weft_free(done);
     return s;
 }
 
-weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro,
-                         weft_error *err)
+/* Instructions [from, to) of a task's program. */
+static weft_status run_some(weft_run *run, const weft_lowered *l, const weft_task *task, int from,
+                            int to, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_program *p = &l->programs[action];
+    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
     uint64_t adversary = weft_device_adversary(plan);
     weft_status s = WEFT_OK;
+    if (from == to)
+        return WEFT_OK;
     if (run->guard)
         weft_guard_begin(run, l);
     if (adversary)
-        s = run_adversarial(run, l, p, adversary + (uint64_t)action, micro, err);
-    for (int i = 0; i < p->n && !adversary && !s; i++)
-        s = run_one(run, l, &p->list[i], micro, err);
-    return s ? s : weft_device_wait(plan, err);
+        s = run_adversarial(run, l, p, (span){from, to, adversary + (uint64_t)task->part},
+                            task->micro_batch, err);
+    for (int i = from; i < to && !adversary && !s; i++)
+        s = run_one(run, l, &p->list[i], task->micro_batch, err);
+    return s;
+}
+
+weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
+                                  weft_error *err)
+{
+    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    return run_some(run, l, task, 0, p->n_prologue, err);
+}
+
+weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,
+                         weft_error *err)
+{
+    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    weft_status s = run_some(run, l, task, p->n_prologue, p->n, err);
+    return s ? s : weft_device_wait(run->plan, err);
 }
 
 weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out,

@@ -69,7 +69,7 @@ bool weft_step_communicates(const weft_step *s)
 
 weft_status weft_groups_add(weft_groups *g, const weft_lowered *l, weft_error *err)
 {
-    for (int a = 0; a < WEFT_ACTIONS; a++) {
+    for (int a = 0; a < l->n_programs; a++) {
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_node *n = l->programs[a].list[i].node;
             for (int k = 0; l->programs[a].list[i].kind == WEFT_COLLECTIVE && k < n->n_steps; k++) {

@@ -24,22 +24,20 @@ static int64_t bytes_of(const weft_mesh *mesh, const weft_instruction *in,
     return bytes;
 }
 
-static weft_action action_of(const weft_lowered *l, const weft_instruction *in)
+static const weft_program *program_of(const weft_lowered *l, const weft_instruction *in)
 {
-    int a = 0;
-    while (a < WEFT_ACTIONS - 1 &&
-           (in < l->programs[a].list || in >= l->programs[a].list + l->programs[a].n))
-        a++;
-    return (weft_action)a;
+    const weft_program *p = l->programs;
+    while (in < p->list || in >= p->list + p->n)
+        p++;
+    return p;
 }
 
 void weft_observe_instruction(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                               int64_t micro, weft_event event)
 {
-    weft_action action = action_of(l, in);
-    const weft_program *p = &l->programs[action];
+    const weft_program *p = program_of(l, in);
     weft_instruction_view view = {.mode = l->graph->config.mode,
-                                  .program = weft_action_name(action),
+                                  .program = weft_part_name(p->part),
                                   .index = (int)(in - p->list),
                                   .n = p->n,
                                   .kind = in->kind,

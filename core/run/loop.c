@@ -12,18 +12,23 @@ static weft_lowered *train_of(const weft_run *run)
     return run->plan->lowered[WEFT_MODE_TRAIN];
 }
 
-/* Forward and backward of every micro-batch, and what must be known before the update. */
+/* Observers see what the step begins with, and the inputs of a micro-batch before its first task.
+ */
+static weft_status show_sources(void *self, const weft_task *task, weft_error *err)
+{
+    weft_run *run = self;
+    const weft_lowered *l = train_of(run);
+    if (task->part == WEFT_PART_BEGIN)
+        return weft_observe_sources(run, l, -1, err);
+    bool first = task->part == WEFT_PART_F && task->stage == weft_lowered_first_stage(l);
+    return first ? weft_observe_sources(run, l, task->micro_batch, err) : WEFT_OK;
+}
+
+/* All that must be known before the update. */
 static weft_status compute(weft_run *run, weft_error *err)
 {
-    weft_lowered *l = train_of(run);
-    weft_status s = weft_observe_sources(run, l, -1, err);
-    s = s ? s : weft_execute(run, l, WEFT_DO_BEGIN, -1, err);
-    for (int64_t k = 0; k < run->plan->micro_batches && !s; k++) {
-        s = weft_observe_sources(run, l, k, err);
-        s = s ? s : weft_execute(run, l, WEFT_DO_FORWARD, k, err);
-        s = s ? s : weft_execute(run, l, WEFT_DO_BACKWARD, k, err);
-    }
-    return s ? s : weft_execute(run, l, WEFT_DO_STEP_END, -1, err);
+    const weft_task_hooks hooks = {.before = show_sources, .self = run};
+    return weft_run_tasks(run, train_of(run), WEFT_PART_BEGIN, WEFT_PART_STEP_END, &hooks, err);
 }
 
 static weft_status read_reports(weft_run *run, weft_error *err)
@@ -77,7 +82,9 @@ static weft_status update(weft_run *run, const weft_batch *batch, weft_error *er
 {
     if (run->view.tokens > 0 && is_finite(run)) {
         weft_status ready = weft_keeper_before_update(run, err);
-        return ready ? ready : weft_execute(run, train_of(run), WEFT_DO_UPDATE, -1, err);
+        return ready ? ready
+                     : weft_run_tasks(run, train_of(run), WEFT_PART_UPDATE, WEFT_PART_UPDATE, NULL,
+                                      err);
     }
     weft_error why = {0};
     weft_status s = explain(run, batch, &why);

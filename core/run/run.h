@@ -108,9 +108,21 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
 /* ---- parts ---- */
 
 weft_status weft_init_state(weft_run *run, weft_error *err);
-/* Runs one program. micro: for observers, -1 outside micro-batches. */
-weft_status weft_execute(weft_run *run, const weft_lowered *l, weft_action action, int64_t micro,
+/* Called around every task; each may be NULL. */
+typedef struct weft_task_hooks {
+    weft_status (*before)(void *self, const weft_task *task, weft_error *err);
+    weft_status (*after)(void *self, const weft_task *task, weft_error *err);
+    void *self;
+} weft_task_hooks;
+/* Runs this rank's tasks of these parts in the order of its list: each one's prologue before the
+ * body of the task before it. hooks may be NULL. */
+weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
+                           const weft_task_hooks *hooks, weft_error *err);
+/* The body of one task's program; its prologue. */
+weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,
                          weft_error *err);
+weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
+                                  weft_error *err);
 /* Where a buffer lies now. micro: which micro-batch's inputs. */
 void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro);
 /* The value of a whole scalar after the program that made it. */

@@ -65,12 +65,12 @@ static bool is_listed(const char *const *list, int n, const char *op, const char
 static weft_status list_kernels(struct weft_keeper *k, const weft_lowered *l, weft_error *err)
 {
     int n = 0, most = 0;
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         most += l->programs[a].n;
     const char **list = weft_pool_alloc(&k->pool, (2 * (size_t)most + 1) * sizeof *list);
     if (!list)
         return weft_fail_memory(err);
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             const char *kernel = in->kernel ? in->kernel->name : "plain";

@@ -39,7 +39,7 @@ static void print_absent(const weft_waiting *w, weft_text *text)
 static void print_task(const weft_watch *watch, weft_text *text)
 {
     weft_blame blame = weft_blame_get();
-    weft_task t = watch->task.what ? watch->task : (weft_task){blame.hook, blame.plugin, -1};
+    weft_doing t = watch->task.what ? watch->task : (weft_doing){blame.hook, blame.plugin, -1};
     if (!t.what) {
         if (watch->step > 0)
             weft_text_print(text, " at the end of step %lld", (long long)watch->step);

@@ -11,11 +11,11 @@
 enum { WEFT_PATIENCE_S = 1800 };
 
 /* What a rank is at; strings belong to others. */
-typedef struct weft_task {
+typedef struct weft_doing {
     const char *what; /* "all_gather", or a phase; NULL: nothing in particular */
     const char *by;   /* the plugin that wants it; NULL: the core */
     int block;        /* negative: none */
-} weft_task;
+} weft_doing;
 
 typedef struct weft_watch {
     const weft_log *log; /* NULL: nothing is said */
@@ -23,7 +23,7 @@ typedef struct weft_watch {
     double limit_s; /* [weft] rank_timeout; 0: never */
     bool patient;
     bool started; /* steps are being made: a wait of seconds is not worth a word */
-    weft_task task;
+    weft_doing task;
     int64_t step;         /* 0: none yet */
     double since, next_s; /* the wait, and how long it has lasted when it is next worth a word */
     bool told;            /* other ranks know that this one waits */

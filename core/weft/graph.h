@@ -34,6 +34,19 @@ typedef enum weft_mode {
     WEFT_MODES
 } weft_mode;
 
+/* What a schedule orders. A step of training: BEGIN once, F (forward) and B (backward) of every
+ * pipeline stage for every micro-batch, STEP_END, where all that is reported becomes known, so that
+ * a step that is not finite can be refused before UPDATE touches state. The other modes have BEGIN
+ * (once per series), F and STEP_END. */
+typedef enum weft_part {
+    WEFT_PART_BEGIN,
+    WEFT_PART_F,
+    WEFT_PART_B,
+    WEFT_PART_STEP_END,
+    WEFT_PART_UPDATE,
+    WEFT_PARTS
+} weft_part;
+
 /* Blocks: 0, 1, ... are transformer layers. */
 enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
 
@@ -115,6 +128,8 @@ struct weft_node {
     weft_scope scope; /* a pass may set, before placement; NONE: becomes the latest scope of the
                          operands */
     weft_phase phase;
+    weft_part part;         /* ORDERED passes know it; of new nodes, the next one */
+    int stage;              /* of the pipeline; outside F and B it is 0 */
     const char *by;         /* the plugin that caused it */
     const char *why;        /* redistribute: for whom */
     const weft_step *steps; /* redistribute */

@@ -117,13 +117,15 @@ void weft_run_ask(const weft_run_view *run, unsigned what);
 
 /* Of passes. Within a stage, listed order. GRAPH passes see the model's graph before placement;
  * PLACED passes see it with a layout on every value and redistributes where these change; both run
- * once per mode. JOINT passes see the placed graph with its backward (train mode only). What PLACED
- * and JOINT passes add is placed at once. */
+ * once per mode. JOINT passes see the placed graph with its backward (train mode only). ORDERED
+ * passes see the graph in the order in which it will run, with the part and pipeline stage of every
+ * node, once per mode. What these three add is placed at once. */
 typedef enum weft_pass_stage {
     WEFT_STAGE_MESH,
     WEFT_STAGE_GRAPH,
     WEFT_STAGE_PLACED,
     WEFT_STAGE_JOINT,
+    WEFT_STAGE_ORDERED,
     WEFT_STAGES
 } weft_pass_stage;
 

@@ -5,7 +5,7 @@
 #ifndef WEFT_SERVICE_H
 #define WEFT_SERVICE_H
 
-#include <weft/op.h>
+#include <weft/graph.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -83,6 +83,31 @@ typedef struct weft_transport {
     weft_status (*all_to_all)(void *self, void *group, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err);
 } weft_transport;
+
+/* ---- schedule: what each rank of a pipeline runs, and in which order ---- */
+
+/* One entry of a rank's list. */
+typedef struct weft_task {
+    weft_part part;
+    int stage;           /* of F and B; else 0 */
+    int64_t micro_batch; /* of F and B, from 0 on; else -1 */
+} weft_task;
+
+/* The lists of all ranks of a pipeline, while a schedule makes them. */
+typedef struct weft_tasks weft_tasks;
+/* Appends a task to a rank's list. */
+weft_status weft_tasks_add(weft_tasks *tasks, int rank, weft_part part, int stage,
+                           int64_t micro_batch, weft_error *err);
+
+/* capability "schedule". May be called as soon as all plugins are created. */
+typedef struct weft_schedule {
+    size_t size;
+    /* Adds F and B of every stage and micro-batch of a step to the lists of the pipeline's ranks;
+     * stage s is of rank s mod ranks. The core adds what comes before and behind, and proves that
+     * the lists run to their end before anything does. The same on every rank of the run. */
+    weft_status (*generate)(void *self, int ranks, int stages, int64_t micro_batches,
+                            weft_tasks *tasks, weft_error *err);
+} weft_schedule;
 
 /* ---- tokenizer ---- */
 

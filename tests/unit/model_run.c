@@ -224,8 +224,8 @@ model_numbers model_run_logits(model_run *m, int64_t sample, int64_t last)
     set_ints(l, &batch, "cached_segments", s.segments, 0);
     set_ints(l, &batch, "last", NULL, (int32_t)last);
     check(m, weft_upload(m->run, l, &batch, 1, &m->err), "logits");
-    check(m, weft_execute(m->run, l, WEFT_DO_BEGIN, -1, &m->err), "logits");
-    check(m, weft_execute(m->run, l, WEFT_DO_FORWARD, 0, &m->err), "logits");
+    check(m, weft_run_tasks(m->run, l, WEFT_PART_BEGIN, WEFT_PART_STEP_END, NULL, &m->err),
+          "logits");
     weft_batch_release(&batch);
     weft_sample_release(&s);
     return read_buffer(m, l, l->graph->logits);

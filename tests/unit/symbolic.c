@@ -25,7 +25,7 @@ typedef struct machine {
     const weft_lowered *l;
     int64_t micro_batches, micro; /* micro: -1 outside micro-batches */
     int step;
-    weft_action action;
+    weft_part part;
     weft_pool pool;
     held *list;
     int n, capacity;
@@ -106,7 +106,7 @@ static void error(machine *m, const weft_instruction *in, const char *what, cons
 {
     if (m->ok)
         weft_text_print(m->wrong, "step %d, %s, micro-batch %d, %s = %s: %s %s", m->step,
-                        weft_action_name(m->action), (int)m->micro,
+                        weft_part_name(m->part), (int)m->micro,
                         in && in->node->n_outs ? in->node->outs[0]->name : "?",
                         in ? in->node->op->name : "host", what, name);
     m->ok = false;
@@ -115,6 +115,12 @@ static void error(machine *m, const weft_instruction *in, const char *what, cons
 static held range(const machine *m, int buffer)
 {
     const weft_buffer *b = &m->l->buffers[buffer];
+    if (b->base == WEFT_BASE_SLOT) {
+        const weft_slots *k = &m->l->slots[b->slots];
+        int64_t lo = m->l->buffers[k->buffer].offset + b->offset +
+                     k->bytes * k->slot_of[m->micro > 0 ? m->micro : 0];
+        return (held){.base = WEFT_BASE_ARENA, .lo = lo, .hi = lo + b->bytes};
+    }
     int64_t shift = b->base == WEFT_BASE_INPUT && m->micro > 0 ? m->micro * m->l->input_bytes : 0;
     return (held){.base = b->base, .lo = b->offset + shift, .hi = b->offset + shift + b->bytes};
 }
@@ -178,7 +184,7 @@ static void check_places(machine *m, const weft_instruction *in)
     for (int r = in->n_ins; r < in->n_ins + in->n_outs; r++) {
         held mine = range(m, in->buffers[r]);
         if (mine.base == WEFT_BASE_INPUT || mine.base == WEFT_BASE_STEP_INPUT ||
-            (mine.base == WEFT_BASE_STATE && m->action != WEFT_DO_UPDATE))
+            (mine.base == WEFT_BASE_STATE && m->part != WEFT_PART_UPDATE))
             error(m, in, "writes",
                   mine.base == WEFT_BASE_STATE ? "state before the update" : "inputs");
         for (int k = 0; k < in->n_ins + in->n_outs; k++) {
@@ -266,14 +272,14 @@ static bool ready(const weft_program *p, int i, const bool *done)
 }
 
 /* Every queue in its own order; which one goes next is rolled. */
-static void run_program(machine *m, weft_action action, int64_t micro, uint64_t *rolls)
+static void run_program(machine *m, const weft_task *task, uint64_t *rolls)
 {
     enum { QUEUES = 4 };
-    const weft_program *p = &m->l->programs[action];
+    const weft_program *p = weft_lowered_program(m->l, task->part, task->stage);
     int next[QUEUES] = {0};
     bool *done = take(m, (size_t)p->n + 1);
-    m->action = action;
-    m->micro = micro;
+    m->part = task->part;
+    m->micro = task->micro_batch;
     for (int left = p->n, tries = 0; left > 0 && m->ok; tries++) {
         int q = (int)(weft_random_bits(rolls[0], 5, rolls[1]++) % QUEUES);
         while (next[q] < p->n && p->list[next[q]].queue != q)
@@ -340,17 +346,20 @@ static void check_updates(machine *m)
         error(m, NULL, "there are no", "updates");
 }
 
+/* The tasks of some parts, in the list's order. */
+static void run_tasks(machine *m, weft_part first, weft_part last, uint64_t *rolls)
+{
+    for (int i = 0; i < m->l->tasks->n && m->ok; i++)
+        if (m->l->tasks->list[i].part >= first && m->l->tasks->list[i].part <= last)
+            run_program(m, &m->l->tasks->list[i], rolls);
+}
+
 static void train_step(machine *m, uint64_t *rolls)
 {
     fill_sources(m);
-    run_program(m, WEFT_DO_BEGIN, -1, rolls);
-    for (int64_t k = 0; k < m->micro_batches && m->ok; k++) {
-        run_program(m, WEFT_DO_FORWARD, k, rolls);
-        run_program(m, WEFT_DO_BACKWARD, k, rolls);
-    }
-    run_program(m, WEFT_DO_STEP_END, -1, rolls);
+    run_tasks(m, WEFT_PART_BEGIN, WEFT_PART_STEP_END, rolls);
     check_reports(m);
-    run_program(m, WEFT_DO_UPDATE, -1, rolls);
+    run_tasks(m, WEFT_PART_UPDATE, WEFT_PART_UPDATE, rolls);
     check_updates(m);
 }
 
@@ -358,9 +367,7 @@ static void forward_only(machine *m, bool first, uint64_t *rolls)
 {
     const weft_graph *g = m->l->graph;
     fill_sources(m);
-    if (first)
-        run_program(m, WEFT_DO_BEGIN, -1, rolls);
-    run_program(m, WEFT_DO_FORWARD, 0, rolls);
+    run_tasks(m, first ? WEFT_PART_BEGIN : WEFT_PART_F, WEFT_PART_STEP_END, rolls);
     check_host(m, g->loss_sum, 0);
     check_host(m, g->tokens, 0);
     check_host(m, g->logits, 0);

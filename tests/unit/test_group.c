@@ -30,10 +30,10 @@ static int parts_of(const weft_instruction *in)
     return in->parts ? in->n_ins : 1;
 }
 
-static found count(const plan_run *p, weft_action action, weft_move move)
+static found count(const plan_run *p, weft_part part, weft_move move)
 {
     found f = {0};
-    const weft_program *program = &p->plan->lowered[WEFT_MODE_TRAIN]->programs[action];
+    const weft_program *program = weft_lowered_program(p->plan->lowered[WEFT_MODE_TRAIN], part, 0);
     for (int i = 0; i < program->n; i++) {
         if (!does(&program->list[i], move))
             continue;
@@ -62,28 +62,28 @@ static void one_per_block(void **state)
     (void)state;
     plan_run p;
     start(&p, "llama3 local bf16 fsdp adamw", "", 4);
-    found f = count(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER);
+    found f = count(&p, WEFT_PART_F, WEFT_ALL_GATHER);
     assert_int_equal(f.parts, LAYERS * WEIGHTS + 2);
     assert_int_equal(f.most_parts, WEIGHTS);
     assert_int_equal(f.instructions, LAYERS + 2);
-    f = count(&p, WEFT_DO_BACKWARD, WEFT_ALL_GATHER);
+    f = count(&p, WEFT_PART_B, WEFT_ALL_GATHER);
     assert_int_equal(f.parts, LAYERS * WEIGHTS + 1);
     assert_int_equal(f.instructions, LAYERS + 1);
-    f = count(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER);
+    f = count(&p, WEFT_PART_B, WEFT_REDUCE_SCATTER);
     assert_int_equal(f.parts, LAYERS * WEIGHTS + 3);
     assert_int_equal(f.instructions, LAYERS + 2);
     plan_run_release(&p);
     start(&p, "llama3 local bf16 fsdp adamw", "[fsdp]\ngroup = none\n", 4);
-    assert_int_equal(count(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER).instructions,
+    assert_int_equal(count(&p, WEFT_PART_B, WEFT_REDUCE_SCATTER).instructions,
                      LAYERS * WEIGHTS + 3);
-    assert_int_equal(count(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER).most_parts, 1);
+    assert_int_equal(count(&p, WEFT_PART_F, WEFT_ALL_GATHER).most_parts, 1);
     plan_run_release(&p);
 }
 
-static int over(const plan_run *p, weft_action action, weft_move move, const char *axis)
+static int over(const plan_run *p, weft_part part, weft_move move, const char *axis)
 {
     const weft_lowered *l = p->plan->lowered[WEFT_MODE_TRAIN];
-    const weft_program *program = &l->programs[action];
+    const weft_program *program = weft_lowered_program(l, part, 0);
     int n = 0;
     for (int i = 0; i < program->n; i++) {
         const weft_instruction *in = &program->list[i];
@@ -101,26 +101,26 @@ static void two_levels(void **state)
     plan_run p;
     start(&p, "llama3 local bf16 fsdp adamw",
           "[fsdp]\ndegree = 2\nreplicate = 2\ntwo_level = micro_batch\n", 4);
-    assert_int_equal(over(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER, "dp_replicate"), LAYERS + 2);
-    assert_int_equal(over(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER, "dp_shard"), LAYERS + 2);
-    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_ALL_GATHER, "dp_replicate"), 1);
-    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_ALL_GATHER, "dp_shard"), LAYERS + 1);
-    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER, "dp_shard"), LAYERS + 2);
-    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER, "dp_replicate"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_PART_F, WEFT_ALL_GATHER, "dp_replicate"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_PART_F, WEFT_ALL_GATHER, "dp_shard"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_PART_B, WEFT_ALL_GATHER, "dp_replicate"), 1);
+    assert_int_equal(over(&p, WEFT_PART_B, WEFT_ALL_GATHER, "dp_shard"), LAYERS + 1);
+    assert_int_equal(over(&p, WEFT_PART_B, WEFT_REDUCE_SCATTER, "dp_shard"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_PART_B, WEFT_REDUCE_SCATTER, "dp_replicate"), LAYERS + 2);
     plan_run_release(&p);
     start(&p, "llama3 local bf16 fsdp adamw",
           "[fsdp]\ndegree = 2\nreplicate = 2\ntwo_level = step\n", 4);
-    assert_int_equal(over(&p, WEFT_DO_BEGIN, WEFT_ALL_GATHER, "dp_replicate"), LAYERS + 2);
-    assert_int_equal(over(&p, WEFT_DO_FORWARD, WEFT_ALL_GATHER, "dp_replicate"), 0);
-    assert_int_equal(over(&p, WEFT_DO_BACKWARD, WEFT_REDUCE_SCATTER, "dp_replicate"), 0);
-    assert_int_equal(over(&p, WEFT_DO_STEP_END, WEFT_REDUCE_SCATTER, "dp_replicate"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_PART_BEGIN, WEFT_ALL_GATHER, "dp_replicate"), LAYERS + 2);
+    assert_int_equal(over(&p, WEFT_PART_F, WEFT_ALL_GATHER, "dp_replicate"), 0);
+    assert_int_equal(over(&p, WEFT_PART_B, WEFT_REDUCE_SCATTER, "dp_replicate"), 0);
+    assert_int_equal(over(&p, WEFT_PART_STEP_END, WEFT_REDUCE_SCATTER, "dp_replicate"), LAYERS + 2);
     plan_run_release(&p);
 }
 
 /* Instruction of the gather of block b and of the first computation that belongs to it. */
-static void find_block(const plan_run *p, weft_action action, int block, int *gather, int *compute)
+static void find_block(const plan_run *p, weft_part part, int block, int *gather, int *compute)
 {
-    const weft_program *program = &p->plan->lowered[WEFT_MODE_TRAIN]->programs[action];
+    const weft_program *program = weft_lowered_program(p->plan->lowered[WEFT_MODE_TRAIN], part, 0);
     *gather = *compute = -1;
     for (int i = program->n - 1; i >= 0; i--) {
         const weft_instruction *in = &program->list[i];
@@ -144,19 +144,19 @@ static void gathers_run_ahead(void **state)
         start(&p, "llama3 local bf16 fsdp adamw", section, 4);
         for (int b = 1; b < LAYERS; b++) {
             int gather, mine, compute, before, earlier;
-            find_block(&p, WEFT_DO_FORWARD, b, &gather, &mine);
-            find_block(&p, WEFT_DO_FORWARD, b - 1, &earlier, &compute);
+            find_block(&p, WEFT_PART_F, b, &gather, &mine);
+            find_block(&p, WEFT_PART_F, b - 1, &earlier, &compute);
             assert_true(gather < mine && earlier < gather);
             assert_int_equal(gather<compute, ahead> 0);
             if (b < 2)
                 continue;
-            find_block(&p, WEFT_DO_FORWARD, b - 2, &before, &compute);
+            find_block(&p, WEFT_PART_F, b - 2, &before, &compute);
             assert_int_equal(gather<compute, ahead> 1);
         }
         for (int b = 0; b + 1 < LAYERS; b++) { /* the other way round */
             int gather, mine, compute, earlier;
-            find_block(&p, WEFT_DO_BACKWARD, b, &gather, &mine);
-            find_block(&p, WEFT_DO_BACKWARD, b + 1, &earlier, &compute);
+            find_block(&p, WEFT_PART_B, b, &gather, &mine);
+            find_block(&p, WEFT_PART_B, b + 1, &earlier, &compute);
             assert_true(gather < mine && earlier < gather);
             assert_int_equal(gather<compute, ahead> 0);
         }
@@ -171,7 +171,8 @@ static void own_queue(void **state)
     (void)state;
     plan_run p;
     start(&p, "llama3 local bf16 tp fsdp adamw", "[tp]\ndegree = 2\n", 4);
-    const weft_program *program = &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_FORWARD];
+    const weft_program *program =
+        weft_lowered_program(p.plan->lowered[WEFT_MODE_TRAIN], WEFT_PART_F, 0);
     int moved = 0, waited = 0, others = 0;
     for (int i = 0; i < program->n; i++) {
         const weft_instruction *in = &program->list[i];
@@ -193,11 +194,11 @@ static void small_sums_at_once(void **state)
     (void)state;
     plan_run p;
     start(&p, "llama3 local tp adamw", "[tp]\ndegree = 2\n", 2);
-    found f = count(&p, WEFT_DO_STEP_END, WEFT_ALL_REDUCE);
+    found f = count(&p, WEFT_PART_STEP_END, WEFT_ALL_REDUCE);
     assert_int_equal(f.most_parts, 2 * LAYERS + 1);
     plan_run_release(&p);
     start(&p, "llama3 local fsdp adamw", "[fsdp]\nzero = 0\n", 2);
-    f = count(&p, WEFT_DO_STEP_END, WEFT_ALL_REDUCE);
+    f = count(&p, WEFT_PART_STEP_END, WEFT_ALL_REDUCE);
     assert_int_equal(f.most_parts, LAYERS * WEIGHTS + 3);
     plan_run_release(&p);
 }

@@ -159,7 +159,8 @@ static void nobody_wrote(void **state)
     (void)state;
     started s;
     start(&s, "llama3 cpu adamw", guarded("llama3", ""));
-    weft_program *begin = &s.p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_BEGIN];
+    weft_program *begin =
+        weft_lowered_program(s.p.plan->lowered[WEFT_MODE_TRAIN], WEFT_PART_BEGIN, 0);
     int dropped = 0;
     for (int i = 0; i < begin->n; i++)
         if (begin->list[i].kind == WEFT_ZERO_FILL && begin->list[i].node->outs[0]->n_dims == 2) {

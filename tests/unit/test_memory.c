@@ -161,6 +161,21 @@ static const wanted runs[] = {
     {"llama3 cpu fsdp tp adamw", "[tp]\ndegree = 2\n[fsdp]\nzero = 1\n", 4, 3},
     {"gpt2 cpu fsdp bf16 tp adamw", "[tp]\ndegree = 2\n[fsdp]\nzero = 2\n", 8, 1},
 };
+/* Other orders of the same tasks. */
+static const wanted orders[] = {
+    {"llama3 cpu adamw order", "[order]\nahead = 1\n", 1, 3},
+    {"llama3 cpu adamw order", "[order]\nstages = 3\n", 1, 3},
+    {"gpt2 cpu bf16 ac adamw order", "[order]\nahead = 2\nstages = 2\n", 1, 5},
+    {"llama3 cpu bf16 ac adamw order", "[order]\nahead = 9\nstages = 3\n", 1, 4},
+    {"llama3 cpu bf16 tp fsdp ac adamw order", "[tp]\ndegree = 2\n[order]\nahead = 2\nstages = 3\n",
+     4, 4},
+    {"llama3 cpu bf16 adamw order", "[order]\nstages = 2\nmixed = yes\n", 1, 4},
+    {"llama3 cpu sample adamw order",
+     "[sample]\nprompt = a\n[order]\nstages = 2\nahead = 1\nswap = yes\n", 1, 3},
+    {"llama3 cpu adamw oddities order", "[order]\nahead = 3\nstages = 2\n", 1, 3},
+};
+enum { ORDERS = sizeof orders / sizeof orders[0] };
+
 enum { RUNS = sizeof runs / sizeof runs[0] };
 
 static void check_programs(const plan_run *p, const char *name, uint64_t seed)
@@ -185,6 +200,68 @@ static void everything_reads_what_it_should(void **state)
     }
 }
 
+/* Whatever the schedule runs between two programs of a micro-batch. */
+static void other_orders_read_what_they_should(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ORDERS; i++)
+        for (int plain = 0; plain < 2; plain++) {
+            plan_run p;
+            start(&p, &orders[i], plain ? "[cpu]\nkernels = plain\nqueues = adversarial\n" : "");
+            const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+            check_programs(&p, orders[i].rest, 1 + (uint64_t)plain);
+            assert_int_equal(check_places(l->buffers, l->n_buffers, l->n_positions, l->arena_bytes),
+                             l->live_peak);
+            plan_run_release(&p);
+        }
+}
+
+/* As many as are on their way, and no more than the schedule has them. */
+static void slots_are_counted(void **state)
+{
+    (void)state;
+    for (int ahead = 0; ahead < 6; ahead++) {
+        char text[64];
+        snprintf(text, sizeof text, "[order]\nahead = %d\nstages = 2\n", ahead);
+        plan_run p;
+        start(&p, &(wanted){"llama3 cpu adamw order", text, 1, 4}, "");
+        const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+        int most = 0;
+        for (int i = 0; i < l->n_slots; i++) {
+            const weft_slots *s = &l->slots[i];
+            most = s->n > most ? s->n : most;
+            assert_int_equal(l->buffers[s->buffer].bytes, s->n * s->bytes);
+        }
+        assert_int_equal(most, ahead == 0 ? 0 : ahead < 4 ? ahead + 1 : 4);
+        plan_run_release(&p);
+    }
+}
+
+static void bad_schedules_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *wrong, *error;
+    } cases[] = {
+        {"twice", "schedule: rank 0, task 2 (0F0) is there twice"},
+        {"first", "schedule: rank 0, task 3 (0B0) is there twice: it is also rank 0, task 1"}};
+    for (size_t i = 0; i < 2; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = 4\nmicro_batch = 2\n[llama3]\n"
+                 "%s[order]\nwrong = %s\n",
+                 sizes, cases[i].wrong);
+        plan_run p;
+        assert_int_equal(
+            plan_run_init(&p, "llama3 cpu adamw order", text, &(weft_plan_options){.ranks = 1}),
+            WEFT_ERR_INPUT);
+        const char *said = plan_run_errors(&p);
+        if (!strstr(said, cases[i].error) || !strstr(said, "the schedule is that of plugin order"))
+            fail_msg("%s", said);
+        plan_run_release(&p);
+    }
+}
+
 /* With plain kernels every sum can grow in place, on two queues every order that the waits allow is
  * legal. */
 static void plain_and_out_of_order(void **state)
@@ -195,7 +272,7 @@ static void plain_and_out_of_order(void **state)
         start(&p, &runs[i], "[cpu]\nkernels = plain\nqueues = adversarial\n");
         int second = 0;
         const weft_program *backward =
-            &p.plan->lowered[WEFT_MODE_TRAIN]->programs[WEFT_DO_BACKWARD];
+            weft_lowered_program(p.plan->lowered[WEFT_MODE_TRAIN], WEFT_PART_B, 0);
         for (int k = 0; k < backward->n; k++) {
             second += backward->list[k].queue == 1;
             if (backward->list[k].kind == WEFT_COLLECTIVE) /* all ranks enter them in one order */
@@ -235,15 +312,15 @@ static void sums_grow_in_place(void **state)
     start(&p, &runs[1], "[cpu]\nkernels = plain\n");
     const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
     int adding = 0, accumulations = 0;
-    for (int i = 0; i < l->programs[WEFT_DO_BACKWARD].n; i++) {
-        const weft_instruction *in = &l->programs[WEFT_DO_BACKWARD].list[i];
+    for (int i = 0; i < weft_lowered_program(l, WEFT_PART_B, 0)->n; i++) {
+        const weft_instruction *in = &weft_lowered_program(l, WEFT_PART_B, 0)->list[i];
         adding += in->accumulate;
         accumulations += strcmp(in->node->op->name, "accumulate") == 0;
     }
     assert_true(adding >= p.plan->graphs[WEFT_MODE_TRAIN]->n_parameters);
     assert_int_equal(accumulations, 0);
-    for (int i = 0; i < l->programs[WEFT_DO_UPDATE].n; i++)
-        assert_int_not_equal(l->programs[WEFT_DO_UPDATE].list[i].kind,
+    for (int i = 0; i < weft_lowered_program(l, WEFT_PART_UPDATE, 0)->n; i++)
+        assert_int_not_equal(weft_lowered_program(l, WEFT_PART_UPDATE, 0)->list[i].kind,
                              WEFT_COPY); /* states are updated where they lie */
     plan_run_release(&p);
 }
@@ -291,7 +368,7 @@ static void checker_sees_wrong_sums(void **state)
     plan_run p;
     start(&p, &runs[1], "");
     weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             weft_instruction *in = &l->programs[a].list[i];
             if (in->accumulate) {
@@ -315,7 +392,7 @@ static void checker_sees_missing_waits(void **state)
     plan_run p;
     start(&p, &runs[0], "[cpu]\nqueues = adversarial\n");
     weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
-    for (int a = 0; a < WEFT_ACTIONS; a++)
+    for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++)
             l->programs[a].list[i].n_waits = 0;
     assert_false(still_right(&p));
@@ -329,6 +406,9 @@ int main(void)
         cmocka_unit_test(no_buffers),
         cmocka_unit_test(same_plan_twice),
         cmocka_unit_test(everything_reads_what_it_should),
+        cmocka_unit_test(other_orders_read_what_they_should),
+        cmocka_unit_test(slots_are_counted),
+        cmocka_unit_test(bad_schedules_are_refused),
         cmocka_unit_test(plain_and_out_of_order),
         cmocka_unit_test(real_plans_lose_little),
         cmocka_unit_test(sums_grow_in_place),

@@ -80,7 +80,7 @@ static void test_tables(void **state)
                                         "parameter 'span' has minimum 2 above maximum 1",
                                         "parameter 'must' is required, so its default '3'",
                                         "a pass of stage mesh has no function",
-                                        "a pass has stage 4, which is none; there are mesh,",
+                                        "a pass has stage 5, which is none; there are mesh,",
                                         "a pass of stage placed has no function",
                                         "a contribution that is no pass says after 'two words'",
                                         "'two words' in after is no capability",

@@ -47,7 +47,7 @@ static void test_says_so_at_growing_intervals(void **state)
     (void)state;
     static const int at[] = {1, 29, 31, 45, 59, 61, 90, 119, 121, 200, 239, 241};
     weft_watch w = running(0);
-    w.task = (weft_task){"all_gather", "fsdp", 3};
+    w.task = (weft_doing){"all_gather", "fsdp", 3};
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
         assert_int_equal(look_after(&w, at[i], second, NULL), WEFT_OK);
     assert_string_equal(
@@ -115,7 +115,7 @@ static void test_start(void **state)
     w.started = false;
     w.patient = true;
     w.step = 0;
-    w.task = (weft_task){"opening plugins", NULL, -1};
+    w.task = (weft_doing){"opening plugins", NULL, -1};
     static const int at[] = {1, 2, 4, 5, 7, 1799};
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
         assert_int_equal(look_after(&w, at[i], last_two, NULL), WEFT_OK);
@@ -132,7 +132,7 @@ static void test_gives_up(void **state)
     (void)state;
     weft_error err = {0};
     weft_watch w = running(2);
-    w.task = (weft_task){"reduce_scatter", "fsdp", 0};
+    w.task = (weft_doing){"reduce_scatter", "fsdp", 0};
     assert_int_equal(look_after(&w, 599, last_two, &err), WEFT_OK);
     assert_int_equal(look_after(&w, 601, second, &err), WEFT_ERR_PEER);
     assert_string_equal(

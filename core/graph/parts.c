@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which part of a step and which stage of a pipeline every node runs in. */
+#include "graph/internal.h"
+
+const char *weft_part_name(weft_part part)
+{
+    static const char *const names[] = {"begin", "forward", "backward", "step_end", "update"};
+    return names[part];
+}
+
+bool weft_node_may_read(const weft_node *reader, const weft_node *maker)
+{
+    if (reader->part != maker->part)
+        return maker->part < reader->part;
+    return reader->part == WEFT_PART_B ? maker->stage >= reader->stage
+                                       : maker->stage <= reader->stage;
+}
+
+/* ---- stages of blocks ---- */
+
+/* Blocks -3 (the head), -2 (the embedding), 0, 1, ... */
+enum { FIRST_BLOCK = WEFT_BLOCK_HEAD };
+
+weft_status weft_graph_set_stage(weft_graph *g, int block, int stage)
+{
+    int i = block - FIRST_BLOCK;
+    if (stage < 0 || i < 0)
+        return weft_fail(&g->error, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "block %d cannot be in stage %d of a pipeline", block, stage);
+    if (i >= g->stages_capacity) {
+        int more = 2 * i + 8;
+        int *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+        if (!fresh)
+            return weft_fail_memory(&g->error);
+        for (int k = 0; k < more; k++)
+            fresh[k] = k < g->stages_capacity ? g->stages[k] : 0;
+        g->stages = fresh;
+        g->stages_capacity = more;
+    }
+    g->stages[i] = stage;
+    return WEFT_OK;
+}
+
+static int stage_of(const weft_graph *g, int block)
+{
+    int i = block - FIRST_BLOCK;
+    return i < g->stages_capacity ? g->stages[i] : 0;
+}
+
+int weft_graph_stages(const weft_graph *g)
+{
+    int n = 1;
+    for (int i = 0; i < g->stages_capacity; i++)
+        n = g->stages[i] >= n ? g->stages[i] + 1 : n;
+    return n;
+}
+
+/* ---- parts ---- */
+
+/* Sets mark 1 on what a reported or observed number needs, and on gradients, which are looked at
+ * before the update: of the nodes after the last micro-batch these run before it. */
+static void mark_reported(weft_graph *g)
+{
+    for (weft_node *n = g->first; n; n = n->next)
+        n->mark = 0;
+    if (g->loss_report)
+        g->loss_report->node->mark = 1;
+    for (int i = 0; i < g->n_reports; i++)
+        g->reports[i].value->node->mark = 1;
+    for (int i = 0; i < g->n_parameters; i++)
+        if (g->parameters[i]->gradient)
+            g->parameters[i]->gradient->node->mark = 1;
+    for (weft_node *n = g->last; n; n = n->prev) {
+        for (int i = 0; i < n->n_outs; i++)
+            n->mark = n->mark || n->outs[i]->fetch;
+        for (int i = 0; n->mark && i < n->n_ins; i++)
+            n->ins[i]->node->mark = 1;
+    }
+}
+
+/* The head's chunks run forward and backward together, and so does what needs one. */
+static bool runs_backward(const weft_node *n)
+{
+    bool backward = n->chunk >= 0 || n->phase != WEFT_FORWARD;
+    for (int i = 0; i < n->n_ins; i++)
+        backward = backward || n->ins[i]->node->part == WEFT_PART_B;
+    return backward;
+}
+
+static weft_part part_of(const weft_graph *g, const weft_node *n)
+{
+    bool train = g->config.mode == WEFT_MODE_TRAIN;
+    switch (n->scope) {
+    case WEFT_MICRO_BATCH:
+        return train && runs_backward(n) ? WEFT_PART_B : WEFT_PART_F;
+    case WEFT_STEP_END:
+        return !train || n->mark ? WEFT_PART_STEP_END : WEFT_PART_UPDATE;
+    default:
+        return WEFT_PART_BEGIN;
+    }
+}
+
+/* ---- stages ---- */
+
+static bool is_micro(const weft_node *n)
+{
+    return n->part == WEFT_PART_F || n->part == WEFT_PART_B;
+}
+
+/* What belongs to no block runs where it is needed first: forward in the first stage that reads it,
+ * backward in the last. -1: no stage does. */
+static int stage_of_readers(const weft_node *n)
+{
+    int stage = -1;
+    for (int r = 0; r < n->n_outs; r++)
+        for (int i = 0; i < n->outs[r]->n_uses; i++) {
+            const weft_node *user = n->outs[r]->uses[i].node;
+            if (!is_micro(user) || user->stage < 0)
+                continue;
+            bool sooner =
+                n->part == WEFT_PART_B ? user->stage > stage : user->stage < stage || stage < 0;
+            stage = sooner ? user->stage : stage;
+        }
+    return stage;
+}
+
+/* Not before what it reads is there. */
+static int stage_after_operands(const weft_node *n, int last)
+{
+    int stage = n->stage < 0 ? n->part == WEFT_PART_B ? last : 0 : n->stage;
+    for (int i = 0; i < n->n_ins; i++) {
+        const weft_node *maker = n->ins[i]->node;
+        if (maker->part != n->part)
+            continue;
+        bool later = n->part == WEFT_PART_B ? maker->stage < stage : maker->stage > stage;
+        stage = later ? maker->stage : stage;
+    }
+    return stage;
+}
+
+void weft_graph_assign_parts(weft_graph *g)
+{
+    int last = weft_graph_stages(g) - 1;
+    mark_reported(g);
+    for (weft_node *n = g->first; n; n = n->next)
+        n->part = part_of(g, n);
+    for (weft_node *n = g->last; n; n = n->prev) {
+        bool of_block = n->block != WEFT_BLOCK_NONE;
+        n->stage = !is_micro(n) ? 0 : of_block ? stage_of(g, n->block) : stage_of_readers(n);
+    }
+    for (weft_node *n = g->first; n; n = n->next)
+        if (is_micro(n))
+            n->stage = stage_after_operands(n, last);
+    g->has_parts = true;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one way to run a rank's list of tasks. */
+#include "run/run.h"
+
+static bool is_between(const weft_task *task, weft_part first, weft_part last)
+{
+    return task->part >= first && task->part <= last;
+}
+
+/* The next task at or behind i; NULL: none. */
+static const weft_task *next_task(const weft_task_list *l, int *i, weft_part first, weft_part last)
+{
+    while (*i < l->n && !is_between(&l->list[*i], first, last))
+        (*i)++;
+    return *i < l->n ? &l->list[(*i)++] : NULL;
+}
+
+weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
+                           const weft_task_hooks *hooks, weft_error *err)
+{
+    static const weft_task_hooks none;
+    const weft_task_hooks *h = hooks ? hooks : &none;
+    int i = 0;
+    const weft_task *task = next_task(l->tasks, &i, first, last);
+    weft_status s = task ? weft_execute_prologue(run, l, task, err) : WEFT_OK;
+    while (task && !s) {
+        const weft_task *next = next_task(l->tasks, &i, first, last);
+        s = next ? weft_execute_prologue(run, l, next, err) : WEFT_OK;
+        s = !s && h->before ? h->before(h->self, task, err) : s;
+        s = s ? s : weft_execute(run, l, task, err);
+        s = !s && h->after ? h->after(h->self, task, err) : s;
+        task = next;
+    }
+    return s;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each rank of a pipeline runs, and in which order: lists of tasks, which are data. */
+#ifndef WEFT_SCHEDULE_SCHEDULE_H
+#define WEFT_SCHEDULE_SCHEDULE_H
+
+#include <weft/service.h>
+
+typedef struct weft_task_list {
+    weft_task *list;
+    int n, capacity;
+} weft_task_list;
+
+/* Of a pipeline of `ranks` ranks. Stage s is rank s mod ranks'. */
+struct weft_tasks {
+    int ranks, stages;
+    int64_t micro_batches;
+    bool backward;      /* training: F and B; else F alone */
+    weft_task_list *of; /* by rank */
+};
+
+/* Limits that no pipeline reaches, so that products of them can be counted. */
+enum { WEFT_MAX_STAGES = 1 << 16 };
+#define WEFT_MAX_TASKS ((int64_t)1 << 24) /* of all ranks together */
+
+/* Lists without tasks. */
+weft_status weft_tasks_create(int ranks, int stages, int64_t micro_batches, bool backward,
+                              weft_tasks **out, weft_error *err);
+void weft_tasks_destroy(weft_tasks *tasks);
+/* The rank that a stage belongs to. */
+int weft_tasks_rank(const weft_tasks *tasks, int stage);
+
+/* Puts BEGIN before what a schedule has made, STEP_END and UPDATE behind it. */
+weft_status weft_tasks_frame(weft_tasks *tasks, weft_error *err);
+/* The order of those who have no schedule: micro-batch after micro-batch, all stages forward, all
+ * stages backward. Framed. */
+weft_status weft_tasks_trivial(weft_tasks *tasks, weft_error *err);
+
+/* ---- schedules (builtin.c): F and B of every rank, not framed ---- */
+
+typedef enum weft_schedule_kind {
+    WEFT_SCHEDULE_GPIPE, /* all forward, then all backward */
+    WEFT_SCHEDULE_1F1B,  /* one forward, one backward, as soon as there is one; a stage a rank */
+    WEFT_SCHEDULE_INTERLEAVED, /* the same with several stages a rank */
+    WEFT_SCHEDULES
+} weft_schedule_kind;
+
+const char *weft_schedule_name(weft_schedule_kind kind);
+/* Numbers of stages that are no multiple of the ranks, or more than one a rank where the schedule
+ * has one, are refused. */
+weft_status weft_schedule_fill(weft_schedule_kind kind, weft_tasks *tasks, weft_error *err);
+
+/* ---- text (text.c) ---- */
+
+/* "begin", "3F12" (stage, part, micro-batch), "step_end". */
+void weft_task_print(const weft_task *task, weft_text *text);
+/* The lists as text: of each rank "rank 0:" and its tasks, in lines that an editor can show. */
+void weft_tasks_print(const weft_tasks *tasks, weft_text *text);
+/* Reads that into lists without tasks. `name`, of the file, and lines are for errors. What is read
+ * may be any lists; weft_tasks_verify says whether they are a schedule. */
+weft_status weft_tasks_parse(weft_tasks *tasks, const char *name, const char *text,
+                             weft_error *err);
+
+/* ---- proof (verify.c) ---- */
+
+typedef struct weft_tasks_limits {
+    /* By stage: for how many micro-batches there is room between their F and the end of their B;
+     * NULL: any number. */
+    const int64_t *waiting;
+    /* How many results of one stage and part may be on their way to another rank while the next is
+     * made; 0: any number. */
+    int64_t sending;
+} weft_tasks_limits;
+
+/* Will these lists run to their end? Every F and B there once and on its stage's rank, nothing
+ * before what it reads, no ranks that wait for each other in a circle, what is received in the
+ * order in which it is sent, no more alive than there is room for. A send is posted at the end of
+ * its task, a receive when the task before its own begins; a transfer is done when both are posted,
+ * in order, for each pair of ranks, direction and kind (activations, gradients). Errors name rank
+ * and task. limits may be NULL. */
+weft_status weft_tasks_verify(const weft_tasks *tasks, const weft_tasks_limits *limits,
+                              weft_error *err);
+
+#endif

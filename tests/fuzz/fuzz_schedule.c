@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of a pipeline's tasks as text, and their proof. */
+#include "fuzz.h"
+#include "schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const seeds[] = {
+    "# two ranks\n"
+    "rank 0: begin 0F0 0F1 2F0 2F1 2B0\n"
+    "    2B1 0B0 0B1 step_end update\n"
+    "rank 1: begin 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 step_end update\n",
+    "rank 0: begin 0F0 0B0\nrank 1: begin 1F0 1B0 rank 0: step_end update", NULL};
+static const char *const words[] = {
+    "rank ",    "rank 1:", "0:",       "2:",         "begin",
+    "step_end", "update",  " 0F0 ",    " 3B1 ",      " 3F2",
+    "F",        "B",       "\n",       "#",          " ",
+    "-1",       "65536",   "16777217", "2147483648", "9223372036854775808",
+    NULL};
+
+static weft_status parse(const char *data, size_t n)
+{
+    (void)n;
+    weft_error err = {0};
+    weft_tasks *t = NULL;
+    if (weft_tasks_create(2, 4, 2, true, &t, &err))
+        abort();
+    weft_status s = weft_tasks_parse(t, "x", data, &err);
+    fuzz_check(s, &err);
+    if (!s) {
+        weft_text out = {0};
+        weft_tasks_print(t, &out);
+        fuzz_check(weft_tasks_verify(t, NULL, &err), &err);
+        weft_text_release(&out);
+    }
+    weft_tasks_destroy(t);
+    weft_error_release(&err);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    return fuzz_main(&(fuzz_target){"fuzz_schedule", seeds, words, parse}, argc, argv);
+}
