@@ -11,6 +11,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/peak.c \
 	plugins/cpu/plugin.c \
 	plugins/cpu/product.c \
+	plugins/cpu/sliced.c \
 	plugins/cpu/sumsq.c \
 	plugins/cpu/team.c \
 	plugins/cpu/attention.h \
@@ -25,6 +26,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/onednn.h \
 	plugins/cpu/rope.h \
 	plugins/cpu/rows.h \
+	plugins/cpu/sliced.h \
 	plugins/cpu/tile.h
 plugins_cpu_libcpu_la_CFLAGS = $(PLUGIN_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS) -ffp-contract=fast
 

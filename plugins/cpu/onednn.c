@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include <oneapi/dnnl/dnnl.h>
+#include <string.h>
 #include <sys/mman.h>
 
 struct cpu_matmul {
@@ -176,6 +177,24 @@ size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads)
     if (engine)
         dnnl_engine_destroy(engine);
     return bytes;
+}
+
+bool cpu_matmul_is_gemm(const cpu_matmul_shape *shape)
+{
+    dnnl_engine_t engine = NULL;
+    dnnl_primitive_desc_t desc = NULL;
+    const char *name = "";
+    cpu_team before = cpu_team_begin(1);
+    if (has_room() && dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
+        make_primitive_desc(shape, engine, &desc) == dnnl_success)
+        dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name);
+    bool gemm = strncmp(name, "gemm", 4) == 0;
+    cpu_team_end(before);
+    if (desc)
+        dnnl_primitive_desc_destroy(desc);
+    if (engine)
+        dnnl_engine_destroy(engine);
+    return gemm;
 }
 
 static dnnl_status_t make_memories(cpu_matmul *m, dnnl_primitive_desc_t desc)

@@ -20,6 +20,9 @@ typedef struct cpu_matmul cpu_matmul;
 /* Bytes of scratch memory that a run needs with `threads` threads; SIZE_MAX if oneDNN cannot do it.
  */
 size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads);
+/* Does oneDNN compute it by what it calls gemm? That cuts k among its threads as it sees fit, so
+ * the sums depend on how many there are. (Its kernels for AVX-512 do not.) */
+bool cpu_matmul_is_gemm(const cpu_matmul_shape *shape);
 weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_matmul **out,
                               weft_error *err);
 void cpu_matmul_destroy(cpu_matmul *matmul);

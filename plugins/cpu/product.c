@@ -3,7 +3,7 @@
  * operands are widened block by block and multiplied in f32, so that the extra memory stays small.
  */
 #include "cpu.h"
-#include "onednn.h"
+#include "sliced.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,8 +15,8 @@ typedef struct product {
     int threads;
     bool widened;     /* by blocks */
     size_t workspace; /* bytes */
-    cpu_matmul *direct;
-    cpu_matmul *block[2][2]; /* [rest of m][rest of n]; f32 on widened operands */
+    cpu_sliced *direct;
+    cpu_sliced *block[2][2]; /* [rest of m][rest of n]; f32 on widened operands */
 } product;
 
 static int64_t min64(int64_t a, int64_t b)
@@ -154,7 +154,7 @@ static size_t block_workspace(const cpu_matmul_shape *s, int threads)
         if (m[i >> 1] == 0 || n[i & 1] == 0)
             continue;
         cpu_matmul_shape b = block_shape(s, m[i >> 1], n[i & 1]);
-        size_t bytes = cpu_matmul_scratch(&b, threads);
+        size_t bytes = cpu_sliced_scratch(&b, threads);
         if (bytes != SIZE_MAX && bytes > most)
             most = bytes;
     }
@@ -184,7 +184,7 @@ size_t cpu_product_workspace(const weft_call *call)
         return 0;
     if (is_widened(call, &s))
         return block_workspace(&s, threads_of(call, &s));
-    size_t bytes = cpu_matmul_scratch(&s, threads_of(call, &s));
+    size_t bytes = cpu_sliced_scratch(&s, threads_of(call, &s));
     return bytes == SIZE_MAX ? 0 : bytes; /* prepare will say why */
 }
 
@@ -199,7 +199,7 @@ static weft_status prepare_blocks(product *p, weft_error *err)
         if (m[i >> 1] == 0 || n[i & 1] == 0)
             continue;
         cpu_matmul_shape b = block_shape(&p->shape, m[i >> 1], n[i & 1]);
-        weft_status status = cpu_matmul_create(&b, p->threads, &p->block[i >> 1][i & 1], err);
+        weft_status status = cpu_sliced_create(&b, p->threads, &p->block[i >> 1][i & 1], err);
         if (status != WEFT_OK)
             return status;
     }
@@ -218,7 +218,7 @@ weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error 
     weft_status status = WEFT_OK;
     if (!empty(&p->shape))
         status = p->widened ? prepare_blocks(p, err)
-                            : cpu_matmul_create(&p->shape, p->threads, &p->direct, err);
+                            : cpu_sliced_create(&p->shape, p->threads, &p->direct, err);
     if (status != WEFT_OK) {
         cpu_product_release(p);
         return status;
@@ -232,9 +232,9 @@ void cpu_product_release(void *state)
     product *p = state;
     if (!p)
         return;
-    cpu_matmul_destroy(p->direct);
+    cpu_sliced_destroy(p->direct);
     for (int i = 0; i < 4; i++)
-        cpu_matmul_destroy(p->block[i >> 1][i & 1]);
+        cpu_sliced_destroy(p->block[i >> 1][i & 1]);
     weft_free(p);
 }
 
@@ -296,9 +296,9 @@ static weft_status launch_blocks(const product *p, const weft_call *call, weft_e
             int64_t m = min64(BLOCK, s->m - i), to = i * s->c_row + j;
             void *result = f32 ? (void *)(c + to * 4) : (void *)(work + at.c);
             widen_a(s, call->ins[0].data, i, m, (float *)(void *)(work + at.a), p->threads);
-            cpu_matmul *matmul = p->block[m < BLOCK][n < BLOCK];
+            cpu_sliced *matmul = p->block[m < BLOCK][n < BLOCK];
             weft_status status =
-                cpu_matmul_run(matmul, work + at.a, work + at.b, result, work + at.scratch, err);
+                cpu_sliced_run(matmul, work + at.a, work + at.b, result, work + at.scratch, err);
             if (status != WEFT_OK)
                 return status;
             if (!f32)
@@ -343,6 +343,6 @@ weft_status cpu_product_launch(const weft_call *call, weft_error *err)
     }
     if (p->widened)
         return launch_blocks(p, call, err);
-    return cpu_matmul_run(p->direct, call->ins[0].data, call->ins[1].data, call->outs[0].data,
+    return cpu_sliced_run(p->direct, call->ins[0].data, call->ins[1].data, call->outs[0].data,
                           call->workspace, err);
 }

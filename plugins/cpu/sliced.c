@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where oneDNN would cut the contracted dim among threads, the product is cut into slices of rows
+ * or columns here, which are the same whatever the number of threads; each is one thread's. Else it
+ * is one slice, and oneDNN's threads share it. */
+#include "sliced.h"
+#include "cpu.h"
+
+#include <omp.h>
+
+/* Rows or columns of a slice: enough for packing the other operand to cost little. */
+enum { LENGTH = 128, MOST_SLICES = 32 };
+
+struct cpu_sliced {
+    cpu_matmul_shape shape;
+    int threads; /* that share the slices */
+    int within;  /* oneDNN's own, in a slice */
+    bool rows;   /* slices are rows of c; else columns */
+    int n;
+    int64_t length; /* of each but the last */
+    size_t scratch; /* bytes of a slice, a multiple of 64 */
+    cpu_matmul *slice[MOST_SLICES];
+};
+
+static size_t align64(size_t n)
+{
+    return (n + 63) & ~(size_t)63;
+}
+
+static void cut(cpu_sliced *p, const cpu_matmul_shape *shape, int threads)
+{
+    bool gemm = cpu_matmul_is_gemm(shape);
+    p->shape = *shape;
+    p->rows = shape->m >= shape->n;
+    p->threads = gemm ? threads : 1;
+    p->within = gemm ? 1 : threads;
+    int64_t extent = p->rows ? shape->m : shape->n;
+    p->length = gemm ? LENGTH : extent;
+    while (p->length * MOST_SLICES < extent)
+        p->length += LENGTH;
+    p->n = (int)((extent + p->length - 1) / p->length);
+}
+
+static cpu_matmul_shape slice_of(const cpu_sliced *p, int i)
+{
+    cpu_matmul_shape s = p->shape;
+    int64_t *extent = p->rows ? &s.m : &s.n, rest = *extent - i * p->length;
+    *extent = rest < p->length ? rest : p->length;
+    return s;
+}
+
+size_t cpu_sliced_scratch(const cpu_matmul_shape *shape, int threads)
+{
+    cpu_sliced p = {.n = 0};
+    cut(&p, shape, threads);
+    size_t most = 0;
+    for (int i = 0; i<p.n; i += p.n> 1 ? p.n - 1 : 1) { /* the first and the last */
+        cpu_matmul_shape s = slice_of(&p, i);
+        size_t bytes = cpu_matmul_scratch(&s, p.within);
+        if (bytes == SIZE_MAX)
+            return bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return p.threads > 1 ? (size_t)p.threads * align64(most) : most;
+}
+
+weft_status cpu_sliced_create(const cpu_matmul_shape *shape, int threads, cpu_sliced **out,
+                              weft_error *err)
+{
+    cpu_sliced *p = weft_alloc_zero(1, sizeof *p);
+    if (!p)
+        return weft_fail_memory(err);
+    cut(p, shape, threads);
+    p->scratch = p->threads > 1 ? cpu_sliced_scratch(shape, threads) / (size_t)p->threads : 0;
+    for (int i = 0; i < p->n; i++) {
+        cpu_matmul_shape s = slice_of(p, i);
+        weft_status status = cpu_matmul_create(&s, p->within, &p->slice[i], err);
+        if (status) {
+            cpu_sliced_destroy(p);
+            return status;
+        }
+    }
+    *out = p;
+    return WEFT_OK;
+}
+
+void cpu_sliced_destroy(cpu_sliced *sliced)
+{
+    for (int i = 0; sliced && i < sliced->n; i++)
+        cpu_matmul_destroy(sliced->slice[i]);
+    weft_free(sliced);
+}
+
+static weft_status run_slice(const cpu_sliced *p, int i, const char *a, const char *b, char *c,
+                             char *scratch, weft_error *err)
+{
+    int64_t from = i * p->length, ab = (int64_t)weft_dtype_size(p->shape.ab),
+            of_c = (int64_t)weft_dtype_size(p->shape.c);
+    if (p->rows) {
+        a += from * p->shape.a_row * ab;
+        c += from * p->shape.c_row * of_c;
+    } else {
+        b += from * p->shape.b_col * ab;
+        c += from * of_c;
+    }
+    return cpu_matmul_run(p->slice[i], a, b, c, scratch, err);
+}
+
+weft_status cpu_sliced_run(cpu_sliced *p, const void *a, const void *b, void *c, void *scratch,
+                           weft_error *err)
+{
+    if (p->n == 1)
+        return run_slice(p, 0, a, b, c, scratch, err);
+    weft_status status[MOST_SLICES];
+#pragma omp parallel for num_threads(p->threads) schedule(static)
+    for (int i = 0; i < p->n; i++)
+        status[i] = run_slice(p, i, a, b, c,
+                              (char *)scratch + (size_t)omp_get_thread_num() * p->scratch, NULL);
+    for (int i = 0; i < p->n; i++)
+        if (status[i])
+            return weft_fail(err, status[i], WEFT_NOWHERE,
+                             "oneDNN could not multiply a slice of matrices (status %d); [cpu] "
+                             "kernels = plain does without it",
+                             (int)status[i]);
+    return WEFT_OK;
+}
