@@ -253,6 +253,7 @@ run_fixture_sources = \
 	tests/fixtures/run/fault_device.c \
 	tests/fixtures/run/fault_store.c \
 	tests/fixtures/run/given.c \
+	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/moving_bias.c \
 	tests/fixtures/run/oddities.c \
@@ -309,6 +310,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
 	tests/scripts/check-instructions \
+	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \
 	tests/scripts/check-new-plugin \
