@@ -151,6 +151,7 @@ core_libcore_la_SOURCES = \
 	core/schedule/verify.h \
 	core/lower/buffers.c \
 	core/lower/device.c \
+	core/lower/flops.c \
 	core/lower/fuse.c \
 	core/lower/group.c \
 	core/lower/kernels.c \

@@ -36,6 +36,11 @@ weft_status weft_compile_fuse(weft_compiler *c);
 weft_status weft_compile_buffers(weft_compiler *c);
 /* slots.c: what must lie apart for several micro-batches. All buffers and their lives are known. */
 weft_status weft_compile_slots(weft_compiler *c);
+/* flops.c: the operations of one run of an instruction, and its share of a step's. */
+void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
+                        weft_part part);
+/* In which dtype most of the products run, once all are counted. */
+void weft_compile_find_product_dtype(weft_compiler *c);
 /* The call of a node on this rank; tensors has room for all operands and results. */
 void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate,
                        weft_tensor *tensors, weft_call *call);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs from an ordered graph: the instructions themselves. */
 #include "lower/lower.h"
-#include "graph/grad.h"
 #include "lower/compile.h"
 #include "plugin/enter.h"
 
@@ -81,73 +80,6 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
     return WEFT_OK;
 }
 
-/* A product runs in the narrowest dtype of what it multiplies: scales and biases beside that do not
- * count. */
-static weft_dtype product_dtype(const weft_compiler *c, const weft_node *n)
-{
-    weft_dtype narrowest = c->g->config.dtype;
-    for (int i = 0; i < n->n_ins; i++) {
-        weft_dtype dtype = n->ins[i]->dtype;
-        if (n->ins[i]->n_dims > 1 && weft_dtype_is_float(dtype) &&
-            weft_dtype_size(dtype) < weft_dtype_size(narrowest))
-            narrowest = dtype;
-    }
-    return narrowest;
-}
-
-/* How often a product of the forward is computed in a step, forward and backward: its gradients
- * cost twice what it does, in equal shares for each operand that can have one; what is frozen needs
- * none.
- */
-static double passes(const weft_node *n)
-{
-    int possible = 0, needed = 0;
-    for (int i = 0; i < n->n_ins; i++) {
-        bool covers = weft_grad_covers(n, i);
-        possible += covers;
-        needed += covers && n->ins[i]->trains;
-    }
-    return possible ? 1 + 2.0 * needed / possible : 1;
-}
-
-static void count_product(weft_compiler *c, const weft_node *n, double flops)
-{
-    c->l->model_flops += flops;
-    c->products[product_dtype(c, n)] += flops + 1; /* the same where a rank's share is empty */
-}
-
-static void find_product_dtype(weft_compiler *c)
-{
-    weft_dtype most = c->g->config.dtype;
-    for (int i = 0; i < WEFT_DTYPES; i++)
-        if (c->products[i] > c->products[most])
-            most = (weft_dtype)i;
-    c->l->product_dtype = most;
-}
-
-static void count_flops(weft_compiler *c, weft_instruction *in, const weft_call *call, weft_part a)
-{
-    const weft_node *n = in->node;
-    double flops = 0, times = a == WEFT_PART_F || a == WEFT_PART_B
-                                  ? (double)c->g->config.sizes.micro_batches
-                                  : 1;
-    if (n->op->flops) {
-        const weft_entry entry =
-            weft_enter(weft_ops_owner(c->g->config.ops, n->op), n->op->name, WEFT_NOWHERE, NULL);
-        flops = n->op->flops(call);
-        weft_leave(&entry, WEFT_OK);
-    } else {
-        for (int i = 0; i < call->n_ins + call->n_outs; i++) {
-            double elements = (double)weft_tensor_count(&call->ins[i]);
-            flops = elements > flops ? elements : flops;
-        }
-    }
-    in->flops = flops;
-    c->l->flops += flops * times;
-    if (n->phase == WEFT_FORWARD && (n->op->flags & WEFT_OP_MATMUL))
-        count_product(c, n, passes(n) * flops * times);
-}
-
 static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t bytes,
                                  int position)
 {
@@ -211,7 +143,7 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
-    count_flops(c, in, &call, program->part);
+    weft_compile_count(c, in, &call, program->part);
     const weft_entry entry = weft_enter(in->owner, n->op->name, WEFT_NOWHERE, NULL);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
     weft_leave(&entry, WEFT_OK);
@@ -379,7 +311,7 @@ static weft_status build(weft_compiler *c)
             continue;
         s = add_compute(c, n, p);
     }
-    find_product_dtype(c);
+    weft_compile_find_product_dtype(c);
     s = s ? s : begin_totals(c);
     s = s ? s : add_copies(c);
     weft_lowered *l = c->l;
