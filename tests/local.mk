@@ -18,6 +18,7 @@ check_PROGRAMS += \
 	tests/unit/test_group \
 	tests/unit/test_guard \
 	tests/unit/test_impostor \
+	tests/unit/test_inputs \
 	tests/unit/test_insert \
 	tests/unit/test_intruder \
 	tests/unit/test_layout \

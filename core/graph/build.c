@@ -91,6 +91,30 @@ static const struct known_input {
     {"cached_segments", "batch context", WEFT_I32, WEFT_MICRO_BATCH},
 };
 
+int64_t weft_input_shift(const char *name)
+{
+    const char *plus = strchr(name, '+');
+    size_t n = plus ? (size_t)(plus - name) : 0;
+    bool labels = (n == 6 && strncmp(name, "labels", n) == 0) ||
+                  (n == 11 && strncmp(name, "step_labels", n) == 0);
+    int64_t shift = 0;
+    if (!labels || plus[1] < '1' || plus[1] > '9' || strlen(plus) > 10)
+        return 0;
+    for (const char *p = plus + 1; *p; p++) {
+        if (*p < '0' || *p > '9')
+            return 0;
+        shift = 10 * shift + (*p - '0');
+    }
+    return shift;
+}
+
+/* Is the input called `name` the known one, or its labels further on? */
+static bool is_input(const struct known_input *k, const char *name)
+{
+    size_t n = weft_input_shift(name) ? strcspn(name, "+") : strlen(name);
+    return strlen(k->name) == n && strncmp(k->name, name, n) == 0;
+}
+
 /* Text that is written part by part has another index in each part. */
 static weft_scope scope_of(const weft_graph *g, const struct known_input *k)
 {
@@ -108,13 +132,18 @@ weft_value *weft_add_input(weft_graph *g, const char *name)
     }
     for (size_t i = 0; i < sizeof known_inputs / sizeof known_inputs[0]; i++) {
         const struct known_input *k = &known_inputs[i];
-        if (strcmp(k->name, name) != 0)
+        if (!is_input(k, name))
             continue;
         weft_spot spot = g->spot;
         g->spot.block = WEFT_BLOCK_NONE;
         g->spot.chunk = -1;
         v = weft_source_new(g, "input", name, scope_of(g, k));
         g->spot = spot;
+        if (v && strcmp(v->name, name) != 0) /* who fills inputs finds them by their names */
+            return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                   "the input %s cannot be added: a value is called so; name that "
+                                   "otherwise",
+                                   name);
         if (!v || weft_source_shape(g, v, k->shape))
             return NULL;
         v->dtype = k->dtype;

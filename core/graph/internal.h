@@ -160,6 +160,9 @@ void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at);
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p);
 /* weft_add_report, unchecked. */
 void weft_graph_report(weft_graph *g, const char *name, weft_value *v);
+/* How far the labels of this input lie behind "labels" or "step_labels": "labels+2"; 0: it is
+ * another. */
+int64_t weft_input_shift(const char *name);
 /* A name that no value has yet: base, or base with a number. */
 const char *weft_graph_name(weft_graph *g, const char *base);
 

@@ -66,18 +66,28 @@ static const struct filled {
 };
 enum { N_FILLED = sizeof filled / sizeof filled[0] };
 
+/* NULL: no sample fills it. "labels+2" is filled as "labels" is. */
+static const struct filled *find_filled(const char *name)
+{
+    size_t n = weft_input_shift(name) ? strcspn(name, "+") : strlen(name);
+    for (int i = 0; i < N_FILLED; i++)
+        if (strlen(filled[i].name) == n && strncmp(filled[i].name, name, n) == 0)
+            return &filled[i];
+    return NULL;
+}
+
 /* This rank's columns of one row of an input. */
 typedef struct part {
     int64_t at;      /* of the first, in the local tensor */
     int64_t from, n; /* in the sample */
 } part;
 
-static bool find_part(const weft_lowered *l, const struct filled *f, int64_t micro, int64_t row,
+static bool find_part(const weft_lowered *l, const weft_value *v, int64_t micro, int64_t row,
                       part *out)
 {
-    const weft_value *v = weft_map_get(&l->graph->inputs, f->name, strlen(f->name));
+    const struct filled *f = find_filled(v->name);
     weft_tensor t;
-    if (!v || l->buffer_of[v->id] < 0)
+    if (!f || l->buffer_of[v->id] < 0)
         return false;
     weft_local_tensor(l->graph, v, l->coord, &t);
     const int64_t *lo = t.lo + f->step, *size = t.size + f->step; /* of batch, seq */
@@ -93,8 +103,8 @@ static bool find_part(const weft_lowered *l, const struct filled *f, int64_t mic
 bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row)
 {
     part unused;
-    for (int i = 0; i < N_FILLED; i++)
-        if (find_part(l, &filled[i], micro, row, &unused))
+    for (int i = 0; i < l->graph->n_inputs; i++)
+        if (find_part(l, l->graph->inputs_list[i], micro, row, &unused))
             return true;
     return false;
 }
@@ -106,19 +116,34 @@ static const int32_t *field_of(const weft_sample *s, const struct filled *f)
     return data;
 }
 
+/* The label `shift` places behind place i; -1 where the sample or the document ends before. Whoever
+ * holds a part of a sample is given whole ones, so no rank needs another's labels. */
+static int32_t label_behind(const weft_sample *s, int64_t seq_len, int64_t i, int64_t shift)
+{
+    int64_t k = i + shift;
+    return k < seq_len && s->segments[k] == s->segments[i] ? s->labels[k] : -1;
+}
+
+static void fill_part(const weft_value *v, const part *p, const weft_sample *s, int32_t *to)
+{
+    const struct filled *f = find_filled(v->name);
+    const int64_t shift = weft_input_shift(v->name), seq_len = v->dims[v->n_dims - 1].size;
+    const int32_t *from = s ? field_of(s, f) + p->from : NULL;
+    for (int64_t k = 0; k < p->n; k++)
+        to[k] = !s ? f->pad : shift ? label_behind(s, seq_len, p->from + k, shift) : from[k];
+}
+
 void weft_fill_inputs(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
                       const weft_sample *s)
 {
-    for (int i = 0; i < N_FILLED; i++) {
-        const struct filled *f = &filled[i];
+    for (int i = 0; i < l->graph->n_inputs; i++) {
+        const weft_value *v = l->graph->inputs_list[i];
         weft_tensor t;
         part p;
-        if (!find_part(l, f, micro, row, &p))
+        if (!find_part(l, v, micro, row, &p))
             continue;
-        int32_t *to = weft_batch_input(l, b, f->step ? 0 : micro, f->name, &t) + p.at;
-        const int32_t *from = s ? field_of(s, f) + p.from : NULL;
-        for (int64_t k = 0; k < p.n; k++)
-            to[k] = from ? from[k] : f->pad;
+        int64_t of = find_filled(v->name)->step ? 0 : micro;
+        fill_part(v, &p, s, weft_batch_input(l, b, of, v->name, &t) + p.at);
     }
 }
 

@@ -212,7 +212,9 @@ weft_value *weft_add_state(weft_graph *g, const char *name, const char *shape, w
 weft_value *weft_add_state_like(weft_graph *g, const char *name, weft_value *of, weft_dtype dtype,
                                 weft_state_kind kind);
 /* Data or a number from the run. Known names: ids, labels, index, positions, segments [batch seq]
- * or [seq] (index), scope micro_batch; step_labels [micro batch seq], scope step_begin; step []
+ * or [seq] (index), scope micro_batch; labels+K, K from 1: the label K places further on in the
+ * sample, -1 where the sample ends before or that place is of another segment; step_labels, and
+ * step_labels+K, [micro batch seq], scope step_begin; step []
  * (1-based step number, f32); micro_batch [] (its number in the step, or in the validation, from 0,
  * f32; 0 where text is written), scope micro_batch; last [batch] (generate: the last position's
  * place); cached_index [context] and cached_segments [batch context] (generate: index and segments

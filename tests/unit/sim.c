@@ -86,6 +86,30 @@ static int64_t label(const sim *s, int64_t n, int64_t k, int64_t vocab)
     return x % 5 == 0 ? -1 : (int64_t)(x / 5 % (uint64_t)vocab);
 }
 
+/* Documents of a sample are packed: which one place k is in, and where that begins. */
+static int64_t segment_of(const sim *s, int64_t n, int64_t k, int64_t *start)
+{
+    int64_t segment = 0;
+    *start = 0;
+    for (int64_t i = 1; i <= k; i++) {
+        if (bits(s, DOCUMENTS, n, i) % 5)
+            continue;
+        segment++;
+        *start = i;
+    }
+    return segment;
+}
+
+/* The label `shift` places behind place k, in the same document. */
+static int64_t label_behind(const sim *s, int64_t n, int64_t k, int64_t shift, int64_t vocab)
+{
+    int64_t unused;
+    if (k + shift >= s->g->config.sizes.seq_len ||
+        segment_of(s, n, k, &unused) != segment_of(s, n, k + shift, &unused))
+        return -1;
+    return label(s, n, k + shift, vocab);
+}
+
 static double input(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX_DIMS],
                     int64_t micro)
 {
@@ -97,19 +121,19 @@ static double input(const sim *s, const weft_value *v, const int64_t at[WEFT_MAX
         return (double)at[0];
     if (strcmp(v->name, "step_labels") == 0)
         return (double)label(s, at[0] * batch + at[1], at[2], vocab);
-    int64_t n = micro * batch + at[0], k = at[1], segment = 0, start = 0;
+    if (strncmp(v->name, "step_labels+", 12) == 0)
+        return (double)label_behind(s, at[0] * batch + at[1], at[2], weft_input_shift(v->name),
+                                    vocab);
+    int64_t n = micro * batch + at[0], k = at[1], start;
     if (strcmp(v->name, "last") == 0)
         return (double)(bits(s, IDS, n, 999) % (uint64_t)s->g->config.sizes.seq_len);
     if (strcmp(v->name, "ids") == 0)
         return (double)(bits(s, IDS, n, k) % (uint64_t)vocab);
     if (strcmp(v->name, "labels") == 0)
         return (double)label(s, n, k, vocab);
-    for (int64_t i = 1; i <= k; i++) { /* packed documents */
-        if (bits(s, DOCUMENTS, n, i) % 5)
-            continue;
-        segment++;
-        start = i;
-    }
+    if (strncmp(v->name, "labels+", 7) == 0)
+        return (double)label_behind(s, n, k, weft_input_shift(v->name), vocab);
+    int64_t segment = segment_of(s, n, k, &start);
     if (strcmp(v->name, "segments") == 0)
         return (double)segment;
     assert_string_equal(v->name, "positions");
