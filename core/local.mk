@@ -100,6 +100,7 @@ core_libcore_la_SOURCES = \
 	core/graph/infer.c \
 	core/graph/insert.c \
 	core/graph/line.c \
+	core/graph/loss.c \
 	core/graph/map.c \
 	core/graph/marks.c \
 	core/graph/move.c \

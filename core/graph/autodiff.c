@@ -88,6 +88,11 @@ weft_status weft_graph_differentiate(weft_graph *g)
     if (!s)
         s = close_gradients(g);
     g->differentiating = false;
+    g->spot.block = WEFT_BLOCK_HEAD;
+    g->spot.chunk = -1;
+    g->spot.phase = WEFT_FORWARD;
+    if (!s)
+        s = weft_loss_report(g);
     g->spot.phase = WEFT_UPDATE;
     g->spot.block = block;
     g->spot.chunk = chunk;

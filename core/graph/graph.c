@@ -196,6 +196,11 @@ static bool reserve_report(weft_graph *g)
 
 static weft_status check_report(weft_graph *g, const char *name, const weft_value *v)
 {
+    if (strncmp(name, "loss.", 5) == 0)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "report '%s': names that begin with loss. are those of the loss's terms, "
+                        "see weft_add_loss; choose another name",
+                        name);
     if (v->n_dims > 0)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "report '%s': %s has %d dim%s; what is reported is one number", name,

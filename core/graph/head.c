@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a language model: head and cross-entropy in chunks of the sequence, so that [tokens,
+/* The end of a language model: heads and cross-entropy in chunks of the sequence, so that [tokens,
  * vocabulary] never exists whole. */
 #include "graph/internal.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +33,11 @@ static int count_chunks(const weft_graph *g, int64_t batch, int64_t seq, int64_t
 }
 
 /* Places p with p mod n = i are part i. */
-static void cut(weft_graph *g, const char *name, weft_value *v, int n, weft_value **parts)
+static void cut(weft_graph *g, const char *head, const char *what, weft_value *v, int n,
+                weft_value **parts)
 {
+    char name[WEFT_LOSS_NAME + 16];
+    snprintf(name, sizeof name, "%s.%s", head, what);
     if (n == 1) {
         parts[0] = v;
         return;
@@ -45,13 +49,13 @@ static void cut(weft_graph *g, const char *name, weft_value *v, int n, weft_valu
 
 /* The sum of the losses of one chunk's tokens. Cross-entropy is four ops, so that a sharded
  * vocabulary needs no rule of its own. */
-static weft_value *chunk_loss(weft_graph *g, int c, weft_value *x, weft_value *weight,
-                              weft_value *labels)
+static weft_value *chunk_loss(weft_graph *g, const char *head, int c, weft_value *x,
+                              weft_value *weight, weft_value *labels)
 {
-    char name[6][24];
+    char name[6][WEFT_LOSS_NAME + 24];
     static const char *const base[] = {"logits", "max", "sumexp", "target", "nll", "part"};
     for (int i = 0; i < 6; i++)
-        snprintf(name[i], sizeof name[i], "head.%s.%d", base[i], c);
+        snprintf(name[i], sizeof name[i], "%s.%s.%d", head, base[i], c);
     weft_value *logits = weft_linear(g, name[0], x, weight);
     weft_set_role(g, logits, "logits");
     weft_value *max = weft_add1(g, "max_v", name[1], logits);
@@ -59,79 +63,6 @@ static weft_value *chunk_loss(weft_graph *g, int c, weft_value *x, weft_value *w
     weft_value *target = weft_add2(g, "pick", name[3], logits, labels);
     weft_value *nll = weft_add(g, "nll", name[4], 4, (weft_value *[]){max, sum, target, labels});
     return weft_add1(g, "sum", name[5], nll);
-}
-
-/* ---- terms of the loss ---- */
-
-/* Behind everything, wherever a pass is adding. */
-static weft_spot at_the_end(weft_graph *g)
-{
-    weft_spot spot = g->spot;
-    if (spot.before)
-        g->spot = g->end;
-    return spot;
-}
-
-static void add_term(weft_graph *g, weft_value **total, weft_value *term)
-{
-    *total = *total ? weft_add2(g, "add", (*total)->name, *total, term) : term;
-}
-
-/* Every term is scaled once, by the valid tokens of the whole global batch. */
-static weft_value *inverse_tokens(weft_graph *g)
-{
-    if (g->inverse)
-        return g->inverse;
-    weft_graph_set_block(g, WEFT_BLOCK_NONE);
-    g->tokens = weft_add1(g, "count_valid", "tokens", weft_add_input(g, "step_labels"));
-    g->inverse = weft_add1(g, "reciprocal", "inv_tokens", g->tokens);
-    weft_graph_set_block(g, WEFT_BLOCK_HEAD);
-    return g->inverse;
-}
-
-static weft_value *constant(weft_graph *g, double x)
-{
-    weft_value *v = weft_add(g, "constant", NULL, 0, NULL);
-    weft_set_real(g, v, "value", x);
-    if (v)
-        v->node->scope = WEFT_STEP_BEGIN;
-    return v;
-}
-
-static weft_status check_term(weft_graph *g, const weft_value *v, double weight)
-{
-    if (v->n_dims > 0)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be a loss: it has %d dim%s; take its sum", v->name, v->n_dims,
-                        v->n_dims > 1 ? "s" : "");
-    else if (v->dtype == WEFT_I32)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s cannot be a loss: it is an integer",
-                        v->name);
-    else if (!isfinite(weight))
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be a loss of weight %g; a weight is a finite number", v->name,
-                        weight);
-    else if (g->loss_report)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s comes too late to be a loss: the backward is in the graph; add it in a "
-                        "graph pass",
-                        v->name);
-    return weft_graph_status(g);
-}
-
-void weft_add_loss(weft_graph *g, weft_value *scalar, double weight, unsigned flags)
-{
-    if (!scalar || check_term(g, scalar, weight) || g->config.mode != WEFT_MODE_TRAIN)
-        return;
-    weft_spot spot = at_the_end(g);
-    weft_graph_set_block(g, WEFT_BLOCK_HEAD);
-    weft_value *factor;
-    if (flags & WEFT_LOSS_PER_MICRO_BATCH)
-        factor = constant(g, weight / (double)g->config.sizes.micro_batches);
-    else
-        factor = weft_add2(g, "scale", NULL, inverse_tokens(g), constant(g, weight));
-    add_term(g, &g->loss, weft_add2(g, "scale", "loss", scalar, factor));
-    g->spot = spot;
 }
 
 /* ---- logits ---- */
@@ -171,38 +102,82 @@ void weft_set_logits(weft_graph *g, weft_value *old, weft_value *logits)
 
 /* ---- the head ---- */
 
-static void add_generate(weft_graph *g, weft_value *hidden, weft_value *weight)
+static void add_generate(weft_graph *g, const char *head, weft_value *hidden, weft_value *weight)
 {
-    weft_value *last = weft_add2(g, "take", "head.last", hidden, weft_add_input(g, "last"));
-    weft_value *logits = weft_linear(g, "head.logits", last, weight);
+    char name[2][WEFT_LOSS_NAME + 8];
+    snprintf(name[0], sizeof name[0], "%s.last", head);
+    snprintf(name[1], sizeof name[1], "%s.logits", head);
+    weft_value *last = weft_add2(g, "take", name[0], hidden, weft_add_input(g, "last"));
+    weft_value *logits = weft_linear(g, name[1], last, weight);
     weft_set_role(g, logits, "logits");
     g->logits = g->logits ? g->logits : logits; /* text is written with the first head */
 }
 
-void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight)
+/* Who says nothing has a head that predicts the next token. */
+static weft_head complete(const weft_head *options)
 {
-    if (!hidden || !weight)
+    weft_head head = {.flags = WEFT_LOSS_VALIDATION};
+    if (options)
+        head = *options;
+    head.name = head.name ? head.name : "head";
+    head.weight = head.weight == 0 ? 1 : head.weight;
+    return head;
+}
+
+static weft_status check_head(weft_graph *g, const weft_head *head)
+{
+    int64_t seq = weft_graph_seq_len(g);
+    if (weft_loss_check_name(g, head->name))
+        return weft_graph_status(g);
+    if (head->shift < 0 || (!weft_graph_writes(g) && head->shift >= seq))
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "head %s cannot predict %d tokens further than the next: a sample has "
+                        "%" PRId64 " ([train] seq_len), so that 0 to %" PRId64 " are possible",
+                        head->name, head->shift, seq, seq - 1);
+    else if (!isfinite(head->weight))
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "head %s cannot have the weight %g; a weight is a finite number",
+                        head->name, head->weight);
+    return weft_graph_status(g);
+}
+
+/* What the head is to predict at each place. */
+static weft_value *labels_of(weft_graph *g, const weft_head *head)
+{
+    char name[32];
+    snprintf(name, sizeof name, head->shift ? "labels+%d" : "labels", head->shift);
+    return weft_add_input(g, name);
+}
+
+void weft_add_head_with(weft_graph *g, weft_value *hidden, weft_value *weight,
+                        const weft_head *options)
+{
+    const weft_head head = complete(options);
+    if (!hidden || !weight || check_head(g, &head))
         return;
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
     if (weft_graph_writes(g)) {
-        add_generate(g, hidden, weight);
+        if (head.shift == 0)
+            add_generate(g, head.name, hidden, weight);
         return;
     }
-    weft_value *labels = weft_add_input(g, "labels");
+    if (g->config.mode == WEFT_MODE_EVALUATE && !(head.flags & WEFT_LOSS_VALIDATION))
+        return;
+    weft_value *labels = labels_of(g, &head);
     int n = count_chunks(g, hidden->dims[0].size, hidden->dims[1].size, weight->dims[0].size);
     weft_value *x[WEFT_RULE_MAX_PARTS], *y[WEFT_RULE_MAX_PARTS], *parts[WEFT_RULE_MAX_PARTS];
-    cut(g, "head.x", hidden, n, x);
-    cut(g, "head.labels", labels, n, y);
+    cut(g, head.name, "x", hidden, n, x);
+    cut(g, head.name, "labels", labels, n, y);
     for (int c = 0; c < n; c++) {
         weft_graph_set_chunk(g, c);
-        parts[c] = chunk_loss(g, c, x[c], weight, y[c]);
+        parts[c] = chunk_loss(g, head.name, c, x[c], weight, y[c]);
     }
     weft_graph_set_chunk(g, -1);
     weft_value *total = n == 1 ? parts[0] : weft_add(g, "add", "loss_sum", n, parts);
-    if (g->config.mode == WEFT_MODE_EVALUATE) {
-        add_term(g, &g->loss_sum, total);
-        g->tokens = g->tokens ? g->tokens : weft_add1(g, "count_valid", "tokens", labels);
-        return;
-    }
-    add_term(g, &g->loss, weft_add2(g, "scale", "loss", total, inverse_tokens(g)));
+    weft_loss_add_sum(g, head.name, total, head.weight);
+}
+
+void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight)
+{
+    weft_add_head_with(g, hidden, weight, NULL);
 }

@@ -56,6 +56,13 @@ typedef struct weft_report_value {
     const char *by; /* who reports it */
 } weft_report_value;
 
+/* One term of the loss as it counts in it: weight and scale are in the value. Terms may share a
+ * name. */
+typedef struct weft_loss_term {
+    const char *name;
+    weft_value *value;
+} weft_loss_term;
+
 typedef struct weft_graph_config {
     weft_mode mode;
     weft_mesh mesh;
@@ -109,6 +116,8 @@ struct weft_graph {
     int n_strays, strays_capacity;
     weft_report_value *reports;
     int n_reports, reports_capacity;
+    weft_loss_term **terms; /* train: what loss is the sum of */
+    int n_terms, terms_capacity;
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */
     weft_value *loss_sum, *tokens;  /* evaluate: sums over the micro-batch */
     weft_value *inverse;            /* train: 1 / tokens of the step */
@@ -192,6 +201,19 @@ bool weft_same_shape(const weft_value *a, const weft_value *b);
 weft_status weft_graph_check_updates(weft_graph *g);
 /* Of these, the parameters (optimize.c). */
 weft_status weft_graph_check_claims(weft_graph *g);
+
+/* ---- terms of the loss (loss.c) ---- */
+
+enum { WEFT_LOSS_NAME = 64 }; /* a name, with its end */
+weft_status weft_loss_check_name(weft_graph *g, const char *name);
+/* weft_add_loss of a sum over tokens, unchecked, at the spot and in the mode of the graph. */
+void weft_loss_add_sum(weft_graph *g, const char *name, weft_value *sum, double weight);
+/* Adds to the list of terms alone. */
+void weft_loss_push_term(weft_graph *g, const char *name, weft_value *v);
+/* Have terms more than one name? Only then is each reported. */
+bool weft_loss_has_terms(const weft_graph *g);
+/* Reports them; weft_graph_differentiate calls it. */
+weft_status weft_loss_report(weft_graph *g);
 
 /* ---- the table (table.c, user_rules.c) ---- */
 

@@ -125,15 +125,19 @@ static weft_status read_root(weft_reader *r)
             return weft_read_value(r, roots[i].at);
     if (weft_read_accept(r, "gradient "))
         return read_gradient(r);
-    if (!weft_read_accept(r, "report "))
+    bool term = weft_read_accept(r, "term ");
+    if (!term && !weft_read_accept(r, "report "))
         return weft_read_bad(r, "there is no root '%.20s'", r->p);
     const char *name;
     weft_value *v;
-    weft_status s = weft_read_word(r, "a report", " ", &name);
+    weft_status s = weft_read_word(r, term ? "a term of the loss" : "a report", " ", &name);
     s = s ? s : weft_read_value(r, &v);
     if (s)
         return s;
-    weft_graph_report(g, name, v);
+    if (term)
+        weft_loss_push_term(g, name, v);
+    else
+        weft_graph_report(g, name, v);
     return checked(r);
 }
 

@@ -281,6 +281,8 @@ static void print_roots(const weft_graph *g, bool gradients, weft_text *t)
     print_root("loss_sum", g->loss_sum, t);
     print_root("tokens", g->tokens, t);
     print_root("logits", g->logits, t);
+    for (int i = 0; i < g->n_terms && weft_loss_has_terms(g); i++)
+        weft_text_print(t, "  term %s %%%s\n", g->terms[i]->name, g->terms[i]->value->name);
     for (int i = 0; i < g->n_reports; i++)
         weft_text_print(t, "  report %s %%%s\n", g->reports[i].name, g->reports[i].value->name);
     for (int i = 0; gradients && i < g->n_parameters; i++)

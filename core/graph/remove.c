@@ -11,6 +11,9 @@ static const char *needed_by(const weft_graph *g, const weft_value *v)
     for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++)
         if (roots[i] == v)
             return "the run";
+    for (int i = 0; i < g->n_terms; i++)
+        if (g->terms[i]->value == v)
+            return "the run";
     for (int i = 0; i < g->n_reports; i++)
         if (g->reports[i].value == v)
             return "a report";

@@ -31,6 +31,9 @@ void weft_graph_replace_root(weft_graph *g, const weft_value *v, weft_value *by)
     for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++)
         if (*roots[i] == v)
             *roots[i] = by;
+    for (int i = 0; i < g->n_terms; i++)
+        if (g->terms[i]->value == v)
+            g->terms[i]->value = by;
     for (int i = 0; i < g->n_reports; i++)
         if (g->reports[i].value == v)
             g->reports[i].value = by;
@@ -145,6 +148,8 @@ static bool is_root(const weft_graph *g, const weft_value *v)
 {
     bool root = v == g->loss || v == g->loss_sum || v == g->tokens || v == g->logits ||
                 v == g->inverse || v->update_of;
+    for (int i = 0; !root && i < g->n_terms; i++)
+        root = g->terms[i]->value == v;
     for (int i = 0; !root && i < g->n_reports; i++)
         root = g->reports[i].value == v;
     for (int i = 0; !root && i < g->n_parameters; i++)

@@ -50,9 +50,19 @@ static int64_t align64(int64_t n)
     return (n + 63) / 64 * 64;
 }
 
+/* What a head that is not validated would read, and nothing else does: how it is stored follows
+ * from its readers in training. */
+static bool is_unread(const weft_graph *g, const weft_value *v)
+{
+    return g->config.mode != WEFT_MODE_TRAIN && weft_node_is(v->node, WEFT_OP_PARAMETER) &&
+           v->n_uses == 0 && !v->fetch;
+}
+
 static weft_status add_source(weft_compiler *c, const weft_value *v)
 {
     weft_lowered *l = c->l;
+    if (is_unread(c->g, v))
+        return WEFT_OK;
     weft_buffer b = {.bytes = weft_nominal_bytes(c->g, v), .first = 0, .last = c->n, .value = v};
     if (weft_node_is(v->node, WEFT_OP_INPUT)) {
         bool micro = v->node->scope == WEFT_MICRO_BATCH;

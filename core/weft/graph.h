@@ -257,14 +257,44 @@ weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value
  * first's logits. */
 void weft_add_head(weft_graph *g, weft_value *hidden, weft_value *weight);
 
-/* weft_add_loss: the scalar is not a sum, but as it is for one micro-batch. */
-enum { WEFT_LOSS_PER_MICRO_BATCH = 1 };
+/* Flags of weft_add_loss and weft_head. */
+enum {
+    WEFT_LOSS_PER_MICRO_BATCH = 1, /* weft_add_loss: the scalar is not a sum, but as it is for one
+                                      micro-batch */
+    WEFT_LOSS_VALIDATION = 2       /* it is a part of validation's loss, too */
+};
+
+/* A head that is not the main one; {0} is what weft_add_head adds, but for validation. */
+typedef struct weft_head {
+    const char *name; /* of its loss and nodes; NULL: "head" */
+    int shift;        /* it predicts the token that many places behind the next: with 1, place i
+                         learns the label of place i + 1. Where the sample ends before, or that
+                         place is of another segment (another document), it learns nothing */
+    double weight;    /* of its loss; 0: 1 */
+    unsigned flags;   /* VALIDATION; without it validation knows nothing of the head */
+} weft_head;
+/* A head as options say (NULL: as weft_add_head); multi-token prediction is a head for each shift.
+ * Its loss is weight times the sum over its tokens, over the number of the step's valid tokens, as
+ * every term's is: not over its own, which are fewer by those at the ends of documents. So a token
+ * counts the same in each of its predictions, validation needs no more than one number of tokens,
+ * and the value is the same on every mesh and with any number of micro-batches. A head with a shift
+ * writes no text: in generate mode nothing is added. */
+void weft_add_head_with(weft_graph *g, weft_value *hidden, weft_value *weight,
+                        const weft_head *options);
+
 /* Training: one more term of the loss, weight times the sum over the step's micro-batches of
  * `scalar`, which is a sum over tokens, over the number of the step's valid tokens: as the head's
  * loss is, on every mesh and with any number of micro-batches. PER_MICRO_BATCH: weight times the
- * mean over the micro-batches. The loss that is reported is the sum of all terms; validation knows
- * heads alone, and in other modes than training this does nothing. */
-void weft_add_loss(weft_graph *g, weft_value *scalar, double weight, unsigned flags);
+ * mean over the micro-batches. VALIDATION: validation's loss has the term, too; there, the mean
+ * over micro-batches is one by their valid tokens. Without that flag, and in the modes that write
+ * text, this does nothing but check.
+ *
+ * name: of the term, without spaces, below 64 bytes; NULL: the plugin's. Terms may share one. The
+ * loss that is reported is the sum of all terms. Where they have more than one name, each name's
+ * sum is reported besides, as loss.NAME, heads' as loss.head if they say no other: weights are in
+ * it, so that these add up to the loss. */
+void weft_add_loss(weft_graph *g, const char *name, weft_value *scalar, double weight,
+                   unsigned flags);
 /* What heads give: one value for each part of the head, one where text is written; i from 0, NULL
  * past the end. To change them in all modes, replace each. */
 weft_value *weft_graph_logits(const weft_graph *g, int i);
@@ -335,7 +365,8 @@ weft_value *weft_gradient_norm(weft_graph *g);
  * max_norm.
  */
 weft_value *weft_gradient_clip(weft_graph *g, double max_norm);
-/* Names a scalar of the step that observers get ("grad_norm", "lr"); once for each name. */
+/* Names a scalar of the step that observers get ("grad_norm", "lr"); once for each name. Names that
+ * begin with "loss." are those of the loss's terms. */
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
 /* Parameters in the order of the graph; i from 0, NULL past the end. */
 weft_value *weft_graph_parameter(const weft_graph *g, int i);

@@ -96,7 +96,8 @@ static void add_part(weft_graph *g, weft_node *nll, const weft_params *p)
         sum = weft_add2(g, "scale", NULL, sum, weft_add1(g, "reciprocal", NULL, n));
     }
     weft_graph_at(g, NULL);
-    weft_add_loss(g, sum, weft_params_real(p, "weight"), each ? WEFT_LOSS_PER_MICRO_BATCH : 0);
+    weft_add_loss(g, NULL, sum, weft_params_real(p, "weight"),
+                  each ? WEFT_LOSS_PER_MICRO_BATCH : 0);
 }
 
 static weft_status add_z_loss(void *self, weft_graph *g, weft_error *err)

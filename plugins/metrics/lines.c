@@ -143,13 +143,29 @@ static double time_left(const weft_run_view *run, const metrics_window *window)
     return (double)(run->steps - run->step) * metrics_median(window, window->step_s);
 }
 
-enum { GRAD_NORM, LR, RATE, MFU, LEFT, PARTS };
+/* What the loss is the sum of, if that is more than one. */
+static void add_terms(weft_text *text, const weft_run_view *run)
+{
+    const char *before = " (";
+    for (int i = 0; i < run->n_reports; i++) {
+        if (strncmp(run->reports[i].name, "loss.", 5) != 0)
+            continue;
+        weft_text_print(text, "%s%s %.4f", before, run->reports[i].name + 5, run->reports[i].value);
+        before = ", ";
+    }
+    if (*before == ',')
+        weft_text_add(text, ")");
+}
+
+enum { TERMS, GRAD_NORM, LR, RATE, MFU, LEFT, PARTS };
 
 static void add_part(weft_text *text, int part, const weft_run_view *run,
                      const metrics_window *window)
 {
     double lr = metrics_report(run, "lr"), mfu = metrics_median(window, window->mfu);
-    if (part == GRAD_NORM)
+    if (part == TERMS)
+        add_terms(text, run);
+    else if (part == GRAD_NORM)
         weft_text_print(text, "  grad_norm %.4g", run->grad_norm);
     else if (part == LR && isfinite(lr))
         weft_text_print(text, "  lr %.3g", lr);
@@ -168,7 +184,7 @@ static void add_part(weft_text *text, int part, const weft_run_view *run,
 void metrics_add_step_line(weft_text *text, const weft_run_view *run, const metrics_window *window,
                            int width)
 {
-    static const int least_important[PARTS] = {LR, MFU, GRAD_NORM, LEFT, RATE};
+    static const int least_important[PARTS] = {LR, MFU, TERMS, GRAD_NORM, LEFT, RATE};
     bool without[PARTS] = {false};
     weft_text line = {0};
     for (int out = 0; out <= PARTS; out++) {

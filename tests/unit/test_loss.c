@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Terms of the loss, several heads, and logits that a pass has changed: the same in all modes. */
+/* Terms of the loss, several heads, what they predict, and logits that a pass has changed: the same
+ * in all modes. */
 #include "planned.h"
 #include "sim.h"
 
@@ -57,21 +58,30 @@ static weft_status plan(planned *p, weft_mode mode, bool joint, const char *axes
     return planned_init(p, &spec);
 }
 
-static double value_of(weft_mode mode, const char *axes, void (*how)(weft_graph *))
+/* Of training the loss, or the report of this name; of validation the sum, or the tokens. */
+static double number_of(weft_mode mode, const char *axes, void (*how)(weft_graph *),
+                        const char *name)
 {
     planned p;
     sim m;
     if (plan(&p, mode, mode == WEFT_MODE_TRAIN, axes, how))
         fail_msg("%s", weft_error_text(&p.err));
-    weft_value *v = mode == WEFT_MODE_TRAIN ? p.g->loss_report : p.g->loss_sum;
+    const weft_value *report = name ? planned_report(&p, name) : p.g->loss_report;
+    weft_value *v = name ? p.g->tokens : p.g->loss_sum;
     if (mode != WEFT_MODE_TRAIN)
-        v = weft_move_to(p.g, v, (weft_layout){0}, NULL, WEFT_FORWARD, "read", NULL);
+        report = weft_move_to(p.g, v, (weft_layout){0}, NULL, WEFT_FORWARD, "read", NULL);
+    assert_non_null(report);
     sim_init(&m, p.g, 1);
     sim_run(&m);
-    double x = sim_scalar(&m, v);
+    double x = sim_scalar(&m, report);
     sim_release(&m);
     planned_release(&p);
     return x;
+}
+
+static double value_of(weft_mode mode, const char *axes, void (*how)(weft_graph *))
+{
+    return number_of(mode, axes, how, NULL);
 }
 
 /* ---- terms ---- */
@@ -86,7 +96,7 @@ static void half_more(weft_graph *g)
 {
     static const char *const parts[] = {"head.part.0", "head.part.1", "head.part.2"};
     for (int i = 0; i < 3; i++)
-        weft_add_loss(g, weft_graph_find(g, parts[i]), 0.5, 0);
+        weft_add_loss(g, NULL, weft_graph_find(g, parts[i]), 0.5, 0);
 }
 
 /* The same, where the pass stands elsewhere in the graph. */
@@ -102,7 +112,7 @@ static void three_each(weft_graph *g)
 {
     weft_value *three = weft_add(g, "constant", NULL, 0, NULL);
     weft_set_real(g, three, "value", 3);
-    weft_add_loss(g, three, 0.25, WEFT_LOSS_PER_MICRO_BATCH);
+    weft_add_loss(g, NULL, three, 0.25, WEFT_LOSS_PER_MICRO_BATCH);
 }
 
 static void near(double a, double b)
@@ -128,6 +138,136 @@ static void terms(void **state)
     }
 }
 
+/* ---- validation's, and what is reported ---- */
+
+static void validated(weft_graph *g)
+{
+    weft_value *three = weft_add(g, "constant", NULL, 0, NULL);
+    weft_set_real(g, three, "value", 3);
+    weft_add_loss(g, "three", three, 0.25, WEFT_LOSS_PER_MICRO_BATCH | WEFT_LOSS_VALIDATION);
+    weft_add_loss(g, "half", weft_graph_find(g, "head.part.1"), 0.5, WEFT_LOSS_VALIDATION);
+    weft_add_loss(g, "half", weft_graph_find(g, "head.part.0"), 0.5, WEFT_LOSS_VALIDATION);
+    weft_add_loss(g, "half", weft_graph_find(g, "head.part.2"), 0.5, WEFT_LOSS_VALIDATION);
+}
+
+static void in_validation(void **state)
+{
+    (void)state;
+    double sum = value_of(WEFT_MODE_EVALUATE, "", NULL);
+    double tokens = number_of(WEFT_MODE_EVALUATE, "", NULL, "tokens");
+    assert_true(tokens > 10);
+    for (int i = 0; i < 2; i++) {
+        const char *axes = i ? "tp=2 dp_shard=2" : "";
+        near(value_of(WEFT_MODE_EVALUATE, axes, validated), 1.5 * sum + 0.75 * tokens);
+        near(number_of(WEFT_MODE_EVALUATE, axes, validated, "tokens"), tokens);
+    }
+}
+
+static bool has_report(void (*how)(weft_graph *), const char *name)
+{
+    planned p;
+    if (plan(&p, WEFT_MODE_TRAIN, true, "", how))
+        fail_msg("%s", weft_error_text(&p.err));
+    bool has = planned_report(&p, name);
+    planned_release(&p);
+    return has;
+}
+
+static void reports(void **state)
+{
+    (void)state;
+    double one = value_of(WEFT_MODE_TRAIN, "", NULL);
+    for (int i = 0; i < 2; i++) {
+        const char *axes = i ? "tp=2 dp_shard=2" : "";
+        near(value_of(WEFT_MODE_TRAIN, axes, validated), 1.5 * one + 0.75);
+        near(number_of(WEFT_MODE_TRAIN, axes, validated, "loss.head"), one);
+        near(number_of(WEFT_MODE_TRAIN, axes, validated, "loss.half"), 0.5 * one);
+        near(number_of(WEFT_MODE_TRAIN, axes, validated, "loss.three"), 0.75);
+        near(number_of(WEFT_MODE_TRAIN, axes, three_each, "loss.llama3"), 0.75); /* who added it */
+    }
+    assert_false(has_report(NULL, "loss.head"));
+    assert_false(has_report(second_head, "loss.head")); /* one name: it is the loss */
+}
+
+/* ---- heads that predict more than the next token ---- */
+
+static weft_head further_head;
+
+static void further(weft_graph *g)
+{
+    weft_add_head_with(g, weft_graph_find(g, "nf"), weft_graph_find(g, "lm_head.weight"),
+                       &further_head);
+}
+
+/* The sum of the losses of `shift` places further, from logits and labels. */
+static double expected(int shift)
+{
+    planned p;
+    sim m;
+    double sum = 0;
+    int counted = 0;
+    if (plan(&p, WEFT_MODE_EVALUATE, false, "", NULL))
+        fail_msg("%s", weft_error_text(&p.err));
+    sim_init(&m, p.g, 1);
+    sim_run(&m);
+    weft_tensor labels = sim_value(&m, weft_graph_find(p.g, "labels")),
+                segments = sim_value(&m, weft_graph_find(p.g, "segments")), part[3];
+    for (int c = 0; c < 3; c++)
+        part[c] = sim_value(&m, weft_graph_logits(p.g, c));
+    int64_t vocab = part[0].size[2];
+    for (int64_t b = 0; b < labels.size[0]; b++)
+        for (int64_t k = 0; k + shift < 12; k++) {
+            int64_t at = b * 12 + k, first = (b * 4 + k / 3) * vocab;
+            int64_t label = (int64_t)weft_tensor_get(&labels, at + shift);
+            double all = 0;
+            if (label < 0 ||
+                weft_tensor_get(&segments, at) != weft_tensor_get(&segments, at + shift))
+                continue;
+            for (int64_t v = 0; v < vocab; v++)
+                all += exp(weft_tensor_get(&part[k % 3], first + v));
+            sum += log(all) - weft_tensor_get(&part[k % 3], first + label);
+            counted++;
+        }
+    assert_true(counted > 0);
+    sim_release(&m);
+    planned_release(&p);
+    return sum;
+}
+
+static void further_on(void **state)
+{
+    (void)state;
+    double one = value_of(WEFT_MODE_TRAIN, "", NULL), sum = value_of(WEFT_MODE_EVALUATE, "", NULL);
+    for (int shift = 1; shift < 4; shift++) {
+        further_head = (weft_head){"more", shift, 1, 0};
+        double full = number_of(WEFT_MODE_TRAIN, "", further, "loss.more");
+        assert_true(full > 0.1 && fabs(full - one) > 0.1); /* fewer tokens have such a label */
+        for (int i = 0; i < 3; i++) {
+            const char *axes = i == 0 ? "" : i == 1 ? "tp=2 dp_shard=2" : "tp=3";
+            further_head = (weft_head){"more", shift, 0.3, WEFT_LOSS_VALIDATION};
+            near(value_of(WEFT_MODE_TRAIN, axes, further), one + 0.3 * full);
+            near(number_of(WEFT_MODE_TRAIN, axes, further, "loss.head"), one);
+            near(number_of(WEFT_MODE_TRAIN, axes, further, "loss.more"), 0.3 * full);
+            near(value_of(WEFT_MODE_EVALUATE, axes, further), sum + 0.3 * expected(shift));
+            further_head.flags = 0;
+            near(value_of(WEFT_MODE_EVALUATE, axes, further), sum);
+        }
+    }
+}
+
+/* Text is written with the head that predicts what comes next. */
+static void writes_the_next(void **state)
+{
+    (void)state;
+    planned p;
+    further_head = (weft_head){"more", 1, 0, 0};
+    assert_int_equal(plan(&p, WEFT_MODE_GENERATE, false, "", further), WEFT_OK);
+    assert_string_equal(p.g->logits->name, "head.logits");
+    assert_null(weft_graph_logits(p.g, 1));
+    assert_null(weft_graph_find(p.g, "labels+1"));
+    planned_release(&p);
+}
+
 /* A model may add its terms before its head, or have no head at all. */
 static void without_a_head(void **state)
 {
@@ -143,7 +283,7 @@ static void without_a_head(void **state)
     weft_graph_dim(g, "vocab", 10, 1);
     weft_value *w = weft_add_parameter(g, "w", "vocab embed", (weft_init){0});
     weft_value *x = weft_add2(g, "embedding", "x", weft_add_input(g, "ids"), w);
-    weft_add_loss(g, weft_add1(g, "sum", NULL, x), 1, 0);
+    weft_add_loss(g, NULL, weft_add1(g, "sum", NULL, x), 1, 0);
     weft_value *first = weft_graph_loss(g);
     assert_non_null(first);
     weft_add_head(g, x, w);
@@ -151,7 +291,7 @@ static void without_a_head(void **state)
     assert_int_equal(weft_graph_place(g), WEFT_OK);
     assert_int_equal(weft_graph_differentiate(g), WEFT_OK);
     assert_non_null(w->gradient);
-    weft_add_loss(g, first, 1, 0);
+    weft_add_loss(g, NULL, first, 1, 0);
     assert_non_null(strstr(weft_error_text(weft_graph_error(g)),
                            "loss comes too late to be a loss: the backward is in the graph"));
     weft_graph_destroy(g);
@@ -160,17 +300,45 @@ static void without_a_head(void **state)
 
 static void many_numbers(weft_graph *g)
 {
-    weft_add_loss(g, weft_graph_find(g, "nf"), 1, 0);
+    weft_add_loss(g, NULL, weft_graph_find(g, "nf"), 1, 0);
 }
 static void whole_numbers(weft_graph *g)
 {
     weft_value *n = weft_add1(g, "count_valid", NULL, weft_add_input(g, "labels"));
     n->dtype = WEFT_I32;
-    weft_add_loss(g, n, 1, 0);
+    weft_add_loss(g, NULL, n, 1, 0);
 }
 static void no_number(weft_graph *g)
 {
-    weft_add_loss(g, weft_graph_find(g, "head.part.0"), NAN, 0);
+    weft_add_loss(g, NULL, weft_graph_find(g, "head.part.0"), NAN, 0);
+}
+
+static void no_name(weft_graph *g)
+{
+    weft_add_loss(g, "two words", weft_graph_find(g, "head.part.0"), 1, 0);
+}
+static void empty_name(weft_graph *g)
+{
+    weft_add_loss(g, "", weft_graph_find(g, "head.part.0"), 1, 0);
+}
+static void name_of_a_term(weft_graph *g)
+{
+    weft_add_report(g, "loss.head", weft_graph_find(g, "head.part.0"));
+}
+static void too_far(weft_graph *g)
+{
+    further_head = (weft_head){"more", 12, 1, 0};
+    further(g);
+}
+static void backwards(weft_graph *g)
+{
+    further_head = (weft_head){"more", -1, 1, 0};
+    further(g);
+}
+static void no_weight(weft_graph *g)
+{
+    further_head = (weft_head){"more", 1, INFINITY, 0};
+    further(g);
 }
 
 static void refusals(void **state)
@@ -183,6 +351,13 @@ static void refusals(void **state)
         {many_numbers, "nf cannot be a loss: it has 3 dims; take its sum"},
         {whole_numbers, "cannot be a loss: it is an integer"},
         {no_number, "head.part.0 cannot be a loss of weight"},
+        {no_name, "'two words' cannot be a loss's name"},
+        {empty_name, "'' cannot be a loss's name"},
+        {name_of_a_term, "report 'loss.head': names that begin with loss. are those of"},
+        {too_far, "head more cannot predict 12 tokens further than the next: a sample has 12 "
+                  "([train] seq_len), so that 0 to 11 are possible"},
+        {backwards, "head more cannot predict -1 tokens further"},
+        {no_weight, "head more cannot have the weight inf"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         planned p;
@@ -269,10 +444,10 @@ static void capped_in_all_modes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),
-        cmocka_unit_test(without_a_head),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(capped_in_all_modes),
+        cmocka_unit_test(terms),           cmocka_unit_test(in_validation),
+        cmocka_unit_test(reports),         cmocka_unit_test(further_on),
+        cmocka_unit_test(writes_the_next), cmocka_unit_test(without_a_head),
+        cmocka_unit_test(refusals),        cmocka_unit_test(capped_in_all_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

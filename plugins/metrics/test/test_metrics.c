@@ -280,6 +280,27 @@ static void step_lines_fit(void **state)
     weft_text_release(&line);
 }
 
+/* Several terms of the loss stand behind it, if there is room. */
+static void terms_of_the_loss(void **state)
+{
+    (void)state;
+    static const weft_report terms[] = {{"loss.head", 4.25}, {"lr", 3e-4}, {"loss.mtp1", 0.25}};
+    metrics_window window = {0};
+    weft_run_view run = step_view(1);
+    weft_text line = {0};
+    run.reports = terms;
+    metrics_window_add(&window, &run);
+    metrics_add_step_line(&line, &run, &window, 200);
+    assert_non_null(strstr(weft_text_get(&line), "loss 4.5000 (head 4.2500, mtp1 0.2500)  grad_"));
+    weft_text_clear(&line);
+    metrics_add_step_line(&line, &run, &window, 50);
+    assert_null(strstr(weft_text_get(&line), "head"));
+    weft_text_clear(&line);
+    metrics_add_step_json(&line, &run);
+    assert_non_null(strstr(weft_text_get(&line), ", \"loss.head\": 4.25, \"loss.mtp1\": 0.25}"));
+    weft_text_release(&line);
+}
+
 static void summaries(void **state)
 {
     fixture *f = *state;
@@ -429,14 +450,23 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_object_a_step),  TEST(not_finite_is_null),
-        TEST(numbers_come_back),  TEST(appends_after_half_a_line),
-        TEST(only_rank_0_writes), TEST(file_can_be_off),
-        TEST(folder_is_missing),  TEST(lines_every_so_often),
-        TEST(step_lines_fit),     TEST(median),
-        TEST(summaries),          TEST(median),
-        TEST(bar_on_a_terminal),  TEST(bar_or_not),
-        TEST(bar_fits),           TEST(counts_and_times),
+        TEST(one_object_a_step),
+        TEST(not_finite_is_null),
+        TEST(numbers_come_back),
+        TEST(appends_after_half_a_line),
+        TEST(only_rank_0_writes),
+        TEST(file_can_be_off),
+        TEST(folder_is_missing),
+        TEST(lines_every_so_often),
+        TEST(step_lines_fit),
+        TEST(terms_of_the_loss),
+        TEST(median),
+        TEST(summaries),
+        TEST(median),
+        TEST(bar_on_a_terminal),
+        TEST(bar_or_not),
+        TEST(bar_fits),
+        TEST(counts_and_times),
         TEST(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
