@@ -21,6 +21,9 @@ nobase_dist_doc_DATA += \
 	examples/lora/Makefile \
 	examples/lora/README.md \
 	examples/lora/lora.c \
+	examples/mtp/Makefile \
+	examples/mtp/README.md \
+	examples/mtp/mtp.c \
 	examples/muon/Makefile \
 	examples/muon/README.md \
 	examples/muon/muon.c \
