@@ -268,6 +268,28 @@ static void writes_the_next(void **state)
     planned_release(&p);
 }
 
+/* Terms and labels further on are in a graph's text, and read back. */
+static void as_text(void **state)
+{
+    (void)state;
+    planned p;
+    weft_text text = {0}, again = {0};
+    weft_graph *read = NULL;
+    weft_error err = {0};
+    further_head = (weft_head){"more", 2, 0.5, 0};
+    assert_int_equal(plan(&p, WEFT_MODE_TRAIN, true, "tp=2", further), WEFT_OK);
+    weft_graph_print(p.g, WEFT_PRINT_WHOLE, &text);
+    assert_non_null(strstr(weft_text_get(&text), "\n  term more %loss"));
+    if (weft_graph_parse(weft_text_get(&text), &p.g->config, &read, &err))
+        fail_msg("%s", weft_error_text(&err));
+    weft_graph_print(read, WEFT_PRINT_WHOLE, &again);
+    assert_string_equal(weft_text_get(&again), weft_text_get(&text));
+    weft_graph_destroy(read);
+    weft_text_release(&text);
+    weft_text_release(&again);
+    planned_release(&p);
+}
+
 /* A model may add its terms before its head, or have no head at all. */
 static void without_a_head(void **state)
 {
@@ -444,10 +466,15 @@ static void capped_in_all_modes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),           cmocka_unit_test(in_validation),
-        cmocka_unit_test(reports),         cmocka_unit_test(further_on),
-        cmocka_unit_test(writes_the_next), cmocka_unit_test(without_a_head),
-        cmocka_unit_test(refusals),        cmocka_unit_test(capped_in_all_modes),
+        cmocka_unit_test(terms),
+        cmocka_unit_test(in_validation),
+        cmocka_unit_test(reports),
+        cmocka_unit_test(further_on),
+        cmocka_unit_test(writes_the_next),
+        cmocka_unit_test(as_text),
+        cmocka_unit_test(without_a_head),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(capped_in_all_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
