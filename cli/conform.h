@@ -57,6 +57,8 @@ typedef struct conform_plan {
 } conform_plan;
 
 enum { CONFORM_MOST_PLACES = 8 };
+/* Does the plugin break a graph at one of the places where it might stand? Appends how. */
+bool conform_find_breakage(const conform *c, conform_case k, weft_text *why);
 /* Places in the list of such a run at which the plugin gets to a plan; in place of another one only
  * if there is no other way. One, NULL: the list has it anyway. Returns how many. */
 int conform_find_places(const conform *c, const conform_case *k,

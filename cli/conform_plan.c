@@ -146,11 +146,28 @@ static bool is_possible(const conform *c, conform_case k, const char *place)
     return s == WEFT_OK;
 }
 
+static const char *const after[] = {"after:llama3", "after:gpt2", "after:bf16", "after:tp",
+                                    "after:fsdp",   "after:ac",   "after:text", "after:adamw"};
+
+bool conform_find_breakage(const conform *c, conform_case k, weft_text *why)
+{
+    bool broken = false;
+    for (size_t i = 0; i < sizeof after / sizeof after[0] && !broken; i++) {
+        conform_plan p;
+        weft_error err = {0};
+        k.place = after[i];
+        broken = conform_plan_init(&p, c, &k, &err) == WEFT_ERR_INTERNAL;
+        if (broken)
+            weft_text_add(why, weft_error_text(&err));
+        conform_plan_release(&p);
+        weft_error_release(&err);
+    }
+    return broken;
+}
+
 int conform_find_places(const conform *c, const conform_case *k,
                         const char *places[CONFORM_MOST_PLACES])
 {
-    static const char *const after[] = {"after:llama3", "after:gpt2", "after:bf16", "after:tp",
-                                        "after:fsdp",   "after:ac",   "after:text", "after:adamw"};
     static const char *const instead[] = {"instead:adamw", "instead:text", "instead:cpu",
                                           "instead:llama3", "instead:gpt2"};
     int n = 0;

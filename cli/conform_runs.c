@@ -137,6 +137,23 @@ static void check_mesh(const conform *c, const at *a, const conform_case *k, con
         compare(c, what, one, many, NULL);
 }
 
+/* What fits nowhere may want settings or company that we do not know; what breaks a graph is
+ * broken. */
+static void tell_nowhere(const conform *c, const conform_case *k)
+{
+    weft_text why = {0};
+    conform_case alone = *k;
+    alone.others = "";
+    alone.ranks = 1;
+    if (conform_find_breakage(c, alone, &why))
+        conform_fail(c, "runs: it runs nowhere: %s", weft_text_get(&why));
+    else
+        conform_skip(c,
+                     "runs: there is no place in the list of a small run for this plugin; its own "
+                     "tests must run it");
+    weft_text_release(&why);
+}
+
 void conform_runs(const conform *c, void *self)
 {
     const weft_module *module = self;
@@ -167,7 +184,5 @@ void conform_runs(const conform *c, void *self)
         }
     }
     if (tried == 0)
-        conform_skip(c,
-                     "runs: there is no place in the list of a small run for this plugin; its own "
-                     "tests must run it");
+        tell_nowhere(c, &k);
 }

@@ -14,6 +14,8 @@ nobase_dist_doc_DATA += \
 # Pages for man and the table of ops, made by the program that was built from its own tables: after
 # everything else, and not where it cannot run.
 EXTRA_DIST += docs/make-pages
+man1dir = $(mandir)/man1
+man7dir = $(mandir)/man7
 if NATIVE
 all-local: pages/stamp
 pages/stamp: weft$(EXEEXT) $(plugin_LTLIBRARIES) docs/make-pages

@@ -29,12 +29,13 @@ weft_status weft_vetted_check_plugin(const weft_vetted *v, const char *name, con
         return weft_fail(err, WEFT_ERR_INPUT, where,
                          "plugin '%s' (%s) is not what was vetted: its SHA-256 is %.12s..., and "
                          "%s:%d has %.12s...; put the vetted file back, or vet this one (`weft vet "
-                         "--update %s`)",
-                         name, path, id->sha256, v->file, known->number, known->id.sha256, name);
+                         "--update %s %s`)",
+                         name, path, id->sha256, v->file, known->number, known->id.sha256, name,
+                         v->file);
     return weft_fail(err, WEFT_ERR_INPUT, where,
                      "plugin '%s' (%s) is not among the vetted ones in %s; vet it (`weft vet "
-                     "--update %s`) or take it off the list",
-                     name, path, v->file, name);
+                     "--update %s %s`) or take it off the list",
+                     name, path, v->file, name, v->file);
 }
 
 /* ---- the process ---- */
