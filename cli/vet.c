@@ -15,17 +15,7 @@ static weft_status open_search(weft_settings *settings, weft_search **search, we
 {
     const weft_params *core = NULL;
     weft_status s = weft_settings_section(settings, "weft", weft_core_params("weft"), &core, err);
-    int n = 0;
-    while (core && weft_params_word(core, "plugin_path", n))
-        n++;
-    const char **extra = weft_alloc_zero((size_t)n + 1, sizeof *extra);
-    if (!extra)
-        return weft_fail_memory(err);
-    for (int i = 0; i < n; i++)
-        extra[i] = weft_params_word(core, "plugin_path", i);
-    s = s ? s : weft_search_create_closed(extra, search, err);
-    weft_free(extra);
-    return s;
+    return s ? s : weft_search_create_for(core, true, search, err);
 }
 
 static weft_status add_named(weft_vet_set *set, weft_search *search, const char *name,

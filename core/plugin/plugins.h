@@ -32,6 +32,9 @@ bool weft_plugin_name_ok(const char *name);
 weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err);
 /* One that only finds, and opens nothing: no lock is asked. */
 weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err);
+/* One of the two, with the folders of [weft] plugin_path; weft: that section, NULL: none. */
+weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
+                                   weft_error *err);
 void weft_search_destroy(weft_search *search);
 /* From now on opens only what this lock knows, too; at: who named it. The system's own lock, if
  * there is one, holds for every search from the beginning. */

@@ -189,6 +189,23 @@ weft_status weft_search_create_closed(const char *const *extra, weft_search **ou
     return create(extra, true, out, err);
 }
 
+weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
+                                   weft_error *err)
+{
+    int n = 0;
+    *out = NULL;
+    while (weft && weft_params_word(weft, "plugin_path", n))
+        n++;
+    const char **extra = weft_alloc_zero((size_t)n + 1, sizeof *extra);
+    if (!extra)
+        return weft_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        extra[i] = weft_params_word(weft, "plugin_path", i);
+    weft_status status = create(extra, closed, out, err);
+    weft_free(extra);
+    return status;
+}
+
 void weft_search_destroy(weft_search *search)
 {
     if (!search)

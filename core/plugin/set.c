@@ -42,16 +42,7 @@ static weft_status claim_core_sections(loading *l, const weft_params **core)
 
 static weft_status create_search(loading *l, const weft_params *core)
 {
-    int n = 0;
-    while (core && weft_params_word(core, "plugin_path", n))
-        n++;
-    const char **extra = weft_alloc_zero((size_t)n + 1, sizeof *extra);
-    if (!extra)
-        return weft_fail_memory(l->err);
-    for (int i = 0; i < n; i++)
-        extra[i] = weft_params_word(core, "plugin_path", i);
-    weft_status status = weft_search_create(extra, &l->plugins->search, l->err);
-    weft_free(extra);
+    weft_status status = weft_search_create_for(core, false, &l->plugins->search, l->err);
     const char *lock = core ? weft_params_text(core, "lock") : "";
     if (!status && *lock)
         status =
