@@ -165,7 +165,7 @@ static void release(trial *t)
 static weft_status launch(const trial *t, weft_call *call, weft_error *err)
 {
     const weft_kernel *k = t->kernel;
-    const weft_entry entry = weft_enter(t->c->plugin, k->op, WEFT_NOWHERE, err);
+    const weft_entry entry = weft_enter_op(t->c->plugin, "launch", k->op, err);
     weft_status s = k->prepare ? k->prepare(call, &call->state, err) : WEFT_OK;
     bool prepared = k->prepare && !s;
     s = s ? s : k->launch(call, err);
@@ -239,7 +239,7 @@ static void compare(const trial *t, weft_dtype dtype, int threads)
 
 static bool accepts(const trial *t, const weft_call *call)
 {
-    const weft_entry entry = weft_enter(t->c->plugin, t->kernel->op, WEFT_NOWHERE, NULL);
+    const weft_entry entry = weft_enter_op(t->c->plugin, "accepts", t->kernel->op, NULL);
     bool yes = !t->kernel->accepts || t->kernel->accepts(call);
     weft_leave(&entry, WEFT_OK);
     return yes;
@@ -247,7 +247,7 @@ static bool accepts(const trial *t, const weft_call *call)
 
 static size_t ask_workspace(const trial *t, const weft_call *call)
 {
-    const weft_entry entry = weft_enter(t->c->plugin, t->kernel->op, WEFT_NOWHERE, NULL);
+    const weft_entry entry = weft_enter_op(t->c->plugin, "workspace", t->kernel->op, NULL);
     size_t bytes = t->kernel->workspace ? t->kernel->workspace(call) : 0;
     weft_leave(&entry, WEFT_OK);
     return bytes;

@@ -71,7 +71,7 @@ weft_status conform_run(const conform_use *u, const weft_tensor *ins, const weft
                             .accumulate = accumulate,
                             .threads = 1};
     const char *owner = weft_ops_owner(u->graph->config.ops, n->op);
-    const weft_entry entry = weft_enter(owner, n->op->name, WEFT_NOWHERE, err);
+    const weft_entry entry = weft_enter_op(owner, "plain", n->op->name, err);
     return weft_leave(&entry, n->op->plain(&call, err));
 }
 

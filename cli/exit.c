@@ -18,8 +18,11 @@ static void look_at_exit(int code, void *ctx)
     if (getpid() != process || (!blame.plugin && pthread_equal(pthread_self(), main_thread)))
         return; /* from main */
     if (blame.plugin)
-        fprintf(stderr, "error: plugin '%s' has called exit(%d) in %s; it should return an error\n",
-                blame.plugin, code, blame.hook ? blame.hook : "a hook");
+        fprintf(stderr,
+                "error: plugin '%s' has called exit(%d) in %s%s%s; it should return an "
+                "error\n",
+                blame.plugin, code, blame.hook ? blame.hook : "a hook", blame.op ? " of op " : "",
+                blame.op ? blame.op : "");
     else
         fprintf(stderr, "error: a thread that a plugin has started has called exit(%d)\n", code);
     fflush(stderr);

@@ -166,7 +166,7 @@ weft_status weft_backward_call(weft_backward *b, weft_node *n, weft_value *const
     weft_spot spot = g->spot;
     const char *owner = weft_ops_owner(g->config.ops, n->op);
     weft_backward_stand_at(g, n, WEFT_BACKWARD);
-    const weft_entry entry = weft_enter(owner, n->op->name, WEFT_NOWHERE, &g->error);
+    const weft_entry entry = weft_enter_op(owner, "differentiate", n->op->name, &g->error);
     weft_status s = n->op->differentiate(b, n, dys, dxs, &g->error);
     s = weft_leave(&entry, s ? s : weft_graph_status(g));
     g->spot = spot;

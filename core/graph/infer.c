@@ -6,17 +6,19 @@
 #include <string.h>
 
 /* Into the op of a node; an op of the core's is what the pass that made the node is in. */
-static weft_entry enter(const weft_graph *g, const weft_node *n, weft_error *err)
+static weft_entry enter(const weft_graph *g, const weft_node *n, const char *function,
+                        weft_error *err)
 {
     const char *owner = weft_ops_owner(g->config.ops, n->op);
-    weft_blame now = owner ? (weft_blame){owner, n->op->name} : weft_blame_get();
-    return weft_enter(now.plugin, now.hook ? now.hook : n->op->name, WEFT_NOWHERE, err);
+    const weft_blame now = weft_blame_get();
+    return owner || !now.hook ? weft_enter_op(owner, function, n->op->name, err)
+                              : weft_enter_op(now.plugin, now.hook, now.op, err);
 }
 
 weft_status weft_node_find_rule(const weft_graph *g, const weft_node *n, bool results,
                                 weft_rule *rule, weft_error *err)
 {
-    const weft_entry entry = enter(g, n, err);
+    const weft_entry entry = enter(g, n, "make_rule", err);
     return weft_leave(&entry, weft_rule_of_node(n, results, rule, err));
 }
 
@@ -50,7 +52,7 @@ weft_status weft_infer(weft_graph *g, weft_node *n)
     for (int i = 0; i < n->n_outs; i++)
         n->outs[i]->dtype = result_dtype(g, n);
     if (n->op->infer) {
-        const weft_entry entry = enter(g, n, &g->error);
+        const weft_entry entry = enter(g, n, "infer", &g->error);
         return weft_leave(&entry, n->op->infer(g, n, &g->error)) ? weft_graph_status(g) : WEFT_OK;
     }
     weft_rule rule;

@@ -70,7 +70,7 @@ static double flops_of(const weft_graph *g, const weft_node *n)
                             .ins = parts,
                             .outs = parts + n->n_ins};
     const weft_entry entry =
-        weft_enter(weft_ops_owner(g->config.ops, n->op), n->op->name, WEFT_NOWHERE, NULL);
+        weft_enter_op(weft_ops_owner(g->config.ops, n->op), "flops", n->op->name, NULL);
     flops = n->op->flops(&call);
     weft_leave(&entry, WEFT_OK);
     return flops;

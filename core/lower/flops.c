@@ -57,7 +57,7 @@ void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call 
                                   : 1;
     if (n->op->flops) {
         const weft_entry entry =
-            weft_enter(weft_ops_owner(c->g->config.ops, n->op), n->op->name, WEFT_NOWHERE, NULL);
+            weft_enter_op(weft_ops_owner(c->g->config.ops, n->op), "flops", n->op->name, NULL);
         flops = n->op->flops(call);
         weft_leave(&entry, WEFT_OK);
     } else {

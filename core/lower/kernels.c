@@ -45,7 +45,7 @@ const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_cal
             continue;
         if (call->accumulate && !k->accumulates)
             continue;
-        const weft_entry entry = weft_enter(kernels->owners[i], k->op, WEFT_NOWHERE, NULL);
+        const weft_entry entry = weft_enter_op(kernels->owners[i], "accepts", k->op, NULL);
         if (!k->accepts || k->accepts(call))
             best = k;
         weft_leave(&entry, WEFT_OK);
@@ -141,7 +141,7 @@ static weft_status prepare_one(weft_prepared *p, const weft_kernels *kernels, we
         return weft_fail_memory(err);
     if (fresh) {
         weft_call call = weft_instruction_call(in, kernels);
-        const weft_entry entry = weft_enter(in->owner, k->op, WEFT_NOWHERE, err);
+        const weft_entry entry = weft_enter_op(in->owner, "prepare", k->op, err);
         weft_status s = k->prepare ? k->prepare(&call, &item->state, err) : WEFT_OK;
         if (!s && k->workspace)
             item->workspace = k->workspace(&call);
@@ -181,7 +181,7 @@ void weft_prepared_release(weft_prepared *prepared)
 {
     for (struct weft_prepared_item *i = prepared->items; i; i = i->next)
         if (i->kernel->prepare && i->kernel->release) {
-            const weft_entry entry = weft_enter(i->owner, i->kernel->op, WEFT_NOWHERE, NULL);
+            const weft_entry entry = weft_enter_op(i->owner, "release", i->kernel->op, NULL);
             i->kernel->release(i->state);
             weft_leave(&entry, WEFT_OK);
         }

@@ -144,7 +144,7 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
     weft_compile_count(c, in, &call, program->part);
-    const weft_entry entry = weft_enter(in->owner, n->op->name, WEFT_NOWHERE, NULL);
+    const weft_entry entry = weft_enter_op(in->owner, "workspace", n->op->name, NULL);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
     weft_leave(&entry, WEFT_OK);
     return add_workspace(c, in, (int64_t)workspace, position);
@@ -169,7 +169,7 @@ static weft_status add_lowest(weft_compiler *c, weft_instruction *in, const weft
     in->owner = in->kernel ? weft_kernels_owner(c->options->kernels, in->kernel) : NULL;
     size_t workspace = 0;
     if (in->kernel && in->kernel->workspace) {
-        const weft_entry entry = weft_enter(in->owner, lowest->op->name, WEFT_NOWHERE, NULL);
+        const weft_entry entry = weft_enter_op(in->owner, "workspace", lowest->op->name, NULL);
         workspace = in->kernel->workspace(&call);
         weft_leave(&entry, WEFT_OK);
     }

@@ -118,6 +118,8 @@ static void report(int number, uintptr_t address)
     if (blame.hook) {
         put(&l, ", hook ");
         put(&l, blame.hook);
+        put(&l, blame.op ? " of op " : "");
+        put(&l, blame.op ? blame.op : "");
     }
     if (step_now >= 0) {
         put(&l, ", step ");

@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/wrap.h"
 
-weft_entry weft_enter(const char *plugin, const char *hook, weft_where where, weft_error *err)
+static weft_entry enter(weft_blame in, weft_where where, weft_error *err)
 {
-    const weft_blame in = {plugin, hook};
     return (weft_entry){.in = in,
                         .before = weft_blame_set(in),
                         .where = where,
                         .err = err,
                         .n_items = err ? err->n_items : 0,
                         .out_of_memory = err && err->out_of_memory};
+}
+
+weft_entry weft_enter(const char *plugin, const char *hook, weft_where where, weft_error *err)
+{
+    return enter((weft_blame){.plugin = plugin, .hook = hook}, where, err);
+}
+
+weft_entry weft_enter_op(const char *plugin, const char *function, const char *op, weft_error *err)
+{
+    return enter((weft_blame){.plugin = plugin, .hook = function, .op = op}, WEFT_NOWHERE, err);
 }
 
 weft_entry weft_enter_service(const weft_plugins *plugins, const void *table, const char *function,
@@ -53,7 +62,8 @@ weft_status weft_leave(const weft_entry *entry, weft_status s)
         return s;
     const char *plugin = entry->in.plugin;
     return weft_fail(entry->err, blame_plugin(s), entry->where,
-                     "%s%s%s failed in %s and does not say why; with weft_fail() it would",
+                     "%s%s%s failed in %s%s%s and does not say why; with weft_fail() it would",
                      plugin ? "plugin '" : "the core", plugin ? plugin : "", plugin ? "'" : "",
-                     entry->in.hook);
+                     entry->in.hook, entry->in.op ? " of op " : "",
+                     entry->in.op ? entry->in.op : "");
 }

@@ -19,10 +19,12 @@ typedef struct weft_entry {
     bool out_of_memory;
 } weft_entry;
 
-/* plugin: NULL is the core. hook: what a plugin's author calls it: the hook, the service's function
- * or the op. where: the line that lists the plugin. err: where the call notes errors; NULL: it has
+/* plugin: NULL is the core. hook: what a plugin's author calls it: the hook, or the service's
+ * function. where: the line that lists the plugin. err: where the call notes errors; NULL: it has
  * none to note. */
 weft_entry weft_enter(const char *plugin, const char *hook, weft_where where, weft_error *err);
+/* The same for a function of an op, or of a kernel for it: "plain", "launch", "differentiate". */
+weft_entry weft_enter_op(const char *plugin, const char *function, const char *op, weft_error *err);
 /* The same for a function of a service of the set, by the service's table. */
 weft_entry weft_enter_service(const weft_plugins *plugins, const void *table, const char *function,
                               weft_error *err);

@@ -89,7 +89,7 @@ static weft_status open_file(const weft_search *s, const char *name, const char 
                                       : weft_image_identify_file(path, where, id, err);
     if (status)
         return status;
-    weft_blame before = weft_blame_set((weft_blame){name, "constructor"});
+    weft_blame before = weft_blame_set((weft_blame){.plugin = name, .hook = "constructor"});
     status = weft_loader_open(name, path, fd, id->sha256, where, plugin, err);
     weft_blame_set(before);
     return status ? status : check_mapped(s, err);

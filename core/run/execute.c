@@ -58,7 +58,8 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
         call.workspace = weft_run_address(run, l, in->workspace, micro);
         call.workspace_bytes = (size_t)l->buffers[in->workspace].bytes;
     }
-    const weft_entry entry = weft_enter(in->owner, in->node->op->name, WEFT_NOWHERE, err);
+    const weft_entry entry =
+        weft_enter_op(in->owner, in->kernel ? "launch" : "plain", in->node->op->name, err);
     weft_status s = weft_leave(&entry, in->kernel ? in->kernel->launch(&call, err)
                                                   : in->node->op->plain(&call, err));
     if (s)

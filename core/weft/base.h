@@ -89,7 +89,8 @@ const char *weft_error_text(const weft_error *err);
 
 typedef struct weft_blame {
     const char *plugin; /* NULL: the core itself */
-    const char *hook;
+    const char *hook;   /* or the function of a service, an op or a kernel */
+    const char *op;     /* whose function it is; NULL: no op's */
 } weft_blame;
 
 /* Sets the calling thread's current plugin and hook, returns what it was; restore it with another

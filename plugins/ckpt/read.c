@@ -41,7 +41,7 @@ static weft_status read_tensor(const weft_state_view *state, const weft_state_te
 static void *work(void *arg)
 {
     reader *r = arg;
-    weft_blame_set((weft_blame){"ckpt", "load"});
+    weft_blame_set((weft_blame){.plugin = "ckpt", .hook = "load"});
     for (int i = r->from; i < r->to && !r->status; i++)
         if (!r->skip[i])
             r->status = read_tensor(r->state, &r->state->tensors[i], r->folder, &r->err);

@@ -8,7 +8,7 @@
 static void *work(void *arg)
 {
     ckpt *self = arg;
-    weft_blame_set((weft_blame){"ckpt", "save"});
+    weft_blame_set((weft_blame){.plugin = "ckpt", .hook = "save"});
     self->thread_status = self->phase == CKPT_WRITING ? ckpt_writer_run(&self->writer)
                                                       : ckpt_commit(self, &self->thread_err);
     __atomic_store_n(&self->done, true, __ATOMIC_RELEASE);

@@ -26,7 +26,7 @@ static void *work(void *arg)
 {
     tokenize_worker *worker = arg;
     tokenize_ring *r = worker->own;
-    weft_blame_set((weft_blame){"text", "tokenize"});
+    weft_blame_set((weft_blame){.plugin = "text", .hook = "tokenize"});
     worker->own = NULL;
     pthread_mutex_lock(&r->lock);
     if (r->job->own)

@@ -17,7 +17,7 @@ static void *work(void *arg)
     text_encoder *encoder = ((void **)arg)[1];
     text_workers *w = ((void **)arg)[0];
     weft_free(arg);
-    weft_blame_set((weft_blame){"text", "open"});
+    weft_blame_set((weft_blame){.plugin = "text", .hook = "open"});
     pthread_mutex_lock(&w->lock);
     while (!w->quit) {
         if (w->taken == w->filled) {

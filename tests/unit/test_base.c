@@ -75,9 +75,9 @@ static void *blame_of_thread(void *seen)
 static void blame_belongs_to_a_thread(void **state)
 {
     (void)state;
-    weft_blame before = weft_blame_set((weft_blame){"tp", "graph"});
+    weft_blame before = weft_blame_set((weft_blame){.plugin = "tp", .hook = "graph"});
     assert_null(before.plugin);
-    weft_blame seen = {"x", "x"};
+    weft_blame seen = {.plugin = "x", .hook = "x"};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, blame_of_thread, &seen), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);

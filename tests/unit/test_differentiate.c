@@ -398,7 +398,7 @@ static void wrong_ones(void **state)
         {reads_it_unasked, "it reads bent, which is to be computed again: ask weft_backward_saved"},
         {wrong_dims, "its gradient for operand 0 is "},
         {wrong_dtype, "is bf16 and should be f32: make it with weft_backward_add, or cast it"},
-        {without_words, "failed in bend and does not say why"},
+        {without_words, "failed in differentiate of op bend and does not say why"},
         {unknown_op, "the gradient of bend needs op 'bend_dx', which does not exist"},
     };
     weft_plugin model = bent_model();
