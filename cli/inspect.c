@@ -15,8 +15,8 @@ typedef struct wish {
 static void check_ops(const weft_plugin *plugin, weft_error *err)
 {
     weft_ops ops = {0};
-    if (weft_ops_init(&ops, &plugin->ops, 1, err) == WEFT_OK)
-        weft_plan_check_ops(&ops, plugin, err);
+    if (weft_ops_init(&ops, &plugin->ops, &plugin->name, 1, err) == WEFT_OK)
+        weft_plan_check_ops(&ops, plugin, WEFT_NOWHERE, err);
     weft_ops_release(&ops);
 }
 

@@ -34,12 +34,13 @@ weft_value *weft_backward_saved(weft_backward *b, weft_value *v)
     return kept;
 }
 
-static weft_status check_operands(weft_backward *b, int n, const int *operands)
+static weft_status check_operands(weft_backward *b, const char *op, int n, const int *operands)
 {
     for (int i = 0; i < n; i++)
         if (operands[i] < 0 || operands[i] >= b->node->n_ins || n > WEFT_RULE_MAX_PARTS)
-            weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no operand %d",
-                            operands[i]);
+            weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "it adds %s for operand %d, and there are %d, from 0", op, operands[i],
+                            b->node->n_ins);
     return weft_graph_status(b->g);
 }
 
@@ -47,14 +48,14 @@ void weft_backward_add_many(weft_backward *b, const char *op, int n, const int *
                             weft_value *const *ins, weft_value *like, weft_value **dxs)
 {
     weft_value *targets[WEFT_RULE_MAX_PARTS];
-    if (weft_graph_status(b->g) || check_operands(b, n, operands))
+    if (weft_graph_status(b->g) || check_operands(b, op, n, operands))
         return;
     for (int i = 0; i < n; i++)
         targets[i] = b->node->ins[operands[i]];
     for (int i = 0; i < n_ins; i++)
         if (!ins[i]) {
             weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                            "operand %d of %s does not exist", i, op);
+                            "operand %d of the %s that it adds is NULL", i, op);
             return;
         }
     weft_node *made = weft_backward_make(b, op, strlen(op), targets, b->node,
@@ -136,18 +137,49 @@ static weft_status check_gradient(weft_backward *b, const weft_node *n, int i, c
     return weft_graph_status(g);
 }
 
-static weft_status take_gradients(weft_backward *b, const weft_node *n, weft_value *const *dxs)
+/* With the gradients of some results alone an operand may have none: it need not be in these. */
+static weft_status check_missing(weft_backward *b, const weft_node *n, int i,
+                                 weft_value *const *dys)
+{
+    bool all = true;
+    for (int r = 0; r < n->n_outs; r++)
+        all = all && dys[r];
+    if (all && weft_backward_wants(b, i))
+        weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "it leaves dxs[%d] NULL, and the gradient of operand %d, %s, is wanted: "
+                        "give one, or leave %d out of grad_of",
+                        i, i, n->ins[i]->name, i);
+    return weft_graph_status(b->g);
+}
+
+static weft_status take_gradients(weft_backward *b, const weft_node *n, weft_value *const *dys,
+                                  weft_value *const *dxs)
 {
     for (int i = 0; i < n->n_ins; i++) {
-        if (!dxs[i])
+        weft_status s = dxs[i] ? check_gradient(b, n, i, dxs[i]) : check_missing(b, n, i, dys);
+        if (!dxs[i] && !s)
             continue;
-        weft_status s = check_gradient(b, n, i, dxs[i]);
         if (!s && b->needs[n->ins[i]->id] && !weft_backward_add_part(b, n->ins[i], dxs[i]))
             s = WEFT_ERR_MEMORY;
         if (s)
             return s;
     }
     return WEFT_OK;
+}
+
+/* Says of what was noted from item `from` on whose function it is about. */
+static weft_status name_function(weft_graph *g, int from, const weft_node *n, const char *owner)
+{
+    for (int i = from; i < g->error.n_items; i++) {
+        char *text = weft_format("%s%s%s, op %s, in the gradient (differentiate) of %s: %s",
+                                 owner ? "plugin '" : "weft", owner ? owner : "", owner ? "'" : "",
+                                 n->op->name, n->outs[0]->name, g->error.items[i].text);
+        if (!text)
+            return weft_fail_memory(&g->error);
+        weft_free(g->error.items[i].text);
+        g->error.items[i].text = text;
+    }
+    return weft_graph_status(g);
 }
 
 weft_status weft_backward_call(weft_backward *b, weft_node *n, weft_value *const *dys)
@@ -171,10 +203,6 @@ weft_status weft_backward_call(weft_backward *b, weft_node *n, weft_value *const
     s = weft_leave(&entry, s ? s : weft_graph_status(g));
     g->spot = spot;
     s = s ? s : check_reads(b, n, last);
-    s = s ? s : take_gradients(b, n, dxs);
-    if (s)
-        weft_graph_fail(
-            g, s, WEFT_NOWHERE, "that is the gradient (differentiate) of %s = %s, an op of %s%s",
-            n->outs[0]->name, n->op->name, owner ? "plugin " : "weft", owner ? owner : "");
-    return s;
+    s = s ? s : take_gradients(b, n, dys, dxs);
+    return s ? name_function(g, 0, n, owner) : WEFT_OK;
 }

@@ -184,8 +184,8 @@ static weft_value *add_full(weft_graph *g, const char *op_name, const char *name
     for (int i = 0; i < n_ins; i++)
         if (!ins[i])
             return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                                   "%s: operand %d of %s does not exist", name ? name : "?", i,
-                                   op_name);
+                                   "%s%s%s (%s): operand %d is NULL", name ? name : "",
+                                   name ? " = " : "", op_name, g->by, i);
     const weft_op *op = weft_ops_find(g->config.ops, op_name);
     if (!op)
         return weft_graph_fail(

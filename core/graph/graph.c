@@ -228,35 +228,34 @@ void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
         g->reports[g->n_reports++] = (weft_report_value){copy, v, g->by};
 }
 
-weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more,
-                          weft_error *err)
+static weft_status add_op(weft_ops *ops, const weft_op *op, const char *by, weft_error *err)
 {
-    memset(ops, 0, sizeof *ops);
-    for (int i = -1; i < n_more; i++) {
-        const weft_op *const *list = i < 0 ? weft_standard_ops() : more[i];
-        for (; list && *list; list++) {
-            const char *name = (*list)->name;
-            if (weft_map_get(&ops->by_name, name, strlen(name)))
-                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                                 "op '%s' is defined twice; each op name belongs to one plugin",
-                                 name);
-            if (!weft_map_set(&ops->by_name, &ops->pool, name, strlen(name),
-                              (void *)(uintptr_t)*list))
-                return weft_fail_memory(err);
-        }
-    }
+    size_t size = strlen(op->name);
+    const weft_op *there = weft_map_get(&ops->by_name, op->name, size);
+    const char *owner = there ? weft_ops_owner(ops, there) : NULL;
+    if (there)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "plugin '%s' brings an op '%s', which %s%s%s has already; choose another "
+                         "name",
+                         by ? by : "?", op->name, owner ? "plugin '" : "weft", owner ? owner : "",
+                         owner ? "'" : "");
+    if (!weft_map_set(&ops->by_name, &ops->pool, op->name, size, (void *)(uintptr_t)op) ||
+        (by && !weft_map_set(&ops->owners, &ops->pool, op->name, size, (void *)(uintptr_t)by)))
+        return weft_fail_memory(err);
     return WEFT_OK;
 }
 
-weft_status weft_ops_set_owners(weft_ops *ops, const weft_op *const *const *more,
-                                const char *const *names, int n, weft_error *err)
+weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more,
+                          const char *const *names, int n_more, weft_error *err)
 {
-    for (int i = 0; i < n; i++)
-        for (const weft_op *const *op = more[i]; op && *op; op++)
-            if (!weft_map_set(&ops->owners, &ops->pool, (*op)->name, strlen((*op)->name),
-                              (void *)(uintptr_t)names[i]))
-                return weft_fail_memory(err);
-    return WEFT_OK;
+    weft_status s = WEFT_OK;
+    memset(ops, 0, sizeof *ops);
+    for (int i = -1; i < n_more; i++) {
+        const weft_op *const *list = i < 0 ? weft_standard_ops() : more[i];
+        for (; list && *list && !s; list++)
+            s = add_op(ops, *list, i >= 0 && names ? names[i] : NULL, err);
+    }
+    return s;
 }
 
 const char *weft_ops_owner(const weft_ops *ops, const weft_op *op)

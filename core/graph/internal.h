@@ -21,12 +21,10 @@ typedef struct weft_ops {
     weft_map by_name, owners;
 } weft_ops;
 
-/* more: NULL-ended arrays of ops from plugins, n_more of them; a name twice is an error. */
-weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more, int n_more,
-                          weft_error *err);
-/* Says whose they are: names[i] brought more[i]. */
-weft_status weft_ops_set_owners(weft_ops *ops, const weft_op *const *const *more,
-                                const char *const *names, int n, weft_error *err);
+/* more: NULL-ended arrays of ops from plugins, n_more of them, which names[i] (NULL: nobody's) has
+ * brought; a name twice is an error. */
+weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more,
+                          const char *const *names, int n_more, weft_error *err);
 /* The plugin that brought an op; NULL: the core. ops may be NULL. */
 const char *weft_ops_owner(const weft_ops *ops, const weft_op *op);
 void weft_ops_release(weft_ops *ops);
@@ -196,6 +194,8 @@ weft_value *weft_source_finish(weft_graph *g, weft_value *v);
 const char *weft_state_kind_name(weft_state_kind kind);
 /* Are dims and dtype the same? */
 bool weft_same_shape(const weft_value *a, const weft_value *b);
+/* Notes that they are not: "f32 a [x 2] cannot be ... f32 b [x 3]: dims or dtype differ". */
+void weft_fail_shapes(weft_graph *g, const weft_value *a, const char *cannot, const weft_value *b);
 /* When all passes are done, training: state that nobody needs, parameters that no optimizer takes.
  */
 weft_status weft_graph_check_updates(weft_graph *g);

@@ -85,9 +85,7 @@ static weft_status check_gradient(weft_graph *g, const weft_value *p, const weft
                         "%s before %s in [weft] plugins",
                         g->by, p->name, p->updated_by, g->by, p->updated_by);
     else if (!weft_same_shape(v, was))
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be the gradient of %s: shape or dtype differ from %s", v->name,
-                        p->name, was->name);
+        weft_fail_shapes(g, v, "cannot be a gradient in the place of", was);
     return weft_graph_status(g);
 }
 

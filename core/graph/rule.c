@@ -110,20 +110,49 @@ static weft_status parse_part(parser *p, span text, weft_rule_part *part)
     return WEFT_OK;
 }
 
+static bool has_dots(span s)
+{
+    for (const char *p = s.at; s.end - p >= 3; p++)
+        if (memcmp(p, "...", 3) == 0)
+            return true;
+    return false;
+}
+
+static int count_parts(span s)
+{
+    int n = !blank(s);
+    for (const char *p = s.at; p < s.end; p++)
+        n += *p == ',';
+    return n;
+}
+
+static weft_status wrong_number(const parser *p, span side, int n, const weft_rule_part *parts)
+{
+    int have = count_parts(side);
+    return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "index rule \"%s\" has %s%d %s%s, and the node %d", p->text,
+                     has_dots(side) ? "at least " : "", have,
+                     parts == p->rule->in ? "operand" : "result", have == 1 ? "" : "s", n);
+}
+
 /* One side of the arrow, which has to give n parts of dims[i] dims (dims NULL: any). */
 static weft_status parse_side(parser *p, span side, int n, const int *dims, weft_rule_part *parts)
 {
     int have = 0;
-    span item = side;
+    const span whole = side;
     if (n == 0)
-        return blank(side) ? WEFT_OK : bad(p, "the node has fewer operands or results");
+        return blank(side) ? WEFT_OK : wrong_number(p, whole, n, parts);
     for (bool last = false; !last; have++) {
         last = !memchr(side.at, ',', (size_t)(side.end - side.at));
-        item = strip(take(&side, ','));
+        span item = take(&side, ',');
+        if (have > 0 && item.at == item.end)
+            return bad(p, "nothing stands behind a ','; one without dims is written as a space");
+        item = strip(item);
         bool repeats = item.end - item.at >= 3 && !memcmp(item.end - 3, "...", 3);
-        if (have == n || (repeats && !last))
-            return bad(p, have == n ? "the node has fewer operands or results"
-                                    : "\"...\" may only stand at the end of a side");
+        if (have == n)
+            return wrong_number(p, whole, n, parts);
+        if (repeats && !last)
+            return bad(p, "\"...\" may only stand at the end of a side");
         if (repeats)
             item.end -= 3;
         weft_status status = parse_part(p, item, &parts[have]);
@@ -133,7 +162,7 @@ static weft_status parse_side(parser *p, span side, int n, const int *dims, weft
             parts[have + 1] = parts[have];
     }
     if (have < n)
-        return bad(p, "the node has more operands or results");
+        return wrong_number(p, whole, n, parts);
     for (int i = 0; dims && i < n; i++)
         if (parts[i].n_dims != dims[i])
             return weft_fail(p->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
@@ -266,13 +295,7 @@ void weft_rule_count(const weft_op *op, int *n_ins, int *n_outs)
 /* As many parts as are written, or, where the last one repeats, as there can be. */
 static int count_written(const char *at, const char *end)
 {
-    int n = 1;
-    for (const char *p = at; p < end; p++) {
-        n += *p == ',';
-        if (end - p >= 3 && memcmp(p, "...", 3) == 0)
-            return WEFT_RULE_MAX_PARTS;
-    }
-    return blank((span){at, end}) ? 0 : n;
+    return has_dots((span){at, end}) ? WEFT_RULE_MAX_PARTS : count_parts((span){at, end});
 }
 
 weft_status weft_rule_check(const weft_op *op, weft_error *err)

@@ -76,6 +76,18 @@ bool weft_same_shape(const weft_value *a, const weft_value *b)
     return same;
 }
 
+void weft_fail_shapes(weft_graph *g, const weft_value *a, const char *cannot, const weft_value *b)
+{
+    weft_text mine = {0}, theirs = {0};
+    weft_value_print_shape(a, &mine);
+    weft_value_print_shape(b, &theirs);
+    weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s %s %s %s %s: dims or dtype differ",
+                    weft_dtype_name(a->dtype), weft_text_get(&mine), cannot,
+                    weft_dtype_name(b->dtype), weft_text_get(&theirs));
+    weft_text_release(&mine);
+    weft_text_release(&theirs);
+}
+
 static weft_status check_update(weft_graph *g, const weft_value *state)
 {
     if (!weft_node_is(state->node, WEFT_OP_PARAMETER | WEFT_OP_STATE))
@@ -97,8 +109,7 @@ void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
     if (!state || !v || weft_graph_status(g) || check_update(g, state))
         return;
     if (!weft_same_shape(v, state)) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot become %s: shape or dtype differ", v->name, state->name);
+        weft_fail_shapes(g, v, "cannot be the next content of", state);
         return;
     }
     weft_value *stored =

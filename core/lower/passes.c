@@ -257,24 +257,33 @@ static weft_status write_before(weft_plan *p, weft_mode mode, const weft_plan_op
     return s;
 }
 
-/* In the run folder if there is one, else in the working directory. */
+/* The run folder if there is one, else the user's cache; NULL: neither. */
+static const char *folder_for_graphs(const weft_plan *p, weft_error *err)
+{
+    const char *dir = weft_params_text(p->weft, "dir"),
+               *cache = p->plugins->n ? p->plugins->list[0].host.cache_dir : NULL;
+    if (*dir && access(dir, W_OK) == 0)
+        return dir;
+    return cache && !weft_make_dirs(cache, err) ? cache : NULL;
+}
+
 static void leave_reproducer(weft_plan *p, weft_mode mode, const weft_plan_options *options,
                              const limit *broken, weft_error *err)
 {
-    const char *dir = weft_params_text(p->weft, "dir");
     weft_error why = {0};
-    char *path = weft_format("%s/before-%s.graph", *dir && access(dir, W_OK) == 0 ? dir : ".",
-                             broken->failed_by);
-    if (!path)
+    const char *dir = folder_for_graphs(p, &why);
+    char *path = dir ? weft_format("%s/before-%s.graph", dir, broken->failed_by) : NULL;
+    if (dir && !path)
         weft_fail_memory(err);
+    else if (!dir)
+        ; /* what is wrong is told; this would have helped to find it */
     else if (write_before(p, mode, options, broken, path, &why))
         weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                   "the graph before %s's pass could not be written: %s", broken->failed_by,
                   weft_error_text(&why));
     else
         weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                  "the graph before %s's pass is in %s; please send it with your report",
-                  broken->failed_by, path);
+                  "the graph before %s's pass was written to %s", broken->failed_by, path);
     weft_free(path);
     weft_error_release(&why);
 }

@@ -59,12 +59,14 @@ static bool is_standard(const char *name)
     return false;
 }
 
-weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, weft_error *err)
+weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, weft_where where,
+                                weft_error *err)
 {
     weft_error own = {0};
     weft_status s = weft_ops_check_texts(ops, plugin->ops, &own);
+    s = s == WEFT_ERR_INTERNAL ? WEFT_ERR_INPUT : s; /* as all that is wrong in a descriptor */
     for (int k = 0; k < own.n_items; k++)
-        weft_fail(err, s, WEFT_NOWHERE, "plugin %s: %s", plugin->name, own.items[k].text);
+        weft_fail(err, s, where, "plugin '%s': %s", plugin->name, own.items[k].text);
     if (own.out_of_memory)
         weft_fail_memory(err);
     weft_error_release(&own);
@@ -76,7 +78,8 @@ static weft_status check_texts(const weft_plan *p, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < p->plugins->n; i++) {
-        weft_status now = weft_plan_check_ops(&p->ops, p->plugins->list[i].module.plugin, err);
+        const weft_module *m = &p->plugins->list[i].module;
+        weft_status now = weft_plan_check_ops(&p->ops, m->plugin, m->where, err);
         s = s ? s : now;
     }
     return s;
@@ -96,8 +99,7 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
         tables[i] = p->plugins->list[i].module.plugin->kernels;
         names[i] = p->plugins->list[i].module.plugin->name;
     }
-    s = s ? s : weft_ops_init(&p->ops, ops, (int)n, err);
-    s = s ? s : weft_ops_set_owners(&p->ops, ops, names, (int)n, err);
+    s = s ? s : weft_ops_init(&p->ops, ops, names, (int)n, err);
     s = s ? s : check_texts(p, err);
     s = s ? s
           : weft_kernels_init(&p->kernels, p->device, p->device_self,

@@ -82,8 +82,9 @@ size_t weft_device_library_bytes(const weft_plan *plan);
 void weft_device_describe(const weft_plan *plan, weft_text *text);
 
 /* What is wrong with the texts (rule, linear groups, gradient) of a plugin's ops, which are among
- * `ops`; in the words that a run gives. */
-weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, weft_error *err);
+ * `ops`; in the words that a run gives. where: the line that lists the plugin. */
+weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, weft_where where,
+                                weft_error *err);
 /* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
 weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err);
 

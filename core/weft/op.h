@@ -130,11 +130,12 @@ enum {
  * differentiate: the gradient as a function, instead of `grad`, where statements do not do: several
  * nodes, a choice, state that changes. Called once for each node whose gradient is wanted, it adds
  * nodes with any builder (they stand in the backward, in the node's block, chunk and phase, on its
- * plugin's behalf) and fills dxs[i] with the gradient of operand i; NULL: none. dys[i] is that of
- * result i, NULL where nobody wants it. What it may ask is in <weft/pass.h>. grad_of: for which
- * operands it can give one, "0 1" or "all". grad_reads: what it reads of the forward: operands, "0
- * 1" or "all", and results, "r0"; NULL: nothing but dys. Both are told before it is called, so that
- * passes can be told what a backward will keep.
+ * plugin's behalf) and fills dxs[i] with the gradient of operand i. It may leave NULL what nobody
+ * wants (weft_backward_wants), and what the results that have a dys[r] do not depend on. dys[r] is
+ * the gradient of result r, NULL where nobody wants it. What it may ask is in <weft/pass.h>.
+ * grad_of: for which operands it can give one, "0 1" or "all". grad_reads: what it reads of the
+ * forward: operands, "0 1" or "all", and results, "r0"; NULL: nothing but dys. Both are told before
+ * it is called, so that passes can be told what a backward will keep.
  *
  * infer: sets dims and dtypes of results where the default does not do: default dims come from the
  * rule's letters in the first operand that has them, default dtype is operand `dtype_from`'s. NULL:

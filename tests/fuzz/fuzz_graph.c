@@ -77,7 +77,7 @@ static weft_status parse(const char *data, size_t n)
 int main(int argc, char **argv)
 {
     weft_error err = {0};
-    if (weft_ops_init(&ops, NULL, 0, &err))
+    if (weft_ops_init(&ops, NULL, NULL, 0, &err))
         return 99;
     int code = fuzz_main(&(fuzz_target){"fuzz_graph", seeds, words, parse}, argc, argv);
     weft_ops_release(&ops);

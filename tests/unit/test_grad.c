@@ -16,7 +16,7 @@ static weft_status check(const char *rule, const char *text, weft_error *err)
     const char *const grad[] = {text, NULL};
     const weft_op brk = {.name = "brk", .rule = rule, .grad = grad};
     const weft_op *const list[] = {&brk, NULL}, *const *const more[] = {list};
-    assert_int_equal(weft_ops_init(&ops, more, 1, err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&ops, more, NULL, 1, err), WEFT_OK);
     weft_status s = weft_ops_check_texts(&ops, list, err);
     weft_ops_release(&ops);
     return s;
@@ -44,7 +44,7 @@ static void sound_ones(void **state)
     }
     weft_ops ops;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     if (weft_ops_check_texts(&ops, weft_standard_ops(), &err))
         fail_msg("%s", weft_error_text(&err));
     weft_ops_release(&ops);
@@ -116,7 +116,7 @@ static void of_functions(void **state)
                              .grad_reads = cases[i].reads,
                              .differentiate = never_called};
         const weft_op *const list[] = {&brk, NULL}, *const *const more[] = {list};
-        assert_int_equal(weft_ops_init(&ops, more, 1, &err), WEFT_OK);
+        assert_int_equal(weft_ops_init(&ops, more, NULL, 1, &err), WEFT_OK);
         weft_status s = weft_ops_check_texts(&ops, list, &err);
         assert_int_equal(s, cases[i].words ? WEFT_ERR_INTERNAL : WEFT_OK);
         assert_string_equal(weft_error_text(&err), cases[i].words ? cases[i].words : "");

@@ -377,7 +377,7 @@ static void garbage_is_refused(void **state)
     weft_ops ops;
     weft_error err = {0};
     weft_graph *g;
-    assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = small_config(&ops);
     if (weft_graph_parse(small, &config, &g, &err))
         fail_msg("the small text is not read: %s", weft_error_text(&err));
@@ -416,7 +416,7 @@ static void noise(void **state)
     static const char letters[] = " %@:;,=()[]{}~+*/.\"\\\n0123456789abtpxyw";
     weft_ops ops;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = small_config(&ops);
     int read = 0;
     for (uint64_t round = 0; round < 3000; round++) {
@@ -456,7 +456,7 @@ static void out_of_memory(void **state)
     weft_ops ops;
     weft_error err = {0};
     weft_graph *g = NULL;
-    assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = small_config(&ops);
     weft_status s = WEFT_ERR_MEMORY;
     int failed = 0;

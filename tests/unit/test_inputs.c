@@ -41,7 +41,7 @@ typedef struct fixture {
 static void start(fixture *f, int rank)
 {
     *f = (fixture){0};
-    assert_int_equal(weft_ops_init(&f->ops, NULL, 0, &f->err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&f->ops, NULL, NULL, 0, &f->err), WEFT_OK);
     weft_graph_config config = {
         .ops = &f->ops,
         .dtype = WEFT_F32,

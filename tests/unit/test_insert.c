@@ -22,7 +22,7 @@ static const weft_init one = {WEFT_INIT_ONE, 0, 0};
 static void begin(model *m, int tp)
 {
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&m->ops, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&m->ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = {
         .mode = WEFT_MODE_TRAIN, .ops = &m->ops, .dtype = WEFT_F32, .sizes = {4, 6, 1, 0}};
     if (tp > 1)

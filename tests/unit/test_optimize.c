@@ -190,7 +190,7 @@ static void mistakes(void **state)
                           "norm of all gradients; list noise before adamw"},
         {behind_the_update, "noise cannot replace the gradient of up any more: sgd has updated it; "
                             "list noise before sgd"},
-        {of_another_shape, "cannot be the gradient of up: shape or dtype differ"},
+        {of_another_shape, "] cannot be a gradient in the place of f32 up'"},
         {of_a_frozen_one, "up has no gradient to be replaced"},
         {of_no_parameter, "u is no parameter: it has no gradient"},
     };

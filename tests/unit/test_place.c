@@ -285,7 +285,7 @@ static const weft_op *op_of(const char *name)
 {
     weft_ops ops;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     const weft_op *op = weft_ops_find(&ops, name);
     assert_non_null(op);
     weft_ops_release(&ops);

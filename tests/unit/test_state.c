@@ -143,7 +143,7 @@ static void mistakes(void **state)
         {as_a_value, "state 'u': there is a value of this name already (core)"},
         {never_updated, "plugin core adds state 's' (history), which nobody updates; "},
         {never_read, "plugin core adds state 's' (buffer), which nobody updates or reads; "},
-        {of_another_shape, "cannot become s: shape or dtype differ"},
+        {of_another_shape, "] cannot be the next content of f32 s ["},
         {becomes_two, "cannot become b: it becomes a already; put a node between them"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -64,7 +64,7 @@ static weft_status run_pass(fixture *f, const char *ini)
                      WEFT_OK);
     assert_int_equal(dump_LTX_plugin.create(&f->host, (void **)&f->self, &f->err), WEFT_OK);
     const weft_op *const *more[] = {dump_ops};
-    assert_int_equal(weft_ops_init(&f->ops, more, 1, &f->err), WEFT_OK);
+    assert_int_equal(weft_ops_init(&f->ops, more, NULL, 1, &f->err), WEFT_OK);
     weft_graph_config config = {
         .mode = WEFT_MODE_TRAIN, .ops = &f->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
     config.mesh = (weft_mesh){1, {{.name = "dp_shard", .size = 2, .by = "fsdp"}}};
