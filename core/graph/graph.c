@@ -213,6 +213,19 @@ static weft_status check_report(weft_graph *g, const char *name, const weft_valu
     return weft_graph_status(g);
 }
 
+weft_status weft_graph_check_reports(weft_graph *g)
+{
+    for (int i = 0; i < g->n_reports; i++) {
+        const weft_report_value *r = &g->reports[i];
+        if (weft_value_available(r->value) == WEFT_MICRO_BATCH)
+            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "plugin %s reports '%s', %s, of which each micro-batch has its own, "
+                            "and the last would count alone; weft_accumulate makes one of them",
+                            r->by, r->name, r->value->name);
+    }
+    return weft_graph_status(g);
+}
+
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
 {
     if (scalar && !weft_graph_status(g) && !check_report(g, name, scalar))

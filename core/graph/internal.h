@@ -199,6 +199,8 @@ void weft_fail_shapes(weft_graph *g, const weft_value *a, const char *cannot, co
 /* When all passes are done, training: state that nobody needs, parameters that no optimizer takes.
  */
 weft_status weft_graph_check_updates(weft_graph *g);
+/* And reports of what each micro-batch has its own of (graph.c). */
+weft_status weft_graph_check_reports(weft_graph *g);
 /* Of these, the parameters (optimize.c). */
 weft_status weft_graph_check_claims(weft_graph *g);
 

@@ -44,8 +44,6 @@ static weft_value *constant(weft_graph *g, double x)
 {
     weft_value *v = weft_add(g, "constant", NULL, 0, NULL);
     weft_set_real(g, v, "value", x);
-    if (v)
-        v->node->scope = WEFT_STEP_BEGIN;
     return v;
 }
 

@@ -429,12 +429,13 @@ static weft_status place_gather(weft_graph *g, weft_node *n)
     return WEFT_OK;
 }
 
-/* As early as the operands allow, but not before what it was added in front of. */
+/* As early as the operands allow, but not before what it was added in front of. What has none is
+ * the same in all micro-batches. */
 static void set_scope(const weft_graph *g, weft_node *n)
 {
     if (n->scope != WEFT_SCOPE_NONE)
         return;
-    n->scope = n->n_ins ? WEFT_STEP_BEGIN : WEFT_MICRO_BATCH;
+    n->scope = WEFT_STEP_BEGIN;
     if (g->placed && g->spot.scope > n->scope)
         n->scope = g->spot.scope;
     for (int i = 0; i < n->n_ins; i++) {

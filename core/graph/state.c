@@ -108,6 +108,13 @@ void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
 {
     if (!state || !v || weft_graph_status(g) || check_update(g, state))
         return;
+    if (weft_value_available(v) == WEFT_MICRO_BATCH) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot become %s: each micro-batch has its own, and the last would "
+                        "count alone; weft_accumulate makes one of them",
+                        v->name, state->name);
+        return;
+    }
     if (!weft_same_shape(v, state)) {
         weft_fail_shapes(g, v, "cannot be the next content of", state);
         return;

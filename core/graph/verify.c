@@ -85,7 +85,7 @@ static weft_status check_size(check *c, const weft_value *v)
 /* Before placement a scope is what a pass has set, or follows from the operands. */
 static weft_status check_scope(check *c, const weft_node *n)
 {
-    weft_scope latest = n->n_ins ? WEFT_STEP_BEGIN : WEFT_MICRO_BATCH;
+    weft_scope latest = WEFT_STEP_BEGIN;
     for (int i = 0; i < n->n_ins; i++) {
         weft_scope s = c->known[n->ins[i]->node->id];
         latest = s > latest ? s : latest;

@@ -150,6 +150,8 @@ static weft_status close_roots(weft_graph *g)
         if (*roots[i])
             *roots[i] = weft_move_to(g, *roots[i], (weft_layout){0}, NULL, WEFT_FORWARD,
                                      "read by the host", NULL);
+    if (g->config.mode == WEFT_MODE_TRAIN && weft_graph_check_reports(g))
+        return weft_graph_status(g);
     for (int i = 0; i < g->n_reports; i++)
         g->reports[i].value = weft_move_to(g, g->reports[i].value, (weft_layout){0}, NULL,
                                            WEFT_UPDATE, "reported", NULL);

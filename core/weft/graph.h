@@ -346,7 +346,7 @@ void weft_add_storage(weft_graph *g, const char *axis);
 void weft_add_regather(weft_graph *g, const char *axis);
 
 /* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step;
- * once for each. */
+ * once for each. What each micro-batch has its own of is refused: weft_accumulate first. */
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
 /* For optimizers: the parameters that are trained, that nobody has updated yet, and that pick(p,
  * ctx) is true for (NULL: all), in the order of the graph. Returns how many; list (NULL: they are
@@ -366,7 +366,8 @@ weft_value *weft_gradient_norm(weft_graph *g);
  */
 weft_value *weft_gradient_clip(weft_graph *g, double max_norm);
 /* Names a scalar of the step that observers get ("grad_norm", "lr"); once for each name. Names that
- * begin with "loss." are those of the loss's terms. */
+ * begin with "loss." are those of the loss's terms. As in weft_set_update, of what each micro-batch
+ * has its own only the sum or maximum can be reported, which weft_accumulate makes. */
 void weft_add_report(weft_graph *g, const char *name, weft_value *scalar);
 /* Parameters in the order of the graph; i from 0, NULL past the end. */
 weft_value *weft_graph_parameter(const weft_graph *g, int i);
