@@ -87,6 +87,7 @@ core_libcore_la_SOURCES = \
 	core/mesh/plan.c \
 	core/mesh/steps.c \
 	core/mesh/plan.h \
+	core/graph/attrs.c \
 	core/graph/autodiff.c \
 	core/graph/autodiff_function.c \
 	core/graph/autodiff_node.c \

@@ -191,6 +191,9 @@ static weft_value *add_full(weft_graph *g, const char *op_name, const char *name
         return weft_graph_fail(
             g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
             "there is no op '%s'; does the plugin that brings it stand in the list?", op_name);
+    for (int i = 0; i < n_attrs; i++)
+        if (weft_check_attr(g, op, name, attrs[i].key))
+            return NULL;
     if (n_ins > WEFT_RULE_MAX_PARTS && strcmp(op_name, "add") == 0)
         return add_tree(g, name, n_ins, ins);
     weft_node_spec spec = {.op = op,

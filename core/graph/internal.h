@@ -165,6 +165,12 @@ weft_value *weft_node_drop_operand(weft_node *n);
 void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at);
 /* Adds pointer p to a growing array in the graph's pool. */
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p);
+/* Does the op declare the attribute, or is it a mark (attrs.c)? */
+bool weft_op_declares(const weft_op *op, const char *key);
+/* If not, that is noted; name: of the node's result, NULL: not known. */
+weft_status weft_check_attr(weft_graph *g, const weft_op *op, const char *name, const char *key);
+/* Gives the node that made v an attribute, unchecked; key and text are copied. */
+void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr);
 /* weft_add_report, unchecked. */
 void weft_graph_report(weft_graph *g, const char *name, weft_value *v);
 /* How far the labels of this input lie behind "labels" or "step_labels": "labels+2"; 0: it is

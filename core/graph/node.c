@@ -238,10 +238,8 @@ bool weft_node_has(const weft_node *n, const char *key)
     return find_attr(n, key) != NULL;
 }
 
-static void set_attr(weft_graph *g, weft_value *v, weft_attr attr)
+void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr)
 {
-    if (!v)
-        return;
     weft_node *n = v->node;
     weft_attr *a = (weft_attr *)(uintptr_t)find_attr(n, attr.key);
     if (!a && n->n_attrs == n->attrs_capacity) {
@@ -265,6 +263,12 @@ static void set_attr(weft_graph *g, weft_value *v, weft_attr attr)
     if (!a)
         a = &n->attrs[n->n_attrs++];
     *a = attr;
+}
+
+static void set_attr(weft_graph *g, weft_value *v, weft_attr attr)
+{
+    if (v && !weft_graph_status(g) && !weft_check_attr(g, v->node->op, v->name, attr.key))
+        weft_node_set_attr(g, v, attr);
 }
 
 void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x)

@@ -100,17 +100,9 @@ static weft_status check_replace(weft_graph *g, const weft_value *old, const wef
 /* What the node that made `old` was told counts for the one that makes `value`. */
 static void take_attributes(weft_graph *g, const weft_value *old, weft_value *value)
 {
-    for (int i = 0; i < old->node->n_attrs; i++) {
-        const weft_attr *a = &old->node->attrs[i];
-        if (weft_node_has(value->node, a->key))
-            continue;
-        if (a->kind == WEFT_ATTR_TEXT)
-            weft_set_text(g, value, a->key, a->text);
-        else if (a->kind == WEFT_ATTR_REAL)
-            weft_set_real(g, value, a->key, a->r);
-        else
-            weft_set_int(g, value, a->key, a->i);
-    }
+    for (int i = 0; i < old->node->n_attrs; i++)
+        if (!weft_node_has(value->node, old->node->attrs[i].key))
+            weft_node_set_attr(g, value, old->node->attrs[i]);
 }
 
 static void take_marks(weft_value *old, weft_value *value)

@@ -146,6 +146,10 @@ enum {
  * "attention" one whose operands are attention's. A pass that replaces an op by one of its own
  * gives that the family of what it replaces. NULL: its name.
  *
+ * attrs: the names of the attributes that it and its kernels read, "eps, theta"; NULL: none. Others
+ * are refused where a node is given one (weft_set_int and its kin, weft_add_full). Gradient nodes
+ * have those of the node that they differentiate, whatever their ops say here.
+ *
  * flops: floating-point operations of one call; NULL: one per element of the largest tensor.
  *
  * plain: the reference kernel: correct for every float dtype, computes in f64, needs no workspace,
@@ -156,6 +160,7 @@ struct weft_op {
     const char *rule;
     const char *linear;
     const char *const *grad;
+    const char *attrs;
     unsigned flags;
     int dtype_from;
     weft_status (*plain)(const weft_call *call, weft_error *err);

@@ -36,6 +36,7 @@ static const weft_op average_op = {
     .name = "ema",
     .summary = "average, parameter, updates so far -> the next average",
     .rule = "*, *, -> *",
+    .attrs = "decay",
     .flags = WEFT_OP_INPLACE,
     .plain = average_plain,
 };

@@ -72,6 +72,7 @@ static const weft_op noise_op = {
     .name = "gradient_noise",
     .summary = "adds Gaussian noise, keyed by name, step and global element",
     .rule = "*, -> *",
+    .attrs = "seed, name, std, decay",
     .flags = WEFT_OP_INPLACE,
     .plain = noise_plain,
 };

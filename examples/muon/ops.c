@@ -159,6 +159,7 @@ static const weft_op rate_op = {
     .name = "muon_rate",
     .summary = "learning rate of a step, counted from 1",
     .rule = "->",
+    .attrs = "lr, warmup, total",
     .flags = WEFT_OP_STAT,
     .plain = rate_plain,
 };
@@ -167,6 +168,7 @@ static const weft_op momentum_op = {
     .name = "muon_momentum",
     .summary = "gradient, momentum, clip factor -> direction, next momentum",
     .rule = "*, *, -> *, *",
+    .attrs = "momentum",
     .flags = WEFT_OP_INPLACE,
     .plain = momentum_plain,
 };
@@ -183,6 +185,7 @@ static const weft_op update_op = {
     .name = "muon_update",
     .summary = "parameter, direction, learning rate -> next parameter",
     .rule = "*, *, -> *",
+    .attrs = "weight_decay",
     .flags = WEFT_OP_INPLACE,
     .plain = update_plain,
 };

@@ -98,6 +98,7 @@ static const weft_op head_norm = {
     .rule = "b s h, [d] -> b s h",
     .linear = "1",
     .grad = grad,
+    .attrs = "eps",
     .flags = WEFT_OP_HALF,
     .plain = norm,
 };
@@ -106,6 +107,7 @@ static const weft_op head_norm_dx = {
     .summary = "gradient of head_norm's x",
     .rule = "b s h, [d], b s h -> b s h",
     .linear = "2",
+    .attrs = "eps",
     .flags = WEFT_OP_HALF,
     .plain = norm_dx,
 };
@@ -114,6 +116,7 @@ static const weft_op head_norm_dw = {
     .summary = "gradient of head_norm's w",
     .rule = "b s h, b s h, [d] -> [d]",
     .linear = "1",
+    .attrs = "eps",
     .plain = norm_dw,
 };
 

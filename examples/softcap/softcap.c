@@ -40,6 +40,7 @@ static const weft_op softcap_op = {
     .summary = "cap * tanh(x / cap)",
     .rule = "* -> *",
     .grad = grad,
+    .attrs = "cap",
     .flags = WEFT_OP_HALF,
     .plain = cap,
 };
@@ -48,6 +49,7 @@ static const weft_op softcap_dx_op = {
     .summary = "gradient of softcap",
     .rule = "*, * -> *",
     .linear = "1",
+    .attrs = "cap",
     .flags = WEFT_OP_HALF,
     .plain = cap_dx,
 };

@@ -94,6 +94,7 @@ static const weft_op op_lr_schedule = {
     .name = "lr_schedule",
     .summary = "learning rate of a step, counted from 1",
     .rule = "->",
+    .attrs = "lr, min_factor, warmup, decay, total, shape",
     .flags = WEFT_OP_STAT,
     .plain = lr_schedule_plain,
 };
@@ -103,6 +104,7 @@ static const weft_op op_adamw = {
     .summary = "parameter, moments, gradient, clip factor, learning rate, step -> next parameter "
                "and moments",
     .rule = "*, *, *, *, , , -> *, *, *",
+    .attrs = "beta1, beta2, eps, weight_decay",
     .flags = WEFT_OP_INPLACE,
     .plain = adamw_plain,
     .flops = adamw_flops,

@@ -174,10 +174,13 @@ static void every_kind_of_attribute(void **state)
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
         char key[8];
         snprintf(key, sizeof key, "r%zu", i);
-        weft_set_real(g, v, key, reals[i]);
+        weft_node_set_attr(g, v, (weft_attr){.key = key, .kind = WEFT_ATTR_REAL, .r = reals[i]});
     }
-    weft_set_int(g, v, "least", INT64_MIN);
-    weft_set_text(g, v, "text", "a \"quoted\" \\ {brace}, and = \t\n \x01 \xc3\xa9");
+    weft_node_set_attr(g, v, (weft_attr){.key = "least", .kind = WEFT_ATTR_INT, .i = INT64_MIN});
+    weft_node_set_attr(g, v,
+                       (weft_attr){.key = "text",
+                                   .kind = WEFT_ATTR_TEXT,
+                                   .text = "a \"quoted\" \\ {brace}, and = \t\n \x01 \xc3\xa9"});
     v->fetch = true;
     weft_graph *again = round_trip(g);
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {

@@ -102,6 +102,7 @@ const weft_op weft_op_gelu = {
     .family = "activation",
     .rule = "* -> *",
     .grad = (const char *const[]){"0: gelu_dx 0 dy", NULL},
+    .attrs = "exact",
     .flags = WEFT_OP_HALF | WEFT_OP_INPLACE,
     .plain = gelu_plain,
 };
@@ -112,6 +113,7 @@ const weft_op weft_op_gelu_dx = {
     .family = "activation",
     .rule = "*, * -> *",
     .linear = "1",
+    .attrs = "exact",
     .flags = WEFT_OP_HALF | WEFT_OP_INPLACE,
     .plain = gelu_dx_plain,
 };

@@ -170,6 +170,7 @@ const weft_op weft_op_cast = {
     .rule = "* -> *",
     .linear = "0",
     .grad = (const char *const[]){"0: cast dy", NULL},
+    .attrs = "dtype",
     .plain = copy_plain,
     .infer = cast_infer,
     .flags = WEFT_OP_CAST,

@@ -241,6 +241,7 @@ const weft_op weft_op_attention = {
     .family = "attention",
     .rule = "b q h, b [k] h, b [k] h, q, [k], b q, b [k] -> b q h, b q h",
     .grad = (const char *const[]){"0 1 2: attention_dx 0 1 2 3 4 5 6 r0 r1 dy", NULL},
+    .attrs = "causal, scale",
     .flags = WEFT_OP_HALF | WEFT_OP_STAT | WEFT_OP_MATMUL,
     .plain = attention_plain,
     .flops = attention_flops,
@@ -254,6 +255,7 @@ const weft_op weft_op_attention_dx = {
     .rule = "b q h, b [k] h, b [k] h, q, [k], b q, b [k], b q h, b q h, b q h -> b q h, b [k] h, b "
             "[k] h",
     .linear = "9",
+    .attrs = "causal, scale",
     .flags = WEFT_OP_HALF | WEFT_OP_MATMUL,
     .plain = attention_dx_plain,
     .flops = attention_dx_flops,

@@ -131,6 +131,7 @@ const weft_op weft_op_rms_norm = {
     .rule = "b s [e], [e] -> b s [e]",
     .linear = "1",
     .grad = (const char *const[]){"0: rms_norm_dx 0 1 dy", "1: rms_norm_dw 0 dy", NULL},
+    .attrs = "eps",
     .flags = WEFT_OP_HALF,
     .plain = rms_norm_plain,
 };
@@ -141,6 +142,7 @@ const weft_op weft_op_rms_norm_dx = {
     .family = "norm",
     .rule = "b s [e], [e], b s [e] -> b s [e]",
     .linear = "2",
+    .attrs = "eps",
     .flags = WEFT_OP_HALF,
     .plain = rms_norm_dx_plain,
 };
@@ -151,6 +153,7 @@ const weft_op weft_op_rms_norm_dw = {
     .family = "norm",
     .rule = "b s [e], b s [e] -> [e]",
     .linear = "1",
+    .attrs = "eps",
     .plain = rms_norm_dw_plain,
 };
 
@@ -162,6 +165,7 @@ const weft_op weft_op_layer_norm = {
     .linear = "1 2",
     .grad = (const char *const[]){"0: layer_norm_dx 0 1 dy", "1: layer_norm_dw 0 dy",
                                   "2: bias_dw dy", NULL},
+    .attrs = "eps",
     .flags = WEFT_OP_HALF,
     .plain = layer_norm_plain,
 };
@@ -172,6 +176,7 @@ const weft_op weft_op_layer_norm_dx = {
     .family = "norm",
     .rule = "b s [e], [e], b s [e] -> b s [e]",
     .linear = "2",
+    .attrs = "eps",
     .flags = WEFT_OP_HALF,
     .plain = layer_norm_dx_plain,
 };
@@ -182,5 +187,6 @@ const weft_op weft_op_layer_norm_dw = {
     .family = "norm",
     .rule = "b s [e], b s [e] -> [e]",
     .linear = "1",
+    .attrs = "eps",
     .plain = layer_norm_dw_plain,
 };

@@ -139,6 +139,7 @@ const weft_op weft_op_clip = {
     .name = "clip",
     .summary = "factor that brings a norm down to attribute max_norm (0: none)",
     .rule = "->",
+    .attrs = "max_norm",
     .flags = WEFT_OP_STAT,
     .plain = clip_plain,
 };

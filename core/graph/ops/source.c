@@ -57,6 +57,7 @@ const weft_op weft_op_constant = {
     .name = "constant",
     .summary = "the number `value`",
     .rule = "->",
+    .attrs = "value",
     .plain = constant_plain,
 };
 
@@ -68,6 +69,7 @@ const weft_op weft_op_gather = {
     .rule = "* -> *",
     .linear = "0",
     .grad = (const char *const[]){"0: dy", NULL},
+    .attrs = "axes",
     .flags = WEFT_OP_GATHER,
 };
 
