@@ -118,6 +118,7 @@ bool conform_use_init(conform_use *u, const weft_graph *g, const weft_node *n,
 /* ---- checks ---- */
 
 void conform_check_linear(const conform *c, const conform_use *u);
+void conform_check_monotone(const conform *c, const conform_use *u);
 void conform_check_accumulate(const conform *c, const conform_use *u);
 void conform_check_in_place(const conform *c, const conform_use *u);
 void conform_check_shards(const conform *c, const conform_use *u);

@@ -109,6 +109,7 @@ static void check_use(const conform *c, void *self)
     conform_count(c, "rules", 1);
     if (is_own(c, w->p, w->node->op)) {
         conform_check_linear(c, u);
+        conform_check_monotone(c, u);
         conform_check_accumulate(c, u);
         conform_check_in_place(c, u);
         conform_check_shards(c, u);

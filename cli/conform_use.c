@@ -142,6 +142,63 @@ void conform_check_linear(const conform *c, const conform_use *u)
     conform_count(c, "linear groups", u->rule.n_groups);
 }
 
+/* ---- monotone in operand 0 ---- */
+
+/* The greater of a and b, element by element, into a. */
+static void maximum(const weft_tensor *a, const weft_tensor *b)
+{
+    for (int64_t i = 0; a->data && b->data && i < weft_tensor_count(a); i++) {
+        double x = weft_tensor_get(a, i), y = weft_tensor_get(b, i);
+        weft_tensor_set(a, i, x > y ? x : y);
+    }
+}
+
+/* f(max(a, b)) = max(f(a), f(b)) where a and b stand for operand 0? */
+static void compare_maxima(const conform *c, const conform_use *u, weft_pool *pool)
+{
+    enum { A, B, MOST };
+    const weft_node *n = u->node;
+    weft_tensor ins[3][WEFT_RULE_MAX_PARTS], outs[3][WEFT_RULE_MAX_PARTS];
+    for (int k = A; k <= MOST; k++) {
+        memcpy(ins[k], u->ins, (size_t)n->n_ins * sizeof *u->ins);
+        ins[k][0] = conform_copy(k == MOST ? &ins[A][0] : &u->ins[0], pool);
+        if (k != MOST)
+            conform_randomise(&ins[k][0], (uint64_t)k + 1);
+    }
+    maximum(&ins[MOST][0], &ins[B][0]);
+    for (int k = A; k <= MOST; k++) {
+        for (int r = 0; r < n->n_outs; r++)
+            outs[k][r] = conform_new(&u->outs[r], pool);
+        if (!conform_ran(c, u, "monotone", ins[k], outs[k]))
+            return;
+    }
+    for (int r = 0; r < n->n_outs; r++) {
+        maximum(&outs[A][r], &outs[B][r]);
+        int64_t at = conform_differ(&outs[MOST][r], &outs[A][r], 1e-9);
+        if (at < 0)
+            continue;
+        weft_text what = {0};
+        conform_print_difference(&outs[MOST][r], &outs[A][r], r, at, &what);
+        conform_fail(c,
+                     "op %s: monotone: of max(f(a), f(b)) against f(max(a, b)), %s; take the flag "
+                     "MONOTONE off",
+                     n->op->name, weft_text_get(&what));
+        weft_text_release(&what);
+        return;
+    }
+}
+
+void conform_check_monotone(const conform *c, const conform_use *u)
+{
+    weft_pool pool = {0};
+    if (!weft_node_is(u->node, WEFT_OP_MONOTONE) || u->node->n_ins == 0 ||
+        !weft_dtype_is_float(u->ins[0].dtype))
+        return;
+    conform_now(c, "op %s: monotone", u->node->op->name);
+    compare_maxima(c, u, &pool);
+    weft_pool_release(&pool);
+}
+
 /* ---- accumulate ---- */
 
 void conform_check_accumulate(const conform *c, const conform_use *u)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One placement algorithm for every op, forward, backward and update. For every node, and
  * independently for every mesh axis, the axis gets one role in the op: it cuts an index, passes an
- * open sum through a linear group, or leaves the op alone. The cheapest role wins. */
+ * open sum through a linear group, passes an open maximum through a monotone op, or leaves the op
+ * alone. The cheapest role wins. */
 #include "graph/internal.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <weft/random.h>
 
-typedef enum role_kind { ROLE_CUT, ROLE_WHOLE, ROLE_OPEN } role_kind;
+typedef enum role_kind { ROLE_CUT, ROLE_WHOLE, ROLE_OPEN, ROLE_MAX } role_kind;
 
 typedef struct role {
     role_kind kind;
@@ -59,6 +60,8 @@ static unsigned operand_state(const job *j, role r, int i)
 {
     if (r.kind == ROLE_CUT)
         return cut_state(&j->rule.in[i], r.letter);
+    if (r.kind == ROLE_MAX)
+        return i == 0 ? WEFT_OPEN_MAX : 0;
     return r.kind == ROLE_OPEN && (j->rule.group[r.group] >> i & 1u) ? WEFT_OPEN_SUM : 0;
 }
 
@@ -66,8 +69,8 @@ static unsigned result_state(const job *j, role r, int i)
 {
     if (r.kind == ROLE_WHOLE)
         return 0;
-    if (r.kind == ROLE_OPEN)
-        return WEFT_OPEN_SUM;
+    if (r.kind == ROLE_OPEN || r.kind == ROLE_MAX)
+        return r.kind == ROLE_OPEN ? WEFT_OPEN_SUM : WEFT_OPEN_MAX;
     unsigned s = cut_state(&j->rule.out[i], r.letter);
     return s ? s : (unsigned)open_kind(j);
 }
@@ -204,6 +207,9 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
     for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
         if (group_is_open(j, axis, k))
             n = add_candidate(list, n, (role){ROLE_OPEN, 0, k});
+    if ((j->n->op->flags & WEFT_OP_MONOTONE) && j->n->n_ins &&
+        weft_layout_open(j->n->ins[0]->layout, axis) == WEFT_OPEN_MAX)
+        n = add_candidate(list, n, (role){ROLE_MAX, 0, 0});
     return n;
 }
 
@@ -346,6 +352,8 @@ static weft_layout operand_layout(const job *j, int i)
     for (int a = 0; a < j->g->config.mesh.n_axes; a++)
         if (j->roles[a].kind == ROLE_OPEN && (j->rule.group[j->roles[a].group] >> i & 1u))
             l = weft_layout_set_open(l, a, WEFT_OPEN_SUM);
+        else if (j->roles[a].kind == ROLE_MAX && i == 0)
+            l = weft_layout_set_open(l, a, WEFT_OPEN_MAX);
     return l;
 }
 

@@ -59,6 +59,9 @@ weft_value *weft_add_state_like(weft_graph *g, const char *name, weft_value *of,
     v->n_dims = of->n_dims;
     memcpy(v->dims, of->dims, sizeof of->dims);
     v->layout = of->layout;
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        if (weft_layout_open(v->layout, a))
+            v->layout = weft_layout_clear(v->layout, a); /* what is kept is whole */
     v->store_axes = of->store_axes;
     v->placed = of->placed;
     v->node->like = of->placed ? NULL : of; /* placed when that is */

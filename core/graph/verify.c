@@ -242,20 +242,23 @@ static unsigned state_for(const weft_rule_part *part, int letter)
 }
 
 /* One axis plays one role: it cuts one index everywhere, or exactly the operands of one linear
- * group are open, or nothing. */
+ * group are open sums, or operand 0 of a monotone op is an open maximum, or nothing. */
 static weft_status check_axis(check *c, weft_node *n, int axis)
 {
     const weft_rule *r = &c->rule;
     int letter = -1;
     uint64_t open = 0;
+    bool maximum = false;
     for (int i = 0; i < r->n_ins; i++) {
         const weft_value *v = i < n->n_ins ? n->ins[i] : n->like;
         if (i == n->n_ins)
             continue; /* only looked at */
         unsigned s = state_of(v->layout, axis);
-        if (s == WEFT_OPEN_MAX)
+        if (s == WEFT_OPEN_MAX && (i > 0 || !weft_node_is(n, WEFT_OP_MONOTONE)))
             return wrong(c, n, "reads an open maximum: ", v->name);
-        if (s == WEFT_OPEN_SUM)
+        if (s == WEFT_OPEN_MAX)
+            maximum = true;
+        else if (s == WEFT_OPEN_SUM)
             open |= (uint64_t)1 << i;
         else if (s)
             letter = r->in[i].letter[s >> 3 & 7];
@@ -263,11 +266,11 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
     for (int i = 0; letter < 0 && i < n->n_outs; i++)
         if (weft_layout_cuts(n->outs[i]->layout, axis))
             letter = r->out[i].letter[weft_layout_dim(n->outs[i]->layout, axis)];
-    if (letter >= 0 && (open || (r->whole >> letter & 1u)))
-        return wrong(c, n, "an axis cuts an index that must be whole, or an open sum: ",
+    if (letter >= 0 && (open || maximum || (r->whole >> letter & 1u)))
+        return wrong(c, n, "an axis cuts an index that must be whole, or what is open over it: ",
                      c->g->config.mesh.axis[axis].name);
     bool linear = open == 0;
-    for (int k = 0; k < r->n_groups; k++)
+    for (int k = 0; k < r->n_groups && !maximum; k++)
         linear = linear || r->group[k] == open;
     if (!linear)
         return wrong(c, n, "reads an open sum that it is not linear in, over ",
@@ -276,7 +279,7 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
         if (state_of(n->ins[i]->layout, axis) != state_for(&r->in[i], letter))
             return wrong(c, n, "operands disagree over ", c->g->config.mesh.axis[axis].name);
     for (int i = 0; i < n->n_outs; i++) {
-        unsigned want = open ? WEFT_OPEN_SUM : 0;
+        unsigned want = maximum ? WEFT_OPEN_MAX : open ? WEFT_OPEN_SUM : 0;
         if (letter >= 0 && !(want = state_for(&r->out[i], letter)))
             want = n->op->flags & WEFT_OP_MAX ? WEFT_OPEN_MAX : WEFT_OPEN_SUM;
         if (state_of(n->outs[i]->layout, axis) != want)

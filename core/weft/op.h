@@ -103,7 +103,10 @@ enum {
     WEFT_OP_PARAMETER = 2048,
     WEFT_OP_STATE = 4096,
     WEFT_OP_INPUT = 8192,
-    WEFT_OP_FLAGS = 16383 /* all there are */
+    WEFT_OP_MONOTONE = 16384, /* element-wise in operand 0 and never falling where that rises: of an
+                                 open maximum of operand 0 alone the result is one, too, and is
+                                 closed later */
+    WEFT_OP_FLAGS = 32767     /* all there are */
 };
 
 /* What an op means. The table is const; one instance serves all graphs. What others ask of an op

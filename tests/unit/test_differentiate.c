@@ -336,6 +336,33 @@ static void changes_state(void **state)
     function_now = NULL;
 }
 
+/* The maximum of a sharded value is open, and so is its total: it is closed behind the last
+ * micro-batch. */
+static void maxima_close_once(void **state)
+{
+    (void)state;
+    weft_plugin model = bent_model();
+    function_now = remember;
+    int closed = 0;
+    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++) {
+        planned p;
+        const planned_spec spec = {
+            .axes = meshes[m][0], .passes = meshes[m][1], .model = &model, .batch = 4, .micro = 2};
+        if (planned_init(&p, &spec))
+            fail_msg("mesh %s: %s", meshes[m][0], weft_error_text(&p.err));
+        for (const weft_node *n = weft_graph_first(p.g); n; n = n->next) {
+            bool total = strcmp(n->n_ins ? n->ins[0]->node->op->name : "", "accumulate_max") == 0;
+            if (n->n_ins && strcmp(n->ins[0]->node->op->name, "largest") == 0 && n->steps)
+                fail_msg("mesh %s, passes %s: the maximum is closed in every micro-batch",
+                         meshes[m][0], meshes[m][1]);
+            closed += total && n->steps;
+        }
+        planned_release(&p);
+    }
+    assert_true(closed >= 2);
+    function_now = NULL;
+}
+
 /* ---- what is wrong ---- */
 
 #define WRONG(name)                                                                                \
@@ -443,8 +470,8 @@ static void wrong_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_statements), cmocka_unit_test(against_differences),
+        cmocka_unit_test(as_statements),      cmocka_unit_test(against_differences),
         cmocka_unit_test(the_same_on_meshes), cmocka_unit_test(changes_state),
-        cmocka_unit_test(wrong_ones)};
+        cmocka_unit_test(maxima_close_once),  cmocka_unit_test(wrong_ones)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

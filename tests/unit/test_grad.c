@@ -160,6 +160,29 @@ static void wrong_rules(void **state)
     }
 }
 
+static void op_twice(void **state)
+{
+    (void)state;
+    static const weft_op mine = {.name = "mine"}, linear = {.name = "linear"};
+    static const weft_op *const first[] = {&mine, NULL}, *const second[] = {&linear, &mine, NULL};
+    static const weft_op *const *const more[] = {first, second + 1, second};
+    static const char *const names[] = {"solo", "duo", "trio"};
+    weft_ops ops;
+    weft_error err = {0};
+    assert_int_equal(weft_ops_init(&ops, more, names, 2, &err), WEFT_ERR_INPUT);
+    assert_string_equal(weft_error_text(&err),
+                        "plugin 'duo' brings an op 'mine', which plugin 'solo' has already; choose "
+                        "another name");
+    weft_error_release(&err);
+    weft_ops_release(&ops);
+    assert_int_equal(weft_ops_init(&ops, more + 2, names + 2, 1, &err), WEFT_ERR_INPUT);
+    assert_string_equal(
+        weft_error_text(&err),
+        "plugin 'trio' brings an op 'linear', which weft has already; choose another name");
+    weft_error_release(&err);
+    weft_ops_release(&ops);
+}
+
 /* What only a node can tell: its numbers of operands and results. */
 static void of_a_node(void **state)
 {
@@ -175,8 +198,8 @@ static void of_a_node(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sound_ones), cmocka_unit_test(wrong_ones),
-                                       cmocka_unit_test(wrong_rules),
-                                       cmocka_unit_test(of_functions), cmocka_unit_test(of_a_node)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_ones),   cmocka_unit_test(wrong_ones), cmocka_unit_test(wrong_rules),
+        cmocka_unit_test(of_functions), cmocka_unit_test(of_a_node),  cmocka_unit_test(op_twice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,12 +208,14 @@ static const struct broken {
     {"two indices", two_indices,
      "b0.a = silu_mul (llama3): its result's layout does not follow from the operands over tp"},
     {"whole is cut", whole_is_cut,
-     "b0.n1 = rms_norm (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
+     "b0.n1 = rms_norm (llama3): an axis cuts an index that must be whole, or what is open over "
+     "it: tp"},
     {"open maximum", open_maximum, "b0.n1 = rms_norm (llama3): reads an open maximum"},
     {"open sum", open_sum,
-     "b0.a = silu_mul (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
+     "b0.a = silu_mul (llama3): an axis cuts an index that must be whole, or what is open over it: "
+     "tp"},
     {"half open", half_open,
-     "b0.h = add (llama3): an axis cuts an index that must be whole, or an open sum: tp"},
+     "b0.h = add (llama3): an axis cuts an index that must be whole, or what is open over it: tp"},
     {"not contracted", not_contracted,
      "b0.d = linear (llama3): its result's layout does not follow from the operands over tp"},
     {"other order", other_order, "b0.h = add (llama3): operands cut an index in different orders"},

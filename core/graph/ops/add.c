@@ -173,7 +173,7 @@ const weft_op weft_op_cast = {
     .attrs = "dtype",
     .plain = copy_plain,
     .infer = cast_infer,
-    .flags = WEFT_OP_CAST,
+    .flags = WEFT_OP_CAST | WEFT_OP_MONOTONE,
 };
 
 const weft_op weft_op_accumulate = {
@@ -189,7 +189,7 @@ const weft_op weft_op_accumulate_max = {
     .name = "accumulate_max",
     .summary = "the maximum of x over the step's micro-batches; a NaN stays",
     .rule = "* -> *",
-    .flags = WEFT_OP_ACCUMULATES | WEFT_OP_MAX,
+    .flags = WEFT_OP_ACCUMULATES | WEFT_OP_MAX | WEFT_OP_MONOTONE,
     .plain = larger_plain,
 };
 
