@@ -272,6 +272,7 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_cut.c \
 	tests/fixtures/run/wrong_dtype.c \
 	tests/fixtures/run/wrong_gradient.c \
+	tests/fixtures/run/wrong_group.c \
 	tests/fixtures/run/wrong_labels.c \
 	tests/fixtures/run/wrong_norm.c \
 	tests/fixtures/run/wrong_replica.c \

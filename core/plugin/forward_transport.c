@@ -1,6 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of wrapped transports: see wrap.h. */
+/* Calls of wrapped transports: see wrap.h. A group that who is called has not made would be read as
+ * one of its own: threads would wait for a lock that is none. So it never gets there. */
 #include "plugin/wrap.h"
+
+/* ---- groups that were given out ---- */
+
+static weft_status add_given(weft_given *given, void *group, weft_error *err)
+{
+    if (given->n == given->capacity) {
+        int more = given->capacity ? 2 * given->capacity : 8;
+        void **fresh = weft_realloc(given->list, (size_t)more * sizeof *fresh);
+        if (!fresh)
+            return weft_fail_memory(err);
+        given->list = fresh;
+        given->capacity = more;
+    }
+    given->list[given->n++] = group;
+    return WEFT_OK;
+}
+
+static int find_given(const weft_given *given, const void *group)
+{
+    for (int i = 0; i < given->n; i++)
+        if (given->list[i] == group)
+            return i;
+    return -1;
+}
+
+/* Whose groups the functions of this link are called with. */
+static const weft_link *maker_for(const weft_link *l)
+{
+    return weft_link_find(l, offsetof(weft_transport, group));
+}
+
+/* self: the link that was called; l: the one that has the function. */
+static weft_status check_group(const weft_link *self, const weft_link *l, const char *function,
+                               const void *group, weft_error *err)
+{
+    const weft_link *maker = maker_for(l), *outer = maker_for(self);
+    const char *inner = maker->by->module.plugin->name;
+    if (find_given(maker->given, group) >= 0)
+        return WEFT_OK;
+    if (outer != maker && find_given(outer->given, group) >= 0)
+        return weft_fail(err, WEFT_ERR_RUN, outer->by->module.where,
+                         "plugin '%s' hands out groups of its own, and has no %s for them; a wrap "
+                         "that does has every function that takes a group",
+                         outer->by->module.plugin->name, function);
+    const char *by = weft_blame_get().plugin;
+    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                     "plugin '%s' calls %s of '%s' with a group that '%s' has not made; pass on "
+                     "the one that next->group has given",
+                     by ? by : "?", function, inner, inner);
+}
 
 static weft_status make_group(void *self, const int *ranks, int n, int me, void **group,
                               weft_error *err)
@@ -8,13 +59,23 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
     const weft_link *l = weft_link_find(self, offsetof(weft_transport, group));
     const weft_transport *t = l->table;
     const weft_entry entry = weft_link_enter(l, "group", err);
-    return weft_leave(&entry, t->group(l->self, ranks, n, me, group, err));
+    weft_status s = weft_leave(&entry, t->group(l->self, ranks, n, me, group, err));
+    return s ? s : add_given(l->given, *group, err);
 }
 
 static void ungroup(void *self, void *group)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_transport, ungroup));
     const weft_transport *t = l->table;
+    weft_given *given = maker_for(l)->given;
+    weft_error err = {0};
+    if (check_group(self, l, "ungroup", group, &err)) {
+        weft_log_print(l->by->host.log, WEFT_LOG_WARN, "%s", weft_error_text(&err));
+        weft_error_release(&err);
+        return;
+    }
+    given->list[find_given(given, group)] = given->list[given->n - 1];
+    given->n--;
     const weft_entry entry = weft_link_enter(l, "ungroup", NULL);
     t->ungroup(l->self, group);
     weft_leave(&entry, WEFT_OK);
@@ -34,6 +95,9 @@ static weft_status all_gather(void *self, void *group, const void *send, void *r
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_transport, all_gather));
     const weft_transport *t = l->table;
+    weft_status s = check_group(self, l, "all_gather", group, err);
+    if (s)
+        return s;
     const weft_entry entry = weft_link_enter(l, "all_gather", err);
     return weft_leave(&entry, t->all_gather(l->self, group, send, recv, count, dtype, queue, err));
 }
@@ -44,6 +108,9 @@ static weft_status reduce_scatter(void *self, void *group, const void *send, voi
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_transport, reduce_scatter));
     const weft_transport *t = l->table;
+    weft_status s = check_group(self, l, "reduce_scatter", group, err);
+    if (s)
+        return s;
     const weft_entry entry = weft_link_enter(l, "reduce_scatter", err);
     return weft_leave(&entry,
                       t->reduce_scatter(l->self, group, send, recv, count, dtype, op, queue, err));
@@ -54,6 +121,9 @@ static weft_status all_reduce(void *self, void *group, const void *send, void *r
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_transport, all_reduce));
     const weft_transport *t = l->table;
+    weft_status s = check_group(self, l, "all_reduce", group, err);
+    if (s)
+        return s;
     const weft_entry entry = weft_link_enter(l, "all_reduce", err);
     return weft_leave(&entry,
                       t->all_reduce(l->self, group, send, recv, count, dtype, op, queue, err));
@@ -64,6 +134,9 @@ static weft_status all_to_all(void *self, void *group, const void *send, void *r
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_transport, all_to_all));
     const weft_transport *t = l->table;
+    weft_status s = check_group(self, l, "all_to_all", group, err);
+    if (s)
+        return s;
     const weft_entry entry = weft_link_enter(l, "all_to_all", err);
     return weft_leave(&entry, t->all_to_all(l->self, group, send, recv, count, dtype, queue, err));
 }

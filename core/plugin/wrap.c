@@ -67,7 +67,8 @@ static weft_link *add_link(weft_plugins *plugins, const weft_loaded *by, const w
                            const weft_link *inner, const weft_service_kind *kind, weft_error *err)
 {
     weft_link *l = weft_pool_alloc(&plugins->link_pool, sizeof *l);
-    if (l) {
+    weft_given *given = weft_pool_alloc(&plugins->link_pool, sizeof *given);
+    if (l && given) {
         *l = (weft_link){.service = inner ? inner->service : c->service,
                          .by = by,
                          .table = c->table,
@@ -75,13 +76,14 @@ static weft_link *add_link(weft_plugins *plugins, const weft_loaded *by, const w
                          .inner = inner,
                          .outside = c->table,
                          .outside_self = by->self,
+                         .given = given,
                          .next = plugins->links};
         if (kind) {
             l->outside = make_outside(plugins, l, kind);
             l->outside_self = l;
         }
     }
-    if (!l || !l->outside) {
+    if (!l || !given || !l->outside) {
         weft_fail_memory(err);
         return NULL;
     }
@@ -156,6 +158,8 @@ weft_status weft_wraps_add(weft_plugins *plugins, const weft_loaded *loaded, wef
 
 void weft_wraps_release(weft_plugins *plugins)
 {
+    for (const weft_link *l = plugins->links; l; l = l->next)
+        weft_free(l->given->list);
     weft_pool_release(&plugins->link_pool);
     plugins->links = NULL;
 }

@@ -22,6 +22,12 @@ typedef struct weft_service_kind {
 /* NULL: a plugin's own. */
 const weft_service_kind *weft_service_kind_find(const char *name);
 
+/* The groups that a transport's `group` has given out and `ungroup` not taken back. */
+typedef struct weft_given {
+    void **list;
+    int n, capacity;
+} weft_given;
+
 typedef struct weft_link {
     const char *service;
     const weft_loaded *by;
@@ -30,6 +36,7 @@ typedef struct weft_link {
     const struct weft_link *inner; /* NULL: this is the service */
     const void *outside;
     void *outside_self;
+    weft_given *given;            /* of this plugin's transport */
     const struct weft_link *next; /* of the set, newest first */
 } weft_link;
 
