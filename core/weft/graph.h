@@ -149,7 +149,11 @@ weft_node *weft_graph_last(const weft_graph *g);
 /* The value of this name; NULL: none. */
 weft_value *weft_graph_find(const weft_graph *g, const char *name);
 int weft_graph_blocks(const weft_graph *g); /* how many transformer layers */
-/* What weft_add_head and weft_add_loss have made, training; NULL: nothing yet. */
+/* Training: what is differentiated, the sum of all terms that weft_add_head and weft_add_loss have
+ * added by now, each scaled by its weight over the valid tokens of the whole step. Each micro-batch
+ * has its own, and the step's loss is the sum of these, on all ranks, weft_accumulate(g,
+ * weft_graph_loss(g), WEFT_SUM): what observers get as `loss`. NULL: nothing yet; in the other
+ * modes there is none. */
 weft_value *weft_graph_loss(const weft_graph *g);
 /* WEFT_OK, or what went wrong first; the errors are in weft_graph_error. */
 weft_status weft_graph_status(const weft_graph *g);
@@ -350,7 +354,7 @@ void weft_add_regather(weft_graph *g, const char *axis);
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
 /* For optimizers: the parameters that are trained, that nobody has updated yet, and that pick(p,
  * ctx) is true for (NULL: all), in the order of the graph. Returns how many; list (NULL: they are
- * only counted) has room for all parameters. What is listed last takes what the others have left.
+ * only counted) has room for as many. What is listed last takes what the others have left.
  */
 int weft_graph_unclaimed(const weft_graph *g, bool (*pick)(const weft_value *p, void *ctx),
                          void *ctx, weft_value **list);

@@ -50,7 +50,8 @@ typedef struct weft_call {
     int n_attrs;
     int n_ins, n_outs;
     const weft_tensor *ins, *outs;
-    bool accumulate; /* outs[0] += result, instead of = (only kernels that say so are asked) */
+    bool accumulate; /* outs[0] += result, instead of =; outs[1], ... are written as ever. Only
+                        kernels that say so are asked, and every plain one */
     void *state;     /* what prepare made */
     void *workspace; /* of the size that `workspace` asked for, 64-byte aligned */
     size_t workspace_bytes;
@@ -156,7 +157,10 @@ enum {
  * flops: floating-point operations of one call; NULL: one per element of the largest tensor.
  *
  * plain: the reference kernel: correct for every float dtype, computes in f64, needs no workspace,
- * obeys call->accumulate. Mandatory but for sources. Returns WEFT_OK or fails with a message. */
+ * obeys call->accumulate, whether or not the op is an ACCUMULATES one: a sum's last operand is
+ * added to the others where these lie. Result 0 alone is then added to what is there; all other
+ * results are written. One that cannot add returns an error where it is asked to. Mandatory but for
+ * sources. Returns WEFT_OK or fails with a message. */
 struct weft_op {
     const char *name, *summary;
     const char *family;

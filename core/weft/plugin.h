@@ -205,6 +205,10 @@ typedef struct weft_contribution {
 typedef struct weft_host {
     const weft_params *params; /* this plugin's section */
     const weft_params *train;  /* [train] */
+    /* Rank 0's lines go to standard error and into log.txt of the run folder, those below [weft]
+     * log nowhere. Of the other ranks only warnings and errors are shown, on standard error of
+     * their process and without a word of which rank it is; none is in log.txt. So what is said
+     * once for the run is said by rank 0, and what another rank must say names the rank. */
     const weft_log *log;
     const char *dir; /* run folder, exists after open on rank 0; NULL: none (plan, config) */
     const char
