@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { N_FIELDS = 8 };
+enum { N_FIELDS = 10 };
 
 /* ---- lines ---- */
 
@@ -35,7 +35,10 @@ static void add_op(const weft_op *op, const char *owner, weft_text *text)
                         op->grad_reads ? op->grad_reads : "gradients alone");
     weft_text_add(text, "\t");
     weft_op_flags_print(op->flags, text);
-    weft_text_add(text, "\t\n");
+    weft_text_add(text, "\t");
+    add_field(text, op->family);
+    add_field(text, op->attrs);
+    weft_text_add(text, "\n");
 }
 
 static void add_ops(void *self, const weft_module *module, weft_text *text, weft_error *err)
@@ -88,7 +91,7 @@ static weft_status take_line(weft_op_table *t, char *line, weft_error *err)
     if (strcmp(f[0], "op") == 0) {
         if (!grow((void **)&t->ops, t->n_ops, &t->ops_capacity, sizeof *t->ops))
             return weft_fail_memory(err);
-        t->ops[t->n_ops++] = (weft_op_row){f[1], f[2], f[3], f[4], f[5], f[6], f[7]};
+        t->ops[t->n_ops++] = (weft_op_row){f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9]};
     } else {
         if (!grow((void **)&t->kernels, t->n_kernels, &t->kernels_capacity, sizeof *t->kernels))
             return weft_fail_memory(err);
@@ -161,7 +164,7 @@ static void add_kernels(const weft_op_table *t, const char *op, const char *betw
 static void print_line(weft_text *text, const char *label, const char *value)
 {
     if (*value)
-        weft_text_print(text, "    %-9s %s\n", label, value);
+        weft_text_print(text, "    %-10s %s\n", label, value);
 }
 
 static void print_row(const weft_op_table *t, const weft_op_row *op, weft_text *text)
@@ -172,6 +175,8 @@ static void print_row(const weft_op_table *t, const weft_op_row *op, weft_text *
     print_line(text, "linear", op->linear);
     print_line(text, "gradient", op->gradient);
     print_line(text, "flags", op->flags);
+    print_line(text, "family", op->family);
+    print_line(text, "attributes", op->attrs);
     add_kernels(t, op->name, ", ", &kernels);
     print_line(text, "kernels", weft_text_get(&kernels));
     text->out_of_memory = text->out_of_memory || kernels.out_of_memory;
@@ -183,7 +188,7 @@ static void json_row(const weft_op_table *t, const weft_op_row *op, weft_text *t
     const char *const pairs[][2] = {
         {"name", op->name},   {"plugin", op->owner},  {"summary", op->summary},
         {"rule", op->rule},   {"linear", op->linear}, {"gradient", op->gradient},
-        {"flags", op->flags},
+        {"flags", op->flags}, {"family", op->family}, {"attributes", op->attrs},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         weft_text_print(text, "%s\"%s\": ", i ? ", " : "{", pairs[i][0]);
@@ -231,6 +236,8 @@ static void markdown_row(const weft_op_table *t, const weft_op_row *op, weft_tex
     add_cell(text, "", op->linear);
     add_cell(text, "`", op->gradient);
     add_cell(text, "", op->flags);
+    add_cell(text, "", op->family);
+    add_cell(text, "", op->attrs);
     add_cell(text, "", weft_text_get(&kernels));
     text->size--; /* the blank behind the last bar */
     text->data[text->size] = '\0';
@@ -251,7 +258,8 @@ void weft_op_table_print(const weft_op_table *t, weft_op_form form, weft_text *t
 {
     if (form == WEFT_OPS_MARKDOWN)
         weft_text_add(text, "| op | of | what it computes | operands -> results | linear in | "
-                            "gradient | flags | kernels |\n|---|---|---|---|---|---|---|---|\n");
+                            "gradient | flags | family | attributes | kernels |\n"
+                            "|---|---|---|---|---|---|---|---|---|---|\n");
     const char *before = "[";
     for (int i = 0; i < t->n_ops && !text->out_of_memory; i++) {
         if (!t->all && strcmp(t->ops[i].owner, "core") == 0 && !has_kernel(t, t->ops[i].name))

@@ -116,8 +116,10 @@ static void describe_params(const weft_plugin *plugin, bool all, weft_text *text
 
 void weft_op_flags_print(unsigned flags, weft_text *text)
 {
-    static const char *const names[] = {"half",   "half_weight", "inplace", "stat",
-                                        "source", "max",         "matmul",  "accumulates"};
+    static const char *const names[] = {
+        "half", "half_weight", "inplace", "stat",      "source", "max",   "matmul",  "accumulates",
+        "add",  "cast",        "gather",  "parameter", "state",  "input", "monotone"};
+    _Static_assert((1u << sizeof names / sizeof names[0]) - 1 == WEFT_OP_FLAGS, "a flag is new");
     const char *blank = "";
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
         if (flags & 1u << i) {
@@ -246,6 +248,7 @@ static void json_op(const weft_op *op, weft_text *text)
     json_text(text, "family", op->family ? op->family : op->name);
     json_text(text, "rule", op->rule);
     json_text(text, "linear", op->linear);
+    json_text(text, "attributes", op->attrs);
     json_words(text, "gradient", op->grad);
     json_text(text, "gradient_of", op->grad_of);
     json_text(text, "gradient_reads", op->grad_reads);
