@@ -58,25 +58,6 @@ static bool has_gradient(const weft_node *n, int operand)
     return weft_grad_covers(n, operand);
 }
 
-/* Does a gradient of this op read that of result r? */
-static bool reads_result(const weft_node *n, int r)
-{
-    if (n->op->differentiate)
-        return true;
-    for (const char *const *text = n->op->grad; text && *text; text++) {
-        size_t size;
-        const char *p = strchr(*text, ':');
-        for (p = p ? weft_grad_word(p + 1, &size) : ""; *p; p = weft_grad_word(p + size, &size)) {
-            char word[16];
-            snprintf(word, sizeof word, "%.*s", (int)(size < 15 ? size : 15), p);
-            if (strcmp(word, "dys") == 0 || (strcmp(word, "dy") == 0 && r == 0) ||
-                (strncmp(word, "dy", 2) == 0 && word[2] && atoi(word + 2) == r))
-                return true;
-        }
-    }
-    return false;
-}
-
 static weft_value *add_source(trial *t, const char *op, const char *name, int i,
                               const weft_value *like, const weft_tensor *holds)
 {
@@ -122,7 +103,7 @@ static weft_value *add_loss(trial *t, const weft_node *made)
 {
     weft_value *loss = NULL;
     for (int r = 0; r < made->n_outs; r++) {
-        if (!weft_dtype_is_float(made->outs[r]->dtype) || !reads_result(t->u->node, r))
+        if (!weft_dtype_is_float(made->outs[r]->dtype) || !weft_grad_takes(t->u->node->op, r))
             continue;
         weft_tensor weights = conform_new(&t->u->outs[r], &t->pool);
         weights.dtype = WEFT_F64;

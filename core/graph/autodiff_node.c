@@ -36,14 +36,25 @@ static weft_status resolve(weft_backward *b, const weft_node *n, const char *arg
             weft_value *x = i < 0 ? v : dys[i];
             if (!x || out->n == WEFT_RULE_MAX_PARTS) {
                 weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                                "the gradient of %s = %s asks for '%.*s', which it does not have",
-                                n->outs[0]->name, n->op->name, (int)size, p);
+                                "%s = %s (%s): the loss is not made from all results, and a "
+                                "statement of the gradient reads '%.*s', which there is not; "
+                                "`differentiate` can do without",
+                                n->outs[0]->name, n->op->name, n->by, (int)size, p);
                 return WEFT_ERR_INTERNAL;
             }
             out->ins[out->n++] = x;
         }
     }
     return weft_graph_status(b->g);
+}
+
+/* Is there none of the gradients that the statement reads? Then it gives none. */
+static bool reads_nothing(const weft_node *n, const weft_grad *s, weft_value *const *dys)
+{
+    bool any = !s->op && dys[0];
+    for (int r = 0; s->op && r < n->n_outs; r++)
+        any = any || (dys[r] && weft_grad_reads_dy(s->args, r));
+    return !any;
 }
 
 static weft_status apply(weft_backward *b, weft_node *n, const weft_grad *s, const int *targets,
@@ -55,10 +66,10 @@ static weft_status apply(weft_backward *b, weft_node *n, const weft_grad *s, con
         x[i] = n->ins[targets[i]];
         wanted = wanted || b->needs[x[i]->id];
     }
-    if (!wanted)
+    if (!wanted || reads_nothing(n, s, dys))
         return WEFT_OK;
     const weft_op *op = s->op ? weft_map_get(&b->g->config.ops->by_name, s->op, s->op_size) : NULL;
-    bool cast = op && (op->flags & WEFT_OP_CAST);
+    bool cast = op && (op->flags & WEFT_OP_CAST) && n->n_outs == 1;
     if (!s->op || (cast && (weft_backward_dtype(b, x[0]) == dys[0]->dtype ||
                             weft_get_mark(n, WEFT_MARK_PASS_ON))))
         return weft_backward_add_part(b, x[0], dys[0]) ? WEFT_OK : WEFT_ERR_MEMORY;
@@ -94,6 +105,23 @@ static weft_status apply_statements(weft_backward *b, weft_node *n, weft_value *
     return WEFT_OK;
 }
 
+/* What comes to a result that the op's gradients leave out would be lost. */
+static weft_status check_results(weft_backward *b, const weft_node *n, weft_value *const *dys)
+{
+    const char *owner = weft_ops_owner(b->g->config.ops, n->op);
+    bool wanted = false;
+    for (int i = 0; i < n->n_ins; i++)
+        wanted = wanted || (b->needs[n->ins[i]->id] && weft_grad_covers(n, i));
+    for (int r = 0; wanted && r < n->n_outs; r++)
+        if (dys[r] && !weft_grad_takes(n->op, r))
+            weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "the loss is made from %s (%s), and op %s%s%s has no gradient of its "
+                            "result %d; leave that out of the loss",
+                            n->outs[r]->name, n->by, n->op->name, owner ? " of plugin " : "",
+                            owner ? owner : "", r);
+    return weft_graph_status(b->g);
+}
+
 weft_status weft_backward_visit(weft_backward *b, weft_node *n)
 {
     weft_value *dys[WEFT_RULE_MAX_PARTS] = {NULL};
@@ -111,5 +139,7 @@ weft_status weft_backward_visit(weft_backward *b, weft_node *n)
         n->outs[0]->gradient = dys[0];
         return WEFT_OK;
     }
+    if (check_results(b, n, dys))
+        return weft_graph_status(b->g);
     return n->op->differentiate ? weft_backward_call(b, n, dys) : apply_statements(b, n, dys);
 }

@@ -102,28 +102,28 @@ weft_status weft_grad_read(const weft_op *op, const char *text, int n_ins, int n
 
 /* ---- what a function says of itself ---- */
 
-/* "0 1" or "all"; with results "r0", too. */
-static weft_status check_words(const weft_op *op, const char *field, const char *words,
-                               bool results, int n_ins, int n_outs, weft_error *err)
+/* "0 1" or "all", and results, "r0". */
+static weft_status check_words(const weft_op *op, const char *field, const char *words, int n_ins,
+                               int n_outs, weft_error *err)
 {
     size_t n;
     for (const char *p = weft_grad_word(words, &n); n; p = weft_grad_word(p + n, &n)) {
         bool all = n == 3 && strncmp(p, "all", 3) == 0;
-        bool result = results && *p == 'r' && below(read_number(p + 1, n - 1), n_outs);
+        bool result = *p == 'r' && below(read_number(p + 1, n - 1), n_outs);
         if (!all && !result && !below(read_number(p, n), n_ins))
             return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                             "op %s: %s \"%s\": there is no %s '%.*s'", op->name, field, words,
-                             results ? "operand or result" : "operand", (int)n, p);
+                             "op %s: %s \"%s\": there is no operand or result '%.*s'", op->name,
+                             field, words, (int)n, p);
     }
     return WEFT_OK;
 }
 
 static weft_status check_function(const weft_op *op, int n_ins, int n_outs, weft_error *err)
 {
-    weft_status s = check_words(op, "grad_of", op->grad_of, false, n_ins, n_outs, err);
-    weft_status reads =
-        op->grad_reads ? check_words(op, "grad_reads", op->grad_reads, true, n_ins, n_outs, err)
-                       : WEFT_OK;
+    weft_status s = check_words(op, "grad_of", op->grad_of, n_ins, n_outs, err);
+    weft_status reads = op->grad_reads
+                            ? check_words(op, "grad_reads", op->grad_reads, n_ins, n_outs, err)
+                            : WEFT_OK;
     return s ? s : reads;
 }
 
@@ -136,6 +136,28 @@ static bool has_word(const char *words, bool result, int i)
             return true;
         bool of_result = *p == 'r';
         if (of_result == result && read_number(p + of_result, n - (size_t)of_result) == i)
+            return true;
+    }
+    return false;
+}
+
+bool weft_grad_reads_dy(const char *words, int result)
+{
+    size_t n;
+    for (const char *p = weft_grad_word(words, &n); n; p = weft_grad_word(p + n, &n))
+        if (strncmp(p, "dy", 2) == 0 &&
+            (n == 2 ? result == 0 : p[2] == 's' || read_number(p + 2, n - 2) == result))
+            return true;
+    return false;
+}
+
+bool weft_grad_takes(const weft_op *op, int result)
+{
+    if (op->differentiate)
+        return !strchr(op->grad_of, 'r') || has_word(op->grad_of, true, result);
+    for (const char *const *text = op->grad; text && *text; text++) {
+        const char *colon = strchr(*text, ':');
+        if (colon && weft_grad_reads_dy(colon + 1, result))
             return true;
     }
     return false;

@@ -129,7 +129,8 @@ enum {
  * forward result N, dy the gradient of result 0, dyN that of result N, likeN dims and layout of
  * operand N without its data, dys the gradients of all results. "0: dy" passes the gradient on.
  * "all" on the left: for every operand in turn, one node each. Operands not named get none. A
- * gradient node inherits the attributes.
+ * result whose dy no statement reads (statistics) cannot be a part of the loss. A gradient node
+ * inherits the attributes.
  *
  * differentiate: the gradient as a function, instead of `grad`, where statements do not do: several
  * nodes, a choice, state that changes. Called once for each node whose gradient is wanted, it adds
@@ -137,7 +138,8 @@ enum {
  * plugin's behalf) and fills dxs[i] with the gradient of operand i. It may leave NULL what nobody
  * wants (weft_backward_wants), and what the results that have a dys[r] do not depend on. dys[r] is
  * the gradient of result r, NULL where nobody wants it. What it may ask is in <weft/pass.h>.
- * grad_of: for which operands it can give one, "0 1" or "all". grad_reads: what it reads of the
+ * grad_of: for which operands it can give one, "0 1" or "all", and, where it is not all, which
+ * results may have a dys[r], "0 1 r0". grad_reads: what it reads of the
  * forward: operands, "0 1" or "all", and results, "r0"; NULL: nothing but dys. Both are told before
  * it is called, so that passes can be told what a backward will keep.
  *

@@ -102,8 +102,9 @@ static void of_functions(void **state)
         {"0 1", "0 r0 1", NULL},
         {"all", "all r0", NULL},
         {"1", NULL, NULL},
-        {"2", NULL, "op brk: grad_of \"2\": there is no operand '2'"},
-        {"r0", NULL, "op brk: grad_of \"r0\": there is no operand 'r0'"},
+        {"2", NULL, "op brk: grad_of \"2\": there is no operand or result '2'"},
+        {"0 r0", NULL, NULL},
+        {"0 r1", NULL, "op brk: grad_of \"0 r1\": there is no operand or result 'r1'"},
         {"0", "r1", "op brk: grad_reads \"r1\": there is no operand or result 'r1'"},
         {"0", "dy", "op brk: grad_reads \"dy\": there is no operand or result 'dy'"},
     };
