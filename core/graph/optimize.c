@@ -84,6 +84,11 @@ static weft_status check_gradient(weft_graph *g, const weft_value *p, const weft
                         "%s cannot replace the gradient of %s any more: %s has updated it; list "
                         "%s before %s in [weft] plugins",
                         g->by, p->name, p->updated_by, g->by, p->updated_by);
+    else if (weft_value_available(v) == WEFT_MICRO_BATCH)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "%s cannot be the gradient of %s: each micro-batch has its own, and the "
+                        "last would count alone; weft_accumulate makes one of them",
+                        v->name, p->name);
     else if (!weft_same_shape(v, was))
         weft_fail_shapes(g, v, "cannot be a gradient in the place of", was);
     return weft_graph_status(g);

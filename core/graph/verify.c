@@ -11,6 +11,17 @@ typedef struct check {
     weft_scope *known; /* by node id, before placement: from when on its results are there */
 } check;
 
+/* After the last micro-batch its own value is there, and that of no other. */
+static bool reads_last_alone(const check *c, weft_scope reader, weft_scope operand)
+{
+    return c->g->config.mode == WEFT_MODE_TRAIN && reader == WEFT_STEP_END &&
+           operand == WEFT_MICRO_BATCH;
+}
+
+static const char last_alone[] =
+    "runs at the end of the step and reads what each micro-batch has its own of, where the last "
+    "would count alone; weft_accumulate makes one of them: ";
+
 static weft_status wrong(check *c, const weft_node *n, const char *what, const char *detail)
 {
     return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s = %s (%s): %s%s",
@@ -92,6 +103,10 @@ static weft_status check_scope(check *c, const weft_node *n)
         if (n->scope != WEFT_SCOPE_NONE && s > n->scope)
             return wrong(c, n, "runs before its operand is known: ", n->ins[i]->name);
     }
+    for (int i = 0; i < n->n_ins; i++)
+        if (reads_last_alone(c, n->scope != WEFT_SCOPE_NONE ? n->scope : latest,
+                             c->known[n->ins[i]->node->id]))
+            return wrong(c, n, last_alone, n->ins[i]->name);
     c->known[n->id] = weft_node_accumulates(n)      ? WEFT_STEP_END
                       : n->scope != WEFT_SCOPE_NONE ? n->scope
                                                     : latest;
@@ -123,6 +138,8 @@ static weft_status check_structure(check *c, weft_node *n)
             return wrong(c, n, "is not listed as a use of ", n->ins[i]->name);
         if (c->g->placed && weft_value_available(n->ins[i]) > n->scope)
             return wrong(c, n, "runs before its operand is known: ", n->ins[i]->name);
+        if (c->g->placed && reads_last_alone(c, n->scope, weft_value_available(n->ins[i])))
+            return wrong(c, n, last_alone, n->ins[i]->name);
     }
     if (!c->g->placed && check_scope(c, n))
         return WEFT_ERR_INTERNAL;

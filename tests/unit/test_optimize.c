@@ -165,6 +165,11 @@ static void of_another_shape(model *m)
     differentiate(m);
     weft_set_gradient(m->g, m->w, weft_graph_find(m->g, "table")->gradient);
 }
+static void of_a_micro_batch(model *m)
+{
+    differentiate(m);
+    weft_set_gradient(m->g, m->w, weft_add2(m->g, "scale", NULL, m->w, weft_graph_loss(m->g)));
+}
 static void of_a_frozen_one(model *m)
 {
     weft_freeze(m->g, m->w);
@@ -190,6 +195,7 @@ static void mistakes(void **state)
                           "norm of all gradients; list noise before adamw"},
         {behind_the_update, "noise cannot replace the gradient of up any more: sgd has updated it; "
                             "list noise before sgd"},
+        {of_a_micro_batch, "cannot be the gradient of up: each micro-batch has its own, and the "},
         {of_another_shape, "] cannot be a gradient in the place of f32 up'"},
         {of_a_frozen_one, "up has no gradient to be replaced"},
         {of_no_parameter, "u is no parameter: it has no gradient"},
