@@ -275,10 +275,12 @@ static void leave_reproducer(weft_plan *p, weft_mode mode, const weft_plan_optio
     weft_error why = {0};
     const char *dir = folder_for_graphs(p, &why);
     char *path = dir ? weft_format("%s/before-%s.graph", dir, broken->failed_by) : NULL;
-    if (dir && !path)
+    if (!dir) { /* what is wrong is told; this would have helped to find it */
+        weft_error_release(&why);
+        return;
+    }
+    if (!path)
         weft_fail_memory(err);
-    else if (!dir)
-        ; /* what is wrong is told; this would have helped to find it */
     else if (write_before(p, mode, options, broken, path, &why))
         weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                   "the graph before %s's pass could not be written: %s", broken->failed_by,
