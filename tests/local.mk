@@ -349,6 +349,12 @@ TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 last_log = tests/scripts/check-install.log
 $(last_log): $(filter-out $(last_log),$(TEST_LOGS))
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+# Not the script that libtool puts before a program, which takes longer than much of what it starts.
+if BUILTIN_PLUGINS
+program = weft$(EXEEXT)
+else
+program = .libs/weft$(EXEEXT)
+endif
 # LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while threads live in them, and crashes.
 # oneDNN looks for profilers' libraries, and libc keeps the last dlopen error in memory of the thread, which then counts as leaked.
 AM_TESTS_ENVIRONMENT = \
@@ -357,7 +363,8 @@ AM_TESTS_ENVIRONMENT = \
 	DNNL_JIT_PROFILE=0; export DNNL_JIT_PROFILE; \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
 	WEFT_TREE='$(abs_top_srcdir)'; export WEFT_TREE; \
-	WEFT='$(abs_top_builddir)/weft'; export WEFT; \
+	WEFT='$(abs_top_builddir)/$(program)'; export WEFT; \
+	WEFT_BUILD='$(abs_top_builddir)'; export WEFT_BUILD; \
 	WEFT_TEST_FIXTURES='$(abs_top_builddir)/tests/fixtures/plugins'; export WEFT_TEST_FIXTURES;
 
 # Everything, however long it takes: all combinations instead of a sample.
