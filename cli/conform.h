@@ -5,21 +5,23 @@
 #define WEFT_CLI_CONFORM_H
 
 #include "lower/plan.h"
+#include <weft/options.h>
 
 /* ---- findings (conform_child.c) ---- */
 
 /* Of the parts' process, and of those that it starts in turn. */
 typedef struct conform {
-    const char *plugin; /* its name; NULL: the core */
-    const char *ini;    /* the author's run; NULL: runs of our own */
-    const char *folder; /* scratch */
-    bool whole;         /* every case instead of a sample */
-    int out;            /* where findings go */
-    int printed;        /* where what is printed goes, which should be nothing */
-    char *now;          /* shared: what is being done, for the report of a crash */
+    const char *plugin;     /* its name; NULL: the core */
+    const char *ini;        /* the author's run; NULL: runs of our own */
+    weft_option_values set; /* -o: "SECTION.KEY=VALUE"; in runs of our own, keys of the plugin */
+    const char *folder;     /* scratch */
+    bool whole;             /* every case instead of a sample */
+    int out;                /* where findings go */
+    int printed;            /* where what is printed goes, which should be nothing */
+    char *now;              /* shared: what is being done, for the report of a crash */
 } conform;
 
-enum { CONFORM_NOW = 256 };
+enum { CONFORM_NOW = 256, CONFORM_MOST_SET = 64 };
 
 /* "FAIL op x: shards: ..."; what is wrong and what to do, in one line. */
 void conform_fail(const conform *c, const char *format, ...) WEFT_PRINTF(2, 3);
@@ -57,7 +59,8 @@ typedef struct conform_plan {
 } conform_plan;
 
 enum { CONFORM_MOST_PLACES = 8 };
-/* Does the plugin break a graph at one of the places where it might stand? Appends how. */
+/* Of a plugin that has no place: does it break a graph where it might stand? Appends how, or why it
+ * is refused at the first place. */
 bool conform_find_breakage(const conform *c, conform_case k, weft_text *why);
 /* Places in the list of such a run at which the plugin gets to a plan; in place of another one only
  * if there is no other way. One, NULL: the list has it anyway. Returns how many. */

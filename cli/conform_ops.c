@@ -188,14 +188,14 @@ static void tell_untried(const conform *c, const weft_plugin *plugin, const seen
     for (const weft_op *const *op = plugin ? plugin->ops : weft_standard_ops(); op && *op; op++)
         if ((*op)->plain && !tried(s, (*op)->name))
             conform_skip(c,
-                         "op %s: no graph of the runs tried has it; give a run that has: weft "
-                         "conform --ini FILE",
+                         "op %s: no graph of the runs tried has it; set what it needs (-o), or "
+                         "give a run that has it (--ini)",
                          (*op)->name);
     for (const weft_kernel *k = plugin ? plugin->kernels : NULL; k && k->op; k++)
         if (!tried(s, k->op))
             conform_skip(c,
-                         "kernel %s: no graph of the runs tried has op %s; give a run that has: "
-                         "weft conform --ini FILE",
+                         "kernel %s: no graph of the runs tried has op %s; set what it needs "
+                         "(-o), or give a run that has it (--ini)",
                          k->name, k->op);
 }
 

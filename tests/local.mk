@@ -247,6 +247,7 @@ fixture_sources = \
 	tests/fixtures/plugins/wrong_size.c
 # For whole runs: apart, since one above is called cpu.
 run_fixture_sources = \
+	tests/fixtures/run/asks.c \
 	tests/fixtures/run/bold.c \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/fault.c \
