@@ -87,6 +87,8 @@ typedef struct conform_use {
 /* A tensor like t with memory of its own: zero, or a copy; NULL data: out of memory. */
 weft_tensor conform_new(const weft_tensor *t, weft_pool *pool);
 weft_tensor conform_copy(const weft_tensor *t, weft_pool *pool);
+/* Places [lo, hi) of dim d, as a shard. */
+weft_tensor conform_slice(const weft_tensor *t, int d, int64_t lo, int64_t hi, weft_pool *pool);
 /* Normal numbers. */
 void conform_randomise(weft_tensor *t, uint64_t stream);
 /* Runs the op's plain kernel on these tensors. */
@@ -129,6 +131,8 @@ weft_status conform_add_ops(weft_ops *ops, weft_error *err);
 void conform_check_gradient(const conform *c, const conform_use *u, const weft_ops *ops);
 /* All kernels of this plugin for the op. */
 void conform_check_kernels(const conform *c, const conform_use *u, const conform_plan *p);
+/* The kernel's prepare on this call, which it accepts: leaks, and allocations that fail. */
+void conform_check_prepare(const conform *c, const weft_kernel *k, const weft_call *call);
 
 /* All ops and kernels (conform_ops.c); allocation failures and leaks of hooks and passes
  * (conform_memory.c); runs on meshes (conform_runs.c). */

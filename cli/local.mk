@@ -8,11 +8,13 @@ weft_SOURCES = \
 	cli/conform_child.c \
 	cli/conform_gradient.c \
 	cli/conform_kernels.c \
+	cli/conform_lengths.c \
 	cli/conform_memory.c \
 	cli/conform_ops.c \
 	cli/conform_plan.c \
 	cli/conform_runs.c \
 	cli/conform_shards.c \
+	cli/conform_trial.c \
 	cli/conform_use.c \
 	cli/conform_values.c \
 	cli/exit.c \
@@ -50,6 +52,7 @@ weft_SOURCES = \
 	cli/vet_set.c \
 	cli/cli.h \
 	cli/conform.h \
+	cli/conform_trial.h \
 	cli/generate.h \
 	cli/job.h \
 	cli/lock.h \
