@@ -334,7 +334,6 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-wraps
 
 EXTRA_DIST += \
-	tests/fixtures/cxx/watch17.cc \
 	$(fixture_sources) \
 	tests/fixtures/plugins/fixture.h \
 	$(run_fixture_sources) \
