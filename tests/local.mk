@@ -341,14 +341,19 @@ EXTRA_DIST += \
 	tests/fixtures/run/wrong.h \
 	tests/golden \
 	tests/bad/commands \
-	tests/lsan.supp
+	tests/driver \
+	tests/lsan.supp \
+	tests/slowest
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 # make install links libraries once more, which are away from their places meanwhile: not while
 # others need them.
 last_log = tests/scripts/check-install.log
 $(last_log): $(filter-out $(last_log),$(TEST_LOGS))
-LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' CONFIG_SHELL='$(SHELL)' $(SHELL) $(top_srcdir)/tests/driver
+# What takes long stays in sight.
+check-local: check-TESTS
+	@$(SHELL) $(srcdir)/tests/slowest $(TEST_LOGS:.log=.trs)
 # Not the script that libtool puts before a program, which takes longer than much of what it starts.
 if BUILTIN_PLUGINS
 program = weft$(EXEEXT)
