@@ -66,8 +66,9 @@ weft_SOURCES = \
 	cli/vet.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
-# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses.
-weft_LDFLAGS = $(AM_LDFLAGS) -no-fast-install $(BUILTIN_PLUGIN_FLAGS)
+# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses; by where
+# it lies itself, so that what is installed knows nothing of the folder that it was built in.
+weft_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../core/.libs' $(BUILTIN_PLUGIN_FLAGS)
 if BUILTIN_PLUGINS
 weft_SOURCES += cli/builtin.c
 weft_LDADD += $(LTDL_LIBS)
