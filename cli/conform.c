@@ -93,6 +93,25 @@ typedef struct work {
     const char *only; /* "ops", "memory", "runs"; NULL: all of them */
 } work;
 
+/* A key that there is not would make every run impossible. */
+static bool knows_all_set(const conform *c, const weft_plugin *plugin)
+{
+    bool all = true;
+    for (int i = 0; i < c->set.n && !c->ini; i++) {
+        const char *key = strchr(c->set.list[i].text, '.') + 1;
+        const weft_param *p = plugin->params;
+        while (p && p->name &&
+               (strncmp(p->name, key, strlen(p->name)) != 0 || key[strlen(p->name)] != '='))
+            p++;
+        if (p && p->name)
+            continue;
+        conform_fail(c, "settings: plugin %s has no key '%.*s'; weft inspect %s lists all",
+                     c->plugin, (int)strcspn(key, "="), key, c->plugin);
+        all = false;
+    }
+    return all;
+}
+
 /* In a process of its own, since opening runs constructors. */
 static void do_all(const conform *c, void *self)
 {
@@ -105,6 +124,8 @@ static void do_all(const conform *c, void *self)
             weft_error_release(&err);
             return;
         }
+        if (!knows_all_set(c, w->module.plugin))
+            return;
     }
     static const struct {
         const char *name;
@@ -211,6 +232,23 @@ static void conclude(const work *w, const tally *t)
         printf("%s conforms%s\n", what, t->skipped ? ", but not everything could be tried" : "");
 }
 
+/* -o speaks of the plugin's own keys, where the runs are ours. */
+static weft_status check_set(const conform *c, weft_error *err)
+{
+    size_t n = c->plugin ? strlen(c->plugin) : 0;
+    if (c->set.n > CONFORM_MOST_SET)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "more than %d -o", CONFORM_MOST_SET);
+    for (int i = 0; i < c->set.n && !c->ini; i++) {
+        const char *text = c->set.list[i].text;
+        if (n == 0 || strncmp(text, c->plugin, n) != 0 || text[n] != '.' || !strchr(text, '='))
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                             "-o %s: weft conform sets keys of the plugin alone, as %s.KEY=VALUE; "
+                             "give a run of yours with --ini FILE",
+                             text, c->plugin ? c->plugin : "PLUGIN");
+    }
+    return WEFT_OK;
+}
+
 static weft_status conform_all(const weft_cli_options *options, work *w, tally *t, weft_error *err)
 {
     char folder[] = "/tmp/weft-conform-XXXXXX", *name = NULL;
@@ -218,11 +256,12 @@ static weft_status conform_all(const weft_cli_options *options, work *w, tally *
     weft_status s = WEFT_OK;
     if (options->n_arguments > 0)
         s = find_name(options->arguments[0], &name, err);
+    w->c.plugin = name;
+    s = s ? s : check_set(&w->c, err);
     s = s ? s : weft_search_create(NULL, &w->search, err);
     if (!s && name)
         s = weft_module_find(w->search, name, WEFT_NOWHERE, &path, err);
     s = s ? s : make_folder(folder, err);
-    w->c.plugin = name;
     w->c.folder = folder;
     w->c.now = s ? NULL : conform_share(CONFORM_NOW);
     if (!s && !w->c.now)
@@ -248,6 +287,11 @@ int weft_cmd_conform(int argc, char **argv)
              "take uses of its ops from this run, which lists the plugin, instead of small ones "
              "of our own",
          .text = &w.c.ini},
+        {.name = "o",
+         .argument = "PLUGIN.KEY=VALUE",
+         .help = "set a key of the plugin, as one that must be given; with --ini any key; may be "
+                 "repeated",
+         .values = &w.c.set},
         {.name = "only",
          .argument = "PART",
          .help = "one part of the checks: ops (and kernels), memory (hooks and passes), runs",
@@ -286,6 +330,7 @@ done:
     for (int i = 0; t && i < t->n_lines; i++)
         weft_free(t->lines[i]);
     weft_free(t);
+    weft_option_values_release(&w.c.set);
     weft_error_release(&err);
     weft_cli_options_release(&options);
     return code;

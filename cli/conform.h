@@ -5,21 +5,23 @@
 #define WEFT_CLI_CONFORM_H
 
 #include "lower/plan.h"
+#include <weft/options.h>
 
 /* ---- findings (conform_child.c) ---- */
 
 /* Of the parts' process, and of those that it starts in turn. */
 typedef struct conform {
-    const char *plugin; /* its name; NULL: the core */
-    const char *ini;    /* the author's run; NULL: runs of our own */
-    const char *folder; /* scratch */
-    bool whole;         /* every case instead of a sample */
-    int out;            /* where findings go */
-    int printed;        /* where what is printed goes, which should be nothing */
-    char *now;          /* shared: what is being done, for the report of a crash */
+    const char *plugin;     /* its name; NULL: the core */
+    const char *ini;        /* the author's run; NULL: runs of our own */
+    weft_option_values set; /* -o: "SECTION.KEY=VALUE"; in runs of our own, keys of the plugin */
+    const char *folder;     /* scratch */
+    bool whole;             /* every case instead of a sample */
+    int out;                /* where findings go */
+    int printed;            /* where what is printed goes, which should be nothing */
+    char *now;              /* shared: what is being done, for the report of a crash */
 } conform;
 
-enum { CONFORM_NOW = 256 };
+enum { CONFORM_NOW = 256, CONFORM_MOST_SET = 64 };
 
 /* "FAIL op x: shards: ..."; what is wrong and what to do, in one line. */
 void conform_fail(const conform *c, const char *format, ...) WEFT_PRINTF(2, 3);
@@ -57,7 +59,8 @@ typedef struct conform_plan {
 } conform_plan;
 
 enum { CONFORM_MOST_PLACES = 8 };
-/* Does the plugin break a graph at one of the places where it might stand? Appends how. */
+/* Of a plugin that has no place: does it break a graph where it might stand? Appends how, or why it
+ * is refused at the first place. */
 bool conform_find_breakage(const conform *c, conform_case k, weft_text *why);
 /* Places in the list of such a run at which the plugin gets to a plan; in place of another one only
  * if there is no other way. One, NULL: the list has it anyway. Returns how many. */
@@ -84,6 +87,8 @@ typedef struct conform_use {
 /* A tensor like t with memory of its own: zero, or a copy; NULL data: out of memory. */
 weft_tensor conform_new(const weft_tensor *t, weft_pool *pool);
 weft_tensor conform_copy(const weft_tensor *t, weft_pool *pool);
+/* Places [lo, hi) of dim d, as a shard. */
+weft_tensor conform_slice(const weft_tensor *t, int d, int64_t lo, int64_t hi, weft_pool *pool);
 /* Normal numbers. */
 void conform_randomise(weft_tensor *t, uint64_t stream);
 /* Runs the op's plain kernel on these tensors. */
@@ -127,6 +132,8 @@ weft_status conform_add_ops(weft_ops *ops, weft_error *err);
 void conform_check_gradient(const conform *c, const conform_use *u, const weft_ops *ops);
 /* All kernels of this plugin for the op. */
 void conform_check_kernels(const conform *c, const conform_use *u, const conform_plan *p);
+/* The kernel's prepare on this call, which it accepts: leaks, and allocations that fail. */
+void conform_check_prepare(const conform *c, const weft_kernel *k, const weft_call *call);
 
 /* All ops and kernels (conform_ops.c); allocation failures and leaks of hooks and passes
  * (conform_memory.c); runs on meshes (conform_runs.c). */

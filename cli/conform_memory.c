@@ -2,7 +2,10 @@
 /* What hooks and passes do when memory is short, and what they leave behind. */
 #include "conform.h"
 
+#include "plugin/enter.h"
+
 #include <malloc.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { SECONDS = 60, ROUNDS = 64, SETTLED = 4, MOST_FAILURES = 24 };
@@ -13,106 +16,162 @@ static size_t in_use(void)
     return info.uordblks + info.hblkhd;
 }
 
+/* What is done again and again: where it may be short of memory, and what it leaves behind. */
+typedef struct work {
+    const char *who;   /* "plugin" */
+    const char *what;  /* "create, passes and destroy" */
+    const char *undo;  /* what to mend where something stays */
+    const char *count; /* "rounds of create and destroy" */
+    weft_status (*round)(const struct work *w, weft_error *err);
+    const conform *c;
+    const conform_case *k; /* of a run; NULL: the kernel's prepare */
+    const weft_kernel *kernel;
+    const weft_call *call;
+} work;
+
 /* create, all passes, destroy. */
-static weft_status round_trip(const conform *c, const conform_case *k, weft_error *err)
+static weft_status plan_once(const work *w, weft_error *err)
 {
     conform_plan p;
-    weft_status s = conform_plan_init(&p, c, k, err);
+    weft_status s = conform_plan_init(&p, w->c, w->k, err);
     conform_plan_release(&p);
     return s;
 }
 
-/* Bytes that every round leaves. The first ones set things up for good, and the C library keeps
- * what is freed, some pieces of each size, as if it were in use: what does not leak has a round
- * that leaves nothing sooner or later. */
-static size_t leaks(const conform *c, const conform_case *k, int *rounds)
+static weft_status prepare_once(const work *w, weft_error *err)
 {
-    size_t least = SIZE_MAX, before = 0;
-    *rounds = 0;
-    for (int i = 0; i < ROUNDS && least > 0; i++) {
-        weft_error err = {0};
-        round_trip(c, k, &err);
-        weft_error_release(&err);
-        size_t now = in_use(), more = now > before ? now - before : 0;
-        if (i >= SETTLED)
-            least = more < least ? more : least;
-        before = now;
-        ++*rounds;
-    }
-    return least;
+    void *state = NULL;
+    const weft_entry entry = weft_enter_op(w->c->plugin, "prepare", w->kernel->op, err);
+    weft_status s = weft_leave(&entry, w->kernel->prepare(w->call, &state, err));
+    if (!s && w->kernel->release)
+        w->kernel->release(state);
+    return s;
 }
 
-static void check_leak(const conform *c, const conform_case *k)
-{
-    conform_now(c, "plugin: create, passes and destroy, again and again");
-    int rounds;
-    size_t bytes = leaks(c, k, &rounds);
-    if (bytes > 0)
-        conform_fail(c,
-                     "plugin: leak: each round of create, passes and destroy leaves %zu bytes; "
-                     "destroy undoes what create does",
-                     bytes);
-    conform_count(c, "rounds of create and destroy", rounds);
-}
-
-/* The n-th allocation fails: the run is refused with an error, and nothing stays. */
-static bool check_failure(const conform *c, const conform_case *k, long n)
+static void run_round(const work *w)
 {
     weft_error err = {0};
-    size_t more = 0;
-    conform_now(c, "plugin: create and passes, allocation %ld of the plugin fails", n);
-    more = 1;
+    w->round(w, &err);
+    weft_error_release(&err);
+}
+
+/* Bytes that each round leaves. The first ones set things up for good, and the C library keeps what
+ * is freed, some pieces of each size (KEPT), as if it were in use: what leaks little takes these
+ * first, and what does not leak has rounds sooner or later that leave nothing, all together. */
+static size_t leaks(const work *w, int *rounds)
+{
+    enum { KEPT = 7, TOGETHER = KEPT + 2, TIMES = 24 };
+    size_t least = SIZE_MAX, before = 0;
+    *rounds = SETTLED + 1;
+    for (int i = 0; i < *rounds; i++)
+        run_round(w);
+    before = in_use();
+    for (int i = 0; i < TIMES && least > 0; i++) {
+        for (int k = 0; k < TOGETHER; k++)
+            run_round(w);
+        size_t now = in_use(), more = now > before ? now - before : 0;
+        least = more < least ? more : least;
+        before = now;
+        *rounds += TOGETHER;
+    }
+    return least ? (least + TOGETHER - 1) / TOGETHER : 0;
+}
+
+static void check_leak(const work *w)
+{
+    conform_now(w->c, "%s: %s, again and again", w->who, w->what);
+    int rounds;
+    size_t bytes = leaks(w, &rounds);
+    if (bytes > 0)
+        conform_fail(w->c, "%s: leak: each round of %s leaves %zu bytes; %s", w->who, w->what,
+                     bytes, w->undo);
+    conform_count(w->c, w->count, rounds);
+}
+
+/* The n-th allocation fails: an error, and nothing stays. */
+static bool check_failure(const work *w, long n)
+{
+    weft_error err = {0};
+    size_t more = 1;
+    conform_now(w->c, "%s: %s, allocation %ld of the plugin fails", w->who, w->what, n);
     for (int i = 0; more > 0 && i < ROUNDS; i++) {
         size_t before = in_use();
-        weft_alloc_fail_within(c->plugin);
+        weft_alloc_fail_within(w->c->plugin);
         weft_alloc_fail_at(n);
-        weft_status s = round_trip(c, k, &err);
+        weft_status s = w->round(w, &err);
         weft_alloc_fail_at(0);
         weft_alloc_fail_within(NULL);
         if (i == 0 && s && s != WEFT_ERR_MEMORY && !strstr(weft_error_text(&err), "memory"))
-            conform_fail(c,
-                         "plugin: memory: where allocation %ld of it fails, it says: %s; return "
+            conform_fail(w->c,
+                         "%s: memory: where allocation %ld of it fails, it says: %s; return "
                          "weft_fail_memory(err)",
-                         n, weft_error_text(&err));
+                         w->who, n, weft_error_text(&err));
         weft_error_release(&err);
         size_t now = in_use();
         more = now > before ? now - before : 0;
     }
     if (more > 0)
-        conform_fail(c,
-                     "plugin: leak: where allocation %ld of it fails, %zu bytes stay; a hook that "
-                     "fails leaves nothing behind",
-                     n, more);
+        conform_fail(w->c,
+                     "%s: leak: where allocation %ld of it fails, %zu bytes stay; what fails "
+                     "leaves nothing behind",
+                     w->who, n, more);
     return more == 0;
 }
 
-static long count_own(const conform *c, const conform_case *k)
+static long count_own(const work *w)
 {
     weft_error err = {0};
-    weft_alloc_fail_within(c->plugin);
+    weft_alloc_fail_within(w->c->plugin);
     weft_alloc_fail_at(0);
-    round_trip(c, k, &err);
+    w->round(w, &err);
     long n = weft_alloc_count();
     weft_alloc_fail_within(NULL);
     weft_error_release(&err);
     return n;
 }
 
-static void check_case(const conform *c, void *self)
+static void check_work(const work *w)
 {
-    const conform_case *k = self;
-    weft_error err = {0};
-    conform_now(c, "plugin: create and passes");
-    weft_status s = round_trip(c, k, &err);
-    weft_error_release(&err);
-    if (s)
-        return; /* not at this place */
-    check_leak(c, k);
-    long total = count_own(c, k), stride = c->whole ? 1 : 1 + total / MOST_FAILURES, n = 1;
+    check_leak(w);
+    long total = count_own(w), stride = w->c->whole ? 1 : 1 + total / MOST_FAILURES, n = 1;
     int tried = 0;
     for (bool sound = true; sound && n <= total; n += stride, tried++)
-        sound = check_failure(c, k, n);
-    conform_count(c, "failing allocations", tried);
+        sound = check_failure(w, n);
+    conform_count(w->c, "failing allocations", tried);
+}
+
+void conform_check_prepare(const conform *c, const weft_kernel *k, const weft_call *call)
+{
+    char who[CONFORM_NOW];
+    if (!k->prepare)
+        return;
+    snprintf(who, sizeof who, "kernel %s of op %s", k->name, k->op);
+    const work w = {.who = who,
+                    .what = "prepare and release",
+                    .undo = "release frees what prepare made",
+                    .count = "rounds of prepare and release",
+                    .round = prepare_once,
+                    .c = c,
+                    .kernel = k,
+                    .call = call};
+    check_work(&w);
+}
+
+static void check_case(const conform *c, void *self)
+{
+    const work w = {.who = "plugin",
+                    .what = "create, passes and destroy",
+                    .undo = "destroy undoes what create does",
+                    .count = "rounds of create and destroy",
+                    .round = plan_once,
+                    .c = c,
+                    .k = self};
+    weft_error err = {0};
+    conform_now(c, "plugin: create and passes");
+    weft_status s = plan_once(&w, &err);
+    weft_error_release(&err);
+    if (!s) /* else: not at this place */
+        check_work(&w);
 }
 
 void conform_memory(const conform *c, void *module)

@@ -152,6 +152,43 @@ static void walk_graph(const conform *c, walk *w, const weft_graph *g)
     weft_pool_release(&pool);
 }
 
+/* What only passes of others bring: maxima over micro-batches. NULL: memory is short. */
+static weft_graph *make_core_graph(const weft_graph_config *config, weft_error *err)
+{
+    weft_graph *g = NULL;
+    if (weft_graph_create(config, &g, err))
+        return NULL;
+    const weft_node_spec input = {.op = weft_ops_find(config->ops, "input"),
+                                  .name = "counted",
+                                  .n_outs = 1,
+                                  .scope = WEFT_MICRO_BATCH};
+    weft_node *n = weft_node_new(g, &input);
+    if (n) {
+        n->outs[0]->dtype = config->dtype;
+        n->outs[0]->n_dims = 2;
+        n->outs[0]->dims[0] = (weft_dim){"rows", 7, 1};
+        n->outs[0]->dims[1] = (weft_dim){"columns", 5, 1};
+        weft_add1(g, "lowest", NULL, weft_accumulate(g, n->outs[0], WEFT_MAX));
+    }
+    if (!weft_graph_status(g))
+        return g;
+    weft_fail(err, weft_graph_status(g), WEFT_NOWHERE, "%s", weft_error_text(weft_graph_error(g)));
+    weft_graph_destroy(g);
+    return NULL;
+}
+
+static void walk_core_graph(const conform *c, walk *w)
+{
+    weft_error err = {0};
+    weft_graph *g = make_core_graph(&w->p->plan->graphs[WEFT_MODE_TRAIN]->config, &err);
+    if (g)
+        walk_graph(c, w, g);
+    else
+        conform_fail(c, "graph: %s", weft_error_text(&err));
+    weft_graph_destroy(g);
+    weft_error_release(&err);
+}
+
 static void walk_plan(const conform *c, void *self)
 {
     walk *w = self;
@@ -169,6 +206,8 @@ static void walk_plan(const conform *c, void *self)
         for (int m = 0; m < WEFT_MODES; m++)
             if (p.plan->graphs[m])
                 walk_graph(c, w, p.plan->graphs[m]);
+        if (!c->ini)
+            walk_core_graph(c, w);
     }
     conform_plan_release(&p);
     weft_error_release(&err);
@@ -189,14 +228,14 @@ static void tell_untried(const conform *c, const weft_plugin *plugin, const seen
     for (const weft_op *const *op = plugin ? plugin->ops : weft_standard_ops(); op && *op; op++)
         if ((*op)->plain && !tried(s, (*op)->name))
             conform_skip(c,
-                         "op %s: no graph of the runs tried has it; give a run that has: weft "
-                         "conform --ini FILE",
+                         "op %s: no graph of the runs tried has it; set what it needs (-o), or "
+                         "give a run that has it (--ini)",
                          (*op)->name);
     for (const weft_kernel *k = plugin ? plugin->kernels : NULL; k && k->op; k++)
         if (!tried(s, k->op))
             conform_skip(c,
-                         "kernel %s: no graph of the runs tried has op %s; give a run that has: "
-                         "weft conform --ini FILE",
+                         "kernel %s: no graph of the runs tried has op %s; set what it needs "
+                         "(-o), or give a run that has it (--ini)",
                          k->name, k->op);
 }
 

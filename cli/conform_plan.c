@@ -45,6 +45,25 @@ static void list(const conform *c, const conform_case *k, const char *name, weft
         weft_text_print(ini, " %s", c->plugin);
 }
 
+static bool is_company(const conform *c, const conform_case *k)
+{
+    static const char *const always[] = {"text", "cpu", "adamw"};
+    bool is = strcmp(c->plugin, k->model) == 0 || has(k->others, c->plugin);
+    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
+        is = is || strcmp(c->plugin, always[i]) == 0;
+    return is;
+}
+
+/* "muon.lr=1" as lines of the section. */
+static void print_set(const conform *c, const conform_case *k, weft_text *ini)
+{
+    if (!c->set.n || !(k->place || is_company(c, k)))
+        return;
+    weft_text_print(ini, "[%s]\n", c->plugin);
+    for (int i = 0; i < c->set.n; i++)
+        weft_text_print(ini, "%s\n", strchr(c->set.list[i].text, '.') + 1);
+}
+
 void conform_print_ini(const conform *c, const conform_case *k, weft_text *ini)
 {
     weft_text_add(ini, "[weft]\nplugins =");
@@ -75,6 +94,7 @@ void conform_print_ini(const conform *c, const conform_case *k, weft_text *ini)
         weft_text_add(ini, "[tp]\ndegree = 2\n");
     if (has(k->others, "sample"))
         weft_text_add(ini, "[sample]\nprompt = And\ntokens = 2\ncontext = 9\n");
+    print_set(c, k, ini);
 }
 
 static bool is_listed(const conform *c, const weft_plugins *plugins)
@@ -92,7 +112,12 @@ weft_status conform_plan_init(conform_plan *p, const conform *c, const conform_c
     memset(p, 0, sizeof *p);
     p->log = (weft_log){drop, NULL};
     weft_cli_options options = {.ini = c->ini ? c->ini : "weft conform"};
-    if (!c->ini) {
+    weft_cli_edit edits[CONFORM_MOST_SET];
+    if (c->ini) {
+        options.edits = edits;
+        for (int i = 0; i < c->set.n; i++)
+            edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, c->set.list[i].text};
+    } else {
         conform_print_ini(c, k, &ini);
         options.ini_text = weft_text_get(&ini);
     }
@@ -126,15 +151,6 @@ void conform_plan_release(conform_plan *p)
 
 /* ---- where the plugin may stand ---- */
 
-static bool is_company(const conform *c, const conform_case *k)
-{
-    static const char *const always[] = {"text", "cpu", "adamw"};
-    bool is = strcmp(c->plugin, k->model) == 0 || has(k->others, c->plugin);
-    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++)
-        is = is || strcmp(c->plugin, always[i]) == 0;
-    return is;
-}
-
 static bool is_possible(const conform *c, conform_case k, const char *place)
 {
     conform_plan p;
@@ -158,7 +174,9 @@ bool conform_find_breakage(const conform *c, conform_case k, weft_text *why)
         k.place = after[i];
         broken = conform_plan_init(&p, c, &k, &err) == WEFT_ERR_INTERNAL;
         if (broken)
-            weft_text_add(why, weft_error_text(&err));
+            weft_text_clear(why);
+        if (!why->size)
+            weft_text_print(why, "%s: %s", after[i], weft_error_text(&err));
         conform_plan_release(&p);
         weft_error_release(&err);
     }

@@ -145,12 +145,13 @@ static void tell_nowhere(const conform *c, const conform_case *k)
     conform_case alone = *k;
     alone.others = "";
     alone.ranks = 1;
-    if (conform_find_breakage(c, alone, &why))
+    if (conform_find_breakage(c, alone, &why) || c->set.n)
         conform_fail(c, "runs: it runs nowhere: %s", weft_text_get(&why));
     else
         conform_skip(c,
-                     "runs: there is no place in the list of a small run for this plugin; its own "
-                     "tests must run it");
+                     "runs: there is no place in the list of a small run for this plugin (%s); set "
+                     "what it needs with -o %s.KEY=VALUE, or its own tests must run it",
+                     weft_text_get(&why), c->plugin);
     weft_text_release(&why);
 }
 

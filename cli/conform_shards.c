@@ -47,23 +47,6 @@ static bool can_cut(const conform_use *u, int letter, int n)
     return equal || divide;
 }
 
-static weft_tensor slice(const weft_tensor *t, int d, int64_t lo, int64_t hi, weft_pool *pool)
-{
-    weft_tensor shape = *t;
-    int64_t outer = 1, inner = 1, k = 0;
-    for (int i = 0; i < t->n_dims; i++) {
-        outer *= i < d ? t->size[i] : 1;
-        inner *= i > d ? t->size[i] : 1;
-    }
-    shape.size[d] = hi - lo;
-    shape.lo[d] = t->lo[d] + lo;
-    weft_tensor to = conform_new(&shape, pool);
-    for (int64_t o = 0; to.data && o < outer; o++)
-        for (int64_t p = lo * inner; p < hi * inner; p++)
-            weft_tensor_set(&to, k++, weft_tensor_get(t, o * t->size[d] * inner + p));
-    return to;
-}
-
 static void complain(const cut *k, int rank, int r, const weft_tensor *want, const weft_tensor *got,
                      int64_t at)
 {
@@ -111,7 +94,7 @@ static void make_shard(const cut *k, int rank, weft_tensor *ins, weft_tensor *ou
         if (d < 0)
             continue;
         part_of(&u->ins[i], d, rank, k->n, &lo, &hi);
-        ins[i] = slice(&u->ins[i], d, lo, hi, k->pool);
+        ins[i] = conform_slice(&u->ins[i], d, lo, hi, k->pool);
     }
     for (int r = 0; r < u->rule.n_outs; r++) {
         int d = weft_rule_dim(&u->rule.out[r], k->letter);
@@ -119,7 +102,7 @@ static void make_shard(const cut *k, int rank, weft_tensor *ins, weft_tensor *ou
             outs[r] = conform_new(&u->outs[r], k->pool);
         } else {
             part_of(&u->outs[r], d, rank, k->n, &lo, &hi);
-            outs[r] = slice(&u->outs[r], d, lo, hi, k->pool);
+            outs[r] = conform_slice(&u->outs[r], d, lo, hi, k->pool);
         }
         poison(&outs[r]);
     }
@@ -136,7 +119,7 @@ static bool check_rank(const cut *k, int rank, const weft_tensor *outs, weft_ten
             continue;
         }
         weft_tensor want =
-            slice(&u->outs[r], d, outs[r].lo[d], outs[r].lo[d] + outs[r].size[d], k->pool);
+            conform_slice(&u->outs[r], d, outs[r].lo[d], outs[r].lo[d] + outs[r].size[d], k->pool);
         int64_t at = conform_differ(&want, &outs[r], 1e-9);
         if (at >= 0) {
             complain(k, rank, r, &want, &outs[r], at);

@@ -25,6 +25,23 @@ weft_tensor conform_copy(const weft_tensor *from, weft_pool *pool)
     return t;
 }
 
+weft_tensor conform_slice(const weft_tensor *t, int d, int64_t lo, int64_t hi, weft_pool *pool)
+{
+    weft_tensor shape = *t;
+    int64_t outer = 1, inner = 1, k = 0;
+    for (int i = 0; i < t->n_dims; i++) {
+        outer *= i < d ? t->size[i] : 1;
+        inner *= i > d ? t->size[i] : 1;
+    }
+    shape.size[d] = hi - lo;
+    shape.lo[d] = t->lo[d] + lo;
+    weft_tensor to = conform_new(&shape, pool);
+    for (int64_t o = 0; to.data && o < outer; o++)
+        for (int64_t p = lo * inner; p < hi * inner; p++)
+            weft_tensor_set(&to, k++, weft_tensor_get(t, o * t->size[d] * inner + p));
+    return to;
+}
+
 void conform_randomise(weft_tensor *t, uint64_t stream)
 {
     for (int64_t i = 0; t->data && i < weft_tensor_count(t); i++)
@@ -201,6 +218,14 @@ void conform_check_monotone(const conform *c, const conform_use *u)
 
 /* ---- accumulate ---- */
 
+static double combined(const weft_op *op, double before, double x)
+{
+    const unsigned maximum = WEFT_OP_ACCUMULATES | WEFT_OP_MAX;
+    if ((op->flags & maximum) != maximum)
+        return before + x;
+    return before > x ? before : x;
+}
+
 void conform_check_accumulate(const conform *c, const conform_use *u)
 {
     const weft_node *n = u->node;
@@ -219,15 +244,18 @@ void conform_check_accumulate(const conform *c, const conform_use *u)
     if (conform_run(u, u->ins, outs, true, &err) != WEFT_OK)
         goto done;
     for (int64_t i = 0; i < weft_tensor_count(&before); i++)
-        weft_tensor_set(&before, i, weft_tensor_get(&before, i) + weft_tensor_get(&u->outs[0], i));
+        weft_tensor_set(
+            &before, i,
+            combined(n->op, weft_tensor_get(&before, i), weft_tensor_get(&u->outs[0], i)));
     int64_t at = conform_differ(&before, &outs[0], 1e-9);
     if (at >= 0) {
         weft_text what = {0};
         conform_print_difference(&before, &outs[0], 0, at, &what);
         conform_fail(c,
-                     "op %s: accumulate: the plain kernel does not add result 0 to what is there "
+                     "op %s: accumulate: the plain kernel does not %s result 0 %s what is there "
                      "where call->accumulate is set: %s",
-                     n->op->name, weft_text_get(&what));
+                     n->op->name, n->op->flags & WEFT_OP_MAX ? "take the maximum of" : "add",
+                     n->op->flags & WEFT_OP_MAX ? "and" : "to", weft_text_get(&what));
         weft_text_release(&what);
     }
     for (int r = 1; r < n->n_outs; r++)

@@ -8,11 +8,13 @@ weft_SOURCES = \
 	cli/conform_child.c \
 	cli/conform_gradient.c \
 	cli/conform_kernels.c \
+	cli/conform_lengths.c \
 	cli/conform_memory.c \
 	cli/conform_ops.c \
 	cli/conform_plan.c \
 	cli/conform_runs.c \
 	cli/conform_shards.c \
+	cli/conform_trial.c \
 	cli/conform_use.c \
 	cli/conform_values.c \
 	cli/exit.c \
@@ -50,6 +52,7 @@ weft_SOURCES = \
 	cli/vet_set.c \
 	cli/cli.h \
 	cli/conform.h \
+	cli/conform_trial.h \
 	cli/generate.h \
 	cli/job.h \
 	cli/lock.h \
@@ -63,8 +66,9 @@ weft_SOURCES = \
 	cli/vet.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
-# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses.
-weft_LDFLAGS = $(AM_LDFLAGS) -no-fast-install $(BUILTIN_PLUGIN_FLAGS)
+# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses; by where
+# it lies itself, so that what is installed knows nothing of the folder that it was built in.
+weft_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../core/.libs' $(BUILTIN_PLUGIN_FLAGS)
 if BUILTIN_PLUGINS
 weft_SOURCES += cli/builtin.c
 weft_LDADD += $(LTDL_LIBS)

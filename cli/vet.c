@@ -18,15 +18,15 @@ static weft_status open_search(weft_settings *settings, weft_search **search, we
     return s ? s : weft_search_create_for(core, true, search, err);
 }
 
-static weft_status add_named(weft_vet_set *set, weft_search *search, const char *name,
-                             weft_where at, bool *device, weft_error *err)
+static weft_status add_named(weft_vetted *set, weft_search *search, const char *name, weft_where at,
+                             bool *device, weft_error *err)
 {
     const char *path;
     weft_status s = weft_module_find(search, name, at, &path, err);
     return s || !path ? s : weft_vet_add_plugin(set, name, path, at, device, err);
 }
 
-static weft_status vet_ini(const weft_cli_options *options, weft_vet_set *set, weft_error *err)
+static weft_status vet_ini(const weft_cli_options *options, weft_vetted *set, weft_error *err)
 {
     weft_settings *settings = NULL;
     weft_search *search = NULL;
@@ -76,7 +76,7 @@ static weft_status check_lock(const weft_vetted *v, weft_text *text)
     return bad ? WEFT_ERR_RUN : WEFT_OK;
 }
 
-static weft_status copy_lines(const weft_vetted *v, bool prune, weft_vet_set *set, weft_error *err)
+static weft_status copy_lines(const weft_vetted *v, bool prune, weft_vetted *set, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < v->n && !s; i++) {
@@ -90,8 +90,7 @@ static weft_status copy_lines(const weft_vetted *v, bool prune, weft_vet_set *se
 
 /* Adds what is found under this name now, and what it and the program need; what was vetted before
  * may go on running. */
-static weft_status update(const weft_vetted *v, const char *name, weft_vet_set *set,
-                          weft_error *err)
+static weft_status update(const weft_vetted *v, const char *name, weft_vetted *set, weft_error *err)
 {
     weft_search *search = NULL;
     bool device = false;
@@ -102,7 +101,7 @@ static weft_status update(const weft_vetted *v, const char *name, weft_vet_set *
     return s;
 }
 
-static weft_status write_lock(const char *path, const weft_vet_set *set, weft_error *err)
+static weft_status write_lock(const char *path, const weft_vetted *set, weft_error *err)
 {
     weft_text text = {0};
     weft_vet_print(set, &text);
@@ -118,7 +117,7 @@ typedef struct wish {
     const char *update;
 } wish;
 
-static weft_status use_lock(const wish *w, const char *path, weft_vet_set *set, weft_text *text,
+static weft_status use_lock(const wish *w, const char *path, weft_vetted *set, weft_text *text,
                             weft_error *err)
 {
     weft_vetted *v = NULL;
@@ -160,7 +159,7 @@ int weft_cmd_vet(int argc, char **argv)
     weft_cli_options options = {0};
     weft_error err = {0};
     weft_text text = {0};
-    weft_vet_set set = {0};
+    weft_vetted set = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code != WEFT_CLI_GO)
         goto done;
@@ -176,7 +175,7 @@ int weft_cmd_vet(int argc, char **argv)
     code = s == WEFT_ERR_RUN && w.check ? 1 : weft_cli_conclude(s, &err);
     code = code ? code : printed;
 done:
-    weft_vet_release(&set);
+    weft_vetted_release(&set);
     weft_text_release(&text);
     weft_error_release(&err);
     weft_cli_options_release(&options);

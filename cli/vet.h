@@ -5,22 +5,15 @@
 
 #include "plugin/vetted.h"
 
-/* What a lock is made of. Zero-initialised is valid and empty. */
-typedef struct weft_vet_set {
-    weft_pool pool;
-    weft_vetted_line *lines;
-    int n, capacity;
-} weft_vet_set;
-
-void weft_vet_release(weft_vet_set *set);
-weft_status weft_vet_add(weft_vet_set *set, const weft_vetted_line *line, weft_error *err);
+/* Adds a line, if there is none that says the same. */
+weft_status weft_vet_add(weft_vetted *set, const weft_vetted_line *line, weft_error *err);
 /* Adds the program that runs, and what it is linked with. */
-weft_status weft_vet_add_program(weft_vet_set *set, weft_error *err);
+weft_status weft_vet_add_program(weft_vetted *set, weft_error *err);
 /* Adds a plugin's file, and the libraries that it needs. *device: set if it gives one. */
-weft_status weft_vet_add_plugin(weft_vet_set *set, const char *name, const char *path,
-                                weft_where at, bool *device, weft_error *err);
+weft_status weft_vet_add_plugin(weft_vetted *set, const char *name, const char *path, weft_where at,
+                                bool *device, weft_error *err);
 /* Appends the lock's text. */
-void weft_vet_print(const weft_vet_set *set, weft_text *text);
+void weft_vet_print(const weft_vetted *set, weft_text *text);
 
 /* ---- vet_libraries.c ---- */
 

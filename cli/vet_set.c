@@ -14,14 +14,7 @@
 #include <sys/utsname.h>
 #include <weft/files.h>
 
-void weft_vet_release(weft_vet_set *set)
-{
-    weft_free(set->lines);
-    weft_pool_release(&set->pool);
-    *set = (weft_vet_set){0};
-}
-
-static bool is_there(const weft_vet_set *set, const weft_vetted_line *line)
+static bool is_there(const weft_vetted *set, const weft_vetted_line *line)
 {
     for (int i = 0; i < set->n; i++) {
         const weft_vetted_line *l = &set->lines[i];
@@ -33,32 +26,16 @@ static bool is_there(const weft_vet_set *set, const weft_vetted_line *line)
     return false;
 }
 
-weft_status weft_vet_add(weft_vet_set *set, const weft_vetted_line *line, weft_error *err)
+weft_status weft_vet_add(weft_vetted *set, const weft_vetted_line *line, weft_error *err)
 {
-    if (is_there(set, line))
-        return WEFT_OK;
-    if (set->n == set->capacity) {
-        int more = set->capacity ? 2 * set->capacity : 64;
-        weft_vetted_line *list = weft_realloc(set->lines, (size_t)more * sizeof *list);
-        if (!list)
-            return weft_fail_memory(err);
-        set->lines = list;
-        set->capacity = more;
-    }
-    weft_vetted_line copy = *line;
-    const char **const texts[] = {&copy.name, &copy.version, &copy.abi, &copy.path};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (*texts[i] && !(*texts[i] = weft_pool_strdup(&set->pool, *texts[i])))
-            return weft_fail_memory(err);
-    set->lines[set->n++] = copy;
-    return WEFT_OK;
+    return is_there(set, line) ? WEFT_OK : weft_vetted_add(set, line, err);
 }
 
 /* ---- program and libraries ---- */
 
 static weft_status add_library(void *self, const char *real, weft_error *err)
 {
-    weft_vet_set *set = self;
+    weft_vetted *set = self;
     weft_vetted_line line = {.kind = WEFT_VETTED_LIBRARY, .path = real};
     for (int i = 0; i < set->n; i++)
         if (set->lines[i].kind == WEFT_VETTED_LIBRARY && strcmp(set->lines[i].path, real) == 0)
@@ -67,7 +44,7 @@ static weft_status add_library(void *self, const char *real, weft_error *err)
     return s ? s : weft_vet_add(set, &line, err);
 }
 
-weft_status weft_vet_add_program(weft_vet_set *set, weft_error *err)
+weft_status weft_vet_add_program(weft_vetted *set, weft_error *err)
 {
     char real[PATH_MAX];
     weft_vetted_line line = {.kind = WEFT_VETTED_PROGRAM, .path = real};
@@ -125,8 +102,8 @@ static weft_status check_word(const char *word, const char *path, weft_where at,
     return weft_fail(err, WEFT_ERR_INPUT, at, "%s: its version cannot be told from the file", path);
 }
 
-weft_status weft_vet_add_plugin(weft_vet_set *set, const char *name, const char *path,
-                                weft_where at, bool *device, weft_error *err)
+weft_status weft_vet_add_plugin(weft_vetted *set, const char *name, const char *path, weft_where at,
+                                bool *device, weft_error *err)
 {
     char *bytes = NULL, abi[32];
     size_t size = 0;
@@ -152,7 +129,7 @@ done:
 
 /* ---- text ---- */
 
-void weft_vet_print(const weft_vet_set *set, weft_text *text)
+void weft_vet_print(const weft_vetted *set, weft_text *text)
 {
     static const char *const words[] = {"program", "plugin", "library"};
     struct utsname here;

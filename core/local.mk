@@ -248,6 +248,12 @@ weftinclude_HEADERS = \
 	core/weft/weft.h
 
 pkgconfig_DATA += core/weft.pc
+# Not by configure, which would also replace @words@ here: `make install prefix=DIR` installs elsewhere.
+core/weft.pc: core/weft.pc.in installdirs.stamp Makefile
+	$(AM_V_GEN)sed -e 's|[@]prefix[@]|$(prefix)|' -e 's|[@]libdir[@]|$(libdir)|' -e 's|[@]includedir[@]|$(includedir)|' \
+	    -e 's|[@]ABI[@]|$(ABI)|' -e 's|[@]PACKAGE_VERSION[@]|$(PACKAGE_VERSION)|' $(srcdir)/core/weft.pc.in >$@
+CLEANFILES += core/weft.pc
+EXTRA_DIST += core/weft.pc.in
 noinst_DATA = core/weft-uninstalled.pc
 EXTRA_DIST += core/libweft.map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
 	core/plugin/README.md core/run/README.md core/schedule/README.md core/settings/README.md core/store/README.md

@@ -9,10 +9,19 @@ nobase_dist_doc_DATA += \
 	examples/count_bytes/Makefile \
 	examples/count_bytes/README.md \
 	examples/count_bytes/count_bytes.c \
+	examples/cxx/Makefile \
+	examples/cxx/README.md \
+	examples/cxx/watch17.cc \
+	examples/dct/Makefile \
+	examples/dct/README.md \
+	examples/dct/dct.c \
 	examples/demo.ini \
 	examples/ema/Makefile \
 	examples/ema/README.md \
 	examples/ema/ema.c \
+	examples/gate_up/Makefile \
+	examples/gate_up/README.md \
+	examples/gate_up/gate_up.c \
 	examples/gpt2-small.ini \
 	examples/gradient_noise/Makefile \
 	examples/gradient_noise/README.md \
@@ -44,6 +53,10 @@ nobase_dist_doc_DATA += \
 	examples/squash/Makefile \
 	examples/squash/README.md \
 	examples/squash/squash.c \
+	examples/sums/Makefile \
+	examples/sums/README.md \
+	examples/sums/sums.c \
+	examples/sums/sums.ini \
 	examples/ungated/Makefile \
 	examples/ungated/README.md \
 	examples/ungated/ungated.c \

@@ -247,6 +247,7 @@ fixture_sources = \
 	tests/fixtures/plugins/wrong_size.c
 # For whole runs: apart, since one above is called cpu.
 run_fixture_sources = \
+	tests/fixtures/run/asks.c \
 	tests/fixtures/run/bold.c \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/fault.c \
@@ -334,7 +335,6 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-wraps
 
 EXTRA_DIST += \
-	tests/fixtures/cxx/watch17.cc \
 	$(fixture_sources) \
 	tests/fixtures/plugins/fixture.h \
 	$(run_fixture_sources) \
@@ -342,14 +342,25 @@ EXTRA_DIST += \
 	tests/fixtures/run/wrong.h \
 	tests/golden \
 	tests/bad/commands \
-	tests/lsan.supp
+	tests/driver \
+	tests/lsan.supp \
+	tests/slowest
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
 # make install links libraries once more, which are away from their places meanwhile: not while
 # others need them.
 last_log = tests/scripts/check-install.log
 $(last_log): $(filter-out $(last_log),$(TEST_LOGS))
-LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' CONFIG_SHELL='$(SHELL)' $(SHELL) $(top_srcdir)/tests/driver
+# What takes long stays in sight.
+check-local: check-TESTS
+	@$(SHELL) $(srcdir)/tests/slowest $(TEST_LOGS:.log=.trs)
+# Not the script that libtool puts before a program, which takes longer than much of what it starts.
+if BUILTIN_PLUGINS
+program = weft$(EXEEXT)
+else
+program = .libs/weft$(EXEEXT)
+endif
 # LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while threads live in them, and crashes.
 # oneDNN looks for profilers' libraries, and libc keeps the last dlopen error in memory of the thread, which then counts as leaked.
 AM_TESTS_ENVIRONMENT = \
@@ -358,7 +369,8 @@ AM_TESTS_ENVIRONMENT = \
 	DNNL_JIT_PROFILE=0; export DNNL_JIT_PROFILE; \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
 	WEFT_TREE='$(abs_top_srcdir)'; export WEFT_TREE; \
-	WEFT='$(abs_top_builddir)/weft'; export WEFT; \
+	WEFT='$(abs_top_builddir)/$(program)'; export WEFT; \
+	WEFT_BUILD='$(abs_top_builddir)'; export WEFT_BUILD; \
 	WEFT_TEST_FIXTURES='$(abs_top_builddir)/tests/fixtures/plugins'; export WEFT_TEST_FIXTURES;
 
 # Everything, however long it takes: all combinations instead of a sample.

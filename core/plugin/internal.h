@@ -13,10 +13,13 @@
 weft_status weft_loader_init(weft_error *err);
 void weft_loader_exit(void);
 /* Opens exactly this file, a real path already found trustworthy, and finds its descriptor's
- * address. fd: a sealed copy, which is opened instead and becomes the loader's; -1: none. sha256:
- * of the copy. */
-weft_status weft_loader_open(const char *name, const char *path, int fd, const char *sha256,
+ * address. fd: a sealed copy, which is opened instead and becomes the loader's; -1: none. id: of
+ * what is opened. */
+weft_status weft_loader_open(const char *name, const char *path, int fd, const weft_file_id *id,
                              weft_where where, const weft_plugin **out, weft_error *err);
+/* What this file was when the process opened it first, which is what it goes on running whatever
+ * lies there now; false: it has not been opened. */
+bool weft_loader_identify(const char *path, weft_file_id *id);
 /* The descriptor of a plugin linked into the program; NULL: there is none. */
 const weft_plugin *weft_loader_builtin(const char *name);
 /* Calls each(self, name) for every plugin linked into the program. */

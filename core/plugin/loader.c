@@ -23,7 +23,8 @@
 typedef struct opened {
     struct opened *next;
     int fd; /* of its sealed copy; -1: the file itself */
-    char sha256[65];
+    bool mapped;
+    weft_file_id id;
     char path[];
 } opened;
 
@@ -211,46 +212,57 @@ static opened *find_opened(const char *path)
 }
 
 /* NULL: no memory. */
-static opened *note_opened(const char *path, int fd, const char *sha256)
+static opened *note_opened(const char *path, int fd, const weft_file_id *id)
 {
     size_t n = strlen(path) + 1;
     opened *o = calloc(1, sizeof *o + n);
     if (!o)
         return NULL;
     memcpy(o->path, path, n);
-    snprintf(o->sha256, sizeof o->sha256, "%s", sha256);
+    o->id = *id;
     o->fd = fd;
     o->next = loader.opened;
     return loader.opened = o;
 }
 
 /* Opened before, it must have been what it is now; else it is noted. */
-static weft_status prepare(const char *name, const char *path, int *fd, const char *sha256,
+static weft_status prepare(const char *name, const char *path, int *fd, const weft_file_id *id,
                            weft_where where, weft_error *err)
 {
     const opened *before = find_opened(path);
     bool sealed = *fd >= 0;
-    if (!before && note_opened(path, *fd, sha256))
+    if (!before && note_opened(path, *fd, id))
         return WEFT_OK;
     if (sealed)
         close(*fd);
     if (!before)
         return weft_fail_memory(err);
     *fd = before->fd;
-    if (!sealed || (before->fd >= 0 && strcmp(before->sha256, sha256) == 0))
+    if (!sealed || (before->fd >= 0 && strcmp(before->id.sha256, id->sha256) == 0))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, where,
                      "plugin '%s': %s was opened before %s; start again", name, path,
                      before->fd < 0 ? "without a lock" : "and has changed since");
 }
 
-weft_status weft_loader_open(const char *name, const char *path, int fd, const char *sha256,
+bool weft_loader_identify(const char *path, weft_file_id *id)
+{
+    pthread_mutex_lock(&loader.lock);
+    const opened *before = find_opened(path);
+    bool mapped = before && before->mapped;
+    if (mapped)
+        *id = before->id;
+    pthread_mutex_unlock(&loader.lock);
+    return mapped;
+}
+
+weft_status weft_loader_open(const char *name, const char *path, int fd, const weft_file_id *id,
                              weft_where where, const weft_plugin **out, weft_error *err)
 {
     char copy[32];
     *out = NULL;
     pthread_mutex_lock(&loader.lock);
-    weft_status status = prepare(name, path, &fd, sha256, where, err);
+    weft_status status = prepare(name, path, &fd, id, where, err);
     if (status) {
         pthread_mutex_unlock(&loader.lock);
         return status;
@@ -261,13 +273,18 @@ weft_status weft_loader_open(const char *name, const char *path, int fd, const c
     loader.error[0] = '\0';
     lt_dlhandle handle = lt_dlopen(path);
     loader.path = loader.copy = NULL;
-    if (!handle)
+    if (!handle) {
         status = weft_fail(
             err, WEFT_ERR_INPUT, where,
             "plugin '%s' cannot be opened: %s; build it again for this weft, or mend what it needs",
             name, loader.error[0] ? loader.error : lt_dlerror());
-    else
+    } else {
+        opened *now = find_opened(path);
+        if (!now->mapped)
+            now->id = *id; /* an earlier attempt may have failed with other bytes */
+        now->mapped = true;
         *out = lt_dlsym(handle, "plugin");
+    }
     pthread_mutex_unlock(&loader.lock);
     if (handle && !*out)
         status = weft_fail(err, WEFT_ERR_INPUT, where,

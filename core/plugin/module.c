@@ -80,17 +80,25 @@ static weft_status check_mapped(const weft_search *s, weft_error *err)
     return status;
 }
 
+/* Once for each file and process: ranks may be many threads. */
+static weft_status identify(const char *path, weft_where where, weft_file_id *id, weft_error *err)
+{
+    if (weft_loader_identify(path, id))
+        return WEFT_OK;
+    return weft_image_identify_file(path, where, id, err);
+}
+
 static weft_status open_file(const weft_search *s, const char *name, const char *path,
                              weft_where where, weft_file_id *id, const weft_plugin **plugin,
                              weft_error *err)
 {
     int fd = -1;
     weft_status status = is_locked(s) ? take_vetted(s, name, path, where, &fd, id, err)
-                                      : weft_image_identify_file(path, where, id, err);
+                                      : identify(path, where, id, err);
     if (status)
         return status;
     weft_blame before = weft_blame_set((weft_blame){.plugin = name, .hook = "constructor"});
-    status = weft_loader_open(name, path, fd, id->sha256, where, plugin, err);
+    status = weft_loader_open(name, path, fd, id, where, plugin, err);
     weft_blame_set(before);
     return status ? status : check_mapped(s, err);
 }

@@ -95,43 +95,39 @@ static bool read_id(char **p, weft_file_id *id)
     return true;
 }
 
-static weft_vetted_line *add_line(weft_vetted *v)
+weft_status weft_vetted_add(weft_vetted *v, const weft_vetted_line *line, weft_error *err)
 {
     if (v->n == v->capacity) {
         int more = v->capacity ? 2 * v->capacity : 32;
         weft_vetted_line *list = weft_realloc(v->lines, (size_t)more * sizeof *list);
         if (!list)
-            return NULL;
+            return weft_fail_memory(err);
         v->lines = list;
         v->capacity = more;
     }
-    v->lines[v->n] = (weft_vetted_line){0};
-    return &v->lines[v->n++];
+    weft_vetted_line copy = *line;
+    const char **const texts[] = {&copy.name, &copy.version, &copy.abi, &copy.path};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (*texts[i] && !(*texts[i] = weft_pool_strdup(&v->pool, *texts[i])))
+            return weft_fail_memory(err);
+    v->lines[v->n++] = copy;
+    return WEFT_OK;
 }
 
 static weft_status read_entry(const reading *r, weft_vetted_kind kind, char *p)
 {
-    weft_vetted *v = r->v;
-    weft_vetted_line *line = add_line(v);
-    if (!line)
-        return weft_fail_memory(r->err);
-    line->kind = kind;
-    line->number = r->line;
+    weft_vetted_line line = {.kind = kind, .number = r->line};
     if (kind == WEFT_VETTED_PLUGIN) {
-        line->name = weft_pool_strdup(&v->pool, take_word(&p));
-        line->version = weft_pool_strdup(&v->pool, take_word(&p));
-        line->abi = weft_pool_strdup(&v->pool, take_word(&p));
-        if (!line->name || !line->version || !line->abi)
-            return weft_fail_memory(r->err);
-        if (!weft_plugin_name_ok(line->name))
+        line.name = take_word(&p);
+        line.version = take_word(&p);
+        line.abi = take_word(&p);
+        if (!weft_plugin_name_ok(line.name))
             return bad(r, "no plugin can have this name");
     }
-    if (!read_id(&p, &line->id))
+    if (!read_id(&p, &line.id))
         return bad(r, "a SHA-256 (64 hex digits) and a build-id (or -) are expected here");
-    line->path = weft_pool_strdup(&v->pool, p + strspn(p, " \t"));
-    if (!line->path)
-        return weft_fail_memory(r->err);
-    return *line->path ? WEFT_OK : bad(r, "the path is missing");
+    line.path = p + strspn(p, " \t");
+    return *line.path ? weft_vetted_add(r->v, &line, r->err) : bad(r, "the path is missing");
 }
 
 static weft_status read_line(const reading *r, char *p)
@@ -214,11 +210,17 @@ weft_status weft_vetted_read(const char *file, weft_where where, bool system, we
     return s;
 }
 
+void weft_vetted_release(weft_vetted *v)
+{
+    weft_free(v->lines);
+    weft_pool_release(&v->pool);
+    *v = (weft_vetted){0};
+}
+
 void weft_vetted_destroy(weft_vetted *v)
 {
     if (!v)
         return;
-    weft_free(v->lines);
-    weft_pool_release(&v->pool);
+    weft_vetted_release(v);
     weft_free(v);
 }

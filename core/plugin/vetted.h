@@ -29,13 +29,15 @@ typedef struct weft_vetted_line {
     int number; /* of the line */
 } weft_vetted_line;
 
-/* A lock that was read. */
+/* A lock: one that was read, or that is to be written. Zero-initialised is valid and empty. */
 typedef struct weft_vetted {
     weft_pool pool;
+    /* of one that was read */
     const char *file;
     weft_where where; /* who named it; nowhere: the system */
     unsigned owner;   /* user id */
     const char *machine;
+    /* of both */
     weft_vetted_line *lines;
     int n, capacity;
     int n_checked; /* mapped objects that were found among the lines */
@@ -46,6 +48,10 @@ typedef struct weft_vetted {
 weft_status weft_vetted_read(const char *file, weft_where where, bool system, weft_vetted **out,
                              weft_error *err);
 void weft_vetted_destroy(weft_vetted *v);
+/* Of one that was zero-initialised. */
+void weft_vetted_release(weft_vetted *v);
+/* Adds a line, and copies of its texts. */
+weft_status weft_vetted_add(weft_vetted *v, const weft_vetted_line *line, weft_error *err);
 /* May nobody but root and its owner change the file, or what it is found through? */
 weft_status weft_vetted_check_owner(const weft_vetted *v, const char *path, weft_where where,
                                     weft_error *err);

@@ -64,6 +64,10 @@ int64_t weft_call_int(const weft_call *call, const char *key);
 double weft_call_real(const weft_call *call, const char *key);
 const char *weft_call_text(const weft_call *call, const char *key);
 
+/* Does any dim of any tensor have a length at run time? Kernels that do not know these refuse the
+ * call, in `accepts`. */
+bool weft_call_has_lengths(const weft_call *call);
+
 /* Elements of a tensor's local part. */
 int64_t weft_tensor_count(const weft_tensor *t);
 /* Element i as f64, whatever the dtype: for plain reference kernels, slow and simple. */

@@ -20,16 +20,6 @@ static int64_t piece(int64_t n, int64_t size, int64_t i)
     return n - i * size < size ? n - i * size : size;
 }
 
-static bool is_f32(const weft_tensor *t)
-{
-    if (t->dtype != WEFT_F32)
-        return false;
-    for (int d = 0; d < t->n_dims; d++)
-        if (t->length[d])
-            return false;
-    return true;
-}
-
 static int team(const weft_call *call, int64_t n_pieces)
 {
     return n_pieces > FEW && call->threads > 1 ? call->threads : 1;
@@ -37,11 +27,13 @@ static int team(const weft_call *call, int64_t n_pieces)
 
 static bool update_accepts(const weft_call *call)
 {
+    if (weft_call_has_lengths(call))
+        return false;
     for (int i = 0; i < 4; i++)
-        if (!is_f32(&call->ins[i]))
+        if (call->ins[i].dtype != WEFT_F32)
             return false;
     for (int i = 0; i < 3; i++)
-        if (!is_f32(&call->outs[i]))
+        if (call->outs[i].dtype != WEFT_F32)
             return false;
     return true;
 }

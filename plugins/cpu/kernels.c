@@ -61,16 +61,12 @@ static bool type_fits(char type, weft_dtype dtype)
     }
 }
 
-/* Checks n tensors against the types from `types` on, up to '>' or the end. Lengths read at run
- * time are for the plain kernels. */
+/* Checks n tensors against the types from `types` on, up to '>' or the end. */
 static bool tensors_fit(const char *types, const weft_tensor *t, int n)
 {
     for (int i = 0; i < n; i++) {
         if (!type_fits(*types, t[i].dtype))
             return false;
-        for (int d = 0; d < t[i].n_dims; d++)
-            if (t[i].length[d])
-                return false;
         if (types[1] && types[1] != '>')
             types++;
     }
@@ -81,7 +77,8 @@ static bool accepts_types(const weft_call *call)
 {
     for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
         if (strcmp(signatures[i].op, call->op->name) == 0)
-            return tensors_fit(signatures[i].types, call->ins, call->n_ins) &&
+            return !weft_call_has_lengths(call) &&
+                   tensors_fit(signatures[i].types, call->ins, call->n_ins) &&
                    tensors_fit(strchr(signatures[i].types, '>') + 1, call->outs, call->n_outs);
     return false;
 }
@@ -106,41 +103,28 @@ static bool accepts_chunk(const weft_call *call)
     return accepts_types(call);
 }
 
-static bool no_lengths(const weft_call *call)
-{
-    for (int d = 0; d < WEFT_MAX_DIMS; d++) {
-        for (int i = 0; i < call->n_ins; i++)
-            if (d < call->ins[i].n_dims && call->ins[i].length[d])
-                return false;
-        for (int i = 0; i < call->n_outs; i++)
-            if (d < call->outs[i].n_dims && call->outs[i].length[d])
-                return false;
-    }
-    return true;
-}
-
 static bool accepts_attention(const weft_call *call)
 {
     cpu_attention a;
-    return no_lengths(call) && cpu_attention_read(call, false, &a);
+    return !weft_call_has_lengths(call) && cpu_attention_read(call, false, &a);
 }
 
 static bool accepts_decode(const weft_call *call)
 {
-    return no_lengths(call) && cpu_decode_accepts(call);
+    return !weft_call_has_lengths(call) && cpu_decode_accepts(call);
 }
 
 /* Bytes are moved, never converted. */
 static bool accepts_cache(const weft_call *call)
 {
-    return no_lengths(call) && call->ins[2].dtype == WEFT_I32 &&
+    return !weft_call_has_lengths(call) && call->ins[2].dtype == WEFT_I32 &&
            call->ins[0].dtype == call->ins[1].dtype && call->ins[0].dtype == call->outs[0].dtype;
 }
 
 static bool accepts_attention_dx(const weft_call *call)
 {
     cpu_attention a;
-    return no_lengths(call) && cpu_attention_read(call, true, &a);
+    return !weft_call_has_lengths(call) && cpu_attention_read(call, true, &a);
 }
 
 /* Sums over rows are made in f64, in up to CPU_PARTS parts. */

@@ -80,13 +80,9 @@ static bool is_half(weft_dtype dtype)
 
 bool cpu_product_accepts(const weft_call *call)
 {
-    if (call->n_ins != 2 || call->n_outs != 1)
+    if (call->n_ins != 2 || call->n_outs != 1 || weft_call_has_lengths(call))
         return false;
     const weft_tensor *all[3] = {&call->ins[0], &call->ins[1], &call->outs[0]};
-    for (int i = 0; i < 3; i++)
-        for (int d = 0; d < all[i]->n_dims; d++)
-            if (all[i]->length[d])
-                return false;
     int shared = shared_dims(call);
     if (shared < 1 || shared > all[0]->n_dims || shared > all[1]->n_dims ||
         all[0]->dtype != all[1]->dtype)

@@ -88,20 +88,21 @@ static void apply(const change *c, bool safe)
 
 void fault_add_change(fault_fs *fs, const change *what)
 {
-    change *c = fault_take(NULL, sizeof *c), **end = &fs->changes;
+    change *c = fault_take(NULL, sizeof *c);
     *c = *what;
     c->next = NULL;
-    while (*end)
-        end = &(*end)->next;
-    *end = c;
+    *(fs->newest ? &fs->newest->next : &fs->changes) = c;
+    fs->newest = c;
     apply(c, false);
 }
 
 void fault_flush_names(fault_fs *fs, const node *dir)
 {
+    fs->newest = NULL;
     for (change **c = &fs->changes; *c;) {
         change *this = *c;
         if (this->dir != dir) {
+            fs->newest = this;
             c = &this->next;
             continue;
         }
@@ -202,6 +203,7 @@ void fault_lose(fault_fs *fs, uint64_t seed)
         fs->changes = c->next;
         free(c);
     }
+    fs->newest = NULL;
     for (node *n = fs->nodes; n; n = n->next) {
         if (seed && !is_flushed(n))
             damage(fs, n);
@@ -226,6 +228,7 @@ void fault_free_all(fault_fs *fs)
         fs->changes = c->next;
         free(c);
     }
+    fs->newest = NULL;
     while (fs->nodes) {
         node *n = fs->nodes;
         fs->nodes = n->next;

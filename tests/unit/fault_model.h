@@ -52,7 +52,7 @@ struct fault_fs {
     weft_io io;
     pthread_mutex_t lock;
     node *nodes, *root;
-    change *changes; /* oldest first */
+    change *changes, *newest; /* oldest first */
     open_file files[MAX_FILES];
     fault_kind kind;
     long at, calls;

@@ -263,7 +263,7 @@ static const struct {
 static void random_placement(void **state)
 {
     (void)state;
-    int done = 0, each = getenv(long_run) ? 300 : 20;
+    int done = 0, each = getenv(long_run) ? 300 : 12;
     for (size_t i = 0; i < sizeof random_plans / sizeof random_plans[0]; i++) {
         for (int k = 1; k <= each; k++) {
             weft_text why = {0};

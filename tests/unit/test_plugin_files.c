@@ -214,6 +214,33 @@ static void test_two_names_one_file(void **state)
     unlink(second);
 }
 
+/* What runs is what was opened first, whatever lies there now. */
+static void test_changed_file(void **state)
+{
+    (void)state;
+    const char *const extra[] = {scratch, NULL};
+    char from[PATH_MAX], path[PATH_MAX];
+    weft_error err = {0};
+    weft_search *search;
+    weft_module first, again;
+    fixture_path(from, "good_b.so");
+    scratch_path(path, "good_b.so");
+    copy_file(from, path);
+    assert_int_equal(weft_search_create(extra, &search, &err), WEFT_OK);
+    assert_int_equal(weft_module_open(search, "good_b", WEFT_NOWHERE, &first, &err), WEFT_OK);
+    FILE *file = fopen(path, "ab");
+    assert_non_null(file);
+    fputs("more", file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(weft_module_open(search, "good_b", WEFT_NOWHERE, &again, &err), WEFT_OK);
+    assert_ptr_equal(again.plugin, first.plugin);
+    assert_int_equal(strlen(first.id.sha256), 64);
+    assert_string_equal(again.id.sha256, first.id.sha256);
+    weft_search_destroy(search);
+    weft_error_release(&err);
+    unlink(path);
+}
+
 /* ---- plugins linked into the program ---- */
 
 static const weft_plugin linked_in = {WEFT_PLUGIN_HEAD, .name = "linked_in", .version = "1.0",
@@ -323,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_not_elf),
         cmocka_unit_test(test_outside_trusted_folders),
         cmocka_unit_test(test_two_names_one_file),
+        cmocka_unit_test(test_changed_file),
         cmocka_unit_test(test_builtin),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_describe),

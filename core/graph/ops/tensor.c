@@ -39,6 +39,25 @@ bool op_has(const weft_call *call, const char *key)
     return find_attr(call, key) != NULL;
 }
 
+static bool has_lengths(const weft_tensor *t)
+{
+    for (int d = 0; d < t->n_dims; d++)
+        if (t->length[d])
+            return true;
+    return false;
+}
+
+bool weft_call_has_lengths(const weft_call *call)
+{
+    for (int i = 0; i < call->n_ins; i++)
+        if (has_lengths(&call->ins[i]))
+            return true;
+    for (int i = 0; i < call->n_outs; i++)
+        if (has_lengths(&call->outs[i]))
+            return true;
+    return false;
+}
+
 int64_t weft_tensor_count(const weft_tensor *t)
 {
     return op_product(t, 0, t->n_dims);
