@@ -261,6 +261,7 @@ run_fixture_sources = \
 	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
+	tests/fixtures/run/transfers.c \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/sp.c \
@@ -329,6 +330,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \
 	tests/scripts/check-tokenize \
+	tests/scripts/check-transfers \
 	tests/scripts/check-vet \
 	tests/scripts/check-wraps
 
