@@ -145,10 +145,15 @@ core_libcore_la_SOURCES = \
 	core/graph/ops/ops.h \
 	core/schedule/builtin.c \
 	core/schedule/circles.c \
+	core/schedule/costs.c \
+	core/schedule/simulate.c \
+	core/schedule/svg.c \
 	core/schedule/tasks.c \
 	core/schedule/text.c \
+	core/schedule/timeline.c \
 	core/schedule/verify.c \
 	core/schedule/schedule.h \
+	core/schedule/timeline.h \
 	core/schedule/verify.h \
 	core/lower/buffers.c \
 	core/lower/device.c \

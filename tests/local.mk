@@ -40,6 +40,7 @@ check_PROGRAMS += \
 	tests/unit/test_rule \
 	tests/unit/test_scale \
 	tests/unit/test_schedule \
+	tests/unit/test_timeline \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
 	tests/unit/test_state \
@@ -110,6 +111,7 @@ tests_unit_test_group_LDADD = $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
 
 tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h
+tests_unit_test_timeline_SOURCES = tests/unit/test_timeline.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h
 
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
 check_LTLIBRARIES += tests/unit/libsim.la
