@@ -156,6 +156,7 @@ core_libcore_la_SOURCES = \
 	core/schedule/timeline.h \
 	core/schedule/verify.h \
 	core/lower/buffers.c \
+	core/lower/costs.c \
 	core/lower/device.c \
 	core/lower/flops.c \
 	core/lower/fuse.c \

@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/unit/test_base \
 	tests/unit/test_columns \
 	tests/unit/test_control \
+	tests/unit/test_costs \
 	tests/unit/test_differentiate \
 	tests/unit/test_example \
 	tests/unit/test_farewell \
@@ -40,7 +41,6 @@ check_PROGRAMS += \
 	tests/unit/test_rule \
 	tests/unit/test_scale \
 	tests/unit/test_schedule \
-	tests/unit/test_timeline \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
 	tests/unit/test_state \
@@ -50,6 +50,7 @@ check_PROGRAMS += \
 	tests/unit/test_store_sums \
 	tests/unit/test_surgery \
 	tests/unit/test_token \
+	tests/unit/test_timeline \
 	tests/unit/test_torture \
 	tests/unit/test_traffic \
 	tests/unit/test_verify \
@@ -105,6 +106,7 @@ tests_unit_libplan_la_SOURCES = \
 	tests/unit/plan_run.h \
 	tests/unit/symbolic.h
 PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
+tests_unit_test_costs_LDADD = $(PLAN_LIBS)
 tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
 tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)
@@ -331,6 +333,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-state \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \
+	tests/scripts/check-timeline \
 	tests/scripts/check-tokenize \
 	tests/scripts/check-transfers \
 	tests/scripts/check-vet \

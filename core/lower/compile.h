@@ -26,7 +26,9 @@ weft_program *weft_compiler_program(const weft_compiler *c, int position);
 weft_part weft_compiler_part(const weft_compiler *c, int position);
 /* The position behind all programs of a part. */
 int weft_compiler_end(const weft_compiler *c, weft_part part);
-/* schedule.c: live nodes, program by program, and their last uses. */
+/* schedule.c: sets mark 1 on every node that something reads in the end, 0 on the others. */
+void weft_graph_mark_live(weft_graph *g);
+/* Live nodes, program by program, and their last uses. */
 weft_status weft_compile_order(weft_compiler *c);
 /* group.c: collectives that run as one stand side by side, gathers ahead of their block. */
 weft_status weft_compile_group(weft_compiler *c);

@@ -26,27 +26,20 @@ int weft_compiler_end(const weft_compiler *c, weft_part part)
     return end;
 }
 
-static void mark_root(weft_compiler *c, weft_value *v)
+static const weft_value *root(const weft_graph *g, int i)
 {
-    if (!v)
-        return;
-    c->root[v->id] = true;
-    v->node->mark = 1;
+    const weft_value *const own[] = {g->loss_report, g->loss_sum, g->tokens, g->logits};
+    return i < 4 ? own[i] : g->reports[i - 4].value;
 }
 
-/* Sets mark 1 on every node that something reads in the end. Operands stand before their readers,
- * so one walk from the end does. */
-static void mark_live(weft_compiler *c)
+/* Operands stand before their readers, so one walk from the end does. */
+void weft_graph_mark_live(weft_graph *g)
 {
-    weft_graph *g = c->g;
     for (weft_node *n = g->first; n; n = n->next)
         n->mark = 0;
-    mark_root(c, g->loss_report);
-    mark_root(c, g->loss_sum);
-    mark_root(c, g->tokens);
-    mark_root(c, g->logits);
-    for (int i = 0; i < g->n_reports; i++)
-        mark_root(c, g->reports[i].value);
+    for (int i = 0; i < 4 + g->n_reports; i++)
+        if (root(g, i))
+            root(g, i)->node->mark = 1;
     for (weft_node *n = g->last; n; n = n->prev) {
         for (int i = 0; i < n->n_outs; i++)
             if (n->outs[i]->update_of || n->outs[i]->fetch || (n->op->flags & WEFT_OP_SOURCE))
@@ -54,6 +47,14 @@ static void mark_live(weft_compiler *c)
         for (int i = 0; n->mark && i < n->n_ins; i++)
             n->ins[i]->node->mark = 1;
     }
+}
+
+static void mark_live(weft_compiler *c)
+{
+    for (int i = 0; i < 4 + c->g->n_reports; i++)
+        if (root(c->g, i))
+            c->root[root(c->g, i)->id] = true;
+    weft_graph_mark_live(c->g);
 }
 
 static void find_last_uses(weft_compiler *c)

@@ -156,9 +156,8 @@ static weft_status set_medians(const reader *r)
             const sample *last = first;
             while (last < end && last->part == (weft_part)p && last->place == i)
                 last++;
-            if (first < last)
-                r->costs->seconds[p][i] = first[(last - first) / 2].seconds;
-            else if (is_micro((weft_part)p))
+            r->costs->seconds[p][i] = first < last ? first[(last - first) / 2].seconds : 0;
+            if (first == last && is_micro((weft_part)p))
                 return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->name, 0},
                                  "no line has a time of %s of stage %d; list metrics in a run "
                                  "with the same pipeline, and give its metrics.jsonl",
