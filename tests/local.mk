@@ -41,6 +41,7 @@ check_PROGRAMS += \
 	tests/unit/test_rule \
 	tests/unit/test_scale \
 	tests/unit/test_schedule \
+	tests/unit/test_schedule_local \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
 	tests/unit/test_state \
@@ -112,7 +113,10 @@ tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
 
-tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h
+pipeline_lists = tests/unit/pipeline_lists.c tests/unit/pipeline_lists.h
+tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h $(pipeline_lists)
+tests_unit_test_schedule_local_SOURCES = tests/unit/test_schedule_local.c $(pipeline_lists)
+tests_unit_test_schedule_local_LDADD = plugins/local/liblocal.la $(TEST_LIBS)
 tests_unit_test_timeline_SOURCES = tests/unit/test_timeline.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h
 
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
