@@ -208,6 +208,7 @@ core_libcore_la_SOURCES = \
 	core/run/socket.c \
 	core/run/store.c \
 	core/run/tasks.c \
+	core/run/times.c \
 	core/run/token.c \
 	core/run/watch.c \
 	core/run/weights.c \

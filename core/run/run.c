@@ -251,6 +251,7 @@ void weft_run_destroy(weft_run *run)
     weft_guard_destroy(run);
     free_memory(run);
     weft_free(run->watchers);
+    weft_times_destroy(run);
     weft_free(run->reports);
     weft_free(run);
 }

@@ -72,6 +72,9 @@ typedef struct weft_run {
     struct weft_guard *guard; /* [weft] check = memory; NULL: off */
     bool check_finite;        /* [weft] check = nan */
     struct weft_probe *probe; /* who compares runs; NULL: nobody */
+    struct weft_times *times; /* NULL until somebody asks for them */
+    bool wants_times;         /* all ranks: somebody has asked for those of the next step */
+    double waited_s;          /* for other stages, since the task began */
     int64_t stop_after;       /* end after this many steps, as if all were done; 0: [train] steps */
     int64_t consumed;         /* global samples, the data position */
     int64_t step;             /* finished steps */
@@ -118,6 +121,14 @@ typedef struct weft_task_hooks {
  * body of the task before it. hooks may be NULL. */
 weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
                            const weft_task_hooks *hooks, weft_error *err);
+/* times.c: how long parts take. begin and end of a step, on all ranks; around a task, whose waits
+ * for other stages are added to run->waited_s meanwhile. */
+weft_status weft_times_begin(weft_run *run, weft_error *err);
+weft_status weft_times_end(weft_run *run, weft_error *err);
+double weft_times_start(weft_run *run);
+weft_status weft_times_add(weft_run *run, const weft_lowered *l, const weft_task *task,
+                           double start, weft_error *err);
+void weft_times_destroy(weft_run *run);
 /* The body of one task's program; its prologue. */
 weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,
                          weft_error *err);
@@ -194,7 +205,7 @@ weft_status weft_finite_check(weft_run *run, const weft_lowered *l, const weft_i
 typedef struct weft_wish { /* one rank's, after a step */
     int32_t saves;         /* asked for by signals so far */
     int32_t by;            /* stop: the plugin that wants it; -1: a signal */
-    bool stop, save, ready;
+    bool stop, save, ready, times;
 } weft_wish;
 void weft_keeper_destroy(weft_run *run);
 weft_status weft_keeper_before_update(weft_run *run, weft_error *err);

@@ -27,7 +27,9 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
         const weft_task *next = next_task(l->tasks, &i, first, last);
         s = next ? weft_execute_prologue(run, l, next, err) : WEFT_OK;
         s = !s && h->before ? h->before(h->self, task, err) : s;
+        double start = weft_times_start(run);
         s = s ? s : weft_execute(run, l, task, err);
+        s = s ? s : weft_times_add(run, l, task, start, err);
         s = !s && h->after ? h->after(h->self, task, err) : s;
         task = next;
     }

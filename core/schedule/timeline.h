@@ -20,8 +20,8 @@ weft_status weft_costs_init(weft_costs *costs, int ranks, int stages, weft_error
 void weft_costs_release(weft_costs *costs);
 /* Reads times of tasks that were measured: of every line of metrics.jsonl that has them
  * ("parts": [{"part": "forward", "stage": 0, "ms": 1.2}, ...]) the median of each. `name`, of the
- * file, and lines are for errors. Times that no line has are an error, those of begin, step_end and
- * update apart. */
+ * file, and lines are for errors. Times of forwards and backwards that no line has are an error;
+ * other lines are left out. */
 weft_status weft_costs_parse(weft_costs *costs, const char *name, const char *text,
                              weft_error *err);
 

@@ -76,6 +76,14 @@ typedef struct weft_instruction_view {
     int queue;
 } weft_instruction_view;
 
+/* How long one part of a step takes, waits for other stages of a pipeline left out: of several
+ * ranks that do the same the slowest. */
+typedef struct weft_part_time {
+    weft_part part;
+    int place;      /* of F and B the stage; else the rank of the pipeline */
+    double seconds; /* of F and B: of one micro-batch, the mean of the step's */
+} weft_part_time;
+
 /* Const view of the run at an event; valid during the call only. Fields that an event does not
  * concern are 0 or NULL. */
 typedef struct weft_run_view {
@@ -95,6 +103,9 @@ typedef struct weft_run_view {
     int64_t eval_tokens;
     const weft_report *reports; /* scalars that passes named (lr, ...) */
     int n_reports;
+    const weft_part_time *parts; /* STEP_END, on every rank, of a step that was asked for by
+                                    WEFT_ASK_TIMES; else NULL */
+    int n_parts;
     const weft_value *value;   /* VALUE: what it is in the graph ... */
     const weft_tensor *tensor; /* ... and its local data in host memory */
     int64_t micro_batch;       /* VALUE, INSTRUCTION: from 0; -1 outside micro-batches */
@@ -106,8 +117,9 @@ typedef struct weft_run_view {
 
 /* What an observer may ask of the run. */
 enum {
-    WEFT_ASK_STOP = 1, /* to end after this step, as if a signal had asked to stop */
-    WEFT_ASK_SAVE = 2, /* to save after this step, if a listed plugin keeps the state */
+    WEFT_ASK_STOP = 1,  /* to end after this step, as if a signal had asked to stop */
+    WEFT_ASK_SAVE = 2,  /* to save after this step, if a listed plugin keeps the state */
+    WEFT_ASK_TIMES = 4, /* to measure how long the parts of the next step take */
 };
 /* Asks for one of these or both, from an observer on any rank: one that asks is enough. All ranks
  * agree once a step, after STEP_END; what is asked later counts after the next step. */

@@ -304,7 +304,7 @@ static void bad_times_are_named(void **state)
     static const struct {
         const char *text, *error;
     } cases[] = {
-        {"{\"step\": 1}\nno\n", "m:2: this is no JSON"},
+        {"{\"step\": 1}\nno\n", "m: no line has a time of forward of stage 0"},
         {"{\"parts\": [{\"part\": \"sideways\", \"stage\": 0, \"ms\": 1}]}", "m:1: a part is none"},
         {"{\"parts\": [{\"part\": \"forward\", \"stage\": 0}]}", "m:1: a part has no \"ms\""},
         {"{\"parts\": [{\"part\": \"forward\", \"stage\": 0, \"ms\": -1}]}",
