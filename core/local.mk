@@ -110,6 +110,7 @@ core_libcore_la_SOURCES = \
 	core/graph/parse.c \
 	core/graph/parse_node.c \
 	core/graph/parts.c \
+	core/graph/stages.c \
 	core/graph/place.c \
 	core/graph/print.c \
 	core/graph/query.c \
