@@ -46,8 +46,11 @@ static void count_node(const weft_graph *g, const weft_node *n, const weft_rates
         out->seconds[n->part][n->stage] += seconds;
         return;
     }
-    for (int r = 0; r < out->ranks; r++) /* of every stage: each rank has its share */
-        out->seconds[n->part][r] += seconds / out->ranks;
+    int axis = weft_graph_stage_axis(g), at = -1;
+    if (axis >= 0 && n->n_outs > 0)
+        at = weft_layout_at(n->outs[0]->layout, axis);
+    for (int r = 0; r < out->ranks; r++)
+        out->seconds[n->part][r] += at < 0 || at == r ? seconds : 0;
 }
 
 weft_status weft_plan_costs(const weft_plan *plan, const weft_rates *rates, weft_costs *out,

@@ -56,7 +56,11 @@ typedef enum weft_instruction_kind {
     WEFT_ZERO_FILL,  /* a sum over micro-batches begins */
     WEFT_COPY,       /* a new content goes to where it belongs */
     WEFT_COLLECTIVE, /* a redistribute: the steps of its nodes say what is sent over which axes */
-    WEFT_OBSERVE     /* a value is shown to observers */
+    WEFT_OBSERVE,    /* a value is shown to observers */
+    WEFT_POST_SEND,  /* another stage's value begins to be sent; of a micro-batch, at its task's end
+                      */
+    WEFT_POST_RECV,  /* begins to be received: in a program's prologue */
+    WEFT_AWAIT       /* what was posted is there, before its first reader */
 } weft_instruction_kind;
 
 /* An instruction as it was planned on this rank, as `weft plan --program` prints it. */
