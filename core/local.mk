@@ -211,6 +211,7 @@ core_libcore_la_SOURCES = \
 	core/run/tasks.c \
 	core/run/times.c \
 	core/run/token.c \
+	core/run/transfers.c \
 	core/run/watch.c \
 	core/run/weights.c \
 	core/run/collective.h \

@@ -28,7 +28,9 @@ weft_status weft_plan_schedule(weft_plan *p, weft_mode mode, weft_error *err)
                          "[train] global_batch: %lld micro-batches a step are more than a schedule "
                          "can hold; at most %lld",
                          (long long)p->micro_batches, (long long)WEFT_MAX_TASKS / 2);
-    weft_status s = weft_tasks_create(1, weft_graph_stages(p->graphs[mode]),
+    int axis = weft_graph_stage_axis(p->graphs[mode]);
+    int ranks = axis < 0 ? 1 : p->mesh.axis[axis].size;
+    weft_status s = weft_tasks_create(ranks, weft_graph_stages(p->graphs[mode]),
                                       train ? p->micro_batches : 1, train, &p->tasks[mode], err);
     if (s)
         return s;

@@ -279,9 +279,30 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
     return s ? s : weft_keeper_end(run, err);
 }
 
+/* Stages of a pipeline have different shares of the operations; MFU is that of all ranks. */
+static weft_status average_flops(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    weft_control *control = plan->plugins->control;
+    if (!control || weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]) < 0)
+        return WEFT_OK;
+    double *all = weft_alloc((size_t)plan->ranks * sizeof *all), sum = 0;
+    weft_status s =
+        all ? weft_control_exchange(control, plan->rank, &run->view.flops, sizeof *all, all, err)
+            : weft_fail_memory(err);
+    for (int r = 0; r < plan->ranks && !s; r++)
+        sum += all[r];
+    run->view.flops = s ? run->view.flops : sum / plan->ranks;
+    weft_free(all);
+    return s;
+}
+
 weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err)
 {
     double start = weft_now();
+    weft_status averaged = average_flops(run, err);
+    if (averaged)
+        return averaged;
     run->first_step = run->step;
     if (run->step < run->plan->steps)
         weft_loader_want(run, run->consumed);

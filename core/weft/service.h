@@ -124,6 +124,24 @@ typedef struct weft_tasks weft_tasks;
 weft_status weft_tasks_add(weft_tasks *tasks, int rank, weft_part part, int stage,
                            int64_t micro_batch, weft_error *err);
 
+/* Schedules that everybody knows. */
+typedef enum weft_schedule_kind {
+    WEFT_SCHEDULE_GPIPE, /* all forward, then all backward */
+    WEFT_SCHEDULE_1F1B,  /* one forward, one backward, as soon as there is one; a stage a rank */
+    WEFT_SCHEDULE_INTERLEAVED, /* the same with several stages a rank */
+    WEFT_SCHEDULES
+} weft_schedule_kind;
+
+/* "gpipe", "1f1b", "interleaved". */
+const char *weft_schedule_name(weft_schedule_kind kind);
+/* Adds the tasks of one of them. Numbers of stages that are no multiple of the ranks, or more than
+ * one a rank where the schedule has one, are refused. */
+weft_status weft_schedule_fill(weft_schedule_kind kind, weft_tasks *tasks, weft_error *err);
+/* Adds the tasks of a text such as `weft plan --schedule` prints. `name`, of the file, and lines
+ * are for errors. It may be any lists; whether they are a schedule is for the core to prove. */
+weft_status weft_tasks_parse(weft_tasks *tasks, const char *name, const char *text,
+                             weft_error *err);
+
 /* capability "schedule". May be called as soon as all plugins are created. */
 typedef struct weft_schedule {
     size_t size;
@@ -216,6 +234,8 @@ typedef struct weft_state_tensor {
     bool buffer;        /* a state that belongs to the model: where its parameters go, it goes */
     weft_tensor tensor; /* this rank's part [lo, lo + size) of the whole, dense, in device memory;
                            may be empty (a size of 0) */
+    bool elsewhere;     /* another stage of a pipeline holds it: this rank's part is empty, of a
+                           single number, too */
     int replica,
         replicas; /* how many ranks hold this same part, and which of them this is, from 0 */
 } weft_state_tensor;
