@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft plan: the run as a program, read before it runs. Opens no hardware, peers or data. */
 #include "lower/plan.h"
+#include "plan_ranks.h"
 #include "plan_timeline.h"
 #include "session.h"
 
@@ -8,7 +9,7 @@
 #include <string.h>
 
 typedef struct wishes {
-    const char *print_after, *stop_after, *program;
+    const char *print_after, *stop_after, *program, *rank;
     bool print_changed, graph, whole, schedule;
     weft_cli_timeline timeline;
 } wishes;
@@ -170,8 +171,13 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
             return status;
     }
     weft_plan *plan;
-    const weft_plan_options options = {.rank = s->host.rank, .ranks = s->host.ranks};
-    weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
+    weft_plan_options options = {.ranks = s->host.ranks};
+    weft_status status = weft_cli_read_rank(w->rank, s->host.ranks, &options.rank, err);
+    if (status)
+        return status;
+    if (w->rank && strcmp(w->rank, "all") == 0)
+        return weft_cli_print_ranks(s, text, err);
+    status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
     if (!status && w->graph)
         weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], w->whole ? WEFT_PRINT_WHOLE : 0, text);
     if (!status && w->schedule)
@@ -210,6 +216,10 @@ int weft_cmd_plan(int argc, char **argv)
          .argument = "NAME",
          .help = "print a program's instructions: begin, forward, backward, step_end, update",
          .text = &w.program},
+        {.name = "rank",
+         .argument = "R",
+         .help = "plan this rank (default 0); all: a line for each rank of the pipeline",
+         .text = &w.rank},
         {.name = "schedule",
          .help = "print what every rank of the pipeline runs, in which order",
          .flag = &w.schedule},
