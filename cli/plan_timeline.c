@@ -6,9 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* As many results of a stage as may be under way while the next is made. */
-enum { SENDING = 1 };
-
 bool weft_cli_wants_timeline(const weft_cli_timeline *w)
 {
     return w->simulate || w->rows || w->svg || w->times || w->flops_per_s || w->bytes_per_s;
@@ -77,8 +74,8 @@ static weft_status print(const weft_plan *plan, const weft_cli_timeline *w, cons
                          const weft_costs *costs, weft_text *text, weft_error *err)
 {
     weft_timeline *timeline;
-    weft_status s =
-        weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], costs, SENDING, &timeline, err);
+    weft_status s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], costs, WEFT_TASKS_SENDING,
+                                         &timeline, err);
     if (s)
         return s;
     weft_timeline_print_summary(timeline, text);

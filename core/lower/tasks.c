@@ -10,7 +10,8 @@ static weft_status generate(const weft_plan *p, const weft_schedule *schedule, v
     weft_status s = weft_leave(&entry, schedule->generate(self, tasks->ranks, tasks->stages,
                                                           tasks->micro_batches, tasks, err));
     s = s ? s : weft_tasks_frame(tasks, err);
-    s = s ? s : weft_tasks_verify(tasks, NULL, err);
+    const weft_tasks_limits limits = {.sending = WEFT_TASKS_SENDING};
+    s = s ? s : weft_tasks_verify(tasks, &limits, err);
     if (s)
         weft_fail(err, s, WEFT_NOWHERE, "the schedule is that of plugin %s",
                   weft_plugins_giver(p->plugins, schedule));

@@ -45,6 +45,9 @@ void weft_tasks_print(const weft_tasks *tasks, weft_text *text);
 
 /* ---- proof (verify.c) ---- */
 
+/* How many results of one stage and part a run lets be under way: the next waits for its place. */
+enum { WEFT_TASKS_SENDING = 1 };
+
 typedef struct weft_tasks_limits {
     /* By stage: for how many micro-batches there is room between their F and the end of their B;
      * NULL: any number. */
