@@ -40,6 +40,10 @@ weft_SOURCES = \
 	cli/oracle_trace.c \
 	cli/oracle_values.c \
 	cli/plan.c \
+	cli/plan_ranks.c \
+	cli/plan_ranks.h \
+	cli/plan_timeline.c \
+	cli/plan_timeline.h \
 	cli/plugins.c \
 	cli/probe.c \
 	cli/processors.c \

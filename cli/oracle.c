@@ -104,14 +104,16 @@ static int run(const weft_cli_options *options, int64_t steps, oracle_exactness 
 static weft_status check(const weft_cli_options *options, int64_t steps, const char *bitwise,
                          oracle_exactness *exact, weft_error *err)
 {
-    *exact = !bitwise                      ? ORACLE_ROUNDING
-             : strcmp(bitwise, "all") == 0 ? ORACLE_ALL
-                                           : ORACLE_GRADIENTS;
+    static const char *const words[] = {"backward", "gradients", "all"};
+    int which = 0;
+    while (bitwise && which < 3 && strcmp(bitwise, words[which]) != 0)
+        which++;
+    *exact = bitwise ? (oracle_exactness)(ORACLE_BACKWARD + which) : ORACLE_ROUNDING;
     if (steps < 1)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "--steps must be at least 1");
-    if (*exact == ORACLE_GRADIENTS && strcmp(bitwise, "gradients") != 0)
+    if (which == 3)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "--bitwise is gradients or all, not '%s'", bitwise);
+                         "--bitwise is backward, gradients or all, not '%s'", bitwise);
     if (options->n_arguments != 2)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "oracle compares two INI files: weft oracle A.ini B.ini");
@@ -130,7 +132,8 @@ int weft_cmd_oracle(int argc, char **argv)
         {.name = "bitwise",
          .argument = "WHAT",
          .help =
-             "bit for bit: gradients (and loss and norm), or all (and parameters after the update)",
+             "bit for bit: backward (loss and gradients; the norm within 1e-6), gradients (and the "
+             "norm), or all (and parameters after the update)",
          .text = &bitwise},
         {.name = NULL},
     };

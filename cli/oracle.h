@@ -78,7 +78,12 @@ bool oracle_speaks(const weft_run *run, const weft_value *v);
 
 /* ---- oracle_compare.c ---- */
 
-typedef enum oracle_exactness { ORACLE_ROUNDING, ORACLE_GRADIENTS, ORACLE_ALL } oracle_exactness;
+typedef enum oracle_exactness {
+    ORACLE_ROUNDING,
+    ORACLE_BACKWARD,  /* loss and gradients; the norm, a sum over ranks, by its bound */
+    ORACLE_GRADIENTS, /* and the norm */
+    ORACLE_ALL        /* and parameters after the update */
+} oracle_exactness;
 
 typedef struct oracle_verdict {
     double worst;  /* the largest error over its bound */

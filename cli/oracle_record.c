@@ -78,7 +78,8 @@ static weft_status gather(oracle_record *r, weft_run *run, bool gradients, weft_
         for (int i = 0; i < g->n_parameters && !s; i++) {
             const weft_value *v = gradients ? g->parameters[i]->gradient : g->parameters[i];
             oracle_tensor *t = &r->steps[run->step].tensors[i];
-            if (v && oracle_speaks(run, v) == (round == 0) &&
+            if (v && weft_layout_held(v->layout, run->plan->lowered[WEFT_MODE_TRAIN]->coord) &&
+                oracle_speaks(run, v) == (round == 0) &&
                 (round == 0 || !weft_layout_open_axes(v->layout)))
                 s = add(r, run, g->parameters[i], t, gradients, round == 1, err);
         }
@@ -134,6 +135,11 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
     s = s ? s : weft_session_check_learns(session, plan, &rank->err);
+    if (!s && r->n_steps > plan->steps)
+        s = weft_fail(&rank->err, WEFT_ERR_INPUT, weft_params_where(plan->train, "steps"),
+                      "[train] steps = %lld are fewer than the %lld that are to be compared "
+                      "(--steps)",
+                      (long long)plan->steps, (long long)r->n_steps);
     s = weft_rank_agree(rank, "planning", s);
     s = s ? s : start(rank, r, plan, &run);
     if (!s) {

@@ -78,7 +78,7 @@ bool oracle_speaks(const weft_run *run, const weft_value *v)
     for (int a = 0; a < run->plan->mesh.n_axes; a++)
         if (weft_layout_byte(v->layout, a) == 0 && l->coord[a] != 0)
             return false;
-    return true;
+    return weft_layout_held(v->layout, l->coord);
 }
 
 weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v,

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft plan: the run as a program, read before it runs. Opens no hardware, peers or data. */
 #include "lower/plan.h"
+#include "plan_ranks.h"
+#include "plan_timeline.h"
 #include "session.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef struct wishes {
-    const char *print_after, *stop_after, *program;
+    const char *print_after, *stop_after, *program, *rank;
     bool print_changed, graph, whole, schedule;
+    weft_cli_timeline timeline;
 } wishes;
 
 /* Pass i changes the graph before its backward, and no later pass of its plugin does. */
@@ -168,15 +171,22 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
             return status;
     }
     weft_plan *plan;
-    const weft_plan_options options = {.rank = s->host.rank, .ranks = s->host.ranks};
-    weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
+    weft_plan_options options = {.ranks = s->host.ranks};
+    weft_status status = weft_cli_read_rank(w->rank, s->host.ranks, &options.rank, err);
+    if (status)
+        return status;
+    if (w->rank && strcmp(w->rank, "all") == 0)
+        return weft_cli_print_ranks(s, text, err);
+    status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
     if (!status && w->graph)
         weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], w->whole ? WEFT_PRINT_WHOLE : 0, text);
     if (!status && w->schedule)
         weft_tasks_print(plan->tasks[WEFT_MODE_TRAIN], text);
     if (!status && w->program)
         status = print_program(plan, w->program, text, err);
-    else if (!status && !w->schedule)
+    if (!status && weft_cli_wants_timeline(&w->timeline))
+        status = weft_cli_print_timeline(plan, &w->timeline, text, err);
+    else if (!status && !w->schedule && !w->program)
         weft_plan_print(plan, text);
     weft_plan_destroy(plan);
     return status;
@@ -184,7 +194,8 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
 
 int weft_cmd_plan(int argc, char **argv)
 {
-    wishes w = {0};
+    wishes w = {.timeline = {.width = 100}};
+    weft_cli_timeline *timeline = &w.timeline;
     const weft_option extra[] = {
         {.name = "print-after",
          .argument = "PLUGIN",
@@ -205,9 +216,41 @@ int weft_cmd_plan(int argc, char **argv)
          .argument = "NAME",
          .help = "print a program's instructions: begin, forward, backward, step_end, update",
          .text = &w.program},
+        {.name = "rank",
+         .argument = "R",
+         .help = "plan this rank (default 0); all: a line for each rank of the pipeline",
+         .text = &w.rank},
         {.name = "schedule",
          .help = "print what every rank of the pipeline runs, in which order",
          .flag = &w.schedule},
+        {.name = "simulate",
+         .help = "print how long a step takes, and how long each rank of the pipeline waits",
+         .flag = &timeline->simulate},
+        {.name = "timeline",
+         .help = "the same, with a row of tasks for every rank",
+         .flag = &timeline->rows},
+        {.name = "timeline-svg",
+         .argument = "FILE",
+         .help = "the same as a picture for a browser",
+         .text = &timeline->svg},
+        {.name = "times",
+         .argument = "FILE",
+         .help = "tasks take what a run has measured: its metrics.jsonl",
+         .text = &timeline->times},
+        {.name = "flops-per-s",
+         .argument = "RATE",
+         .help = "tasks take their operations at this rate of one rank (default 1e12)",
+         .text = &timeline->flops_per_s},
+        {.name = "bytes-per-s",
+         .argument = "RATE",
+         .help = "what is sent takes its bytes at this rate of one rank (default 1e10)",
+         .text = &timeline->bytes_per_s},
+        {.name = "width",
+         .argument = "N",
+         .help = "columns of a timeline (default 100)",
+         .number = &timeline->width,
+         .min = 40,
+         .max = 10000},
         {.name = NULL},
     };
     const weft_cli_usage usage = {

@@ -111,6 +111,7 @@ core_libcore_la_SOURCES = \
 	core/graph/parse.c \
 	core/graph/parse_node.c \
 	core/graph/parts.c \
+	core/graph/stages.c \
 	core/graph/place.c \
 	core/graph/print.c \
 	core/graph/query.c \
@@ -146,12 +147,18 @@ core_libcore_la_SOURCES = \
 	core/graph/ops/ops.h \
 	core/schedule/builtin.c \
 	core/schedule/circles.c \
+	core/schedule/costs.c \
+	core/schedule/simulate.c \
+	core/schedule/svg.c \
 	core/schedule/tasks.c \
 	core/schedule/text.c \
+	core/schedule/timeline.c \
 	core/schedule/verify.c \
 	core/schedule/schedule.h \
+	core/schedule/timeline.h \
 	core/schedule/verify.h \
 	core/lower/buffers.c \
+	core/lower/costs.c \
 	core/lower/device.c \
 	core/lower/flops.c \
 	core/lower/fuse.c \
@@ -203,7 +210,9 @@ core_libcore_la_SOURCES = \
 	core/run/socket.c \
 	core/run/store.c \
 	core/run/tasks.c \
+	core/run/times.c \
 	core/run/token.c \
+	core/run/transfers.c \
 	core/run/watch.c \
 	core/run/weights.c \
 	core/run/collective.h \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 nobase_dist_doc_DATA += \
 	examples/405b-plan.ini \
+	examples/405b-pp-plan.ini \
 	examples/70b-plan.ini \
 	examples/8b-plan.ini \
 	examples/axis/Makefile \

@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/unit/test_base \
 	tests/unit/test_columns \
 	tests/unit/test_control \
+	tests/unit/test_costs \
 	tests/unit/test_differentiate \
 	tests/unit/test_example \
 	tests/unit/test_farewell \
@@ -40,6 +41,7 @@ check_PROGRAMS += \
 	tests/unit/test_rule \
 	tests/unit/test_scale \
 	tests/unit/test_schedule \
+	tests/unit/test_schedule_local \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
 	tests/unit/test_state \
@@ -49,6 +51,7 @@ check_PROGRAMS += \
 	tests/unit/test_store_sums \
 	tests/unit/test_surgery \
 	tests/unit/test_token \
+	tests/unit/test_timeline \
 	tests/unit/test_torture \
 	tests/unit/test_traffic \
 	tests/unit/test_verify \
@@ -104,12 +107,17 @@ tests_unit_libplan_la_SOURCES = \
 	tests/unit/plan_run.h \
 	tests/unit/symbolic.h
 PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
+tests_unit_test_costs_LDADD = $(PLAN_LIBS)
 tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
 tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
 
-tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h
+pipeline_lists = tests/unit/pipeline_lists.c tests/unit/pipeline_lists.h
+tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h $(pipeline_lists)
+tests_unit_test_schedule_local_SOURCES = tests/unit/test_schedule_local.c $(pipeline_lists)
+tests_unit_test_schedule_local_LDADD = plugins/local/liblocal.la $(TEST_LIBS)
+tests_unit_test_timeline_SOURCES = tests/unit/test_timeline.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h
 
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
 check_LTLIBRARIES += tests/unit/libsim.la
@@ -262,6 +270,7 @@ run_fixture_sources = \
 	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
+	tests/fixtures/run/transfers.c \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/sp.c \
@@ -320,6 +329,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
 	tests/scripts/check-parity-random \
+	tests/scripts/check-pp \
 	tests/scripts/check-passes \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
@@ -330,7 +340,9 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-state \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \
+	tests/scripts/check-timeline \
 	tests/scripts/check-tokenize \
+	tests/scripts/check-transfers \
 	tests/scripts/check-vet \
 	tests/scripts/check-wraps
 

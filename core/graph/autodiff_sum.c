@@ -61,8 +61,14 @@ static bool is_grouped(const weft_value *x)
     return false;
 }
 
-/* Every axis that cuts x cuts its gradient in the same place; on all other axes the gradient stays
- * as it is, open sums included. */
+static bool same_stage(const weft_graph *g, const weft_value *a, const weft_value *b)
+{
+    int axis = weft_graph_stage_axis(g);
+    return axis < 0 || weft_layout_byte(a->layout, axis) == weft_layout_byte(b->layout, axis);
+}
+
+/* Every axis that cuts x cuts its gradient in the same place, and it is where x is; on all other
+ * axes the gradient stays as it is, open sums included. */
 static weft_value *settle(weft_backward *b, weft_value *dx, const weft_value *x)
 {
     weft_layout to = x->layout, have = dx->layout;
@@ -78,6 +84,9 @@ static weft_value *settle(weft_backward *b, weft_value *dx, const weft_value *x)
     for (int a = 0; a < WEFT_MAX_AXES; a++)
         if (weft_layout_open(have, a) && weft_layout_byte(to, a) == 0)
             to = weft_layout_set_open(to, a, weft_layout_open(have, a));
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        if (weft_layout_at(have, a) >= 0 && weft_layout_byte(to, a) == 0)
+            to = weft_layout_set_at(to, a, weft_layout_at(have, a));
     if (to.bits == have.bits)
         return dx;
     char why[256];
@@ -85,7 +94,7 @@ static weft_value *settle(weft_backward *b, weft_value *dx, const weft_value *x)
     weft_backward_stand_at(b->g, dx->node, WEFT_BACKWARD);
     weft_value *moved =
         weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, why, x->weight ? b->g->storage_by : NULL);
-    if (moved)
+    if (moved && same_stage(b->g, moved, dx))
         moved->node->block = dx->node->block;
     if (moved && x->weight && is_grouped(x))
         weft_set_mark(b->g, moved, WEFT_MARK_GROUP, 1);
@@ -121,6 +130,7 @@ weft_value *weft_backward_recall(weft_backward *b, weft_value *v)
                                                          .scope = n->scope});
     if (!copy)
         return NULL;
+    copy->stage = n->stage;
     copy->steps = n->steps;
     copy->n_steps = n->n_steps;
     copy->why = n->why;
@@ -136,6 +146,14 @@ weft_value *weft_backward_recall(weft_backward *b, weft_value *v)
     return b->copies[v->id];
 }
 
+/* Beside the last contribution; where they are in different stages, beside x, so that what comes
+ * from elsewhere is sent once. */
+static const weft_node *place_of_sum(const weft_graph *g, const weft_value *total,
+                                     const weft_value *part, const weft_value *x)
+{
+    return same_stage(g, total, part) ? part->node : x->node;
+}
+
 /* Contributions are summed two at a time, each sum beside its last contribution, so that a sum may
  * grow in place. */
 static weft_value *sum(weft_backward *b, weft_value **list, int n, weft_value *x)
@@ -143,7 +161,7 @@ static weft_value *sum(weft_backward *b, weft_value **list, int n, weft_value *x
     weft_value *total = list[0];
     for (int i = 1; total && i < n; i++) {
         weft_value *ins[] = {total, list[i]};
-        weft_node *node = weft_backward_make(b, "add", 3, &x, list[i]->node,
+        weft_node *node = weft_backward_make(b, "add", 3, &x, place_of_sum(b->g, total, list[i], x),
                                              (weft_node_spec){.n_ins = 2, .ins = ins, .n_outs = 1});
         total = node ? node->outs[0] : NULL;
     }

@@ -123,9 +123,10 @@ struct weft_graph {
     weft_value *logits;             /* generate */
     bool placed;                    /* nodes are placed as they are added */
     bool differentiating;           /* the backward is being built */
-    int *stages;                    /* of blocks: parts.c */
+    int *stages;                    /* of blocks: stages.c */
     int stages_capacity;
-    bool has_parts; /* nodes know their part and stage */
+    const char *stages_axis, *stages_by; /* the axis, who set them; NULL: nobody */
+    bool has_parts;                      /* nodes know their part and stage */
     /* where and on whose behalf nodes are added */
     weft_spot spot, end; /* end: where weft_graph_at returns to */
     const char *by;
@@ -270,6 +271,11 @@ static inline bool weft_node_accumulates(const weft_node *n)
 {
     return n->op->flags & WEFT_OP_ACCUMULATES;
 }
+/* Does the node bring a value from one coordinate of an axis to another? */
+static inline bool weft_node_sends(const weft_node *n)
+{
+    return n->n_steps == 1 && n->steps[0].move == WEFT_SEND;
+}
 /* From when on v is there: totals over micro-batches are known after the last one. */
 weft_scope weft_value_available(const weft_value *v);
 /* The layout that the table gives a parameter, state or input. */
@@ -302,13 +308,30 @@ weft_status weft_graph_check_reach(weft_graph *g, weft_error *err);
  * together. */
 weft_status weft_graph_order(weft_graph *g);
 
-/* ---- parts and stages (parts.c) ---- */
+/* ---- stages (stages.c) ---- */
+
+/* How many stages the pipeline has; 1: nobody makes any. */
+int weft_graph_stages(const weft_graph *g);
+/* The stage of a block (0, 1, ..., WEFT_BLOCK_EMBEDDING, WEFT_BLOCK_HEAD); 0 for those of which
+ * nobody says it. */
+int weft_graph_stage_of(const weft_graph *g, int block);
+/* Some block of a stage; WEFT_BLOCK_NONE: it has none. */
+int weft_graph_block_in(const weft_graph *g, int stage);
+/* The axis that stages are spread over; -1: none, all are of every rank. */
+int weft_graph_stage_axis(const weft_graph *g);
+/* The coordinate on it of a stage; of a block, -1: values of no block, or no axis. */
+int weft_graph_stage_rank(const weft_graph *g, int stage);
+int weft_graph_block_rank(const weft_graph *g, int block);
+/* Before placement: every stage has a block. */
+weft_status weft_graph_check_stages(weft_graph *g);
+/* Before placement: what is made from weights alone (casts, gathers) is made once for every rank of
+ * the pipeline that reads it, so that of a weight that two stages share the stored shard is sent,
+ * once a step. */
+weft_status weft_graph_copy_weights(weft_graph *g);
+
+/* ---- parts (parts.c) ---- */
 
 const char *weft_part_name(weft_part part);
-/* Which stage of the pipeline a block (0, 1, ..., WEFT_BLOCK_EMBEDDING, WEFT_BLOCK_HEAD) is in; 0
- * for those of which nobody says it. */
-weft_status weft_graph_set_stage(weft_graph *g, int block, int stage);
-int weft_graph_stages(const weft_graph *g);
 /* Gives every node of an ordered graph its part and stage. */
 void weft_graph_assign_parts(weft_graph *g);
 /* Does the maker run no later than the reader, by part and stage? */

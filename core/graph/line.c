@@ -135,11 +135,15 @@ static void add_type(weft_liner *l, const weft_value *v, weft_text *t)
         add_dim(l, v, d, t);
     }
     weft_text_add(t, "]");
-    for (int a = 0; a < l->g->config.mesh.n_axes; a++)
+    for (int a = 0; a < l->g->config.mesh.n_axes; a++) {
         if (weft_layout_open(v->layout, a))
             weft_text_print(t, " %s+%s",
                             weft_layout_open(v->layout, a) == WEFT_OPEN_MAX ? "max" : "",
                             l->g->config.mesh.axis[a].name);
+        if (weft_layout_at(v->layout, a) >= 0)
+            weft_text_print(t, " @%s=%d", l->g->config.mesh.axis[a].name,
+                            weft_layout_at(v->layout, a));
+    }
 }
 
 static void add_marks(weft_liner *l, const weft_value *v, weft_text *t)

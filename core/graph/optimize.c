@@ -122,6 +122,34 @@ static weft_value *sum_all(weft_graph *g, int n, weft_value **list)
     return list[0];
 }
 
+/* The sums of each stage of a pipeline, then that of all of them: so a stage has one share. */
+static weft_value *sum_stages(weft_graph *g, int n, weft_value **list)
+{
+    int axis = weft_graph_stage_axis(g), n_sums = 0;
+    weft_value *sums[WEFT_MAX_AT], **of = weft_pool_alloc(&g->pool, ((size_t)n + 1) * sizeof *of);
+    if (!of) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    for (int at = 0; at < g->config.mesh.axis[axis].size; at++) {
+        int n_of = 0;
+        for (int i = 0; i < n; i++)
+            if (list[i] && weft_layout_at(list[i]->layout, axis) == at)
+                of[n_of++] = list[i];
+        if (n_of)
+            sums[n_sums++] = sum_all(g, n_of, of);
+    }
+    int n_rest = 0;
+    for (int i = 0; i < n; i++)
+        if (list[i] && weft_layout_at(list[i]->layout, axis) < 0)
+            of[n_rest++] = list[i];
+    weft_value *total = n_sums ? sum_all(g, n_sums, sums) : NULL;
+    if (n_rest == 0)
+        return total;
+    weft_value *both[] = {sum_all(g, n_rest, of), total};
+    return total ? weft_add(g, "add", NULL, 2, both) : both[0];
+}
+
 static weft_value *add_norm(weft_graph *g)
 {
     int n = 0;
@@ -141,7 +169,9 @@ static weft_value *add_norm(weft_graph *g)
     if (n == 0)
         return weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
                                "no parameter has a gradient, so there is no norm of them");
-    return weft_add1(g, "sqrt", "grad_norm", sum_all(g, n, squares));
+    bool stages = weft_graph_stage_axis(g) >= 0;
+    return weft_add1(g, "sqrt", "grad_norm",
+                     stages ? sum_stages(g, n, squares) : sum_all(g, n, squares));
 }
 
 weft_value *weft_gradient_norm(weft_graph *g)

@@ -37,18 +37,27 @@ static weft_status read_head(weft_reader *r)
     return s || !*r->p ? s : weft_read_bad(r, "'%.20s' is too much", r->p);
 }
 
+/* False: no block begins here. */
+static bool read_block(weft_reader *r, int64_t *number, weft_status *s)
+{
+    *s = WEFT_OK;
+    if (weft_read_accept(r, "block "))
+        *s = weft_read_int(r, "a block", 0, 1 << 20, number);
+    else if (weft_read_accept(r, weft_block_name(WEFT_BLOCK_EMBEDDING)))
+        *number = WEFT_BLOCK_EMBEDDING;
+    else if (weft_read_accept(r, weft_block_name(WEFT_BLOCK_HEAD)))
+        *number = WEFT_BLOCK_HEAD;
+    else
+        return false;
+    return true;
+}
+
 static weft_status read_section(weft_reader *r)
 {
     weft_graph *g = r->g;
     int64_t number = WEFT_BLOCK_NONE, chunk = -1;
     weft_status s = WEFT_OK;
-    if (weft_read_accept(r, "block "))
-        s = weft_read_int(r, "a block", 0, 1 << 20, &number);
-    else if (weft_read_accept(r, weft_block_name(WEFT_BLOCK_EMBEDDING)))
-        number = WEFT_BLOCK_EMBEDDING;
-    else if (weft_read_accept(r, weft_block_name(WEFT_BLOCK_HEAD)))
-        number = WEFT_BLOCK_HEAD;
-    else if (!weft_read_accept(r, "common"))
+    if (!read_block(r, &number, &s) && !weft_read_accept(r, "common"))
         return weft_read_bad(r, "'%.20s' is neither a node (two spaces before it) nor a section",
                              r->p);
     if (!s && weft_read_accept(r, ", chunk "))
@@ -64,6 +73,25 @@ static weft_status read_section(weft_reader *r)
     return s || !*r->p ? s : weft_read_bad(r, "'%.20s' is too much", r->p);
 }
 
+/* "1 of block 4, pp", behind "stage/pp". The graph may be placed already. */
+static weft_status read_stage(weft_reader *r, const char *axis)
+{
+    int64_t stage, block = 0;
+    weft_status s = weft_read_int(r, "a stage", 0, 1 << 16, &stage);
+    s = s ? s : weft_read_expect(r, "of ");
+    if (!s && !read_block(r, &block, &s))
+        return weft_read_bad(r, "a stage is of a block, not of '%.20s'", r->p);
+    s = s ? s : weft_read_expect(r, ",");
+    s = s ? s : weft_read_word(r, "a plugin", " ", &r->g->by);
+    if (s)
+        return s;
+    bool placed = r->g->placed;
+    r->g->placed = false;
+    weft_set_stage(r->g, axis, (int)block, (int)stage);
+    r->g->placed = placed;
+    return checked(r);
+}
+
 static weft_status read_rule(weft_reader *r)
 {
     static const char *const of[] = {"of parameters", "of inputs", "of role"};
@@ -74,6 +102,8 @@ static weft_status read_rule(weft_reader *r)
     s = s ? s : weft_read_axis(r, &axis);
     if (s)
         return s;
+    if (strcmp(dim, "stage") == 0)
+        return read_stage(r, r->g->config.mesh.axis[axis].name);
     bool storage = strcmp(dim, "storage") == 0, again = strcmp(dim, "regather") == 0;
     while (!storage && !again && which < 3 && !weft_read_accept(r, of[which]))
         which++;

@@ -62,6 +62,27 @@ static weft_status read_open(weft_reader *r, weft_value *v, int kind)
     return WEFT_OK;
 }
 
+/* "@pp=2". */
+static weft_status read_at(weft_reader *r, weft_value *v)
+{
+    const char *name;
+    int64_t at;
+    weft_status s = weft_read_word(r, "an axis", "= ", &name);
+    int axis = s ? -1 : weft_mesh_find(&r->g->config.mesh, name);
+    if (!s && axis < 0)
+        return weft_read_bad(r, "the mesh has no axis '%s'", name);
+    s = s ? s : weft_read_expect(r, "=");
+    if (s)
+        return s;
+    int size = r->g->config.mesh.axis[axis].size;
+    if (weft_layout_byte(v->layout, axis))
+        return weft_read_bad(r, "axis %s is used twice", name);
+    s = weft_read_int(r, "a coordinate", 0, (size < WEFT_MAX_AT ? size : WEFT_MAX_AT) - 1, &at);
+    if (!s)
+        v->layout = weft_layout_set_at(v->layout, axis, (int)at);
+    return s;
+}
+
 static weft_status read_marks(weft_reader *r, result *out)
 {
     for (weft_status s = WEFT_OK;;) {
@@ -69,6 +90,8 @@ static weft_status read_marks(weft_reader *r, result *out)
             s = read_open(r, &out->is, WEFT_OPEN_SUM);
         else if (weft_read_accept(r, "max+"))
             s = read_open(r, &out->is, WEFT_OPEN_MAX);
+        else if (weft_read_accept(r, "@"))
+            s = read_at(r, &out->is);
         else if (weft_read_accept(r, "~"))
             out->is.recompute = true;
         else if (weft_read_accept(r, "frozen"))

@@ -16,45 +16,6 @@ bool weft_node_may_read(const weft_node *reader, const weft_node *maker)
                                        : maker->stage <= reader->stage;
 }
 
-/* ---- stages of blocks ---- */
-
-/* Blocks -3 (the head), -2 (the embedding), 0, 1, ... */
-enum { FIRST_BLOCK = WEFT_BLOCK_HEAD };
-
-weft_status weft_graph_set_stage(weft_graph *g, int block, int stage)
-{
-    int i = block - FIRST_BLOCK;
-    if (stage < 0 || i < 0)
-        return weft_fail(&g->error, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                         "block %d cannot be in stage %d of a pipeline", block, stage);
-    if (i >= g->stages_capacity) {
-        int more = 2 * i + 8;
-        int *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
-        if (!fresh)
-            return weft_fail_memory(&g->error);
-        for (int k = 0; k < more; k++)
-            fresh[k] = k < g->stages_capacity ? g->stages[k] : 0;
-        g->stages = fresh;
-        g->stages_capacity = more;
-    }
-    g->stages[i] = stage;
-    return WEFT_OK;
-}
-
-static int stage_of(const weft_graph *g, int block)
-{
-    int i = block - FIRST_BLOCK;
-    return i < g->stages_capacity ? g->stages[i] : 0;
-}
-
-int weft_graph_stages(const weft_graph *g)
-{
-    int n = 1;
-    for (int i = 0; i < g->stages_capacity; i++)
-        n = g->stages[i] >= n ? g->stages[i] + 1 : n;
-    return n;
-}
-
 /* ---- parts ---- */
 
 /* Sets mark 1 on what a reported or observed number needs, and on gradients, which are looked at
@@ -146,7 +107,9 @@ void weft_graph_assign_parts(weft_graph *g)
         n->part = part_of(g, n);
     for (weft_node *n = g->last; n; n = n->prev) {
         bool of_block = n->block != WEFT_BLOCK_NONE;
-        n->stage = !is_micro(n) ? 0 : of_block ? stage_of(g, n->block) : stage_of_readers(n);
+        n->stage = !is_micro(n) ? 0
+                   : of_block   ? weft_graph_stage_of(g, n->block)
+                                : stage_of_readers(n);
     }
     for (weft_node *n = g->first; n; n = n->next)
         if (is_micro(n))

@@ -2,7 +2,8 @@
 /* One placement algorithm for every op, forward, backward and update. For every node, and
  * independently for every mesh axis, the axis gets one role in the op: it cuts an index, passes an
  * open sum through a linear group, passes an open maximum through a monotone op, or leaves the op
- * alone. The cheapest role wins. */
+ * alone. The cheapest role wins. On the axis of a pipeline's stages nothing is chosen: a node is
+ * where its block is. */
 #include "graph/internal.h"
 
 #include <math.h>
@@ -11,11 +12,11 @@
 #include <string.h>
 #include <weft/random.h>
 
-typedef enum role_kind { ROLE_CUT, ROLE_WHOLE, ROLE_OPEN, ROLE_MAX } role_kind;
+typedef enum role_kind { ROLE_CUT, ROLE_WHOLE, ROLE_OPEN, ROLE_MAX, ROLE_AT } role_kind;
 
 typedef struct role {
     role_kind kind;
-    int letter, group;
+    int letter, group, at;
 } role;
 
 /* An ordered list of axes for one index; fine ones ignore the grain. */
@@ -192,7 +193,7 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
         bool between_grains = weft_layout_fine(v->layout, axis) && v->dims[d].grain > 1;
         if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)) &&
             can_cut(j, axis, letter))
-            n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
+            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = letter});
     }
     for (int i = 0; i < j->n->n_outs; i++) {
         unsigned want;
@@ -201,15 +202,15 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
         int letter = j->rule.out[i].letter[want >> 3 & 7];
         if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u) &&
             can_cut(j, axis, letter))
-            n = add_candidate(list, n, (role){ROLE_CUT, letter, 0});
+            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = letter});
     }
-    n = add_candidate(list, n, (role){ROLE_WHOLE, 0, 0});
+    n = add_candidate(list, n, (role){.kind = ROLE_WHOLE});
     for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
         if (group_is_open(j, axis, k))
-            n = add_candidate(list, n, (role){ROLE_OPEN, 0, k});
+            n = add_candidate(list, n, (role){.kind = ROLE_OPEN, .group = k});
     if ((j->n->op->flags & WEFT_OP_MONOTONE) && j->n->n_ins &&
         weft_layout_open(j->n->ins[0]->layout, axis) == WEFT_OPEN_MAX)
-        n = add_candidate(list, n, (role){ROLE_MAX, 0, 0});
+        n = add_candidate(list, n, (role){.kind = ROLE_MAX});
     return n;
 }
 
@@ -220,7 +221,7 @@ static role roll(const job *j, int axis, role *list, int n)
     uint32_t letters = weft_rule_in_letters(&j->rule) & ~j->rule.whole;
     for (int l = 0; l < j->rule.n_letters; l++)
         if ((letters >> l & 1u) && can_cut(j, axis, l))
-            n = add_candidate(list, n, (role){ROLE_CUT, l, 0});
+            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = l});
     int legal = 0;
     for (int i = 0; i < n; i++)
         if (price(j, axis, list[i]) < INFINITY)
@@ -228,8 +229,45 @@ static role roll(const job *j, int axis, role *list, int n)
     return list[weft_random_bits(j->g->config.dice, 1, j->g->rolls++) % (uint64_t)legal];
 }
 
+/* Bits of the operands that are at one coordinate or open over the axis. */
+static uint64_t find_apart(const job *j, int axis, int *first, bool *one)
+{
+    uint64_t apart = 0;
+    *first = -1;
+    *one = true;
+    for (int i = 0; i < j->n->n_ins; i++) {
+        int at = weft_layout_at(j->n->ins[i]->layout, axis);
+        bool open = weft_layout_open(j->n->ins[i]->layout, axis) != 0;
+        if (at < 0 && !open)
+            continue;
+        *one = *one && !open && (*first < 0 || *first == at);
+        *first = at;
+        apart |= (uint64_t)1 << i;
+    }
+    return apart;
+}
+
+/* What belongs to a block is where its stage is; what belongs to none, where all is that it reads.
+ * A sum of what is in several places stays open; whatever else reads such is everywhere. */
+static role find_stage(const job *j, int axis)
+{
+    int at = weft_graph_block_rank(j->g, j->n->block);
+    if (at >= 0)
+        return (role){.kind = ROLE_AT, .at = at};
+    bool one;
+    uint64_t apart = find_apart(j, axis, &at, &one);
+    if (apart && one)
+        return (role){.kind = ROLE_AT, .at = at};
+    for (int k = 0; apart && k < j->rule.n_groups && !narrows(j); k++)
+        if (j->rule.group[k] == apart)
+            return (role){.kind = ROLE_OPEN, .group = k};
+    return (role){.kind = ROLE_WHOLE};
+}
+
 static role choose(const job *j, int axis)
 {
+    if (axis == weft_graph_stage_axis(j->g))
+        return find_stage(j, axis);
     role list[MAX_CANDIDATES];
     int n = candidates(j, axis, list);
     if (j->g->config.dice)
@@ -354,6 +392,9 @@ static weft_layout operand_layout(const job *j, int i)
             l = weft_layout_set_open(l, a, WEFT_OPEN_SUM);
         else if (j->roles[a].kind == ROLE_MAX && i == 0)
             l = weft_layout_set_open(l, a, WEFT_OPEN_MAX);
+    for (int a = 0; a < j->g->config.mesh.n_axes; a++) /* what is everywhere is there, too */
+        if (j->roles[a].kind == ROLE_AT && weft_layout_byte(operand(j, i)->layout, a))
+            l = weft_layout_set_at(l, a, j->roles[a].at);
     return l;
 }
 
@@ -361,7 +402,9 @@ static weft_layout result_layout(const job *j, int i)
 {
     weft_layout l = cut_layout(j, &j->rule.out[i]);
     for (int a = 0; a < j->g->config.mesh.n_axes; a++) {
-        unsigned s = result_state(j, j->roles[a], i);
+        if (j->roles[a].kind == ROLE_AT)
+            l = weft_layout_set_at(l, a, j->roles[a].at);
+        unsigned s = j->roles[a].kind == ROLE_AT ? 0 : result_state(j, j->roles[a], i);
         if (s == WEFT_OPEN_SUM || s == WEFT_OPEN_MAX)
             l = weft_layout_set_open(l, a, (int)s);
     }
@@ -384,7 +427,8 @@ static weft_status give_role(weft_graph *g, weft_value *v)
     weft_layout target = v->layout;
     for (int a = 0; a < g->config.mesh.n_axes; a++) {
         unsigned want;
-        if (!weft_table_wants(g, v, a, &want) || state_of(target, a) == want)
+        if (a == weft_graph_stage_axis(g) || !weft_table_wants(g, v, a, &want) ||
+            state_of(target, a) == want)
             continue;
         target = weft_layout_clear(target, a);
         if (want)
@@ -414,7 +458,15 @@ static weft_axes stored_axes(const weft_value *v)
  * names. */
 static weft_status place_gather(weft_graph *g, weft_node *n)
 {
+    int axis = weft_graph_stage_axis(g), at = weft_graph_block_rank(g, n->block);
     weft_value *v = n->ins[0], *out = n->outs[0];
+    if (at >= 0 && weft_layout_at(v->layout, axis) != at) { /* another stage's parameter */
+        v = weft_move_to(g, v, weft_layout_set_at(v->layout, axis, at), n, n->phase, "its gather",
+                         NULL);
+        if (!v)
+            return weft_graph_status(g);
+        weft_node_relink(g, n, 0, v);
+    }
     out->layout = v->layout;
     weft_axes stored = stored_axes(v);
     for (int a = 0; a < g->config.mesh.n_axes; a++)
@@ -450,6 +502,21 @@ static void set_scope(const weft_graph *g, weft_node *n)
         weft_scope s = weft_value_available(n->ins[i]);
         if (s > n->scope)
             n->scope = s;
+    }
+}
+
+/* Of a node of a micro-batch; weft_graph_assign_parts says it again once all is there. */
+static void set_stage(const weft_graph *g, weft_node *n)
+{
+    n->stage = weft_graph_stage_of(g, n->block);
+    if (n->block != WEFT_BLOCK_NONE)
+        return;
+    bool backward = n->phase == WEFT_BACKWARD;
+    n->stage = backward ? weft_graph_stages(g) - 1 : 0;
+    for (int i = 0; i < n->n_ins; i++) {
+        int stage = n->ins[i]->node->stage;
+        bool later = backward ? stage < n->stage : stage > n->stage;
+        n->stage = later && n->ins[i]->node->scope == WEFT_MICRO_BATCH ? stage : n->stage;
     }
 }
 
@@ -512,6 +579,7 @@ static weft_status place_source(weft_graph *g, weft_value *v)
 weft_status weft_place_node(weft_graph *g, weft_node *n)
 {
     set_scope(g, n);
+    set_stage(g, n);
     if (n->op->flags & WEFT_OP_SOURCE)
         return n->n_outs && n->n_ins == 0 ? place_source(g, n->outs[0]) : WEFT_OK;
     inherit_recompute(n);
@@ -527,6 +595,8 @@ weft_status weft_place_node(weft_graph *g, weft_node *n)
 
 weft_status weft_graph_place(weft_graph *g)
 {
+    if (weft_graph_check_stages(g) || weft_graph_copy_weights(g))
+        return weft_graph_status(g);
     for (weft_node *n = g->first, *next; n; n = next) {
         next = n->next;
         weft_status s = weft_place_node(g, n);

@@ -246,10 +246,20 @@ static void print_head(const weft_graph *g, weft_text *t)
     weft_text_add(t, "\n");
 }
 
+static void print_stage(const weft_graph *g, int block, weft_text *t)
+{
+    weft_text_print(t, "  stage/%s %d of ", g->stages_axis, weft_graph_stage_of(g, block));
+    if (block < 0)
+        weft_text_add(t, weft_block_name(block));
+    else
+        weft_text_print(t, "block %d", block);
+    weft_text_print(t, ", %s\n", g->stages_by);
+}
+
 static void print_table(const weft_graph *g, weft_text *t)
 {
     static const char *const of[] = {"parameters", "inputs", "role"};
-    if (g->n_table || g->n_storage || g->regather)
+    if (g->n_table || g->n_storage || g->regather || weft_graph_stage_axis(g) >= 0)
         weft_text_add(t, "table\n");
     for (int i = 0; i < g->n_table; i++) {
         const weft_table_line *line = g->table[i];
@@ -265,6 +275,9 @@ static void print_table(const weft_graph *g, weft_text *t)
     for (int a = 0; a < g->config.mesh.n_axes; a++)
         if (g->regather >> a & 1u)
             weft_text_print(t, "  regather/%s, %s\n", g->config.mesh.axis[a].name, g->regather_by);
+    for (int b = WEFT_BLOCK_HEAD; b < g->n_blocks && weft_graph_stage_axis(g) >= 0; b++)
+        if (b != WEFT_BLOCK_NONE && weft_graph_stage_of(g, b) > 0)
+            print_stage(g, b, t);
 }
 
 static void print_root(const char *what, const weft_value *v, weft_text *t)

@@ -140,7 +140,10 @@ weft_status weft_table_source(weft_graph *g, weft_value *v)
     bool parameter = !weft_node_is(v->node, WEFT_OP_INPUT);
     weft_rule_of of = parameter ? WEFT_RULE_PARAM : WEFT_RULE_INPUT;
     weft_axes whole = 0; /* where the user wants no cut, there is none of storage either */
+    int at = parameter ? weft_graph_block_rank(g, v->node->block) : -1;
     v->layout = (weft_layout){0};
+    if (at >= 0)
+        v->layout = weft_layout_set_at(v->layout, weft_graph_stage_axis(g), at);
     for (int d = 0; d < v->n_dims; d++)
         for (int a = mesh->n_axes - 1; a >= 0; a--) { /* the mesh's innermost comes last */
             const weft_table_line *line = weft_table_line_of(g, of, v->name, v, a);

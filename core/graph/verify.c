@@ -47,6 +47,9 @@ static bool sound_layout(const weft_mesh *mesh, const weft_value *v)
             if ((int)(b >> 3 & 7) >= v->n_dims || (places[b >> 3 & 7] >> (b & 7u) & 1u))
                 return false;
             places[b >> 3 & 7] |= 1u << (b & 7u);
+        } else if (b & 0x40u) {
+            if ((int)(b & 0x3fu) >= mesh->axis[a].size)
+                return false;
         } else if (b) {
             kinds |= b;
         }
@@ -188,9 +191,13 @@ static bool step_leads(weft_layout l, const weft_step *s, weft_layout *to)
 {
     bool takes = s->move == WEFT_ALL_GATHER || s->move == WEFT_ALL_TO_ALL;
     bool closes = s->move == WEFT_REDUCE_SCATTER || s->move == WEFT_ALL_REDUCE;
+    bool leaves =
+        s->move == WEFT_SEND || s->move == WEFT_BROADCAST || (s->move == WEFT_ZERO && s->dim >= 0);
     if (takes && !ends_with(l, s->dim, s))
         return false;
-    for (int i = 0; i < s->n_axes && !takes; i++) {
+    if (leaves && (s->dim < 0 || weft_layout_at(l, s->axes[0]) != s->dim))
+        return false;
+    for (int i = 0; i < s->n_axes && !takes && !leaves; i++) {
         if (closes ? !weft_layout_open(l, s->axes[i]) : weft_layout_byte(l, s->axes[i]) != 0)
             return false;
     }
@@ -203,6 +210,8 @@ static bool step_leads(weft_layout l, const weft_step *s, weft_layout *to)
         l = weft_layout_cut(l, cut, s->axes[i], weft_layout_fine(s->after, s->axes[i]));
     if (s->move == WEFT_ZERO)
         l = weft_layout_set_open(l, s->axes[0], WEFT_OPEN_SUM);
+    if (s->move == WEFT_SEND || s->move == WEFT_KEEP)
+        l = weft_layout_set_at(l, s->axes[0], s->to);
     *to = l;
     return true;
 }
@@ -258,6 +267,29 @@ static unsigned state_for(const weft_rule_part *part, int letter)
     return d < 0 ? 0 : 0x80u | (unsigned)d << 3;
 }
 
+/* A node that is at one coordinate reads what is there, or everywhere, and makes what is there. */
+static weft_status check_at(check *c, weft_node *n, int axis)
+{
+    int at = n->n_outs ? weft_layout_at(n->outs[0]->layout, axis) : -1;
+    for (int i = 0; i < n->n_ins; i++)
+        if (weft_layout_byte(n->ins[i]->layout, axis) &&
+            weft_layout_at(n->ins[i]->layout, axis) != at)
+            return wrong(c, n, "reads what is not where it runs: ", n->ins[i]->name);
+    for (int i = 1; i < n->n_outs; i++)
+        if (weft_layout_at(n->outs[i]->layout, axis) != at)
+            return wrong(c, n, "its results are in different places of ",
+                         c->g->config.mesh.axis[axis].name);
+    return WEFT_OK;
+}
+
+static bool is_at(const weft_node *n, int axis)
+{
+    for (int i = 0; i < n->n_ins + n->n_outs; i++)
+        if (weft_layout_at((i < n->n_ins ? n->ins[i] : n->outs[i - n->n_ins])->layout, axis) >= 0)
+            return true;
+    return false;
+}
+
 /* One axis plays one role: it cuts one index everywhere, or exactly the operands of one linear
  * group are open sums, or operand 0 of a monotone op is an open maximum, or nothing. */
 static weft_status check_axis(check *c, weft_node *n, int axis)
@@ -266,6 +298,8 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
     int letter = -1;
     uint64_t open = 0;
     bool maximum = false;
+    if (is_at(n, axis))
+        return check_at(c, n, axis);
     for (int i = 0; i < r->n_ins; i++) {
         const weft_value *v = i < n->n_ins ? n->ins[i] : n->like;
         if (i == n->n_ins)

@@ -106,6 +106,8 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
         return false;
     const weft_value *from = n->ins[r], *to = n->outs[r];
     int buffer = c->l->buffer_of[from->id];
+    if (buffer < 0)
+        return false;
     const weft_buffer *b = &c->l->buffers[buffer];
     if (weft_nominal_bytes(c->g, from) != weft_nominal_bytes(c->g, to) ||
         b->bytes != weft_nominal_bytes(c->g, to) || read_twice(c, n, buffer))
@@ -218,7 +220,8 @@ weft_status weft_compile_buffers(weft_compiler *c)
         }
         join_totals(c, n);
         for (int r = 0; r < n->n_outs && !s; r++)
-            s = add_result(c, n, r, c->position[n->id]);
+            if (weft_layout_held(n->outs[r]->layout, c->l->coord))
+                s = add_result(c, n, r, c->position[n->id]);
     }
     classify(c);
     return s;

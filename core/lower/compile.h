@@ -13,6 +13,10 @@ typedef struct weft_compiler {
     weft_node **order; /* live nodes, program by program */
     int n;
     int *position; /* by node id; -1: not live; nodes that run as one have the first one's */
+    int *stage;    /* by node id: the stage of this rank that it runs in; of sends the sender's or
+                      the receiver's */
+    int *transfer; /* by node id, of sends: its number on this rank */
+    bool *awaited; /* by node id, of sends: the receiver has waited for it */
     int *last_use; /* by value id: position of its last reader, its own if nobody reads it */
     bool *root;    /* by value id: read by the host after the programs */
     bool *fused; /* by node id: its result is made in place by an operand's maker; no instruction */
@@ -26,7 +30,11 @@ weft_program *weft_compiler_program(const weft_compiler *c, int position);
 weft_part weft_compiler_part(const weft_compiler *c, int position);
 /* The position behind all programs of a part. */
 int weft_compiler_end(const weft_compiler *c, weft_part part);
-/* schedule.c: live nodes, program by program, and their last uses. */
+/* Does this rank send what the node sends (else it receives it, or has no part in it)? */
+bool weft_compile_is_sender(const weft_compiler *c, const weft_node *n);
+/* schedule.c: sets mark 1 on every node that something reads in the end, 0 on the others. */
+void weft_graph_mark_live(weft_graph *g);
+/* Live nodes, program by program, and their last uses. */
 weft_status weft_compile_order(weft_compiler *c);
 /* group.c: collectives that run as one stand side by side, gathers ahead of their block. */
 weft_status weft_compile_group(weft_compiler *c);

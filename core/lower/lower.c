@@ -8,9 +8,9 @@
 
 const char *weft_class_name(weft_buffer_class c)
 {
-    static const char *const names[] = {"state",       "key-value cache", "inputs",
-                                        "gradients",   "weight copies",   "saved activations",
-                                        "temporaries", "workspace"};
+    static const char *const names[] = {"state",      "key-value cache", "inputs",
+                                        "gradients",  "weight copies",   "saved activations",
+                                        "being sent", "temporaries",     "workspace"};
     return names[c];
 }
 
@@ -121,13 +121,84 @@ static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
     return add_workspace(c, in, 2 * space.between + space.send + space.recv, in->position);
 }
 
+/* The sender copies what it sends to a place of its own, which nothing else uses before it is
+ * there; so its own memory is free at once. */
+static weft_status add_send(weft_compiler *c, weft_instruction *in, weft_node *n)
+{
+    in->kind = WEFT_POST_SEND;
+    weft_status s = fill(c, in, n, 1, n->ins, 0, NULL);
+    in->workspace =
+        weft_compile_add_buffer(c, (weft_buffer){.base = WEFT_BASE_ARENA,
+                                                 .bytes = weft_nominal_bytes(c->g, n->ins[0]),
+                                                 .first = 0,
+                                                 .last = c->n,
+                                                 .kind = WEFT_CLASS_SENT});
+    return s ? s : in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
+}
+
+/* Puts the wait for what n reads, if it is received in this program and nobody has waited yet. */
+static weft_status add_await(weft_compiler *c, weft_program *program, const weft_node *sent,
+                             int position)
+{
+    weft_instruction *in = c->awaited[sent->id] ? NULL : append(c, program, position);
+    if (!in)
+        return c->awaited[sent->id] ? WEFT_OK : WEFT_ERR_MEMORY;
+    c->awaited[sent->id] = true;
+    in->kind = WEFT_AWAIT;
+    in->transfer = c->transfer[sent->id];
+    in->fetch = sent->outs[0]->fetch;
+    return fill(c, in, sent, 0, NULL, 1, sent->outs);
+}
+
+static weft_status add_awaits(weft_compiler *c, weft_program *program, const weft_node *n,
+                              int position)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < n->n_ins && !s; i++) {
+        const weft_node *m = n->ins[i]->node;
+        if (weft_node_sends(m) && c->position[m->id] >= program->from &&
+            !weft_compile_is_sender(c, m))
+            s = add_await(c, program, m, position);
+    }
+    return s;
+}
+
+/* What other programs read first is awaited at the end. */
+static weft_status end_awaits(weft_compiler *c)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < c->l->n_programs; i++) {
+        weft_program *p = &c->l->programs[i];
+        for (int at = p->from; at < p->to && !s; at++) {
+            const weft_node *n = c->order[at];
+            if (weft_node_sends(n) && !weft_compile_is_sender(c, n))
+                s = add_await(c, p, n, p->to - 1);
+        }
+    }
+    return s;
+}
+
+static weft_status add_transfer(weft_compiler *c, weft_program *program, weft_instruction *in,
+                                weft_node *n)
+{
+    in->transfer = c->transfer[n->id] = c->l->n_transfers++;
+    if (weft_compile_is_sender(c, n))
+        return add_send(c, in, n);
+    in->kind = WEFT_POST_RECV;
+    program->n_prologue++;
+    return fill(c, in, n, 0, NULL, 1, n->outs);
+}
+
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
     weft_program *program = weft_compiler_program(c, position);
-    weft_instruction *in = append(c, program, position);
+    weft_status waits = add_awaits(c, program, n, position);
+    weft_instruction *in = waits ? NULL : append(c, program, position);
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
+    if (weft_node_sends(n))
+        return add_transfer(c, program, in, n);
     if (n->steps)
         return add_collective(c, in, position);
     in->accumulate = c->adds[n->id] || (c->repeats && weft_node_accumulates(n));
@@ -311,6 +382,7 @@ static weft_status build(weft_compiler *c)
             continue;
         s = add_compute(c, n, p);
     }
+    s = s ? s : end_awaits(c);
     weft_compile_find_product_dtype(c);
     s = s ? s : begin_totals(c);
     s = s ? s : add_copies(c);
@@ -339,20 +411,26 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
     c.repeats = g->config.mode != WEFT_MODE_TRAIN || g->config.sizes.micro_batches > 1;
     c.order = weft_alloc(nodes * sizeof *c.order);
     c.position = weft_alloc(nodes * sizeof *c.position);
+    c.stage = weft_alloc_zero(nodes, sizeof *c.stage);
+    c.transfer = weft_alloc_zero(nodes, sizeof *c.transfer);
+    c.awaited = weft_alloc_zero(nodes, sizeof *c.awaited);
     c.fused = weft_alloc_zero(nodes, sizeof *c.fused);
     c.adds = weft_alloc_zero(nodes, sizeof *c.adds);
     c.last_use = weft_alloc_zero(values, sizeof *c.last_use);
     c.root = weft_alloc_zero(values, sizeof *c.root);
     l->buffer_of = weft_pool_alloc(&l->pool, values * sizeof *l->buffer_of);
-    weft_status s =
-        c.order && c.position && c.fused && c.adds && c.last_use && c.root && l->buffer_of
-            ? WEFT_OK
-            : weft_fail_memory(err);
+    weft_status s = c.order && c.position && c.stage && c.transfer && c.awaited && c.fused &&
+                            c.adds && c.last_use && c.root && l->buffer_of
+                        ? WEFT_OK
+                        : weft_fail_memory(err);
     for (size_t i = 0; !s && i < values; i++)
         l->buffer_of[i] = -1;
     s = s ? s : build(&c);
     weft_free(c.order);
     weft_free(c.position);
+    weft_free(c.stage);
+    weft_free(c.transfer);
+    weft_free(c.awaited);
     weft_free(c.fused);
     weft_free(c.adds);
     weft_free(c.last_use);

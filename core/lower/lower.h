@@ -52,7 +52,8 @@ typedef struct weft_states {
 weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
                              weft_error *err);
 /* State of the kind CACHE, which is not part of what a checkpoint holds. */
-weft_status weft_caches_init(weft_states *caches, const weft_graph *g, weft_error *err);
+weft_status weft_caches_init(weft_states *caches, const weft_graph *g, const int *coord,
+                             weft_error *err);
 void weft_states_release(weft_states *states);
 const weft_state_entry *weft_states_find(const weft_states *states, const char *name);
 
@@ -76,6 +77,7 @@ typedef enum weft_buffer_class {
     WEFT_CLASS_GRADIENT, /* of parameters */
     WEFT_CLASS_WEIGHT,   /* copies made from parameters: casts, gathers */
     WEFT_CLASS_SAVED,    /* activations that wait for the backward */
+    WEFT_CLASS_SENT,     /* copies that are on their way to other stages */
     WEFT_CLASS_TEMPORARY,
     WEFT_CLASS_WORKSPACE,
     WEFT_CLASSES
@@ -108,6 +110,7 @@ typedef struct weft_instruction {
     weft_tensor *tensors; /* ins, then outs; data is filled in when run */
     int *buffers;         /* of each tensor */
     int workspace;        /* buffer, -1: none */
+    int transfer;         /* POST_SEND, POST_RECV, AWAIT: which, from 0 on */
     double flops;         /* of one run of it */
     bool accumulate;
     bool fetch;   /* some result goes to observers */
@@ -158,7 +161,7 @@ typedef struct weft_lowered {
     int n_programs;
     weft_slots *slots;
     int n_slots;
-    int n_positions;
+    int n_positions, n_transfers;
     int64_t arena_bytes, input_bytes, step_input_bytes;
     int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to
                           fragmentation */

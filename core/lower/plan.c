@@ -184,6 +184,14 @@ static weft_status make_mesh(weft_plan *p, weft_error *err)
 
 /* ---- the whole ---- */
 
+/* This rank's place in the pipeline. */
+static int stage_rank(const weft_plan *p, weft_mode mode)
+{
+    int coord[WEFT_MAX_AXES], axis = weft_graph_stage_axis(p->graphs[mode]);
+    weft_mesh_coord(&p->mesh, p->rank, coord);
+    return axis < 0 ? 0 : coord[axis];
+}
+
 static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
 {
     uint64_t adversary = weft_device_adversary(p);
@@ -192,7 +200,7 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
         return s;
     weft_lower_options options = {.kernels = &p->kernels,
                                   .states = &p->states,
-                                  .tasks = &p->tasks[mode]->of[0],
+                                  .tasks = &p->tasks[mode]->of[stage_rank(p, mode)],
                                   .rank = p->rank,
                                   .n_queues = adversary ? 2 : p->device->n_queues,
                                   .adversary = adversary};
@@ -237,10 +245,12 @@ static weft_status build_training(weft_plan *p, const weft_plan_options *options
 /* Without training, parameters have their places from here. */
 static weft_status build_writing(weft_plan *p, const weft_plan_options *options, weft_error *err)
 {
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&p->mesh, p->rank, coord);
     weft_status s = weft_plan_graph(p, WEFT_MODE_GENERATE, options, err);
     if (!s && options->write)
-        s = weft_states_init(&p->states, p->graphs[WEFT_MODE_GENERATE], NULL, err);
-    s = s ? s : weft_caches_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], err);
+        s = weft_states_init(&p->states, p->graphs[WEFT_MODE_GENERATE], coord, err);
+    s = s ? s : weft_caches_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], coord, err);
     s = s ? s : lower(p, WEFT_MODE_GENERATE, err);
     if (s || !p->writing.cache)
         return s;

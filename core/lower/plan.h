@@ -6,6 +6,7 @@
 
 #include "lower/lower.h"
 #include "plugin/plugins.h"
+#include "schedule/timeline.h"
 
 /* What one pass did, for `weft plan`. */
 typedef struct weft_pass_record {
@@ -100,6 +101,20 @@ weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_erro
 
 /* Makes the lists of tasks of a mode whose graph is there. */
 weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err);
+
+/* ---- costs.c: a training step before it is run ---- */
+
+typedef struct weft_rates {
+    double flops_per_s; /* of one rank */
+    double bytes_per_s; /* from one rank to others */
+} weft_rates;
+
+/* What the tasks of a training step take: their operations, what their collectives send, and what
+ * goes from stage to stage. weft_costs_release. */
+weft_status weft_plan_costs(const weft_plan *plan, const weft_rates *rates, weft_costs *out,
+                            weft_error *err);
+/* A line a stage. */
+void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
 
 /* ---- what `weft plan` says (report.c) ---- */
 

@@ -147,7 +147,8 @@ static void print_peak(const weft_lowered *l, weft_text *text)
         alive[n++] = b;
     }
     for (int c = WEFT_CLASS_GRADIENT; c < WEFT_CLASSES; c++)
-        print_line(text, weft_class_name((weft_buffer_class)c), (double)by_class[c]);
+        if (c != WEFT_CLASS_SENT || by_class[c]) /* of pipelines alone */
+            print_line(text, weft_class_name((weft_buffer_class)c), (double)by_class[c]);
     print_line(text, "fragmentation", (double)(l->arena_bytes - l->live_peak));
     weft_part part = WEFT_PART_BEGIN;
     const weft_instruction *in = instruction_at(l, l->peak_position, &part);
@@ -229,14 +230,25 @@ static bool same_traffic(const traffic *t, const weft_node *n, const weft_step *
            strcmp(t->node->by, n->by) == 0;
 }
 
-static int collect(const weft_graph *g, traffic *rows, int capacity)
+/* Does this rank send what the node moves? Of stages of a pipeline, each sends its own. */
+static bool sends_here(const weft_graph *g, const weft_node *n, const int *coord)
 {
+    if (weft_graph_stage_axis(g) < 0 || n->n_ins == 0)
+        return true;
+    return weft_layout_held(n->ins[0]->layout, coord);
+}
+
+static int collect(const weft_lowered *l, traffic *rows, int capacity)
+{
+    const weft_graph *g = l->graph;
     int n_rows = 0;
     for (const weft_node *n = g->first; n; n = n->next) {
+        if (!sends_here(g, n, l->coord))
+            continue;
         weft_layout before = n->n_ins ? n->ins[0]->layout : (weft_layout){0};
         for (int i = 0; i < n->n_steps; before = n->steps[i++].after) {
             const weft_step *s = &n->steps[i];
-            if (s->move == WEFT_SLICE || s->move == WEFT_ZERO)
+            if (s->move == WEFT_SLICE || s->move == WEFT_ZERO || s->move == WEFT_KEEP)
                 continue;
             int r = 0;
             while (r < n_rows && !same_traffic(&rows[r], n, s))
@@ -273,7 +285,8 @@ static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
     for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
-            for (int r = 0; r < n_rows && in->kind == WEFT_COLLECTIVE; r++)
+            bool sends = in->kind == WEFT_COLLECTIVE || in->kind == WEFT_POST_SEND;
+            for (int r = 0; r < n_rows && sends; r++)
                 rows[r].sends +=
                     sends_of(in, &rows[r]) * (in->node->scope == WEFT_MICRO_BATCH ? repeats : 1);
         }
@@ -321,7 +334,7 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
         return;
     }
     print_mesh(&g->config.mesh, text);
-    int n = collect(g, rows, ROWS);
+    int n = collect(plan->lowered[WEFT_MODE_TRAIN], rows, ROWS);
     count_sends(plan->lowered[WEFT_MODE_TRAIN], rows, n);
     weft_columns c;
     weft_columns_init(&c, "llllllrrl");
@@ -434,7 +447,8 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
 static void print_program(const weft_lowered *l, const weft_program *p, weft_text *text)
 {
     static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache", "slot"},
-                             *const kinds[] = {"", "zero_fill", "copy", "collective", "observe"};
+                             *const kinds[] = {"",        "zero_fill", "copy", "collective",
+                                               "observe", "send",      "recv", "await"};
     weft_columns c;
     weft_columns_init(&c, "rlll");
     for (int i = 0; i < p->n; i++) {
@@ -446,7 +460,8 @@ static void print_program(const weft_lowered *l, const weft_program *p, weft_tex
                              : in->kernel             ? in->kernel->name
                                                       : "plain");
         for (int k = 0; k < in->n_ins + in->n_outs; k++) {
-            const weft_buffer *b = &l->buffers[in->buffers[k]];
+            static const weft_buffer elsewhere;
+            const weft_buffer *b = in->buffers[k] < 0 ? &elsewhere : &l->buffers[in->buffers[k]];
             weft_text_print(&c.cells, "%s%s+%lld",
                             k == in->n_ins ? (in->accumulate ? " += " : " -> ")
                             : k            ? " "

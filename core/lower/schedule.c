@@ -26,27 +26,20 @@ int weft_compiler_end(const weft_compiler *c, weft_part part)
     return end;
 }
 
-static void mark_root(weft_compiler *c, weft_value *v)
+static const weft_value *root(const weft_graph *g, int i)
 {
-    if (!v)
-        return;
-    c->root[v->id] = true;
-    v->node->mark = 1;
+    const weft_value *const own[] = {g->loss_report, g->loss_sum, g->tokens, g->logits};
+    return i < 4 ? own[i] : g->reports[i - 4].value;
 }
 
-/* Sets mark 1 on every node that something reads in the end. Operands stand before their readers,
- * so one walk from the end does. */
-static void mark_live(weft_compiler *c)
+/* Operands stand before their readers, so one walk from the end does. */
+void weft_graph_mark_live(weft_graph *g)
 {
-    weft_graph *g = c->g;
     for (weft_node *n = g->first; n; n = n->next)
         n->mark = 0;
-    mark_root(c, g->loss_report);
-    mark_root(c, g->loss_sum);
-    mark_root(c, g->tokens);
-    mark_root(c, g->logits);
-    for (int i = 0; i < g->n_reports; i++)
-        mark_root(c, g->reports[i].value);
+    for (int i = 0; i < 4 + g->n_reports; i++)
+        if (root(g, i))
+            root(g, i)->node->mark = 1;
     for (weft_node *n = g->last; n; n = n->prev) {
         for (int i = 0; i < n->n_outs; i++)
             if (n->outs[i]->update_of || n->outs[i]->fetch || (n->op->flags & WEFT_OP_SOURCE))
@@ -54,6 +47,101 @@ static void mark_live(weft_compiler *c)
         for (int i = 0; n->mark && i < n->n_ins; i++)
             n->ins[i]->node->mark = 1;
     }
+}
+
+static void mark_live(weft_compiler *c)
+{
+    for (int i = 0; i < 4 + c->g->n_reports; i++)
+        if (root(c->g, i))
+            c->root[root(c->g, i)->id] = true;
+    weft_graph_mark_live(c->g);
+}
+
+/* ---- what of it this rank has a part in ---- */
+
+static bool is_over(const weft_node *n, int axis)
+{
+    for (int i = 0; i < n->n_steps; i++)
+        for (int k = 0; k < n->steps[i].n_axes; k++)
+            if (n->steps[i].axes[k] == axis)
+                return true;
+    return false;
+}
+
+static bool runs_here(const weft_compiler *c, const weft_node *n, int axis)
+{
+    if (weft_node_sends(n))
+        return weft_compile_is_sender(c, n) || weft_layout_held(n->outs[0]->layout, c->l->coord);
+    if (is_over(n, axis))
+        return true;
+    for (int i = 0; i < n->n_outs; i++)
+        if (!weft_layout_held(n->outs[i]->layout, c->l->coord))
+            return false;
+    return true;
+}
+
+static bool is_wanted(const weft_compiler *c, const weft_node *n, int axis)
+{
+    if (weft_node_sends(n) || is_over(n, axis))
+        return true;
+    for (int i = 0; i < n->n_outs; i++)
+        if (c->root[n->outs[i]->id] || n->outs[i]->update_of || n->outs[i]->fetch ||
+            weft_node_is(n, WEFT_OP_PARAMETER | WEFT_OP_STATE))
+            return true;
+    return false;
+}
+
+/* What is everywhere is made by those who read it; whatever goes over the axis of stages, by all.
+ */
+static weft_status mark_held(weft_compiler *c, int axis)
+{
+    bool *read = weft_alloc_zero((size_t)c->g->n_nodes + 1, sizeof *read);
+    if (!read)
+        return weft_fail_memory(c->err);
+    for (weft_node *n = c->g->last; n; n = n->prev) {
+        n->mark = n->mark && runs_here(c, n, axis) && (read[n->id] || is_wanted(c, n, axis));
+        for (int i = 0; n->mark && i < n->n_ins; i++)
+            read[n->ins[i]->node->id] |= weft_layout_held(n->ins[i]->layout, c->l->coord);
+    }
+    weft_free(read);
+    return WEFT_OK;
+}
+
+static bool is_micro(const weft_node *n)
+{
+    return n->part == WEFT_PART_F || n->part == WEFT_PART_B;
+}
+
+/* What is everywhere runs in the first of this rank's stages that reads it; in the backward, in the
+ * last. */
+static void find_stage(weft_compiler *c, const weft_node *n, int axis)
+{
+    int *stage = &c->stage[n->id];
+    if (!is_micro(n) || axis < 0 || n->n_outs == 0 ||
+        weft_layout_at(n->outs[0]->layout, axis) >= 0) {
+        bool leaves = is_micro(n) && weft_node_sends(n) && weft_compile_is_sender(c, n);
+        *stage = leaves ? n->ins[0]->node->stage : n->stage;
+        return;
+    }
+    bool backward = n->part == WEFT_PART_B;
+    *stage = -1;
+    for (int r = 0; r < n->n_outs; r++)
+        for (int i = 0; i < n->outs[r]->n_uses; i++) {
+            const weft_node *user = n->outs[r]->uses[i].node;
+            int of = user->mark && is_micro(user) ? c->stage[user->id] : -1;
+            bool sooner = backward && user->part == WEFT_PART_B ? of > *stage : of < *stage;
+            *stage = of >= 0 && (*stage < 0 || sooner) ? of : *stage;
+        }
+    if (*stage < 0)
+        *stage = weft_lowered_first_stage(c->l);
+}
+
+/* Readers stand behind, so their stages are known. */
+static void find_stages(weft_compiler *c, int axis)
+{
+    for (const weft_node *n = c->g->last; n; n = n->prev)
+        if (n->mark)
+            find_stage(c, n, axis);
 }
 
 static void find_last_uses(weft_compiler *c)
@@ -73,6 +161,8 @@ static void find_last_uses(weft_compiler *c)
         bool micro = a == WEFT_PART_F || a == WEFT_PART_B;
         for (int k = 0; k < n->n_ins; k++) {
             int *last = &c->last_use[n->ins[k]->id];
+            if (c->position[n->ins[k]->node->id] < 0) /* another rank's */
+                continue;
             bool outer = weft_compiler_part(c, c->position[n->ins[k]->node->id]) == WEFT_PART_BEGIN;
             int until = c->repeats && micro && outer ? micro_end : p;
             *last = *last > until ? *last : until;
@@ -87,24 +177,53 @@ static void find_last_uses(weft_compiler *c)
     }
 }
 
-static bool is_of(const weft_node *n, const weft_program *p)
+static bool is_of(const weft_compiler *c, const weft_node *n, const weft_program *p)
 {
-    return n->part == p->part && n->stage == p->stage;
+    return n->part == p->part && c->stage[n->id] == p->stage;
+}
+
+bool weft_compile_is_sender(const weft_compiler *c, const weft_node *n)
+{
+    return weft_layout_held(n->ins[0]->layout, c->l->coord);
+}
+
+/* A program receives first, so that its prologue can post it. A task of a micro-batch sends last;
+ * what is sent once a step goes as soon as it is there, for others may wait for it while all
+ * communicate. */
+static int turn_of(const weft_compiler *c, const weft_node *n)
+{
+    if (!weft_node_sends(n))
+        return 1;
+    return !weft_compile_is_sender(c, n) ? 0 : is_micro(n) ? 2 : 1;
+}
+
+static void fill_program(weft_compiler *c, weft_program *p)
+{
+    p->from = c->n;
+    for (int turn = 0; turn < 3; turn++)
+        for (weft_node *n = c->g->first; n; n = n->next) {
+            if (!n->mark || !is_of(c, n, p) || turn_of(c, n) != turn)
+                continue;
+            c->position[n->id] = c->n;
+            c->order[c->n++] = n;
+        }
+    p->to = c->n;
 }
 
 static weft_status make_programs(weft_compiler *c)
 {
     weft_lowered *l = c->l;
-    int stages = weft_graph_stages(c->g);
+    int stages = weft_graph_stages(c->g), axis = weft_graph_stage_axis(c->g);
     l->programs = weft_alloc_zero((size_t)(WEFT_PARTS * stages), sizeof *l->programs);
     if (!l->programs)
         return weft_fail_memory(c->err);
     for (int part = 0; part < WEFT_PARTS; part++) {
         int n = part == WEFT_PART_F || part == WEFT_PART_B ? stages : 1;
         for (int i = 0; i < n; i++) {
-            weft_program *p = &l->programs[l->n_programs++];
-            p->part = (weft_part)part;
-            p->stage = part == WEFT_PART_B ? n - 1 - i : i;
+            int stage = part == WEFT_PART_B ? n - 1 - i : i;
+            if (n > 1 && axis >= 0 && weft_graph_stage_rank(c->g, stage) != l->coord[axis])
+                continue;
+            l->programs[l->n_programs++] = (weft_program){.part = (weft_part)part, .stage = stage};
         }
     }
     return WEFT_OK;
@@ -120,19 +239,15 @@ weft_status weft_compile_order(weft_compiler *c)
     if (s)
         return s;
     mark_live(c);
+    int axis = weft_graph_stage_axis(g);
+    s = axis >= 0 ? mark_held(c, axis) : WEFT_OK;
+    if (s)
+        return s;
+    find_stages(c, axis);
     for (int i = 0; i <= g->n_nodes; i++)
         c->position[i] = -1;
-    for (int i = 0; i < c->l->n_programs; i++) {
-        weft_program *p = &c->l->programs[i];
-        p->from = c->n;
-        for (weft_node *n = g->first; n; n = n->next) {
-            if (!n->mark || !is_of(n, p))
-                continue;
-            c->position[n->id] = c->n;
-            c->order[c->n++] = n;
-        }
-        p->to = c->n;
-    }
+    for (int i = 0; i < c->l->n_programs; i++)
+        fill_program(c, &c->l->programs[i]);
     s = weft_compile_group(c);
     if (!s)
         find_last_uses(c);

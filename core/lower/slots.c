@@ -3,7 +3,7 @@
  * micro-batch at a time is on its way between the two, a value has a place as any other; it may
  * only have to live longer, through programs that the list runs in between and that stand
  * elsewhere. Else all such values lie together, in as many slots as there are micro-batches on
- * their way. */
+ * their way. What is received lives from the task before on, whose body runs meanwhile. */
 #include "lower/compile.h"
 
 #include <string.h>
@@ -21,9 +21,15 @@ typedef struct way {
 typedef struct finder {
     weft_compiler *c;
     int n;       /* programs */
-    way *ways;   /* [maker * n + reader] */
+    way *ways;   /* [received * n * n + maker * n + reader] */
     bool *taken; /* by slot: some micro-batch has it */
 } finder;
+
+/* Where values live: made in one program or received for it, last read in another. */
+typedef struct route {
+    int maker, reader;
+    bool received;
+} route;
 
 static int index_of(const weft_lowered *l, const weft_program *p)
 {
@@ -43,58 +49,77 @@ static void widen(int *lo, int *hi, const weft_program *p)
     *hi = p->to - 1 > *hi ? p->to - 1 : *hi;
 }
 
+static const weft_program *program_at(const finder *f, int i)
+{
+    const weft_task *task = &f->c->l->tasks->list[i];
+    return weft_lowered_program(f->c->l, task->part, task->stage);
+}
+
+/* The task whose values of a route begin to live when task i runs; NULL: none. What is received
+ * does so with the task before; the first task of all is not too late for its own. */
+static const weft_task *begins(const finder *f, const route *r, int i)
+{
+    const weft_task_list *list = f->c->l->tasks;
+    int of = r->received ? i + 1 : i;
+    return of < list->n && index_of(f->c->l, program_at(f, of)) == r->maker ? &list->list[of]
+                                                                            : NULL;
+}
+
 /* Walks the list. slot_of: NULL, or receives each micro-batch's slot, the lowest that is free. */
-static void walk(const finder *f, int maker, int reader, way *w, int *slot_of)
+static void walk(const finder *f, const route *r, way *w, int *slot_of)
 {
     const weft_lowered *l = f->c->l;
     int on = 0;
-    for (int i = 0; i < l->tasks->n; i++) {
-        const weft_task *task = &l->tasks->list[i];
-        const weft_program *p = weft_lowered_program(l, task->part, task->stage);
-        int at = index_of(l, p), slot = 0;
-        if (at == maker) {
+    for (int i = r->received ? -1 : 0; i < l->tasks->n; i++) {
+        const weft_task *made = begins(f, r, i);
+        int slot = 0;
+        if (made) {
             while (slot_of && f->taken[slot])
                 slot++;
             if (slot_of)
-                f->taken[slot_of[task->micro_batch] = slot] = true;
+                f->taken[slot_of[made->micro_batch] = slot] = true;
             on++;
         }
         w->most = on > w->most ? on : w->most;
+        if (i < 0)
+            continue;
+        const weft_program *p = program_at(f, i);
         if (on > 0)
             widen(&w->lo, &w->hi, p);
-        if (at != reader)
+        if (index_of(l, p) != r->reader)
             continue;
         if (slot_of)
-            f->taken[slot_of[task->micro_batch]] = false;
+            f->taken[slot_of[l->tasks->list[i].micro_batch]] = false;
         on--;
     }
 }
 
-static way *find_way(const finder *f, int maker, int reader)
+static way *find_way(const finder *f, const route *r)
 {
-    way *w = &f->ways[maker * f->n + reader];
+    way *w = &f->ways[(r->received * f->n + r->maker) * f->n + r->reader];
     if (w->known)
         return w;
     *w = (way){.known = true, .lo = f->c->n, .hi = -1, .slots = UNKNOWN};
-    walk(f, maker, reader, w, NULL);
+    walk(f, r, w, NULL);
     return w;
 }
 
 /* The slots of a way: made when the first value needs them. */
-static weft_status make_slots(const finder *f, way *w, int maker, int reader, const weft_value *v)
+static weft_status make_slots(const finder *f, way *w, const route *r, const weft_value *v)
 {
     weft_lowered *l = f->c->l;
     if (w->slots != UNKNOWN)
         return WEFT_OK;
     int64_t micro_batches = f->c->g->config.sizes.micro_batches;
     weft_slots *s = &l->slots[l->n_slots];
-    *s = (weft_slots){.maker = maker, .reader = reader, .n = w->most};
+    *s = (weft_slots){.maker = r->maker, .reader = r->reader, .n = w->most};
     s->slot_of = weft_pool_alloc(&l->pool, (size_t)micro_batches * sizeof *s->slot_of);
     if (!s->slot_of)
         return weft_fail_memory(f->c->err);
     memset(f->taken, 0, (size_t)w->most);
-    walk(f, maker, reader, w, s->slot_of);
-    bool saved = l->programs[maker].part == WEFT_PART_F && l->programs[reader].part == WEFT_PART_B;
+    walk(f, r, w, s->slot_of);
+    bool saved =
+        l->programs[r->maker].part == WEFT_PART_F && l->programs[r->reader].part == WEFT_PART_B;
     s->buffer = weft_compile_add_buffer(
         f->c, (weft_buffer){.base = WEFT_BASE_ARENA,
                             .first = w->lo,
@@ -107,28 +132,43 @@ static weft_status make_slots(const finder *f, way *w, int maker, int reader, co
     return WEFT_OK;
 }
 
-static weft_status place(const finder *f, int buffer)
+static bool is_received(const finder *f, const weft_buffer *b)
+{
+    return b->value && weft_node_sends(b->value->node) &&
+           !weft_compile_is_sender(f->c, b->value->node);
+}
+
+/* All that runs between, not the two themselves, but for what is received. */
+static void lengthen(weft_buffer *b, const way *w, const weft_program *made,
+                     const weft_program *read, bool received)
+{
+    int lo = received ? w->lo : made->to, hi = read->from - 1;
+    lo = w->lo < made->from ? w->lo : lo;
+    hi = w->hi >= read->to ? w->hi : hi;
+    b->first = lo < b->first ? lo : b->first;
+    b->last = hi > b->last ? hi : b->last;
+}
+
+static weft_status place(const finder *f, int buffer, bool several)
 {
     weft_lowered *l = f->c->l;
     weft_buffer *b = &l->buffers[buffer];
-    if (b->base != WEFT_BASE_ARENA || !b->value || b->last >= f->c->n)
+    bool received = is_received(f, b);
+    if (b->base != WEFT_BASE_ARENA || !b->value || (!received && (!several || b->last >= f->c->n)))
         return WEFT_OK;
     const weft_program *made = weft_compiler_program(f->c, b->first),
-                       *read = weft_compiler_program(f->c, b->last);
-    if (made == read || !is_micro(made) || !is_micro(read))
+                       *read = b->last < f->c->n ? weft_compiler_program(f->c, b->last) : made;
+    if (!received && (made == read || !is_micro(made) || !is_micro(read)))
         return WEFT_OK;
-    int maker = index_of(l, made), reader = index_of(l, read);
-    way *w = find_way(f, maker, reader);
+    if (!is_micro(made) || !is_micro(read)) /* once a step; it is read when it is */
+        read = made;
+    route r = {index_of(l, made), index_of(l, read), received};
+    way *w = find_way(f, &r);
     if (w->most <= 1) {
-        int lo = made->to,
-            hi = read->from - 1; /* all that runs between, not these two themselves */
-        lo = w->lo < made->from ? w->lo : lo;
-        hi = w->hi >= read->to ? w->hi : hi;
-        b->first = lo < b->first ? lo : b->first;
-        b->last = hi > b->last ? hi : b->last;
+        lengthen(b, w, made, read, received);
         return WEFT_OK;
     }
-    weft_status s = make_slots(f, w, maker, reader, b->value);
+    weft_status s = make_slots(f, w, &r, b->value);
     if (s)
         return s;
     b = &l->buffers[buffer]; /* there may be more of them now, elsewhere */
@@ -143,15 +183,16 @@ weft_status weft_compile_slots(weft_compiler *c)
 {
     weft_lowered *l = c->l;
     size_t n = (size_t)l->n_programs, micro = (size_t)c->g->config.sizes.micro_batches;
-    if (c->g->config.mode != WEFT_MODE_TRAIN || micro == 1)
+    bool several = c->g->config.mode == WEFT_MODE_TRAIN && micro > 1;
+    if (!several && weft_graph_stage_axis(c->g) < 0)
         return WEFT_OK;
     finder f = {.c = c, .n = l->n_programs};
-    f.ways = weft_alloc_zero(n * n, sizeof *f.ways);
-    f.taken = weft_alloc_zero(micro + 1, sizeof *f.taken);
-    l->slots = weft_pool_alloc(&l->pool, n * n * sizeof *l->slots);
+    f.ways = weft_alloc_zero(2 * n * n, sizeof *f.ways);
+    f.taken = weft_alloc_zero(micro + 2, sizeof *f.taken);
+    l->slots = weft_pool_alloc(&l->pool, 2 * n * n * sizeof *l->slots);
     weft_status s = f.ways && f.taken && l->slots ? WEFT_OK : weft_fail_memory(c->err);
     for (int i = 0, end = l->n_buffers; i < end && !s; i++)
-        s = place(&f, i);
+        s = place(&f, i, several);
     for (int i = 0; i < l->n_slots && !s; i++) {
         const weft_slots *k = &l->slots[i];
         if (k->bytes > WEFT_MAX_BYTES / k->n)

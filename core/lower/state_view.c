@@ -11,7 +11,7 @@ static void count_replicas(const weft_mesh *mesh, weft_layout layout,
 {
     t->replicas = 1;
     for (int a = 0; a < mesh->n_axes; a++) {
-        if (weft_layout_byte(layout, a))
+        if (weft_layout_byte(layout, a)) /* cut, or at one place */
             continue;
         t->replica += coord[a] * t->replicas;
         t->replicas *= mesh->axis[a].size;
@@ -33,6 +33,9 @@ weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tens
         list[i].moment = weft_node_is(e->value->node, WEFT_OP_STATE);
         list[i].buffer = list[i].moment && e->value->kind == WEFT_STATE_BUFFER;
         weft_local_tensor(weft_plan_model(plan), e->value, coord, &list[i].tensor);
+        list[i].elsewhere = !weft_layout_held(e->value->layout, coord);
+        for (int d = 0; d < list[i].tensor.n_dims && list[i].elsewhere; d++)
+            list[i].tensor.size[d] = 0;
         list[i].tensor.data = memory ? (char *)memory + e->offset : NULL;
         count_replicas(&plan->mesh, e->value->layout, coord, &list[i]);
     }

@@ -154,10 +154,14 @@ static weft_status refuse_total(const weft_states *states, weft_error *err)
     return s;
 }
 
-static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, weft_error *err)
+/* What another stage holds has no bytes. */
+static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, const int *coord,
+                       weft_error *err)
 {
     weft_state_entry *e = &states->list[states->n++];
-    *e = (weft_state_entry){v->name, states->bytes, weft_nominal_bytes(g, v), v};
+    *e = (weft_state_entry){v->name, states->bytes, 0, v};
+    if (weft_layout_held(v->layout, coord))
+        e->bytes = weft_nominal_bytes(g, v);
     if ((states->bytes += align64(e->bytes)) > WEFT_MAX_BYTES)
         return refuse_total(states, err);
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e)
@@ -166,7 +170,8 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
 }
 
 /* Parameters and what a checkpoint holds beside them, or caches. */
-static weft_status init(weft_states *states, const weft_graph *g, bool caches, weft_error *err)
+static weft_status init(weft_states *states, const weft_graph *g, const int *coord, bool caches,
+                        weft_error *err)
 {
     memset(states, 0, sizeof *states);
     states->list = weft_pool_alloc(&states->pool, ((size_t)(g->n_parameters + g->n_states) + 1) *
@@ -175,23 +180,23 @@ static weft_status init(weft_states *states, const weft_graph *g, bool caches, w
         return weft_fail_memory(err);
     weft_status s = WEFT_OK;
     for (int i = 0; !s && !caches && i < g->n_parameters; i++)
-        s = add(states, g, g->parameters[i], err);
+        s = add(states, g, g->parameters[i], coord, err);
     for (int i = 0; !s && i < g->n_states; i++)
         if ((g->states[i]->kind == WEFT_STATE_CACHE) == caches)
-            s = add(states, g, g->states[i], err);
+            s = add(states, g, g->states[i], coord, err);
     return s;
 }
 
 weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
                              weft_error *err)
 {
-    (void)coord; /* nominal chunks: the same on every rank */
-    return init(states, g, false, err);
+    return init(states, g, coord, false, err);
 }
 
-weft_status weft_caches_init(weft_states *caches, const weft_graph *g, weft_error *err)
+weft_status weft_caches_init(weft_states *caches, const weft_graph *g, const int *coord,
+                             weft_error *err)
 {
-    return init(caches, g, true, err);
+    return init(caches, g, coord, true, err);
 }
 
 void weft_states_release(weft_states *states)

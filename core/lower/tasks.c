@@ -10,7 +10,8 @@ static weft_status generate(const weft_plan *p, const weft_schedule *schedule, v
     weft_status s = weft_leave(&entry, schedule->generate(self, tasks->ranks, tasks->stages,
                                                           tasks->micro_batches, tasks, err));
     s = s ? s : weft_tasks_frame(tasks, err);
-    s = s ? s : weft_tasks_verify(tasks, NULL, err);
+    const weft_tasks_limits limits = {.sending = WEFT_TASKS_SENDING};
+    s = s ? s : weft_tasks_verify(tasks, &limits, err);
     if (s)
         weft_fail(err, s, WEFT_NOWHERE, "the schedule is that of plugin %s",
                   weft_plugins_giver(p->plugins, schedule));
@@ -28,7 +29,9 @@ weft_status weft_plan_schedule(weft_plan *p, weft_mode mode, weft_error *err)
                          "[train] global_batch: %lld micro-batches a step are more than a schedule "
                          "can hold; at most %lld",
                          (long long)p->micro_batches, (long long)WEFT_MAX_TASKS / 2);
-    weft_status s = weft_tasks_create(1, weft_graph_stages(p->graphs[mode]),
+    int axis = weft_graph_stage_axis(p->graphs[mode]);
+    int ranks = axis < 0 ? 1 : p->mesh.axis[axis].size;
+    weft_status s = weft_tasks_create(ranks, weft_graph_stages(p->graphs[mode]),
                                       train ? p->micro_batches : 1, train, &p->tasks[mode], err);
     if (s)
         return s;

@@ -16,6 +16,8 @@ typedef struct access {
 
 static access access_of(const weft_lowered *l, int buffer, bool writes)
 {
+    if (buffer < 0) /* held elsewhere */
+        return (access){0, 0, WEFT_BASE_NONE, false};
     const weft_buffer *b = &l->buffers[buffer];
     if (b->base != WEFT_BASE_SLOT)
         return (access){b->offset, b->offset + b->bytes, b->base, writes};

@@ -54,6 +54,19 @@ weft_layout weft_layout_set_open(weft_layout l, int axis, int kind)
     return set_byte(weft_layout_clear(l, axis), axis, (unsigned)kind);
 }
 
+weft_layout weft_layout_set_at(weft_layout l, int axis, int at)
+{
+    return set_byte(weft_layout_clear(l, axis), axis, 0x40u | (unsigned)at);
+}
+
+bool weft_layout_held(weft_layout l, const int coord[WEFT_MAX_AXES])
+{
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        if (weft_layout_at(l, a) >= 0 && weft_layout_at(l, a) != coord[a])
+            return false;
+    return true;
+}
+
 weft_layout weft_layout_clear(weft_layout l, int axis)
 {
     if (weft_layout_cuts(l, axis)) {
@@ -120,8 +133,11 @@ void weft_layout_print(const weft_mesh *mesh, weft_layout l, int n_dims, const w
             weft_text_print(text, " %lld", (long long)dims[d].size);
     }
     weft_text_add(text, "]");
-    for (int a = 0; a < mesh->n_axes; a++)
+    for (int a = 0; a < mesh->n_axes; a++) {
         if (weft_layout_open(l, a))
             weft_text_print(text, " %s+%s", weft_layout_open(l, a) == WEFT_OPEN_MAX ? "max" : "",
                             mesh->axis[a].name);
+        if (weft_layout_at(l, a) >= 0)
+            weft_text_print(text, " @%s=%d", mesh->axis[a].name, weft_layout_at(l, a));
+    }
 }

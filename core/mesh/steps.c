@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The way from one layout to another: shrink first (slice, reduce_scatter), then move (all_to_all),
- * then reduce what is left, then grow (all_gather). Axes join and leave a dim only at the end of
- * its list. */
+ * then reduce what is left, then go to other coordinates (send, broadcast), then grow (all_gather).
+ * Axes join and leave a dim only at the end of its list. */
 #include <weft/mesh.h>
 
 #include <string.h>
@@ -23,6 +23,7 @@ typedef struct walk {
     int keep[WEFT_MAX_DIMS]; /* how many of cur's cuts are already right and stay */
     weft_layout from, to;
     weft_axes open;
+    int at[WEFT_MAX_AXES]; /* -1: not at one coordinate */
     weft_step *steps;
     int n;
 } walk;
@@ -48,6 +49,9 @@ static weft_layout current(const walk *w)
             l = weft_layout_set_open(l, a,
                                      weft_layout_open(w->from, a) ? weft_layout_open(w->from, a)
                                                                   : weft_layout_open(w->to, a));
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        if (w->at[a] >= 0)
+            l = weft_layout_set_at(l, a, w->at[a]);
     return l;
 }
 
@@ -148,6 +152,20 @@ static bool reduce(walk *w)
     return true;
 }
 
+/* An axis on which the value must be held elsewhere. What becomes an open sum is not sent. */
+static bool travel(walk *w)
+{
+    for (int a = 0; a < WEFT_MAX_AXES; a++) {
+        int from = w->at[a], to = weft_layout_at(w->to, a);
+        if (from == to || (from >= 0 && weft_layout_open(w->to, a)))
+            continue;
+        w->at[a] = to;
+        emit(w, from < 0 ? WEFT_KEEP : to < 0 ? WEFT_BROADCAST : WEFT_SEND, &a, 1, from, to);
+        return true;
+    }
+    return false;
+}
+
 static bool grow(walk *w)
 {
     for (int d = 0; d < w->n_dims; d++) {
@@ -163,13 +181,27 @@ static bool grow(walk *w)
     return false;
 }
 
+/* What is at one coordinate of an axis is not cut by it on the way. */
+static bool cuts_what_is_at(weft_layout from, weft_layout to)
+{
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        if ((weft_layout_at(from, a) >= 0 && weft_layout_cuts(to, a)) ||
+            (weft_layout_at(to, a) >= 0 && weft_layout_cuts(from, a)))
+            return true;
+    return false;
+}
+
 int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step steps[WEFT_MAX_STEPS])
 {
+    if (cuts_what_is_at(from, to))
+        return -1;
     walk w = {.n_dims = n_dims,
               .from = from,
               .to = to,
               .open = weft_layout_open_axes(from),
               .steps = steps};
+    for (int a = 0; a < WEFT_MAX_AXES; a++)
+        w.at[a] = weft_layout_at(from, a);
     read_lists(from, n_dims, w.cur);
     read_lists(to, n_dims, w.want);
     for (int d = 0; d < n_dims; d++)
@@ -177,7 +209,7 @@ int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step st
                w.cur[d].at[w.keep[d]].axis == w.want[d].at[w.keep[d]].axis &&
                w.cur[d].at[w.keep[d]].fine == w.want[d].at[w.keep[d]].fine)
             w.keep[d]++;
-    while (shrink(&w) || exchange(&w) || reduce(&w) || grow(&w)) {
+    while (shrink(&w) || exchange(&w) || reduce(&w) || travel(&w) || grow(&w)) {
     }
     for (int a = 0; a < WEFT_MAX_AXES; a++) {
         int kind = weft_layout_open(to, a);
@@ -185,8 +217,10 @@ int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step st
             continue;
         if (kind == WEFT_OPEN_MAX || weft_layout_open(from, a))
             return -1;
+        int at = w.at[a];
         w.open |= 1u << a;
-        emit(&w, WEFT_ZERO, &a, 1, -1, -1);
+        w.at[a] = -1;
+        emit(&w, WEFT_ZERO, &a, 1, at, -1);
     }
     return current(&w).bits == to.bits ? w.n : -1;
 }
@@ -194,7 +228,8 @@ int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step st
 const char *weft_move_name(weft_move move)
 {
     static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce",
-                                        "all_to_all", "slice",          "zero"};
+                                        "all_to_all", "slice",          "zero",
+                                        "send",       "broadcast",      "keep"};
     return names[move];
 }
 
@@ -227,8 +262,13 @@ int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layou
     case WEFT_ALL_REDUCE:
         return 2 * ((weft_layout_elements(mesh, before, n_dims, dims) + n - 1) / n) * (n - 1) *
                width;
+    case WEFT_SEND:
+        return weft_layout_elements(mesh, before, n_dims, dims) * width;
+    case WEFT_BROADCAST: /* down a tree, every rank but the first is sent it once */
+        return weft_layout_elements(mesh, before, n_dims, dims) * width;
     case WEFT_SLICE:
     case WEFT_ZERO:
+    case WEFT_KEEP:
         break;
     }
     return 0;

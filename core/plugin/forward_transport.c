@@ -141,6 +141,44 @@ static weft_status all_to_all(void *self, void *group, const void *send, void *r
     return weft_leave(&entry, t->all_to_all(l->self, group, send, recv, count, dtype, queue, err));
 }
 
+static weft_status send(void *self, void *group, int to, const void *data, int64_t count,
+                        weft_dtype dtype, weft_queue *queue, weft_request **request,
+                        weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, send));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "send", err);
+    return weft_leave(&entry, t->send(l->self, group, to, data, count, dtype, queue, request, err));
+}
+
+static weft_status recv(void *self, void *group, int from, void *data, int64_t count,
+                        weft_dtype dtype, weft_queue *queue, weft_request **request,
+                        weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, recv));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "recv", err);
+    return weft_leave(&entry,
+                      t->recv(l->self, group, from, data, count, dtype, queue, request, err));
+}
+
+static weft_status wait_for(void *self, weft_request *request, weft_queue *queue, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, wait));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "wait", err);
+    return weft_leave(&entry, t->wait(l->self, request, queue, err));
+}
+
+static weft_status broadcast(void *self, void *group, int root, void *data, int64_t count,
+                             weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, broadcast));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "broadcast", err);
+    return weft_leave(&entry, t->broadcast(l->self, group, root, data, count, dtype, queue, err));
+}
+
 const weft_transport weft_forward_transport = {
     .group = make_group,
     .ungroup = ungroup,
@@ -149,4 +187,8 @@ const weft_transport weft_forward_transport = {
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
     .all_to_all = all_to_all,
+    .send = send,
+    .recv = recv,
+    .wait = wait_for,
+    .broadcast = broadcast,
 };

@@ -105,6 +105,10 @@ void weft_plugins_destroy(weft_plugins *plugins);
 const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);
 /* The plugin whose service, or wrap, has this table; NULL: none, or table is NULL. */
 const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
+/* Can it send from one rank to another? An error if not, for a run that must. by: the plugin that
+ * gives it. */
+weft_status weft_transport_check_send(const weft_transport *transport, const char *by,
+                                      weft_error *err);
 /* Of a pass, for messages: "mesh", "graph", "placed", "joint"; "?" for a value out of range. */
 const char *weft_stage_name(weft_pass_stage stage);
 /* From a service as a wrap shows it to what that wrap stands around; false: no wrap does. */

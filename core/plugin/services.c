@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The services whose tables weft knows. */
+#include "plugin/plugins.h"
 #include "plugin/wrap.h"
 
 #include <string.h>
@@ -22,4 +23,18 @@ const weft_service_kind *weft_service_kind_find(const char *name)
         if (strcmp(kinds[i].name, name) == 0)
             return &kinds[i];
     return NULL;
+}
+
+weft_status weft_transport_check_send(const weft_transport *t, const char *by, weft_error *err)
+{
+    if (t->send && t->recv && t->wait && t->broadcast)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "this run sends values from one rank to another, and the transport of plugin "
+                     "'%s' cannot: it has no %s; list another, as local or mpi",
+                     by,
+                     !t->send   ? "send"
+                     : !t->recv ? "recv"
+                     : !t->wait ? "wait"
+                                : "broadcast");
 }

@@ -255,6 +255,17 @@ static weft_status all_reduce(const stage *s, int64_t count, weft_error *err)
                                     count, s->v->dtype, reduction(s), s->queue, err));
 }
 
+/* Who holds it sends it from where it will be. */
+static weft_status broadcast(const stage *s, int64_t count, weft_error *err)
+{
+    const weft_transport *t = s->groups->transport;
+    if (s->coord[s->step->axes[0]] == s->step->dim)
+        memmove(s->to, s->from, (size_t)count * weft_dtype_size(s->v->dtype));
+    const weft_entry entry = enter(s, err);
+    return weft_leave(&entry, t->broadcast(s->groups->transport_self, s->group->handle,
+                                           s->step->dim, s->to, count, s->v->dtype, s->queue, err));
+}
+
 static weft_status run_step(stage *s, weft_error *err)
 {
     int64_t bytes = local_bytes(s, s->before), width = (int64_t)weft_dtype_size(s->v->dtype);
@@ -276,8 +287,15 @@ static weft_status run_step(stage *s, weft_error *err)
         copy_range(&to, 0, &from, mine.lo - whole.lo, mine.hi - mine.lo);
         return WEFT_OK;
     }
+    case WEFT_BROADCAST:
+        return broadcast(s, bytes / width, err);
+    case WEFT_KEEP:
+        memmove(s->to, s->from, (size_t)bytes);
+        return WEFT_OK;
+    case WEFT_SEND: /* begun and awaited, not carried out as a step */
+        break;
     case WEFT_ZERO:
-        if (s->coord[s->step->axes[0]] == 0)
+        if (s->coord[s->step->axes[0]] == (s->step->dim > 0 ? s->step->dim : 0))
             memmove(s->to, s->from, (size_t)bytes);
         else
             memset(s->to, 0, (size_t)bytes);
@@ -376,7 +394,8 @@ static weft_status run_parts(stage *common, const weft_graph *g, const weft_inst
 {
     const weft_step *step = in->node->steps;
     weft_status st = WEFT_OK;
-    common->group = weft_groups_find(common->groups, step->axes, step->n_axes);
+    common->group =
+        weft_groups_find(common->groups, WEFT_CHANNEL_COLLECTIVES, step->axes, step->n_axes);
     for (int i = 0; i < in->n_ins && !st; i++) {
         stage s = part_of(common, in, i);
         if (weft_part_goes_alone(g, in->parts[i]))
@@ -415,9 +434,10 @@ weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const we
     for (int i = 0; i < n->n_steps && !in->parts && !st; i++) {
         s.step = &n->steps[i];
         set_task(groups, n, s.step);
-        s.group = weft_step_communicates(s.step)
-                      ? weft_groups_find(groups, s.step->axes, s.step->n_axes)
-                      : NULL;
+        s.group =
+            weft_step_communicates(s.step)
+                ? weft_groups_find(groups, WEFT_CHANNEL_COLLECTIVES, s.step->axes, s.step->n_axes)
+                : NULL;
         s.from = i ? between[(i - 1) % 2] : in->tensors[0].data;
         s.to = i == n->n_steps - 1 ? in->tensors[1].data : between[i % 2];
         st = run_step(&s, err);

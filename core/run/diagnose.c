@@ -25,11 +25,10 @@ static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_va
     return s;
 }
 
-/* What is known of a gradient after every micro-batch: its sum so far, before collectives at the
+/* What is known of a total after every micro-batch: its sum so far, before collectives at the
  * step's end, and before transforms. */
-static const weft_value *sum_so_far(const weft_value *parameter)
+static const weft_value *sum_so_far(const weft_value *v)
 {
-    const weft_value *v = parameter->summed;
     while (v && v->node->steps && v->node->scope == WEFT_STEP_END)
         v = v->node->ins[0];
     return v;
@@ -41,7 +40,7 @@ static weft_status bad_gradient(weft_run *run, const weft_lowered *l, const char
     const weft_graph *g = l->graph;
     weft_status s = WEFT_OK;
     for (int i = 0; i < g->n_parameters && !s && !*name; i++) {
-        const weft_value *gradient = sum_so_far(g->parameters[i]);
+        const weft_value *gradient = sum_so_far(g->parameters[i]->summed);
         bool finite = true;
         if (gradient && l->buffer_of[gradient->id] >= 0)
             s = is_finite(run, l, gradient, &finite, err);
@@ -62,10 +61,13 @@ typedef struct search {
 static weft_status look(void *self, const weft_task *task, weft_error *err)
 {
     search *f = self;
+    const weft_value *loss_so_far = sum_so_far(f->l->graph->loss_report);
     double loss = 0;
+    weft_status s = WEFT_OK;
     if (task->part != WEFT_PART_B)
         return WEFT_OK;
-    weft_status s = weft_run_scalar(f->run, f->l, f->l->graph->loss_report, &loss, err);
+    if (f->l->buffer_of[loss_so_far->id] >= 0)
+        s = weft_run_scalar(f->run, f->l, loss_so_far, &loss, err);
     if (s || f->micro_batch >= 0)
         return s;
     s = bad_gradient(f->run, f->l, &f->name, err);

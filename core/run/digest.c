@@ -8,7 +8,8 @@
 /* One thing that must be equal: a key and its value, or a hash of what is too long to send. */
 typedef struct item {
     char key[64];
-    char value[72]; /* a SHA-256 is 64 digits */
+    char value[72];   /* a SHA-256 is 64 digits */
+    int32_t of_stage; /* equal on ranks that hold the same stages of a pipeline alone */
 } item;
 
 typedef struct digest {
@@ -69,14 +70,16 @@ static void print_collective(const weft_node *n, const weft_program *of, weft_te
                         (unsigned long long)n->steps[k].after.bits);
 }
 
-/* Kind, dtype and sizes of every collective, in the order in which it is entered. */
+/* Kind, dtype and sizes of everything that is sent, in the order in which it is entered. */
 static void print_collectives(const weft_lowered *l, weft_text *text)
 {
     for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
-            if (in->kind != WEFT_COLLECTIVE)
+            if (in->kind != WEFT_COLLECTIVE && in->kind != WEFT_POST_SEND &&
+                in->kind != WEFT_POST_RECV)
                 continue;
+            weft_text_print(text, "%d ", (int)in->kind);
             for (int k = 0; k < (in->parts ? in->n_ins : 1); k++)
                 print_collective(in->parts ? in->parts[k] : in->node, &l->programs[a], text);
             weft_text_add(text, "\n");
@@ -112,21 +115,35 @@ static void make(digest *d, const weft_plan *plan)
         weft_text_clear(&text);
         print_collectives(plan->lowered[m], &text);
         add_text(d, collectives[m], &text);
+        if (!d->status)
+            d->items[d->n - 1].of_stage = weft_graph_stage_axis(plan->graphs[m]) >= 0;
         weft_text_release(&text);
     }
 }
 
-static weft_status differs(int rank, const item *mine, const item *first, weft_error *err)
+static weft_status differs(int rank, int other, const item *mine, const item *first,
+                           weft_error *err)
 {
     if (strcmp(mine->key, first->key) != 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "rank %d and rank 0 run different plugins: '%s' here, '%s' there", rank,
-                         mine->key, first->key);
+                         "rank %d and rank %d run different plugins: '%s' here, '%s' there", rank,
+                         other, mine->key, first->key);
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "rank %d and rank 0 differ in %s: '%s' here, '%s' there; all ranks must run "
+                     "rank %d and rank %d differ in %s: '%s' here, '%s' there; all ranks must run "
                      "the same: start "
                      "each with the same --with, --without and -o",
-                     rank, mine->key, mine->value, first->value);
+                     rank, other, mine->key, mine->value, first->value);
+}
+
+/* The rank that a rank's item must be equal to: the first, of its stages or of all. */
+static int model_of(const weft_plan *plan, const item *it, int rank)
+{
+    int axis = weft_graph_stage_axis(weft_plan_model(plan)), stride = 1;
+    if (!it->of_stage || axis < 0)
+        return 0;
+    for (int a = 0; a < axis; a++)
+        stride *= plan->mesh.axis[a].size;
+    return rank / stride % plan->mesh.axis[axis].size * stride;
 }
 
 /* Rank 0's items, one after the other, so that no size need be agreed on first. */
@@ -139,11 +156,15 @@ static weft_status compare(const digest *d, const weft_plan *plan, weft_control 
     for (int i = 0; !s && i <= d->n; i++) {
         const item *mine = i < d->n ? &d->items[i] : &end;
         s = weft_control_exchange(control, plan->rank, mine, sizeof *mine, all, err);
-        if (!s && memcmp(mine, &all[0], sizeof *mine) != 0)
-            found = differs(plan->rank, mine, &all[0], err);
         bool apart = false;
-        for (int r = 0; r < plan->ranks && !s; r++)
-            apart = apart || memcmp(&all[r], &all[0], sizeof all[0]) != 0;
+        for (int r = 0; r < plan->ranks && !s; r++) {
+            int model = model_of(plan, mine, r);
+            if (memcmp(&all[r], &all[model], sizeof *all) == 0)
+                continue;
+            apart = true;
+            if (r == plan->rank)
+                found = differs(r, model, mine, &all[model], err);
+        }
         if (apart)
             break;
     }
@@ -151,17 +172,25 @@ static weft_status compare(const digest *d, const weft_plan *plan, weft_control 
     return s ? s : found;
 }
 
-/* One number first: where all have the same, that is all that is sent. */
+/* Two numbers first, of what all have and of what stages have: where they are the same, that is all
+ * that is sent. */
 static weft_status all_equal(const digest *d, const weft_plan *plan, weft_control *control,
                              bool *equal, weft_error *err)
 {
-    uint64_t mine = weft_hash_bytes((uint64_t)d->n, d->items, (size_t)d->n * sizeof *d->items);
-    uint64_t *all = weft_alloc((size_t)plan->ranks * sizeof *all);
-    weft_status s = all ? weft_control_exchange(control, plan->rank, &mine, sizeof mine, all, err)
+    uint64_t mine[2] = {(uint64_t)d->n, (uint64_t)d->n};
+    for (int i = 0; i < d->n; i++) {
+        uint64_t *hash = &mine[d->items[i].of_stage != 0];
+        *hash = weft_hash_bytes(*hash, &d->items[i], sizeof d->items[i]);
+    }
+    uint64_t *all = weft_alloc((size_t)plan->ranks * sizeof mine);
+    weft_status s = all ? weft_control_exchange(control, plan->rank, mine, sizeof mine, all, err)
                         : weft_fail_memory(err);
     *equal = !s;
     for (int r = 0; r < plan->ranks && !s; r++)
-        *equal = *equal && all[r] == mine;
+        for (int k = 0; k < 2; k++) {
+            int model = k ? model_of(plan, &(item){.of_stage = 1}, r) : 0;
+            *equal = *equal && all[2 * r + k] == all[2 * model + k];
+        }
     weft_free(all);
     return s;
 }

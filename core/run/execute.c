@@ -10,6 +10,8 @@
 
 void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro)
 {
+    if (buffer < 0) /* held by another stage */
+        return NULL;
     const weft_buffer *b = &l->buffers[buffer];
     switch (b->base) {
     case WEFT_BASE_ARENA:
@@ -34,7 +36,8 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     weft_tensor *t = in->tensors;
     for (int i = 0; i < in->n_ins + in->n_outs; i++)
         t[i].data = weft_run_address(run, l, in->buffers[i], micro);
-    size_t bytes = (size_t)weft_tensor_count(&t[in->n_ins]) * weft_dtype_size(t[in->n_ins].dtype);
+    const weft_tensor *first = in->n_outs ? &t[in->n_ins] : t;
+    size_t bytes = (size_t)weft_tensor_count(first) * weft_dtype_size(first->dtype);
     switch (in->kind) {
     case WEFT_ZERO_FILL:
         memset(t[0].data, 0, bytes);
@@ -49,6 +52,13 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
                                in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro)
                                                   : NULL,
                                weft_device_queue(run->plan, in->queue), err);
+    case WEFT_POST_SEND:
+        return weft_transfer_send(run, l, in, bytes, weft_run_address(run, l, in->workspace, micro),
+                                  err);
+    case WEFT_POST_RECV:
+        return weft_transfer_recv(run, l, in, err);
+    case WEFT_AWAIT:
+        return weft_transfer_await(run, l, in, err);
     case WEFT_COMPUTE:
         break;
     }

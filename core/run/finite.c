@@ -105,7 +105,7 @@ static weft_status fail(const weft_run *run, const weft_lowered *l, const weft_i
 weft_status weft_finite_check(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                               int64_t micro, weft_error *err)
 {
-    if (in->kind == WEFT_OBSERVE)
+    if (in->kind == WEFT_OBSERVE || in->kind == WEFT_POST_RECV)
         return WEFT_OK;
     bool maximum = (in->node->op->flags & WEFT_OP_MAX) || in->kind == WEFT_COLLECTIVE;
     weft_status s = weft_device_wait(run->plan, err);

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The groups of ranks that programs communicate in, one for each set of axes. */
 #include "plugin/enter.h"
+#include "plugin/plugins.h"
 #include "run/collective.h"
 
 #include <string.h>
 
-weft_group *weft_groups_find(const weft_groups *g, const int *axes, int n_axes)
+weft_channel weft_channel_of(const weft_node *n, const weft_step *step)
+{
+    if (step->move != WEFT_SEND)
+        return WEFT_CHANNEL_COLLECTIVES;
+    return n->phase == WEFT_FORWARD || n->phase == WEFT_RECOMPUTE ? WEFT_CHANNEL_ACTIVATIONS
+                                                                  : WEFT_CHANNEL_GRADIENTS;
+}
+
+weft_group *weft_groups_find(const weft_groups *g, weft_channel channel, const int *axes,
+                             int n_axes)
 {
     for (int i = 0; i < g->n; i++)
-        if (g->list[i].n_axes == n_axes &&
+        if (g->list[i].channel == channel && g->list[i].n_axes == n_axes &&
             memcmp(g->list[i].axes, axes, sizeof(int) * (size_t)n_axes) == 0)
             return &g->list[i];
     return NULL;
@@ -30,8 +40,8 @@ static int member(const weft_mesh *mesh, const int *coord, const int *axes, int 
     return rank;
 }
 
-static weft_status add_group(weft_groups *g, const int *coord, const weft_step *step,
-                             weft_error *err)
+static weft_status add_group(weft_groups *g, const int *coord, weft_channel channel,
+                             const weft_step *step, weft_error *err)
 {
     if (g->n == g->capacity) {
         int more = g->capacity ? 2 * g->capacity : 8;
@@ -43,6 +53,7 @@ static weft_status add_group(weft_groups *g, const int *coord, const weft_step *
     }
     weft_group *made = &g->list[g->n];
     memset(made, 0, sizeof *made);
+    made->channel = channel;
     made->n = 1;
     made->n_axes = step->n_axes;
     memcpy(made->axes, step->axes, sizeof made->axes);
@@ -64,30 +75,49 @@ static weft_status add_group(weft_groups *g, const int *coord, const weft_step *
 
 bool weft_step_communicates(const weft_step *s)
 {
-    return s->move != WEFT_SLICE && s->move != WEFT_ZERO;
+    return s->move != WEFT_SLICE && s->move != WEFT_ZERO && s->move != WEFT_KEEP;
+}
+
+static weft_status add_groups_of(weft_groups *g, const weft_lowered *l, const weft_node *n,
+                                 weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int k = 0; k < n->n_steps && !s; k++) {
+        const weft_step *step = &n->steps[k];
+        weft_channel channel = weft_channel_of(n, step);
+        if (!weft_step_communicates(step) || weft_groups_find(g, channel, step->axes, step->n_axes))
+            continue;
+        if (!g->transport)
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                             "%s must be sent between ranks (%s), and no listed plugin is "
+                             "a transport; list one, as local or mpi",
+                             n->outs[0]->name, weft_move_name(step->move));
+        if (step->move == WEFT_SEND || step->move == WEFT_BROADCAST)
+            s = weft_transport_check_send(g->transport, g->transport_by, err);
+        s = s ? s : add_group(g, l->coord, channel, step, err);
+    }
+    return s;
+}
+
+/* Ranks of different stages run different programs; they make their groups in the graph's order. */
+static weft_status add_in_order(weft_groups *g, const weft_lowered *l, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (const weft_node *n = l->graph->first; n && !s; n = n->next)
+        s = add_groups_of(g, l, n, err);
+    return s;
 }
 
 weft_status weft_groups_add(weft_groups *g, const weft_lowered *l, weft_error *err)
 {
-    for (int a = 0; a < l->n_programs; a++) {
-        for (int i = 0; i < l->programs[a].n; i++) {
-            const weft_node *n = l->programs[a].list[i].node;
-            for (int k = 0; l->programs[a].list[i].kind == WEFT_COLLECTIVE && k < n->n_steps; k++) {
-                if (!weft_step_communicates(&n->steps[k]) ||
-                    weft_groups_find(g, n->steps[k].axes, n->steps[k].n_axes))
-                    continue;
-                if (!g->transport)
-                    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                                     "%s must be sent between ranks (%s), and no listed plugin is "
-                                     "a transport; list one, as local or mpi",
-                                     n->outs[0]->name, weft_move_name(n->steps[k].move));
-                weft_status s = add_group(g, l->coord, &n->steps[k], err);
-                if (s)
-                    return s;
-            }
-        }
-    }
-    return WEFT_OK;
+    if (weft_graph_stage_axis(l->graph) >= 0)
+        return add_in_order(g, l, err);
+    weft_status s = WEFT_OK;
+    for (int a = 0; a < l->n_programs; a++)
+        for (int i = 0; i < l->programs[a].n && !s; i++)
+            if (l->programs[a].list[i].kind == WEFT_COLLECTIVE)
+                s = add_groups_of(g, l, l->programs[a].list[i].node, err);
+    return s;
 }
 
 void weft_groups_release(weft_groups *g)

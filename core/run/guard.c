@@ -17,17 +17,19 @@ typedef struct region {
 
 enum { ARENA, STATE, INPUTS, STEP_INPUTS, CACHE, REGIONS };
 
-struct weft_guard {
-    region regions[REGIONS];
-    const weft_lowered *l; /* whose values the arena holds */
-    int position;          /* of the last instruction */
-    bool in_order;         /* else liveness says nothing about what is alive now */
-};
-
 /* A piece of memory that an instruction may write. */
 typedef struct span {
     char *lo, *hi;
 } span;
+
+struct weft_guard {
+    region regions[REGIONS];
+    const weft_lowered *l; /* whose values the arena holds */
+    span *posted;          /* what is being received: it changes at any time */
+    int n_posted, posted_capacity;
+    int position;  /* of the last instruction */
+    bool in_order; /* else liveness says nothing about what is alive now */
+};
 
 weft_status weft_guard_create(weft_run *run, weft_error *err)
 {
@@ -64,6 +66,8 @@ void weft_guard_destroy(weft_run *run)
 {
     for (int i = 0; run->guard && i < REGIONS; i++)
         weft_free(run->guard->regions[i].copy);
+    if (run->guard)
+        weft_free(run->guard->posted);
     weft_free(run->guard);
     run->guard = NULL;
 }
@@ -103,6 +107,16 @@ static void bury(struct weft_guard *g, int position)
             forget(&g->regions[ARENA], (size_t)b->offset, (size_t)b->bytes);
     }
     g->position = position;
+}
+
+void weft_guard_enter(weft_run *run, const weft_lowered *l, const weft_task *task)
+{
+    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    if (!run->guard || p->from == p->to)
+        return;
+    weft_guard_begin(run, l);
+    if (run->guard->in_order)
+        bury(run->guard, p->from);
 }
 
 static size_t tensor_bytes(const weft_tensor *t)
@@ -161,10 +175,10 @@ static bool is_operand(const weft_instruction *in, int buffer)
     return false;
 }
 
-/* An observed value is read where it lies. */
+/* An observed value is read where it lies; what was received is there by itself. */
 static bool is_read(const weft_instruction *in, int tensor)
 {
-    return tensor < in->n_ins || in->kind == WEFT_OBSERVE ||
+    return tensor < in->n_ins || in->kind == WEFT_OBSERVE || in->kind == WEFT_AWAIT ||
            (in->accumulate && tensor == in->n_ins);
 }
 
@@ -172,12 +186,14 @@ weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_i
                               int64_t micro, weft_error *err)
 {
     struct weft_guard *g = run->guard;
-    if (g->in_order)
+    if (g->in_order && in->kind != WEFT_POST_RECV) /* which runs ahead of its program */
         bury(g, in->position);
-    for (int i = 0; i < in->n_ins + in->n_outs; i++) {
+    for (int i = 0; i < in->n_ins + in->n_outs && in->kind != WEFT_AWAIT; i++) {
         const weft_tensor *t = &in->tensors[i];
         char *at = weft_run_address(run, l, in->buffers[i], micro);
         int64_t element;
+        if (!at) /* another stage's */
+            continue;
         if (is_read(in, i) && (element = find_nothing(t, at)) >= 0)
             return blame_element(run, in, "reads what nobody wrote:", i, element, err);
         if (!is_read(in, i) && !is_operand(in, in->buffers[i]))
@@ -190,11 +206,23 @@ weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_i
 
 enum { MAX_SPANS = WEFT_RULE_MAX_PARTS + 1 };
 
+/* Keeps the spans in order of address. */
+static int add_span(span *spans, int n, span s)
+{
+    int k = n++;
+    for (; k > 0 && spans[k - 1].lo > s.lo; k--)
+        spans[k] = spans[k - 1];
+    spans[k] = s;
+    return n;
+}
+
 /* Where it may have written, in order of address. */
 static int find_spans(weft_run *run, const weft_lowered *l, const weft_instruction *in,
-                      int64_t micro, span spans[MAX_SPANS])
+                      int64_t micro, span *spans)
 {
     int n = 0;
+    for (int i = 0; i < run->guard->n_posted; i++)
+        n = add_span(spans, n, run->guard->posted[i]);
     for (int i = in->n_ins; i <= in->n_ins + in->n_outs; i++) {
         bool workspace = i == in->n_ins + in->n_outs;
         int buffer = workspace ? in->workspace : in->buffers[i];
@@ -202,12 +230,32 @@ static int find_spans(weft_run *run, const weft_lowered *l, const weft_instructi
             continue;
         char *at = weft_run_address(run, l, buffer, micro);
         size_t bytes = workspace ? (size_t)l->buffers[buffer].bytes : tensor_bytes(&in->tensors[i]);
-        int k = n++;
-        for (; k > 0 && spans[k - 1].lo > at; k--)
-            spans[k] = spans[k - 1];
-        spans[k] = (span){at, at + bytes};
+        n = add_span(spans, n, (span){at, at + bytes});
     }
     return n;
+}
+
+static weft_status post(struct weft_guard *g, span s, weft_error *err)
+{
+    if (g->n_posted == g->posted_capacity) {
+        int more = 2 * g->posted_capacity + 8;
+        span *fresh = weft_realloc(g->posted, (size_t)more * sizeof *fresh);
+        if (!fresh)
+            return weft_fail_memory(err);
+        g->posted = fresh;
+        g->posted_capacity = more;
+    }
+    g->posted[g->n_posted++] = s;
+    return WEFT_OK;
+}
+
+static void take(struct weft_guard *g, const char *lo)
+{
+    int i = 0;
+    while (i < g->n_posted && g->posted[i].lo != lo)
+        i++;
+    if (i < g->n_posted)
+        g->posted[i] = g->posted[--g->n_posted];
 }
 
 static const char *owner_of(const struct weft_guard *g, const region *r, size_t offset,
@@ -259,12 +307,20 @@ weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_in
                              int64_t micro, weft_error *err)
 {
     struct weft_guard *g = run->guard;
-    span spans[MAX_SPANS];
+    span *spans = weft_alloc((size_t)(MAX_SPANS + g->n_posted) * sizeof *spans);
+    if (!spans)
+        return weft_fail_memory(err);
     int n = find_spans(run, l, in, micro, spans);
     weft_status s = WEFT_OK;
     for (int i = 0; i < REGIONS && !s; i++)
         if (g->regions[i].at)
             s = check_region(run, in, &g->regions[i], spans, n, err);
+    weft_free(spans);
+    char *first = weft_run_address(run, l, in->buffers[0], micro);
+    if (in->kind == WEFT_AWAIT)
+        take(g, first);
+    if (in->kind == WEFT_POST_RECV)
+        return s ? s : post(g, (span){first, first + tensor_bytes(&in->tensors[0])}, err);
     for (int i = in->n_ins; i < in->n_ins + in->n_outs && !s; i++) {
         int64_t element =
             find_nothing(&in->tensors[i], weft_run_address(run, l, in->buffers[i], micro));

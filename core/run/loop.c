@@ -122,7 +122,8 @@ static weft_status one_step(weft_run *run, weft_error *err)
     weft_crash_set_step(run->view.step);
     watch_step(run);
     weft_observe(run, WEFT_EVENT_STEP_BEGIN);
-    weft_status s = weft_loader_get(run, &batch, err);
+    weft_status s = weft_times_begin(run, err);
+    s = s ? s : weft_loader_get(run, &batch, err);
     if (s)
         return s;
     run->view.data_s = weft_now() - start;
@@ -200,6 +201,7 @@ static weft_wish wish_of(weft_run *run, bool stop, bool last)
     weft_wish mine = {.stop = stop || (a->what & WEFT_ASK_STOP), .by = stop ? -1 : a->stops};
     weft_keeper_wish(run, last, &mine);
     mine.save = mine.save || (a->what & WEFT_ASK_SAVE);
+    mine.times = a->what & WEFT_ASK_TIMES;
     if ((a->what & WEFT_ASK_SAVE) && !weft_keeper_keeps(run) && !a->told) {
         weft_log_print(run->log, WEFT_LOG_WARN,
                        "plugin '%s' asks to save, and no listed plugin keeps the state; list one, "
@@ -225,11 +227,12 @@ static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_
         control ? weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err)
                 : WEFT_OK;
     int n = control ? run->plan->ranks : 1;
-    *leave = false;
+    *leave = run->wants_times = false;
     for (int r = 0; r < n && !s; r++) {
         if (all[r].stop && !*leave)
             run->stopped_by = all[r].by;
         *leave = *leave || all[r].stop;
+        run->wants_times = run->wants_times || all[r].times;
     }
     s = s ? s : weft_keeper_act(run, all, n, *leave, last, err);
     weft_free(all);
@@ -260,8 +263,12 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
         if (s)
             return s;
         measure_peak(run);
+        if ((s = weft_times_end(run, err)))
+            return s;
         run->view.elapsed_s = weft_now() - start;
         weft_observe(run, WEFT_EVENT_STEP_END);
+        run->view.parts = NULL;
+        run->view.n_parts = 0;
         if ((s = agree(run, *stop != 0, run->step == end, &leave, err)))
             return s;
         if (leave && run->step < end)
@@ -272,9 +279,30 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
     return s ? s : weft_keeper_end(run, err);
 }
 
+/* Stages of a pipeline have different shares of the operations; MFU is that of all ranks. */
+static weft_status average_flops(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    weft_control *control = plan->plugins->control;
+    if (!control || weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]) < 0)
+        return WEFT_OK;
+    double *all = weft_alloc((size_t)plan->ranks * sizeof *all), sum = 0;
+    weft_status s =
+        all ? weft_control_exchange(control, plan->rank, &run->view.flops, sizeof *all, all, err)
+            : weft_fail_memory(err);
+    for (int r = 0; r < plan->ranks && !s; r++)
+        sum += all[r];
+    run->view.flops = s ? run->view.flops : sum / plan->ranks;
+    weft_free(all);
+    return s;
+}
+
 weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err)
 {
     double start = weft_now();
+    weft_status averaged = average_flops(run, err);
+    if (averaged)
+        return averaged;
     run->first_step = run->step;
     if (run->step < run->plan->steps)
         weft_loader_want(run, run->consumed);

@@ -45,6 +45,9 @@ static weft_status hash(const weft_run *run, const weft_value *v, uint64_t *out,
     const weft_plan *plan = run->plan;
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     weft_tensor t;
+    *out = 0;
+    if (!weft_layout_held(v->layout, l->coord)) /* nor does any rank that would compare with it */
+        return WEFT_OK;
     weft_local_tensor(l->graph, v, l->coord, &t);
     size_t bytes = (size_t)weft_tensor_count(&t) * weft_dtype_size(t.dtype);
     const void *at = weft_run_address(run, l, l->buffer_of[v->id], 0);

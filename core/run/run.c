@@ -227,6 +227,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate_reports(run, err);
     s = s ? s : allocate(run, err);
+    s = s ? s : weft_transfers_create(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
     if (!s && weft_params_has(plan->weft, "check", "memory"))
@@ -247,10 +248,12 @@ void weft_run_destroy(weft_run *run)
     weft_loader_destroy(run);
     weft_keeper_destroy(run);
     weft_groups_release(&run->groups);
+    weft_transfers_destroy(run);
     weft_prepared_release(&run->prepared);
     weft_guard_destroy(run);
     free_memory(run);
     weft_free(run->watchers);
+    weft_times_destroy(run);
     weft_free(run->reports);
     weft_free(run);
 }

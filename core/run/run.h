@@ -58,6 +58,7 @@ typedef struct weft_run {
     size_t arena_bytes, inputs_bytes, step_inputs_bytes;
     weft_prepared prepared;
     weft_groups groups;
+    struct weft_transfer *transfers[WEFT_MODES]; /* by number in the mode's programs */
     const weft_host *host;
     weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
     weft_watcher *watchers;
@@ -72,6 +73,9 @@ typedef struct weft_run {
     struct weft_guard *guard; /* [weft] check = memory; NULL: off */
     bool check_finite;        /* [weft] check = nan */
     struct weft_probe *probe; /* who compares runs; NULL: nobody */
+    struct weft_times *times; /* NULL until somebody asks for them */
+    bool wants_times;         /* all ranks: somebody has asked for those of the next step */
+    double waited_s;          /* for other stages, since the task began */
     int64_t stop_after;       /* end after this many steps, as if all were done; 0: [train] steps */
     int64_t consumed;         /* global samples, the data position */
     int64_t step;             /* finished steps */
@@ -118,6 +122,14 @@ typedef struct weft_task_hooks {
  * body of the task before it. hooks may be NULL. */
 weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
                            const weft_task_hooks *hooks, weft_error *err);
+/* times.c: how long parts take. begin and end of a step, on all ranks; around a task, whose waits
+ * for other stages are added to run->waited_s meanwhile. */
+weft_status weft_times_begin(weft_run *run, weft_error *err);
+weft_status weft_times_end(weft_run *run, weft_error *err);
+double weft_times_start(weft_run *run);
+weft_status weft_times_add(weft_run *run, const weft_lowered *l, const weft_task *task,
+                           double start, weft_error *err);
+void weft_times_destroy(weft_run *run);
 /* The body of one task's program; its prologue. */
 weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,
                          weft_error *err);
@@ -128,6 +140,18 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
 /* The value of a whole scalar after the program that made it. */
 weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out,
                             weft_error *err);
+/* transfers.c: sends and receives between stages. place: where what is sent waits, until it is
+ * there. */
+weft_status weft_transfers_create(weft_run *run, weft_error *err);
+void weft_transfers_destroy(weft_run *run);
+weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               size_t bytes, void *place, weft_error *err);
+weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               weft_error *err);
+weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                                weft_error *err);
+/* Until everything that was begun is over. */
+weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err);
 void weft_observe(weft_run *run, weft_event event);
 /* instruction.c: shows one to observers of INSTRUCTION_BEGIN or _END. micro as in weft_execute. */
 void weft_observe_instruction(weft_run *run, const weft_lowered *l, const weft_instruction *in,
@@ -181,6 +205,9 @@ weft_status weft_guard_create(weft_run *run, weft_error *err);
 void weft_guard_destroy(weft_run *run);
 /* Before a program, and before and after each of its instructions. micro as in weft_execute. */
 void weft_guard_begin(weft_run *run, const weft_lowered *l);
+/* A task's body comes next, and before it the prologue of the task behind it, which may receive to
+ * where something lay that this task needs no more. */
+void weft_guard_enter(weft_run *run, const weft_lowered *l, const weft_task *task);
 weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                               int64_t micro, weft_error *err);
 weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
@@ -194,7 +221,7 @@ weft_status weft_finite_check(weft_run *run, const weft_lowered *l, const weft_i
 typedef struct weft_wish { /* one rank's, after a step */
     int32_t saves;         /* asked for by signals so far */
     int32_t by;            /* stop: the plugin that wants it; -1: a signal */
-    bool stop, save, ready;
+    bool stop, save, ready, times;
 } weft_wish;
 void weft_keeper_destroy(weft_run *run);
 weft_status weft_keeper_before_update(weft_run *run, weft_error *err);

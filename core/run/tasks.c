@@ -15,6 +15,14 @@ static const weft_task *next_task(const weft_task_list *l, int *i, weft_part fir
     return *i < l->n ? &l->list[(*i)++] : NULL;
 }
 
+/* The prologue of a task, before the body of `now`. */
+static weft_status begin_task(weft_run *run, const weft_lowered *l, const weft_task *task,
+                              const weft_task *now, weft_error *err)
+{
+    weft_guard_enter(run, l, now);
+    return weft_execute_prologue(run, l, task, err);
+}
+
 weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
                            const weft_task_hooks *hooks, weft_error *err)
 {
@@ -22,14 +30,16 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
     const weft_task_hooks *h = hooks ? hooks : &none;
     int i = 0;
     const weft_task *task = next_task(l->tasks, &i, first, last);
-    weft_status s = task ? weft_execute_prologue(run, l, task, err) : WEFT_OK;
+    weft_status s = task ? begin_task(run, l, task, task, err) : WEFT_OK;
     while (task && !s) {
         const weft_task *next = next_task(l->tasks, &i, first, last);
-        s = next ? weft_execute_prologue(run, l, next, err) : WEFT_OK;
+        s = next ? begin_task(run, l, next, task, err) : WEFT_OK;
         s = !s && h->before ? h->before(h->self, task, err) : s;
+        double start = weft_times_start(run);
         s = s ? s : weft_execute(run, l, task, err);
+        s = s ? s : weft_times_add(run, l, task, start, err);
         s = !s && h->after ? h->after(h->self, task, err) : s;
         task = next;
     }
-    return s;
+    return s ? s : weft_transfers_end(run, l, err);
 }

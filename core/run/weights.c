@@ -79,6 +79,8 @@ weft_status weft_run_read_weights(weft_run *run, const char *path, weft_error *e
             const weft_state_entry *e = &plan->states.list[i];
             weft_tensor t;
             weft_local_tensor(weft_plan_model(plan), e->value, coord, &t);
+            if (pass && !e->bytes) /* another stage's */
+                continue;
             weft_status one = pass ? (s ? s : read_one(run, folder, e, &t, err))
                                    : check(weft_folder_find(folder, e->name), e, &t, path, err);
             s = s ? s : one;

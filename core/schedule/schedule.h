@@ -29,25 +29,12 @@ void weft_tasks_destroy(weft_tasks *tasks);
 /* The rank that a stage belongs to. */
 int weft_tasks_rank(const weft_tasks *tasks, int stage);
 
-/* Puts BEGIN before what a schedule has made, STEP_END and UPDATE behind it. */
+/* Puts BEGIN before what a schedule has made, STEP_END and UPDATE behind it, where they are not
+ * there. */
 weft_status weft_tasks_frame(weft_tasks *tasks, weft_error *err);
 /* The order of those who have no schedule: micro-batch after micro-batch, all stages forward, all
  * stages backward. Framed. */
 weft_status weft_tasks_trivial(weft_tasks *tasks, weft_error *err);
-
-/* ---- schedules (builtin.c): F and B of every rank, not framed ---- */
-
-typedef enum weft_schedule_kind {
-    WEFT_SCHEDULE_GPIPE, /* all forward, then all backward */
-    WEFT_SCHEDULE_1F1B,  /* one forward, one backward, as soon as there is one; a stage a rank */
-    WEFT_SCHEDULE_INTERLEAVED, /* the same with several stages a rank */
-    WEFT_SCHEDULES
-} weft_schedule_kind;
-
-const char *weft_schedule_name(weft_schedule_kind kind);
-/* Numbers of stages that are no multiple of the ranks, or more than one a rank where the schedule
- * has one, are refused. */
-weft_status weft_schedule_fill(weft_schedule_kind kind, weft_tasks *tasks, weft_error *err);
 
 /* ---- text (text.c) ---- */
 
@@ -55,12 +42,11 @@ weft_status weft_schedule_fill(weft_schedule_kind kind, weft_tasks *tasks, weft_
 void weft_task_print(const weft_task *task, weft_text *text);
 /* The lists as text: of each rank "rank 0:" and its tasks, in lines that an editor can show. */
 void weft_tasks_print(const weft_tasks *tasks, weft_text *text);
-/* Reads that into lists without tasks. `name`, of the file, and lines are for errors. What is read
- * may be any lists; weft_tasks_verify says whether they are a schedule. */
-weft_status weft_tasks_parse(weft_tasks *tasks, const char *name, const char *text,
-                             weft_error *err);
 
 /* ---- proof (verify.c) ---- */
+
+/* How many results of one stage and part a run lets be under way: the next waits for its place. */
+enum { WEFT_TASKS_SENDING = 1 };
 
 typedef struct weft_tasks_limits {
     /* By stage: for how many micro-batches there is room between their F and the end of their B;

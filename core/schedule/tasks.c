@@ -70,6 +70,14 @@ weft_status weft_tasks_add(weft_tasks *t, int rank, weft_part part, int stage, i
     return s;
 }
 
+static bool has(const weft_task_list *l, weft_part part)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->list[i].part == part)
+            return true;
+    return false;
+}
+
 weft_status weft_tasks_frame(weft_tasks *t, weft_error *err)
 {
     weft_status s = WEFT_OK;
@@ -78,11 +86,14 @@ weft_status weft_tasks_frame(weft_tasks *t, weft_error *err)
         s = reserve(l, 3, err);
         if (s)
             return s;
-        memmove(l->list + 1, l->list, (size_t)l->n * sizeof *l->list);
-        l->list[0] = (weft_task){WEFT_PART_BEGIN, 0, -1};
-        l->n++;
-        s = weft_tasks_add(t, r, WEFT_PART_STEP_END, 0, -1, err);
-        if (!s && t->backward)
+        if (!has(l, WEFT_PART_BEGIN)) {
+            memmove(l->list + 1, l->list, (size_t)l->n * sizeof *l->list);
+            l->list[0] = (weft_task){WEFT_PART_BEGIN, 0, -1};
+            l->n++;
+        }
+        if (!has(l, WEFT_PART_STEP_END))
+            s = weft_tasks_add(t, r, WEFT_PART_STEP_END, 0, -1, err);
+        if (!s && t->backward && !has(l, WEFT_PART_UPDATE))
             s = weft_tasks_add(t, r, WEFT_PART_UPDATE, 0, -1, err);
     }
     return s;

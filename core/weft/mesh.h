@@ -50,6 +50,7 @@ typedef struct weft_dim {
  *
  *     0                           replicated
  *     WEFT_OPEN_SUM, _MAX         open: every rank of the axis holds a term still to be combined
+ *     0x40 | c                    at c: only ranks whose coordinate on the axis is c hold the value
  *     0x80 | fine | dim | place   cuts dim `dim`; `place` orders the axes of one dim, outermost 0;
  *                                 fine: ignores the grain (storage)
  *
@@ -59,6 +60,8 @@ typedef struct weft_layout {
 } weft_layout;
 
 enum { WEFT_OPEN_SUM = 1, WEFT_OPEN_MAX = 2 };
+/* Coordinates that a layout can name are below this: an axis that values are `at` is no longer. */
+enum { WEFT_MAX_AT = 64 };
 
 /* The byte of an axis, as above. */
 static inline unsigned weft_layout_byte(weft_layout l, int axis)
@@ -84,7 +87,13 @@ static inline bool weft_layout_fine(weft_layout l, int axis)
 static inline int weft_layout_open(weft_layout l, int axis)
 {
     unsigned b = weft_layout_byte(l, axis);
-    return b & 0x80u ? 0 : (int)b;
+    return b & 0xc0u ? 0 : (int)b;
+}
+/* The coordinate that alone holds the value; -1: all do. */
+static inline int weft_layout_at(weft_layout l, int axis)
+{
+    unsigned b = weft_layout_byte(l, axis);
+    return (b & 0xc0u) == 0x40u ? (int)(b & 0x3fu) : -1;
 }
 /* All axes that are open. */
 weft_axes weft_layout_open_axes(weft_layout l);
@@ -96,6 +105,11 @@ int weft_layout_list(weft_layout l, int d, int list[WEFT_MAX_AXES]);
 weft_layout weft_layout_cut(weft_layout l, int d, int axis, bool fine);
 /* Opens `axis` (replicated so far); kind: WEFT_OPEN_*. */
 weft_layout weft_layout_set_open(weft_layout l, int axis, int kind);
+/* Only coordinate `at` of `axis` (replicated so far) holds the value. */
+weft_layout weft_layout_set_at(weft_layout l, int axis, int at);
+/* Does the rank at coord hold the value? One that does not has neither memory for it nor the nodes
+ * that make it. */
+bool weft_layout_held(weft_layout l, const int coord[WEFT_MAX_AXES]);
 /* Makes `axis` replicated; later axes of its dim move up. */
 weft_layout weft_layout_clear(weft_layout l, int axis);
 
@@ -125,15 +139,18 @@ typedef enum weft_move {
     WEFT_ALL_REDUCE,
     WEFT_ALL_TO_ALL, /* dim: the dim made whole; to: the dim cut instead */
     WEFT_SLICE,      /* no communication: keep the part of `dim` that this rank owns */
-    WEFT_ZERO, /* no communication: replicated becomes open; all but the first rank of the axis hold
-                  zero */
+    WEFT_ZERO, /* no communication: replicated, or held at one coordinate, becomes open; all but the
+                  first rank of the axis, or the one that holds it, hold zero */
+    WEFT_SEND, /* held at `dim` before, at `to` behind: those ranks send, these receive */
+    WEFT_BROADCAST, /* held at `dim` becomes replicated */
+    WEFT_KEEP       /* no communication: replicated is held at `to` alone */
 } weft_move;
 
 typedef struct weft_step {
     weft_move move;
     int n_axes,
         axes[WEFT_MAX_AXES]; /* in list order, the first slowest: the rank order of the group */
-    int dim, to;
+    int dim, to;             /* dims, or coordinates; -1 */
     weft_layout after;
 } weft_step;
 
@@ -142,7 +159,7 @@ typedef struct weft_step {
 /* "all_gather", ... */
 const char *weft_move_name(weft_move move);
 /* The steps that turn layout `from` into `to`, into steps[]; returns how many, or -1 if there is no
- * way (open maximum to open sum). */
+ * way (open maximum to open sum, a cut over an axis to one of its coordinates). */
 int weft_layout_steps(weft_layout from, weft_layout to, int n_dims,
                       weft_step steps[WEFT_MAX_STEPS]);
 /* Bytes that one rank sends in a step (ring algorithms, nominal chunks): PLACEMENT's table of

@@ -56,7 +56,11 @@ typedef enum weft_instruction_kind {
     WEFT_ZERO_FILL,  /* a sum over micro-batches begins */
     WEFT_COPY,       /* a new content goes to where it belongs */
     WEFT_COLLECTIVE, /* a redistribute: the steps of its nodes say what is sent over which axes */
-    WEFT_OBSERVE     /* a value is shown to observers */
+    WEFT_OBSERVE,    /* a value is shown to observers */
+    WEFT_POST_SEND,  /* another stage's value begins to be sent; of a micro-batch, at its task's end
+                      */
+    WEFT_POST_RECV,  /* begins to be received: in a program's prologue */
+    WEFT_AWAIT       /* what was posted is there, before its first reader */
 } weft_instruction_kind;
 
 /* An instruction as it was planned on this rank, as `weft plan --program` prints it. */
@@ -75,6 +79,14 @@ typedef struct weft_instruction_view {
                       operands and results together */
     int queue;
 } weft_instruction_view;
+
+/* How long one part of a step takes, waits for other stages of a pipeline left out: of several
+ * ranks that do the same the slowest. */
+typedef struct weft_part_time {
+    weft_part part;
+    int place;      /* of F and B the stage; else the rank of the pipeline */
+    double seconds; /* of F and B: of one micro-batch, the mean of the step's */
+} weft_part_time;
 
 /* Const view of the run at an event; valid during the call only. Fields that an event does not
  * concern are 0 or NULL. */
@@ -95,6 +107,9 @@ typedef struct weft_run_view {
     int64_t eval_tokens;
     const weft_report *reports; /* scalars that passes named (lr, ...) */
     int n_reports;
+    const weft_part_time *parts; /* STEP_END, on every rank, of a step that was asked for by
+                                    WEFT_ASK_TIMES; else NULL */
+    int n_parts;
     const weft_value *value;   /* VALUE: what it is in the graph ... */
     const weft_tensor *tensor; /* ... and its local data in host memory */
     int64_t micro_batch;       /* VALUE, INSTRUCTION: from 0; -1 outside micro-batches */
@@ -106,8 +121,9 @@ typedef struct weft_run_view {
 
 /* What an observer may ask of the run. */
 enum {
-    WEFT_ASK_STOP = 1, /* to end after this step, as if a signal had asked to stop */
-    WEFT_ASK_SAVE = 2, /* to save after this step, if a listed plugin keeps the state */
+    WEFT_ASK_STOP = 1,  /* to end after this step, as if a signal had asked to stop */
+    WEFT_ASK_SAVE = 2,  /* to save after this step, if a listed plugin keeps the state */
+    WEFT_ASK_TIMES = 4, /* to measure how long the parts of the next step take */
 };
 /* Asks for one of these or both, from an observer on any rank: one that asks is enough. All ranks
  * agree once a step, after STEP_END; what is asked later counts after the next step. */

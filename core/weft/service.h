@@ -53,11 +53,15 @@ typedef struct weft_device {
 
 typedef enum weft_reduce { WEFT_REDUCE_SUM, WEFT_REDUCE_MAX } weft_reduce;
 
-/* capability "transport". Carries tensors only. Every member of a group calls the same functions in
- * the same order with the same counts; a function returns when its buffers may be used again on
- * `queue`. Sums are made in f32 (f64 for f64) in the order of the group, so they are the same on
- * every run and rank. An error means that the group is broken and the run must end. Whoever waits
- * for others calls host->waiting meanwhile, so that a rank that hangs is noticed. */
+/* A transfer between two members of a group that was begun; the transport's own. */
+typedef struct weft_request weft_request;
+
+/* capability "transport". Carries tensors only. Every member of a group calls the same collectives
+ * in the same order with the same counts; one returns when its buffers may be used again on
+ * `queue`. Sends and receives may stand anywhere between them. Sums are made in f32 (f64 for f64)
+ * in the order of the group, so they are the same on every run and rank. An error means that the
+ * group is broken and the run must end. Whoever waits for others calls host->waiting meanwhile, so
+ * that a rank that hangs is noticed. */
 typedef struct weft_transport {
     size_t size;
     const char *name;
@@ -82,6 +86,27 @@ typedef struct weft_transport {
     /* send and recv: n * count elements; piece i goes to member i. */
     weft_status (*all_to_all)(void *self, void *group, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err);
+    /* Begins to send count elements to member `to` of the group, or to receive them from member
+     * `from`, and returns without waiting for it. Between two members of a group transfers are
+     * matched in order: the first that one sends is the first that the other receives; each
+     * direction by itself. Other groups of the same ranks have nothing to do with it. A transfer is
+     * done when both have begun it: nobody's wait is needed for the other's. count may be 0; if
+     * count or dtype are not the same on both sides, both get an error, from here or from wait.
+     * `data` is the transport's until wait. Enqueued on `queue`, behind what is there. send, recv,
+     * wait and broadcast are there all four or not at all (NULL): then the transport is refused
+     * where a run needs them. */
+    weft_status (*send)(void *self, void *group, int to, const void *data, int64_t count,
+                        weft_dtype dtype, weft_queue *queue, weft_request **request,
+                        weft_error *err);
+    weft_status (*recv)(void *self, void *group, int from, void *data, int64_t count,
+                        weft_dtype dtype, weft_queue *queue, weft_request **request,
+                        weft_error *err);
+    /* Until the transfer is done; the request is gone then, also after an error. What nobody has
+     * waited for ends with the group, done or not. */
+    weft_status (*wait)(void *self, weft_request *request, weft_queue *queue, weft_error *err);
+    /* data: of member `root`; of the others, receives it. */
+    weft_status (*broadcast)(void *self, void *group, int root, void *data, int64_t count,
+                             weft_dtype dtype, weft_queue *queue, weft_error *err);
 } weft_transport;
 
 /* ---- schedule: what each rank of a pipeline runs, and in which order ---- */
@@ -98,6 +123,24 @@ typedef struct weft_tasks weft_tasks;
 /* Appends a task to a rank's list. */
 weft_status weft_tasks_add(weft_tasks *tasks, int rank, weft_part part, int stage,
                            int64_t micro_batch, weft_error *err);
+
+/* Schedules that everybody knows. */
+typedef enum weft_schedule_kind {
+    WEFT_SCHEDULE_GPIPE, /* all forward, then all backward */
+    WEFT_SCHEDULE_1F1B,  /* one forward, one backward, as soon as there is one; a stage a rank */
+    WEFT_SCHEDULE_INTERLEAVED, /* the same with several stages a rank */
+    WEFT_SCHEDULES
+} weft_schedule_kind;
+
+/* "gpipe", "1f1b", "interleaved". */
+const char *weft_schedule_name(weft_schedule_kind kind);
+/* Adds the tasks of one of them. Numbers of stages that are no multiple of the ranks, or more than
+ * one a rank where the schedule has one, are refused. */
+weft_status weft_schedule_fill(weft_schedule_kind kind, weft_tasks *tasks, weft_error *err);
+/* Adds the tasks of a text such as `weft plan --schedule` prints. `name`, of the file, and lines
+ * are for errors. It may be any lists; whether they are a schedule is for the core to prove. */
+weft_status weft_tasks_parse(weft_tasks *tasks, const char *name, const char *text,
+                             weft_error *err);
 
 /* capability "schedule". May be called as soon as all plugins are created. */
 typedef struct weft_schedule {
@@ -191,6 +234,8 @@ typedef struct weft_state_tensor {
     bool buffer;        /* a state that belongs to the model: where its parameters go, it goes */
     weft_tensor tensor; /* this rank's part [lo, lo + size) of the whole, dense, in device memory;
                            may be empty (a size of 0) */
+    bool elsewhere;     /* another stage of a pipeline holds it: this rank's part is empty, of a
+                           single number, too */
     int replica,
         replicas; /* how many ranks hold this same part, and which of them this is, from 0 */
 } weft_state_tensor;

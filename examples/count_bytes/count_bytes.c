@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands around the transport and counts what this rank sends, by collective and mesh axes; says so
- * when training ends. Three contributions of one plugin: the wrap counts, a pass looks at the mesh,
+/* Stands around the transport and counts what this rank sends, by kind and mesh axes; says so when
+ * training ends. Three contributions of one plugin: the wrap counts, a pass looks at the mesh,
  * since a transport knows ranks and no axes, and an observer tells steps apart. */
 #include <weft/weft.h>
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { KINDS = 4 };
-static const weft_move moves[KINDS] = {WEFT_ALL_GATHER, WEFT_REDUCE_SCATTER, WEFT_ALL_REDUCE,
-                                       WEFT_ALL_TO_ALL};
+typedef enum kind {
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    SEND,
+    BROADCAST,
+    KINDS
+} kind;
+
+static const char *const names[KINDS] = {"all_gather", "reduce_scatter", "all_reduce",
+                                         "all_to_all", "send",           "broadcast"};
 
 typedef struct count {
     int64_t calls, bytes;
@@ -18,7 +27,7 @@ typedef struct count {
 /* A group as the wrap hands it out. */
 typedef struct counted_group {
     void *inner; /* the group of what is wrapped */
-    int n;
+    int n, me;
     char axes[WEFT_MAX_AXES * 25];
     count now[KINDS], step[KINDS], all[KINDS]; /* since the last event; in the last step; ever */
     struct counted_group *next;
@@ -84,6 +93,7 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
         return s;
     }
     g->n = n;
+    g->me = me;
     name_axes(g, &c->mesh, ranks);
     g->next = c->groups;
     c->groups = g;
@@ -102,12 +112,12 @@ static void free_group(void *self, void *group)
     weft_free(g);
 }
 
-static void add(counted_group *g, int kind, int64_t bytes)
+static void add(counted_group *g, kind k, int64_t bytes)
 {
-    g->now[kind].calls++;
-    g->now[kind].bytes += bytes;
-    g->all[kind].calls++;
-    g->all[kind].bytes += bytes;
+    g->now[k].calls++;
+    g->now[k].bytes += bytes;
+    g->all[k].calls++;
+    g->all[k].bytes += bytes;
 }
 
 /* What a rank sends in a ring, as weft plan counts it: its piece to each of the others. */
@@ -121,7 +131,7 @@ static weft_status all_gather(void *self, void *group, const void *send, void *r
 {
     const counter *c = self;
     counted_group *g = group;
-    add(g, 0, piece_bytes(g, n, dtype));
+    add(g, ALL_GATHER, piece_bytes(g, n, dtype));
     return c->next->all_gather(c->next_self, g->inner, send, recv, n, dtype, queue, err);
 }
 
@@ -131,7 +141,7 @@ static weft_status reduce_scatter(void *self, void *group, const void *send, voi
 {
     const counter *c = self;
     counted_group *g = group;
-    add(g, 1, piece_bytes(g, n, dtype));
+    add(g, REDUCE_SCATTER, piece_bytes(g, n, dtype));
     return c->next->reduce_scatter(c->next_self, g->inner, send, recv, n, dtype, op, queue, err);
 }
 
@@ -141,7 +151,7 @@ static weft_status all_reduce(void *self, void *group, const void *send, void *r
 {
     const counter *c = self;
     counted_group *g = group;
-    add(g, 2, 2 * piece_bytes(g, (n + g->n - 1) / g->n, dtype));
+    add(g, ALL_REDUCE, 2 * piece_bytes(g, (n + g->n - 1) / g->n, dtype));
     return c->next->all_reduce(c->next_self, g->inner, send, recv, n, dtype, op, queue, err);
 }
 
@@ -150,11 +160,40 @@ static weft_status all_to_all(void *self, void *group, const void *send, void *r
 {
     const counter *c = self;
     counted_group *g = group;
-    add(g, 3, piece_bytes(g, n, dtype));
+    add(g, ALL_TO_ALL, piece_bytes(g, n, dtype));
     return c->next->all_to_all(c->next_self, g->inner, send, recv, n, dtype, queue, err);
 }
 
-/* All that takes a group, since these groups are the wrap's own; `leave` goes past it. */
+static weft_status send(void *self, void *group, int to, const void *data, int64_t n,
+                        weft_dtype dtype, weft_queue *queue, weft_request **request,
+                        weft_error *err)
+{
+    const counter *c = self;
+    counted_group *g = group;
+    add(g, SEND, n * (int64_t)weft_dtype_size(dtype));
+    return c->next->send(c->next_self, g->inner, to, data, n, dtype, queue, request, err);
+}
+
+/* Nothing is sent; the group is the wrap's, so this cannot go past it. */
+static weft_status recv(void *self, void *group, int from, void *data, int64_t n, weft_dtype dtype,
+                        weft_queue *queue, weft_request **request, weft_error *err)
+{
+    const counter *c = self;
+    const counted_group *g = group;
+    return c->next->recv(c->next_self, g->inner, from, data, n, dtype, queue, request, err);
+}
+
+/* To each of the others. */
+static weft_status broadcast(void *self, void *group, int root, void *data, int64_t n,
+                             weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    const counter *c = self;
+    counted_group *g = group;
+    add(g, BROADCAST, g->me == root ? piece_bytes(g, n, dtype) : 0);
+    return c->next->broadcast(c->next_self, g->inner, root, data, n, dtype, queue, err);
+}
+
+/* All that takes a group, since these groups are the wrap's own; `leave` and `wait` go past it. */
 static const weft_transport table = {
     .size = sizeof(weft_transport),
     .group = make_group,
@@ -163,6 +202,9 @@ static const weft_transport table = {
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
     .all_to_all = all_to_all,
+    .send = send,
+    .recv = recv,
+    .broadcast = broadcast,
 };
 
 /* ---- the pass and the observer ---- */
@@ -186,8 +228,8 @@ static void report(const counter *c)
             weft_log_print(c->host->log, WEFT_LOG_INFO,
                            "count_bytes: %s over %s: in the last step %" PRId64 " calls, %" PRId64
                            " bytes; in all %" PRId64 " calls, %" PRId64 " bytes",
-                           weft_move_name(moves[k]), g->axes, g->step[k].calls, g->step[k].bytes,
-                           g->all[k].calls, g->all[k].bytes);
+                           names[k], g->axes, g->step[k].calls, g->step[k].bytes, g->all[k].calls,
+                           g->all[k].bytes);
         }
     if (!any)
         weft_log_print(c->host->log, WEFT_LOG_INFO, "count_bytes: nothing was sent");
@@ -237,7 +279,7 @@ WEFT_PLUGIN(count_bytes) = {
     .name = "count_bytes",
     .version = "1.0",
     .licence = "Apache-2.0",
-    .summary = "counts what is sent, by collective and mesh axes",
+    .summary = "counts what is sent, by kind and mesh axes",
     .numerics = WEFT_NUMERICS_BITWISE,
     .contributions = contributions,
     .create = create,

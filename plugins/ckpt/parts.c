@@ -28,7 +28,7 @@ static bool find_part(const weft_state_tensor *t, int i, const ckpt_choice *choi
 {
     const weft_tensor *x = &t->tensor;
     int64_t width = (int64_t)weft_dtype_size(x->dtype), count = weft_tensor_count(x);
-    if (!count || (choice->model_only && !ckpt_of_model(t)) ||
+    if (!count || t->elsewhere || (choice->model_only && !ckpt_of_model(t)) ||
         ckpt_excluded(choice->params, t->name))
         return false;
     bool convert = choice->dtype < WEFT_DTYPES && weft_dtype_is_float(x->dtype);

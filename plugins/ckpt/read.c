@@ -18,6 +18,8 @@ typedef struct reader {
 
 static int64_t bytes_of(const weft_state_tensor *t)
 {
+    if (t->elsewhere)
+        return 0;
     return weft_tensor_count(&t->tensor) * (int64_t)weft_dtype_size(t->tensor.dtype);
 }
 

@@ -133,7 +133,7 @@ static weft_status load_tensor(hf_view *v, const weft_state_view *state, const w
     const hf_tensor *entry = hf_map_find(&v->map, t->name);
     int64_t count = weft_tensor_count(&t->tensor);
     size_t bytes = (size_t)count * weft_dtype_size(t->tensor.dtype);
-    if (count == 0)
+    if (count == 0 || t->elsewhere)
         return WEFT_OK;
     void *host = weft_alloc(bytes);
     if (!host)

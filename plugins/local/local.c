@@ -1,52 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks as threads of one process: collectives are copies and sums in shared memory, in the order
  * of the group. */
-#include <weft/weft.h>
+#include "local.h"
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
 enum { PIECE = 2048 }; /* elements reduced at a time */
 enum { LOOK_NS = 100000000 };
-
-typedef struct world world;
-
-/* One group of ranks. Its members meet, show each other their pointers, work, and wait for each
- * other. */
-typedef struct group {
-    world *world;
-    int n, members, arrived; /* members: how many have joined and not left */
-    int working;             /* how many may still touch what all have shown */
-    unsigned turn;
-    bool broken;
-    pthread_mutex_t lock;
-    pthread_cond_t turned;
-    int *ranks;
-    bool *absent; /* who has not come to this turn */
-    const char **send;
-    char **recv;
-    struct group *next;
-} group;
-
-struct world {
-    pthread_mutex_t lock;
-    int ranks, left;
-    bool broken; /* a rank takes part no more */
-    group *groups;
-};
-
-typedef struct member {
-    group *group;
-    int me;
-} member;
-
-typedef struct local {
-    const weft_host *host;
-    world *world;
-} local;
 
 /* ---- the world ---- */
 
@@ -55,6 +18,8 @@ static void destroy_group(group *g)
     pthread_cond_destroy(&g->turned);
     pthread_mutex_destroy(&g->lock);
     weft_free(g->ranks);
+    weft_free(g->joined);
+    weft_free(g->gone);
     weft_free(g->absent);
     weft_free(g->send);
     weft_free(g->recv);
@@ -106,7 +71,9 @@ static group *create_group(world *w, const int *ranks, int n)
     g->send = weft_alloc_zero((size_t)n, sizeof *g->send);
     g->recv = weft_alloc_zero((size_t)n, sizeof *g->recv);
     g->absent = weft_alloc((size_t)n * sizeof *g->absent);
-    if (!g->ranks || !g->absent || !g->send || !g->recv) {
+    g->joined = weft_alloc_zero((size_t)n, sizeof *g->joined);
+    g->gone = weft_alloc_zero((size_t)n, sizeof *g->gone);
+    if (!g->ranks || !g->absent || !g->joined || !g->gone || !g->send || !g->recv) {
         destroy_group(g);
         return NULL;
     }
@@ -118,6 +85,17 @@ static group *create_group(world *w, const int *ranks, int n)
     return g;
 }
 
+/* Several groups may have the same ranks: each rank joins them in the order in which they were
+ * made, and the newest is first in the list. */
+static group *find_group(const world *w, const int *ranks, int n, int me)
+{
+    group *oldest = NULL;
+    for (group *g = w->groups; g; g = g->next)
+        if (g->n == n && !g->joined[me] && memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) == 0)
+            oldest = g;
+    return oldest;
+}
+
 static weft_status make_group(void *self, const int *ranks, int n, int me, void **out,
                               weft_error *err)
 {
@@ -126,20 +104,17 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
     if (!m)
         return weft_fail_memory(err);
     pthread_mutex_lock(&w->lock);
-    group *g = w->groups;
-    while (g && (g->n != n || memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) != 0 ||
-                 g->members == n))
-        g = g->next;
+    group *g = find_group(w, ranks, n, me);
     if (!g)
         g = create_group(w, ranks, n);
     if (g)
-        g->members++;
+        g->joined[me] = true;
     pthread_mutex_unlock(&w->lock);
     if (!g) {
         weft_free(m);
         return weft_fail_memory(err);
     }
-    *m = (member){g, me};
+    *m = (member){.group = g, .me = me};
     *out = m;
     return WEFT_OK;
 }
@@ -147,7 +122,18 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
 static void leave_group(void *self, void *handle)
 {
     (void)self; /* the group itself goes with the world: others may still be in it */
+    local_drop_requests(handle);
     weft_free(handle);
+}
+
+bool local_rest(group *g)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_cond_timedwait(&g->turned, &g->lock, &until) != ETIMEDOUT;
 }
 
 /* Until the turn is over, under the lock. The core is asked now and then whether to go on. */
@@ -155,16 +141,9 @@ static weft_status await_turn(const local *l, group *g, unsigned turn, weft_erro
 {
     double since = weft_now();
     weft_status s = WEFT_OK;
-    while (g->turn == turn && !g->broken && !s) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        if (pthread_cond_timedwait(&g->turned, &g->lock, &until) == ETIMEDOUT && g->turn == turn &&
-            !g->broken)
+    while (g->turn == turn && !g->broken && !s)
+        if (!local_rest(g) && g->turn == turn && !g->broken)
             s = l->host->waiting(l->host, since, g->ranks, g->absent, g->n, err);
-    }
     return s;
 }
 
@@ -232,6 +211,17 @@ static weft_status all_to_all(void *self, void *handle, const void *send, void *
     weft_status s = show(self, m, send, recv, err);
     for (int i = 0; i < m->group->n && !s; i++)
         memcpy((char *)recv + (size_t)i * bytes, m->group->send[i] + (size_t)m->me * bytes, bytes);
+    return s ? s : finish(m->group);
+}
+
+static weft_status broadcast(void *self, void *handle, int root, void *data, int64_t count,
+                             weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    (void)queue;
+    member *m = handle;
+    weft_status s = show(self, m, data, data, err);
+    if (!s && m->me != root && count)
+        memcpy(data, m->group->send[root], (size_t)count * weft_dtype_size(dtype));
     return s ? s : finish(m->group);
 }
 
@@ -361,6 +351,7 @@ static weft_status open_world(void *self, weft_error *err)
     return s;
 }
 
+/* Nobody touches this rank's memory any more when it returns. */
 static void leave(void *self)
 {
     world *w = ((local *)self)->world;
@@ -372,6 +363,8 @@ static void leave(void *self)
         pthread_mutex_lock(&g->lock);
         g->broken = true;
         pthread_cond_broadcast(&g->turned);
+        while (g->copying > 0)
+            pthread_cond_wait(&g->turned, &g->lock);
         pthread_mutex_unlock(&g->lock);
     }
     pthread_mutex_unlock(&w->lock);
@@ -408,6 +401,10 @@ static const weft_transport transport = {
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
     .all_to_all = all_to_all,
+    .send = local_send,
+    .recv = local_recv,
+    .wait = local_wait,
+    .broadcast = broadcast,
 };
 
 static const weft_contribution contributions[] = {

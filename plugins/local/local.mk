@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plugins/local/liblocal.la
 plugins_local_liblocal_la_SOURCES = \
-	plugins/local/local.c
+	plugins/local/local.c \
+	plugins/local/local.h \
+	plugins/local/transfer.c
 plugins_local_liblocal_la_CFLAGS = $(PLUGIN_CFLAGS)
 
 plugins_local_local_la_SOURCES =

@@ -87,13 +87,30 @@ static void add_int(weft_text *text, const char *key, int64_t x)
 static bool has_field(const char *name)
 {
     static const char *const fields[] = {
-        "step",         "loss",         "grad_norm",     "lr",        "tokens",
-        "total_tokens", "tokens_per_s", "step_s",        "data_s",    "mfu",
-        "peak_bytes",   "base_bytes",   "planned_bytes", "eval_loss", "eval_tokens"};
+        "step",          "loss",      "grad_norm",   "lr",   "tokens",     "total_tokens",
+        "tokens_per_s",  "step_s",    "data_s",      "mfu",  "peak_bytes", "base_bytes",
+        "planned_bytes", "eval_loss", "eval_tokens", "parts"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
             return true;
     return false;
+}
+
+/* As weft plan --times reads them. */
+static void add_parts(weft_text *text, const weft_run_view *run)
+{
+    static const char *const names[WEFT_PARTS] = {"begin", "forward", "backward", "step_end",
+                                                  "update"};
+    if (!run->n_parts)
+        return;
+    add_key(text, "parts");
+    for (int i = 0; i < run->n_parts; i++) {
+        const weft_part_time *p = &run->parts[i];
+        bool of_stage = p->part == WEFT_PART_F || p->part == WEFT_PART_B;
+        weft_text_print(text, "%s{\"part\": \"%s\", \"%s\": %d, \"ms\": %.6g}", i ? ", " : "[",
+                        names[p->part], of_stage ? "stage" : "rank", p->place, 1000 * p->seconds);
+    }
+    weft_text_add(text, "]");
 }
 
 void metrics_add_step_json(weft_text *text, const weft_run_view *run)
@@ -115,6 +132,7 @@ void metrics_add_step_json(weft_text *text, const weft_run_view *run)
     for (int i = 0; i < run->n_reports; i++)
         if (!has_field(run->reports[i].name))
             add_exact(text, run->reports[i].name, run->reports[i].value);
+    add_parts(text, run);
     weft_text_add(text, "}");
 }
 

@@ -17,7 +17,7 @@ static const double redraw_s = 0.1;
 
 typedef struct metrics {
     const weft_host *host;
-    int64_t every;
+    int64_t every, parts;
     bool jsonl, bar;
     int fd; /* metrics.jsonl; -1: closed */
     char *path;
@@ -45,6 +45,15 @@ static const weft_param params[] = {
      .value = "yes",
      .flags = WEFT_PARAM_PER_RANK,
      .help = "Append every step to metrics.jsonl in the run folder."},
+    {.name = "parts",
+     .type = WEFT_PARAM_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e15,
+     .unit = "steps",
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "Steps from one measurement of how long the parts of a step take to the next, for "
+             "weft plan --times; 0: none."},
     {.name = "bar",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
@@ -175,6 +184,8 @@ static bool wants_line(const metrics *self, const weft_run_view *run)
 static weft_status on_step_end(metrics *self, const weft_run_view *run, weft_error *err)
 {
     weft_text text = {0};
+    if (self->parts && (run->step + 1) % self->parts == 0)
+        weft_run_ask(run, WEFT_ASK_TIMES);
     metrics_window_add(&self->window, run);
     self->last_loss = run->loss;
     self->memory = (metrics_memory){run->peak_bytes, run->base_bytes, run->planned_bytes};
@@ -234,6 +245,7 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
         return weft_fail_memory(err);
     self->host = host;
     self->every = weft_params_int(host->params, "every");
+    self->parts = weft_params_int(host->params, "parts");
     self->jsonl = weft_params_bool(host->params, "jsonl");
     self->bar = weft_params_is(host->params, "bar", "yes") ||
                 (weft_params_is(host->params, "bar", "auto") && host->terminal);

@@ -6,11 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-static const size_t message_bytes = (size_t)1 << 30; /* MPI counts are ints */
 static const int64_t summed_at_once =
     (int64_t)1 << 18; /* elements of every member: what scratch memory holds */
-
-enum { TAG = 1 };
 
 /* ---- messages ---- */
 
@@ -23,14 +20,16 @@ weft_status mpi_error(int code, const char *what, weft_error *err)
     return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "mpi: %s: %s", what, text);
 }
 
-static size_t slice(size_t bytes, size_t at)
+size_t mpi_slice(size_t bytes, size_t i)
 {
-    return at >= bytes ? 0 : bytes - at < message_bytes ? bytes - at : message_bytes;
+    size_t at = i * WEFT_MESSAGE_BYTES;
+    return at >= bytes ? 0 : bytes - at < WEFT_MESSAGE_BYTES ? bytes - at : WEFT_MESSAGE_BYTES;
 }
 
-/* Posts what lies at [at, at + message_bytes) of every piece; *more: something is left. */
-static int post(group *g, size_t at, int *n, bool *more)
+/* Posts message number i of every piece; *more: something is left. */
+static int post(group *g, size_t i, int *n, bool *more)
 {
+    size_t at = i * WEFT_MESSAGE_BYTES;
     int code = MPI_SUCCESS;
     *n = 0;
     *more = false;
@@ -38,19 +37,18 @@ static int post(group *g, size_t at, int *n, bool *more)
          k++) { /* all of them at once, and not all to the same member first */
         int to = (g->me + k) % g->n, from = (g->me - k + g->n) % g->n;
         const piece *out = &g->pieces[to], *in = &g->pieces[from];
-        size_t send = slice(out->send_bytes, at), recv = slice(in->recv_bytes, at);
+        size_t send = mpi_slice(out->send_bytes, i), recv = mpi_slice(in->recv_bytes, i);
         if (recv) {
             g->with[*n] = from;
-            code = MPI_Irecv(in->recv + at, (int)recv, MPI_BYTE, from, TAG, g->comm,
+            code = MPI_Irecv(in->recv + at, (int)recv, MPI_BYTE, from, WEFT_TAG_COLLECTIVE, g->comm,
                              &g->requests[(*n)++]);
         }
         if (send && code == MPI_SUCCESS) {
             g->with[*n] = to;
-            code = MPI_Isend(out->send + at, (int)send, MPI_BYTE, to, TAG, g->comm,
+            code = MPI_Isend(out->send + at, (int)send, MPI_BYTE, to, WEFT_TAG_COLLECTIVE, g->comm,
                              &g->requests[(*n)++]);
         }
-        *more =
-            *more || out->send_bytes > at + message_bytes || in->recv_bytes > at + message_bytes;
+        *more = *more || mpi_slice(out->send_bytes, i + 1) || mpi_slice(in->recv_bytes, i + 1);
     }
     return code;
 }
@@ -58,11 +56,11 @@ static int post(group *g, size_t at, int *n, bool *more)
 weft_status mpi_swap(group *g, weft_error *err)
 {
     bool more = true;
-    for (size_t at = 0; more; at += message_bytes) {
-        int n, code = post(g, at, &n, &more);
+    for (size_t i = 0; more; i++) {
+        int n, code = post(g, i, &n, &more);
         if (code != MPI_SUCCESS)
             return mpi_error(code, "a message cannot be sent or received", err);
-        weft_status s = mpi_wait_all(g, n, err);
+        weft_status s = mpi_wait_all(g, g->requests, g->with, n, err);
         if (s)
             return s;
     }
@@ -93,6 +91,18 @@ weft_status mpi_all_to_all(void *self, void *handle, const void *send, void *rec
         g->pieces[i] = (piece){(const char *)send + (size_t)i * bytes,
                                (char *)recv + (size_t)i * bytes, bytes, bytes};
     memcpy(g->pieces[g->me].recv, g->pieces[g->me].send, bytes);
+    return mpi_swap(g, err);
+}
+
+weft_status mpi_broadcast(void *self, void *handle, int root, void *data, int64_t count,
+                          weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    (void)self, (void)queue;
+    group *g = handle;
+    size_t bytes = (size_t)count * weft_dtype_size(dtype);
+    for (int i = 0; i < g->n; i++)
+        g->pieces[i] =
+            (piece){data, data, g->me == root ? bytes : 0, i == root && g->me != root ? bytes : 0};
     return mpi_swap(g, err);
 }
 

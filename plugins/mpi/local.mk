@@ -6,6 +6,7 @@ noinst_LTLIBRARIES += plugins/mpi/libweftmpi.la
 plugins_mpi_libweftmpi_la_SOURCES = \
 	plugins/mpi/collective.c \
 	plugins/mpi/mpi.c \
+	plugins/mpi/transfer.c \
 	plugins/mpi/wait.c \
 	plugins/mpi/mpi.h
 plugins_mpi_libweftmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)

@@ -83,6 +83,7 @@ static void ungroup(void *self, void *handle)
     (void)self; /* the communicator goes with MPI itself: to free it, all members must take part,
                    and some may have ended */
     group *g = handle;
+    mpi_drop_transfers(g);
     weft_free(g->ranks);
     weft_free(g->absent);
     weft_free(g->pieces);
@@ -214,6 +215,10 @@ static const weft_transport table = {
     .reduce_scatter = mpi_reduce_scatter,
     .all_reduce = mpi_all_reduce,
     .all_to_all = mpi_all_to_all,
+    .send = mpi_send,
+    .recv = mpi_recv,
+    .wait = mpi_wait,
+    .broadcast = mpi_broadcast,
 };
 
 static const weft_contribution contributions[] = {

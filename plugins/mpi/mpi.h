@@ -16,6 +16,9 @@ typedef struct piece {
     size_t send_bytes, recv_bytes;
 } piece;
 
+enum { WEFT_TAG_COLLECTIVE = 1, WEFT_TAG_SENDER, WEFT_TAG_RECEIVER, WEFT_TAG_DATA };
+#define WEFT_MESSAGE_BYTES ((size_t)1 << 30) /* MPI counts are ints */
+
 typedef struct group {
     const weft_host *host;
     MPI_Comm comm;
@@ -27,12 +30,15 @@ typedef struct group {
     int *with;             /* [2 * n] of each request: the other member */
     char *scratch; /* others' terms of a sum; made at the first one, kept until the group goes */
     size_t scratch_bytes;
-    atomic_bool *left; /* whoever sets it ends all waiting */
+    weft_request *transfers; /* begun, and nobody has waited for them */
+    atomic_bool *left;       /* whoever sets it ends all waiting */
 } group;
 
 weft_status mpi_error(int code, const char *what, weft_error *err);
-/* Until the first n requests are done. */
-weft_status mpi_wait_all(group *g, int n, weft_error *err);
+/* Until these n requests are done; with: of each, the other member. */
+weft_status mpi_wait_all(group *g, MPI_Request *requests, const int *with, int n, weft_error *err);
+/* The length of message number i of so many bytes: 0 behind the last. */
+size_t mpi_slice(size_t bytes, size_t i);
 /* Every member calls it: pieces[i] is exchanged with member i. The own one is not touched. */
 weft_status mpi_swap(group *g, weft_error *err);
 
@@ -45,5 +51,17 @@ weft_status mpi_reduce_scatter(void *self, void *handle, const void *send, void 
                                weft_error *err);
 weft_status mpi_all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
                            weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err);
+
+weft_status mpi_broadcast(void *self, void *handle, int root, void *data, int64_t count,
+                          weft_dtype dtype, weft_queue *queue, weft_error *err);
+
+/* transfer.c */
+weft_status mpi_send(void *self, void *handle, int to, const void *data, int64_t count,
+                     weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err);
+weft_status mpi_recv(void *self, void *handle, int from, void *data, int64_t count,
+                     weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err);
+weft_status mpi_wait(void *self, weft_request *request, weft_queue *queue, weft_error *err);
+/* Ends what nobody has waited for. */
+void mpi_drop_transfers(group *g);
 
 #endif

@@ -30,26 +30,27 @@ static void rest(double waited)
 }
 
 /* Who is being waited for: those from or to whom a message is still under way. */
-static weft_status find_absent(group *g, int n, weft_error *err)
+static weft_status find_absent(group *g, MPI_Request *requests, const int *with, int n,
+                               weft_error *err)
 {
     memset(g->absent, 0, (size_t)g->n * sizeof *g->absent);
     for (int i = 0; i < n; i++) {
         int done;
-        int code = MPI_Request_get_status(g->requests[i], &done, MPI_STATUS_IGNORE);
+        int code = MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS)
             return mpi_error(code, "a message was lost", err);
         if (!done)
-            g->absent[g->with[i]] = true;
+            g->absent[with[i]] = true;
     }
     return WEFT_OK;
 }
 
 /* Gives up when a rank has ended, for its messages will never come, or when the core says so. */
-weft_status mpi_wait_all(group *g, int n, weft_error *err)
+weft_status mpi_wait_all(group *g, MPI_Request *requests, const int *with, int n, weft_error *err)
 {
     double since = weft_now(), look = since + look_s;
     for (;;) {
-        int done = 0, code = MPI_Testall(n, g->requests, &done, MPI_STATUSES_IGNORE);
+        int done = 0, code = MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE);
         if (code != MPI_SUCCESS)
             return mpi_error(code, "a message was lost", err);
         if (done)
@@ -60,7 +61,7 @@ weft_status mpi_wait_all(group *g, int n, weft_error *err)
         double now = weft_now();
         if (now >= look) {
             look = now + look_s;
-            weft_status s = find_absent(g, n, err);
+            weft_status s = find_absent(g, requests, with, n, err);
             s = s ? s : g->host->waiting(g->host, since, g->ranks, g->absent, g->n, err);
             if (s)
                 return s;

@@ -161,10 +161,25 @@ static void zero(const weft_mesh *mesh, const weft_step *step, int rank, const w
     size_t bytes = (size_t)weft_tensor_count(&to[rank]) * weft_dtype_size(to[rank].dtype);
     assert_int_equal(step->n_axes, 1);
     assert_same_box(&from[rank], &to[rank], -1, -1);
-    if (coord_on(mesh, rank, step->axes[0]) == 0)
+    if (coord_on(mesh, rank, step->axes[0]) == (step->dim < 0 ? 0 : step->dim))
         memcpy(to[rank].data, from[rank].data, bytes);
     else
         memset(to[rank].data, 0, bytes);
+}
+
+/* What is held at one coordinate of the axis comes to another, or to all. */
+static void take(const weft_mesh *mesh, const weft_step *step, int rank, const weft_tensor *from,
+                 const weft_tensor *to)
+{
+    int here = coord_on(mesh, rank, step->axes[0]);
+    bool wants = step->move == WEFT_BROADCAST || here == step->to;
+    assert_int_equal(step->n_axes, 1);
+    if (!wants)
+        return;
+    int source =
+        step->move == WEFT_KEEP ? rank : rank + (step->dim - here) * stride_of(mesh, step->axes[0]);
+    assert_same_box(&from[source], &to[rank], -1, -1);
+    assert_int_equal(sim_paste(&to[rank], &from[source], SIM_SET), weft_tensor_count(&to[rank]));
 }
 
 static void gather(const weft_mesh *mesh, const weft_step *step, int rank, const weft_tensor *from,
@@ -206,6 +221,11 @@ void sim_step(const weft_mesh *mesh, const weft_step *step, weft_layout before,
             break;
         case WEFT_ZERO:
             zero(mesh, step, r, from, to);
+            break;
+        case WEFT_SEND:
+        case WEFT_BROADCAST:
+        case WEFT_KEEP:
+            take(mesh, step, r, from, to);
             break;
         }
     }
@@ -255,7 +275,10 @@ weft_tensor sim_assemble(const weft_mesh *mesh, weft_layout layout, int n_dims,
     for (int64_t i = 0; how == SIM_MAX && i < weft_tensor_count(&all); i++)
         weft_tensor_set(&all, i, -INFINITY);
     for (int r = 0; r < weft_mesh_ranks(mesh); r++) {
-        int first = first_replica(mesh, layout, r);
+        int first = first_replica(mesh, layout, r), coord[WEFT_MAX_AXES];
+        weft_mesh_coord(mesh, r, coord);
+        if (!weft_layout_held(layout, coord))
+            continue;
         if (first == r)
             sim_paste(&all, &parts[r], how);
         else

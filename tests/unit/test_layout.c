@@ -415,8 +415,14 @@ static void solve(const puzzle *p, int64_t *n_steps)
     weft_tensor *now = make_parts(p, p->from, &pool);
     weft_layout before = p->from;
     assert_true(n >= 0);
-    for (int r = 0; r < weft_mesh_ranks(&p->mesh); r++)
+    for (int r = 0; r < weft_mesh_ranks(&p->mesh); r++) {
+        int coord[WEFT_MAX_AXES];
         fill(p, p->from, r, &now[r]);
+        weft_mesh_coord(&p->mesh, r, coord);
+        for (int64_t i = 0; !weft_layout_held(p->from, coord) && i < weft_tensor_count(&now[r]);
+             i++)
+            weft_tensor_set(&now[r], i, NAN); /* whoever takes it from there is found out */
+    }
     for (int i = 0; i < n; i++) {
         weft_tensor *next = make_parts(p, steps[i].after, &pool);
         sim_step(&p->mesh, &steps[i], before, now, next);
@@ -456,6 +462,20 @@ static void assert_fronts_stay(const puzzle *p)
             assert_false(stays >> steps[i].axes[k] & 1u);
 }
 
+/* On one axis: held by all, or at one coordinate, or open. */
+static weft_layout random_place(dice *d, const puzzle *p, weft_layout l, int axis, int kind)
+{
+    l = weft_layout_clear(l, axis);
+    switch (roll(d, kind == WEFT_OPEN_SUM ? 4 : 3)) {
+    case 0:
+        return l;
+    case 3:
+        return weft_layout_set_open(l, axis, kind);
+    default:
+        return weft_layout_set_at(l, axis, roll(d, p->mesh.axis[axis].size));
+    }
+}
+
 static void any_layout_becomes_any_other(void **state)
 {
     (void)state;
@@ -482,6 +502,11 @@ static void any_layout_becomes_any_other(void **state)
             for (int a = 0; a < p.mesh.n_axes; a++) /* a maximum cannot be opened, only kept */
                 if (to_max >> a & 1u)
                     p.to = weft_layout_clear(p.to, a);
+            if (roll(&d, 2)) {
+                int axis = roll(&d, p.mesh.n_axes);
+                p.from = random_place(&d, &p, p.from, axis, kind);
+                p.to = random_place(&d, &p, p.to, axis, kind);
+            }
             solve(&p, &n_steps);
             assert_fronts_stay(&p);
             n_pairs++;

@@ -53,6 +53,16 @@ static void test_host(void **state)
     release(&r);
 }
 
+static void test_transports_that_cannot_send(void **state)
+{
+    (void)state;
+    const weft_transport old = {.size = sizeof old, .name = "old"};
+    weft_error err = {0};
+    assert_int_equal(weft_transport_check_send(&old, "pigeon", &err), WEFT_ERR_INPUT);
+    assert_says(&err, "the transport of plugin 'pigeon' cannot: it has no send");
+    weft_error_release(&err);
+}
+
 /* What the plugins make of the note, the listed order being theirs. */
 static int read_note(const char *plugins)
 {
@@ -466,6 +476,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hooks_in_order),
         cmocka_unit_test(test_host),
+        cmocka_unit_test(test_transports_that_cannot_send),
         cmocka_unit_test(test_wrap),
         cmocka_unit_test(test_wraps_in_order),
         cmocka_unit_test(test_walk),

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of tasks at random: known schedules, any order that one machine could run, and such with
+ * tasks that are lost, moved, twice or something else. */
+#ifndef PIPELINE_LISTS_H
+#define PIPELINE_LISTS_H
+
+#include "schedule/schedule.h"
+
+enum { PIPELINE_MOST_STAGES = 32 };
+
+typedef struct pipeline_case {
+    weft_tasks *tasks;
+    weft_tasks_limits limits;
+    int64_t waiting[PIPELINE_MOST_STAGES]; /* what limits may point to */
+} pipeline_case;
+
+/* The same for the same seed. Release. */
+void pipeline_case_init(pipeline_case *c, uint64_t seed);
+void pipeline_case_release(pipeline_case *c);
+/* The lists and their limits, for messages. */
+void pipeline_case_print(const pipeline_case *c, weft_text *text);
+
+#endif
