@@ -221,13 +221,20 @@ core_libcore_la_SOURCES = \
 core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 
-# libweft is that, showing only what starts with weft_.
+# libweft is that, showing what headers declare: the public ones to plugins, those that folders of
+# the core offer each other to the program. Three folders have a header of their own.
 lib_LTLIBRARIES += core/libweft.la
 core_libweft_la_SOURCES =
 core_libweft_la_LIBADD = core/libcore.la
 # Plugins load on equal ABI numbers only; the library's own number grows with the minor one.
-core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=$(top_srcdir)/core/libweft.map
+core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
 EXTRA_core_libweft_la_DEPENDENCIES = core/libweft.map
+private_headers = $(filter-out core/plugin/internal.h core/settings/internal.h core/store/internal.h,$(filter %.h,$(core_libcore_la_SOURCES)))
+core/libweft.map: core/make-map core/local.mk $(weftinclude_HEADERS) $(private_headers)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && cd $(srcdir) && \
+	    $(SHELL) core/make-map $(ABI) $(PACKAGE_VERSION) $(weftinclude_HEADERS) -- $(private_headers) \
+	    >'$(abs_builddir)/$@.new' && mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
+CLEANFILES += core/libweft.map
 
 weftincludedir = $(includedir)/weft
 weftinclude_HEADERS = \
@@ -248,5 +255,5 @@ weftinclude_HEADERS = \
 
 pkgconfig_DATA += core/weft.pc
 noinst_DATA = core/weft-uninstalled.pc
-EXTRA_DIST += core/libweft.map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
+EXTRA_DIST += core/make-map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
 	core/plugin/README.md core/run/README.md core/schedule/README.md core/settings/README.md core/store/README.md

@@ -202,6 +202,7 @@ tests_unit_test_impostor_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_intruder_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_link_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_token_LDADD = $(INTRUDER_LIBS)
+tests_unit_test_optimize_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_grad_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 
@@ -325,6 +326,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-sizes \
 	tests/scripts/check-slips \
 	tests/scripts/check-style \
+	tests/scripts/check-symbols \
 	tests/scripts/check-state \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \
