@@ -33,6 +33,7 @@ core_libcore_la_SOURCES = \
 	core/store/types.c \
 	core/store/internal.h \
 	core/store/shard.h \
+	core/settings/beside.c \
 	core/settings/check.c \
 	core/settings/core_params.c \
 	core/settings/ini.c \

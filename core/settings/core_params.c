@@ -26,7 +26,7 @@ static const weft_param run_params[] = {
      .help = "the run folder; not set: nothing is written"},
     {.name = "plugin_path",
      .type = WEFT_PARAM_PATH,
-     .flags = WEFT_PARAM_LIST | WEFT_PARAM_PER_RANK,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_PER_RANK | WEFT_PARAM_BESIDE,
      .help = "folders searched for plugins before all others"},
     {.name = "plugin_change",
      .type = WEFT_PARAM_CHOICE,
@@ -38,7 +38,7 @@ static const weft_param run_params[] = {
          "log says so, refuse ends the run before it begins"},
     {.name = "lock",
      .type = WEFT_PARAM_PATH,
-     .flags = WEFT_PARAM_ONCE | WEFT_PARAM_PER_RANK,
+     .flags = WEFT_PARAM_ONCE | WEFT_PARAM_PER_RANK | WEFT_PARAM_BESIDE,
      .help = "only the plugins that this file names, written by weft vet, may be opened; set once, "
              "it cannot be changed"},
     {.name = "threads",
