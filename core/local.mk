@@ -62,6 +62,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/forward_device.c \
 	core/plugin/forward_state.c \
 	core/plugin/forward_transport.c \
+	core/plugin/known.c \
 	core/plugin/loader.c \
 	core/plugin/module.c \
 	core/plugin/names.c \
@@ -70,6 +71,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/services.c \
 	core/plugin/set.c \
 	core/plugin/sort.c \
+	core/plugin/uninstalled.c \
 	core/plugin/vetted.c \
 	core/plugin/vetted_check.c \
 	core/plugin/vocabulary.c \
@@ -219,7 +221,7 @@ core_libcore_la_SOURCES = \
 	core/run/socket.h \
 	core/run/token.h \
 	core/run/watch.h
-core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 
 # libweft is that, showing what headers declare: the public ones to plugins, those that folders of

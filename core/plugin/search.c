@@ -17,11 +17,6 @@
 #ifndef WEFT_SYSTEM_LOCK
 #define WEFT_SYSTEM_LOCK "/etc/weft/plugins.lock"
 #endif
-/* "<absolute build folder>/plugins"; empty: never looked at. */
-#ifndef WEFT_BUILD_PLUGINS
-#define WEFT_BUILD_PLUGINS ""
-#endif
-
 bool weft_plugin_name_ok(const char *name)
 {
     if (!name || !isalpha((unsigned char)name[0]) || strlen(name) > WEFT_PLUGIN_NAME)
@@ -97,21 +92,11 @@ static bool lies_in(const char *path, const char *folder_path)
     return strncmp(path, folder_path, n) == 0 && (path[n] == '/' || (n == 1 && path[0] == '/'));
 }
 
-/* The real path of the build tree's plugins, if the running program lies in that tree. */
-static bool find_build_folder(char plugins[PATH_MAX])
-{
-    char program[PATH_MAX], tree[PATH_MAX];
-    if (!WEFT_BUILD_PLUGINS[0] || !realpath("/proc/self/exe", program) ||
-        !realpath(WEFT_BUILD_PLUGINS, plugins) || !realpath(WEFT_BUILD_PLUGINS "/..", tree))
-        return false;
-    return lies_in(program, tree);
-}
-
 /* An uninstalled program never sees installed plugins: they may be those of another build. */
 static weft_status add_own_folders(weft_search *s, weft_error *err)
 {
     char real[PATH_MAX];
-    if (find_build_folder(real))
+    if (weft_find_build_folder(real))
         return add_folder(s, real, true, err);
     if (realpath(WEFT_PLUGIN_DIR, real))
         return add_folder(s, real, false, err);
@@ -306,6 +291,24 @@ bool weft_search_is_users(weft_search *search, const char *name)
     return false;
 }
 
+/* False: the list of known plugins does not have it, or there is no memory. */
+static bool advise(const weft_search *search, const char *name, const char *searched,
+                   weft_where where, weft_error *err)
+{
+    char *list = weft_search_known(search);
+    const char *p = list;
+    weft_known k;
+    bool known = false;
+    while (p && !known && weft_known_next(&p, &k))
+        known =
+            strlen(name) == (size_t)k.name_size && strncmp(name, k.name, (size_t)k.name_size) == 0;
+    if (known)
+        weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; %.*s", name, searched,
+                  k.advice_size, k.advice);
+    weft_free(list);
+    return known;
+}
+
 weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
                                 weft_error *err)
 {
@@ -322,7 +325,8 @@ weft_status weft_search_missing(weft_search *search, const char *name, weft_wher
     const char *searched =
         search->n_folders ? weft_text_get(&folders) : "any folder: there is none to look in";
     weft_status status =
-        near
+        advise(search, name, searched, where, err) ? WEFT_ERR_INPUT
+        : near
             ? weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; did you mean '%s'?",
                         name, searched, near)
             : weft_fail(err, WEFT_ERR_INPUT, where,
