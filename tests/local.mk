@@ -346,6 +346,14 @@ EXTRA_DIST += \
 	tests/lsan.supp
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
+# Through a variable: automake takes a target of its own name for a replacement of its rule.
+if !UNIT_TESTS
+check_target = check-am
+.PHONY: needs-cmocka
+$(check_target): needs-cmocka
+needs-cmocka:
+	@echo "this build was configured --without-cmocka, and the tests need it" >&2; exit 1
+endif
 # make install links libraries once more, which are away from their places meanwhile: not while
 # others need them.
 last_log = tests/scripts/check-install.log
