@@ -63,8 +63,7 @@ weft_SOURCES = \
 	cli/vet.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
-# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses.
-weft_LDFLAGS = $(AM_LDFLAGS) -no-fast-install $(BUILTIN_PLUGIN_FLAGS)
+weft_LDFLAGS = $(AM_LDFLAGS) $(BUILTIN_PLUGIN_FLAGS)
 if BUILTIN_PLUGINS
 weft_SOURCES += cli/builtin.c
 weft_LDADD += $(LTDL_LIBS)

@@ -180,6 +180,15 @@ tests_unit_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_example_SOURCES = tests/unit/test_example.c examples/plugin/relu2.c examples/plugin/tinylm.h
 tests_unit_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
+# The command, knowing where its library is: for locks of plugins, which refuse LD_LIBRARY_PATH.
+if !BUILTIN_PLUGINS
+noinst_PROGRAMS = tests/vetted/weft
+tests_vetted_weft_SOURCES =
+tests_vetted_weft_LDADD = $(weft_OBJECTS) $(weft_LDADD)
+tests_vetted_weft_LDFLAGS = $(AM_LDFLAGS) -no-install
+EXTRA_tests_vetted_weft_DEPENDENCIES = $(weft_OBJECTS)
+endif
+
 # The command without its main.
 tests_unit_test_torture_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli
 tests_unit_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) $(CMOCKA_LIBS)
