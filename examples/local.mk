@@ -6,6 +6,8 @@ nobase_dist_doc_DATA += \
 	examples/axis/Makefile \
 	examples/axis/README.md \
 	examples/axis/vp.c \
+	examples/container/Containerfile \
+	examples/container/README.md \
 	examples/count_bytes/Makefile \
 	examples/count_bytes/README.md \
 	examples/count_bytes/count_bytes.c \
@@ -13,6 +15,7 @@ nobase_dist_doc_DATA += \
 	examples/ema/Makefile \
 	examples/ema/README.md \
 	examples/ema/ema.c \
+	examples/first.ini \
 	examples/gpt2-small.ini \
 	examples/gradient_noise/Makefile \
 	examples/gradient_noise/README.md \

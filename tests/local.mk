@@ -325,10 +325,12 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \
 	tests/scripts/check-new-plugin \
+	tests/scripts/check-packages \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
 	tests/scripts/check-parity-random \
 	tests/scripts/check-passes \
+	tests/scripts/check-release \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \
