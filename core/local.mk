@@ -70,6 +70,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/search.c \
 	core/plugin/services.c \
 	core/plugin/set.c \
+	core/plugin/signature.c \
 	core/plugin/sort.c \
 	core/plugin/uninstalled.c \
 	core/plugin/vetted.c \
@@ -221,7 +222,7 @@ core_libcore_la_SOURCES = \
 	core/run/socket.h \
 	core/run/token.h \
 	core/run/watch.h
-core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"' -DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 
 # libweft is that, showing what headers declare: the public ones to plugins, those that folders of

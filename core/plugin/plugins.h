@@ -36,9 +36,11 @@ weft_status weft_search_create_closed(const char *const *extra, weft_search **ou
 weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
                                    weft_error *err);
 void weft_search_destroy(weft_search *search);
-/* From now on opens only what this lock knows, too; at: who named it. The system's own lock, if
- * there is one, holds for every search from the beginning. */
-weft_status weft_search_lock(weft_search *search, const char *file, weft_where at, weft_error *err);
+/* From now on opens only what this lock knows, too; at: who named it; key: the file of the public
+ * key that it must be signed with, NULL: none. The system's own lock, if there is one, holds for
+ * every search from the beginning. */
+weft_status weft_search_lock(weft_search *search, const char *file, const char *key, weft_where at,
+                             weft_error *err);
 /* The file of the i-th lock that holds, from 0; NULL past the end. */
 const char *weft_search_locked_by(const weft_search *search, int i);
 /* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).

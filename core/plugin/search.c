@@ -17,6 +17,10 @@
 #ifndef WEFT_SYSTEM_LOCK
 #define WEFT_SYSTEM_LOCK "/etc/weft/plugins.lock"
 #endif
+/* Who must have signed it; it need not be there either. */
+#ifndef WEFT_SYSTEM_KEY
+#define WEFT_SYSTEM_KEY "/etc/weft/plugins.key"
+#endif
 bool weft_plugin_name_ok(const char *name)
 {
     if (!name || !isalpha((unsigned char)name[0]) || strlen(name) > WEFT_PLUGIN_NAME)
@@ -105,22 +109,31 @@ static weft_status add_own_folders(weft_search *s, weft_error *err)
 
 /* ---- locks ---- */
 
-static weft_status add_lock(weft_search *s, int i, const char *file, weft_where at, weft_error *err)
+static weft_status add_lock(weft_search *s, int i, const char *file, const char *key, weft_where at,
+                            weft_error *err)
 {
-    weft_status status = weft_vetted_read(file, at, i == 0, &s->locks[i], err);
+    weft_status status = weft_vetted_read(file, at, i == 0, key, &s->locks[i], err);
     return status ? status : weft_vetted_check_process(s->locks[i], err);
+}
+
+static bool is_absent(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
 static weft_status add_system_lock(weft_search *s, weft_error *err)
 {
-    struct stat st;
-    bool none = lstat(WEFT_SYSTEM_LOCK, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
-    return none ? WEFT_OK : add_lock(s, 0, WEFT_SYSTEM_LOCK, WEFT_NOWHERE, err);
+    const char *key = is_absent(WEFT_SYSTEM_KEY) ? NULL : WEFT_SYSTEM_KEY;
+    if (is_absent(WEFT_SYSTEM_LOCK))
+        return WEFT_OK;
+    return add_lock(s, 0, WEFT_SYSTEM_LOCK, key, WEFT_NOWHERE, err);
 }
 
-weft_status weft_search_lock(weft_search *search, const char *file, weft_where at, weft_error *err)
+weft_status weft_search_lock(weft_search *search, const char *file, const char *key, weft_where at,
+                             weft_error *err)
 {
-    return add_lock(search, 1, file, at, err);
+    return add_lock(search, 1, file, key, at, err);
 }
 
 const char *weft_search_locked_by(const weft_search *search, int i)

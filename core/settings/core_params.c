@@ -41,6 +41,10 @@ static const weft_param run_params[] = {
      .flags = WEFT_PARAM_ONCE | WEFT_PARAM_PER_RANK | WEFT_PARAM_BESIDE,
      .help = "only the plugins that this file names, written by weft vet, may be opened; set once, "
              "it cannot be changed"},
+    {.name = "lock_key",
+     .type = WEFT_PARAM_PATH,
+     .flags = WEFT_PARAM_ONCE | WEFT_PARAM_PER_RANK | WEFT_PARAM_BESIDE | WEFT_PARAM_ADVANCED,
+     .help = "the public key, of minisign, that the lock must be signed with"},
     {.name = "threads",
      .type = WEFT_PARAM_INT,
      .value = "auto",
