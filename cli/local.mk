@@ -69,6 +69,7 @@ weft_SOURCES = \
 	cli/templates.h \
 	cli/vet.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+weft_CPPFLAGS = $(AM_CPPFLAGS) -DWEFT_FEATURES='"$(FEATURES)"'
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
 # Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses; by where
 # it lies itself, so that what is installed knows nothing of the folder that it was built in.
@@ -100,4 +101,12 @@ cli/template_texts.c: $(templates) cli/local.mk
 	    sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' $$file && echo ';' || exit 1; \
 	done >$@.new && mv $@.new $@
 CLEANFILES += cli/template_texts.c
+
+# Which commit this is: of the checkout, or the one that a tarball was made of.
+nodist_weft_SOURCES += cli/commit.c
+cli/commit.c: FORCE
+	@$(MKDIR_P) $(@D) && commit=$$(cd '$(srcdir)' && if [ -e .git ]; then $(DESCRIBE); else cat .commit; fi 2>/dev/null || echo unknown) && \
+	    printf 'extern const char weft_commit[];\nconst char weft_commit[] = "%s";\n' "$$commit" >$@.new && \
+	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+CLEANFILES += cli/commit.c
 EXTRA_DIST += $(templates)

@@ -48,13 +48,15 @@ static int print_help(void)
     return code;
 }
 
+extern const char weft_commit[]; /* made by the build */
+
 static int print_version(void)
 {
     weft_text text = {0};
     int code;
 
-    weft_text_print(&text, "weft %s (plugin ABI %d.%d)\n", WEFT_VERSION, WEFT_ABI_MAJOR,
-                    WEFT_ABI_MINOR);
+    weft_text_print(&text, "weft %s (plugin ABI %d.%d)\ncommit: %s\nbuilt with: %s\n", WEFT_VERSION,
+                    WEFT_ABI_MAJOR, WEFT_ABI_MINOR, weft_commit, WEFT_FEATURES);
     code = weft_cli_print(&text);
     weft_text_release(&text);
     return code;

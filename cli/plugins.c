@@ -53,6 +53,39 @@ static void list_one(void *self, const weft_module *module, weft_text *text, wef
     weft_text_release(&kinds);
 }
 
+/* What is found first is opened; the same name in a later folder is not. */
+static void list_hidden(weft_search *search, const char *name, int width, weft_text *text)
+{
+    const char *copy;
+    for (int i = 1; (copy = weft_search_copy(search, name, i)); i++)
+        weft_text_print(text, "%*s  hides %s\n", width, "", copy);
+}
+
+static bool is_found(const char *const *names, const weft_known *k)
+{
+    for (int i = 0; names[i]; i++)
+        if (strlen(names[i]) == (size_t)k->name_size &&
+            strncmp(names[i], k->name, (size_t)k->name_size) == 0)
+            return true;
+    return false;
+}
+
+/* Plugins that are known and not here, and where all of them were looked for. */
+static void list_rest(weft_search *search, const char *const *names, weft_text *text)
+{
+    char *list = weft_search_known(search);
+    const char *p = list, *folder;
+    weft_known k;
+    while (p && weft_known_next(&p, &k))
+        if (!is_found(names, &k))
+            weft_text_print(text, "%.*s  is not here; %.*s\n", k.name_size, k.name, k.advice_size,
+                            k.advice);
+    weft_free(list);
+    weft_text_add(text, "\nlooked for in this order, the first of a name counts:\n");
+    for (int i = 0; (folder = weft_search_folder(search, i)); i++)
+        weft_text_print(text, "  %s\n", folder);
+}
+
 int weft_cmd_plugins(int argc, char **argv)
 {
     bool names_only = false;
@@ -81,9 +114,13 @@ int weft_cmd_plugins(int argc, char **argv)
         for (int i = 0; names && names[i]; i++) {
             if (names_only)
                 weft_text_print(&text, "%s\n", names[i]);
-            else
+            else {
                 weft_cli_probe(search, names[i], list_one, &width, &text, &err);
+                list_hidden(search, names[i], width, &text);
+            }
         }
+        if (names && !names_only)
+            list_rest(search, names, &text);
     }
     code = weft_cli_print(&text);
     int failed = weft_cli_report(&err); /* broken plugins come after those that work */

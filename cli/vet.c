@@ -114,14 +114,14 @@ static weft_status write_lock(const char *path, const weft_vetted *set, weft_err
 
 typedef struct wish {
     bool check, prune;
-    const char *update;
+    const char *update, *key;
 } wish;
 
 static weft_status use_lock(const wish *w, const char *path, weft_vetted *set, weft_text *text,
                             weft_error *err)
 {
     weft_vetted *v = NULL;
-    weft_status s = weft_vetted_read(path, WEFT_NOWHERE, false, &v, err);
+    weft_status s = weft_vetted_read(path, WEFT_NOWHERE, false, w->key, &v, err);
     if (!s && w->check)
         s = check_lock(v, text);
     else if (!s) {
@@ -145,6 +145,11 @@ int weft_cmd_vet(int argc, char **argv)
          .argument = "NAME",
          .help = "of a lock: let this plugin's file run as it is now, too",
          .text = &w.update},
+        {.name = "key",
+         .argument = "FILE",
+         .help = "with --check: the lock must be signed (FILE.minisig beside it) with this public "
+                 "key",
+         .text = &w.key},
         {.name = "prune", .help = "of a lock: take out what is no longer there", .flag = &w.prune},
         {0}};
     const weft_cli_usage usage = {
@@ -167,6 +172,9 @@ int weft_cmd_vet(int argc, char **argv)
     if (w.check + w.prune + !!w.update > 1)
         s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "--check, --update and --prune are three things; give one of them");
+    else if (w.key && !w.check)
+        s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                      "--key is for --check: whoever changes a lock signs it again");
     else if (w.check || w.prune || w.update)
         s = use_lock(&w, options.arguments[0], &set, &text, &err);
     else if (!(s = vet_ini(&options, &set, &err)))

@@ -33,6 +33,7 @@ core_libcore_la_SOURCES = \
 	core/store/types.c \
 	core/store/internal.h \
 	core/store/shard.h \
+	core/settings/beside.c \
 	core/settings/check.c \
 	core/settings/core_params.c \
 	core/settings/ini.c \
@@ -61,6 +62,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/forward_device.c \
 	core/plugin/forward_state.c \
 	core/plugin/forward_transport.c \
+	core/plugin/known.c \
 	core/plugin/loader.c \
 	core/plugin/module.c \
 	core/plugin/names.c \
@@ -68,7 +70,9 @@ core_libcore_la_SOURCES = \
 	core/plugin/search.c \
 	core/plugin/services.c \
 	core/plugin/set.c \
+	core/plugin/signature.c \
 	core/plugin/sort.c \
+	core/plugin/uninstalled.c \
 	core/plugin/vetted.c \
 	core/plugin/vetted_check.c \
 	core/plugin/vocabulary.c \
@@ -228,16 +232,23 @@ core_libcore_la_SOURCES = \
 	core/run/socket.h \
 	core/run/token.h \
 	core/run/watch.h
-core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_BUILD_PLUGINS='"$(abs_top_builddir)/plugins"' -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"' -DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 
-# libweft is that, showing only what starts with weft_.
+# libweft is that, showing what headers declare: the public ones to plugins, those that folders of
+# the core offer each other to the program. Three folders have a header of their own.
 lib_LTLIBRARIES += core/libweft.la
 core_libweft_la_SOURCES =
 core_libweft_la_LIBADD = core/libcore.la
 # Plugins load on equal ABI numbers only; the library's own number grows with the minor one.
-core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=$(top_srcdir)/core/libweft.map
+core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
 EXTRA_core_libweft_la_DEPENDENCIES = core/libweft.map
+private_headers = $(filter-out core/plugin/internal.h core/settings/internal.h core/store/internal.h,$(filter %.h,$(core_libcore_la_SOURCES)))
+core/libweft.map: core/make-map core/local.mk $(weftinclude_HEADERS) $(private_headers)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && cd $(srcdir) && \
+	    $(SHELL) core/make-map $(ABI) $(PACKAGE_VERSION) $(weftinclude_HEADERS) -- $(private_headers) \
+	    >'$(abs_builddir)/$@.new' && mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
+CLEANFILES += core/libweft.map
 
 weftincludedir = $(includedir)/weft
 weftinclude_HEADERS = \
@@ -264,5 +275,5 @@ core/weft.pc: core/weft.pc.in installdirs.stamp Makefile
 CLEANFILES += core/weft.pc
 EXTRA_DIST += core/weft.pc.in
 noinst_DATA = core/weft-uninstalled.pc
-EXTRA_DIST += core/libweft.map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
+EXTRA_DIST += core/make-map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
 	core/plugin/README.md core/run/README.md core/schedule/README.md core/settings/README.md core/store/README.md

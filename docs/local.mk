@@ -6,6 +6,7 @@ nobase_dist_doc_DATA += \
 	docs/hf.md \
 	docs/ini.md \
 	docs/oracle.md \
+	docs/packaging.md \
 	docs/pipelines.md \
 	docs/plan.md \
 	docs/tokenizers.md \

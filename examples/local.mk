@@ -7,6 +7,8 @@ nobase_dist_doc_DATA += \
 	examples/axis/Makefile \
 	examples/axis/README.md \
 	examples/axis/vp.c \
+	examples/container/Containerfile \
+	examples/container/README.md \
 	examples/count_bytes/Makefile \
 	examples/count_bytes/README.md \
 	examples/count_bytes/count_bytes.c \
@@ -20,6 +22,7 @@ nobase_dist_doc_DATA += \
 	examples/ema/Makefile \
 	examples/ema/README.md \
 	examples/ema/ema.c \
+	examples/first.ini \
 	examples/gate_up/Makefile \
 	examples/gate_up/README.md \
 	examples/gate_up/gate_up.c \

@@ -164,7 +164,7 @@ EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/cpu_kernels.c bench/ranks bench/threads bench/tokenize.py
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/cpu_kernels.c bench/lock bench/ranks bench/threads bench/tokenize.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la
@@ -188,6 +188,24 @@ tests_unit_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_test_example_SOURCES = tests/unit/test_example.c examples/plugin/relu2.c examples/plugin/tinylm.h
 tests_unit_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
+# The command, knowing where its library is: for locks of plugins, which refuse LD_LIBRARY_PATH.
+# Its library is the real one but for the place of the system's lock.
+if !BUILTIN_PLUGINS
+check_LTLIBRARIES += tests/vetted/libweft.la
+tests_vetted_libweft_la_SOURCES = core/plugin/search.c
+tests_vetted_libweft_la_CPPFLAGS = $(core_libcore_la_CPPFLAGS) -UWEFT_SYSTEM_LOCK -UWEFT_SYSTEM_KEY \
+	-DWEFT_SYSTEM_LOCK='"$(abs_builddir)/tests/vetted/etc/plugins.lock"' -DWEFT_SYSTEM_KEY='"$(abs_builddir)/tests/vetted/etc/plugins.key"'
+tests_vetted_libweft_la_LIBADD = $(filter-out %-search.lo,$(core_libcore_la_OBJECTS)) $(core_libcore_la_LIBADD)
+tests_vetted_libweft_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/vetted
+EXTRA_tests_vetted_libweft_la_DEPENDENCIES = core/libcore.la core/libweft.map
+EXTRA_PROGRAMS += tests/vetted/weft
+tests_vetted_weft_SOURCES =
+tests_vetted_weft_LDADD = $(weft_OBJECTS) tests/vetted/libweft.la $(JANSSON_LIBS) $(LIBM)
+tests_vetted_weft_LDFLAGS = $(AM_LDFLAGS) -no-install
+EXTRA_tests_vetted_weft_DEPENDENCIES = $(weft_OBJECTS)
+tests/scripts/check-vet.log: tests/vetted/weft$(EXEEXT)
+endif
+
 # The command without its main.
 tests_unit_test_torture_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli
 tests_unit_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) $(CMOCKA_LIBS)
@@ -210,6 +228,7 @@ tests_unit_test_impostor_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_intruder_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_link_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_token_LDADD = $(INTRUDER_LIBS)
+tests_unit_test_optimize_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_grad_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 
@@ -326,17 +345,20 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \
 	tests/scripts/check-new-plugin \
+	tests/scripts/check-packages \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
 	tests/scripts/check-parity-random \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \
+	tests/scripts/check-release \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
 	tests/scripts/check-signals \
 	tests/scripts/check-sizes \
 	tests/scripts/check-slips \
 	tests/scripts/check-style \
+	tests/scripts/check-symbols \
 	tests/scripts/check-state \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \
@@ -359,6 +381,14 @@ EXTRA_DIST += \
 	tests/slowest
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
+# Through a variable: automake takes a target of its own name for a replacement of its rule.
+.PHONY: needs-cmocka
+if !UNIT_TESTS
+check_target = check-am
+$(check_target): needs-cmocka
+needs-cmocka:
+	@echo "this build was configured --without-cmocka, and the tests need it" >&2; exit 1
+endif
 # make install links libraries once more, which are away from their places meanwhile: not while
 # others need them.
 last_log = tests/scripts/check-install.log

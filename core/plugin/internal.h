@@ -5,6 +5,7 @@
 
 #include "plugin/plugins.h"
 #include "plugin/vetted.h"
+#include <limits.h>
 #include <sys/types.h>
 
 /* ---- loader.c: the only file that speaks to libltdl; every call takes the one lock ---- */
@@ -52,6 +53,9 @@ struct weft_search {
     weft_vetted *locks[2]; /* the system's, the run's; NULL: none */
 };
 
+/* The real path of the build tree's plugins, if the running program lies in that tree
+ * (uninstalled.c). */
+bool weft_find_build_folder(char plugins[PATH_MAX]);
 /* Where this folder would hold the plugin; NULL when out of memory. */
 char *weft_folder_file(const weft_folder *f, const char *name);
 

@@ -68,6 +68,27 @@ static void scan_folder(name_list *list, const weft_folder *f)
     closedir(dir);
 }
 
+const char *weft_search_folder(const weft_search *search, int i)
+{
+    return i >= 0 && i < search->n_folders ? search->folders[i].real : NULL;
+}
+
+const char *weft_search_copy(weft_search *search, const char *name, int i)
+{
+    struct stat st;
+    for (int k = 0; k < search->n_folders; k++) {
+        char *path = weft_folder_file(&search->folders[k], name);
+        if (!path)
+            return NULL;
+        bool counts = stat(path, &st) == 0 && S_ISREG(st.st_mode) && i-- == 0;
+        const char *found = counts ? weft_pool_strdup(&search->pool, path) : NULL;
+        weft_free(path);
+        if (counts)
+            return found;
+    }
+    return NULL;
+}
+
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

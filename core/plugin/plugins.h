@@ -36,14 +36,34 @@ weft_status weft_search_create_closed(const char *const *extra, weft_search **ou
 weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
                                    weft_error *err);
 void weft_search_destroy(weft_search *search);
-/* From now on opens only what this lock knows, too; at: who named it. The system's own lock, if
- * there is one, holds for every search from the beginning. */
-weft_status weft_search_lock(weft_search *search, const char *file, weft_where at, weft_error *err);
+/* From now on opens only what this lock knows, too; at: who named it; key: the file of the public
+ * key that it must be signed with, NULL: none. The system's own lock, if there is one, holds for
+ * every search from the beginning. */
+weft_status weft_search_lock(weft_search *search, const char *file, const char *key, weft_where at,
+                             weft_error *err);
 /* The file of the i-th lock that holds, from 0; NULL past the end. */
 const char *weft_search_locked_by(const weft_search *search, int i);
 /* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).
  * NULL-ended array owned by search; NULL when out of memory. */
 const char *const *weft_search_names(weft_search *search);
+/* The i-th folder in which plugins are looked for, from 0; NULL past the end. */
+const char *weft_search_folder(const weft_search *search, int i);
+/* The i-th file that has this plugin's name, in the order of folders: the first one is opened, and
+ * hides the others. NULL past the end, or when out of memory. Owned by search. */
+const char *weft_search_copy(weft_search *search, const char *name, int i);
+/* One line of the list of plugins that weft's makers know: a name, and what to do if it is not
+ * here. Neither ends in NUL. */
+typedef struct weft_known {
+    const char *name;
+    int name_size;
+    const char *advice;
+    int advice_size;
+} weft_known;
+/* The text of that list (plugins.known, beside weft's own plugins); weft_free it. NULL: there is
+ * none. */
+char *weft_search_known(const weft_search *search);
+/* The next line of the text, which it moves on; false at the end. */
+bool weft_known_next(const char **text, weft_known *out);
 /* Is this plugin found in a folder that the user has named? */
 bool weft_search_is_users(weft_search *search, const char *name);
 /* Finds, opens (RTLD_NOW|LOCAL|NODELETE through our loader in libltdl) and checks one plugin's

@@ -17,11 +17,10 @@
 #ifndef WEFT_SYSTEM_LOCK
 #define WEFT_SYSTEM_LOCK "/etc/weft/plugins.lock"
 #endif
-/* "<absolute build folder>/plugins"; empty: never looked at. */
-#ifndef WEFT_BUILD_PLUGINS
-#define WEFT_BUILD_PLUGINS ""
+/* Who must have signed it; it need not be there either. */
+#ifndef WEFT_SYSTEM_KEY
+#define WEFT_SYSTEM_KEY "/etc/weft/plugins.key"
 #endif
-
 bool weft_plugin_name_ok(const char *name)
 {
     if (!name || !isalpha((unsigned char)name[0]) || strlen(name) > WEFT_PLUGIN_NAME)
@@ -97,21 +96,11 @@ static bool lies_in(const char *path, const char *folder_path)
     return strncmp(path, folder_path, n) == 0 && (path[n] == '/' || (n == 1 && path[0] == '/'));
 }
 
-/* The real path of the build tree's plugins, if the running program lies in that tree. */
-static bool find_build_folder(char plugins[PATH_MAX])
-{
-    char program[PATH_MAX], tree[PATH_MAX];
-    if (!WEFT_BUILD_PLUGINS[0] || !realpath("/proc/self/exe", program) ||
-        !realpath(WEFT_BUILD_PLUGINS, plugins) || !realpath(WEFT_BUILD_PLUGINS "/..", tree))
-        return false;
-    return lies_in(program, tree);
-}
-
 /* An uninstalled program never sees installed plugins: they may be those of another build. */
 static weft_status add_own_folders(weft_search *s, weft_error *err)
 {
     char real[PATH_MAX];
-    if (find_build_folder(real))
+    if (weft_find_build_folder(real))
         return add_folder(s, real, true, err);
     if (realpath(WEFT_PLUGIN_DIR, real))
         return add_folder(s, real, false, err);
@@ -120,22 +109,31 @@ static weft_status add_own_folders(weft_search *s, weft_error *err)
 
 /* ---- locks ---- */
 
-static weft_status add_lock(weft_search *s, int i, const char *file, weft_where at, weft_error *err)
+static weft_status add_lock(weft_search *s, int i, const char *file, const char *key, weft_where at,
+                            weft_error *err)
 {
-    weft_status status = weft_vetted_read(file, at, i == 0, &s->locks[i], err);
+    weft_status status = weft_vetted_read(file, at, i == 0, key, &s->locks[i], err);
     return status ? status : weft_vetted_check_process(s->locks[i], err);
+}
+
+static bool is_absent(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
 static weft_status add_system_lock(weft_search *s, weft_error *err)
 {
-    struct stat st;
-    bool none = lstat(WEFT_SYSTEM_LOCK, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
-    return none ? WEFT_OK : add_lock(s, 0, WEFT_SYSTEM_LOCK, WEFT_NOWHERE, err);
+    const char *key = is_absent(WEFT_SYSTEM_KEY) ? NULL : WEFT_SYSTEM_KEY;
+    if (is_absent(WEFT_SYSTEM_LOCK))
+        return WEFT_OK;
+    return add_lock(s, 0, WEFT_SYSTEM_LOCK, key, WEFT_NOWHERE, err);
 }
 
-weft_status weft_search_lock(weft_search *search, const char *file, weft_where at, weft_error *err)
+weft_status weft_search_lock(weft_search *search, const char *file, const char *key, weft_where at,
+                             weft_error *err)
 {
-    return add_lock(search, 1, file, at, err);
+    return add_lock(search, 1, file, key, at, err);
 }
 
 const char *weft_search_locked_by(const weft_search *search, int i)
@@ -306,6 +304,24 @@ bool weft_search_is_users(weft_search *search, const char *name)
     return false;
 }
 
+/* False: the list of known plugins does not have it, or there is no memory. */
+static bool advise(const weft_search *search, const char *name, const char *searched,
+                   weft_where where, weft_error *err)
+{
+    char *list = weft_search_known(search);
+    const char *p = list;
+    weft_known k;
+    bool known = false;
+    while (p && !known && weft_known_next(&p, &k))
+        known =
+            strlen(name) == (size_t)k.name_size && strncmp(name, k.name, (size_t)k.name_size) == 0;
+    if (known)
+        weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; %.*s", name, searched,
+                  k.advice_size, k.advice);
+    weft_free(list);
+    return known;
+}
+
 weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
                                 weft_error *err)
 {
@@ -322,7 +338,8 @@ weft_status weft_search_missing(weft_search *search, const char *name, weft_wher
     const char *searched =
         search->n_folders ? weft_text_get(&folders) : "any folder: there is none to look in";
     weft_status status =
-        near
+        advise(search, name, searched, where, err) ? WEFT_ERR_INPUT
+        : near
             ? weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; did you mean '%s'?",
                         name, searched, near)
             : weft_fail(err, WEFT_ERR_INPUT, where,

@@ -44,10 +44,15 @@ static weft_status create_search(loading *l, const weft_params *core)
 {
     weft_status status = weft_search_create_for(core, false, &l->plugins->search, l->err);
     const char *lock = core ? weft_params_text(core, "lock") : "";
-    if (!status && *lock)
-        status =
-            weft_search_lock(l->plugins->search, lock, weft_params_where(core, "lock"), l->err);
-    return status;
+    const char *key = core ? weft_params_text(core, "lock_key") : "";
+    if (status || (!*lock && !*key))
+        return status;
+    if (!*lock)
+        return weft_fail(l->err, WEFT_ERR_INPUT, weft_params_where(core, "lock_key"),
+                         "[weft] lock_key is the key that a lock is signed with, and there is no "
+                         "lock; name one, or take this out");
+    return weft_search_lock(l->plugins->search, lock, *key ? key : NULL,
+                            weft_params_where(core, "lock"), l->err);
 }
 
 /* A section whose plugin is not there has no table to be checked against; it is not unknown either.

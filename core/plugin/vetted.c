@@ -168,7 +168,7 @@ static weft_status read_lines(weft_vetted *v, char *text, size_t size, weft_erro
     return first;
 }
 
-static weft_status read_file(weft_vetted *v, bool system, weft_error *err)
+static weft_status read_file(weft_vetted *v, bool system, const char *key, weft_error *err)
 {
     struct stat info;
     char *text = NULL;
@@ -188,13 +188,17 @@ static weft_status read_file(weft_vetted *v, bool system, weft_error *err)
     v->owner = info.st_uid;
     weft_status s = check_path(v->file, v->owner, at, err);
     s = s ? s : weft_read_file(v->file, &text, &size, err);
+    if (!s && key)
+        s = check_path(key, v->owner, at, err);
+    if (!s && key)
+        s = weft_signature_check(v->file, text, size, key, at, err);
     s = s ? s : read_lines(v, text, size, err);
     weft_free(text);
     return s;
 }
 
-weft_status weft_vetted_read(const char *file, weft_where where, bool system, weft_vetted **out,
-                             weft_error *err)
+weft_status weft_vetted_read(const char *file, weft_where where, bool system, const char *key,
+                             weft_vetted **out, weft_error *err)
 {
     weft_vetted *v = weft_alloc_zero(1, sizeof *v);
     *out = NULL;
@@ -202,7 +206,7 @@ weft_status weft_vetted_read(const char *file, weft_where where, bool system, we
         return weft_fail_memory(err);
     v->where = where;
     v->file = weft_pool_strdup(&v->pool, file);
-    weft_status s = v->file ? read_file(v, system, err) : weft_fail_memory(err);
+    weft_status s = v->file ? read_file(v, system, key, err) : weft_fail_memory(err);
     if (s)
         weft_vetted_destroy(v);
     else

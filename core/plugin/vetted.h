@@ -44,9 +44,13 @@ typedef struct weft_vetted {
 } weft_vetted;
 
 /* Reads a lock. Refused: a link, what others than its owner may change. system: what is not root's,
- * too. */
-weft_status weft_vetted_read(const char *file, weft_where where, bool system, weft_vetted **out,
-                             weft_error *err);
+ * too. key: the file of a public key; without a signature FILE.minisig by it the lock is refused.
+ * NULL: none is asked for. */
+weft_status weft_vetted_read(const char *file, weft_where where, bool system, const char *key,
+                             weft_vetted **out, weft_error *err);
+/* Are these the bytes of `file` that the signature FILE.minisig beside it is of (signature.c)? */
+weft_status weft_signature_check(const char *file, const char *bytes, size_t size, const char *key,
+                                 weft_where at, weft_error *err);
 void weft_vetted_destroy(weft_vetted *v);
 /* Of one that was zero-initialised. */
 void weft_vetted_release(weft_vetted *v);

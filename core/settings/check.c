@@ -43,7 +43,7 @@ static weft_status check_empty(const weft_settings *settings, const weft_section
     return status;
 }
 
-static weft_status check_scalar(const weft_settings *settings, const weft_section *section,
+static weft_status check_scalar(weft_settings *settings, const weft_section *section,
                                 const weft_ini_line *lines, weft_checked *value, weft_error *err)
 {
     const weft_ini_line *line = first_text(lines), *more = line ? first_text(line->next) : NULL;
@@ -56,6 +56,10 @@ static weft_status check_scalar(const weft_settings *settings, const weft_sectio
                          "starts in the first column",
                          section->name, value->param->name);
     value->text = line->text;
+    if (value->param->flags & WEFT_PARAM_BESIDE)
+        value->text = weft_path_beside(&settings->pool, line->text, line->where);
+    if (!value->text)
+        return weft_fail_memory(err);
     return weft_value_parse(section->name, value->param, line->text, line->where, value, err);
 }
 
@@ -97,6 +101,10 @@ static weft_status check_list(weft_settings *settings, const weft_section *secti
 
         if (parsed != WEFT_OK)
             status = parsed;
+        if (value->param->flags & WEFT_PARAM_BESIDE)
+            value->words[i] = weft_path_beside(&settings->pool, value->words[i], value->wheres[i]);
+        if (!value->words[i])
+            return weft_fail_memory(err);
     }
     return status == WEFT_OK ? join_words(&settings->pool, value, err) : status;
 }

@@ -76,6 +76,10 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
 weft_status weft_split_words(weft_pool *pool, const weft_ini_line *lines, const char ***words,
                              weft_where **wheres, int *n, weft_error *err);
 
+/* The path, or, for a relative one, the absolute path from the folder of the file that names it;
+ * the command line names from the working directory. NULL when out of memory. */
+const char *weft_path_beside(weft_pool *pool, const char *path, weft_where at);
+
 /* Makes the list of plugins from [weft] plugins. */
 weft_status weft_settings_list(weft_settings *settings, weft_error *err);
 

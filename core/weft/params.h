@@ -15,7 +15,8 @@ typedef enum weft_param_type {
     WEFT_PARAM_INT,    /* 64-bit; decimal, k/M/G suffixes of 1000 (10k) and Ki/Mi/Gi of 1024 */
     WEFT_PARAM_REAL,   /* finite double */
     WEFT_PARAM_STRING, /* any text */
-    WEFT_PARAM_PATH,   /* a path; relative ones are relative to the working directory */
+    WEFT_PARAM_PATH,   /* a path; relative ones are relative to the working directory, but for
+                          BESIDE */
     WEFT_PARAM_CHOICE, /* one of `choices` */
 } weft_param_type;
 
@@ -25,6 +26,8 @@ enum {
     WEFT_PARAM_LIST = 4, /* whitespace-separated list of this type, possibly over several lines */
     WEFT_PARAM_ADVANCED = 8, /* shown by `weft inspect --all` only */
     WEFT_PARAM_ONCE = 16,    /* set in one place it stays: another file or -o is refused */
+    WEFT_PARAM_BESIDE = 32,  /* a PATH of an INI is relative to the folder of that INI; the value is
+                                an absolute path */
 };
 
 typedef struct weft_param {

@@ -3,9 +3,11 @@
  *
  * The vector kernels are headers (elementwise.h, norm.h, ...) that isa_generic.c, isa_avx2.c and
  * isa_avx512.c compile once each; every launch picks the table of the running CPU. Matrix products
- * are oneDNN's (product.c on onednn.c). */
+ * are oneDNN's, or our own (product.c on matmul.h). */
 #ifndef WEFT_CPU_H
 #define WEFT_CPU_H
+
+#include "matmul.h"
 
 #include <weft/plugin.h>
 
@@ -106,12 +108,19 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(attention)                                                                                  \
     OP(attention_dx)
 
+/* Of our own products: rows and columns of a tile, and a thread's memory. */
+enum { CPU_GEMM_ROWS = 192, CPU_GEMM_COLUMNS = 128, CPU_GEMM_FLOATS = (192 + 256) * 128 };
+
 typedef struct cpu_launchers {
 #define CPU_FIELD(op) cpu_launch *op;
     CPU_VECTOR_OPS(CPU_FIELD)
 #undef CPU_FIELD
     /* Natural exponential of n numbers, for tests of its accuracy. */
     void (*exp)(const float *x, float *y, int64_t n);
+    /* A tile of c[m, n] = (or +=) a b, all f32, from row i and column j on; work: CPU_GEMM_FLOATS.
+     */
+    void (*gemm)(const cpu_matmul_shape *s, const float *a, const float *b, float *c, int64_t i,
+                 int64_t j, float *work);
 } cpu_launchers;
 
 extern const cpu_launchers cpu_launchers_generic, cpu_launchers_avx2, cpu_launchers_avx512;

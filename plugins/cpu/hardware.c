@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the processor can do. Asking it touches no state, so every launch may. */
 #include "cpu.h"
-#include "onednn.h"
+#include "matmul.h"
 
 #include <string.h>
 

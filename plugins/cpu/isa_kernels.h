@@ -11,6 +11,7 @@
 #include "tile.h"
 
 #include "attention.h"
+#include "gemm.h"
 
 #include "attention_dx.h"
 
@@ -24,5 +25,5 @@ static void exp_all(const float *x, float *y, int64_t n)
 }
 
 #define CPU_ENTRY(op) .op = launch_##op,
-const cpu_launchers CPU_NAME = {CPU_VECTOR_OPS(CPU_ENTRY).exp = exp_all};
+const cpu_launchers CPU_NAME = {CPU_VECTOR_OPS(CPU_ENTRY).exp = exp_all, .gemm = gemm_tile};
 #undef CPU_ENTRY

@@ -169,9 +169,14 @@ enum { PRIORITY = 10 };
         HEAD(name_, #name_ "_vector", true),                                                       \
             .accepts = accepts_types, .workspace = cpu_rows_workspace, .launch = dispatch_##name_  \
     }
+#ifdef WEFT_ONEDNN
+#define BY "_onednn"
+#else
+#define BY "_tiled"
+#endif
 #define PRODUCT(name_, accumulates_)                                                               \
     {                                                                                              \
-        HEAD(name_, #name_ "_onednn", accumulates_),                                               \
+        HEAD(name_, #name_ BY, accumulates_),                                                      \
             .accepts = cpu_product_accepts, .workspace = cpu_product_workspace,                    \
             .prepare = cpu_product_prepare, .release = cpu_product_release,                        \
             .launch = cpu_product_launch                                                           \

@@ -7,7 +7,6 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/isa_avx512.c \
 	plugins/cpu/isa_generic.c \
 	plugins/cpu/kernels.c \
-	plugins/cpu/onednn.c \
 	plugins/cpu/peak.c \
 	plugins/cpu/plugin.c \
 	plugins/cpu/product.c \
@@ -19,15 +18,22 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/cpu.h \
 	plugins/cpu/decode.h \
 	plugins/cpu/elementwise.h \
+	plugins/cpu/gemm.h \
 	plugins/cpu/isa.h \
 	plugins/cpu/isa_kernels.h \
 	plugins/cpu/loss.h \
+	plugins/cpu/matmul.h \
 	plugins/cpu/norm.h \
-	plugins/cpu/onednn.h \
 	plugins/cpu/rope.h \
 	plugins/cpu/rows.h \
 	plugins/cpu/sliced.h \
 	plugins/cpu/tile.h
+if ONEDNN
+plugins_cpu_libcpu_la_SOURCES += plugins/cpu/onednn.c
+else
+plugins_cpu_libcpu_la_SOURCES += plugins/cpu/own_matmul.c
+endif
+plugins_cpu_libcpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(DNNL_CPPFLAGS)
 plugins_cpu_libcpu_la_CFLAGS = $(PLUGIN_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS) -ffp-contract=fast
 
 plugins_cpu_cpu_la_SOURCES =
@@ -65,7 +71,8 @@ plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plu
 plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_sumsq
-plugins_cpu_test_test_cpu_sumsq_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
+# Looks at what libweft does not export.
+plugins_cpu_test_test_cpu_sumsq_LDADD = plugins/cpu/libcpu.la core/libcore.la $(DNNL_LIBS) $(CMOCKA_LIBS) $(LIBM)
 plugins_cpu_test_test_cpu_sumsq_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_sumsq_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "onednn.h"
 #include "cpu.h"
+#include "matmul.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <string.h>

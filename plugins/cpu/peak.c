@@ -3,7 +3,7 @@
  * by CPU model, threads, dtype and way of multiplying. Kept in a text file; each run looks once
  * more, so that a number from a busy machine does not stay. */
 #include "cpu.h"
-#include "onednn.h"
+#include "matmul.h"
 
 #include <inttypes.h>
 #include <omp.h>

@@ -2,7 +2,7 @@
 /* cpu: the device that every machine has. Memory is the host's, kernels compute at once in the
  * calling thread and its OpenMP team. */
 #include "cpu.h"
-#include "onednn.h"
+#include "matmul.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,15 +90,24 @@ static weft_status open_team(cpu *c, weft_error *err)
     return WEFT_OK;
 }
 
+#ifdef WEFT_ONEDNN
+#define PRODUCTS "matrix products by oneDNN"
+#define NEEDS    ""
+#else
+#define PRODUCTS "matrix products of our own (built without oneDNN: slower)"
+#define NEEDS    " in a weft built without oneDNN"
+#endif
+
 static weft_status cpu_open(void *self, weft_error *err)
 {
     cpu *c = self;
     weft_status s = open_team(c, err);
     if (!s && weft_params_is(c->host->params, "products", "bf16") && !cpu_can_bf16())
-        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(c->host->params, "products"),
-                      "[cpu] products = bf16, but oneDNN multiplies no bf16 on this CPU (%s); use "
-                      "auto or f32",
-                      cpu_isa_name(cpu_isa_get()));
+        s = weft_fail(
+            err, WEFT_ERR_INPUT, weft_params_where(c->host->params, "products"),
+            "[cpu] products = bf16, but there are no bf16 products on this CPU (%s)%s; use "
+            "auto or f32",
+            cpu_isa_name(cpu_isa_get()), NEEDS);
     return s;
 }
 
@@ -279,7 +288,7 @@ WEFT_PLUGIN(cpu) = {
     .name = "cpu",
     .version = WEFT_VERSION,
     .licence = "Apache-2.0",
-    .summary = "the CPU: OpenMP and vector kernels for every op, matrix products by oneDNN",
+    .summary = "the CPU: OpenMP and vector kernels for every op, " PRODUCTS,
     .numerics = WEFT_NUMERICS_TOLERANCE,
     .params = params,
     .contributions = contributions,

@@ -3,7 +3,7 @@
 #ifndef WEFT_CPU_SLICED_H
 #define WEFT_CPU_SLICED_H
 
-#include "onednn.h"
+#include "matmul.h"
 
 typedef struct cpu_sliced cpu_sliced;
 

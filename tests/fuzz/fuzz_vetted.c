@@ -35,7 +35,7 @@ static weft_status parse_lock(const char *data, size_t n)
     snprintf(path, sizeof path, "%s/lock", fuzz_folder());
     if (weft_write_file(path, data, n, &err))
         abort();
-    weft_status s = weft_vetted_read(path, WEFT_NOWHERE, false, &v, &err);
+    weft_status s = weft_vetted_read(path, WEFT_NOWHERE, false, NULL, &v, &err);
     fuzz_check(s, &err);
     if (!s)
         weft_vetted_check_plugin(v, "llama3", "llama3.so", &id, WEFT_NOWHERE, &err);

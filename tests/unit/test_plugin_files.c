@@ -17,6 +17,24 @@ static void test_missing(void **state)
     assert_refused("cpu libcmocka", "no plugin 'libcmocka'");
 }
 
+static void test_known(void **state)
+{
+    (void)state;
+    const char *text = "# NAME advice\n\n  mpi\tinstall the package weft-plugin-mpi \r\nbare\n"
+                       "last build it";
+    weft_known k;
+    assert_true(weft_known_next(&text, &k));
+    assert_int_equal(k.name_size, 3);
+    assert_memory_equal(k.name, "mpi", 3);
+    assert_int_equal(k.advice_size, strlen("install the package weft-plugin-mpi"));
+    assert_memory_equal(k.advice, "install the package weft-plugin-mpi", (size_t)k.advice_size);
+    assert_true(weft_known_next(&text, &k)); /* no advice: no help */
+    assert_int_equal(k.name_size, 4);
+    assert_memory_equal(k.name, "last", 4);
+    assert_int_equal(k.advice_size, strlen("build it"));
+    assert_false(weft_known_next(&text, &k));
+}
+
 static void test_environment_is_no_way_in(void **state)
 {
     (void)state;
@@ -341,6 +359,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_known),
         cmocka_unit_test(test_environment_is_no_way_in),
         cmocka_unit_test(test_plugin_path_variable),
         cmocka_unit_test(test_broken_descriptors),

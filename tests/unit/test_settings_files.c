@@ -2,6 +2,7 @@
 /* Settings: files and includes, what overrides what, and the effective INI. */
 #include "settings_run.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -90,6 +91,40 @@ static void includes_are_read_in_place(void **state)
     assert_where(weft_params_where(p, "note"), path_of("conf/late.ini"), 3);
     assert_where(weft_params_where(p, "flag"), path_of("conf/more.ini"), 2);
     assert_plugins(settings, "c");
+    weft_settings_destroy(settings);
+}
+
+/* Relative to the file that says it; the command line, to the working directory; always absolute.
+ */
+static void paths_lie_beside_their_file(void **state)
+{
+    static const weft_param table[] = {
+        {.name = "one", .type = WEFT_PARAM_PATH, .flags = WEFT_PARAM_BESIDE, .help = "a path"},
+        {.name = "more",
+         .type = WEFT_PARAM_PATH,
+         .flags = WEFT_PARAM_BESIDE | WEFT_PARAM_LIST,
+         .help = "paths"},
+        {.name = "given", .type = WEFT_PARAM_PATH, .flags = WEFT_PARAM_BESIDE, .help = "a path"},
+        {.name = NULL}};
+    weft_settings *settings;
+    weft_error err = {0};
+    const weft_params *p;
+    char here[PATH_MAX], expected[PATH_MAX + 20];
+
+    (void)state;
+    assert_int_equal(mkdir(path_of("conf"), 0755), 0);
+    write_file("run.ini", "include = conf/base.ini\n[paths]\nmore = a /b\n  ../c\n");
+    write_file("conf/base.ini", "[paths]\none = lock\ngiven = lost\n");
+    settings = read_file("run.ini");
+    assert_int_equal(weft_settings_override(settings, "paths.given=here", &err), WEFT_OK);
+    p = claim(settings, "paths", table);
+    assert_string_equal(weft_params_text(p, "one"), path_of("conf/lock"));
+    assert_string_equal(weft_params_word(p, "more", 0), path_of("a"));
+    assert_string_equal(weft_params_word(p, "more", 1), "/b");
+    assert_string_equal(weft_params_word(p, "more", 2), path_of("../c"));
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(expected, sizeof expected, "%s/here", here);
+    assert_string_equal(weft_params_text(p, "given"), expected);
     weft_settings_destroy(settings);
 }
 
@@ -455,6 +490,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(includes_are_read_in_place, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(paths_lie_beside_their_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(include_cycles_are_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(includes_have_a_depth, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(includes_do_not_multiply, make_folder, remove_folder),

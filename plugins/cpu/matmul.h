@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one place that knows oneDNN, 2.x and 3.x: a matrix product with our own scratch memory. */
-#ifndef WEFT_CPU_ONEDNN_H
-#define WEFT_CPU_ONEDNN_H
+/* A matrix product with our own scratch memory: by oneDNN, 2.x and 3.x (onednn.c), or, where weft
+ * was built without it, by ourselves (own_matmul.c). */
+#ifndef WEFT_CPU_MATMUL_H
+#define WEFT_CPU_MATMUL_H
 
 #include <weft/base.h>
 
@@ -17,10 +18,10 @@ typedef struct cpu_matmul_shape {
 
 typedef struct cpu_matmul cpu_matmul;
 
-/* Bytes of scratch memory that a run needs with `threads` threads; SIZE_MAX if oneDNN cannot do it.
+/* Bytes of scratch memory that a run needs with `threads` threads; SIZE_MAX if it cannot be done.
  */
 size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads);
-/* Does oneDNN compute it by what it calls gemm? That cuts k among its threads as it sees fit, so
+/* Does oneDNN compute it by what it calls gemm? It cuts k among its threads as it sees fit, so
  * the sums depend on how many there are. (Its kernels for AVX-512 do not.) */
 bool cpu_matmul_is_gemm(const cpu_matmul_shape *shape);
 weft_status cpu_matmul_create(const cpu_matmul_shape *shape, int threads, cpu_matmul **out,
@@ -29,7 +30,7 @@ void cpu_matmul_destroy(cpu_matmul *matmul);
 /* scratch: 64-byte aligned. One thread at a time per matmul. */
 weft_status cpu_matmul_run(cpu_matmul *matmul, const void *a, const void *b, void *c, void *scratch,
                            weft_error *err);
-/* "oneDNN 2.6.3": the library that runs, not the header. */
+/* "oneDNN 2.6.3": the library that runs, not the header; or that there is none. */
 void cpu_matmul_library(weft_text *text);
 
 #endif
