@@ -10,6 +10,7 @@ check_PROGRAMS += \
 	tests/unit/test_costs \
 	tests/unit/test_differentiate \
 	tests/unit/test_example \
+	tests/unit/test_f8 \
 	tests/unit/test_farewell \
 	tests/unit/test_files \
 	tests/unit/test_generate \
@@ -175,6 +176,7 @@ tests_unit_libmodel_la_SOURCES = \
 	tests/unit/read_safetensors.h
 tests_unit_libmodel_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 MODEL_LIBS = tests/unit/libmodel.la $(JANSSON_LIBS) $(TEST_LIBS)
+tests_unit_test_f8_LDADD = $(MODEL_LIBS)
 tests_unit_test_generate_LDADD = $(MODEL_LIBS)
 tests_unit_test_golden_LDADD = $(MODEL_LIBS)
 tests_unit_test_packed_LDADD = $(MODEL_LIBS)

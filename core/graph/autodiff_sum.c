@@ -15,7 +15,10 @@ bool weft_backward_add_part(weft_backward *b, weft_value *x, weft_value *part)
 
 weft_dtype weft_backward_dtype(const weft_backward *b, const weft_value *x)
 {
-    return x->weight ? b->g->config.dtype : x->dtype;
+    /* nothing is summed in 8 bits: as wide as what was narrowed to them */
+    while (weft_dtype_is_f8(x->dtype) && x->node->n_ins)
+        x = x->node->ins[0];
+    return x->weight || weft_dtype_is_f8(x->dtype) ? b->g->config.dtype : x->dtype;
 }
 
 void weft_backward_stand_at(weft_graph *g, const weft_node *source, weft_phase phase)

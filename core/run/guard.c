@@ -128,7 +128,8 @@ static size_t tensor_bytes(const weft_tensor *t)
  * others. */
 static int64_t find_nothing(const weft_tensor *t, const void *data)
 {
-    int64_t n = weft_dtype_is_float(t->dtype) ? weft_tensor_count(t) : 0, i = 0;
+    bool seen = weft_dtype_is_float(t->dtype) && !weft_dtype_is_f8(t->dtype);
+    int64_t n = seen ? weft_tensor_count(t) : 0, i = 0;
     switch (weft_dtype_size(t->dtype)) {
     case 2:
         while (i < n && ((const uint16_t *)data)[i] != UINT16_MAX)

@@ -17,8 +17,8 @@ static const store_type types[] = {
     {"F16", 16, WEFT_DTYPES, true},
     {"BOOL", 8, WEFT_DTYPES, false},
     {"I8", 8, WEFT_DTYPES, false},
-    {"F8_E5M2", 8, WEFT_DTYPES, false},
-    {"F8_E4M3", 8, WEFT_DTYPES, false},
+    {"F8_E5M2", 8, WEFT_F8E5M2, false},
+    {"F8_E4M3", 8, WEFT_F8E4M3, false},
     {"F8_E8M0", 8, WEFT_DTYPES, false},
     {"I16", 16, WEFT_DTYPES, false},
     {"U16", 16, WEFT_DTYPES, false},
@@ -72,27 +72,13 @@ static double half_to_f64(uint16_t h)
     return h & 0x8000 ? -size : size;
 }
 
-/* Rounded once: on the way through f32 what is cut off stays visible in the last bit (round to
- * odd). */
-static uint16_t f64_to_bf16(double d)
-{
-    float f = (float)d;
-    if ((double)f != d && d == d) {
-        uint32_t bits = 0;
-        memcpy(&bits, &f, sizeof bits);
-        if (fabs((double)f) > fabs(d))
-            bits--;
-        bits |= 1;
-        memcpy(&f, &bits, sizeof f);
-    }
-    return weft_f32_to_bf16(f);
-}
-
 static double load(const store_type *type, const uint8_t *from)
 {
     uint16_t h = 0;
     float f = 0;
     double d = 0;
+    if (weft_dtype_is_f8(type->dtype))
+        return (double)weft_f8_values(type->dtype)[*from];
     if (type->dtype == WEFT_F64) {
         memcpy(&d, from, sizeof d);
         return d;
@@ -105,16 +91,19 @@ static double load(const store_type *type, const uint8_t *from)
     return type->half ? half_to_f64(h) : (double)weft_bf16_to_f32(h);
 }
 
+/* Narrower than f32: rounded once, on the way through an f32 whose last bit is what was cut off. */
 static void store(weft_dtype dtype, double d, uint8_t *to)
 {
-    float f = (float)d;
-    uint16_t h = dtype == WEFT_BF16 ? f64_to_bf16(d) : 0;
+    float f = dtype == WEFT_F32 ? (float)d : weft_f64_to_f32_odd(d);
+    uint16_t h = dtype == WEFT_BF16 ? weft_f32_to_bf16(f) : 0;
     if (dtype == WEFT_F64)
         memcpy(to, &d, sizeof d);
     else if (dtype == WEFT_F32)
         memcpy(to, &f, sizeof f);
-    else
+    else if (dtype == WEFT_BF16)
         memcpy(to, &h, sizeof h);
+    else
+        *to = weft_f32_to_f8(f, dtype == WEFT_F8E5M2);
 }
 
 static void bf16_to_f32(const uint8_t *from, uint8_t *to, int64_t n)

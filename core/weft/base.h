@@ -173,14 +173,21 @@ typedef enum weft_dtype {
     WEFT_BF16,
     WEFT_I32,
     WEFT_U8,
+    WEFT_F8E4M3, /* 4 bits of exponent, 3 of mantissa; no infinity, largest 448 */
+    WEFT_F8E5M2, /* 5 bits of exponent, 2 of mantissa; largest 57344 */
     WEFT_DTYPES
 } weft_dtype;
 
-size_t weft_dtype_size(weft_dtype dtype);      /* bytes an element */
-const char *weft_dtype_name(weft_dtype dtype); /* "f32", "f64", "bf16", "i32", "u8" */
+size_t weft_dtype_size(weft_dtype dtype); /* bytes an element */
+const char *
+weft_dtype_name(weft_dtype dtype); /* "f32", "f64", "bf16", "i32", "u8", "f8e4m3", "f8e5m2" */
 /* WEFT_DTYPES if no dtype is called so. */
 weft_dtype weft_dtype_find(const char *name);
-bool weft_dtype_is_float(weft_dtype dtype); /* f32, f64, bf16 */
+bool weft_dtype_is_float(weft_dtype dtype); /* all but i32 and u8 */
+/* Is it a float of 8 bits? Such values are stored, read and sent, never summed. */
+bool weft_dtype_is_f8(weft_dtype dtype);
+/* The largest finite number; 0 of what is no float. */
+double weft_dtype_max(weft_dtype dtype);
 
 /* bf16 is the upper half of an f32; stores round to nearest even, NaN stays NaN. */
 static inline float weft_bf16_to_f32(uint16_t h)
@@ -202,6 +209,45 @@ static inline uint16_t weft_f32_to_bf16(float f)
         return (uint16_t)((v.u >> 16) | 0x40u);
     return (uint16_t)((v.u + 0x7fffu + ((v.u >> 16) & 1u)) >> 16);
 }
+
+/* Floats of 8 bits: round to nearest even, what is larger than the largest finite number becomes
+ * that, infinities too; NaN stays NaN. As "clamp, then cast" does. */
+static inline uint8_t weft_f32_to_f8(float f, bool e5m2)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {f}, small = {e5m2 ? 128.0f : 16384.0f}; /* with the smallest number as the last bit */
+    const uint32_t sign = v.u >> 24 & 0x80u, largest = e5m2 ? 0x47600000u : 0x43e00000u;
+    const uint32_t normal = e5m2 ? 0x38800000u : 0x3c800000u, cut = e5m2 ? 21 : 20;
+    const uint32_t base = small.u;
+    v.u &= 0x7fffffffu;
+    if (v.u > 0x7f800000u)
+        return (uint8_t)(sign | 0x7fu);
+    v.u = v.u < largest ? v.u : largest;
+    small.f += v.f;
+    uint32_t rounded = v.u + ((1u << (cut - 1)) - 1u) + (v.u >> cut & 1u);
+    uint32_t code = (rounded >> cut) - (e5m2 ? 112u << 2 : 120u << 3);
+    return (uint8_t)(sign | (v.u < normal ? small.u - base : code));
+}
+
+static inline uint8_t weft_f32_to_f8e4m3(float f)
+{
+    return weft_f32_to_f8(f, false);
+}
+
+static inline uint8_t weft_f32_to_f8e5m2(float f)
+{
+    return weft_f32_to_f8(f, true);
+}
+
+/* What the 256 codes of a float of 8 bits stand for; NULL: dtype is none. The table is const and
+ * never goes away. */
+const float *weft_f8_values(weft_dtype dtype);
+
+/* x as an f32 whose last bit is set where anything was cut off: narrowing that further, to nearest,
+ * gives what rounding x once would have. */
+float weft_f64_to_f32_odd(double x);
 
 /* ---- time ---- */
 

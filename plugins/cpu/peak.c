@@ -212,6 +212,8 @@ double cpu_peak_by(cpu_measure *by, weft_dtype dtype, const weft_queue *queue,
                    const weft_host *host, double reached)
 {
     const char *cache_dir = host->cache_dir, *from = "the cache";
+    if (weft_dtype_is_f8(dtype)) /* widened, always */
+        dtype = WEFT_F32;
     if (dtype != WEFT_F32 && dtype != WEFT_BF16)
         return 0.0;
     bool widened = dtype == WEFT_BF16 && queue->products == CPU_PRODUCTS_F32;

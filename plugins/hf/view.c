@@ -187,7 +187,8 @@ static weft_status match_one(hf_view *v, int i, const char *folder, int *missing
     if (t->n_dims != want->n_dims || t->size[0] != size[0] ||
         (want->n_dims > 1 && t->size[1] != size[1]))
         return want->part ? WEFT_ERR_INPUT : wrong_shape(t, want, folder, err);
-    if (t->dtype != WEFT_DTYPES ? !weft_dtype_is_float(t->dtype) : strcmp(t->type, "F16") != 0)
+    bool f16 = t->dtype == WEFT_DTYPES && strcmp(t->type, "F16") == 0;
+    if (!f16 && (!weft_dtype_is_float(t->dtype) || weft_dtype_is_f8(t->dtype)))
         return want->part
                    ? WEFT_ERR_INPUT
                    : weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),

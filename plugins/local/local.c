@@ -277,7 +277,7 @@ static void reduce_piece(const group *g, int64_t at, int64_t n, weft_dtype dtype
 
 static weft_status check_dtype(weft_dtype dtype, weft_error *err)
 {
-    return weft_dtype_is_float(dtype)
+    return weft_dtype_is_float(dtype) && !weft_dtype_is_f8(dtype)
                ? WEFT_OK
                : weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "local: %s cannot be reduced",
                            weft_dtype_name(dtype));

@@ -184,7 +184,7 @@ static int64_t clamp(int64_t x, int64_t most)
 static weft_status reduce(group *g, const char *send, int64_t total, int64_t part, char *out,
                           weft_dtype dtype, weft_reduce op, weft_error *err)
 {
-    if (!weft_dtype_is_float(dtype))
+    if (!weft_dtype_is_float(dtype) || weft_dtype_is_f8(dtype))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "mpi: %s cannot be reduced",
                          weft_dtype_name(dtype));
     size_t width = weft_dtype_size(dtype);

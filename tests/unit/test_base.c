@@ -252,12 +252,14 @@ static void json_strings(void **state)
 static void dtypes(void **state)
 {
     (void)state;
-    static const size_t size[WEFT_DTYPES] = {4, 8, 2, 4, 1};
+    static const size_t size[WEFT_DTYPES] = {4, 8, 2, 4, 1, 1, 1};
     for (int i = 0; i < WEFT_DTYPES; i++) {
         weft_dtype dtype = (weft_dtype)i;
         assert_int_equal(weft_dtype_find(weft_dtype_name(dtype)), dtype);
         assert_int_equal(weft_dtype_size(dtype), size[i]);
         assert_int_equal(weft_dtype_is_float(dtype), dtype != WEFT_I32 && dtype != WEFT_U8);
+        assert_int_equal(weft_dtype_is_f8(dtype), size[i] == 1 && dtype != WEFT_U8);
+        assert_int_equal(weft_dtype_max(dtype) > 0, weft_dtype_is_float(dtype));
     }
     assert_int_equal(weft_dtype_find("f16"), WEFT_DTYPES);
 }

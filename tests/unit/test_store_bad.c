@@ -231,7 +231,7 @@ static void knows_foreign_dtypes(void **state)
 {
     (void)state;
     static const char header[] =
-        "{\"e\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]},\"f\":{\"dtype\":"
+        "{\"e\":{\"dtype\":\"F8_E8M0\",\"shape\":[2],\"data_offsets\":[0,2]},\"f\":{\"dtype\":"
         "\"F4\",\"shape\":[4],\"data_offsets\":[2,"
         "4]},\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[4,16]},\"i\":{\"dtype\":"
         "\"I64\",\"shape\":[1],\"data_offsets\":"

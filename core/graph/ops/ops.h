@@ -39,6 +39,9 @@ static inline double op_get(const weft_tensor *t, int64_t i)
         return (double)weft_bf16_to_f32(((const uint16_t *)t->data)[i]);
     case WEFT_I32:
         return (double)((const int32_t *)t->data)[i];
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        return (double)weft_f8_values(t->dtype)[((const uint8_t *)t->data)[i]];
     default:
         return (double)((const uint8_t *)t->data)[i];
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops.h"
 
-#include <math.h>
 #include <string.h>
 
 static const weft_attr *find_attr(const weft_call *call, const char *key)
@@ -68,19 +67,6 @@ double weft_tensor_get(const weft_tensor *t, int64_t i)
     return op_get(t, i);
 }
 
-/* The nearest bf16 of a double, through an f32 rounded to odd: so that two roundings give what one
- * would have. */
-static uint16_t bf16_of(double x)
-{
-    union {
-        float f;
-        uint32_t u;
-    } v = {(float)x};
-    if ((double)v.f != x && isfinite(v.f) && !(v.u & 1u))
-        v.u = fabs((double)v.f) > fabs(x) ? v.u - 1u : v.u + 1u;
-    return weft_f32_to_bf16(v.f);
-}
-
 void weft_tensor_set(const weft_tensor *t, int64_t i, double x)
 {
     switch (t->dtype) {
@@ -91,10 +77,14 @@ void weft_tensor_set(const weft_tensor *t, int64_t i, double x)
         ((float *)t->data)[i] = (float)x;
         break;
     case WEFT_BF16:
-        ((uint16_t *)t->data)[i] = bf16_of(x);
+        ((uint16_t *)t->data)[i] = weft_f32_to_bf16(weft_f64_to_f32_odd(x));
         break;
     case WEFT_I32:
         ((int32_t *)t->data)[i] = (int32_t)x;
+        break;
+    case WEFT_F8E4M3:
+    case WEFT_F8E5M2:
+        ((uint8_t *)t->data)[i] = weft_f32_to_f8(weft_f64_to_f32_odd(x), t->dtype == WEFT_F8E5M2);
         break;
     default:
         ((uint8_t *)t->data)[i] = (uint8_t)x;
