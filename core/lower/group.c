@@ -7,22 +7,23 @@
  *   n-th block before it still computes.
  * - Reductions of gradients: those of one block, where the last stands; what reads them waits
  *   behind it.
- * - All-reduces: of any block, up to a size; whatever is small is summed at once. */
+ * - All-reduces: of any block, up to a size; whatever is small is summed at once, however many they
+ *   are. */
 #include "lower/compile.h"
 
 #include <string.h>
 #include <weft/marks.h>
 
-enum { MOST_BYTES = 16 << 20, MOST_PARTS = WEFT_RULE_MAX_PARTS };
+enum { MOST_BYTES = 16 << 20 };
 
 /* Nodes that become one instruction. */
 typedef struct set {
     const weft_node *like; /* its first node */
     bool gather, emitted;
     int level;
-    int n, left; /* nodes in all, still to come */
+    int n, capacity, left; /* nodes in all, still to come */
     int64_t bytes;
-    weft_node *list[MOST_PARTS];
+    weft_node **list;
 } set;
 
 typedef struct grouper {
@@ -76,8 +77,24 @@ static bool alike(const weft_node *a, const weft_node *b)
 
 static bool has_room(const set *s, const weft_node *n, int64_t bytes)
 {
-    return s->n < MOST_PARTS &&
-           (n->steps[0].move != WEFT_ALL_REDUCE || s->bytes + bytes <= MOST_BYTES);
+    return n->steps[0].move != WEFT_ALL_REDUCE || s->bytes + bytes <= MOST_BYTES;
+}
+
+static bool add_to(grouper *g, set *s, weft_node *n)
+{
+    if (s->n == s->capacity) {
+        int more = s->capacity ? 2 * s->capacity : 8;
+        weft_node **list = weft_pool_alloc(&g->pool, (size_t)more * sizeof *list);
+        if (!list)
+            return false;
+        if (s->n)
+            memcpy(list, s->list, (size_t)s->n * sizeof *list);
+        s->list = list;
+        s->capacity = more;
+    }
+    s->list[s->n++] = n;
+    s->left++;
+    return true;
 }
 
 static weft_status join(grouper *g, weft_node *n, int level)
@@ -95,11 +112,9 @@ static weft_status join(grouper *g, weft_node *n, int level)
         *s = (set){.like = n, .gather = is_gather(n), .level = level};
         g->sets[g->n_sets++] = s;
     }
-    s->list[s->n++] = n;
-    s->left++;
     s->bytes += bytes;
     g->of[n->id] = s;
-    return WEFT_OK;
+    return add_to(g, s, n) ? WEFT_OK : weft_fail_memory(g->c->err);
 }
 
 /* Does it go on with what another node of a set has scattered: over one axis, then over the next?

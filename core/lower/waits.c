@@ -60,10 +60,9 @@ static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_
 
 /* For each other queue, the latest earlier instruction that conflicts: those before it on that
  * queue are done then, too. */
-static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, weft_error *err)
+static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, access *mine,
+                        access *other, weft_error *err)
 {
-    enum { MOST = 2 * WEFT_RULE_MAX_PARTS + 1 };
-    access mine[MOST], other[MOST];
     weft_instruction *in = &p->list[i];
     int n_mine = accesses(l, in, mine);
     for (int q = 0; q < n_queues; q++) {
@@ -93,18 +92,33 @@ static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int
                                            weft_get_mark(in->node, WEFT_MARK_PREFETCH));
 }
 
+/* Of one instruction, a workspace included. */
+static int most_accesses(const weft_lowered *l)
+{
+    int most = 0;
+    for (int a = 0; a < l->n_programs; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            const weft_instruction *in = &l->programs[a].list[i];
+            int n = in->n_ins + in->n_outs + 1;
+            most = n > most ? n : most;
+        }
+    return most;
+}
+
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err)
 {
     if (n_queues < 2) /* everything on queue 0 */
         return WEFT_OK;
-    for (int a = 0; a < l->n_programs; a++) {
+    size_t most = (size_t)most_accesses(l);
+    access *space = weft_alloc(2 * most * sizeof *space);
+    weft_status s = space ? WEFT_OK : weft_fail_memory(err);
+    for (int a = 0; a < l->n_programs && !s; a++) {
         weft_program *p = &l->programs[a];
-        for (int i = 0; i < p->n; i++) {
+        for (int i = 0; i < p->n && !s; i++) {
             p->list[i].queue = queue_of(&p->list[i], n_queues, seed, a, i);
-            weft_status s = plan(l, p, i, n_queues, err);
-            if (s)
-                return s;
+            s = plan(l, p, i, n_queues, space, space + most, err);
         }
     }
-    return WEFT_OK;
+    weft_free(space);
+    return s;
 }

@@ -205,8 +205,6 @@ weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_i
 
 /* ---- after ---- */
 
-enum { MAX_SPANS = WEFT_RULE_MAX_PARTS + 1 };
-
 /* Keeps the spans in order of address. */
 static int add_span(span *spans, int n, span s)
 {
@@ -308,11 +306,9 @@ weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_in
                              int64_t micro, weft_error *err)
 {
     struct weft_guard *g = run->guard;
-    span *spans = weft_alloc((size_t)(MAX_SPANS + g->n_posted) * sizeof *spans);
-    if (!spans)
-        return weft_fail_memory(err);
-    int n = find_spans(run, l, in, micro, spans);
-    weft_status s = WEFT_OK;
+    span *spans = weft_alloc(((size_t)(in->n_outs + g->n_posted) + 1) * sizeof *spans); /* a workspace, too */
+    int n = spans ? find_spans(run, l, in, micro, spans) : 0;
+    weft_status s = spans ? WEFT_OK : weft_fail_memory(err);
     for (int i = 0; i < REGIONS && !s; i++)
         if (g->regions[i].at)
             s = check_region(run, in, &g->regions[i], spans, n, err);

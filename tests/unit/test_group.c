@@ -203,12 +203,27 @@ static void small_sums_at_once(void **state)
     plan_run_release(&p);
 }
 
+/* As many as there are: more than a node may have operands. */
+static void small_sums_of_many_blocks(void **state)
+{
+    (void)state;
+    plan_run p;
+    plan_run_start(&p, "llama3 local fsdp adamw",
+                   "[train]\nsteps = 2\nseq_len = 16\nglobal_batch = 8\nmicro_batch = 4\n[llama3]\n"
+                   "dim = 8\nn_layers = 20\nn_heads = 2\nn_kv_heads = 2\nhead_dim = 4\nffn_dim = "
+                   "8\nvocab_size = 8\n[fsdp]\nzero = 0\n",
+                   &(weft_plan_options){.ranks = 2, .train_only = true});
+    found f = count(&p, WEFT_PART_STEP_END, WEFT_ALL_REDUCE);
+    assert_int_equal(f.most_parts, 20 * WEIGHTS + 3);
+    plan_run_release(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_per_block),      cmocka_unit_test(two_levels),
         cmocka_unit_test(gathers_run_ahead),  cmocka_unit_test(own_queue),
-        cmocka_unit_test(small_sums_at_once),
+        cmocka_unit_test(small_sums_at_once), cmocka_unit_test(small_sums_of_many_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
