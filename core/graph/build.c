@@ -211,11 +211,28 @@ static weft_value *add_full(weft_graph *g, const char *op_name, const char *name
     return n->outs[0];
 }
 
+/* Keys and texts are the graph's own from now on, as names are. */
+static weft_attr *copy_attrs(weft_graph *g, const weft_attr *attrs, int n)
+{
+    weft_attr *own = weft_pool_alloc(&g->pool, ((size_t)n + 1) * sizeof *own);
+    bool copied = own;
+    for (int i = 0; copied && i < n; i++) {
+        own[i] = attrs[i];
+        own[i].key = weft_pool_strdup(&g->pool, attrs[i].key);
+        own[i].text = attrs[i].text ? weft_pool_strdup(&g->pool, attrs[i].text) : NULL;
+        copied = own[i].key && (own[i].text || !attrs[i].text);
+    }
+    if (!copied)
+        weft_fail_memory(&g->error);
+    return copied ? own : NULL;
+}
+
 weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n_ins,
                           weft_value *const *ins, int n_outs, weft_value **outs,
                           const weft_attr *attrs, int n_attrs)
 {
-    weft_value *v = add_full(g, op, name, n_ins, ins, n_outs, outs, attrs, n_attrs);
+    weft_attr *own = copy_attrs(g, attrs, n_attrs);
+    weft_value *v = own ? add_full(g, op, name, n_ins, ins, n_outs, outs, own, n_attrs) : NULL;
     for (int i = 0; !v && outs && i < n_outs; i++)
         outs[i] = NULL;
     return v;

@@ -104,6 +104,21 @@ static void every_builder(void **state)
     end(&m);
 }
 
+/* What a caller says in memory of its own is the graph's when the builder returns. */
+static void attributes_are_copied(void **state)
+{
+    (void)state;
+    model m;
+    char key[] = "dtype", text[] = "bf16";
+    const weft_attr attr = {.key = key, .kind = WEFT_ATTR_TEXT, .text = text};
+    begin(&m, 1);
+    weft_value *v = weft_add_full(m.g, "cast", NULL, 1, &m.d, 1, NULL, &attr, 1);
+    memset(key, '?', sizeof key - 1);
+    memset(text, '?', sizeof text - 1);
+    assert_string_equal(weft_node_text(v->node, "dtype"), "bf16");
+    end(&m);
+}
+
 /* An input that stands right where is added: it goes on standing before its readers. */
 static void at_an_input(void **state)
 {
@@ -345,11 +360,17 @@ static void frozen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_builder),    cmocka_unit_test(at_an_input),
-        cmocka_unit_test(in_the_backward),  cmocka_unit_test(then_the_update_again),
-        cmocka_unit_test(before_all_uses),  cmocka_unit_test(after_its_redistribute),
-        cmocka_unit_test(with_all_it_read), cmocka_unit_test(while_adding_there),
-        cmocka_unit_test(refusals),         cmocka_unit_test(frozen),
+        cmocka_unit_test(every_builder),
+        cmocka_unit_test(at_an_input),
+        cmocka_unit_test(attributes_are_copied),
+        cmocka_unit_test(in_the_backward),
+        cmocka_unit_test(then_the_update_again),
+        cmocka_unit_test(before_all_uses),
+        cmocka_unit_test(after_its_redistribute),
+        cmocka_unit_test(with_all_it_read),
+        cmocka_unit_test(while_adding_there),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
