@@ -91,12 +91,13 @@ static weft_status check_reads(weft_backward *b, const weft_node *n, const weft_
             bool own = v->node == n;
             for (int k = 0; k < n->n_ins; k++)
                 own = own || n->ins[k] == v;
+            own = own && !weft_grad_declares(n, v);
             if (v->id < b->n_values && v->recompute)
                 weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                                 "it reads %s, which is to be computed again: ask "
                                 "weft_backward_saved for it",
                                 v->name);
-            else if (own && !weft_grad_declares(n, v))
+            else if (own)
                 weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                                 "it reads %s, which is not among the grad_reads of op %s", v->name,
                                 n->op->name);

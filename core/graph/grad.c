@@ -102,15 +102,26 @@ weft_status weft_grad_read(const weft_op *op, const char *text, int n_ins, int n
 
 /* ---- what a function says of itself ---- */
 
-/* "0 1" or "all", and results, "r0". */
-static weft_status check_words(const weft_op *op, const char *field, const char *words, int n_ins,
-                               int n_outs, weft_error *err)
+/* "1.0" is operand 0 of the node that made operand 1. */
+static bool read_origin(const char *p, size_t n, int *operand, int *of)
+{
+    const char *dot = memchr(p, '.', n);
+    *operand = dot ? read_number(p, (size_t)(dot - p)) : -1;
+    *of = dot ? read_number(dot + 1, n - (size_t)(dot - p) - 1) : -1;
+    return *operand >= 0 && *of >= 0;
+}
+
+/* "0 1" or "all", and results, "r0"; if it may have origins, "0.0", too. */
+static weft_status check_words(const weft_op *op, const char *field, const char *words,
+                               bool origins, int n_ins, int n_outs, weft_error *err)
 {
     size_t n;
     for (const char *p = weft_grad_word(words, &n); n; p = weft_grad_word(p + n, &n)) {
         bool all = n == 3 && strncmp(p, "all", 3) == 0;
         bool result = *p == 'r' && below(read_number(p + 1, n - 1), n_outs);
-        if (!all && !result && !below(read_number(p, n), n_ins))
+        int operand, of;
+        bool origin = origins && read_origin(p, n, &operand, &of) && below(operand, n_ins);
+        if (!all && !result && !origin && !below(read_number(p, n), n_ins))
             return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                              "op %s: %s \"%s\": there is no operand or result '%.*s'", op->name,
                              field, words, (int)n, p);
@@ -120,10 +131,10 @@ static weft_status check_words(const weft_op *op, const char *field, const char 
 
 static weft_status check_function(const weft_op *op, int n_ins, int n_outs, weft_error *err)
 {
-    weft_status s = check_words(op, "grad_of", op->grad_of, n_ins, n_outs, err);
-    weft_status reads = op->grad_reads
-                            ? check_words(op, "grad_reads", op->grad_reads, n_ins, n_outs, err)
-                            : WEFT_OK;
+    weft_status s = check_words(op, "grad_of", op->grad_of, false, n_ins, n_outs, err);
+    weft_status reads =
+        op->grad_reads ? check_words(op, "grad_reads", op->grad_reads, true, n_ins, n_outs, err)
+                       : WEFT_OK;
     return s ? s : reads;
 }
 
@@ -169,7 +180,25 @@ bool weft_grad_declares(const weft_node *n, const weft_value *v)
     bool declared = v->node == n && has_word(words, true, v->result);
     for (int i = 0; !declared && i < n->n_ins; i++)
         declared = n->ins[i] == v && has_word(words, false, i);
+    weft_value *origins[WEFT_RULE_MAX_PARTS];
+    for (int i = weft_grad_origins(n, origins) - 1; !declared && i >= 0; i--)
+        declared = origins[i] == v;
     return declared;
+}
+
+int weft_grad_origins(const weft_node *n, weft_value *list[WEFT_RULE_MAX_PARTS])
+{
+    int n_list = 0, operand, of;
+    size_t size;
+    for (const char *p = weft_grad_word(n->op->grad_reads ? n->op->grad_reads : "", &size); size;
+         p = weft_grad_word(p + size, &size)) {
+        if (!read_origin(p, size, &operand, &of) || operand >= n->n_ins)
+            continue;
+        const weft_value *v = weft_value_before_moves(n->ins[operand]);
+        if (of < v->node->n_ins && n_list < WEFT_RULE_MAX_PARTS)
+            list[n_list++] = v->node->ins[of];
+    }
+    return n_list;
 }
 
 bool weft_grad_covers(const weft_node *n, int operand)

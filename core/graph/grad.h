@@ -29,7 +29,10 @@ bool weft_grad_reads_dy(const char *words, int result);
 /* May this result of an op have a gradient: is there a statement that reads it, or does the
  * function take it? */
 bool weft_grad_takes(const weft_op *op, int result);
-/* Does the function of the node's op say that it reads v, an operand or result of the node? */
+/* Does the function of the node's op say that it reads v, an operand or result of the node, or what
+ * an operand was made from? */
 bool weft_grad_declares(const weft_node *n, const weft_value *v);
+/* The latter of these, into list; returns how many. */
+int weft_grad_origins(const weft_node *n, weft_value *list[WEFT_RULE_MAX_PARTS]);
 
 #endif

@@ -107,6 +107,13 @@ void weft_node_cost(const weft_graph *g, const weft_node *n, weft_cost *out)
 
 /* ---- gradients ---- */
 
+weft_value *weft_value_before_moves(weft_value *v)
+{
+    while (v && v->node->steps)
+        v = v->node->ins[0];
+    return v;
+}
+
 static bool covers_wanted(const weft_node *n, const bool *wanted)
 {
     for (int i = 0; i < n->n_ins; i++)
@@ -182,5 +189,9 @@ int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **lis
         n_list = weft_grad_declares(n, n->ins[i]) ? add_once(list, n_list, n->ins[i]) : n_list;
     for (int r = 0; r < n->n_outs; r++)
         n_list = weft_grad_declares(n, n->outs[r]) ? add_once(list, n_list, n->outs[r]) : n_list;
+    weft_value *origins[WEFT_RULE_MAX_PARTS];
+    int n_origins = weft_grad_origins(n, origins);
+    for (int i = 0; i < n_origins && n_list < n->n_ins + n->n_outs; i++)
+        n_list = add_once(list, n_list, origins[i]);
     return n_list;
 }

@@ -143,9 +143,11 @@ enum {
  * wants (weft_backward_wants), and what the results that have a dys[r] do not depend on. dys[r] is
  * the gradient of result r, NULL where nobody wants it. What it may ask is in <weft/pass.h>.
  * grad_of: for which operands it can give one, "0 1" or "all", and, where it is not all, which
- * results may have a dys[r], "0 1 r0". grad_reads: what it reads of the
- * forward: operands, "0 1" or "all", and results, "r0"; NULL: nothing but dys. Both are told before
- * it is called, so that passes can be told what a backward will keep.
+ * results may have a dys[r], "0 1 r0". grad_reads: what it reads of the forward: operands, "0 1" or
+ * "all", results, "r0", and what an operand was made from before any redistribute, "1.0": operand 0
+ * of the node that made operand 1 (an op that reads what was narrowed, whose gradient reads what it
+ * was narrowed from); NULL: nothing but dys. Both are told before it is called, so that passes can
+ * be told what a backward will keep.
  *
  * infer: sets dims and dtypes of results where the default does not do: default dims come from the
  * rule's letters in the first operand that has them, default dtype is operand `dtype_from`'s. NULL:

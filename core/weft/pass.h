@@ -14,10 +14,12 @@ extern "C" {
 /* ---- gradients as functions: inside weft_op's `differentiate` ---- */
 
 weft_graph *weft_backward_graph(weft_backward *b);
+/* v as it was made, in front of all redistributes that changed its layout alone. */
+weft_value *weft_value_before_moves(weft_value *v);
 /* Is the gradient of this operand wanted? What nobody wants need not be built, and is ignored. */
 bool weft_backward_wants(const weft_backward *b, int operand);
-/* An operand or result of the node as the backward has it: kept, or computed again from what was
- * kept. It must be among the op's `grad_reads`. */
+/* An operand or result of the node, or what an operand was made from, as the backward has it: kept,
+ * or computed again from what was kept. It must be among the op's `grad_reads`. */
 weft_value *weft_backward_saved(weft_backward *b, weft_value *v);
 /* A node of op `op` that makes the gradient of an operand: its result has that one's name, with a '
  * behind, its dims, and the dtype that its gradient must have (the gradient of a weight is a sum

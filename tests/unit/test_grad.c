@@ -107,6 +107,10 @@ static void of_functions(void **state)
         {"0 r1", NULL, "op brk: grad_of \"0 r1\": there is no operand or result 'r1'"},
         {"0", "r1", "op brk: grad_reads \"r1\": there is no operand or result 'r1'"},
         {"0", "dy", "op brk: grad_reads \"dy\": there is no operand or result 'dy'"},
+        {"0", "0.0 r0 1.3", NULL},
+        {"0", "2.0", "op brk: grad_reads \"2.0\": there is no operand or result '2.0'"},
+        {"0", "0.", "op brk: grad_reads \"0.\": there is no operand or result '0.'"},
+        {"0.0", NULL, "op brk: grad_of \"0.0\": there is no operand or result '0.0'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weft_ops ops;
