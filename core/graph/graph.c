@@ -111,6 +111,20 @@ weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, co
     return NULL;
 }
 
+void weft_graph_note(weft_graph *g, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = weft_vformat(format, args);
+    va_end(args);
+    char *line = text ? weft_pool_format(&g->pool, "%s: %s", g->by ? g->by : "core", text) : NULL;
+    weft_free(text);
+    if (!line)
+        weft_fail_memory(&g->error);
+    else
+        weft_graph_push(g, (void ***)&g->notes, &g->n_notes, &g->notes_capacity, line);
+}
+
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p)
 {
     if (*n == *capacity) {

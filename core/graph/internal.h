@@ -114,6 +114,8 @@ struct weft_graph {
     int n_strays, strays_capacity;
     weft_report_value *reports;
     int n_reports, reports_capacity;
+    char **notes; /* "plugin: what it says" */
+    int n_notes, notes_capacity;
     weft_loss_term **terms; /* train: what loss is the sum of */
     int n_terms, terms_capacity;
     weft_value *loss, *loss_report; /* the differentiated loss; what the loop reads of it */

@@ -373,6 +373,12 @@ static void print_passes(const weft_plan *plan, weft_text *text)
     weft_columns_release(&c);
 }
 
+static void print_notes(const weft_graph *g, weft_text *text)
+{
+    for (int i = 0; i < g->n_notes; i++)
+        weft_text_print(text, "%s  %s\n", i ? "" : "notes\n", g->notes[i]);
+}
+
 static void print_wraps(const weft_plan *plan, weft_text *text)
 {
     weft_text line = {0};
@@ -442,6 +448,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     weft_text_add(text, " instructions\n");
     print_wraps(plan, text);
     print_passes(plan, text);
+    print_notes(plan->graphs[WEFT_MODE_TRAIN], text);
 }
 
 static void print_program(const weft_lowered *l, const weft_program *p, weft_text *text)

@@ -162,6 +162,10 @@ weft_error *weft_graph_error(weft_graph *g);
 weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format,
                             ...) WEFT_PRINTF(4, 5);
 
+/* A line for people: what this pass has done, or left undone and why. `weft plan` prints those of
+ * the training graph, behind the plugin's name. */
+void weft_graph_note(weft_graph *g, const char *format, ...) WEFT_PRINTF(2, 3);
+
 /* Sizes of the run, for models and data: micro-batch (global), sequence, steps per global batch. */
 int64_t weft_graph_micro_batch(const weft_graph *g);
 int64_t weft_graph_seq_len(const weft_graph *g);
