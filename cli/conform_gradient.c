@@ -277,6 +277,11 @@ void conform_check_gradient(const conform *c, const conform_use *u, const weft_o
 {
     const weft_op *op = u->node->op;
     weft_error err = {0};
+    if (op->flags & WEFT_OP_ROUNDS) {
+        conform_skip(c, "op %s: gradient: it rounds, and differences do not tell its gradient",
+                     op->name);
+        return;
+    }
     trial *t = weft_alloc_zero(1, sizeof *t);
     if (!t || (!op->grad && !op->differentiate))
         goto done;

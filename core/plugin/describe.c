@@ -117,8 +117,8 @@ static void describe_params(const weft_plugin *plugin, bool all, weft_text *text
 void weft_op_flags_print(unsigned flags, weft_text *text)
 {
     static const char *const names[] = {
-        "half", "half_weight", "inplace", "stat",      "source", "max",   "matmul",  "accumulates",
-        "add",  "cast",        "gather",  "parameter", "state",  "input", "monotone"};
+        "half", "half_weight", "inplace", "stat",      "source", "max",   "matmul",   "accumulates",
+        "add",  "cast",        "gather",  "parameter", "state",  "input", "monotone", "rounds"};
     _Static_assert((1u << sizeof names / sizeof names[0]) - 1 == WEFT_OP_FLAGS, "a flag is new");
     const char *blank = "";
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)

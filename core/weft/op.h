@@ -111,7 +111,10 @@ enum {
     WEFT_OP_MONOTONE = 16384, /* element-wise in operand 0 and never falling where that rises: of an
                                  open maximum of operand 0 alone the result is one, too, and is
                                  closed later */
-    WEFT_OP_FLAGS = 32767     /* all there are */
+    WEFT_OP_ROUNDS = 32768,   /* rounds to few bits, or reads what was: its gradient is by intent
+                                 that of unrounded numbers, which differences of what it computes do
+                                 not give */
+    WEFT_OP_FLAGS = 65535     /* all there are */
 };
 
 /* What an op means. The table is const; one instance serves all graphs. What others ask of an op
