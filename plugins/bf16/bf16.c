@@ -21,6 +21,11 @@ static void cast_weight(weft_graph *g, weft_value *v, void *ctx)
         cast->dtype = WEFT_BF16;
 }
 
+static bool is_half(const weft_value *v)
+{
+    return v->dtype == WEFT_BF16 || weft_dtype_is_f8(v->dtype);
+}
+
 /* Narrowness begins where a weight is read in bf16 (products, tables) and flows along with the
  * tokens: what is made from f32 statistics alone, as the loss, stays f32. */
 static bool is_narrow(const weft_node *n)
@@ -30,7 +35,7 @@ static bool is_narrow(const weft_node *n)
     if (n->op->flags & WEFT_OP_HALF_WEIGHT)
         return true;
     for (int i = 0; i < n->n_ins; i++)
-        if (n->ins[i]->dtype == WEFT_BF16 && !n->ins[i]->weight)
+        if (is_half(n->ins[i]) && !n->ins[i]->weight)
             return true;
     return false;
 }
