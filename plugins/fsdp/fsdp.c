@@ -174,11 +174,16 @@ static weft_status shard(void *self, weft_graph *g, weft_error *err)
     return weft_graph_status(g);
 }
 
-static const char *const needs[] = {"model", NULL}, *const gives_axis[] = {
-                                                        "axis:dp_shard", "axis:dp_replicate", NULL};
+static const char *const needs[] = {"model", NULL},
+                         *const gives_axis[] = {"axis:dp_shard", "axis:dp_replicate", NULL},
+                         *const gives_gathered[] = {"gathered", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axes, .gives = gives_axis},
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = shard, .needs = needs},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_GRAPH,
+     .graph = shard,
+     .needs = needs,
+     .gives = gives_gathered},
     {.kind = WEFT_END},
 };
 
