@@ -43,7 +43,8 @@ typedef struct oracle_record {
     int n_tensors, ranks, blocks;
     int64_t tokens;           /* of a step: the longest sum */
     bool wide;                /* everything in f64 */
-    bool half;                /* products in bf16 */
+    bool half;                /* products read or make bf16 */
+    bool eighth;              /* products read floats of 8 bits */
     double replica_error;     /* the largest difference between ranks that should hold the same */
     const char *replica_name; /* the parameter */
     const char *replica_of;   /* "gradient" or "parameter" */

@@ -6,6 +6,17 @@
 #include <math.h>
 #include <string.h>
 
+static void find_dtypes(oracle_record *r, const weft_graph *g)
+{
+    r->wide = g->config.dtype == WEFT_F64;
+    for (const weft_node *n = weft_graph_first(g); n; n = n->next)
+        for (int i = 0; weft_node_is(n, WEFT_OP_MATMUL) && i < n->n_ins + n->n_outs; i++) {
+            const weft_value *v = i < n->n_ins ? n->ins[i] : n->outs[i - n->n_ins];
+            r->half = r->half || v->dtype == WEFT_BF16;
+            r->eighth = r->eighth || weft_dtype_is_f8(v->dtype);
+        }
+}
+
 static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *err)
 {
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
@@ -15,8 +26,7 @@ static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *er
     r->n_tensors = g->n_parameters;
     r->blocks = weft_graph_blocks(g);
     r->tokens = run->plan->global_batch * run->plan->seq_len;
-    r->half = run->plan->lowered[WEFT_MODE_TRAIN]->product_dtype == WEFT_BF16;
-    r->wide = g->config.dtype == WEFT_F64;
+    find_dtypes(r, g);
     r->ranks = run->plan->ranks;
     s->tensors = weft_pool_alloc(&r->pool, (size_t)g->n_parameters * sizeof *s->tensors);
     for (int i = 0; s->tensors && i < g->n_parameters; i++) {
