@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Delayed scaling: the maxima of past steps, and the scale that follows from them, are state. What
+ * a step has seen is known at its end, on all ranks alike, and serves the next. */
+#include "float8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+weft_value *f8_history(weft_graph *g, const weft_params *p, const char *weight, const char *which,
+                       char *name, size_t size)
+{
+    char scale[512];
+    snprintf(name, size, "float8.%s.%s.amax", weight, which);
+    snprintf(scale, sizeof scale, "float8.%s.%s.scale", weight, which);
+    weft_value *there = weft_graph_find(g, scale);
+    if (there)
+        return there;
+    weft_graph_dim(g, "amax_history", weft_params_int(p, "history"), 1);
+    if (weft_graph_mode(g) == WEFT_MODE_TRAIN)
+        weft_add_state(g, name, "amax_history", WEFT_F32, (weft_init){.kind = WEFT_INIT_ZERO},
+                       WEFT_STATE_HISTORY);
+    return weft_add_state(g, scale, "", WEFT_F32, (weft_init){.kind = WEFT_INIT_ONE},
+                          WEFT_STATE_HISTORY);
+}
+
+/* ---- the op: history, scale, step, maxima of this step -> the next two ---- */
+
+static weft_status rule(const weft_node *node, weft_text *text, weft_error *err)
+{
+    (void)err;
+    weft_text_add(text, "[h]");
+    for (int i = 1; i < node->n_ins; i++)
+        weft_text_add(text, ", ");
+    weft_text_add(text, " -> [h], ");
+    return WEFT_OK;
+}
+
+static weft_status infer(weft_graph *graph, weft_node *node, weft_error *err)
+{
+    (void)graph, (void)err;
+    for (int i = 0; i < 2; i++) {
+        weft_value *out = node->outs[i];
+        out->n_dims = node->ins[i]->n_dims;
+        memcpy(out->dims, node->ins[i]->dims, sizeof out->dims);
+        out->dtype = node->ins[i]->dtype;
+    }
+    return WEFT_OK;
+}
+
+static weft_status plain(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *was = &call->ins[0], *out = &call->outs[0];
+    int64_t n = weft_tensor_count(out), interval = weft_call_int(call, "interval");
+    bool recent = weft_call_int(call, "recent") != 0;
+    double now = 0, amax;
+    if (call->accumulate)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "float8_history: nothing is added to its result");
+    for (int i = 3; i < call->n_ins; i++) {
+        double x = weft_tensor_get(&call->ins[i], 0);
+        now = x > now || isnan(x) ? x : now;
+    }
+    amax = now;
+    for (int64_t i = n - 1; i > 0; i--) { /* may lie where the old one lay */
+        double x = weft_tensor_get(was, i - 1);
+        amax = !recent && x > amax ? x : amax;
+        weft_tensor_set(out, i, x);
+    }
+    weft_tensor_set(out, 0, now);
+    double scale = weft_tensor_get(&call->ins[1], 0);
+    int64_t step = llround(weft_tensor_get(&call->ins[2], 0));
+    if (step % (interval < 1 ? 1 : interval) == 0)
+        scale = amax > 0 ? (double)f8_scale_of(amax, weft_dtype_find(weft_call_text(call, "dtype")),
+                                               weft_call_int(call, "power_of_two") != 0,
+                                               weft_call_int(call, "margin"))
+                         : 1;
+    weft_tensor_set(&call->outs[1], 0, scale);
+    return WEFT_OK;
+}
+
+const weft_op f8_op_history = {
+    .name = "float8_history",
+    .summary = "past maxima with that of this step in front, and the scale of the next",
+    .make_rule = rule,
+    .attrs = "dtype, power_of_two, margin, interval, recent",
+    .infer = infer,
+    .plain = plain,
+};
+
+/* ---- passes ---- */
+
+/* Scales are kept for the backward, whoever wants all to be computed again: they are small, and
+ * their maxima would be asked of all ranks once more. Those of weights are asked for together. */
+weft_status f8_placed(void *self, weft_graph *g, weft_error *err)
+{
+    (void)self, (void)err;
+    for (weft_node *n = weft_graph_first(g); n; n = n->next) {
+        if (!f8_is(n, &f8_op_scale))
+            continue;
+        weft_value *v = n->outs[0], *amax = n->ins[0];
+        if (!v->weight)
+            v->recompute = false;
+        for (; v->weight && amax->node->n_ins == 1; amax = amax->node->ins[0])
+            if (amax->node->steps)
+                weft_set_mark(g, amax, WEFT_MARK_GROUP, 1);
+    }
+    return weft_graph_status(g);
+}
+
+/* The maxima that state `name` will remember, among all; those found are taken out. */
+static int take(weft_value **all, int n, const char *name, weft_value **list, int most)
+{
+    int found = 0;
+    for (int i = 0; i < n && found < most; i++)
+        if (all[i] && strcmp(weft_node_text(all[i]->node, "history"), name) == 0) {
+            list[found++] = all[i];
+            all[i] = NULL;
+        }
+    return found;
+}
+
+static void remember(weft_graph *g, const weft_params *p, weft_value **all, int n, int first)
+{
+    enum { BEFORE = 3, MOST = 60 };
+    weft_value *ins[BEFORE + MOST], *outs[2] = {NULL, NULL};
+    char name[512], scale[512];
+    snprintf(name, sizeof name, "%s", weft_node_text(all[first]->node, "history"));
+    snprintf(scale, sizeof scale, "%.*s.scale", (int)(strlen(name) - strlen(".amax")), name);
+    bool of_x = strcmp(name + strlen(name) - strlen(".x.amax"), ".x.amax") == 0;
+    bool power_of_two = weft_params_is(p, "power_of_two", "yes");
+    ins[0] = weft_graph_find(g, name);
+    ins[1] = weft_graph_find(g, scale);
+    ins[2] = weft_add_input(g, "step");
+    weft_graph_set_block(g, all[first]->node->block);
+    int found = take(all, n, name, ins + BEFORE, MOST);
+    for (int i = 0; i < found; i++)
+        ins[BEFORE + i] = weft_accumulate(g, ins[BEFORE + i], WEFT_MAX);
+    const weft_attr attrs[] = {
+        {.key = "dtype",
+         .kind = WEFT_ATTR_TEXT,
+         .text = weft_dtype_name(of_x ? WEFT_F8E4M3 : WEFT_F8E5M2)},
+        {.key = "power_of_two", .kind = WEFT_ATTR_INT, .i = power_of_two},
+        {.key = "margin", .kind = WEFT_ATTR_INT, .i = weft_params_int(p, "margin")},
+        {.key = "interval", .kind = WEFT_ATTR_INT, .i = weft_params_int(p, "interval")},
+        {.key = "recent", .kind = WEFT_ATTR_INT, .i = weft_params_is(p, "amax", "recent")}};
+    weft_value *v = weft_add_full(g, f8_op_history.name, NULL, BEFORE + found, ins, 2, outs, attrs,
+                                  sizeof attrs / sizeof *attrs);
+    for (int i = 0; v && i < v->node->n_ins; i++)
+        if (v->node->ins[i]->node->steps)
+            weft_set_mark(g, v->node->ins[i], WEFT_MARK_GROUP, 1);
+    weft_set_update(g, ins[0], outs[0]);
+    weft_set_update(g, ins[1], outs[1]);
+}
+
+weft_status f8_joint(void *self, weft_graph *g, weft_error *err)
+{
+    const weft_host *host = self;
+    int n = 0;
+    for (weft_node *x = weft_graph_first(g); x; x = x->next)
+        n += f8_is(x, &f8_op_amax) && *weft_node_text(x, "history");
+    weft_value **all = weft_alloc(((size_t)n + 1) * sizeof(weft_value *));
+    if (!all)
+        return weft_fail_memory(err);
+    n = 0;
+    for (weft_node *x = weft_graph_first(g); x; x = x->next)
+        if (f8_is(x, &f8_op_amax) && *weft_node_text(x, "history") && x->phase != WEFT_RECOMPUTE)
+            all[n++] = x->outs[0];
+    for (int i = 0; i < n && !weft_graph_status(g); i++)
+        if (all[i])
+            remember(g, host->params, all, n, i);
+    weft_graph_set_block(g, WEFT_BLOCK_NONE);
+    weft_free(all);
+    return weft_graph_status(g);
+}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LTLIBRARIES += plugins/float8/libfloat8.la
+plugins_float8_libfloat8_la_SOURCES = \
+	plugins/float8/backward.c \
+	plugins/float8/build.c \
+	plugins/float8/cpu.c \
+	plugins/float8/float8.c \
+	plugins/float8/history.c \
+	plugins/float8/ops.c \
+	plugins/float8/pass.c \
+	plugins/float8/products.c \
+	plugins/float8/float8.h
+plugins_float8_libfloat8_la_CFLAGS = $(PLUGIN_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS)
+
+plugins_float8_float8_la_SOURCES =
+plugins_float8_float8_la_LIBADD = plugins/float8/libfloat8.la core/libweft.la $(LIBM)
+if BUILTIN_FLOAT8
+noinst_LTLIBRARIES += plugins/float8/float8.la
+plugins_float8_float8_la_LDFLAGS = $(BUILTIN_LDFLAGS)
+else
+plugin_LTLIBRARIES += plugins/float8/float8.la
+plugins_float8_float8_la_LDFLAGS = $(PLUGIN_LDFLAGS) $(OPENMP_CFLAGS)
+endif
+
+check_PROGRAMS += plugins/float8/test/test_float8
+plugins_float8_test_test_float8_LDADD = plugins/float8/libfloat8.la $(MODEL_LIBS)
+plugins_float8_test_test_float8_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/unit
+plugins_float8_test_test_float8_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+
+nobase_dist_doc_DATA += plugins/float8/README.md
