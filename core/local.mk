@@ -114,6 +114,7 @@ core_libcore_la_SOURCES = \
 	core/graph/order.c \
 	core/graph/parse.c \
 	core/graph/parse_node.c \
+	core/graph/gather.c \
 	core/graph/parts.c \
 	core/graph/stages.c \
 	core/graph/place.c \

@@ -259,6 +259,10 @@ void weft_table_print(const weft_graph *g, weft_text *text);
 weft_status weft_graph_place(weft_graph *g);
 /* Places one node, which is linked already. */
 weft_status weft_place_node(weft_graph *g, weft_node *n);
+/* gather.c: the gather of a parameter from its storage. */
+weft_status weft_place_gather(weft_graph *g, weft_node *n);
+/* Whoever reads v reads `by`, but for its own maker; so do the run and reports. */
+void weft_place_replace(weft_graph *g, weft_value *v, weft_value *by);
 /* v in layout `to`, through a redistribute if need be, on behalf of `user`, inserted before it
  * (NULL: at the cursor). */
 weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user,

@@ -64,6 +64,7 @@ static weft_status halves_infer(weft_graph *g, weft_node *n, weft_error *err)
  * the dims of operand 0, of which f says nothing. */
 static const weft_op halves = {
     .name = "halves",
+    .attrs = "dim",
     .summary = "the first and the last half of rows",
     .rule = "b s [two] -> b s [f], b s [f]",
     .linear = "0",
@@ -74,6 +75,7 @@ static const weft_op halves = {
 };
 static const weft_op halves_dx = {
     .name = "halves_dx",
+    .attrs = "dim",
     .summary = "gradient of halves",
     .rule = "b s [f], b s [f], b s [two] -> b s [two]",
     .linear = "0 1",
