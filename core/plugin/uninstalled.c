@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,10 +16,10 @@
  * one that was made elsewhere and linked here, is none. */
 static bool is_build_tree(const char *folder, uid_t owner)
 {
-    char line[PATH_MAX + 1] = "", *path = weft_format("%s/.weft-build", folder);
+    char line[PATH_MAX + 1] = "", path[PATH_MAX + 16];
     struct stat st;
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
-    weft_free(path);
+    snprintf(path, sizeof path, "%s/.weft-build", folder);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return false;
     ssize_t n = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == owner
@@ -30,7 +31,7 @@ static bool is_build_tree(const char *folder, uid_t owner)
 
 bool weft_find_build_folder(char plugins[PATH_MAX])
 {
-    char program[PATH_MAX], *slash;
+    char program[PATH_MAX], path[PATH_MAX + 16], *slash;
     struct stat st;
     if (!realpath("/proc/self/exe", program) || stat(program, &st) != 0)
         return false;
@@ -38,10 +39,8 @@ bool weft_find_build_folder(char plugins[PATH_MAX])
         *slash = '\0';
         if (!is_build_tree(program, st.st_uid))
             continue;
-        char *path = weft_format("%s/plugins", program);
-        bool found = path && realpath(path, plugins);
-        weft_free(path);
-        return found;
+        snprintf(path, sizeof path, "%s/plugins", program);
+        return realpath(path, plugins) != NULL;
     }
     return false;
 }

@@ -306,7 +306,8 @@ weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_in
                              int64_t micro, weft_error *err)
 {
     struct weft_guard *g = run->guard;
-    span *spans = weft_alloc(((size_t)(in->n_outs + g->n_posted) + 1) * sizeof *spans); /* a workspace, too */
+    span *spans =
+        weft_alloc(((size_t)(in->n_outs + g->n_posted) + 1) * sizeof *spans); /* a workspace, too */
     int n = spans ? find_spans(run, l, in, micro, spans) : 0;
     weft_status s = spans ? WEFT_OK : weft_fail_memory(err);
     for (int i = 0; i < REGIONS && !s; i++)
