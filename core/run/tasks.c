@@ -15,6 +15,16 @@ static const weft_task *next_task(const weft_task_list *l, int *i, weft_part fir
     return *i < l->n ? &l->list[(*i)++] : NULL;
 }
 
+/* For whoever must be told in what this rank of a pipeline waits. */
+static void say_task(weft_run *run, const weft_lowered *l, const weft_task *task)
+{
+    if (weft_graph_stages(l->graph) < 2)
+        return;
+    run->watch->part = weft_part_name(task->part);
+    run->watch->stage = task->stage;
+    run->watch->micro_batch = task->micro_batch;
+}
+
 /* The prologue of a task, before the body of `now`. */
 static weft_status begin_task(weft_run *run, const weft_lowered *l, const weft_task *task,
                               const weft_task *now, weft_error *err)
@@ -34,6 +44,7 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
     while (task && !s) {
         const weft_task *next = next_task(l->tasks, &i, first, last);
         s = next ? begin_task(run, l, next, task, err) : WEFT_OK;
+        say_task(run, l, task);
         s = !s && h->before ? h->before(h->self, task, err) : s;
         double start = weft_times_start(run);
         s = s ? s : weft_execute(run, l, task, err);
@@ -41,5 +52,7 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
         s = !s && h->after ? h->after(h->self, task, err) : s;
         task = next;
     }
-    return s ? s : weft_transfers_end(run, l, err);
+    s = s ? s : weft_transfers_end(run, l, err);
+    run->watch->part = NULL;
+    return s;
 }

@@ -50,6 +50,11 @@ static void print_task(const weft_watch *watch, weft_text *text)
         weft_text_print(text, " of %s", t.by);
     if (t.block >= 0)
         weft_text_print(text, ", block %d", t.block);
+    if (watch->part && watch->micro_batch >= 0)
+        weft_text_print(text, ", %s of stage %d, micro-batch %lld", watch->part, watch->stage,
+                        (long long)watch->micro_batch + 1);
+    else if (watch->part)
+        weft_text_print(text, ", %s", watch->part);
     if (watch->step > 0)
         weft_text_print(text, ", step %lld", (long long)watch->step);
 }

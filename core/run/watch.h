@@ -24,6 +24,9 @@ typedef struct weft_watch {
     bool patient;
     bool started; /* steps are being made: a wait of seconds is not worth a word */
     weft_doing task;
+    const char *part; /* of a pipeline's task that runs: "backward"; NULL: there are no stages */
+    int stage;
+    int64_t micro_batch;  /* -1: none */
     int64_t step;         /* 0: none yet */
     double since, next_s; /* the wait, and how long it has lasted when it is next worth a word */
     bool told;            /* other ranks know that this one waits */
