@@ -165,7 +165,7 @@ EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/cpu_kernels.c bench/lock bench/ranks bench/threads bench/tokenize.py
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/cpu_kernels.c bench/lock bench/pipeline bench/ranks bench/threads bench/tokenize.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la
@@ -200,12 +200,11 @@ tests_vetted_libweft_la_CPPFLAGS = $(core_libcore_la_CPPFLAGS) -UWEFT_SYSTEM_LOC
 tests_vetted_libweft_la_LIBADD = $(filter-out %-search.lo,$(core_libcore_la_OBJECTS)) $(core_libcore_la_LIBADD)
 tests_vetted_libweft_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/vetted
 EXTRA_tests_vetted_libweft_la_DEPENDENCIES = core/libcore.la core/libweft.map
-EXTRA_PROGRAMS += tests/vetted/weft
+check_PROGRAMS += tests/vetted/weft
 tests_vetted_weft_SOURCES =
 tests_vetted_weft_LDADD = $(weft_OBJECTS) tests/vetted/libweft.la $(JANSSON_LIBS) $(LIBM)
 tests_vetted_weft_LDFLAGS = $(AM_LDFLAGS) -no-install
 EXTRA_tests_vetted_weft_DEPENDENCIES = $(weft_OBJECTS)
-tests/scripts/check-vet.log: tests/vetted/weft$(EXEEXT)
 endif
 
 # The command without its main.

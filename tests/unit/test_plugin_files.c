@@ -117,7 +117,7 @@ static void test_tables(void **state)
                                         "op 'half_op' has no plain kernel",
                                         "op 'half_op' is declared twice",
                                         "op 'half_op' has neither rule nor make_rule",
-                                        "op 'odd_op' has flags 0x8000 that there are not",
+                                        "op 'odd_op' has flags 0x10000 that there are not",
                                         "op 'odd_op' has the flag of parameters",
                                         "op 'odd_op' is of family ''",
                                         "op 'twice_op' says its gradient twice, in grad and in",
