@@ -79,13 +79,19 @@ static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, a
     return WEFT_OK;
 }
 
+static bool is_sent(const weft_instruction *in)
+{
+    return in->kind == WEFT_COLLECTIVE || in->kind == WEFT_POST_SEND ||
+           in->kind == WEFT_POST_RECV || in->kind == WEFT_AWAIT;
+}
+
 /* Moves of weights and their gradients have a queue of their own, so that they go on while a block
- * computes. In the adversarial test everything is spread by dice but collectives: ranks must enter
- * them alike, and their waits may differ where their kernels do. */
+ * computes. In the adversarial test everything is spread by dice but what is sent: ranks must enter
+ * that alike, and their waits may differ where their kernels do. */
 static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int a, int i)
 {
     if (seed)
-        return in->kind == WEFT_COLLECTIVE
+        return is_sent(in)
                    ? 0
                    : (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
     return in->kind == WEFT_COLLECTIVE && (weft_get_mark(in->node, WEFT_MARK_GROUP) ||
