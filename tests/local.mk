@@ -200,7 +200,8 @@ tests_vetted_libweft_la_CPPFLAGS = $(core_libcore_la_CPPFLAGS) -UWEFT_SYSTEM_LOC
 tests_vetted_libweft_la_LIBADD = $(filter-out %-search.lo,$(core_libcore_la_OBJECTS)) $(core_libcore_la_LIBADD)
 tests_vetted_libweft_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/vetted
 EXTRA_tests_vetted_libweft_la_DEPENDENCIES = core/libcore.la core/libweft.map
-check_PROGRAMS += tests/vetted/weft
+EXTRA_PROGRAMS += tests/vetted/weft
+vetted = tests/vetted/weft$(EXEEXT)
 tests_vetted_weft_SOURCES =
 tests_vetted_weft_LDADD = $(weft_OBJECTS) tests/vetted/libweft.la $(JANSSON_LIBS) $(LIBM)
 tests_vetted_weft_LDFLAGS = $(AM_LDFLAGS) -no-install
@@ -310,7 +311,7 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_scope.c \
 	tests/fixtures/run/wrong_statement.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
-check_DATA = $(fixtures)
+check_DATA = $(fixtures) $(vetted)
 $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 $(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/fault.h tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
