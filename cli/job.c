@@ -2,6 +2,7 @@
 /* What launchers say in the environment. */
 #include "job.h"
 #include "run/token.h"
+#include "stop.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -176,10 +177,12 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options,
         s = lists_mpi(options, &mpi, &err);
     if (s)
         code = weft_cli_conclude(s, &err);
-    else if (job.ranks > 1)
-        code = weft_job_join(&job, options, body, ctx);
     else if (mpi)
         code = weft_job_launch(argc, argv, options);
+    else if (weft_stop_attend(job.rank == 0, &err))
+        code = weft_cli_report(&err);
+    else if (job.ranks > 1)
+        code = weft_job_join(&job, options, body, ctx);
     else
         code = weft_ranks_run(options, false, body, ctx);
     if (job.launcher)

@@ -2,6 +2,7 @@
 /* One rank of a job that others started. */
 #include "job.h"
 #include "plugin/crash.h"
+#include "stop.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -116,7 +117,8 @@ static void report(seat *s, int rank, const weft_verdict *why)
         weft_error_clear(&s->rank.err);
         weft_verdict_fail(why, &s->rank.err);
     }
-    if (rank == 0 || !s->rank.control || (why && why->rank == 0 && why->status == WEFT_ERR_PEER))
+    bool alone = !s->rank.control && s->rank.status != WEFT_ERR_STOPPED;
+    if (rank == 0 || alone || (why && why->rank == 0 && why->status == WEFT_ERR_PEER))
         weft_cli_conclude(s->rank.status, &s->rank.err);
 }
 
@@ -168,6 +170,7 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options,
                             .master = job->master,
                             .token = job->token,
                             .limit_s = JOIN_LIMIT_S,
+                            .stop = weft_stop_asked(),
                             .log = &log,
                             .lost = on_lost,
                             .ctx = &s};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train -n N with mpi: the ranks, started by mpirun. */
 #include "job.h"
+#include "stop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,16 +82,21 @@ static const char **command(int argc, char **argv, const char *program, const ch
     return line;
 }
 
-/* In the child: becomes mpirun, in a process group of its own, so that a terminal's SIGINT does not
- * reach it, and ends with its parent. */
+/* In the child: becomes mpirun, which ends with its parent. A signal that asks for an end may be
+ * sent to every process of a job, as Slurm does at its limit, and mpirun's answer would be to kill
+ * the ranks a second later, which are saving: it is in a process group of its own, so that a
+ * terminal's SIGINT does not reach it, and these signals stay blocked in it (the ranks get none of
+ * that). What this launcher wants of it is told with SIGHUP. */
 static void become(const char **line, int report, pid_t parent)
 {
-    sigset_t none;
+    sigset_t deaf;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    sigemptyset(&none);
+    sigemptyset(&deaf);
+    sigaddset(&deaf, SIGINT);
+    sigaddset(&deaf, SIGTERM);
     if (setpgid(0, 0) == 0 && null >= 0 && dup2(null, STDIN_FILENO) >= 0 &&
-        prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent &&
-        sigprocmask(SIG_SETMASK, &none, NULL) == 0)
+        prctl(PR_SET_PDEATHSIG, SIGHUP) == 0 && getppid() == parent &&
+        sigprocmask(SIG_SETMASK, &deaf, NULL) == 0)
         execvp(line[0], (char *const *)line);
     int code = errno;
     if (write(report, &code, sizeof code) != sizeof code)
@@ -128,31 +134,39 @@ static weft_status start(const char **line, pid_t *child, weft_error *err)
 
 /* Ranks end each other within WEFT_RANK_GRACE_S once one has failed; who has not by then is
  * stopped, or worse. */
-enum { FAILED_S = WEFT_RANK_GRACE_S + 2, KILLED_S = 3 };
+enum { FAILED_S = WEFT_RANK_GRACE_S + 2, KILLED_S = 3, AGAIN_S = 1 };
 
 typedef struct launch {
     pid_t mpirun;
     weft_farewells codes;
-    int asked;      /* signals that ask for an end, so far */
-    int last;       /* the last of them */
-    double kill_at; /* when ranks are killed, 0: they need not be; each time mpirun has not ended
-                       after it, it is treated worse */
+    double asked_at; /* when an end was asked for; 0: it was not */
+    double ask_at;   /* when the ranks are asked again */
+    int ended_by;    /* the signal that asked for it at once; 0: none did */
+    double kill_at;  /* when ranks are killed, 0: they need not be; each time mpirun has not ended
+                        after it, it is treated worse */
     int kills;
 } launch;
 
-/* The first asks the ranks to stop after this step; the next one does not ask. */
+/* The first asks the ranks to stop after this step, again and again, for mpirun may not have
+ * started them yet; one that ends everything does not ask. */
 static void pass_on(launch *l, int number)
 {
     if (number == SIGUSR2)
         kill(l->mpirun, SIGUSR2);
-    if (number <= 0 || number == SIGCHLD || number == SIGUSR2 ||
-        (number == SIGHUP && l->asked)) /* a terminal that goes may say so twice */
-        return;
-    l->last = number;
-    if (l->asked++ == 0)
+    if (l->asked_at > 0 && !l->ended_by && weft_now() >= l->ask_at) {
+        l->ask_at = weft_now() + AGAIN_S;
         kill(l->mpirun, SIGUSR1);
-    else
+    }
+    if (number <= 0 || number == SIGCHLD || number == SIGUSR2)
+        return;
+    if (l->asked_at == 0) {
+        l->asked_at = weft_now();
+        l->ask_at = l->asked_at + AGAIN_S;
+        kill(l->mpirun, SIGUSR1);
+    } else if (weft_stop_ends(number, weft_now() - l->asked_at)) {
+        l->ended_by = number;
         l->kill_at = weft_now();
+    }
 }
 
 /* mpirun ends by itself when its ranks have; it is asked as well, for it may have ranks elsewhere.
@@ -164,8 +178,8 @@ static void kill_ranks(launch *l)
     if (l->kill_at == 0 || weft_now() < l->kill_at)
         return;
     weft_job_kill_ranks(l->mpirun);
-    if (l->asked > 1 || l->kills > 0)
-        kill(l->mpirun, l->kills > 1 ? SIGKILL : SIGTERM);
+    if (l->ended_by || l->kills > 0)
+        kill(l->mpirun, l->kills > 1 ? SIGKILL : SIGHUP);
     l->kills++;
     l->kill_at = weft_now() + KILLED_S;
 }
@@ -176,17 +190,6 @@ static void kill_orphans(void)
     while (weft_job_kill_ranks(getpid()) > 0)
         while (waitpid(-1, NULL, 0) > 0)
             continue;
-}
-
-/* As if nobody had caught it. */
-static void end_by(int number)
-{
-    sigset_t one;
-    sigemptyset(&one);
-    sigaddset(&one, number);
-    signal(number, SIG_DFL);
-    raise(number);
-    sigprocmask(SIG_UNBLOCK, &one, NULL);
 }
 
 /* Passes signals on until mpirun ends. */
@@ -204,12 +207,16 @@ static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
     } while (ended == 0 || (ended < 0 && errno == EINTR));
     weft_farewells_take(&l.codes);
     kill_orphans();
-    if (l.asked > 1)
-        end_by(l.last);
+    if (l.ended_by)
+        weft_stop_end_by(l.ended_by);
     if (l.codes.code)
         return l.codes.code;
     if (l.codes.n == ranks)
         return 0;
+    if (l.asked_at > 0 && l.codes.n == 0) { /* nobody was there yet to say so */
+        fputs("error: stopped by a signal before the first step\n", stderr);
+        return weft_cli_exit_code(WEFT_ERR_STOPPED);
+    }
     fprintf(stderr, "error: %d of %d ranks ended without a word\n", ranks - l.codes.n, ranks);
     return 1;
 }
@@ -220,16 +227,7 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
     weft_error err = {0};
     pid_t child = 0;
     int fd = -1;
-    struct sigaction hang_up;
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGUSR1);
-    sigaddset(&signals, SIGUSR2);
-    if (sigaction(SIGHUP, NULL, &hang_up) == 0 &&
-        hang_up.sa_handler != SIG_IGN) /* nohup ignores it */
-        sigaddset(&signals, SIGHUP);
+    sigset_t signals = *weft_stop_signals();
     sigaddset(&signals, SIGCHLD);
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     char *ranks = weft_format("%d", options->ranks);

@@ -50,6 +50,7 @@ weft_SOURCES = \
 	cli/ranks.c \
 	cli/report.c \
 	cli/session.c \
+	cli/stop.c \
 	cli/train.c \
 	cli/vet.c \
 	cli/vet_libraries.c \
@@ -64,6 +65,7 @@ weft_SOURCES = \
 	cli/oracle.h \
 	cli/probe.h \
 	cli/processors.h \
+	cli/stop.h \
 	cli/ranks.h \
 	cli/session.h \
 	cli/templates.h \

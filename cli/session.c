@@ -165,6 +165,7 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         weft_watch *watch = weft_control_watch(control, rank);
         watch->log = &s->log;
         watch->limit_s = weft_params_real(s->run, "rank_timeout");
+        watch->patience_s = weft_params_real(s->run, "start_timeout");
     }
     return weft_plugins_create(s->plugins, &s->host, err);
 }

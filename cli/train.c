@@ -2,10 +2,10 @@
 /* weft train: the plan, executed. */
 #include "job.h"
 #include "lock.h"
-#include "plugin/crash.h"
 #include "plugin/enter.h"
 #include "run/digest.h"
 #include "run/run.h"
+#include "stop.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,89 +14,6 @@
 #include <unistd.h>
 #include <weft/files.h>
 #include <weft/store.h>
-
-static volatile sig_atomic_t stop_requested, saves_requested;
-
-/* Of ranks that are processes only the first speaks. */
-static bool speaks, terminal;
-
-static const int stop_signals[] = {SIGINT, SIGTERM, SIGUSR1};
-enum { N_STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
-
-/* Appends as much of text as fits. */
-static void put(char *line, size_t most, const char *text)
-{
-    size_t n = strlen(line);
-    while (*text && n + 1 < most)
-        line[n++] = *text++;
-    line[n] = '\0';
-}
-
-/* In a signal handler: nothing but write is safe. */
-static void acknowledge(void)
-{
-    char digits[24] = "", line[128] = "";
-    size_t i = sizeof digits - 1;
-    for (int64_t step = weft_crash_latest_step(); step > 0; step /= 10)
-        digits[--i] = (char)('0' + step % 10);
-    put(line, sizeof line, terminal ? "\r\033[K" : "");
-    put(line, sizeof line,
-        digits[i] ? "stopping after this step (" : "stopping after the first step");
-    put(line, sizeof line, digits + i);
-    put(line, sizeof line, digits[i] ? "); again to end at once\n" : "; again to end at once\n");
-    ssize_t written = write(STDERR_FILENO, line, strlen(line));
-    (void)written; /* nothing is left to be done about it */
-}
-
-/* A second signal, whichever of them, kills. */
-static void request_stop(int number)
-{
-    int saved = errno;
-    (void)number;
-    if (speaks && !stop_requested)
-        acknowledge();
-    errno = saved;
-    stop_requested = 1;
-    for (int i = 0; i < N_STOP_SIGNALS; i++)
-        signal(stop_signals[i], SIG_DFL);
-}
-
-/* The terminal is gone. That is often told twice, so it never kills. */
-static void hang_up(int number)
-{
-    (void)number;
-    stop_requested = 1; /* and nobody is left to be told */
-}
-
-static void request_save(int number)
-{
-    (void)number;
-    saves_requested++;
-}
-
-static weft_status catch_signals(weft_error *err)
-{
-    struct sigaction action = {.sa_handler = request_stop, .sa_flags = SA_RESTART};
-    struct sigaction before;
-    weft_job job;
-    speaks = weft_job_find(&job, NULL) != WEFT_OK || job.rank == 0;
-    weft_job_release(&job);
-    terminal = weft_cli_terminal();
-    for (int i = 0; i < N_STOP_SIGNALS; i++)
-        if (sigaction(stop_signals[i], &action, NULL) != 0)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d",
-                             stop_signals[i]);
-    action.sa_handler = hang_up;
-    if (sigaction(SIGHUP, NULL, &before) != 0 ||
-        (before.sa_handler != SIG_IGN &&
-         sigaction(SIGHUP, &action, NULL) != 0)) /* ignored: nohup */
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", SIGHUP);
-    signal(SIGPIPE, SIG_IGN); /* a run outlives whoever reads its messages */
-    action.sa_handler = request_save;
-    if (sigaction(SIGUSR2, &action, NULL) != 0)
-        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot catch signal %d", SIGUSR2);
-    return WEFT_OK;
-}
 
 static weft_status write_text(const char *dir, const char *name, const weft_text *text,
                               weft_error *err)
@@ -286,6 +203,25 @@ static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run, in
                                first ? write_folder(session, *plan, lock, &rank->err) : WEFT_OK);
 }
 
+/* There is nothing yet that would have to be saved. */
+static weft_status check_stop(weft_rank *rank)
+{
+    const char mine = *weft_stop_asked() != 0;
+    bool stop = mine;
+    char *all = weft_alloc_zero((size_t)rank->session.host.ranks, 1);
+    if (!all)
+        return weft_fail_memory(&rank->err);
+    weft_status s = rank->control ? weft_control_exchange(rank->control, rank->session.host.rank,
+                                                          &mine, 1, all, &rank->err)
+                                  : WEFT_OK;
+    for (int r = 0; r < rank->session.host.ranks; r++)
+        stop = stop || all[r];
+    weft_free(all);
+    return s || !stop ? s
+                      : weft_fail(&rank->err, WEFT_ERR_STOPPED, WEFT_NOWHERE,
+                                  "stopped by a signal before the first step");
+}
+
 static weft_status train(weft_rank *rank, void *ctx)
 {
     weft_session *session = &rank->session;
@@ -297,8 +233,9 @@ static weft_status train(weft_rank *rank, void *ctx)
     if (!s && session->host.rank == 0)
         announce(session, plan, run);
     if (!s)
-        run->saves_asked = &saves_requested;
-    s = s ? s : weft_run_train(run, &stop_requested, &rank->err);
+        run->saves_asked = weft_stop_saves();
+    s = s ? s : check_stop(rank);
+    s = s ? s : weft_run_train(run, weft_stop_asked(), &rank->err);
     if ((!s || s == WEFT_ERR_STOPPED) && session->host.dir)
         weft_log_print(session->host.log, WEFT_LOG_INFO, "run folder: %s", session->host.dir);
     weft_run_destroy(run);
@@ -323,8 +260,8 @@ int weft_cmd_train(int argc, char **argv)
     weft_error err = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO)
-        code = catch_signals(&err) ? weft_cli_conclude(WEFT_ERR_IO, &err)
-                                   : weft_job_run(argc, argv, &options, train, NULL);
+        code = weft_stop_take(&err) ? weft_cli_conclude(WEFT_ERR_IO, &err)
+                                    : weft_job_run(argc, argv, &options, train, NULL);
     weft_error_release(&err);
     weft_cli_options_release(&options);
     return code;

@@ -294,6 +294,7 @@ run_fixture_sources = \
 	tests/fixtures/run/transfers.c \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/slip.c \
+	tests/fixtures/run/slow_save.c \
 	tests/fixtures/run/sp.c \
 	tests/fixtures/run/unfit.c \
 	tests/fixtures/run/unwritten.c \

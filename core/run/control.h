@@ -8,6 +8,8 @@
 #include "plugin/plugins.h"
 #include "run/watch.h"
 
+#include <signal.h>
+
 typedef struct weft_control weft_control;
 
 /* How a rank ended. */
@@ -26,12 +28,15 @@ weft_status weft_control_create(int ranks, weft_control **out, weft_error *err);
 /* For a rank that is a process of its own. */
 typedef struct weft_join {
     int rank, ranks;
-    const char *master;  /* where rank 0 listens: "host:port", "[v6]:port", or "@name", a name on
-                            this host that needs no port */
-    const char *token;   /* the secret of the run: only who proves that it has the same may join,
-                            here and there; it is never sent. "": none, which will do for a name,
-                            where the kernel says who the others are, and for nothing else. */
-    double limit_s;      /* how long to wait for the others */
+    const char *master; /* where rank 0 listens: "host:port", "[v6]:port", or "@name", a name on
+                           this host that needs no port */
+    const char *token;  /* the secret of the run: only who proves that it has the same may join,
+                           here and there; it is never sent. "": none, which will do for a name,
+                           where the kernel says who the others are, and for nothing else. */
+    double limit_s;     /* how long to wait for the others */
+    /* not 0: the wait ends at once, with WEFT_ERR_STOPPED on all ranks that are there; NULL: it
+     * cannot be asked to */
+    const volatile sig_atomic_t *stop;
     const weft_log *log; /* rank 0 says for whom it waits long; NULL: it does not */
     /* Called once, on the channel's own thread, when a rank has ended before its time; may be NULL.
      * It may block: nothing is received any more. */

@@ -4,6 +4,7 @@
 #include "run/socket.h"
 #include "run/token.h"
 
+#include <math.h>
 #include <poll.h>
 #include <sodium.h>
 #include <string.h>
@@ -11,7 +12,19 @@
 
 enum { WELCOME_EXTRA_S = 5, RETRY_MS = 50 };
 
-typedef enum answer { IN, OUT, MISTRUSTED, NOTHING } answer;
+typedef enum answer { IN, OUT, MISTRUSTED, STOPPED, NOTHING } answer;
+static const double connect_limit_s = 2, say_limit_s = 1;
+
+bool weft_rendezvous_is_stopped(const weft_join *join)
+{
+    return join->stop && *join->stop;
+}
+
+weft_status weft_rendezvous_fail_stopped(weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE,
+                     "stopped by a signal while the ranks were waiting for each other");
+}
 
 static answer say(answer a, char *why, const char *text, size_t n)
 {
@@ -52,12 +65,24 @@ static answer shake_hands(const weft_join *join, int fd, weft_link *link, char *
     return IN;
 }
 
+/* Until rank 0 says something, or this rank is to end, which rank 0 is told then. */
+static answer await_welcome(const weft_join *join, weft_link *link, double until)
+{
+    while (weft_now() < until && !weft_rendezvous_is_stopped(join))
+        if (weft_socket_await(link->fd, false, fmin(until, weft_now() + weft_stop_look_s)))
+            return IN;
+    if (!weft_rendezvous_is_stopped(join))
+        return IN;
+    weft_link_send(link, WEFT_STOPPED, 0, NULL, 0, say_limit_s);
+    weft_link_close(link);
+    return STOPPED;
+}
+
 static answer knock(const weft_join *join, double until, weft_link *link, char *why)
 {
     weft_message m;
     const char *broken;
-    double left = until - weft_now();
-    int fd = weft_socket_connect(join->master, left > 1 ? left : 1, why);
+    int fd = weft_socket_connect(join->master, connect_limit_s, why);
     if (fd < 0)
         return NOTHING;
     weft_socket_tune(fd);
@@ -66,12 +91,17 @@ static answer knock(const weft_join *join, double until, weft_link *link, char *
         close(fd);
         return a;
     }
-    if (!weft_link_receive(link, until + WELCOME_EXTRA_S, WEFT_WHY, &m, &broken)) {
+    until += WELCOME_EXTRA_S;
+    if ((a = await_welcome(join, link, until)) != IN)
+        return a;
+    if (!weft_link_receive(link, until, WEFT_WHY, &m, &broken)) {
         weft_link_close(link);
         return say_text(NOTHING, why, broken);
     }
     if (m.kind == WEFT_REFUSED)
         a = say(OUT, why, m.n ? m.data : "", m.n);
+    else if (m.kind == WEFT_STOPPED)
+        a = STOPPED;
     else if (m.kind != WEFT_WELCOME)
         a = say_text(NOTHING, why, "it does not let this rank in");
     weft_free(m.data);
@@ -96,10 +126,14 @@ static weft_status visit(const weft_join *join, weft_link *link, weft_error *err
             return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
                              "rank %d does not trust the process at %s: %s", join->rank,
                              join->master, why);
+        case STOPPED:
+            return weft_rendezvous_fail_stopped(err);
         case NOTHING:
             poll(NULL, 0, RETRY_MS);
         }
-    } while (weft_now() < until);
+    } while (weft_now() < until && !weft_rendezvous_is_stopped(join));
+    if (weft_rendezvous_is_stopped(join))
+        return weft_rendezvous_fail_stopped(err);
     return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
                      "rank %d did not find rank 0 within %.3g s: %s", join->rank, join->limit_s,
                      why);

@@ -7,6 +7,7 @@
 #include "run/socket.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,10 +62,10 @@ static void send_away(reception *r, int i, const char *why)
 
 /* ---- who has proved that it belongs to us ---- */
 
-static void refuse(weft_link *link, const char *why)
+static void refuse(weft_link *link, bool stopped, const char *why)
 {
     size_t n = strnlen(why, WEFT_WHY);
-    weft_link_send(link, WEFT_REFUSED, 0, why, n, answer_limit_s);
+    weft_link_send(link, stopped ? WEFT_STOPPED : WEFT_REFUSED, 0, why, n, answer_limit_s);
     weft_link_close(link);
 }
 
@@ -97,7 +98,7 @@ static weft_status let_in(reception *r, int i, weft_error *err)
     weft_handshake_finish(&v->shake, r->join->token, v->fd, &link);
     weft_status s = check(r, &v->shake, err);
     if (s)
-        refuse(&link, weft_error_text(err));
+        refuse(&link, false, weft_error_text(err));
     else
         r->links[v->shake.theirs.rank] = link;
     forget(r, i);
@@ -250,6 +251,30 @@ static weft_status fail_missing(const reception *r, weft_error *err)
     return s;
 }
 
+/* One of us says something, which is not its turn: it was asked to end, or has ended. */
+static weft_status hear_member(reception *r, int rank, weft_error *err)
+{
+    weft_message m = {0};
+    const char *why;
+    bool said = weft_link_receive(&r->links[rank], weft_now() + answer_limit_s, WEFT_WHY, &m, &why);
+    bool stopped = said && m.kind == WEFT_STOPPED;
+    weft_free(m.data);
+    weft_link_close(&r->links[rank]);
+    return stopped ? weft_rendezvous_fail_stopped(err)
+                   : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
+                               "rank %d has ended before all ranks had come", rank);
+}
+
+static weft_status look_at_members(reception *r, weft_error *err)
+{
+    weft_status s =
+        weft_rendezvous_is_stopped(r->join) ? weft_rendezvous_fail_stopped(err) : WEFT_OK;
+    for (int rank = 1; rank < r->join->ranks && !s; rank++)
+        if (r->links[rank].fd >= 0 && weft_socket_is_readable(r->links[rank].fd))
+            s = hear_member(r, rank, err);
+    return s;
+}
+
 /* Waits until somebody comes, says something, or has had its time. */
 static weft_status attend(reception *r, double until, weft_error *err)
 {
@@ -280,8 +305,9 @@ static weft_status receive_all(reception *r, weft_error *err)
     weft_status s = WEFT_OK;
     r->say_at = since + first_word_s;
     while (!s && count_missing(r) > 0) {
-        s = weft_now() < until ? attend(r, r->say_at < until ? r->say_at : until, err)
-                               : fail_missing(r, err);
+        double look = fmin(weft_now() + weft_stop_look_s, fmin(r->say_at, until));
+        s = weft_now() < until ? attend(r, look, err) : fail_missing(r, err);
+        s = s ? s : look_at_members(r, err);
         if (!s && count_missing(r) > 0 && weft_now() >= r->say_at)
             say_missing(r, since);
     }
@@ -318,7 +344,7 @@ weft_status weft_rendezvous_host(const weft_join *join, weft_link *links, weft_e
         if (!s)
             weft_link_send(&links[rank], WEFT_WELCOME, 0, NULL, 0, answer_limit_s);
         else
-            refuse(&links[rank], weft_error_text(err));
+            refuse(&links[rank], s == WEFT_ERR_STOPPED, weft_error_text(err));
     }
     return s;
 }

@@ -256,6 +256,12 @@ bool weft_socket_await(int fd, bool write, double until)
     return ready > 0;
 }
 
+bool weft_socket_is_readable(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
 /* Has a call on a socket that does not block done nothing yet? */
 static bool is_too_early(ssize_t done)
 {

@@ -26,6 +26,8 @@ void weft_socket_tune(int fd);
 /* All of them take absolute times, as weft_now gives them, which hold however fast the other side
  * is. Can it be read (or written) before that time? */
 bool weft_socket_await(int fd, bool write, double until);
+/* The same, now. */
+bool weft_socket_is_readable(int fd);
 /* All n bytes, or false: the connection is of no use any more. more: something follows at once. */
 bool weft_socket_send(int fd, const void *data, size_t n, bool more, double until);
 bool weft_socket_receive(int fd, void *data, size_t n, double until);

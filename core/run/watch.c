@@ -6,14 +6,16 @@ static const double first_s = 30, first_at_start_s = 3, never_s = 1e9;
 
 void weft_watch_init(weft_watch *watch, int rank)
 {
-    *watch = (weft_watch){.rank = rank, .limit_s = WEFT_PATIENCE_S, .patient = true};
+    *watch = (weft_watch){
+        .rank = rank, .limit_s = WEFT_PATIENCE_S, .patience_s = WEFT_PATIENCE_S, .patient = true};
 }
 
 double weft_watch_limit(const weft_watch *watch)
 {
     if (watch->limit_s <= 0)
         return never_s;
-    return watch->patient && watch->limit_s < WEFT_PATIENCE_S ? WEFT_PATIENCE_S : watch->limit_s;
+    return watch->patient && watch->limit_s < watch->patience_s ? watch->patience_s
+                                                                : watch->limit_s;
 }
 
 static int rank_of(const weft_waiting *w, int i)

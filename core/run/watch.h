@@ -6,8 +6,8 @@
 
 #include <weft/base.h>
 
-/* Nobody gives up sooner while ranks may rightly be slow: at the start, in the first step, after a
- * save has begun. */
+/* [weft] start_timeout, unless it is set: nobody gives up sooner while ranks may rightly be slow:
+ * at the start, in the first step, after a save has begun. */
 enum { WEFT_PATIENCE_S = 1800 };
 
 /* What a rank is at; strings belong to others. */
@@ -20,7 +20,8 @@ typedef struct weft_doing {
 typedef struct weft_watch {
     const weft_log *log; /* NULL: nothing is said */
     int rank;
-    double limit_s; /* [weft] rank_timeout; 0: never */
+    double limit_s;    /* [weft] rank_timeout; 0: never */
+    double patience_s; /* [weft] start_timeout: the least limit while patient */
     bool patient;
     bool started; /* steps are being made: a wait of seconds is not worth a word */
     weft_doing task;

@@ -68,8 +68,17 @@ static const weft_param run_params[] = {
      .max = 1e9,
      .unit = "seconds",
      .help = "the run ends when a rank has waited so long for another one in a step, which hangs "
-             "then; at the start, in the first step and while a checkpoint is made it waits for "
-             "at least half an hour; 0 is for ever"},
+             "then; at the start, in the first step and while a checkpoint is made start_timeout "
+             "counts, if it is more; 0 is for ever"},
+    {.name = "start_timeout",
+     .type = WEFT_PARAM_REAL,
+     .value = "1800",
+     .min = 0,
+     .max = 1e9,
+     .unit = "seconds",
+     .help = "the least that a rank waits for another one where it may be slow without fault: "
+             "while plugins are opened and state is loaded, in the first step, and in the step "
+             "after a checkpoint has begun"},
     {.name = "check",
      .type = WEFT_PARAM_CHOICE,
      .value = "none",

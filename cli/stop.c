@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stop.h"
+#include "cli.h"
+#include "plugin/crash.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double same_interrupt_s = 1, same_request_s = 5;
+
+static volatile sig_atomic_t asked, saves;
+static sigset_t taken; /* what weft_stop_take has blocked */
+static bool any;
+
+bool weft_stop_ends(int number, double after_s)
+{
+    if (number == SIGHUP)
+        return false;
+    return after_s > (number == SIGINT ? same_interrupt_s : same_request_s);
+}
+
+const volatile sig_atomic_t *weft_stop_asked(void)
+{
+    return &asked;
+}
+
+const volatile sig_atomic_t *weft_stop_saves(void)
+{
+    return &saves;
+}
+
+/* ---- */
+
+weft_status weft_stop_take(weft_error *err)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGUSR2};
+    struct sigaction before;
+    sigemptyset(&taken);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        if (signals[i] != SIGHUP || sigaction(SIGHUP, NULL, &before) != 0 ||
+            before.sa_handler != SIG_IGN) /* nohup */
+            sigaddset(&taken, signals[i]);
+    signal(SIGPIPE, SIG_IGN); /* a run outlives whoever reads its messages */
+    int code = pthread_sigmask(SIG_BLOCK, &taken, NULL);
+    any = code == 0;
+    return code == 0 ? WEFT_OK
+                     : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot block signals: %s",
+                                 strerror(code));
+}
+
+const sigset_t *weft_stop_signals(void)
+{
+    return &taken;
+}
+
+void weft_stop_end_by(int number)
+{
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    signal(number, SIG_DFL);
+    raise(number);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+}
+
+static void acknowledge(void)
+{
+    long long step = (long long)weft_crash_latest_step();
+    const char *begin = weft_cli_terminal() ? "\r\033[K" : "";
+    char line[128];
+    if (step > 0)
+        snprintf(line, sizeof line, "%sstopping after this step (%lld); again to end at once\n",
+                 begin, step);
+    else
+        snprintf(line, sizeof line, "%sstopping before the first step; again to end at once\n",
+                 begin);
+    fputs(line, stderr);
+}
+
+static void *attend(void *arg)
+{
+    const bool *speaks = arg, launched = getenv("WEFT_LAUNCHER") != NULL;
+    double asked_at = 0;
+    for (;;) {
+        int number = sigwaitinfo(&taken, NULL);
+        if (number == SIGUSR2) {
+            saves++;
+        } else if (number > 0 && !asked) {
+            asked_at = weft_now();
+            asked = 1;
+            if (*speaks && number != SIGHUP) /* the terminal is gone: nobody is left to be told */
+                acknowledge();
+        } else if (number > 0 && !launched && weft_stop_ends(number, weft_now() - asked_at)) {
+            weft_stop_end_by(number);
+        }
+    }
+    return NULL;
+}
+
+weft_status weft_stop_attend(bool speaks, weft_error *err)
+{
+    static bool said; /* the thread lives as long as the process */
+    pthread_t thread;
+    said = speaks;
+    int code = any ? pthread_create(&thread, NULL, attend, &said) : 0;
+    if (code)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start a thread for signals: %s",
+                         strerror(code));
+    if (any)
+        pthread_detach(thread);
+    return WEFT_OK;
+}
