@@ -139,6 +139,7 @@ static weft_status open_command(weft_search *search, const char *name, weft_modu
 static weft_status run(const weft_module *module, const weft_command *command, int argc,
                        char **argv, weft_error *err)
 {
+    const weft_processors processors = weft_cli_processors();
     weft_cli_log sink;
     weft_log log = weft_cli_log_init(&sink, WEFT_LOG_INFO);
     sink.early = false;
@@ -148,7 +149,7 @@ static weft_status run(const weft_module *module, const weft_command *command, i
     weft_status s = weft_cli_cache_dir(&log, &cache_dir, err);
     weft_command_host host = {.log = &log,
                               .cache_dir = cache_dir,
-                              .threads = weft_cli_processors().n,
+                              .threads = weft_processors_share(&processors, 1, 1, 1),
                               .terminal = weft_cli_terminal(),
                               .write = write_out};
     if (!s) {

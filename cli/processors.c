@@ -4,7 +4,9 @@
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <weft/base.h>
@@ -30,32 +32,40 @@ static int read_words(const char *root, const char *controller, const char *grou
     return got > 0 ? got : 0;
 }
 
-/* Processors that one cgroup allows, 0: no limit. group: the first n bytes of a path. */
-static double quota_of(const char *root, const char *controller, const char *group, size_t n)
+/* A cgroup's path is not the same in every container that sees it, its number is. */
+static uint64_t id_of(const char *root, const char *controller, const char *group, size_t n)
 {
-    double quota = 0, period = 0;
-    if (!*controller && read_words(root, "", group, n, "cpu.max", &quota, &period) == 2 &&
-        period > 0)
-        return quota / period;
-    if (*controller &&
-        read_words(root, controller, group, n, "cpu.cfs_quota_us", &quota, &period) > 0 &&
-        read_words(root, controller, group, n, "cpu.cfs_period_us", &period, &period) > 0 &&
-        quota > 0 && period > 0)
-        return quota / period;
-    return 0;
+    struct stat info;
+    char *path = weft_format("%s%s%.*s/", root, controller, (int)n, group);
+    uint64_t id = path && stat(path, &info) == 0 ? (uint64_t)info.st_ino : 0;
+    weft_free(path);
+    return id;
 }
 
-/* Of two limits, 0 being none. */
-static double lesser(double a, double b)
+/* What one cgroup allows. group: the first n bytes of a path. */
+static weft_quota quota_of(const char *root, const char *controller, const char *group, size_t n)
 {
-    return a == 0 || (b > 0 && b < a) ? b : a;
+    double quota = 0, period = 0;
+    bool has =
+        *controller
+            ? read_words(root, controller, group, n, "cpu.cfs_quota_us", &quota, &period) > 0 &&
+                  read_words(root, controller, group, n, "cpu.cfs_period_us", &period, &period) > 0
+            : read_words(root, "", group, n, "cpu.max", &quota, &period) == 2;
+    if (!has || quota <= 0 || period <= 0)
+        return (weft_quota){0};
+    return (weft_quota){quota / period, id_of(root, controller, group, n)};
+}
+
+static weft_quota lesser(weft_quota a, weft_quota b)
+{
+    return a.processors == 0 || (b.processors > 0 && b.processors < a.processors) ? b : a;
 }
 
 /* The smallest from a group up to the root. */
-static double least_quota(const char *root, const char *controller, const char *group)
+static weft_quota least_quota(const char *root, const char *controller, const char *group)
 {
     size_t n = strlen(group);
-    double least = quota_of(root, controller, group, n);
+    weft_quota least = quota_of(root, controller, group, n);
     while (n > 0)
         if (group[--n] == '/')
             least = lesser(least, quota_of(root, controller, group, n));
@@ -75,13 +85,13 @@ static bool lists(const char *words, const char *word)
 }
 
 /* A line is "number:controllers:path"; version 2 has no controllers. */
-static double quota_of_line(char *line, const char *root)
+static weft_quota quota_of_line(char *line, const char *root)
 {
     line[strcspn(line, "\n")] = '\0';
     char *controllers = strchr(line, ':');
     char *path = controllers ? strchr(controllers + 1, ':') : NULL;
     if (!path)
-        return 0;
+        return (weft_quota){0};
     *path++ = '\0';
     controllers++;
     const char *group = strcmp(path, "/") == 0 ? "" : path;
@@ -89,13 +99,13 @@ static double quota_of_line(char *line, const char *root)
         return least_quota(root, "", group);
     if (lists(controllers, "cpu"))
         return lesser(least_quota(root, "/cpu", group), least_quota(root, "/cpu,cpuacct", group));
-    return 0;
+    return (weft_quota){0};
 }
 
-double weft_cli_quota(const char *groups, const char *root)
+weft_quota weft_cli_quota(const char *groups, const char *root)
 {
     char line[4096];
-    double least = 0;
+    weft_quota least = {0};
     FILE *f = fopen(groups, "re");
     while (f && fgets(line, sizeof line, f))
         least = lesser(least, quota_of_line(line, root));
@@ -138,15 +148,34 @@ static int count_mask(uint64_t *id)
     return n > 0 ? (int)n : 1;
 }
 
+/* 0: it is not set, or says nothing that can be understood. */
+static int read_task(void)
+{
+    const char *text = getenv("SLURM_CPUS_PER_TASK");
+    char *end;
+    long n = text ? strtol(text, &end, 10) : 0;
+    return text && end != text && !*end && n > 0 && n <= 1 << 20 ? (int)n : 0;
+}
+
 weft_processors weft_cli_processors(void)
 {
-    weft_processors p = {.id = add_file(weft_hash_name("processors"), "/proc/self/cgroup")};
-    p.id = add_file(p.id, "/proc/sys/kernel/random/boot_id");
-    p.n = count_mask(&p.id);
-    double quota = weft_cli_quota("/proc/self/cgroup", "/sys/fs/cgroup");
-    if (quota <= 0)
-        quota = weft_cli_quota("/proc/self/cgroup", "/sys/fs/cgroup/unified");
-    if (quota > 0 && ceil(quota) < p.n)
-        p.n = (int)ceil(quota);
+    const uint64_t host = add_file(weft_hash_name("processors"), "/proc/sys/kernel/random/boot_id");
+    weft_processors p = {.mask_id = host, .task = read_task()};
+    p.mask = count_mask(&p.mask_id);
+    weft_quota q = lesser(weft_cli_quota("/proc/self/cgroup", "/sys/fs/cgroup"),
+                          weft_cli_quota("/proc/self/cgroup", "/sys/fs/cgroup/unified"));
+    p.quota = (int)ceil(fmin(q.processors, 1 << 20));
+    p.quota_id = weft_hash_bytes(host, &q.id, sizeof q.id);
     return p;
+}
+
+static int least(int a, int limit, int sharers)
+{
+    return limit > 0 && limit / sharers < a ? limit / sharers : a;
+}
+
+int weft_processors_share(const weft_processors *p, int by_mask, int by_quota, int by_task)
+{
+    int n = least(least(p->mask / by_mask, p->quota, by_quota), p->task, by_task);
+    return n > 1 ? n : 1;
 }

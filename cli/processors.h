@@ -5,16 +5,28 @@
 
 #include <stdint.h>
 
+/* Every limit counts for all processes that have it in common, and only those share it. */
 typedef struct weft_processors {
-    int n;       /* of the affinity mask, no more than the cgroups' quota rounded up; at least 1 */
-    uint64_t id; /* processes with the same id share them: same host, same mask, same cgroup */
+    int mask;          /* of the affinity mask; at least 1 */
+    uint64_t mask_id;  /* the same: same host, same mask */
+    int quota;         /* of the cgroups, rounded up; 0: no limit */
+    uint64_t quota_id; /* the same: same host, same cgroup that has the limit */
+    int task;          /* what Slurm gives this process (SLURM_CPUS_PER_TASK); 0: it says nothing */
 } weft_processors;
 
 weft_processors weft_cli_processors(void);
+/* The least of the limits, when so many ranks share the mask, the quota and this process; at least
+ * 1. */
+int weft_processors_share(const weft_processors *p, int by_mask, int by_quota, int by_task);
 
-/* Processors that the cgroups of a process allow, 0: no limit. groups: /proc/self/cgroup or a file
- * like it; root: where cgroups are mounted. A quota counts for all groups below it, so the smallest
- * on the way to the root is taken; version 1 and 2. */
-double weft_cli_quota(const char *groups, const char *root);
+typedef struct weft_quota {
+    double processors; /* 0: no limit */
+    uint64_t id;       /* of the cgroup that has it */
+} weft_quota;
+
+/* Processors that the cgroups of a process allow. groups: /proc/self/cgroup or a file like it;
+ * root: where cgroups are mounted. A quota counts for all groups below it, so the smallest on the
+ * way to the root is taken; version 1 and 2. */
+weft_quota weft_cli_quota(const char *groups, const char *root);
 
 #endif

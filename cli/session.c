@@ -44,18 +44,22 @@ weft_status weft_cli_cache_dir(const weft_log *log, char **out, weft_error *err)
     return WEFT_OK;
 }
 
-/* Ranks that are processes may have processors of their own, or share them: how many share mine? */
-static weft_status count_sharers(weft_control *control, int rank, int ranks, uint64_t mine, int *n,
-                                 weft_error *err)
+/* Ranks that are processes may have processors of their own, or share them. */
+static weft_status share_processors(weft_control *control, int rank, int ranks,
+                                    const weft_processors *mine, int *threads, weft_error *err)
 {
-    uint64_t *all = weft_alloc_zero((size_t)ranks, sizeof *all);
+    weft_processors *all = weft_alloc_zero((size_t)ranks, sizeof *all);
     if (!all)
         return weft_fail_memory(err);
-    weft_status s = weft_control_exchange(control, rank, &mine, sizeof mine, all, err);
-    *n = 0;
-    for (int r = 0; r < ranks; r++)
-        *n += all[r] == mine;
+    weft_status s = weft_control_exchange(control, rank, mine, sizeof *mine, all, err);
+    int by_mask = 0, by_quota = 0;
+    for (int r = 0; r < ranks && !s; r++) {
+        by_mask += all[r].mask_id == mine->mask_id;
+        by_quota += all[r].quota_id == mine->quota_id;
+    }
     weft_free(all);
+    if (!s)
+        *threads = weft_processors_share(mine, by_mask, by_quota, 1);
     return s;
 }
 
@@ -63,17 +67,15 @@ static weft_status count_sharers(weft_control *control, int rank, int ranks, uin
 static weft_status count_threads(weft_session *s, weft_control *control,
                                  const weft_cli_options *options, weft_error *err)
 {
-    weft_processors p = weft_cli_processors();
-    int sharers = s->host.ranks; /* threads of this process */
+    const weft_processors p = weft_cli_processors();
+    int ranks = s->host.ranks; /* threads of this process, unless they were started as processes */
     weft_status status = WEFT_OK;
     if (options->local_ranks && control)
-        status = count_sharers(control, s->host.rank, s->host.ranks, p.id, &sharers, err);
-    else if (options->local_ranks)
-        sharers = options->local_ranks;
+        status = share_processors(control, s->host.rank, ranks, &p, &s->host.threads, err);
+    else
+        s->host.threads = weft_processors_share(&p, ranks, ranks, ranks);
     if (!weft_params_is(s->run, "threads", "auto"))
         s->host.threads = (int)weft_params_int(s->run, "threads");
-    else
-        s->host.threads = p.n > sharers ? p.n / sharers : 1;
     return status;
 }
 

@@ -58,7 +58,7 @@ static double quota(const tree *t, const char *groups)
 {
     put(t, "groups", groups);
     char *file = weft_format("%s/groups", t->root), *root = weft_format("%s/fs", t->root);
-    double found = weft_cli_quota(file, root);
+    double found = weft_cli_quota(file, root).processors;
     weft_free(file);
     weft_free(root);
     return found;
@@ -103,7 +103,7 @@ static void test_nonsense(void **state)
     put(t, "fs/cpu.max", "");
     assert_true(quota(t, "0::/\n") == 0);
     assert_true(quota(t, "0\n::\n:cpu\n") == 0);
-    assert_true(weft_cli_quota("/tmp/weft-no-such-file", "/tmp") == 0);
+    assert_true(weft_cli_quota("/tmp/weft-no-such-file", "/tmp").processors == 0);
 }
 
 /* A mask of one processor gives one, and is another than the one before. */
@@ -112,8 +112,8 @@ static void test_mask(void **state)
     cpu_set_t before, one;
     weft_processors all = weft_cli_processors();
     (void)state;
-    assert_true(all.n >= 1 && all.n <= sysconf(_SC_NPROCESSORS_ONLN));
-    assert_true(all.id == weft_cli_processors().id);
+    assert_true(all.mask >= 1 && all.mask <= sysconf(_SC_NPROCESSORS_ONLN));
+    assert_true(all.mask_id == weft_cli_processors().mask_id);
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     CPU_ZERO(&one);
     for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
@@ -121,10 +121,55 @@ static void test_mask(void **state)
             CPU_SET(i, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     weft_processors few = weft_cli_processors();
-    assert_int_equal(few.n, 1);
+    assert_int_equal(few.mask, 1);
     if (CPU_COUNT(&before) > 1)
-        assert_true(few.id != all.id);
+        assert_true(few.mask_id != all.mask_id);
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+static void test_share(void **state)
+{
+    weft_processors p = {.mask = 8};
+    (void)state;
+    assert_int_equal(weft_processors_share(&p, 1, 1, 1), 8);
+    assert_int_equal(weft_processors_share(&p, 3, 1, 1), 2);
+    assert_int_equal(weft_processors_share(&p, 9, 1, 1), 1);
+    p.quota = 3; /* of 0.5: 1 */
+    assert_int_equal(weft_processors_share(&p, 2, 1, 1), 3);
+    assert_int_equal(weft_processors_share(&p, 2, 2, 1), 1);
+    p.task = 2;
+    assert_int_equal(weft_processors_share(&p, 1, 1, 1), 2);
+    assert_int_equal(weft_processors_share(&p, 1, 1, 2), 1);
+}
+
+/* The group that has the least is named, whatever the path to it. */
+static void test_groups(void **state)
+{
+    const tree *t = *state;
+    char *root = weft_format("%s/fs", t->root), *file = weft_format("%s/groups", t->root);
+    put(t, "fs/a/cpu.max", "50000 100000\n");
+    put(t, "fs/a/b/cpu.max", "150000 100000\n");
+    put(t, "fs/c/cpu.max", "50000 100000\n");
+    put(t, "groups", "0::/a/b\n");
+    weft_quota one = weft_cli_quota(file, root);
+    put(t, "groups", "0::/a\n");
+    weft_quota above = weft_cli_quota(file, root);
+    put(t, "groups", "0::/c\n");
+    weft_quota other = weft_cli_quota(file, root);
+    assert_true(one.id == above.id && one.id != other.id && one.processors == 0.5);
+    weft_free(root);
+    weft_free(file);
+}
+
+static void test_slurm(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SLURM_CPUS_PER_TASK", "1", 1), 0);
+    assert_int_equal(weft_cli_processors().task, 1);
+    assert_int_equal(setenv("SLURM_CPUS_PER_TASK", "1x", 1), 0);
+    assert_int_equal(weft_cli_processors().task, 0);
+    assert_int_equal(unsetenv("SLURM_CPUS_PER_TASK"), 0);
+    assert_int_equal(weft_cli_processors().task, 0);
 }
 
 int main(void)
@@ -133,7 +178,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_version_2, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(test_version_1, make_tree, remove_tree),
         cmocka_unit_test_setup_teardown(test_nonsense, make_tree, remove_tree),
+        cmocka_unit_test_setup_teardown(test_groups, make_tree, remove_tree),
         cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_share),
+        cmocka_unit_test(test_slurm),
     };
     return cmocka_run_group_tests_name("processors", tests, NULL, NULL);
 }
