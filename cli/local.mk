@@ -50,6 +50,7 @@ weft_SOURCES = \
 	cli/ranks.c \
 	cli/report.c \
 	cli/session.c \
+	cli/shared.c \
 	cli/stop.c \
 	cli/train.c \
 	cli/vet.c \
@@ -65,6 +66,7 @@ weft_SOURCES = \
 	cli/oracle.h \
 	cli/probe.h \
 	cli/processors.h \
+	cli/shared.h \
 	cli/stop.h \
 	cli/ranks.h \
 	cli/session.h \

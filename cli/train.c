@@ -5,6 +5,7 @@
 #include "plugin/enter.h"
 #include "run/digest.h"
 #include "run/run.h"
+#include "shared.h"
 #include "stop.h"
 
 #include <errno.h>
@@ -198,9 +199,10 @@ static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run, in
           : weft_rank_agree(rank, "preparing the run",
                             weft_run_create(*plan, &session->host, run, &rank->err));
     s = s ? s : weft_rank_agree(rank, "loading the state", weft_run_continue(*run, &rank->err));
-    return s ? s
-             : weft_rank_agree(rank, "making the run folder",
-                               first ? write_folder(session, *plan, lock, &rank->err) : WEFT_OK);
+    s = s ? s
+          : weft_rank_agree(rank, "making the run folder",
+                            first ? write_folder(session, *plan, lock, &rank->err) : WEFT_OK);
+    return s ? s : weft_cli_check_shared(rank);
 }
 
 /* There is nothing yet that would have to be saved. */
