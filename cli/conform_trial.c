@@ -97,7 +97,7 @@ weft_status conform_trial_put(conform_trial *t, const void *data, size_t bytes, 
         else
             memset(host + GUARD, poison_byte, bytes);
         *at = b->memory + GUARD;
-        s = weft_device_upload(t->p->plan, memory, host, bytes + 2 * GUARD, err);
+        s = weft_device_upload(t->p->plan, WEFT_NOW, memory, host, bytes + 2 * GUARD, err);
     }
     weft_free(host);
     return s;
@@ -116,9 +116,9 @@ static weft_status get(const conform_trial *t, int i, const char *what, void *da
 {
     const conform_buffer *b = &t->buffers[i];
     unsigned char *host = weft_alloc(b->bytes + 2 * GUARD);
-    weft_status s =
-        host ? weft_device_download(t->p->plan, host, b->memory, b->bytes + 2 * GUARD, err)
-             : weft_fail_memory(err);
+    weft_status s = host ? weft_device_download(t->p->plan, WEFT_NOW, host, b->memory,
+                                                b->bytes + 2 * GUARD, err)
+                         : weft_fail_memory(err);
     if (!s && !sound(host))
         conform_trial_fail(t, "guard: writes before the beginning of %s", what);
     if (!s && !sound(host + GUARD + b->bytes))

@@ -59,7 +59,7 @@ static weft_status add(oracle_record *r, weft_run *run, const weft_value *parame
     size_t bytes = (size_t)n * weft_dtype_size(t.dtype);
     t.data = weft_alloc(bytes);
     weft_status s =
-        t.data ? weft_device_download(plan, t.data,
+        t.data ? weft_device_download(plan, WEFT_NOW, t.data,
                                       weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err)
                : weft_fail_memory(err);
     for (int64_t i = 0; i < n && !s; i++) {

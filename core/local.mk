@@ -4,6 +4,7 @@ noinst_LTLIBRARIES += core/libcore.la
 core_libcore_la_SOURCES = \
 	core/base/atomic_file.c \
 	core/base/blame.c \
+	core/base/boxes.c \
 	core/base/clock.c \
 	core/base/columns.c \
 	core/base/dtype.c \
@@ -166,6 +167,7 @@ core_libcore_la_SOURCES = \
 	core/lower/costs.c \
 	core/lower/device.c \
 	core/lower/flops.c \
+	core/lower/exchange.c \
 	core/lower/fuse.c \
 	core/lower/group.c \
 	core/lower/kernels.c \
@@ -183,6 +185,7 @@ core_libcore_la_SOURCES = \
 	core/lower/tasks.c \
 	core/lower/waits.c \
 	core/lower/compile.h \
+	core/lower/exchange.h \
 	core/lower/lower.h \
 	core/lower/pack.h \
 	core/lower/plan.h \
@@ -214,6 +217,9 @@ core_libcore_la_SOURCES = \
 	core/run/samples.c \
 	core/run/socket.c \
 	core/run/store.c \
+	core/run/scalars.c \
+	core/run/staged.c \
+	core/run/streams.c \
 	core/run/tasks.c \
 	core/run/times.c \
 	core/run/token.c \
@@ -254,6 +260,7 @@ CLEANFILES += core/libweft.map
 weftincludedir = $(includedir)/weft
 weftinclude_HEADERS = \
 	core/weft/base.h \
+	core/weft/device.h \
 	core/weft/files.h \
 	core/weft/graph.h \
 	core/weft/mesh.h \

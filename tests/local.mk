@@ -5,6 +5,7 @@ LDADD = $(TEST_LIBS)
 # A program test_x is made of test_x.c.
 check_PROGRAMS += \
 	tests/unit/test_base \
+	tests/unit/test_boxes \
 	tests/unit/test_columns \
 	tests/unit/test_control \
 	tests/unit/test_costs \

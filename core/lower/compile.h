@@ -44,6 +44,9 @@ weft_status weft_compile_fuse(weft_compiler *c);
 weft_status weft_compile_buffers(weft_compiler *c);
 /* slots.c: what must lie apart for several micro-batches. All buffers and their lives are known. */
 weft_status weft_compile_slots(weft_compiler *c);
+/* exchange.c: how a collective is carried out. Its parts, operands and workspace are known. */
+weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
+                                  const weft_collective_space *space);
 /* flops.c: the operations of one run of an instruction, and its share of a step's. */
 void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
                         weft_part part);

@@ -56,7 +56,7 @@ static weft_instruction *append(weft_compiler *c, weft_program *p, int position)
     }
     weft_instruction *in = &p->list[p->n++];
     memset(in, 0, sizeof *in);
-    in->workspace = -1;
+    in->workspace = in->event = -1;
     in->position = position;
     return in;
 }
@@ -118,6 +118,8 @@ static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
         return s;
     weft_collective_space space;
     weft_collective_sizes(c->g, in, &space);
+    if ((s = weft_compile_exchange(c, in, &space)))
+        return s;
     return add_workspace(c, in, 2 * space.between + space.send + space.recv, in->position);
 }
 

@@ -5,6 +5,7 @@
 #define WEFT_LOWER_LOWER_H
 
 #include "graph/internal.h"
+#include "lower/exchange.h"
 #include "schedule/schedule.h"
 
 #include <weft/plugin.h>
@@ -107,15 +108,17 @@ typedef struct weft_instruction {
                                   the core */
     void *state;               /* made by prepare, owned by the prepared cache */
     int n_ins, n_outs;
-    weft_tensor *tensors; /* ins, then outs; data is filled in when run */
-    int *buffers;         /* of each tensor */
-    int workspace;        /* buffer, -1: none */
-    int transfer;         /* POST_SEND, POST_RECV, AWAIT: which, from 0 on */
-    double flops;         /* of one run of it */
+    weft_tensor *tensors;    /* ins, then outs; data is filled in when run */
+    int *buffers;            /* of each tensor */
+    int workspace;           /* buffer, -1: none */
+    weft_exchange *exchange; /* COLLECTIVE: how it is carried out */
+    int transfer;            /* POST_SEND, POST_RECV, AWAIT: which, from 0 on */
+    double flops;            /* of one run of it */
     bool accumulate;
     bool fetch;   /* some result goes to observers */
     int position; /* in the order that buffers live by */
     int queue;
+    int event;  /* recorded behind it, for those on other queues that wait; -1: nobody does */
     int *waits; /* instructions of the same program on other queues that must be done first */
     int n_waits;
 } weft_instruction;
@@ -161,7 +164,7 @@ typedef struct weft_lowered {
     int n_programs;
     weft_slots *slots;
     int n_slots;
-    int n_positions, n_transfers;
+    int n_positions, n_transfers, n_events;
     int64_t arena_bytes, input_bytes, step_input_bytes;
     int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to
                           fragmentation */
@@ -220,6 +223,8 @@ bool weft_part_goes_alone(const weft_graph *g, const weft_node *part);
 /* Gives arena buffers offsets; returns the arena's size. */
 weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes,
                              int64_t *live_peak, int *peak_position, weft_error *err);
+/* What queues are for, as far as there are so many. */
+enum { WEFT_QUEUE_COMPUTE, WEFT_QUEUE_COLLECTIVES, WEFT_QUEUE_TRANSFERS };
 /* Waits between queues: data and reuse of memory. */
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
 

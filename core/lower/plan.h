@@ -70,11 +70,36 @@ const weft_graph *weft_plan_model(const weft_plan *plan);
 
 weft_status weft_device_alloc(const weft_plan *plan, size_t bytes, void **memory, weft_error *err);
 void weft_device_free(const weft_plan *plan, void *memory, size_t bytes);
-weft_status weft_device_upload(const weft_plan *plan, void *to, const void *from_host, size_t bytes,
-                               weft_error *err);
-weft_status weft_device_download(const weft_plan *plan, void *to_host, const void *from,
+/* Pinned, if the device has such memory; zeroed. */
+weft_status weft_device_alloc_host(const weft_plan *plan, size_t bytes, void **memory,
+                                   weft_error *err);
+void weft_device_free_host(const weft_plan *plan, void *memory, size_t bytes);
+/* queue: its number; WEFT_NOW: behind everything, and done on return. */
+enum { WEFT_NOW = -1 };
+weft_status weft_device_upload(const weft_plan *plan, int queue, void *to, const void *from_host,
+                               size_t bytes, weft_error *err);
+weft_status weft_device_download(const weft_plan *plan, int queue, void *to_host, const void *from,
                                  size_t bytes, weft_error *err);
+weft_status weft_device_move(const weft_plan *plan, int queue, const weft_box *boxes, int n,
+                             weft_error *err);
 weft_status weft_device_wait(const weft_plan *plan, weft_error *err);
+/* Does it compute later than it is told to? Else it has no events. */
+bool weft_device_is_async(const weft_plan *plan);
+weft_status weft_device_event_create(const weft_plan *plan, weft_device_event **event,
+                                     weft_error *err);
+void weft_device_event_destroy(const weft_plan *plan, weft_device_event *event);
+weft_status weft_device_record(const weft_plan *plan, int queue, weft_device_event *event,
+                               weft_error *err);
+weft_status weft_device_await(const weft_plan *plan, int queue, weft_device_event *event,
+                              weft_error *err);
+/* Is all done? */
+weft_status weft_device_poll(const weft_plan *plan, bool *done, weft_error *err);
+weft_status weft_device_begin(const weft_plan *plan, uint64_t key, bool *replayed, weft_error *err);
+weft_status weft_device_end(const weft_plan *plan, weft_error *err);
+void weft_device_tag(const weft_plan *plan, int queue, uint64_t tag);
+uint64_t weft_device_reached(const weft_plan *plan, int queue);
+/* 0: it does not say, or its memory is the process's own. */
+size_t weft_device_peak_bytes(const weft_plan *plan);
 /* Of what it lacks: 0, NULL, nothing. */
 weft_queue *weft_device_queue(const weft_plan *plan, int i);
 uint64_t weft_device_adversary(const weft_plan *plan);

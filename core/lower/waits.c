@@ -86,14 +86,17 @@ static bool is_sent(const weft_instruction *in)
 }
 
 /* Moves of weights and their gradients have a queue of their own, so that they go on while a block
- * computes. In the adversarial test everything is spread by dice but what is sent: ranks must enter
- * that alike, and their waits may differ where their kernels do. */
+ * computes; and so has what stages receive, where there is a third. In the adversarial test
+ * everything is spread by dice but what is sent: ranks must enter that alike, and their waits may
+ * differ where their kernels do. */
 static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int a, int i)
 {
     if (seed)
         return is_sent(in)
                    ? 0
                    : (int)(weft_random_bits(seed, (uint64_t)a, (uint64_t)i) % (uint64_t)n_queues);
+    if (in->kind == WEFT_POST_RECV && n_queues > 2)
+        return WEFT_QUEUE_TRANSFERS;
     return in->kind == WEFT_COLLECTIVE && (weft_get_mark(in->node, WEFT_MARK_GROUP) ||
                                            weft_get_mark(in->node, WEFT_MARK_PREFETCH));
 }
@@ -111,6 +114,17 @@ static int most_accesses(const weft_lowered *l)
     return most;
 }
 
+/* Of those that are waited for. */
+static void number_events(weft_lowered *l, const weft_program *p)
+{
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->list[i].n_waits; k++) {
+            weft_instruction *on = &p->list[p->list[i].waits[k]];
+            if (on->event < 0)
+                on->event = l->n_events++;
+        }
+}
+
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err)
 {
     if (n_queues < 2) /* everything on queue 0 */
@@ -124,6 +138,7 @@ weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_e
             p->list[i].queue = queue_of(&p->list[i], n_queues, seed, a, i);
             s = plan(l, p, i, n_queues, space, space + most, err);
         }
+        number_events(l, p);
     }
     weft_free(space);
     return s;

@@ -19,22 +19,142 @@ static void free_memory(void *self, void *memory, size_t bytes)
     weft_leave(&entry, WEFT_OK);
 }
 
-static weft_status upload(void *self, void *to, const void *from_host, size_t bytes,
-                          weft_error *err)
+static weft_status upload(void *self, weft_queue *queue, void *to, const void *from_host,
+                          size_t bytes, weft_error *err)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_device, upload));
     const weft_device *t = l->table;
     const weft_entry entry = weft_link_enter(l, "upload", err);
-    return weft_leave(&entry, t->upload(l->self, to, from_host, bytes, err));
+    return weft_leave(&entry, t->upload(l->self, queue, to, from_host, bytes, err));
 }
 
-static weft_status download(void *self, void *to_host, const void *from, size_t bytes,
-                            weft_error *err)
+static weft_status download(void *self, weft_queue *queue, void *to_host, const void *from,
+                            size_t bytes, weft_error *err)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_device, download));
     const weft_device *t = l->table;
     const weft_entry entry = weft_link_enter(l, "download", err);
-    return weft_leave(&entry, t->download(l->self, to_host, from, bytes, err));
+    return weft_leave(&entry, t->download(l->self, queue, to_host, from, bytes, err));
+}
+
+static weft_status alloc_host(void *self, size_t bytes, void **memory, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, alloc_host));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "alloc_host", err);
+    return weft_leave(&entry, t->alloc_host(l->self, bytes, memory, err));
+}
+
+static void free_host(void *self, void *memory, size_t bytes)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, free_host));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "free_host", NULL);
+    t->free_host(l->self, memory, bytes);
+    weft_leave(&entry, WEFT_OK);
+}
+
+static weft_status move(void *self, weft_queue *queue, const weft_box *boxes, int n,
+                        weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, move));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "move", err);
+    return weft_leave(&entry, t->move(l->self, queue, boxes, n, err));
+}
+
+static weft_status reduce(void *self, weft_queue *queue, const weft_reduction *r, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, reduce));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "reduce", err);
+    return weft_leave(&entry, t->reduce(l->self, queue, r, err));
+}
+
+static weft_status event_create(void *self, weft_device_event **event, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, event_create));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "event_create", err);
+    return weft_leave(&entry, t->event_create(l->self, event, err));
+}
+
+static void event_destroy(void *self, weft_device_event *event)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, event_destroy));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "event_destroy", NULL);
+    t->event_destroy(l->self, event);
+    weft_leave(&entry, WEFT_OK);
+}
+
+static weft_status record(void *self, weft_queue *queue, weft_device_event *event, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, record));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "record", err);
+    return weft_leave(&entry, t->record(l->self, queue, event, err));
+}
+
+static weft_status await(void *self, weft_queue *queue, weft_device_event *event, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, await));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "await", err);
+    return weft_leave(&entry, t->await(l->self, queue, event, err));
+}
+
+static weft_status poll(void *self, weft_device_event *event, bool *done, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, poll));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "poll", err);
+    return weft_leave(&entry, t->poll(l->self, event, done, err));
+}
+
+static weft_status begin(void *self, uint64_t key, bool *replayed, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, begin));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "begin", err);
+    return weft_leave(&entry, t->begin(l->self, key, replayed, err));
+}
+
+static weft_status end(void *self, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, end));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "end", err);
+    return weft_leave(&entry, t->end(l->self, err));
+}
+
+static void tag(void *self, weft_queue *queue, uint64_t number)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, tag));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "tag", NULL);
+    t->tag(l->self, queue, number);
+    weft_leave(&entry, WEFT_OK);
+}
+
+static uint64_t reached(void *self, weft_queue *queue)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, reached));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "reached", NULL);
+    uint64_t answer = t->reached(l->self, queue);
+    weft_leave(&entry, WEFT_OK);
+    return answer;
+}
+
+static size_t peak_bytes(void *self)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, peak_bytes));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "peak_bytes", NULL);
+    size_t answer = t->peak_bytes(l->self);
+    weft_leave(&entry, WEFT_OK);
+    return answer;
 }
 
 static weft_queue *queue(void *self, int i)
@@ -118,7 +238,21 @@ const weft_device weft_forward_device = {
     .alloc = alloc,
     .free = free_memory,
     .upload = upload,
+    .alloc_host = alloc_host,
+    .free_host = free_host,
     .download = download,
+    .move = move,
+    .reduce = reduce,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .record = record,
+    .await = await,
+    .poll = poll,
+    .begin = begin,
+    .end = end,
+    .tag = tag,
+    .reached = reached,
+    .peak_bytes = peak_bytes,
     .queue = queue,
     .threads = threads,
     .wait = wait,

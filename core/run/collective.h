@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A redistribute, carried out step by step: pack, a collective over nominal chunks, unpack. */
+/* The groups that redistributes and transfers are carried out in. */
 #ifndef WEFT_RUN_COLLECTIVE_H
 #define WEFT_RUN_COLLECTIVE_H
 
@@ -46,7 +46,4 @@ weft_group *weft_groups_find(const weft_groups *groups, weft_channel channel, co
 weft_channel weft_channel_of(const weft_node *n, const weft_step *step);
 /* Is anything sent in this step? */
 bool weft_step_communicates(const weft_step *step);
-weft_status weft_collective(weft_groups *groups, const weft_lowered *l, const weft_instruction *in,
-                            void *workspace, weft_queue *queue, weft_error *err);
-
 #endif

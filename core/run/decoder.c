@@ -20,8 +20,8 @@ weft_status weft_decoder_init(weft_decoder *d, weft_run *run, weft_error *err)
         weft_alloc_zero(rows * (size_t)d->vocab, weft_dtype_size(d->prompt->graph->logits->dtype));
     if (!d->ids || !d->padding || !d->logits || !d->downloaded)
         return weft_fail_memory(err);
-    weft_status s = weft_batch_init(&d->batch[0], d->prompt, 1, err);
-    return s || !d->one ? s : weft_batch_init(&d->batch[1], d->one, 1, err);
+    weft_status s = weft_batch_init(&d->batch[0], plan, d->prompt, 1, err);
+    return s || !d->one ? s : weft_batch_init(&d->batch[1], plan, d->one, 1, err);
 }
 
 void weft_decoder_release(weft_decoder *d)
@@ -148,7 +148,7 @@ static weft_status read_logits(weft_decoder *d, const weft_lowered *l, weft_erro
     size_t bytes = (size_t)weft_tensor_count(&t) * weft_dtype_size(t.dtype);
     t.data = d->downloaded;
     weft_status s = weft_device_download(
-        run->plan, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
+        run->plan, WEFT_NOW, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
     for (int64_t i = 0; i < d->rows * d->vocab && !s; i++)
         d->logits[i] = (float)weft_tensor_get(&t, i);
     return s;
@@ -164,6 +164,8 @@ weft_status weft_decoder_run(weft_decoder *d, weft_error *err)
         int64_t left = d->n - d->done, most = d->prompt->graph->config.sizes.seq_len;
         l = left == 1 && d->one ? d->one : d->prompt;
         s = part(d, l, left < most ? left : most, err);
+        if (!s && d->done < d->n) /* the inputs are filled anew */
+            s = weft_run_wait(d->run, err);
     }
     return s || !l ? s : read_logits(d, l, err);
 }

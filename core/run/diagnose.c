@@ -17,7 +17,7 @@ static weft_status is_finite(weft_run *run, const weft_lowered *l, const weft_va
         return weft_fail_memory(err);
     const weft_plan *plan = run->plan;
     weft_status s = weft_device_download(
-        plan, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
+        plan, WEFT_NOW, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
     *finite = true;
     for (int64_t i = 0; i < n && *finite && !s; i++)
         *finite = isfinite(weft_tensor_get(&t, i));
@@ -67,7 +67,7 @@ static weft_status look(void *self, const weft_task *task, weft_error *err)
     if (task->part != WEFT_PART_B)
         return WEFT_OK;
     if (f->l->buffer_of[loss_so_far->id] >= 0)
-        s = weft_run_scalar(f->run, f->l, loss_so_far, &loss, err);
+        s = weft_run_scalars(f->run, f->l, &loss_so_far, 1, &loss, err);
     if (s || f->micro_batch >= 0)
         return s;
     s = bad_gradient(f->run, f->l, &f->name, err);

@@ -26,13 +26,13 @@ static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, d
                              weft_error *err)
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
-    double more_loss = 0, more_tokens = 0;
+    const weft_value *const sums[] = {l->graph->loss_sum, l->graph->tokens};
+    double more[2] = {0, 0};
     weft_status s = weft_upload(run, l, b, 1, err);
     s = s ? s : weft_run_tasks(run, l, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
-    s = s ? s : weft_run_scalar(run, l, l->graph->loss_sum, &more_loss, err);
-    s = s ? s : weft_run_scalar(run, l, l->graph->tokens, &more_tokens, err);
-    *loss += more_loss;
-    *tokens += more_tokens;
+    s = s ? s : weft_run_scalars(run, l, sums, 2, more, err);
+    *loss += more[0];
+    *tokens += more[1];
     return s;
 }
 
@@ -50,13 +50,14 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
     weft_batch b = {0};
     weft_sample sample = {0};
     double loss = 0, tokens = 0;
-    weft_status s = weft_batch_init(&b, l, 1, err);
+    weft_status s = weft_batch_init(&b, plan, l, 1, err);
     s = s ? s : weft_sample_init(&sample, plan->seq_len, err);
     if (!s) {
         weft_fill_step(l, &b, run->step);
         s = weft_upload(run, l, &b, 1, err);
     }
     s = s ? s : weft_run_tasks(run, l, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
+    s = s ? s : weft_run_wait(run, err); /* the inputs are filled anew */
     for (int64_t i = 0; i < batches && !s; i++) {
         weft_fill_micro_batch(l, &b, 0, i);
         s = fill(run, &b, i * plan->micro_batch, samples, &sample, err);

@@ -4,13 +4,11 @@
 #include "plugin/enter.h"
 #include "run/run.h"
 
-#include <math.h>
-#include <string.h>
 #include <weft/random.h>
 
 void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro)
 {
-    if (buffer < 0) /* held by another stage */
+    if (buffer < 0) /* held by another stage, or none */
         return NULL;
     const weft_buffer *b = &l->buffers[buffer];
     switch (b->base) {
@@ -30,6 +28,14 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
     }
 }
 
+/* from NULL: zeros. */
+static weft_status move_all(const weft_run *run, const weft_instruction *in, void *to,
+                            const void *from, size_t bytes, weft_error *err)
+{
+    const weft_box box = weft_box_of(to, from, (int64_t)bytes);
+    return weft_device_move(run->plan, in->queue, &box, 1, err);
+}
+
 static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                           int64_t micro, weft_error *err)
 {
@@ -40,18 +46,13 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     size_t bytes = (size_t)weft_tensor_count(first) * weft_dtype_size(first->dtype);
     switch (in->kind) {
     case WEFT_ZERO_FILL:
-        memset(t[0].data, 0, bytes);
-        return WEFT_OK;
+        return move_all(run, in, t[0].data, NULL, bytes, err);
     case WEFT_COPY:
-        memcpy(t[1].data, t[0].data, bytes);
-        return WEFT_OK;
+        return move_all(run, in, t[1].data, t[0].data, bytes, err);
     case WEFT_OBSERVE:
         return WEFT_OK;
     case WEFT_COLLECTIVE:
-        return weft_collective(&run->groups, l, in,
-                               in->workspace >= 0 ? weft_run_address(run, l, in->workspace, micro)
-                                                  : NULL,
-                               weft_device_queue(run->plan, in->queue), err);
+        return weft_collective(run, in, weft_run_address(run, l, in->workspace, micro), err);
     case WEFT_POST_SEND:
         return weft_transfer_send(run, l, in, bytes, weft_run_address(run, l, in->workspace, micro),
                                   err);
@@ -68,6 +69,8 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
         call.workspace = weft_run_address(run, l, in->workspace, micro);
         call.workspace_bytes = (size_t)l->buffers[in->workspace].bytes;
     }
+    if (!in->kernel && (run->streams || !run->plan->device->host_memory))
+        return weft_run_staged(run, &call, in->owner, err);
     const weft_entry entry =
         weft_enter_op(in->owner, in->kernel ? "launch" : "plain", in->node->op->name, err);
     weft_status s = weft_leave(&entry, in->kernel ? in->kernel->launch(&call, err)
@@ -89,13 +92,18 @@ static weft_status launch_shown(weft_run *run, const weft_lowered *l, const weft
     return s;
 }
 
-static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_instruction *in,
-                           int64_t micro, weft_error *err)
+static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_program *p,
+                           const weft_instruction *in, int64_t micro, weft_error *err)
 {
-    weft_status s = run->guard ? weft_guard_before(run, l, in, micro, err) : WEFT_OK;
+    weft_status s = weft_streams_before(run, l, p, in, micro, err);
+    if (!s && run->guard)
+        s = weft_guard_before(run, l, in, micro, err);
     if (!s)
         s = run->shows_instructions ? launch_shown(run, l, in, micro, err)
                                     : launch(run, l, in, micro, err);
+    s = s ? s : weft_streams_after(run, l, in, err);
+    if (s)
+        weft_streams_explain(run, s, err);
     if (!s && run->guard)
         s = weft_guard_after(run, l, in, micro, err);
     if (!s && run->check_finite)
@@ -140,7 +148,7 @@ static weft_status run_adversarial(weft_run *run, const weft_lowered *l, const w
                 next[q]++;
             if (next[q] == of.to || !may_run(&p->list[next[q]], done))
                 continue;
-            s = run_one(run, l, &p->list[next[q]], micro, err);
+            s = run_one(run, l, p, &p->list[next[q]], micro, err);
             done[next[q]++] = true;
             left--;
             moved = true;
@@ -171,7 +179,7 @@ static weft_status run_some(weft_run *run, const weft_lowered *l, const weft_tas
         s = run_adversarial(run, l, p, (span){from, to, adversary + (uint64_t)task->part},
                             task->micro_batch, err);
     for (int i = from; i < to && !adversary && !s; i++)
-        s = run_one(run, l, &p->list[i], task->micro_batch, err);
+        s = run_one(run, l, p, &p->list[i], task->micro_batch, err);
     return s;
 }
 
@@ -186,23 +194,9 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *
                          weft_error *err)
 {
     const weft_program *p = weft_lowered_program(l, task->part, task->stage);
-    weft_status s = run_some(run, l, task, p->n_prologue, p->n, err);
-    return s ? s : weft_device_wait(run->plan, err);
-}
-
-weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out,
-                            weft_error *err)
-{
-    char bytes[8];
-    weft_tensor t;
-    weft_local_tensor(l->graph, v, l->coord, &t);
-    const weft_plan *plan = run->plan;
-    weft_status s =
-        weft_device_download(plan, bytes, weft_run_address(run, l, l->buffer_of[v->id], 0),
-                             weft_dtype_size(t.dtype), err);
-    t.data = bytes;
-    *out = s ? 0 : weft_tensor_get(&t, 0);
-    if (isnan(*out))
-        *out = NAN; /* never "-nan" */
-    return s;
+    bool replayed = false;
+    weft_status s = weft_streams_begin(run, l, task, &replayed, err);
+    if (!s && !replayed)
+        s = run_some(run, l, task, p->n_prologue, p->n, err);
+    return s ? s : weft_streams_end(run, err);
 }

@@ -33,7 +33,8 @@ static weft_status look(const weft_run *run, const weft_tensor *t, bool maximum,
         return WEFT_OK;
     if (!plan->device->host_memory) {
         copy = weft_alloc(bytes);
-        s = copy ? weft_device_download(plan, copy, t->data, bytes, err) : weft_fail_memory(err);
+        s = copy ? weft_device_download(plan, WEFT_NOW, copy, t->data, bytes, err)
+                 : weft_fail_memory(err);
         local.data = copy;
     }
     if (!s)

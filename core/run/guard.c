@@ -34,10 +34,10 @@ struct weft_guard {
 weft_status weft_guard_create(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    if (!plan->device->host_memory)
+    if (!plan->device->host_memory || weft_device_is_async(plan))
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "check"),
-                         "[weft] check = memory needs a device whose memory the host can read, as "
-                         "cpu; %s is none",
+                         "[weft] check = memory needs a device that computes at once and whose "
+                         "memory the host can read, as cpu; %s is none",
                          plan->device->name);
     struct weft_guard *g = run->guard = weft_alloc_zero(1, sizeof *g);
     if (!g)

@@ -95,7 +95,7 @@ weft_status weft_init_state(weft_run *run, weft_error *err)
         fill(&j, run->threads);
         if (plan->device->host_memory)
             continue;
-        s = weft_device_upload(plan, at, j.tensor.data,
+        s = weft_device_upload(plan, WEFT_NOW, at, j.tensor.data,
                                (size_t)j.count * weft_dtype_size(j.tensor.dtype), err);
         weft_free(j.tensor.data);
     }

@@ -23,18 +23,26 @@ void weft_sample_release(weft_sample *s)
     memset(s, 0, sizeof *s);
 }
 
-weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches,
-                            weft_error *err)
+weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_lowered *l,
+                            int64_t micro_batches, weft_error *err)
 {
-    b->step = weft_alloc_zero(1, (size_t)l->step_input_bytes + 64);
-    b->micro = weft_alloc_zero((size_t)micro_batches, (size_t)l->input_bytes + 64);
-    return b->step && b->micro ? WEFT_OK : weft_fail_memory(err);
+    void *step = NULL, *micro = NULL;
+    b->plan = plan;
+    b->step_bytes = (size_t)l->step_input_bytes + 64;
+    b->micro_bytes = (size_t)micro_batches * ((size_t)l->input_bytes + 64);
+    weft_status s = weft_device_alloc_host(plan, b->step_bytes, &step, err);
+    s = s ? s : weft_device_alloc_host(plan, b->micro_bytes, &micro, err);
+    b->step = step;
+    b->micro = micro;
+    return s;
 }
 
 void weft_batch_release(weft_batch *b)
 {
-    weft_free(b->step);
-    weft_free(b->micro);
+    if (b->step)
+        weft_device_free_host(b->plan, b->step, b->step_bytes);
+    if (b->micro)
+        weft_device_free_host(b->plan, b->micro, b->micro_bytes);
     memset(b, 0, sizeof *b);
 }
 
@@ -174,10 +182,10 @@ weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *
 {
     weft_status s = WEFT_OK;
     if (l->step_input_bytes)
-        s = weft_device_upload(run->plan, run->step_inputs, b->step, (size_t)l->step_input_bytes,
+        s = weft_device_upload(run->plan, 0, run->step_inputs, b->step, (size_t)l->step_input_bytes,
                                err);
     if (!s && l->input_bytes)
-        s = weft_device_upload(run->plan, run->inputs, b->micro,
+        s = weft_device_upload(run->plan, 0, run->inputs, b->micro,
                                (size_t)(l->input_bytes * micro_batches), err);
-    return s;
+    return s ? s : weft_streams_join(run, err);
 }

@@ -52,8 +52,9 @@ weft_status weft_loader_create(weft_run *run, weft_error *err)
     pthread_cond_init(&l->changed, NULL);
     run->loader_made = true;
     for (int i = 0; i < 2; i++) {
-        weft_status s = weft_batch_init(&l->batch[i], run->plan->lowered[WEFT_MODE_TRAIN],
-                                        run->plan->micro_batches, err);
+        weft_status s =
+            weft_batch_init(&l->batch[i], run->plan, run->plan->lowered[WEFT_MODE_TRAIN],
+                            run->plan->micro_batches, err);
         if (s)
             return s;
     }

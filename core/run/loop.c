@@ -35,21 +35,27 @@ static weft_status read_reports(weft_run *run, weft_error *err)
 {
     weft_lowered *l = train_of(run);
     const weft_graph *g = l->graph;
-    double tokens = 0;
-    weft_status s = weft_run_scalar(run, l, g->loss_report, &run->view.loss, err);
-    s = s ? s : weft_run_scalar(run, l, g->tokens, &tokens, err);
-    run->view.tokens = (int64_t)tokens;
+    run->scalars[0] = g->loss_report;
+    run->scalars[1] = g->tokens;
+    for (int i = 0; i < g->n_reports; i++)
+        run->scalars[2 + i] = g->reports[i].value;
+    double *read = run->scalars_read;
+    weft_status s = weft_run_scalars(run, l, run->scalars, 2 + g->n_reports, read, err);
+    if (s)
+        return s;
+    run->view.loss = read[0];
+    run->view.tokens = (int64_t)read[1];
     if (run->view.tokens == 0)
         run->view.loss = NAN; /* a mean of nothing */
     run->view.grad_norm = NAN;
     run->view.n_reports = g->n_reports;
-    for (int i = 0; i < g->n_reports && !s; i++) {
+    for (int i = 0; i < g->n_reports; i++) {
         run->reports[i].name = g->reports[i].name;
-        s = weft_run_scalar(run, l, g->reports[i].value, &run->reports[i].value, err);
+        run->reports[i].value = read[2 + i];
         if (strcmp(g->reports[i].name, "grad_norm") == 0)
             run->view.grad_norm = run->reports[i].value;
     }
-    return s;
+    return WEFT_OK;
 }
 
 static bool has_report(const weft_run *run, const char *name)
@@ -147,7 +153,8 @@ static weft_status one_step(weft_run *run, weft_error *err)
     run->view.samples = run->consumed;
     run->view.total_tokens += run->view.tokens;
     run->view.step_s = weft_now() - start;
-    run->view.peak_bytes = weft_peak_bytes();
+    size_t device_peak = weft_device_peak_bytes(run->plan);
+    run->view.peak_bytes = device_peak ? device_peak : weft_peak_bytes();
     return WEFT_OK;
 }
 
@@ -276,6 +283,7 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
         s = after_step(run, err);
     }
     run->watch->patient = true;
+    s = s ? s : weft_run_wait(run, err);
     return s ? s : weft_keeper_end(run, err);
 }
 

@@ -79,8 +79,8 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
     weft_status s = WEFT_OK;
     if (!plan->device->host_memory) {
         copy = weft_alloc(bytes);
-        s = copy ? weft_device_wait(plan, err) : weft_fail_memory(err);
-        s = s ? s : weft_device_download(plan, copy, at, bytes, err);
+        s = copy ? weft_device_download(plan, WEFT_NOW, copy, at, bytes, err)
+                 : weft_fail_memory(err);
     }
     t.data = copy ? copy : at;
     run->view.value = v;

@@ -55,7 +55,8 @@ static weft_status hash(const weft_run *run, const weft_value *v, uint64_t *out,
     weft_status s = WEFT_OK;
     if (!plan->device->host_memory) {
         copy = weft_alloc(bytes);
-        s = copy ? weft_device_download(plan, copy, at, bytes, err) : weft_fail_memory(err);
+        s = copy ? weft_device_download(plan, WEFT_NOW, copy, at, bytes, err)
+                 : weft_fail_memory(err);
     }
     *out = s ? 0 : weft_hash_bytes(weft_hash_name(v->name), copy ? copy : at, bytes);
     weft_free(copy);

@@ -121,7 +121,13 @@ static weft_status allocate_reports(weft_run *run, weft_error *err)
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
     run->reports = weft_alloc_zero((size_t)(g ? g->n_reports : 0) + 1, sizeof *run->reports);
     run->view.reports = run->reports;
-    return run->reports ? WEFT_OK : weft_fail_memory(err);
+    run->n_scalars = 2 + (g ? g->n_reports : 0);
+    run->scalars = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars);
+    run->scalars_read = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars_read);
+    if (!run->reports || !run->scalars || !run->scalars_read)
+        return weft_fail_memory(err);
+    return weft_device_alloc_host(run->plan, (size_t)run->n_scalars * WEFT_SCALAR_BYTES,
+                                  &run->scalars_host, err);
 }
 
 /* Where the user set it, in whatever plugin's section. */
@@ -144,11 +150,25 @@ static weft_status check_checks(const weft_params *weft, weft_error *err)
 
 static weft_status check_device(const weft_device *d, weft_error *err)
 {
-    if (d->alloc && d->free && d->upload && d->download && d->wait)
-        return WEFT_OK;
-    return weft_fail(
-        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-        "device '%s' cannot run anything: it lacks alloc, free, upload, download or wait", d->name);
+    const struct {
+        const char *name;
+        bool there;
+    } needed[] = {{"alloc", d->alloc},       {"free", d->free}, {"upload", d->upload},
+                  {"download", d->download}, {"move", d->move}, {"reduce", d->reduce},
+                  {"wait", d->wait}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (!needed[i].there)
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                             "device '%s' cannot run anything: it lacks %s", d->name,
+                             needed[i].name);
+    bool events = d->record;
+    if (!d->event_create != !events || !d->event_destroy != !events || !d->await != !events ||
+        !d->poll != !events || !d->begin != !d->end || !d->tag != !d->reached)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "device '%s' has only some of event_create, event_destroy, record, await "
+                         "and poll, of begin and end, or of tag and reached",
+                         d->name);
+    return WEFT_OK;
 }
 
 static weft_status begin_data(weft_run *run, weft_error *err)
@@ -211,7 +231,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         .micro_batch = -1,
         .asked = &run->asked,
         .planned_bytes = weft_plan_bytes(plan),
-        .base_bytes = weft_peak_bytes(),
+        .base_bytes = weft_device_peak_bytes(plan) ? 0 : weft_peak_bytes(),
         .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};
     run->host = host;
     run->watch = plan->plugins->control ? weft_control_watch(plan->plugins->control, plan->rank)
@@ -227,6 +247,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate_reports(run, err);
     s = s ? s : allocate(run, err);
+    s = s ? s : weft_streams_create(run, err);
     s = s ? s : weft_transfers_create(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
@@ -249,11 +270,18 @@ void weft_run_destroy(weft_run *run)
     weft_keeper_destroy(run);
     weft_groups_release(&run->groups);
     weft_transfers_destroy(run);
+    weft_streams_destroy(run);
+    weft_free(run->boxes);
     weft_prepared_release(&run->prepared);
     weft_guard_destroy(run);
     free_memory(run);
     weft_free(run->watchers);
     weft_times_destroy(run);
     weft_free(run->reports);
+    weft_free(run->scalars);
+    weft_free(run->scalars_read);
+    if (run->scalars_host)
+        weft_device_free_host(run->plan, run->scalars_host,
+                              (size_t)run->n_scalars * WEFT_SCALAR_BYTES);
     weft_free(run);
 }

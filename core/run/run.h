@@ -29,7 +29,9 @@ struct weft_asked {
 
 /* The inputs of one step on the host: step inputs, then those of each micro-batch. */
 typedef struct weft_batch {
-    char *step, *micro; /* micro: micro_batches blobs of input_bytes */
+    const weft_plan *plan; /* whose device gives the memory */
+    char *step, *micro;    /* micro: micro_batches blobs of input_bytes */
+    size_t step_bytes, micro_bytes;
 } weft_batch;
 
 /* Fills the next step's inputs while this one computes. */
@@ -45,6 +47,8 @@ typedef struct weft_loader {
     int filling; /* which of the two */
 } weft_loader;
 
+enum { WEFT_STAGED_OPS = 64 };
+
 typedef struct weft_run {
     weft_plan *plan;
     const weft_log *log;
@@ -58,6 +62,12 @@ typedef struct weft_run {
     size_t arena_bytes, inputs_bytes, step_inputs_bytes;
     weft_prepared prepared;
     weft_groups groups;
+    const weft_op *staged[WEFT_STAGED_OPS]; /* those that the log has named */
+    int n_staged;
+    bool explained;               /* where the device failed has been said */
+    struct weft_streams *streams; /* NULL: the device computes at once */
+    weft_box *boxes;              /* room for those of one move */
+    int n_boxes;
     struct weft_transfer *transfers[WEFT_MODES]; /* by number in the mode's programs */
     const weft_host *host;
     weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
@@ -68,18 +78,22 @@ typedef struct weft_run {
     bool loader_made;
     weft_run_view view; /* what observers are shown */
     struct weft_asked asked;
-    int stopped_by;           /* the plugin that has ended the run; -1: a signal */
-    weft_report *reports;     /* as many as the training graph has */
-    struct weft_guard *guard; /* [weft] check = memory; NULL: off */
-    bool check_finite;        /* [weft] check = nan */
-    struct weft_probe *probe; /* who compares runs; NULL: nobody */
-    struct weft_times *times; /* NULL until somebody asks for them */
-    bool wants_times;         /* all ranks: somebody has asked for those of the next step */
-    double waited_s;          /* for other stages, since the task began */
-    int64_t stop_after;       /* end after this many steps, as if all were done; 0: [train] steps */
-    int64_t consumed;         /* global samples, the data position */
-    int64_t step;             /* finished steps */
-    int64_t first_step;       /* finished before this process began */
+    int stopped_by;             /* the plugin that has ended the run; -1: a signal */
+    const weft_value **scalars; /* what is read of a step: loss, tokens, reports ... */
+    double *scalars_read;       /* ... and what it is */
+    void *scalars_host;         /* where the device puts it: SCALAR_BYTES each */
+    int n_scalars;              /* for which there is room */
+    weft_report *reports;       /* as many as the training graph has */
+    struct weft_guard *guard;   /* [weft] check = memory; NULL: off */
+    bool check_finite;          /* [weft] check = nan */
+    struct weft_probe *probe;   /* who compares runs; NULL: nobody */
+    struct weft_times *times;   /* NULL until somebody asks for them */
+    bool wants_times;           /* all ranks: somebody has asked for those of the next step */
+    double waited_s;            /* for other stages, since the task began */
+    int64_t stop_after; /* end after this many steps, as if all were done; 0: [train] steps */
+    int64_t consumed;   /* global samples, the data position */
+    int64_t step;       /* finished steps */
+    int64_t first_step; /* finished before this process began */
     struct weft_keeper *keeper; /* who keeps its state; NULL until weft_run_continue */
     const volatile sig_atomic_t
         *saves_asked; /* how often somebody has asked for a save; NULL: nobody can */
@@ -137,8 +151,44 @@ weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const we
                                   weft_error *err);
 /* Where a buffer lies now. micro: which micro-batch's inputs. */
 void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro);
-/* The value of a whole scalar after the program that made it. */
-weft_status weft_run_scalar(weft_run *run, const weft_lowered *l, const weft_value *v, double *out,
+/* scalars.c: the values of whole scalars after the programs that made them. Waits for the device
+ * once, however many they are. */
+enum { WEFT_SCALAR_BYTES = 8 };
+weft_status weft_run_scalars(weft_run *run, const weft_lowered *l, const weft_value *const *values,
+                             int n, double *out, weft_error *err);
+/* staged.c: a plain kernel on a device whose memory the host cannot use, or not yet. */
+weft_status weft_run_staged(weft_run *run, const weft_call *call, const char *owner,
+                            weft_error *err);
+
+/* ---- streams.c: a device that computes later than it is told to; else they do nothing ---- */
+
+weft_status weft_streams_create(weft_run *run, weft_error *err);
+void weft_streams_destroy(weft_run *run);
+/* Around what is enqueued for an instruction of program p: behind what it must wait for on other
+ * queues; what waits for it can. */
+weft_status weft_streams_before(weft_run *run, const weft_lowered *l, const weft_program *p,
+                                const weft_instruction *in, int64_t micro, weft_error *err);
+weft_status weft_streams_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               weft_error *err);
+/* All that is enqueued from now on comes behind what was before, on whatever queue; but nobody
+ * waits for transfers that way. */
+weft_status weft_streams_join(weft_run *run, weft_error *err);
+/* What `from` has enqueued so far comes before what `to` will. */
+weft_status weft_streams_order(weft_run *run, int from, int to, weft_error *err);
+/* Around a task's body. *replayed: it need not be enqueued. */
+weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
+                               bool *replayed, weft_error *err);
+weft_status weft_streams_end(weft_run *run, weft_error *err);
+/* The queue that an instruction's transfers use. */
+int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
+/* Until all that was enqueued is done: the one place where a rank waits for its device. What has
+ * failed is named, and so is what hangs: for longer than [weft] rank_timeout. */
+weft_status weft_run_wait(weft_run *run, weft_error *err);
+/* After an error: where the device's queues were, if it knows. */
+void weft_streams_explain(weft_run *run, weft_status status, weft_error *err);
+/* collective.c: a redistribute: boxes that the device moves, and calls of the transport. The
+ * tensors' data are known. */
+weft_status weft_collective(weft_run *run, const weft_instruction *in, void *workspace,
                             weft_error *err);
 /* transfers.c: sends and receives between stages. place: where what is sent waits, until it is
  * there. */
@@ -171,8 +221,8 @@ void weft_fill_step(const weft_lowered *l, const weft_batch *batch, int64_t step
 /* number: what the graph is told of the micro-batch that lies at place `micro` of the batch. */
 void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *batch, int64_t micro,
                            int64_t number);
-weft_status weft_batch_init(weft_batch *b, const weft_lowered *l, int64_t micro_batches,
-                            weft_error *err);
+weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_lowered *l,
+                            int64_t micro_batches, weft_error *err);
 void weft_batch_release(weft_batch *b);
 /* Where an input lies in a batch, and this rank's part of it without data; NULL: the graph does not
  * use it. */
@@ -188,6 +238,7 @@ weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split sp
 int64_t weft_count_samples(const weft_run *run, weft_split split);
 /* Does any input of this rank hold something of row `row` of a micro-batch? */
 bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row);
+/* Behind all that reads the inputs of before; the batch may change again after the next wait. */
 weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,
                         int64_t micro_batches, weft_error *err);
 

@@ -84,7 +84,7 @@ weft_status weft_times_add(weft_run *run, const weft_lowered *l, const weft_task
     struct weft_times *t = run->times;
     if (!is_measured(run, l))
         return WEFT_OK;
-    weft_status s = weft_device_wait(run->plan, err);
+    weft_status s = weft_run_wait(run, err);
     int place = is_micro(task->part) ? task->stage : t->rank;
     t->sum[place_of(t, task->part, place)] += weft_now() - start - run->waited_s;
     return s;

@@ -85,13 +85,18 @@ weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_
     weft_status s = t->n ? await(run, t, in, "send", err) : WEFT_OK;
     if (s)
         return s;
-    memcpy(place, v->data, bytes);
+    const weft_box box = weft_box_of(place, v->data, (int64_t)bytes);
+    if ((s = weft_device_move(run->plan, in->queue, &box, 1, err)))
+        return s;
     t->by = in;
+    int queue = weft_streams_transfers(run, in);
+    if ((s = weft_streams_order(run, in->queue, queue, err)))
+        return s;
     const weft_entry entry = enter(run, "send", err);
-    s = weft_leave(&entry, g->transport->send(g->transport_self, group_of(run, in->node)->handle,
-                                              in->node->steps->to, place, weft_tensor_count(v),
-                                              v->dtype, weft_device_queue(run->plan, in->queue),
-                                              &t->posted[t->n], err));
+    s = weft_leave(&entry,
+                   g->transport->send(g->transport_self, group_of(run, in->node)->handle,
+                                      in->node->steps->to, place, weft_tensor_count(v), v->dtype,
+                                      weft_device_queue(run->plan, queue), &t->posted[t->n], err));
     t->n += !s;
     return s;
 }

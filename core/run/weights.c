@@ -34,7 +34,7 @@ static weft_status read_one(weft_run *run, weft_folder *folder, const weft_state
         return weft_fail_memory(err);
     weft_status s = weft_folder_read(folder, e->name, t->lo, t->size, t->dtype, data, err);
     if (!s)
-        s = weft_device_upload(plan, (char *)run->state + e->offset, data, bytes, err);
+        s = weft_device_upload(plan, WEFT_NOW, (char *)run->state + e->offset, data, bytes, err);
     weft_free(data);
     return s;
 }

@@ -5,53 +5,14 @@
 #ifndef WEFT_SERVICE_H
 #define WEFT_SERVICE_H
 
+#include <weft/device.h>
 #include <weft/graph.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- device: memory, queues, and the name that kernels register for ---- */
-
-/* capability "device". All functions but describe are called between open and close, by the rank's
- * one thread unless said otherwise. */
-typedef struct weft_device {
-    size_t size;      /* sizeof(weft_device) */
-    const char *name; /* kernels name it: "cpu" */
-    int n_queues;     /* how many queues instructions may be spread over; 1: strictly in order */
-    bool host_memory; /* the host may read and write device memory directly */
-    weft_status (*alloc)(void *self, size_t bytes, void **memory,
-                         weft_error *err); /* zeroed, 64-byte aligned at least */
-    void (*free)(void *self, void *memory, size_t bytes);
-    weft_status (*upload)(void *self, void *to, const void *from_host, size_t bytes,
-                          weft_error *err);
-    weft_status (*download)(void *self, void *to_host, const void *from, size_t bytes,
-                            weft_error *err);
-    /* From `create` on, by any thread; all queues of a device are alike. Until `open` it only says
-     * what kernels must know to be planned (how many threads, say), and may be NULL. */
-    weft_queue *(*queue)(void *self, int i);
-    /* How many threads of the host a launch may use: weft_call.threads. As queue, from `create` on;
-     * `open` may find that there are fewer. NULL: one. */
-    int (*threads)(void *self);
-    /* Waits until everything enqueued on all queues is done. */
-    weft_status (*wait)(void *self, weft_error *err);
-    /* Use plain kernels for everything (a user's setting). */
-    bool (*plain)(void *self);
-    /* In the two-queue test mode: a seed for the adversarial order, else 0. */
-    uint64_t (*adversary)(void *self);
-    /* Measured rate of a matrix product of this dtype in flop/s, in at most 100 ms; 0: unknown.
-     * reached: the run's own best so far, which shows a lower rate to be wrong. Called after the
-     * first step, and again whenever a step is faster than the answer. */
-    double (*peak)(void *self, weft_dtype dtype, double reached);
-    /* One line for the log: "2 threads, AVX-512, bf16 products in hardware". */
-    void (*describe)(void *self, weft_text *text);
-    /* What libraries own outside the arena, an estimate in bytes for the plan. */
-    size_t (*library_bytes)(void *self);
-} weft_device;
-
 /* ---- transport: groups and collectives between ranks ---- */
-
-typedef enum weft_reduce { WEFT_REDUCE_SUM, WEFT_REDUCE_MAX } weft_reduce;
 
 /* A transfer between two members of a group that was begun; the transport's own. */
 typedef struct weft_request weft_request;

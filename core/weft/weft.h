@@ -4,6 +4,7 @@
 #define WEFT_WEFT_H
 
 #include <weft/base.h>
+#include <weft/device.h>
 #include <weft/files.h>
 #include <weft/graph.h>
 #include <weft/marks.h>

@@ -35,7 +35,7 @@ static weft_status read_tensor(const weft_state_view *state, const weft_state_te
     void *copy = weft_alloc(bytes);
     weft_status s = copy ? weft_folder_read(folder, t->name, x->lo, x->size, x->dtype, copy, err)
                          : weft_fail_memory(err);
-    s = s ? s : state->device->upload(state->device_self, x->data, copy, bytes, err);
+    s = s ? s : state->device->upload(state->device_self, NULL, x->data, copy, bytes, err);
     weft_free(copy);
     return s;
 }

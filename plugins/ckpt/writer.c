@@ -184,7 +184,7 @@ weft_status ckpt_writer_run(ckpt_writer *w)
 static weft_status copy(ckpt_writer *w, char *to, const ckpt_chunk *c, weft_error *err)
 {
     if (!w->device->host_memory)
-        return w->device->download(w->device_self, to, state_at(w, c), (size_t)c->bytes, err);
+        return w->device->download(w->device_self, NULL, to, state_at(w, c), (size_t)c->bytes, err);
     memcpy(to, state_at(w, c), (size_t)c->bytes);
     return WEFT_OK;
 }

@@ -176,19 +176,35 @@ static void device_free(void *self, void *memory, size_t bytes)
     weft_free_aligned(memory);
 }
 
-static weft_status device_upload(void *self, void *to, const void *from_host, size_t bytes,
-                                 weft_error *err)
+static weft_status device_upload(void *self, weft_queue *queue, void *to, const void *from_host,
+                                 size_t bytes, weft_error *err)
 {
-    (void)self, (void)err;
+    (void)self, (void)queue, (void)err;
     if (bytes > 0)
         memmove(to, from_host, bytes);
     return WEFT_OK;
 }
 
-static weft_status device_download(void *self, void *to_host, const void *from, size_t bytes,
-                                   weft_error *err)
+static weft_status device_download(void *self, weft_queue *queue, void *to_host, const void *from,
+                                   size_t bytes, weft_error *err)
 {
-    return device_upload(self, to_host, from, bytes, err);
+    return device_upload(self, queue, to_host, from, bytes, err);
+}
+
+static weft_status device_move(void *self, weft_queue *queue, const weft_box *boxes, int n,
+                               weft_error *err)
+{
+    (void)self, (void)queue, (void)err;
+    weft_boxes_move(boxes, n);
+    return WEFT_OK;
+}
+
+static weft_status device_reduce(void *self, weft_queue *queue, const weft_reduction *r,
+                                 weft_error *err)
+{
+    (void)self, (void)queue, (void)err;
+    weft_reduction_run(r);
+    return WEFT_OK;
 }
 
 static weft_queue *device_queue(void *self, int i)
@@ -261,10 +277,13 @@ static const weft_device device = {
     .name = "cpu",
     .n_queues = CPU_MAX_QUEUES, /* the second one is of use only in the adversarial order */
     .host_memory = true,
+    .shared = true,
     .alloc = device_alloc,
     .free = device_free,
     .upload = device_upload,
     .download = device_download,
+    .move = device_move,
+    .reduce = device_reduce,
     .queue = device_queue,
     .threads = device_threads,
     .wait = device_wait,

@@ -140,7 +140,7 @@ static weft_status load_tensor(hf_view *v, const weft_state_view *state, const w
         return weft_fail_memory(err);
     weft_status s = hf_view_read(v, (int)(entry - v->map.list), t->tensor.lo, t->tensor.size,
                                  t->tensor.dtype, host, err);
-    s = s ? s : state->device->upload(state->device_self, t->tensor.data, host, bytes, err);
+    s = s ? s : state->device->upload(state->device_self, NULL, t->tensor.data, host, bytes, err);
     weft_free(host);
     return s;
 }

@@ -81,7 +81,7 @@ static model_numbers read_buffer(model_run *m, const weft_lowered *l, const weft
     size_t bytes = (size_t)numbers.n * weft_dtype_size(t.dtype);
     t.data = need(weft_alloc(bytes));
     check(m,
-          device->download(m->plan->device_self, t.data,
+          device->download(m->plan->device_self, NULL, t.data,
                            weft_run_address(m->run, l, l->buffer_of[v->id], 0), bytes, &m->err),
           v->name);
     numbers.list = need(weft_pool_alloc(&m->pool, (size_t)numbers.n * sizeof *numbers.list));
@@ -118,8 +118,8 @@ void model_run_set(model_run *m, const char *name, const weft_safetensor *values
     for (int64_t i = 0; i < weft_tensor_count(&t); i++)
         weft_tensor_set(&t, i, safetensor_get(values, i));
     check(m,
-          m->plan->device->upload(m->plan->device_self, (char *)m->run->state + e->offset, t.data,
-                                  (size_t)e->bytes, &m->err),
+          m->plan->device->upload(m->plan->device_self, NULL, (char *)m->run->state + e->offset,
+                                  t.data, (size_t)e->bytes, &m->err),
           name);
     weft_free(t.data);
 }
@@ -215,7 +215,7 @@ model_numbers model_run_logits(model_run *m, int64_t sample, int64_t last)
     assert_non_null(l);
     assert_non_null(m->samples.ids);
     assert_int_equal(l->graph->config.sizes.seq_len, m->plan->seq_len);
-    check(m, weft_batch_init(&batch, l, 1, &m->err), "logits");
+    check(m, weft_batch_init(&batch, m->plan, l, 1, &m->err), "logits");
     check(m, weft_sample_init(&s, m->plan->seq_len, &m->err), "logits");
     take_sample(m, WEFT_SPLIT_VALIDATION, sample, &s, &m->err);
     weft_fill_step(l, &batch, 0);

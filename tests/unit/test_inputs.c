@@ -38,6 +38,10 @@ typedef struct fixture {
     weft_error err;
 } fixture;
 
+/* Of host memory. */
+static const weft_device device;
+static const weft_plan plan = {.device = &device};
+
 static void start(fixture *f, int rank)
 {
     *f = (fixture){0};
@@ -64,7 +68,7 @@ static void start(fixture *f, int rank)
             (weft_buffer){.base = step ? WEFT_BASE_STEP_INPUT : WEFT_BASE_INPUT, .offset = *bytes};
         *bytes += weft_nominal_bytes(f->g, v);
     }
-    assert_int_equal(weft_batch_init(&f->batch, &f->l, MICROS, &f->err), WEFT_OK);
+    assert_int_equal(weft_batch_init(&f->batch, &plan, &f->l, MICROS, &f->err), WEFT_OK);
 }
 
 static void end(fixture *f)

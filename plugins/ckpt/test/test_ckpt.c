@@ -164,9 +164,10 @@ static void *let_go(void *arg)
     return NULL;
 }
 
-static weft_status download(void *self, void *to, const void *from, size_t bytes, weft_error *err)
+static weft_status download(void *self, weft_queue *queue, void *to, const void *from, size_t bytes,
+                            weft_error *err)
 {
-    (void)self;
+    (void)self, (void)queue;
     (void)err;
     memcpy(to, from, bytes);
     return WEFT_OK;

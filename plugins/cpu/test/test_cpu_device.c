@@ -137,8 +137,8 @@ static void test_memory(void **state)
     assert_int_equal((uintptr_t)p % 64, 0);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(((char *)p)[i], 0);
-    assert_int_equal(s.device->upload(s.self, p, "abc", 4, &s.err), WEFT_OK);
-    assert_int_equal(s.device->download(s.self, back, p, 4, &s.err), WEFT_OK);
+    assert_int_equal(s.device->upload(s.self, NULL, p, "abc", 4, &s.err), WEFT_OK);
+    assert_int_equal(s.device->download(s.self, NULL, back, p, 4, &s.err), WEFT_OK);
     assert_string_equal(back, "abc");
     assert_int_equal(s.device->wait(s.self, &s.err), WEFT_OK);
     s.device->free(s.self, p, 1000);

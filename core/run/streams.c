@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs on a device that computes later than it is told to: what instructions on other queues
+ * wait for becomes events, and the host waits where it reads, nowhere else.
+ *
+ * A task's body begins and ends with all queues in step, so waits never leave a program. What a
+ * prologue begins is enqueued before the body of the task before it, and so lies before it on its
+ * queue. Nobody waits for the queue of transfers in that way, but for each transfer by itself. */
+#include "run/run.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_QUEUES = 8, MOST_TAGS = 4096 };
+
+/* What a tag stands for. */
+typedef struct tagged {
+    uint64_t tag;
+    const weft_instruction *in; /* NULL: a whole task */
+    const weft_program *program;
+    int64_t micro, step;
+} tagged;
+
+struct weft_streams {
+    int n_queues;
+    weft_device_event *tails[MOST_QUEUES];  /* for joins */
+    weft_device_event **events[WEFT_MODES]; /* by instruction's event */
+    bool captured;                          /* the body that is being enqueued */
+    uint64_t tag;                           /* the last */
+    uint64_t last[MOST_QUEUES];
+    tagged *tags; /* [MOST_TAGS], a ring */
+};
+
+/* ---- life ---- */
+
+static int count_queues(const weft_plan *plan)
+{
+    int n = plan->device->n_queues;
+    return n < 1 ? 1 : n > WEFT_QUEUE_TRANSFERS + 1 ? WEFT_QUEUE_TRANSFERS + 1 : n;
+}
+
+static weft_status create_events(const weft_plan *plan, weft_device_event **list, int n,
+                                 weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < n && !s; i++)
+        s = weft_device_event_create(plan, &list[i], err);
+    return s;
+}
+
+weft_status weft_streams_create(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    if (!weft_device_is_async(plan))
+        return WEFT_OK;
+    struct weft_streams *q = run->streams = weft_alloc_zero(1, sizeof *q);
+    if (!q || !(q->tags = weft_alloc_zero(MOST_TAGS, sizeof *q->tags)))
+        return weft_fail_memory(err);
+    q->n_queues = count_queues(plan);
+    weft_status s = create_events(plan, q->tails, q->n_queues, err);
+    for (int m = 0; m < WEFT_MODES && !s; m++) {
+        const weft_lowered *l = plan->lowered[m];
+        if (!l || !l->n_events)
+            continue;
+        q->events[m] = weft_alloc_zero((size_t)l->n_events, sizeof(weft_device_event *));
+        s = q->events[m] ? create_events(plan, q->events[m], l->n_events, err)
+                         : weft_fail_memory(err);
+    }
+    return s;
+}
+
+static void destroy_events(const weft_plan *plan, weft_device_event **list, int n)
+{
+    for (int i = 0; list && i < n; i++)
+        if (list[i])
+            weft_device_event_destroy(plan, list[i]);
+}
+
+void weft_streams_destroy(weft_run *run)
+{
+    struct weft_streams *q = run->streams;
+    if (!q)
+        return;
+    destroy_events(run->plan, q->tails, q->n_queues);
+    for (int m = 0; m < WEFT_MODES; m++) {
+        if (q->events[m])
+            destroy_events(run->plan, q->events[m], run->plan->lowered[m]->n_events);
+        weft_free(q->events[m]);
+    }
+    weft_free(q->tags);
+    weft_free(q);
+    run->streams = NULL;
+}
+
+/* ---- tags ---- */
+
+static void put_tag(weft_run *run, int queue, tagged what)
+{
+    struct weft_streams *q = run->streams;
+    if (!run->plan->device->tag)
+        return;
+    what.tag = ++q->tag;
+    what.step = run->view.step;
+    q->tags[what.tag % MOST_TAGS] = what;
+    q->last[queue] = what.tag;
+    weft_device_tag(run->plan, queue, what.tag);
+}
+
+static void print_tagged(const tagged *t, weft_text *text)
+{
+    const weft_instruction *in = t->in;
+    const weft_node *n = in ? in->node : NULL;
+    const char *what = n && in->kind == WEFT_COLLECTIVE ? weft_move_name(n->steps[0].move)
+                       : n                              ? n->op->name
+                                                        : NULL;
+    if (n)
+        weft_text_print(text, "%s = %s, block %d, ", n->n_outs ? n->outs[0]->name : "?", what,
+                        n->block);
+    weft_text_print(text, "%s of stage %d", weft_part_name(t->program->part), t->program->stage);
+    if (t->micro >= 0)
+        weft_text_print(text, ", micro-batch %lld", (long long)t->micro);
+    weft_text_print(text, ", step %lld", (long long)t->step);
+}
+
+/* Where each queue is that has not done all it was given. */
+static bool print_reached(weft_run *run, weft_text *text)
+{
+    struct weft_streams *q = run->streams;
+    int n = 0;
+    for (int i = 0; i < q->n_queues; i++) {
+        uint64_t at = q->last[i] ? weft_device_reached(run->plan, i) : 0;
+        const tagged *t = &q->tags[at % MOST_TAGS];
+        if (!at || t->tag != at)
+            continue;
+        weft_text_print(text, "%squeue %d was at ", n++ ? "; " : "", i);
+        print_tagged(t, text);
+    }
+    return n > 0;
+}
+
+void weft_streams_explain(weft_run *run, weft_status status, weft_error *err)
+{
+    weft_text text = {0};
+    if (!run->streams || run->explained)
+        return;
+    run->explained = true;
+    if (print_reached(run, &text))
+        weft_fail(err, status, WEFT_NOWHERE, "rank %d: %s", run->plan->rank, weft_text_get(&text));
+    weft_text_release(&text);
+}
+
+/* ---- order ---- */
+
+weft_status weft_streams_order(weft_run *run, int from, int to, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    if (!q || from == to)
+        return WEFT_OK;
+    weft_status s = weft_device_record(run->plan, from, q->tails[from], err);
+    return s ? s : weft_device_await(run->plan, to, q->tails[from], err);
+}
+
+static bool is_transfers(int queue)
+{
+    return queue == WEFT_QUEUE_TRANSFERS;
+}
+
+weft_status weft_streams_join(weft_run *run, weft_error *err)
+{
+    const struct weft_streams *q = run->streams;
+    weft_status s = WEFT_OK;
+    for (int from = 0; q && from < q->n_queues && !s; from++)
+        if (!is_transfers(from))
+            s = weft_device_record(run->plan, from, q->tails[from], err);
+    for (int from = 0; q && from < q->n_queues && !s; from++)
+        for (int to = 0; to < q->n_queues && !is_transfers(from) && !s; to++)
+            if (to != from)
+                s = weft_device_await(run->plan, to, q->tails[from], err);
+    return s;
+}
+
+weft_status weft_streams_before(weft_run *run, const weft_lowered *l, const weft_program *p,
+                                const weft_instruction *in, int64_t micro, weft_error *err)
+{
+    const struct weft_streams *q = run->streams;
+    weft_status s = WEFT_OK;
+    if (!q)
+        return WEFT_OK;
+    for (int i = 0; i < in->n_waits && !s; i++) {
+        int event = p->list[in->waits[i]].event;
+        s = weft_device_await(run->plan, in->queue, q->events[l->graph->config.mode][event], err);
+    }
+    if (!q->captured)
+        put_tag(run, in->queue, (tagged){.in = in, .program = p, .micro = micro});
+    return s;
+}
+
+weft_status weft_streams_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               weft_error *err)
+{
+    if (!run->streams || in->event < 0)
+        return WEFT_OK;
+    return weft_device_record(run->plan, in->queue,
+                              run->streams->events[l->graph->config.mode][in->event], err);
+}
+
+int weft_streams_transfers(const weft_run *run, const weft_instruction *in)
+{
+    return run->streams && run->streams->n_queues > WEFT_QUEUE_TRANSFERS ? WEFT_QUEUE_TRANSFERS
+                                                                         : in->queue;
+}
+
+/* ---- tasks ---- */
+
+static bool may_be_captured(const weft_run *run, const weft_program *p)
+{
+    if (run->shows_instructions || run->check_finite || p->n == 0 || p->n_prologue)
+        return false;
+    for (int i = 0; i < p->n; i++) {
+        const weft_instruction *in = &p->list[i];
+        bool same = in->kind == WEFT_ZERO_FILL || in->kind == WEFT_COPY ||
+                    (in->kind == WEFT_COMPUTE && in->kernel);
+        if (!same || in->fetch)
+            return false;
+    }
+    return true;
+}
+
+/* The same for the same places in memory: micro-batches have inputs of their own, and slots. */
+static uint64_t key_of(const weft_lowered *l, const weft_program *p, int64_t micro)
+{
+    return (uint64_t)l->graph->config.mode << 60 | (uint64_t)(p - l->programs) << 40 |
+           (uint64_t)(micro + 1);
+}
+
+weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
+                               bool *replayed, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    if (!q || !run->plan->device->begin || !may_be_captured(run, p))
+        return WEFT_OK;
+    put_tag(run, WEFT_QUEUE_COMPUTE, (tagged){.program = p, .micro = task->micro_batch});
+    weft_status s = weft_device_begin(run->plan, key_of(l, p, task->micro_batch), replayed, err);
+    q->captured = !s;
+    for (int i = 1; i < q->n_queues && !s && !*replayed; i++)
+        if (!is_transfers(i))
+            s = weft_streams_order(run, WEFT_QUEUE_COMPUTE, i, err);
+    return s;
+}
+
+weft_status weft_streams_end(weft_run *run, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    weft_status s = WEFT_OK;
+    if (!q)
+        return WEFT_OK;
+    if (q->captured) {
+        for (int i = 1; i < q->n_queues && !s; i++)
+            if (!is_transfers(i))
+                s = weft_streams_order(run, i, WEFT_QUEUE_COMPUTE, err);
+        s = s ? s : weft_device_end(run->plan, err);
+        q->captured = false;
+    }
+    return s ? s : weft_streams_join(run, err);
+}
+
+/* ---- waiting ---- */
+
+enum { SPINS = 64 };
+
+/* Longer and longer, at most a millisecond. */
+static void rest(int64_t times)
+{
+    if (times < SPINS)
+        return;
+    int64_t ns = (times - SPINS + 1) * 1000;
+    const struct timespec pause = {.tv_nsec = (long)(ns < 1000000 ? ns : 1000000)};
+    nanosleep(&pause, NULL);
+}
+
+static weft_status give_up(weft_run *run, double limit_s, weft_error *err)
+{
+    weft_text text = {0};
+    print_reached(run, &text);
+    run->explained = true;
+    weft_status s =
+        weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                  "rank %d: its device is not done after %g s ([weft] rank_timeout); %s",
+                  run->plan->rank, limit_s, weft_text_get(&text));
+    weft_text_release(&text);
+    return s;
+}
+
+/* Another rank may have ended, and then nobody may ever finish what this one's device waits for. */
+static weft_status look(weft_run *run, double since, weft_error *err)
+{
+    weft_control *control = run->plan->plugins->control;
+    double limit_s = weft_watch_limit(run->watch);
+    weft_verdict why;
+    if (limit_s > 0 && weft_now() - since > limit_s)
+        return give_up(run, limit_s, err);
+    return control && weft_control_verdict(control, &why) ? weft_verdict_fail(&why, err) : WEFT_OK;
+}
+
+weft_status weft_run_wait(weft_run *run, weft_error *err)
+{
+    const double since = weft_now();
+    double looked = since;
+    bool done = !run->streams;
+    weft_status s = WEFT_OK;
+    for (int64_t i = 0; !done && !s; i++) {
+        s = weft_device_poll(run->plan, &done, err);
+        if (s || done)
+            break;
+        rest(i);
+        if (weft_now() - looked > 0.1) {
+            looked = weft_now();
+            s = look(run, since, err);
+        }
+    }
+    s = s ? s : weft_device_wait(run->plan, err);
+    if (s)
+        weft_streams_explain(run, s, err);
+    return s;
+}

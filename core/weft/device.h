@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The service "device": memory, queues, and the name that kernels register for.
+ *
+ * Device memory is the device's own: nobody but it touches what lies there, unless it says
+ * `host_memory`. What the core wants done there it asks of the functions below, each enqueued on a
+ * queue. A queue does one thing after the other, in the order in which they were enqueued; queues
+ * know nothing of each other but for events. An enqueuing function returns without waiting, and
+ * what it was given (boxes, lists of pointers; not the memory they point to) is its caller's again.
+ *
+ * A device without `record` computes at once: everything is done when the function returns, all
+ * its queues are one, and nobody waits.
+ *
+ * Errors stick. When something fails on a queue, wait, poll and everything that is enqueued from
+ * then on fail too; the core then downloads nothing more and saves nothing.
+ *
+ * Functions that are marked optional may be NULL. */
+#ifndef WEFT_DEVICE_H
+#define WEFT_DEVICE_H
+
+#include <weft/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { WEFT_BOX_DIMS = 4 };
+
+/* A copy of strided runs of bytes: for all i < n[0], j < n[1], k < n[2], l < n[3] the `bytes` bytes
+ * at from + i * from_stride[0] + j * from_stride[1] + ... go to to + i * to_stride[0] + ....
+ * Strides are in bytes, 0 where n is 1. No byte of `to` is written twice or read as `from` by the
+ * same box.
+ */
+typedef struct weft_box {
+    void *to;
+    const void *from; /* NULL: zeros */
+    int64_t bytes;    /* of a run, which is contiguous on both sides; 0: nothing to do */
+    int64_t n[WEFT_BOX_DIMS], to_stride[WEFT_BOX_DIMS], from_stride[WEFT_BOX_DIMS];
+} weft_box;
+
+/* The box of one run. */
+weft_box weft_box_of(void *to, const void *from, int64_t bytes);
+/* As `move` and `reduce` below, by the host, where it can reach the memory: for devices that are
+ * made of it. */
+void weft_boxes_move(const weft_box *boxes, int n);
+
+typedef enum weft_reduce { WEFT_REDUCE_SUM, WEFT_REDUCE_MAX } weft_reduce;
+
+/* n_from arrays of `count` elements become one, which goes to n_to places. */
+typedef struct weft_reduction {
+    void *const *to;
+    const void *const *from;
+    int n_to, n_from;
+    int64_t count;
+    weft_dtype dtype;
+    weft_reduce op;
+} weft_reduction;
+
+void weft_reduction_run(const weft_reduction *r);
+/* Can elements of this dtype be reduced? All floating ones of 16 bits or more. */
+bool weft_reduction_takes(weft_dtype dtype);
+
+/* A point on a queue that others may wait for; the device's own. */
+typedef struct weft_device_event weft_device_event;
+
+/* capability "device". All functions but describe are called between open and close, by the rank's
+ * one thread unless said otherwise. */
+typedef struct weft_device {
+    size_t size;       /* sizeof(weft_device) */
+    const char *name;  /* kernels name it: "cpu" */
+    int n_queues;      /* how many queues instructions may be spread over; 1: strictly in order.
+                          Of three or more the second is for collectives and the third for what
+                          stages send each other */
+    bool host_memory;  /* the host may read and write device memory directly */
+    bool shared;       /* instances of this device in one process reach each other's memory and
+                          events: ranks that are threads can read what another one holds */
+    int64_t alignment; /* of every tensor, workspace and piece of memory: a power of two, 64 or
+                          more; 0: 64 */
+
+    /* ---- memory ---- */
+
+    /* zeroed, and aligned */
+    weft_status (*alloc)(void *self, size_t bytes, void **memory, weft_error *err);
+    /* Waits for whatever still uses it. */
+    void (*free)(void *self, void *memory, size_t bytes);
+    /* Optional, both or none: zeroed host memory from which uploads and to which downloads are
+     * fast (pinned). Any other will do as well. */
+    weft_status (*alloc_host)(void *self, size_t bytes, void **memory, weft_error *err);
+    void (*free_host)(void *self, void *memory, size_t bytes);
+
+    /* ---- on a queue ---- */
+
+    /* queue NULL: behind all that was enqueued on any queue, and done on return: that waits. Else
+     * the host's memory is the device's until the next wait, or an event behind it is done. */
+    weft_status (*upload)(void *self, weft_queue *queue, void *to, const void *from_host,
+                          size_t bytes, weft_error *err);
+    weft_status (*download)(void *self, weft_queue *queue, void *to_host, const void *from,
+                            size_t bytes, weft_error *err);
+    /* Boxes in any order, or all at once; both sides in device memory, of any instance if `shared`.
+     */
+    weft_status (*move)(void *self, weft_queue *queue, const weft_box *boxes, int n,
+                        weft_error *err);
+    /* Element by element in the order of `from`: sums in f32 (f64 for f64), rounded once at the
+     * end; maxima of which a NaN is the largest. So the result has the same bits wherever it is
+     * made. Any of `to` may be any of `from`, and else they do not overlap. */
+    weft_status (*reduce)(void *self, weft_queue *queue, const weft_reduction *r, weft_error *err);
+
+    /* ---- queues ---- */
+
+    /* From `create` on, by any thread; all queues of a device are alike. Until `open` it only says
+     * what kernels must know to be planned (how many threads, say), and may be NULL. */
+    weft_queue *(*queue)(void *self, int i);
+    /* How many threads of the host a launch may use: weft_call.threads. As queue, from `create` on;
+     * `open` may find that there are fewer. Optional: one. */
+    int (*threads)(void *self);
+    /* Optional, all of these five or none. An event stands for what was enqueued on a queue when it
+     * was last recorded; one that never was is done. If `shared`, any instance may record and await
+     * it; only who created it destroys it, and what was to await it still does. */
+    weft_status (*event_create)(void *self, weft_device_event **event, weft_error *err);
+    void (*event_destroy)(void *self, weft_device_event *event);
+    weft_status (*record)(void *self, weft_queue *queue, weft_device_event *event, weft_error *err);
+    /* What is enqueued on `queue` from now on begins when the event, as it is now, is done. The
+     * host does not wait. */
+    weft_status (*await)(void *self, weft_queue *queue, weft_device_event *event, weft_error *err);
+    /* Is the event done (NULL: everything, on all queues)? Returns at once. */
+    weft_status (*poll)(void *self, weft_device_event *event, bool *done, weft_error *err);
+    /* Until everything that was enqueued on all queues is done. The core waits once a step, where
+     * it reads the step's reports; with `poll`, by asking. */
+    weft_status (*wait)(void *self, weft_error *err);
+
+    /* ---- tasks ---- */
+
+    /* Optional, both or none. Around what one task enqueues, where that is the same whenever the
+     * key is: the same functions with the same arguments on the same queues, whatever the data.
+     * Before `begin` the first queue waits for all others, and so it does before `end`; what other
+     * queues get between the two awaits an event of the first, or of what came behind it.
+     * *replayed: the device has enqueued what it was given for this key before, and the caller
+     * leaves it out; `end` is called all the same. Not called for tasks in which ranks communicate.
+     */
+    weft_status (*begin)(void *self, uint64_t key, bool *replayed, weft_error *err);
+    weft_status (*end)(void *self, weft_error *err);
+
+    /* ---- looking at it ---- */
+
+    /* Optional, both or none. What is enqueued on `queue` from now on bears this tag. reached: the
+     * tag of what the queue is at, or was at when an error stopped it; 0: of nothing yet. It asks
+     * nobody and never fails: by it the core names what has failed, or what hangs. */
+    void (*tag)(void *self, weft_queue *queue, uint64_t tag);
+    uint64_t (*reached)(void *self, weft_queue *queue);
+    /* Optional: use plain kernels for everything (a user's setting). */
+    bool (*plain)(void *self);
+    /* Optional: in the two-queue test mode a seed for the adversarial order, else 0. */
+    uint64_t (*adversary)(void *self);
+    /* Optional: measured rate of a matrix product of this dtype in flop/s, in at most 100 ms; 0:
+     * unknown. reached: the run's own best so far, which shows a lower rate to be wrong. Called
+     * after the first step, and again whenever a step is faster than the answer. */
+    double (*peak)(void *self, weft_dtype dtype, double reached);
+    /* Optional: one line for the log: "2 threads, AVX-512, bf16 products in hardware". */
+    void (*describe)(void *self, weft_text *text);
+    /* Optional: what libraries own outside the arena, an estimate in bytes for the plan. */
+    size_t (*library_bytes)(void *self);
+    /* Optional: the most device memory that was in use at once. Without it, and for host_memory,
+     * the process's own high-water mark counts. */
+    size_t (*peak_bytes)(void *self);
+} weft_device;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
