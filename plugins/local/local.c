@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks as threads of one process: collectives are copies and sums in shared memory, in the order
- * of the group. */
+/* Ranks as threads of one process: collectives are copies and sums in memory that all of them
+ * reach, made by the device, in the order of the group. */
 #include "local.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 #include <time.h>
 
-enum { PIECE = 2048 }; /* elements reduced at a time */
 enum { LOOK_NS = 100000000 };
 
 /* ---- the world ---- */
@@ -23,6 +21,7 @@ static void destroy_group(group *g)
     weft_free(g->absent);
     weft_free(g->send);
     weft_free(g->recv);
+    weft_free(g->members);
     weft_free(g);
 }
 
@@ -70,10 +69,11 @@ static group *create_group(world *w, const int *ranks, int n)
     g->ranks = weft_alloc((size_t)n * sizeof *g->ranks);
     g->send = weft_alloc_zero((size_t)n, sizeof *g->send);
     g->recv = weft_alloc_zero((size_t)n, sizeof *g->recv);
+    g->members = weft_alloc_zero((size_t)n, sizeof *g->members);
     g->absent = weft_alloc((size_t)n * sizeof *g->absent);
     g->joined = weft_alloc_zero((size_t)n, sizeof *g->joined);
     g->gone = weft_alloc_zero((size_t)n, sizeof *g->gone);
-    if (!g->ranks || !g->absent || !g->joined || !g->gone || !g->send || !g->recv) {
+    if (!g->ranks || !g->absent || !g->joined || !g->gone || !g->send || !g->recv || !g->members) {
         destroy_group(g);
         return NULL;
     }
@@ -96,13 +96,61 @@ static group *find_group(const world *w, const int *ranks, int n, int me)
     return oldest;
 }
 
-static weft_status make_group(void *self, const int *ranks, int n, int me, void **out,
-                              weft_error *err)
+/* The device is open by now, wherever it is listed. */
+static weft_status find_device(local *l, weft_error *err)
 {
-    world *w = ((local *)self)->world;
+    if (!l->device)
+        l->device = l->host->service(l->host, "device", &l->device_self);
+    if (l->device && l->device->shared)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "local: ranks that are threads reach each other's memory, and on device '%s' "
+                     "they cannot; list another transport, and start the ranks as processes",
+                     l->device ? l->device->name : "none");
+}
+
+static void destroy_member(const local *l, member *m)
+{
+    if (m->shown)
+        l->device->event_destroy(l->device_self, m->shown);
+    if (m->worked)
+        l->device->event_destroy(l->device_self, m->worked);
+    weft_free(m->from);
+    weft_free(m->to);
+    weft_free(m->boxes);
+    weft_free(m);
+}
+
+static weft_status create_member(const local *l, int n, member **out, weft_error *err)
+{
     member *m = weft_alloc_zero(1, sizeof *m);
     if (!m)
         return weft_fail_memory(err);
+    m->from = weft_alloc((size_t)n * sizeof *m->from);
+    m->to = weft_alloc((size_t)n * sizeof *m->to);
+    m->boxes = weft_alloc((size_t)n * sizeof *m->boxes);
+    weft_status s = m->from && m->to && m->boxes ? WEFT_OK : weft_fail_memory(err);
+    if (!s && l->device->record)
+        s = l->device->event_create(l->device_self, &m->shown, err);
+    if (!s && l->device->record)
+        s = l->device->event_create(l->device_self, &m->worked, err);
+    if (s)
+        destroy_member(l, m);
+    else
+        *out = m;
+    return s;
+}
+
+static weft_status make_group(void *self, const int *ranks, int n, int me, void **out,
+                              weft_error *err)
+{
+    local *l = self;
+    world *w = l->world;
+    member *m = NULL;
+    weft_status s = find_device(l, err);
+    s = s ? s : create_member(l, n, &m, err);
+    if (s)
+        return s;
     pthread_mutex_lock(&w->lock);
     group *g = find_group(w, ranks, n, me);
     if (!g)
@@ -111,19 +159,20 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
         g->joined[me] = true;
     pthread_mutex_unlock(&w->lock);
     if (!g) {
-        weft_free(m);
+        destroy_member(l, m);
         return weft_fail_memory(err);
     }
-    *m = (member){.group = g, .me = me};
+    m->group = g;
+    m->me = me;
     *out = m;
     return WEFT_OK;
 }
 
+/* The group itself goes with the world: others may still be in it. */
 static void leave_group(void *self, void *handle)
 {
-    (void)self; /* the group itself goes with the world: others may still be in it */
-    local_drop_requests(handle);
-    weft_free(handle);
+    local_drop_requests(self, handle);
+    destroy_member(self, handle);
 }
 
 bool local_rest(group *g)
@@ -148,7 +197,7 @@ static weft_status await_turn(const local *l, group *g, unsigned turn, weft_erro
 }
 
 /* Once a group is broken nobody meets in it any more: what those who left had shown may be gone. */
-static weft_status show(const local *l, member *m, const void *send, void *recv, weft_error *err)
+static weft_status meet(const local *l, member *m, const void *send, void *recv, weft_error *err)
 {
     group *g = m->group;
     weft_status s = WEFT_OK;
@@ -156,6 +205,7 @@ static weft_status show(const local *l, member *m, const void *send, void *recv,
     unsigned turn = g->turn;
     g->send[m->me] = send;
     g->recv[m->me] = recv;
+    g->members[m->me] = m;
     g->absent[m->me] = false;
     if (!g->broken && ++g->arrived == g->n) {
         g->arrived = 0;
@@ -177,7 +227,7 @@ static weft_status show(const local *l, member *m, const void *send, void *recv,
 
 /* Whoever met works to the end, broken or not, so nobody waits here for long; and nobody's memory
  * goes away while another reads it. */
-static weft_status finish(group *g)
+static void part(group *g)
 {
     pthread_mutex_lock(&g->lock);
     if (--g->working == 0)
@@ -185,140 +235,170 @@ static weft_status finish(group *g)
     while (g->working > 0)
         pthread_cond_wait(&g->turned, &g->lock);
     pthread_mutex_unlock(&g->lock);
-    return WEFT_OK;
+}
+
+static weft_status record(const local *l, weft_queue *queue, weft_device_event *event,
+                          weft_error *err)
+{
+    return event ? l->device->record(l->device_self, queue, event, err) : WEFT_OK;
+}
+
+/* What is enqueued next comes behind what all others have shown, or done. */
+static weft_status await_others(const local *l, const member *m, bool worked, weft_queue *queue,
+                                weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < m->group->n && m->shown && !s; i++) {
+        const member *other = m->group->members[i];
+        if (other != m)
+            s = l->device->await(l->device_self, queue, worked ? other->worked : other->shown, err);
+    }
+    return s;
 }
 
 /* ---- collectives ---- */
 
+/* What one member does when all have shown their data. */
+typedef struct collective {
+    weft_status (*work)(const local *l, member *m, const struct collective *c, weft_error *err);
+    int64_t count;
+    weft_dtype dtype;
+    weft_reduce op;
+    int root;
+    weft_queue *queue;
+} collective;
+
+static weft_status run(void *self, void *handle, const void *send, void *recv, const collective *c,
+                       weft_error *err)
+{
+    const local *l = self;
+    member *m = handle;
+    weft_status s = record(l, c->queue, m->shown, err);
+    s = s ? s : meet(l, m, send, recv, err);
+    if (s)
+        return s;
+    s = await_others(l, m, false, c->queue, err);
+    s = s ? s : c->work(l, m, c, err);
+    s = s ? s : record(l, c->queue, m->worked, err);
+    part(m->group);
+    return s ? s : await_others(l, m, true, c->queue, err);
+}
+
+static weft_status move(const local *l, member *m, int n, const collective *c, weft_error *err)
+{
+    return n ? l->device->move(l->device_self, c->queue, m->boxes, n, err) : WEFT_OK;
+}
+
+static weft_status gather(const local *l, member *m, const collective *c, weft_error *err)
+{
+    const group *g = m->group;
+    int64_t bytes = c->count * (int64_t)weft_dtype_size(c->dtype);
+    for (int i = 0; i < g->n; i++)
+        m->boxes[i] = weft_box_of(g->recv[m->me] + i * bytes, g->send[i], bytes);
+    return move(l, m, g->n, c, err);
+}
+
 static weft_status all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
-    (void)queue;
-    member *m = handle;
-    size_t bytes = (size_t)count * weft_dtype_size(dtype);
-    weft_status s = show(self, m, send, recv, err);
-    for (int i = 0; i < m->group->n && !s; i++)
-        memcpy((char *)recv + (size_t)i * bytes, m->group->send[i], bytes);
-    return s ? s : finish(m->group);
+    const collective c = {.work = gather, .count = count, .dtype = dtype, .queue = queue};
+    return run(self, handle, send, recv, &c, err);
+}
+
+static weft_status turn(const local *l, member *m, const collective *c, weft_error *err)
+{
+    const group *g = m->group;
+    int64_t bytes = c->count * (int64_t)weft_dtype_size(c->dtype);
+    for (int i = 0; i < g->n; i++)
+        m->boxes[i] = weft_box_of(g->recv[m->me] + i * bytes, g->send[i] + m->me * bytes, bytes);
+    return move(l, m, g->n, c, err);
 }
 
 static weft_status all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
-    (void)queue;
-    member *m = handle;
-    size_t bytes = (size_t)count * weft_dtype_size(dtype);
-    weft_status s = show(self, m, send, recv, err);
-    for (int i = 0; i < m->group->n && !s; i++)
-        memcpy((char *)recv + (size_t)i * bytes, m->group->send[i] + (size_t)m->me * bytes, bytes);
-    return s ? s : finish(m->group);
+    const collective c = {.work = turn, .count = count, .dtype = dtype, .queue = queue};
+    return run(self, handle, send, recv, &c, err);
+}
+
+static weft_status take(const local *l, member *m, const collective *c, weft_error *err)
+{
+    const group *g = m->group;
+    if (m->me == c->root)
+        return WEFT_OK;
+    m->boxes[0] = weft_box_of(g->recv[m->me], g->send[c->root],
+                              c->count * (int64_t)weft_dtype_size(c->dtype));
+    return move(l, m, 1, c, err);
 }
 
 static weft_status broadcast(void *self, void *handle, int root, void *data, int64_t count,
                              weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
-    (void)queue;
-    member *m = handle;
-    weft_status s = show(self, m, data, data, err);
-    if (!s && m->me != root && count)
-        memcpy(data, m->group->send[root], (size_t)count * weft_dtype_size(dtype));
-    return s ? s : finish(m->group);
-}
-
-static float load(const char *p, int64_t i, weft_dtype dtype)
-{
-    return dtype == WEFT_BF16 ? weft_bf16_to_f32(((const uint16_t *)(const void *)p)[i])
-                              : ((const float *)(const void *)p)[i];
-}
-
-/* A NaN stays, wherever it comes from. */
-static double larger(double a, double b)
-{
-    return a > b || isnan(a) ? a : b;
-}
-
-static void reduce_f64(const group *g, int64_t at, int64_t n, weft_reduce op, double *out)
-{
-    memcpy(out, (const double *)(const void *)g->send[0] + at, (size_t)n * sizeof *out);
-    for (int r = 1; r < g->n; r++) {
-        const double *x = (const double *)(const void *)g->send[r] + at;
-        for (int64_t i = 0; i < n; i++)
-            out[i] = op == WEFT_REDUCE_SUM ? out[i] + x[i] : larger(out[i], x[i]);
-    }
-}
-
-static void reduce_f32(const group *g, int64_t at, int64_t n, weft_dtype dtype, weft_reduce op,
-                       float *out)
-{
-    for (int64_t i = 0; i < n; i++)
-        out[i] = load(g->send[0], at + i, dtype);
-    for (int r = 1; r < g->n; r++)
-        for (int64_t i = 0; i < n; i++) {
-            float x = load(g->send[r], at + i, dtype);
-            out[i] = op == WEFT_REDUCE_SUM ? out[i] + x : (float)larger(out[i], x);
-        }
-}
-
-/* Everyone's elements [at, at + n) combined, n <= PIECE, in the dtype itself. */
-static void reduce_piece(const group *g, int64_t at, int64_t n, weft_dtype dtype, weft_reduce op,
-                         void *out)
-{
-    float wide[PIECE];
-    if (dtype == WEFT_F64) {
-        reduce_f64(g, at, n, op, out);
-    } else if (dtype == WEFT_F32) {
-        reduce_f32(g, at, n, dtype, op, out);
-    } else {
-        reduce_f32(g, at, n, dtype, op, wide);
-        for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)out)[i] = weft_f32_to_bf16(wide[i]);
-    }
+    const collective c = {
+        .work = take, .count = count, .dtype = dtype, .root = root, .queue = queue};
+    return run(self, handle, data, data, &c, err);
 }
 
 static weft_status check_dtype(weft_dtype dtype, weft_error *err)
 {
-    return weft_dtype_is_float(dtype) && !weft_dtype_is_f8(dtype)
+    return weft_reduction_takes(dtype)
                ? WEFT_OK
                : weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "local: %s cannot be reduced",
                            weft_dtype_name(dtype));
+}
+
+/* Everyone's elements [at, at + n) combined, to what m->to says. */
+static weft_status reduce(const local *l, member *m, int64_t at, int64_t n, int n_to,
+                          const collective *c, weft_error *err)
+{
+    const group *g = m->group;
+    for (int i = 0; i < g->n; i++)
+        m->from[i] = g->send[i] + (size_t)at * weft_dtype_size(c->dtype);
+    const weft_reduction r = {.to = m->to,
+                              .from = m->from,
+                              .n_to = n_to,
+                              .n_from = g->n,
+                              .count = n,
+                              .dtype = c->dtype,
+                              .op = c->op};
+    return n > 0 ? l->device->reduce(l->device_self, c->queue, &r, err) : WEFT_OK;
+}
+
+static weft_status reduce_mine(const local *l, member *m, const collective *c, weft_error *err)
+{
+    m->to[0] = m->group->recv[m->me];
+    return reduce(l, m, m->me * c->count, c->count, 1, c, err);
 }
 
 static weft_status reduce_scatter(void *self, void *handle, const void *send, void *recv,
                                   int64_t count, weft_dtype dtype, weft_reduce op,
                                   weft_queue *queue, weft_error *err)
 {
-    (void)queue;
-    member *m = handle;
-    size_t width = weft_dtype_size(dtype);
+    const collective c = {
+        .work = reduce_mine, .count = count, .dtype = dtype, .op = op, .queue = queue};
     weft_status s = check_dtype(dtype, err);
-    s = s ? s : show(self, m, send, recv, err);
-    for (int64_t i = 0; i < count && !s; i += PIECE)
-        reduce_piece(m->group, m->me * count + i, count - i < PIECE ? count - i : PIECE, dtype, op,
-                     (char *)recv + (size_t)i * width);
-    return s ? s : finish(m->group);
+    return s ? s : run(self, handle, send, recv, &c, err);
 }
 
 /* Member i combines the i-th part and hands it to everyone; nobody else reads that part, so sending
  * and receiving memory may be the same. */
+static weft_status reduce_part(const local *l, member *m, const collective *c, weft_error *err)
+{
+    const group *g = m->group;
+    int64_t size = (c->count + g->n - 1) / g->n, from = m->me * size,
+            to = from + size < c->count ? from + size : c->count;
+    for (int i = 0; i < g->n; i++)
+        m->to[i] = g->recv[i] + (size_t)from * weft_dtype_size(c->dtype);
+    return reduce(l, m, from, to - from, g->n, c, err);
+}
+
 static weft_status all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err)
 {
-    (void)queue;
-    member *m = handle;
-    group *g = m->group;
-    size_t width = weft_dtype_size(dtype);
-    int64_t part = (count + g->n - 1) / g->n, from = m->me * part,
-            to = from + part < count ? from + part : count;
-    double piece[PIECE];
+    const collective c = {
+        .work = reduce_part, .count = count, .dtype = dtype, .op = op, .queue = queue};
     weft_status s = check_dtype(dtype, err);
-    s = s ? s : show(self, m, send, recv, err);
-    for (int64_t i = from; i < to && !s; i += PIECE) {
-        int64_t n = to - i < PIECE ? to - i : PIECE;
-        reduce_piece(g, i, n, dtype, op, piece);
-        for (int r = 0; r < g->n; r++)
-            memcpy(g->recv[r] + (size_t)i * width, piece, (size_t)n * width);
-    }
-    return s ? s : finish(g);
+    return s ? s : run(self, handle, send, recv, &c, err);
 }
 
 /* ---- the plugin ---- */

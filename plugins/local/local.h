@@ -9,8 +9,10 @@
 
 typedef struct world world;
 
-/* One group of ranks. In a collective its members meet, show each other their pointers, work, and
- * wait for each other. */
+/* One group of ranks. In a collective its members meet and show each other where their data lie;
+ * each has the device do its part, behind what the others had enqueued before; and when all have
+ * done so, each one's queue waits for the others' parts. On a device with events nobody waits for
+ * the device. */
 typedef struct group {
     world *world;
     int n, arrived;
@@ -25,8 +27,9 @@ typedef struct group {
     bool *absent; /* who has not come to this turn */
     const char **send;
     char **recv;
-    weft_request *posts; /* transfers whose other end is not there yet, the oldest first */
-    int copying;         /* transfers whose memory is being read and written */
+    struct member **members; /* of those that have shown */
+    weft_request *posts;     /* transfers whose other end is not there yet, the oldest first */
+    int copying;             /* transfers whose memory is being read and written */
     struct group *next;
 } group;
 
@@ -40,12 +43,20 @@ struct world {
 typedef struct member {
     group *group;
     int me;
+    /* On its queue: what it has shown is there; its part of the collective is done. NULL: the
+     * device computes at once. */
+    weft_device_event *shown, *worked;
+    const void **from;      /* [n] */
+    void **to;              /* [n] */
+    weft_box *boxes;        /* [n] */
     weft_request *requests; /* begun, and nobody has waited for them */
 } member;
 
 typedef struct local {
     const weft_host *host;
     world *world;
+    const weft_device *device; /* NULL until the first group is made */
+    void *device_self;
 } local;
 
 /* Under the group's lock: until something happens in it, 100 ms at most. false: nothing has. */
@@ -60,6 +71,6 @@ weft_status local_recv(void *self, void *handle, int from, void *data, int64_t c
                        weft_error *err);
 weft_status local_wait(void *self, weft_request *request, weft_queue *queue, weft_error *err);
 /* The member leaves its group: nobody touches its memory any more when this returns. */
-void local_drop_requests(member *m);
+void local_drop_requests(const local *l, member *m);
 
 #endif

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends and receives: whoever comes first posts its end, the second copies. */
+/* Sends and receives: whoever comes first posts its end, the second has its device copy, on its own
+ * queue, behind what the first one's queue had before. */
 #include "local.h"
 
 #include <string.h>
 
 typedef enum progress {
-    POSTED,  /* in the group's list */
-    COPYING, /* by the second of the two, without the lock */
-    DONE,
-    DIFFERENT /* the two ends do not mean the same */
+    POSTED,    /* in the group's list */
+    COPYING,   /* by the second of the two, without the lock */
+    DONE,      /* or enqueued, and `event` says when it is */
+    DIFFERENT, /* the two ends do not mean the same */
+    FAILED     /* the second one's device */
 } progress;
 
 struct weft_request {
@@ -20,8 +22,9 @@ struct weft_request {
     int64_t count, other_count;
     weft_dtype dtype, other_dtype;
     progress at;
-    weft_request *next_post; /* of the group */
-    weft_request *next;      /* of the member */
+    weft_device_event *event; /* its queue is there; later: the copy is done. NULL: at once */
+    weft_request *next_post;  /* of the group */
+    weft_request *next;       /* of the member */
 };
 
 static int peer_of(const weft_request *r)
@@ -40,10 +43,28 @@ static weft_request **find_other(group *g, const weft_request *r)
     return at;
 }
 
-/* Under the lock, but for the copy itself. */
-static void meet(group *g, weft_request *a, weft_request *b)
+/* On the second one's queue. */
+static weft_status copy(const local *l, const weft_request *second, weft_queue *queue,
+                        const weft_request *first, weft_error *err)
 {
-    weft_request *out = a->sends ? a : b, *in = a->sends ? b : a;
+    const weft_request *out = first->sends ? first : second, *in = first->sends ? second : first;
+    const weft_device *d = l->device;
+    const weft_box box =
+        weft_box_of(in->target, out->source, out->count * (int64_t)weft_dtype_size(out->dtype));
+    weft_status s = first->event ? d->await(l->device_self, queue, first->event, err) : WEFT_OK;
+    if (!s && box.bytes)
+        s = d->move(l->device_self, queue, &box, 1, err);
+    if (s || !first->event)
+        return s;
+    s = d->record(l->device_self, queue, first->event, err);
+    return s ? s : d->record(l->device_self, queue, second->event, err);
+}
+
+/* Under the lock, but for the copy itself. b came first. */
+static weft_status meet(const local *l, group *g, weft_request *a, weft_queue *queue,
+                        weft_request *b, weft_error *err)
+{
+    weft_status s = WEFT_OK;
     if (a->count != b->count || a->dtype != b->dtype) {
         a->at = b->at = DIFFERENT;
         a->other_count = b->count;
@@ -54,13 +75,13 @@ static void meet(group *g, weft_request *a, weft_request *b)
         a->at = b->at = COPYING;
         g->copying++;
         pthread_mutex_unlock(&g->lock);
-        if (out->count)
-            memcpy(in->target, out->source, (size_t)out->count * weft_dtype_size(out->dtype));
+        s = copy(l, a, queue, b, err);
         pthread_mutex_lock(&g->lock);
         g->copying--;
-        a->at = b->at = DONE;
+        a->at = b->at = s ? FAILED : DONE;
     }
     pthread_cond_broadcast(&g->turned);
+    return s;
 }
 
 static weft_status fail_lost(const weft_request *r, weft_error *err)
@@ -80,18 +101,44 @@ static bool is_lost(const weft_request *r)
     return r->by->group->broken || r->by->group->gone[peer_of(r)];
 }
 
-static weft_status post(const weft_request *what, weft_request **out, weft_error *err)
+static void release(const local *l, weft_request *r)
 {
+    if (r->event)
+        l->device->event_destroy(l->device_self, r->event);
+    weft_free(r);
+}
+
+static weft_status create(const local *l, const weft_request *what, weft_queue *queue,
+                          weft_request **out, weft_error *err)
+{
+    const weft_device *d = l->device;
     weft_request *r = weft_alloc(sizeof *r);
     if (!r)
         return weft_fail_memory(err);
     *r = *what;
+    weft_status s = d->record ? d->event_create(l->device_self, &r->event, err) : WEFT_OK;
+    if (!s && r->event)
+        s = d->record(l->device_self, queue, r->event, err);
+    if (s)
+        release(l, r);
+    else
+        *out = r;
+    return s;
+}
+
+static weft_status post(const local *l, const weft_request *what, weft_queue *queue,
+                        weft_request **out, weft_error *err)
+{
+    weft_request *r = NULL;
+    weft_status s = create(l, what, queue, &r, err);
+    if (!r)
+        return s;
     group *g = r->by->group;
     pthread_mutex_lock(&g->lock);
     if (is_lost(r)) {
-        weft_status s = fail_lost(r, err);
+        s = fail_lost(r, err);
         pthread_mutex_unlock(&g->lock);
-        weft_free(r);
+        release(l, r);
         return s;
     }
     r->next = r->by->requests;
@@ -99,39 +146,39 @@ static weft_status post(const weft_request *what, weft_request **out, weft_error
     weft_request **at = find_other(g, r), *other = *at;
     if (other) {
         *at = other->next_post;
-        meet(g, r, other);
+        s = meet(l, g, r, queue, other, err);
     } else {
         *at = r;
     }
     pthread_mutex_unlock(&g->lock);
     *out = r;
-    return WEFT_OK;
+    return s;
 }
 
 weft_status local_send(void *self, void *handle, int to, const void *data, int64_t count,
                        weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err)
 {
-    (void)self, (void)queue;
     member *m = handle;
-    return post(&(weft_request){.by = m,
+    return post(self,
+                &(weft_request){.by = m,
                                 .from = m->me,
                                 .to = to,
                                 .sends = true,
                                 .source = data,
                                 .count = count,
                                 .dtype = dtype},
-                request, err);
+                queue, request, err);
 }
 
 weft_status local_recv(void *self, void *handle, int from, void *data, int64_t count,
                        weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err)
 {
-    (void)self, (void)queue;
     member *m = handle;
     return post(
+        self,
         &(weft_request){
             .by = m, .from = from, .to = m->me, .target = data, .count = count, .dtype = dtype},
-        request, err);
+        queue, request, err);
 }
 
 /* ---- waiting ---- */
@@ -178,33 +225,37 @@ static weft_status await(const local *l, const weft_request *r, weft_error *err)
     return s;
 }
 
-static void forget(weft_request *r)
+static void forget(const local *l, weft_request *r)
 {
     weft_request **at = &r->by->requests;
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
-    weft_free(r);
+    release(l, r);
 }
 
 weft_status local_wait(void *self, weft_request *r, weft_queue *queue, weft_error *err)
 {
-    (void)queue;
+    const local *l = self;
     group *g = r->by->group;
     pthread_mutex_lock(&g->lock);
-    weft_status s = await(self, r, err);
+    weft_status s = await(l, r, err);
     if (r->at == POSTED) {
         withdraw(g, r);
         s = s ? s : fail_lost(r, err);
     } else if (r->at == DIFFERENT) {
         s = s ? s : fail_different(r, err);
+    } else if (r->at == FAILED) {
+        s = s ? s : fail_lost(r, err);
     }
     pthread_mutex_unlock(&g->lock);
-    forget(r);
+    if (!s && r->event)
+        s = l->device->await(l->device_self, queue, r->event, err);
+    forget(l, r);
     return s;
 }
 
-void local_drop_requests(member *m)
+void local_drop_requests(const local *l, member *m)
 {
     group *g = m->group;
     pthread_mutex_lock(&g->lock);
@@ -217,5 +268,5 @@ void local_drop_requests(member *m)
     pthread_cond_broadcast(&g->turned);
     pthread_mutex_unlock(&g->lock);
     while (m->requests)
-        forget(m->requests);
+        forget(l, m->requests);
 }
