@@ -285,6 +285,7 @@ run_fixture_sources = \
 	tests/fixtures/run/fault_device.c \
 	tests/fixtures/run/fault_store.c \
 	tests/fixtures/run/given.c \
+	tests/fixtures/run/later.c \
 	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/moving_bias.c \
@@ -318,6 +319,7 @@ $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 $(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/fault.h tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
+tests/fixtures/run/later.so: tests/fixtures/run/later.h tests/fixtures/run/later_table.h
 CLEANFILES += $(fixtures)
 
 dist_check_SCRIPTS += \
@@ -378,6 +380,8 @@ EXTRA_DIST += \
 	tests/fixtures/plugins/fixture.h \
 	$(run_fixture_sources) \
 	tests/fixtures/run/fault.h \
+	tests/fixtures/run/later.h \
+	tests/fixtures/run/later_table.h \
 	tests/fixtures/run/wrong.h \
 	tests/golden \
 	tests/bad/commands \
