@@ -96,7 +96,7 @@ static weft_value *settle(weft_backward *b, weft_value *dx, const weft_value *x)
     snprintf(why, sizeof why, "cuts of %s", x->name);
     weft_backward_stand_at(b->g, dx->node, WEFT_BACKWARD);
     weft_value *moved =
-        weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, why, x->weight ? b->g->storage_by : NULL);
+        weft_move_to(b->g, dx, to, NULL, WEFT_BACKWARD, why, x->weight ? b->g->gathered_by : NULL);
     if (moved && same_stage(b->g, moved, dx))
         moved->node->block = dx->node->block;
     if (moved && x->weight && is_grouped(x))

@@ -27,6 +27,7 @@ weft_status weft_place_gather(weft_graph *g, weft_node *n)
 {
     int axis = weft_graph_stage_axis(g), at = weft_graph_block_rank(g, n->block);
     weft_value *v = n->ins[0], *out = n->outs[0];
+    g->gathered_by = g->n_storage ? n->by : NULL;
     if (at >= 0 && weft_layout_at(v->layout, axis) != at) { /* another stage's parameter */
         v = weft_move_to(g, v, weft_layout_set_at(v->layout, axis, at), n, n->phase, "its gather",
                          NULL);

@@ -150,6 +150,6 @@ void weft_add_storage(weft_graph *g, const char *axis)
         weft_graph_note_stray(g, axis);
         return;
     }
+    g->storage_by[g->n_storage] = g->by;
     g->storage[g->n_storage++] = a;
-    g->storage_by = g->by;
 }

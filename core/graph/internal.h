@@ -107,7 +107,10 @@ struct weft_graph {
     weft_table_line **table;
     int n_table, table_capacity;
     int storage[WEFT_MAX_AXES], n_storage;
-    const char *storage_by;
+    const char *storage_by[WEFT_MAX_AXES]; /* of each: who added it */
+    const char *gathered_by;  /* who makes weights whole that are stored in shards, once placed */
+    const int32_t *seq_order; /* see weft_set_seq_order; NULL: as it is */
+    const char *seq_order_by;
     weft_axes regather;
     const char *regather_by;
     weft_stray **strays;

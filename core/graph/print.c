@@ -271,7 +271,7 @@ static void print_table(const weft_graph *g, weft_text *t)
     }
     for (int i = 0; i < g->n_storage; i++)
         weft_text_print(t, "  storage/%s, %s\n", g->config.mesh.axis[g->storage[i]].name,
-                        g->storage_by);
+                        g->storage_by[i]);
     for (int a = 0; a < g->config.mesh.n_axes; a++)
         if (g->regather >> a & 1u)
             weft_text_print(t, "  regather/%s, %s\n", g->config.mesh.axis[a].name, g->regather_by);

@@ -115,7 +115,7 @@ static void check_table(weft_graph *g)
             weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
                             "%s: nothing can be stored over axis %s, which holds the stages of a "
                             "pipeline",
-                            g->storage_by, g->stages_axis);
+                            g->storage_by[i], g->stages_axis);
 }
 
 weft_status weft_graph_check_stages(weft_graph *g)

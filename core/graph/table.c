@@ -121,17 +121,44 @@ bool weft_gathers_over(const weft_graph *g, const weft_node *gather, int axis)
     return false;
 }
 
-/* Is there somebody who makes it whole over the axis again before it is used? Without, storage
- * would be how it is computed with. */
-static bool is_gathered(const weft_graph *g, const weft_value *v, int axis)
+/* How many gathers stand before the one that makes v whole over the axis before it is used; -1:
+ * there is none, so that storage would be how it is computed with. */
+static int gathers_before(const weft_graph *g, const weft_value *v, int axis)
 {
     for (int i = 0; i < v->n_uses; i++) {
         const weft_node *user = v->uses[i].node;
-        if ((weft_node_is(user, WEFT_OP_GATHER) && weft_gathers_over(g, user, axis)) ||
-            (user->n_outs && user->outs[0]->weight && is_gathered(g, user->outs[0], axis)))
-            return true;
+        bool gather = weft_node_is(user, WEFT_OP_GATHER);
+        if (gather && weft_gathers_over(g, user, axis))
+            return 0;
+        int behind =
+            user->n_outs && user->outs[0]->weight ? gathers_before(g, user->outs[0], axis) : -1;
+        if (behind >= 0)
+            return behind + gather;
     }
-    return false;
+    return -1;
+}
+
+/* Storage axes of v, outermost first: those that are gathered last, and of these the mesh's
+ * outermost first. Returns how many. */
+static int storage_list(const weft_graph *g, const weft_value *v, weft_axes whole,
+                        int list[WEFT_MAX_AXES])
+{
+    int before[WEFT_MAX_AXES], n = 0;
+    for (int i = 0; i < g->n_storage; i++) {
+        int axis = g->storage[i], gathers = gathers_before(g, v, axis), k = n;
+        if (gathers < 0 || weft_layout_cuts(v->layout, axis) || (whole >> axis & 1u))
+            continue;
+        for (;
+             k > 0 && (before[k - 1] < gathers || (before[k - 1] == gathers && list[k - 1] < axis));
+             k--) {
+            list[k] = list[k - 1];
+            before[k] = before[k - 1];
+        }
+        list[k] = axis;
+        before[k] = gathers;
+        n++;
+    }
+    return n;
 }
 
 weft_status weft_table_source(weft_graph *g, weft_value *v)
@@ -155,18 +182,13 @@ weft_status weft_table_source(weft_graph *g, weft_value *v)
     v->placed = true;
     if (!parameter || v->n_dims == 0)
         return WEFT_OK;
+    int list[WEFT_MAX_AXES], n = storage_list(g, v, whole, list);
     v->store_axes = 0;
-    for (int i = 0; i < g->n_storage; i++)
-        if (!weft_layout_cuts(v->layout, g->storage[i]) && !(whole >> g->storage[i] & 1u) &&
-            is_gathered(g, v, g->storage[i]))
-            v->store_axes |= 1u << g->storage[i];
-    if (!v->store_axes)
-        return WEFT_OK;
-    int d = storage_dim(g, v, weft_mesh_count(mesh, v->store_axes));
-    for (int i = 0; i < g->n_storage;
-         i++) /* appended, whatever the listing order: innermost of the dim */
-        if (v->store_axes >> g->storage[i] & 1u)
-            v->layout = weft_layout_cut(v->layout, d, g->storage[i], v->dims[d].grain > 1);
+    for (int i = 0; i < n; i++)
+        v->store_axes |= 1u << list[i];
+    int d = n ? storage_dim(g, v, weft_mesh_count(mesh, v->store_axes)) : 0;
+    for (int i = 0; i < n; i++) /* appended, whatever the listing order: innermost of the dim */
+        v->layout = weft_layout_cut(v->layout, d, list[i], v->dims[d].grain > 1);
     return WEFT_OK;
 }
 

@@ -360,6 +360,12 @@ void weft_add_storage(weft_graph *g, const char *axis);
  * again there (weights: their gatherer decides). */
 void weft_add_regather(weft_graph *g, const char *axis);
 
+/* Graph stage: the places of the sequence lie in another order in memory: place i holds what is at
+ * order[i] of the sample, of all inputs alike: ids, labels, index, positions, segments. order: each
+ * of 0 to n - 1 once, n = weft_graph_seq_len; copied. So shards of the sequence can be of like
+ * work. No op takes an order from memory; what observers get, and files, is in the sample's own.
+ * Once in a graph that trains or validates; text is written in order. */
+void weft_set_seq_order(weft_graph *g, const int32_t *order, int64_t n);
 /* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step;
  * once for each. What each micro-batch has its own of is refused: weft_accumulate first. */
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);

@@ -159,16 +159,14 @@ static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
 
 static weft_status shard(void *self, weft_graph *g, weft_error *err)
 {
-    static const char *const token_axes[] = {"dp_shard", "cp", "ep"};
     const weft_params *p = self;
     (void)err;
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_replicate");
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_shard");
     if (weft_params_is(p, "zero", "0"))
         return weft_graph_status(g);
-    for (size_t i = 0; i < sizeof token_axes / sizeof token_axes[0]; i++)
-        weft_add_storage(g, token_axes[i]);
-    if (!weft_params_is(p, "two_level", "no")) /* gathered first, so added last */
+    weft_add_storage(g, "dp_shard");
+    if (!weft_params_is(p, "two_level", "no"))
         weft_add_storage(g, "dp_replicate");
     weft_each_use_edge(g, gather_at_use, self);
     return weft_graph_status(g);
