@@ -366,6 +366,10 @@ void weft_add_regather(weft_graph *g, const char *axis);
  * work. No op takes an order from memory; what observers get, and files, is in the sample's own.
  * Once in a graph that trains or validates; text is written in order. */
 void weft_set_seq_order(weft_graph *g, const int32_t *order, int64_t n);
+/* What blocks gather over this axis to compute with is not kept for the backward, but gathered
+ * again there (weights: their gatherer decides). */
+void weft_add_regather(weft_graph *g, const char *axis);
+
 /* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step;
  * once for each. What each micro-batch has its own of is refused: weft_accumulate first. */
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
