@@ -17,13 +17,29 @@ static int64_t chunk_tokens(const weft_graph *g, int64_t vocab)
     return tokens < 128 ? 128 : tokens;
 }
 
-/* How many chunks: the smallest divisor of seq_len that makes them small enough, at most 64. */
+/* What must be divisible for n parts to be parts of every shard: the sequence, and the chunk that
+ * each axis leaves of it. */
+static bool divides_shards(const weft_graph *g, int64_t seq, int n)
+{
+    const weft_mesh *mesh = &g->config.mesh;
+    bool divides = seq % n == 0;
+    for (int a = mesh->n_axes - 1; a >= 0; a--) {
+        if (!mesh->axis[a].cuts || strcmp(mesh->axis[a].cuts, "seq") != 0)
+            continue;
+        seq = (seq + mesh->axis[a].size - 1) / mesh->axis[a].size;
+        divides = divides && seq % n == 0;
+    }
+    return divides;
+}
+
+/* How many chunks: the smallest number that divides every shard of the sequence and makes them
+ * small enough, at most 64. */
 static int count_chunks(const weft_graph *g, int64_t batch, int64_t seq, int64_t vocab)
 {
     int64_t want = chunk_tokens(g, vocab);
     int best = 1;
     for (int n = 1; n <= WEFT_RULE_MAX_PARTS && n <= seq; n++) {
-        if (seq % n)
+        if (!divides_shards(g, seq, n))
             continue;
         best = n;
         if (batch * seq / n <= want)

@@ -48,6 +48,7 @@ weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t 
     e->degree = degree;
     e->by = plan->by;
     e->at = at;
+    e->cuts = NULL;
     plan->n++;
     return WEFT_OK;
 }
@@ -58,6 +59,19 @@ static const weft_mesh_entry *find(const weft_mesh_plan *plan, const char *name)
         if (strcmp(plan->entry[i].name, name) == 0)
             return &plan->entry[i];
     return NULL;
+}
+
+weft_status weft_mesh_plan_cuts(weft_mesh_plan *plan, const char *name, const char *dim,
+                                weft_error *err)
+{
+    for (int i = 0; i < plan->n; i++)
+        if (strcmp(plan->entry[i].name, name) == 0) {
+            plan->entry[i].cuts = dim;
+            return WEFT_OK;
+        }
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "%s says what mesh axis '%s' cuts and has not declared that axis",
+                     plan->by ? plan->by : "a plugin", name);
 }
 
 /* The degrees with `auto` resolved, in declared order. */
@@ -115,6 +129,7 @@ static void append(weft_mesh *mesh, const weft_mesh_entry *e, int64_t degree)
     a->size = (int)degree;
     a->by = e->by;
     a->at = e->at;
+    a->cuts = e->cuts;
 }
 
 weft_status weft_mesh_plan_finish(const weft_mesh_plan *plan, const char *const *order, int n_order,

@@ -11,6 +11,7 @@ typedef struct weft_mesh_entry {
     int64_t degree; /* 0: auto */
     const char *by;
     weft_where at;
+    const char *cuts;
 } weft_mesh_entry;
 
 struct weft_mesh_plan {

@@ -18,8 +18,9 @@ extern "C" {
 typedef struct weft_axis {
     char name[24];
     int size;
-    const char *by; /* the plugin that declared it */
-    weft_where at;  /* where its degree is set; nowhere: not known */
+    const char *by;   /* the plugin that declared it */
+    weft_where at;    /* where its degree is set; nowhere: not known */
+    const char *cuts; /* the dim of all inputs that it will cut; NULL: nobody said so */
 } weft_axis;
 
 typedef struct weft_mesh {
