@@ -122,6 +122,27 @@ static weft_status check_results(weft_backward *b, const weft_node *n, weft_valu
     return weft_graph_status(b->g);
 }
 
+/* A gradient that was wanted wide is closed by now; whoever reads it gets it as narrow as the
+ * value.
+ */
+static weft_value *narrow(weft_backward *b, const weft_node *n, const weft_value *v, weft_value *dy)
+{
+    if (!dy || n->steps || !weft_get_mark(n, WEFT_MARK_WIDE_GRADIENT) ||
+        weft_dtype_size(dy->dtype) <= weft_dtype_size(v->dtype))
+        return dy;
+    weft_backward_stand_at(b->g, n, WEFT_BACKWARD);
+    weft_node *made =
+        weft_graph_add_node(b->g, &(weft_node_spec){.op = weft_ops_find(b->g->config.ops, "cast"),
+                                                    .name = dy->name,
+                                                    .n_ins = 1,
+                                                    .ins = &dy,
+                                                    .n_outs = 1});
+    if (!made)
+        return NULL;
+    made->outs[0]->dtype = v->dtype;
+    return made->outs[0];
+}
+
 weft_status weft_backward_visit(weft_backward *b, weft_node *n)
 {
     weft_value *dys[WEFT_RULE_MAX_PARTS] = {NULL};
@@ -129,7 +150,7 @@ weft_status weft_backward_visit(weft_backward *b, weft_node *n)
     for (int r = 0; r < n->n_outs; r++) {
         if (b->of[n->outs[r]->id].n == 0)
             continue;
-        if (!(dys[r] = weft_backward_total(b, n->outs[r])))
+        if (!(dys[r] = narrow(b, n, n->outs[r], weft_backward_total(b, n->outs[r]))))
             return weft_graph_status(b->g);
         any = true;
     }

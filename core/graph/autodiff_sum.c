@@ -18,6 +18,12 @@ weft_dtype weft_backward_dtype(const weft_backward *b, const weft_value *x)
     /* nothing is summed in 8 bits: as wide as what was narrowed to them */
     while (weft_dtype_is_f8(x->dtype) && x->node->n_ins)
         x = x->node->ins[0];
+    const weft_value *of = x; /* before it was moved */
+    while (of->node->steps)
+        of = of->node->ins[0];
+    if (weft_get_mark(of->node, WEFT_MARK_WIDE_GRADIENT) && of->result == 0 &&
+        weft_dtype_is_float(x->dtype) && weft_dtype_size(x->dtype) < weft_dtype_size(WEFT_F32))
+        return WEFT_F32;
     return x->weight || weft_dtype_is_f8(x->dtype) ? b->g->config.dtype : x->dtype;
 }
 

@@ -17,6 +17,7 @@ static const struct {
     [WEFT_MARK_REDUCE_EACH] = {"reduce_each", WEFT_OP_GATHER, true, 1, "gathers"},
     [WEFT_MARK_WIDE] = {"wide", 0, false, 1, "products"},
     [WEFT_MARK_PASS_ON] = {"pass_on", WEFT_OP_CAST, false, 1, "casts"},
+    [WEFT_MARK_WIDE_GRADIENT] = {"wide_gradient", 0, true, 1, "all ops"},
 };
 
 const char *weft_mark_name(weft_mark mark)

@@ -32,6 +32,10 @@ typedef enum weft_mark {
      * it is cast to the operand's dtype. Set by who puts a cast behind a WIDE product (tp, bf16);
      * read when the backward is made. */
     WEFT_MARK_PASS_ON,
+    /* Of any op: the gradient of result 0 is summed and closed in f32 at least, and narrowed
+     * behind. Set by axis plugins (cp: gradients of keys that were gathered); read when the
+     * backward is made. */
+    WEFT_MARK_WIDE_GRADIENT,
     WEFT_MARKS /* how many there are */
 } weft_mark;
 
