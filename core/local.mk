@@ -123,6 +123,7 @@ core_libcore_la_SOURCES = \
 	core/graph/query.c \
 	core/graph/reader.c \
 	core/graph/remove.c \
+	core/graph/ring.c \
 	core/graph/rule.c \
 	core/graph/state.c \
 	core/graph/surgery.c \

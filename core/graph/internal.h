@@ -94,10 +94,11 @@ struct weft_graph {
     weft_error error;
     weft_node *first, *last;
     int n_nodes, n_values, n_blocks;
-    weft_map names;  /* value by name */
-    weft_map inputs; /* value by input name */
-    weft_map moved;  /* redistributes already made: (value, layout, phase) -> value */
-    weft_map dims;   /* weft_dim by name */
+    weft_map names;   /* value by name */
+    weft_map inputs;  /* value by input name */
+    weft_map moved;   /* redistributes already made: (value, layout, phase) -> value */
+    weft_map shifted; /* of values of no block: (value, dim) -> what shifts it */
+    weft_map dims;    /* weft_dim by name */
     weft_value **parameters;
     int n_parameters, parameters_capacity;
     weft_value **states;
@@ -280,6 +281,11 @@ static inline bool weft_node_accumulates(const weft_node *n)
 {
     return n->op->flags & WEFT_OP_ACCUMULATES;
 }
+/* Does the node bring shards of a dim to the ranks behind? */
+static inline bool weft_node_shifts(const weft_node *n)
+{
+    return n->n_steps == 1 && n->steps[0].move == WEFT_SHIFT;
+}
 /* Does the node bring a value from one coordinate of an axis to another? */
 static inline bool weft_node_sends(const weft_node *n)
 {
@@ -316,6 +322,15 @@ weft_status weft_graph_check_reach(weft_graph *g, weft_error *err);
 /* Orders nodes so that the head's chunks run one after the other, forward and backward of each
  * together. */
 weft_status weft_graph_order(weft_graph *g);
+
+/* ---- rings (ring.c) ---- */
+
+/* Every node that shards of an index travel for becomes a step for each shard, with shifts between.
+ * The graph is whole: nothing behind this asks what such a node means. */
+weft_status weft_graph_expand_rings(weft_graph *g);
+bool weft_graph_has_rings(const weft_graph *g);
+/* Lets a redistribute shift dim d of its operand, one rank further than that is turned already. */
+bool weft_node_set_shift(weft_graph *g, weft_node *n, int d);
 
 /* ---- stages (stages.c) ---- */
 

@@ -144,6 +144,8 @@ static void add_type(weft_liner *l, const weft_value *v, weft_text *t)
             weft_text_print(t, " @%s=%d", l->g->config.mesh.axis[a].name,
                             weft_layout_at(v->layout, a));
     }
+    if (v->turn)
+        weft_text_print(t, " >%s:%d", v->dims[v->turn_dim].name, v->turn);
 }
 
 static void add_marks(weft_liner *l, const weft_value *v, weft_text *t)

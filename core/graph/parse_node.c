@@ -83,6 +83,24 @@ static weft_status read_at(weft_reader *r, weft_value *v)
     return s;
 }
 
+/* ">seq:1": the shards of a dim are one rank further on. */
+static weft_status read_turn(weft_reader *r, weft_value *v)
+{
+    const char *name;
+    int64_t turn;
+    weft_status s = weft_read_word(r, "a dim", ": ", &name);
+    s = s ? s : weft_read_expect(r, ":");
+    s = s ? s : weft_read_int(r, "a number of ranks", 1, INT32_MAX, &turn);
+    if (s)
+        return s;
+    int d = weft_value_dim(v, name), list[WEFT_MAX_AXES];
+    if (d < 0 || weft_layout_list(v->layout, d, list) == 0)
+        return weft_read_bad(r, "there is no dim '%s' that is cut", name);
+    v->turn_dim = d;
+    v->turn = (int)turn;
+    return WEFT_OK;
+}
+
 static weft_status read_marks(weft_reader *r, result *out)
 {
     for (weft_status s = WEFT_OK;;) {
@@ -92,6 +110,8 @@ static weft_status read_marks(weft_reader *r, result *out)
             s = read_open(r, &out->is, WEFT_OPEN_MAX);
         else if (weft_read_accept(r, "@"))
             s = read_at(r, &out->is);
+        else if (weft_read_accept(r, ">"))
+            s = read_turn(r, &out->is);
         else if (weft_read_accept(r, "~"))
             out->is.recompute = true;
         else if (weft_read_accept(r, "frozen"))
@@ -341,6 +361,8 @@ static weft_status set_result(weft_reader *r, weft_value *v, const result *from)
     v->n_dims = from->is.n_dims;
     memcpy(v->dims, from->is.dims, sizeof v->dims);
     v->layout = from->is.layout;
+    v->turn = from->is.turn;
+    v->turn_dim = from->is.turn_dim;
     v->placed = g->placed;
     v->role = from->is.role;
     v->recompute = from->is.recompute;
@@ -356,12 +378,29 @@ static weft_status set_result(weft_reader *r, weft_value *v, const result *from)
     return WEFT_OK;
 }
 
+/* What is shifted has the same layout behind it, and is turned by one rank more. */
+static weft_status set_shift(weft_reader *r, weft_node *n)
+{
+    const weft_value *from = n->ins[0], *to = n->outs[0];
+    int turn = to->turn, d = turn ? to->turn_dim : from->turn_dim, list[WEFT_MAX_AXES];
+    if (from->layout.bits != to->layout.bits || d >= from->n_dims ||
+        weft_layout_list(from->layout, d, list) == 0)
+        return weft_read_bad(r, "%s cannot be shifted", from->name);
+    if (!weft_node_set_shift(r->g, n, d))
+        return weft_graph_status(r->g);
+    return to->turn == turn ? WEFT_OK
+                            : weft_read_bad(r, "a shift of %s turns it by %d, not by %d",
+                                            from->name, to->turn, turn);
+}
+
 /* Steps follow from the layouts; what is written must agree. */
 static weft_status set_steps(weft_reader *r, weft_node *n, const char *written)
 {
     weft_step steps[WEFT_MAX_STEPS];
     if (n->n_ins != 1 || n->n_outs != 1 || n->ins[0]->n_dims != n->outs[0]->n_dims)
         return weft_read_bad(r, "a redistribute has one operand and one result of the same dims");
+    if (strncmp(written, "shift[", 6) == 0)
+        return set_shift(r, n);
     int count = weft_layout_steps(n->ins[0]->layout, n->outs[0]->layout, n->outs[0]->n_dims, steps);
     if (count < 0)
         return weft_read_bad(r, "there is no way from the layout of %s to that of %s",

@@ -241,6 +241,11 @@ weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int
     return parse_linear(&p, linear);
 }
 
+bool weft_node_rings(const weft_node *node)
+{
+    return node->op->ring && weft_node_int(node, "ring") != 0;
+}
+
 weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *out, weft_error *err)
 {
     int in_dims[WEFT_RULE_MAX_PARTS], out_dims[WEFT_RULE_MAX_PARTS];
@@ -263,9 +268,10 @@ weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *ou
         status = weft_fail_memory(err);
     weft_error why = {0};
     if (!status) {
-        status = weft_rule_parse(node->op->make_rule ? weft_text_get(&text) : node->op->rule,
-                                 node->op->linear, n_ins, node->n_outs, in_dims,
-                                 results ? out_dims : NULL, out, &why);
+        const char *fixed = weft_node_rings(node) ? node->op->ring->rule : node->op->rule;
+        status =
+            weft_rule_parse(node->op->make_rule ? weft_text_get(&text) : fixed, node->op->linear,
+                            n_ins, node->n_outs, in_dims, results ? out_dims : NULL, out, &why);
         if (status)
             weft_fail(err, status, WEFT_NOWHERE, "%s = %s: %s",
                       node->n_outs ? node->outs[0]->name : "?", node->op->name,

@@ -38,6 +38,9 @@ weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int
  * of the node's results too. */
 weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *out, weft_error *err);
 
+/* Do shards travel for it: has its op a ring, and the node the attribute? */
+bool weft_node_rings(const weft_node *node);
+
 /* Before any use of it: can the op's rule and linear groups be read, and does every index of a
  * result come from an operand, unless the op infers its results itself? Of an op that makes its
  * rules nothing is known yet. */

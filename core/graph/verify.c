@@ -189,6 +189,12 @@ static bool ends_with(weft_layout l, int d, const weft_step *s)
 /* The layout that a step leads to, as its move is defined; false if it cannot start there. */
 static bool step_leads(weft_layout l, const weft_step *s, weft_layout *to)
 {
+    if (s->move == WEFT_SHIFT) { /* of all the axes of the dim; the layout stays */
+        int list[WEFT_MAX_AXES];
+        *to = l;
+        return s->n_axes > 0 && s->n_axes == weft_layout_list(l, s->dim, list) &&
+               ends_with(l, s->dim, s);
+    }
     bool takes = s->move == WEFT_ALL_GATHER || s->move == WEFT_ALL_TO_ALL;
     bool closes = s->move == WEFT_REDUCE_SCATTER || s->move == WEFT_ALL_REDUCE;
     bool leaves =
@@ -216,6 +222,19 @@ static bool step_leads(weft_layout l, const weft_step *s, weft_layout *to)
     return true;
 }
 
+/* A shift turns by one; nothing else that moves is turned. */
+static bool turns(const check *c, const weft_node *n)
+{
+    const weft_value *from = n->ins[0], *to = n->outs[0];
+    if (!weft_node_shifts(n))
+        return from->turn == 0 && to->turn == 0;
+    int count = 1;
+    for (int k = 0; k < n->steps->n_axes; k++)
+        count *= c->g->config.mesh.axis[n->steps->axes[k]].size;
+    return to->turn == (from->turn + 1) % count && to->turn_dim == n->steps->dim &&
+           (from->turn == 0 || from->turn_dim == to->turn_dim);
+}
+
 static weft_status check_moves(check *c, weft_node *n)
 {
     const weft_value *from = n->ins[0], *to = n->outs[0];
@@ -227,6 +246,8 @@ static weft_status check_moves(check *c, weft_node *n)
             return wrong(c, n, "has a step that does not lead where it says: ",
                          weft_move_name(n->steps[i].move));
     }
+    if (!turns(c, n))
+        return wrong(c, n, "is not one rank further than ", from->name);
     return l.bits == to->layout.bits
                ? WEFT_OK
                : wrong(c, n, "has steps that do not lead to its layout", NULL);

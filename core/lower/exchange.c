@@ -432,7 +432,8 @@ static void add_step(const stage *s)
         copy_all(s->m, s->to, here == (s->step->dim > 0 ? s->step->dim : 0) ? s->from : zeros,
                  bytes);
         break;
-    case WEFT_SEND: /* begun and awaited, not carried out as a step */
+    case WEFT_SEND: /* these are begun and awaited, not carried out as a step */
+    case WEFT_SHIFT:
         break;
     }
 }

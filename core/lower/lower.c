@@ -138,6 +138,11 @@ static weft_status add_send(weft_compiler *c, weft_instruction *in, weft_node *n
     return s ? s : in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }
 
+static bool receives(const weft_compiler *c, const weft_node *n)
+{
+    return weft_node_shifts(n) || (weft_node_sends(n) && !weft_compile_is_sender(c, n));
+}
+
 /* Puts the wait for what n reads, if it is received in this program and nobody has waited yet. */
 static weft_status add_await(weft_compiler *c, weft_program *program, const weft_node *sent,
                              int position)
@@ -149,7 +154,7 @@ static weft_status add_await(weft_compiler *c, weft_program *program, const weft
     in->kind = WEFT_AWAIT;
     in->transfer = c->transfer[sent->id];
     in->fetch = sent->outs[0]->fetch;
-    return fill(c, in, sent, 0, NULL, 1, sent->outs);
+    return fill(c, in, sent, weft_node_shifts(sent), sent->ins, 1, sent->outs);
 }
 
 static weft_status add_awaits(weft_compiler *c, weft_program *program, const weft_node *n,
@@ -158,8 +163,7 @@ static weft_status add_awaits(weft_compiler *c, weft_program *program, const wef
     weft_status s = WEFT_OK;
     for (int i = 0; i < n->n_ins && !s; i++) {
         const weft_node *m = n->ins[i]->node;
-        if (weft_node_sends(m) && c->position[m->id] >= program->from &&
-            !weft_compile_is_sender(c, m))
+        if (receives(c, m) && c->position[m->id] >= program->from)
             s = add_await(c, program, m, position);
     }
     return s;
@@ -173,7 +177,7 @@ static weft_status end_awaits(weft_compiler *c)
         weft_program *p = &c->l->programs[i];
         for (int at = p->from; at < p->to && !s; at++) {
             const weft_node *n = c->order[at];
-            if (weft_node_sends(n) && !weft_compile_is_sender(c, n))
+            if (receives(c, n))
                 s = add_await(c, p, n, p->to - 1);
         }
     }
@@ -191,6 +195,21 @@ static weft_status add_transfer(weft_compiler *c, weft_program *program, weft_in
     return fill(c, in, n, 0, NULL, 1, n->outs);
 }
 
+/* Sent from where it lies, which nothing else uses before both ways are awaited. */
+static weft_status add_shift(weft_compiler *c, weft_program *program, weft_instruction *in,
+                             weft_node *n)
+{
+    in->kind = WEFT_POST_RECV;
+    in->transfer = c->transfer[n->id] = c->l->n_transfers++;
+    weft_status s = fill(c, in, n, 0, NULL, 1, n->outs);
+    in = s ? NULL : append(c, program, in->position);
+    if (!in)
+        return s ? s : WEFT_ERR_MEMORY;
+    in->kind = WEFT_POST_SEND;
+    in->transfer = c->l->n_transfers++;
+    return fill(c, in, n, 1, n->ins, 0, NULL);
+}
+
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
     weft_program *program = weft_compiler_program(c, position);
@@ -201,6 +220,8 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     in->kind = n->steps ? WEFT_COLLECTIVE : WEFT_COMPUTE;
     if (weft_node_sends(n))
         return add_transfer(c, program, in, n);
+    if (weft_node_shifts(n))
+        return add_shift(c, program, in, n);
     if (n->steps)
         return add_collective(c, in, position);
     in->accumulate = c->adds[n->id] || (c->repeats && weft_node_accumulates(n));

@@ -112,7 +112,8 @@ typedef struct weft_instruction {
     int *buffers;            /* of each tensor */
     int workspace;           /* buffer, -1: none */
     weft_exchange *exchange; /* COLLECTIVE: how it is carried out */
-    int transfer;            /* POST_SEND, POST_RECV, AWAIT: which, from 0 on */
+    int transfer;            /* POST_SEND, POST_RECV, AWAIT: which, from 0 on; of what is shifted, a
+                                rank receives one and sends the next, and awaits both at once */
     double flops;            /* of one run of it */
     bool accumulate;
     bool fetch;   /* some result goes to observers */

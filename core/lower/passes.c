@@ -231,6 +231,8 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     if (s || l->reached)
         return s;
     s = core_step(p, g, "close", close_roots, err);
+    if (weft_graph_has_rings(g))
+        s = s ? s : core_step(p, g, "ring", weft_graph_expand_rings, err);
     if (mode == WEFT_MODE_TRAIN)
         s = s ? s : core_step(p, g, "order", weft_graph_order, err);
     if (s)

@@ -144,6 +144,19 @@ static void find_stages(weft_compiler *c, int axis)
             find_stage(c, n, axis);
 }
 
+/* What is shifted is sent from where it lies until the first reader of what comes in its place, or
+ * the end of the program. */
+static int sent_until(const weft_compiler *c, const weft_node *n)
+{
+    const weft_program *p = weft_compiler_program(c, c->position[n->id]);
+    int until = p->to - 1;
+    for (int i = 0; i < n->outs[0]->n_uses; i++) {
+        int reader = c->position[n->outs[0]->uses[i].node->id];
+        until = reader >= p->from && reader < until ? reader : until;
+    }
+    return until;
+}
+
 static void find_last_uses(weft_compiler *c)
 {
     int micro_end = weft_compiler_end(c, WEFT_PART_B) - 1;
@@ -164,7 +177,9 @@ static void find_last_uses(weft_compiler *c)
             if (c->position[n->ins[k]->node->id] < 0) /* another rank's */
                 continue;
             bool outer = weft_compiler_part(c, c->position[n->ins[k]->node->id]) == WEFT_PART_BEGIN;
-            int until = c->repeats && micro && outer ? micro_end : p;
+            int until = c->repeats && micro && outer ? micro_end
+                        : weft_node_shifts(n)        ? sent_until(c, n)
+                                                     : p;
             *last = *last > until ? *last : until;
         }
     }

@@ -10,11 +10,13 @@ static int64_t align64(int64_t n)
 
 void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord, weft_tensor *out)
 {
+    int whose[WEFT_MAX_AXES];
+    weft_layout_turn(&g->config.mesh, v->layout, v->turn_dim, v->turn, coord, whose);
     memset(out, 0, sizeof *out);
     out->dtype = v->dtype;
     out->n_dims = v->n_dims;
     for (int d = 0; d < v->n_dims; d++) {
-        weft_span s = weft_layout_span(&g->config.mesh, v->layout, &v->dims[d], d, coord);
+        weft_span s = weft_layout_span(&g->config.mesh, v->layout, &v->dims[d], d, whose);
         out->size[d] = s.hi - s.lo;
         out->lo[d] = s.lo;
         out->whole[d] = v->dims[d].size;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <weft/mesh.h>
 
+#include <string.h>
+
 static weft_layout set_byte(weft_layout l, int axis, unsigned byte)
 {
     l.bits &= ~((uint64_t)0xff << (8 * axis));
@@ -105,6 +107,22 @@ weft_span weft_layout_span(const weft_mesh *mesh, weft_layout l, const weft_dim 
     if (s.lo > s.hi)
         s.lo = s.hi;
     return s;
+}
+
+void weft_layout_turn(const weft_mesh *mesh, weft_layout l, int d, int turn,
+                      const int coord[WEFT_MAX_AXES], int out[WEFT_MAX_AXES])
+{
+    int list[WEFT_MAX_AXES], n = weft_layout_list(l, d, list), place = 0, count = 1;
+    memcpy(out, coord, sizeof(int) * WEFT_MAX_AXES);
+    for (int i = 0; i < n; i++) {
+        place = place * mesh->axis[list[i]].size + coord[list[i]];
+        count *= mesh->axis[list[i]].size;
+    }
+    place = ((place - turn) % count + count) % count;
+    for (int i = n - 1; i >= 0; i--) {
+        out[list[i]] = place % mesh->axis[list[i]].size;
+        place /= mesh->axis[list[i]].size;
+    }
 }
 
 int64_t weft_layout_elements(const weft_mesh *mesh, weft_layout l, int n_dims, const weft_dim *dims)

@@ -227,9 +227,9 @@ int weft_layout_steps(weft_layout from, weft_layout to, int n_dims, weft_step st
 
 const char *weft_move_name(weft_move move)
 {
-    static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce",
-                                        "all_to_all", "slice",          "zero",
-                                        "send",       "broadcast",      "keep"};
+    static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
+                                        "slice",      "zero",           "send",       "broadcast",
+                                        "keep",       "shift"};
     return names[move];
 }
 
@@ -263,6 +263,7 @@ int64_t weft_step_bytes(const weft_mesh *mesh, const weft_step *step, weft_layou
         return 2 * ((weft_layout_elements(mesh, before, n_dims, dims) + n - 1) / n) * (n - 1) *
                width;
     case WEFT_SEND:
+    case WEFT_SHIFT:
         return weft_layout_elements(mesh, before, n_dims, dims) * width;
     case WEFT_BROADCAST: /* down a tree, every rank but the first is sent it once */
         return weft_layout_elements(mesh, before, n_dims, dims) * width;

@@ -75,6 +75,7 @@ static weft_status call(const weft_groups *g, const weft_exchange_part *p, void 
     case WEFT_SLICE:
     case WEFT_ZERO:
     case WEFT_SEND:
+    case WEFT_SHIFT:
     case WEFT_KEEP:
         break;
     }

@@ -13,7 +13,8 @@
 typedef enum weft_channel {
     WEFT_CHANNEL_COLLECTIVES,
     WEFT_CHANNEL_ACTIVATIONS,
-    WEFT_CHANNEL_GRADIENTS
+    WEFT_CHANNEL_GRADIENTS,
+    WEFT_CHANNEL_RING
 } weft_channel;
 
 /* The group of ranks that differ on these axes, in their order, the first slowest. */

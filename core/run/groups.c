@@ -8,6 +8,8 @@
 
 weft_channel weft_channel_of(const weft_node *n, const weft_step *step)
 {
+    if (step->move == WEFT_SHIFT)
+        return WEFT_CHANNEL_RING;
     if (step->move != WEFT_SEND)
         return WEFT_CHANNEL_COLLECTIVES;
     return n->phase == WEFT_FORWARD || n->phase == WEFT_RECOMPUTE ? WEFT_CHANNEL_ACTIVATIONS
@@ -92,7 +94,7 @@ static weft_status add_groups_of(weft_groups *g, const weft_lowered *l, const we
                              "%s must be sent between ranks (%s), and no listed plugin is "
                              "a transport; list one, as local or mpi",
                              n->outs[0]->name, weft_move_name(step->move));
-        if (step->move == WEFT_SEND || step->move == WEFT_BROADCAST)
+        if (step->move == WEFT_SEND || step->move == WEFT_BROADCAST || step->move == WEFT_SHIFT)
             s = weft_transport_check_send(g->transport, g->transport_by, err);
         s = s ? s : add_group(g, l->coord, channel, step, err);
     }
@@ -115,7 +117,8 @@ weft_status weft_groups_add(weft_groups *g, const weft_lowered *l, weft_error *e
     weft_status s = WEFT_OK;
     for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n && !s; i++)
-            if (l->programs[a].list[i].kind == WEFT_COLLECTIVE)
+            if (l->programs[a].list[i].kind == WEFT_COLLECTIVE ||
+                l->programs[a].list[i].kind == WEFT_POST_SEND)
                 s = add_groups_of(g, l, l->programs[a].list[i].node, err);
     return s;
 }

@@ -187,7 +187,8 @@ weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_i
                               int64_t micro, weft_error *err)
 {
     struct weft_guard *g = run->guard;
-    if (g->in_order && in->kind != WEFT_POST_RECV) /* which runs ahead of its program */
+    bool ahead = in->kind == WEFT_POST_RECV && !weft_node_shifts(in->node); /* of its program */
+    if (g->in_order && !ahead)
         bury(g, in->position);
     for (int i = 0; i < in->n_ins + in->n_outs && in->kind != WEFT_AWAIT; i++) {
         const weft_tensor *t = &in->tensors[i];
@@ -314,7 +315,8 @@ weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_in
         if (g->regions[i].at)
             s = check_region(run, in, &g->regions[i], spans, n, err);
     weft_free(spans);
-    char *first = weft_run_address(run, l, in->buffers[0], micro);
+    char *first =
+        weft_run_address(run, l, in->buffers[in->kind == WEFT_AWAIT ? in->n_ins : 0], micro);
     if (in->kind == WEFT_AWAIT)
         take(g, first);
     if (in->kind == WEFT_POST_RECV)

@@ -85,17 +85,23 @@ weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_
     weft_status s = t->n ? await(run, t, in, "send", err) : WEFT_OK;
     if (s)
         return s;
+    if (weft_tensor_count(v) == 0)
+        return WEFT_OK;
+    const weft_group *group = group_of(run, in->node);
+    int to = weft_node_shifts(in->node) ? (group->me + 1) % group->n : in->node->steps->to;
     const weft_box box = weft_box_of(place, v->data, (int64_t)bytes);
-    if ((s = weft_device_move(run->plan, in->queue, &box, 1, err)))
+    if (place && (s = weft_device_move(run->plan, in->queue, &box, 1, err)))
         return s;
+    if (!place) /* from where it lies */
+        place = v->data;
     t->by = in;
     int queue = weft_streams_transfers(run, in);
     if ((s = weft_streams_order(run, in->queue, queue, err)))
         return s;
     const weft_entry entry = enter(run, "send", err);
     s = weft_leave(&entry,
-                   g->transport->send(g->transport_self, group_of(run, in->node)->handle,
-                                      in->node->steps->to, place, weft_tensor_count(v), v->dtype,
+                   g->transport->send(g->transport_self, group->handle, to, place,
+                                      weft_tensor_count(v), v->dtype,
                                       weft_device_queue(run->plan, queue), &t->posted[t->n], err));
     t->n += !s;
     return s;
@@ -110,11 +116,17 @@ weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_
     if (t->n == MOST_POSTED)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is received too early",
                          in->node->outs[0]->name);
+    int from = in->node->steps->dim;
+    if (weft_node_shifts(in->node))
+        from = (group_of(run, in->node)->me + group_of(run, in->node)->n - 1) %
+               group_of(run, in->node)->n;
+    if (weft_tensor_count(v) == 0)
+        return WEFT_OK;
     t->by = in;
     const weft_entry entry = enter(run, "recv", err);
     weft_status s = weft_leave(
-        &entry, g->transport->recv(g->transport_self, group_of(run, in->node)->handle,
-                                   in->node->steps->dim, v->data, weft_tensor_count(v), v->dtype,
+        &entry, g->transport->recv(g->transport_self, group_of(run, in->node)->handle, from,
+                                   v->data, weft_tensor_count(v), v->dtype,
                                    weft_device_queue(run->plan, in->queue), &t->posted[t->n], err));
     t->n += !s;
     return s;
@@ -123,7 +135,11 @@ weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_
 weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                                 weft_error *err)
 {
-    return await(run, transfer_of(run, l, in), in, "recv", err);
+    struct weft_transfer *t = transfer_of(run, l, in);
+    if (!weft_node_shifts(in->node))
+        return await(run, t, in, "recv", err);
+    weft_status s = t->n ? await(run, t, in, "recv", err) : WEFT_OK; /* of nothing, nothing */
+    return !s && t[1].n ? await(run, t + 1, in, "send", err) : s;
 }
 
 weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err)

@@ -92,6 +92,8 @@ struct weft_value {
     const char *role;   /* what the model says of it: "residual", "logits"; NULL */
     weft_layout layout; /* valid once placed */
     bool placed;
+    int turn, turn_dim;     /* on its way round a ring: every shard of dim turn_dim is held that
+                               many ranks behind the one whose it is by the layout; 0: by that */
     bool weight;            /* made from parameters alone: no token has touched it */
     bool recompute;         /* a pass may set: do not keep for the backward, compute again */
     bool fetch;             /* a pass may set: observers get it whenever it is made */
@@ -354,12 +356,10 @@ void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const ch
  * already. A gather takes all such axes off that are left; with the attribute `axes`, names with a
  * space between, those alone. So one gather may stand behind another, each with a scope and marks
  * of its own: over the slow axis once a step, over the fast one for each micro-batch. What is
- * gathered first is best added last: axes leave a dim from the end of its list. */
+ * gathered first lies innermost, for axes leave a dim from the end of its list; axes that one
+ * gather takes lie in the order of the mesh. Whoever cuts tokens by an axis of its own adds that
+ * axis, and needs to know of no gather. */
 void weft_add_storage(weft_graph *g, const char *axis);
-/* What blocks gather over this axis to compute with is not kept for the backward, but gathered
- * again there (weights: their gatherer decides). */
-void weft_add_regather(weft_graph *g, const char *axis);
-
 /* Graph stage: the places of the sequence lie in another order in memory: place i holds what is at
  * order[i] of the sample, of all inputs alike: ids, labels, index, positions, segments. order: each
  * of 0 to n - 1 once, n = weft_graph_seq_len; copied. So shards of the sequence can be of like

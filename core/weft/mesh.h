@@ -125,6 +125,10 @@ typedef struct weft_span {
 /* Of dim d, whose name and sizes are *dim, for the rank at coord. */
 weft_span weft_layout_span(const weft_mesh *mesh, weft_layout l, const weft_dim *dim, int d,
                            const int coord[WEFT_MAX_AXES]);
+/* The coordinates whose shard of dim d the rank at `coord` holds after `turn` shifts along the axes
+ * that cut it: those of the rank that many places before it. */
+void weft_layout_turn(const weft_mesh *mesh, weft_layout l, int d, int turn,
+                      const int coord[WEFT_MAX_AXES], int out[WEFT_MAX_AXES]);
 /* Elements in the largest shard: what buffers and collectives are sized by. */
 int64_t weft_layout_elements(const weft_mesh *mesh, weft_layout l, int n_dims,
                              const weft_dim *dims);
@@ -144,7 +148,9 @@ typedef enum weft_move {
                   first rank of the axis, or the one that holds it, hold zero */
     WEFT_SEND, /* held at `dim` before, at `to` behind: those ranks send, these receive */
     WEFT_BROADCAST, /* held at `dim` becomes replicated */
-    WEFT_KEEP       /* no communication: replicated is held at `to` alone */
+    WEFT_KEEP,      /* no communication: replicated is held at `to` alone */
+    WEFT_SHIFT      /* dim: every shard of it goes to the next rank of the axes that cut it, the
+                       last to the first; not between layouts, which stay as they are */
 } weft_move;
 
 typedef struct weft_step {

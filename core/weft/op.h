@@ -117,6 +117,19 @@ enum {
     WEFT_OP_FLAGS = 65535     /* all there are */
 };
 
+/* How an op is computed where an index that it contracts stays cut: shard by shard, while shards
+ * travel round the ranks. A node whose attribute `ring` is not 0 is placed by this rule and, where
+ * an axis cuts `index`, becomes a step of the op for every shard, with shifts between: so no kernel
+ * communicates, and the kernels are those of the op, called with another rank's shard as operands.
+ *
+ * rule: as the op's, with one letter for `index` in what travels and what stays. travels: the
+ * operands that do, "1 2 4". returns: results that are gradients of what travels, "1 2": each is
+ * summed in f32 on its way round and comes home. merge: the op that combines all other results of
+ * two steps, those of the first and then those of the second as operands; NULL: they are added. */
+typedef struct weft_ring {
+    const char *rule, *index, *travels, *returns, *merge;
+} weft_ring;
+
 /* What an op means. The table is const; one instance serves all graphs. What others ask of an op
  * are its flags and its family, never its name.
  *
@@ -165,6 +178,9 @@ enum {
  * are refused where a node is given one (weft_set_int and its kin, weft_add_full). Gradient nodes
  * have those of the node that they differentiate, whatever their ops say here.
  *
+ * ring: how shards of an index that it contracts may travel, for an op whose `attrs` name
+ * `ring`; NULL: they may not.
+ *
  * flops: floating-point operations of one call; NULL: one per element of the largest tensor.
  *
  * plain: the reference kernel: correct for every float dtype, computes in f64, needs no workspace,
@@ -188,6 +204,7 @@ struct weft_op {
     const char *grad_of, *grad_reads;
     weft_status (*differentiate)(weft_backward *b, const weft_node *node, weft_value *const *dys,
                                  weft_value **dxs, weft_error *err);
+    const weft_ring *ring;
 };
 
 /* ---- kernels ---- */

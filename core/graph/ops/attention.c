@@ -182,6 +182,30 @@ static weft_status attention_dx_plain(const weft_call *call, weft_error *err)
     return WEFT_OK;
 }
 
+/* ---- steps of a ring ---- */
+
+/* Of softmax over two sets of keys, what softmax over all of them is: with l = log(e^a + e^b) of
+ * the two log-sum-exps, out = e^(a - l) x + e^(b - l) y. Who saw no key has none to give. */
+static weft_status merge_plain(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *x = &call->ins[0], *y = &call->ins[2], *lse = &call->outs[1];
+    int64_t rows = weft_tensor_count(lse), d = rows ? weft_tensor_count(x) / rows : 0;
+    (void)err;
+    for (int64_t r = 0; r < rows; r++) {
+        double a = op_get(&call->ins[1], r), b = op_get(&call->ins[3], r), most = a > b ? a : b,
+               l = most == -INFINITY ? most : most + log(exp(a - most) + exp(b - most)),
+               p = a == -INFINITY ? 0 : exp(a - l), q = b == -INFINITY ? 0 : exp(b - l);
+        if (isnan(a) || isnan(b))
+            l = p = q = NAN;
+        for (int64_t c = 0; c < d; c++)
+            op_put(call, r * d + c,
+                   (p > 0 || isnan(p) ? p * op_get(x, r * d + c) : 0) +
+                       (q > 0 || isnan(q) ? q * op_get(y, r * d + c) : 0));
+        weft_tensor_set(lse, r, l);
+    }
+    return WEFT_OK;
+}
+
 /* ---- the table ---- */
 
 /* Products of [queries d] with [keys d], one per head; causality is not counted. */
@@ -234,6 +258,28 @@ static weft_status attention_dx_infer(weft_graph *graph, weft_node *node, weft_e
     return WEFT_OK;
 }
 
+static weft_status merge_infer(weft_graph *graph, weft_node *node, weft_error *err)
+{
+    (void)graph, (void)err;
+    op_infer_like(node, 0, node->ins[0]);
+    op_infer_like(node, 1, node->ins[1]);
+    return WEFT_OK;
+}
+
+/* Keys, values and what is known of each travel; a query sees all of them in the end. */
+static const weft_ring ring = {
+    .rule = "b s h, b s h, b s h, s, s, b s, b s -> b s h, b s h",
+    .index = "s",
+    .travels = "1 2 4 6",
+    .merge = "attention_merge",
+};
+static const weft_ring ring_dx = {
+    .rule = "b s h, b s h, b s h, s, s, b s, b s, b s h, b s h, b s h -> b s h, b s h, b s h",
+    .index = "s",
+    .travels = "1 2 4 6",
+    .returns = "1 2",
+};
+
 /* Not linear in v, although `out` is: lse would be taken for a sum as well. STAT: for lse. */
 const weft_op weft_op_attention = {
     .name = "attention",
@@ -241,11 +287,12 @@ const weft_op weft_op_attention = {
     .family = "attention",
     .rule = "b q h, b [k] h, b [k] h, q, [k], b q, b [k] -> b q h, b q h",
     .grad = (const char *const[]){"0 1 2: attention_dx 0 1 2 3 4 5 6 r0 r1 dy", NULL},
-    .attrs = "causal, scale",
+    .attrs = "causal, scale, ring",
     .flags = WEFT_OP_HALF | WEFT_OP_STAT | WEFT_OP_MATMUL,
     .plain = attention_plain,
     .flops = attention_flops,
     .infer = attention_infer,
+    .ring = &ring,
 };
 
 const weft_op weft_op_attention_dx = {
@@ -255,9 +302,19 @@ const weft_op weft_op_attention_dx = {
     .rule = "b q h, b [k] h, b [k] h, q, [k], b q, b [k], b q h, b q h, b q h -> b q h, b [k] h, b "
             "[k] h",
     .linear = "9",
-    .attrs = "causal, scale",
+    .attrs = "causal, scale, ring",
     .flags = WEFT_OP_HALF | WEFT_OP_MATMUL,
     .plain = attention_dx_plain,
     .flops = attention_dx_flops,
     .infer = attention_dx_infer,
+    .ring = &ring_dx,
+};
+
+const weft_op weft_op_attention_merge = {
+    .name = "attention_merge",
+    .summary = "attention over two sets of keys, from the output and log-sum-exp over each",
+    .rule = "b s h, b s h, b s h, b s h -> b s h, b s h",
+    .flags = WEFT_OP_INPLACE,
+    .plain = merge_plain,
+    .infer = merge_infer,
 };

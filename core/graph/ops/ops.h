@@ -12,7 +12,8 @@
     X(linear) X(linear_dx) X(linear_dw) \
     X(add) X(add_bias) X(bias_dw) X(scale) X(cast) X(accumulate) X(accumulate_max) X(lowest) X(take) \
     X(rms_norm) X(rms_norm_dx) X(rms_norm_dw) X(layer_norm) X(layer_norm_dx) X(layer_norm_dw) \
-    X(rope) X(rope_dx) X(attention) X(attention_dx) X(cache) \
+    X(rope) X(rope_dx) X(attention) X(attention_dx) \
+    X(attention_merge) X(cache) \
     X(silu_mul) X(silu_mul_dx) X(gelu) X(gelu_dx) \
     X(chunk) X(unchunk) \
     X(max_v) X(sumexp) X(sumexp_dx) X(pick) X(pick_dx) X(nll) X(nll_de) X(nll_dt) \
