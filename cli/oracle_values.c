@@ -27,8 +27,19 @@ static oracle_value *cause_of(const oracle_record *r, const weft_node *n, oracle
     return self->changed && (!nearest || nearest->moves) ? self : nearest;
 }
 
-static bool is_traced(const oracle_record *r, const weft_value *v, const oracle_value *known)
+/* What is a part of the sequence, as of the head's chunks, has other places where that lies in
+ * another order. */
+static bool is_apart(const weft_graph *g, const weft_value *v)
 {
+    int d = weft_value_dim(v, "seq");
+    return d >= 0 && v->dims[d].size != weft_graph_seq_len(g);
+}
+
+static bool is_traced(const oracle_record *r, const weft_graph *g, const weft_value *v,
+                      const oracle_value *known)
+{
+    if ((g->seq_order || (r->reference && r->reference->seq_ordered)) && is_apart(g, v))
+        return false;
     for (int a = 0; a < WEFT_MAX_AXES; a++)
         if (weft_layout_open(v->layout, a) == WEFT_OPEN_MAX)
             return false;
@@ -36,8 +47,8 @@ static bool is_traced(const oracle_record *r, const weft_value *v, const oracle_
                         (known && known->whole && r->micro_batch == r->reference->micro_batch));
 }
 
-static weft_status list_one(oracle_record *r, const weft_node *n, const weft_value *v,
-                            oracle_value *to, weft_error *err)
+static weft_status list_one(oracle_record *r, const weft_graph *g, const weft_node *n,
+                            const weft_value *v, oracle_value *to, weft_error *err)
 {
     const oracle_value *known = r->reference ? find(r->reference, v->name) : NULL;
     to->name = weft_pool_strdup(&r->pool, v->name);
@@ -53,7 +64,7 @@ static weft_status list_one(oracle_record *r, const weft_node *n, const weft_val
     to->count = 1;
     for (int d = 0; d < v->n_dims; d++)
         to->count *= v->dims[d].size;
-    if (is_traced(r, v, known) &&
+    if (is_traced(r, g, v, known) &&
         !(to->whole = weft_pool_alloc(&r->pool, (size_t)to->count * sizeof(double))))
         return weft_fail_memory(err);
     return WEFT_OK;
@@ -65,10 +76,11 @@ weft_status oracle_list_values(oracle_record *r, const weft_graph *g, weft_error
         return WEFT_OK;
     r->values = weft_pool_alloc(&r->pool, (size_t)g->n_values * sizeof *r->values);
     r->micro_batch = g->config.sizes.micro_batch;
+    r->seq_ordered = g->seq_order != NULL;
     weft_status s = r->values ? WEFT_OK : weft_fail_memory(err);
     for (const weft_node *n = g->first; n; n = n->next)
         for (int i = 0; i < n->n_outs && !s; i++)
-            s = list_one(r, n, n->outs[i], &r->values[r->n_values++], err);
+            s = list_one(r, g, n, n->outs[i], &r->values[r->n_values++], err);
     return s;
 }
 

@@ -124,9 +124,10 @@ static weft_node *add_node(ring *r, const weft_op *op, const char *name, int n_i
     return n;
 }
 
-static weft_value *add_sum(ring *r, weft_value *a, weft_value *b)
+static weft_value *add_sum(ring *r, int result, weft_value *a, weft_value *b)
 {
-    weft_node *n = a && b ? add_node(r, r->add, a->name, 2, (weft_value *[]){a, b}, 1) : NULL;
+    const char *name = r->node->outs[result]->name;
+    weft_node *n = a && b ? add_node(r, r->add, name, 2, (weft_value *[]){a, b}, 1) : NULL;
     if (n)
         describe(n->outs[0], a, true);
     return n ? n->outs[0] : NULL;
@@ -152,7 +153,10 @@ bool weft_node_set_shift(weft_graph *g, weft_node *n, int d)
 static weft_value *add_shift(ring *r, weft_value *v, int d)
 {
     weft_graph *g = r->g;
-    char *name = weft_pool_format(&g->pool, "%s.s", v->name);
+    const weft_value *first = v; /* before it was shifted at all */
+    while (weft_node_shifts(first->node))
+        first = first->node->ins[0];
+    char *name = weft_pool_format(&g->pool, "%s.s%d", first->name, v->turn + 1);
     if (!name) {
         weft_fail_memory(&g->error);
         return NULL;
@@ -259,11 +263,11 @@ static void combine(ring *r, int step)
         merge(r);
     for (int i = 0; i < r->node->n_outs; i++) {
         if (r->home[i] >= 0 && step > 0)
-            r->away[i] = step == 1 ? r->outs[i] : add_sum(r, r->away[i], r->outs[i]);
+            r->away[i] = step == 1 ? r->outs[i] : add_sum(r, i, r->away[i], r->outs[i]);
         else if (step == 0)
             r->total[i] = r->outs[i];
         else if (!r->merge)
-            r->total[i] = add_sum(r, r->total[i], r->outs[i]);
+            r->total[i] = add_sum(r, i, r->total[i], r->outs[i]);
     }
 }
 
@@ -300,7 +304,7 @@ static void expand(ring *r)
     send_sums(r);
     for (int i = 0; i < r->node->n_outs && !weft_graph_status(g); i++) {
         if (r->home[i] >= 0)
-            r->total[i] = add_sum(r, r->total[i], r->away[i]);
+            r->total[i] = add_sum(r, i, r->total[i], r->away[i]);
         finish(r, r->total[i], r->node->outs[i]);
     }
     while (r->node->n_ins > 0)

@@ -3,6 +3,8 @@
 #include "plugin/enter.h"
 #include "run/run.h"
 
+#include <string.h>
+
 static const char *event_name(weft_event event)
 {
     switch (event) {
@@ -68,6 +70,70 @@ void weft_observe(weft_run *run, weft_event event)
         show(run, &run->watchers[reverse ? run->n_watchers - 1 - i : i], event);
 }
 
+static weft_status show_piece(weft_run *run, const weft_value *v, const weft_tensor *t,
+                              int64_t micro, weft_error *err)
+{
+    run->view.value = v;
+    run->view.tensor = t;
+    run->view.micro_batch = micro;
+    weft_observe(run, WEFT_EVENT_VALUE);
+    weft_status s = WEFT_OK;
+    if (run->probe && run->probe->value)
+        s = run->probe->value(run->probe, run, v, t, micro, err);
+    run->view.value = NULL;
+    run->view.tensor = NULL;
+    return s;
+}
+
+/* Places [from, from + n) of dim d, which lie together in the sample. */
+static void copy_piece(const weft_graph *g, const weft_tensor *t, int d, int64_t from, int64_t n,
+                       weft_tensor *piece)
+{
+    int64_t outer = 1, inner = (int64_t)weft_dtype_size(t->dtype);
+    char *to = piece->data;
+    for (int i = 0; i < d; i++)
+        outer *= t->size[i];
+    for (int i = d + 1; i < t->n_dims; i++)
+        inner *= t->size[i];
+    *piece = *t;
+    piece->data = to;
+    piece->size[d] = n;
+    piece->lo[d] = g->seq_order[t->lo[d] + from];
+    for (int64_t i = 0; i < outer; i++)
+        memcpy(to + i * n * inner, (const char *)t->data + (i * t->size[d] + from) * inner,
+               (size_t)(n * inner));
+}
+
+/* The dim that is the sequence in an order of its own; -1: none. */
+static int ordered_dim(const weft_graph *g, const weft_value *v)
+{
+    int d = g->seq_order ? weft_value_dim(v, "seq") : -1;
+    return d >= 0 && v->dims[d].size == weft_graph_seq_len(g) ? d : -1;
+}
+
+/* Whoever looks on sees the sample's order. */
+static weft_status show_pieces(weft_run *run, const weft_graph *g, const weft_value *v,
+                               const weft_tensor *t, int64_t micro, weft_error *err)
+{
+    int d = ordered_dim(g, v);
+    if (d < 0)
+        return show_piece(run, v, t, micro, err);
+    size_t bytes = (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
+    weft_tensor piece = {.data = weft_alloc(bytes + 1)};
+    weft_status s = piece.data ? WEFT_OK : weft_fail_memory(err);
+    const int32_t *place = g->seq_order + t->lo[d];
+    for (int64_t from = 0, n; from < t->size[d] && !s; from += n) {
+        for (n = 1; from + n < t->size[d] && place[from + n] == place[from] + n;)
+            n++;
+        copy_piece(g, t, d, from, n, &piece);
+        s = show_piece(run, v, &piece, micro, err);
+        run->view.piece++;
+    }
+    run->view.piece = 0;
+    weft_free(piece.data);
+    return s;
+}
+
 weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v,
                                int64_t micro, weft_error *err)
 {
@@ -83,15 +149,7 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
                  : weft_fail_memory(err);
     }
     t.data = copy ? copy : at;
-    run->view.value = v;
-    run->view.tensor = &t;
-    run->view.micro_batch = micro;
-    if (!s)
-        weft_observe(run, WEFT_EVENT_VALUE);
-    if (!s && run->probe && run->probe->value)
-        s = run->probe->value(run->probe, run, v, &t, micro, err);
-    run->view.value = NULL;
-    run->view.tensor = NULL;
+    s = s ? s : show_pieces(run, l->graph, v, &t, micro, err);
     weft_free(copy);
     return s;
 }

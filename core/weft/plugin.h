@@ -111,7 +111,10 @@ typedef struct weft_run_view {
                                     WEFT_ASK_TIMES; else NULL */
     int n_parts;
     const weft_value *value;   /* VALUE: what it is in the graph ... */
-    const weft_tensor *tensor; /* ... and its local data in host memory */
+    const weft_tensor *tensor; /* ... and its local data in host memory; where the sequence lies in
+                                  another order, an event for each piece that lies together in the
+                                  sample */
+    int piece;                 /* which of these, from 0 */
     int64_t micro_batch;       /* VALUE, INSTRUCTION: from 0; -1 outside micro-batches */
     const weft_instruction_view *instruction; /* INSTRUCTION */
     const char *prompt, *text;                /* TEXT */

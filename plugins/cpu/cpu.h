@@ -89,6 +89,7 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(rope_dx)                                                                                    \
     OP(embedding)                                                                                  \
     OP(embedding_dw)                                                                               \
+    OP(attention_merge)                                                                            \
     OP(take)                                                                                       \
     OP(chunk)                                                                                      \
     OP(unchunk)                                                                                    \

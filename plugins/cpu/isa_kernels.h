@@ -11,6 +11,7 @@
 #include "tile.h"
 
 #include "attention.h"
+#include "attention_merge.h"
 #include "gemm.h"
 
 #include "attention_dx.h"

@@ -32,6 +32,7 @@ static const struct signature {
     {"rope_dx", "hi>h"},
     {"embedding", "ih>h"},
     {"embedding_dw", "ih>f"}, /* sums over tokens: in f32 or not here */
+    {"attention_merge", "hfhf>hf"},
     {"take", "hi>h"},
     {"chunk", "h>h"},
     {"unchunk", "h>h"},
@@ -227,6 +228,7 @@ const weft_kernel cpu_kernels[] = {
     VECTOR(rope_dx, true, accepts_rope),
     VECTOR(embedding, true, accepts_types),
     VECTOR(embedding_dw, true, accepts_types),
+    VECTOR(attention_merge, false, accepts_types),
     VECTOR(take, true, accepts_types),
     VECTOR(chunk, false, accepts_chunk),
     VECTOR(unchunk, false, accepts_chunk),

@@ -15,6 +15,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/team.c \
 	plugins/cpu/attention.h \
 	plugins/cpu/attention_dx.h \
+	plugins/cpu/attention_merge.h \
 	plugins/cpu/cpu.h \
 	plugins/cpu/decode.h \
 	plugins/cpu/elementwise.h \

@@ -4,6 +4,7 @@
 #include "dump.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/files.h>
@@ -49,13 +50,23 @@ static dump_tensor *slot_for(dump *self, dump_group group, const char *name)
     return &self->kept[self->n_kept++];
 }
 
+/* "x", of micro-batch 0 "x@0"; the second piece of what lies in several, "x@0#1". */
+static char *name_of(const dump_target *target, const weft_run_view *run)
+{
+    char micro[24] = "", piece[16] = "";
+    if (run->micro_batch >= 0)
+        snprintf(micro, sizeof micro, "@%" PRId64, run->micro_batch);
+    if (run->piece > 0)
+        snprintf(piece, sizeof piece, "#%d", run->piece);
+    return weft_format("%s%s%s", target->name, micro, piece);
+}
+
 static weft_status keep_one(dump *self, const dump_target *target, const weft_run_view *run,
                             weft_error *err)
 {
     const weft_tensor *t = run->tensor;
     size_t bytes = (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
-    char *name = run->micro_batch < 0 ? weft_strdup(target->name)
-                                      : weft_format("%s@%" PRId64, target->name, run->micro_batch);
+    char *name = name_of(target, run);
     void *data = weft_alloc(bytes);
     dump_tensor *slot = name && data ? slot_for(self, target->group, name) : NULL;
     weft_free(name);

@@ -198,9 +198,7 @@ static weft_status merge_plain(const weft_call *call, weft_error *err)
         if (isnan(a) || isnan(b))
             l = p = q = NAN;
         for (int64_t c = 0; c < d; c++)
-            op_put(call, r * d + c,
-                   (p > 0 || isnan(p) ? p * op_get(x, r * d + c) : 0) +
-                       (q > 0 || isnan(q) ? q * op_get(y, r * d + c) : 0));
+            op_put(call, r * d + c, p * op_get(x, r * d + c) + q * op_get(y, r * d + c));
         weft_tensor_set(lse, r, l);
     }
     return WEFT_OK;
