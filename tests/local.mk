@@ -356,6 +356,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
 	tests/scripts/check-parity-random \
+	tests/scripts/check-cp \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \
 	tests/scripts/check-release \

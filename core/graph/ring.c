@@ -249,6 +249,9 @@ static void merge(ring *r)
             if (r->home[i] < 0)
                 both[n++] = k ? r->outs[i] : r->total[i];
     weft_node *made = add_node(r, r->merge, r->node->outs[0]->name, n, both, n / 2);
+    if (made && weft_op_declares(r->merge, "ring"))
+        weft_node_set_attr(r->g, made->outs[0],
+                           (weft_attr){.key = "ring", .kind = WEFT_ATTR_INT, .i = 1});
     for (int i = 0, k = 0; made && i < r->node->n_outs; i++)
         if (r->home[i] < 0) {
             describe(made->outs[k], r->outs[i], true);

@@ -312,6 +312,7 @@ const weft_op weft_op_attention_merge = {
     .name = "attention_merge",
     .summary = "attention over two sets of keys, from the output and log-sum-exp over each",
     .rule = "b s h, b s h, b s h, b s h -> b s h, b s h",
+    .attrs = "ring",
     .flags = WEFT_OP_INPLACE,
     .plain = merge_plain,
     .infer = merge_infer,
