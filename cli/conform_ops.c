@@ -152,24 +152,36 @@ static void walk_graph(const conform *c, walk *w, const weft_graph *g)
     weft_pool_release(&pool);
 }
 
-/* What only passes of others bring: maxima over micro-batches. NULL: memory is short. */
-static weft_graph *make_core_graph(const weft_graph_config *config, weft_error *err)
+static weft_value *add_numbers(weft_graph *g, const char *name, int n_dims, const weft_dim *dims)
 {
-    weft_graph *g = NULL;
-    if (weft_graph_create(config, &g, err))
-        return NULL;
-    const weft_node_spec input = {.op = weft_ops_find(config->ops, "input"),
-                                  .name = "counted",
+    const weft_node_spec input = {.op = weft_ops_find(g->config.ops, "input"),
+                                  .name = name,
                                   .n_outs = 1,
                                   .scope = WEFT_MICRO_BATCH};
     weft_node *n = weft_node_new(g, &input);
-    if (n) {
-        n->outs[0]->dtype = config->dtype;
-        n->outs[0]->n_dims = 2;
-        n->outs[0]->dims[0] = (weft_dim){"rows", 7, 1};
-        n->outs[0]->dims[1] = (weft_dim){"columns", 5, 1};
-        weft_add1(g, "lowest", NULL, weft_accumulate(g, n->outs[0], WEFT_MAX));
-    }
+    if (!n)
+        return NULL;
+    n->outs[0]->dtype = g->config.dtype;
+    n->outs[0]->n_dims = n_dims;
+    memcpy(n->outs[0]->dims, dims, (size_t)n_dims * sizeof *dims);
+    return n->outs[0];
+}
+
+/* What only passes of others bring: maxima over micro-batches, and the merges of a ring. NULL:
+ * memory is short. */
+static weft_graph *make_core_graph(const weft_graph_config *config, weft_error *err)
+{
+    static const weft_dim table[] = {{"rows", 7, 1}, {"columns", 5, 1}},
+                          outs[] = {{"batch", 2, 1}, {"seq", 5, 1}, {"heads", 12, 4}},
+                          lses[] = {{"batch", 2, 1}, {"seq", 5, 1}, {"heads", 3, 1}};
+    weft_graph *g = NULL;
+    if (weft_graph_create(config, &g, err))
+        return NULL;
+    weft_value *counted = add_numbers(g, "counted", 2, table);
+    weft_add1(g, "lowest", NULL, weft_accumulate(g, counted, WEFT_MAX));
+    weft_value *parts[] = {add_numbers(g, "out", 3, outs), add_numbers(g, "lse", 3, lses),
+                           add_numbers(g, "out2", 3, outs), add_numbers(g, "lse2", 3, lses)};
+    weft_add_many(g, "attention_merge", NULL, 4, parts, 2, NULL);
     if (!weft_graph_status(g))
         return g;
     weft_fail(err, weft_graph_status(g), WEFT_NOWHERE, "%s", weft_error_text(weft_graph_error(g)));

@@ -54,7 +54,7 @@ typedef struct oracle_record {
         *reference; /* the other run, recorded before; NULL: this is the reference */
     weft_map by_name;
     int64_t micro_batch;
-    bool seq_ordered; /* the sequence lies in an order of its own */
+    bool seq_ordered;     /* the sequence lies in an order of its own */
     oracle_value *values; /* in the graph's order */
     int n_values;
 } oracle_record;

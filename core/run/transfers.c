@@ -136,10 +136,9 @@ weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft
                                 weft_error *err)
 {
     struct weft_transfer *t = transfer_of(run, l, in);
-    if (!weft_node_shifts(in->node))
-        return await(run, t, in, "recv", err);
     weft_status s = t->n ? await(run, t, in, "recv", err) : WEFT_OK; /* of nothing, nothing */
-    return !s && t[1].n ? await(run, t + 1, in, "send", err) : s;
+    bool sends = weft_node_shifts(in->node) && t[1].n;
+    return !s && sends ? await(run, t + 1, in, "send", err) : s;
 }
 
 weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err)
