@@ -180,6 +180,7 @@ core_libcore_la_SOURCES = \
 	core/lower/repeats.c \
 	core/lower/report.c \
 	core/lower/schedule.c \
+	core/lower/seen.c \
 	core/lower/slots.c \
 	core/lower/states.c \
 	core/lower/state_view.c \

@@ -5,6 +5,8 @@
 
 #include "lower/lower.h"
 
+typedef struct weft_seen weft_seen; /* of seen.c */
+
 typedef struct weft_compiler {
     weft_lowered *l;
     weft_graph *g;
@@ -21,6 +23,7 @@ typedef struct weft_compiler {
     bool *root;    /* by value id: read by the host after the programs */
     bool *fused; /* by node id: its result is made in place by an operand's maker; no instruction */
     bool *adds;  /* by node id: adds to its first result's buffer instead of writing it */
+    weft_seen *seen;              /* shares that are known already */
     double products[WEFT_DTYPES]; /* operations of the forward's products, by dtype */
     bool repeats;                 /* forward and backward run more than once after BEGIN */
 } weft_compiler;
@@ -48,8 +51,10 @@ weft_status weft_compile_slots(weft_compiler *c);
 weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
                                   const weft_collective_space *space);
 /* flops.c: the operations of one run of an instruction, and its share of a step's. */
-void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
-                        weft_part part);
+weft_status weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
+                               weft_part part);
+/* seen.c: of an attention's operations in a step, what the causal mask leaves of them. */
+weft_status weft_compile_see(weft_compiler *c, const weft_instruction *in, double flops);
 /* In which dtype most of the products run, once all are counted. */
 void weft_compile_find_product_dtype(weft_compiler *c);
 /* The call of a node on this rank; tensors has room for all operands and results. */

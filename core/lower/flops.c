@@ -48,8 +48,8 @@ void weft_compile_find_product_dtype(weft_compiler *c)
     c->l->product_dtype = most;
 }
 
-void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
-                        weft_part part)
+weft_status weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
+                               weft_part part)
 {
     const weft_node *n = in->node;
     double flops = 0, times = part == WEFT_PART_F || part == WEFT_PART_B
@@ -70,4 +70,5 @@ void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call 
     c->l->flops += flops * times;
     if (n->phase == WEFT_FORWARD && (n->op->flags & WEFT_OP_MATMUL))
         count_product(c, n, passes(n) * flops * times);
+    return weft_compile_see(c, in, flops * times);
 }

@@ -237,7 +237,8 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
-    weft_compile_count(c, in, &call, program->part);
+    if ((s = weft_compile_count(c, in, &call, program->part)))
+        return s;
     const weft_entry entry = weft_enter_op(in->owner, "workspace", n->op->name, NULL);
     size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
     weft_leave(&entry, WEFT_OK);

@@ -171,10 +171,13 @@ typedef struct weft_lowered {
                           fragmentation */
     int peak_position;
     int coord[WEFT_MAX_AXES];
-    double flops;       /* of one step: everything that is computed */
-    double model_flops; /* of one step, what MFU counts: the forward's products, and for each as
-                           much again for every operand's gradient that is needed; three times the
-                           forward's where nothing is frozen */
+    double flops;           /* of one step: everything that is computed */
+    double model_flops;     /* of one step, what MFU counts: the forward's products, and for each as
+                               much again for every operand's gradient that is needed; three times the
+                               forward's where nothing is frozen */
+    double attention_flops; /* of one step: attention, recomputed or not */
+    double attention_seen;  /* of these, what queries see under causality, of one document */
+    bool attention_cut;     /* queries are a part of the sequence */
     weft_dtype product_dtype; /* that most of these run in: what MFU is measured against */
 } weft_lowered;
 

@@ -438,6 +438,13 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     weft_text_add(text, " in all, ");
     weft_print_flops(text, l->model_flops);
     weft_text_add(text, " of them count for MFU\n");
+    if (l->attention_cut) {
+        weft_text_add(text, "attention: ");
+        weft_print_flops(text, l->attention_flops);
+        weft_text_add(text, " of them, ");
+        weft_print_flops(text, l->attention_seen);
+        weft_text_add(text, " of these for what causality lets queries see\n");
+    }
     weft_plan_print_repeats(plan, text);
     print_memory(plan, text);
     print_collectives(plan, text);
