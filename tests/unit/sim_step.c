@@ -227,6 +227,9 @@ void sim_step(const weft_mesh *mesh, const weft_step *step, weft_layout before,
         case WEFT_KEEP:
             take(mesh, step, r, from, to);
             break;
+        case WEFT_SHIFT:
+            fail_msg("a shift is no step between layouts");
+            break;
         }
     }
 }
