@@ -5,6 +5,7 @@ static weft_status cut_sequence(void *self, weft_graph *g, weft_error *err)
 {
     (void)self, (void)err;
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "seq", "cp");
+    weft_add_storage(g, "cp");
     return weft_graph_status(g);
 }
 

@@ -77,6 +77,10 @@ static void on_a_mesh(void **state)
     placed_and_joint("llama3 cpu bf16 tp fsdp ac adamw", llama3, "[tp]\ndegree = 2\n", 8);
     placed_and_joint("llama3 cpu fsdp tp adamw", llama3,
                      "[tp]\ndegree = 2\n[fsdp]\nreplicate = 2\nzero = 1\n", 8);
+    placed_and_joint("llama3 cpu bf16 cp tp fsdp adamw", llama3,
+                     "[cp]\ndegree = 3\nattention = ring\n[tp]\ndegree = 2\n", 6);
+    placed_and_joint("llama3 cpu cp fsdp ac bf16 adamw", llama3,
+                     "[cp]\ndegree = 2\nattention = gather\nreduce_dtype = f32\n", 4);
     placed_and_joint("gpt2 cpu bf16 tp fsdp ac adamw", gpt2, "[tp]\ndegree = 2\n[ac]\nmode = op\n",
                      4);
 }
