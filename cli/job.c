@@ -147,16 +147,38 @@ void weft_job_release(weft_job *job)
 
 /* ---- which way ---- */
 
-static weft_status lists_mpi(const weft_cli_options *options, bool *found, weft_error *err)
+static void say_nothing(void *self, weft_log_level level, const char *line)
 {
+    (void)self, (void)level, (void)line;
+}
+
+/* Can the ranks of the listed transport be threads? Its table says so before it is created. */
+static bool wants_processes(const weft_plugins *plugins)
+{
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_SERVICE, &i, &k, &loaded, &c);)
+        if (strcmp(c->service, "transport") == 0)
+            return !(((const weft_transport *)c->table)->ranks & WEFT_RANKS_THREADS);
+    return false;
+}
+
+/* What is wrong with the plugins, the ranks will say themselves. */
+static weft_status needs_processes(const weft_cli_options *options, bool *processes,
+                                   weft_error *err)
+{
+    static const weft_log silent = {say_nothing, NULL};
     weft_settings *settings;
-    const weft_listed *list;
-    *found = false;
+    weft_plugins *plugins = NULL;
+    weft_error unsaid = {0};
+    *processes = false;
     weft_status s = weft_cli_settings(options, &settings, err);
     if (s)
         return s;
-    for (int n = weft_settings_plugins(settings, &list); n > 0; n--)
-        *found = *found || strcmp(list[n - 1].name, "mpi") == 0;
+    if (weft_plugins_load(settings, &silent, &plugins, &unsaid) == WEFT_OK)
+        *processes = wants_processes(plugins);
+    weft_plugins_destroy(plugins);
+    weft_error_release(&unsaid);
     weft_settings_destroy(settings);
     return WEFT_OK;
 }
@@ -167,17 +189,17 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options,
     weft_job job;
     weft_error err = {0};
     int code;
-    bool mpi = false;
+    bool processes = false;
     weft_status s = weft_job_find(&job, &err);
     if (!s && job.ranks > 1 && options->ranks > 0 && options->ranks != job.ranks)
         s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "-n %d, but %s has started %d ranks; leave -n out here", options->ranks,
                       job.launcher, job.ranks);
     if (!s && job.ranks == 1 && options->ranks > 1 && !options->threads)
-        s = lists_mpi(options, &mpi, &err);
+        s = needs_processes(options, &processes, &err);
     if (s)
         code = weft_cli_conclude(s, &err);
-    else if (mpi)
+    else if (processes)
         code = weft_job_launch(argc, argv, options);
     else if (weft_stop_attend(job.rank == 0, &err))
         code = weft_cli_report(&err);

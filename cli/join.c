@@ -67,13 +67,13 @@ static void set(seat *s, bool open, bool done)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Ranks that are threads cannot be in several processes. */
+/* Ranks that must be threads cannot be in several processes. */
 static weft_status check_transport(const weft_rank *rank, weft_error *err)
 {
     void *self;
     const weft_transport *transport =
         weft_plugins_service(rank->session.plugins, "transport", &self);
-    if (!transport || !transport->threads)
+    if (!transport || transport->ranks != WEFT_RANKS_THREADS)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(rank->session.run, "plugins"),
                      "%s carries tensors between threads, and the ranks of this run are processes; "

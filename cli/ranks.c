@@ -143,7 +143,7 @@ static weft_status check_transport(weft_rank *rank)
     void *self;
     const weft_transport *transport =
         weft_plugins_service(rank->session.plugins, "transport", &self);
-    if (!transport || transport->threads)
+    if (!transport || (transport->ranks & WEFT_RANKS_THREADS))
         return WEFT_OK;
     return weft_fail(
         &rank->err, WEFT_ERR_INPUT, weft_params_where(rank->session.run, "plugins"),

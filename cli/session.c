@@ -99,7 +99,7 @@ static const char *find_transport(const weft_session *s, bool *threads)
     const weft_contribution *c;
     while (weft_plugins_next(s->plugins, WEFT_SERVICE, &plugin, &item, &loaded, &c))
         if (strcmp(c->service, "transport") == 0) {
-            *threads = ((const weft_transport *)c->table)->threads;
+            *threads = ((const weft_transport *)c->table)->ranks & WEFT_RANKS_THREADS;
             return loaded->module.plugin->name;
         }
     return NULL;

@@ -73,7 +73,7 @@ static bool are_processes(const weft_rank *rank)
     void *self;
     const weft_transport *transport =
         weft_plugins_service(rank->session.plugins, "transport", &self);
-    return rank->control && transport && !transport->threads;
+    return rank->control && transport && transport->ranks != WEFT_RANKS_THREADS;
 }
 
 weft_status weft_cli_check_shared(weft_rank *rank)

@@ -179,7 +179,26 @@ static weft_status broadcast(void *self, void *group, int root, void *data, int6
     return weft_leave(&entry, t->broadcast(l->self, group, root, data, count, dtype, queue, err));
 }
 
+static weft_status add_memory(void *self, void *memory, size_t bytes, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, add_memory));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "add_memory", err);
+    return weft_leave(&entry, t->add_memory(l->self, memory, bytes, err));
+}
+
+static void remove_memory(void *self, void *memory, size_t bytes)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, remove_memory));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "remove_memory", NULL);
+    t->remove_memory(l->self, memory, bytes);
+    weft_leave(&entry, WEFT_OK);
+}
+
 const weft_transport weft_forward_transport = {
+    .add_memory = add_memory,
+    .remove_memory = remove_memory,
     .group = make_group,
     .ungroup = ungroup,
     .leave = leave,

@@ -55,6 +55,25 @@ static size_t allocated(const weft_plan *plan, size_t bytes)
            (weft_params_has(plan->weft, "check", "memory") ? WEFT_GUARD_BYTES : 0);
 }
 
+enum { PIECES = 5 };
+
+typedef struct piece {
+    void *at;
+    size_t bytes;
+} piece;
+
+/* As it was allocated; at NULL: it was not. */
+static piece piece_of(const weft_run *run, int i)
+{
+    const weft_plan *plan = run->plan;
+    const piece list[PIECES] = {{run->arena, run->arena_bytes},
+                                {run->state, (size_t)plan->states.bytes},
+                                {run->inputs, run->inputs_bytes},
+                                {run->step_inputs, run->step_inputs_bytes},
+                                {run->cache, (size_t)plan->caches.bytes}};
+    return (piece){list[i].at, allocated(plan, list[i].bytes)};
+}
+
 static weft_status allocate(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
@@ -85,15 +104,44 @@ static weft_status allocate(weft_run *run, weft_error *err)
     return s;
 }
 
+/* The transport is told of all of it, if it wants to be. */
+static weft_status add_memory(weft_run *run, weft_error *err)
+{
+    const weft_transport *t = run->groups.transport;
+    if (!t || !t->add_memory)
+        return WEFT_OK;
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < PIECES && !s; i++) {
+        const piece p = piece_of(run, i);
+        const weft_entry entry =
+            weft_enter(run->groups.transport_by, "add_memory", WEFT_NOWHERE, err);
+        s = p.at ? t->add_memory(run->groups.transport_self, p.at, p.bytes, err) : WEFT_OK;
+        s = weft_leave(&entry, s);
+        run->n_added += !s;
+    }
+    return s;
+}
+
+static void remove_memory(weft_run *run)
+{
+    const weft_transport *t = run->groups.transport;
+    while (run->n_added > 0) {
+        const piece p = piece_of(run, --run->n_added);
+        const weft_entry entry =
+            weft_enter(run->groups.transport_by, "remove_memory", WEFT_NOWHERE, NULL);
+        if (p.at && t->remove_memory)
+            t->remove_memory(run->groups.transport_self, p.at, p.bytes);
+        weft_leave(&entry, WEFT_OK);
+    }
+}
+
 static void free_memory(weft_run *run)
 {
-    const weft_plan *plan = run->plan;
-    const size_t bytes[] = {run->arena_bytes, (size_t)plan->states.bytes, run->inputs_bytes,
-                            run->step_inputs_bytes, (size_t)plan->caches.bytes};
-    void *at[] = {run->arena, run->state, run->inputs, run->step_inputs, run->cache};
-    for (int i = 0; i < 5; i++)
-        if (at[i])
-            weft_device_free(plan, at[i], allocated(plan, bytes[i]));
+    for (int i = 0; i < PIECES; i++) {
+        const piece p = piece_of(run, i);
+        if (p.at)
+            weft_device_free(run->plan, p.at, p.bytes);
+    }
 }
 
 static weft_status find_watchers(weft_run *run, weft_error *err)
@@ -171,6 +219,19 @@ static weft_status check_device(const weft_device *d, weft_error *err)
     return WEFT_OK;
 }
 
+static weft_status check_transport(const weft_run *run, weft_error *err)
+{
+    const weft_transport *t = run->groups.transport;
+    const weft_device *d = run->plan->device;
+    if (!t || t->device_memory || run->plan->ranks == 1 || (d->host_memory && !d->record))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"),
+                     "transport '%s' carries what lies in the host's memory, and the memory of "
+                     "device '%s' is its own; list a transport that takes it, as local (ranks are "
+                     "threads)",
+                     t->name, d->name);
+}
+
 static weft_status begin_data(weft_run *run, weft_error *err)
 {
     const weft_plugins *plugins = run->plan->plugins;
@@ -242,11 +303,13 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
     run->groups.transport_by = weft_plugins_giver(plan->plugins, run->groups.transport);
     weft_status s = check_device(plan->device, err);
+    s = s ? s : check_transport(run, err);
     s = s ? s : check_checks(plan->weft, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate_reports(run, err);
     s = s ? s : allocate(run, err);
+    s = s ? s : add_memory(run, err);
     s = s ? s : weft_streams_create(run, err);
     s = s ? s : weft_transfers_create(run, err);
     s = s ? s : prepare(run, err);
@@ -268,6 +331,7 @@ void weft_run_destroy(weft_run *run)
         return;
     weft_loader_destroy(run);
     weft_keeper_destroy(run);
+    remove_memory(run);
     weft_groups_release(&run->groups);
     weft_transfers_destroy(run);
     weft_streams_destroy(run);

@@ -60,6 +60,7 @@ typedef struct weft_run {
     void *tokenizer_self;
     void *arena, *state, *inputs, *step_inputs, *cache; /* device memory */
     size_t arena_bytes, inputs_bytes, step_inputs_bytes;
+    int n_added; /* pieces of memory that the transport knows */
     weft_prepared prepared;
     weft_groups groups;
     const weft_op *staged[WEFT_STAGED_OPS]; /* those that the log has named */

@@ -14,24 +14,37 @@ extern "C" {
 
 /* ---- transport: groups and collectives between ranks ---- */
 
+/* Where the ranks may be that a transport connects. */
+enum { WEFT_RANKS_THREADS = 1 /* of one process */, WEFT_RANKS_PROCESSES = 2 };
+
 /* A transfer between two members of a group that was begun; the transport's own. */
 typedef struct weft_request weft_request;
 
 /* capability "transport". Carries tensors only. Every member of a group calls the same collectives
  * in the same order with the same counts; one returns when its buffers may be used again on
- * `queue`. Sends and receives may stand anywhere between them. Sums are made in f32 (f64 for f64)
- * in the order of the group, so they are the same on every run and rank. An error means that the
+ * `queue`. Sends and receives may stand anywhere between them. Sums are made in f32 (f64 for f64),
+ * and rounded once; a maximum keeps a NaN, wherever it comes from. An error means that the
  * group is broken and the run must end. Whoever waits for others calls host->waiting meanwhile, so
  * that a rank that hangs is noticed. */
 typedef struct weft_transport {
     size_t size;
     const char *name;
-    bool threads; /* ranks are threads of one process */
+    unsigned ranks; /* WEFT_RANKS_*, one or both; none: processes. `weft train -n` starts threads
+                       where it may */
+    bool device_memory; /* takes whatever memory the device has, behind what is on `queue`; else
+                           what the host may use, and it is there already: with other devices it is
+                           refused */
+    bool ordered;       /* the sums of floating numbers are made in the order of the group: the same
+                           bits on every run and every rank */
     /* ranks[n] in the group's order; me: this rank's place in it. Collective over all ranks of the
      * run, in the same order. */
     weft_status (*group)(void *self, const int *ranks, int n, int me, void **group,
                          weft_error *err);
     void (*ungroup)(void *self, void *group);
+    /* Optional, both or none: memory in which tensors lie, told once it is there (groups may be
+     * made by then or not) and before it goes. */
+    weft_status (*add_memory)(void *self, void *memory, size_t bytes, weft_error *err);
+    void (*remove_memory)(void *self, void *memory, size_t bytes);
     /* This rank takes part no more: whoever waits for it, now or later, gets an error. */
     void (*leave)(void *self);
     /* recv: n * count elements, member i's at i * count. */

@@ -473,7 +473,9 @@ static void destroy(void *self)
 static const weft_transport transport = {
     .size = sizeof(weft_transport),
     .name = "local",
-    .threads = true,
+    .ranks = WEFT_RANKS_THREADS,
+    .device_memory = true,
+    .ordered = true,
     .group = make_group,
     .ungroup = leave_group,
     .leave = leave,

@@ -208,6 +208,8 @@ static void destroy(void *self)
 static const weft_transport table = {
     .size = sizeof(weft_transport),
     .name = "mpi",
+    .ranks = WEFT_RANKS_PROCESSES,
+    .ordered = true,
     .group = make_group,
     .ungroup = ungroup,
     .leave = leave,
