@@ -174,6 +174,7 @@ core_libcore_la_SOURCES = \
 	core/lower/kernels.c \
 	core/lower/lower.c \
 	core/lower/memory.c \
+	core/lower/order.c \
 	core/lower/pack.c \
 	core/lower/passes.c \
 	core/lower/plan.c \
@@ -189,6 +190,7 @@ core_libcore_la_SOURCES = \
 	core/lower/compile.h \
 	core/lower/exchange.h \
 	core/lower/lower.h \
+	core/lower/order.h \
 	core/lower/pack.h \
 	core/lower/plan.h \
 	core/run/collective.c \

@@ -32,6 +32,7 @@ check_PROGRAMS += \
 	tests/unit/test_ops \
 	tests/unit/test_optimize \
 	tests/unit/test_options \
+	tests/unit/test_order \
 	tests/unit/test_pack \
 	tests/unit/test_packed \
 	tests/unit/test_place \
@@ -113,6 +114,7 @@ tests_unit_test_costs_LDADD = $(PLAN_LIBS)
 tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
 tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)
+tests_unit_test_order_LDADD = $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
 
 pipeline_lists = tests/unit/pipeline_lists.c tests/unit/pipeline_lists.h

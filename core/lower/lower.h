@@ -228,7 +228,12 @@ bool weft_part_goes_alone(const weft_graph *g, const weft_node *part);
 weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes,
                              int64_t *live_peak, int *peak_position, weft_error *err);
 /* What queues are for, as far as there are so many. */
-enum { WEFT_QUEUE_COMPUTE, WEFT_QUEUE_COLLECTIVES, WEFT_QUEUE_TRANSFERS };
+enum {
+    WEFT_QUEUE_COMPUTE,
+    WEFT_QUEUE_COLLECTIVES,
+    WEFT_QUEUE_TRANSFERS,
+    WEFT_MOST_QUEUES
+};
 /* Waits between queues: data and reuse of memory. */
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
 

@@ -1,49 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which instruction runs on which queue, and what it must wait for: on one queue order is enough;
- * between queues every conflict over memory (written by one, touched by the other) is an explicit
- * wait. Programs end with all queues done, so waits never leave a program. */
+ * between queues every conflict over memory (written by one, touched by the other) is a wait, or
+ * follows from others: none can be left out. Programs end with all queues in step, so waits never
+ * leave a program. */
 #include "lower/lower.h"
+#include "lower/order.h"
 
 #include <string.h>
 #include <weft/marks.h>
 #include <weft/random.h>
 
-typedef struct access {
-    int64_t lo, hi;
-    weft_base base;
-    bool writes;
-} access;
+/* For each instruction and queue: the last instruction there that is done before it begins; -1:
+ * none. */
+typedef struct clocks {
+    int *at;
+    int n_queues;
+} clocks;
 
-static access access_of(const weft_lowered *l, int buffer, bool writes)
+static int *clock_of(const clocks *c, int i)
 {
-    if (buffer < 0) /* held elsewhere */
-        return (access){0, 0, WEFT_BASE_NONE, false};
-    const weft_buffer *b = &l->buffers[buffer];
-    if (b->base != WEFT_BASE_SLOT)
-        return (access){b->offset, b->offset + b->bytes, b->base, writes};
-    /* a program is of one micro-batch: its slots may stand for those of all others */
-    int64_t lo = weft_buffer_arena_offset(l, b, 0);
-    return (access){lo, lo + b->bytes, WEFT_BASE_ARENA, writes};
+    return &c->at[i * c->n_queues];
 }
 
-static int accesses(const weft_lowered *l, const weft_instruction *in, access *list)
+static void advance(const clocks *c, int *to, int i)
 {
-    int n = 0;
-    for (int i = 0; i < in->n_ins + in->n_outs; i++)
-        list[n++] = access_of(l, in->buffers[i], i >= in->n_ins);
-    if (in->workspace >= 0)
-        list[n++] = access_of(l, in->workspace, true);
-    return n;
-}
-
-static bool conflict(const access *a, int n_a, const access *b, int n_b)
-{
-    for (int i = 0; i < n_a; i++)
-        for (int k = 0; k < n_b; k++)
-            if ((a[i].writes || b[k].writes) && a[i].base == b[k].base && a[i].lo < b[k].hi &&
-                b[k].lo < a[i].hi)
-                return true;
-    return false;
+    for (int q = 0; q < c->n_queues; q++)
+        to[q] = clock_of(c, i)[q] > to[q] ? clock_of(c, i)[q] : to[q];
 }
 
 static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_error *err)
@@ -59,23 +41,45 @@ static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_
 }
 
 /* For each other queue, the latest earlier instruction that conflicts: those before it on that
- * queue are done then, too. */
-static weft_status plan(weft_lowered *l, weft_program *p, int i, int n_queues, access *mine,
-                        access *other, weft_error *err)
+ * queue are done then, too. on[q]: -1: none. */
+static void find_conflicts(const weft_lowered *l, const weft_program *p, int i, int *on,
+                           weft_access *mine, weft_access *other, int n_queues)
+{
+    const weft_instruction *in = &p->list[i];
+    int n_mine = weft_accesses(l, in, 0, mine);
+    for (int q = 0; q < n_queues; q++) {
+        int k = q == in->queue ? -1 : i - 1;
+        while (k >= 0 && (p->list[k].queue != q ||
+                          !weft_accesses_conflict(mine, n_mine, other,
+                                                  weft_accesses(l, &p->list[k], 0, other))))
+            k--;
+        on[q] = k;
+    }
+}
+
+/* Of these, those that no other one and nothing before on the same queue implies. */
+static weft_status plan(weft_lowered *l, weft_program *p, int i, const int *on, const clocks *c,
+                        weft_error *err)
 {
     weft_instruction *in = &p->list[i];
-    int n_mine = accesses(l, in, mine);
-    for (int q = 0; q < n_queues; q++) {
-        for (int k = i - 1; q != in->queue && k >= 0; k--) {
-            if (p->list[k].queue != q ||
-                !conflict(mine, n_mine, other, accesses(l, &p->list[k], other)))
-                continue;
-            weft_status s = add_wait(l, in, k, err);
-            if (s)
-                return s;
-            break;
-        }
+    int *mine = clock_of(c, i), last = i - 1;
+    for (int q = 0; q < c->n_queues; q++)
+        mine[q] = -1;
+    while (last >= 0 && p->list[last].queue != in->queue)
+        last--;
+    if (last >= 0)
+        advance(c, mine, last);
+    for (int q = 0; q < c->n_queues; q++) {
+        bool implied = on[q] < 0 || mine[q] >= on[q];
+        for (int r = 0; r < c->n_queues && !implied; r++)
+            implied = r != q && on[r] >= 0 && clock_of(c, on[r])[q] >= on[q];
+        weft_status s = implied ? WEFT_OK : add_wait(l, in, on[q], err);
+        if (s)
+            return s;
     }
+    for (int k = 0; k < in->n_waits; k++)
+        advance(c, mine, in->waits[k]);
+    mine[in->queue] = i;
     return WEFT_OK;
 }
 
@@ -101,19 +105,6 @@ static int queue_of(const weft_instruction *in, int n_queues, uint64_t seed, int
                                            weft_get_mark(in->node, WEFT_MARK_PREFETCH));
 }
 
-/* Of one instruction, a workspace included. */
-static int most_accesses(const weft_lowered *l)
-{
-    int most = 0;
-    for (int a = 0; a < l->n_programs; a++)
-        for (int i = 0; i < l->programs[a].n; i++) {
-            const weft_instruction *in = &l->programs[a].list[i];
-            int n = in->n_ins + in->n_outs + 1;
-            most = n > most ? n : most;
-        }
-    return most;
-}
-
 /* Of those that are waited for. */
 static void number_events(weft_lowered *l, const weft_program *p)
 {
@@ -125,21 +116,34 @@ static void number_events(weft_lowered *l, const weft_program *p)
         }
 }
 
+static weft_status plan_program(weft_lowered *l, weft_program *p, weft_access *space, int most,
+                                const clocks *c, uint64_t seed, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    int on[WEFT_MOST_QUEUES], a = (int)(p - l->programs);
+    for (int i = 0; i < p->n && !s; i++) {
+        p->list[i].queue = queue_of(&p->list[i], c->n_queues, seed, a, i);
+        find_conflicts(l, p, i, on, space, space + most, c->n_queues);
+        s = plan(l, p, i, on, c, err);
+    }
+    number_events(l, p);
+    return s;
+}
+
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err)
 {
     if (n_queues < 2) /* everything on queue 0 */
         return WEFT_OK;
-    size_t most = (size_t)most_accesses(l);
-    access *space = weft_alloc(2 * most * sizeof *space);
-    weft_status s = space ? WEFT_OK : weft_fail_memory(err);
-    for (int a = 0; a < l->n_programs && !s; a++) {
-        weft_program *p = &l->programs[a];
-        for (int i = 0; i < p->n && !s; i++) {
-            p->list[i].queue = queue_of(&p->list[i], n_queues, seed, a, i);
-            s = plan(l, p, i, n_queues, space, space + most, err);
-        }
-        number_events(l, p);
-    }
+    n_queues = n_queues < WEFT_MOST_QUEUES ? n_queues : WEFT_MOST_QUEUES;
+    int most = weft_most_accesses(l), longest = 0;
+    for (int a = 0; a < l->n_programs; a++)
+        longest = l->programs[a].n > longest ? l->programs[a].n : longest;
+    weft_access *space = weft_alloc(2 * (size_t)most * sizeof *space);
+    const clocks c = {weft_alloc(((size_t)longest + 1) * (size_t)n_queues * sizeof(int)), n_queues};
+    weft_status s = space && c.at ? WEFT_OK : weft_fail_memory(err);
+    for (int a = 0; a < l->n_programs && !s; a++)
+        s = plan_program(l, &l->programs[a], space, most, &c, seed, err);
     weft_free(space);
+    weft_free(c.at);
     return s;
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_QUEUES = 8, MOST_TAGS = 4096 };
+enum { MOST_TAGS = 4096 };
 
 /* What a tag stands for. */
 typedef struct tagged {
@@ -23,11 +23,11 @@ typedef struct tagged {
 
 struct weft_streams {
     int n_queues;
-    weft_device_event *tails[MOST_QUEUES];  /* for joins */
-    weft_device_event **events[WEFT_MODES]; /* by instruction's event */
-    bool captured;                          /* the body that is being enqueued */
-    uint64_t tag;                           /* the last */
-    uint64_t last[MOST_QUEUES];
+    weft_device_event *tails[WEFT_MOST_QUEUES]; /* for joins */
+    weft_device_event **events[WEFT_MODES];     /* by instruction's event */
+    bool captured;                              /* the body that is being enqueued */
+    uint64_t tag;                               /* the last */
+    uint64_t last[WEFT_MOST_QUEUES];
     tagged *tags; /* [MOST_TAGS], a ring */
 };
 
@@ -36,7 +36,7 @@ struct weft_streams {
 static int count_queues(const weft_plan *plan)
 {
     int n = plan->device->n_queues;
-    return n < 1 ? 1 : n > WEFT_QUEUE_TRANSFERS + 1 ? WEFT_QUEUE_TRANSFERS + 1 : n;
+    return n < 1 ? 1 : n > WEFT_MOST_QUEUES ? WEFT_MOST_QUEUES : n;
 }
 
 static weft_status create_events(const weft_plan *plan, weft_device_event **list, int n,
