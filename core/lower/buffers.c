@@ -45,11 +45,6 @@ static weft_buffer_class class_of(const weft_compiler *c, const weft_value *v, i
     return WEFT_CLASS_TEMPORARY;
 }
 
-static int64_t align64(int64_t n)
-{
-    return (n + 63) / 64 * 64;
-}
-
 /* What a head that is not validated would read, and nothing else does: how it is stored follows
  * from its readers in training. */
 static bool is_unread(const weft_graph *g, const weft_value *v)
@@ -70,7 +65,7 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
         b.kind = WEFT_CLASS_INPUT;
         b.base = micro ? WEFT_BASE_INPUT : WEFT_BASE_STEP_INPUT;
         b.offset = *end;
-        *end += align64(b.bytes);
+        *end += weft_align(b.bytes, l->alignment);
     } else {
         bool cache = v->kind == WEFT_STATE_CACHE;
         const weft_state_entry *e =

@@ -61,6 +61,11 @@ const char *weft_kernels_owner(const weft_kernels *kernels, const weft_kernel *k
     return NULL;
 }
 
+int64_t weft_device_alignment(const weft_device *d)
+{
+    return d->alignment > 64 ? d->alignment : 64;
+}
+
 void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *call)
 {
     const weft_device *d = kernels->device;

@@ -117,7 +117,7 @@ static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
     if (s)
         return s;
     weft_collective_space space;
-    weft_collective_sizes(c->g, in, &space);
+    weft_collective_sizes(c->g, in, c->l->alignment, &space);
     if ((s = weft_compile_exchange(c, in, &space)))
         return s;
     return add_workspace(c, in, 2 * space.between + space.send + space.recv, in->position);
@@ -374,7 +374,7 @@ static weft_status check_total(const weft_compiler *c)
     if (l->input_bytes > WEFT_MAX_BYTES / repeats)
         total = WEFT_MAX_BYTES + 1;
     for (int i = 0; i < l->n_buffers && total <= WEFT_MAX_BYTES; i++)
-        total += l->buffers[i].base == WEFT_BASE_ARENA ? l->buffers[i].bytes + 64 : 0;
+        total += l->buffers[i].base == WEFT_BASE_ARENA ? l->buffers[i].bytes + l->alignment : 0;
     if (total <= WEFT_MAX_BYTES)
         return WEFT_OK;
     const weft_buffer *largest = NULL;
@@ -415,7 +415,7 @@ static weft_status build(weft_compiler *c)
     s = s ? s : weft_compile_slots(c);
     s = s ? s : check_total(c);
     s = s ? s
-          : weft_plan_memory(l->buffers, l->n_buffers, c->n, &l->arena_bytes, &l->live_peak,
+          : weft_plan_memory(l->buffers, l->n_buffers, l->alignment, &l->arena_bytes, &l->live_peak,
                              &l->peak_position, c->err);
     return s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
 }
@@ -429,6 +429,7 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
         return weft_fail_memory(err);
     l->graph = g;
     l->tasks = options->tasks;
+    l->alignment = weft_device_alignment(options->kernels->device);
     weft_mesh_coord(&g->config.mesh, options->rank, l->coord);
     size_t nodes = (size_t)g->n_nodes + 1, values = (size_t)g->n_values + 1;
     weft_compiler c = {.l = l, .g = g, .options = options, .err = err};

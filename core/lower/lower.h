@@ -45,16 +45,16 @@ typedef struct weft_states {
     weft_map by_name;
     weft_state_entry *list;
     int n;
-    int64_t bytes;
+    int64_t bytes, alignment;
 } weft_states;
 
 /* Gives every parameter and state of the train graph a place, but caches; evaluate and generate
  * find theirs by name. Without training, of the graph that reads prompts. */
 weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
-                             weft_error *err);
+                             int64_t alignment, weft_error *err);
 /* State of the kind CACHE, which is not part of what a checkpoint holds. */
 weft_status weft_caches_init(weft_states *caches, const weft_graph *g, const int *coord,
-                             weft_error *err);
+                             int64_t alignment, weft_error *err);
 void weft_states_release(weft_states *states);
 const weft_state_entry *weft_states_find(const weft_states *states, const char *name);
 
@@ -126,6 +126,12 @@ typedef struct weft_instruction {
 
 /* An instruction as its kernel sees it, but for what only a run knows: data, state, workspace. */
 weft_call weft_instruction_call(const weft_instruction *in, const weft_kernels *kernels);
+/* The device's alignment, 64 at least. */
+int64_t weft_device_alignment(const weft_device *device);
+static inline int64_t weft_align(int64_t n, int64_t alignment)
+{
+    return (n + alignment - 1) / alignment * alignment;
+}
 /* What kernels are told of the device, in calls of all kinds. */
 void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *call);
 /* What operand or result i of an instruction is in the graph. */
@@ -166,6 +172,7 @@ typedef struct weft_lowered {
     weft_slots *slots;
     int n_slots;
     int n_positions, n_transfers, n_events;
+    int64_t alignment; /* of every tensor and workspace */
     int64_t arena_bytes, input_bytes, step_input_bytes;
     int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to
                           fragmentation */
@@ -210,7 +217,7 @@ uint64_t weft_global_index(const weft_tensor *t, int64_t i);
 typedef struct weft_collective_space {
     int64_t between, send, recv;
 } weft_collective_space;
-void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
+void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, int64_t alignment,
                            weft_collective_space *out);
 /* Where in the arena a buffer of base ARENA or SLOT is for a micro-batch (-1: any). */
 int64_t weft_buffer_arena_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
@@ -225,15 +232,10 @@ bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layo
  */
 bool weft_part_goes_alone(const weft_graph *g, const weft_node *part);
 /* Gives arena buffers offsets; returns the arena's size. */
-weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes,
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int64_t *arena_bytes,
                              int64_t *live_peak, int *peak_position, weft_error *err);
 /* What queues are for, as far as there are so many. */
-enum {
-    WEFT_QUEUE_COMPUTE,
-    WEFT_QUEUE_COLLECTIVES,
-    WEFT_QUEUE_TRANSFERS,
-    WEFT_MOST_QUEUES
-};
+enum { WEFT_QUEUE_COMPUTE, WEFT_QUEUE_COLLECTIVES, WEFT_QUEUE_TRANSFERS, WEFT_MOST_QUEUES };
 /* Waits between queues: data and reuse of memory. */
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
 

@@ -3,12 +3,9 @@
 #include "lower/lower.h"
 #include "lower/pack.h"
 
-enum { ALIGN = 64 };
-
-weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64_t *arena_bytes,
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int64_t *arena_bytes,
                              int64_t *live_peak, int *peak_position, weft_error *err)
 {
-    (void)n_positions;
     weft_piece *pieces = weft_alloc(((size_t)n + 1) * sizeof *pieces);
     weft_packed packed;
     if (!pieces)
@@ -18,7 +15,7 @@ weft_status weft_plan_memory(weft_buffer *buffers, int n, int n_positions, int64
         if (buffers[i].base == WEFT_BASE_ARENA)
             pieces[n_pieces++] = (weft_piece){
                 .bytes = buffers[i].bytes, .first = buffers[i].first, .last = buffers[i].last};
-    weft_status s = weft_pack(pieces, n_pieces, ALIGN, &packed, err);
+    weft_status s = weft_pack(pieces, n_pieces, alignment, &packed, err);
     for (int i = 0, k = 0; i < n && !s; i++)
         if (buffers[i].base == WEFT_BASE_ARENA)
             buffers[i].offset = pieces[k++].offset;

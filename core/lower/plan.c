@@ -234,7 +234,8 @@ static weft_status build_training(weft_plan *p, const weft_plan_options *options
         fetch_forward(p->graphs[WEFT_MODE_TRAIN]);
     int coord[WEFT_MAX_AXES];
     weft_mesh_coord(&p->mesh, p->rank, coord);
-    s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord, err);
+    s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord,
+                         weft_device_alignment(p->device), err);
     s = s ? s : lower(p, WEFT_MODE_TRAIN, err);
     if (s || options->train_only || weft_params_int(p->train, "eval_every") == 0)
         return s;
@@ -249,8 +250,11 @@ static weft_status build_writing(weft_plan *p, const weft_plan_options *options,
     weft_mesh_coord(&p->mesh, p->rank, coord);
     weft_status s = weft_plan_graph(p, WEFT_MODE_GENERATE, options, err);
     if (!s && options->write)
-        s = weft_states_init(&p->states, p->graphs[WEFT_MODE_GENERATE], coord, err);
-    s = s ? s : weft_caches_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], coord, err);
+        s = weft_states_init(&p->states, p->graphs[WEFT_MODE_GENERATE], coord,
+                             weft_device_alignment(p->device), err);
+    s = s ? s
+          : weft_caches_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], coord,
+                             weft_device_alignment(p->device), err);
     s = s ? s : lower(p, WEFT_MODE_GENERATE, err);
     if (s || !p->writing.cache)
         return s;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { ALIGN = 64, UNKNOWN = -1 };
+enum { UNKNOWN = -1 };
 
 /* What the list does between two programs of one micro-batch, both included. */
 typedef struct way {
@@ -175,7 +175,7 @@ static weft_status place(const finder *f, int buffer, bool several)
     b->base = WEFT_BASE_SLOT;
     b->slots = w->slots;
     b->offset = l->slots[w->slots].bytes;
-    l->slots[w->slots].bytes += (b->bytes + ALIGN - 1) / ALIGN * ALIGN;
+    l->slots[w->slots].bytes += weft_align(b->bytes, l->alignment);
     return WEFT_OK;
 }
 

@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-static int64_t align64(int64_t n)
-{
-    return (n + 63) / 64 * 64;
-}
-
 void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord, weft_tensor *out)
 {
     int whose[WEFT_MAX_AXES];
@@ -97,7 +92,8 @@ bool weft_part_goes_alone(const weft_graph *g, const weft_node *part)
 }
 
 /* Side by side: what all send, what all receive. All-reduces happen where they were packed. */
-static void joint_sizes(const weft_graph *g, const weft_instruction *in, weft_collective_space *out)
+static void joint_sizes(const weft_graph *g, const weft_instruction *in, int64_t alignment,
+                        weft_collective_space *out)
 {
     for (int i = 0; i < in->n_ins; i++) {
         const weft_node *n = in->parts[i];
@@ -111,11 +107,11 @@ static void joint_sizes(const weft_graph *g, const weft_instruction *in, weft_co
         out->send += send;
         out->recv += recv;
     }
-    out->send = align64(out->send);
-    out->recv = align64(out->recv);
+    out->send = weft_align(out->send, alignment);
+    out->recv = weft_align(out->recv, alignment);
 }
 
-void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
+void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, int64_t alignment,
                            weft_collective_space *out)
 {
     const weft_node *n = in->node;
@@ -123,7 +119,7 @@ void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
     weft_layout before = n->ins[0]->layout;
     *out = (weft_collective_space){0};
     if (in->parts) {
-        joint_sizes(g, in, out);
+        joint_sizes(g, in, alignment, out);
         return;
     }
     for (int i = 0; i < n->n_steps; before = n->steps[i++].after) {
@@ -132,12 +128,13 @@ void weft_collective_sizes(const weft_graph *g, const weft_instruction *in,
         if (weft_step_is_direct(&g->config.mesh, &n->steps[i], before, v))
             send = recv = 0;
         if (i + 1 < n->n_steps)
-            out->between = larger(out->between,
-                                  align64(weft_layout_elements(&g->config.mesh, n->steps[i].after,
-                                                               v->n_dims, v->dims) *
-                                          width));
-        out->send = larger(out->send, align64(send));
-        out->recv = larger(out->recv, align64(recv));
+            out->between = larger(
+                out->between, weft_align(weft_layout_elements(&g->config.mesh, n->steps[i].after,
+                                                              v->n_dims, v->dims) *
+                                             width,
+                                         alignment));
+        out->send = larger(out->send, weft_align(send, alignment));
+        out->recv = larger(out->recv, weft_align(recv, alignment));
     }
 }
 
@@ -164,7 +161,7 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
     *e = (weft_state_entry){v->name, states->bytes, 0, v};
     if (weft_layout_held(v->layout, coord))
         e->bytes = weft_nominal_bytes(g, v);
-    if ((states->bytes += align64(e->bytes)) > WEFT_MAX_BYTES)
+    if ((states->bytes += weft_align(e->bytes, states->alignment)) > WEFT_MAX_BYTES)
         return refuse_total(states, err);
     return weft_map_set(&states->by_name, &states->pool, v->name, strlen(v->name), e)
                ? WEFT_OK
@@ -173,9 +170,10 @@ static weft_status add(weft_states *states, const weft_graph *g, weft_value *v, 
 
 /* Parameters and what a checkpoint holds beside them, or caches. */
 static weft_status init(weft_states *states, const weft_graph *g, const int *coord, bool caches,
-                        weft_error *err)
+                        int64_t alignment, weft_error *err)
 {
     memset(states, 0, sizeof *states);
+    states->alignment = alignment;
     states->list = weft_pool_alloc(&states->pool, ((size_t)(g->n_parameters + g->n_states) + 1) *
                                                       sizeof *states->list);
     if (!states->list)
@@ -190,15 +188,15 @@ static weft_status init(weft_states *states, const weft_graph *g, const int *coo
 }
 
 weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
-                             weft_error *err)
+                             int64_t alignment, weft_error *err)
 {
-    return init(states, g, coord, false, err);
+    return init(states, g, coord, false, alignment, err);
 }
 
 weft_status weft_caches_init(weft_states *caches, const weft_graph *g, const int *coord,
-                             weft_error *err)
+                             int64_t alignment, weft_error *err)
 {
-    return init(caches, g, coord, true, err);
+    return init(caches, g, coord, true, alignment, err);
 }
 
 void weft_states_release(weft_states *states)

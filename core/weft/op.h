@@ -24,8 +24,8 @@ typedef struct weft_attr {
 
 /* ---- what a kernel sees ---- */
 
-/* This rank's part of a value: contiguous, row-major, of the rank's true extent (short or empty at
- * the mesh's edge). */
+/* This rank's part of a value: contiguous, row-major, aligned as the device says, in its memory, of
+ * the rank's true extent (short or empty at the mesh's edge). */
 typedef struct weft_tensor {
     void *data;
     weft_dtype dtype;
