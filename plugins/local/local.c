@@ -171,7 +171,12 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
 /* The group itself goes with the world: others may still be in it. */
 static void leave_group(void *self, void *handle)
 {
+    group *g = ((member *)handle)->group;
     local_drop_requests(self, handle);
+    pthread_mutex_lock(&g->lock);
+    while (g->awaiting > 0) /* others may still enqueue what awaits this one's events */
+        pthread_cond_wait(&g->turned, &g->lock);
+    pthread_mutex_unlock(&g->lock);
     destroy_member(self, handle);
 }
 
@@ -230,10 +235,21 @@ static weft_status meet(const local *l, member *m, const void *send, void *recv,
 static void part(group *g)
 {
     pthread_mutex_lock(&g->lock);
-    if (--g->working == 0)
+    if (--g->working == 0) {
+        g->awaiting = g->n;
         pthread_cond_broadcast(&g->turned);
+    }
     while (g->working > 0)
         pthread_cond_wait(&g->turned, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* This member needs nobody's events any more. */
+static void let_go(group *g)
+{
+    pthread_mutex_lock(&g->lock);
+    if (--g->awaiting == 0)
+        pthread_cond_broadcast(&g->turned);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -281,7 +297,9 @@ static weft_status run(void *self, void *handle, const void *send, void *recv, c
     s = s ? s : c->work(l, m, c, err);
     s = s ? s : record(l, c->queue, m->worked, err);
     part(m->group);
-    return s ? s : await_others(l, m, true, c->queue, err);
+    s = s ? s : await_others(l, m, true, c->queue, err);
+    let_go(m->group);
+    return s;
 }
 
 static weft_status move(const local *l, member *m, int n, const collective *c, weft_error *err)

@@ -16,7 +16,8 @@ typedef struct world world;
 typedef struct group {
     world *world;
     int n, arrived;
-    int working; /* how many may still touch what all have shown */
+    int working;  /* how many may still touch what all have shown */
+    int awaiting; /* how many may still touch others' events */
     unsigned turn;
     bool broken;
     pthread_mutex_t lock;
