@@ -350,6 +350,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
 	tests/scripts/check-instructions \
+	tests/scripts/check-later \
 	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \

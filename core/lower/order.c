@@ -135,12 +135,12 @@ static weft_status check_prologue(const prover *v, const weft_task *now, const w
 static weft_status check_received(const prover *v, const weft_program *p, int i)
 {
     const use received = {p, i, 0};
-    for (int k = 0; k < p->n; k++) {
+    for (int k = i + 1; k < p->n; k++) {
         const weft_instruction *in = &p->list[k];
         const use other = {p, k, 0};
         if (in->kind == WEFT_AWAIT && in->transfer == p->list[i].transfer)
             return WEFT_OK;
-        if (k != i && meet(v, &received, &other))
+        if (meet(v, &received, &other))
             return refuse(v, &received, &other);
     }
     return WEFT_OK;

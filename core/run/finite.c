@@ -111,7 +111,7 @@ weft_status weft_finite_check(weft_run *run, const weft_lowered *l, const weft_i
     /* of no keys the log-sum-exp is that, too, as in a step of a ring that sees none */
     bool maximum = (in->node->op->flags & WEFT_OP_MAX) || in->kind == WEFT_COLLECTIVE ||
                    weft_node_int(in->node, "ring") != 0;
-    weft_status s = weft_device_wait(run->plan, err);
+    weft_status s = weft_run_wait(run, err);
     for (int i = 0; i < in->n_outs && !s; i++) {
         int64_t bad;
         double x = 0;

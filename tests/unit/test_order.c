@@ -26,6 +26,8 @@ static const sample samples[] = {
     {"llama3 later local pp adamw", "[pp]\ndegree = 2\n", 2},
     {"llama3 later local pp fsdp adamw", "[pp]\ndegree = 2\n", 4},
     {"llama3 later local tp pp adamw", "[tp]\ndegree = 2\n[pp]\ndegree = 4\n", 8},
+    {"llama3 later local cp adamw", "[cp]\ndegree = 2\nattention = ring\n", 2},
+    {"llama3 later local cp fsdp adamw", "[cp]\ndegree = 2\nattention = ring\n", 4},
     {"llama3 cpu local fsdp adamw", "", 4},
     {"llama3 cpu local tp fsdp adamw", "[tp]\ndegree = 2\n[cpu]\nqueues = adversarial\n", 4},
 };
