@@ -71,6 +71,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/search.c \
 	core/plugin/services.c \
 	core/plugin/set.c \
+	core/plugin/sha256.c \
 	core/plugin/signature.c \
 	core/plugin/sort.c \
 	core/plugin/uninstalled.c \
@@ -85,6 +86,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/internal.h \
 	core/plugin/order.h \
 	core/plugin/plugins.h \
+	core/plugin/sha256.h \
 	core/plugin/vetted.h \
 	core/plugin/wrap.h \
 	core/mesh/layout.c \

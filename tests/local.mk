@@ -47,6 +47,7 @@ check_PROGRAMS += \
 	tests/unit/test_schedule_local \
 	tests/unit/test_settings \
 	tests/unit/test_settings_files \
+	tests/unit/test_sha256 \
 	tests/unit/test_state \
 	tests/unit/test_store \
 	tests/unit/test_store_bad \
@@ -223,6 +224,8 @@ tests_unit_test_farewell_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
 
 # Looks at what libweft does not export.
+tests_unit_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
+tests_unit_test_sha256_LDADD = core/libcore.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_columns_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_control_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_watch_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/image.h"
 #include "plugin/elf.h"
+#include "plugin/sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,12 +17,12 @@ enum { MOST_BYTES = 1 << 30 };
 
 weft_status weft_image_identify(const void *bytes, size_t size, weft_file_id *id, weft_error *err)
 {
-    unsigned char digest[crypto_hash_sha256_BYTES];
+    unsigned char digest[WEFT_SHA256_BYTES];
     weft_elf elf;
     memset(id, 0, sizeof *id);
     if (sodium_init() < 0)
         return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "libsodium does not start");
-    crypto_hash_sha256(digest, bytes, size);
+    weft_sha256(bytes, size, digest);
     sodium_bin2hex(id->sha256, sizeof id->sha256, digest, sizeof digest);
     if (weft_elf_init(&elf, bytes, size))
         weft_elf_build_id(&elf, id->build_id);
@@ -68,16 +70,21 @@ static weft_status read_open(int fd, const char *path, weft_where where, char **
     return WEFT_OK;
 }
 
-static weft_status write_open(int fd, const char *path, weft_where where, const char *bytes,
-                              size_t size, weft_error *err)
+/* Inside the kernel. A file that grows meanwhile is copied as far as it was long, one that shrinks
+ * as far as it is. */
+static weft_status copy_open(int from, int to, const char *path, weft_where where, weft_error *err)
 {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = write(fd, bytes + done, size - done);
+    size_t size;
+    weft_status s = check_size(from, path, where, &size, err);
+    for (size_t done = 0; !s && done < size;) {
+        ssize_t n = sendfile(to, from, NULL, size - done);
+        if (n == 0)
+            break;
         if (n < 0 && errno != EINTR)
-            return fail_file(path, where, "there is no memory for a copy", err);
+            s = fail_file(path, where, "cannot be copied into memory", err);
         done += n > 0 ? (size_t)n : 0;
     }
-    return WEFT_OK;
+    return s;
 }
 
 static int open_memory(const char *path)
@@ -111,7 +118,7 @@ static weft_status identify_sealed(int fd, const char *path, weft_where where, w
     weft_status s = check_size(fd, path, where, &size, err);
     if (s || size == 0)
         return s ? s : weft_image_identify("", 0, id, err);
-    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
     if (bytes == MAP_FAILED)
         return fail_file(path, where, "its copy cannot be read", err);
     s = weft_image_identify(bytes, size, id, err);
@@ -123,23 +130,20 @@ weft_status weft_image_seal(const char *path, weft_where where, int *fd, weft_fi
                             weft_error *err)
 {
     static const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    char *bytes = NULL;
-    size_t size;
+    weft_status s = WEFT_OK;
     *fd = -1;
     int from = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (from < 0)
         return fail_file(path, where, "cannot be read", err);
-    weft_status s = read_open(from, path, where, &bytes, &size, err);
-    if (!s && (*fd = open_memory(path)) < 0)
+    if ((*fd = open_memory(path)) < 0)
         s = weft_fail(err, WEFT_ERR_INPUT, where,
                       "%s: a lock asks for a copy in sealed memory (memfd), which this system does "
                       "not give: %s; allow memfd_create",
                       path, strerror(errno));
-    s = s ? s : write_open(*fd, path, where, bytes, size, err);
+    s = s ? s : copy_open(from, *fd, path, where, err);
     if (!s && fcntl(*fd, F_ADD_SEALS, seals) != 0)
         s = fail_file(path, where, "its copy in memory cannot be sealed", err);
     s = s ? s : identify_sealed(*fd, path, where, id, err);
-    weft_free(bytes);
     close(from);
     if (s && *fd >= 0) {
         close(*fd);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SHA-256 by the processor's instructions is libsodium's, whatever the length and the place. */
+#include "plugin/sha256.h"
+
+#include <setjmp.h>
+#include <sodium.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+enum { MOST = 1000, PLACES = 17 };
+
+static void known(void **state)
+{
+    (void)state;
+    static const char hex[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    unsigned char digest[WEFT_SHA256_BYTES];
+    char text[2 * WEFT_SHA256_BYTES + 1];
+    weft_sha256("abc", 3, digest);
+    sodium_bin2hex(text, sizeof text, digest, sizeof digest);
+    assert_string_equal(text, hex);
+}
+
+static void every_length(void **state)
+{
+    (void)state;
+    unsigned char bytes[MOST + PLACES], one[WEFT_SHA256_BYTES], two[WEFT_SHA256_BYTES];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * i * 31 + i / 7);
+    if (!weft_sha256_fast(bytes, 0, one))
+        skip();
+    for (size_t n = 0; n <= MOST; n++) {
+        const unsigned char *p = bytes + n % PLACES;
+        assert_true(weft_sha256_fast(p, n, one));
+        crypto_hash_sha256(two, p, n);
+        assert_memory_equal(one, two, sizeof one);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(known), cmocka_unit_test(every_length)};
+    return sodium_init() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+}
