@@ -158,8 +158,9 @@ static weft_status one_step(weft_run *run, weft_error *err)
     return WEFT_OK;
 }
 
-/* The device's own rate is measured after the first step has warmed everything up. A step that is
- * faster shows that it was measured badly: it is looked at again, and never below what was done. */
+/* The device's own rate is measured after the first step has warmed everything up, if anybody will
+ * see it. A step that is faster shows that it was measured badly: it is looked at again, and never
+ * below what was done. */
 static void measure_peak(weft_run *run)
 {
     const weft_plan *plan = run->plan;
@@ -167,7 +168,7 @@ static void measure_peak(weft_run *run)
     double reached = view->step_s > 0 ? view->flops / view->step_s : 0;
     bool first = run->step == run->first_step + 1,
          wrong = view->peak_flops > 0 && reached > view->peak_flops;
-    if (!plan->device->peak || (!first && !wrong))
+    if (!plan->device->peak || !weft_is_observed(run, WEFT_EVENT_STEP_END) || (!first && !wrong))
         return;
     view->peak_flops =
         weft_device_peak(plan, plan->lowered[WEFT_MODE_TRAIN]->product_dtype, reached);

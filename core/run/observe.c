@@ -70,6 +70,14 @@ void weft_observe(weft_run *run, weft_event event)
         show(run, &run->watchers[reverse ? run->n_watchers - 1 - i : i], event);
 }
 
+bool weft_is_observed(const weft_run *run, weft_event event)
+{
+    for (int i = 0; i < run->n_watchers; i++)
+        if (!run->watchers[i].off && (run->watchers[i].contribution->events & (unsigned)event))
+            return true;
+    return false;
+}
+
 static weft_status show_piece(weft_run *run, const weft_value *v, const weft_tensor *t,
                               int64_t micro, weft_error *err)
 {

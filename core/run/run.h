@@ -204,6 +204,8 @@ weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft
 /* Until everything that was begun is over. */
 weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err);
 void weft_observe(weft_run *run, weft_event event);
+/* Does anybody who is not switched off see this event? */
+bool weft_is_observed(const weft_run *run, weft_event event);
 /* instruction.c: shows one to observers of INSTRUCTION_BEGIN or _END. micro as in weft_execute. */
 void weft_observe_instruction(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                               int64_t micro, weft_event event);
