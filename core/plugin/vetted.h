@@ -40,7 +40,8 @@ typedef struct weft_vetted {
     /* of both */
     weft_vetted_line *lines;
     int n, capacity;
-    int n_checked; /* mapped objects that were found among the lines */
+    const char *folder; /* the last one that nobody else may change; NULL: none yet */
+    int n_checked;      /* mapped objects that were found among the lines */
 } weft_vetted;
 
 /* Reads a lock. Refused: a link, what others than its owner may change. system: what is not root's,
@@ -56,8 +57,9 @@ void weft_vetted_destroy(weft_vetted *v);
 void weft_vetted_release(weft_vetted *v);
 /* Adds a line, and copies of its texts. */
 weft_status weft_vetted_add(weft_vetted *v, const weft_vetted_line *line, weft_error *err);
-/* May nobody but root and its owner change the file, or what it is found through? */
-weft_status weft_vetted_check_owner(const weft_vetted *v, const char *path, weft_where where,
+/* May nobody but root and its owner change the file, or what it is found through? path: a real
+ * one. */
+weft_status weft_vetted_check_owner(weft_vetted *v, const char *path, weft_where where,
                                     weft_error *err);
 
 /* ---- vetted_check.c ---- */
