@@ -9,6 +9,7 @@ typedef struct check {
     weft_error *err;
     weft_rule rule;
     weft_scope *known; /* by node id, before placement: from when on its results are there */
+    int *next_use;     /* by value id: where the search for its next use begins */
 } check;
 
 /* After the last micro-batch its own value is there, and that of no other. */
@@ -60,11 +61,16 @@ static bool sound_layout(const weft_mesh *mesh, const weft_value *v)
     return kinds <= WEFT_OPEN_MAX;
 }
 
-static bool has_use(const weft_value *v, const weft_node *n, int operand)
+/* A value that all blocks read has thousands of uses, listed about as their nodes are. */
+static bool has_use(check *c, const weft_value *v, const weft_node *n, int operand)
 {
-    for (int i = 0; i < v->n_uses; i++)
-        if (v->uses[i].node == n && v->uses[i].operand == operand)
+    int *next = &c->next_use[v->id];
+    for (int i = 0; i < v->n_uses; i++) {
+        int k = *next < v->n_uses ? *next : 0;
+        *next = k + 1;
+        if (v->uses[k].node == n && v->uses[k].operand == operand)
             return true;
+    }
     return false;
 }
 
@@ -137,7 +143,7 @@ static weft_status check_structure(check *c, weft_node *n)
     for (int i = 0; i < n->n_ins; i++) {
         if (n->ins[i]->node->mark != 1)
             return wrong(c, n, "reads what is made later: ", n->ins[i]->name);
-        if (!has_use(n->ins[i], n, i))
+        if (!has_use(c, n->ins[i], n, i))
             return wrong(c, n, "is not listed as a use of ", n->ins[i]->name);
         if (c->g->placed && weft_value_available(n->ins[i]) > n->scope)
             return wrong(c, n, "runs before its operand is known: ", n->ins[i]->name);
@@ -426,17 +432,20 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err)
     if (first)
         return first;
     c.known = weft_alloc_zero((size_t)g->n_nodes + 1, sizeof *c.known);
-    if (!c.known)
-        return weft_fail_memory(err);
+    c.next_use = weft_alloc_zero((size_t)g->n_values + 1, sizeof *c.next_use);
+    if (!c.known || !c.next_use)
+        first = weft_fail_memory(err);
     for (weft_node *n = g->first; n; n = n->next)
         n->mark = 0;
-    int wrongs = 0;
-    for (weft_node *n = g->first; n && wrongs < 20; n = n->next) {
+    enum { ENOUGH = 20 };
+    int wrongs = first ? ENOUGH : 0;
+    for (weft_node *n = g->first; n && wrongs < ENOUGH; n = n->next) {
         weft_status s = check_node(&c, n);
         n->mark = 1;
         wrongs += s != WEFT_OK;
         first = first ? first : s;
     }
+    weft_free(c.next_use);
     weft_free(c.known);
     return first;
 }
