@@ -68,9 +68,7 @@ static void add_row(weft_columns *c, const weft_plan *plan)
 static int count(const weft_plan *plan, int *stride)
 {
     int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
-    *stride = 1;
-    for (int a = 0; a < axis; a++)
-        *stride *= plan->mesh.axis[a].size;
+    *stride = axis < 0 ? 1 : weft_mesh_stride(&plan->mesh, axis);
     return axis < 0 ? 1 : plan->mesh.axis[axis].size;
 }
 

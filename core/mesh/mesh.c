@@ -28,6 +28,14 @@ int64_t weft_mesh_count(const weft_mesh *mesh, weft_axes axes)
     return n;
 }
 
+int weft_mesh_stride(const weft_mesh *mesh, int axis)
+{
+    int stride = 1;
+    for (int a = 0; a < axis; a++)
+        stride *= mesh->axis[a].size;
+    return stride;
+}
+
 void weft_mesh_coord(const weft_mesh *mesh, int rank, int coord[WEFT_MAX_AXES])
 {
     memset(coord, 0, sizeof(int) * WEFT_MAX_AXES);

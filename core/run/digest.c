@@ -138,11 +138,10 @@ static weft_status differs(int rank, int other, const item *mine, const item *fi
 /* The rank that a rank's item must be equal to: the first, of its stages or of all. */
 static int model_of(const weft_plan *plan, const item *it, int rank)
 {
-    int axis = weft_graph_stage_axis(weft_plan_model(plan)), stride = 1;
+    int axis = weft_graph_stage_axis(weft_plan_model(plan));
     if (!it->of_stage || axis < 0)
         return 0;
-    for (int a = 0; a < axis; a++)
-        stride *= plan->mesh.axis[a].size;
+    int stride = weft_mesh_stride(&plan->mesh, axis);
     return rank / stride % plan->mesh.axis[axis].size * stride;
 }
 

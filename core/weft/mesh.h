@@ -36,6 +36,8 @@ int weft_mesh_ranks(const weft_mesh *mesh);
 int weft_mesh_find(const weft_mesh *mesh, const char *name);
 /* Product of the sizes of a set of axes. */
 int64_t weft_mesh_count(const weft_mesh *mesh, weft_axes axes);
+/* Ranks from one coordinate of `axis` to the next: the product of the sizes of those before it. */
+int weft_mesh_stride(const weft_mesh *mesh, int axis);
 /* coord[i] of `rank` on axis i. */
 void weft_mesh_coord(const weft_mesh *mesh, int rank, int coord[WEFT_MAX_AXES]);
 
