@@ -4,6 +4,7 @@
 #ifndef WEFT_CLI_CONFORM_H
 #define WEFT_CLI_CONFORM_H
 
+#include "graph/watch.h"
 #include "lower/plan.h"
 #include <weft/options.h>
 
@@ -91,6 +92,8 @@ weft_tensor conform_copy(const weft_tensor *t, weft_pool *pool);
 weft_tensor conform_slice(const weft_tensor *t, int d, int64_t lo, int64_t hi, weft_pool *pool);
 /* Normal numbers. */
 void conform_randomise(weft_tensor *t, uint64_t stream);
+/* An attribute that was read and is not declared is an error. */
+weft_status conform_watched(const weft_attr_watch *watch, weft_error *err);
 /* Runs the op's plain kernel on these tensors. */
 weft_status conform_run(const conform_use *u, const weft_tensor *ins, const weft_tensor *outs,
                         bool accumulate, weft_error *err);

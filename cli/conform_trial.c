@@ -175,6 +175,8 @@ weft_status conform_trial_launch(const conform_trial *t, weft_call *call, weft_e
 {
     const weft_kernel *k = t->kernel;
     const weft_entry entry = weft_enter_op(t->c->plugin, "launch", k->op, err);
+    weft_attr_watch watch = {""};
+    call->watch = &watch;
     weft_call shapes = *call; /* as a run prepares it, before there are data */
     shapes.ins = t->shapes;
     shapes.outs = t->shapes + call->n_ins;
@@ -185,7 +187,8 @@ weft_status conform_trial_launch(const conform_trial *t, weft_call *call, weft_e
     s = s ? s : weft_device_wait(t->p->plan, err);
     if (prepared && k->release)
         k->release(call->state);
-    return weft_leave(&entry, s);
+    call->watch = NULL;
+    return weft_leave(&entry, s ? s : conform_watched(&watch, err));
 }
 
 weft_status conform_trial_upload(conform_trial *t, weft_call *call, weft_error *err)

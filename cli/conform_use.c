@@ -74,10 +74,21 @@ void conform_print_difference(const weft_tensor *want, const weft_tensor *got, i
                     weft_tensor_get(got, i), weft_tensor_get(want, i));
 }
 
+weft_status conform_watched(const weft_attr_watch *watch, weft_error *err)
+{
+    if (!watch->key[0])
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "it reads the attribute '%s', which the op does not declare, and so gets 0; "
+                     "declare it (weft_op.attrs), or mend the name",
+                     watch->key);
+}
+
 weft_status conform_run(const conform_use *u, const weft_tensor *ins, const weft_tensor *outs,
                         bool accumulate, weft_error *err)
 {
     const weft_node *n = u->node;
+    weft_attr_watch watch = {""};
     const weft_call call = {.op = n->op,
                             .attrs = n->attrs,
                             .n_attrs = n->n_attrs,
@@ -86,10 +97,12 @@ weft_status conform_run(const conform_use *u, const weft_tensor *ins, const weft
                             .ins = ins,
                             .outs = outs,
                             .accumulate = accumulate,
-                            .threads = 1};
+                            .threads = 1,
+                            .watch = &watch};
     const char *owner = weft_ops_owner(u->graph->config.ops, n->op);
     const weft_entry entry = weft_enter_op(owner, "plain", n->op->name, err);
-    return weft_leave(&entry, n->op->plain(&call, err));
+    weft_status s = n->op->plain(&call, err);
+    return weft_leave(&entry, s ? s : conform_watched(&watch, err));
 }
 
 bool conform_ran(const conform *c, const conform_use *u, const char *check, const weft_tensor *ins,

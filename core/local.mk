@@ -134,6 +134,7 @@ core_libcore_la_SOURCES = \
 	core/graph/verify.c \
 	core/graph/autodiff.h \
 	core/graph/internal.h \
+	core/graph/watch.h \
 	core/graph/grad.h \
 	core/graph/map.h \
 	core/graph/print.h \

@@ -57,9 +57,11 @@ typedef struct weft_call {
     size_t workspace_bytes;
     weft_queue *queue;
     int threads; /* how many threads of the host the launch may use; below 1: one */
+    struct weft_attr_watch *watch; /* of weft conform; NULL: nobody watches */
 } weft_call;
 
-/* 0, 0.0, "" if the node has no such attribute; INT and REAL convert to each other. */
+/* 0, 0.0, "" if the node has no such attribute; INT and REAL convert to each other. Keys that the
+ * op does not declare (weft_op.attrs) no node has: weft conform names who reads one. */
 int64_t weft_call_int(const weft_call *call, const char *key);
 double weft_call_real(const weft_call *call, const char *key);
 const char *weft_call_text(const weft_call *call, const char *key);

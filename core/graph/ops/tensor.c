@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ops.h"
 
+#include "graph/internal.h"
+#include "graph/watch.h"
+
+#include <stdio.h>
 #include <string.h>
 
 static const weft_attr *find_attr(const weft_call *call, const char *key)
@@ -8,6 +12,9 @@ static const weft_attr *find_attr(const weft_call *call, const char *key)
     for (int i = 0; i < call->n_attrs; i++)
         if (!strcmp(call->attrs[i].key, key))
             return &call->attrs[i];
+    weft_attr_watch *watch = call->watch;
+    if (watch && !watch->key[0] && !weft_op_declares(call->op, key))
+        snprintf(watch->key, sizeof watch->key, "%s", key);
     return NULL;
 }
 
