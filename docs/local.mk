@@ -3,6 +3,7 @@ nobase_dist_doc_DATA += \
 	docs/architecture.md \
 	docs/checkpoints.md \
 	docs/float8.md \
+	docs/float8.svg \
 	docs/generate.md \
 	docs/hf.md \
 	docs/ini.md \

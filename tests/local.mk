@@ -169,7 +169,7 @@ EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/cpu_kernels.c bench/lock bench/pipeline bench/ranks bench/threads bench/tokenize.py
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/cpu_kernels.c bench/float8.py bench/lock bench/pipeline bench/ranks bench/threads bench/tokenize.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la
@@ -303,6 +303,7 @@ run_fixture_sources = \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/slow_save.c \
 	tests/fixtures/run/sp.c \
+	tests/fixtures/run/spike.c \
 	tests/fixtures/run/unfit.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrap_all.c \

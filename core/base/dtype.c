@@ -17,6 +17,7 @@ static const struct {
     [WEFT_U8] = {"u8", 1, 0},
     [WEFT_F8E4M3] = {"f8e4m3", 1, 448},
     [WEFT_F8E5M2] = {"f8e5m2", 1, 57344},
+    [WEFT_F8E8M0] = {"f8e8m0", 1, 0x1p127},
 };
 
 size_t weft_dtype_size(weft_dtype dtype)
@@ -44,7 +45,7 @@ bool weft_dtype_is_float(weft_dtype dtype)
 
 bool weft_dtype_is_f8(weft_dtype dtype)
 {
-    return dtype == WEFT_F8E4M3 || dtype == WEFT_F8E5M2;
+    return dtype == WEFT_F8E4M3 || dtype == WEFT_F8E5M2 || dtype == WEFT_F8E8M0;
 }
 
 double weft_dtype_max(weft_dtype dtype)
@@ -74,11 +75,35 @@ double weft_dtype_max(weft_dtype dtype)
         M4(s 0x1p5f), M4(s 0x1p6f), M4(s 0x1p7f), M4(s 0x1p8f), M4(s 0x1p9f), M4(s 0x1p10f),       \
         M4(s 0x1p11f), M4(s 0x1p12f), M4(s 0x1p13f), s INFINITY, NAN, NAN, NAN
 
+#define P4(p)  1 * (p), 2 * (p), 4 * (p), 8 * (p)
+#define P16(p) P4(p), P4(16 * (p)), P4(256 * (p)), P4(4096 * (p))
+
+static const float e8m0[256] = {P16(0x1p-127f), P16(0x1p-111f),
+                                P16(0x1p-95f),  P16(0x1p-79f),
+                                P16(0x1p-63f),  P16(0x1p-47f),
+                                P16(0x1p-31f),  P16(0x1p-15f),
+                                P16(0x1p1f),    P16(0x1p17f),
+                                P16(0x1p33f),   P16(0x1p49f),
+                                P16(0x1p65f),   P16(0x1p81f),
+                                P16(0x1p97f),   P4(0x1p113f),
+                                P4(0x1p117f),   P4(0x1p121f),
+                                0x1p125f,       0x1p126f,
+                                0x1p127f,       NAN};
+
 static const float e4m3[256] = {E4M3(+), E4M3(-)}, e5m2[256] = {E5M2(+), E5M2(-)};
 
 const float *weft_f8_values(weft_dtype dtype)
 {
-    return dtype == WEFT_F8E4M3 ? e4m3 : dtype == WEFT_F8E5M2 ? e5m2 : NULL;
+    return dtype == WEFT_F8E4M3   ? e4m3
+           : dtype == WEFT_F8E5M2 ? e5m2
+           : dtype == WEFT_F8E8M0 ? e8m0
+                                  : NULL;
+}
+
+uint8_t weft_f64_to_f8(double x, weft_dtype dtype)
+{
+    float f = weft_f64_to_f32_odd(x);
+    return dtype == WEFT_F8E8M0 ? weft_f32_to_f8e8m0(f) : weft_f32_to_f8(f, dtype == WEFT_F8E5M2);
 }
 
 float weft_f64_to_f32_odd(double x)

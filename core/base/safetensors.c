@@ -13,8 +13,9 @@ _Static_assert(
     "safetensors files are little-endian, and tensors are written as they lie in memory");
 
 static const char *const type_name[WEFT_DTYPES] = {
-    [WEFT_F32] = "F32", [WEFT_F64] = "F64",        [WEFT_BF16] = "BF16",      [WEFT_I32] = "I32",
-    [WEFT_U8] = "U8",   [WEFT_F8E4M3] = "F8_E4M3", [WEFT_F8E5M2] = "F8_E5M2",
+    [WEFT_F32] = "F32",        [WEFT_F64] = "F64",        [WEFT_BF16] = "BF16",
+    [WEFT_I32] = "I32",        [WEFT_U8] = "U8",          [WEFT_F8E4M3] = "F8_E4M3",
+    [WEFT_F8E5M2] = "F8_E5M2", [WEFT_F8E8M0] = "F8_E8M0",
 };
 
 static bool count_bytes(const weft_safetensor *t, size_t *bytes)

@@ -36,7 +36,7 @@ static weft_status close_gradients(weft_graph *g)
                                                      "the optimizer", NULL)))
             return weft_graph_status(g);
         if (p->gradient != gradient)
-            weft_set_mark(g, p->gradient, WEFT_MARK_GROUP, 1);
+            weft_set_mark(g, p->gradient, WEFT_MARK_GROUP, WEFT_GROUP_BLOCK);
         p->summed = p->gradient;
     }
     return WEFT_OK;

@@ -106,7 +106,7 @@ static weft_value *settle(weft_backward *b, weft_value *dx, const weft_value *x)
     if (moved && same_stage(b->g, moved, dx))
         moved->node->block = dx->node->block;
     if (moved && x->weight && is_grouped(x))
-        weft_set_mark(b->g, moved, WEFT_MARK_GROUP, 1);
+        weft_set_mark(b->g, moved, WEFT_MARK_GROUP, WEFT_GROUP_BLOCK);
     return moved;
 }
 

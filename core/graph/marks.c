@@ -12,7 +12,8 @@ static const struct {
     int64_t most;
     const char *whom;
 } marks[WEFT_MARKS] = {
-    [WEFT_MARK_GROUP] = {"group", WEFT_OP_GATHER, true, 1, "gathers and redistributes"},
+    [WEFT_MARK_GROUP] = {"group", WEFT_OP_GATHER, true, WEFT_GROUP_ALL,
+                         "gathers and redistributes"},
     [WEFT_MARK_PREFETCH] = {"prefetch", WEFT_OP_GATHER, true, 1 << 20, "gathers and redistributes"},
     [WEFT_MARK_REDUCE_EACH] = {"reduce_each", WEFT_OP_GATHER, true, 1, "gathers"},
     [WEFT_MARK_WIDE] = {"wide", 0, false, 1, "products"},

@@ -8,13 +8,19 @@
  * - Reductions of gradients: those of one block, where the last stands; what reads them waits
  *   behind it.
  * - All-reduces: of any block, up to a size; whatever is small is summed at once, however many they
- *   are. */
+ *   are.
+ * - What asks for it (WEFT_GROUP_ALL): of any block, and gathers whatever they wait for. */
 #include "lower/compile.h"
 
 #include <string.h>
 #include <weft/marks.h>
 
-enum { MOST_BYTES = 16 << 20 };
+enum {
+    MOST_BYTES = 16 << 20,
+    MOST_OF_ALL = 64 << 20, /* of what asks to be sent with all */
+    ANY_LEVEL = -1,
+    BEHIND_ALL = 1 << 20 /* the level of what needs a gather that stands in a set of all */
+};
 
 /* Nodes that become one instruction. */
 typedef struct set {
@@ -63,20 +69,27 @@ static int open_kind(const weft_node *n)
     return weft_layout_open(n->ins[0]->layout, n->steps[0].axes[0]);
 }
 
+static bool with_all(const weft_node *n)
+{
+    return weft_get_mark(n, WEFT_MARK_GROUP) == WEFT_GROUP_ALL;
+}
+
 /* Gathers move bytes, of whatever dtype. */
 static bool alike(const weft_node *a, const weft_node *b)
 {
     const weft_step *s = a->steps, *t = b->steps;
-    bool same_block = a->block == b->block || s->move == WEFT_ALL_REDUCE;
+    bool same_block = a->block == b->block || s->move == WEFT_ALL_REDUCE || with_all(a);
     bool same_dtype = a->outs[0]->dtype == b->outs[0]->dtype || s->move == WEFT_ALL_GATHER;
-    return same_block && same_dtype && a->phase == b->phase && s->move == t->move &&
-           s->n_axes == t->n_axes &&
+    return with_all(a) == with_all(b) && same_block && same_dtype && a->phase == b->phase &&
+           s->move == t->move && s->n_axes == t->n_axes &&
            memcmp(s->axes, t->axes, sizeof(int) * (size_t)s->n_axes) == 0 &&
            open_kind(a) == open_kind(b);
 }
 
 static bool has_room(const set *s, const weft_node *n, int64_t bytes)
 {
+    if (with_all(n))
+        return s->bytes + bytes <= MOST_OF_ALL;
     return n->steps[0].move != WEFT_ALL_REDUCE || s->bytes + bytes <= MOST_BYTES;
 }
 
@@ -127,8 +140,19 @@ static bool goes_on(const grouper *g, const weft_node *n)
            n->steps[0].move == WEFT_REDUCE_SCATTER;
 }
 
+static int level_of_needs(const grouper *g, const weft_node *n)
+{
+    int level = 0;
+    for (int i = 0; i < n->n_ins; i++) {
+        const weft_node *m = n->ins[i]->node;
+        level = g->inside[m->id] && g->level[m->id] > level ? g->level[m->id] : level;
+    }
+    return level;
+}
+
 /* A reduction that needs another one stands alone: a set must be complete before anything behind it
- * runs. But those that go on with sets of one level make sets of the next. */
+ * runs. But those that go on with sets of one level make sets of the next. A gather may need any
+ * reduction, which stands before its set; in a set of all it must not need another one of these. */
 static weft_status find_sets(grouper *g, int lo, int hi)
 {
     weft_status s = WEFT_OK;
@@ -137,14 +161,12 @@ static weft_status find_sets(grouper *g, int lo, int hi)
         g->inside[g->c->order[p]->id] = true;
     for (int p = lo; p < hi && !s; p++) {
         weft_node *n = g->c->order[p];
-        int level = 0;
-        for (int i = 0; i < n->n_ins; i++)
-            if (g->inside[n->ins[i]->node->id] && g->level[n->ins[i]->node->id] > level)
-                level = g->level[n->ins[i]->node->id];
-        bool joins = may_join(n) && (level == 0 || goes_on(g, n));
-        g->level[n->id] = joins && !is_gather(n) ? level + 1 : level;
+        int level = level_of_needs(g, n);
+        bool of_all = may_join(n) && is_gather(n) && with_all(n) && level < BEHIND_ALL;
+        bool joins = of_all || (may_join(n) && (level == 0 || goes_on(g, n)));
+        g->level[n->id] = of_all ? BEHIND_ALL : joins && !is_gather(n) ? level + 1 : level;
         if (joins)
-            s = join(g, n, level);
+            s = join(g, n, of_all ? ANY_LEVEL : level);
     }
     return s;
 }
@@ -204,7 +226,7 @@ static void put_gathers(grouper *g, set *s)
     while (g->sets[i] != s)
         i++;
     for (int block = s->like->block; ++i < g->n_sets && ahead >= 0;) {
-        if (!g->sets[i]->gather)
+        if (!g->sets[i]->gather || with_all(g->sets[i]->like))
             continue;
         ahead -= g->sets[i]->like->block != block;
         block = g->sets[i]->like->block;

@@ -19,7 +19,7 @@ static const store_type types[] = {
     {"I8", 8, WEFT_DTYPES, false},
     {"F8_E5M2", 8, WEFT_F8E5M2, false},
     {"F8_E4M3", 8, WEFT_F8E4M3, false},
-    {"F8_E8M0", 8, WEFT_DTYPES, false},
+    {"F8_E8M0", 8, WEFT_F8E8M0, false},
     {"I16", 16, WEFT_DTYPES, false},
     {"U16", 16, WEFT_DTYPES, false},
     {"U32", 32, WEFT_DTYPES, false},
@@ -94,8 +94,8 @@ static double load(const store_type *type, const uint8_t *from)
 /* Narrower than f32: rounded once, on the way through an f32 whose last bit is what was cut off. */
 static void store(weft_dtype dtype, double d, uint8_t *to)
 {
-    float f = dtype == WEFT_F32 ? (float)d : weft_f64_to_f32_odd(d);
-    uint16_t h = dtype == WEFT_BF16 ? weft_f32_to_bf16(f) : 0;
+    float f = (float)d;
+    uint16_t h = dtype == WEFT_BF16 ? weft_f32_to_bf16(weft_f64_to_f32_odd(d)) : 0;
     if (dtype == WEFT_F64)
         memcpy(to, &d, sizeof d);
     else if (dtype == WEFT_F32)
@@ -103,7 +103,7 @@ static void store(weft_dtype dtype, double d, uint8_t *to)
     else if (dtype == WEFT_BF16)
         memcpy(to, &h, sizeof h);
     else
-        *to = weft_f32_to_f8(f, dtype == WEFT_F8E5M2);
+        *to = weft_f64_to_f8(d, dtype);
 }
 
 static void bf16_to_f32(const uint8_t *from, uint8_t *to, int64_t n)

@@ -175,12 +175,14 @@ typedef enum weft_dtype {
     WEFT_U8,
     WEFT_F8E4M3, /* 4 bits of exponent, 3 of mantissa; no infinity, largest 448 */
     WEFT_F8E5M2, /* 5 bits of exponent, 2 of mantissa; largest 57344 */
+    WEFT_F8E8M0, /* powers of two from 2^-127 to 2^127, and NaN; no sign, no zero: scales of blocks
+                  */
     WEFT_DTYPES
 } weft_dtype;
 
 size_t weft_dtype_size(weft_dtype dtype); /* bytes an element */
-const char *
-weft_dtype_name(weft_dtype dtype); /* "f32", "f64", "bf16", "i32", "u8", "f8e4m3", "f8e5m2" */
+const char *weft_dtype_name(
+    weft_dtype dtype); /* "f32", "f64", "bf16", "i32", "u8", "f8e4m3", "f8e5m2", "f8e8m0" */
 /* WEFT_DTYPES if no dtype is called so. */
 weft_dtype weft_dtype_find(const char *name);
 bool weft_dtype_is_float(weft_dtype dtype); /* all but i32 and u8 */
@@ -240,6 +242,27 @@ static inline uint8_t weft_f32_to_f8e5m2(float f)
 {
     return weft_f32_to_f8(f, true);
 }
+
+/* The nearest power of two, of two the greater; what is none, or too small, becomes the smallest,
+ * what is too large, infinities too, the largest; NaN stays NaN. */
+static inline uint8_t weft_f32_to_f8e8m0(float f)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {f};
+    if ((v.u & 0x7fffffffu) > 0x7f800000u)
+        return 0xffu;
+    if (!(f > 0x1p-127f))
+        return 0;
+    /* half of 2^-126 is the smallest, and above it the next one is as near at three quarters */
+    uint32_t up = v.u < 0x00800000u ? v.u >= 0x00600000u : v.u >> 22 & 1u;
+    uint32_t code = (v.u >> 23) + up;
+    return (uint8_t)(code < 0xfeu ? code : 0xfeu);
+}
+
+/* x, rounded once, as the code of a float of 8 bits. */
+uint8_t weft_f64_to_f8(double x, weft_dtype dtype);
 
 /* What the 256 codes of a float of 8 bits stand for; NULL: dtype is none. The table is const and
  * never goes away. */

@@ -15,7 +15,8 @@ extern "C" {
 /* Where no value is named, 1 is yes and 0, the default, no. */
 typedef enum weft_mark {
     /* Of gathers and redistributes. This collective may be sent as one with others of its kind:
-     * gathers and reductions of one block, all-reduces of any. Set by who puts a gather in (fsdp),
+     * WEFT_GROUP_BLOCK, gathers and reductions of one block, all-reduces of any; WEFT_GROUP_ALL,
+     * what is small and asked for once: of any block. Set by who puts a gather in (fsdp, float8),
      * and by the core for the gradient of what is gathered so; read by lowering. */
     WEFT_MARK_GROUP,
     /* Of gathers and redistributes: how many blocks ahead of the one that computes it is sent; 0:
@@ -38,6 +39,9 @@ typedef enum weft_mark {
     WEFT_MARK_WIDE_GRADIENT,
     WEFT_MARKS /* how many there are */
 } weft_mark;
+
+/* Values of WEFT_MARK_GROUP but 0. */
+enum { WEFT_GROUP_BLOCK = 1, WEFT_GROUP_ALL };
 
 /* Marks the node that made v (NULL-safe). A mark that there is not, that is not for nodes of this
  * kind, or a value that it does not have, is an error of the graph. */

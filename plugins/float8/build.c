@@ -132,6 +132,6 @@ weft_value *f8_weight_scale(const f8_build *b, weft_value *w, const char *keep)
     whole = weft_add1(b->g, "gather", NULL, scale);
     if (whole)
         whole->node->scope = WEFT_STEP_BEGIN;
-    weft_set_mark(b->g, whole, WEFT_MARK_GROUP, 1);
+    weft_set_mark(b->g, whole, WEFT_MARK_GROUP, WEFT_GROUP_ALL);
     return whole;
 }

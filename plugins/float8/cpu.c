@@ -106,7 +106,7 @@ static weft_status amax_launch(const weft_call *call, weft_error *err)
 static bool quantise_accepts(const weft_call *call)
 {
     return f8_is_half(&call->ins[0]) && call->ins[1].dtype == WEFT_F32 &&
-           weft_dtype_is_f8(call->outs[0].dtype) && (keeps_first(call) || keeps_last(call));
+           f8_is_operand(call->outs[0].dtype) && (keeps_first(call) || keeps_last(call));
 }
 
 static weft_status quantise_launch(const weft_call *call, weft_error *err)

@@ -47,7 +47,7 @@ static int64_t floats_of(const cut *c)
 
 bool f8_product_accepts(const weft_call *call)
 {
-    return weft_dtype_is_f8(call->ins[0].dtype) && weft_dtype_is_f8(call->ins[1].dtype) &&
+    return f8_is_operand(call->ins[0].dtype) && f8_is_operand(call->ins[1].dtype) &&
            call->ins[2].dtype == WEFT_F32 && call->ins[3].dtype == WEFT_F32 &&
            f8_is_half(&call->outs[0]);
 }

@@ -67,6 +67,12 @@ extern const weft_op f8_op_amax, f8_op_scale, f8_op_quantise, f8_op_linear, f8_o
     f8_op_linear_dx, f8_op_linear_dw, f8_op_history;
 extern const weft_kernel f8_cpu_kernels[];
 
+/* Is it a dtype of products' operands? */
+static inline bool f8_is_operand(weft_dtype dtype)
+{
+    return dtype == WEFT_F8E4M3 || dtype == WEFT_F8E5M2;
+}
+
 /* 448 / max(amax, 1e-12) and the like: the scale that brings amax to the largest number. */
 float f8_scale_of(double amax, weft_dtype dtype, bool power_of_two, int64_t margin);
 /* Does the call want hardware, where there is none? */

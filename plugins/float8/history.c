@@ -103,7 +103,7 @@ weft_status f8_placed(void *self, weft_graph *g, weft_error *err)
             v->recompute = false;
         for (; v->weight && amax->node->n_ins == 1; amax = amax->node->ins[0])
             if (amax->node->steps)
-                weft_set_mark(g, amax, WEFT_MARK_GROUP, 1);
+                weft_set_mark(g, amax, WEFT_MARK_GROUP, WEFT_GROUP_ALL);
     }
     return weft_graph_status(g);
 }
@@ -148,7 +148,7 @@ static void remember(weft_graph *g, const weft_params *p, weft_value **all, int 
                                   sizeof attrs / sizeof *attrs);
     for (int i = 0; v && i < v->node->n_ins; i++)
         if (v->node->ins[i]->node->steps)
-            weft_set_mark(g, v->node->ins[i], WEFT_MARK_GROUP, 1);
+            weft_set_mark(g, v->node->ins[i], WEFT_MARK_GROUP, WEFT_GROUP_ALL);
     weft_set_update(g, ins[0], outs[0]);
     weft_set_update(g, ins[1], outs[1]);
 }

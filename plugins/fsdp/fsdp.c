@@ -119,7 +119,7 @@ static bool gathers_again(const weft_params *p, const weft_graph *g, int block)
 static void set_marks(weft_graph *g, const weft_params *p, weft_value *gathered)
 {
     if (weft_params_is(p, "group", "block"))
-        weft_set_mark(g, gathered, WEFT_MARK_GROUP, 1);
+        weft_set_mark(g, gathered, WEFT_MARK_GROUP, WEFT_GROUP_BLOCK);
     if (gathered->node->scope == WEFT_MICRO_BATCH && weft_params_int(p, "prefetch") > 0)
         weft_set_mark(g, gathered, WEFT_MARK_PREFETCH, weft_params_int(p, "prefetch"));
 }

@@ -17,9 +17,9 @@ struct safetensors {
 static const struct {
     const char *name;
     weft_dtype dtype;
-} dtypes[] = {{"F32", WEFT_F32},       {"F64", WEFT_F64}, {"BF16", WEFT_BF16},
-              {"I32", WEFT_I32},       {"U8", WEFT_U8},   {"F8_E4M3", WEFT_F8E4M3},
-              {"F8_E5M2", WEFT_F8E5M2}};
+} dtypes[] = {{"F32", WEFT_F32},        {"F64", WEFT_F64},       {"BF16", WEFT_BF16},
+              {"I32", WEFT_I32},        {"U8", WEFT_U8},         {"F8_E4M3", WEFT_F8E4M3},
+              {"F8_E5M2", WEFT_F8E5M2}, {"F8_E8M0", WEFT_F8E8M0}};
 
 static weft_status bad(const char *path, const char *what, const char *name, weft_error *err)
 {

@@ -252,7 +252,7 @@ static void json_strings(void **state)
 static void dtypes(void **state)
 {
     (void)state;
-    static const size_t size[WEFT_DTYPES] = {4, 8, 2, 4, 1, 1, 1};
+    static const size_t size[WEFT_DTYPES] = {4, 8, 2, 4, 1, 1, 1, 1};
     for (int i = 0; i < WEFT_DTYPES; i++) {
         weft_dtype dtype = (weft_dtype)i;
         assert_int_equal(weft_dtype_find(weft_dtype_name(dtype)), dtype);

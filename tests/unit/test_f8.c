@@ -142,13 +142,52 @@ static void f64_is_rounded_once(void **state)
     assert_true(weft_tensor_get(&t, 0) == 0x1p-16);
 }
 
+static uint8_t nearest_power(double x)
+{
+    int best = 0;
+    for (int code = 1; code < 255; code++) /* of two the greater */
+        if (fabs(ldexp(1, code - 127) - x) <= fabs(ldexp(1, best - 127) - x))
+            best = code;
+    return (uint8_t)best;
+}
+
+/* By the definition, over all codes. */
+static void powers_of_two(void **state)
+{
+    const uint32_t *bits = tensor("f32", "")->data;
+    int64_t n = safetensor_count(tensor("f32", "")) / 4;
+    uint8_t code;
+    weft_tensor t = {.data = &code, .dtype = WEFT_F8E8M0};
+    (void)state;
+    for (int i = 0; i < 255; i++) {
+        code = (uint8_t)i;
+        assert_true(weft_tensor_get(&t, 0) == ldexp(1, i - 127));
+        for (int q = 3; q < 8; q++) { /* on both sides of halfway */
+            double x = ldexp(q, i - 127 - 2);
+            assert_int_equal(weft_f32_to_f8e8m0((float)x), nearest_power(x));
+            weft_tensor_set(&t, 0, x);
+            assert_int_equal(code, nearest_power(x));
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float x = f32_of(bits[i]);
+        uint8_t want = isnan(x) ? 0xff : !(x > 0) ? 0 : isinf(x) ? 254 : nearest_power((double)x);
+        if (weft_f32_to_f8e8m0(x) != want)
+            fail_msg("%a as f8e8m0: %02x, not %02x", (double)x, weft_f32_to_f8e8m0(x), want);
+    }
+    code = 0xff;
+    assert_true(isnan(weft_tensor_get(&t, 0)));
+    assert_true(weft_dtype_max(WEFT_F8E8M0) == 0x1p127);
+    weft_tensor_set(&t, 0, 1.5 - 0x1p-40); /* rounded once */
+    assert_int_equal(code, 127);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_bf16),
-        cmocka_unit_test(hard_f32),
-        cmocka_unit_test(every_code),
-        cmocka_unit_test(f64_is_rounded_once),
+        cmocka_unit_test(every_bf16),    cmocka_unit_test(hard_f32),
+        cmocka_unit_test(every_code),    cmocka_unit_test(f64_is_rounded_once),
+        cmocka_unit_test(powers_of_two),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

@@ -49,23 +49,27 @@ static void keeps_every_dtype(void **state)
         {"one", WEFT_I32, 0, {0}, {0}, {0}},
         {"wide", WEFT_F64, 1, {2}, {0}, {2}},
         {"näme \"q\"", WEFT_F32, 2, {2, 3}, {0}, {2, 3}},
+        {"e4m3", WEFT_F8E4M3, 1, {5}, {0}, {5}},
+        {"e5m2", WEFT_F8E5M2, 1, {5}, {0}, {5}},
+        {"e8m0", WEFT_F8E8M0, 1, {5}, {0}, {5}},
     };
-    const void *const data[] = {u8, bf16, i32, f64, f32};
+    enum { N = sizeof pieces / sizeof pieces[0] };
+    const void *const data[N] = {u8, bf16, i32, f64, f32, u8, u8, u8};
     for (int sharded = 0; sharded < 2; sharded++) {
         weft_sums sums, again;
         weft_folder *folder = NULL;
         const char *path = sharded ? "b.safetensors" : "a.safetensors";
-        write_file(path, pieces, 5, sharded, data, &sums);
+        write_file(path, pieces, N, sharded, data, &sums);
         ok(weft_sums_of_file(io, path, &again, err));
         equal_sums(&sums, &again);
         ok(weft_folder_open(io, path, &folder, err));
         ok(weft_folder_verify(folder, path, &sums, err));
-        assert_int_equal(weft_folder_count(folder), 5);
+        assert_int_equal(weft_folder_count(folder), N);
         assert_string_equal(weft_folder_metadata(folder, "made_by"), "a \"test\"");
         assert_string_equal(weft_folder_metadata(folder, "format"), "pt");
         assert_null(weft_folder_metadata(folder, "nothing"));
         assert_null(weft_folder_find(folder, "nothing"));
-        for (int i = 0; i < 5; i++) {
+        for (int i = 0; i < N; i++) {
             char room[64];
             const weft_stored *t = weft_folder_find(folder, pieces[i].name);
             assert_non_null(t);
@@ -80,6 +84,11 @@ static void keeps_every_dtype(void **state)
                 assert_true(strcmp(weft_folder_get(folder, i - 1)->name,
                                    weft_folder_get(folder, i)->name) < 0);
         }
+        float powers[5];
+        ok(weft_folder_read(folder, "e8m0", (int64_t[]){0}, (int64_t[]){5}, WEFT_F32, powers, err));
+        for (int i = 0; i < 4; i++)
+            assert_true(powers[i] == ldexpf(1, u8[i] - 127));
+        assert_true(isnan(powers[4]));
         weft_folder_destroy(folder);
         weft_sums_release(&sums);
         weft_sums_release(&again);

@@ -42,6 +42,7 @@ static inline double op_get(const weft_tensor *t, int64_t i)
         return (double)((const int32_t *)t->data)[i];
     case WEFT_F8E4M3:
     case WEFT_F8E5M2:
+    case WEFT_F8E8M0:
         return (double)weft_f8_values(t->dtype)[((const uint8_t *)t->data)[i]];
     default:
         return (double)((const uint8_t *)t->data)[i];

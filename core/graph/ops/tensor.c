@@ -91,7 +91,8 @@ void weft_tensor_set(const weft_tensor *t, int64_t i, double x)
         break;
     case WEFT_F8E4M3:
     case WEFT_F8E5M2:
-        ((uint8_t *)t->data)[i] = weft_f32_to_f8(weft_f64_to_f32_odd(x), t->dtype == WEFT_F8E5M2);
+    case WEFT_F8E8M0:
+        ((uint8_t *)t->data)[i] = weft_f64_to_f8(x, t->dtype);
         break;
     default:
         ((uint8_t *)t->data)[i] = (uint8_t)x;
