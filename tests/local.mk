@@ -333,6 +333,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-commands \
 	tests/scripts/check-config \
 	tests/scripts/check-conform \
+	tests/scripts/check-cuda \
 	tests/scripts/check-cxx \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \
