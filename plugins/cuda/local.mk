@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Built only where configure finds nvcc.
+nobase_dist_doc_DATA += plugins/cuda/README.md
 cuda_kernels = adamw attention attention_any attention_dx elementwise embedding loss move norm quantise rope rows scalar sum
 cuda_kernel_headers = \
 	plugins/cuda/kernels/args.h \
@@ -34,7 +35,25 @@ plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/gpu.h
 plugins_cuda_libweftcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 plugins_cuda_libweftcuda_la_CFLAGS = $(PLUGIN_CFLAGS)
-noinst_DATA = $(cuda_fatbins)
+
+plugins_cuda_cuda_la_SOURCES = \
+	plugins/cuda/memory.c \
+	plugins/cuda/modules.c \
+	plugins/cuda/order.c \
+	plugins/cuda/plugin.c \
+	plugins/cuda/device.h
+plugins_cuda_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -DCUDA_FATBINS='"$(abs_builddir)/plugins/cuda/kernels"'
+plugins_cuda_cuda_la_CFLAGS = $(PLUGIN_CFLAGS)
+plugins_cuda_cuda_la_LIBADD = plugins/cuda/libweftcuda.la core/libweft.la $(LIBM)
+# Written so that automake does not take it for a rule of its own.
+$(addsuffix -modules.lo,plugins/cuda/cuda_la): $(cuda_fatbins)
+if BUILTIN_CUDA
+noinst_LTLIBRARIES += plugins/cuda/cuda.la
+plugins_cuda_cuda_la_LDFLAGS = $(BUILTIN_LDFLAGS)
+else
+plugin_LTLIBRARIES += plugins/cuda/cuda.la
+plugins_cuda_cuda_la_LDFLAGS = $(PLUGIN_LDFLAGS)
+endif
 endif
 
 # ---- tests: the kernels' text, compiled for the host ----
