@@ -64,7 +64,8 @@ cuda_emulator = \
 	plugins/cuda/test/emulate.h \
 	plugins/cuda/test/fake.h \
 	plugins/cuda/test/target.h
-EXTRA_DIST += $(cuda_emulator) plugins/cuda/test/trial.h
+cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c
+EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) plugins/cuda/test/fake_driver.h plugins/cuda/test/trial.h
 if EMULATE_CUDA
 # With the sanitizers, whatever the rest is built with: what a kernel reads or writes beside its
 # operands is seen.
@@ -95,6 +96,16 @@ plugins_cuda_test_test_cuda_attention_LDADD = $(plugins_cuda_test_test_cuda_kern
 plugins_cuda_test_test_cuda_attention_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
 plugins_cuda_test_test_cuda_attention_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
 plugins_cuda_test_test_cuda_attention_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
+
+# A driver and a cuBLASLt that are the host, in a library of their own: whole runs load it.
+cuda_faked = $(cuda_kernels:%=plugins/cuda/test/%.faked.o)
+$(cuda_faked): plugins/cuda/test/%.faked.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h core/weft/base.h
+	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 $(SANITIZE_FLAGS) $(CUDA_HOST_FLAGS) -c -o $@ $<
+plugins/cuda/test/libfakecuda.so: $(cuda_faked) $(cuda_fakes) plugins/cuda/test/emulate.c $(cuda_emulator) plugins/cuda/test/fake_driver.h plugins/cuda/gpu.h
+	$(AM_V_CCLD)$(CC) -shared -fPIC -O2 -fvisibility=hidden $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(AM_CFLAGS) -o $@ \
+	    $(cuda_fakes:%=$(top_srcdir)/%) $(top_srcdir)/plugins/cuda/test/emulate.c $(cuda_faked) $(LIBM)
+check_DATA += plugins/cuda/test/libfakecuda.so
+CLEANFILES += $(cuda_faked) plugins/cuda/test/libfakecuda.so
 
 # Kernels that are wrong on purpose.
 plugins_cuda_test_test_emulate_SOURCES = plugins/cuda/test/test_emulate.c plugins/cuda/test/emulate.c
