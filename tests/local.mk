@@ -320,7 +320,7 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_scope.c \
 	tests/fixtures/run/wrong_statement.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
-check_DATA = $(fixtures) $(vetted)
+check_DATA += $(fixtures) $(vetted)
 $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 $(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/fault.h tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
@@ -339,6 +339,8 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-commands \
 	tests/scripts/check-config \
 	tests/scripts/check-conform \
+	tests/scripts/check-cuda \
+	tests/scripts/check-cuda-runs \
 	tests/scripts/check-cxx \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An instance of the device, and what the table of functions is made of. */
+#ifndef WEFT_CUDA_DEVICE_H
+#define WEFT_CUDA_DEVICE_H
+
+#include "gpu.h"
+
+/* Compute, collectives, what stages send each other. */
+enum { CUDA_QUEUES = 3, CUDA_MOST_FILES = 32 };
+
+/* A task's launches, captured. */
+typedef struct cuda_graph {
+    uint64_t key;
+    CUgraphExec exec; /* NULL: seen once, run one by one */
+    struct cuda_graph *next;
+} cuda_graph;
+
+typedef struct cuda {
+    const weft_host *host;
+    bool plain, capture, open;
+    cuda_driver driver;
+    CUdevice number;
+    CUcontext context;
+    CUmodule modules[CUDA_MOST_FILES];
+    CUfunction functions[CUDA_N_KERNELS];
+    cuda_products *products;
+    weft_queue queues[CUDA_QUEUES];
+    size_t used, most; /* bytes of device memory */
+    cuda_graph *graphs;
+    cuda_graph *current; /* between begin and end */
+    bool capturing;
+} cuda;
+
+/* ---- memory.c; as <weft/device.h> says ---- */
+
+weft_status cuda_alloc(void *self, size_t bytes, void **memory, weft_error *err);
+void cuda_free(void *self, void *memory, size_t bytes);
+weft_status cuda_alloc_host(void *self, size_t bytes, void **memory, weft_error *err);
+void cuda_free_host(void *self, void *memory, size_t bytes);
+weft_status cuda_upload(void *self, weft_queue *queue, void *to, const void *from_host,
+                        size_t bytes, weft_error *err);
+weft_status cuda_download(void *self, weft_queue *queue, void *to_host, const void *from,
+                          size_t bytes, weft_error *err);
+weft_status cuda_move(void *self, weft_queue *queue, const weft_box *boxes, int n, weft_error *err);
+weft_status cuda_reduce(void *self, weft_queue *queue, const weft_reduction *r, weft_error *err);
+
+/* ---- order.c: events, waiting, captured tasks ---- */
+
+weft_status cuda_event_create(void *self, weft_device_event **event, weft_error *err);
+void cuda_event_destroy(void *self, weft_device_event *event);
+weft_status cuda_record(void *self, weft_queue *queue, weft_device_event *event, weft_error *err);
+weft_status cuda_await(void *self, weft_queue *queue, weft_device_event *event, weft_error *err);
+weft_status cuda_poll(void *self, weft_device_event *event, bool *done, weft_error *err);
+weft_status cuda_wait(void *self, weft_error *err);
+weft_status cuda_begin(void *self, uint64_t key, bool *replayed, weft_error *err);
+weft_status cuda_end(void *self, weft_error *err);
+void cuda_graphs_release(cuda *c);
+
+#endif

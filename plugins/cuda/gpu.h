@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA device: what its files share. Internal to the plugin and its tests.
+ *
+ * No function of NVIDIA's is linked: those of the driver stand in a table that driver.c fills when
+ * the device is opened, so that the plugin loads anywhere and tests can put a driver of their own
+ * there. Kernels are asked for by number and launched with one struct (kernels/args.h). */
+#ifndef WEFT_CUDA_PLUGIN_H
+#define WEFT_CUDA_PLUGIN_H
+
+#include <cuda.h>
+
+#include "kernels/args.h"
+#include "kernels/list.h"
+
+#include <weft/plugin.h>
+
+/* ---- the driver's functions (driver.c) ---- */
+
+/* cuda.h puts versions behind some names by macros, here as well: fields and symbols have them. */
+#define CUDA_DRIVER_FUNCTIONS(X)                                                                   \
+    X(cuInit)                                                                                      \
+    X(cuDriverGetVersion)                                                                          \
+    X(cuGetErrorName)                                                                              \
+    X(cuGetErrorString)                                                                            \
+    X(cuDeviceGetCount)                                                                            \
+    X(cuDeviceGet)                                                                                 \
+    X(cuDeviceGetName)                                                                             \
+    X(cuDeviceGetAttribute)                                                                        \
+    X(cuDeviceTotalMem)                                                                            \
+    X(cuDevicePrimaryCtxRetain)                                                                    \
+    X(cuDevicePrimaryCtxRelease)                                                                   \
+    X(cuCtxSetCurrent)                                                                             \
+    X(cuModuleLoadData)                                                                            \
+    X(cuModuleUnload)                                                                              \
+    X(cuModuleGetFunction)                                                                         \
+    X(cuFuncSetAttribute)                                                                          \
+    X(cuLaunchKernel)                                                                              \
+    X(cuMemAlloc)                                                                                  \
+    X(cuMemFree)                                                                                   \
+    X(cuMemGetInfo)                                                                                \
+    X(cuMemHostAlloc)                                                                              \
+    X(cuMemFreeHost)                                                                               \
+    X(cuMemcpyHtoDAsync)                                                                           \
+    X(cuMemcpyDtoHAsync)                                                                           \
+    X(cuMemsetD8Async)                                                                             \
+    X(cuStreamCreate)                                                                              \
+    X(cuStreamDestroy)                                                                             \
+    X(cuStreamSynchronize)                                                                         \
+    X(cuStreamQuery)                                                                               \
+    X(cuStreamWaitEvent)                                                                           \
+    X(cuStreamBeginCapture)                                                                        \
+    X(cuStreamEndCapture)                                                                          \
+    X(cuEventCreate)                                                                               \
+    X(cuEventDestroy)                                                                              \
+    X(cuEventRecord)                                                                               \
+    X(cuEventQuery)                                                                                \
+    X(cuEventSynchronize)                                                                          \
+    X(cuGraphInstantiate)                                                                          \
+    X(cuGraphLaunch)                                                                               \
+    X(cuGraphExecDestroy)                                                                          \
+    X(cuGraphDestroy)
+
+typedef struct cuda_driver {
+#define CUDA_FIELD(function) __typeof__(function) *function;
+    CUDA_DRIVER_FUNCTIONS(CUDA_FIELD)
+#undef CUDA_FIELD
+} cuda_driver;
+
+/* Opens the library (a name or a path) and fills the table. A library or a function that is not
+ * there is an input error that says what was looked for. */
+weft_status cuda_driver_open(cuda_driver *driver, const char *library, weft_error *err);
+/* As dlopen, with the same error. `what` it is, `remedy` for whoever has none. */
+weft_status cuda_library_open(void **handle, const char *library, const char *what,
+                              const char *remedy, weft_error *err);
+weft_status cuda_library_find(void *handle, const char *library, const char *symbol, void **found,
+                              weft_error *err);
+
+/* ---- kernels ---- */
+
+typedef enum cuda_kernel {
+#define CUDA_NUMBER(file, name, threads) CUDA_KERNEL_##name,
+    CUDA_KERNELS(CUDA_NUMBER)
+#undef CUDA_NUMBER
+        CUDA_N_KERNELS
+} cuda_kernel;
+
+typedef struct cuda_products cuda_products;
+
+/* What launches learn about their rank: call->queue. */
+struct weft_queue {
+    const cuda_driver *driver;
+    const CUfunction *functions; /* by cuda_kernel; NULL until the device is open */
+    CUstream stream;
+    cuda_products *products; /* NULL until the device is open */
+    bool careful;            /* wait behind every launch, so that an error is named where it is */
+};
+
+/* Enqueues a kernel. An empty grid is nothing to do. */
+weft_status cuda_launch(const weft_queue *queue, cuda_kernel kernel, const void *args, int64_t grid,
+                        weft_error *err);
+weft_status cuda_launch_grid(const weft_queue *queue, cuda_kernel kernel, const void *args,
+                             const int64_t grid[3], size_t shared_bytes, weft_error *err);
+const char *cuda_kernel_name(cuda_kernel kernel);
+/* Threads of a block. */
+int cuda_kernel_threads(cuda_kernel kernel);
+/* WEFT_OK, or a message of what failed. */
+weft_status cuda_check(const cuda_driver *driver, CUresult result, const char *what,
+                       weft_error *err);
+
+/* The compiled kernels of a file of kernels/, for cuModuleLoadData (modules.c). */
+typedef struct cuda_module_image {
+    const char *file;
+    const void *image;
+} cuda_module_image;
+extern const cuda_module_image cuda_module_images[]; /* file NULL ends */
+/* Which of them a kernel is in. */
+const char *cuda_kernel_file(cuda_kernel kernel);
+
+/* Kernels of ops, op NULL ends. */
+extern const weft_kernel cuda_kernels[];
+
+cuda_view cuda_view_of(const weft_tensor *t);
+/* Blocks for so many elements in chunks of 8, or rows a block each. */
+int64_t cuda_chunk_blocks(int64_t n);
+int64_t cuda_row_blocks(int64_t rows);
+int64_t cuda_rows(const weft_tensor *t);
+int64_t cuda_width(const weft_tensor *t);
+weft_status cuda_check_workspace(const weft_call *call, size_t needed, weft_error *err);
+
+/* ---- launches by family ---- */
+
+typedef weft_status cuda_launcher(const weft_call *call, weft_error *err);
+
+cuda_launcher cuda_elementwise_launch, cuda_bias_launch, cuda_chunk_launch, cuda_unchunk_launch;
+cuda_launcher cuda_norm_launch, cuda_norm_dw_launch, cuda_rope_launch;
+cuda_launcher cuda_embedding_launch, cuda_embedding_dw_launch, cuda_loss_launch;
+cuda_launcher cuda_sum_launch, cuda_scalar_launch, cuda_adamw_launch, cuda_rows_launch;
+cuda_launcher cuda_quantise_launch, cuda_history_launch;
+cuda_launcher cuda_attention_launch, cuda_attention_dx_launch, cuda_attention_merge_launch;
+
+size_t cuda_columns_workspace(const weft_call *call);
+size_t cuda_embedding_workspace(const weft_call *call);
+size_t cuda_sum_workspace(const weft_call *call);
+size_t cuda_amax_workspace(const weft_call *call);
+size_t cuda_attention_workspace(const weft_call *call);
+size_t cuda_attention_dx_workspace(const weft_call *call);
+bool cuda_attention_accepts(const weft_call *call);
+bool cuda_rope_accepts(const weft_call *call);
+bool cuda_quantise_accepts(const weft_call *call);
+bool cuda_chunk_accepts(const weft_call *call);
+
+/* ---- products: cuBLASLt (product.c, blas.c) ---- */
+
+/* A library, opened, and a handle of it. */
+weft_status cuda_products_create(const char *library, cuda_products **products, weft_error *err);
+/* Ends the handle; what was prepared may be released until destroy. */
+void cuda_products_close(cuda_products *products);
+void cuda_products_destroy(cuda_products *products);
+/* The most workspace that a product is given. */
+enum { CUDA_PRODUCT_WORKSPACE = 32 << 20 };
+
+bool cuda_product_accepts(const weft_call *call);
+size_t cuda_product_workspace(const weft_call *call);
+weft_status cuda_product_prepare(const weft_call *call, void **state, weft_error *err);
+void cuda_product_release(void *state);
+weft_status cuda_product_launch(const weft_call *call, weft_error *err);
+
+#endif

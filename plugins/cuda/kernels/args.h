@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels are given: one struct each, read by the host's C, nvcc and the tests' C++. */
+#ifndef WEFT_CUDA_ARGS_H
+#define WEFT_CUDA_ARGS_H
+
+#include <weft/base.h>
+
+enum {
+    CUDA_THREADS = 256,    /* of a block, but for attention */
+    CUDA_MOST_INS = 8,     /* operands of a sum */
+    CUDA_MOST_DIMS = 6,    /* of a move */
+    CUDA_MOST_HALF = 256,  /* rope: pairs of a head */
+    CUDA_PARTS = 128,      /* sums over rows are made in this many parts, whatever the GPU */
+    CUDA_SUM_BLOCKS = 256, /* sums of all elements: the same */
+    CUDA_COLUMNS = 256,    /* sums over rows: columns of a block */
+    CUDA_TILE = 64,        /* attention: rows of a block, in warps of 16 */
+};
+
+/* An operand or a result. */
+typedef struct cuda_view {
+    void *data;
+    int32_t dtype; /* weft_dtype */
+} cuda_view;
+
+/* Element-wise ops. */
+typedef struct cuda_elementwise_args {
+    cuda_view ins[CUDA_MOST_INS], outs[2];
+    int64_t n, width; /* elements; of a row */
+    int32_t n_ins;
+    int32_t accumulate, exact;
+} cuda_elementwise_args;
+
+/* Norms: x, w, bias or dy; `stats` is [rows 2] f32, mean and 1 / deviation. */
+typedef struct cuda_norm_args {
+    cuda_view x, w, bias, dy, out;
+    float *stats;
+    int64_t rows, width;
+    float eps;
+    int32_t centred, accumulate;
+} cuda_norm_args;
+
+/* Sums over rows, in CUDA_PARTS parts [parts width] f32. Without stats: of dy alone. */
+typedef struct cuda_columns_args {
+    cuda_view x, dy, out;
+    const float *stats;
+    float *parts;
+    int64_t rows, width, n_parts;
+    int32_t accumulate;
+} cuda_columns_args;
+
+typedef struct cuda_rope_args {
+    cuda_view x, positions, out;
+    int64_t rows, width;
+    int32_t half, heads, accumulate;
+    double frequency[CUDA_MOST_HALF]; /* of a pair, signed */
+} cuda_rope_args;
+
+/* first [vocabulary] and next [tokens]: the chain of tokens that share an id, in order. */
+typedef struct cuda_embedding_args {
+    cuda_view ids, table, dy, out;
+    int32_t *first, *next;
+    int64_t tokens, width, lo, rows;
+    int32_t accumulate;
+} cuda_embedding_args;
+
+/* Cross-entropy: rows of logits. */
+typedef struct cuda_loss_args {
+    cuda_view logits, max, labels, dy, out;
+    int64_t rows, width, lo;
+    int32_t accumulate;
+} cuda_loss_args;
+
+/* Sums of all elements: by f64 parts of CUDA_SUM_BLOCKS blocks. */
+typedef struct cuda_sum_args {
+    cuda_view x, out;
+    double *parts;
+    int64_t n;
+    int32_t n_parts, accumulate;
+} cuda_sum_args;
+
+/* Single numbers. */
+typedef struct cuda_scalar_args {
+    cuda_view in, out;
+    double value, min_factor;
+    int64_t warmup, decay, total;
+    int32_t shape, accumulate;
+} cuda_scalar_args;
+
+typedef struct cuda_adamw_args {
+    cuda_view p, m, v, g, p_out, m_out, v_out, clip, lr, step;
+    int64_t n;
+    double beta1, beta2, eps, weight_decay;
+} cuda_adamw_args;
+
+/* Copies between boxes of bytes: size[0] is the outermost; the last dim is contiguous in both. */
+typedef struct cuda_move_args {
+    const unsigned char *from; /* NULL: zeros */
+    unsigned char *to;
+    int64_t size[CUDA_MOST_DIMS], from_step[CUDA_MOST_DIMS], to_step[CUDA_MOST_DIMS];
+    int32_t n_dims;
+} cuda_move_args;
+
+/* n_from arrays become one, which goes to n_to places: see weft_reduction. */
+enum { CUDA_MOST_RANKS = 64 };
+typedef struct cuda_reduce_args {
+    const void *from[CUDA_MOST_RANKS];
+    void *to[CUDA_MOST_RANKS];
+    int64_t n;
+    int32_t n_from, n_to, dtype, most; /* most: the maximum, not the sum */
+} cuda_reduce_args;
+
+/* Rows of one tensor put where an index says, or taken from there. */
+typedef struct cuda_rows_args {
+    cuda_view in, more, index, out;
+    int64_t batch, places, n, width;
+    int32_t group, head_lo, kv_lo, heads, kv_heads, d; /* repeat_kv */
+    int32_t accumulate;
+} cuda_rows_args;
+
+/* 8-bit floats. keep: scale or amax of a row (of `width` elements); else one for all. */
+typedef struct cuda_quantise_args {
+    cuda_view x, scale, out;
+    float *parts;
+    int64_t n, width;
+    int32_t keep, e5m2, power_of_two, margin;
+    double most; /* the dtype's largest number */
+} cuda_quantise_args;
+
+typedef struct cuda_history_args {
+    cuda_view was, scale, step, maxima[48], out, scale_out;
+    int64_t n, interval;
+    int32_t n_maxima, recent, power_of_two, margin;
+    double most;
+} cuda_history_args;
+
+/* Attention. Ranges of tiles: [batch tiles 4] = least and largest index, least and largest
+ * segment. */
+typedef struct cuda_attention_args {
+    cuda_view q, k, v, out, dout, dq, dk, dv;
+    const int32_t *index_q, *index_k, *segments_q, *segments_k;
+    float *lse, *delta;
+    int32_t *ranges_q, *ranges_k;
+    int32_t batch, q_rows, k_rows, heads, kv_heads, d, head_lo, kv_lo, group, causal;
+    int32_t add_dq; /* dq is added to what is there */
+    float scale;
+} cuda_attention_args;
+
+#endif

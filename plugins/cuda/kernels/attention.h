@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What attention's kernels by matrix instructions share: tiles in shared memory and what a tile of
+ * keys may be skipped for. A warp has 16 rows; a row's numbers lie in the 4 lanes of a quad. */
+#ifndef WEFT_CUDA_ATTENTION_H
+#define WEFT_CUDA_ATTENTION_H
+
+#include "kernel.h"
+
+#define LOG2_E 1.44269504088896340736f
+
+enum { ROWS = CUDA_TILE, WARPS = ROWS / 16, BLOCK = 32 * WARPS };
+
+/* Least and largest index, least and largest segment of a tile. */
+typedef struct tile_range {
+    int32_t index_lo, index_hi, segment_lo, segment_hi;
+} tile_range;
+
+static __device__ inline tile_range range_of(const int32_t *ranges, int tiles, int b, int tile)
+{
+    const int32_t *r = ranges + 4 * (b * tiles + tile);
+    return tile_range{r[0], r[1], r[2], r[3]};
+}
+
+/* No query of the one tile sees a key of the other. */
+static __device__ inline bool is_blind(const cuda_attention_args &a, tile_range q, tile_range k)
+{
+    return (a.causal && k.index_lo > q.index_hi) || k.segment_lo > q.segment_hi ||
+           k.segment_hi < q.segment_lo;
+}
+
+/* Every query sees every key. */
+static __device__ inline bool is_clear(const cuda_attention_args &a, tile_range q, tile_range k)
+{
+    return (!a.causal || k.index_hi <= q.index_lo) && q.segment_lo == q.segment_hi &&
+           k.segment_lo == k.segment_hi && q.segment_lo == k.segment_lo;
+}
+
+/* ---- tiles of bf16 in shared memory: [rows][D], words of 16 bytes xored with the row, so that
+ * neither rows nor columns meet in one bank ---- */
+
+template <int D> static __device__ inline uint16_t *at(uint16_t *tile, int row, int column)
+{
+    return tile + row * D + (((column >> 3) ^ (row & 7)) << 3) + (column & 7);
+}
+
+/* Rows [from, from + N) of a [rows, step] matrix, d columns of them; zeros beyond either. */
+template <int D, int N>
+static __device__ inline void load_tile(uint16_t *tile, const uint16_t *x, int from, int rows,
+                                        int step, int d)
+{
+    for (int i = (int)threadIdx.x; i < N * D / 8; i += BLOCK) {
+        int row = i / (D / 8), column = i % (D / 8) * 8;
+        uint4 word = make_uint4(0, 0, 0, 0);
+        if (from + row < rows && column < d)
+            word = *(const uint4 *)(x + (int64_t)(from + row) * step + column);
+        *(uint4 *)at<D>(tile, row, column) = word;
+    }
+}
+
+/* Operand A: 16 rows from `row` on, 16 columns from `column` on. */
+template <int D>
+static __device__ inline void load_a(uint32_t r[4], uint16_t *tile, int row, int column)
+{
+    int lane = (int)threadIdx.x & 31;
+    ldmatrix_x4(r, at<D>(tile, row + (lane & 15), column + (lane >> 4) * 8));
+}
+
+/* Operand B, transposed as it lies: tile[n][k]; 16 n from `row` on, 16 k from `column` on. r[0] and
+ * r[1] are of the first 8 n, r[2] and r[3] of the others. */
+template <int D>
+static __device__ inline void load_b(uint32_t r[4], uint16_t *tile, int row, int column)
+{
+    int lane = (int)threadIdx.x & 31;
+    ldmatrix_x4(r, at<D>(tile, row + (lane >> 4) * 8 + (lane & 7), column + (lane >> 3 & 1) * 8));
+}
+
+/* Operand B as it lies: tile[k][n]; 16 k from `row` on, 16 n from `column` on. */
+template <int D>
+static __device__ inline void load_b_trans(uint32_t r[4], uint16_t *tile, int row, int column)
+{
+    int lane = (int)threadIdx.x & 31;
+    ldmatrix_x4_trans(r, at<D>(tile, row + (lane & 15), column + (lane >> 4) * 8));
+}
+
+/* s[16, N] = x[16 rows of its tile from `row` on] y[N rows]^T */
+template <int D, int N>
+static __device__ inline void multiply(float s[N / 8][4], uint16_t *x, int row, uint16_t *y)
+{
+#pragma unroll
+    for (int n = 0; n < N / 8; n++)
+        s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
+#pragma unroll(D > 128 ? 4 : D / 16) /* of the largest heads registers are short */
+    for (int k = 0; k < D; k += 16) {
+        uint32_t left[4], right[4];
+        load_a<D>(left, x, row, k);
+#pragma unroll
+        for (int n = 0; n < N; n += 16) {
+            load_b<D>(right, y, n, k);
+            mma_bf16(s[n / 8], left, right[0], right[1]);
+            mma_bf16(s[n / 8 + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+/* sum[16, WIDTH] += p[16, N] y[N rows, columns from `column` on] */
+template <int D, int N, int WIDTH>
+static __device__ inline void multiply_add(float sum[WIDTH / 8][4], float p[N / 8][4], uint16_t *y,
+                                           int column)
+{
+#pragma unroll
+    for (int k = 0; k < N; k += 16) {
+        float *lo = p[k / 8], *hi = p[k / 8 + 1];
+        uint32_t left[4] = {pack_bf16(lo[0], lo[1]), pack_bf16(lo[2], lo[3]),
+                            pack_bf16(hi[0], hi[1]), pack_bf16(hi[2], hi[3])};
+#pragma unroll
+        for (int n = 0; n < WIDTH; n += 16) {
+            uint32_t right[4];
+            load_b_trans<D>(right, y, k, column + n);
+            mma_bf16(sum[n / 8], left, right[0], right[1]);
+            mma_bf16(sum[n / 8 + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+/* Over the four lanes that share a row. */
+template <typename OP> static __device__ inline float quad_reduce(float x)
+{
+    x = OP::of(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return OP::of(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/* Two neighbouring results of a row, as its dtype has them. */
+static __device__ inline void put_pair(const cuda_view &v, int64_t i, float x, float y, bool add)
+{
+    if (v.dtype == WEFT_BF16 && !add && (i & 1) == 0) {
+        ((uint32_t *)v.data)[i / 2] = pack_bf16(x, y);
+    } else {
+        put_or_add(v, i, x, add);
+        put_or_add(v, i + 1, y, add);
+    }
+}
+
+/* Where head h of row i begins in [batch rows heads d]. */
+static __device__ inline int64_t head_at(int b, int i, int rows, int heads, int h, int d)
+{
+    return (((int64_t)b * rows + i) * heads + h) * d;
+}
+
+static __device__ inline int kv_head_of(const cuda_attention_args &a, int head)
+{
+    return (a.head_lo + head) / a.group - a.kv_lo;
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the kernels share: reading and writing operands of any dtype in 16-byte accesses, and
+ * reductions whose order is fixed. Arithmetic is in f32, sums of whole tensors in f64. */
+#ifndef WEFT_CUDA_KERNEL_H
+#define WEFT_CUDA_KERNEL_H
+
+#include <target.h>
+
+#include "args.h"
+
+#define EACH8(k) _Pragma("unroll") for (int k = 0; k < 8; k++)
+
+static __device__ inline float from_bf16(uint32_t half)
+{
+    return __uint_as_float(half << 16);
+}
+
+/* ---- one element ---- */
+
+static __device__ inline float get(const cuda_view &v, int64_t i)
+{
+    if (v.dtype == WEFT_F32)
+        return ((const float *)v.data)[i];
+    if (v.dtype == WEFT_BF16)
+        return from_bf16(((const uint16_t *)v.data)[i]);
+    if (v.dtype == WEFT_F64)
+        return (float)((const double *)v.data)[i];
+    return (float)((const int32_t *)v.data)[i];
+}
+
+static __device__ inline double get_wide(const cuda_view &v, int64_t i)
+{
+    return v.dtype == WEFT_F64 ? ((const double *)v.data)[i] : (double)get(v, i);
+}
+
+static __device__ inline int32_t get_int(const cuda_view &v, int64_t i)
+{
+    return ((const int32_t *)v.data)[i];
+}
+
+static __device__ inline void put_wide(const cuda_view &v, int64_t i, double x)
+{
+    if (v.dtype == WEFT_F64)
+        ((double *)v.data)[i] = x;
+    else if (v.dtype == WEFT_BF16)
+        ((uint16_t *)v.data)[i] = (uint16_t)pack_bf16((float)x, 0.0f);
+    else
+        ((float *)v.data)[i] = (float)x;
+}
+
+static __device__ inline void put(const cuda_view &v, int64_t i, float x)
+{
+    if (v.dtype == WEFT_BF16)
+        ((uint16_t *)v.data)[i] = (uint16_t)pack_bf16(x, 0.0f);
+    else if (v.dtype == WEFT_F64)
+        ((double *)v.data)[i] = (double)x;
+    else
+        ((float *)v.data)[i] = x;
+}
+
+static __device__ inline void put_or_add(const cuda_view &v, int64_t i, float x, bool add)
+{
+    put(v, i, add ? get(v, i) + x : x);
+}
+
+/* ---- eight elements ---- */
+
+/* May elements [i, i + 8) of a view be read as 16-byte words? i + 8 <= n is for the caller. */
+static __device__ inline bool in_words(const cuda_view &v, int64_t i)
+{
+    int64_t size = v.dtype == WEFT_BF16 ? 2 : 4;
+    return v.dtype != WEFT_F64 && (((uintptr_t)v.data + (uintptr_t)(i * size)) & 15) == 0;
+}
+
+/* Elements [i, i + 8) of f32 or bf16; zeros from n on. */
+static __device__ inline void load8(const cuda_view &v, int64_t i, int64_t n, float x[8])
+{
+    if (i + 8 > n || !in_words(v, i)) {
+        EACH8(k)
+        x[k] = i + k < n ? get(v, i + k) : 0.0f;
+    } else if (v.dtype == WEFT_BF16) {
+        uint4 u = *(const uint4 *)((const uint16_t *)v.data + i);
+        uint32_t w[4] = {u.x, u.y, u.z, u.w};
+        _Pragma("unroll") for (int k = 0; k < 4; k++)
+        {
+            x[2 * k] = from_bf16(w[k] & 0xffffu);
+            x[2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
+        }
+    } else {
+        const float4 *p = (const float4 *)((const float *)v.data + i);
+        float4 lo = p[0], hi = p[1];
+        x[0] = lo.x, x[1] = lo.y, x[2] = lo.z, x[3] = lo.w;
+        x[4] = hi.x, x[5] = hi.y, x[6] = hi.z, x[7] = hi.w;
+    }
+}
+
+static __device__ inline void store8(const cuda_view &v, int64_t i, int64_t n, const float x[8])
+{
+    if (i + 8 > n || !in_words(v, i)) {
+        EACH8(k)
+        if (i + k < n)
+            put(v, i + k, x[k]);
+    } else if (v.dtype == WEFT_BF16) {
+        *(uint4 *)((uint16_t *)v.data + i) =
+            make_uint4(pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(x[4], x[5]),
+                       pack_bf16(x[6], x[7]));
+    } else {
+        float4 *p = (float4 *)((float *)v.data + i);
+        p[0] = make_float4(x[0], x[1], x[2], x[3]);
+        p[1] = make_float4(x[4], x[5], x[6], x[7]);
+    }
+}
+
+/* Stores, or adds to what is there. */
+static __device__ inline void store8_or_add(const cuda_view &v, int64_t i, int64_t n,
+                                            const float x[8], bool add)
+{
+    float sum[8];
+    if (!add) {
+        store8(v, i, n, x);
+        return;
+    }
+    load8(v, i, n, sum);
+    EACH8(k)
+    sum[k] += x[k];
+    store8(v, i, n, sum);
+}
+
+/* ---- who does what ---- */
+
+/* Where this thread begins in a walk of the grid over chunks of 8, and its step. */
+static __device__ inline int64_t first_chunk(void)
+{
+    return 8 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+static __device__ inline int64_t chunk_step(void)
+{
+    return 8 * (int64_t)gridDim.x * blockDim.x;
+}
+
+#define FOR_CHUNKS(i, n)                                                                           \
+    _Pragma("unroll 1") for (int64_t i = first_chunk(); i < (n); i += chunk_step())
+/* A block's walk over a row of `width` elements, in chunks of 8. */
+#define FOR_ROW(e, width)                                                                          \
+    for (int64_t e = 8 * (int64_t)threadIdx.x; e < (width); e += 8 * (int64_t)blockDim.x)
+
+/* ---- reductions ---- */
+
+struct add_of {
+    template <typename T> static __device__ inline T of(T a, T b)
+    {
+        return a + b;
+    }
+};
+
+/* A NaN stays, wherever it comes from. */
+struct larger_of {
+    template <typename T> static __device__ inline T of(T a, T b)
+    {
+        return a > b || a != a ? a : b;
+    }
+};
+
+template <typename OP, typename T> static __device__ inline T warp_reduce(T x)
+{
+    _Pragma("unroll") for (int step = 16; step > 0; step >>= 1) x =
+        OP::of(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+
+/* Of a whole block; every thread gets it. `none` is what changes nothing. */
+template <typename OP, typename T> static __device__ inline T block_reduce(T x, T none)
+{
+    __shared__ T parts[32];
+    int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, warps = (int)blockDim.x >> 5;
+    x = warp_reduce<OP>(x);
+    __syncthreads(); /* an earlier call's parts may still be read */
+    if (lane == 0)
+        parts[warp] = x;
+    __syncthreads();
+    return warp_reduce<OP>(lane < warps ? parts[lane] : none);
+}
+
+template <typename T> static __device__ inline T block_sum(T x)
+{
+    return block_reduce<add_of>(x, (T)0);
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every kernel: its file, its name, threads of a block. */
+#ifndef WEFT_CUDA_LIST_H
+#define WEFT_CUDA_LIST_H
+
+#define CUDA_FILES(X)                                                                              \
+    X(adamw)                                                                                       \
+    X(attention)                                                                                   \
+    X(attention_any)                                                                               \
+    X(attention_dx)                                                                                \
+    X(elementwise)                                                                                 \
+    X(embedding)                                                                                   \
+    X(loss)                                                                                        \
+    X(move)                                                                                        \
+    X(norm)                                                                                        \
+    X(quantise)                                                                                    \
+    X(rope)                                                                                        \
+    X(rows)                                                                                        \
+    X(scalar)                                                                                      \
+    X(sum)
+
+#define CUDA_KERNELS(X)                                                                            \
+    X(adamw, adamw, 256)                                                                           \
+    X(attention, attention_ranges, 256)                                                            \
+    X(attention, attention_64, 128)                                                                \
+    X(attention, attention_128, 128)                                                               \
+    X(attention, attention_256, 128)                                                               \
+    X(attention_any, attention_any, 256)                                                           \
+    X(attention_any, attention_any_dq, 256)                                                        \
+    X(attention_any, attention_any_dkv, 256)                                                       \
+    X(attention_any, attention_merge, 256)                                                         \
+    X(attention_dx, attention_delta, 256)                                                          \
+    X(attention_dx, attention_dq_64, 128)                                                          \
+    X(attention_dx, attention_dq_128, 128)                                                         \
+    X(attention_dx, attention_dq_256, 128)                                                         \
+    X(attention_dx, attention_dkv_64, 128)                                                         \
+    X(attention_dx, attention_dkv_128, 128)                                                        \
+    X(attention_dx, attention_dkv_256, 128)                                                        \
+    X(elementwise, add, 256)                                                                       \
+    X(elementwise, add_bias, 256)                                                                  \
+    X(elementwise, scale, 256)                                                                     \
+    X(elementwise, copy, 256)                                                                      \
+    X(elementwise, larger, 256)                                                                    \
+    X(elementwise, broadcast, 256)                                                                 \
+    X(elementwise, silu_mul, 256)                                                                  \
+    X(elementwise, silu_mul_dx, 256)                                                               \
+    X(elementwise, gelu, 256)                                                                      \
+    X(elementwise, gelu_dx, 256)                                                                   \
+    X(embedding, embedding, 256)                                                                   \
+    X(embedding, chain_begin, 256)                                                                 \
+    X(embedding, chain_link, 256)                                                                  \
+    X(embedding, embedding_dw, 256)                                                                \
+    X(loss, max_v, 256)                                                                            \
+    X(loss, sumexp, 256)                                                                           \
+    X(loss, sumexp_dx, 256)                                                                        \
+    X(loss, pick, 256)                                                                             \
+    X(loss, pick_dx, 256)                                                                          \
+    X(loss, nll, 256)                                                                              \
+    X(loss, nll_de, 256)                                                                           \
+    X(loss, nll_dt, 256)                                                                           \
+    X(move, move, 256)                                                                             \
+    X(move, reduce, 256)                                                                           \
+    X(norm, norm, 256)                                                                             \
+    X(norm, norm_dx, 256)                                                                          \
+    X(norm, norm_stats, 256)                                                                       \
+    X(norm, column_parts, 256)                                                                     \
+    X(norm, column_sums, 256)                                                                      \
+    X(quantise, amax_rows, 256)                                                                    \
+    X(quantise, amax_parts, 256)                                                                   \
+    X(quantise, amax_of_parts, 256)                                                                \
+    X(quantise, f8_scale, 256)                                                                     \
+    X(quantise, f8_history, 32)                                                                    \
+    X(quantise, quantise, 256)                                                                     \
+    X(rope, rope, 256)                                                                             \
+    X(rows, take, 256)                                                                             \
+    X(rows, cache, 256)                                                                            \
+    X(rows, repeat_kv, 256)                                                                        \
+    X(rows, repeat_kv_dx, 256)                                                                     \
+    X(scalar, constant, 32)                                                                        \
+    X(scalar, reciprocal, 32)                                                                      \
+    X(scalar, square_root, 32)                                                                     \
+    X(scalar, clip, 32)                                                                            \
+    X(scalar, lr_schedule, 32)                                                                     \
+    X(sum, sum_parts, 256)                                                                         \
+    X(sum, sumsq_parts, 256)                                                                       \
+    X(sum, valid_parts, 256)                                                                       \
+    X(sum, add_parts, 256)
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Largest magnitudes, scales and values in 8 bits. A scale is one for all, or one for each row of
+ * `width` elements. */
+#include "kernel.h"
+
+static __device__ inline float larger_magnitude(const cuda_view &v, int64_t i, int64_t end,
+                                                float most)
+{
+    float x[8];
+    load8(v, i, end, x);
+    EACH8(k)
+    most = larger_of::of(most, fabsf(x[k]));
+    return most;
+}
+
+WEFT_KERNEL(amax_rows, cuda_quantise_args, CUDA_THREADS)
+{
+    int64_t rows = a.width > 0 ? a.n / a.width : 0;
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        float most = 0.0f;
+        int64_t from = row * a.width;
+        FOR_ROW(e, a.width)
+        most = larger_magnitude(a.x, from + e, from + a.width, most);
+        most = block_reduce<larger_of>(most, 0.0f);
+        if (threadIdx.x == 0)
+            put(a.out, row, most);
+    }
+}
+
+WEFT_KERNEL(amax_parts, cuda_quantise_args, CUDA_THREADS)
+{
+    float most = 0.0f;
+    FOR_CHUNKS(i, a.n)
+    most = larger_magnitude(a.x, i, a.n, most);
+    most = block_reduce<larger_of>(most, 0.0f);
+    if (threadIdx.x == 0)
+        a.parts[blockIdx.x] = most;
+}
+
+/* n: of parts */
+WEFT_KERNEL(amax_of_parts, cuda_quantise_args, CUDA_THREADS)
+{
+    float most = 0.0f;
+    for (int64_t i = threadIdx.x; i < a.n; i += blockDim.x)
+        most = larger_of::of(most, a.parts[i]);
+    most = block_reduce<larger_of>(most, 0.0f);
+    if (threadIdx.x == 0)
+        put(a.out, 0, most);
+}
+
+/* ---- scales ---- */
+
+/* What brings amax to the dtype's largest number; made in f64, so that it is the same as
+ * anywhere. */
+static __device__ inline float scale_of(double amax, double most, int power_of_two, int margin)
+{
+    float scale = (float)ldexp(most / (amax < 1e-12 ? 1e-12 : amax), -margin);
+    if (!power_of_two || !(fabsf(scale) <= 3.4028234e38f) || scale == 0.0f)
+        return scale;
+    int exponent;
+    frexpf(scale, &exponent);
+    return ldexpf(1.0f, exponent - 1);
+}
+
+WEFT_KERNEL(f8_scale, cuda_quantise_args, CUDA_THREADS)
+{
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.n;
+         i += (int64_t)gridDim.x * blockDim.x)
+        put(a.out, i, scale_of(get_wide(a.x, i), a.most, a.power_of_two, 0));
+}
+
+WEFT_KERNEL(f8_history, cuda_history_args, 32)
+{
+    if (threadIdx.x != 0)
+        return;
+    float now = 0.0f, amax;
+    for (int i = 0; i < a.n_maxima; i++)
+        now = larger_of::of(get(a.maxima[i], 0), now);
+    amax = now;
+    for (int64_t i = a.n - 1; i > 0; i--) { /* may lie where the old one lay */
+        float x = get(a.was, i - 1);
+        amax = !a.recent && x > amax ? x : amax;
+        put(a.out, i, x);
+    }
+    put(a.out, 0, now);
+    float scale = get(a.scale, 0);
+    int64_t step = (int64_t)rint(get_wide(a.step, 0));
+    if (step % (a.interval < 1 ? 1 : a.interval) == 0)
+        scale = amax > 0.0f ? scale_of(amax, a.most, a.power_of_two, a.margin) : 1.0f;
+    put(a.scale_out, 0, scale);
+}
+
+/* ---- values ---- */
+
+/* To nearest even; beyond the largest number: that; NaN stays. As weft_f32_to_f8, bit by bit. */
+static __device__ inline uint32_t to_f8(float f, bool e5m2)
+{
+    uint32_t u = __float_as_uint(f), sign = u >> 24 & 0x80u, cut = e5m2 ? 21 : 20;
+    uint32_t largest = e5m2 ? 0x47600000u : 0x43e00000u, normal = e5m2 ? 0x38800000u : 0x3c800000u;
+    float base = e5m2 ? 128.0f : 16384.0f; /* with the smallest number as the last bit */
+    u &= 0x7fffffffu;
+    if (u > 0x7f800000u)
+        return sign | 0x7fu;
+    u = u < largest ? u : largest;
+    uint32_t small = __float_as_uint(base + __uint_as_float(u)) - __float_as_uint(base);
+    uint32_t rounded = u + ((1u << (cut - 1)) - 1u) + (u >> cut & 1u);
+    return sign | (u < normal ? small : (rounded >> cut) - (e5m2 ? 112u << 2 : 120u << 3));
+}
+
+/* An infinity becomes a NaN: that a step has overflowed must not be lost in the largest number. */
+static __device__ inline uint32_t quantised(float x, float scale, bool e5m2)
+{
+    return to_f8(fabsf(x) <= 3.4028234e38f ? x * scale : x - x, e5m2);
+}
+
+WEFT_KERNEL(quantise, cuda_quantise_args, CUDA_THREADS)
+{
+    uint8_t *out = (uint8_t *)a.out.data;
+    FOR_CHUNKS(i, a.n)
+    {
+        float x[8];
+        uint32_t codes[8];
+        int64_t row = a.keep ? i / a.width : 0, left = a.keep ? (row + 1) * a.width - i : 8;
+        load8(a.x, i, a.n, x);
+        EACH8(k)
+        {
+            if (left == 0 && i + k < a.n) {
+                row++;
+                left = a.width;
+            }
+            left--;
+            codes[k] = quantised(x[k], get(a.scale, row), a.e5m2);
+        }
+        if (i + 8 <= a.n && ((uintptr_t)out & 7) == 0) {
+            *(uint2 *)(out + i) =
+                make_uint2(codes[0] | codes[1] << 8 | codes[2] << 16 | codes[3] << 24,
+                           codes[4] | codes[5] << 8 | codes[6] << 16 | codes[7] << 24);
+        } else {
+            EACH8(k)
+            if (i + k < a.n)
+                out[i + k] = (uint8_t)codes[k];
+        }
+    }
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a call of weft to a launch of the driver. */
+#include "gpu.h"
+
+static const struct {
+    const char *file, *name;
+    int threads;
+} kernels[] = {
+#define CUDA_ENTRY(file_, name_, threads_) [CUDA_KERNEL_##name_] = {#file_, #name_, threads_},
+    CUDA_KERNELS(CUDA_ENTRY)
+#undef CUDA_ENTRY
+};
+
+const char *cuda_kernel_name(cuda_kernel kernel)
+{
+    return kernels[kernel].name;
+}
+
+const char *cuda_kernel_file(cuda_kernel kernel)
+{
+    return kernels[kernel].file;
+}
+
+int cuda_kernel_threads(cuda_kernel kernel)
+{
+    return kernels[kernel].threads;
+}
+
+weft_status cuda_check(const cuda_driver *driver, CUresult result, const char *what,
+                       weft_error *err)
+{
+    const char *name = NULL, *text = NULL;
+    if (result == CUDA_SUCCESS)
+        return WEFT_OK;
+    driver->cuGetErrorName(result, &name);
+    driver->cuGetErrorString(result, &text);
+    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s: %s (%s)", what,
+                     text ? text : "an error that the driver does not know", name ? name : "?");
+}
+
+weft_status cuda_launch_grid(const weft_queue *queue, cuda_kernel kernel, const void *args,
+                             const int64_t grid[3], size_t shared_bytes, weft_error *err)
+{
+    void *list[] = {(void *)(uintptr_t)args};
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
+        return WEFT_OK;
+    if (!queue || !queue->functions)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "cuda: kernel %s is launched before the device is open",
+                         kernels[kernel].name);
+    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "cuda: kernel %s: a grid of %lld x %lld x %lld blocks is more than a "
+                         "GPU takes",
+                         kernels[kernel].name, (long long)grid[0], (long long)grid[1],
+                         (long long)grid[2]);
+    CUresult r = queue->driver->cuLaunchKernel(
+        queue->functions[kernel], (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2],
+        (unsigned)kernels[kernel].threads, 1, 1, (unsigned)shared_bytes, queue->stream, list, NULL);
+    if (r == CUDA_SUCCESS && queue->careful)
+        r = queue->driver->cuStreamSynchronize(queue->stream);
+    return cuda_check(queue->driver, r, kernels[kernel].name, err);
+}
+
+weft_status cuda_launch(const weft_queue *queue, cuda_kernel kernel, const void *args, int64_t grid,
+                        weft_error *err)
+{
+    return cuda_launch_grid(queue, kernel, args, (const int64_t[]){grid, 1, 1}, 0, err);
+}
+
+/* ---- what launches share ---- */
+
+cuda_view cuda_view_of(const weft_tensor *t)
+{
+    return (cuda_view){t->data, (int32_t)t->dtype};
+}
+
+/* Kernels walk on from there: more blocks than a GPU holds at once gain nothing. */
+enum { MOST_BLOCKS = 1 << 14 };
+
+int64_t cuda_chunk_blocks(int64_t n)
+{
+    int64_t blocks = (n + 8 * CUDA_THREADS - 1) / (8 * CUDA_THREADS);
+    return blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
+}
+
+int64_t cuda_row_blocks(int64_t rows)
+{
+    return rows < MOST_BLOCKS ? rows : MOST_BLOCKS;
+}
+
+int64_t cuda_width(const weft_tensor *t)
+{
+    return t->n_dims ? t->size[t->n_dims - 1] : 1;
+}
+
+int64_t cuda_rows(const weft_tensor *t)
+{
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < t->n_dims; d++)
+        rows *= t->size[d];
+    return rows;
+}
+
+weft_status cuda_check_workspace(const weft_call *call, size_t needed, weft_error *err)
+{
+    if (call->workspace_bytes >= needed && (call->workspace || needed == 0))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "%s: the kernel needs %zu bytes of workspace and was given %zu",
+                     call->op->name, needed, call->workspace_bytes);
+}

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+# Built only where configure finds nvcc.
+nobase_dist_doc_DATA += plugins/cuda/README.md
+cuda_kernels = adamw attention attention_any attention_dx elementwise embedding loss move norm quantise rope rows scalar sum
+cuda_kernel_headers = \
+	plugins/cuda/kernels/args.h \
+	plugins/cuda/kernels/attention.h \
+	plugins/cuda/kernels/kernel.h \
+	plugins/cuda/kernels/list.h \
+	plugins/cuda/kernels/nvcc/target.h
+EXTRA_DIST += $(cuda_kernels:%=plugins/cuda/kernels/%.cu) $(cuda_kernel_headers)
+
+if HAVE_CUDA
+# What ptxas says of registers is kept, and the PTX, for check-cuda.
+cuda_fatbins = $(cuda_kernels:%=plugins/cuda/kernels/%.fatbin)
+$(cuda_fatbins): plugins/cuda/kernels/%.fatbin: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) core/weft/base.h
+	$(AM_V_GEN)rm -rf plugins/cuda/kernels/$*.keep && $(MKDIR_P) plugins/cuda/kernels/$*.keep && \
+	    $(NVCC) -std=c++17 -O3 --fatbin $(CUDA_GENCODE) -Xptxas -v --keep --keep-dir plugins/cuda/kernels/$*.keep \
+	        -I$(top_srcdir)/plugins/cuda/kernels/nvcc -I$(top_srcdir)/core -o $@.new $< 2>plugins/cuda/kernels/$*.ptxas || \
+	    { cat plugins/cuda/kernels/$*.ptxas >&2; exit 1; }; \
+	    { mv plugins/cuda/kernels/$*.keep/*compute_80*.ptx plugins/cuda/kernels/$*.ptx 2>/dev/null || \
+	        mv plugins/cuda/kernels/$*.keep/*.ptx plugins/cuda/kernels/$*.ptx; } && rm -rf plugins/cuda/kernels/$*.keep && mv $@.new $@
+CLEANFILES += $(cuda_fatbins) $(cuda_kernels:%=plugins/cuda/kernels/%.ptx) $(cuda_kernels:%=plugins/cuda/kernels/%.ptxas)
+
+noinst_LTLIBRARIES += plugins/cuda/libweftcuda.la
+plugins_cuda_libweftcuda_la_SOURCES = \
+	plugins/cuda/kernels.c \
+	plugins/cuda/launch.c \
+	plugins/cuda/ops_attention.c \
+	plugins/cuda/ops_dense.c \
+	plugins/cuda/ops_token.c \
+	plugins/cuda/product.c \
+	plugins/cuda/driver.c \
+	plugins/cuda/blas.h \
+	plugins/cuda/gpu.h
+plugins_cuda_libweftcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+plugins_cuda_libweftcuda_la_CFLAGS = $(PLUGIN_CFLAGS)
+
+plugins_cuda_cuda_la_SOURCES = \
+	plugins/cuda/memory.c \
+	plugins/cuda/modules.c \
+	plugins/cuda/order.c \
+	plugins/cuda/plugin.c \
+	plugins/cuda/device.h
+plugins_cuda_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -DCUDA_FATBINS='"$(abs_builddir)/plugins/cuda/kernels"'
+plugins_cuda_cuda_la_CFLAGS = $(PLUGIN_CFLAGS)
+plugins_cuda_cuda_la_LIBADD = plugins/cuda/libweftcuda.la core/libweft.la $(LIBM)
+# Written so that automake does not take it for a rule of its own.
+$(addsuffix -modules.lo,plugins/cuda/cuda_la): $(cuda_fatbins)
+if BUILTIN_CUDA
+noinst_LTLIBRARIES += plugins/cuda/cuda.la
+plugins_cuda_cuda_la_LDFLAGS = $(BUILTIN_LDFLAGS)
+else
+plugin_LTLIBRARIES += plugins/cuda/cuda.la
+plugins_cuda_cuda_la_LDFLAGS = $(PLUGIN_LDFLAGS)
+endif
+endif
+
+# ---- tests: the kernels' text, compiled for the host ----
+
+cuda_emulator = \
+	plugins/cuda/test/emulate.c \
+	plugins/cuda/test/fake.c \
+	plugins/cuda/test/emulate.h \
+	plugins/cuda/test/fake.h \
+	plugins/cuda/test/target.h
+cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c
+EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) plugins/cuda/test/fake_driver.h plugins/cuda/test/trial.h
+if EMULATE_CUDA
+# With the sanitizers, whatever the rest is built with: what a kernel reads or writes beside its
+# operands is seen.
+CUDA_SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+cuda_emulated = $(cuda_kernels:%=plugins/cuda/test/%.emulated.o)
+$(cuda_emulated): plugins/cuda/test/%.emulated.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h core/weft/base.h
+	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 -g $(CUDA_SANITIZE) $(CUDA_HOST_FLAGS) -c -o $@ $<
+CUDA_HOST_FLAGS = -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -Wno-unused-parameter -Wno-ignored-attributes -Werror -ffp-contract=off \
+	-fno-exceptions -fno-rtti -fPIC -I$(top_srcdir)/plugins/cuda/test -I$(top_srcdir)/core
+CLEANFILES += $(cuda_emulated)
+
+check_LTLIBRARIES += plugins/cuda/test/libemulated.la
+plugins_cuda_test_libemulated_la_SOURCES = $(cuda_emulator) $(plugins_cuda_libweftcuda_la_SOURCES)
+plugins_cuda_test_libemulated_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda
+plugins_cuda_test_libemulated_la_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
+
+check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention plugins/cuda/test/test_emulate
+plugins_cuda_test_test_cuda_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c plugins/cuda/test/trial.c
+plugins_cuda_test_test_cuda_kernels_LDADD = plugins/cuda/test/libemulated.la $(cuda_emulated) \
+	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
+# What automake cannot read out of the line above.
+plugins_cuda_test_test_cuda_kernels_DEPENDENCIES = plugins/cuda/test/libemulated.la $(cuda_emulated) \
+	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_cuda_kernels_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPFLAGS)
+plugins_cuda_test_test_cuda_kernels_CFLAGS = $(plugins_cuda_test_libemulated_la_CFLAGS) $(OPENMP_CFLAGS)
+plugins_cuda_test_test_cuda_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c plugins/cuda/test/trial.c
+plugins_cuda_test_test_cuda_attention_LDADD = $(plugins_cuda_test_test_cuda_kernels_LDADD)
+plugins_cuda_test_test_cuda_attention_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
+plugins_cuda_test_test_cuda_attention_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
+plugins_cuda_test_test_cuda_attention_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
+
+# A driver and a cuBLASLt that are the host, in a library of their own: whole runs load it.
+cuda_faked = $(cuda_kernels:%=plugins/cuda/test/%.faked.o)
+$(cuda_faked): plugins/cuda/test/%.faked.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h core/weft/base.h
+	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 $(SANITIZE_FLAGS) $(CUDA_HOST_FLAGS) -c -o $@ $<
+plugins/cuda/test/libfakecuda.so: $(cuda_faked) $(cuda_fakes) plugins/cuda/test/emulate.c $(cuda_emulator) plugins/cuda/test/fake_driver.h plugins/cuda/gpu.h
+	$(AM_V_CCLD)$(CC) -shared -fPIC -O2 -fvisibility=hidden $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(AM_CFLAGS) -o $@ \
+	    $(cuda_fakes:%=$(top_srcdir)/%) $(top_srcdir)/plugins/cuda/test/emulate.c $(cuda_faked) $(LIBM)
+check_DATA += plugins/cuda/test/libfakecuda.so
+CLEANFILES += $(cuda_faked) plugins/cuda/test/libfakecuda.so
+
+# Kernels that are wrong on purpose.
+plugins_cuda_test_test_emulate_SOURCES = plugins/cuda/test/test_emulate.c plugins/cuda/test/emulate.c
+plugins_cuda_test_test_emulate_LDADD = plugins/cuda/test/wrong.emulated.o $(TEST_LIBS)
+plugins_cuda_test_test_emulate_DEPENDENCIES = plugins/cuda/test/wrong.emulated.o tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_emulate_CPPFLAGS = $(AM_CPPFLAGS)
+plugins_cuda_test_test_emulate_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
+plugins/cuda/test/wrong.emulated.o: plugins/cuda/test/wrong.cc plugins/cuda/test/target.h plugins/cuda/test/emulate.h
+	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 -g $(CUDA_SANITIZE) $(CUDA_HOST_FLAGS) -c -o $@ $<
+CLEANFILES += plugins/cuda/test/wrong.emulated.o
+endif
+EXTRA_DIST += plugins/cuda/test/wrong.cc

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of element-wise ops, norms, rope and copies. */
+#include "gpu.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- element-wise ---- */
+
+static const struct {
+    const char *op;
+    cuda_kernel kernel;
+    bool tokens; /* an element a thread, not eight */
+} elementwise[] = {
+    {"add", CUDA_KERNEL_add, false},
+    {"scale", CUDA_KERNEL_scale, false},
+    {"cast", CUDA_KERNEL_copy, false},
+    {"accumulate", CUDA_KERNEL_copy, false},
+    {"snapshot", CUDA_KERNEL_copy, false},
+    {"accumulate_max", CUDA_KERNEL_larger, false},
+    {"broadcast", CUDA_KERNEL_broadcast, false},
+    {"silu_mul", CUDA_KERNEL_silu_mul, false},
+    {"silu_mul_dx", CUDA_KERNEL_silu_mul_dx, false},
+    {"gelu", CUDA_KERNEL_gelu, false},
+    {"gelu_dx", CUDA_KERNEL_gelu_dx, false},
+    {"nll", CUDA_KERNEL_nll, true},
+    {"nll_de", CUDA_KERNEL_nll_de, true},
+    {"nll_dt", CUDA_KERNEL_nll_dt, true},
+};
+
+static cuda_elementwise_args elementwise_args(const weft_call *call)
+{
+    cuda_elementwise_args a = {.n = weft_tensor_count(&call->outs[0]),
+                               .width = cuda_width(&call->outs[0]),
+                               .n_ins = call->n_ins,
+                               .accumulate = call->accumulate,
+                               .exact = weft_call_int(call, "exact") != 0};
+    for (int i = 0; i < call->n_ins; i++)
+        a.ins[i] = cuda_view_of(&call->ins[i]);
+    for (int i = 0; i < call->n_outs; i++)
+        a.outs[i] = cuda_view_of(&call->outs[i]);
+    return a;
+}
+
+weft_status cuda_elementwise_launch(const weft_call *call, weft_error *err)
+{
+    cuda_elementwise_args a = elementwise_args(call);
+    size_t i = 0;
+    while (strcmp(elementwise[i].op, call->op->name) != 0)
+        i++;
+    return cuda_launch(call->queue, elementwise[i].kernel, &a,
+                       cuda_chunk_blocks(elementwise[i].tokens ? 8 * a.n : a.n), err);
+}
+
+weft_status cuda_bias_launch(const weft_call *call, weft_error *err)
+{
+    cuda_elementwise_args a = elementwise_args(call);
+    return cuda_launch(call->queue, CUDA_KERNEL_add_bias, &a,
+                       a.n > 0 ? cuda_row_blocks(a.n / a.width) : 0, err);
+}
+
+/* ---- norms ---- */
+
+static bool is_centred(const weft_call *call)
+{
+    return strncmp(call->op->name, "layer_norm", strlen("layer_norm")) == 0;
+}
+
+static cuda_norm_args norm_args(const weft_call *call)
+{
+    const weft_tensor *x = &call->ins[0];
+    return (cuda_norm_args){.x = cuda_view_of(x),
+                            .out = cuda_view_of(&call->outs[0]),
+                            .rows = cuda_rows(x),
+                            .width = cuda_width(x),
+                            .eps = (float)weft_call_real(call, "eps"),
+                            .centred = is_centred(call),
+                            .accumulate = call->accumulate};
+}
+
+weft_status cuda_norm_launch(const weft_call *call, weft_error *err)
+{
+    cuda_norm_args a = norm_args(call);
+    bool backward = call->n_ins == 3 && strstr(call->op->name, "_dx");
+    a.w = cuda_view_of(&call->ins[1]);
+    if (backward)
+        a.dy = cuda_view_of(&call->ins[2]);
+    else if (a.centred)
+        a.bias = cuda_view_of(&call->ins[2]);
+    return cuda_launch(call->queue, backward ? CUDA_KERNEL_norm_dx : CUDA_KERNEL_norm, &a,
+                       a.width > 0 ? cuda_row_blocks(a.rows) : 0, err);
+}
+
+/* Parts of the sum and, before them, a row's statistics. */
+static int64_t n_parts(int64_t rows)
+{
+    return rows < CUDA_PARTS ? rows : CUDA_PARTS;
+}
+
+static size_t stats_bytes(const weft_call *call)
+{
+    return call->n_ins == 2 ? ((size_t)cuda_rows(&call->ins[0]) * 8 + 63) / 64 * 64 : 0;
+}
+
+size_t cuda_columns_workspace(const weft_call *call)
+{
+    const weft_tensor *x = &call->ins[0];
+    return stats_bytes(call) +
+           (size_t)n_parts(cuda_rows(x)) * (size_t)cuda_width(x) * sizeof(float);
+}
+
+/* (x,) dy -> [e]: also the gradient of a bias, which has no x. */
+weft_status cuda_norm_dw_launch(const weft_call *call, weft_error *err)
+{
+    cuda_norm_args norm = norm_args(call);
+    cuda_columns_args a = {.x = norm.x,
+                           .dy = cuda_view_of(&call->ins[call->n_ins - 1]),
+                           .out = norm.out,
+                           .parts = (float *)((char *)call->workspace + stats_bytes(call)),
+                           .rows = norm.rows,
+                           .width = norm.width,
+                           .n_parts = n_parts(norm.rows),
+                           .accumulate = call->accumulate};
+    int64_t columns = (a.width + CUDA_COLUMNS - 1) / CUDA_COLUMNS;
+    weft_status s = cuda_check_workspace(call, cuda_columns_workspace(call), err);
+    if (!s && call->n_ins == 2) {
+        a.stats = norm.stats = call->workspace;
+        s = cuda_launch(call->queue, CUDA_KERNEL_norm_stats, &norm,
+                        a.width > 0 ? cuda_row_blocks(a.rows) : 0, err);
+    }
+    if (!s)
+        s = cuda_launch_grid(call->queue, CUDA_KERNEL_column_parts, &a,
+                             (const int64_t[]){columns, a.n_parts, 1}, 0, err);
+    if (!s)
+        s = cuda_launch(call->queue, CUDA_KERNEL_column_sums, &a,
+                        (a.width + CUDA_THREADS - 1) / CUDA_THREADS, err);
+    return s;
+}
+
+/* ---- rope ---- */
+
+bool cuda_rope_accepts(const weft_call *call)
+{
+    const weft_tensor *x = &call->ins[0];
+    int64_t d = x->grain[x->n_dims - 1];
+    return d >= 2 && d % 2 == 0 && d / 2 <= CUDA_MOST_HALF && x->size[x->n_dims - 1] % d == 0;
+}
+
+/* As the plain kernel: Llama 3.1 slows long waves down. */
+static double stretched(const weft_call *call, double frequency)
+{
+    double factor = weft_call_real(call, "factor"), original = weft_call_real(call, "original");
+    double low = weft_call_real(call, "low"), high = weft_call_real(call, "high");
+    double turns = original * frequency / (2.0 * M_PI);
+    if (factor == 0.0 || turns >= high)
+        return frequency;
+    if (turns < low)
+        return frequency / factor;
+    double keep = (turns - low) / (high - low);
+    return frequency * (keep + (1.0 - keep) / factor);
+}
+
+weft_status cuda_rope_launch(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *x = &call->ins[0];
+    int64_t d = x->grain[x->n_dims - 1];
+    double sign = strcmp(call->op->name, "rope_dx") == 0 ? -1.0 : 1.0;
+    cuda_rope_args a = {.x = cuda_view_of(x),
+                        .positions = cuda_view_of(&call->ins[1]),
+                        .out = cuda_view_of(&call->outs[0]),
+                        .rows = cuda_rows(x),
+                        .width = cuda_width(x),
+                        .half = (int32_t)(d / 2),
+                        .heads = (int32_t)(cuda_width(x) / d),
+                        .accumulate = call->accumulate};
+    for (int i = 0; i < a.half; i++)
+        a.frequency[i] = sign * stretched(call, pow(weft_call_real(call, "theta"),
+                                                    -2.0 * (double)i / (double)d));
+    int64_t blocks = cuda_chunk_blocks(a.rows * ((a.half + 7) / 8) * 8);
+    /* Few rows: heads are shared out, too. */
+    int64_t by_head = blocks < 512 ? (a.heads < 8 ? a.heads : 8) : 1;
+    return cuda_launch_grid(call->queue, CUDA_KERNEL_rope, &a,
+                            (const int64_t[]){a.heads ? blocks : 0, by_head, 1}, 0, err);
+}
+
+/* ---- chunks: every n-th place of a dim ---- */
+
+bool cuda_chunk_accepts(const weft_call *call)
+{
+    bool joins = strcmp(call->op->name, "unchunk") == 0;
+    const weft_tensor *whole = joins ? &call->outs[0] : &call->ins[0];
+    const weft_tensor *parts = joins ? call->ins : call->outs;
+    int64_t dim = weft_call_int(call, "dim"), n = joins ? call->n_ins : call->n_outs;
+    for (int i = 0; i < n; i++)
+        if (parts[i].dtype != whole->dtype || whole->size[dim] != n * parts[i].size[dim] ||
+            whole->lo[dim] != n * parts[i].lo[dim])
+            return false;
+    return true;
+}
+
+/* Moves part i of n out of the whole, or into it. */
+static weft_status move_part(const weft_call *call, const weft_tensor *whole,
+                             const weft_tensor *part, int i, int n, bool joins, weft_error *err)
+{
+    int dim = (int)weft_call_int(call, "dim");
+    int64_t outer = 1, inner = (int64_t)weft_dtype_size(whole->dtype);
+    for (int d = 0; d < whole->n_dims; d++) {
+        outer *= d <= dim ? part->size[d] : 1;
+        inner *= d > dim ? part->size[d] : 1;
+    }
+    unsigned char *in_whole = (unsigned char *)whole->data + i * inner;
+    cuda_move_args a = {.from = joins ? part->data : in_whole,
+                        .to = joins ? in_whole : part->data,
+                        .size = {outer, inner},
+                        .from_step = {joins ? inner : n * inner},
+                        .to_step = {joins ? n * inner : inner},
+                        .n_dims = 2};
+    return cuda_launch(call->queue, CUDA_KERNEL_move, &a, cuda_chunk_blocks(outer * inner / 2),
+                       err);
+}
+
+weft_status cuda_chunk_launch(const weft_call *call, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < call->n_outs && !s; i++)
+        s = move_part(call, &call->ins[0], &call->outs[i], i, call->n_outs, false, err);
+    return s;
+}
+
+weft_status cuda_unchunk_launch(const weft_call *call, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < call->n_ins && !s; i++)
+        s = move_part(call, &call->outs[0], &call->ins[i], i, call->n_ins, true, err);
+    return s;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches of ops around tokens: embedding, cross-entropy, rows; sums, single numbers, the update,
+ * 8-bit values. */
+#include "gpu.h"
+
+#include <string.h>
+
+static bool is(const weft_call *call, const char *op)
+{
+    return strcmp(call->op->name, op) == 0;
+}
+
+/* ---- embedding ---- */
+
+static cuda_embedding_args embedding_args(const weft_call *call, const weft_tensor *table)
+{
+    return (cuda_embedding_args){.ids = cuda_view_of(&call->ins[0]),
+                                 .out = cuda_view_of(&call->outs[0]),
+                                 .tokens = weft_tensor_count(&call->ins[0]),
+                                 .width = table->size[1],
+                                 .lo = table->lo[0],
+                                 .rows = table->size[0],
+                                 .accumulate = call->accumulate};
+}
+
+weft_status cuda_embedding_launch(const weft_call *call, weft_error *err)
+{
+    cuda_embedding_args a = embedding_args(call, &call->ins[1]);
+    a.table = cuda_view_of(&call->ins[1]);
+    return cuda_launch(call->queue, CUDA_KERNEL_embedding, &a, cuda_row_blocks(a.tokens), err);
+}
+
+size_t cuda_embedding_workspace(const weft_call *call)
+{
+    return ((size_t)call->outs[0].size[0] + (size_t)weft_tensor_count(&call->ins[0])) *
+           sizeof(int32_t);
+}
+
+weft_status cuda_embedding_dw_launch(const weft_call *call, weft_error *err)
+{
+    cuda_embedding_args a = embedding_args(call, &call->outs[0]);
+    const int64_t warps = CUDA_THREADS / 32;
+    a.dy = cuda_view_of(&call->ins[1]);
+    a.first = call->workspace;
+    a.next = a.first + a.rows;
+    weft_status s = cuda_check_workspace(call, cuda_embedding_workspace(call), err);
+    if (!s)
+        s = cuda_launch(call->queue, CUDA_KERNEL_chain_begin, &a, cuda_chunk_blocks(8 * a.rows),
+                        err);
+    if (!s)
+        s = cuda_launch(call->queue, CUDA_KERNEL_chain_link, &a,
+                        cuda_row_blocks((a.tokens + warps - 1) / warps), err);
+    if (!s)
+        s = cuda_launch(call->queue, CUDA_KERNEL_embedding_dw, &a, cuda_row_blocks(a.rows), err);
+    return s;
+}
+
+/* ---- cross-entropy ---- */
+
+weft_status cuda_loss_launch(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *in = call->ins, *logits = is(call, "pick_dx") ? &call->outs[0] : &in[0];
+    cuda_loss_args a = {.logits = cuda_view_of(&in[0]),
+                        .out = cuda_view_of(&call->outs[0]),
+                        .rows = cuda_rows(logits),
+                        .width = cuda_width(logits),
+                        .lo = logits->lo[logits->n_dims - 1],
+                        .accumulate = call->accumulate};
+    int64_t rows = cuda_row_blocks(a.rows);
+    if (is(call, "max_v"))
+        return cuda_launch(call->queue, CUDA_KERNEL_max_v, &a, rows, err);
+    if (is(call, "pick_dx")) {
+        a.labels = cuda_view_of(&in[0]);
+        a.dy = cuda_view_of(&in[1]);
+        return cuda_launch(call->queue, CUDA_KERNEL_pick_dx, &a, rows, err);
+    }
+    if (is(call, "pick")) {
+        a.labels = cuda_view_of(&in[1]);
+        return cuda_launch(call->queue, CUDA_KERNEL_pick, &a, cuda_chunk_blocks(8 * a.rows), err);
+    }
+    a.max = cuda_view_of(&in[1]);
+    if (is(call, "sumexp"))
+        return cuda_launch(call->queue, CUDA_KERNEL_sumexp, &a, rows, err);
+    a.dy = cuda_view_of(&in[2]);
+    return cuda_launch(call->queue, CUDA_KERNEL_sumexp_dx, &a, rows, err);
+}
+
+/* ---- sums of all elements ---- */
+
+static int64_t sum_blocks(int64_t n)
+{
+    int64_t blocks = cuda_chunk_blocks(n);
+    return blocks < CUDA_SUM_BLOCKS ? blocks : CUDA_SUM_BLOCKS;
+}
+
+size_t cuda_sum_workspace(const weft_call *call)
+{
+    return (size_t)sum_blocks(weft_tensor_count(&call->ins[0])) * sizeof(double);
+}
+
+weft_status cuda_sum_launch(const weft_call *call, weft_error *err)
+{
+    cuda_sum_args a = {.x = cuda_view_of(&call->ins[0]),
+                       .out = cuda_view_of(&call->outs[0]),
+                       .parts = call->workspace,
+                       .n = weft_tensor_count(&call->ins[0]),
+                       .accumulate = call->accumulate};
+    cuda_kernel kernel = is(call, "sumsq")         ? CUDA_KERNEL_sumsq_parts
+                         : is(call, "count_valid") ? CUDA_KERNEL_valid_parts
+                                                   : CUDA_KERNEL_sum_parts;
+    weft_status s = cuda_check_workspace(call, cuda_sum_workspace(call), err);
+    a.n_parts = (int32_t)sum_blocks(a.n);
+    if (!s)
+        s = cuda_launch(call->queue, kernel, &a, a.n_parts, err);
+    if (!s)
+        s = cuda_launch(call->queue, CUDA_KERNEL_add_parts, &a, 1, err);
+    return s;
+}
+
+/* ---- single numbers ---- */
+
+static int32_t shape_of(const weft_call *call)
+{
+    static const char *const shapes[] = {"constant", "linear", "sqrt", "cosine"};
+    for (int32_t i = 3; i > 0; i--)
+        if (strcmp(weft_call_text(call, "shape"), shapes[i]) == 0)
+            return i;
+    return 0;
+}
+
+weft_status cuda_scalar_launch(const weft_call *call, weft_error *err)
+{
+    cuda_scalar_args a = {.out = cuda_view_of(&call->outs[0]), .accumulate = call->accumulate};
+    cuda_kernel kernel = CUDA_KERNEL_reciprocal;
+    if (call->n_ins > 0)
+        a.in = cuda_view_of(&call->ins[0]);
+    if (is(call, "constant")) {
+        kernel = CUDA_KERNEL_constant;
+        a.value = weft_call_real(call, "value");
+    } else if (is(call, "sqrt")) {
+        kernel = CUDA_KERNEL_square_root;
+    } else if (is(call, "clip")) {
+        kernel = CUDA_KERNEL_clip;
+        a.value = weft_call_real(call, "max_norm");
+    } else if (is(call, "lr_schedule")) {
+        kernel = CUDA_KERNEL_lr_schedule;
+        a.value = weft_call_real(call, "lr");
+        a.min_factor = weft_call_real(call, "min_factor");
+        a.warmup = weft_call_int(call, "warmup");
+        a.decay = weft_call_int(call, "decay");
+        a.total = weft_call_int(call, "total");
+        a.shape = shape_of(call);
+    }
+    return cuda_launch(call->queue, kernel, &a, 1, err);
+}
+
+weft_status cuda_adamw_launch(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *in = call->ins, *out = call->outs;
+    cuda_adamw_args a = {.p = cuda_view_of(&in[0]),
+                         .m = cuda_view_of(&in[1]),
+                         .v = cuda_view_of(&in[2]),
+                         .g = cuda_view_of(&in[3]),
+                         .clip = cuda_view_of(&in[4]),
+                         .lr = cuda_view_of(&in[5]),
+                         .step = cuda_view_of(&in[6]),
+                         .p_out = cuda_view_of(&out[0]),
+                         .m_out = cuda_view_of(&out[1]),
+                         .v_out = cuda_view_of(&out[2]),
+                         .n = weft_tensor_count(&in[0]),
+                         .beta1 = weft_call_real(call, "beta1"),
+                         .beta2 = weft_call_real(call, "beta2"),
+                         .eps = weft_call_real(call, "eps"),
+                         .weight_decay = weft_call_real(call, "weight_decay")};
+    return cuda_launch(call->queue, CUDA_KERNEL_adamw, &a, cuda_chunk_blocks(a.n), err);
+}
+
+/* ---- rows that an index names ---- */
+
+/* A copy of the cache as it was, where the result does not lie there already. */
+static weft_status copy_cache(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *was = &call->ins[0], *out = &call->outs[0];
+    int64_t bytes = weft_tensor_count(was) * (int64_t)weft_dtype_size(was->dtype);
+    cuda_move_args move = {.from = was->data, .to = out->data, .size = {bytes}, .n_dims = 1};
+    if (was->data == out->data)
+        return WEFT_OK;
+    return cuda_launch(call->queue, CUDA_KERNEL_move, &move, cuda_chunk_blocks(bytes / 2), err);
+}
+
+static weft_status launch_repeat(const weft_call *call, bool backward, weft_error *err)
+{
+    const weft_tensor *in = &call->ins[0], *out = &call->outs[0];
+    const weft_tensor *q = backward ? in : out, *k = backward ? out : in;
+    int64_t d = q->grain[2];
+    cuda_rows_args a = {.in = cuda_view_of(in),
+                        .out = cuda_view_of(out),
+                        .n = cuda_rows(in),
+                        .group = (int32_t)(q->whole[2] / k->whole[2]),
+                        .head_lo = (int32_t)(q->lo[2] / d),
+                        .kv_lo = (int32_t)(k->lo[2] / d),
+                        .heads = (int32_t)(q->size[2] / d),
+                        .kv_heads = (int32_t)(k->size[2] / d),
+                        .d = (int32_t)d,
+                        .accumulate = call->accumulate};
+    return cuda_launch(call->queue, backward ? CUDA_KERNEL_repeat_kv_dx : CUDA_KERNEL_repeat_kv, &a,
+                       cuda_row_blocks(a.n * (backward ? a.kv_heads : a.heads)), err);
+}
+
+weft_status cuda_rows_launch(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *in = call->ins;
+    if (!is(call, "take") && !is(call, "cache"))
+        return launch_repeat(call, is(call, "repeat_kv_dx"), err);
+    cuda_rows_args a = {.in = cuda_view_of(&in[0]),
+                        .index = cuda_view_of(&in[call->n_ins - 1]),
+                        .out = cuda_view_of(&call->outs[0]),
+                        .batch = in[0].size[0],
+                        .places = in[0].size[1],
+                        .width = in[0].size[2],
+                        .accumulate = call->accumulate};
+    if (is(call, "take"))
+        return cuda_launch(call->queue, CUDA_KERNEL_take, &a, cuda_row_blocks(a.batch), err);
+    a.more = cuda_view_of(&in[1]);
+    a.n = in[1].size[1];
+    weft_status s = copy_cache(call, err);
+    return s ? s
+             : cuda_launch(call->queue, CUDA_KERNEL_cache, &a, cuda_row_blocks(a.batch * a.n), err);
+}
+
+/* ---- 8 bits ---- */
+
+/* Kept places are the first dims of x, or none: elements that share a number lie together. */
+static bool kept_width(const weft_call *call, int64_t *width)
+{
+    const weft_tensor *x = &call->ins[0];
+    int64_t places = weft_call_int(call, "places");
+    int kept = 0;
+    while (kept < x->n_dims && places >> kept & 1)
+        kept++;
+    *width = 1;
+    for (int d = kept; d < x->n_dims; d++)
+        *width *= x->size[d];
+    return places == ((int64_t)1 << kept) - 1;
+}
+
+bool cuda_quantise_accepts(const weft_call *call)
+{
+    int64_t width;
+    return is(call, "float8_scale") || (kept_width(call, &width) && width > 0);
+}
+
+size_t cuda_amax_workspace(const weft_call *call)
+{
+    return (size_t)sum_blocks(weft_tensor_count(&call->ins[0])) * sizeof(float);
+}
+
+static weft_status launch_amax(const weft_call *call, cuda_quantise_args *a, weft_error *err)
+{
+    a->out = cuda_view_of(&call->outs[0]);
+    if (a->keep)
+        return cuda_launch(call->queue, CUDA_KERNEL_amax_rows, a,
+                           cuda_row_blocks(weft_tensor_count(&call->outs[0])), err);
+    weft_status s = cuda_check_workspace(call, cuda_amax_workspace(call), err);
+    a->parts = call->workspace;
+    if (!s)
+        s = cuda_launch(call->queue, CUDA_KERNEL_amax_parts, a, sum_blocks(a->n), err);
+    a->n = sum_blocks(a->n);
+    return s ? s : cuda_launch(call->queue, CUDA_KERNEL_amax_of_parts, a, 1, err);
+}
+
+weft_status cuda_quantise_launch(const weft_call *call, weft_error *err)
+{
+    cuda_quantise_args a = {.x = cuda_view_of(&call->ins[0]),
+                            .out = cuda_view_of(&call->outs[0]),
+                            .n = weft_tensor_count(&call->ins[0]),
+                            .keep = weft_call_int(call, "places") != 0,
+                            .power_of_two = weft_call_int(call, "power_of_two") != 0};
+    kept_width(call, &a.width);
+    if (is(call, "float8_amax"))
+        return launch_amax(call, &a, err);
+    weft_dtype dtype = weft_dtype_find(weft_call_text(call, "dtype"));
+    a.most = weft_dtype_max(dtype);
+    a.e5m2 = dtype == WEFT_F8E5M2;
+    if (is(call, "float8_scale"))
+        return cuda_launch(call->queue, CUDA_KERNEL_f8_scale, &a, cuda_chunk_blocks(8 * a.n), err);
+    a.scale = cuda_view_of(&call->ins[1]);
+    return cuda_launch(call->queue, CUDA_KERNEL_quantise, &a, cuda_chunk_blocks(a.n), err);
+}
+
+weft_status cuda_history_launch(const weft_call *call, weft_error *err)
+{
+    const weft_tensor *in = call->ins;
+    cuda_history_args a = {.was = cuda_view_of(&in[0]),
+                           .scale = cuda_view_of(&in[1]),
+                           .step = cuda_view_of(&in[2]),
+                           .out = cuda_view_of(&call->outs[0]),
+                           .scale_out = cuda_view_of(&call->outs[1]),
+                           .n = weft_tensor_count(&call->outs[0]),
+                           .interval = weft_call_int(call, "interval"),
+                           .n_maxima = call->n_ins - 3,
+                           .recent = weft_call_int(call, "recent") != 0,
+                           .power_of_two = weft_call_int(call, "power_of_two") != 0,
+                           .margin = (int32_t)weft_call_int(call, "margin")};
+    a.most = weft_dtype_max(weft_dtype_find(weft_call_text(call, "dtype")));
+    for (int i = 0; i < a.n_maxima; i++)
+        a.maxima[i] = cuda_view_of(&in[3 + i]);
+    return cuda_launch(call->queue, CUDA_KERNEL_f8_history, &a, 1, err);
+}

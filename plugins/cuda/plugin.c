@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda: one NVIDIA GPU, by its driver. What is enqueued is in memory.c and graphs.c. */
+#include "device.h"
+
+#include <string.h>
+
+static const weft_param params[] = {
+    {.name = "device",
+     .type = WEFT_PARAM_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1023,
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "Number of the GPU, among those that CUDA_VISIBLE_DEVICES leaves."},
+    {.name = "kernels",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "auto",
+     .choices = (const char *const[]){"auto", "plain", NULL},
+     .help = "auto: the GPU computes; plain: the reference kernels on the host, slow and exact."},
+    {.name = "graphs",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "yes",
+     .choices = (const char *const[]){"yes", "no", "check", NULL},
+     .help = "yes: what a task enqueues is captured and launched at once; no: one by one; check: "
+             "one by one, waiting behind each, so that an error is named where it is."},
+    {.name = "driver",
+     .type = WEFT_PARAM_STRING,
+     .value = "libcuda.so.1",
+     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK,
+     .help = "Name or path of NVIDIA's driver library."},
+    {.name = "cublaslt",
+     .type = WEFT_PARAM_STRING,
+     .value = "libcublasLt.so.13",
+     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK,
+     .help = "Name or path of the library that multiplies matrices."},
+    {.name = NULL},
+};
+
+/* ---- life ---- */
+
+static weft_status cuda_create(const weft_host *host, void **self, weft_error *err)
+{
+    cuda *c = weft_alloc_zero(1, sizeof *c);
+    if (!c)
+        return weft_fail_memory(err);
+    c->host = host;
+    c->plain = weft_params_is(host->params, "kernels", "plain");
+    c->capture = weft_params_is(host->params, "graphs", "yes");
+    for (int i = 0; i < CUDA_QUEUES; i++)
+        c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
+    *self = c;
+    return WEFT_OK;
+}
+
+static weft_status find_device(cuda *c, weft_error *err)
+{
+    const cuda_driver *d = &c->driver;
+    int n = 0, wanted = (int)weft_params_int(c->host->params, "device");
+    CUresult r = d->cuInit(0);
+    if (r == CUDA_SUCCESS)
+        r = d->cuDeviceGetCount(&n);
+    if (r == CUDA_ERROR_NO_DEVICE || (r == CUDA_SUCCESS && n == 0))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "NVIDIA's driver is here, but it finds no GPU; see nvidia-smi and "
+                         "CUDA_VISIBLE_DEVICES, or list cpu instead of cuda");
+    weft_status s = cuda_check(d, r, "NVIDIA's driver does not start", err);
+    if (s)
+        return s;
+    if (wanted >= n)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(c->host->params, "device"),
+                         "[cuda] device = %d, but there are %d GPUs; the last is number %d", wanted,
+                         n, n - 1);
+    return cuda_check(d, d->cuDeviceGet(&c->number, wanted), "cuDeviceGet", err);
+}
+
+static weft_status check_capability(cuda *c, weft_error *err)
+{
+    const cuda_driver *d = &c->driver;
+    int major = 0;
+    weft_status s = cuda_check(
+        d, d->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->number),
+        "cuDeviceGetAttribute", err);
+    if (s || major >= 8)
+        return s;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "this GPU's compute capability begins with %d; weft's kernels need 8.0 "
+                     "(A100) or later",
+                     major);
+}
+
+/* The most that a kernel asks for: attention of the largest heads. */
+enum { MOST_SHARED = 96 << 10 };
+
+static weft_status load_kernels(cuda *c, weft_error *err)
+{
+    const cuda_driver *d = &c->driver;
+    weft_status s = WEFT_OK;
+    for (int i = 0; cuda_module_images[i].file && !s; i++)
+        s = cuda_check(d, d->cuModuleLoadData(&c->modules[i], cuda_module_images[i].image),
+                       "cuModuleLoadData of weft's kernels", err);
+    for (int k = 0; k < CUDA_N_KERNELS && !s; k++) {
+        char name[64] = "weft_";
+        int m = 0;
+        strncat(name, cuda_kernel_name((cuda_kernel)k), sizeof name - strlen(name) - 1);
+        while (strcmp(cuda_module_images[m].file, cuda_kernel_file((cuda_kernel)k)) != 0)
+            m++;
+        s = cuda_check(d, d->cuModuleGetFunction(&c->functions[k], c->modules[m], name), name, err);
+        if (!s && strncmp(name, "weft_attention_", strlen("weft_attention_")) == 0)
+            s = cuda_check(d,
+                           d->cuFuncSetAttribute(
+                               c->functions[k], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                               cuda_kernel_threads((cuda_kernel)k) == 128 ? MOST_SHARED : 0),
+                           name, err);
+    }
+    return s;
+}
+
+static weft_status open_queues(cuda *c, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < CUDA_QUEUES && !s; i++) {
+        s = cuda_check(&c->driver,
+                       c->driver.cuStreamCreate(&c->queues[i].stream, CU_STREAM_NON_BLOCKING),
+                       "cuStreamCreate", err);
+        c->queues[i].driver = &c->driver;
+        c->queues[i].functions = c->functions;
+        c->queues[i].products = c->products;
+    }
+    return s;
+}
+
+static void cuda_close(void *self);
+
+static weft_status cuda_open(void *self, weft_error *err)
+{
+    cuda *c = self;
+    const cuda_driver *d = &c->driver;
+    weft_status s = cuda_driver_open(&c->driver, weft_params_text(c->host->params, "driver"), err);
+    if (s)
+        return s;
+    c->open = true;
+    s = find_device(c, err);
+    if (!s)
+        s = check_capability(c, err);
+    if (!s)
+        s = cuda_check(d, d->cuDevicePrimaryCtxRetain(&c->context, c->number),
+                       "the GPU cannot be used", err);
+    if (!s)
+        s = cuda_check(d, d->cuCtxSetCurrent(c->context), "cuCtxSetCurrent", err);
+    if (!s)
+        s = cuda_products_create(weft_params_text(c->host->params, "cublaslt"), &c->products, err);
+    if (!s)
+        s = load_kernels(c, err);
+    if (!s)
+        s = open_queues(c, err);
+    if (s)
+        cuda_close(c);
+    return s;
+}
+
+/* After an error of the GPU everything here fails, too, and there is nobody left to tell. */
+static void cuda_close(void *self)
+{
+    cuda *c = self;
+    const cuda_driver *d = &c->driver;
+    if (!c->open)
+        return;
+    c->open = false;
+    cuda_graphs_release(c);
+    for (int i = 0; i < CUDA_QUEUES; i++)
+        if (c->queues[i].stream)
+            d->cuStreamDestroy(c->queues[i].stream);
+    for (int i = 0; cuda_module_images[i].file; i++)
+        if (c->modules[i])
+            d->cuModuleUnload(c->modules[i]);
+    cuda_products_close(c->products);
+    if (c->context)
+        d->cuDevicePrimaryCtxRelease(c->number);
+    c->context = NULL;
+}
+
+static void cuda_destroy(void *self)
+{
+    cuda_products_destroy(((cuda *)self)->products);
+    weft_free(self);
+}
+
+/* ---- what the device says of itself ---- */
+
+static weft_queue *device_queue(void *self, int i)
+{
+    return &((cuda *)self)->queues[i];
+}
+
+static bool device_plain(void *self)
+{
+    return ((const cuda *)self)->plain;
+}
+
+static void device_describe(void *self, weft_text *text)
+{
+    cuda *c = self;
+    char name[128] = "a GPU";
+    size_t bytes = 0;
+    int version = 0;
+    if (!c->open) {
+        weft_text_add(text, "an NVIDIA GPU, which is not open");
+        return;
+    }
+    c->driver.cuDeviceGetName(name, sizeof name, c->number);
+    c->driver.cuDeviceTotalMem(&bytes, c->number);
+    c->driver.cuDriverGetVersion(&version);
+    weft_text_print(text, "%s: %.1f GiB, driver for CUDA %d.%d", name,
+                    (double)bytes / (1024.0 * 1024 * 1024), version / 1000, version % 1000 / 10);
+    if (c->plain)
+        weft_text_add(text, ", plain kernels on the host");
+}
+
+/* The context with the modules of kernels and cuBLASLt's, some 500 MB on an H100 by NVIDIA's
+ * documentation of lazy loading; not measured. */
+static size_t device_library_bytes(void *self)
+{
+    (void)self;
+    return (size_t)512 << 20;
+}
+
+static size_t device_peak_bytes(void *self)
+{
+    return ((const cuda *)self)->most;
+}
+
+static const weft_device device = {
+    .size = sizeof(weft_device),
+    .name = "cuda",
+    .n_queues = CUDA_QUEUES,
+    .shared = true,
+    .alignment = 256,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .alloc_host = cuda_alloc_host,
+    .free_host = cuda_free_host,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .move = cuda_move,
+    .reduce = cuda_reduce,
+    .queue = device_queue,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .record = cuda_record,
+    .await = cuda_await,
+    .poll = cuda_poll,
+    .wait = cuda_wait,
+    .begin = cuda_begin,
+    .end = cuda_end,
+    .plain = device_plain,
+    .describe = device_describe,
+    .library_bytes = device_library_bytes,
+    .peak_bytes = device_peak_bytes,
+};
+
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_SERVICE,
+     .gives = (const char *const[]){"device", NULL},
+     .service = "device",
+     .table = &device},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(cuda) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "cuda",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "an NVIDIA GPU: kernels of our own, matrix products by cuBLASLt",
+    .numerics = WEFT_NUMERICS_TOLERANCE,
+    .params = params,
+    .contributions = contributions,
+    .kernels = cuda_kernels,
+    .create = cuda_create,
+    .open = cuda_open,
+    .close = cuda_close,
+    .destroy = cuda_destroy,
+};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A grid of blocks of threads on the host, one block after another, one thread at a time: a thread
+ * runs until it ends or waits for others. The order of threads between barriers is the caller's
+ * choice, so that results which depend on it are seen. */
+#ifndef WEFT_CUDA_EMULATE_H
+#define WEFT_CUDA_EMULATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weft/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct emulate_size {
+    unsigned x, y, z;
+} emulate_size;
+
+typedef struct emulate_launch {
+    void (*kernel)(const void *args);
+    const void *args;
+    emulate_size grid, block;
+    size_t shared_bytes; /* dynamic */
+    uint64_t order;      /* 0: threads and blocks from the first to the last; 1: from the last to
+                            the first; else shuffled by this seed */
+} emulate_launch;
+
+/* Runs it. NULL, or what the kernel did wrong: a barrier that not all threads of a block reach, or
+ * not the same one; lanes of a warp that do different things together. */
+const char *emulate_run(const emulate_launch *launch);
+
+/* ---- for target.h ---- */
+
+const emulate_size *emulate_thread_index(void);
+const emulate_size *emulate_block_index(void);
+const emulate_size *emulate_block_size(void);
+const emulate_size *emulate_grid_size(void);
+unsigned char *emulate_dynamic_shared(void);
+void emulate_barrier(const char *file, int line);
+void emulate_warp_barrier(const char *file, int line);
+void emulate_shuffle(const void *mine, void *theirs, size_t size, int lane, const char *file,
+                     int line);
+void emulate_ldmatrix(uint32_t *r, const void *row, bool transposed, int line);
+void emulate_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, int line);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fake.h"
+
+#include "emulate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DECLARE(file, name, threads) void emulate_##name(const void *args);
+CUDA_KERNELS(DECLARE)
+#undef DECLARE
+
+/* A CUfunction points to one of these. */
+static struct CUfunc_st {
+    const char *name;
+    void (*run)(const void *args);
+    int threads;
+} functions[] = {
+#define ENTRY(file, name_, threads_) {"weft_" #name_, emulate_##name_, threads_},
+    CUDA_KERNELS(ENTRY)
+#undef ENTRY
+};
+
+static CUfunction handles[CUDA_N_KERNELS];
+static uint64_t order;
+static char complaint[256];
+
+const CUfunction *fake_functions(void)
+{
+    for (int i = 0; i < CUDA_N_KERNELS; i++)
+        handles[i] = &functions[i];
+    return handles;
+}
+
+void fake_set_order(uint64_t given)
+{
+    order = given;
+}
+
+const char *fake_complaint(void)
+{
+    return complaint;
+}
+
+/* The least that a GPU of compute capability 8.0 or later gives a block. */
+enum { MOST_SHARED = 99 << 10 };
+
+static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                       unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+                       void **extra)
+{
+    emulate_launch l = {.kernel = f->run,
+                        .args = params[0],
+                        .grid = {gx, gy, gz},
+                        .block = {bx, by, bz},
+                        .shared_bytes = shared,
+                        .order = order};
+    (void)stream, (void)extra;
+    const char *wrong = shared > MOST_SHARED                ? "too much shared memory"
+                        : (int)(bx * by * bz) != f->threads ? "not the threads it is compiled for"
+                                                            : emulate_run(&l);
+    if (!wrong)
+        return CUDA_SUCCESS;
+    snprintf(complaint, sizeof complaint, "%s: %s", f->name, wrong);
+    return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+static CUresult error_name(CUresult result, const char **name)
+{
+    *name = result == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_UNKNOWN";
+    return CUDA_SUCCESS;
+}
+
+static CUresult error_text(CUresult result, const char **text)
+{
+    (void)result;
+    *text = complaint;
+    return CUDA_SUCCESS;
+}
+
+const cuda_driver *fake_driver(void)
+{
+    static const cuda_driver driver = {
+        .cuLaunchKernel = launch,
+        .cuGetErrorName = error_name,
+        .cuGetErrorString = error_text,
+    };
+    return &driver;
+}
