@@ -44,6 +44,8 @@ weft_SOURCES = \
 	cli/plan_ranks.h \
 	cli/plan_timeline.c \
 	cli/plan_timeline.h \
+	cli/plan_trace.c \
+	cli/plan_trace.h \
 	cli/plugins.c \
 	cli/probe.c \
 	cli/processors.c \
