@@ -343,6 +343,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-family \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \
+	tests/scripts/check-flight \
 	tests/scripts/check-float8 \
 	tests/scripts/check-generate \
 	tests/scripts/check-heads \
