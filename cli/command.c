@@ -16,7 +16,11 @@
 /* Commands of weft's own plugins. Any other plugin's command is called as the plugin is. */
 static const struct known {
     const char *name, *plugin;
-} known[] = {{"ckpt", "ckpt"}, {"convert", "hf"}, {"tokenize", "text"}};
+} known[] = {{"ckpt", "ckpt"},
+             {"convert", "hf"},
+             {"flight", "flight"},
+             {"profile", "profile"},
+             {"tokenize", "text"}};
 
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 

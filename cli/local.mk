@@ -2,6 +2,8 @@
 # The weft command, one file per subcommand.
 bin_PROGRAMS += weft
 weft_SOURCES = \
+	cli/about.c \
+	cli/about.h \
 	cli/command.c \
 	cli/config.c \
 	cli/conform.c \
@@ -19,6 +21,8 @@ weft_SOURCES = \
 	cli/conform_values.c \
 	cli/exit.c \
 	cli/farewell.c \
+	cli/folder.c \
+	cli/folder.h \
 	cli/generate.c \
 	cli/generate_options.c \
 	cli/generate_source.c \
@@ -39,11 +43,16 @@ weft_SOURCES = \
 	cli/oracle_record.c \
 	cli/oracle_trace.c \
 	cli/oracle_values.c \
+	cli/page.c \
+	cli/page.h \
+	cli/page_plan.c \
 	cli/plan.c \
 	cli/plan_ranks.c \
 	cli/plan_ranks.h \
 	cli/plan_timeline.c \
 	cli/plan_timeline.h \
+	cli/plan_trace.c \
+	cli/plan_trace.h \
 	cli/plugins.c \
 	cli/probe.c \
 	cli/processors.c \
@@ -52,6 +61,7 @@ weft_SOURCES = \
 	cli/session.c \
 	cli/shared.c \
 	cli/stop.c \
+	cli/status.c \
 	cli/train.c \
 	cli/vet.c \
 	cli/vet_libraries.c \
@@ -85,7 +95,7 @@ weft_LDADD += $(LTDL_LIBS)
 EXTRA_weft_DEPENDENCIES = $(noinst_LTLIBRARIES)
 endif
 
-# Files of `weft new-plugin` as C strings.
+# Files of `weft new-plugin`, and the page of `weft report`, as C strings.
 templates = \
 	cli/templates/makefile.in \
 	cli/templates/makefile_gradient.in \
@@ -94,6 +104,7 @@ templates = \
 	cli/templates/optimizer.c.in \
 	cli/templates/pass.c.in \
 	cli/templates/readme.md.in \
+	cli/templates/report.html.in \
 	cli/templates/test.sh.in \
 	cli/templates/test_gradient.c.in
 nodist_weft_SOURCES = cli/template_texts.c

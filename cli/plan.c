@@ -233,6 +233,11 @@ int weft_cmd_plan(int argc, char **argv)
          .argument = "FILE",
          .help = "the same as a picture for a browser",
          .text = &timeline->svg},
+        {.name = "trace",
+         .argument = "FILE",
+         .help = "the same as a trace for ui.perfetto.dev, with every instruction of the planned "
+                 "rank",
+         .text = &timeline->trace},
         {.name = "times",
          .argument = "FILE",
          .help = "tasks take what a run has measured: its metrics.jsonl",

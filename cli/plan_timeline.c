@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_timeline.h"
+#include "plan_trace.h"
 
 #include <weft/files.h>
 
@@ -8,7 +9,8 @@
 
 bool weft_cli_wants_timeline(const weft_cli_timeline *w)
 {
-    return w->simulate || w->rows || w->svg || w->times || w->flops_per_s || w->bytes_per_s;
+    return w->simulate || w->rows || w->svg || w->trace || w->times || w->flops_per_s ||
+           w->bytes_per_s;
 }
 
 static weft_status read_rate(const char *option, const char *text, double *rate, weft_error *err)
@@ -85,6 +87,8 @@ static weft_status print(const weft_plan *plan, const weft_cli_timeline *w, cons
         weft_timeline_print(timeline, (int)w->width, text);
     if (w->svg)
         s = write_svg(timeline, w->svg, err);
+    if (!s && w->trace)
+        s = weft_cli_write_trace(plan, timeline, rates, w->trace, err);
     weft_timeline_destroy(timeline);
     return s;
 }

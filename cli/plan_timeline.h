@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weft plan --simulate, --timeline, --timeline-svg. */
+/* weft plan --simulate, --timeline, --timeline-svg, --trace. */
 #ifndef WEFT_CLI_PLAN_TIMELINE_H
 #define WEFT_CLI_PLAN_TIMELINE_H
 
@@ -8,7 +8,7 @@
 /* What was asked for; texts may be NULL. */
 typedef struct weft_cli_timeline {
     bool simulate, rows;
-    const char *svg, *times, *flops_per_s, *bytes_per_s;
+    const char *svg, *trace, *times, *flops_per_s, *bytes_per_s;
     int64_t width;
 } weft_cli_timeline;
 

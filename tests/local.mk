@@ -26,6 +26,7 @@ check_PROGRAMS += \
 	tests/unit/test_intruder \
 	tests/unit/test_layout \
 	tests/unit/test_link \
+	tests/unit/test_log \
 	tests/unit/test_loss \
 	tests/unit/test_memory \
 	tests/unit/test_mesh \
@@ -218,6 +219,11 @@ tests_unit_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $
 tests_unit_test_torture_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_torture_DEPENDENCIES = $(weft_OBJECTS)
 
+tests_unit_test_log_CPPFLAGS = $(tests_unit_test_torture_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_unit_test_log_LDADD = $(tests_unit_test_torture_LDADD)
+tests_unit_test_log_LDFLAGS = $(weft_LDFLAGS)
+EXTRA_tests_unit_test_log_DEPENDENCIES = $(weft_OBJECTS)
+
 tests_unit_test_farewell_CPPFLAGS = $(tests_unit_test_torture_CPPFLAGS)
 tests_unit_test_farewell_LDADD = $(tests_unit_test_torture_LDADD)
 tests_unit_test_farewell_LDFLAGS = $(weft_LDFLAGS)
@@ -349,6 +355,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-family \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \
+	tests/scripts/check-flight \
 	tests/scripts/check-float8 \
 	tests/scripts/check-generate \
 	tests/scripts/check-heads \
@@ -368,6 +375,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cp \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \
+	tests/scripts/check-profile \
 	tests/scripts/check-release \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
@@ -375,6 +383,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-sizes \
 	tests/scripts/check-slips \
 	tests/scripts/check-style \
+	tests/scripts/check-status \
 	tests/scripts/check-symbols \
 	tests/scripts/check-state \
 	tests/scripts/check-text-runs \
@@ -466,9 +475,9 @@ check-valgrind: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind --quiet --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=99'
 
-# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers and tiktoken.
+# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
 EXTRA_PROGRAMS += tests/peers/dcp
-EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_generate.py tests/peers/check_hf.py tests/peers/check_tokenizers.py tests/peers/check_unicode.py
+EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_figures.py tests/peers/check_generate.py tests/peers/check_hf.py tests/peers/check_tokenizers.py tests/peers/check_unicode.py
 .PHONY: check-peers
 check-peers: all tests/peers/dcp$(EXEEXT)
 	@if [ -z "$(PEER_PYTHON)" ]; then \
@@ -476,6 +485,7 @@ check-peers: all tests/peers/dcp$(EXEEXT)
 	else set -e; \
 	    echo "check_ckpt.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_ckpt.py ./weft; \
 	    echo "check_dcp.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_dcp.py tests/peers/dcp$(EXEEXT); \
+	    echo "check_figures.py"; PEER_PYTHON='$(PEER_PYTHON)' WEFT='$(abs_top_builddir)/$(program)' WEFT_TREE='$(abs_top_srcdir)' bash $(top_srcdir)/tests/scripts/check-status; \
 	    echo "check_generate.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_generate.py ./weft; \
 	    echo "check_hf.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_hf.py ./weft; \
 	    echo "check_tokenizers.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_tokenizers.py weft$(EXEEXT) $(top_srcdir); \

@@ -85,10 +85,11 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
 static weft_status launch_shown(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                                 int64_t micro, weft_error *err)
 {
-    weft_observe_instruction(run, l, in, micro, WEFT_EVENT_INSTRUCTION_BEGIN);
+    const weft_instruction_view view = weft_instruction_describe(l, in);
+    weft_observe_instruction(run, &view, micro, WEFT_EVENT_INSTRUCTION_BEGIN);
     weft_status s = launch(run, l, in, micro, err);
     if (!s)
-        weft_observe_instruction(run, l, in, micro, WEFT_EVENT_INSTRUCTION_END);
+        weft_observe_instruction(run, &view, micro, WEFT_EVENT_INSTRUCTION_END);
     return s;
 }
 

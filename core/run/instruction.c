@@ -12,11 +12,11 @@ static int64_t sent_bytes(const weft_mesh *mesh, const weft_node *n)
     return bytes;
 }
 
-static int64_t bytes_of(const weft_mesh *mesh, const weft_instruction *in,
-                        const weft_node *const *nodes, int n_nodes)
+int64_t weft_instruction_bytes(const weft_mesh *mesh, const weft_instruction *in)
 {
+    const weft_node *const *nodes = in->parts ? in->parts : &in->node;
     int64_t bytes = 0;
-    for (int i = 0; i < n_nodes && in->kind == WEFT_COLLECTIVE; i++)
+    for (int i = 0; i < (in->parts ? in->n_ins : 1) && in->kind == WEFT_COLLECTIVE; i++)
         bytes += sent_bytes(mesh, nodes[i]);
     for (int i = 0; i < in->n_ins + in->n_outs && in->kind != WEFT_COLLECTIVE; i++)
         bytes +=
@@ -32,8 +32,7 @@ static const weft_program *program_of(const weft_lowered *l, const weft_instruct
     return p;
 }
 
-void weft_observe_instruction(weft_run *run, const weft_lowered *l, const weft_instruction *in,
-                              int64_t micro, weft_event event)
+weft_instruction_view weft_instruction_describe(const weft_lowered *l, const weft_instruction *in)
 {
     const weft_program *p = program_of(l, in);
     weft_instruction_view view = {.mode = l->graph->config.mode,
@@ -45,13 +44,19 @@ void weft_observe_instruction(weft_run *run, const weft_lowered *l, const weft_i
                                   .n_nodes = in->parts ? in->n_ins : 1,
                                   .mesh = &l->graph->config.mesh,
                                   .flops = in->flops,
+                                  .bytes = weft_instruction_bytes(&l->graph->config.mesh, in),
                                   .queue = in->queue};
     if (in->kind == WEFT_COMPUTE) {
         view.kernel = in->kernel ? in->kernel->name : "plain";
         view.by = in->owner;
     }
-    view.bytes = bytes_of(view.mesh, in, view.nodes, view.n_nodes);
-    run->view.instruction = &view;
+    return view;
+}
+
+void weft_observe_instruction(weft_run *run, const weft_instruction_view *view, int64_t micro,
+                              weft_event event)
+{
+    run->view.instruction = view;
     run->view.micro_batch = micro;
     weft_observe(run, event);
     run->view.instruction = NULL;

@@ -206,9 +206,13 @@ weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error 
 void weft_observe(weft_run *run, weft_event event);
 /* Does anybody who is not switched off see this event? */
 bool weft_is_observed(const weft_run *run, weft_event event);
-/* instruction.c: shows one to observers of INSTRUCTION_BEGIN or _END. micro as in weft_execute. */
-void weft_observe_instruction(weft_run *run, const weft_lowered *l, const weft_instruction *in,
-                              int64_t micro, weft_event event);
+/* instruction.c: what observers are told of one, and showing it at INSTRUCTION_BEGIN or _END. micro
+ * as in weft_execute. */
+weft_instruction_view weft_instruction_describe(const weft_lowered *l, const weft_instruction *in);
+void weft_observe_instruction(weft_run *run, const weft_instruction_view *view, int64_t micro,
+                              weft_event event);
+/* weft_instruction_view's bytes. */
+int64_t weft_instruction_bytes(const weft_mesh *mesh, const weft_instruction *in);
 /* Shows a local tensor of a value to observers of VALUE; device memory is copied to the host first.
  */
 weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v,

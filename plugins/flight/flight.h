@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the flight plugin: what is recorded, where, and what is read from it. */
+#ifndef WEFT_FLIGHT_H
+#define WEFT_FLIGHT_H
+
+#include <weft/plugin.h>
+
+/* ---- the file of a rank: a head, its groups with their tables, a ring of entries ----
+ *
+ * It is memory that the rank shares with the file, so whatever ends the rank, and without its help,
+ * the file has all that it did. Numbers are as the machine has them; the magic says if another one
+ * reads. */
+
+#define FLIGHT_MAGIC 0x3174686769666c77ull /* "wlfight1" */
+enum { FLIGHT_NAME = 40, FLIGHT_SHORT = 16 };
+
+typedef enum flight_kind {
+    FLIGHT_ALL_GATHER,
+    FLIGHT_REDUCE_SCATTER,
+    FLIGHT_ALL_REDUCE,
+    FLIGHT_ALL_TO_ALL,
+    FLIGHT_BROADCAST,
+    FLIGHT_SEND,
+    FLIGHT_RECV,
+    FLIGHT_KINDS
+} flight_kind;
+
+const char *flight_kind_name(int kind);
+bool flight_is_transfer(int kind);
+
+typedef enum flight_state {
+    FLIGHT_BEGUN,   /* of transfers: nobody waits for it yet */
+    FLIGHT_WAITING, /* the rank is inside */
+    FLIGHT_DONE,
+    FLIGHT_FAILED
+} flight_state;
+
+/* For what an operation is, or where a rank is. */
+typedef struct flight_place {
+    char what[FLIGHT_NAME];  /* op; of a rank outside of instructions: words */
+    char value[FLIGHT_NAME]; /* that it makes or moves */
+    char by[FLIGHT_SHORT];   /* the plugin that caused it */
+    char part[FLIGHT_SHORT]; /* "forward" */
+    int32_t block, stage;
+    int64_t micro_batch, step; /* micro_batch: -1: none */
+} flight_place;
+
+typedef struct flight_entry {
+    uint64_t number;   /* of this rank's operations, from 1; 0: empty */
+    uint64_t in_group; /* of the group's collectives, or of the transfers this way, from 1 */
+    int32_t group, kind, dtype, state;
+    int32_t peer; /* place in the group: of transfers the other end, of a broadcast the root */
+    int32_t pad;
+    int64_t count, bytes; /* as the transport was told; what this rank sends of it */
+    int64_t enqueued_ns, started_ns, ended_ns; /* since 1970; 0: not yet */
+    flight_place place;
+} flight_entry;
+
+typedef struct flight_group {
+    int32_t n, me;
+    uint64_t entered; /* collectives */
+    uint64_t tables;  /* where in the file: int32 ranks[n], padded to 8, uint64 sent[n], received[n]
+                         transfers begun, by member */
+} flight_group;
+
+typedef struct flight_head {
+    uint64_t magic;
+    uint32_t head_bytes, entry_bytes;
+    int32_t rank, ranks, n_groups, pad;
+    uint64_t capacity, entries; /* of the ring; where it begins in the file */
+    uint64_t written;           /* operations ever */
+    int64_t pid, process_start; /* the kernel's time of its start, so that a number is not taken for
+                                   another process */
+    int64_t began_ns, at_ns;    /* since 1970: the record; since when the rank is at `at` */
+    int32_t ended, status;      /* the run has ended for this rank, with this weft_status */
+    char host[72];
+    flight_place at;
+} flight_head;
+
+/* ---- writing (ring.c) ---- */
+
+typedef struct flight_ring {
+    flight_head *head; /* NULL: nothing is recorded */
+    flight_entry *entries;
+    size_t bytes;
+    int64_t offset_ns; /* what makes a time since 1970 of weft_now() */
+} flight_ring;
+
+/* What a rank knows of a group before there is a file. */
+typedef struct flight_member {
+    void *inner; /* the group of what is wrapped */
+    int *ranks;
+    int n, me;
+    int index; /* in the file; -1: it has none */
+    struct flight_member *next;
+} flight_member;
+
+/* Makes the file and lets the members' groups, the oldest last in the list, have their tables in
+ * it. */
+weft_status flight_ring_create(flight_ring *ring, const char *path, int rank, int ranks,
+                               int64_t capacity, flight_member *members, weft_error *err);
+void flight_ring_release(flight_ring *ring);
+int64_t flight_now(const flight_ring *ring);
+flight_group *flight_ring_group(const flight_ring *ring, int index);
+uint64_t *flight_group_sent(const flight_head *head, const flight_group *group);
+uint64_t *flight_group_received(const flight_head *head, const flight_group *group);
+/* Copies as much as there is room for. */
+void flight_set_text(char *to, size_t size, const char *text);
+/* When a process began, by the kernel's clock; 0: unknown, or there is none. stopped may be NULL.
+ */
+int64_t flight_process_start(int64_t pid, bool *stopped);
+
+/* ---- the wrap (wrap.c) ---- */
+
+typedef struct flight_pending {
+    weft_request *request;
+    uint64_t number; /* of its entry */
+} flight_pending;
+
+enum { FLIGHT_PENDING = 256 };
+
+typedef struct flight {
+    const weft_host *host;
+    const weft_transport *next;
+    void *next_self;
+    flight_member *members;
+    flight_ring ring;
+    flight_place at; /* of the instruction under way */
+    flight_pending pending[FLIGHT_PENDING];
+    int n_pending;
+    char id[32]; /* of the run: the folder's name */
+    int64_t capacity, keep;
+} flight;
+
+extern const weft_transport flight_transport;
+weft_status flight_wrap(void *self, const void *next, void *next_self, weft_error *err);
+
+/* ---- reading (read.c) ---- */
+
+typedef struct flight_rank {
+    char *data; /* the whole file; NULL: there is none */
+    const flight_head *head;
+} flight_rank;
+
+typedef struct flight_record {
+    char *folder;
+    flight_rank *ranks;
+    int n, here; /* ranks of the run; those that have left a record */
+} flight_record;
+
+/* DIR: a run folder, of which the newest record is taken, or the folder of a record. */
+weft_status flight_record_read(const char *dir, flight_record *out, weft_error *err);
+void flight_record_release(flight_record *record);
+const flight_group *flight_rank_group(const flight_rank *rank, int index);
+const int32_t *flight_rank_members(const flight_rank *rank, int index);
+/* The entry of this number; NULL: it is overwritten, or was never made. */
+const flight_entry *flight_rank_entry(const flight_rank *rank, uint64_t number);
+/* Which group of `other` is group `index` of `rank`: the one of the same members, made as the same
+ * of those; -1: none. */
+int flight_rank_find_group(const flight_rank *rank, int index, const flight_rank *other);
+
+/* ---- what follows (analyse.c) ---- */
+
+/* An operation that some rank is in, or was when it failed. */
+typedef struct flight_stall {
+    int rank; /* of those who entered it the first */
+    const flight_entry *entry;
+    int *entered, *missing, *unknown; /* ranks; unknown: have left no record */
+    int n_entered, n_missing, n_unknown;
+    bool is_root; /* of who is missing somebody is in no operation himself */
+    int differs;  /* a rank whose operation of this number is another one; -1: none */
+} flight_stall;
+
+typedef struct flight_analysis {
+    flight_stall *stalls; /* the one that all others wait for first */
+    int n;
+} flight_analysis;
+
+weft_status flight_analyse(const flight_record *record, flight_analysis *out, weft_error *err);
+void flight_analysis_release(flight_analysis *analysis);
+
+extern const weft_command flight_command;
+
+#endif

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+noinst_LTLIBRARIES += plugins/flight/libflight.la
+plugins_flight_libflight_la_SOURCES = \
+	plugins/flight/analyse.c \
+	plugins/flight/command.c \
+	plugins/flight/flight.c \
+	plugins/flight/read.c \
+	plugins/flight/ring.c \
+	plugins/flight/wrap.c \
+	plugins/flight/flight.h
+plugins_flight_libflight_la_CFLAGS = $(PLUGIN_CFLAGS)
+
+plugins_flight_flight_la_SOURCES =
+plugins_flight_flight_la_LIBADD = plugins/flight/libflight.la core/libweft.la $(LIBM)
+if BUILTIN_FLIGHT
+noinst_LTLIBRARIES += plugins/flight/flight.la
+plugins_flight_flight_la_LDFLAGS = $(BUILTIN_LDFLAGS)
+else
+plugin_LTLIBRARIES += plugins/flight/flight.la
+plugins_flight_flight_la_LDFLAGS = $(PLUGIN_LDFLAGS)
+endif
+
+check_PROGRAMS += plugins/flight/test/test_flight
+plugins_flight_test_test_flight_LDADD = plugins/flight/libflight.la $(TEST_LIBS)
+
+nobase_dist_doc_DATA += plugins/flight/README.md
