@@ -314,7 +314,8 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_replica.c \
 	tests/fixtures/run/wrong_scale.c \
 	tests/fixtures/run/wrong_scope.c \
-	tests/fixtures/run/wrong_statement.c
+	tests/fixtures/run/wrong_statement.c \
+	tests/fixtures/run/wrong_transport.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
 check_DATA = $(fixtures) $(vetted)
 $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)
