@@ -170,7 +170,7 @@ EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/cpu_kernels.c bench/float8.py bench/lock bench/pipeline bench/ranks bench/threads bench/tokenize.py
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/cpu_kernels.c bench/float8.py bench/lock bench/pipeline bench/pipeline.py bench/ranks bench/threads bench/tokenize.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la
@@ -324,7 +324,8 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_replica.c \
 	tests/fixtures/run/wrong_scale.c \
 	tests/fixtures/run/wrong_scope.c \
-	tests/fixtures/run/wrong_statement.c
+	tests/fixtures/run/wrong_statement.c \
+	tests/fixtures/run/wrong_transport.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
 check_DATA += $(fixtures) $(vetted)
 $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)

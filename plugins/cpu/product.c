@@ -8,7 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 512 }; /* rows and columns of c per f32 product of widened operands */
+enum { BLOCK = 1024 }; /* rows and columns of c per f32 product of widened operands */
+_Static_assert(BLOCK >= 2 * CPU_SLICE,
+               "a block that is one slice is one thread's, whatever the rest");
 
 typedef struct product {
     cpu_matmul_shape shape; /* of the whole */
