@@ -312,6 +312,7 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_labels.c \
 	tests/fixtures/run/wrong_norm.c \
 	tests/fixtures/run/wrong_replica.c \
+	tests/fixtures/run/wrong_ring.c \
 	tests/fixtures/run/wrong_scale.c \
 	tests/fixtures/run/wrong_scope.c \
 	tests/fixtures/run/wrong_statement.c
