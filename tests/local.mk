@@ -16,6 +16,7 @@ check_PROGRAMS += \
 	tests/unit/test_files \
 	tests/unit/test_generate \
 	tests/unit/test_golden \
+	tests/unit/test_golden_cp \
 	tests/unit/test_grad \
 	tests/unit/test_graph_text \
 	tests/unit/test_group \
@@ -182,6 +183,7 @@ MODEL_LIBS = tests/unit/libmodel.la $(JANSSON_LIBS) $(TEST_LIBS)
 tests_unit_test_f8_LDADD = $(MODEL_LIBS)
 tests_unit_test_generate_LDADD = $(MODEL_LIBS)
 tests_unit_test_golden_LDADD = $(MODEL_LIBS)
+tests_unit_test_golden_cp_LDADD = $(MODEL_LIBS)
 tests_unit_test_packed_LDADD = $(MODEL_LIBS)
 tests_unit_test_read_safetensors_LDADD = $(MODEL_LIBS)
 
@@ -296,6 +298,7 @@ run_fixture_sources = \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
 	tests/fixtures/run/transfers.c \
+	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/slow_save.c \
