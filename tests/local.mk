@@ -42,6 +42,7 @@ check_PROGRAMS += \
 	tests/unit/test_processors \
 	tests/unit/test_random \
 	tests/unit/test_read_safetensors \
+	tests/unit/test_ring_rows \
 	tests/unit/test_rule \
 	tests/unit/test_scale \
 	tests/unit/test_schedule \
@@ -186,6 +187,7 @@ tests_unit_test_golden_LDADD = $(MODEL_LIBS)
 tests_unit_test_golden_cp_LDADD = $(MODEL_LIBS)
 tests_unit_test_packed_LDADD = $(MODEL_LIBS)
 tests_unit_test_read_safetensors_LDADD = $(MODEL_LIBS)
+tests_unit_test_ring_rows_LDADD = $(MODEL_LIBS)
 
 # A part of the command.
 tests_unit_test_processors_SOURCES = tests/unit/test_processors.c cli/processors.c
