@@ -16,6 +16,7 @@ check_PROGRAMS += \
 	tests/unit/test_files \
 	tests/unit/test_generate \
 	tests/unit/test_golden \
+	tests/unit/test_golden_cp \
 	tests/unit/test_grad \
 	tests/unit/test_graph_text \
 	tests/unit/test_group \
@@ -42,6 +43,7 @@ check_PROGRAMS += \
 	tests/unit/test_processors \
 	tests/unit/test_random \
 	tests/unit/test_read_safetensors \
+	tests/unit/test_ring_rows \
 	tests/unit/test_rule \
 	tests/unit/test_scale \
 	tests/unit/test_schedule \
@@ -184,8 +186,10 @@ MODEL_LIBS = tests/unit/libmodel.la $(JANSSON_LIBS) $(TEST_LIBS)
 tests_unit_test_f8_LDADD = $(MODEL_LIBS)
 tests_unit_test_generate_LDADD = $(MODEL_LIBS)
 tests_unit_test_golden_LDADD = $(MODEL_LIBS)
+tests_unit_test_golden_cp_LDADD = $(MODEL_LIBS)
 tests_unit_test_packed_LDADD = $(MODEL_LIBS)
 tests_unit_test_read_safetensors_LDADD = $(MODEL_LIBS)
+tests_unit_test_ring_rows_LDADD = $(MODEL_LIBS)
 
 # A part of the command.
 tests_unit_test_processors_SOURCES = tests/unit/test_processors.c cli/processors.c
@@ -305,6 +309,7 @@ run_fixture_sources = \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
 	tests/fixtures/run/transfers.c \
+	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/slow_save.c \
@@ -322,6 +327,7 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_labels.c \
 	tests/fixtures/run/wrong_norm.c \
 	tests/fixtures/run/wrong_replica.c \
+	tests/fixtures/run/wrong_ring.c \
 	tests/fixtures/run/wrong_scale.c \
 	tests/fixtures/run/wrong_scope.c \
 	tests/fixtures/run/wrong_statement.c \
