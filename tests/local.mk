@@ -373,6 +373,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-timeline \
 	tests/scripts/check-tokenize \
 	tests/scripts/check-transfers \
+	tests/scripts/check-ucx \
 	tests/scripts/check-vet \
 	tests/scripts/check-wraps
 
