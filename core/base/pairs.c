@@ -6,7 +6,7 @@
 static const int64_t summed_at_once =
     (int64_t)1 << 18; /* elements of every member: what scratch memory holds */
 
-weft_status weft_pairs_init(weft_pairs *p, int n, int me, weft_swap_all *swap, void *group,
+weft_status weft_pairs_init(weft_pairs *p, int n, int me, weft_swap_all swap, void *group,
                             weft_error *err)
 {
     *p = (weft_pairs){.n = n, .me = me, .swap = swap, .group = group};

@@ -21,13 +21,13 @@ typedef struct weft_swap {
 
 /* The transport's: exchanges pieces[i] with member i, for all i but `me`, whose piece is not
  * touched. Every member calls it at the same time. */
-typedef weft_status weft_swap_all(void *group, weft_error *err);
+typedef weft_status (*weft_swap_all)(void *group, weft_error *err);
 
 /* A transport's group holds one of these. Functions may be called by one thread at a time. */
 typedef struct weft_pairs {
     int n, me;
     weft_swap *pieces; /* [n] */
-    weft_swap_all *swap;
+    weft_swap_all swap;
     void *group;
     const void **terms; /* [n] of a sum */
     char *scratch; /* others' terms of a sum, n * 2^18 elements at most; made at the first one */
@@ -35,7 +35,7 @@ typedef struct weft_pairs {
 } weft_pairs;
 
 /* Release it in every case. */
-weft_status weft_pairs_init(weft_pairs *pairs, int n, int me, weft_swap_all *swap, void *group,
+weft_status weft_pairs_init(weft_pairs *pairs, int n, int me, weft_swap_all swap, void *group,
                             weft_error *err);
 void weft_pairs_release(weft_pairs *pairs);
 
