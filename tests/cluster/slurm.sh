@@ -42,6 +42,11 @@ start_slurm() { # "EXTRA LINES OF slurm.conf"
         echo "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=YES"
         echo "$1"
     } >"$work/slurm/slurm.conf"
+    # Found out by itself it would be missed: hosts have a /sys of their own, without.
+    printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n' >"$work/slurm/cgroup.conf"
+    for i in $(seq "$hosts"); do
+        mkdir -p "$work/slurm/spool.node$i"
+    done
     export SLURM_CONF=$work/slurm/slurm.conf
     on 1 setsid slurmctld -D -f "$SLURM_CONF" >"$work/slurm/ctld" 2>&1 &
     for i in $(seq "$hosts"); do
