@@ -98,11 +98,48 @@ static const char *job_name(const weft_job *job)
     return id ? id : get("PMIX_NAMESPACE");
 }
 
+/* The first name of Slurm's list, of which "rack[1-2]node[03,7],login" means rack1node03. */
+static char *first_node(const char *list)
+{
+    weft_text name = {0};
+    for (const char *p = list; *p && *p != ','; p++) {
+        if (*p != '[') {
+            weft_text_add_bytes(&name, p, 1);
+            continue;
+        }
+        weft_text_add_bytes(&name, p + 1, strcspn(p + 1, "-,]"));
+        p = strchr(p, ']');
+        if (!p)
+            break;
+    }
+    char *first = name.out_of_memory ? NULL : weft_strdup(weft_text_get(&name));
+    weft_text_release(&name);
+    return first;
+}
+
+/* A step of Slurm's over several hosts: the first of them, where rank 0 is, and a port that no
+ * other step has, as far as numbers of jobs and steps that are near each other go. A host often
+ * takes its own name for that of its loopback address, so rank 0 listens at all it has. */
+static weft_status find_slurm_master(weft_job *job, weft_error *err)
+{
+    enum { FIRST_PORT = 20000, PORTS = 12000, STEPS = 16 };
+    long number = strtol(get("SLURM_JOB_ID"), NULL, 10),
+         step = strtol(get("SLURM_STEP_ID"), NULL, 10);
+    unsigned long at = (unsigned long)number * STEPS + (unsigned long)step;
+    char *host = job->rank == 0 ? weft_strdup("0.0.0.0") : first_node(get("SLURM_STEP_NODELIST"));
+    job->master = host ? weft_format("%s:%lu", host, FIRST_PORT + at % PORTS) : NULL;
+    weft_free(host);
+    return job->master ? WEFT_OK : weft_fail_memory(err);
+}
+
 static weft_status find_master(weft_job *job, weft_error *err)
 {
     const char *master = get("WEFT_MASTER"), *name = job_name(job), *step = get("SLURM_STEP_ID");
     if (!master && (get("MASTER_ADDR") || get("MASTER_PORT")))
         return read_master_port(job, err);
+    if (!master && !name && strcmp(job->launcher, "Slurm") == 0 && get("SLURM_STEP_NODELIST") &&
+        get("SLURM_JOB_ID"))
+        return find_slurm_master(job, err);
     if (!master && !name)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "%s's variables say that this is rank %d of %d, but not where rank 0 can "
@@ -146,6 +183,18 @@ void weft_job_release(weft_job *job)
 }
 
 /* ---- which way ---- */
+
+/* weft train -n starts ranks on this host alone. */
+static weft_status check_hosts(const weft_cli_options *options, weft_error *err)
+{
+    const char *hosts = get(get("SLURM_STEP_ID") ? "SLURM_STEP_NUM_NODES" : "SLURM_JOB_NUM_NODES");
+    if (!get("SLURM_JOB_ID") || !hosts || strtol(hosts, NULL, 10) < 2)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "weft train -n starts its ranks on this host alone, and the job has %s; "
+                     "start them with: srun --mpi=pmix -n %d weft train run.ini",
+                     hosts, options->ranks);
+}
 
 static void say_nothing(void *self, weft_log_level level, const char *line)
 {
@@ -197,6 +246,8 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options,
                       job.launcher, job.ranks);
     if (!s && job.ranks == 1 && options->ranks > 1 && !options->threads)
         s = needs_processes(options, &processes, &err);
+    if (!s && processes)
+        s = check_hosts(options, &err);
     if (s)
         code = weft_cli_conclude(s, &err);
     else if (processes)

@@ -13,6 +13,7 @@ core_libcore_la_SOURCES = \
 	core/base/log.c \
 	core/base/memory.c \
 	core/base/open_file.c \
+	core/base/pairs.c \
 	core/base/pool.c \
 	core/base/random.c \
 	core/base/safetensors.c \
@@ -274,6 +275,7 @@ weftinclude_HEADERS = \
 	core/weft/marks.h \
 	core/weft/op.h \
 	core/weft/options.h \
+	core/weft/pairs.h \
 	core/weft/params.h \
 	core/weft/pass.h \
 	core/weft/plugin.h \

@@ -2,6 +2,7 @@
 nobase_dist_doc_DATA += \
 	docs/architecture.md \
 	docs/checkpoints.md \
+	docs/clusters.md \
 	docs/float8.md \
 	docs/float8.svg \
 	docs/generate.md \

@@ -8,6 +8,12 @@ nobase_dist_doc_DATA += \
 	examples/axis/Makefile \
 	examples/axis/README.md \
 	examples/axis/vp.c \
+	examples/cluster/README.md \
+	examples/cluster/array.sbatch \
+	examples/cluster/job.sbatch \
+	examples/cluster/job.yaml \
+	examples/cluster/torchrun.sh \
+	examples/cluster/weft.modulefile \
 	examples/container/Containerfile \
 	examples/container/README.md \
 	examples/count_bytes/Makefile \

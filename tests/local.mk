@@ -398,6 +398,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-timeline \
 	tests/scripts/check-tokenize \
 	tests/scripts/check-transfers \
+	tests/scripts/check-ucx \
 	tests/scripts/check-vet \
 	tests/scripts/check-wraps
 
@@ -455,12 +456,24 @@ AM_TESTS_ENVIRONMENT = \
 .PHONY: check-long
 check-long: all
 	WEFT_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
+	$(MAKE) $(AM_MAKEFLAGS) check-cluster cluster_tests=tests/cluster/check-hosts
 	$(MAKE) $(AM_MAKEFLAGS) check-fuzz
 # Everything, however long it takes: all combinations instead of a sample.
 .PHONY: check-all
 check-all: all
 	WEFT_ALL=1 WEFT_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
+	$(MAKE) $(AM_MAKEFLAGS) check-cluster
 	$(MAKE) $(AM_MAKEFLAGS) check-fuzz
+
+# Hosts that are network namespaces, Slurm: needs root and Debian's packages (iproute2, iptables,
+# slurm-wlm, munge), and says what it skips for want of them.
+cluster_tests = tests/cluster/check-hosts tests/cluster/check-breaking tests/cluster/check-slurm tests/cluster/check-stop
+EXTRA_DIST += $(cluster_tests) tests/cluster/hosts.sh tests/cluster/slurm.sh
+.PHONY: check-cluster
+check-cluster: all $(fixtures)
+	@failed=0; for test in $(cluster_tests); do \
+	    echo "# $$test"; ($(AM_TESTS_ENVIRONMENT) exec bash '$(abs_top_srcdir)'/$$test) || failed=1; \
+	done; exit $$failed
 
 # The drivers of parsers for 20 s each, with sanitizers: in a build of their own if this one has none.
 .PHONY: check-fuzz

@@ -210,12 +210,11 @@ weft_doing weft_control_set_task(weft_control *c, int rank, weft_doing task)
         return before;
     weft_watch *watch = weft_control_watch(c, rank);
     before = watch->task;
+    pthread_mutex_lock(&c->lock); /* the channel's thread may look at it */
     watch->task = task;
-    if (watch->told) { /* whatever it has waited for is over */
-        pthread_mutex_lock(&c->lock);
+    if (watch->told) /* whatever it has waited for is over */
         set_told(c, rank, false);
-        pthread_mutex_unlock(&c->lock);
-    }
+    pthread_mutex_unlock(&c->lock);
     return before;
 }
 

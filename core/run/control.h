@@ -37,7 +37,8 @@ typedef struct weft_join {
     /* not 0: the wait ends at once, with WEFT_ERR_STOPPED on all ranks that are there; NULL: it
      * cannot be asked to */
     const volatile sig_atomic_t *stop;
-    const weft_log *log; /* rank 0 says for whom it waits long; NULL: it does not */
+    weft_host_name *hosts; /* [ranks] filled with where they are, as far as it is known; or NULL */
+    const weft_log *log;   /* rank 0 says for whom it waits long; NULL: it does not */
     /* Called once, on the channel's own thread, when a rank has ended before its time; may be NULL.
      * It may block: nothing is received any more. */
     void (*lost)(void *ctx, const weft_verdict *why);

@@ -36,6 +36,7 @@ typedef struct tcp {
     peer *peers;
     weft_message_part *parts; /* rank 0 */
     bool *absent;             /* of peers: who is being waited for */
+    weft_host_name *hosts;    /* [ranks] */
     bool late;                /* this rank has given up waiting: the others may not know yet */
     pthread_mutex_t sending;
     pthread_t reader;
@@ -134,10 +135,25 @@ static void keep(tcp *t, int i, const weft_message *m)
     pthread_mutex_unlock(&t->base.lock);
 }
 
+/* Somebody has gone without a word: who it was on which host, and in what this rank was then. */
 static bool lose(tcp *t, int i, weft_verdict *why, const char *reason)
 {
+    weft_text text = {0};
     drop(t, i);
-    weft_verdict_init(why, i, WEFT_ERR_PEER, reason);
+    weft_text_add(&text, "killed or unreachable");
+    if (t->base.watches->hosts && *t->hosts[i])
+        weft_text_print(&text, " on %s", t->hosts[i]);
+    weft_text_print(&text, " (%s)", reason);
+    pthread_mutex_lock(&t->base.lock);
+    const weft_doing task = t->base.watches->task;
+    pthread_mutex_unlock(&t->base.lock);
+    if (task.what) {
+        weft_text_print(&text, "; rank %d was", t->rank);
+        weft_print_doing(&text, &task);
+        weft_text_add(&text, " then");
+    }
+    weft_verdict_init(why, i, WEFT_ERR_PEER, weft_text_get(&text));
+    weft_text_release(&text);
     return false;
 }
 
@@ -414,10 +430,22 @@ static void destroy(weft_control *c)
     weft_free(t->peers);
     weft_free(t->parts);
     weft_free(t->absent);
+    weft_free(t->hosts);
     weft_free(t);
 }
 
 static const weft_control_kind kind = {exchange, broadcast, leave, tell, destroy};
+
+/* Are there several hosts, that it would be worth to name them? */
+static bool are_several(weft_host_name *hosts, int ranks)
+{
+    for (int r = 0; r < ranks; r++)
+        hosts[r][WEFT_HOST_BYTES - 1] = '\0';
+    for (int r = 1; r < ranks; r++)
+        if (strcmp(hosts[r], hosts[0]) != 0)
+            return true;
+    return false;
+}
 
 static weft_status start(tcp *t, const weft_join *join, weft_error *err)
 {
@@ -425,10 +453,14 @@ static weft_status start(tcp *t, const weft_join *join, weft_error *err)
     t->peers = weft_alloc_zero((size_t)t->n_peers, sizeof *t->peers);
     t->parts = weft_alloc_zero((size_t)join->ranks, sizeof *t->parts);
     t->absent = weft_alloc_zero((size_t)t->n_peers, sizeof *t->absent);
+    t->hosts = weft_alloc_zero((size_t)join->ranks, sizeof *t->hosts);
+    weft_join with_hosts = *join;
+    with_hosts.hosts = t->hosts;
     for (int i = 0; t->peers && i < t->n_peers; i++)
         t->peers[i].link.fd = -1;
-    weft_status s = links && t->peers && t->parts && t->absent ? weft_rendezvous(join, links, err)
-                                                               : weft_fail_memory(err);
+    weft_status s = links && t->peers && t->parts && t->absent && t->hosts
+                        ? weft_rendezvous(&with_hosts, links, err)
+                        : weft_fail_memory(err);
     for (int i = 0; i < t->n_peers && !s; i++)
         t->peers[i].link = links[i];
     if (links) /* keys */
@@ -436,6 +468,8 @@ static weft_status start(tcp *t, const weft_join *join, weft_error *err)
     weft_free(links);
     if (s)
         return s;
+    if (are_several(t->hosts, join->ranks))
+        t->base.watches->hosts = (const weft_host_name *)t->hosts;
     t->wake = eventfd(0, EFD_CLOEXEC);
     int code = t->wake < 0 ? errno : pthread_create(&t->reader, NULL, read_all, t);
     if (code)

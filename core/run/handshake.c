@@ -3,10 +3,12 @@
 
 #include <sodium.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { MAGIC = 0x74667768 };
+enum { MAGIC = 0x74667769 };
 
-_Static_assert(sizeof(weft_introduction) == 3 * 4 + 16 + WEFT_NONCE_BYTES, "it has gaps");
+_Static_assert(sizeof(weft_introduction) == 3 * 4 + 16 + WEFT_HOST_BYTES + WEFT_NONCE_BYTES,
+               "it has gaps");
 
 void weft_handshake_init(weft_handshake *h, const weft_join *join)
 {
@@ -15,6 +17,8 @@ void weft_handshake_init(weft_handshake *h, const weft_join *join)
     h->mine.rank = join->rank;
     h->mine.ranks = join->ranks;
     strncpy(h->mine.version, WEFT_VERSION, sizeof h->mine.version - 1);
+    if (gethostname(h->mine.host, sizeof h->mine.host - 1) != 0)
+        *h->mine.host = '\0';
     randombytes_buf(h->mine.nonce, sizeof h->mine.nonce);
 }
 

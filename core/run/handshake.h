@@ -21,6 +21,7 @@ typedef struct weft_introduction { /* as it travels: without gaps */
     uint32_t magic;
     int32_t rank, ranks;
     char version[16];
+    weft_host_name host;
     unsigned char nonce[WEFT_NONCE_BYTES];
 } weft_introduction;
 

@@ -91,7 +91,7 @@ weft_arrival weft_link_take(weft_link *l, size_t most, weft_message *out, const 
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return WEFT_ARRIVAL_PART;
     if (got <= 0) {
-        *why = "its connection broke without a word, as when a process is killed";
+        *why = "its connection broke without a word";
         return WEFT_ARRIVAL_BROKEN;
     }
     if (l->got == 0)

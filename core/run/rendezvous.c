@@ -94,7 +94,8 @@ static answer knock(const weft_join *join, double until, weft_link *link, char *
     until += WELCOME_EXTRA_S;
     if ((a = await_welcome(join, link, until)) != IN)
         return a;
-    if (!weft_link_receive(link, until, WEFT_WHY, &m, &broken)) {
+    const size_t hosts = (size_t)join->ranks * sizeof *join->hosts;
+    if (!weft_link_receive(link, until, hosts > WEFT_WHY ? hosts : WEFT_WHY, &m, &broken)) {
         weft_link_close(link);
         return say_text(NOTHING, why, broken);
     }
@@ -104,6 +105,8 @@ static answer knock(const weft_join *join, double until, weft_link *link, char *
         a = STOPPED;
     else if (m.kind != WEFT_WELCOME)
         a = say_text(NOTHING, why, "it does not let this rank in");
+    else if (join->hosts && m.n == hosts)
+        memcpy(join->hosts, m.data, hosts);
     weft_free(m.data);
     if (a != IN)
         weft_link_close(link);

@@ -101,6 +101,8 @@ static weft_status let_in(reception *r, int i, weft_error *err)
         refuse(&link, false, weft_error_text(err));
     else
         r->links[v->shake.theirs.rank] = link;
+    if (!s && r->join->hosts)
+        memcpy(r->join->hosts[v->shake.theirs.rank], v->shake.theirs.host, WEFT_HOST_BYTES - 1);
     forget(r, i);
     return s;
 }
@@ -323,6 +325,8 @@ weft_status weft_rendezvous_host(const weft_join *join, weft_link *links, weft_e
     if (!r)
         return weft_fail_memory(err);
     *r = (reception){.join = join, .links = links};
+    if (join->hosts && gethostname(join->hosts[0], WEFT_HOST_BYTES - 1) != 0)
+        *join->hosts[0] = '\0';
     for (int rank = 0; rank < join->ranks; rank++)
         links[rank] = (weft_link){.fd = -1};
     weft_status s;
@@ -342,7 +346,9 @@ weft_status weft_rendezvous_host(const weft_join *join, weft_link *links, weft_e
         if (links[rank].fd < 0)
             continue;
         if (!s)
-            weft_link_send(&links[rank], WEFT_WELCOME, 0, NULL, 0, answer_limit_s);
+            weft_link_send(&links[rank], WEFT_WELCOME, 0, join->hosts,
+                           join->hosts ? (size_t)join->ranks * sizeof *join->hosts : 0,
+                           answer_limit_s);
         else
             refuse(&links[rank], s == WEFT_ERR_STOPPED, weft_error_text(err));
     }

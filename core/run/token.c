@@ -80,6 +80,31 @@ static weft_status read_file(const char *path, char **out, weft_error *err)
     return s;
 }
 
+/* The user's own, for all of his runs; NULL: he has none. */
+static char *find_own(void)
+{
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    char *path = xdg && *xdg == '/'     ? weft_format("%s/weft/token", xdg)
+                 : home && *home == '/' ? weft_format("%s/.config/weft/token", home)
+                                        : NULL;
+    if (path && access(path, F_OK) == 0)
+        return path;
+    weft_free(path);
+    return NULL;
+}
+
+static weft_status read_own(char **out, weft_error *err)
+{
+    char *path = find_own();
+    if (path) {
+        weft_status s = read_file(path, out, err);
+        weft_free(path);
+        return s;
+    }
+    *out = weft_strdup("");
+    return *out ? WEFT_OK : weft_fail_memory(err);
+}
+
 weft_status weft_token_read(char **out, weft_error *err)
 {
     const char *token = getenv("WEFT_TOKEN"), *path = getenv("WEFT_TOKEN_FILE");
@@ -90,7 +115,9 @@ weft_status weft_token_read(char **out, weft_error *err)
                          "WEFT_TOKEN and WEFT_TOKEN_FILE are both set; set one of them");
     if (has_path)
         return read_file(path, out, err);
-    *out = weft_strdup(has_token ? token : "");
+    if (!has_token)
+        return read_own(out, err);
+    *out = weft_strdup(token);
     return *out ? WEFT_OK : weft_fail_memory(err);
 }
 
@@ -105,7 +132,8 @@ weft_status weft_token_check(const weft_join *join, weft_error *err)
 {
     static const char advice[] =
         "set WEFT_TOKEN to the same random text for all ranks, or WEFT_TOKEN_FILE to a file of "
-        "mode 600 that holds it, as made by: (umask 077; head -c 32 /dev/urandom | base64 >token)";
+        "mode 600 that holds it, or make one for all runs, on every host: (umask 077; mkdir -p "
+        "~/.config/weft; head -c 32 /dev/urandom | base64 >~/.config/weft/token)";
     size_t n = strlen(join->token);
     if (weft_socket_is_name(join->master) || n >= LEAST)
         return WEFT_OK;

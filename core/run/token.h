@@ -5,8 +5,9 @@
 
 #include "run/control.h"
 
-/* What WEFT_TOKEN or the file that WEFT_TOKEN_FILE names holds; "" if neither is set. A file that
- * others can read, or could have written, is refused. */
+/* What WEFT_TOKEN or the file that WEFT_TOKEN_FILE names holds; where neither is set, the user's
+ * own weft/token in XDG_CONFIG_HOME or ~/.config; "" if there is none. A file that others can read,
+ * or could have written, is refused. */
 weft_status weft_token_read(char **out, weft_error *err);
 /* Overwrites it. NULL is fine. */
 void weft_token_destroy(char *token);

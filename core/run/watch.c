@@ -23,8 +23,16 @@ static int rank_of(const weft_waiting *w, int i)
     return w->ranks ? w->ranks[i] : i;
 }
 
-/* "rank 1", "ranks 2, 3" */
-static void print_absent(const weft_waiting *w, weft_text *text)
+/* " 1", ", 2 on node2"; before: how many stand there */
+static void print_one(weft_text *text, const weft_host_name *hosts, int rank, int before)
+{
+    weft_text_print(text, "%s %d", before ? "," : "", rank);
+    if (hosts && *hosts[rank])
+        weft_text_print(text, " on %s", hosts[rank]);
+}
+
+/* "rank 1", "ranks 2, 3 on node2" */
+static void print_absent(const weft_waiting *w, const weft_host_name *hosts, weft_text *text)
 {
     int n = 0, listed = 0;
     for (int i = 0; i < w->n; i++)
@@ -32,9 +40,20 @@ static void print_absent(const weft_waiting *w, weft_text *text)
     weft_text_add(text, n == 1 ? "rank" : "ranks");
     for (int i = 0; i < w->n && listed < LISTED; i++)
         if (w->absent[i])
-            weft_text_print(text, "%s %d", listed++ ? "," : "", rank_of(w, i));
+            print_one(text, hosts, rank_of(w, i), listed++);
     if (n > listed)
         weft_text_print(text, " and %d more", n - listed);
+}
+
+void weft_print_doing(weft_text *text, const weft_doing *t)
+{
+    if (!t->what)
+        return;
+    weft_text_print(text, " in %s", t->what);
+    if (t->by && *t->by)
+        weft_text_print(text, " of %s", t->by);
+    if (t->block >= 0)
+        weft_text_print(text, ", block %d", t->block);
 }
 
 /* " in all_gather of fsdp, block 3, step 7" */
@@ -47,11 +66,7 @@ static void print_task(const weft_watch *watch, weft_text *text)
             weft_text_print(text, " at the end of step %lld", (long long)watch->step);
         return;
     }
-    weft_text_print(text, " in %s", t.what);
-    if (t.by && *t.by)
-        weft_text_print(text, " of %s", t.by);
-    if (t.block >= 0)
-        weft_text_print(text, ", block %d", t.block);
+    weft_print_doing(text, &t);
     if (watch->part && watch->micro_batch >= 0)
         weft_text_print(text, ", %s of stage %d, micro-batch %lld", watch->part, watch->stage,
                         (long long)watch->micro_batch + 1);
@@ -76,7 +91,7 @@ static void say(const weft_watch *watch, const weft_waiting *w, double waited)
     if (watch->rank > 0)
         weft_text_print(&text, "rank %d: ", watch->rank);
     weft_text_print(&text, "waiting %.0f s for ", waited);
-    print_absent(w, &text);
+    print_absent(w, watch->hosts, &text);
     print_task(watch, &text);
     weft_log_print(watch->log, waited < first_s ? WEFT_LOG_INFO : WEFT_LOG_WARN, "%s",
                    weft_text_get(&text));
@@ -86,7 +101,7 @@ static void say(const weft_watch *watch, const weft_waiting *w, double waited)
 static weft_status give_up(const weft_watch *watch, const weft_waiting *w, weft_error *err)
 {
     weft_text text = {0};
-    print_absent(w, &text);
+    print_absent(w, watch->hosts, &text);
     print_task(watch, &text);
     weft_status s =
         weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "timed out after %g s waiting for %s",

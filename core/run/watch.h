@@ -10,6 +10,10 @@
  * at the start, in the first step, after a save has begun. */
 enum { WEFT_PATIENCE_S = 1800 };
 
+/* A host's name, for messages; ends with a 0. */
+enum { WEFT_HOST_BYTES = 64 };
+typedef char weft_host_name[WEFT_HOST_BYTES];
+
 /* What a rank is at; strings belong to others. */
 typedef struct weft_doing {
     const char *what; /* "all_gather", or a phase; NULL: nothing in particular */
@@ -23,14 +27,15 @@ typedef struct weft_watch {
     double limit_s;    /* [weft] rank_timeout; 0: never */
     double patience_s; /* [weft] start_timeout: the least limit while patient */
     bool patient;
-    bool started; /* steps are being made: a wait of seconds is not worth a word */
-    weft_doing task;
+    bool started;     /* steps are being made: a wait of seconds is not worth a word */
+    weft_doing task;  /* changed under the channel's lock */
     const char *part; /* of a pipeline's task that runs: "backward"; NULL: there are no stages */
     int stage;
     int64_t micro_batch;  /* -1: none */
     int64_t step;         /* 0: none yet */
     double since, next_s; /* the wait, and how long it has lasted when it is next worth a word */
     bool told;            /* other ranks know that this one waits */
+    const weft_host_name *hosts; /* by rank; NULL: all are on this one, or it is not known */
 } weft_watch;
 
 /* A wait that goes on. */
@@ -43,6 +48,8 @@ typedef struct weft_waiting {
 } weft_waiting;
 
 void weft_watch_init(weft_watch *watch, int rank);
+/* Adds " in all_gather of fsdp, block 3"; nothing if nothing in particular is done. */
+void weft_print_doing(weft_text *text, const weft_doing *doing);
 /* How long a wait that begins now may last, in seconds. */
 double weft_watch_limit(const weft_watch *watch);
 /* Is it so long that other ranks should know of it? Called before weft_watch_look. */

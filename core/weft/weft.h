@@ -11,6 +11,7 @@
 #include <weft/mesh.h>
 #include <weft/op.h>
 #include <weft/options.h>
+#include <weft/pairs.h>
 #include <weft/params.h>
 #include <weft/pass.h>
 #include <weft/plugin.h>

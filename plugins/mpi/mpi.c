@@ -3,6 +3,7 @@
 #include "mpi.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct transport {
@@ -86,10 +87,9 @@ static void ungroup(void *self, void *handle)
     mpi_drop_transfers(g);
     weft_free(g->ranks);
     weft_free(g->absent);
-    weft_free(g->pieces);
+    weft_pairs_release(&g->pairs);
     weft_free(g->requests);
     weft_free(g->with);
-    weft_free_aligned(g->scratch);
     weft_free(g);
 }
 
@@ -130,13 +130,12 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
     g->left = &t->left;
     g->ranks = weft_alloc_zero((size_t)n, sizeof *g->ranks);
     g->absent = weft_alloc_zero((size_t)n, sizeof *g->absent);
-    g->pieces = weft_alloc_zero((size_t)n, sizeof *g->pieces);
     g->requests = weft_alloc_zero(2 * (size_t)n, sizeof *g->requests);
     g->with = weft_alloc_zero(2 * (size_t)n, sizeof *g->with);
-    weft_status s = WEFT_OK;
-    if (!g->ranks || !g->absent || !g->pieces || !g->requests || !g->with)
+    weft_status s = weft_pairs_init(&g->pairs, n, me, mpi_swap, g, err);
+    if (!s && (!g->ranks || !g->absent || !g->requests || !g->with))
         s = weft_fail_memory(err);
-    else
+    if (!s)
         memcpy(g->ranks, ranks, (size_t)n * sizeof *ranks);
     s = s ? s : meet(t, err);
     s = s ? s : make_comm(t, ranks, n, &g->comm, err);
@@ -160,6 +159,20 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
     return WEFT_OK;
 }
 
+/* Open MPI speaks PMIx with whoever has started it; its own message about a srun that does not is
+ * two pages long. */
+static weft_status check_launcher(weft_error *err)
+{
+#ifdef OPEN_MPI
+    if (getenv("SLURM_STEP_ID") && !getenv("PMIX_NAMESPACE") && !getenv("OMPI_COMM_WORLD_RANK"))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "mpi: srun has started this rank without PMIx, which Open MPI needs; use "
+                         "srun --mpi=pmix, or list ucx in place of mpi, which does not need it");
+#endif
+    (void)err;
+    return WEFT_OK;
+}
+
 static weft_status open_world(void *self, weft_error *err)
 {
     transport *t = self;
@@ -169,7 +182,8 @@ static weft_status open_world(void *self, weft_error *err)
     t->world = weft_alloc((size_t)ranks * sizeof *t->world);
     if (!t->world)
         return weft_fail_memory(err);
-    weft_status s = meet(t, err);
+    weft_status s = check_launcher(err);
+    s = s ? s : meet(t, err);
     s = s ? s : acquire(t, err);
     if (s)
         return s;

@@ -3,33 +3,27 @@
 #ifndef WEFT_PLUGINS_MPI_H
 #define WEFT_PLUGINS_MPI_H
 
+#include <weft/pairs.h>
 #include <weft/weft.h>
 
 #include <mpi.h>
 #include <stdatomic.h>
 
-/* What goes to a member and what comes from it in one swap; other members' sends and receives must
- * fit. */
-typedef struct piece {
-    const char *send;
-    char *recv;
-    size_t send_bytes, recv_bytes;
-} piece;
-
 enum { WEFT_TAG_COLLECTIVE = 1, WEFT_TAG_SENDER, WEFT_TAG_RECEIVER, WEFT_TAG_DATA };
-#define WEFT_MESSAGE_BYTES ((size_t)1 << 30) /* MPI counts are ints */
+/* MPI counts are ints; and a message that has gone through is a sign of life, also over a slow
+ * link.
+ */
+#define WEFT_MESSAGE_BYTES ((size_t)16 << 20)
 
 typedef struct group {
     const weft_host *host;
     MPI_Comm comm;
     int n, me;
-    int *ranks;            /* [n] of the run */
-    bool *absent;          /* [n] who is being waited for */
-    piece *pieces;         /* [n] */
-    MPI_Request *requests; /* [2 * n] */
-    int *with;             /* [2 * n] of each request: the other member */
-    char *scratch; /* others' terms of a sum; made at the first one, kept until the group goes */
-    size_t scratch_bytes;
+    int *ranks;   /* [n] of the run */
+    bool *absent; /* [n] who is being waited for */
+    weft_pairs pairs;
+    MPI_Request *requests;   /* [2 * n] */
+    int *with;               /* [2 * n] of each request: the other member */
     weft_request *transfers; /* begun, and nobody has waited for them */
     atomic_bool *left;       /* whoever sets it ends all waiting */
 } group;
@@ -39,8 +33,8 @@ weft_status mpi_error(int code, const char *what, weft_error *err);
 weft_status mpi_wait_all(group *g, MPI_Request *requests, const int *with, int n, weft_error *err);
 /* The length of message number i of so many bytes: 0 behind the last. */
 size_t mpi_slice(size_t bytes, size_t i);
-/* Every member calls it: pieces[i] is exchanged with member i. The own one is not touched. */
-weft_status mpi_swap(group *g, weft_error *err);
+/* For weft_pairs. */
+weft_status mpi_swap(void *group, weft_error *err);
 
 weft_status mpi_all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
                            weft_dtype dtype, weft_queue *queue, weft_error *err);

@@ -30,26 +30,30 @@ static void rest(double waited)
 }
 
 /* Who is being waited for: those from or to whom a message is still under way. */
-static weft_status find_absent(group *g, MPI_Request *requests, const int *with, int n,
+static weft_status find_absent(group *g, MPI_Request *requests, const int *with, int n, int *left,
                                weft_error *err)
 {
+    *left = 0;
     memset(g->absent, 0, (size_t)g->n * sizeof *g->absent);
     for (int i = 0; i < n; i++) {
         int done;
         int code = MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS)
             return mpi_error(code, "a message was lost", err);
-        if (!done)
-            g->absent[with[i]] = true;
+        if (done)
+            continue;
+        g->absent[with[i]] = true;
+        ++*left;
     }
     return WEFT_OK;
 }
 
-/* Gives up when a rank has ended, for its messages will never come, or when the core says so. */
+/* Gives up when a rank has ended, for its messages will never come, or when the core says so. Every
+ * message that is done begins the wait anew. */
 weft_status mpi_wait_all(group *g, MPI_Request *requests, const int *with, int n, weft_error *err)
 {
     double since = weft_now(), look = since + look_s;
-    for (;;) {
+    for (int left, before = n;;) {
         int done = 0, code = MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE);
         if (code != MPI_SUCCESS)
             return mpi_error(code, "a message was lost", err);
@@ -61,7 +65,9 @@ weft_status mpi_wait_all(group *g, MPI_Request *requests, const int *with, int n
         double now = weft_now();
         if (now >= look) {
             look = now + look_s;
-            weft_status s = find_absent(g, requests, with, n, err);
+            weft_status s = find_absent(g, requests, with, n, &left, err);
+            since = left < before ? now : since;
+            before = left;
             s = s ? s : g->host->waiting(g->host, since, g->ranks, g->absent, g->n, err);
             if (s)
                 return s;

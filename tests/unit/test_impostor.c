@@ -255,7 +255,7 @@ static void test_relay(void **state)
     (void)state;
     enum {
         CHALLENGE = sizeof(weft_introduction) + sizeof(weft_proof),
-        WELCOME = sizeof(weft_message_head) + WEFT_MAC_BYTES
+        WELCOME = sizeof(weft_message_head) + 2 * WEFT_HOST_BYTES + WEFT_MAC_BYTES
     };
     honest zero, one;
     relayed(SIZE_MAX, &zero, &one);
