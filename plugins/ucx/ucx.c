@@ -231,6 +231,8 @@ static weft_status broadcast(void *self, void *handle, int root, void *data, int
 static const weft_transport table = {
     .size = sizeof(weft_transport),
     .name = "ucx",
+    .ranks = WEFT_RANKS_PROCESSES,
+    .ordered = true,
     .group = make_group,
     .ungroup = ungroup,
     .leave = leave,
