@@ -216,8 +216,7 @@ static void device_describe(void *self, weft_text *text)
         weft_text_add(text, ", plain kernels on the host");
 }
 
-/* The context with the modules of kernels and cuBLASLt's, some 500 MB on an H100 by NVIDIA's
- * documentation of lazy loading; not measured. */
+/* The context with the modules of kernels and cuBLASLt's: a guess, not measured. */
 static size_t device_library_bytes(void *self)
 {
     (void)self;
