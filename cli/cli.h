@@ -118,18 +118,23 @@ int weft_cli_print(const weft_text *text);
  * '\r' is a status line of a terminal: it is redrawn in place, gives way to the next line, and is
  * not kept in the file. */
 typedef struct weft_cli_log {
-    weft_log_level least;
-    bool transient; /* a status line stands on the terminal */
-    bool early;     /* whether there will be a file is not known yet: lines are kept for it */
+    weft_log_level least;      /* that is shown */
+    weft_log_level least_kept; /* that is kept in the file */
+    bool timed;                /* what is shown begins with the time; what is kept always does */
+    bool transient;            /* a status line stands on the terminal */
+    bool early; /* whether there will be a file is not known yet: lines are kept for it */
     weft_text before;
     FILE *file; /* log.txt; NULL: none */
 } weft_cli_log;
 
 /* log must outlive the result. */
 weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least);
-/* Lines are appended to this file from now on, after all that were logged before; NULL: there is
- * none. */
-weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *err);
+/* Lines are appended to this file from now on, after `first`, whole lines, and all that were logged
+ * before; NULL: there is none. */
+weft_status weft_cli_log_file(weft_cli_log *log, const char *path, const char *first,
+                              weft_error *err);
+/* To standard error in one piece, so that what several processes say there does not mingle. */
+void weft_cli_write_error(const weft_text *text);
 /* Whole lines for the file alone. */
 void weft_cli_log_note(weft_cli_log *log, const weft_text *lines);
 void weft_cli_log_release(weft_cli_log *log);

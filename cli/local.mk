@@ -2,6 +2,8 @@
 # The weft command, one file per subcommand.
 bin_PROGRAMS += weft
 weft_SOURCES = \
+	cli/about.c \
+	cli/about.h \
 	cli/command.c \
 	cli/config.c \
 	cli/conform.c \
@@ -19,6 +21,8 @@ weft_SOURCES = \
 	cli/conform_values.c \
 	cli/exit.c \
 	cli/farewell.c \
+	cli/folder.c \
+	cli/folder.h \
 	cli/generate.c \
 	cli/generate_options.c \
 	cli/generate_source.c \
@@ -87,7 +91,7 @@ weft_LDADD += $(LTDL_LIBS)
 EXTRA_weft_DEPENDENCIES = $(noinst_LTLIBRARIES)
 endif
 
-# Files of `weft new-plugin` as C strings.
+# Files of `weft new-plugin`, and the page of `weft report`, as C strings.
 templates = \
 	cli/templates/makefile.in \
 	cli/templates/makefile_gradient.in \

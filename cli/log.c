@@ -2,43 +2,87 @@
 /* The log's sink: lines on stderr, and in the run folder's log.txt once there is one. */
 #include "cli.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 #include <weft/files.h>
 
-static void write_line(void *self, weft_log_level level, const char *line)
+void weft_cli_write_error(const weft_text *text)
+{
+    const char *at = weft_text_get(text);
+    size_t left = text->size;
+    fflush(stderr);
+    while (left > 0) {
+        ssize_t n = write(STDERR_FILENO, at, left);
+        if (n < 0 && errno != EINTR)
+            return; /* nobody reads */
+        at += n > 0 ? n : 0;
+        left -= n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* The line as a file has it. */
+static void add_line(weft_text *text, bool timed, weft_log_level level, const char *line)
 {
     static const char *const label[] = {"debug: ", "", "warning: ", "error: "};
-    static const char erase[] = "\r\033[K";
-    weft_cli_log *log = self;
+    if (timed) {
+        weft_text_add_utc(text, weft_utc());
+        weft_text_add(text, " ");
+    }
+    weft_text_print(text, "%s%s\n", label[level], line);
+}
 
-    if (level < log->least)
-        return;
-    flockfile(stderr);
+static void show_line(weft_cli_log *log, weft_log_level level, const char *line)
+{
+    weft_text text = {0};
     if (log->transient)
-        fputs(erase, stderr);
+        weft_text_add(&text, "\r\033[K");
     log->transient = *line == '\r' && line[1];
     if (log->transient)
-        fputs(line + 1, stderr); /* a status line: stays until the next one */
+        weft_text_add(&text, line + 1); /* a status line: stays until the next one */
     else if (*line != '\r')
-        fprintf(stderr, "%s%s\n", label[level], line);
-    fflush(stderr);
-    if (log->early && *line != '\r')
-        weft_text_print(&log->before, "%s%s\n", label[level], line);
-    if (log->file && *line != '\r') {
-        fprintf(log->file, "%s%s\n", label[level], line);
-        fflush(log->file);
+        add_line(&text, log->timed, level, line);
+    weft_cli_write_error(&text);
+    weft_text_release(&text);
+}
+
+static void keep_line(weft_cli_log *log, weft_log_level level, const char *line)
+{
+    weft_text text = {0};
+    if (log->early) {
+        add_line(&log->before, true, level, line);
+        return;
     }
+    add_line(&text, true, level, line);
+    fputs(weft_text_get(&text), log->file);
+    fflush(log->file);
+    weft_text_release(&text);
+}
+
+/* Several ranks may have one standard error: whole lines go there, each in one piece. */
+static void write_line(void *self, weft_log_level level, const char *line)
+{
+    weft_cli_log *log = self;
+    const bool shows = level >= log->least,
+               keeps = level >= log->least_kept && *line != '\r' && (log->early || log->file);
+    if (!shows && !keeps)
+        return;
+    flockfile(stderr);
+    if (shows)
+        show_line(log, level, line);
+    if (keeps)
+        keep_line(log, level, line);
     funlockfile(stderr);
 }
 
 weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least)
 {
-    *log = (weft_cli_log){.least = least, .early = true};
+    *log = (weft_cli_log){.least = least, .least_kept = least, .early = true};
     return (weft_log){write_line, log};
 }
 
-weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *err)
+weft_status weft_cli_log_file(weft_cli_log *log, const char *path, const char *first,
+                              weft_error *err)
 {
     int fd = -1;
     weft_status s = path ? weft_create_file(path, WEFT_WRITE_APPEND, &fd, err) : WEFT_OK;
@@ -51,6 +95,7 @@ weft_status weft_cli_log_file(weft_cli_log *log, const char *path, weft_error *e
         return s;
     flockfile(stderr);
     if (file) {
+        fputs(first, file);
         fputs(weft_text_get(&log->before), file);
         fflush(file);
     }

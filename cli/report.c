@@ -41,25 +41,31 @@ static bool in_colour(void)
 }
 
 /* Text may quote what the user gave: a terminal must not obey it. */
-static void print_safely(const char *text)
+static void add_safely(weft_text *out, const char *text)
 {
-    for (; *text; text++)
-        putc((unsigned char)*text < 0x20 && *text != '\n' && *text != '\t' ? '?' : *text, stderr);
+    for (; *text; text++) {
+        const char c = (unsigned char)*text < 0x20 && *text != '\n' && *text != '\t' ? '?' : *text;
+        weft_text_add_bytes(out, &c, 1);
+    }
 }
 
 int weft_cli_report(const weft_error *err)
 {
     const char *label = in_colour() ? "\033[1;31merror:\033[0m " : "error: ";
-
-    flockfile(stderr);
+    weft_text text = {0};
     for (int i = 0; i < err->n_items; i++) {
-        fputs(label, stderr);
-        print_safely(err->items[i].text);
-        putc('\n', stderr);
+        weft_text_add(&text, label);
+        add_safely(&text, err->items[i].text);
+        weft_text_add(&text, "\n");
     }
     if (err->out_of_memory)
-        fprintf(stderr, "%sout of memory\n", label);
+        weft_text_print(&text, "%sout of memory\n", label);
+    flockfile(stderr);
+    weft_cli_write_error(&text);
+    if (text.out_of_memory)
+        fputs("error: out of memory\n", stderr);
     funlockfile(stderr);
+    weft_text_release(&text);
     return weft_cli_exit_code(weft_error_status(err));
 }
 

@@ -141,8 +141,12 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         status = weft_settings_section(s->settings, "weft", weft_core_params("weft"), &s->run, err);
     if (status)
         return status;
+    const weft_log_level least = weft_cli_log_level(weft_params_text(s->run, "log"));
     if (!quiet)
-        s->sink.least = weft_cli_log_level(weft_params_text(s->run, "log"));
+        s->sink.least = s->sink.least_kept = least;
+    else if (weft_params_bool(s->run, "log_ranks"))
+        s->sink.least_kept = least;
+    s->sink.timed = weft_params_is(s->run, "log_time", "all");
     status = weft_cli_cache_dir(rank == 0 ? &s->log : NULL, &s->cache_dir, err);
     if (status)
         return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train: the plan, executed. */
+#include "about.h"
 #include "job.h"
 #include "lock.h"
 #include "plugin/enter.h"
@@ -29,12 +30,31 @@ static weft_status write_text(const char *dir, const char *name, const weft_text
     return s;
 }
 
-static weft_status open_log(weft_session *session, weft_error *err)
+/* about: who runs where; NULL: said elsewhere. */
+static weft_status open_log(weft_session *session, const weft_about *about, weft_error *err)
 {
-    char *path = weft_format("%s/log.txt", session->host.dir);
-    weft_status s = path ? weft_cli_log_file(&session->sink, path, err) : weft_fail_memory(err);
+    const int rank = session->host.rank;
+    weft_text first = {0};
+    char *path = rank ? weft_format("%s/log-%d.txt", session->host.dir, rank)
+                      : weft_format("%s/log.txt", session->host.dir);
+    if (about)
+        weft_about_print_line(about, &first);
+    weft_status s = path && !first.out_of_memory
+                        ? weft_cli_log_file(&session->sink, path, weft_text_get(&first), err)
+                        : weft_fail_memory(err);
     weft_free(path);
+    weft_text_release(&first);
     return s;
+}
+
+/* A rank that is not the first keeps its lines only if it is told to. */
+static weft_status open_own_log(weft_session *session, weft_error *err)
+{
+    if (session->host.rank == 0)
+        return WEFT_OK;
+    if (session->host.dir && weft_params_bool(session->run, "log_ranks"))
+        return open_log(session, NULL, err);
+    return weft_cli_log_file(&session->sink, NULL, "", err);
 }
 
 static weft_status no_folder(const weft_session *session, const char *why, weft_error *err)
@@ -103,12 +123,12 @@ static void note_plugins(weft_session *session)
 }
 
 /* The run folder: the effective INI, the plan, the log. */
-static weft_status write_folder(weft_session *session, const weft_plan *plan, int *lock,
-                                weft_error *err)
+static weft_status write_folder(weft_session *session, const weft_plan *plan,
+                                const weft_about *about, int *lock, weft_error *err)
 {
     const char *dir = session->host.dir;
     if (!dir)
-        return weft_cli_log_file(&session->sink, NULL, err);
+        return weft_cli_log_file(&session->sink, NULL, "", err);
     weft_text text = {0};
     char *above = weft_format("%s/..", dir);
     weft_status s = weft_make_dirs(dir, err);
@@ -128,7 +148,12 @@ static weft_status write_folder(weft_session *session, const weft_plan *plan, in
         weft_plan_print(plan, &text);
         s = write_text(dir, "plan.txt", &text, err);
     }
-    s = s ? s : open_log(session, err);
+    if (!s) {
+        weft_text_clear(&text);
+        weft_about_print_json(about, &text);
+        s = write_text(dir, "run.json", &text, err);
+    }
+    s = s ? s : open_log(session, about, err);
     if (!s)
         note_plugins(session);
     const char *exposed = s ? NULL : weft_folder_exposed(dir);
@@ -189,6 +214,8 @@ static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run, in
           : weft_rank_agree(rank, "comparing the ranks",
                             weft_digest_check(*plan, rank->control, &rank->err));
     bool first = session->host.rank == 0;
+    weft_about about = {.steps = s ? 0 : (*plan)->steps};
+    s = s ? s : weft_about_init(&about, rank);
     s = s ? s
           : weft_rank_agree(rank, "looking at the run folder",
                             first ? lock_folder(session, lock, &rank->err) : WEFT_OK);
@@ -201,8 +228,12 @@ static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run, in
     s = s ? s : weft_rank_agree(rank, "loading the state", weft_run_continue(*run, &rank->err));
     s = s ? s
           : weft_rank_agree(rank, "making the run folder",
-                            first ? write_folder(session, *plan, lock, &rank->err) : WEFT_OK);
-    return s ? s : weft_cli_check_shared(rank);
+                            first ? write_folder(session, *plan, &about, lock, &rank->err)
+                                  : WEFT_OK);
+    weft_about_release(&about);
+    s = s ? s : weft_cli_check_shared(rank);
+    return s ? s
+             : weft_rank_agree(rank, "opening the ranks' logs", open_own_log(session, &rank->err));
 }
 
 /* There is nothing yet that would have to be saved. */

@@ -26,6 +26,7 @@ check_PROGRAMS += \
 	tests/unit/test_intruder \
 	tests/unit/test_layout \
 	tests/unit/test_link \
+	tests/unit/test_log \
 	tests/unit/test_loss \
 	tests/unit/test_memory \
 	tests/unit/test_mesh \
@@ -216,6 +217,11 @@ tests_unit_test_torture_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli
 tests_unit_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) $(CMOCKA_LIBS)
 tests_unit_test_torture_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_torture_DEPENDENCIES = $(weft_OBJECTS)
+
+tests_unit_test_log_CPPFLAGS = $(tests_unit_test_torture_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_unit_test_log_LDADD = $(tests_unit_test_torture_LDADD)
+tests_unit_test_log_LDFLAGS = $(weft_LDFLAGS)
+EXTRA_tests_unit_test_log_DEPENDENCIES = $(weft_OBJECTS)
 
 tests_unit_test_farewell_CPPFLAGS = $(tests_unit_test_torture_CPPFLAGS)
 tests_unit_test_farewell_LDADD = $(tests_unit_test_torture_LDADD)

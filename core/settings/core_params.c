@@ -9,6 +9,7 @@
 static const char *const automatic[] = {"auto", NULL};
 static const char *const all[] = {"all", NULL};
 static const char *const levels[] = {"debug", "info", "warn", NULL};
+static const char *const log_times[] = {"file", "all", NULL};
 static const char *const checks[] = {"none", "replicas", "memory", "nan", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 static const char *const changes[] = {"log", "refuse", NULL};
@@ -61,6 +62,18 @@ static const weft_param run_params[] = {
      .choices = levels,
      .flags = WEFT_PARAM_PER_RANK,
      .help = "the least important lines that are logged"},
+    {.name = "log_time",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "file",
+     .choices = log_times,
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "which lines begin with the time, in UTC: those of log.txt, or all"},
+    {.name = "log_ranks",
+     .type = WEFT_PARAM_BOOL,
+     .value = "no",
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "every rank keeps all of its lines in a file of its own, log-RANK.txt; rank 0 in "
+             "log.txt"},
     {.name = "rank_timeout",
      .type = WEFT_PARAM_REAL,
      .value = "600",

@@ -253,6 +253,10 @@ float weft_f64_to_f32_odd(double x);
 
 /* Seconds since some moment in the past, for differences: it never goes back. */
 double weft_now(void);
+/* Nanoseconds since 1970, by the host's clock, which may be set back; 0: it has none. */
+int64_t weft_utc(void);
+/* Such a time as text: "2026-11-22T13:01:18.042Z". */
+void weft_text_add_utc(weft_text *text, int64_t ns);
 
 /* ---- logging: the core and plugins never print, they log to whoever runs them ---- */
 

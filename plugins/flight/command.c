@@ -6,23 +6,12 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <weft/options.h>
 
 enum { LISTED = 16 };
 
 /* ---- words ---- */
-
-static void add_time(weft_text *text, int64_t ns)
-{
-    time_t seconds = (time_t)(ns / 1000000000);
-    struct tm utc;
-    char words[32] = "?";
-    if (gmtime_r(&seconds, &utc))
-        strftime(words, sizeof words, "%Y-%m-%dT%H:%M:%S", &utc);
-    weft_text_print(text, "%s.%03dZ", words, (int)(ns / 1000000 % 1000));
-}
 
 static void add_ranks(weft_text *text, const int *ranks, int n)
 {
@@ -72,7 +61,7 @@ static void add_fate(weft_text *text, const flight_head *h)
     weft_text_add(text, "last in ");
     add_place(text, &h->at, h->at.what);
     weft_text_add(text, ", since ");
-    add_time(text, h->at_ns);
+    weft_text_add_utc(text, h->at_ns);
     weft_text_add(text, "\n");
 }
 
@@ -138,7 +127,7 @@ static void print_stall(const flight_record *l, const flight_stall *s, weft_text
     weft_text_add(text, "\n  entered by ");
     add_ranks(text, s->entered, s->n_entered);
     weft_text_print(text, ", rank %d at ", s->rank);
-    add_time(text, s->entry->started_ns);
+    weft_text_add_utc(text, s->entry->started_ns);
     weft_text_add(text, "\n");
     if (s->n_missing) {
         weft_text_add(text, "  missing: ");
@@ -185,7 +174,7 @@ static void print_head(const flight_record *l, weft_text *text)
     for (int r = 0; r < l->n && !first; r++)
         first = l->ranks[r].head;
     weft_text_print(text, "%s: %d of %d ranks, recorded since ", l->folder, l->here, l->n);
-    add_time(text, first ? first->began_ns : 0);
+    weft_text_add_utc(text, first ? first->began_ns : 0);
     weft_text_add(text, "\n");
 }
 
@@ -213,7 +202,7 @@ static void print_entry(const flight_rank *r, const flight_entry *e, weft_text *
 {
     static const char *const states[] = {"begun", "waiting", "done", "failed"};
     weft_text_print(text, "%" PRIu64 "  ", e->number);
-    add_time(text, e->enqueued_ns);
+    weft_text_add_utc(text, e->enqueued_ns);
     if (e->started_ns > e->enqueued_ns)
         weft_text_print(text, "  +%.3f ms", 1e-6 * (double)(e->started_ns - e->enqueued_ns));
     if (e->ended_ns)

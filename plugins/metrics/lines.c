@@ -83,13 +83,21 @@ static void add_int(weft_text *text, const char *key, int64_t x)
     weft_text_print(text, "%" PRId64, x);
 }
 
+static void add_time(weft_text *text)
+{
+    add_key(text, "time");
+    weft_text_add(text, "\"");
+    weft_text_add_utc(text, weft_utc());
+    weft_text_add(text, "\"");
+}
+
 /* Reports that have a field of their own are not repeated. */
 static bool has_field(const char *name)
 {
     static const char *const fields[] = {
-        "step",          "loss",      "grad_norm",   "lr",   "tokens",     "total_tokens",
-        "tokens_per_s",  "step_s",    "data_s",      "mfu",  "peak_bytes", "base_bytes",
-        "planned_bytes", "eval_loss", "eval_tokens", "parts"};
+        "step",          "loss",      "grad_norm",   "lr",    "tokens",     "total_tokens",
+        "tokens_per_s",  "step_s",    "data_s",      "mfu",   "peak_bytes", "base_bytes",
+        "planned_bytes", "eval_loss", "eval_tokens", "parts", "time"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
             return true;
@@ -132,6 +140,7 @@ void metrics_add_step_json(weft_text *text, const weft_run_view *run)
     for (int i = 0; i < run->n_reports; i++)
         if (!has_field(run->reports[i].name))
             add_exact(text, run->reports[i].name, run->reports[i].value);
+    add_time(text);
     add_parts(text, run);
     weft_text_add(text, "}");
 }
@@ -142,6 +151,7 @@ void metrics_add_eval_json(weft_text *text, const weft_run_view *run)
     add_int(text, "step", run->step);
     add_exact(text, "eval_loss", run->eval_loss);
     add_int(text, "eval_tokens", run->eval_tokens);
+    add_time(text);
     weft_text_add(text, "}");
 }
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run has written into its folder, read while it goes on or later. */
+#ifndef WEFT_CLI_FOLDER_H
+#define WEFT_CLI_FOLDER_H
+
+#include "cli.h"
+
+#include <jansson.h>
+
+/* DIR/run.json. */
+weft_status weft_folder_read_about(const char *dir, json_t **out, weft_error *err);
+/* The objects of the lines of DIR/metrics.jsonl that lie in its last `most` bytes (0: all), as an
+ * array; empty where there is no such file. A line that was not finished is left out, and so is
+ * one of a step that a later line is of. */
+weft_status weft_folder_read_metrics(const char *dir, size_t most, json_t **out, weft_error *err);
+/* "2026-11-22T13:01:18.042Z" in nanoseconds since 1970; 0: it is no such time. */
+int64_t weft_folder_time(const char *text);
+
+#endif
