@@ -58,6 +58,7 @@ weft_SOURCES = \
 	cli/session.c \
 	cli/shared.c \
 	cli/stop.c \
+	cli/status.c \
 	cli/train.c \
 	cli/vet.c \
 	cli/vet_libraries.c \
