@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes an event file for TensorBoard. Rank 0 alone writes. */
+#include "tensorboard.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <weft/files.h>
+
+enum { MOST_SCALARS = 64 };
+
+typedef struct tensorboard {
+    const weft_host *host;
+    int64_t every;
+    int fd; /* -1: closed */
+    char *path;
+    int64_t first; /* the first step that is logged */
+} tensorboard;
+
+static const weft_param params[] = {
+    {.name = "every",
+     .type = WEFT_PARAM_INT,
+     .value = "1",
+     .min = 1,
+     .max = 1e15,
+     .unit = "steps",
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "Steps from one that is logged to the next, beside the first and the last."},
+    {.name = "folder",
+     .type = WEFT_PARAM_PATH,
+     .flags = WEFT_PARAM_PER_RANK,
+     .help = "Where the event files are; not set: tb in the run folder."},
+    {.name = NULL},
+};
+
+/* ---- the file ---- */
+
+static double wall_s(void)
+{
+    return 1e-9 * (double)weft_utc();
+}
+
+/* Whole records in one piece: a reader never waits for the rest of one. */
+static weft_status write_out(const tensorboard *t, weft_text *text, weft_error *err)
+{
+    const char *at = weft_text_get(text);
+    size_t left = text->size;
+    weft_status s = text->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
+    while (!s && left > 0) {
+        ssize_t n = write(t->fd, at, left);
+        if (n < 0 && errno != EINTR)
+            s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot write: %s", t->path,
+                          strerror(errno));
+        at += n > 0 ? n : 0;
+        left -= n > 0 ? (size_t)n : 0;
+    }
+    weft_text_release(text);
+    return s;
+}
+
+/* Files are read in the order of their names, which begin with a time. */
+static weft_status name_file(tensorboard *t, const char *dir, weft_error *err)
+{
+    const char *given = weft_params_text(t->host->params, "folder");
+    char host[65] = "", *folder = *given ? weft_strdup(given) : weft_format("%s/tb", dir);
+    if (!folder)
+        return weft_fail_memory(err);
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    weft_free(t->path);
+    t->path =
+        weft_format("%s/events.out.tfevents.%010lld.%s.%ld.0", folder,
+                    (long long)(weft_utc() / 1000000000), *host ? host : "host", (long)getpid());
+    weft_status s = t->path ? weft_make_dirs(folder, err) : weft_fail_memory(err);
+    weft_free(folder);
+    return s;
+}
+
+/* What a checkpoint was before is made again: TensorBoard forgets what files have of it. */
+static weft_status on_start(tensorboard *t, const weft_run_view *run, weft_error *err)
+{
+    weft_text text = {0};
+    t->first = run->step + 1;
+    if (!run->dir && !*weft_params_text(t->host->params, "folder")) {
+        weft_log_print(t->host->log, WEFT_LOG_WARN,
+                       "tensorboard: nothing is written, for the run has no folder; set [weft] dir "
+                       "or [tensorboard] folder");
+        return WEFT_OK;
+    }
+    weft_status s = name_file(t, run->dir, err);
+    s = s ? s : weft_create_file(t->path, WEFT_WRITE_APPEND, &t->fd, err);
+    if (s)
+        return s;
+    tensorboard_add_version(&text, wall_s());
+    tensorboard_add_start(&text, wall_s(), t->first);
+    return write_out(t, &text, err);
+}
+
+static void close_file(tensorboard *t)
+{
+    if (t->fd >= 0)
+        close(t->fd);
+    t->fd = -1;
+}
+
+/* ---- scalars ---- */
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : NAN;
+}
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+static int add_reports(const weft_run_view *run, tensorboard_scalar *list, int n)
+{
+    for (int i = 0; i < run->n_reports && n < MOST_SCALARS; i++)
+        if (strcmp(run->reports[i].name, "grad_norm") != 0)
+            list[n++] = (tensorboard_scalar){run->reports[i].name, run->reports[i].value};
+    return n;
+}
+
+static weft_status on_step_end(const tensorboard *t, const weft_run_view *run, weft_error *err)
+{
+    if (t->fd < 0 ||
+        (run->step % t->every != 0 && run->step != t->first && run->step != run->steps))
+        return WEFT_OK;
+    const double rate = ratio(run->flops, run->step_s), mfu = 100 * ratio(rate, run->peak_flops);
+    tensorboard_scalar list[MOST_SCALARS] = {
+        {"loss_metrics/global_avg_loss", run->loss},
+        {"grad_norm", run->grad_norm},
+        {"throughput(tps)", ratio((double)run->tokens, run->step_s) / run->ranks},
+        {"tflops", rate / 1e12},
+        {"mfu(%)", mfu > 100 ? 100 : mfu},
+        {"time_metrics/end_to_end(s)", run->step_s},
+        {"time_metrics/data_loading(s)", run->data_s},
+        {"time_metrics/data_loading(%)", 100 * ratio(run->data_s, run->step_s)},
+        {"n_tokens_seen", (double)run->total_tokens},
+        {"memory/process_peak(GiB)", gib(run->peak_bytes)},
+        {"memory/planned(GiB)", gib(run->planned_bytes)},
+    };
+    int n = 0;
+    weft_text text = {0};
+    while (list[n].tag)
+        n++;
+    n = add_reports(run, list, n);
+    tensorboard_add_scalars(&text, wall_s(), run->step, list, n);
+    return write_out(t, &text, err);
+}
+
+static weft_status on_evaluate(const tensorboard *t, const weft_run_view *run, weft_error *err)
+{
+    const tensorboard_scalar loss = {"validation_metrics/loss", run->eval_loss};
+    weft_text text = {0};
+    if (t->fd < 0)
+        return WEFT_OK;
+    tensorboard_add_scalars(&text, wall_s(), run->step, &loss, 1);
+    return write_out(t, &text, err);
+}
+
+static weft_status observe(void *self, weft_event event, const weft_run_view *run, weft_error *err)
+{
+    tensorboard *t = self;
+    if (run->rank != 0)
+        return WEFT_OK;
+    switch (event) {
+    case WEFT_EVENT_START:
+        return on_start(t, run, err);
+    case WEFT_EVENT_STEP_END:
+        return on_step_end(t, run, err);
+    case WEFT_EVENT_EVALUATE:
+        return on_evaluate(t, run, err);
+    case WEFT_EVENT_STOP:
+        close_file(t);
+        return WEFT_OK;
+    default:
+        return WEFT_OK;
+    }
+}
+
+/* ---- the plugin ---- */
+
+static weft_status create(const weft_host *host, void **out, weft_error *err)
+{
+    tensorboard *t = weft_alloc_zero(1, sizeof *t);
+    if (!t)
+        return weft_fail_memory(err);
+    t->host = host;
+    t->every = weft_params_int(host->params, "every");
+    t->fd = -1;
+    *out = t;
+    return WEFT_OK;
+}
+
+static void destroy(void *self)
+{
+    tensorboard *t = self;
+    if (!t)
+        return;
+    close_file(t);
+    weft_free(t->path);
+    weft_free(t);
+}
+
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_OBSERVER,
+     .events = WEFT_EVENT_START | WEFT_EVENT_STEP_END | WEFT_EVENT_EVALUATE | WEFT_EVENT_STOP,
+     .observe = observe},
+    {.kind = WEFT_END},
+};
+
+WEFT_PLUGIN(tensorboard) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "tensorboard",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "writes event files for TensorBoard",
+    .numerics = WEFT_NUMERICS_BITWISE,
+    .params = params,
+    .contributions = contributions,
+    .create = create,
+    .destroy = destroy,
+};
