@@ -11,6 +11,7 @@
 
 /* ---- subcommands: argv[0] is the subcommand's name; the result is the exit code ---- */
 
+int weft_cmd_report(int argc, char **argv);
 int weft_cmd_status(int argc, char **argv);
 int weft_cmd_train(int argc, char **argv);
 int weft_cmd_plan(int argc, char **argv);

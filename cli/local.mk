@@ -43,6 +43,9 @@ weft_SOURCES = \
 	cli/oracle_record.c \
 	cli/oracle_trace.c \
 	cli/oracle_values.c \
+	cli/page.c \
+	cli/page.h \
+	cli/page_plan.c \
 	cli/plan.c \
 	cli/plan_ranks.c \
 	cli/plan_ranks.h \
@@ -101,6 +104,7 @@ templates = \
 	cli/templates/optimizer.c.in \
 	cli/templates/pass.c.in \
 	cli/templates/readme.md.in \
+	cli/templates/report.html.in \
 	cli/templates/test.sh.in \
 	cli/templates/test_gradient.c.in
 nodist_weft_SOURCES = cli/template_texts.c

@@ -22,6 +22,7 @@ static const struct command {
     {"generate", "continue texts with a trained model", weft_cmd_generate},
     {"oracle", "run two INI files and compare losses, gradients and parameters", weft_cmd_oracle},
     {"status", "say how far a run is, and whether it goes on", weft_cmd_status},
+    {"report", "write a run as one page for a browser", weft_cmd_report},
     {"config", "print every effective value of an INI file", weft_cmd_config},
     {"plugins", "list the plugins that can be found", weft_cmd_plugins},
     {"inspect", "describe a plugin and its parameters", weft_cmd_inspect},

@@ -377,6 +377,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-sizes \
 	tests/scripts/check-slips \
 	tests/scripts/check-style \
+	tests/scripts/check-status \
 	tests/scripts/check-symbols \
 	tests/scripts/check-state \
 	tests/scripts/check-text-runs \
@@ -462,9 +463,9 @@ check-valgrind: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind --quiet --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=99'
 
-# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers and tiktoken.
+# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
 EXTRA_PROGRAMS += tests/peers/dcp
-EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_generate.py tests/peers/check_hf.py tests/peers/check_tokenizers.py tests/peers/check_unicode.py
+EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_figures.py tests/peers/check_generate.py tests/peers/check_hf.py tests/peers/check_tokenizers.py tests/peers/check_unicode.py
 .PHONY: check-peers
 check-peers: all tests/peers/dcp$(EXEEXT)
 	@if [ -z "$(PEER_PYTHON)" ]; then \
@@ -472,6 +473,7 @@ check-peers: all tests/peers/dcp$(EXEEXT)
 	else set -e; \
 	    echo "check_ckpt.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_ckpt.py ./weft; \
 	    echo "check_dcp.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_dcp.py tests/peers/dcp$(EXEEXT); \
+	    echo "check_figures.py"; PEER_PYTHON='$(PEER_PYTHON)' WEFT='$(abs_top_builddir)/$(program)' WEFT_TREE='$(abs_top_srcdir)' bash $(top_srcdir)/tests/scripts/check-status; \
 	    echo "check_generate.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_generate.py ./weft; \
 	    echo "check_hf.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_hf.py ./weft; \
 	    echo "check_tokenizers.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_tokenizers.py weft$(EXEEXT) $(top_srcdir); \
