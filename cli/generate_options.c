@@ -69,7 +69,7 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
         add(out, WEFT_CLI_WITHOUT, "ckpt");
     if (s->lists_weights && !s->weights)
         add(out, WEFT_CLI_WITHOUT, "hf");
-    if (!s->has_data)
+    if (!s->lists_text)
         add(out, WEFT_CLI_WITH, "text");
     if (!s->sample)
         add(out, WEFT_CLI_WITH, "sample");

@@ -310,31 +310,6 @@ static weft_status find_axes(generate_source *s, weft_settings *settings, weft_e
     return status;
 }
 
-static bool gives_data(const weft_plugin *plugin)
-{
-    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
-        if (c->kind == WEFT_SERVICE && strcmp(c->service, "data") == 0)
-            return true;
-    return false;
-}
-
-/* Beside another plugin's data there is no place for text. What cannot be loaded is told later. */
-static void look_for_data(generate_source *s, weft_settings *settings)
-{
-    static const weft_log silent;
-    weft_plugins *plugins;
-    weft_error unread = {0};
-    s->has_data = s->lists_text;
-    if (s->has_data || weft_plugins_load(settings, &silent, &plugins, &unread) != WEFT_OK) {
-        weft_error_release(&unread);
-        return;
-    }
-    for (int i = 0; i < plugins->n; i++)
-        s->has_data = s->has_data || gives_data(plugins->list[i].module.plugin);
-    weft_plugins_destroy(plugins);
-    weft_error_release(&unread);
-}
-
 static bool one_rank(const weft_cli_options *options)
 {
     weft_job job;
@@ -364,8 +339,6 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     s->tokenizer = s->lists_text || s->own_tokenizer;
     if (!status && s->ini && s->checkpoint && one_rank(options))
         status = find_axes(s, settings, err);
-    if (!status)
-        look_for_data(s, settings);
     weft_settings_destroy(settings);
     return status;
 }
