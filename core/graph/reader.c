@@ -74,7 +74,7 @@ weft_status weft_read_real(weft_reader *r, const char *what, double *out)
 weft_status weft_read_axis(weft_reader *r, int *out)
 {
     const char *name;
-    weft_status s = weft_read_word(r, "an axis", " /!,]", &name);
+    weft_status s = weft_read_word(r, "an axis", " /!,;]", &name);
     if (s)
         return s;
     *out = weft_mesh_find(&r->g->config.mesh, name);

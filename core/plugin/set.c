@@ -428,7 +428,7 @@ weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known
     for (int i = 0; i < plugins->n; i++) {
         const weft_module *m = &plugins->list[i].module;
         for (const weft_kernel *k = m->plugin->kernels; k && k->op; k++)
-            if (!known(k->op) && !is_op_of_set(plugins, k->op))
+            if (!k->optional && !known(k->op) && !is_op_of_set(plugins, k->op))
                 status = keep(status,
                               weft_fail(err, WEFT_ERR_INPUT, m->where,
                                         "plugin '%s' has a kernel '%s' for op '%s', which neither "

@@ -231,6 +231,7 @@ typedef struct weft_kernel {
     weft_status (*prepare)(const weft_call *call, void **state, weft_error *err); /* may be NULL */
     void (*release)(void *state);                                                 /* may be NULL */
     weft_status (*launch)(const weft_call *call, weft_error *err);
+    bool optional; /* the op may be of a plugin that is not listed; no: that is an error */
 } weft_kernel;
 
 #ifdef __cplusplus

@@ -168,6 +168,13 @@ enum { PRIORITY = 10 };
                            .launch = cuda_product_launch                                           \
     }
 
+/* Of an op of another plugin, which need not be listed. */
+#define OPTIONAL(name_, accumulates_, accepts_, workspace_, launch_)                               \
+    {                                                                                              \
+        HEAD(name_, accumulates_), .accepts = accepts_, .workspace = workspace_,                   \
+                                   .launch = launch_, .optional = true                             \
+    }
+
 const weft_kernel cuda_kernels[] = {
     PRODUCT(linear),
     PRODUCT(linear_dx),
@@ -180,7 +187,7 @@ const weft_kernel cuda_kernels[] = {
     KERNEL(add_bias, true, accepts_types, cuda_bias_launch),
     ELEMENTWISE(scale),
     ELEMENTWISE(cast),
-    ELEMENTWISE(snapshot),
+    OPTIONAL(snapshot, true, accepts_types, NULL, cuda_elementwise_launch),
     ELEMENTWISE(accumulate),
     ELEMENTWISE(accumulate_max),
     ELEMENTWISE(broadcast),
@@ -201,8 +208,8 @@ const weft_kernel cuda_kernels[] = {
     WORKING(embedding_dw, true, accepts_types, cuda_embedding_workspace, cuda_embedding_dw_launch),
     KERNEL(take, true, accepts_rows, cuda_rows_launch),
     KERNEL(cache, false, accepts_rows, cuda_rows_launch),
-    KERNEL(repeat_kv, true, accepts_rows, cuda_rows_launch),
-    KERNEL(repeat_kv_dx, true, accepts_rows, cuda_rows_launch),
+    OPTIONAL(repeat_kv, true, accepts_rows, NULL, cuda_rows_launch),
+    OPTIONAL(repeat_kv_dx, true, accepts_rows, NULL, cuda_rows_launch),
     KERNEL(chunk, false, accepts_chunk, cuda_chunk_launch),
     KERNEL(unchunk, false, accepts_chunk, cuda_unchunk_launch),
     SUM(sum),
@@ -222,9 +229,9 @@ const weft_kernel cuda_kernels[] = {
     SCALAR(clip),
     SCALAR(lr_schedule),
     KERNEL(adamw, false, accepts_types, cuda_adamw_launch),
-    WORKING(float8_amax, false, accepts_quantise, cuda_amax_workspace, cuda_quantise_launch),
-    KERNEL(float8_scale, false, accepts_quantise, cuda_quantise_launch),
-    KERNEL(float8_quantise, false, accepts_quantise, cuda_quantise_launch),
-    KERNEL(float8_history, false, accepts_history, cuda_history_launch),
+    OPTIONAL(float8_amax, false, accepts_quantise, cuda_amax_workspace, cuda_quantise_launch),
+    OPTIONAL(float8_scale, false, accepts_quantise, NULL, cuda_quantise_launch),
+    OPTIONAL(float8_quantise, false, accepts_quantise, NULL, cuda_quantise_launch),
+    OPTIONAL(float8_history, false, accepts_history, NULL, cuda_history_launch),
     {.op = NULL},
 };

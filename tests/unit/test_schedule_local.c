@@ -64,6 +64,28 @@ static weft_status waiting(const weft_host *host, double since, const int *ranks
                : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "nobody comes");
 }
 
+/* The device that ranks as threads share: the host's memory. */
+static weft_status move_boxes(void *self, weft_queue *queue, const weft_box *boxes, int n,
+                              weft_error *err)
+{
+    (void)self, (void)queue, (void)err;
+    weft_boxes_move(boxes, n);
+    return WEFT_OK;
+}
+
+static const void *service(const weft_host *host, const char *name, void **self)
+{
+    static const weft_device device = {.size = sizeof device,
+                                       .name = "host",
+                                       .n_queues = 1,
+                                       .host_memory = true,
+                                       .shared = true,
+                                       .move = move_boxes};
+    (void)host;
+    *self = NULL;
+    return strcmp(name, "device") == 0 ? &device : NULL;
+}
+
 /* ---- transfers ---- */
 
 static const weft_tasks *tasks_of(const rank *r)
@@ -227,6 +249,7 @@ static bool finishes(const pipeline_case *c, double limit_s)
         ranks[r].host = (weft_host){.rank = r,
                                     .ranks = n,
                                     .threads = 1,
+                                    .service = service,
                                     .exchange = exchange,
                                     .waiting = waiting,
                                     .core = &all};
