@@ -161,11 +161,11 @@ static weft_status launch_matrix_dx(const weft_call *call, const cuda_attention_
         int n_dq, n_dkv; /* rows that are read in turn */
     } by_size[] = {
         {CUDA_KERNEL_attention_dq_64, CUDA_KERNEL_attention_dkv_64, 64, 32},
-        {CUDA_KERNEL_attention_dq_128, CUDA_KERNEL_attention_dkv_128, 32, 16},
+        {CUDA_KERNEL_attention_dq_128, CUDA_KERNEL_attention_dkv_128, 32, 32},
         {CUDA_KERNEL_attention_dq_256, CUDA_KERNEL_attention_dkv_256, 32, 16},
     };
     int i = size == 64 ? 0 : size == 128 ? 1 : 2;
-    int64_t halves = size == 256 ? 2 : 1;
+    int64_t halves = size == 64 ? 1 : 2;
     weft_status s = cuda_launch_grid(call->queue, by_size[i].dq, a,
                                      (const int64_t[]){tiles(a->q_rows), a->heads, a->batch},
                                      shared_bytes(size, 2 * CUDA_TILE, by_size[i].n_dq), err);

@@ -219,7 +219,7 @@ WEFT_KERNEL(attention_dkv_64, cuda_attention_args, BLOCK)
 
 WEFT_KERNEL(attention_dkv_128, cuda_attention_args, BLOCK)
 {
-    make_dkv<128, 16, 128>(a);
+    make_dkv<128, 32, 64>(a);
 }
 
 WEFT_KERNEL(attention_dkv_256, cuda_attention_args, BLOCK)
