@@ -210,6 +210,8 @@ int weft_lowered_first_stage(const weft_lowered *l);
 /* This rank's part of a value, without data. */
 void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord,
                        weft_tensor *out);
+/* The place in the sample of what lies at place i of the sequence. */
+int64_t weft_seq_place(const weft_graph *g, int64_t i);
 /* Global row-major index of local element i. */
 uint64_t weft_global_index(const weft_tensor *t, int64_t i);
 /* Room that a collective needs, in bytes: two values between steps, and what is sent and received;

@@ -21,22 +21,17 @@ static bool is_index(const weft_value *v)
     return weft_node_is(v->node, WEFT_OP_INPUT) && strcmp(v->name, "index") == 0;
 }
 
-static int64_t place_of(const weft_graph *g, int64_t i)
-{
-    return g->seq_order ? g->seq_order[i] : i;
-}
-
 /* Pairs of a query and a key that is no later, over all pairs. */
 static double count(const weft_graph *g, const weft_seen *s, int32_t *before)
 {
     int64_t seq = weft_graph_seq_len(g), pairs = 0;
     memset(before, 0, (size_t)(seq + 1) * sizeof *before);
     for (int64_t i = 0; i < s->n_k; i++)
-        before[place_of(g, s->k + i) + 1] = 1;
+        before[weft_seq_place(g, s->k + i) + 1] = 1;
     for (int64_t i = 0; i < seq; i++)
         before[i + 1] += before[i];
     for (int64_t i = 0; i < s->n_q; i++)
-        pairs += before[place_of(g, s->q + i) + 1];
+        pairs += before[weft_seq_place(g, s->q + i) + 1];
     double all = (double)s->n_q * (double)s->n_k;
     return all > 0 ? (double)pairs / all : 0;
 }

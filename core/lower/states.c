@@ -19,6 +19,11 @@ void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coor
     }
 }
 
+int64_t weft_seq_place(const weft_graph *g, int64_t i)
+{
+    return g->seq_order ? g->seq_order[i] : i;
+}
+
 uint64_t weft_global_index(const weft_tensor *t, int64_t i)
 {
     uint64_t index = 0, scale = 1;

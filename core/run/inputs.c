@@ -132,12 +132,6 @@ static int32_t label_behind(const weft_sample *s, int64_t seq_len, int64_t i, in
     return k < seq_len && s->segments[k] == s->segments[i] ? s->labels[k] : -1;
 }
 
-/* The place in the sample of what lies at place i. */
-static int64_t place_of(const weft_graph *g, int64_t i)
-{
-    return g->seq_order ? g->seq_order[i] : i;
-}
-
 static void fill_part(const weft_graph *g, const weft_value *v, const part *p, const weft_sample *s,
                       int32_t *to)
 {
@@ -145,7 +139,7 @@ static void fill_part(const weft_graph *g, const weft_value *v, const part *p, c
     const int64_t shift = weft_input_shift(v->name), seq_len = v->dims[v->n_dims - 1].size;
     const int32_t *from = s ? field_of(s, f) : NULL;
     for (int64_t k = 0; k < p->n; k++) {
-        int64_t at = place_of(g, p->from + k);
+        int64_t at = weft_seq_place(g, p->from + k);
         to[k] = !s ? f->pad : shift ? label_behind(s, seq_len, at, shift) : from[at];
     }
 }
@@ -169,7 +163,7 @@ void weft_fill_step(const weft_lowered *l, const weft_batch *b, int64_t step)
     weft_tensor t;
     int32_t *index = weft_batch_input(l, b, 0, "index", &t);
     for (int64_t i = 0; index && i < t.size[0]; i++)
-        index[i] = (int32_t)place_of(l->graph, t.lo[0] + i);
+        index[i] = (int32_t)weft_seq_place(l->graph, t.lo[0] + i);
     void *at = weft_batch_input(l, b, 0, "step", &t);
     float number = (float)step;
     if (at)
