@@ -173,6 +173,7 @@ core_libcore_la_SOURCES = \
 	core/lower/device.c \
 	core/lower/flops.c \
 	core/lower/exchange.c \
+	core/lower/exchange_boxes.c \
 	core/lower/fuse.c \
 	core/lower/group.c \
 	core/lower/kernels.c \
@@ -193,6 +194,7 @@ core_libcore_la_SOURCES = \
 	core/lower/waits.c \
 	core/lower/compile.h \
 	core/lower/exchange.h \
+	core/lower/exchange_boxes.h \
 	core/lower/lower.h \
 	core/lower/order.h \
 	core/lower/pack.h \

@@ -1,99 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redistributes, step by step: pack, a collective over nominal chunks, unpack. */
 #include "lower/exchange.h"
-#include "lower/compile.h"
+#include "lower/exchange_boxes.h"
 
 #include <string.h>
 
-/* ---- collecting ---- */
-
-typedef struct maker {
-    weft_exchange x;
-    int parts_capacity, boxes_capacity;
-    bool failed; /* out of memory */
-    const weft_graph *g;
-    const weft_mesh *mesh;
-    const int *coord;
-} maker;
-
-static void *grow(maker *m, void *list, int n, int *capacity, size_t size)
-{
-    if (n < *capacity)
-        return list;
-    int more = *capacity ? 2 * *capacity : 8;
-    void *fresh = weft_realloc(list, (size_t)more * size);
-    m->failed = m->failed || !fresh;
-    *capacity = fresh ? more : *capacity;
-    return fresh ? fresh : list;
-}
-
-static void add_part(maker *m, weft_exchange_part part)
-{
-    weft_exchange *x = &m->x;
-    x->parts = grow(m, x->parts, x->n_parts, &m->parts_capacity, sizeof *x->parts);
-    part.first = x->n_boxes;
-    if (!m->failed)
-        x->parts[x->n_parts++] = part;
-}
-
-/* The boxes that follow come behind everything before. */
-static void begin_boxes(maker *m, const weft_step *step)
-{
-    const weft_exchange *x = &m->x;
-    bool empty = x->n_parts && !x->parts[x->n_parts - 1].sends && !x->parts[x->n_parts - 1].n;
-    if (!empty)
-        add_part(m, (weft_exchange_part){.step = step});
-}
-
-static bool same_but_place(const weft_box *a, const weft_box *b)
-{
-    for (int d = 1; d < WEFT_BOX_DIMS; d++)
-        if (a->n[d] != b->n[d] || a->to_stride[d] != b->to_stride[d] ||
-            a->from_stride[d] != b->from_stride[d])
-            return false;
-    return a->bytes == b->bytes;
-}
-
-/* Boxes that differ in their places alone, each as far from the one before as that from its own,
- * are one: of members of a group nearly all are. The first dim is kept for this. */
-static bool joins(weft_place_box *last, const weft_place_box *next)
-{
-    weft_box *b = &last->box;
-    bool zeros = last->from.of == WEFT_PLACE_ZEROS;
-    if (last->to.of != next->to.of || last->from.of != next->from.of ||
-        !same_but_place(b, &next->box))
-        return false;
-    int64_t to = next->to.at - last->to.at, from = zeros ? 0 : next->from.at - last->from.at;
-    if (b->n[0] > 1 && (to != b->n[0] * b->to_stride[0] || from != b->n[0] * b->from_stride[0]))
-        return false;
-    if (b->n[0] == 1) {
-        b->to_stride[0] = to;
-        b->from_stride[0] = from;
-    }
-    b->n[0]++;
-    return true;
-}
-
-static void add_box(maker *m, weft_place to, weft_place from, weft_box box)
-{
-    weft_exchange *x = &m->x;
-    const weft_place_box next = {to, from, box};
-    weft_exchange_part *part = &x->parts[x->n_parts - 1];
-    for (int d = 1; d < WEFT_BOX_DIMS; d++)
-        if (box.n[d] <= 0)
-            return;
-    if (box.bytes <= 0 || m->failed || (part->n && joins(&x->boxes[x->n_boxes - 1], &next)))
-        return;
-    x->boxes = grow(m, x->boxes, x->n_boxes, &m->boxes_capacity, sizeof *x->boxes);
-    if (m->failed)
-        return;
-    x->boxes[x->n_boxes++] = next;
-    part->n++;
-}
+static const weft_times once = {1, 0, 0};
 
 static weft_place behind(weft_place p, int64_t bytes)
 {
     return (weft_place){p.of, p.at + bytes};
+}
+
+static void add_box(weft_exchange_maker *m, weft_place to, weft_place from, weft_box box)
+{
+    weft_exchange_add_boxes(m, to, from, box, once);
 }
 
 /* Runs that touch on both sides are one. */
@@ -121,23 +42,32 @@ typedef struct block {
 static const weft_place zeros = {WEFT_PLACE_ZEROS, 0};
 
 /* `count` entries of the middle dim, for every outer one. */
-static void copy_range(maker *m, const block *to, int64_t to_at, const block *from, int64_t from_at,
-                       int64_t count)
+static void copy_ranges(weft_exchange_maker *m, const block *to, int64_t to_at, const block *from,
+                        int64_t from_at, int64_t count, weft_times t)
 {
     if (count > 0)
-        add_box(
+        weft_exchange_add_boxes(
             m, behind(to->at, to_at * to->inner), behind(from->at, from_at * from->inner),
-            box_of(to->outer, count * to->inner, to->size * to->inner, from->size * from->inner));
+            box_of(to->outer, count * to->inner, to->size * to->inner, from->size * from->inner),
+            t);
 }
 
-static void clear_range(maker *m, const block *to, int64_t at, int64_t count)
+static void copy_range(weft_exchange_maker *m, const block *to, int64_t to_at, const block *from,
+                       int64_t from_at, int64_t count)
+{
+    copy_ranges(m, to, to_at, from, from_at, count, once);
+}
+
+static void clear_ranges(weft_exchange_maker *m, const block *to, int64_t at, int64_t count,
+                         weft_times t)
 {
     if (count > 0)
-        add_box(m, behind(to->at, at * to->inner), zeros,
-                box_of(to->outer, count * to->inner, to->size * to->inner, to->size * to->inner));
+        weft_exchange_add_boxes(
+            m, behind(to->at, at * to->inner), zeros,
+            box_of(to->outer, count * to->inner, to->size * to->inner, to->size * to->inner), t);
 }
 
-static void copy_all(maker *m, weft_place to, weft_place from, int64_t bytes)
+static void copy_all(weft_exchange_maker *m, weft_place to, weft_place from, int64_t bytes)
 {
     add_box(m, to, from, weft_box_of(NULL, NULL, bytes));
 }
@@ -145,7 +75,7 @@ static void copy_all(maker *m, weft_place to, weft_place from, int64_t bytes)
 /* ---- one step ---- */
 
 typedef struct stage {
-    maker *m;
+    weft_exchange_maker *m;
     const weft_value *v; /* dims and dtype */
     const weft_step *step;
     weft_layout before;
@@ -189,6 +119,51 @@ static void member_coord(const stage *s, int i, int *coord)
     }
 }
 
+/* Are a step's axes the innermost that cut this dim, in their order? Then its members' spans follow
+ * each other: no span begins further behind the one before than a chunk. */
+static bool is_innermost(const stage *s, weft_layout l, int d)
+{
+    int list[WEFT_MAX_AXES], n = weft_layout_list(l, d, list), k = s->step->n_axes;
+    return n >= k && memcmp(list + n - k, s->step->axes, sizeof *list * (size_t)k) == 0;
+}
+
+static weft_span span_of_member(const stage *s, weft_layout l, int d, int i)
+{
+    int coord[WEFT_MAX_AXES];
+    member_coord(s, i, coord);
+    return span_of(s, l, d, coord);
+}
+
+/* Members of one kind, from `first` on: all with whole chunks, or all with nothing, or one. */
+typedef struct row {
+    int first, n;
+    weft_span span; /* of the first */
+} row;
+
+static bool is_alike(const row *r, weft_span other, int i)
+{
+    int64_t size = r->span.hi - r->span.lo;
+    return other.hi - other.lo == size && (size == 0 || size == r->span.chunk) &&
+           other.lo == r->span.lo + (i - r->first) * size;
+}
+
+/* By formula, not by looking at each: there may be a million. */
+static row row_from(const stage *s, weft_layout l, int d, int first)
+{
+    row r = {first, 1, span_of_member(s, l, d, first)};
+    if (!is_innermost(s, l, d))
+        return r;
+    for (int lo = first, hi = members(s) - 1; lo < hi;) {
+        int mid = lo + (hi - lo + 1) / 2;
+        if (is_alike(&r, span_of_member(s, l, d, mid), mid))
+            lo = mid;
+        else
+            hi = mid - 1;
+        r.n = lo - first + 1;
+    }
+    return r;
+}
+
 static int64_t elements(const block *b, weft_dtype dtype)
 {
     return b->outer * b->size * (b->inner / (int64_t)weft_dtype_size(dtype));
@@ -218,12 +193,12 @@ static void unpack_gather(const stage *s, weft_place recv, int64_t stride)
     int d = s->step->dim;
     weft_span whole = span_of(s, s->step->after, d, s->m->coord);
     block to = as_block(s, s->step->after, d, s->to, whole.hi - whole.lo);
-    for (int i = 0; i < members(s); i++) {
-        int coord[WEFT_MAX_AXES];
-        member_coord(s, i, coord);
-        weft_span theirs = span_of(s, s->before, d, coord);
-        block piece = as_block(s, s->before, d, behind(recv, i * stride), theirs.chunk);
-        copy_range(s->m, &to, theirs.lo - whole.lo, &piece, 0, theirs.hi - theirs.lo);
+    for (int i = 0, all = members(s); i < all;) {
+        row r = row_from(s, s->before, d, i);
+        block piece = as_block(s, s->before, d, behind(recv, i * stride), r.span.chunk);
+        copy_ranges(s->m, &to, r.span.lo - whole.lo, &piece, 0, r.span.hi - r.span.lo,
+                    (weft_times){r.n, r.span.chunk * to.inner, stride});
+        i += r.n;
     }
 }
 
@@ -233,14 +208,14 @@ static void pack_scatter(const stage *s, weft_place send, int64_t stride)
     int d = s->step->dim;
     weft_span whole = span_of(s, s->before, d, s->m->coord);
     block from = as_block(s, s->before, d, s->from, whole.hi - whole.lo);
-    for (int i = 0; i < members(s); i++) {
-        int coord[WEFT_MAX_AXES];
-        member_coord(s, i, coord);
-        weft_span theirs = span_of(s, s->step->after, d, coord);
-        block piece = as_block(s, s->before, d, behind(send, i * stride), theirs.chunk);
-        int64_t n = theirs.hi - theirs.lo;
-        copy_range(s->m, &piece, 0, &from, theirs.lo - whole.lo, n);
-        clear_range(s->m, &piece, n, theirs.chunk - n);
+    for (int i = 0, all = members(s); i < all;) {
+        row r = row_from(s, s->step->after, d, i);
+        block piece = as_block(s, s->before, d, behind(send, i * stride), r.span.chunk);
+        int64_t n = r.span.hi - r.span.lo;
+        copy_ranges(s->m, &piece, 0, &from, r.span.lo - whole.lo, n,
+                    (weft_times){r.n, stride, r.span.chunk * from.inner});
+        clear_ranges(s->m, &piece, n, r.span.chunk - n, (weft_times){r.n, stride, 0});
+        i += r.n;
     }
 }
 
@@ -262,13 +237,14 @@ static void add_call(const stage *s, weft_place send, weft_place recv, int64_t c
                      weft_dtype dtype)
 {
     bool max = weft_layout_open(s->before, s->step->axes[0]) == WEFT_OPEN_MAX;
-    add_part(s->m, (weft_exchange_part){.step = s->step,
-                                        .sends = true,
-                                        .send = send,
-                                        .recv = recv,
-                                        .count = count,
-                                        .dtype = dtype,
-                                        .op = max ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM});
+    weft_exchange_add_part(s->m,
+                           (weft_exchange_part){.step = s->step,
+                                                .sends = true,
+                                                .send = send,
+                                                .recv = recv,
+                                                .count = count,
+                                                .dtype = dtype,
+                                                .op = max ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM});
 }
 
 static void all_gather(const stage *s)
@@ -276,11 +252,11 @@ static void all_gather(const stage *s)
     int64_t count = piece_count(s, s->before);
     bool direct = is_direct(s);
     if (!direct)
-        begin_boxes(s->m, s->step), pack_gather(s, s->send);
+        weft_exchange_begin_boxes(s->m, s->step), pack_gather(s, s->send);
     add_call(s, direct ? s->from : s->send, direct ? s->to : s->recv, count, s->v->dtype);
     if (direct)
         return;
-    begin_boxes(s->m, s->step);
+    weft_exchange_begin_boxes(s->m, s->step);
     unpack_gather(s, s->recv, count * (int64_t)weft_dtype_size(s->v->dtype));
 }
 
@@ -289,13 +265,13 @@ static void reduce_scatter(const stage *s)
     int64_t count = piece_count(s, s->step->after);
     bool direct = is_direct(s);
     if (!direct) {
-        begin_boxes(s->m, s->step);
+        weft_exchange_begin_boxes(s->m, s->step);
         pack_scatter(s, s->send, count * (int64_t)weft_dtype_size(s->v->dtype));
     }
     add_call(s, direct ? s->from : s->send, direct ? s->to : s->recv, count, s->v->dtype);
     if (direct)
         return;
-    begin_boxes(s->m, s->step);
+    weft_exchange_begin_boxes(s->m, s->step);
     unpack_scatter(s, s->recv);
 }
 
@@ -324,9 +300,11 @@ static turn turn_of(const stage *s)
     return t;
 }
 
-/* The part of a dense array, of which these two dims are [all.lo, all.hi), that a piece holds. */
-static void turn_piece(const stage *s, const turn *t, const weft_span part[2],
-                       const weft_span all[2], weft_place dense, weft_place piece, bool unpack)
+/* The parts of a dense array, of which these two dims are [all.lo, all.hi), that pieces hold. They
+ * follow each other in dim `cut` of the two. */
+static void turn_pieces(const stage *s, const turn *t, const weft_span part[2],
+                        const weft_span all[2], weft_place dense, weft_place piece, bool unpack,
+                        int n_pieces, int cut)
 {
     int64_t n[2] = {part[0].hi - part[0].lo, part[1].hi - part[1].lo},
             size[2] = {all[0].hi - all[0].lo, all[1].hi - all[1].lo};
@@ -336,14 +314,17 @@ static void turn_piece(const stage *s, const turn *t, const weft_span part[2],
                                     t->between * size[1] * t->inner, size[1] * t->inner},
                   piece_stride[] = {t->chunk[0] * t->between * t->chunk[1] * t->inner,
                                     t->between * t->chunk[1] * t->inner, t->chunk[1] * t->inner},
-                  times[] = {t->outer, n[0], t->between};
+                  counts[] = {t->outer, n[0], t->between},
+                  next = (cut ? 1 : t->between * size[1]) * t->inner * n[cut];
     weft_box b = weft_box_of(NULL, NULL, n[1] * t->inner);
     for (int i = 0; i < 3; i++) {
-        b.n[i + 1] = times[i];
+        b.n[i + 1] = counts[i];
         b.to_stride[i + 1] = unpack ? dense_stride[i] : piece_stride[i];
         b.from_stride[i + 1] = unpack ? piece_stride[i] : dense_stride[i];
     }
-    add_box(s->m, unpack ? behind(dense, at) : piece, unpack ? piece : behind(dense, at), b);
+    weft_exchange_add_boxes(
+        s->m, unpack ? behind(dense, at) : piece, unpack ? piece : behind(dense, at), b,
+        (weft_times){n_pieces, unpack ? next : t->piece, unpack ? t->piece : next});
 }
 
 /* Packs for everyone, or unpacks from everyone. */
@@ -351,26 +332,27 @@ static void turn_all(const stage *s, const turn *t, bool unpack)
 {
     int d = s->step->dim, e = s->step->to;
     weft_layout of_d = s->before, of_e = s->step->after;
-    for (int i = 0; i < members(s); i++) {
-        int coord[WEFT_MAX_AXES];
-        member_coord(s, i, coord);
+    for (int i = 0, n = members(s); i < n;) {
+        row r = unpack ? row_from(s, of_d, d, i) : row_from(s, of_e, e, i);
         weft_span part[2], all[2]; /* of both dims, in the value's order */
-        part[d > e] = span_of(s, of_d, d, unpack ? coord : s->m->coord);
-        part[d < e] = span_of(s, of_e, e, unpack ? s->m->coord : coord);
+        part[d > e] = unpack ? r.span : span_of(s, of_d, d, s->m->coord);
+        part[d < e] = unpack ? span_of(s, of_e, e, s->m->coord) : r.span;
         all[d > e] = span_of(s, unpack ? of_e : of_d, d, s->m->coord);
         all[d < e] = span_of(s, unpack ? of_e : of_d, e, s->m->coord);
-        turn_piece(s, t, part, all, unpack ? s->to : s->from,
-                   behind(unpack ? s->recv : s->send, i * t->piece), unpack);
+        turn_pieces(s, t, part, all, unpack ? s->to : s->from,
+                    behind(unpack ? s->recv : s->send, i * t->piece), unpack, r.n,
+                    unpack ? d > e : d < e);
+        i += r.n;
     }
 }
 
 static void all_to_all(const stage *s)
 {
     const turn t = turn_of(s);
-    begin_boxes(s->m, s->step);
+    weft_exchange_begin_boxes(s->m, s->step);
     turn_all(s, &t, false);
     add_call(s, s->send, s->recv, t.piece / (int64_t)weft_dtype_size(s->v->dtype), s->v->dtype);
-    begin_boxes(s->m, s->step);
+    weft_exchange_begin_boxes(s->m, s->step);
     turn_all(s, &t, true);
 }
 
@@ -414,21 +396,21 @@ static void add_step(const stage *s)
         add_call(s, s->from, s->to, bytes / width, s->v->dtype);
         break;
     case WEFT_SLICE:
-        begin_boxes(s->m, s->step);
+        weft_exchange_begin_boxes(s->m, s->step);
         slice(s);
         break;
     case WEFT_BROADCAST: /* who holds it sends it from where it will be */
-        begin_boxes(s->m, s->step);
+        weft_exchange_begin_boxes(s->m, s->step);
         if (here == s->step->dim)
             copy_all(s->m, s->to, s->from, bytes);
         add_call(s, s->to, s->to, bytes / width, s->v->dtype);
         break;
     case WEFT_KEEP:
-        begin_boxes(s->m, s->step);
+        weft_exchange_begin_boxes(s->m, s->step);
         copy_all(s->m, s->to, s->from, bytes);
         break;
     case WEFT_ZERO:
-        begin_boxes(s->m, s->step);
+        weft_exchange_begin_boxes(s->m, s->step);
         copy_all(s->m, s->to, here == (s->step->dim > 0 ? s->step->dim : 0) ? s->from : zeros,
                  bytes);
         break;
@@ -441,7 +423,8 @@ static void add_step(const stage *s)
 /* ---- several as one ---- */
 
 /* Part i of an instruction whose parts are sent side by side. */
-static stage part_of(maker *m, const weft_instruction *in, int i, weft_place send, weft_place recv)
+static stage part_of(weft_exchange_maker *m, const weft_instruction *in, int i, weft_place send,
+                     weft_place recv)
 {
     return (stage){.m = m,
                    .v = in->parts[i]->outs[0],
@@ -494,7 +477,8 @@ static void exchange_parts(const stage *s, int64_t bytes)
 
 /* The parts that are sent side by side: visit(part, where its bytes begin, bytes of all). Returns
  * the bytes of all. */
-static int64_t each_packed(maker *m, const weft_instruction *in, weft_place send, weft_place recv,
+static int64_t each_packed(weft_exchange_maker *m, const weft_instruction *in, weft_place send,
+                           weft_place recv,
                            void (*visit)(const stage *part, int64_t at, int64_t all), int64_t all)
 {
     int64_t at = 0;
@@ -509,7 +493,8 @@ static int64_t each_packed(maker *m, const weft_instruction *in, weft_place send
     return at;
 }
 
-static void add_parts(maker *m, const weft_instruction *in, weft_place send, weft_place recv)
+static void add_parts(weft_exchange_maker *m, const weft_instruction *in, weft_place send,
+                      weft_place recv)
 {
     const stage first = part_of(m, in, 0, send, recv);
     for (int i = 0; i < in->n_ins; i++) {
@@ -520,15 +505,15 @@ static void add_parts(maker *m, const weft_instruction *in, weft_place send, wef
     int64_t bytes = each_packed(m, in, send, recv, NULL, 0);
     if (!bytes)
         return;
-    begin_boxes(m, first.step);
+    weft_exchange_begin_boxes(m, first.step);
     each_packed(m, in, send, recv, pack_part, bytes);
     exchange_parts(&first, bytes);
-    begin_boxes(m, first.step);
+    weft_exchange_begin_boxes(m, first.step);
     each_packed(m, in, send, recv, unpack_part, bytes);
 }
 
-static void add_steps(maker *m, const weft_instruction *in, int64_t between, weft_place send,
-                      weft_place recv)
+static void add_steps(weft_exchange_maker *m, const weft_instruction *in, int64_t between,
+                      weft_place send, weft_place recv)
 {
     const weft_node *n = in->node;
     stage s = {.m = m, .v = n->outs[0], .before = n->ins[0]->layout, .send = send, .recv = recv};
@@ -542,41 +527,17 @@ static void add_steps(maker *m, const weft_instruction *in, int64_t between, wef
     }
 }
 
-/* Into memory of the program's own, without parts that do nothing. */
-static weft_status keep(weft_compiler *c, weft_exchange *x, weft_exchange **out)
-{
-    int n = 0;
-    for (int i = 0; i < x->n_parts; i++)
-        if (x->parts[i].sends || x->parts[i].n)
-            x->parts[n++] = x->parts[i];
-    x->n_parts = n;
-    weft_exchange *kept = *out = weft_pool_alloc(&c->l->pool, sizeof *kept);
-    if (!kept)
-        return weft_fail_memory(c->err);
-    *kept = *x;
-    kept->parts = weft_pool_alloc(&c->l->pool, ((size_t)n + 1) * sizeof *kept->parts);
-    kept->boxes = weft_pool_alloc(&c->l->pool, ((size_t)x->n_boxes + 1) * sizeof *kept->boxes);
-    if (!kept->parts || !kept->boxes)
-        return weft_fail_memory(c->err);
-    if (n)
-        memcpy(kept->parts, x->parts, (size_t)n * sizeof *kept->parts);
-    if (x->n_boxes)
-        memcpy(kept->boxes, x->boxes, (size_t)x->n_boxes * sizeof *kept->boxes);
-    return WEFT_OK;
-}
-
 weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
                                   const weft_collective_space *space)
 {
-    maker m = {.g = c->g, .mesh = &c->g->config.mesh, .coord = c->l->coord};
+    weft_exchange_maker m = {.g = c->g, .mesh = &c->g->config.mesh, .coord = c->l->coord};
     const weft_place send = {WEFT_PLACE_WORKSPACE, 2 * space->between},
                      recv = behind(send, space->send);
     if (in->parts)
         add_parts(&m, in, send, recv);
     else
         add_steps(&m, in, space->between, send, recv);
-    weft_status s = m.failed ? weft_fail_memory(c->err) : keep(c, &m.x, &in->exchange);
-    weft_free(m.x.parts);
-    weft_free(m.x.boxes);
+    weft_status s = m.failed ? weft_fail_memory(c->err) : weft_exchange_keep(c, &m, &in->exchange);
+    weft_exchange_release(&m);
     return s;
 }
