@@ -213,6 +213,7 @@ core_libcore_la_SOURCES = \
 	core/run/groups.c \
 	core/run/guard.c \
 	core/run/handshake.c \
+	core/run/host_transport.c \
 	core/run/init.c \
 	core/run/inputs.c \
 	core/run/instruction.c \

@@ -105,10 +105,11 @@ weft_status weft_device_await(const weft_plan *p, int queue, weft_device_event *
     return weft_leave(&entry, p->device->await(p->device_self, on, event, err));
 }
 
-weft_status weft_device_poll(const weft_plan *p, bool *done, weft_error *err)
+weft_status weft_device_poll(const weft_plan *p, weft_device_event *event, bool *done,
+                             weft_error *err)
 {
     const weft_entry entry = enter(p, "poll", err);
-    return weft_leave(&entry, p->device->poll(p->device_self, NULL, done, err));
+    return weft_leave(&entry, p->device->poll(p->device_self, event, done, err));
 }
 
 weft_status weft_device_begin(const weft_plan *p, uint64_t key, bool *replayed, weft_error *err)

@@ -92,8 +92,9 @@ weft_status weft_device_record(const weft_plan *plan, int queue, weft_device_eve
                                weft_error *err);
 weft_status weft_device_await(const weft_plan *plan, int queue, weft_device_event *event,
                               weft_error *err);
-/* Is all done? */
-weft_status weft_device_poll(const weft_plan *plan, bool *done, weft_error *err);
+/* Is the event done? NULL: all. */
+weft_status weft_device_poll(const weft_plan *plan, weft_device_event *event, bool *done,
+                             weft_error *err);
 weft_status weft_device_begin(const weft_plan *plan, uint64_t key, bool *replayed, weft_error *err);
 weft_status weft_device_end(const weft_plan *plan, weft_error *err);
 void weft_device_tag(const weft_plan *plan, int queue, uint64_t tag);

@@ -219,17 +219,17 @@ static weft_status check_device(const weft_device *d, weft_error *err)
     return WEFT_OK;
 }
 
-static weft_status check_transport(const weft_run *run, weft_error *err)
+static weft_status find_transport(weft_run *run, weft_error *err)
 {
-    const weft_transport *t = run->groups.transport;
-    const weft_device *d = run->plan->device;
-    if (!t || t->device_memory || run->plan->ranks == 1 || (d->host_memory && !d->record))
+    const weft_plan *plan = run->plan;
+    const weft_device *d = plan->device;
+    weft_groups *g = &run->groups;
+    g->transport = weft_plugins_service(plan->plugins, "transport", &g->transport_self);
+    g->transport_by = weft_plugins_giver(plan->plugins, g->transport);
+    if (!g->transport || g->transport->device_memory || plan->ranks == 1 ||
+        (d->host_memory && !d->record))
         return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"),
-                     "transport '%s' carries what lies in the host's memory, and the memory of "
-                     "device '%s' is its own; list a transport that takes it, as local (ranks are "
-                     "threads)",
-                     t->name, d->name);
+    return weft_host_transport_create(run, err);
 }
 
 static weft_status begin_data(weft_run *run, weft_error *err)
@@ -299,11 +299,8 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
                                         : &run->alone;
     run->groups =
         (weft_groups){.mesh = &plan->mesh, .rank = plan->rank, .control = plan->plugins->control};
-    run->groups.transport =
-        weft_plugins_service(plan->plugins, "transport", &run->groups.transport_self);
-    run->groups.transport_by = weft_plugins_giver(plan->plugins, run->groups.transport);
     weft_status s = check_device(plan->device, err);
-    s = s ? s : check_transport(run, err);
+    s = s ? s : find_transport(run, err);
     s = s ? s : check_checks(plan->weft, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);
@@ -334,6 +331,7 @@ void weft_run_destroy(weft_run *run)
     remove_memory(run);
     weft_groups_release(&run->groups);
     weft_transfers_destroy(run);
+    weft_host_transport_destroy(run);
     weft_streams_destroy(run);
     weft_free(run->boxes);
     weft_prepared_release(&run->prepared);

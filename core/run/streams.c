@@ -303,14 +303,15 @@ static weft_status look(weft_run *run, double since, weft_error *err)
     return control && weft_control_verdict(control, &why) ? weft_verdict_fail(&why, err) : WEFT_OK;
 }
 
-weft_status weft_run_wait(weft_run *run, weft_error *err)
+/* event NULL: all that was enqueued. */
+static weft_status ask(weft_run *run, weft_device_event *event, weft_error *err)
 {
     const double since = weft_now();
     double looked = since;
-    bool done = !run->streams;
+    bool done = false;
     weft_status s = WEFT_OK;
     for (int64_t i = 0; !done && !s; i++) {
-        s = weft_device_poll(run->plan, &done, err);
+        s = weft_device_poll(run->plan, event, &done, err);
         if (s || done)
             break;
         rest(i);
@@ -319,6 +320,27 @@ weft_status weft_run_wait(weft_run *run, weft_error *err)
             s = look(run, since, err);
         }
     }
+    return s;
+}
+
+weft_status weft_run_wait_for(weft_run *run, weft_device_event *event, weft_error *err)
+{
+    weft_status s = event ? ask(run, event, err) : WEFT_OK;
+    if (s)
+        weft_streams_explain(run, s, err);
+    return s;
+}
+
+void weft_streams_drain(weft_run *run)
+{
+    weft_error unsaid = {0};
+    weft_device_wait(run->plan, &unsaid);
+    weft_error_release(&unsaid);
+}
+
+weft_status weft_run_wait(weft_run *run, weft_error *err)
+{
+    weft_status s = run->streams ? ask(run, NULL, err) : WEFT_OK;
     s = s ? s : weft_device_wait(run->plan, err);
     if (s)
         weft_streams_explain(run, s, err);

@@ -32,8 +32,8 @@ typedef struct weft_transport {
     unsigned ranks; /* WEFT_RANKS_*, one or both; none: processes. `weft train -n` starts threads
                        where it may */
     bool device_memory; /* takes whatever memory the device has, behind what is on `queue`; else
-                           what the host may use, and it is there already: with other devices it is
-                           refused */
+                           what the host may use, and it is there already: with other devices all
+                           goes through the host, which waits for it */
     bool ordered;       /* the sums of floating numbers are made in the order of the group: the same
                            bits on every run and every rank */
     /* ranks[n] in the group's order; me: this rank's place in it. Collective over all ranks of the

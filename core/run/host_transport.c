@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A transport that carries what the host may use, where the device's memory is its own: what ranks
+ * send comes to the host first, and what they receive goes from there. The host waits for the
+ * queue that a piece comes from; other queues go on meanwhile. */
+#include "plugin/enter.h"
+#include "run/run.h"
+
+/* Host memory that something is on its way through. */
+typedef struct buffer {
+    void *at;
+    size_t bytes;
+    weft_device_event *last; /* after what the device does with it; NULL: it computes at once */
+} buffer;
+
+/* A transfer that was begun. Kept when it is over, for the next. */
+typedef struct transfer {
+    weft_request *request; /* NULL: of none */
+    buffer through;
+    void *to; /* of a receive: where it goes */
+    size_t bytes;
+    struct transfer *next;
+} transfer;
+
+struct weft_host_transport {
+    weft_run *run;
+    const weft_transport *next;
+    void *next_self;
+    buffer send, recv; /* of collectives */
+    transfer *transfers;
+    weft_transport table;
+};
+
+typedef struct group {
+    void *inner;
+    size_t n;
+    int me;
+} group;
+
+/* ---- buffers ---- */
+
+/* What the device does with it is over, and there is room for so many bytes. */
+static weft_status take(const struct weft_host_transport *h, buffer *b, size_t bytes,
+                        weft_error *err)
+{
+    const weft_plan *plan = h->run->plan;
+    weft_status s = WEFT_OK;
+    if (!b->last && weft_device_is_async(plan))
+        s = weft_device_event_create(plan, &b->last, err);
+    s = s || !b->at ? s : weft_run_wait_for(h->run, b->last, err);
+    if (s || bytes <= b->bytes)
+        return s;
+    if (b->at)
+        weft_device_free_host(plan, b->at, b->bytes);
+    *b = (buffer){.last = b->last};
+    if ((s = weft_device_alloc_host(plan, bytes, &b->at, err)))
+        return s;
+    b->bytes = bytes;
+    return WEFT_OK;
+}
+
+static void release(const weft_plan *plan, const buffer *b)
+{
+    if (b->at)
+        weft_device_free_host(plan, b->at, b->bytes);
+    if (b->last)
+        weft_device_event_destroy(plan, b->last);
+}
+
+static int number_of(const weft_plan *plan, const weft_queue *queue)
+{
+    int i = 0;
+    while (i + 1 < WEFT_MOST_QUEUES && weft_device_queue(plan, i) != queue)
+        i++;
+    return i;
+}
+
+/* From the device, behind what is on the queue; it is there on return. */
+static weft_status fetch(const struct weft_host_transport *h, buffer *b, const void *from,
+                         size_t bytes, const weft_queue *queue, weft_error *err)
+{
+    const weft_plan *plan = h->run->plan;
+    int on = number_of(plan, queue);
+    weft_status s = take(h, b, bytes, err);
+    if (s || bytes == 0)
+        return s;
+    s = weft_device_download(plan, on, b->at, from, bytes, err);
+    if (!s && b->last)
+        s = weft_device_record(plan, on, b->last, err);
+    return s ? s : weft_run_wait_for(h->run, b->last, err);
+}
+
+/* To the device, before what comes behind it on the queue. */
+static weft_status deliver(const struct weft_host_transport *h, const buffer *b, void *to,
+                           size_t bytes, const weft_queue *queue, weft_error *err)
+{
+    const weft_plan *plan = h->run->plan;
+    int on = number_of(plan, queue);
+    if (bytes == 0)
+        return WEFT_OK;
+    weft_status s = weft_device_upload(plan, on, to, b->at, bytes, err);
+    return s || !b->last ? s : weft_device_record(plan, on, b->last, err);
+}
+
+/* Both buffers of a collective. */
+static weft_status begin(struct weft_host_transport *h, const void *send, size_t send_bytes,
+                         size_t recv_bytes, const weft_queue *queue, weft_error *err)
+{
+    weft_status s = fetch(h, &h->send, send, send_bytes, queue, err);
+    return s ? s : take(h, &h->recv, recv_bytes, err);
+}
+
+/* ---- groups ---- */
+
+static weft_status make_group(void *self, const int *ranks, int n, int me, void **out,
+                              weft_error *err)
+{
+    const struct weft_host_transport *h = self;
+    group *g = weft_alloc(sizeof *g);
+    if (!g)
+        return weft_fail_memory(err);
+    g->n = (size_t)n;
+    g->me = me;
+    weft_status s = h->next->group(h->next_self, ranks, n, me, &g->inner, err);
+    if (s)
+        weft_free(g);
+    else
+        *out = g;
+    return s;
+}
+
+static void free_group(void *self, void *handle)
+{
+    const struct weft_host_transport *h = self;
+    h->next->ungroup(h->next_self, ((group *)handle)->inner);
+    weft_free(handle);
+}
+
+/* ---- collectives ---- */
+
+static size_t size_of(int64_t count, weft_dtype dtype)
+{
+    return (size_t)count * weft_dtype_size(dtype);
+}
+
+static weft_status all_gather(void *self, void *handle, const void *send, void *recv, int64_t n,
+                              weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    const group *g = handle;
+    size_t piece = size_of(n, dtype);
+    weft_status s = begin(h, send, piece, g->n * piece, queue, err);
+    s = s ? s
+          : h->next->all_gather(h->next_self, g->inner, h->send.at, h->recv.at, n, dtype, queue,
+                                err);
+    return s ? s : deliver(h, &h->recv, recv, g->n * piece, queue, err);
+}
+
+static weft_status reduce_scatter(void *self, void *handle, const void *send, void *recv, int64_t n,
+                                  weft_dtype dtype, weft_reduce op, weft_queue *queue,
+                                  weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    const group *g = handle;
+    size_t piece = size_of(n, dtype);
+    weft_status s = begin(h, send, g->n * piece, piece, queue, err);
+    s = s ? s
+          : h->next->reduce_scatter(h->next_self, g->inner, h->send.at, h->recv.at, n, dtype, op,
+                                    queue, err);
+    return s ? s : deliver(h, &h->recv, recv, piece, queue, err);
+}
+
+static weft_status all_reduce(void *self, void *handle, const void *send, void *recv, int64_t n,
+                              weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    size_t bytes = size_of(n, dtype);
+    weft_status s = begin(h, send, bytes, bytes, queue, err);
+    s = s ? s
+          : h->next->all_reduce(h->next_self, ((group *)handle)->inner, h->send.at, h->recv.at, n,
+                                dtype, op, queue, err);
+    return s ? s : deliver(h, &h->recv, recv, bytes, queue, err);
+}
+
+static weft_status all_to_all(void *self, void *handle, const void *send, void *recv, int64_t n,
+                              weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    const group *g = handle;
+    size_t bytes = g->n * size_of(n, dtype);
+    weft_status s = begin(h, send, bytes, bytes, queue, err);
+    s = s ? s
+          : h->next->all_to_all(h->next_self, g->inner, h->send.at, h->recv.at, n, dtype, queue,
+                                err);
+    return s ? s : deliver(h, &h->recv, recv, bytes, queue, err);
+}
+
+static weft_status broadcast(void *self, void *handle, int root, void *data, int64_t n,
+                             weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    const group *g = handle;
+    size_t bytes = size_of(n, dtype);
+    weft_status s =
+        g->me == root ? fetch(h, &h->send, data, bytes, queue, err) : take(h, &h->send, bytes, err);
+    s = s ? s : h->next->broadcast(h->next_self, g->inner, root, h->send.at, n, dtype, queue, err);
+    return s || g->me == root ? s : deliver(h, &h->send, data, bytes, queue, err);
+}
+
+/* ---- transfers ---- */
+
+/* One that is over, or a new one. */
+static weft_status find_free(struct weft_host_transport *h, transfer **out, weft_error *err)
+{
+    transfer *t = h->transfers;
+    while (t && t->request)
+        t = t->next;
+    if (!t) {
+        t = weft_alloc_zero(1, sizeof *t);
+        if (!t)
+            return weft_fail_memory(err);
+        t->next = h->transfers;
+        h->transfers = t;
+    }
+    *out = t;
+    return WEFT_OK;
+}
+
+/* The core's requests are transfers, which nobody else looks into. */
+static weft_request *as_request(transfer *t)
+{
+    return (weft_request *)(void *)t;
+}
+
+static weft_status send(void *self, void *handle, int to, const void *data, int64_t n,
+                        weft_dtype dtype, weft_queue *queue, weft_request **request,
+                        weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    transfer *t;
+    weft_status s = find_free(h, &t, err);
+    s = s ? s : fetch(h, &t->through, data, size_of(n, dtype), queue, err);
+    if (s)
+        return s;
+    t->to = NULL;
+    *request = as_request(t);
+    return h->next->send(h->next_self, ((group *)handle)->inner, to, t->through.at, n, dtype, queue,
+                         &t->request, err);
+}
+
+static weft_status recv(void *self, void *handle, int from, void *data, int64_t n, weft_dtype dtype,
+                        weft_queue *queue, weft_request **request, weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    transfer *t;
+    weft_status s = find_free(h, &t, err);
+    s = s ? s : take(h, &t->through, size_of(n, dtype), err);
+    if (s)
+        return s;
+    t->to = data;
+    t->bytes = size_of(n, dtype);
+    *request = as_request(t);
+    return h->next->recv(h->next_self, ((group *)handle)->inner, from, t->through.at, n, dtype,
+                         queue, &t->request, err);
+}
+
+static weft_status wait(void *self, weft_request *request, weft_queue *queue, weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    transfer *t = (transfer *)(void *)request;
+    weft_request *inner = t->request;
+    t->request = NULL;
+    weft_status s = h->next->wait(h->next_self, inner, queue, err);
+    return s || !t->to ? s : deliver(h, &t->through, t->to, t->bytes, queue, err);
+}
+
+/* ---- life ---- */
+
+weft_status weft_host_transport_create(weft_run *run, weft_error *err)
+{
+    weft_groups *g = &run->groups;
+    struct weft_host_transport *h = run->host_transport = weft_alloc_zero(1, sizeof *h);
+    if (!h)
+        return weft_fail_memory(err);
+    *h = (struct weft_host_transport){.run = run,
+                                      .next = g->transport,
+                                      .next_self = g->transport_self,
+                                      .table = {.size = sizeof h->table,
+                                                .name = g->transport->name,
+                                                .ranks = g->transport->ranks,
+                                                .device_memory = true,
+                                                .ordered = g->transport->ordered,
+                                                .group = make_group,
+                                                .ungroup = free_group,
+                                                .all_gather = all_gather,
+                                                .reduce_scatter = reduce_scatter,
+                                                .all_reduce = all_reduce,
+                                                .all_to_all = all_to_all}};
+    if (g->transport->send) {
+        h->table.send = send;
+        h->table.recv = recv;
+        h->table.wait = wait;
+        h->table.broadcast = broadcast;
+    }
+    g->transport = &h->table;
+    g->transport_self = h;
+    if (run->plan->rank == 0)
+        weft_log_print(run->log, WEFT_LOG_WARN,
+                       "%s carries what lies in the host's memory: what ranks send each other goes "
+                       "from %s's memory to the host and back, and the host waits for it",
+                       h->next->name, run->plan->device->name);
+    return WEFT_OK;
+}
+
+void weft_host_transport_destroy(weft_run *run)
+{
+    struct weft_host_transport *h = run->host_transport;
+    if (!h)
+        return;
+    weft_streams_drain(run);
+    release(run->plan, &h->send);
+    release(run->plan, &h->recv);
+    for (transfer *t = h->transfers; t; t = h->transfers) {
+        h->transfers = t->next;
+        release(run->plan, &t->through);
+        weft_free(t);
+    }
+    weft_free(h);
+    run->host_transport = NULL;
+}
