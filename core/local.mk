@@ -233,6 +233,7 @@ core_libcore_la_SOURCES = \
 	core/run/streams.c \
 	core/run/tasks.c \
 	core/run/times.c \
+	core/run/timing.c \
 	core/run/token.c \
 	core/run/transfers.c \
 	core/run/watch.c \

@@ -82,6 +82,20 @@ weft_status weft_device_event_create(const weft_plan *p, weft_device_event **eve
     return weft_leave(&entry, p->device->event_create(p->device_self, event, err));
 }
 
+weft_status weft_device_timed_event_create(const weft_plan *p, weft_device_event **event,
+                                           weft_error *err)
+{
+    const weft_entry entry = enter(p, "timed_event_create", err);
+    return weft_leave(&entry, p->device->timed_event_create(p->device_self, event, err));
+}
+
+weft_status weft_device_elapsed(const weft_plan *p, weft_device_event *from, weft_device_event *to,
+                                double *seconds, weft_error *err)
+{
+    const weft_entry entry = enter(p, "elapsed", err);
+    return weft_leave(&entry, p->device->elapsed(p->device_self, from, to, seconds, err));
+}
+
 void weft_device_event_destroy(const weft_plan *p, weft_device_event *event)
 {
     const weft_entry entry = enter(p, "event_destroy", NULL);

@@ -87,6 +87,11 @@ weft_status weft_device_wait(const weft_plan *plan, weft_error *err);
 bool weft_device_is_async(const weft_plan *plan);
 weft_status weft_device_event_create(const weft_plan *plan, weft_device_event **event,
                                      weft_error *err);
+/* Of a device that has these. */
+weft_status weft_device_timed_event_create(const weft_plan *plan, weft_device_event **event,
+                                           weft_error *err);
+weft_status weft_device_elapsed(const weft_plan *plan, weft_device_event *from,
+                                weft_device_event *to, double *seconds, weft_error *err);
 void weft_device_event_destroy(const weft_plan *plan, weft_device_event *event);
 weft_status weft_device_record(const weft_plan *plan, int queue, weft_device_event *event,
                                weft_error *err);

@@ -281,7 +281,7 @@ static void check_observer(check *c, const weft_contribution *k)
     const unsigned all = WEFT_EVENT_START | WEFT_EVENT_STEP_BEGIN | WEFT_EVENT_STEP_END |
                          WEFT_EVENT_EVALUATE | WEFT_EVENT_VALUE | WEFT_EVENT_STOP |
                          WEFT_EVENT_TEXT | WEFT_EVENT_INSTRUCTION_BEGIN |
-                         WEFT_EVENT_INSTRUCTION_END;
+                         WEFT_EVENT_INSTRUCTION_END | WEFT_EVENT_INSTRUCTION_TIMES;
     if (!k->observe)
         complain(c, "an observer has no function");
     if (k->events == 0 || (k->events & ~all))

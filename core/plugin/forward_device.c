@@ -71,6 +71,23 @@ static weft_status reduce(void *self, weft_queue *queue, const weft_reduction *r
     return weft_leave(&entry, t->reduce(l->self, queue, r, err));
 }
 
+static weft_status timed_event_create(void *self, weft_device_event **event, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, timed_event_create));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "timed_event_create", err);
+    return weft_leave(&entry, t->timed_event_create(l->self, event, err));
+}
+
+static weft_status elapsed(void *self, weft_device_event *from, weft_device_event *to,
+                           double *seconds, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, elapsed));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "elapsed", err);
+    return weft_leave(&entry, t->elapsed(l->self, from, to, seconds, err));
+}
+
 static weft_status event_create(void *self, weft_device_event **event, weft_error *err)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_device, event_create));
@@ -244,6 +261,8 @@ const weft_device weft_forward_device = {
     .move = move,
     .reduce = reduce,
     .event_create = event_create,
+    .timed_event_create = timed_event_create,
+    .elapsed = elapsed,
     .event_destroy = event_destroy,
     .record = record,
     .await = await,

@@ -86,8 +86,11 @@ static weft_status launch_shown(weft_run *run, const weft_lowered *l, const weft
                                 int64_t micro, weft_error *err)
 {
     const weft_instruction_view view = weft_instruction_describe(l, in);
+    double began = 0;
     weft_observe_instruction(run, &view, micro, WEFT_EVENT_INSTRUCTION_BEGIN);
-    weft_status s = launch(run, l, in, micro, err);
+    weft_status s = weft_timing_begin(run, &view, micro, &began, err);
+    s = s ? s : launch(run, l, in, micro, err);
+    s = s ? s : weft_timing_end(run, &view, micro, began, err);
     if (!s)
         weft_observe_instruction(run, &view, micro, WEFT_EVENT_INSTRUCTION_END);
     return s;

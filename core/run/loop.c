@@ -271,7 +271,8 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
         if (s)
             return s;
         measure_peak(run);
-        if ((s = weft_times_end(run, err)))
+        s = weft_timing_finish(run, err);
+        if ((s = s ? s : weft_times_end(run, err)))
             return s;
         run->view.elapsed_s = weft_now() - start;
         weft_observe(run, WEFT_EVENT_STEP_END);

@@ -26,6 +26,8 @@ static const char *event_name(weft_event event)
         return "instruction_begin";
     case WEFT_EVENT_INSTRUCTION_END:
         return "instruction_end";
+    case WEFT_EVENT_INSTRUCTION_TIMES:
+        return "instruction_times";
     }
     return "event";
 }

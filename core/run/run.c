@@ -158,8 +158,10 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
     for (int i = 0, k = 0;
          weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);) {
         run->watchers[run->n_watchers++] = (weft_watcher){loaded, c, false};
-        if (c->events & (WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END))
+        bool times = c->events & WEFT_EVENT_INSTRUCTION_TIMES;
+        if (times || c->events & (WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END))
             run->shows_instructions = true;
+        run->shows_times = run->shows_times || times;
     }
     return WEFT_OK;
 }
@@ -211,10 +213,12 @@ static weft_status check_device(const weft_device *d, weft_error *err)
                              needed[i].name);
     bool events = d->record;
     if (!d->event_create != !events || !d->event_destroy != !events || !d->await != !events ||
-        !d->poll != !events || !d->begin != !d->end || !d->tag != !d->reached)
+        !d->poll != !events || !d->begin != !d->end || !d->tag != !d->reached ||
+        !d->timed_event_create != !d->elapsed)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "device '%s' has only some of event_create, event_destroy, record, await "
-                         "and poll, of begin and end, or of tag and reached",
+                         "and poll, of begin and end, of tag and reached, or of "
+                         "timed_event_create and elapsed",
                          d->name);
     return WEFT_OK;
 }
@@ -308,6 +312,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : allocate(run, err);
     s = s ? s : add_memory(run, err);
     s = s ? s : weft_streams_create(run, err);
+    s = s ? s : weft_timing_create(run, err);
     s = s ? s : weft_transfers_create(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
@@ -332,6 +337,7 @@ void weft_run_destroy(weft_run *run)
     weft_groups_release(&run->groups);
     weft_transfers_destroy(run);
     weft_host_transport_destroy(run);
+    weft_timing_destroy(run);
     weft_streams_destroy(run);
     weft_free(run->boxes);
     weft_prepared_release(&run->prepared);

@@ -75,7 +75,9 @@ typedef struct weft_run {
     weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
     weft_watcher *watchers;
     int n_watchers;
-    bool shows_instructions; /* some watcher asks for them */
+    bool shows_instructions;    /* some watcher asks for them */
+    bool shows_times;           /* ... and when they ran */
+    struct weft_timing *timing; /* NULL: nobody asks */
     weft_loader loader;
     bool loader_made;
     weft_run_view view; /* what observers are shown */
@@ -222,6 +224,18 @@ void weft_observe_instruction(weft_run *run, const weft_instruction_view *view, 
                               weft_event event);
 /* weft_instruction_view's bytes. */
 int64_t weft_instruction_bytes(const weft_mesh *mesh, const weft_instruction *in);
+/* timing.c: when instructions ran, for observers of INSTRUCTION_TIMES. Around one, which is shown
+ * at once where the host's clock is the device's. */
+weft_status weft_timing_create(weft_run *run, weft_error *err);
+void weft_timing_destroy(weft_run *run);
+weft_status weft_timing_begin(weft_run *run, const weft_instruction_view *view, int64_t micro,
+                              double *began, weft_error *err);
+weft_status weft_timing_end(weft_run *run, const weft_instruction_view *view, int64_t micro,
+                            double began, weft_error *err);
+/* Shows those that were enqueued: all is done. */
+weft_status weft_timing_show(weft_run *run, weft_error *err);
+/* Waits for those of which the times are not known yet, and shows them. */
+weft_status weft_timing_finish(weft_run *run, weft_error *err);
 /* Shows a local tensor of a value to observers of VALUE; device memory is copied to the host first.
  */
 weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v,

@@ -342,6 +342,7 @@ weft_status weft_run_wait(weft_run *run, weft_error *err)
 {
     weft_status s = run->streams ? ask(run, NULL, err) : WEFT_OK;
     s = s ? s : weft_device_wait(run->plan, err);
+    s = s ? s : weft_timing_show(run, err);
     if (s)
         weft_streams_explain(run, s, err);
     return s;

@@ -127,6 +127,13 @@ typedef struct weft_device {
      * it reads the step's reports; with `poll`, by asking. */
     weft_status (*wait)(void *self, weft_error *err);
 
+    /* Optional, both or none. As event_create, of one that is also a moment: whenever it is
+     * recorded and done, `elapsed` says how long after `from` it was, in seconds; less than 0:
+     * before. Both are such events, and done. */
+    weft_status (*timed_event_create)(void *self, weft_device_event **event, weft_error *err);
+    weft_status (*elapsed)(void *self, weft_device_event *from, weft_device_event *to,
+                           double *seconds, weft_error *err);
+
     /* ---- tasks ---- */
 
     /* Optional, both or none. Around what one task enqueues, where that is the same whenever the

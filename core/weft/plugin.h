@@ -44,6 +44,10 @@ typedef enum weft_event {
      * work is enqueued. */
     WEFT_EVENT_INSTRUCTION_BEGIN = 128,
     WEFT_EVENT_INSTRUCTION_END = 256, /* and nothing failed */
+    /* When an instruction ran: began_s, ended_s. On a device that computes later, and knows
+     * (`elapsed`), they are shown when the host has waited for all of them, before STEP_END; else
+     * at once, by the host's clock. */
+    WEFT_EVENT_INSTRUCTION_TIMES = 512,
 } weft_event;
 
 typedef struct weft_report {
@@ -117,6 +121,7 @@ typedef struct weft_run_view {
     int piece;                 /* which of these, from 0 */
     int64_t micro_batch;       /* VALUE, INSTRUCTION: from 0; -1 outside micro-batches */
     const weft_instruction_view *instruction; /* INSTRUCTION */
+    double began_s, ended_s;                  /* INSTRUCTION_TIMES, as weft_now() */
     const char *prompt, *text;                /* TEXT */
     weft_status status;                       /* STOP: why */
     struct weft_asked *asked;                 /* the core's own: weft_run_ask */

@@ -47,6 +47,9 @@ weft_status cuda_reduce(void *self, weft_queue *queue, const weft_reduction *r, 
 /* ---- order.c: events, waiting, captured tasks ---- */
 
 weft_status cuda_event_create(void *self, weft_device_event **event, weft_error *err);
+weft_status cuda_timed_event_create(void *self, weft_device_event **event, weft_error *err);
+weft_status cuda_elapsed(void *self, weft_device_event *from, weft_device_event *to,
+                         double *seconds, weft_error *err);
 void cuda_event_destroy(void *self, weft_device_event *event);
 weft_status cuda_record(void *self, weft_queue *queue, weft_device_event *event, weft_error *err);
 weft_status cuda_await(void *self, weft_queue *queue, weft_device_event *event, weft_error *err);

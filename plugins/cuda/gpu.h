@@ -55,6 +55,7 @@
     X(cuEventRecord)                                                                               \
     X(cuEventQuery)                                                                                \
     X(cuEventSynchronize)                                                                          \
+    X(cuEventElapsedTime)                                                                          \
     X(cuGraphInstantiate)                                                                          \
     X(cuGraphLaunch)                                                                               \
     X(cuGraphExecDestroy)                                                                          \

@@ -5,14 +5,23 @@
 
 /* ---- events ---- */
 
-weft_status cuda_event_create(void *self, weft_device_event **event, weft_error *err)
+static weft_status create_event(cuda *c, unsigned flags, weft_device_event **event, weft_error *err)
 {
-    cuda *c = self;
     CUevent e = NULL;
-    weft_status s = cuda_check(&c->driver, c->driver.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING),
-                               "cuEventCreate", err);
+    weft_status s =
+        cuda_check(&c->driver, c->driver.cuEventCreate(&e, flags), "cuEventCreate", err);
     *event = (weft_device_event *)(void *)e;
     return s;
+}
+
+weft_status cuda_event_create(void *self, weft_device_event **event, weft_error *err)
+{
+    return create_event(self, CU_EVENT_DISABLE_TIMING, event, err);
+}
+
+weft_status cuda_timed_event_create(void *self, weft_device_event **event, weft_error *err)
+{
+    return create_event(self, CU_EVENT_DEFAULT, event, err);
 }
 
 static CUevent event_of(weft_device_event *event)
@@ -24,6 +33,17 @@ void cuda_event_destroy(void *self, weft_device_event *event)
 {
     if (event)
         ((cuda *)self)->driver.cuEventDestroy(event_of(event));
+}
+
+weft_status cuda_elapsed(void *self, weft_device_event *from, weft_device_event *to,
+                         double *seconds, weft_error *err)
+{
+    const cuda_driver *d = &((cuda *)self)->driver;
+    float ms = 0;
+    weft_status s = cuda_check(d, d->cuEventElapsedTime(&ms, event_of(from), event_of(to)),
+                               "cuEventElapsedTime", err);
+    *seconds = (double)ms / 1000;
+    return s;
 }
 
 weft_status cuda_record(void *self, weft_queue *queue, weft_device_event *event, weft_error *err)

@@ -15,7 +15,7 @@ typedef struct profile {
     profile_limits limits;
     profile_record record;
     bool on, done;
-    double step_start, start; /* of the step and the instruction under way */
+    double step_start;
 } profile;
 
 static const char *const measured[] = {"auto", NULL};
@@ -199,11 +199,8 @@ static weft_status observe(void *self_, weft_event event, const weft_run_view *r
 {
     profile *self = self_;
     switch (event) {
-    case WEFT_EVENT_INSTRUCTION_BEGIN:
-        self->start = self->on ? weft_now() : 0;
-        return WEFT_OK;
-    case WEFT_EVENT_INSTRUCTION_END:
-        return self->on ? profile_record_add(&self->record, run, self->start, weft_now(), err)
+    case WEFT_EVENT_INSTRUCTION_TIMES:
+        return self->on ? profile_record_add(&self->record, run, run->began_s, run->ended_s, err)
                         : WEFT_OK;
     case WEFT_EVENT_STEP_BEGIN:
         if (!self->on && !self->done && run->step >= self->first && run->step <= self->last) {
@@ -263,7 +260,7 @@ static void destroy(void *self_)
 static const weft_contribution contributions[] = {
     {.kind = WEFT_OBSERVER,
      .events = WEFT_EVENT_STEP_BEGIN | WEFT_EVENT_STEP_END | WEFT_EVENT_STOP |
-               WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END,
+               WEFT_EVENT_INSTRUCTION_TIMES,
      .observe = observe},
     {.kind = WEFT_COMMAND, .command = &profile_command},
     {.kind = WEFT_END},

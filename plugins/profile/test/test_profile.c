@@ -142,9 +142,14 @@ static void instruction(fixture *f, int rank, int64_t step, int index)
                                       .flops = index ? 0 : 1e6,
                                       .bytes = index ? 500 : 1000,
                                       .queue = index};
-    const weft_run_view run = {.rank = rank, .step = step, .micro_batch = 2, .instruction = &in};
-    event(f, WEFT_EVENT_INSTRUCTION_BEGIN, run);
-    event(f, WEFT_EVENT_INSTRUCTION_END, run);
+    const double now = weft_now();
+    const weft_run_view run = {.rank = rank,
+                               .step = step,
+                               .micro_batch = 2,
+                               .instruction = &in,
+                               .began_s = now,
+                               .ended_s = now + 1e-6};
+    event(f, WEFT_EVENT_INSTRUCTION_TIMES, run);
 }
 
 static void run_steps(fixture *f, int rank, int64_t from, int64_t to)
