@@ -172,7 +172,7 @@ EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/cpu_kernels.c bench/float8.py bench/lock bench/pipeline bench/pipeline.py bench/ranks bench/threads bench/tokenize.py
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/cpu_kernels.c bench/float8.py bench/lock bench/pairs bench/pipeline bench/pipeline.py bench/ranks bench/threads bench/tokenize.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la
