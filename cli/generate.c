@@ -34,7 +34,7 @@ static weft_status find_texts(work *w, weft_error *err)
     const generate_wishes *wishes = w->job->wishes;
     weft_run_tokenizer tokenizer = weft_run_tokenizer_find(w->rank->session.plugins);
     bool ids = wishes->ids.n > 0;
-    if (!ids && !w->job->source->tokenizer)
+    if (!ids && !tokenizer.table)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "no tokenizer comes with %s; give the prompt as --ids \"1 2 3\"",
                          w->job->source->name);

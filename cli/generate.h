@@ -21,7 +21,7 @@ typedef struct generate_source {
     bool checkpoint;     /* one of ours */
     char *ini;           /* the INI's text; NULL: `name` is a file */
     bool lists_text;     /* it lists the plugin text */
-    bool tokenizer;      /* it has one, by that or by its files */
+    bool wants_text;     /* it does not, and has files for it */
     char *own_tokenizer; /* the checkpoint's copy of its tokenizer, as an edit; NULL: it has none */
     bool sample;         /* it lists the plugin sample */
     bool lists_store,

@@ -59,8 +59,8 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     int n = print_settings(w, &out->words, at);
     if (!o->edits || out->words.out_of_memory)
         return weft_fail_memory(err);
-    if (s->own_tokenizer) /* before those given, which count more */
-        add(out, WEFT_CLI_SET, s->own_tokenizer);
+    if (s->own_tokenizer && (s->lists_text || s->wants_text))
+        add(out, WEFT_CLI_SET, s->own_tokenizer); /* before those given, which count more */
     for (int i = 0; i < given->n_edits; i++)
         o->edits[o->n_edits++] = given->edits[i];
     for (int i = 0; s->axes[i]; i++)
@@ -69,7 +69,7 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
         add(out, WEFT_CLI_WITHOUT, "ckpt");
     if (s->lists_weights && !s->weights)
         add(out, WEFT_CLI_WITHOUT, "hf");
-    if (!s->lists_text)
+    if (s->wants_text)
         add(out, WEFT_CLI_WITH, "text");
     if (!s->sample)
         add(out, WEFT_CLI_WITH, "sample");

@@ -295,17 +295,45 @@ static bool cuts(const weft_plugin *plugin)
 }
 
 /* A checkpoint of many ranks writes on one, if nobody asks for more. */
-static weft_status find_axes(generate_source *s, weft_settings *settings, weft_error *err)
+static weft_status find_axes(generate_source *s, const weft_plugins *plugins, weft_error *err)
+{
+    int n = 0;
+    for (int i = 0; i < plugins->n && n + 1 < (int)(sizeof s->axes / sizeof s->axes[0]); i++)
+        if (cuts(plugins->list[i].module.plugin) &&
+            !(s->axes[n++] = weft_strdup(plugins->list[i].module.plugin->name)))
+            return weft_fail_memory(err);
+    return WEFT_OK;
+}
+
+static bool gives_data(const weft_plugin *plugin)
+{
+    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+        if (c->kind == WEFT_SERVICE &&
+            (strcmp(c->service, "data") == 0 || strcmp(c->service, "tokenizer") == 0))
+            return true;
+    return false;
+}
+
+/* Beside another plugin's data, or its tokenizer, there is no place for text. */
+static void leave_text_out(generate_source *s, const weft_plugins *plugins)
+{
+    for (int i = 0; i < plugins->n; i++)
+        if (gives_data(plugins->list[i].module.plugin))
+            s->wants_text = false;
+}
+
+/* What only the plugins themselves say. */
+static weft_status look_into_plugins(generate_source *s, weft_settings *settings, bool axes,
+                                     weft_error *err)
 {
     static const weft_log silent;
     weft_plugins *plugins;
     weft_status status = weft_plugins_load(settings, &silent, &plugins, err);
-    int n = 0;
-    for (int i = 0; !status && i < plugins->n && n + 1 < (int)(sizeof s->axes / sizeof s->axes[0]);
-         i++)
-        if (cuts(plugins->list[i].module.plugin) &&
-            !(s->axes[n++] = weft_strdup(plugins->list[i].module.plugin->name)))
-            status = weft_fail_memory(err);
+    if (status)
+        return status;
+    if (axes)
+        status = find_axes(s, plugins, err);
+    leave_text_out(s, plugins);
     weft_plugins_destroy(plugins);
     return status;
 }
@@ -336,9 +364,10 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
         status = weights_of_ini(s, settings, err);
     if (!status && s->checkpoint)
         status = find_tokenizer(s, err);
-    s->tokenizer = s->lists_text || s->own_tokenizer;
-    if (!status && s->ini && s->checkpoint && one_rank(options))
-        status = find_axes(s, settings, err);
+    s->wants_text = s->own_tokenizer && !s->lists_text;
+    bool axes = !status && s->ini && s->checkpoint && one_rank(options);
+    if (!status && (axes || s->wants_text))
+        status = look_into_plugins(s, settings, axes, err);
     weft_settings_destroy(settings);
     return status;
 }

@@ -254,6 +254,17 @@ static void destroy(void *self_)
     weft_free(self);
 }
 
+/* `weft generate` has ids for prompts, too, and asks for them elsewhere. */
+static weft_status check_tokenizer(const weft_host *host, weft_error *err)
+{
+    void *tokenizer;
+    if (host->no_data || host->service(host, "tokenizer", &tokenizer))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "'sample' writes text, and no listed plugin gives a tokenizer to read its "
+                     "prompts with; list one before it, as text, or take sample off the list");
+}
+
 static weft_status create(const weft_host *host, void **out, weft_error *err)
 {
     const weft_params *p = host->params;
@@ -269,7 +280,8 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
     self->seed = (uint64_t)(weft_params_is(p, "seed", "auto") ? weft_params_int(host->train, "seed")
                                                               : weft_params_int(p, "seed"));
     self->eos = -1;
-    weft_status status = split_prompts(self, weft_params_text(p, "prompt"), err);
+    weft_status status = check_tokenizer(host, err);
+    status = status ? status : split_prompts(self, weft_params_text(p, "prompt"), err);
     if (status != WEFT_OK) {
         destroy(self);
         return status;
@@ -278,7 +290,7 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
     return WEFT_OK;
 }
 
-static const char *const needs[] = {"tokenizer", NULL};
+static const char *const needs[] = {"tokenizer?", NULL};
 
 static const weft_contribution contributions[] = {
     {.kind = WEFT_SERVICE, .needs = needs, .service = "generator", .table = &generator},
