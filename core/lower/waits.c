@@ -14,6 +14,8 @@
  * none. */
 typedef struct clocks {
     int *at;
+    int *before;                /* of each instruction, the one before it on its queue; -1: none */
+    int last[WEFT_MOST_QUEUES]; /* of each queue, so far */
     int n_queues;
 } clocks;
 
@@ -40,37 +42,41 @@ static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_
     return WEFT_OK;
 }
 
-/* For each other queue, the latest earlier instruction that conflicts: those before it on that
- * queue are done then, too. on[q]: -1: none. */
+/* What is done before an instruction is what was done before the last one on its queue. */
+static void begin(clocks *c, int i, int queue)
+{
+    int last = c->last[queue];
+    for (int q = 0; q < c->n_queues; q++)
+        clock_of(c, i)[q] = last < 0 ? -1 : clock_of(c, last)[q];
+    c->before[i] = last;
+    c->last[queue] = i;
+}
+
+/* For each other queue, the latest earlier instruction that conflicts and is not known to be done:
+ * those before it on that queue are done then, too. on[q]: -1: none. */
 static void find_conflicts(const weft_lowered *l, const weft_program *p, int i, int *on,
-                           weft_access *mine, weft_access *other, int n_queues)
+                           weft_access *mine, weft_access *other, const clocks *c)
 {
     const weft_instruction *in = &p->list[i];
+    const int *done = clock_of(c, i);
     int n_mine = weft_accesses(l, in, 0, mine);
-    for (int q = 0; q < n_queues; q++) {
-        int k = q == in->queue ? -1 : i - 1;
-        while (k >= 0 && (p->list[k].queue != q ||
-                          !weft_accesses_conflict(mine, n_mine, other,
-                                                  weft_accesses(l, &p->list[k], 0, other))))
-            k--;
-        on[q] = k;
+    for (int q = 0; q < c->n_queues; q++) {
+        int k = q == in->queue ? -1 : c->last[q];
+        while (k > done[q] && !weft_accesses_conflict(mine, n_mine, other,
+                                                      weft_accesses(l, &p->list[k], 0, other)))
+            k = c->before[k];
+        on[q] = k > done[q] ? k : -1;
     }
 }
 
-/* Of these, those that no other one and nothing before on the same queue implies. */
+/* Of these, those that no other one implies. */
 static weft_status plan(weft_lowered *l, weft_program *p, int i, const int *on, const clocks *c,
                         weft_error *err)
 {
     weft_instruction *in = &p->list[i];
-    int *mine = clock_of(c, i), last = i - 1;
-    for (int q = 0; q < c->n_queues; q++)
-        mine[q] = -1;
-    while (last >= 0 && p->list[last].queue != in->queue)
-        last--;
-    if (last >= 0)
-        advance(c, mine, last);
+    int *mine = clock_of(c, i);
     for (int q = 0; q < c->n_queues; q++) {
-        bool implied = on[q] < 0 || mine[q] >= on[q];
+        bool implied = on[q] < 0;
         for (int r = 0; r < c->n_queues && !implied; r++)
             implied = r != q && on[r] >= 0 && clock_of(c, on[r])[q] >= on[q];
         weft_status s = implied ? WEFT_OK : add_wait(l, in, on[q], err);
@@ -117,13 +123,16 @@ static void number_events(weft_lowered *l, const weft_program *p)
 }
 
 static weft_status plan_program(weft_lowered *l, weft_program *p, weft_access *space, int most,
-                                const clocks *c, uint64_t seed, weft_error *err)
+                                clocks *c, uint64_t seed, weft_error *err)
 {
     weft_status s = WEFT_OK;
     int on[WEFT_MOST_QUEUES], a = (int)(p - l->programs);
+    for (int q = 0; q < c->n_queues; q++)
+        c->last[q] = -1;
     for (int i = 0; i < p->n && !s; i++) {
         p->list[i].queue = queue_of(&p->list[i], c->n_queues, seed, a, i);
-        find_conflicts(l, p, i, on, space, space + most, c->n_queues);
+        begin(c, i, p->list[i].queue);
+        find_conflicts(l, p, i, on, space, space + most, c);
         s = plan(l, p, i, on, c, err);
     }
     number_events(l, p);
@@ -139,11 +148,14 @@ weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_e
     for (int a = 0; a < l->n_programs; a++)
         longest = l->programs[a].n > longest ? l->programs[a].n : longest;
     weft_access *space = weft_alloc(2 * (size_t)most * sizeof *space);
-    const clocks c = {weft_alloc(((size_t)longest + 1) * (size_t)n_queues * sizeof(int)), n_queues};
-    weft_status s = space && c.at ? WEFT_OK : weft_fail_memory(err);
+    clocks c = {.at = weft_alloc(((size_t)longest + 1) * (size_t)n_queues * sizeof(int)),
+                .before = weft_alloc(((size_t)longest + 1) * sizeof(int)),
+                .n_queues = n_queues};
+    weft_status s = space && c.at && c.before ? WEFT_OK : weft_fail_memory(err);
     for (int a = 0; a < l->n_programs && !s; a++)
         s = plan_program(l, &l->programs[a], space, most, &c, seed, err);
     weft_free(space);
     weft_free(c.at);
+    weft_free(c.before);
     return s;
 }
