@@ -15,6 +15,7 @@ void weft_sha256(const void *bytes, size_t size, unsigned char digest[WEFT_SHA25
 
 #include <cpuid.h>
 #include <immintrin.h>
+#include <stdatomic.h>
 
 enum { BLOCK = 64, LEAF_EXTENDED = 7, SHA_BIT = 1 << 29 };
 
@@ -29,11 +30,19 @@ static const uint32_t constants[BLOCK] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
+/* Asked once: in a virtual machine each question leaves it, and takes longer than a small file. */
 static bool has_instructions(void)
 {
+    static atomic_int known; /* 0: not asked yet, 1: no, 2: yes */
     unsigned a, b, c, d;
-    return __builtin_cpu_supports("sse4.1") &&
-           __get_cpuid_count(LEAF_EXTENDED, 0, &a, &b, &c, &d) && (b & SHA_BIT);
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!answer) {
+        bool has = __builtin_cpu_supports("sse4.1") &&
+                   __get_cpuid_count(LEAF_EXTENDED, 0, &a, &b, &c, &d) && (b & SHA_BIT);
+        answer = has ? 2 : 1;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == 2;
 }
 
 /* The instructions keep the eight words as two vectors, (f e b a) and (h g d c) from the lowest,
