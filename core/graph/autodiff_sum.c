@@ -128,15 +128,7 @@ weft_value *weft_backward_recall(weft_backward *b, weft_value *v)
         if (!(ins[i] = weft_backward_recall(b, n->ins[i])))
             return NULL;
     weft_backward_stand_at(g, n, WEFT_RECOMPUTE);
-    weft_node *copy = weft_node_new(g, &(weft_node_spec){.op = n->op,
-                                                         .name = name,
-                                                         .n_ins = n->n_ins,
-                                                         .ins = ins,
-                                                         .n_outs = n->n_outs,
-                                                         .like = n->like,
-                                                         .attrs = n->attrs,
-                                                         .n_attrs = n->n_attrs,
-                                                         .scope = n->scope});
+    weft_node *copy = weft_node_copy(g, n, name, ins);
     if (!copy)
         return NULL;
     copy->stage = n->stage;
@@ -145,9 +137,6 @@ weft_value *weft_backward_recall(weft_backward *b, weft_value *v)
     copy->why = n->why;
     for (int r = 0; r < n->n_outs; r++) {
         weft_value *from = n->outs[r], *to = copy->outs[r];
-        to->dtype = from->dtype;
-        to->n_dims = from->n_dims;
-        memcpy(to->dims, from->dims, sizeof from->dims);
         to->layout = from->layout;
         to->placed = true;
         b->copies[from->id] = to;

@@ -162,6 +162,10 @@ typedef struct weft_node_spec {
 weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec);
 /* The node alone: not inferred, not placed. */
 weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec);
+/* A node as n is, of other operands, where the graph stands. Its results have n's dtypes and dims,
+ * and nothing else of theirs. */
+weft_node *weft_node_copy(weft_graph *g, const weft_node *n, const char *name,
+                          weft_value *const *ins);
 void weft_node_unlink(weft_graph *g, weft_node *n);
 void weft_node_link(weft_graph *g, weft_node *n, weft_node *before);
 /* Replaces operand i, whatever its layout. */

@@ -170,6 +170,28 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
     return n;
 }
 
+weft_node *weft_node_copy(weft_graph *g, const weft_node *n, const char *name,
+                          weft_value *const *ins)
+{
+    weft_node *copy = weft_node_new(g, &(weft_node_spec){.op = n->op,
+                                                         .name = name,
+                                                         .n_ins = n->n_ins,
+                                                         .ins = ins,
+                                                         .n_outs = n->n_outs,
+                                                         .like = n->like,
+                                                         .attrs = n->attrs,
+                                                         .n_attrs = n->n_attrs,
+                                                         .scope = n->scope});
+    for (int r = 0; copy && r < n->n_outs; r++) {
+        const weft_value *from = n->outs[r];
+        weft_value *to = copy->outs[r];
+        to->dtype = from->dtype;
+        to->n_dims = from->n_dims;
+        memcpy(to->dims, from->dims, sizeof from->dims);
+    }
+    return copy;
+}
+
 weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec)
 {
     weft_node *n = weft_node_new(g, spec);

@@ -63,11 +63,6 @@ static weft_part part_of(const weft_graph *g, const weft_node *n)
 
 /* ---- stages ---- */
 
-static bool is_micro(const weft_node *n)
-{
-    return n->part == WEFT_PART_F || n->part == WEFT_PART_B;
-}
-
 /* What belongs to no block runs where it is needed first: forward in the first stage that reads it,
  * backward in the last. -1: no stage does. */
 static int stage_of_readers(const weft_node *n)
@@ -76,7 +71,7 @@ static int stage_of_readers(const weft_node *n)
     for (int r = 0; r < n->n_outs; r++)
         for (int i = 0; i < n->outs[r]->n_uses; i++) {
             const weft_node *user = n->outs[r]->uses[i].node;
-            if (!is_micro(user) || user->stage < 0)
+            if (!weft_part_is_micro(user->part) || user->stage < 0)
                 continue;
             bool sooner =
                 n->part == WEFT_PART_B ? user->stage > stage : user->stage < stage || stage < 0;
@@ -107,12 +102,12 @@ void weft_graph_assign_parts(weft_graph *g)
         n->part = part_of(g, n);
     for (weft_node *n = g->last; n; n = n->prev) {
         bool of_block = n->block != WEFT_BLOCK_NONE;
-        n->stage = !is_micro(n) ? 0
-                   : of_block   ? weft_graph_stage_of(g, n->block)
-                                : stage_of_readers(n);
+        n->stage = !weft_part_is_micro(n->part) ? 0
+                   : of_block                   ? weft_graph_stage_of(g, n->block)
+                                                : stage_of_readers(n);
     }
     for (weft_node *n = g->first; n; n = n->next)
-        if (is_micro(n))
+        if (weft_part_is_micro(n->part))
             n->stage = stage_after_operands(n, last);
     g->has_parts = true;
 }

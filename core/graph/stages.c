@@ -138,24 +138,12 @@ static weft_node *copy_for(weft_graph *g, weft_node *n, int block)
     weft_spot spot = g->spot;
     g->by = n->by;
     g->spot = (weft_spot){n->next, block, -1, n->phase, WEFT_SCOPE_NONE};
-    weft_node *copy =
-        weft_node_new(g, &(weft_node_spec){.op = n->op,
-                                           .name = weft_graph_name(g, n->outs[0]->name),
-                                           .n_ins = n->n_ins,
-                                           .ins = n->ins,
-                                           .n_outs = n->n_outs,
-                                           .like = n->like,
-                                           .attrs = n->attrs,
-                                           .n_attrs = n->n_attrs,
-                                           .scope = n->scope});
+    weft_node *copy = weft_node_copy(g, n, weft_graph_name(g, n->outs[0]->name), n->ins);
     g->spot = spot;
     g->by = by;
     for (int r = 0; copy && r < n->n_outs; r++) {
         const weft_value *from = n->outs[r];
         weft_value *to = copy->outs[r];
-        to->dtype = from->dtype;
-        to->n_dims = from->n_dims;
-        memcpy(to->dims, from->dims, sizeof from->dims);
         to->role = from->role;
         to->recompute = from->recompute;
         to->fetch = from->fetch;

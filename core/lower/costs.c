@@ -5,16 +5,11 @@
 
 #include <string.h>
 
-static bool is_micro(const weft_node *n)
-{
-    return n->part == WEFT_PART_F || n->part == WEFT_PART_B;
-}
-
 /* Does a node read, in its own part, what another stage has made? Inputs are every rank's own. */
 static bool is_sent(const weft_node *n, const weft_value *v)
 {
-    return is_micro(n) && !weft_node_is(v->node, WEFT_OP_SOURCE) && v->node->part == n->part &&
-           v->node->stage != n->stage;
+    return weft_part_is_micro(n->part) && !weft_node_is(v->node, WEFT_OP_SOURCE) &&
+           v->node->part == n->part && v->node->stage != n->stage;
 }
 
 /* What goes to another stage counts once, however many read it there. */
@@ -42,7 +37,7 @@ static void count_node(const weft_graph *g, const weft_node *n, const weft_rates
                        weft_costs *out)
 {
     double seconds = seconds_of(g, n, rates);
-    if (is_micro(n)) {
+    if (weft_part_is_micro(n->part)) {
         out->seconds[n->part][n->stage] += seconds;
         return;
     }

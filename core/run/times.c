@@ -14,17 +14,12 @@ struct weft_times {
     weft_part_time *list; /* [n] for observers */
 };
 
-static bool is_micro(weft_part part)
-{
-    return part == WEFT_PART_F || part == WEFT_PART_B;
-}
-
 /* Where a part's time is kept: one part behind the other. */
 static int place_of(const struct weft_times *t, weft_part part, int place)
 {
     int before = 0;
     for (int p = 0; p < (int)part; p++)
-        before += is_micro((weft_part)p) ? t->stages : t->ranks;
+        before += weft_part_is_micro((weft_part)p) ? t->stages : t->ranks;
     return before + place;
 }
 
@@ -85,7 +80,7 @@ weft_status weft_times_add(weft_run *run, const weft_lowered *l, const weft_task
     if (!is_measured(run, l))
         return WEFT_OK;
     weft_status s = weft_run_wait(run, err);
-    int place = is_micro(task->part) ? task->stage : t->rank;
+    int place = weft_part_is_micro(task->part) ? task->stage : t->rank;
     t->sum[place_of(t, task->part, place)] += weft_now() - start - run->waited_s;
     return s;
 }
@@ -112,8 +107,8 @@ weft_status weft_times_end(weft_run *run, weft_error *err)
                                                     (size_t)t->n * sizeof *t->sum, t->all, err)
                             : WEFT_OK;
     for (int p = 0, i = 0; p < WEFT_PARTS && !s; p++)
-        for (int k = 0; k < (is_micro((weft_part)p) ? t->stages : t->ranks); k++, i++) {
-            double times = is_micro((weft_part)p) ? (double)run->plan->micro_batches : 1;
+        for (int k = 0; k < (weft_part_is_micro((weft_part)p) ? t->stages : t->ranks); k++, i++) {
+            double times = weft_part_is_micro((weft_part)p) ? (double)run->plan->micro_batches : 1;
             t->list[i] = (weft_part_time){(weft_part)p, k,
                                           slowest(t, i, control ? run->plan->ranks : 1) / times};
         }

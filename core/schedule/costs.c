@@ -7,14 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_micro(weft_part part)
-{
-    return part == WEFT_PART_F || part == WEFT_PART_B;
-}
-
 static int places(const weft_costs *c, weft_part part)
 {
-    return is_micro(part) ? c->stages : c->ranks;
+    return weft_part_is_micro(part) ? c->stages : c->ranks;
 }
 
 weft_status weft_costs_init(weft_costs *c, int ranks, int stages, weft_error *err)
@@ -103,10 +98,10 @@ static weft_status read_one(reader *r, const json_t *one)
     if (!json_is_number(ms) || json_number_value(ms) < 0)
         return wrong(r, "a part has no \"ms\" that is a time");
     double seconds = json_number_value(ms) / 1000;
-    const json_t *which = json_object_get(one, is_micro(part) ? "stage" : "rank");
+    const json_t *which = json_object_get(one, weft_part_is_micro(part) ? "stage" : "rank");
     int n = places(r->costs, part);
     weft_status s = WEFT_OK;
-    if (!which && !is_micro(part)) {
+    if (!which && !weft_part_is_micro(part)) {
         for (int i = 0; i < n && !s; i++)
             s = add(r, part, i, seconds);
         return s;
@@ -116,7 +111,8 @@ static weft_status read_one(reader *r, const json_t *one)
         return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->name, r->line},
                          "%s %lld of %s: the plan has %d; give times of a run with the same "
                          "pipeline",
-                         is_micro(part) ? "stage" : "rank", (long long)i, weft_part_name(part), n);
+                         weft_part_is_micro(part) ? "stage" : "rank", (long long)i,
+                         weft_part_name(part), n);
     return add(r, part, (int)i, seconds);
 }
 
@@ -156,7 +152,7 @@ static weft_status set_medians(const reader *r)
             while (last < end && last->part == (weft_part)p && last->place == i)
                 last++;
             r->costs->seconds[p][i] = first < last ? first[(last - first) / 2].seconds : 0;
-            if (first == last && is_micro((weft_part)p))
+            if (first == last && weft_part_is_micro((weft_part)p))
                 return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->name, 0},
                                  "no line has a time of %s of stage %d; list metrics in a run "
                                  "with the same pipeline, and give its metrics.jsonl",

@@ -28,11 +28,6 @@ typedef struct machine {
     double end;
 } machine;
 
-static bool is_micro(const weft_task *k)
-{
-    return k->part == WEFT_PART_F || k->part == WEFT_PART_B;
-}
-
 static int way_of(const weft_task *k)
 {
     return k->part == WEFT_PART_B;
@@ -42,7 +37,7 @@ static int way_of(const weft_task *k)
 static int neighbour(const machine *m, const weft_task *k, bool behind)
 {
     int stage = k->stage + ((k->part == WEFT_PART_F) == behind ? 1 : -1);
-    return is_micro(k) && stage >= 0 && stage < m->t->stages ? stage : NONE;
+    return weft_part_is_micro(k->part) && stage >= 0 && stage < m->t->stages ? stage : NONE;
 }
 
 static bool is_elsewhere(const machine *m, const weft_task *k, int stage)
@@ -117,7 +112,7 @@ static bool find_start(const machine *m, int rank, const weft_task *k, double *s
 
 static double seconds_of(const machine *m, int rank, const weft_task *k)
 {
-    return m->costs->seconds[k->part][is_micro(k) ? k->stage : rank];
+    return m->costs->seconds[k->part][weft_part_is_micro(k->part) ? k->stage : rank];
 }
 
 static bool send(const machine *m, const weft_task *k, double now)
@@ -195,7 +190,7 @@ static void sum_up(weft_timeline *out)
             const weft_task *k = &t->of[r].list[i];
             const weft_task_time *at = &out->of[r][i];
             out->step_s = fmax(out->step_s, at->end);
-            if (!is_micro(k))
+            if (!weft_part_is_micro(k->part))
                 continue;
             mine += at->end - at->start;
             from = fmin(from, at->start);

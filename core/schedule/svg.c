@@ -14,14 +14,11 @@ static const char *const colours[2][SHADES] = {{"#5b8fd6", "#8fb5e8", "#3f6fb0",
                                                {"#e08a4a", "#f0b384", "#bf6a2b", "#f7d3b5"}};
 static const char *const other = "#9a9a9a";
 
-static bool is_micro(const weft_task *k)
-{
-    return k->part == WEFT_PART_F || k->part == WEFT_PART_B;
-}
-
 static const char *colour_of(const weft_tasks *t, const weft_task *k)
 {
-    return is_micro(k) ? colours[k->part == WEFT_PART_B][k->stage / t->ranks % SHADES] : other;
+    return weft_part_is_micro(k->part)
+               ? colours[k->part == WEFT_PART_B][k->stage / t->ranks % SHADES]
+               : other;
 }
 
 /* Wide enough for the numbers in most boxes, as far as that is no wall of a picture. */
@@ -57,7 +54,7 @@ static void print_box(const weft_timeline *t, int rank, int i, double scale, wef
                     "stroke=\"#fff\" stroke-width=\"%s\"/>",
                     x, y, w, BOX, colour_of(t->tasks, k), w > 3 ? "0.8" : "0");
     int digits = snprintf(NULL, 0, "%lld", (long long)k->micro_batch);
-    if (is_micro(k) && w >= digits * DIGIT + MARGIN)
+    if (weft_part_is_micro(k->part) && w >= digits * DIGIT + MARGIN)
         weft_text_print(text, "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\">%lld</text>",
                         x + w / 2, y + BOX / 2 + 4, (long long)k->micro_batch);
     weft_text_add(text, "</g>\n");

@@ -6,15 +6,10 @@
 
 enum { WIDTH = 100 };
 
-static bool is_micro(weft_part part)
-{
-    return part == WEFT_PART_F || part == WEFT_PART_B;
-}
-
 void weft_task_print(const weft_task *task, weft_text *text)
 {
     static const char *const names[] = {"begin", "F", "B", "step_end", "update"};
-    if (is_micro(task->part))
+    if (weft_part_is_micro(task->part))
         weft_text_print(text, "%d%s%lld", task->stage, names[task->part],
                         (long long)task->micro_batch);
     else

@@ -14,11 +14,6 @@ static int direction(const weft_task *task)
     return task->part == WEFT_PART_B ? BACKWARD : FORWARD;
 }
 
-static bool is_micro(const weft_task *task)
-{
-    return task->part == WEFT_PART_F || task->part == WEFT_PART_B;
-}
-
 static int *place_of(const weft_verifier *v, int way, int stage, int64_t micro)
 {
     return &v->place[way][(int64_t)stage * v->t->micro_batches + micro];
@@ -56,7 +51,7 @@ static weft_status check_frame(const weft_verifier *v, int rank, int i)
                      : i == l->n - ends ? WEFT_PART_STEP_END
                      : i > l->n - ends  ? WEFT_PART_UPDATE
                                         : WEFT_PART_F;
-    if (want == WEFT_PART_F ? is_micro(&l->list[i]) : l->list[i].part == want)
+    if (want == WEFT_PART_F ? weft_part_is_micro(l->list[i].part) : l->list[i].part == want)
         return WEFT_OK;
     return wrong(v, task,
                  want == WEFT_PART_BEGIN ? "is first; that must be begin"
@@ -99,7 +94,7 @@ static weft_status enter_all(const weft_verifier *v)
                              r, t->of[r].n, t->backward ? ", update" : "");
         for (int i = 0; i < t->of[r].n; i++) {
             weft_status s = check_frame(v, r, i);
-            if (!s && is_micro(&t->of[r].list[i]))
+            if (!s && weft_part_is_micro(t->of[r].list[i].part))
                 s = enter(v, r, i);
             if (s)
                 return s;
@@ -136,7 +131,7 @@ static weft_status check_order(const weft_verifier *v)
 {
     for (int i = 0; i < v->start[v->t->ranks]; i++) {
         const weft_task *task = weft_verifier_task(v, i);
-        if (!is_micro(task))
+        if (!weft_part_is_micro(task->part))
             continue;
         int forward = *place_of(v, FORWARD, task->stage, task->micro_batch);
         if (forward > i)
@@ -175,7 +170,7 @@ static weft_status check_room(const weft_verifier *v, int64_t *alive)
 /* Does a task's operand come from another rank? */
 static bool receives(const weft_verifier *v, int task)
 {
-    if (!is_micro(weft_verifier_task(v, task)))
+    if (!weft_part_is_micro(weft_verifier_task(v, task)->part))
         return false;
     int maker = maker_of(v, weft_verifier_task(v, task));
     return maker != NONE && v->rank_of[maker] != v->rank_of[task];

@@ -47,6 +47,12 @@ typedef enum weft_part {
     WEFT_PARTS
 } weft_part;
 
+/* Does it run once for every micro-batch? */
+static inline bool weft_part_is_micro(weft_part part)
+{
+    return part == WEFT_PART_F || part == WEFT_PART_B;
+}
+
 /* Blocks: 0, 1, ... are transformer layers. */
 enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
 
