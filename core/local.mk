@@ -171,6 +171,7 @@ core_libcore_la_SOURCES = \
 	core/lower/buffers.c \
 	core/lower/costs.c \
 	core/lower/device.c \
+	core/lower/early.c \
 	core/lower/flops.c \
 	core/lower/exchange.c \
 	core/lower/exchange_boxes.c \

@@ -22,6 +22,7 @@ typedef struct weft_compiler {
     int *last_use; /* by value id: position of its last reader, its own if nobody reads it */
     bool *root;    /* by value id: read by the host after the programs */
     bool *fused; /* by node id: its result is made in place by an operand's maker; no instruction */
+    bool *early; /* by node id: stands in its program's prologue */
     bool *adds;  /* by node id: adds to its first result's buffer instead of writing it */
     weft_seen *seen;              /* shares that are known already */
     double products[WEFT_DTYPES]; /* operations of the forward's products, by dtype */
@@ -41,6 +42,8 @@ void weft_graph_mark_live(weft_graph *g);
 weft_status weft_compile_order(weft_compiler *c);
 /* group.c: collectives that run as one stand side by side, gathers ahead of their block. */
 weft_status weft_compile_group(weft_compiler *c);
+/* early.c: first gathers go to the front, for the prologues. */
+weft_status weft_compile_early(weft_compiler *c);
 /* fuse.c: which sums are made in place. */
 weft_status weft_compile_fuse(weft_compiler *c);
 /* buffers.c: a buffer for every live value. */

@@ -93,6 +93,17 @@ static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t
     return in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }
 
+/* What it writes is alive since the task before. */
+static void begin_early(const weft_compiler *c, weft_program *program, weft_instruction *in)
+{
+    in->early = true;
+    program->n_prologue++;
+    for (int i = 0; i < in->n_outs; i++)
+        c->l->buffers[in->buffers[in->n_ins + i]].early = true;
+    if (in->workspace >= 0)
+        c->l->buffers[in->workspace].early = true;
+}
+
 /* The nodes from order[p] on that run as one with it. */
 static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
 {
@@ -191,8 +202,10 @@ static weft_status add_transfer(weft_compiler *c, weft_program *program, weft_in
     if (weft_compile_is_sender(c, n))
         return add_send(c, in, n);
     in->kind = WEFT_POST_RECV;
-    program->n_prologue++;
-    return fill(c, in, n, 0, NULL, 1, n->outs);
+    weft_status s = fill(c, in, n, 0, NULL, 1, n->outs);
+    if (!s)
+        begin_early(c, program, in);
+    return s;
 }
 
 /* Sent from where it lies, which nothing else uses before both ways are awaited. */
@@ -222,8 +235,12 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         return add_transfer(c, program, in, n);
     if (weft_node_shifts(n))
         return add_shift(c, program, in, n);
-    if (n->steps)
-        return add_collective(c, in, position);
+    if (n->steps) {
+        weft_status s = add_collective(c, in, position);
+        if (!s && c->early[n->id])
+            begin_early(c, program, in);
+        return s;
+    }
     in->accumulate = c->adds[n->id] || (c->repeats && weft_node_accumulates(n));
     weft_status s = fill(c, in, n, n->n_ins, n->ins, n->n_outs, n->outs);
     for (int i = 0; i < n->n_outs; i++)
@@ -440,12 +457,13 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
     c.transfer = weft_alloc_zero(nodes, sizeof *c.transfer);
     c.awaited = weft_alloc_zero(nodes, sizeof *c.awaited);
     c.fused = weft_alloc_zero(nodes, sizeof *c.fused);
+    c.early = weft_alloc_zero(nodes, sizeof *c.early);
     c.adds = weft_alloc_zero(nodes, sizeof *c.adds);
     c.last_use = weft_alloc_zero(values, sizeof *c.last_use);
     c.root = weft_alloc_zero(values, sizeof *c.root);
     l->buffer_of = weft_pool_alloc(&l->pool, values * sizeof *l->buffer_of);
     weft_status s = c.order && c.position && c.stage && c.transfer && c.awaited && c.fused &&
-                            c.adds && c.last_use && c.root && l->buffer_of
+                            c.early && c.adds && c.last_use && c.root && l->buffer_of
                         ? WEFT_OK
                         : weft_fail_memory(err);
     for (size_t i = 0; !s && i < values; i++)
@@ -457,6 +475,7 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
     weft_free(c.transfer);
     weft_free(c.awaited);
     weft_free(c.fused);
+    weft_free(c.early);
     weft_free(c.adds);
     weft_free(c.last_use);
     weft_free(c.root);

@@ -93,7 +93,8 @@ typedef struct weft_buffer {
     int64_t offset, bytes;
     int first, last;
     weft_buffer_class kind;
-    int slots; /* of base SLOT: which; offset is inside the slot */
+    int slots;  /* of base SLOT: which; offset is inside the slot */
+    bool early; /* written in a prologue, and so alive since the task before */
     const weft_value
         *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
 } weft_buffer;
@@ -116,6 +117,7 @@ typedef struct weft_instruction {
                                 rank receives one and sends the next, and awaits both at once */
     double flops;            /* of one run of it */
     bool accumulate;
+    bool early;   /* stands in its program's prologue */
     bool fetch;   /* some result goes to observers */
     int position; /* in the order that buffers live by */
     int queue;
@@ -144,7 +146,8 @@ typedef struct weft_program {
     int stage;
     weft_instruction *list;
     int n, capacity;
-    int n_prologue; /* its first instructions, which run before the body of the task before it */
+    int n_prologue; /* its first instructions, which run before the body of the task before it:
+                       receives, and in pipelines the first gather of a micro-batch's program */
     int from, to;   /* its positions are [from, to) */
 } weft_program;
 

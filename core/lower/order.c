@@ -85,11 +85,15 @@ static weft_status refuse(const prover *v, const use *x, const use *y)
                      y->i, weft_part_name(y->p->part), y->p->stage, b->node->op->name, b->queue);
 }
 
+/* What a prologue has gathered is there when the body begins. */
 static void fill_clock(const prover *v, const weft_program *p, int i)
 {
     int *mine = &v->clock[i * WEFT_MOST_QUEUES], last = i - 1;
     for (int q = 0; q < WEFT_MOST_QUEUES; q++)
         mine[q] = -1;
+    for (int k = 0; k < p->n_prologue && i >= p->n_prologue; k++)
+        if (p->list[k].kind == WEFT_COLLECTIVE)
+            mine[p->list[k].queue] = k;
     while (last >= 0 && p->list[last].queue != p->list[i].queue)
         last--;
     for (int k = last < 0 ? 0 : -1; k < p->list[i].n_waits; k++) {
@@ -122,6 +126,8 @@ static const weft_program *program_of(const weft_lowered *l, const weft_task *ta
 static weft_status check_prologue(const prover *v, const weft_task *now, const weft_task *next)
 {
     const weft_program *body = program_of(v->l, now), *p = program_of(v->l, next);
+    if (now->part == WEFT_PART_BEGIN) /* behind which prologues run */
+        return WEFT_OK;
     for (int i = 0; i < p->n_prologue; i++)
         for (int k = body->n_prologue; k < body->n; k++) {
             const use x = {p, i, next->micro_batch}, y = {body, k, now->micro_batch};

@@ -485,6 +485,8 @@ static void print_program(const weft_lowered *l, const weft_program *p, weft_tex
         if (in->workspace >= 0)
             weft_text_print(&c.cells, " workspace arena+%lld",
                             (long long)l->buffers[in->workspace].offset);
+        if (in->early)
+            weft_text_print(&c.cells, " prologue");
         if (in->queue)
             weft_text_print(&c.cells, " queue %d", in->queue);
         for (int k = 0; k < in->n_waits; k++)

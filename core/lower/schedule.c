@@ -107,19 +107,15 @@ static weft_status mark_held(weft_compiler *c, int axis)
     return WEFT_OK;
 }
 
-static bool is_micro(const weft_node *n)
-{
-    return n->part == WEFT_PART_F || n->part == WEFT_PART_B;
-}
-
 /* What is everywhere runs in the first of this rank's stages that reads it; in the backward, in the
  * last. */
 static void find_stage(weft_compiler *c, const weft_node *n, int axis)
 {
     int *stage = &c->stage[n->id];
-    if (!is_micro(n) || axis < 0 || n->n_outs == 0 ||
+    if (!weft_part_is_micro(n->part) || axis < 0 || n->n_outs == 0 ||
         weft_layout_at(n->outs[0]->layout, axis) >= 0) {
-        bool leaves = is_micro(n) && weft_node_sends(n) && weft_compile_is_sender(c, n);
+        bool leaves =
+            weft_part_is_micro(n->part) && weft_node_sends(n) && weft_compile_is_sender(c, n);
         *stage = leaves ? n->ins[0]->node->stage : n->stage;
         return;
     }
@@ -128,7 +124,7 @@ static void find_stage(weft_compiler *c, const weft_node *n, int axis)
     for (int r = 0; r < n->n_outs; r++)
         for (int i = 0; i < n->outs[r]->n_uses; i++) {
             const weft_node *user = n->outs[r]->uses[i].node;
-            int of = user->mark && is_micro(user) ? c->stage[user->id] : -1;
+            int of = user->mark && weft_part_is_micro(user->part) ? c->stage[user->id] : -1;
             bool sooner = backward && user->part == WEFT_PART_B ? of > *stage : of < *stage;
             *stage = of >= 0 && (*stage < 0 || sooner) ? of : *stage;
         }
@@ -209,7 +205,7 @@ static int turn_of(const weft_compiler *c, const weft_node *n)
 {
     if (!weft_node_sends(n))
         return 1;
-    return !weft_compile_is_sender(c, n) ? 0 : is_micro(n) ? 2 : 1;
+    return !weft_compile_is_sender(c, n) ? 0 : weft_part_is_micro(n->part) ? 2 : 1;
 }
 
 static void fill_program(weft_compiler *c, weft_program *p)
@@ -264,6 +260,7 @@ weft_status weft_compile_order(weft_compiler *c)
     for (int i = 0; i < c->l->n_programs; i++)
         fill_program(c, &c->l->programs[i]);
     s = weft_compile_group(c);
+    s = s ? s : weft_compile_early(c);
     if (!s)
         find_last_uses(c);
     return s;

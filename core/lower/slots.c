@@ -3,7 +3,7 @@
  * micro-batch at a time is on its way between the two, a value has a place as any other; it may
  * only have to live longer, through programs that the list runs in between and that stand
  * elsewhere. Else all such values lie together, in as many slots as there are micro-batches on
- * their way. What is received lives from the task before on, whose body runs meanwhile. */
+ * their way. What a prologue writes lives from the task before on, whose body runs meanwhile. */
 #include "lower/compile.h"
 
 #include <string.h>
@@ -21,24 +21,19 @@ typedef struct way {
 typedef struct finder {
     weft_compiler *c;
     int n;       /* programs */
-    way *ways;   /* [received * n * n + maker * n + reader] */
+    way *ways;   /* [early * n * n + maker * n + reader] */
     bool *taken; /* by slot: some micro-batch has it */
 } finder;
 
-/* Where values live: made in one program or received for it, last read in another. */
+/* Where values live: made in one program or early for it, last read in another. */
 typedef struct route {
     int maker, reader;
-    bool received;
+    bool early; /* in its prologue */
 } route;
 
 static int index_of(const weft_lowered *l, const weft_program *p)
 {
     return (int)(p - l->programs);
-}
-
-static bool is_micro(const weft_program *p)
-{
-    return p->part == WEFT_PART_F || p->part == WEFT_PART_B;
 }
 
 static void widen(int *lo, int *hi, const weft_program *p)
@@ -55,12 +50,12 @@ static const weft_program *program_at(const finder *f, int i)
     return weft_lowered_program(f->c->l, task->part, task->stage);
 }
 
-/* The task whose values of a route begin to live when task i runs; NULL: none. What is received
- * does so with the task before; the first task of all is not too late for its own. */
+/* The task whose values of a route begin to live when task i runs; NULL: none. What is
+ * early does so with the task before; the first task of all is not too late for its own. */
 static const weft_task *begins(const finder *f, const route *r, int i)
 {
     const weft_task_list *list = f->c->l->tasks;
-    int of = r->received ? i + 1 : i;
+    int of = r->early ? i + 1 : i;
     return of < list->n && index_of(f->c->l, program_at(f, of)) == r->maker ? &list->list[of]
                                                                             : NULL;
 }
@@ -70,7 +65,7 @@ static void walk(const finder *f, const route *r, way *w, int *slot_of)
 {
     const weft_lowered *l = f->c->l;
     int on = 0;
-    for (int i = r->received ? -1 : 0; i < l->tasks->n; i++) {
+    for (int i = r->early ? -1 : 0; i < l->tasks->n; i++) {
         const weft_task *made = begins(f, r, i);
         int slot = 0;
         if (made) {
@@ -96,7 +91,7 @@ static void walk(const finder *f, const route *r, way *w, int *slot_of)
 
 static way *find_way(const finder *f, const route *r)
 {
-    way *w = &f->ways[(r->received * f->n + r->maker) * f->n + r->reader];
+    way *w = &f->ways[(r->early * f->n + r->maker) * f->n + r->reader];
     if (w->known)
         return w;
     *w = (way){.known = true, .lo = f->c->n, .hi = -1, .slots = UNKNOWN};
@@ -132,17 +127,11 @@ static weft_status make_slots(const finder *f, way *w, const route *r, const wef
     return WEFT_OK;
 }
 
-static bool is_received(const finder *f, const weft_buffer *b)
-{
-    return b->value && weft_node_sends(b->value->node) &&
-           !weft_compile_is_sender(f->c, b->value->node);
-}
-
-/* All that runs between, not the two themselves, but for what is received. */
+/* All that runs between, not the two themselves, but for what begins early. */
 static void lengthen(weft_buffer *b, const way *w, const weft_program *made,
-                     const weft_program *read, bool received)
+                     const weft_program *read)
 {
-    int lo = received ? w->lo : made->to, hi = read->from - 1;
+    int lo = b->early ? w->lo : made->to, hi = read->from - 1;
     lo = w->lo < made->from ? w->lo : lo;
     hi = w->hi >= read->to ? w->hi : hi;
     b->first = lo < b->first ? lo : b->first;
@@ -153,19 +142,25 @@ static weft_status place(const finder *f, int buffer, bool several)
 {
     weft_lowered *l = f->c->l;
     weft_buffer *b = &l->buffers[buffer];
-    bool received = is_received(f, b);
-    if (b->base != WEFT_BASE_ARENA || !b->value || (!received && (!several || b->last >= f->c->n)))
+    if (b->base != WEFT_BASE_ARENA || (!b->early && (!b->value || !several || b->last >= f->c->n)))
         return WEFT_OK;
     const weft_program *made = weft_compiler_program(f->c, b->first),
                        *read = b->last < f->c->n ? weft_compiler_program(f->c, b->last) : made;
-    if (!received && (made == read || !is_micro(made) || !is_micro(read)))
+    if (!b->early &&
+        (made == read || !weft_part_is_micro(made->part) || !weft_part_is_micro(read->part)))
         return WEFT_OK;
-    if (!is_micro(made) || !is_micro(read)) /* once a step; it is read when it is */
+    if (!weft_part_is_micro(made->part) ||
+        !weft_part_is_micro(read->part)) /* once a step; it is read when it is */
         read = made;
-    route r = {index_of(l, made), index_of(l, read), received};
+    route r = {index_of(l, made), index_of(l, read), b->early};
     way *w = find_way(f, &r);
+    if (!b->value) { /* early workspaces: one queue uses them in turn */
+        b->first = w->lo < b->first ? w->lo : b->first;
+        b->last = w->hi > b->last ? w->hi : b->last;
+        return WEFT_OK;
+    }
     if (w->most <= 1) {
-        lengthen(b, w, made, read, received);
+        lengthen(b, w, made, read);
         return WEFT_OK;
     }
     weft_status s = make_slots(f, w, &r, b->value);
@@ -184,7 +179,7 @@ weft_status weft_compile_slots(weft_compiler *c)
     weft_lowered *l = c->l;
     size_t n = (size_t)l->n_programs, micro = (size_t)c->g->config.sizes.micro_batches;
     bool several = c->g->config.mode == WEFT_MODE_TRAIN && micro > 1;
-    if (!several && weft_graph_stage_axis(c->g) < 0)
+    if (!several && weft_graph_stages(c->g) < 2) /* nothing is early, either */
         return WEFT_OK;
     finder f = {.c = c, .n = l->n_programs};
     f.ways = weft_alloc_zero(2 * n * n, sizeof *f.ways);

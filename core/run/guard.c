@@ -187,8 +187,7 @@ weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_i
                               int64_t micro, weft_error *err)
 {
     struct weft_guard *g = run->guard;
-    bool ahead = in->kind == WEFT_POST_RECV && !weft_node_shifts(in->node); /* of its program */
-    if (g->in_order && !ahead)
+    if (g->in_order && !in->early) /* which runs ahead of its program */
         bury(g, in->position);
     for (int i = 0; i < in->n_ins + in->n_outs && in->kind != WEFT_AWAIT; i++) {
         const weft_tensor *t = &in->tensors[i];

@@ -137,7 +137,8 @@ typedef struct weft_task_hooks {
     void *self;
 } weft_task_hooks;
 /* Runs this rank's tasks of these parts in the order of its list: each one's prologue before the
- * body of the task before it. hooks may be NULL. */
+ * body of the task before it, or behind that of BEGIN, whose results prologues read. hooks may be
+ * NULL. */
 weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
                            const weft_task_hooks *hooks, weft_error *err);
 /* times.c: how long parts take. begin and end of a step, on all ranks; around a task, whose waits

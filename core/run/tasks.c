@@ -25,12 +25,47 @@ static void say_task(weft_run *run, const weft_lowered *l, const weft_task *task
     run->watch->micro_batch = task->micro_batch;
 }
 
+static bool has_prologue(const weft_lowered *l, const weft_task *task)
+{
+    return weft_lowered_program(l, task->part, task->stage)->n_prologue > 0;
+}
+
+static weft_status run_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
+                                weft_error *err)
+{
+    if (!has_prologue(l, task))
+        return WEFT_OK;
+    say_task(run, l, task);
+    double start = weft_times_start(run);
+    weft_status s = weft_execute_prologue(run, l, task, err);
+    return s ? s : weft_times_add(run, l, task, start, err);
+}
+
 /* The prologue of a task, before the body of `now`. */
 static weft_status begin_task(weft_run *run, const weft_lowered *l, const weft_task *task,
                               const weft_task *now, weft_error *err)
 {
     weft_guard_enter(run, l, now);
-    return weft_execute_prologue(run, l, task, err);
+    return run_prologue(run, l, task, err);
+}
+
+/* With no other body between a task's prologue and its own. */
+static weft_status begin_now(weft_run *run, const weft_lowered *l, const weft_task *task,
+                             weft_error *err)
+{
+    weft_status s = run_prologue(run, l, task, err);
+    return s || !has_prologue(l, task) ? s : weft_streams_join(run, err);
+}
+
+static weft_status run_body(weft_run *run, const weft_lowered *l, const weft_task *task,
+                            const weft_task_hooks *hooks, weft_error *err)
+{
+    say_task(run, l, task);
+    weft_status s = hooks->before ? hooks->before(hooks->self, task, err) : WEFT_OK;
+    double start = weft_times_start(run);
+    s = s ? s : weft_execute(run, l, task, err);
+    s = s ? s : weft_times_add(run, l, task, start, err);
+    return !s && hooks->after ? hooks->after(hooks->self, task, err) : s;
 }
 
 weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
@@ -40,16 +75,17 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
     const weft_task_hooks *h = hooks ? hooks : &none;
     int i = 0;
     const weft_task *task = next_task(l->tasks, &i, first, last);
-    weft_status s = task ? begin_task(run, l, task, task, err) : WEFT_OK;
+    weft_status s = WEFT_OK;
+    if (task) {
+        weft_guard_enter(run, l, task);
+        s = begin_now(run, l, task, err);
+    }
     while (task && !s) {
         const weft_task *next = next_task(l->tasks, &i, first, last);
-        s = next ? begin_task(run, l, next, task, err) : WEFT_OK;
-        say_task(run, l, task);
-        s = !s && h->before ? h->before(h->self, task, err) : s;
-        double start = weft_times_start(run);
-        s = s ? s : weft_execute(run, l, task, err);
-        s = s ? s : weft_times_add(run, l, task, start, err);
-        s = !s && h->after ? h->after(h->self, task, err) : s;
+        bool first_makes = task->part == WEFT_PART_BEGIN; /* what prologues read */
+        s = next && !first_makes ? begin_task(run, l, next, task, err) : WEFT_OK;
+        s = s ? s : run_body(run, l, task, h, err);
+        s = !s && next && first_makes ? begin_now(run, l, next, err) : s;
         task = next;
     }
     s = s ? s : weft_transfers_end(run, l, err);

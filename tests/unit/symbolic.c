@@ -271,24 +271,27 @@ static bool ready(const weft_program *p, int i, const bool *done)
     return true;
 }
 
-/* Every queue in its own order; which one goes next is rolled. */
-static void run_program(machine *m, const weft_task *task, uint64_t *rolls)
+/* Instructions [from, to) of a task's program. Every queue in its own order; which one goes next is
+ * rolled. */
+static void run_some(machine *m, const weft_task *task, int from, int to, uint64_t *rolls)
 {
     enum { QUEUES = 4 };
     const weft_program *p = weft_lowered_program(m->l, task->part, task->stage);
-    int next[QUEUES] = {0};
+    int next[QUEUES] = {from, from, from, from};
     bool *done = take(m, (size_t)p->n + 1);
+    for (int i = 0; i < from; i++)
+        done[i] = true;
     m->part = task->part;
     m->micro = task->micro_batch;
-    for (int left = p->n, tries = 0; left > 0 && m->ok; tries++) {
+    for (int left = to - from, tries = 0; left > 0 && m->ok; tries++) {
         int q = (int)(weft_random_bits(rolls[0], 5, rolls[1]++) % QUEUES);
-        while (next[q] < p->n && p->list[next[q]].queue != q)
+        while (next[q] < to && p->list[next[q]].queue != q)
             next[q]++;
         if (tries > 1000 * QUEUES) {
             error(m, NULL, "waits form a", "circle");
             return;
         }
-        if (next[q] == p->n || !ready(p, next[q], done))
+        if (next[q] == to || !ready(p, next[q], done))
             continue;
         execute(m, &p->list[next[q]]);
         done[next[q]++] = true;
@@ -346,12 +349,36 @@ static void check_updates(machine *m)
         error(m, NULL, "there are no", "updates");
 }
 
-/* The tasks of some parts, in the list's order. */
+static void run_prologue(machine *m, const weft_task *task, uint64_t *rolls)
+{
+    run_some(m, task, 0, weft_lowered_program(m->l, task->part, task->stage)->n_prologue, rolls);
+}
+
+static void run_body(machine *m, const weft_task *task, uint64_t *rolls)
+{
+    const weft_program *p = weft_lowered_program(m->l, task->part, task->stage);
+    run_some(m, task, p->n_prologue, p->n, rolls);
+}
+
+/* The tasks of some parts, in the list's order, each one's prologue before the body of the task
+ * before it, or behind that of BEGIN. */
 static void run_tasks(machine *m, weft_part first, weft_part last, uint64_t *rolls)
 {
-    for (int i = 0; i < m->l->tasks->n && m->ok; i++)
-        if (m->l->tasks->list[i].part >= first && m->l->tasks->list[i].part <= last)
-            run_program(m, &m->l->tasks->list[i], rolls);
+    const weft_task_list *l = m->l->tasks;
+    const weft_task *before = NULL;
+    for (int i = 0; i < l->n && m->ok; i++) {
+        const weft_task *task = &l->list[i];
+        if (task->part < first || task->part > last)
+            continue;
+        if (before && before->part == WEFT_PART_BEGIN)
+            run_body(m, before, rolls);
+        run_prologue(m, task, rolls);
+        if (before && before->part != WEFT_PART_BEGIN)
+            run_body(m, before, rolls);
+        before = task;
+    }
+    if (before && m->ok)
+        run_body(m, before, rolls);
 }
 
 static void train_step(machine *m, uint64_t *rolls)
