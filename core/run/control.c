@@ -218,6 +218,15 @@ weft_doing weft_control_set_task(weft_control *c, int rank, weft_doing task)
     return before;
 }
 
+void weft_control_set_moment(weft_control *c, weft_watch *watch, weft_moment now)
+{
+    if (c)
+        pthread_mutex_lock(&c->lock);
+    watch->now = now;
+    if (c)
+        pthread_mutex_unlock(&c->lock);
+}
+
 weft_status weft_control_exchange_within(weft_control *c, int rank, double limit_s,
                                          const void *mine, size_t n, void *all, weft_error *err)
 {

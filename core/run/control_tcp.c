@@ -135,7 +135,8 @@ static void keep(tcp *t, int i, const weft_message *m)
     pthread_mutex_unlock(&t->base.lock);
 }
 
-/* Somebody has gone without a word: who it was on which host, and in what this rank was then. */
+/* Somebody has gone without a word: who it was on which host, and in what this rank was then, and
+ * when: the other one has come no farther than this one could without it. */
 static bool lose(tcp *t, int i, weft_verdict *why, const char *reason)
 {
     weft_text text = {0};
@@ -146,10 +147,12 @@ static bool lose(tcp *t, int i, weft_verdict *why, const char *reason)
     weft_text_print(&text, " (%s)", reason);
     pthread_mutex_lock(&t->base.lock);
     const weft_doing task = t->base.watches->task;
+    const weft_moment now = t->base.watches->now;
     pthread_mutex_unlock(&t->base.lock);
     if (task.what) {
         weft_text_print(&text, "; rank %d was", t->rank);
         weft_print_doing(&text, &task);
+        weft_print_moment(&text, &now);
         weft_text_add(&text, " then");
     }
     weft_verdict_init(why, i, WEFT_ERR_PEER, weft_text_get(&text));

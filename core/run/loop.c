@@ -115,7 +115,8 @@ static weft_status update(weft_run *run, const weft_batch *batch, weft_error *er
  */
 static void watch_step(weft_run *run)
 {
-    run->watch->step = run->view.step;
+    weft_control_set_moment(run->plan->plugins->control, run->watch,
+                            (weft_moment){.step = run->view.step});
     run->watch->started = true;
     run->watch->patient = run->step == run->first_step || run->saved;
 }
@@ -324,7 +325,7 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
     weft_observe(run, WEFT_EVENT_START);
     weft_status s = loop(run, stop, start, err);
     weft_crash_set_step(-1);
-    run->watch->step = 0;
+    weft_control_set_moment(run->plan->plugins->control, run->watch, (weft_moment){.step = 0});
     run->watch->patient = true;
     if (s)
         weft_keeper_abandon(run);

@@ -20,9 +20,11 @@ static void say_task(weft_run *run, const weft_lowered *l, const weft_task *task
 {
     if (weft_graph_stages(l->graph) < 2)
         return;
-    run->watch->part = weft_part_name(task->part);
-    run->watch->stage = task->stage;
-    run->watch->micro_batch = task->micro_batch;
+    weft_control_set_moment(run->plan->plugins->control, run->watch,
+                            (weft_moment){.step = run->watch->now.step,
+                                          .part = weft_part_name(task->part),
+                                          .stage = task->stage,
+                                          .micro_batch = task->micro_batch});
 }
 
 static bool has_prologue(const weft_lowered *l, const weft_task *task)
@@ -89,6 +91,7 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
         task = next;
     }
     s = s ? s : weft_transfers_end(run, l, err);
-    run->watch->part = NULL;
+    weft_control_set_moment(run->plan->plugins->control, run->watch,
+                            (weft_moment){.step = run->watch->now.step});
     return s;
 }

@@ -56,24 +56,29 @@ void weft_print_doing(weft_text *text, const weft_doing *t)
         weft_text_print(text, ", block %d", t->block);
 }
 
+void weft_print_moment(weft_text *text, const weft_moment *m)
+{
+    if (m->part && m->micro_batch >= 0)
+        weft_text_print(text, ", %s of stage %d, micro-batch %lld", m->part, m->stage,
+                        (long long)m->micro_batch + 1);
+    else if (m->part)
+        weft_text_print(text, ", %s", m->part);
+    if (m->step > 0)
+        weft_text_print(text, ", step %lld", (long long)m->step);
+}
+
 /* " in all_gather of fsdp, block 3, step 7" */
 static void print_task(const weft_watch *watch, weft_text *text)
 {
     weft_blame blame = weft_blame_get();
     weft_doing t = watch->task.what ? watch->task : (weft_doing){blame.hook, blame.plugin, -1};
     if (!t.what) {
-        if (watch->step > 0)
-            weft_text_print(text, " at the end of step %lld", (long long)watch->step);
+        if (watch->now.step > 0)
+            weft_text_print(text, " at the end of step %lld", (long long)watch->now.step);
         return;
     }
     weft_print_doing(text, &t);
-    if (watch->part && watch->micro_batch >= 0)
-        weft_text_print(text, ", %s of stage %d, micro-batch %lld", watch->part, watch->stage,
-                        (long long)watch->micro_batch + 1);
-    else if (watch->part)
-        weft_text_print(text, ", %s", watch->part);
-    if (watch->step > 0)
-        weft_text_print(text, ", step %lld", (long long)watch->step);
+    weft_print_moment(text, &watch->now);
 }
 
 /* Of those who wait for the same the first speaks for all. */

@@ -21,18 +21,23 @@ typedef struct weft_doing {
     int block;        /* negative: none */
 } weft_doing;
 
+/* When in a run that is. */
+typedef struct weft_moment {
+    int64_t step;     /* 0: in none */
+    const char *part; /* of a pipeline's task that runs: "backward"; NULL: there are no stages */
+    int stage;
+    int64_t micro_batch; /* -1: none */
+} weft_moment;
+
 typedef struct weft_watch {
     const weft_log *log; /* NULL: nothing is said */
     int rank;
     double limit_s;    /* [weft] rank_timeout; 0: never */
     double patience_s; /* [weft] start_timeout: the least limit while patient */
     bool patient;
-    bool started;     /* steps are being made: a wait of seconds is not worth a word */
-    weft_doing task;  /* changed under the channel's lock */
-    const char *part; /* of a pipeline's task that runs: "backward"; NULL: there are no stages */
-    int stage;
-    int64_t micro_batch;  /* -1: none */
-    int64_t step;         /* 0: none yet */
+    bool started;         /* steps are being made: a wait of seconds is not worth a word */
+    weft_doing task;      /* changed under the channel's lock */
+    weft_moment now;      /* the same */
     double since, next_s; /* the wait, and how long it has lasted when it is next worth a word */
     bool told;            /* other ranks know that this one waits */
     const weft_host_name *hosts; /* by rank; NULL: all are on this one, or it is not known */
@@ -50,6 +55,8 @@ typedef struct weft_waiting {
 void weft_watch_init(weft_watch *watch, int rank);
 /* Adds " in all_gather of fsdp, block 3"; nothing if nothing in particular is done. */
 void weft_print_doing(weft_text *text, const weft_doing *doing);
+/* Adds ", backward of stage 1, micro-batch 3, step 7"; nothing if it is in no step. */
+void weft_print_moment(weft_text *text, const weft_moment *moment);
 /* How long a wait that begins now may last, in seconds. */
 double weft_watch_limit(const weft_watch *watch);
 /* Is it so long that other ranks should know of it? Called before weft_watch_look. */

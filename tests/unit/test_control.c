@@ -293,7 +293,7 @@ static void wait_for_first(actor *a)
     weft_watch *watch = weft_control_watch(a->control, a->join.rank);
     watch->limit_s = 0.2;
     watch->patient = false;
-    watch->step = 5;
+    watch->now.step = 5;
     if (a->join.rank > 0)
         a->status = weft_control_exchange(a->control, a->join.rank, &mine, 1, all, &a->err);
 }

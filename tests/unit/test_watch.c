@@ -26,7 +26,7 @@ static weft_watch running(int rank)
     w.started = true;
     w.patient = false;
     w.limit_s = 600;
-    w.step = 7;
+    w.now.step = 7;
     weft_text_clear(&said);
     return w;
 }
@@ -114,7 +114,7 @@ static void test_start(void **state)
     weft_watch w = running(0);
     w.started = false;
     w.patient = true;
-    w.step = 0;
+    w.now.step = 0;
     w.task = (weft_doing){"opening plugins", NULL, -1};
     static const int at[] = {1, 2, 4, 5, 7, 1799};
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
