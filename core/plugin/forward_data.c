@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of wrapped data, tokenizers and generators: see wrap.h. */
+/* Calls of wrapped data, tokenizers, generators and schedules: see wrap.h. */
 #include "plugin/wrap.h"
 
 /* ---- data ---- */
@@ -186,4 +186,19 @@ const weft_generator weft_forward_generator = {
     .prompt = generator_prompt,
     .pick = generator_pick,
     .done = generator_done,
+};
+
+/* ---- schedule ---- */
+
+static weft_status schedule_generate(void *self, int ranks, int stages, int64_t micro_batches,
+                                     weft_tasks *tasks, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_schedule, generate));
+    const weft_schedule *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "generate", err);
+    return weft_leave(&entry, t->generate(l->self, ranks, stages, micro_batches, tasks, err));
+}
+
+const weft_schedule weft_forward_schedule = {
+    .generate = schedule_generate,
 };

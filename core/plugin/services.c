@@ -14,7 +14,7 @@ static const weft_service_kind kinds[] = {
     {"store", "weft_store", sizeof(weft_store), &weft_forward_store},
     {"weights", "weft_weights", sizeof(weft_weights), &weft_forward_weights},
     {"format", "weft_model_format", sizeof(weft_model_format), NULL},
-    {"schedule", "weft_schedule", sizeof(weft_schedule), NULL},
+    {"schedule", "weft_schedule", sizeof(weft_schedule), &weft_forward_schedule},
 };
 
 const weft_service_kind *weft_service_kind_find(const char *name)

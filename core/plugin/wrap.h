@@ -52,6 +52,7 @@ extern const weft_tokenizer weft_forward_tokenizer;
 extern const weft_generator weft_forward_generator;
 extern const weft_store weft_forward_store;
 extern const weft_weights weft_forward_weights;
+extern const weft_schedule weft_forward_schedule;
 
 /* Puts the wraps of a plugin that was just created around what they wrap. */
 weft_status weft_wraps_add(weft_plugins *plugins, const weft_loaded *loaded, weft_error *err);
