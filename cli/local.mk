@@ -39,8 +39,11 @@ weft_SOURCES = \
 	cli/ops.c \
 	cli/options.c \
 	cli/oracle.c \
+	cli/oracle_bound.c \
 	cli/oracle_compare.c \
 	cli/oracle_record.c \
+	cli/oracle_rounding.c \
+	cli/oracle_rounding.h \
 	cli/oracle_trace.c \
 	cli/oracle_values.c \
 	cli/page.c \

@@ -67,12 +67,13 @@ static bool compare_replicas(const oracle_record records[2], weft_text *out)
     return same;
 }
 
-static int conclude(const weft_cli_options *options, const oracle_record records[2],
+static int conclude(const weft_cli_options *options, oracle_record records[2],
                     oracle_exactness exact, weft_error *err)
 {
     oracle_verdict v;
     weft_text out = {0};
-    const oracle_record *a = &records[0], *b = &records[1];
+    oracle_record *a = &records[0];
+    const oracle_record *b = &records[1];
     if (oracle_compare(a, b, exact, &v, &out, err)) {
         weft_text_release(&out);
         return weft_cli_report(err);

@@ -41,10 +41,13 @@ typedef struct oracle_record {
     int64_t n_steps;
     oracle_step *steps;
     int n_tensors, ranks, blocks;
-    int64_t tokens;           /* of a step: the longest sum */
-    bool wide;                /* everything in f64 */
-    bool half;                /* products read or make bf16 */
-    bool eighth;              /* products read floats of 8 bits */
+    int64_t tokens;                     /* of a step: the longest sum */
+    bool wide;                          /* everything in f64 */
+    bool half;                          /* products read or make bf16 */
+    bool eighth;                        /* products read floats of 8 bits */
+    weft_map rounded;                   /* of `roundings`, by step, micro-batch and value */
+    struct oracle_rounding **roundings; /* what was rounded to 8 bits */
+    int n_roundings, roundings_room;
     double replica_error;     /* the largest difference between ranks that should hold the same */
     const char *replica_name; /* the parameter */
     const char *replica_of;   /* "gradient" or "parameter" */
@@ -78,6 +81,25 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
 /* Of ranks that hold the same, the first one speaks; terms of open sums are added up. */
 bool oracle_speaks(const weft_run *run, const weft_value *v);
 
+/* ---- oracle_rounding.c ---- */
+
+/* Where v is rounded to 8 bits: how near its elements are to rounding to the other neighbour. */
+weft_status oracle_round(oracle_record *r, weft_run *run, const weft_value *v, int64_t micro,
+                         weft_error *err);
+/* ---- oracle_bound.c ---- */
+
+/* How far two runs may be apart at the end of a step's roundings, relative. */
+typedef struct oracle_errors {
+    double whole;             /* of a tensor, in the Euclidean norm */
+    double element;           /* of one element */
+    const char *at;           /* where a value was rounded otherwise, without need; NULL: nowhere */
+    double farthest, allowed; /* there: from a halfway point, and how far is near enough */
+} oracle_errors;
+
+/* Rounding of what passes through the blocks, of sums over the tokens of a step, and to 8 bits; see
+ * docs/oracle.md. a is the reference. */
+oracle_errors oracle_bound(oracle_record *a, const oracle_record *b, int64_t step);
+
 /* ---- oracle_compare.c ---- */
 
 typedef enum oracle_exactness {
@@ -96,15 +118,12 @@ typedef struct oracle_verdict {
 /* |a - b| over |a|, or over `least` where that is more. cosine, size (of a) may be NULL. */
 double oracle_relative(const double *a, const double *b, int64_t n, double least, double *cosine,
                        double *size);
-/* Rounding of what passes through the blocks, and of sums over the tokens of a step; see
- * docs/oracle.md. */
-double oracle_bound(const oracle_record *a, const oracle_record *b, int64_t step);
 /* A gradient's error, its norm and the size below which it is noise. */
 double oracle_gradient_error(const oracle_record *a, const oracle_tensor *x, const oracle_tensor *y,
                              int64_t step, double bound, double *cosine, bool *noise);
 const oracle_tensor *oracle_find(const oracle_record *r, int64_t step, const char *name);
 /* A line a step into out. exact: bit for bit, of what it names. */
-weft_status oracle_compare(const oracle_record *a, const oracle_record *b, oracle_exactness exact,
+weft_status oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                            oracle_verdict *v, weft_text *out, weft_error *err);
 
 /* ---- oracle_trace.c ---- */
@@ -112,7 +131,7 @@ weft_status oracle_compare(const oracle_record *a, const oracle_record *b, oracl
 /* Both runs were traced up to the step in which they first part: the first value of the forward
  * that parts, else the first gradient of a parameter.
  */
-void oracle_explain(const oracle_record *a, const oracle_record *b, oracle_exactness exact,
+void oracle_explain(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                     weft_text *out);
 
 #endif

@@ -5,26 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Two numbers that are apart by an error, on the two sides of a halfway point, are a whole step of
- * 8 bits apart once they are rounded. With e, relative, that happens to 2 e / step of them, and
- * those make the root mean square sqrt(2 e / step) step. The step is e5m2's largest. In f64 none is
- * that near. */
-static double flips(double error)
-{
-    return sqrt(2 * error * 0.25);
-}
-
-double oracle_bound(const oracle_record *a, const oracle_record *b, int64_t step)
-{
-    double depth = sqrt(10.0 * (a->blocks + 1)), sum = sqrt((double)a->tokens),
-           eps = ldexp(1, a->wide && b->wide ? -53 : -24);
-    double activations = (a->half || b->half ? ldexp(1, -8) : eps) * depth;
-    if ((a->eighth || b->eighth) && !(a->wide && b->wide))
-        activations += flips(activations);
-    /* after the first step parameters have parted by rounding, and gradients follow them */
-    return 4 * (activations + eps * sum) * (double)(1 + 3 * step);
-}
-
 static void judge(oracle_verdict *v, double error, double bound, const char *what, int64_t s,
                   const char *name)
 {
@@ -111,10 +91,11 @@ static void compare_tensor(const oracle_record *a, const oracle_tensor *x, const
     e->parameter = parameter > e->parameter ? parameter : e->parameter;
 }
 
-static void compare_step(const oracle_record *a, const oracle_record *b, int64_t s,
-                         oracle_verdict *v, weft_text *out)
+static void compare_step(oracle_record *a, const oracle_record *b, int64_t s, oracle_verdict *v,
+                         weft_text *out)
 {
-    double bound = oracle_bound(a, b, s);
+    const oracle_errors errors = oracle_bound(a, b, s);
+    double bound = errors.whole;
     const oracle_step *x = &a->steps[s], *y = &b->steps[s];
     extremes e = {.cosine = 1};
     for (int i = 0; i < a->n_tensors; i++)
@@ -123,6 +104,9 @@ static void compare_step(const oracle_record *a, const oracle_record *b, int64_t
            norm = fabs(y->norm - x->norm) / fabs(x->norm);
     judge(v, loss, bound, "loss", s, "");
     judge(v, norm, bound, "gradient norm", s, "");
+    if (errors.at)
+        judge(v, errors.farthest, errors.allowed, "distance from a halfway point to 8 bits", s,
+              errors.at);
     weft_text_print(out, "step %lld: loss %.9g and %.9g, gradient norm %.9g and %.9g\n",
                     (long long)s + 1, x->loss, y->loss, x->norm, y->norm);
     weft_text_print(out,
@@ -188,7 +172,7 @@ static weft_status check_models(const oracle_record *a, const oracle_record *b, 
     return WEFT_OK;
 }
 
-weft_status oracle_compare(const oracle_record *a, const oracle_record *b, oracle_exactness exact,
+weft_status oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                            oracle_verdict *v, weft_text *out, weft_error *err)
 {
     weft_status s = check_models(a, b, err);

@@ -141,7 +141,8 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
     const weft_plan_options options = {.rank = session->host.rank,
                                        .ranks = session->host.ranks,
                                        .train_only = true,
-                                       .fetch_forward = r->trace};
+                                       .fetch_forward = r->trace,
+                                       .fetch_rounded = true};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
     s = s ? s : weft_session_check_learns(session, plan, &rank->err);

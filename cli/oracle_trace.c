@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-static double bound_for(const oracle_record *a, const oracle_record *b, oracle_exactness exact)
+static double bound_for(oracle_record *a, const oracle_record *b, oracle_exactness exact)
 {
-    return exact == ORACLE_ROUNDING ? oracle_bound(a, b, a->n_steps - 1) : 0;
+    return exact == ORACLE_ROUNDING ? oracle_bound(a, b, a->n_steps - 1).whole : 0;
 }
 
 static void print_place(weft_text *out, int block)
@@ -97,7 +97,7 @@ static void explain_backward(const oracle_record *a, const oracle_record *b, dou
     weft_text_add(out, "\n");
 }
 
-void oracle_explain(const oracle_record *a, const oracle_record *b, oracle_exactness exact,
+void oracle_explain(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                     weft_text *out)
 {
     double bound = bound_for(a, b, exact), error = 0;

@@ -43,8 +43,10 @@ static bool is_traced(const oracle_record *r, const weft_graph *g, const weft_va
     for (int a = 0; a < WEFT_MAX_AXES; a++)
         if (weft_layout_open(v->layout, a) == WEFT_OPEN_MAX)
             return false;
-    return v->fetch && (!r->reference ||
-                        (known && known->whole && r->micro_batch == r->reference->micro_batch));
+    bool forward = v->node->phase == WEFT_FORWARD && v->node->scope == WEFT_MICRO_BATCH;
+    return forward && v->fetch &&
+           (!r->reference ||
+            (known && known->whole && r->micro_batch == r->reference->micro_batch));
 }
 
 static weft_status list_one(oracle_record *r, const weft_graph *g, const weft_node *n,
@@ -97,7 +99,9 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
                                const weft_tensor *local, int64_t micro, weft_error *err)
 {
     oracle_record *r = (oracle_record *)probe;
-    (void)err;
+    weft_status s = oracle_round(r, run, v, micro, err);
+    if (s)
+        return s;
     if (!r->trace || run->step + 1 != r->n_steps || micro != 0 || !oracle_speaks(run, v))
         return WEFT_OK;
     pthread_mutex_lock(&r->lock);

@@ -225,6 +225,14 @@ static void fetch_forward(weft_graph *g)
             n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH;
 }
 
+static void fetch_rounded(weft_graph *g)
+{
+    for (weft_node *n = g->first; n; n = n->next)
+        for (int i = 0; i < n->n_outs && n->n_ins; i++)
+            if (weft_dtype_is_f8(n->outs[i]->dtype) && !weft_dtype_is_f8(n->ins[0]->dtype))
+                n->outs[i]->fetch = true;
+}
+
 static weft_status build_training(weft_plan *p, const weft_plan_options *options, weft_error *err)
 {
     weft_status s = weft_plan_graph(p, WEFT_MODE_TRAIN, options, err);
@@ -232,6 +240,8 @@ static weft_status build_training(weft_plan *p, const weft_plan_options *options
         return s;
     if (options->fetch_forward)
         fetch_forward(p->graphs[WEFT_MODE_TRAIN]);
+    if (options->fetch_rounded)
+        fetch_rounded(p->graphs[WEFT_MODE_TRAIN]);
     int coord[WEFT_MAX_AXES];
     weft_mesh_coord(&p->mesh, p->rank, coord);
     s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord,
