@@ -55,6 +55,16 @@ void weft_verdict_init(weft_verdict *v, int rank, weft_status status, const char
     strncpy(v->text, text, sizeof v->text - 1);
 }
 
+/* What a rank says of itself. */
+static void verdict_own(weft_verdict *v, weft_control *c, int rank, weft_status status,
+                        const char *text)
+{
+    const weft_host_name *hosts = weft_control_watch(c, rank)->hosts;
+    weft_verdict_init(v, rank, status, text);
+    if (hosts)
+        memcpy(v->host, hosts[rank], sizeof v->host);
+}
+
 static struct timespec deadline(double in_s)
 {
     struct timespec until;
@@ -154,8 +164,8 @@ weft_status weft_verdict_fail(const weft_verdict *why, weft_error *err)
 {
     if (why->late)
         return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "%s", why->text);
-    return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d has ended%s%s", (int)why->rank,
-                     *why->text ? ": " : "", why->text);
+    return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d%s%s has ended%s%s", (int)why->rank,
+                     *why->host ? " on " : "", why->host, *why->text ? ": " : "", why->text);
 }
 
 weft_status weft_control_broken(const weft_control *c, weft_error *err)
@@ -247,7 +257,7 @@ weft_status weft_control_broadcast(weft_control *c, int rank, weft_text *text, w
 void weft_control_leave(weft_control *c, int rank, weft_status status, const char *why)
 {
     weft_verdict v;
-    weft_verdict_init(&v, rank, status, why);
+    verdict_own(&v, c, rank, status, why);
     c->kind->leave(c, &v);
 }
 
@@ -270,8 +280,8 @@ static weft_status judge(weft_control *c, const weft_verdict *all, const char *p
         note(c, &all[r]);
         pthread_mutex_unlock(&c->lock);
         return mine ? mine
-                    : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d failed in %s: %s", r,
-                                phase, all[r].text);
+                    : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d%s%s failed in %s: %s", r,
+                                *all[r].host ? " on " : "", all[r].host, phase, all[r].text);
     }
     return WEFT_OK;
 }
@@ -280,7 +290,7 @@ weft_status weft_control_agree(weft_control *c, int rank, const char *phase, wef
                                weft_error *err)
 {
     weft_verdict v;
-    weft_verdict_init(&v, rank, mine, weft_error_text(err));
+    verdict_own(&v, c, rank, mine, weft_error_text(err));
     weft_verdict *all = weft_alloc((size_t)c->ranks * sizeof *all);
     if (!all) {
         weft_control_leave(c, rank, WEFT_ERR_MEMORY, "out of memory");

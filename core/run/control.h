@@ -18,6 +18,7 @@ typedef struct weft_verdict {
     int32_t status; /* weft_status; WEFT_ERR_PEER: it ended because of another, or without a word */
     int32_t late;   /* it has not ended: others gave up waiting for it, and text says so */
     char text[512];
+    weft_host_name host; /* its own; "" if all are on one, or if text names it */
 } weft_verdict;
 
 /* ---- making a channel ---- */

@@ -181,6 +181,7 @@ static bool read_some(tcp *t, int i, weft_verdict *why)
     if (left) {
         memcpy(why, m.data, sizeof *why);
         why->text[sizeof why->text - 1] = '\0';
+        why->host[sizeof why->host - 1] = '\0';
     }
     if (m.kind == BYE) {
         pthread_mutex_lock(&t->base.lock);
