@@ -259,7 +259,7 @@ int weft_job_run(int argc, char **argv, const weft_cli_options *options,
     else
         code = weft_ranks_run(options, false, body, ctx);
     if (job.launcher)
-        weft_job_tell(code);
+        weft_job_end(code);
     weft_job_release(&job);
     weft_error_release(&err);
     return code;

@@ -34,6 +34,16 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options);
 /* Kills this program's processes whose parent this is; returns how many there were. */
 int weft_job_kill_ranks(pid_t parent);
 
+/* Where /proc's answers fit. */
+enum { WEFT_MOST_PROGRAM = 4096 };
+/* The program of a process; "" if it is none of this user's, or has ended. */
+void weft_job_find_program(long pid, char program[WEFT_MOST_PROGRAM]);
+/* -1: it has ended. */
+long weft_job_find_parent(long pid);
+
+/* A rank ends with that code. Where it has failed under an mpirun of several hosts it leaves a
+ * process behind, which ends mpirun, or its daemon on this host, if that is there 15 s later. */
+void weft_job_end(int code);
 /* Tells weft_job_launch, if that has started this process, what it ends with. */
 void weft_job_tell(int code);
 

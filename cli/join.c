@@ -52,7 +52,7 @@ static void on_lost(void *ctx, const weft_verdict *why)
                 s->rank.session.host.rank, WEFT_RANK_GRACE_S, why->late ? "" : ": ",
                 why->late ? "" : weft_error_text(&err)); /* who is late is named already */
         weft_error_release(&err);
-        weft_job_tell(exit_code(WEFT_ERR_PEER, why));
+        weft_job_end(exit_code(WEFT_ERR_PEER, why));
         _exit(exit_code(WEFT_ERR_PEER, why));
     }
     pthread_mutex_unlock(&s->lock);

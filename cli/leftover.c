@@ -11,21 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_PATH = 4096 };
-
-/* The program of a process; "" if it is none of this user's, or has ended. */
-static void find_program(const char *pid, char program[MOST_PATH])
+void weft_job_find_program(long pid, char program[WEFT_MOST_PROGRAM])
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%.20s/exe", pid);
-    ssize_t n = readlink(path, program, MOST_PATH - 1);
+    snprintf(path, sizeof path, "/proc/%ld/exe", pid);
+    ssize_t n = readlink(path, program, WEFT_MOST_PROGRAM - 1);
     program[n > 0 ? n : 0] = '\0';
 }
 
-static long find_parent(const char *pid)
+long weft_job_find_parent(long pid)
 {
     char path[64], line[1024];
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : 0;
     if (fd >= 0)
@@ -38,15 +35,16 @@ static long find_parent(const char *pid)
 
 int weft_job_kill_ranks(pid_t parent)
 {
-    char self[MOST_PATH], other[MOST_PATH];
+    char self[WEFT_MOST_PROGRAM], other[WEFT_MOST_PROGRAM];
     int n = 0;
     DIR *proc = opendir("/proc");
-    find_program("self", self);
+    weft_job_find_program((long)getpid(), self);
     for (const struct dirent *e; proc && *self && (e = readdir(proc));) {
-        if (!isdigit((unsigned char)e->d_name[0]) || find_parent(e->d_name) != (long)parent)
+        long pid = atol(e->d_name);
+        if (!isdigit((unsigned char)e->d_name[0]) || weft_job_find_parent(pid) != (long)parent)
             continue;
-        find_program(e->d_name, other);
-        if (strcmp(self, other) == 0 && kill((pid_t)atol(e->d_name), SIGKILL) == 0)
+        weft_job_find_program(pid, other);
+        if (strcmp(self, other) == 0 && kill((pid_t)pid, SIGKILL) == 0)
             n++;
     }
     if (proc)

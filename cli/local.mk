@@ -31,6 +31,7 @@ weft_SOURCES = \
 	cli/job.c \
 	cli/join.c \
 	cli/launch.c \
+	cli/launcher.c \
 	cli/leftover.c \
 	cli/lock.c \
 	cli/log.c \
