@@ -87,10 +87,12 @@ static weft_status read_master_port(weft_job *job, weft_error *err)
     return job->master ? WEFT_OK : weft_fail_memory(err);
 }
 
-/* On one host a job needs no address: its name will do. */
+/* On one host a job needs no address, and no token: its name will do. */
 static const char *job_name(const weft_job *job)
 {
     const char *hosts = get("SLURM_STEP_NUM_NODES"), *id = get("OMPI_MCA_ess_base_jobid");
+    if (strcmp(job->launcher, "torchrun") == 0)
+        return job->local_ranks == job->ranks ? get("TORCHELASTIC_RUN_ID") : NULL;
     if (strcmp(job->launcher, "Slurm") == 0)
         return hosts && strcmp(hosts, "1") == 0 ? get("SLURM_JOB_ID") : NULL;
     if (strcmp(job->launcher, "Open MPI") != 0 || job->local_ranks != job->ranks)
@@ -134,8 +136,10 @@ static weft_status find_slurm_master(weft_job *job, weft_error *err)
 
 static weft_status find_master(weft_job *job, weft_error *err)
 {
-    const char *master = get("WEFT_MASTER"), *name = job_name(job), *step = get("SLURM_STEP_ID");
-    if (!master && (get("MASTER_ADDR") || get("MASTER_PORT")))
+    const bool by_torchrun = strcmp(job->launcher, "torchrun") == 0;
+    const char *master = get("WEFT_MASTER"), *name = job_name(job),
+               *step = get(by_torchrun ? "MASTER_PORT" : "SLURM_STEP_ID");
+    if (!master && !(by_torchrun && name) && (get("MASTER_ADDR") || get("MASTER_PORT")))
         return read_master_port(job, err);
     if (!master && !name && strcmp(job->launcher, "Slurm") == 0 && get("SLURM_STEP_NODELIST") &&
         get("SLURM_JOB_ID"))
