@@ -146,6 +146,44 @@ await_steps() { # DIR: until a few steps are made; not longer than a minute
     return 1
 }
 
+# ---- ranks by hand, one on each host ----
+
+port=29600
+# One rank on each of the first hosts, of $ini.
+start() { # HOSTS OPTIONS...
+    local n=$1 i
+    shift
+    rm -rf run out* err*
+    for i in $(seq "$n"); do
+        RANK=$((i - 1)) WORLD_SIZE=$n MASTER_ADDR=node1 MASTER_PORT=$port on "$i" timeout -k 5 150 "$weft" train "$ini" -o train.steps=1000000 "$@" >"out$i" 2>"err$i" &
+        pids[i]=$!
+    done
+    port=$((port + 1))
+}
+
+# Waits for the ranks of these hosts: $codes, $took.
+collect() { # HOSTS...
+    local i
+    codes='' took=$SECONDS
+    for i in "$@"; do
+        wait "${pids[i]}"
+        codes="$codes $?"
+    done
+    took=$((SECONDS - took))
+    codes=${codes# }
+}
+
+says() { # HOST PATTERN
+    grep -q -E -e "$2" "err$1" || echo "host $1 does not say: $2; "
+}
+
+victim() { # HOST: its rank's process
+    local pid
+    for pid in $(ip netns pids "$(ns "$1")"); do
+        [ "$(readlink "/proc/$pid/exe")" = "$weft" ] && echo "$pid" && return
+    done
+}
+
 begin() { # a folder of its own, and a text to learn
     work=$(mktemp -d) || exit 99
     trap 'remove_hosts; type stop_slurm >/dev/null 2>&1 && stop_slurm; rm -rf "$work"' EXIT
