@@ -467,7 +467,7 @@ check-all: all
 
 # Hosts that are network namespaces, Slurm: needs root and Debian's packages (iproute2, iptables,
 # slurm-wlm, munge), and says what it skips for want of them.
-cluster_tests = tests/cluster/check-hosts tests/cluster/check-breaking tests/cluster/check-disks tests/cluster/check-slurm tests/cluster/check-stop
+cluster_tests = tests/cluster/check-hosts tests/cluster/check-breaking tests/cluster/check-disks tests/cluster/check-slurm tests/cluster/check-examples tests/cluster/check-stop
 EXTRA_DIST += $(cluster_tests) tests/cluster/hosts.sh tests/cluster/slurm.sh
 .PHONY: check-cluster
 check-cluster: all $(fixtures)
