@@ -458,12 +458,14 @@ check-long: all
 	WEFT_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
 	$(MAKE) $(AM_MAKEFLAGS) check-cluster cluster_tests=tests/cluster/check-hosts
 	$(MAKE) $(AM_MAKEFLAGS) check-fuzz
+	$(MAKE) $(AM_MAKEFLAGS) check-races
 # Everything, however long it takes: all combinations instead of a sample.
 .PHONY: check-all
 check-all: all
 	WEFT_ALL=1 WEFT_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
 	$(MAKE) $(AM_MAKEFLAGS) check-cluster
 	$(MAKE) $(AM_MAKEFLAGS) check-fuzz
+	$(MAKE) $(AM_MAKEFLAGS) check-races
 
 # Hosts that are network namespaces, Slurm: needs root and Debian's packages (iproute2, iptables,
 # slurm-wlm, munge), and says what it skips for want of them.
@@ -487,6 +489,18 @@ check-fuzz: all
 	    [ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers CC='$(CC)' CXX='$(CXX)'; \
 	    $(MAKE) $(AM_MAKEFLAGS) check-fuzz; \
 	fi
+
+# Ranks that are threads, under ThreadSanitizer, in a build of their own.
+EXTRA_DIST += tests/races
+.PHONY: check-races
+check-races:
+	@set -e; $(MKDIR_P) races-build; \
+	source=$$(cd '$(abs_top_srcdir)' && pwd); \
+	cd races-build; \
+	[ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers=thread --without-onednn --without-cmocka \
+	    CFLAGS='-g -O1' CC='$(CC)' CXX='$(CXX)'; \
+	$(MAKE) $(AM_MAKEFLAGS) all; \
+	WEFT_TREE="$$source" WEFT="$$PWD/$(program)" bash "$$source"/tests/races
 
 # The programs once more, each under valgrind.
 .PHONY: check-valgrind
