@@ -477,18 +477,30 @@ check-cluster: all $(fixtures)
 	    echo "# $$test"; ($(AM_TESTS_ENVIRONMENT) exec bash '$(abs_top_srcdir)'/$$test) || failed=1; \
 	done; exit $$failed
 
-# The drivers of parsers for 20 s each, with sanitizers: in a build of their own if this one has none.
+# A build with the sanitizers beside one that has none, and one target of it.
+sanitized = set -e; \
+	$(MKDIR_P) sanitizer-build; \
+	source=$$(cd '$(abs_top_srcdir)' && pwd); \
+	cd sanitizer-build; \
+	[ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers --with-cuda=no CC='$(CC)' CXX='$(CXX)'; \
+	$(MAKE) $(AM_MAKEFLAGS)
+
+# The drivers of parsers for 20 s each, with sanitizers.
 .PHONY: check-fuzz
 check-fuzz: all
 	@if [ -n '$(SANITIZE_FLAGS)' ]; then \
 	    WEFT_FUZZ_SECONDS=20 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(fuzz_drivers) $(text_fuzz_drivers)'; \
-	else set -e; \
-	    $(MKDIR_P) fuzz-build; \
-	    source=$$(cd '$(abs_top_srcdir)' && pwd); \
-	    cd fuzz-build; \
-	    [ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers CC='$(CC)' CXX='$(CXX)'; \
-	    $(MAKE) $(AM_MAKEFLAGS) check-fuzz; \
-	fi
+	else $(sanitized) check-fuzz; fi
+
+# All programs and some of the scripts, with sanitizers; sanitized_scripts: others.
+sanitized_scripts = tests/scripts/check-ckpt tests/scripts/check-files tests/scripts/check-flight \
+	tests/scripts/check-generate tests/scripts/check-later tests/scripts/check-parity tests/scripts/check-rules \
+	tests/scripts/check-tokenize tests/scripts/check-ucx
+.PHONY: check-sanitizers
+check-sanitizers:
+	@if [ -n '$(SANITIZE_FLAGS)' ]; then \
+	    $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS) $(sanitized_scripts)'; \
+	else $(sanitized) check-sanitizers; fi
 
 # Ranks that are threads, under ThreadSanitizer, in a build of their own.
 EXTRA_DIST += tests/races
