@@ -274,26 +274,52 @@ static weft_status await_others(const local *l, const member *m, bool worked, we
 
 /* ---- collectives ---- */
 
-/* What one member does when all have shown their data. */
-typedef struct collective {
-    weft_status (*work)(const local *l, member *m, const struct collective *c, weft_error *err);
+struct collective {
+    const char *name;
+    weft_status (*work)(const local *l, member *m, const collective *c, weft_error *err);
     int64_t count;
     weft_dtype dtype;
     weft_reduce op;
     int root;
     weft_queue *queue;
-} collective;
+};
+
+static bool is_same(const collective *a, const collective *b)
+{
+    return a->work == b->work && a->count == b->count && a->dtype == b->dtype && a->op == b->op &&
+           a->root == b->root;
+}
+
+/* All members see what all are in, and so all or none refuse. */
+static weft_status compare(const member *m, weft_error *err)
+{
+    const group *g = m->group;
+    int i = 0;
+    while (i < g->n && is_same(g->members[i]->now, m->now))
+        i++;
+    if (i == g->n)
+        return WEFT_OK;
+    const collective *mine = m->now, *other = g->members[i]->now;
+    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                     "local: rank %d is in %s of %lld %s, and rank %d in %s of %lld %s: all must "
+                     "call the same in the same order",
+                     g->ranks[m->me], mine->name, (long long)mine->count,
+                     weft_dtype_name(mine->dtype), g->ranks[i], other->name,
+                     (long long)other->count, weft_dtype_name(other->dtype));
+}
 
 static weft_status run(void *self, void *handle, const void *send, void *recv, const collective *c,
                        weft_error *err)
 {
     const local *l = self;
     member *m = handle;
+    m->now = c;
     weft_status s = record(l, c->queue, m->shown, err);
     s = s ? s : meet(l, m, send, recv, err);
     if (s)
         return s;
-    s = await_others(l, m, false, c->queue, err);
+    s = compare(m, err);
+    s = s ? s : await_others(l, m, false, c->queue, err);
     s = s ? s : c->work(l, m, c, err);
     s = s ? s : record(l, c->queue, m->worked, err);
     part(m->group);
@@ -319,7 +345,8 @@ static weft_status gather(const local *l, member *m, const collective *c, weft_e
 static weft_status all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
-    const collective c = {.work = gather, .count = count, .dtype = dtype, .queue = queue};
+    const collective c = {
+        .name = "all_gather", .work = gather, .count = count, .dtype = dtype, .queue = queue};
     return run(self, handle, send, recv, &c, err);
 }
 
@@ -335,7 +362,8 @@ static weft_status turn(const local *l, member *m, const collective *c, weft_err
 static weft_status all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
-    const collective c = {.work = turn, .count = count, .dtype = dtype, .queue = queue};
+    const collective c = {
+        .name = "all_to_all", .work = turn, .count = count, .dtype = dtype, .queue = queue};
     return run(self, handle, send, recv, &c, err);
 }
 
@@ -352,8 +380,12 @@ static weft_status take(const local *l, member *m, const collective *c, weft_err
 static weft_status broadcast(void *self, void *handle, int root, void *data, int64_t count,
                              weft_dtype dtype, weft_queue *queue, weft_error *err)
 {
-    const collective c = {
-        .work = take, .count = count, .dtype = dtype, .root = root, .queue = queue};
+    const collective c = {.name = "broadcast",
+                          .work = take,
+                          .count = count,
+                          .dtype = dtype,
+                          .root = root,
+                          .queue = queue};
     return run(self, handle, data, data, &c, err);
 }
 
@@ -392,8 +424,12 @@ static weft_status reduce_scatter(void *self, void *handle, const void *send, vo
                                   int64_t count, weft_dtype dtype, weft_reduce op,
                                   weft_queue *queue, weft_error *err)
 {
-    const collective c = {
-        .work = reduce_mine, .count = count, .dtype = dtype, .op = op, .queue = queue};
+    const collective c = {.name = "reduce_scatter",
+                          .work = reduce_mine,
+                          .count = count,
+                          .dtype = dtype,
+                          .op = op,
+                          .queue = queue};
     weft_status s = check_dtype(dtype, err);
     return s ? s : run(self, handle, send, recv, &c, err);
 }
@@ -413,8 +449,12 @@ static weft_status reduce_part(const local *l, member *m, const collective *c, w
 static weft_status all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err)
 {
-    const collective c = {
-        .work = reduce_part, .count = count, .dtype = dtype, .op = op, .queue = queue};
+    const collective c = {.name = "all_reduce",
+                          .work = reduce_part,
+                          .count = count,
+                          .dtype = dtype,
+                          .op = op,
+                          .queue = queue};
     weft_status s = check_dtype(dtype, err);
     return s ? s : run(self, handle, send, recv, &c, err);
 }

@@ -41,9 +41,13 @@ struct world {
     group *groups;
 };
 
+/* What one member does when all have shown their data. */
+typedef struct collective collective;
+
 typedef struct member {
     group *group;
     int me;
+    const collective *now; /* what it is in, for the others to compare */
     /* On its queue: what it has shown is there; its part of the collective is done. NULL: the
      * device computes at once. */
     weft_device_event *shown, *worked;
