@@ -311,6 +311,7 @@ run_fixture_sources = \
 	tests/fixtures/run/transfers.c \
 	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
+	tests/fixtures/run/skips.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/slow_save.c \
 	tests/fixtures/run/sp.c \
@@ -371,6 +372,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-install \
 	tests/scripts/check-instructions \
 	tests/scripts/check-later \
+	tests/scripts/check-later-faults \
 	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \
