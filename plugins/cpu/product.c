@@ -6,11 +6,12 @@
 #include "sliced.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
-enum { BLOCK = 1024 }; /* rows and columns of c per f32 product of widened operands */
-_Static_assert(BLOCK >= 2 * CPU_SLICE,
-               "a block that is one slice is one thread's, whatever the rest");
+/* Rows and columns of c per f32 product of widened operands, of which a thread computes one at a
+ * time; how many threads do at most, for each has widened copies of its own. */
+enum { BLOCK = 512, MOST_WORKERS = 16 };
 
 typedef struct product {
     cpu_matmul_shape shape; /* of the whole */
@@ -18,7 +19,9 @@ typedef struct product {
     bool widened;     /* by blocks */
     size_t workspace; /* bytes */
     cpu_sliced *direct;
-    cpu_sliced *block[2][2]; /* [rest of m][rest of n]; f32 on widened operands */
+    int workers;                           /* threads that share the blocks */
+    cpu_matmul *block[MOST_WORKERS][2][2]; /* [worker][rest of m][rest of n]; f32 on widened
+                                              operands */
 } product;
 
 static int64_t min64(int64_t a, int64_t b)
@@ -123,8 +126,19 @@ static void extents(int64_t size, int64_t out[2])
     out[1] = size % BLOCK;
 }
 
+static int64_t blocks_of(const cpu_matmul_shape *s)
+{
+    return ((s->m + BLOCK - 1) / BLOCK) * ((s->n + BLOCK - 1) / BLOCK);
+}
+
+static int workers_of(const cpu_matmul_shape *s, int threads)
+{
+    return (int)min64(min64(threads, MOST_WORKERS), blocks_of(s));
+}
+
+/* What one worker has. */
 typedef struct staging {
-    size_t a, b, c, scratch, bytes; /* offsets */
+    size_t b, c, scratch; /* offsets; a's is 0 */
 } staging;
 
 static size_t align64(size_t n)
@@ -135,14 +149,14 @@ static size_t align64(size_t n)
 static staging staging_of(const cpu_matmul_shape *s)
 {
     size_t m = (size_t)min64(s->m, BLOCK), n = (size_t)min64(s->n, BLOCK), k = (size_t)s->k;
-    staging at = {.a = 0};
-    at.b = align64(m * k * 4);
+    staging at = {.b = align64(m * k * 4)};
     at.c = at.b + align64(k * n * 4);
     at.scratch = at.c + (s->c == WEFT_F32 ? 0 : align64(m * n * 4));
     return at;
 }
 
-static size_t block_workspace(const cpu_matmul_shape *s, int threads)
+/* Of one worker. */
+static size_t block_workspace(const cpu_matmul_shape *s)
 {
     int64_t m[2], n[2];
     size_t most = 0;
@@ -152,11 +166,11 @@ static size_t block_workspace(const cpu_matmul_shape *s, int threads)
         if (m[i >> 1] == 0 || n[i & 1] == 0)
             continue;
         cpu_matmul_shape b = block_shape(s, m[i >> 1], n[i & 1]);
-        size_t bytes = cpu_sliced_scratch(&b, threads);
+        size_t bytes = cpu_matmul_scratch(&b, 1);
         if (bytes != SIZE_MAX && bytes > most)
             most = bytes;
     }
-    return staging_of(s).scratch + most;
+    return staging_of(s).scratch + align64(most);
 }
 
 /* bf16 operands are multiplied as they are, or widened. */
@@ -181,7 +195,7 @@ size_t cpu_product_workspace(const weft_call *call)
     if (empty(&s)) /* of which oneDNN wants to know nothing */
         return 0;
     if (is_widened(call, &s))
-        return block_workspace(&s, threads_of(call, &s));
+        return (size_t)workers_of(&s, threads_of(call, &s)) * block_workspace(&s);
     size_t bytes = cpu_sliced_scratch(&s, threads_of(call, &s));
     return bytes == SIZE_MAX ? 0 : bytes; /* prepare will say why */
 }
@@ -193,11 +207,13 @@ static weft_status prepare_blocks(product *p, weft_error *err)
     int64_t m[2], n[2];
     extents(p->shape.m, m);
     extents(p->shape.n, n);
-    for (int i = 0; i < 4; i++) {
-        if (m[i >> 1] == 0 || n[i & 1] == 0)
+    p->workers = workers_of(&p->shape, p->threads);
+    for (int i = 0; i < 4 * p->workers; i++) {
+        int worker = i / 4, rest_m = i >> 1 & 1, rest_n = i & 1;
+        if (m[rest_m] == 0 || n[rest_n] == 0)
             continue;
-        cpu_matmul_shape b = block_shape(&p->shape, m[i >> 1], n[i & 1]);
-        weft_status status = cpu_sliced_create(&b, p->threads, &p->block[i >> 1][i & 1], err);
+        cpu_matmul_shape b = block_shape(&p->shape, m[rest_m], n[rest_n]);
+        weft_status status = cpu_matmul_create(&b, 1, &p->block[worker][rest_m][rest_n], err);
         if (status != WEFT_OK)
             return status;
     }
@@ -231,18 +247,16 @@ void cpu_product_release(void *state)
     if (!p)
         return;
     cpu_sliced_destroy(p->direct);
-    for (int i = 0; i < 4; i++)
-        cpu_sliced_destroy(p->block[i >> 1][i & 1]);
+    for (int i = 0; i < 4 * p->workers; i++)
+        cpu_matmul_destroy(p->block[i / 4][i >> 1 & 1][i & 1]);
     weft_free(p);
 }
 
 /* ---- launch ---- */
 
 /* Widens `lines` runs of `length` elements, `stride` apart, to dense f32. */
-static void widen(const uint16_t *from, int64_t stride, float *to, int64_t lines, int64_t length,
-                  int threads)
+static void widen(const uint16_t *from, int64_t stride, float *to, int64_t lines, int64_t length)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < lines; i++) {
         const uint16_t *f = from + i * stride;
         float *t = to + i * length;
@@ -253,9 +267,8 @@ static void widen(const uint16_t *from, int64_t stride, float *to, int64_t lines
 }
 
 static void narrow_block(const float *from, uint16_t *to, int64_t stride, int64_t m, int64_t n,
-                         bool add, int threads)
+                         bool add)
 {
-#pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             uint16_t *t = &to[i * stride + j];
@@ -263,48 +276,72 @@ static void narrow_block(const float *from, uint16_t *to, int64_t stride, int64_
         }
 }
 
-static void widen_a(const cpu_matmul_shape *s, const uint16_t *a, int64_t i, int64_t m, float *to,
-                    int threads)
+static void widen_a(const cpu_matmul_shape *s, const uint16_t *a, int64_t i, int64_t m, float *to)
 {
     if (s->a_col == 1)
-        widen(a + i * s->a_row, s->a_row, to, m, s->k, threads);
+        widen(a + i * s->a_row, s->a_row, to, m, s->k);
     else
-        widen(a + i, s->a_col, to, s->k, m, threads);
+        widen(a + i, s->a_col, to, s->k, m);
 }
 
-static void widen_b(const cpu_matmul_shape *s, const uint16_t *b, int64_t j, int64_t n, float *to,
-                    int threads)
+static void widen_b(const cpu_matmul_shape *s, const uint16_t *b, int64_t j, int64_t n, float *to)
 {
     if (s->b_col == 1)
-        widen(b + j, s->b_row, to, s->k, n, threads);
+        widen(b + j, s->b_row, to, s->k, n);
     else
-        widen(b + j * s->b_col, s->b_col, to, n, s->k, threads);
+        widen(b + j * s->b_col, s->b_col, to, n, s->k);
 }
 
+/* The block of c at (i, j); its columns of b are widened already. */
+static weft_status run_block(const product *p, const weft_call *call, int worker, char *work,
+                             int64_t i, int64_t j)
+{
+    const cpu_matmul_shape *s = &p->shape;
+    const staging at = staging_of(s);
+    int64_t m = min64(BLOCK, s->m - i), n = min64(BLOCK, s->n - j), to = i * s->c_row + j;
+    bool f32 = s->c == WEFT_F32;
+    char *c = call->outs[0].data;
+    void *result = f32 ? (void *)(c + to * 4) : (void *)(work + at.c);
+    widen_a(s, call->ins[0].data, i, m, (float *)(void *)work);
+    cpu_matmul *matmul = p->block[worker][m < BLOCK][n < BLOCK];
+    weft_status status = cpu_matmul_run(matmul, work, work + at.b, result, work + at.scratch, NULL);
+    if (!status && !f32)
+        narrow_block(result, (uint16_t *)(void *)c + to, s->c_row, m, n, s->add);
+    return status;
+}
+
+/* Blocks are cut alike for any number of threads, and each is one thread's, so sums do not depend
+ * on how many there are. */
 static weft_status launch_blocks(const product *p, const weft_call *call, weft_error *err)
 {
     const cpu_matmul_shape *s = &p->shape;
-    staging at = staging_of(s);
-    char *work = call->workspace, *c = call->outs[0].data;
-    bool f32 = s->c == WEFT_F32;
-    for (int64_t j = 0; j < s->n; j += BLOCK) {
-        int64_t n = min64(BLOCK, s->n - j);
-        widen_b(s, call->ins[1].data, j, n, (float *)(void *)(work + at.b), p->threads);
-        for (int64_t i = 0; i < s->m; i += BLOCK) {
-            int64_t m = min64(BLOCK, s->m - i), to = i * s->c_row + j;
-            void *result = f32 ? (void *)(c + to * 4) : (void *)(work + at.c);
-            widen_a(s, call->ins[0].data, i, m, (float *)(void *)(work + at.a), p->threads);
-            cpu_sliced *matmul = p->block[m < BLOCK][n < BLOCK];
-            weft_status status =
-                cpu_sliced_run(matmul, work + at.a, work + at.b, result, work + at.scratch, err);
-            if (status != WEFT_OK)
-                return status;
-            if (!f32)
-                narrow_block(result, (uint16_t *)(void *)c + to, s->c_row, m, n, s->add,
-                             p->threads);
+    int64_t rows = (s->m + BLOCK - 1) / BLOCK, n_blocks = blocks_of(s);
+    size_t each = p->workspace / (size_t)p->workers;
+    weft_status status = WEFT_OK;
+#pragma omp parallel num_threads(p->workers) if (p->workers > 1)
+    {
+        int worker = omp_get_thread_num();
+        char *work = (char *)call->workspace + (size_t)worker * each;
+        int64_t widened = -1; /* which columns of b */
+#pragma omp for schedule(dynamic)
+        for (int64_t t = 0; t < n_blocks; t++) {
+            int64_t i = t % rows * BLOCK, j = t / rows * BLOCK;
+            if (j != widened)
+                widen_b(s, call->ins[1].data, j, min64(BLOCK, s->n - j),
+                        (float *)(void *)(work + staging_of(s).b));
+            widened = j;
+            weft_status mine = run_block(p, call, worker, work, i, j);
+            if (mine)
+#pragma omp atomic write
+                status = mine;
         }
     }
-    return WEFT_OK;
+    if (status)
+        weft_fail(err, status, WEFT_NOWHERE,
+                  "oneDNN could not multiply a block of matrices (status %d); [cpu] kernels = "
+                  "plain does without it",
+                  (int)status);
+    return status;
 }
 
 static bool same_shape(const cpu_matmul_shape *a, const cpu_matmul_shape *b)

@@ -9,7 +9,8 @@
 
 #include <omp.h>
 
-enum { MOST_SLICES = 16, MOST_SLICED = 1 << 19 };
+/* LENGTH: rows or columns of a slice, at least; shorter ones run at half the rate. */
+enum { LENGTH = 512, MOST_SLICES = 16, MOST_SLICED = 1 << 19 };
 
 struct cpu_sliced {
     cpu_matmul_shape shape;
@@ -34,7 +35,7 @@ static void cut(cpu_sliced *p, const cpu_matmul_shape *shape, int threads)
     p->rows = shape->m >= shape->n;
     p->threads = sliced ? threads : 1;
     p->within = sliced ? 1 : threads;
-    int64_t extent = p->rows ? shape->m : shape->n, n = sliced ? extent / CPU_SLICE : 1;
+    int64_t extent = p->rows ? shape->m : shape->n, n = sliced ? extent / LENGTH : 1;
     n = n < 1 ? 1 : n > MOST_SLICES ? MOST_SLICES : n;
     p->length = (extent + n - 1) / n;
     p->n = (int)((extent + p->length - 1) / p->length);

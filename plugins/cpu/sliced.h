@@ -7,10 +7,6 @@
 
 typedef struct cpu_sliced cpu_sliced;
 
-/* Rows or columns of a slice, at least: shorter ones run at half the rate. A result that is not
- * twice as long either way may be one slice, and so one thread's. */
-enum { CPU_SLICE = 512 };
-
 /* As cpu_matmul_scratch, _create, _destroy and _run. */
 size_t cpu_sliced_scratch(const cpu_matmul_shape *shape, int threads);
 weft_status cpu_sliced_create(const cpu_matmul_shape *shape, int threads, cpu_sliced **out,
