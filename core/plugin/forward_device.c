@@ -129,6 +129,33 @@ static weft_status poll(void *self, weft_device_event *event, bool *done, weft_e
     return weft_leave(&entry, t->poll(l->self, event, done, err));
 }
 
+static void *stream(void *self, weft_queue *of)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, stream));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "stream", NULL);
+    void *answer = t->stream(l->self, of);
+    weft_leave(&entry, WEFT_OK);
+    return answer;
+}
+
+static weft_status queue_create(void *self, weft_queue **made, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, queue_create));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "queue_create", err);
+    return weft_leave(&entry, t->queue_create(l->self, made, err));
+}
+
+static void queue_destroy(void *self, weft_queue *made)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, queue_destroy));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "queue_destroy", NULL);
+    t->queue_destroy(l->self, made);
+    weft_leave(&entry, WEFT_OK);
+}
+
 static weft_status begin(void *self, uint64_t key, bool *replayed, weft_error *err)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_device, begin));
@@ -267,6 +294,9 @@ const weft_device weft_forward_device = {
     .record = record,
     .await = await,
     .poll = poll,
+    .stream = stream,
+    .queue_create = queue_create,
+    .queue_destroy = queue_destroy,
     .begin = begin,
     .end = end,
     .tag = tag,

@@ -81,6 +81,25 @@ static void ungroup(void *self, void *group)
     weft_leave(&entry, WEFT_OK);
 }
 
+static weft_status connect(void *self, void *group, int from, int to, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, connect));
+    const weft_transport *t = l->table;
+    weft_status s = check_group(self, l, "connect", group, err);
+    if (s)
+        return s;
+    const weft_entry entry = weft_link_enter(l, "connect", err);
+    return weft_leave(&entry, t->connect(l->self, group, from, to, err));
+}
+
+static weft_status check(void *self, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, check));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "check", err);
+    return weft_leave(&entry, t->check(l->self, err));
+}
+
 static void leave(void *self)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_transport, leave));
@@ -202,6 +221,8 @@ const weft_transport weft_forward_transport = {
     .group = make_group,
     .ungroup = ungroup,
     .leave = leave,
+    .connect = connect,
+    .check = check,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,

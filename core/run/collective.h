@@ -24,6 +24,10 @@ typedef struct weft_group {
     int *ranks;
     int n_axes, axes[WEFT_MAX_AXES];
     void *handle; /* the transport's */
+    struct weft_pair {
+        int from, to;
+    } * pairs; /* [n_pairs] members that send to members, if the transport wants to know */
+    int n_pairs;
 } weft_group;
 
 typedef struct weft_groups {

@@ -20,8 +20,8 @@ static int64_t find_bad(const weft_tensor *t, bool maximum)
 }
 
 /* bad: as in find_bad, and x what is there. Sets it to -1 for other dtypes. */
-static weft_status look(const weft_run *run, const weft_tensor *t, bool maximum, int64_t *bad,
-                        double *x, weft_error *err)
+static weft_status look(weft_run *run, const weft_tensor *t, bool maximum, int64_t *bad, double *x,
+                        weft_error *err)
 {
     const weft_plan *plan = run->plan;
     weft_tensor local = *t;
@@ -33,8 +33,7 @@ static weft_status look(const weft_run *run, const weft_tensor *t, bool maximum,
         return WEFT_OK;
     if (!plan->device->host_memory) {
         copy = weft_alloc(bytes);
-        s = copy ? weft_device_download(plan, WEFT_NOW, copy, t->data, bytes, err)
-                 : weft_fail_memory(err);
+        s = copy ? weft_run_download(run, copy, t->data, bytes, err) : weft_fail_memory(err);
         local.data = copy;
     }
     if (!s)
@@ -58,7 +57,7 @@ static void print_place(const weft_tensor *t, int64_t element, weft_text *text)
 }
 
 /* The first operand that was not finite before: nobody computed it in this run. */
-static weft_status print_operand(const weft_run *run, const weft_instruction *in, weft_text *text,
+static weft_status print_operand(weft_run *run, const weft_instruction *in, weft_text *text,
                                  weft_error *err)
 {
     for (int i = 0; i < in->n_ins; i++) {
@@ -75,7 +74,7 @@ static weft_status print_operand(const weft_run *run, const weft_instruction *in
     return WEFT_OK;
 }
 
-static weft_status fail(const weft_run *run, const weft_lowered *l, const weft_instruction *in,
+static weft_status fail(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                         int result, int64_t element, double x, int64_t micro, weft_error *err)
 {
     const weft_node *n = in->node;

@@ -75,6 +75,40 @@ static weft_status add_group(weft_groups *g, const int *coord, weft_channel chan
                                                   &made->handle, err));
 }
 
+/* ---- pairs ---- */
+
+static weft_status add_pair(const weft_groups *g, weft_group *group, int from, int to,
+                            weft_error *err)
+{
+    for (int i = 0; i < group->n_pairs; i++)
+        if (group->pairs[i].from == from && group->pairs[i].to == to)
+            return WEFT_OK;
+    struct weft_pair *fresh =
+        weft_realloc(group->pairs, (size_t)(group->n_pairs + 1) * sizeof *fresh);
+    if (!fresh)
+        return weft_fail_memory(err);
+    group->pairs = fresh;
+    group->pairs[group->n_pairs++] = (struct weft_pair){from, to};
+    const weft_entry entry = weft_enter(g->transport_by, "connect", WEFT_NOWHERE, err);
+    return weft_leave(&entry,
+                      g->transport->connect(g->transport_self, group->handle, from, to, err));
+}
+
+/* Who will send to whom in this step, over all of the mesh. */
+static weft_status connect(const weft_groups *g, weft_channel channel, const weft_step *step,
+                           weft_error *err)
+{
+    weft_group *group = weft_groups_find(g, channel, step->axes, step->n_axes);
+    weft_status s = WEFT_OK;
+    if (!g->transport->connect || (step->move != WEFT_SEND && step->move != WEFT_SHIFT))
+        return WEFT_OK;
+    if (step->move == WEFT_SEND)
+        return add_pair(g, group, step->dim, step->to, err);
+    for (int i = 0; i < group->n && !s; i++)
+        s = add_pair(g, group, i, (i + 1) % group->n, err);
+    return s;
+}
+
 bool weft_step_communicates(const weft_step *s)
 {
     return s->move != WEFT_SLICE && s->move != WEFT_ZERO && s->move != WEFT_KEEP;
@@ -87,8 +121,12 @@ static weft_status add_groups_of(weft_groups *g, const weft_lowered *l, const we
     for (int k = 0; k < n->n_steps && !s; k++) {
         const weft_step *step = &n->steps[k];
         weft_channel channel = weft_channel_of(n, step);
-        if (!weft_step_communicates(step) || weft_groups_find(g, channel, step->axes, step->n_axes))
+        if (!weft_step_communicates(step))
             continue;
+        if (weft_groups_find(g, channel, step->axes, step->n_axes)) {
+            s = connect(g, channel, step, err);
+            continue;
+        }
         if (!g->transport)
             return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                              "%s must be sent between ranks (%s), and no listed plugin is "
@@ -97,6 +135,7 @@ static weft_status add_groups_of(weft_groups *g, const weft_lowered *l, const we
         if (step->move == WEFT_SEND || step->move == WEFT_BROADCAST || step->move == WEFT_SHIFT)
             s = weft_transport_check_send(g->transport, g->transport_by, err);
         s = s ? s : add_group(g, l->coord, channel, step, err);
+        s = s ? s : connect(g, channel, step, err);
     }
     return s;
 }
@@ -132,6 +171,7 @@ void weft_groups_release(weft_groups *g)
             weft_leave(&entry, WEFT_OK);
         }
         weft_free(g->list[i].ranks);
+        weft_free(g->list[i].pairs);
     }
     weft_free(g->list);
     memset(g, 0, sizeof *g);

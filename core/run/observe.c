@@ -155,8 +155,7 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
     weft_status s = WEFT_OK;
     if (!plan->device->host_memory) {
         copy = weft_alloc(bytes);
-        s = copy ? weft_device_download(plan, WEFT_NOW, copy, at, bytes, err)
-                 : weft_fail_memory(err);
+        s = copy ? weft_run_download(run, copy, at, bytes, err) : weft_fail_memory(err);
     }
     t.data = copy ? copy : at;
     s = s ? s : show_pieces(run, l->graph, v, &t, micro, err);

@@ -40,7 +40,7 @@ static weft_status choose(watched *w, const weft_run *run, bool updated, weft_er
     return WEFT_OK;
 }
 
-static weft_status hash(const weft_run *run, const weft_value *v, uint64_t *out, weft_error *err)
+static weft_status hash(weft_run *run, const weft_value *v, uint64_t *out, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -55,8 +55,7 @@ static weft_status hash(const weft_run *run, const weft_value *v, uint64_t *out,
     weft_status s = WEFT_OK;
     if (!plan->device->host_memory) {
         copy = weft_alloc(bytes);
-        s = copy ? weft_device_download(plan, WEFT_NOW, copy, at, bytes, err)
-                 : weft_fail_memory(err);
+        s = copy ? weft_run_download(run, copy, at, bytes, err) : weft_fail_memory(err);
     }
     *out = s ? 0 : weft_hash_bytes(weft_hash_name(v->name), copy ? copy : at, bytes);
     weft_free(copy);

@@ -331,10 +331,11 @@ void weft_run_destroy(weft_run *run)
 {
     if (!run)
         return;
-    weft_loader_destroy(run);
-    weft_keeper_destroy(run);
+    /* first, for what a device still waits for of others keeps it from giving anything back */
     remove_memory(run);
     weft_groups_release(&run->groups);
+    weft_loader_destroy(run);
+    weft_keeper_destroy(run);
     weft_transfers_destroy(run);
     weft_host_transport_destroy(run);
     weft_timing_destroy(run);

@@ -194,6 +194,9 @@ weft_status weft_run_wait(weft_run *run, weft_error *err);
 weft_status weft_run_wait_for(weft_run *run, weft_device_event *event, weft_error *err);
 /* At the run's end, well or not: the host's memory is no longer the device's. */
 void weft_streams_drain(weft_run *run);
+/* Waits so, and has it in the host's memory on return. */
+weft_status weft_run_download(weft_run *run, void *to_host, const void *from, size_t bytes,
+                              weft_error *err);
 /* After an error: where the device's queues were, if it knows. */
 void weft_streams_explain(weft_run *run, weft_status status, weft_error *err);
 /* collective.c: a redistribute: boxes that the device moves, and calls of the transport. The

@@ -39,7 +39,7 @@ weft_status weft_run_staged(weft_run *run, const weft_call *call, const char *ow
             s = weft_fail_memory(err);
         bool read = i < call->n_ins || (call->accumulate && i == call->n_ins);
         if (!s && read && t->data && bytes_of(t))
-            s = weft_device_download(run->plan, WEFT_NOW, host[i].data, t->data, bytes_of(t), err);
+            s = weft_run_download(run, host[i].data, t->data, bytes_of(t), err);
     }
     weft_call here = *call;
     here.ins = host;

@@ -5,6 +5,7 @@
  * A task's body begins and ends with all queues in step, so waits never leave a program. What a
  * prologue begins is enqueued before the body of the task before it, and so lies before it on its
  * queue. Nobody waits for the queue of transfers in that way, but for each transfer by itself. */
+#include "plugin/enter.h"
 #include "run/run.h"
 
 #include <errno.h>
@@ -279,9 +280,43 @@ static void rest(int64_t times)
     nanosleep(&pause, NULL);
 }
 
+/* The collective that a queue has not come past; NULL: none, or the device does not say. */
+static const weft_node *stuck_in(weft_run *run)
+{
+    const struct weft_streams *q = run->streams;
+    for (int i = 0; i < q->n_queues; i++) {
+        uint64_t at = q->last[i] ? weft_device_reached(run->plan, i) : 0;
+        const tagged *t = &q->tags[at % MOST_TAGS];
+        if (at && t->tag == at && t->in && t->in->node && t->in->node->n_steps)
+            return t->in->node;
+    }
+    return NULL;
+}
+
+/* Who is stuck with others comes here when they do: those that do not are the ones they miss. */
+static weft_status look_for_missing(weft_run *run, double limit_s, weft_error *err)
+{
+    weft_control *control = run->plan->plugins->control;
+    const double grace_s = limit_s < 4 ? 2 : limit_s > 20 ? 10 : limit_s / 2;
+    char mine = 0, *all = control ? weft_alloc((size_t)run->plan->ranks) : NULL;
+    if (!all)
+        return WEFT_OK;
+    const weft_node *n = stuck_in(run);
+    if (n)
+        weft_control_set_task(control, run->plan->rank,
+                              (weft_doing){weft_move_name(n->steps[0].move), n->by, n->block});
+    weft_status s =
+        weft_control_exchange_within(control, run->plan->rank, grace_s, &mine, 1, all, err);
+    weft_free(all);
+    return s;
+}
+
 static weft_status give_up(weft_run *run, double limit_s, weft_error *err)
 {
     weft_text text = {0};
+    weft_status missing = look_for_missing(run, limit_s, err);
+    if (missing)
+        return missing;
     print_reached(run, &text);
     run->explained = true;
     weft_status s =
@@ -300,7 +335,13 @@ static weft_status look(weft_run *run, double since, weft_error *err)
     weft_verdict why;
     if (limit_s > 0 && weft_now() - since > limit_s)
         return give_up(run, limit_s, err);
-    return control && weft_control_verdict(control, &why) ? weft_verdict_fail(&why, err) : WEFT_OK;
+    if (control && weft_control_verdict(control, &why))
+        return weft_verdict_fail(&why, err);
+    const weft_transport *t = run->groups.transport;
+    if (!t || !t->check || run->plan->ranks == 1)
+        return WEFT_OK;
+    const weft_entry entry = weft_enter(run->groups.transport_by, "check", WEFT_NOWHERE, err);
+    return weft_leave(&entry, t->check(run->groups.transport_self, err));
 }
 
 /* event NULL: all that was enqueued. */
@@ -346,4 +387,11 @@ weft_status weft_run_wait(weft_run *run, weft_error *err)
     if (s)
         weft_streams_explain(run, s, err);
     return s;
+}
+
+weft_status weft_run_download(weft_run *run, void *to_host, const void *from, size_t bytes,
+                              weft_error *err)
+{
+    weft_status s = weft_run_wait(run, err);
+    return s ? s : weft_device_download(run->plan, WEFT_NOW, to_host, from, bytes, err);
 }

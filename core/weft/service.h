@@ -41,6 +41,13 @@ typedef struct weft_transport {
     weft_status (*group)(void *self, const int *ranks, int n, int me, void **group,
                          weft_error *err);
     void (*ungroup)(void *self, void *group);
+    /* Optional: member `from` of the group will send to member `to`. Collective as `group` is, and
+     * told of every such pair, in both directions if both are used, before its first transfer: for
+     * transports that make a channel for each. */
+    weft_status (*connect)(void *self, void *group, int from, int to, weft_error *err);
+    /* Optional: called every 100 ms or so while this rank waits for its device: has something gone
+     * wrong that the device does not know of? */
+    weft_status (*check)(void *self, weft_error *err);
     /* Optional, both or none: memory in which tensors lie, told once it is there (groups may be
      * made by then or not) and before it goes. */
     weft_status (*add_memory)(void *self, void *memory, size_t bytes, weft_error *err);

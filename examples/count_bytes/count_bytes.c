@@ -112,6 +112,13 @@ static void free_group(void *self, void *group)
     weft_free(g);
 }
 
+static weft_status connect(void *self, void *group, int from, int to, weft_error *err)
+{
+    counter *c = self;
+    const counted_group *g = group;
+    return c->next->connect ? c->next->connect(c->next_self, g->inner, from, to, err) : WEFT_OK;
+}
+
 static void add(counted_group *g, kind k, int64_t bytes)
 {
     g->now[k].calls++;
@@ -198,6 +205,7 @@ static const weft_transport table = {
     .size = sizeof(weft_transport),
     .group = make_group,
     .ungroup = free_group,
+    .connect = connect,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,

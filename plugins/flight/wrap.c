@@ -56,6 +56,14 @@ static void free_group(void *self, void *group)
     weft_free(m);
 }
 
+static weft_status connect(void *self, void *group, int from, int to, weft_error *err)
+{
+    const flight *f = self;
+    return f->next->connect
+               ? f->next->connect(f->next_self, ((flight_member *)group)->inner, from, to, err)
+               : WEFT_OK;
+}
+
 /* ---- entries ---- */
 
 typedef struct operation {
@@ -241,6 +249,7 @@ const weft_transport flight_transport = {
     .size = sizeof(weft_transport),
     .group = make_group,
     .ungroup = free_group,
+    .connect = connect,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
