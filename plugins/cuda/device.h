@@ -25,7 +25,9 @@ typedef struct cuda {
     CUfunction functions[CUDA_N_KERNELS];
     cuda_products *products;
     weft_queue queues[CUDA_QUEUES];
-    size_t used, most; /* bytes of device memory */
+    weft_queue *extra;       /* those that a transport asked for */
+    volatile uint64_t *tags; /* [CUDA_QUEUES] what each is at; pages that stay */
+    size_t used, most;       /* bytes of device memory */
     cuda_graph *graphs;
     cuda_graph *current; /* between begin and end */
     bool capturing;
@@ -43,6 +45,16 @@ weft_status cuda_download(void *self, weft_queue *queue, void *to_host, const vo
                           size_t bytes, weft_error *err);
 weft_status cuda_move(void *self, weft_queue *queue, const weft_box *boxes, int n, weft_error *err);
 weft_status cuda_reduce(void *self, weft_queue *queue, const weft_reduction *r, weft_error *err);
+
+/* ---- queues.c ---- */
+
+weft_status cuda_queues_open(cuda *c, weft_error *err);
+void cuda_queues_close(cuda *c);
+void *cuda_stream(void *self, weft_queue *queue);
+weft_status cuda_queue_create(void *self, weft_queue **queue, weft_error *err);
+void cuda_queue_destroy(void *self, weft_queue *queue);
+void cuda_tag(void *self, weft_queue *queue, uint64_t tag);
+uint64_t cuda_reached(void *self, weft_queue *queue);
 
 /* ---- order.c: events, waiting, captured tasks ---- */
 

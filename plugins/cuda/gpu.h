@@ -48,6 +48,7 @@
     X(cuStreamSynchronize)                                                                         \
     X(cuStreamQuery)                                                                               \
     X(cuStreamWaitEvent)                                                                           \
+    X(cuStreamWriteValue64)                                                                        \
     X(cuStreamBeginCapture)                                                                        \
     X(cuStreamEndCapture)                                                                          \
     X(cuEventCreate)                                                                               \
@@ -94,6 +95,7 @@ struct weft_queue {
     CUstream stream;
     cuda_products *products; /* NULL until the device is open */
     bool careful;            /* wait behind every launch, so that an error is named where it is */
+    struct weft_queue *next; /* of those that a transport asked for */
 };
 
 /* Enqueues a kernel. An empty grid is nothing to do. */
@@ -132,7 +134,8 @@ weft_status cuda_check_workspace(const weft_call *call, size_t needed, weft_erro
 
 typedef weft_status cuda_launcher(const weft_call *call, weft_error *err);
 
-cuda_launcher cuda_elementwise_launch, cuda_bias_launch, cuda_chunk_launch, cuda_unchunk_launch;
+cuda_launcher cuda_elementwise_launch, cuda_add_launch, cuda_bias_launch, cuda_chunk_launch,
+    cuda_unchunk_launch;
 cuda_launcher cuda_norm_launch, cuda_norm_dw_launch, cuda_rope_launch;
 cuda_launcher cuda_embedding_launch, cuda_embedding_dw_launch, cuda_loss_launch;
 cuda_launcher cuda_sum_launch, cuda_scalar_launch, cuda_adamw_launch, cuda_rows_launch;

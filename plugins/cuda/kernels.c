@@ -99,9 +99,10 @@ static bool accepts_types(const weft_call *call)
     return false;
 }
 
+/* What is rounded between launches would not be the sum of all. */
 static bool accepts_sum(const weft_call *call)
 {
-    return call->n_ins <= CUDA_MOST_INS && accepts_types(call);
+    return accepts_types(call) && (call->n_ins <= CUDA_MOST_INS || call->outs[0].dtype == WEFT_F32);
 }
 
 static bool accepts_rope(const weft_call *call)
@@ -183,7 +184,7 @@ const weft_kernel cuda_kernels[] = {
     WORKING(attention_dx, true, accepts_attention, cuda_attention_dx_workspace,
             cuda_attention_dx_launch),
     KERNEL(attention_merge, false, accepts_types, cuda_attention_merge_launch),
-    KERNEL(add, true, accepts_sum, cuda_elementwise_launch),
+    KERNEL(add, true, accepts_sum, cuda_add_launch),
     KERNEL(add_bias, true, accepts_types, cuda_bias_launch),
     ELEMENTWISE(scale),
     ELEMENTWISE(cast),

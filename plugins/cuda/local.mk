@@ -41,6 +41,7 @@ plugins_cuda_cuda_la_SOURCES = \
 	plugins/cuda/modules.c \
 	plugins/cuda/order.c \
 	plugins/cuda/plugin.c \
+	plugins/cuda/queues.c \
 	plugins/cuda/device.h
 plugins_cuda_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -DCUDA_FATBINS='"$(abs_builddir)/plugins/cuda/kernels"'
 plugins_cuda_cuda_la_CFLAGS = $(PLUGIN_CFLAGS)
@@ -64,7 +65,7 @@ cuda_emulator = \
 	plugins/cuda/test/emulate.h \
 	plugins/cuda/test/fake.h \
 	plugins/cuda/test/target.h
-cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c
+cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_stream.c
 EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) plugins/cuda/test/fake_driver.h plugins/cuda/test/trial.h
 if EMULATE_CUDA
 # With the sanitizers, whatever the rest is built with: what a kernel reads or writes beside its

@@ -52,6 +52,20 @@ weft_status cuda_elementwise_launch(const weft_call *call, weft_error *err)
                        cuda_chunk_blocks(elementwise[i].tokens ? 8 * a.n : a.n), err);
 }
 
+/* More terms than one launch takes are added to the sum of those before. */
+weft_status cuda_add_launch(const weft_call *call, weft_error *err)
+{
+    weft_call some = *call;
+    weft_status s = WEFT_OK;
+    for (int at = 0; at < call->n_ins && !s; at += some.n_ins) {
+        some.ins = call->ins + at;
+        some.n_ins = call->n_ins - at < CUDA_MOST_INS ? call->n_ins - at : CUDA_MOST_INS;
+        some.accumulate = at > 0 || call->accumulate;
+        s = cuda_elementwise_launch(&some, err);
+    }
+    return s;
+}
+
 weft_status cuda_bias_launch(const weft_call *call, weft_error *err)
 {
     cuda_elementwise_args a = elementwise_args(call);

@@ -68,6 +68,8 @@ weft_status cuda_poll(void *self, weft_device_event *event, bool *done, weft_err
         r = d->cuEventQuery(event_of(event));
     for (int i = 0; i < CUDA_QUEUES && !event && r == CUDA_SUCCESS; i++)
         r = d->cuStreamQuery(c->queues[i].stream);
+    for (const weft_queue *q = c->extra; q && !event && r == CUDA_SUCCESS; q = q->next)
+        r = d->cuStreamQuery(q->stream);
     *done = r != CUDA_ERROR_NOT_READY;
     return *done ? cuda_check(d, r, "the GPU", err) : WEFT_OK;
 }
@@ -79,6 +81,8 @@ weft_status cuda_wait(void *self, weft_error *err)
     for (int i = 0; i < CUDA_QUEUES && !s; i++)
         s = cuda_check(&c->driver, c->driver.cuStreamSynchronize(c->queues[i].stream), "the GPU",
                        err);
+    for (const weft_queue *q = c->extra; q && !s; q = q->next)
+        s = cuda_check(&c->driver, c->driver.cuStreamSynchronize(q->stream), "the GPU", err);
     return s;
 }
 

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda: one NVIDIA GPU, by its driver. What is enqueued is in memory.c and graphs.c. */
+/* cuda: one NVIDIA GPU, by its driver. What is enqueued is in memory.c and order.c. */
 #include "device.h"
 
 #include <string.h>
+#include <unistd.h>
+
+static const char *const automatic[] = {"auto", NULL};
 
 static const weft_param params[] = {
     {.name = "device",
      .type = WEFT_PARAM_INT,
-     .value = "0",
+     .value = "auto",
      .min = 0,
      .max = 1023,
+     .choices = automatic,
      .flags = WEFT_PARAM_PER_RANK,
-     .help = "Number of the GPU, among those that CUDA_VISIBLE_DEVICES leaves."},
+     .help = "Number of the GPU, among those that CUDA_VISIBLE_DEVICES leaves; auto: one for each "
+             "process of a host, the first for the first; the only one, if there is one."},
     {.name = "kernels",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
@@ -52,10 +57,52 @@ static weft_status cuda_create(const weft_host *host, void **self, weft_error *e
     return WEFT_OK;
 }
 
+/* Where a rank is. Ranks that are threads of one process share its GPU. */
+typedef struct place {
+    char host[64];
+    int64_t process;
+} place;
+
+/* How many other processes of this host have a rank below this process's first. */
+static weft_status count_before(const cuda *c, int *n, weft_error *err)
+{
+    const weft_host *host = c->host;
+    place mine = {.process = getpid()};
+    place *all = weft_alloc_zero((size_t)host->ranks, sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    if (gethostname(mine.host, sizeof mine.host - 1) != 0)
+        *mine.host = '\0';
+    weft_status s = host->exchange(host, &mine, sizeof mine, all, err);
+    *n = 0;
+    for (int r = 0; r < host->ranks && !s && memcmp(&all[r], &mine, sizeof mine); r++) {
+        bool first = strcmp(all[r].host, mine.host) == 0;
+        for (int i = 0; i < r && first; i++)
+            first = memcmp(&all[i], &all[r], sizeof all[i]) != 0;
+        *n += first;
+    }
+    weft_free(all);
+    return s;
+}
+
+static weft_status choose_device(const cuda *c, int gpus, int *wanted, weft_error *err)
+{
+    int before = 0;
+    weft_status s = count_before(c, &before, err);
+    bool given = !weft_params_is(c->host->params, "device", "auto");
+    *wanted = given ? (int)weft_params_int(c->host->params, "device") : gpus == 1 ? 0 : before;
+    if (s || given || *wanted < gpus)
+        return s;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "rank %d is process number %d of this host, which has %d GPUs; start one "
+                     "process for each GPU",
+                     c->host->rank, before + 1, gpus);
+}
+
 static weft_status find_device(cuda *c, weft_error *err)
 {
     const cuda_driver *d = &c->driver;
-    int n = 0, wanted = (int)weft_params_int(c->host->params, "device");
+    int n = 0, wanted = 0;
     CUresult r = d->cuInit(0);
     if (r == CUDA_SUCCESS)
         r = d->cuDeviceGetCount(&n);
@@ -64,6 +111,7 @@ static weft_status find_device(cuda *c, weft_error *err)
                          "NVIDIA's driver is here, but it finds no GPU; see nvidia-smi and "
                          "CUDA_VISIBLE_DEVICES, or list cpu instead of cuda");
     weft_status s = cuda_check(d, r, "NVIDIA's driver does not start", err);
+    s = s ? s : choose_device(c, n, &wanted, err);
     if (s)
         return s;
     if (wanted >= n)
@@ -115,20 +163,6 @@ static weft_status load_kernels(cuda *c, weft_error *err)
     return s;
 }
 
-static weft_status open_queues(cuda *c, weft_error *err)
-{
-    weft_status s = WEFT_OK;
-    for (int i = 0; i < CUDA_QUEUES && !s; i++) {
-        s = cuda_check(&c->driver,
-                       c->driver.cuStreamCreate(&c->queues[i].stream, CU_STREAM_NON_BLOCKING),
-                       "cuStreamCreate", err);
-        c->queues[i].driver = &c->driver;
-        c->queues[i].functions = c->functions;
-        c->queues[i].products = c->products;
-    }
-    return s;
-}
-
 static void cuda_close(void *self);
 
 static weft_status cuda_open(void *self, weft_error *err)
@@ -152,7 +186,7 @@ static weft_status cuda_open(void *self, weft_error *err)
     if (!s)
         s = load_kernels(c, err);
     if (!s)
-        s = open_queues(c, err);
+        s = cuda_queues_open(c, err);
     if (s)
         cuda_close(c);
     return s;
@@ -167,9 +201,7 @@ static void cuda_close(void *self)
         return;
     c->open = false;
     cuda_graphs_release(c);
-    for (int i = 0; i < CUDA_QUEUES; i++)
-        if (c->queues[i].stream)
-            d->cuStreamDestroy(c->queues[i].stream);
+    cuda_queues_close(c);
     for (int i = 0; cuda_module_images[i].file; i++)
         if (c->modules[i])
             d->cuModuleUnload(c->modules[i]);
@@ -251,8 +283,14 @@ static const weft_device device = {
     .await = cuda_await,
     .poll = cuda_poll,
     .wait = cuda_wait,
+    .vendor = "cuda",
+    .stream = cuda_stream,
+    .queue_create = cuda_queue_create,
+    .queue_destroy = cuda_queue_destroy,
     .begin = cuda_begin,
     .end = cuda_end,
+    .tag = cuda_tag,
+    .reached = cuda_reached,
     .plain = device_plain,
     .describe = device_describe,
     .library_bytes = device_library_bytes,

@@ -10,8 +10,6 @@
 
 #include <weft/base.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 /* Descriptors are opaque: these are ours, behind the library's pointers. */
 typedef struct description {
     cublasOperation_t turn_a, turn_b;
@@ -197,6 +195,6 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     (void)handle, (void)c_layout, (void)workspace, (void)workspace_bytes;
     if (*(const float *)alpha != 1 || c != result || !algo || !stream || !fits(&p))
         return CUBLAS_STATUS_INVALID_VALUE;
-    return fake_enqueue(run, &p, sizeof p) == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS
-                                                           : CUBLAS_STATUS_EXECUTION_FAILED;
+    return fake_enqueue(stream, run, &p, sizeof p) == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS
+                                                                   : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -5,10 +5,35 @@
 
 #include <cuda.h>
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 
-/* Has a stream do this, or the graph that is being captured; `what` is copied. */
-__attribute__((visibility("default"))) CUresult fake_enqueue(void (*act)(const void *what),
-                                                             const void *what, size_t size);
+#define EXPORT __attribute__((visibility("default")))
+
+typedef struct fake_state {
+    pthread_mutex_t lock; /* over all of it, and over whatever is done for a stream */
+    long calls, launches, replays;
+    long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
+    CUresult stuck; /* an error that has happened stays */
+    char complaint[256];
+} fake_state;
+
+extern fake_state fake __attribute__((visibility("hidden")));
+
+/* The number in a variable of the environment. */
+long fake_number(const char *variable, long otherwise);
+/* Counts a call; what it returns. */
+CUresult fake_enter(void);
+void fake_count(long *what, long by);
+/* A stream does this, or the graph that is being captured; `what` is copied. */
+CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what,
+                      size_t size);
+/* It is asked again and again, under the lock, until it is true; then, or when the GPU has failed,
+ * drop is called. Not in graphs. */
+CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*drop)(void *what),
+                            void *what);
+/* Until all streams have done what they were told. */
+void fake_drain(void);
 
 #endif
