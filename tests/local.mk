@@ -376,6 +376,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \
+	tests/scripts/check-nccl \
 	tests/scripts/check-new-plugin \
 	tests/scripts/check-packages \
 	tests/scripts/check-packed \

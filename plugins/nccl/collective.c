@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives. NCCL's own sums round bf16 at every rank and its maxima may lose a NaN; so maxima,
+ * and with [nccl] sums = exact all sums, are pieces sent as they are and reduced by the device, in
+ * the group's order. */
+#include "nccl.h"
+
+enum { SCRATCH_BYTES = 32 << 20, TERMS = 32 /* that are reduced at once */ };
+
+static size_t bytes_of(int64_t count, weft_dtype dtype)
+{
+    return (size_t)count * weft_dtype_size(dtype);
+}
+
+static void *stream_of(const group *g, weft_queue *queue)
+{
+    return g->t->device->stream(g->t->device_self, queue);
+}
+
+static weft_status settle(group *g, int result, const char *what, weft_error *err)
+{
+    return nccl_settle(g->t, g, g->of, result, what, err);
+}
+
+static weft_status gather_bytes(group *g, const void *send, void *recv, size_t bytes,
+                                weft_queue *queue, weft_error *err)
+{
+    return settle(
+        g,
+        g->t->api.ncclAllGather(send, recv, bytes, NCCL_BYTES, g->of->handle, stream_of(g, queue)),
+        "all_gather", err);
+}
+
+weft_status nccl_all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
+                            weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    (void)self;
+    return count ? gather_bytes(handle, send, recv, bytes_of(count, dtype), queue, err) : WEFT_OK;
+}
+
+/* `bytes` of every piece, pieces being so far apart on either side. */
+static weft_status swap(group *g, const char *send, size_t send_step, char *recv, size_t recv_step,
+                        size_t bytes, weft_queue *queue, const char *what, weft_error *err)
+{
+    const nccl_api *api = &g->t->api;
+    void *stream = stream_of(g, queue);
+    int r = api->ncclGroupStart();
+    for (int i = 0; i < g->n && r == NCCL_SUCCESS; i++) {
+        r = api->ncclSend(send + (size_t)i * send_step, bytes, NCCL_BYTES, i, g->of->handle,
+                          stream);
+        if (r == NCCL_SUCCESS)
+            r = api->ncclRecv(recv + (size_t)i * recv_step, bytes, NCCL_BYTES, i, g->of->handle,
+                              stream);
+    }
+    int end = api->ncclGroupEnd();
+    return settle(g, r ? r : end, what, err);
+}
+
+weft_status nccl_all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,
+                            weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    (void)self;
+    size_t bytes = bytes_of(count, dtype);
+    return bytes ? swap(handle, send, bytes, recv, bytes, bytes, queue, "all_to_all", err)
+                 : WEFT_OK;
+}
+
+weft_status nccl_broadcast(void *self, void *handle, int root, void *data, int64_t count,
+                           weft_dtype dtype, weft_queue *queue, weft_error *err)
+{
+    group *g = handle;
+    (void)self;
+    if (count == 0)
+        return WEFT_OK;
+    return settle(g,
+                  g->t->api.ncclBroadcast(data, data, bytes_of(count, dtype), NCCL_BYTES, root,
+                                          g->of->handle, stream_of(g, queue)),
+                  "broadcast", err);
+}
+
+/* ---- reductions by the device ---- */
+
+void nccl_free_scratch(group *g)
+{
+    if (g->scratch)
+        g->t->device->free(g->t->device_self, g->scratch, SCRATCH_BYTES);
+    g->scratch = NULL;
+}
+
+/* The terms lie one after another in scratch. Of more than fit into one call the first becomes the
+ * sum so far: so a sum of bf16 is rounded once for every TERMS ranks. */
+static weft_status reduce_terms(group *g, void *to, int64_t count, weft_dtype dtype, weft_reduce op,
+                                weft_queue *queue, weft_error *err)
+{
+    const transport *t = g->t;
+    const size_t step = bytes_of(count, dtype);
+    const void *from[TERMS];
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < g->n && !s;) {
+        int n = 0;
+        if (i > 0)
+            from[n++] = g->scratch;
+        while (n < TERMS && i < g->n)
+            from[n++] = g->scratch + (size_t)i++ * step;
+        void *const place = i == g->n ? to : g->scratch;
+        const weft_reduction r = {.to = &place,
+                                  .from = from,
+                                  .n_to = 1,
+                                  .n_from = n,
+                                  .count = count,
+                                  .dtype = dtype,
+                                  .op = op};
+        s = t->device->reduce(t->device_self, queue, &r, err);
+    }
+    return s;
+}
+
+/* How many elements of every rank fit into scratch, which is there from then on. */
+static weft_status open_scratch(group *g, weft_dtype dtype, int64_t *most, weft_error *err)
+{
+    const transport *t = g->t;
+    void *memory = g->scratch;
+    /* terms begin where the device wants tensors to begin */
+    const int64_t grain = 256;
+    *most = SCRATCH_BYTES / g->n / grain * grain / (int64_t)weft_dtype_size(dtype);
+    weft_status s =
+        memory ? WEFT_OK : t->device->alloc(t->device_self, SCRATCH_BYTES, &memory, err);
+    g->scratch = memory;
+    return s;
+}
+
+static weft_status exact_all_reduce(group *g, const char *send, char *recv, int64_t count,
+                                    weft_dtype dtype, weft_reduce op, weft_queue *queue,
+                                    weft_error *err)
+{
+    int64_t most = 1;
+    weft_status s = open_scratch(g, dtype, &most, err);
+    for (int64_t at = 0, n; at < count && !s; at += n) {
+        n = count - at < most ? count - at : most;
+        s = gather_bytes(g, send + bytes_of(at, dtype), g->scratch, bytes_of(n, dtype), queue, err);
+        s = s ? s : reduce_terms(g, recv + bytes_of(at, dtype), n, dtype, op, queue, err);
+    }
+    return s;
+}
+
+static weft_status exact_reduce_scatter(group *g, const char *send, char *recv, int64_t count,
+                                        weft_dtype dtype, weft_reduce op, weft_queue *queue,
+                                        weft_error *err)
+{
+    int64_t most = 1;
+    weft_status s = open_scratch(g, dtype, &most, err);
+    for (int64_t at = 0, n; at < count && !s; at += n) {
+        n = count - at < most ? count - at : most;
+        s = swap(g, send + bytes_of(at, dtype), bytes_of(count, dtype), g->scratch,
+                 bytes_of(n, dtype), bytes_of(n, dtype), queue, "reduce_scatter", err);
+        s = s ? s : reduce_terms(g, recv + bytes_of(at, dtype), n, dtype, op, queue, err);
+    }
+    return s;
+}
+
+/* ---- reductions by NCCL ---- */
+
+/* NCCL's number of a dtype that it sums; negative: the device does. */
+static int sum_type(const group *g, weft_dtype dtype, weft_reduce op)
+{
+    if (op != WEFT_REDUCE_SUM || g->t->exact)
+        return -1;
+    return dtype == WEFT_F32    ? NCCL_F32
+           : dtype == WEFT_F64  ? NCCL_F64
+           : dtype == WEFT_BF16 ? NCCL_BF16
+                                : -1;
+}
+
+weft_status nccl_reduce_scatter(void *self, void *handle, const void *send, void *recv,
+                                int64_t count, weft_dtype dtype, weft_reduce op, weft_queue *queue,
+                                weft_error *err)
+{
+    group *g = handle;
+    int type = sum_type(g, dtype, op);
+    (void)self;
+    if (count == 0)
+        return WEFT_OK;
+    if (type < 0)
+        return exact_reduce_scatter(g, send, recv, count, dtype, op, queue, err);
+    return settle(g,
+                  g->t->api.ncclReduceScatter(send, recv, (size_t)count, type, NCCL_SUM,
+                                              g->of->handle, stream_of(g, queue)),
+                  "reduce_scatter", err);
+}
+
+weft_status nccl_all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
+                            weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err)
+{
+    group *g = handle;
+    int type = sum_type(g, dtype, op);
+    (void)self;
+    if (count == 0)
+        return WEFT_OK;
+    if (type < 0)
+        return exact_all_reduce(g, send, recv, count, dtype, op, queue, err);
+    return settle(g,
+                  g->t->api.ncclAllReduce(send, recv, (size_t)count, type, NCCL_SUM, g->of->handle,
+                                          stream_of(g, queue)),
+                  "all_reduce", err);
+}

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+nobase_dist_doc_DATA += plugins/nccl/README.md
+plugins_nccl_nccl_la_SOURCES = \
+	plugins/nccl/api.c \
+	plugins/nccl/collective.c \
+	plugins/nccl/nccl.c \
+	plugins/nccl/transfer.c \
+	plugins/nccl/wait.c \
+	plugins/nccl/api.h \
+	plugins/nccl/nccl.h
+plugins_nccl_nccl_la_CPPFLAGS = $(AM_CPPFLAGS)
+plugins_nccl_nccl_la_CFLAGS = $(PLUGIN_CFLAGS)
+plugins_nccl_nccl_la_LIBADD = core/libweft.la $(LIBM)
+if BUILTIN_NCCL
+noinst_LTLIBRARIES += plugins/nccl/nccl.la
+plugins_nccl_nccl_la_LDFLAGS = $(BUILTIN_LDFLAGS)
+else
+plugin_LTLIBRARIES += plugins/nccl/nccl.la
+plugins_nccl_nccl_la_LDFLAGS = $(PLUGIN_LDFLAGS)
+endif

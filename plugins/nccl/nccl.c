@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranks as processes, a GPU each, that talk through NVIDIA's NCCL. */
+#include "nccl.h"
+
+#include <string.h>
+
+static const weft_param params[] = {
+    {.name = "sums",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "nccl",
+     .choices = (const char *const[]){"nccl", "exact", NULL},
+     .help = "nccl: NCCL sums, which rounds bf16 at every rank, in an order of its own; exact: "
+             "terms are sent as they are and summed in the group's order in f32, rounded once."},
+    {.name = "library",
+     .type = WEFT_PARAM_STRING,
+     .value = "libnccl.so.2",
+     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK,
+     .help = "Name or path of NCCL's library."},
+    {.name = NULL},
+};
+
+/* ---- communicators ---- */
+
+static weft_status add_comm(transport *t, nccl_comm_t handle, comm **out, weft_error *err)
+{
+    comm *c = weft_alloc_zero(1, sizeof *c);
+    if (!c) {
+        t->api.ncclCommAbort(handle);
+        return weft_fail_memory(err);
+    }
+    c->handle = handle;
+    c->next = t->comms;
+    *out = t->comms = c;
+    return WEFT_OK;
+}
+
+/* NCCL's own waiting for others knows no names, so all ranks meet before each of its calls that
+ * waits for all. */
+static weft_status meet(transport *t, weft_error *err)
+{
+    char mine = 0, *all = weft_alloc((size_t)t->host->ranks);
+    weft_status s =
+        all ? t->host->exchange(t->host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
+    weft_free(all);
+    return s;
+}
+
+static weft_status share_id(transport *t, nccl_id *id, weft_error *err)
+{
+    nccl_id *all = weft_alloc_zero((size_t)t->host->ranks, sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    int r = t->host->rank == 0 ? t->api.ncclGetUniqueId(id) : NCCL_SUCCESS;
+    weft_status s = r ? nccl_error(t, NULL, r, "no communicator can be begun", err)
+                      : t->host->exchange(t->host, id, sizeof *id, all, err);
+    *id = all[0];
+    weft_free(all);
+    return s;
+}
+
+static weft_status open_world(transport *t, weft_error *err)
+{
+    nccl_config config = NCCL_CONFIG_NON_BLOCKING;
+    nccl_comm_t handle = NULL;
+    nccl_id id = {{0}};
+    weft_status s = share_id(t, &id, err);
+    if (s)
+        return s;
+    int r = t->api.ncclCommInitRankConfig(&handle, t->host->ranks, id, t->host->rank, &config);
+    if (!handle)
+        return nccl_error(t, NULL, r, "the communicator of all ranks cannot be made", err);
+    s = add_comm(t, handle, &t->world, err);
+    return s ? s
+             : nccl_settle(t, NULL, t->world, r, "the communicator of all ranks cannot be made",
+                           err);
+}
+
+weft_status nccl_split(transport *t, int color, int key, comm **out, weft_error *err)
+{
+    static const char what[] = "a communicator cannot be made";
+    nccl_config config = NCCL_CONFIG_NON_BLOCKING;
+    nccl_comm_t handle = NULL;
+    weft_status s = meet(t, err);
+    if (s)
+        return s;
+    int r = t->api.ncclCommSplit(t->world->handle, color < 0 ? NCCL_NO_COLOR : color, key, &handle,
+                                 &config);
+    s = nccl_settle(t, NULL, t->world, r, what, err); /* handle is there after that at the latest */
+    if (s || !handle)
+        return s;
+    s = add_comm(t, handle, out, err);
+    return s ? s : nccl_settle(t, NULL, *out, NCCL_IN_PROGRESS, what, err);
+}
+
+/* ---- groups ---- */
+
+static void free_queues(const group *g, channel *list)
+{
+    for (int i = 0; list && i < g->n; i++)
+        if (list[i].queue)
+            g->t->device->queue_destroy(g->t->device_self, list[i].queue);
+    weft_free(list);
+}
+
+/* What a kernel still waits for would never come, and memory could not be freed before it ends. */
+static void ungroup(void *self, void *handle)
+{
+    transport *t = self;
+    group *g = handle;
+    if (!nccl_is_idle(t))
+        nccl_abort_all(t);
+    nccl_drop_transfers(g);
+    nccl_free_scratch(g);
+    if (g->ready)
+        t->device->event_destroy(t->device_self, g->ready);
+    free_queues(g, g->to);
+    free_queues(g, g->from);
+    weft_free(g->ranks);
+    weft_free(g->absent);
+    weft_free(g);
+}
+
+static weft_status make_group(void *self, const int *ranks, int n, int me, void **out,
+                              weft_error *err)
+{
+    transport *t = self;
+    weft_status s = t->world ? WEFT_OK : open_world(t, err);
+    group *g = s ? NULL : weft_alloc_zero(1, sizeof *g);
+    if (!g)
+        return s ? s : weft_fail_memory(err);
+    g->t = t;
+    g->n = n;
+    g->me = me;
+    g->ranks = weft_alloc_zero((size_t)n, sizeof *g->ranks);
+    g->absent = weft_alloc_zero((size_t)n, sizeof *g->absent);
+    g->to = weft_alloc_zero((size_t)n, sizeof *g->to);
+    g->from = weft_alloc_zero((size_t)n, sizeof *g->from);
+    s = g->ranks && g->absent && g->to && g->from ? WEFT_OK : weft_fail_memory(err);
+    for (int i = 0; i < n && !s; i++) {
+        g->ranks[i] = ranks[i];
+        g->absent[i] = i != me;
+    }
+    s = s ? s : t->device->event_create(t->device_self, &g->ready, err);
+    s = s ? s : nccl_split(t, ranks[0], me, &g->of, err);
+    if (s)
+        ungroup(t, g);
+    else
+        *out = g;
+    return s;
+}
+
+/* ---- the plugin ---- */
+
+static weft_status create(const weft_host *host, void **self, weft_error *err)
+{
+    transport *t = weft_alloc_zero(1, sizeof *t);
+    if (!t)
+        return weft_fail_memory(err);
+    t->host = host;
+    t->exact = weft_params_is(host->params, "sums", "exact");
+    atomic_init(&t->left, false);
+    *self = t;
+    return WEFT_OK;
+}
+
+/* Before this plugin, so that it is closed after it. */
+static weft_status find_device(transport *t, weft_error *err)
+{
+    const weft_device *d = t->host->service(t->host, "device", &t->device_self);
+    t->device = d;
+    if (d && d->vendor && strcmp(d->vendor, "cuda") == 0 && d->stream && d->queue_create)
+        return WEFT_OK;
+    if (!d)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "nccl needs the device that it sends from; list cuda before nccl");
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "nccl sends what lies in the memory of NVIDIA's GPUs, and the device is '%s'; "
+                     "list cuda in its place, or mpi, ucx or local in place of nccl",
+                     d->name);
+}
+
+/* Versions are 10000 * major + 100 * minor + patch. */
+static weft_status open_library(void *self, weft_error *err)
+{
+    transport *t = self;
+    int version = 0;
+    weft_status s = find_device(t, err);
+    s = s ? s : nccl_api_open(&t->api, weft_params_text(t->host->params, "library"), err);
+    if (s || t->api.ncclGetVersion(&version) != NCCL_SUCCESS || version >= 21800)
+        return s;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(t->host->params, "library"),
+                     "%s is NCCL %d.%d; weft needs 2.18 or later",
+                     weft_params_text(t->host->params, "library"), version / 10000,
+                     version % 10000 / 100);
+}
+
+/* May be called from another thread, while the rank's own waits: that one aborts. */
+static void leave(void *self)
+{
+    atomic_store(&((transport *)self)->left, true);
+}
+
+static bool all_are_here(transport *t)
+{
+    return !t->failed && !atomic_load(&t->left) && meet(t, NULL) == WEFT_OK;
+}
+
+/* Each rank ends its communicators when nobody sends any more; if one has ended before its time,
+ * they are aborted. */
+static void close_library(void *self)
+{
+    transport *t = self;
+    bool well = t->comms && all_are_here(t);
+    for (comm *c = t->comms; c && well; c = t->comms) {
+        well = nccl_settle(t, NULL, c, t->api.ncclCommFinalize(c->handle), "", NULL) == WEFT_OK;
+        if (!well)
+            break;
+        t->comms = c->next;
+        t->api.ncclCommDestroy(c->handle);
+        weft_free(c);
+    }
+    nccl_abort_all(t);
+}
+
+static void destroy(void *self)
+{
+    weft_free(self);
+}
+
+static const weft_transport table = {
+    .size = sizeof(weft_transport),
+    .name = "nccl",
+    .ranks = WEFT_RANKS_PROCESSES,
+    .device_memory = true,
+    .ordered = false,
+    .group = make_group,
+    .ungroup = ungroup,
+    .connect = nccl_connect,
+    .check = nccl_check,
+    .leave = leave,
+    .all_gather = nccl_all_gather,
+    .reduce_scatter = nccl_reduce_scatter,
+    .all_reduce = nccl_all_reduce,
+    .all_to_all = nccl_all_to_all,
+    .send = nccl_send,
+    .recv = nccl_recv,
+    .wait = nccl_wait,
+    .broadcast = nccl_broadcast,
+};
+
+static const weft_contribution contributions[] = {
+    {.kind = WEFT_SERVICE, .service = "transport", .table = &table}, {.kind = WEFT_END}};
+
+WEFT_PLUGIN(nccl) = {
+    WEFT_PLUGIN_HEAD,
+    .name = "nccl",
+    .version = WEFT_VERSION,
+    .licence = "Apache-2.0",
+    .summary = "ranks as processes with a GPU each that talk through NVIDIA's NCCL",
+    .numerics = WEFT_NUMERICS_TOLERANCE,
+    .params = params,
+    .contributions = contributions,
+    .create = create,
+    .open = open_library,
+    .close = close_library,
+    .destroy = destroy,
+};

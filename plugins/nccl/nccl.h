@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the nccl plugin share. */
+#ifndef WEFT_PLUGINS_NCCL_H
+#define WEFT_PLUGINS_NCCL_H
+
+#include "api.h"
+
+#include <stdatomic.h>
+
+/* A communicator, on the transport's list until it is gone. */
+typedef struct comm {
+    nccl_comm_t handle;
+    struct comm *next;
+} comm;
+
+typedef struct transport {
+    const weft_host *host;
+    const weft_device *device;
+    void *device_self;
+    nccl_api api;
+    bool exact, failed; /* failed: communicators are aborted, not ended */
+    comm *comms;        /* the first that was made, of all ranks, is the last */
+    comm *world;
+    atomic_bool left; /* whoever sets it ends all waiting */
+} transport;
+
+/* One direction between this rank and another: a communicator of two, for NCCL does one thing
+ * after the other in a communicator, and a queue, for what is awaited must not hold up the rest. */
+typedef struct channel {
+    comm *of;
+    weft_queue *queue;
+    int peer; /* in the communicator */
+} channel;
+
+typedef struct group {
+    transport *t;
+    int n, me;
+    int *ranks;   /* [n] of the run */
+    bool *absent; /* [n] all but this one: NCCL does not say who */
+    comm *of;
+    channel *to, *from; /* [n] queue NULL: not connected */
+    char *scratch;      /* SCRATCH_BYTES of the device, from the first exact sum or maximum on */
+    weft_device_event *ready;
+    weft_request *transfers; /* begun, and nobody has waited for them */
+} group;
+
+/* ---- wait.c ---- */
+
+weft_status nccl_error(transport *t, nccl_comm_t comm, int result, const char *what,
+                       weft_error *err);
+weft_status nccl_fail_left(weft_error *err);
+/* What a call returned: until NCCL has done what it began. g NULL: all ranks are in it. */
+weft_status nccl_settle(transport *t, const group *g, const comm *of, int result, const char *what,
+                        weft_error *err);
+weft_status nccl_check(void *self, weft_error *err);
+/* From now on nobody waits for these communicators. */
+void nccl_abort_all(transport *t);
+/* Nothing is under way on the device, and nothing has failed. */
+bool nccl_is_idle(transport *t);
+
+/* ---- collective.c ---- */
+
+weft_status nccl_all_gather(void *self, void *handle, const void *send, void *recv, int64_t count,
+                            weft_dtype dtype, weft_queue *queue, weft_error *err);
+weft_status nccl_reduce_scatter(void *self, void *handle, const void *send, void *recv,
+                                int64_t count, weft_dtype dtype, weft_reduce op, weft_queue *queue,
+                                weft_error *err);
+weft_status nccl_all_reduce(void *self, void *handle, const void *send, void *recv, int64_t count,
+                            weft_dtype dtype, weft_reduce op, weft_queue *queue, weft_error *err);
+weft_status nccl_all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,
+                            weft_dtype dtype, weft_queue *queue, weft_error *err);
+weft_status nccl_broadcast(void *self, void *handle, int root, void *data, int64_t count,
+                           weft_dtype dtype, weft_queue *queue, weft_error *err);
+void nccl_free_scratch(group *g);
+
+/* ---- transfer.c ---- */
+
+weft_status nccl_connect(void *self, void *handle, int from, int to, weft_error *err);
+weft_status nccl_send(void *self, void *handle, int to, const void *data, int64_t count,
+                      weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err);
+weft_status nccl_recv(void *self, void *handle, int from, void *data, int64_t count,
+                      weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err);
+weft_status nccl_wait(void *self, weft_request *request, weft_queue *queue, weft_error *err);
+void nccl_drop_transfers(group *g);
+
+/* ---- nccl.c ---- */
+
+/* Of those of all ranks that name the same color; negative: none. Collective over all ranks. */
+weft_status nccl_split(transport *t, int color, int key, comm **out, weft_error *err);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends and receives: each direction between two ranks has a communicator and a queue of its own,
+ * so that what waits for its other end holds up nothing else. */
+#include "nccl.h"
+
+struct weft_request {
+    group *group;
+    weft_device_event *done;
+    weft_request *next;
+};
+
+/* Of each group those two ranks share a color, and all others make none. */
+weft_status nccl_connect(void *self, void *handle, int from, int to, weft_error *err)
+{
+    transport *t = self;
+    group *g = handle;
+    bool sends = g->me == from, takes_part = sends || g->me == to;
+    comm *of = NULL;
+    weft_status s =
+        nccl_split(t, takes_part && from != to ? g->ranks[from] : -1, sends ? 0 : 1, &of, err);
+    if (s || !of)
+        return s;
+    channel *c = sends ? &g->to[to] : &g->from[from];
+    c->of = of;
+    c->peer = sends ? 1 : 0;
+    return t->device->queue_create(t->device_self, &c->queue, err);
+}
+
+static void drop(weft_request *r)
+{
+    weft_request **at = &r->group->transfers;
+    while (*at && *at != r)
+        at = &(*at)->next;
+    if (*at)
+        *at = r->next;
+    if (r->done)
+        r->group->t->device->event_destroy(r->group->t->device_self, r->done);
+    weft_free(r);
+}
+
+void nccl_drop_transfers(group *g)
+{
+    while (g->transfers)
+        drop(g->transfers);
+}
+
+/* The channel's queue goes on where `queue` is now. */
+static weft_status follow(group *g, const channel *c, weft_queue *queue, weft_error *err)
+{
+    const transport *t = g->t;
+    weft_status s = t->device->record(t->device_self, queue, g->ready, err);
+    return s ? s : t->device->await(t->device_self, c->queue, g->ready, err);
+}
+
+static weft_status begin(group *g, const channel *c, const void *send, void *recv, size_t bytes,
+                         weft_queue *queue, weft_request **out, weft_error *err)
+{
+    transport *t = g->t;
+    weft_request *r = weft_alloc_zero(1, sizeof *r);
+    if (!r)
+        return weft_fail_memory(err);
+    r->group = g;
+    weft_status s = t->device->event_create(t->device_self, &r->done, err);
+    s = s ? s : follow(g, c, queue, err);
+    if (!s && bytes) {
+        void *stream = t->device->stream(t->device_self, c->queue);
+        int result = recv
+                         ? t->api.ncclRecv(recv, bytes, NCCL_BYTES, c->peer, c->of->handle, stream)
+                         : t->api.ncclSend(send, bytes, NCCL_BYTES, c->peer, c->of->handle, stream);
+        s = nccl_settle(t, g, c->of, result, recv ? "recv" : "send", err);
+    }
+    s = s ? s : t->device->record(t->device_self, c->queue, r->done, err);
+    if (s) {
+        drop(r);
+        return s;
+    }
+    r->next = g->transfers;
+    g->transfers = r;
+    *out = r;
+    return WEFT_OK;
+}
+
+static weft_status fail_unconnected(const group *g, int from, int to, weft_error *err)
+{
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "nccl: rank %d sends to rank %d, and they were never connected",
+                     g->ranks[from], g->ranks[to]);
+}
+
+weft_status nccl_send(void *self, void *handle, int to, const void *data, int64_t count,
+                      weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err)
+{
+    group *g = handle;
+    (void)self;
+    return g->to[to].queue ? begin(g, &g->to[to], data, NULL,
+                                   (size_t)count * weft_dtype_size(dtype), queue, request, err)
+                           : fail_unconnected(g, g->me, to, err);
+}
+
+weft_status nccl_recv(void *self, void *handle, int from, void *data, int64_t count,
+                      weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err)
+{
+    group *g = handle;
+    (void)self;
+    return g->from[from].queue ? begin(g, &g->from[from], NULL, data,
+                                       (size_t)count * weft_dtype_size(dtype), queue, request, err)
+                               : fail_unconnected(g, from, g->me, err);
+}
+
+/* The host does not wait: the queue does. */
+weft_status nccl_wait(void *self, weft_request *r, weft_queue *queue, weft_error *err)
+{
+    transport *t = self;
+    weft_status s = t->device->await(t->device_self, queue, r->done, err);
+    drop(r);
+    return s;
+}
