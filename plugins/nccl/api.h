@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What weft uses of NCCL, said here: the plugin needs no header to be built and no library to be
- * loaded. test/test_nccl_api.c compares all of it with nccl.h where there is one. */
+ * loaded. test/api_matches.c compares it with NCCL's header where there is one. */
 #ifndef WEFT_PLUGINS_NCCL_API_H
 #define WEFT_PLUGINS_NCCL_API_H
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 nobase_dist_doc_DATA += plugins/nccl/README.md
+EXTRA_DIST += plugins/nccl/test/api_matches.c
 plugins_nccl_nccl_la_SOURCES = \
 	plugins/nccl/api.c \
 	plugins/nccl/collective.c \
