@@ -193,10 +193,26 @@ static int teardown(void **state)
     return 0;
 }
 
+static const void *service(const weft_host *host, const char *name, void **self)
+{
+    (void)host;
+    *self = &tokenizer_bos;
+    return strcmp(name, "tokenizer") == 0 ? &tokenizer : NULL;
+}
+
+static const void *no_service(const weft_host *host, const char *name, void **self)
+{
+    (void)host, (void)name, (void)self;
+    return NULL;
+}
+
 static weft_status begin(fixture *f, const char *ini)
 {
     f->log = (weft_log){keep_line, &f->lines};
-    f->host = (weft_host){.log = &f->log, .ranks = 1};
+    if (!f->host.service)
+        f->host.service = service;
+    f->host.log = &f->log;
+    f->host.ranks = 1;
     f->table = sample_LTX_plugin.contributions[0].table;
     assert_int_equal(weft_settings_read_text("test.ini", ini, strlen(ini), &f->settings, &f->err),
                      WEFT_OK);
@@ -213,6 +229,22 @@ static weft_status begin(fixture *f, const char *ini)
 static weft_status prompt(fixture *f, int i, const int32_t **ids, size_t *n)
 {
     return f->table->prompt(f->self, i, &tokenizer, &tokenizer_bos, ids, n, &f->err);
+}
+
+static void training_needs_a_tokenizer(void **state)
+{
+    fixture *f = *state;
+    f->host.service = no_service;
+    assert_int_equal(begin(f, "[sample]\nevery = 50\n"), WEFT_ERR_INPUT);
+    assert_non_null(strstr(weft_error_text(&f->err), "tokenizer"));
+}
+
+static void writing_needs_none(void **state)
+{
+    fixture *f = *state;
+    f->host.service = no_service;
+    f->host.no_data = true;
+    assert_int_equal(begin(f, "[sample]\nevery = 50\n"), WEFT_OK);
 }
 
 static void when_text_is_wanted(void **state)
@@ -357,6 +389,8 @@ int main(void)
         cmocka_unit_test(not_finite),
         cmocka_unit_test(equal_ones_go_by_id),
         cmocka_unit_test(flat_text),
+        TEST(training_needs_a_tokenizer),
+        TEST(writing_needs_none),
         TEST(when_text_is_wanted),
         TEST(several_prompts),
         TEST(empty_prompts),
