@@ -9,9 +9,10 @@
 #include <omp.h>
 #include <string.h>
 
-/* Rows and columns of c per f32 product of widened operands, of which a thread computes one at a
- * time; how many threads do at most, for each has widened copies of its own. */
-enum { BLOCK = 512, MOST_WORKERS = 16 };
+/* About how many rows and columns of c an f32 product of widened operands has, of which a thread
+ * computes one at a time; how many threads do at most, for each has widened copies of its own; up
+ * to how many terms a sum is short. */
+enum { BLOCK = 512, MOST_WORKERS = 16, SHORT_SUM = 256 };
 
 typedef struct product {
     cpu_matmul_shape shape; /* of the whole */
@@ -119,16 +120,41 @@ static cpu_matmul_shape block_shape(const cpu_matmul_shape *s, int64_t m, int64_
     return b;
 }
 
-/* Block extents along m or n: [0] the full block (0 if there is none), [1] the rest. */
-static void extents(int64_t size, int64_t out[2])
+/* Blocks are about equal: a rest of half a block would run at half the rate. In 16s, for vectors.
+ */
+static int64_t cut(int64_t size, int64_t block)
 {
-    out[0] = size >= BLOCK ? BLOCK : 0;
-    out[1] = size % BLOCK;
+    int64_t n = (size + block / 2) / block;
+    int64_t length = (size + (n > 1 ? n : 1) - 1) / (n > 1 ? n : 1);
+    return min64(size, (length + 15) / 16 * 16);
+}
+
+static int64_t rows_of(const cpu_matmul_shape *s)
+{
+    return cut(s->m, BLOCK);
+}
+
+/* Of sums that are soon done, reading and writing c takes its share: longer rows are faster. */
+static int64_t columns_of(const cpu_matmul_shape *s)
+{
+    return cut(s->n, s->k <= SHORT_SUM ? 2 * BLOCK : BLOCK);
+}
+
+/* Of whole blocks, and of what is left; 0: there is none. */
+static void extents(int64_t size, int64_t length, int64_t out[2])
+{
+    out[0] = length;
+    out[1] = size % length;
+}
+
+static int64_t pieces(int64_t size, int64_t length)
+{
+    return (size + length - 1) / length;
 }
 
 static int64_t blocks_of(const cpu_matmul_shape *s)
 {
-    return ((s->m + BLOCK - 1) / BLOCK) * ((s->n + BLOCK - 1) / BLOCK);
+    return pieces(s->m, rows_of(s)) * pieces(s->n, columns_of(s));
 }
 
 static int workers_of(const cpu_matmul_shape *s, int threads)
@@ -148,7 +174,7 @@ static size_t align64(size_t n)
 
 static staging staging_of(const cpu_matmul_shape *s)
 {
-    size_t m = (size_t)min64(s->m, BLOCK), n = (size_t)min64(s->n, BLOCK), k = (size_t)s->k;
+    size_t m = (size_t)rows_of(s), n = (size_t)columns_of(s), k = (size_t)s->k;
     staging at = {.b = align64(m * k * 4)};
     at.c = at.b + align64(k * n * 4);
     at.scratch = at.c + (s->c == WEFT_F32 ? 0 : align64(m * n * 4));
@@ -160,8 +186,8 @@ static size_t block_workspace(const cpu_matmul_shape *s)
 {
     int64_t m[2], n[2];
     size_t most = 0;
-    extents(s->m, m);
-    extents(s->n, n);
+    extents(s->m, rows_of(s), m);
+    extents(s->n, columns_of(s), n);
     for (int i = 0; i < 4; i++) {
         if (m[i >> 1] == 0 || n[i & 1] == 0)
             continue;
@@ -205,8 +231,8 @@ size_t cpu_product_workspace(const weft_call *call)
 static weft_status prepare_blocks(product *p, weft_error *err)
 {
     int64_t m[2], n[2];
-    extents(p->shape.m, m);
-    extents(p->shape.n, n);
+    extents(p->shape.m, rows_of(&p->shape), m);
+    extents(p->shape.n, columns_of(&p->shape), n);
     p->workers = workers_of(&p->shape, p->threads);
     for (int i = 0; i < 4 * p->workers; i++) {
         int worker = i / 4, rest_m = i >> 1 & 1, rest_n = i & 1;
@@ -298,12 +324,13 @@ static weft_status run_block(const product *p, const weft_call *call, int worker
 {
     const cpu_matmul_shape *s = &p->shape;
     const staging at = staging_of(s);
-    int64_t m = min64(BLOCK, s->m - i), n = min64(BLOCK, s->n - j), to = i * s->c_row + j;
+    int64_t m = min64(rows_of(s), s->m - i), n = min64(columns_of(s), s->n - j);
+    int64_t to = i * s->c_row + j;
     bool f32 = s->c == WEFT_F32;
     char *c = call->outs[0].data;
     void *result = f32 ? (void *)(c + to * 4) : (void *)(work + at.c);
     widen_a(s, call->ins[0].data, i, m, (float *)(void *)work);
-    cpu_matmul *matmul = p->block[worker][m < BLOCK][n < BLOCK];
+    cpu_matmul *matmul = p->block[worker][m < rows_of(s)][n < columns_of(s)];
     weft_status status = cpu_matmul_run(matmul, work, work + at.b, result, work + at.scratch, NULL);
     if (!status && !f32)
         narrow_block(result, (uint16_t *)(void *)c + to, s->c_row, m, n, s->add);
@@ -315,7 +342,7 @@ static weft_status run_block(const product *p, const weft_call *call, int worker
 static weft_status launch_blocks(const product *p, const weft_call *call, weft_error *err)
 {
     const cpu_matmul_shape *s = &p->shape;
-    int64_t rows = (s->m + BLOCK - 1) / BLOCK, n_blocks = blocks_of(s);
+    int64_t rows = pieces(s->m, rows_of(s)), n_blocks = blocks_of(s);
     size_t each = p->workspace / (size_t)p->workers;
     weft_status status = WEFT_OK;
 #pragma omp parallel num_threads(p->workers) if (p->workers > 1)
@@ -325,9 +352,9 @@ static weft_status launch_blocks(const product *p, const weft_call *call, weft_e
         int64_t widened = -1; /* which columns of b */
 #pragma omp for schedule(dynamic)
         for (int64_t t = 0; t < n_blocks; t++) {
-            int64_t i = t % rows * BLOCK, j = t / rows * BLOCK;
+            int64_t i = t % rows * rows_of(s), j = t / rows * columns_of(s);
             if (j != widened)
-                widen_b(s, call->ins[1].data, j, min64(BLOCK, s->n - j),
+                widen_b(s, call->ins[1].data, j, min64(columns_of(s), s->n - j),
                         (float *)(void *)(work + staging_of(s).b));
             widened = j;
             weft_status mine = run_block(p, call, worker, work, i, j);
