@@ -275,9 +275,27 @@ static weft_status wait(void *self, weft_request *request, weft_queue *queue, we
 
 /* ---- life ---- */
 
+static bool sends(const weft_plan *plan)
+{
+    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    for (int p = 0; l && p < l->n_programs; p++)
+        for (int i = 0; i < l->programs[p].n; i++)
+            if (l->programs[p].list[i].kind == WEFT_POST_SEND)
+                return true;
+    return false;
+}
+
 weft_status weft_host_transport_create(weft_run *run, weft_error *err)
 {
     weft_groups *g = &run->groups;
+    /* Copies of what is sent are in no order yet with what writes there next: refused, not wrong.
+     */
+    if (sends(run->plan))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "'%s' reads the host's memory, and pipelines and rings cannot send from "
+                         "%s's memory through it; list a transport that takes device memory, as "
+                         "local, in its place",
+                         g->transport->name, run->plan->device->name);
     struct weft_host_transport *h = run->host_transport = weft_alloc_zero(1, sizeof *h);
     if (!h)
         return weft_fail_memory(err);
