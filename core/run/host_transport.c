@@ -12,21 +12,11 @@ typedef struct buffer {
     weft_device_event *last; /* after what the device does with it; NULL: it computes at once */
 } buffer;
 
-/* A transfer that was begun. Kept when it is over, for the next. */
-typedef struct transfer {
-    weft_request *request; /* NULL: of none */
-    buffer through;
-    void *to; /* of a receive: where it goes */
-    size_t bytes;
-    struct transfer *next;
-} transfer;
-
 struct weft_host_transport {
     weft_run *run;
     const weft_transport *next;
     void *next_self;
     buffer send, recv; /* of collectives */
-    transfer *transfers;
     weft_transport table;
 };
 
@@ -206,75 +196,9 @@ static weft_status broadcast(void *self, void *handle, int root, void *data, int
     return s || g->me == root ? s : deliver(h, &h->send, data, bytes, queue, err);
 }
 
-/* ---- transfers ---- */
-
-/* One that is over, or a new one. */
-static weft_status find_free(struct weft_host_transport *h, transfer **out, weft_error *err)
-{
-    transfer *t = h->transfers;
-    while (t && t->request)
-        t = t->next;
-    if (!t) {
-        t = weft_alloc_zero(1, sizeof *t);
-        if (!t)
-            return weft_fail_memory(err);
-        t->next = h->transfers;
-        h->transfers = t;
-    }
-    *out = t;
-    return WEFT_OK;
-}
-
-/* The core's requests are transfers, which nobody else looks into. */
-static weft_request *as_request(transfer *t)
-{
-    return (weft_request *)(void *)t;
-}
-
-static weft_status send(void *self, void *handle, int to, const void *data, int64_t n,
-                        weft_dtype dtype, weft_queue *queue, weft_request **request,
-                        weft_error *err)
-{
-    struct weft_host_transport *h = self;
-    transfer *t;
-    weft_status s = find_free(h, &t, err);
-    s = s ? s : fetch(h, &t->through, data, size_of(n, dtype), queue, err);
-    if (s)
-        return s;
-    t->to = NULL;
-    *request = as_request(t);
-    return h->next->send(h->next_self, ((group *)handle)->inner, to, t->through.at, n, dtype, queue,
-                         &t->request, err);
-}
-
-static weft_status recv(void *self, void *handle, int from, void *data, int64_t n, weft_dtype dtype,
-                        weft_queue *queue, weft_request **request, weft_error *err)
-{
-    struct weft_host_transport *h = self;
-    transfer *t;
-    weft_status s = find_free(h, &t, err);
-    s = s ? s : take(h, &t->through, size_of(n, dtype), err);
-    if (s)
-        return s;
-    t->to = data;
-    t->bytes = size_of(n, dtype);
-    *request = as_request(t);
-    return h->next->recv(h->next_self, ((group *)handle)->inner, from, t->through.at, n, dtype,
-                         queue, &t->request, err);
-}
-
-static weft_status wait(void *self, weft_request *request, weft_queue *queue, weft_error *err)
-{
-    struct weft_host_transport *h = self;
-    transfer *t = (transfer *)(void *)request;
-    weft_request *inner = t->request;
-    t->request = NULL;
-    weft_status s = h->next->wait(h->next_self, inner, queue, err);
-    return s || !t->to ? s : deliver(h, &t->through, t->to, t->bytes, queue, err);
-}
-
 /* ---- life ---- */
 
+/* Not in a collective: a copy through the host would be in no order with what writes there next. */
 static bool sends(const weft_plan *plan)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -288,8 +212,6 @@ static bool sends(const weft_plan *plan)
 weft_status weft_host_transport_create(weft_run *run, weft_error *err)
 {
     weft_groups *g = &run->groups;
-    /* Copies of what is sent are in no order yet with what writes there next: refused, not wrong.
-     */
     if (sends(run->plan))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "'%s' reads the host's memory, and pipelines and rings cannot send from "
@@ -313,12 +235,8 @@ weft_status weft_host_transport_create(weft_run *run, weft_error *err)
                                                 .reduce_scatter = reduce_scatter,
                                                 .all_reduce = all_reduce,
                                                 .all_to_all = all_to_all}};
-    if (g->transport->send) {
-        h->table.send = send;
-        h->table.recv = recv;
-        h->table.wait = wait;
+    if (g->transport->broadcast)
         h->table.broadcast = broadcast;
-    }
     g->transport = &h->table;
     g->transport_self = h;
     if (run->plan->rank == 0)
@@ -337,11 +255,6 @@ void weft_host_transport_destroy(weft_run *run)
     weft_streams_drain(run);
     release(run->plan, &h->send);
     release(run->plan, &h->recv);
-    for (transfer *t = h->transfers; t; t = h->transfers) {
-        h->transfers = t->next;
-        release(run->plan, &t->through);
-        weft_free(t);
-    }
     weft_free(h);
     run->host_transport = NULL;
 }
