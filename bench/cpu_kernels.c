@@ -257,6 +257,9 @@ int main(int argc, char **argv)
     copy_rate();
     for (int type = 0; type < 2; type++) {
         weft_dtype t = type ? WEFT_BF16 : WEFT_F32;
+        products(t, 128, 768, 2048);
+        products(t, 128, 2048, 768);
+        products(t, 128, 768, 32000);
         products(t, 4096, 768, 2048);
         products(t, 256, 768, 32000);
         attention(t);

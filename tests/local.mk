@@ -171,8 +171,13 @@ bench_checkpoint_wait_LDADD = plugins/ckpt/libckpt.la core/libweft.la $(JANSSON_
 EXTRA_PROGRAMS += bench/tokenize
 bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
+# make bench/cpu_kernels
+EXTRA_PROGRAMS += bench/cpu_kernels
+bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/core -I$(top_srcdir)/plugins/cpu
+bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la core/libweft.la $(DNNL_LIBS) $(LIBM)
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/cpu_kernels.c bench/float8.py bench/lock bench/pairs bench/pipeline bench/pipeline.py bench/ranks bench/threads bench/tokenize.py
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/lock bench/pairs bench/pipeline bench/pipeline.py bench/ranks bench/threads bench/tokenize.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la
