@@ -109,8 +109,22 @@ typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
     OP(attention)                                                                                  \
     OP(attention_dx)
 
-/* Of our own products: rows and columns of a tile, and a thread's memory. */
-enum { CPU_GEMM_ROWS = 192, CPU_GEMM_COLUMNS = 128, CPU_GEMM_FLOATS = (192 + 256) * 128 };
+/* Of our own products (gemm.h): the most rows and columns of a tile, the terms that are summed at
+ * a time, the columns of b that are packed together, and a thread's memory. Measured on a second
+ * cache of 512 KiB. */
+enum {
+    CPU_GEMM_ROWS = 144,
+    CPU_GEMM_COLUMNS = 256,
+    CPU_GEMM_DEPTH = 256,
+    CPU_GEMM_GROUP = 64,
+    CPU_GEMM_FLOATS =
+        CPU_GEMM_ROWS * (CPU_GEMM_DEPTH + 16 + CPU_GEMM_COLUMNS) + CPU_GEMM_GROUP * CPU_GEMM_DEPTH
+};
+
+/* m rows and n columns of c, from row i and column j on. */
+typedef struct cpu_tile {
+    int64_t i, j, m, n;
+} cpu_tile;
 
 typedef struct cpu_launchers {
 #define CPU_FIELD(op) cpu_launch *op;
@@ -118,10 +132,9 @@ typedef struct cpu_launchers {
 #undef CPU_FIELD
     /* Natural exponential of n numbers, for tests of its accuracy. */
     void (*exp)(const float *x, float *y, int64_t n);
-    /* A tile of c[m, n] = (or +=) a b, all f32, from row i and column j on; work: CPU_GEMM_FLOATS.
-     */
-    void (*gemm)(const cpu_matmul_shape *s, const float *a, const float *b, float *c, int64_t i,
-                 int64_t j, float *work);
+    /* A tile of c[m, n] = (or +=) a b; work: CPU_GEMM_FLOATS, 64-byte aligned. */
+    void (*gemm)(const cpu_matmul_shape *s, const void *a, const void *b, void *c, cpu_tile tile,
+                 float *work);
 } cpu_launchers;
 
 extern const cpu_launchers cpu_launchers_generic, cpu_launchers_avx2, cpu_launchers_avx512;

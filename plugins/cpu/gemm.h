@@ -1,49 +1,253 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products of our own, for builds without oneDNN. The result is cut into tiles of fixed
- * size, each computed by one thread over the whole of k, so the bits do not depend on threads. */
+/* A tile of a matrix product, of f32 or of bf16 as f32.
+ *
+ * GEMM_DEPTH terms of each sum are taken at a time. Rows of a are widened into memory that stays
+ * in the second cache, then columns of b into strips as wide as the registers hold; all rows pass
+ * over a strip while it lies in the first. So an element of b is widened once for CPU_GEMM_ROWS
+ * rows, and one of a once for CPU_GEMM_COLUMNS columns. */
 
-/* b is copied into the cache, in rows of whole vectors, GEMM_DEPTH of them at a time. */
-enum { GEMM_DEPTH = 256 };
-_Static_assert(CPU_GEMM_FLOATS == (CPU_GEMM_ROWS + GEMM_DEPTH) * CPU_GEMM_COLUMNS,
-               "a thread's memory is a tile of c and a panel of b");
+enum {
+    GEMM_DEPTH = CPU_GEMM_DEPTH,
+    GEMM_WIDTH = TILE_VECTORS * CPU_VECTOR, /* columns of a strip */
+    GEMM_PITCH = GEMM_DEPTH + 16,           /* between rows of a: not a power of two */
+    GEMM_AHEAD = 8                          /* rows of b */
+};
+_Static_assert((int)CPU_GEMM_GROUP % GEMM_WIDTH == 0, "whole strips are packed together");
+_Static_assert(CPU_GEMM_FLOATS >=
+                   CPU_GEMM_ROWS * (GEMM_PITCH + CPU_GEMM_COLUMNS) + CPU_GEMM_GROUP * GEMM_DEPTH,
+               "a thread's memory is rows of a, strips of b, and a tile of c");
 
-static void gemm_pack(const cpu_matmul_shape *s, const float *b, int64_t depth, int64_t n,
-                      int64_t padded, float *to)
+/* An operand: f32 or bf16. */
+typedef struct gemm_source {
+    const void *data;
+    int64_t row, col; /* strides; one of them is 1 */
+    bool bf16;
+} gemm_source;
+
+static inline gemm_source gemm_at(gemm_source s, int64_t i, int64_t j)
 {
-    if (s->b_col == 1)
-        for (int64_t p = 0; p < depth; p++)
-            memcpy(to + p * padded, b + p * s->b_row, (size_t)n * sizeof *to);
-    else
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t p = 0; p < depth; p++)
-                to[p * padded + j] = b[p * s->b_row + j * s->b_col];
-    for (int64_t p = 0; p < depth && n < padded; p++)
-        memset(to + p * padded + n, 0, (size_t)(padded - n) * sizeof *to);
+    s.data = (const char *)s.data + (i * s.row + j * s.col) * (s.bf16 ? 2 : 4);
+    return s;
 }
 
-/* The tile of c that begins at row i, column j; work: CPU_GEMM_FLOATS of the thread's own. */
-static void gemm_tile(const cpu_matmul_shape *s, const float *a, const float *b, float *c,
-                      int64_t i, int64_t j, float *work)
+static inline float gemm_get(gemm_source s, int64_t i, int64_t j)
 {
-    int64_t m = least(s->m - i, CPU_GEMM_ROWS), n = least(s->n - j, CPU_GEMM_COLUMNS);
-    int64_t padded = (n + CPU_PAD - 1) / CPU_PAD * CPU_PAD;
-    float *panel = work + CPU_GEMM_ROWS * CPU_GEMM_COLUMNS;
-    operands o = {.b = panel,
-                  .c = work,
-                  .a_row = s->a_row,
-                  .a_col = s->a_col,
-                  .b_row = padded,
-                  .c_row = padded};
+    s = gemm_at(s, i, j);
+    return s.bf16 ? widen1(*(const uint16_t *)s.data) : *(const float *)s.data;
+}
+
+/* `lines` runs of n elements that lie side by side, `stride` apart, to f32 runs `pitch` apart. */
+static inline __attribute__((always_inline)) void
+gemm_copy(gemm_source s, int64_t stride, int64_t lines, int64_t n, float *to, int64_t pitch)
+{
+    for (int64_t i = 0; i < lines; i++, to += pitch) {
+        const uint16_t *h = (const uint16_t *)s.data + i * stride;
+        const float *f = (const float *)s.data + i * stride;
+        if (s.bf16)
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++)
+                to[j] = widen1(h[j]);
+        else
+            memcpy(to, f, (size_t)n * sizeof *to);
+    }
+}
+
+/* ---- turning what lies along k ---- */
+
+typedef uint32_t gemm_eight __attribute__((vector_size(32)));
+typedef uint32_t gemm_eight_at __attribute__((vector_size(32), aligned(2), may_alias));
+
+#if defined(__clang__)
+#define GEMM_MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define GEMM_MIX(a, b, ...) __builtin_shuffle(a, b, (gemm_eight){__VA_ARGS__})
+#endif
+
+/* Eight rows become eight columns. */
+static inline __attribute__((always_inline)) void gemm_turn(gemm_eight r[8])
+{
+    gemm_eight s[8], t[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) { /* pairs of rows */
+        s[2 * i] = GEMM_MIX(r[2 * i], r[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        s[2 * i + 1] = GEMM_MIX(r[2 * i], r[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) { /* fours */
+        t[i] = GEMM_MIX(s[i], s[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        t[i + 1] = GEMM_MIX(s[i], s[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        t[i + 2] = GEMM_MIX(s[i + 1], s[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        t[i + 3] = GEMM_MIX(s[i + 1], s[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) { /* halves */
+        r[i] = GEMM_MIX(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        r[i + 4] = GEMM_MIX(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+/* Eight columns of b, each dense, to rows of the strip: of `depth` rows as many as fill registers;
+ * how many is returned. The next eight columns are on their way meanwhile. */
+static inline __attribute__((always_inline)) int64_t gemm_turn_columns(gemm_source s, int64_t depth,
+                                                                       float *to)
+{
+    const int step = s.bf16 ? 16 : 8;
+    int64_t p = 0;
+    for (; p + step <= depth; p += step) {
+        gemm_eight r[8];
+#pragma GCC unroll 8
+        for (int c = 0; c < 8; c++)
+            r[c] = *(const gemm_eight_at *)gemm_at(s, p, c).data;
+#pragma GCC unroll 8
+        for (int c = 8; c < 16; c++)
+            __builtin_prefetch(gemm_at(s, p, c).data);
+        gemm_turn(r);
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) {
+            if (!s.bf16) {
+                *(gemm_eight_at *)(to + (p + i) * GEMM_WIDTH) = r[i];
+                continue;
+            }
+            /* two terms of a sum lie in each 32 bits */
+            *(gemm_eight_at *)(to + (p + 2 * i) * GEMM_WIDTH) = r[i] << 16;
+            *(gemm_eight_at *)(to + (p + 2 * i + 1) * GEMM_WIDTH) = r[i] & 0xffff0000u;
+        }
+    }
+    return p;
+}
+
+/* Columns of b that lie along k, to a strip. */
+static inline __attribute__((always_inline)) void gemm_pack_turned(gemm_source b, int64_t depth,
+                                                                   int64_t n, float *to)
+{
+    int64_t j = 0;
+    for (; j + 8 <= n; j += 8) {
+        int64_t turned = gemm_turn_columns(gemm_at(b, 0, j), depth, to + j);
+        for (int64_t p = turned; p < depth; p++)
+            for (int64_t e = j; e < j + 8; e++)
+                to[p * GEMM_WIDTH + e] = gemm_get(b, p, e);
+    }
+    for (int64_t p = 0; p < depth; p++)
+        for (int64_t e = j; e < n; e++)
+            to[p * GEMM_WIDTH + e] = gemm_get(b, p, e);
+}
+
+/* b[depth, n] to strips of rows of GEMM_WIDTH, one after the other, zero beyond n. Where b's rows
+ * are dense they are read from end to end. */
+static inline __attribute__((always_inline)) void gemm_pack_b(gemm_source b, int64_t depth,
+                                                              int64_t n, float *to)
+{
+    enum { STRIP = GEMM_WIDTH * GEMM_DEPTH };
+    int64_t whole = n / GEMM_WIDTH, rest = n % GEMM_WIDTH;
+    for (int64_t p = 0; rest && p < depth; p++)
+        memset(to + whole * STRIP + p * GEMM_WIDTH, 0, GEMM_WIDTH * sizeof *to);
+    if (b.col != 1) {
+        for (int64_t e = 0; e < n; e += GEMM_WIDTH, to += STRIP)
+            gemm_pack_turned(gemm_at(b, 0, e), depth, least(n - e, GEMM_WIDTH), to);
+        return;
+    }
+    for (int64_t p = 0; p < depth; p++) {
+        gemm_source row = gemm_at(b, p, 0), ahead = gemm_at(b, p + GEMM_AHEAD, 0);
+        for (int64_t e = 0; e < n; e += CPU_LINE)
+            __builtin_prefetch(gemm_at(ahead, 0, e).data);
+        for (int64_t e = 0; e < whole; e++)
+            gemm_copy(gemm_at(row, 0, e * GEMM_WIDTH), 0, 1, GEMM_WIDTH,
+                      to + e * STRIP + p * GEMM_WIDTH, 0);
+        if (rest)
+            gemm_copy(gemm_at(row, 0, whole * GEMM_WIDTH), 0, 1, rest,
+                      to + whole * STRIP + p * GEMM_WIDTH, 0);
+    }
+}
+
+/* ---- a tile ---- */
+
+/* All rows of a over a strip: c[m, GEMM_WIDTH] = (or +=) a b. */
+static __attribute__((noinline)) void gemm_strip_k(int64_t m, int64_t depth, operands o,
+                                                   int64_t ahead, bool add)
+{
+    o.a_row = GEMM_PITCH, o.a_col = 1, o.b_row = GEMM_WIDTH;
+    tile_strip(TILE_VECTORS, m, depth, o, ahead, add);
+}
+
+static __attribute__((noinline)) void gemm_strip_m(int64_t m, int64_t depth, operands o,
+                                                   int64_t ahead, bool add)
+{
+    o.a_row = 1, o.a_col = CPU_GEMM_ROWS, o.b_row = GEMM_WIDTH;
+    tile_strip(TILE_VECTORS, m, depth, o, ahead, add);
+}
+
+static void gemm_store(const cpu_matmul_shape *s, void *c, int64_t i, int64_t j, int64_t m,
+                       int64_t n, const float *from)
+{
+    for (int64_t r = 0; r < m; r++, from += CPU_GEMM_COLUMNS) {
+        int64_t at = (i + r) * s->c_row + j;
+        float *f = (float *)c + at;
+        uint16_t *h = (uint16_t *)c + at;
+        if (s->c == WEFT_F32 && !s->add)
+            memcpy(f, from, (size_t)n * sizeof *f);
+        else if (s->c == WEFT_F32)
+#pragma omp simd
+            for (int64_t e = 0; e < n; e++)
+                f[e] += from[e];
+        else if (!s->add)
+#pragma omp simd
+            for (int64_t e = 0; e < n; e++)
+                h[e] = narrow1(from[e]);
+        else
+#pragma omp simd
+            for (int64_t e = 0; e < n; e++)
+                h[e] = narrow1(widen1(h[e]) + from[e]);
+    }
+}
+
+/* All of a's rows over the strips of b. While they pass over the first, c is fetched row by row:
+ * strip by strip, memory would be asked for a line here and a line there. */
+static inline void gemm_strips(bool turned, int64_t m, int64_t n, int64_t depth, operands o,
+                               bool add)
+{
+    for (int64_t e = 0; e < n; e += GEMM_WIDTH) {
+        (turned ? gemm_strip_m : gemm_strip_k)(m, depth, o, e == 0 ? n : 0, add);
+        o.b += GEMM_WIDTH * GEMM_DEPTH, o.c += GEMM_WIDTH;
+    }
+}
+
+/* As the table's gemm. Inlined for either type, so that inner loops need not ask. */
+static inline __attribute__((always_inline)) void gemm_tile_of(const cpu_matmul_shape *s,
+                                                               gemm_source a, gemm_source b,
+                                                               void *c, cpu_tile t, float *work)
+{
+    float *rows = work, *strips = rows + CPU_GEMM_ROWS * GEMM_PITCH,
+          *sums = strips + CPU_GEMM_GROUP * GEMM_DEPTH;
+    /* f32 results of whole strips are summed where they belong */
+    bool direct = s->c == WEFT_F32 && t.n % GEMM_WIDTH == 0;
+    float *to = direct ? (float *)c + t.i * s->c_row + t.j : sums;
+    int64_t pitch = direct ? s->c_row : CPU_GEMM_COLUMNS;
     for (int64_t p = 0; p < s->k; p += GEMM_DEPTH) {
         int64_t depth = least(s->k - p, GEMM_DEPTH);
-        gemm_pack(s, b + p * s->b_row + j * s->b_col, depth, n, padded, panel);
-        o.a = a + i * s->a_row + p * s->a_col;
-        tile_product(m, padded, depth, o, p > 0);
+        bool turned = a.col != 1;
+        if (turned)
+            gemm_copy(gemm_at(a, t.i, p), a.col, depth, t.m, rows, CPU_GEMM_ROWS);
+        else
+            gemm_copy(gemm_at(a, t.i, p), a.row, t.m, depth, rows, GEMM_PITCH);
+        for (int64_t e = 0; e < t.n; e += CPU_GEMM_GROUP) {
+            int64_t n = least(t.n - e, CPU_GEMM_GROUP);
+            gemm_pack_b(gemm_at(b, p, t.j + e), depth, n, strips);
+            operands o = {.a = rows, .b = strips, .c = to + e, .c_row = pitch};
+            gemm_strips(turned, t.m, n, depth, o, p > 0 || (direct && s->add));
+        }
     }
-    for (int64_t r = 0; r < m; r++) {
-        float *to = c + (i + r) * s->c_row + j, *from = work + r * padded;
-#pragma omp simd
-        for (int64_t e = 0; e < n; e++)
-            to[e] = s->add ? to[e] + from[e] : from[e];
+    if (!direct)
+        gemm_store(s, c, t.i, t.j, t.m, t.n, sums);
+}
+
+static void gemm_tile(const cpu_matmul_shape *s, const void *a, const void *b, void *c, cpu_tile t,
+                      float *work)
+{
+    gemm_source from_a = {a, s->a_row, s->a_col, true}, from_b = {b, s->b_row, s->b_col, true};
+    if (s->ab == WEFT_BF16) {
+        gemm_tile_of(s, from_a, from_b, c, t, work);
+        return;
     }
+    from_a.bf16 = from_b.bf16 = false;
+    gemm_tile_of(s, from_a, from_b, c, t, work);
 }

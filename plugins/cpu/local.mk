@@ -13,6 +13,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/sliced.c \
 	plugins/cpu/sumsq.c \
 	plugins/cpu/team.c \
+	plugins/cpu/tiles.c \
 	plugins/cpu/attention.h \
 	plugins/cpu/attention_dx.h \
 	plugins/cpu/attention_merge.h \
@@ -28,7 +29,8 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/rope.h \
 	plugins/cpu/rows.h \
 	plugins/cpu/sliced.h \
-	plugins/cpu/tile.h
+	plugins/cpu/tile.h \
+	plugins/cpu/tiles.h
 if ONEDNN
 plugins_cpu_libcpu_la_SOURCES += plugins/cpu/onednn.c
 else

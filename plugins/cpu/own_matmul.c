@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matmul.h without oneDNN: f32 products of our own (gemm.h), some half as fast. bf16 is multiplied
- * as f32, by blocks, as on processors that have no bf16. */
-#include "cpu.h"
-#include "matmul.h"
-
-#include <omp.h>
+/* matmul.h without oneDNN: f32 products of our own. */
+#include "tiles.h"
 
 struct cpu_matmul {
     cpu_matmul_shape shape;
@@ -18,7 +14,7 @@ static bool is_f32(const cpu_matmul_shape *s)
 
 size_t cpu_matmul_scratch(const cpu_matmul_shape *shape, int threads)
 {
-    return is_f32(shape) ? (size_t)threads * CPU_GEMM_FLOATS * sizeof(float) : SIZE_MAX;
+    return is_f32(shape) ? cpu_tiles_scratch(shape, threads) : SIZE_MAX;
 }
 
 bool cpu_matmul_is_gemm(const cpu_matmul_shape *shape)
@@ -49,15 +45,8 @@ void cpu_matmul_destroy(cpu_matmul *m)
 weft_status cpu_matmul_run(cpu_matmul *m, const void *a, const void *b, void *c, void *scratch,
                            weft_error *err)
 {
-    const cpu_matmul_shape *s = &m->shape;
-    const cpu_launchers *launchers = cpu_launchers_get(CPU_ISA_AVX512);
-    int64_t rows = (s->m + CPU_GEMM_ROWS - 1) / CPU_GEMM_ROWS;
-    int64_t columns = (s->n + CPU_GEMM_COLUMNS - 1) / CPU_GEMM_COLUMNS;
     (void)err;
-#pragma omp parallel for num_threads(m->threads) schedule(static)
-    for (int64_t t = 0; t < rows * columns; t++)
-        launchers->gemm(s, a, b, c, t % rows * CPU_GEMM_ROWS, t / rows * CPU_GEMM_COLUMNS,
-                        (float *)scratch + (size_t)omp_get_thread_num() * CPU_GEMM_FLOATS);
+    cpu_tiles_run(&m->shape, m->threads, a, b, c, scratch);
     return WEFT_OK;
 }
 

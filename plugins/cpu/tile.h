@@ -6,6 +6,8 @@ typedef float vector __attribute__((vector_size(4 * CPU_VECTOR)));
 typedef float vector_at
     __attribute__((vector_size(4 * CPU_VECTOR), aligned(4), may_alias)); /* anywhere in memory */
 
+enum { CPU_LINE = 16 }; /* floats of a cache line */
+
 /* Rows and vectors of c that fit in the registers with a row of b. */
 enum { TILE_ROWS = 6, TILE_VECTORS = CPU_VECTOR == 16 ? 4 : 2 };
 
@@ -16,9 +18,10 @@ typedef struct operands {
     int64_t a_row, a_col, b_row, c_row;
 } operands;
 
-/* c[m, v vectors] = (or +=) a[m, k] b[k, ...]. m and v are constants where this is inlined. */
+/* c[m, v vectors] = (or +=) a[m, k] b[k, ...]. m and v are constants where this is inlined. Of c's
+ * next rows `ahead` columns are fetched meanwhile. */
 static inline __attribute__((always_inline)) void tile_block(int m, int v, int64_t k, operands o,
-                                                             bool add)
+                                                             int64_t ahead, bool add)
 {
     vector sum[TILE_ROWS][TILE_VECTORS];
 #pragma GCC unroll 8
@@ -27,6 +30,10 @@ static inline __attribute__((always_inline)) void tile_block(int m, int v, int64
         for (int j = 0; j < v; j++)
             sum[i][j] = add ? (vector) * (const vector_at *)(o.c + i * o.c_row + j * CPU_VECTOR)
                             : (vector){0.0f};
+    for (int64_t e = 0; e < ahead; e += CPU_LINE)
+#pragma GCC unroll 8
+        for (int i = 0; i < m; i++)
+            __builtin_prefetch(o.c + (m + i) * o.c_row + e, 1);
     for (int64_t p = 0; p < k; p++) {
         const float *b = o.b + p * o.b_row, *a = o.a + p * o.a_col;
 #pragma GCC unroll 8
@@ -46,22 +53,22 @@ static inline __attribute__((always_inline)) void tile_block(int m, int v, int64
 
 /* One strip of v vectors, m rows. */
 static inline __attribute__((always_inline)) void tile_strip(int v, int64_t m, int64_t k,
-                                                             operands o, bool add)
+                                                             operands o, int64_t ahead, bool add)
 {
     while (m >= TILE_ROWS) {
-        tile_block(TILE_ROWS, v, k, o, add);
+        tile_block(TILE_ROWS, v, k, o, ahead, add);
         o.a += TILE_ROWS * o.a_row, o.c += TILE_ROWS * o.c_row, m -= TILE_ROWS;
     }
     if (m >= 4) {
-        tile_block(4, v, k, o, add);
+        tile_block(4, v, k, o, ahead, add);
         o.a += 4 * o.a_row, o.c += 4 * o.c_row, m -= 4;
     }
     if (m >= 2) {
-        tile_block(2, v, k, o, add);
+        tile_block(2, v, k, o, ahead, add);
         o.a += 2 * o.a_row, o.c += 2 * o.c_row, m -= 2;
     }
     if (m > 0)
-        tile_block(1, v, k, o, add);
+        tile_block(1, v, k, o, ahead, add);
 }
 
 /* n: a multiple of CPU_PAD. */
@@ -69,12 +76,12 @@ static __attribute__((noinline)) void tile_product(int64_t m, int64_t n, int64_t
                                                    bool add)
 {
     while (n >= TILE_VECTORS * CPU_VECTOR) {
-        tile_strip(TILE_VECTORS, m, k, o, add);
+        tile_strip(TILE_VECTORS, m, k, o, 0, add);
         o.b += TILE_VECTORS * CPU_VECTOR, o.c += TILE_VECTORS * CPU_VECTOR,
             n -= TILE_VECTORS * CPU_VECTOR;
     }
     for (; n > 0; n -= CPU_VECTOR, o.b += CPU_VECTOR, o.c += CPU_VECTOR)
-        tile_strip(1, m, k, o, add);
+        tile_strip(1, m, k, o, 0, add);
 }
 
 /* ---- between tensors and tiles ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linear, linear_dx and linear_dw against the plain kernels: f32, bf16 in hardware and widened to
- * f32, blocks and their rests, empty extents, accumulation, a queue that is known late, and memory
+ * f32, tiles and their rests, empty extents, accumulation, a queue that is known late, and memory
  * that runs out. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,12 +38,89 @@ static void test_products(void **state)
     }
 }
 
-/* Larger than one block of the widened product in every direction. */
-static void test_blocked_products(void **state)
+/* More than one tile in every direction, with rests. */
+static void test_tiled_products(void **state)
 {
     (void)state;
-    check_linear(530, 1030, 5, WEFT_BF16, WEFT_BF16);
-    check_linear(530, 512, 5, WEFT_BF16, WEFT_F32);
+    check_linear(300, 530, 5, WEFT_BF16, WEFT_BF16);
+    check_linear(150, 270, 531, WEFT_BF16, WEFT_F32);
+    check_linear(144, 256, 256, WEFT_BF16, WEFT_F32);
+    check_linear(17, 29, 1100, WEFT_BF16, WEFT_BF16);
+}
+
+/* ---- our own kernel, of every instruction set ---- */
+
+enum { WORK = CPU_GEMM_FLOATS };
+
+/* Small whole numbers: sums are exact in f32, and rounded once to bf16. */
+static float number(int64_t i)
+{
+    return (float)(i * 37 % 15 - 7);
+}
+
+static void *numbers(weft_dtype dtype, int64_t n)
+{
+    weft_tensor t = {.dtype = dtype, .n_dims = 1, .size = {n}};
+    t.data = weft_alloc_aligned(64, (size_t)n * weft_dtype_size(dtype));
+    assert_non_null(t.data);
+    for (int64_t i = 0; i < n; i++)
+        weft_tensor_set(&t, i, number(i));
+    return t.data;
+}
+
+static void check_tile(const cpu_launchers *table, const cpu_matmul_shape *s, cpu_tile tile)
+{
+    void *a = numbers(s->ab, s->m * s->k), *b = numbers(s->ab, s->k * s->n),
+         *c = numbers(s->c, s->m * s->n);
+    float *work = weft_alloc_aligned(64, WORK * sizeof *work);
+    weft_tensor t = {.dtype = s->c, .n_dims = 1, .size = {s->m * s->n}, .data = c};
+    assert_non_null(work);
+    memset(work, 0xff, WORK * sizeof *work); /* NaN: nothing of it may be seen */
+    table->gemm(s, a, b, c, tile, work);
+    for (int64_t i = 0; i < s->m; i++)
+        for (int64_t j = 0; j < s->n; j++) {
+            bool inside = i >= tile.i && i < tile.i + tile.m && j >= tile.j && j < tile.j + tile.n;
+            double sum = inside && !s->add ? 0.0 : number(i * s->c_row + j);
+            for (int64_t p = 0; inside && p < s->k; p++)
+                sum += (double)number(i * s->a_row + p * s->a_col) *
+                       number(p * s->b_row + j * s->b_col);
+            float rounded =
+                s->c == WEFT_F32 ? (float)sum : weft_bf16_to_f32(weft_f32_to_bf16((float)sum));
+            assert_true(weft_tensor_get(&t, i * s->c_row + j) == rounded);
+        }
+    weft_free_aligned(work);
+    weft_free_aligned(a);
+    weft_free_aligned(b);
+    weft_free_aligned(c);
+}
+
+static void check_tiles_of(const cpu_launchers *table, weft_dtype ab, weft_dtype c)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},     {7, 33, 9},    {150, 70, 40},
+                                       {37, 64, 300}, {13, 128, 16}, {20, 81, 531}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int way = 0; way < 8; way++) {
+            int64_t m = sizes[i][0], n = sizes[i][1], k = sizes[i][2];
+            bool a_turned = way & 1, b_turned = way & 2;
+            cpu_matmul_shape s = {.m = m, .n = n, .k = k, .c_row = n, .ab = ab, .c = c};
+            s.a_row = a_turned ? 1 : k, s.a_col = a_turned ? m : 1;
+            s.b_row = b_turned ? 1 : n, s.b_col = b_turned ? k : 1;
+            s.add = way & 4;
+            int64_t rows = m < CPU_GEMM_ROWS ? m : CPU_GEMM_ROWS;
+            check_tile(table, &s, (cpu_tile){0, 0, rows, n});
+            check_tile(table, &s, (cpu_tile){m / 2, n / 3, (m - m / 2 + 1) / 2, n - n / 3});
+        }
+}
+
+static void test_tiles(void **state)
+{
+    (void)state;
+    for (int isa = CPU_ISA_GENERIC; isa <= CPU_ISA_AVX512; isa++) {
+        const cpu_launchers *table = cpu_launchers_get((cpu_isa)isa);
+        check_tiles_of(table, WEFT_F32, WEFT_F32);
+        check_tiles_of(table, WEFT_BF16, WEFT_F32);
+        check_tiles_of(table, WEFT_BF16, WEFT_BF16);
+    }
 }
 
 /* Weights of three dims: [heads head_dim embed]. */
@@ -150,7 +227,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
-        cmocka_unit_test(test_blocked_products),
+        cmocka_unit_test(test_tiled_products),
+        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_products_of_many_dims),
         cmocka_unit_test(test_prepare_without_memory),
         cmocka_unit_test(test_others_are_refused),

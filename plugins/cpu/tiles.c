@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products of our own: c is cut into tiles, each computed by one thread over the whole of
+ * k. The cut depends on nothing but the size, so the bits do not depend on threads. */
+#include "tiles.h"
+
+#include <omp.h>
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Tiles are about equal, their rows and columns whole vectors. */
+static int64_t cut(int64_t size, int64_t most)
+{
+    int64_t n = (size + most - 1) / most, length = (size + n - 1) / n;
+    return min64(most, (length + 15) / 16 * 16);
+}
+
+static int64_t pieces(int64_t size, int64_t most)
+{
+    int64_t length = cut(size, most);
+    return (size + length - 1) / length;
+}
+
+static int64_t count(const cpu_matmul_shape *s)
+{
+    return pieces(s->m, CPU_GEMM_ROWS) * pieces(s->n, CPU_GEMM_COLUMNS);
+}
+
+static cpu_tile tile_of(const cpu_matmul_shape *s, int64_t t)
+{
+    int64_t rows = cut(s->m, CPU_GEMM_ROWS), columns = cut(s->n, CPU_GEMM_COLUMNS);
+    int64_t down = pieces(s->m, CPU_GEMM_ROWS), i = t % down * rows, j = t / down * columns;
+    return (cpu_tile){i, j, min64(rows, s->m - i), min64(columns, s->n - j)};
+}
+
+static int workers_of(const cpu_matmul_shape *s, int threads)
+{
+    return (int)min64(threads, count(s));
+}
+
+size_t cpu_tiles_scratch(const cpu_matmul_shape *shape, int threads)
+{
+    return (size_t)workers_of(shape, threads) * CPU_GEMM_FLOATS * sizeof(float);
+}
+
+void cpu_tiles_run(const cpu_matmul_shape *shape, int threads, const void *a, const void *b,
+                   void *c, void *scratch)
+{
+    const cpu_launchers *launchers = cpu_launchers_get(CPU_ISA_AVX512);
+    int workers = workers_of(shape, threads);
+    int64_t n = count(shape);
+#pragma omp parallel for num_threads(workers) schedule(dynamic) if (workers > 1)
+    for (int64_t t = 0; t < n; t++)
+        launchers->gemm(shape, a, b, c, tile_of(shape, t),
+                        (float *)scratch + (size_t)omp_get_thread_num() * CPU_GEMM_FLOATS);
+}

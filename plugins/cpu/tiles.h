@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products of our own, of f32 and of bf16 as f32 (tiles.c on gemm.h). The result does not
+ * depend on the number of threads. */
+#ifndef WEFT_CPU_TILES_H
+#define WEFT_CPU_TILES_H
+
+#include "cpu.h"
+
+/* Bytes of scratch memory that a run needs. m, n and k are 1 at least. */
+size_t cpu_tiles_scratch(const cpu_matmul_shape *shape, int threads);
+/* scratch: 64-byte aligned. */
+void cpu_tiles_run(const cpu_matmul_shape *shape, int threads, const void *a, const void *b,
+                   void *c, void *scratch);
+
+#endif
