@@ -8,13 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Chunks of at least 128 tokens whose logits stay near the caches: 32 MiB in f32. */
-static int64_t chunk_tokens(const weft_graph *g, int64_t vocab)
+/* Chunks of at least 128 tokens whose logits stay near the caches of a CPU: 32 MiB in f32. */
+static int64_t cache_tokens(int64_t vocab)
 {
-    if (g->config.sizes.loss_chunk > 0)
-        return g->config.sizes.loss_chunk;
     int64_t tokens = (32 << 20) / (4 * vocab);
     return tokens < 128 ? 128 : tokens;
+}
+
+/* What a rank has of a dim of the inputs, at most. */
+static int64_t part_of(const weft_graph *g, const char *dim, int64_t size)
+{
+    const weft_mesh *mesh = &g->config.mesh;
+    for (int a = 0; a < mesh->n_axes; a++)
+        if (mesh->axis[a].cuts && strcmp(mesh->axis[a].cuts, dim) == 0)
+            size = (size + mesh->axis[a].size - 1) / mesh->axis[a].size;
+    return size;
 }
 
 /* What must be divisible for n parts to be parts of every shard: the sequence, and the chunk that
@@ -33,16 +41,21 @@ static bool divides_shards(const weft_graph *g, int64_t seq, int n)
 }
 
 /* How many chunks: the smallest number that divides every shard of the sequence and makes them
- * small enough, at most 64. */
+ * small enough, at most 64. The user counts tokens of all ranks, a device those of one. */
 static int count_chunks(const weft_graph *g, int64_t batch, int64_t seq, int64_t vocab)
 {
-    int64_t want = chunk_tokens(g, vocab);
+    const weft_sizes *sizes = &g->config.sizes;
+    bool device = sizes->loss_chunk == 0 && g->config.head_tokens > 0;
+    int64_t want = device              ? g->config.head_tokens
+                   : sizes->loss_chunk ? sizes->loss_chunk
+                                       : cache_tokens(vocab);
+    int64_t tokens = device ? part_of(g, "batch", batch) * part_of(g, "seq", seq) : batch * seq;
     int best = 1;
     for (int n = 1; n <= WEFT_RULE_MAX_PARTS && n <= seq; n++) {
         if (!divides_shards(g, seq, n))
             continue;
         best = n;
-        if (batch * seq / n <= want)
+        if (tokens / n <= want)
             break;
     }
     return best;

@@ -67,6 +67,8 @@ typedef struct weft_graph_config {
     const weft_ops *ops;
     weft_dtype dtype;
     weft_sizes sizes;
+    int64_t head_tokens; /* tokens of a rank per chunk of the head, as the device wishes; 0: it
+                            does not care */
     uint64_t
         dice; /* tests: not 0: a random legal role for every axis of every op, from this seed */
     /* Of GENERATE and DECODE: the most tokens of a text (0: seq_len), and the places of the

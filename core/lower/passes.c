@@ -186,6 +186,7 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     config.dtype = weft_params_is(p->train, "dtype", "f64") ? WEFT_F64 : WEFT_F32;
     config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches,
                                 weft_params_int(p->train, "loss_chunk")};
+    config.head_tokens = p->device->head_tokens;
     if (mode == WEFT_MODE_GENERATE || mode == WEFT_MODE_DECODE)
         size_writing(&p->writing, &config);
     return weft_graph_create(&config, g, err);

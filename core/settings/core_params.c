@@ -177,7 +177,7 @@ static const weft_param train_params[] = {
      .unit = "tokens",
      .choices = automatic,
      .flags = WEFT_PARAM_ADVANCED,
-     .help = "tokens whose logits are in memory at once"},
+     .help = "tokens of all ranks whose logits are in memory at once; auto: as the device wishes"},
     {.name = NULL},
 };
 

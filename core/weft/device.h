@@ -65,16 +65,18 @@ typedef struct weft_device_event weft_device_event;
 /* capability "device". All functions but describe are called between open and close, by the rank's
  * one thread unless said otherwise. */
 typedef struct weft_device {
-    size_t size;       /* sizeof(weft_device) */
-    const char *name;  /* kernels name it: "cpu" */
-    int n_queues;      /* how many queues instructions may be spread over; 1: strictly in order.
-                          Of three or more the second is for collectives and the third for what
-                          stages send each other */
-    bool host_memory;  /* the host may read and write device memory directly */
-    bool shared;       /* instances of this device in one process reach each other's memory and
-                          events: ranks that are threads can read what another one holds */
-    int64_t alignment; /* of every tensor, workspace and piece of memory: a power of two, 64 or
-                          more; 0: 64 */
+    size_t size;         /* sizeof(weft_device) */
+    const char *name;    /* kernels name it: "cpu" */
+    int n_queues;        /* how many queues instructions may be spread over; 1: strictly in order.
+                            Of three or more the second is for collectives and the third for what
+                            stages send each other */
+    bool host_memory;    /* the host may read and write device memory directly */
+    bool shared;         /* instances of this device in one process reach each other's memory and
+                            events: ranks that are threads can read what another one holds */
+    int64_t alignment;   /* of every tensor, workspace and piece of memory: a power of two, 64 or
+                            more; 0: 64 */
+    int64_t head_tokens; /* of how many tokens of a rank the head makes logits at once, at most, if
+                            nobody says otherwise; 0: as many as suit the caches of a CPU */
 
     /* ---- memory ---- */
 

@@ -159,9 +159,9 @@ typedef struct weft_mesh_plan weft_mesh_plan;
  * degree was set. */
 weft_status weft_mesh_plan_axis(weft_mesh_plan *plan, const char *name, int64_t degree,
                                 weft_where at, weft_error *err);
-/* Of an axis that the same pass has declared: it will cut this dim of all inputs ("seq"). What must
- * be divided before placement, as the head's chunks of the sequence, heeds that. The rule itself is
- * for the graph pass to add. dim: lives as long as the plugin. */
+/* Of an axis that the same pass has declared: it will cut this dim of all inputs ("batch", "seq").
+ * What must be divided before placement, as the head's chunks of the sequence, heeds that. The rule
+ * itself is for the graph pass to add. dim: lives as long as the plugin. */
 weft_status weft_mesh_plan_cuts(weft_mesh_plan *plan, const char *name, const char *dim,
                                 weft_error *err);
 

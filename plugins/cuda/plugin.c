@@ -266,6 +266,7 @@ static const weft_device device = {
     .n_queues = CUDA_QUEUES,
     .shared = true,
     .alignment = 256,
+    .head_tokens = 4096,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .alloc_host = cuda_alloc_host,

@@ -102,9 +102,11 @@ static weft_status declare_axes(void *self, weft_mesh_plan *plan, weft_error *er
     int64_t degree = weft_params_is(p, "degree", "auto") ? 0 : weft_params_int(p, "degree");
     weft_status s =
         weft_mesh_plan_axis(plan, "dp_shard", degree, weft_params_where(p, "degree"), err);
-    return s ? s
-             : weft_mesh_plan_axis(plan, "dp_replicate", weft_params_int(p, "replicate"),
-                                   weft_params_where(p, "replicate"), err);
+    s = s ? s
+          : weft_mesh_plan_axis(plan, "dp_replicate", weft_params_int(p, "replicate"),
+                                weft_params_where(p, "replicate"), err);
+    s = s ? s : weft_mesh_plan_cuts(plan, "dp_shard", "batch", err);
+    return s ? s : weft_mesh_plan_cuts(plan, "dp_replicate", "batch", err);
 }
 
 /* The last blocks of the forward are the first of the backward: to free what they gathered saves
