@@ -195,16 +195,19 @@ static weft_status add_collectives(json_t *page, const weft_plan *plan, weft_err
     return json_object_set_new(page, "collectives", rows) ? weft_fail_memory(err) : WEFT_OK;
 }
 
-/* ---- the pipeline, at assumed rates ---- */
+/* ---- the pipeline, at the device's rates or assumed ones ---- */
 
-static weft_status draw(json_t *page, const weft_timeline *timeline, const weft_rates *rates,
-                        weft_error *err)
+static weft_status draw(json_t *page, const weft_timeline *timeline, const weft_roofline *r,
+                        const weft_costs *costs, weft_error *err)
 {
     weft_text svg = {0}, words = {0};
     weft_timeline_print_svg(timeline, &svg);
     weft_timeline_print_summary(timeline, &words);
-    weft_text_print(&words, "(if a rank computes %g flop/s and sends %g byte/s)",
-                    rates->flops_per_s, rates->bytes_per_s);
+    if (r->rates.name)
+        weft_text_print(&words, "(predicted by a roofline of %s)", r->rates.name);
+    else
+        weft_text_print(&words, "(if a rank computes %g flop/s and sends %g byte/s)",
+                        r->rates.other, costs->bytes_per_s);
     const char *begin = strstr(weft_text_get(&svg), "<svg"); /* behind XML's own first line */
     bool failed = svg.out_of_memory || words.out_of_memory || !begin ||
                   json_object_set_new(page, "pipeline", json_string(begin)) ||
@@ -216,19 +219,20 @@ static weft_status draw(json_t *page, const weft_timeline *timeline, const weft_
 
 static weft_status add_pipeline(json_t *page, const weft_plan *plan, weft_error *err)
 {
-    const weft_rates rates = {.flops_per_s = 1e12, .bytes_per_s = 1e10};
     weft_timeline *timeline = NULL;
-    weft_costs costs;
+    weft_roofline r;
+    weft_forecast f;
     if (plan->tasks[WEFT_MODE_TRAIN]->ranks < 2)
         return WEFT_OK;
-    weft_status s = weft_plan_costs(plan, &rates, &costs, err);
+    weft_plan_roofline(plan, &r);
+    weft_status s = weft_plan_forecast(plan, &r, &f, err);
     if (s)
         return s;
-    s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], &costs, WEFT_TASKS_SENDING, &timeline,
+    s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], &f.costs, WEFT_TASKS_SENDING, &timeline,
                              err);
-    s = s ? s : draw(page, timeline, &rates, err);
+    s = s ? s : draw(page, timeline, &r, &f.costs, err);
     weft_timeline_destroy(timeline);
-    weft_costs_release(&costs);
+    weft_costs_release(&f.costs);
     return s;
 }
 

@@ -26,10 +26,13 @@ static weft_status read_rate(const char *option, const char *text, double *rate,
     return WEFT_OK;
 }
 
-static weft_status read_rates(const weft_cli_timeline *w, weft_rates *rates, weft_error *err)
+/* What the device does not say, or is not asked. */
+static weft_status read_rates(const weft_cli_timeline *w, weft_roofline *r, weft_error *err)
 {
-    weft_status flops = read_rate("flops-per-s", w->flops_per_s, &rates->flops_per_s, err);
-    weft_status bytes = read_rate("bytes-per-s", w->bytes_per_s, &rates->bytes_per_s, err);
+    double flops_per_s = 0, bytes_per_s = 0;
+    weft_status flops = read_rate("flops-per-s", w->flops_per_s, &flops_per_s, err);
+    weft_status bytes = read_rate("bytes-per-s", w->bytes_per_s, &bytes_per_s, err);
+    weft_roofline_assume(r, flops_per_s, bytes_per_s);
     if (!flops && !bytes && w->times && w->flops_per_s)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "--times and --flops-per-s both say what tasks take; give one of them");
@@ -48,17 +51,22 @@ static weft_status read_times(const char *path, weft_costs *costs, weft_error *e
     return s;
 }
 
-static void print_rates(const weft_cli_timeline *w, const weft_rates *rates, weft_text *text)
+/* What times were made of, and of that what nobody has said. */
+static void print_rates(const weft_cli_timeline *w, const weft_roofline *r, bool known,
+                        const weft_costs *costs, weft_text *text)
 {
+    const bool assumed[] = {!known && !w->times && !w->flops_per_s,
+                            !known && !w->times && !w->bytes_per_s};
     if (w->times)
-        weft_text_print(text, "tasks take what %s says; ", w->times);
+        weft_text_print(text, "tasks take what %s says; a rank ", w->times);
+    else if (known && !w->flops_per_s)
+        weft_text_print(text, "predicted by a roofline of %s; a rank ", r->rates.name);
     else
-        weft_text_print(text, "a rank computes %g flop/s and ", rates->flops_per_s);
-    weft_text_print(text, "%s %g byte/s", w->times ? "a rank sends" : "sends", rates->bytes_per_s);
-    if (!w->times && (!w->flops_per_s || !w->bytes_per_s))
-        weft_text_print(text, " (assumed: see %s%s--times)",
-                        w->flops_per_s ? "" : "--flops-per-s, ",
-                        w->bytes_per_s ? "" : "--bytes-per-s, ");
+        weft_text_print(text, "a rank computes %g flop/s and ", r->rates.other);
+    weft_text_print(text, "sends %g byte/s", costs->bytes_per_s);
+    if (assumed[0] || assumed[1])
+        weft_text_print(text, " (assumed: see %s%s--times)", assumed[0] ? "--flops-per-s, " : "",
+                        assumed[1] ? "--bytes-per-s, " : "");
     weft_text_add(text, "\n");
 }
 
@@ -72,8 +80,8 @@ static weft_status write_svg(const weft_timeline *timeline, const char *path, we
     return s;
 }
 
-static weft_status print(const weft_plan *plan, const weft_cli_timeline *w, const weft_rates *rates,
-                         const weft_costs *costs, weft_text *text, weft_error *err)
+static weft_status print(const weft_plan *plan, const weft_cli_timeline *w, const weft_roofline *r,
+                         bool known, const weft_costs *costs, weft_text *text, weft_error *err)
 {
     weft_timeline *timeline;
     weft_status s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], costs, WEFT_TASKS_SENDING,
@@ -82,13 +90,13 @@ static weft_status print(const weft_plan *plan, const weft_cli_timeline *w, cons
         return s;
     weft_timeline_print_summary(timeline, text);
     weft_plan_print_costs(costs, text);
-    print_rates(w, rates, text);
+    print_rates(w, r, known, costs, text);
     if (w->rows)
         weft_timeline_print(timeline, (int)w->width, text);
     if (w->svg)
         s = write_svg(timeline, w->svg, err);
     if (!s && w->trace)
-        s = weft_cli_write_trace(plan, timeline, rates, w->trace, err);
+        s = weft_cli_write_trace(plan, timeline, r, w->trace, err);
     weft_timeline_destroy(timeline);
     return s;
 }
@@ -96,15 +104,16 @@ static weft_status print(const weft_plan *plan, const weft_cli_timeline *w, cons
 weft_status weft_cli_print_timeline(const weft_plan *plan, const weft_cli_timeline *w,
                                     weft_text *text, weft_error *err)
 {
-    weft_rates rates = {.flops_per_s = 1e12, .bytes_per_s = 1e10};
-    weft_costs costs;
-    weft_status s = read_rates(w, &rates, err);
-    s = s ? s : weft_plan_costs(plan, &rates, &costs, err);
+    weft_roofline roofline;
+    weft_forecast f;
+    const bool known = weft_plan_roofline(plan, &roofline);
+    weft_status s = read_rates(w, &roofline, err);
+    s = s ? s : weft_plan_forecast(plan, &roofline, &f, err);
     if (s)
         return s;
     if (w->times)
-        s = read_times(w->times, &costs, err);
-    s = s ? s : print(plan, w, &rates, &costs, text, err);
-    weft_costs_release(&costs);
+        s = read_times(w->times, &f.costs, err);
+    s = s ? s : print(plan, w, &roofline, known, &f.costs, text, err);
+    weft_costs_release(&f.costs);
     return s;
 }

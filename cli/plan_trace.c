@@ -4,7 +4,7 @@
 
 #include <weft/files.h>
 
-enum { TASKS, INSTRUCTIONS }; /* rows of a rank */
+enum { TASKS, INSTRUCTIONS }; /* rows of a rank; further queues have the next ones */
 
 static void name(weft_text *text, const char *what, int rank, int row, const char *is)
 {
@@ -36,13 +36,6 @@ static void add_task(const weft_task *task, const weft_task_time *when, int rank
 
 /* ---- the planned rank's instructions ---- */
 
-static double seconds_of(const weft_lowered *l, const weft_instruction *in, const weft_rates *rates)
-{
-    int64_t sent =
-        in->kind == WEFT_COLLECTIVE ? weft_instruction_bytes(&l->graph->config.mesh, in) : 0;
-    return in->flops / rates->flops_per_s + (double)sent / rates->bytes_per_s;
-}
-
 static const char *name_of(const weft_instruction *in)
 {
     const weft_node *n = in->node;
@@ -56,11 +49,17 @@ static const char *name_of(const weft_instruction *in)
     return n->n_steps ? weft_move_name(n->steps[0].move) : n->op->name;
 }
 
+/* What is on its way to the next rank of a ring lets its queue go on. */
+static int row_of(const weft_instruction *in)
+{
+    return in->kind == WEFT_POST_SEND ? WEFT_QUEUE_TRANSFERS : in->queue;
+}
+
 static void add_instruction(const weft_lowered *l, const weft_instruction *in, int rank,
                             double start_s, double end_s, weft_text *text)
 {
     const weft_node *n = in->node;
-    begin_slice(text, rank, INSTRUCTIONS,
+    begin_slice(text, rank, INSTRUCTIONS + row_of(in),
                 in->kind == WEFT_COMPUTE      ? "compute"
                 : in->kind == WEFT_COLLECTIVE ? "collective"
                                               : "other",
@@ -78,48 +77,72 @@ static void add_instruction(const weft_lowered *l, const weft_instruction *in, i
 }
 
 static void add_instructions(const weft_lowered *l, const weft_task *task,
-                             const weft_task_time *when, const weft_rates *rates, int rank,
-                             weft_text *text)
+                             const weft_task_time *when, const weft_roofline *r, int rank,
+                             weft_task_time *times, weft_text *text)
 {
     const weft_program *p = weft_lowered_program(l, task->part, task->stage);
-    double all = 0, at = when->start;
-    for (int i = 0; i < p->n; i++)
-        all += seconds_of(l, &p->list[i], rates);
+    const double all = weft_roofline_run(r, l, p, times);
     const double scale = all > 0 ? (when->end - when->start) / all : 0;
-    for (int i = 0; i < p->n; i++) {
-        double end = at + scale * seconds_of(l, &p->list[i], rates);
-        if (end > at)
-            add_instruction(l, &p->list[i], rank, at, end, text);
-        at = end;
+    for (int i = 0; i < p->n; i++)
+        if (times[i].end > times[i].start)
+            add_instruction(l, &p->list[i], rank, when->start + scale * times[i].start,
+                            when->start + scale * times[i].end, text);
+}
+
+/* Room for the instructions of the longest program. */
+static weft_task_time *room_for(const weft_lowered *l)
+{
+    int longest = 1;
+    for (int i = 0; i < l->n_programs; i++)
+        longest = l->programs[i].n > longest ? l->programs[i].n : longest;
+    return weft_alloc((size_t)longest * sizeof(weft_task_time));
+}
+
+static void name_rows(const weft_lowered *l, int rank, weft_text *text)
+{
+    static const char *const titles[] = {"instructions", "collectives", "transfers"};
+    bool used[WEFT_MOST_QUEUES] = {true};
+    for (int p = 0; p < l->n_programs; p++)
+        for (int i = 0; i < l->programs[p].n; i++)
+            used[row_of(&l->programs[p].list[i])] = true;
+    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
+        if (used[q])
+            name(text, "thread_name", rank, INSTRUCTIONS + q, titles[q]);
+}
+
+static void add_rank(const weft_plan *plan, const weft_timeline *t, const weft_roofline *roofline,
+                     int r, weft_task_time *times, weft_text *text)
+{
+    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    const bool mine = r == (int)(l->tasks - t->tasks->of);
+    char *title = mine ? weft_format("rank %d of the pipeline: rank %d", r, plan->rank)
+                       : weft_format("rank %d of the pipeline", r);
+    name(text, "process_name", r, TASKS, title ? title : "");
+    weft_free(title);
+    name(text, "thread_name", r, TASKS, "tasks");
+    if (mine)
+        name_rows(l, r, text);
+    for (int i = 0; i < t->tasks->of[r].n; i++) {
+        const weft_task *task = &t->tasks->of[r].list[i];
+        add_task(task, &t->of[r][i], r, text);
+        if (mine)
+            add_instructions(l, task, &t->of[r][i], roofline, r, times, text);
     }
 }
 
 weft_status weft_cli_write_trace(const weft_plan *plan, const weft_timeline *t,
-                                 const weft_rates *rates, const char *path, weft_error *err)
+                                 const weft_roofline *roofline, const char *path, weft_error *err)
 {
-    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
-    const int mine = (int)(l->tasks - t->tasks->of);
-    weft_text text = {0};
+    weft_task_time *times = room_for(plan->lowered[WEFT_MODE_TRAIN]);
+    weft_text text = {.out_of_memory = !times};
     weft_text_add(&text, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"weft\": \"" WEFT_VERSION
                          "\", \"planned\": true},\n\"traceEvents\": [");
-    for (int r = 0; r < t->tasks->ranks && !text.out_of_memory; r++) {
-        char *title = r == mine ? weft_format("rank %d of the pipeline: rank %d", r, plan->rank)
-                                : weft_format("rank %d of the pipeline", r);
-        name(&text, "process_name", r, TASKS, title ? title : "");
-        weft_free(title);
-        name(&text, "thread_name", r, TASKS, "tasks");
-        if (r == mine)
-            name(&text, "thread_name", r, INSTRUCTIONS, "instructions");
-        for (int i = 0; i < t->tasks->of[r].n; i++) {
-            const weft_task *task = &t->tasks->of[r].list[i];
-            add_task(task, &t->of[r][i], r, &text);
-            if (r == mine)
-                add_instructions(l, task, &t->of[r][i], rates, r, &text);
-        }
-    }
+    for (int r = 0; r < t->tasks->ranks && !text.out_of_memory; r++)
+        add_rank(plan, t, roofline, r, times, &text);
     weft_text_add(&text, "\n]}\n");
     weft_status s = text.out_of_memory ? weft_fail_memory(err)
                                        : weft_write_file(path, text.data, text.size, err);
     weft_text_release(&text);
+    weft_free(times);
     return s;
 }

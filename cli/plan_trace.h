@@ -6,9 +6,9 @@
 #include "lower/plan.h"
 
 /* Tasks of all ranks of the pipeline as the timeline has them, and inside those of the planned rank
- * its instructions, in their order, each as long as its operations and what it sends take at these
- * rates; where that is not what the task takes, in proportion. */
+ * its instructions, a row a queue, as the roofline has them; where that is not what the task takes,
+ * in proportion. */
 weft_status weft_cli_write_trace(const weft_plan *plan, const weft_timeline *timeline,
-                                 const weft_rates *rates, const char *path, weft_error *err);
+                                 const weft_roofline *roofline, const char *path, weft_error *err);
 
 #endif

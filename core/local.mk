@@ -176,6 +176,7 @@ core_libcore_la_SOURCES = \
 	core/lower/exchange.c \
 	core/lower/exchange_boxes.c \
 	core/lower/fuse.c \
+	core/lower/forecast.c \
 	core/lower/group.c \
 	core/lower/kernels.c \
 	core/lower/lower.c \
@@ -186,6 +187,8 @@ core_libcore_la_SOURCES = \
 	core/lower/plan.c \
 	core/lower/repeats.c \
 	core/lower/report.c \
+	core/lower/roofline.c \
+	core/lower/roofline.h \
 	core/lower/schedule.c \
 	core/lower/seen.c \
 	core/lower/slots.c \

@@ -44,6 +44,7 @@ check_PROGRAMS += \
 	tests/unit/test_random \
 	tests/unit/test_read_safetensors \
 	tests/unit/test_ring_rows \
+	tests/unit/test_roofline \
 	tests/unit/test_rule \
 	tests/unit/test_scale \
 	tests/unit/test_schedule \
@@ -115,6 +116,7 @@ tests_unit_libplan_la_SOURCES = \
 	tests/unit/symbolic.h
 PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
 tests_unit_test_costs_LDADD = $(PLAN_LIBS)
+tests_unit_test_roofline_LDADD = $(PLAN_LIBS)
 tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
 tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)

@@ -57,7 +57,7 @@ weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
 weft_status weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
                                weft_part part);
 /* seen.c: of an attention's operations in a step, what the causal mask leaves of them. */
-weft_status weft_compile_see(weft_compiler *c, const weft_instruction *in, double flops);
+weft_status weft_compile_see(weft_compiler *c, weft_instruction *in, double flops);
 /* In which dtype most of the products run, once all are counted. */
 void weft_compile_find_product_dtype(weft_compiler *c);
 /* The call of a node on this rank; tensors has room for all operands and results. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tasks of a training step take, from operations and bytes; and when they run. */
+/* What the tasks of a training step take, by a roofline of all that the ranks of a pipeline do. */
 #include "lower/compile.h"
 #include "lower/plan.h"
 
@@ -24,51 +24,146 @@ static void count_boundary(const weft_graph *g, const weft_node *n, bool *seen, 
     }
 }
 
-/* Without what brings a value from stage to stage: the schedule knows when that is under way. */
-static double seconds_of(const weft_graph *g, const weft_node *n, const weft_rates *rates)
+/* ---- programs ---- */
+
+/* How often a program runs in a step. */
+static double repeats(const weft_plan *plan, const weft_program *p)
 {
-    weft_cost cost;
-    weft_node_cost(g, n, &cost);
-    bool moves = n->steps && n->n_ins > 0 && is_sent(n, n->ins[0]);
-    return cost.flops / rates->flops_per_s + (moves ? 0 : (double)cost.sent / rates->bytes_per_s);
+    return weft_part_is_micro(p->part) ? (double)plan->micro_batches : 1;
 }
 
-static void count_node(const weft_graph *g, const weft_node *n, const weft_rates *rates,
-                       weft_costs *out)
+static void count_unknown(weft_forecast *f, const weft_instruction *in)
 {
-    double seconds = seconds_of(g, n, rates);
-    if (weft_part_is_micro(n->part)) {
-        out->seconds[n->part][n->stage] += seconds;
-        return;
+    if (f->n_unknown++ == 0)
+        f->unknown = in->node->op->name;
+}
+
+/* Of the planned rank: what its time goes to. */
+static void sum_up(const weft_roofline *r, const weft_lowered *l, const weft_program *p,
+                   double seconds, double times, weft_forecast *f)
+{
+    double busy = 0;
+    for (int i = 0; i < p->n; i++) {
+        const weft_work_cost cost = weft_roofline_cost(r, l, &p->list[i]);
+        f->work_s[cost.work] += times * cost.seconds;
+        if (r->in_turn || p->list[i].queue == WEFT_QUEUE_COMPUTE)
+            busy += cost.work == WEFT_WORK_SENT ? 0 : cost.seconds;
+        if (!cost.known)
+            count_unknown(f, &p->list[i]);
     }
-    int axis = weft_graph_stage_axis(g), at = -1;
-    if (axis >= 0 && n->n_outs > 0)
-        at = weft_layout_at(n->outs[0]->layout, axis);
-    for (int r = 0; r < out->ranks; r++)
-        out->seconds[n->part][r] += at < 0 || at == r ? seconds : 0;
+    f->waits_s += times * (seconds - busy);
 }
 
-weft_status weft_plan_costs(const weft_plan *plan, const weft_rates *rates, weft_costs *out,
-                            weft_error *err)
+/* What a rank of the pipeline takes for its tasks. */
+static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, const weft_lowered *l,
+                              int rank, weft_forecast *f, weft_error *err)
+{
+    int longest = 1;
+    for (int i = 0; i < l->n_programs; i++)
+        longest = l->programs[i].n > longest ? l->programs[i].n : longest;
+    weft_task_time *times = weft_alloc((size_t)longest * sizeof *times);
+    if (!times)
+        return weft_fail_memory(err);
+    for (int i = 0; i < l->n_programs; i++) {
+        const weft_program *p = &l->programs[i];
+        double seconds = weft_roofline_run(r, l, p, times);
+        f->costs.seconds[p->part][weft_part_is_micro(p->part) ? p->stage : rank] += seconds;
+        if (l == plan->lowered[WEFT_MODE_TRAIN])
+            sum_up(r, l, p, seconds, repeats(plan, p), f);
+    }
+    weft_free(times);
+    f->model_flops += l->model_flops / f->costs.ranks;
+    f->model_attention += l->model_attention / f->costs.ranks;
+    return WEFT_OK;
+}
+
+/* Another rank of the pipeline, which is lowered for this alone: as plan.c does it. */
+static weft_status count_other(const weft_plan *plan, const weft_roofline *r, int number, int rank,
+                               weft_forecast *f, weft_error *err)
 {
     weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
-    const weft_tasks *t = plan->tasks[WEFT_MODE_TRAIN];
+    const weft_lowered *mine = plan->lowered[WEFT_MODE_TRAIN];
+    weft_states states = {0};
+    weft_lowered *l = NULL;
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&plan->mesh, number, coord);
+    weft_lower_options options = {.kernels = &plan->kernels,
+                                  .states = &states,
+                                  .tasks = &plan->tasks[WEFT_MODE_TRAIN]->of[rank],
+                                  .rank = number,
+                                  .n_queues = r->in_turn ? 1 : plan->device->n_queues};
+    weft_status s = weft_states_init(&states, g, coord, mine->alignment, err);
+    s = s ? s : weft_lower(g, &options, &l, err);
+    s = s ? s : count_rank(plan, r, l, rank, f, err);
+    weft_lowered_destroy(l);
+    weft_states_release(&states);
+    return s;
+}
+
+static weft_status count_ranks(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+                               weft_error *err)
+{
+    const weft_lowered *mine = plan->lowered[WEFT_MODE_TRAIN];
+    const weft_tasks *tasks = plan->tasks[WEFT_MODE_TRAIN];
+    const int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
+    const int stride = axis < 0 ? 0 : weft_mesh_stride(&plan->mesh, axis);
+    const int here = (int)(mine->tasks - tasks->of);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < tasks->ranks && !s; i++)
+        s = i == here ? count_rank(plan, r, mine, i, f, err)
+                      : count_other(plan, r, plan->rank + (i - here) * stride, i, f, err);
+    return s;
+}
+
+/* From a stage to the next: to another host, if any two that follow each other are on two. */
+static void set_link(const weft_plan *plan, const weft_device_rates *rates, weft_costs *costs)
+{
+    const int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
+    const bool far = axis >= 0 && weft_reach_of(rates, &plan->mesh, &axis, 1).hosts > 1;
+    costs->bytes_per_s = far ? rates->net : rates->link;
+    costs->latency_s = far ? rates->net_s : rates->link_s;
+}
+
+static weft_status count_boundaries(const weft_plan *plan, weft_costs *out, weft_error *err)
+{
+    weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
     bool *seen = weft_alloc_zero((size_t)weft_graph_values(g) + 1, sizeof *seen);
-    weft_status s = seen ? weft_costs_init(out, t->ranks, t->stages, err) : weft_fail_memory(err);
-    if (s) {
-        weft_free(seen);
-        return s;
-    }
-    out->bytes_per_s = rates->bytes_per_s;
+    if (!seen)
+        return weft_fail_memory(err);
     weft_graph_mark_live(g);
-    for (const weft_node *n = g->first; n; n = n->next) {
-        if (!n->mark)
-            continue;
-        count_node(g, n, rates, out);
-        count_boundary(g, n, seen, out);
-    }
+    for (const weft_node *n = g->first; n; n = n->next)
+        if (n->mark)
+            count_boundary(g, n, seen, out);
     weft_free(seen);
     return WEFT_OK;
+}
+
+/* ---- the whole ---- */
+
+bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
+{
+    *out = (weft_roofline){.in_turn = !weft_device_is_async(plan),
+                           .staged = !plan->device->host_memory};
+    bool known = weft_device_find_rates(plan, &out->rates);
+    if (!known)
+        weft_roofline_assume(out, 1e12, 1e10);
+    return known;
+}
+
+weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+                               weft_error *err)
+{
+    const weft_tasks *t = plan->tasks[WEFT_MODE_TRAIN];
+    memset(f, 0, sizeof *f);
+    weft_status s = weft_costs_init(&f->costs, t->ranks, t->stages, err);
+    if (s)
+        return s;
+    set_link(plan, &r->rates, &f->costs);
+    s = count_boundaries(plan, &f->costs, err);
+    s = s ? s : count_ranks(plan, r, f, err);
+    if (s)
+        weft_costs_release(&f->costs);
+    return s;
 }
 
 /* Neighbouring stages are of different ranks, if there are several. */

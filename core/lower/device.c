@@ -207,6 +207,17 @@ size_t weft_device_library_bytes(const weft_plan *p)
     return bytes;
 }
 
+bool weft_device_find_rates(const weft_plan *p, weft_device_rates *rates)
+{
+    *rates = (weft_device_rates){0};
+    if (!p->device->rates)
+        return false;
+    const weft_entry entry = enter(p, "rates", NULL);
+    bool known = p->device->rates(p->device_self, rates);
+    weft_leave(&entry, WEFT_OK);
+    return known;
+}
+
 void weft_device_describe(const weft_plan *p, weft_text *text)
 {
     const weft_entry entry = enter(p, "describe", NULL);

@@ -6,9 +6,9 @@
 
 /* A product runs in the narrowest dtype of what it multiplies: scales and biases beside that do not
  * count. */
-static weft_dtype product_dtype(const weft_compiler *c, const weft_node *n)
+weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n)
 {
-    weft_dtype narrowest = c->g->config.dtype;
+    weft_dtype narrowest = g->config.dtype;
     for (int i = 0; i < n->n_ins; i++) {
         weft_dtype dtype = n->ins[i]->dtype;
         if (n->ins[i]->n_dims > 1 && weft_dtype_is_float(dtype) &&
@@ -36,7 +36,9 @@ static double passes(const weft_node *n)
 static void count_product(weft_compiler *c, const weft_node *n, double flops)
 {
     c->l->model_flops += flops;
-    c->products[product_dtype(c, n)] += flops + 1; /* the same where a rank's share is empty */
+    c->l->model_attention += weft_node_in(n, "attention") ? flops : 0;
+    c->products[weft_product_dtype(c->g, n)] +=
+        flops + 1; /* the same where a rank's share is empty */
 }
 
 void weft_compile_find_product_dtype(weft_compiler *c)

@@ -116,6 +116,7 @@ typedef struct weft_instruction {
     int transfer;            /* POST_SEND, POST_RECV, AWAIT: which, from 0 on; of what is shifted, a
                                 rank receives one and sends the next, and awaits both at once */
     double flops;            /* of one run of it */
+    double masked;           /* the share of them that an attention's mask leaves nothing of */
     bool accumulate;
     bool early;   /* stands in its program's prologue */
     bool fetch;   /* some result goes to observers */
@@ -185,6 +186,7 @@ typedef struct weft_lowered {
     double model_flops;     /* of one step, what MFU counts: the forward's products, and for each as
                                much again for every operand's gradient that is needed; three times the
                                forward's where nothing is frozen */
+    double model_attention; /* of these, attention's */
     double attention_flops; /* of one step: attention, recomputed or not */
     double attention_seen;  /* of these, what queries see under causality, of one document */
     bool attention_cut;     /* queries are a part of the sequence */
@@ -203,6 +205,8 @@ typedef struct weft_lower_options {
 weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out,
                        weft_error *err);
 void weft_lowered_destroy(weft_lowered *l);
+/* The dtype that a product of this node runs in. */
+weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n);
 /* Of every part and every stage that it has there is one, maybe without instructions; else NULL. */
 weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
 /* The first stage that this rank runs. */

@@ -4,9 +4,8 @@
 #ifndef WEFT_LOWER_PLAN_H
 #define WEFT_LOWER_PLAN_H
 
-#include "lower/lower.h"
+#include "lower/roofline.h"
 #include "plugin/plugins.h"
-#include "schedule/timeline.h"
 
 /* What one pass did, for `weft plan`. */
 typedef struct weft_pass_record {
@@ -113,6 +112,8 @@ uint64_t weft_device_adversary(const weft_plan *plan);
 double weft_device_peak(const weft_plan *plan, weft_dtype dtype, double reached);
 size_t weft_device_library_bytes(const weft_plan *plan);
 void weft_device_describe(const weft_plan *plan, weft_text *text);
+/* false: it does not know. */
+bool weft_device_find_rates(const weft_plan *plan, weft_device_rates *rates);
 
 /* What is wrong with the texts (rule, linear groups, gradient) of a plugin's ops, which are among
  * `ops`; in the words that a run gives. where: the line that lists the plugin. */
@@ -136,15 +137,24 @@ weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err)
 
 /* ---- costs.c: a training step before it is run ---- */
 
-typedef struct weft_rates {
-    double flops_per_s; /* of one rank */
-    double bytes_per_s; /* from one rank to others */
-} weft_rates;
+/* What the device says of itself. false: nothing; 1e12 flop/s and 1e10 byte/s are assumed. */
+bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
 
-/* What the tasks of a training step take: their operations, what their collectives send, and what
- * goes from stage to stage. weft_costs_release. */
-weft_status weft_plan_costs(const weft_plan *plan, const weft_rates *rates, weft_costs *out,
-                            weft_error *err);
+typedef struct weft_forecast {
+    weft_costs costs;                    /* without what stages wait for each other */
+    double work_s[WEFT_WORKS], waits_s;  /* of the planned rank's step: what its instructions take,
+                                            and how long it computes nothing for those that send */
+    double model_flops, model_attention; /* what MFU counts of a step, a rank of the pipeline */
+    const char *unknown;                 /* the first op whose time is not known */
+    int n_unknown;
+} weft_forecast;
+
+/* What the tasks of a training step take, and what goes from stage to stage.
+ * weft_costs_release(&f->costs). */
+weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *roofline,
+                               weft_forecast *f, weft_error *err);
+/* In words, if the device says what it reaches (forecast.c): a step's time, tokens/s, MFU. */
+void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
 /* A line a stage. */
 void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
 

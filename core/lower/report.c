@@ -445,6 +445,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
         weft_print_flops(text, l->attention_seen);
         weft_text_add(text, " of these for what causality lets queries see\n");
     }
+    weft_plan_print_forecast(plan, text);
     weft_plan_print_repeats(plan, text);
     print_memory(plan, text);
     print_collectives(plan, text);

@@ -60,7 +60,7 @@ static const weft_seen *add(weft_compiler *c, const weft_tensor *q, const weft_t
     return c->seen = s;
 }
 
-weft_status weft_compile_see(weft_compiler *c, const weft_instruction *in, double flops)
+weft_status weft_compile_see(weft_compiler *c, weft_instruction *in, double flops)
 {
     const weft_node *n = in->node;
     if (!weft_node_in(n, "attention") || n->n_ins <= INDEX_K || !is_index(n->ins[INDEX_Q]) ||
@@ -74,5 +74,6 @@ weft_status weft_compile_see(weft_compiler *c, const weft_instruction *in, doubl
     c->l->attention_cut = c->l->attention_cut || q->size[0] < q->whole[0];
     c->l->attention_flops += flops;
     c->l->attention_seen += flops * (causal ? s->share : 1);
+    in->masked = causal ? 1 - s->share : 0;
     return WEFT_OK;
 }

@@ -278,6 +278,16 @@ static size_t library_bytes(void *self)
     return answer;
 }
 
+static bool rates(void *self, weft_device_rates *out)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, rates));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "rates", NULL);
+    bool answer = t->rates(l->self, out);
+    weft_leave(&entry, WEFT_OK);
+    return answer;
+}
+
 const weft_device weft_forward_device = {
     .alloc = alloc,
     .free = free_memory,
@@ -310,4 +320,5 @@ const weft_device weft_forward_device = {
     .peak = peak,
     .describe = describe,
     .library_bytes = library_bytes,
+    .rates = rates,
 };

@@ -125,7 +125,7 @@ static bool send(const machine *m, const weft_task *k, double now)
         return false;
     double bytes = m->costs->bytes[way_of(k)][k->stage], rate = m->costs->bytes_per_s;
     m->sends[way_of(k)][k->stage * m->t->micro_batches + (*n)++] = c->n_sent;
-    c->takes[c->n_sent] = rate > 0 ? bytes / rate : 0;
+    c->takes[c->n_sent] = m->costs->latency_s + (rate > 0 ? bytes / rate : 0);
     c->sent[c->n_sent++] = now;
     settle(c);
     return true;

@@ -14,6 +14,7 @@ typedef struct weft_costs {
     double *seconds[WEFT_PARTS]; /* F and B by stage, the others by rank; without waits */
     double *bytes[2];            /* by stage: what its F sends on, what its B sends back */
     double bytes_per_s;          /* from one rank to another; 0: sending takes no time */
+    double latency_s;            /* of one transfer, beside its bytes */
 } weft_costs;
 
 weft_status weft_costs_init(weft_costs *costs, int ranks, int stages, weft_error *err);

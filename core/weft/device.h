@@ -62,6 +62,25 @@ bool weft_reduction_takes(weft_dtype dtype);
 /* A point on a queue that others may wait for; the device's own. */
 typedef struct weft_device_event weft_device_event;
 
+/* What a device reaches, for plans that are made without it: a guess at how long work takes. Each 0
+ * where it is unknown. Rates of work are those of large calls. */
+typedef struct weft_device_rates {
+    const char *name;              /* "H100 SXM" */
+    double peak[WEFT_DTYPES];      /* flop/s of matrix products by the dtype of what is multiplied,
+                                      as the vendor states it: what MFU refers to */
+    double product[WEFT_DTYPES];   /* flop/s that they reach, */
+    double attention[WEFT_DTYPES]; /* and that attention does */
+    double other;                  /* flop/s of all else */
+    double memory;                 /* bytes/s, read and written */
+    double launch_s;               /* what every instruction takes besides */
+    bool skips_masked;             /* attention computes only what its mask leaves */
+    int64_t memory_bytes;          /* of the whole device */
+    int host;                      /* how many devices a host has; ranks fill hosts in order */
+    double link, link_s;           /* to others of the host: bytes/s that a rank sends, seconds
+                                      that a hop takes */
+    double net, net_s;             /* the same to other hosts, a rank's share of the way out */
+} weft_device_rates;
+
 /* capability "device". All functions but describe are called between open and close, by the rank's
  * one thread unless said otherwise. */
 typedef struct weft_device {
@@ -176,6 +195,9 @@ typedef struct weft_device {
     void (*describe)(void *self, weft_text *text);
     /* Optional: what libraries own outside the arena, an estimate in bytes for the plan. */
     size_t (*library_bytes)(void *self);
+    /* Optional: by any thread, from `create` on, whether there is such a device or not. false:
+     * nothing is known. */
+    bool (*rates)(void *self, weft_device_rates *rates);
     /* Optional: the most device memory that was in use at once. Without it, and for host_memory,
      * the process's own high-water mark counts. */
     size_t (*peak_bytes)(void *self);

@@ -25,10 +25,12 @@ static void start(plan_run *p, const char *plugins, const char *sections, int ra
 
 static weft_costs costs_of(const plan_run *p, double flops_per_s, double bytes_per_s)
 {
-    weft_costs c;
-    const weft_rates rates = {flops_per_s, bytes_per_s};
-    assert_int_equal(weft_plan_costs(p->plan, &rates, &c, NULL), WEFT_OK);
-    return c;
+    weft_roofline r;
+    weft_forecast f;
+    assert_false(weft_plan_roofline(p->plan, &r));
+    weft_roofline_assume(&r, flops_per_s, bytes_per_s);
+    assert_int_equal(weft_plan_forecast(p->plan, &r, &f, NULL), WEFT_OK);
+    return f.costs;
 }
 
 static double step_of(const weft_costs *c, int64_t micro_batches)
@@ -95,12 +97,39 @@ static void stages_send_activations_and_gradients(void **state)
     plan_run_release(&p);
 }
 
+static weft_costs seen_from(int rank)
+{
+    plan_run p;
+    plan_run_start(&p, "llama3 local pp adamw", MODEL "[pp]\ndegree = 2\nvirtual_stages = 2\n",
+                   &(weft_plan_options){.rank = rank, .ranks = 2, .train_only = true});
+    weft_costs c = costs_of(&p, 1, 1);
+    plan_run_release(&p);
+    return c;
+}
+
+/* Those of other ranks are lowered for it: each rank is told the same. */
+static void ranks_of_a_pipeline_agree(void **state)
+{
+    (void)state;
+    weft_costs a = seen_from(0), b = seen_from(1);
+    assert_int_equal(a.stages, 4);
+    for (int part = 0; part < WEFT_PARTS; part++)
+        for (int i = 0; i < (weft_part_is_micro((weft_part)part) ? 4 : 2); i++)
+            assert_true(a.seconds[part][i] == b.seconds[part][i]);
+    for (int s = 0; s < 4; s++)
+        assert_true(a.seconds[WEFT_PART_F][s] > 0 && a.seconds[WEFT_PART_B][s] > 0 &&
+                    a.bytes[0][s] == b.bytes[0][s] && a.bytes[1][s] == b.bytes[1][s]);
+    weft_costs_release(&a);
+    weft_costs_release(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_counts_once),
         cmocka_unit_test(collectives_take_time),
         cmocka_unit_test(stages_send_activations_and_gradients),
+        cmocka_unit_test(ranks_of_a_pipeline_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `weft plan` says of a step's time, where the device says what it reaches. */
+#include "lower/plan.h"
+
+/* Of what is counted in large numbers. */
+static void print_count(weft_text *text, double n)
+{
+    static const char *const units[] = {"", " k", " M", " G", " T"};
+    int u = 0;
+    for (; n >= 1e4 && u < 4; u++)
+        n /= 1000;
+    weft_text_print(text, "%.0f%s", n, units[u]);
+}
+
+static void print_mfu(const weft_plan *plan, const weft_roofline *r, const weft_forecast *f,
+                      double step_s, weft_text *text)
+{
+    const weft_dtype dtype = plan->lowered[WEFT_MODE_TRAIN]->product_dtype;
+    const double all = step_s * r->rates.peak[dtype];
+    if (all <= 0)
+        return;
+    weft_text_print(text,
+                    ", MFU %.1f %% counting attention half, %.1f %% whole (of %.4g %s flop/s)",
+                    100 * (f->model_flops - f->model_attention / 2) / all,
+                    100 * f->model_flops / all, r->rates.peak[dtype], weft_dtype_name(dtype));
+}
+
+static void print_work(const weft_plan *plan, const weft_forecast *f, const weft_timeline *t,
+                       weft_text *text)
+{
+    static const char *const names[] = {"products", "attention", "all else", "sending"};
+    weft_text_print(text, "  rank %d:", plan->rank);
+    for (int w = 0; w < WEFT_WORKS; w++) {
+        weft_text_print(text, "%s %s ", w ? "," : "", names[w]);
+        weft_print_seconds(text, f->work_s[w]);
+    }
+    weft_text_add(text, "; waits for what is sent ");
+    weft_print_seconds(text, f->waits_s);
+    if (t->tasks->ranks > 1) {
+        weft_text_add(text, ", for other stages ");
+        weft_print_seconds(text, t->idle_s[plan->lowered[WEFT_MODE_TRAIN]->tasks - t->tasks->of]);
+    }
+    weft_text_add(text, "\n");
+}
+
+static void print_forecast(const weft_plan *plan, const weft_roofline *r, const weft_forecast *f,
+                           const weft_timeline *t, weft_text *text)
+{
+    const double tokens = (double)plan->global_batch * (double)plan->seq_len / t->step_s;
+    weft_text_print(text, "predicted, by a roofline of %s: step ", r->rates.name);
+    weft_print_seconds(text, t->step_s);
+    weft_text_add(text, ", ");
+    print_count(text, tokens);
+    weft_text_add(text, " tokens/s (");
+    print_count(text, tokens / plan->ranks);
+    weft_text_add(text, " a rank)");
+    print_mfu(plan, r, f, t->step_s, text);
+    weft_text_add(text, "\n");
+    print_work(plan, f, t, text);
+    if (f->n_unknown)
+        weft_text_print(text,
+                        "  %d instructions (%s) have no kernel or no rate there; they count as if "
+                        "they had\n",
+                        f->n_unknown, f->unknown);
+}
+
+void weft_plan_print_forecast(const weft_plan *plan, weft_text *text)
+{
+    weft_roofline r;
+    weft_forecast f;
+    weft_timeline *t = NULL;
+    if (!weft_plan_roofline(plan, &r))
+        return;
+    weft_status s = weft_plan_forecast(plan, &r, &f, NULL);
+    if (!s) {
+        s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], &f.costs, WEFT_TASKS_SENDING, &t,
+                                 NULL);
+        weft_costs_release(&f.costs);
+    }
+    if (s)
+        text->out_of_memory = true;
+    else if (t->step_s > 0)
+        print_forecast(plan, &r, &f, t, text);
+    weft_timeline_destroy(t);
+}

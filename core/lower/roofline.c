@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Instructions and programs by a roofline. */
+#include "lower/roofline.h"
+
+#include <math.h>
+
+/* What is unknown takes no time. */
+static double over(double amount, double rate)
+{
+    return rate > 0 ? amount / rate : 0;
+}
+
+void weft_roofline_assume(weft_roofline *r, double flops_per_s, double bytes_per_s)
+{
+    weft_device_rates *rates = &r->rates;
+    if (flops_per_s > 0) {
+        for (int i = 0; i < WEFT_DTYPES; i++)
+            rates->product[i] = rates->attention[i] = flops_per_s;
+        rates->other = flops_per_s;
+        rates->memory = rates->launch_s = 0;
+        rates->skips_masked = false;
+    }
+    if (bytes_per_s > 0) {
+        rates->link = rates->net = bytes_per_s;
+        rates->link_s = rates->net_s = 0;
+    }
+}
+
+/* ---- what is sent ---- */
+
+weft_reach weft_reach_of(const weft_device_rates *rates, const weft_mesh *mesh, const int *axes,
+                         int n_axes)
+{
+    weft_reach at = {1, 1, 1};
+    for (int k = 0; k < n_axes; k++) {
+        int size = mesh->axis[axes[k]].size, room = size;
+        if (rates->host > 0)
+            room = rates->host / weft_mesh_stride(mesh, axes[k]);
+        at.n *= size;
+        at.near *= room < 1 ? 1 : room < size ? room : size;
+    }
+    at.hosts = (at.n + at.near - 1) / at.near;
+    return at;
+}
+
+/* A ring through several hosts leaves each by the network shares of all its members there. */
+static double ring_rate(const weft_device_rates *rates, const weft_reach *at)
+{
+    double out = at->near * rates->net;
+    bool inside = at->hosts == 1 || out <= 0 || (rates->link > 0 && rates->link < out);
+    return inside ? rates->link : out;
+}
+
+/* Steps of a ring, as NCCL's own model counts them. */
+static double ring_hops(const weft_device_rates *rates, const weft_reach *at)
+{
+    return (at->n - at->hosts) * rates->link_s + (at->hosts - 1) * rates->net_s;
+}
+
+static double hop(const weft_device_rates *rates, const weft_reach *at, double bytes)
+{
+    return at->hosts > 1 ? over(bytes, rates->net) + rates->net_s
+                         : over(bytes, rates->link) + rates->link_s;
+}
+
+double weft_roofline_send(const weft_device_rates *rates, const weft_mesh *mesh,
+                          const weft_step *step, int64_t count, weft_dtype dtype)
+{
+    const weft_reach at = weft_reach_of(rates, mesh, step->axes, step->n_axes);
+    const double bytes = (double)count * (double)weft_dtype_size(dtype), others = at.n - 1;
+    switch (step->move) {
+    case WEFT_ALL_GATHER:
+    case WEFT_REDUCE_SCATTER:
+        return over(bytes * others, ring_rate(rates, &at)) + ring_hops(rates, &at);
+    case WEFT_ALL_REDUCE:
+        return over(2 * bytes * others / at.n, ring_rate(rates, &at)) + 2 * ring_hops(rates, &at);
+    case WEFT_ALL_TO_ALL: /* all at once, each by the way to its receiver */
+        return fmax(over(bytes * others, rates->link),
+                    at.hosts > 1 ? over(bytes * (at.n - at.near), rates->net) : 0) +
+               (at.hosts > 1 ? rates->net_s : rates->link_s);
+    case WEFT_BROADCAST:
+        return over(bytes, ring_rate(rates, &at)) + ring_hops(rates, &at);
+    case WEFT_SEND:
+    case WEFT_SHIFT:
+        return hop(rates, &at, bytes);
+    case WEFT_SLICE:
+    case WEFT_ZERO:
+    case WEFT_KEEP:
+        break;
+    }
+    return 0;
+}
+
+/* Read and written. */
+static double box_bytes(const weft_place_box *b)
+{
+    double bytes = (double)b->box.bytes;
+    for (int d = 0; d < WEFT_BOX_DIMS; d++)
+        bytes *= (double)b->box.n[d];
+    return b->from.of == WEFT_PLACE_ZEROS ? bytes : 2 * bytes;
+}
+
+static double collective_seconds(const weft_device_rates *rates, const weft_mesh *mesh,
+                                 const weft_exchange *e)
+{
+    double seconds = 0;
+    for (int i = 0; i < e->n_parts; i++) {
+        const weft_exchange_part *part = &e->parts[i];
+        double bytes = 0;
+        for (int b = 0; b < part->n && !part->sends; b++)
+            bytes += box_bytes(&e->boxes[part->first + b]);
+        seconds += rates->launch_s + (part->sends ? weft_roofline_send(rates, mesh, part->step,
+                                                                       part->count, part->dtype)
+                                                  : over(bytes, rates->memory));
+    }
+    return seconds;
+}
+
+/* ---- what is computed ---- */
+
+static double tensor_bytes(const weft_tensor *t)
+{
+    return (double)weft_tensor_count(t) * (double)weft_dtype_size(t->dtype);
+}
+
+static double bytes_of(const weft_instruction *in)
+{
+    double bytes = in->accumulate && in->n_outs ? tensor_bytes(&in->tensors[in->n_ins]) : 0;
+    for (int i = 0; i < in->n_ins + in->n_outs; i++)
+        bytes += tensor_bytes(&in->tensors[i]);
+    return bytes;
+}
+
+static weft_work work_of(const weft_node *n)
+{
+    return !(n->op->flags & WEFT_OP_MATMUL) ? WEFT_WORK_OTHER
+           : weft_node_in(n, "attention")   ? WEFT_WORK_ATTENTION
+                                            : WEFT_WORK_PRODUCT;
+}
+
+static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l,
+                                   const weft_instruction *in)
+{
+    const weft_device_rates *rates = &r->rates;
+    const weft_work work = work_of(in->node);
+    const weft_dtype dtype = weft_product_dtype(l->graph, in->node);
+    const double rate = work == WEFT_WORK_PRODUCT     ? rates->product[dtype]
+                        : work == WEFT_WORK_ATTENTION ? rates->attention[dtype]
+                                                      : rates->other;
+    const double flops = in->flops * (rates->skips_masked ? 1 - in->masked : 1);
+    return (weft_work_cost){.work = work,
+                            .seconds = rates->launch_s +
+                                       fmax(over(flops, rate), over(bytes_of(in), rates->memory)),
+                            .known = rate > 0 && (in->kernel || !r->staged)};
+}
+
+weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
+                                  const weft_instruction *in)
+{
+    const weft_device_rates *rates = &r->rates;
+    const weft_mesh *mesh = &l->graph->config.mesh;
+    weft_work_cost cost = {.work = WEFT_WORK_OTHER, .known = true};
+    switch (in->kind) {
+    case WEFT_COMPUTE:
+        return compute_cost(r, l, in);
+    case WEFT_ZERO_FILL:
+    case WEFT_COPY:
+        cost.seconds = rates->launch_s + over(bytes_of(in), rates->memory);
+        break;
+    case WEFT_COLLECTIVE:
+        cost.work = WEFT_WORK_SENT;
+        cost.seconds = collective_seconds(rates, mesh, in->exchange);
+        break;
+    case WEFT_POST_SEND: /* of a ring; when stages send each other something, schedules know */
+        cost.work = WEFT_WORK_SENT;
+        if (weft_node_shifts(in->node))
+            cost.seconds = weft_roofline_send(rates, mesh, in->node->steps,
+                                              weft_tensor_count(in->tensors), in->tensors[0].dtype);
+        break;
+    case WEFT_OBSERVE:
+    case WEFT_POST_RECV:
+    case WEFT_AWAIT:
+        break;
+    }
+    return cost;
+}
+
+/* ---- a program ---- */
+
+typedef struct clocks {
+    double queue[WEFT_MOST_QUEUES];
+    double ring; /* when what was last sent to the next rank has come there */
+} clocks;
+
+static double latest(const weft_program *p, const weft_instruction *in, bool in_turn,
+                     const weft_task_time *times)
+{
+    double time = 0;
+    for (int k = 0; k < in->n_waits && !in_turn; k++)
+        if (in->waits[k] >= p->n_prologue)
+            time = fmax(time, times[in->waits[k]].end);
+    return time;
+}
+
+/* All ranks of a ring are alike: what this one is sent comes when what it sends is there. */
+static double arrival(const weft_program *p, int i, const weft_task_time *times)
+{
+    for (int k = i - 1; k >= 0; k--)
+        if (p->list[k].kind == WEFT_POST_SEND && p->list[k].node == p->list[i].node)
+            return times[k].end;
+    return 0;
+}
+
+double weft_roofline_run(const weft_roofline *r, const weft_lowered *l, const weft_program *p,
+                         weft_task_time *times)
+{
+    clocks now = {{0}, 0};
+    double end = 0;
+    for (int i = 0; i < p->n; i++) {
+        const weft_instruction *in = &p->list[i];
+        double *queue = &now.queue[r->in_turn ? 0 : in->queue];
+        const double seconds = weft_roofline_cost(r, l, in).seconds;
+        const bool shift = weft_node_shifts(in->node);
+        double start = fmax(*queue, latest(p, in, r->in_turn, times));
+        if (shift && in->kind == WEFT_POST_SEND && !r->in_turn)
+            start = fmax(start, now.ring);
+        if (shift && in->kind == WEFT_AWAIT)
+            start = fmax(start, arrival(p, i, times));
+        times[i] = (weft_task_time){start, start + seconds};
+        if (shift && in->kind == WEFT_POST_SEND && !r->in_turn)
+            now.ring = times[i].end; /* its queue goes on: the wait is another instruction */
+        else
+            *queue = times[i].end;
+        end = fmax(end, times[i].end);
+    }
+    return end;
+}
