@@ -179,6 +179,7 @@ core_libcore_la_SOURCES = \
 	core/lower/forecast.c \
 	core/lower/group.c \
 	core/lower/kernels.c \
+	core/lower/libraries.c \
 	core/lower/lower.c \
 	core/lower/memory.c \
 	core/lower/order.c \

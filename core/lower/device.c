@@ -199,10 +199,11 @@ double weft_device_peak(const weft_plan *p, weft_dtype dtype, double reached)
     return rate;
 }
 
-size_t weft_device_library_bytes(const weft_plan *p)
+size_t weft_device_library_bytes(const weft_plan *p, int64_t captured)
 {
     const weft_entry entry = enter(p, "library_bytes", NULL);
-    size_t bytes = p->device->library_bytes ? p->device->library_bytes(p->device_self) : 0;
+    size_t bytes =
+        p->device->library_bytes ? p->device->library_bytes(p->device_self, captured) : 0;
     weft_leave(&entry, WEFT_OK);
     return bytes;
 }

@@ -110,7 +110,7 @@ size_t weft_device_peak_bytes(const weft_plan *plan);
 weft_queue *weft_device_queue(const weft_plan *plan, int i);
 uint64_t weft_device_adversary(const weft_plan *plan);
 double weft_device_peak(const weft_plan *plan, weft_dtype dtype, double reached);
-size_t weft_device_library_bytes(const weft_plan *plan);
+size_t weft_device_library_bytes(const weft_plan *plan, int64_t captured);
 void weft_device_describe(const weft_plan *plan, weft_text *text);
 /* false: it does not know. */
 bool weft_device_find_rates(const weft_plan *plan, weft_device_rates *rates);
@@ -157,6 +157,15 @@ weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *roofl
 void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
 /* A line a stage. */
 void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
+
+/* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
+
+typedef struct weft_libraries {
+    int64_t device, captured, transport; /* captured: tasks that are replayed */
+    const char *transport_name;          /* NULL: it does not say */
+} weft_libraries;
+
+weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft_error *err);
 
 /* ---- what `weft plan` says (report.c) ---- */
 

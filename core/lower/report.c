@@ -187,10 +187,43 @@ static void print_slots(const weft_lowered *l, weft_text *text)
     }
 }
 
+/* What is left of a device whose size is known. */
+static void print_room(const weft_plan *plan, double libraries, weft_text *text)
+{
+    weft_device_rates rates;
+    if (!weft_device_find_rates(plan, &rates) || rates.memory_bytes == 0)
+        return;
+    const double all = (double)rates.memory_bytes,
+                 left = all - (double)weft_plan_bytes(plan) - libraries;
+    weft_text_print(text, "  of the ");
+    weft_print_bytes(text, all);
+    weft_text_print(text, " of %s ", rates.name);
+    weft_print_bytes(text, left < 0 ? -left : left);
+    weft_text_print(text, left < 0 ? " too few\n" : " are left\n");
+}
+
+/* All together, and whose they are if they are of several. */
+static void print_libraries(const weft_plan *plan, weft_text *text)
+{
+    weft_libraries of;
+    if (weft_plan_libraries(plan, &of, NULL)) {
+        text->out_of_memory = true;
+        return;
+    }
+    const double all = (double)(of.device + of.captured + of.transport);
+    print_line(text, "libraries (estimate)", all);
+    if (of.captured || of.transport_name)
+        print_named(text, "  the device's", 21, (double)of.device);
+    if (of.captured)
+        print_named(text, "  captured tasks", 21, (double)of.captured);
+    if (of.transport_name)
+        print_named(text, "  the transport's", 21, (double)of.transport);
+    print_room(plan, all, text);
+}
+
 static void print_memory(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
-    size_t libraries = weft_device_library_bytes(plan);
     weft_text_add(text, "memory per rank\n");
     print_line(text, "parameters", (double)parameter_bytes(plan));
     print_line(text, "optimizer state", (double)state_bytes(plan, WEFT_STATE_OPTIMIZER));
@@ -207,7 +240,7 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     if (weft_plan_store_bytes(plan))
         print_line(text, "checkpoint buffer", (double)weft_plan_store_bytes(plan));
     print_line(text, "total planned", (double)weft_plan_bytes(plan));
-    print_line(text, "libraries (estimate)", (double)libraries);
+    print_libraries(plan, text);
     print_slots(l, text);
     weft_text_add(text, "the arena at its peak, by class\n");
     print_peak(l, text);

@@ -268,12 +268,12 @@ static void describe(void *self, weft_text *text)
     weft_leave(&entry, WEFT_OK);
 }
 
-static size_t library_bytes(void *self)
+static size_t library_bytes(void *self, int64_t captured)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_device, library_bytes));
     const weft_device *t = l->table;
     const weft_entry entry = weft_link_enter(l, "library_bytes", NULL);
-    size_t answer = t->library_bytes(l->self);
+    size_t answer = t->library_bytes(l->self, captured);
     weft_leave(&entry, WEFT_OK);
     return answer;
 }

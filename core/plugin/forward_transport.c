@@ -215,9 +215,20 @@ static void remove_memory(void *self, void *memory, size_t bytes)
     weft_leave(&entry, WEFT_OK);
 }
 
+static size_t library_bytes(void *self, const weft_planned_group *groups, int n)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, library_bytes));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "library_bytes", NULL);
+    size_t answer = t->library_bytes(l->self, groups, n);
+    weft_leave(&entry, WEFT_OK);
+    return answer;
+}
+
 const weft_transport weft_forward_transport = {
     .add_memory = add_memory,
     .remove_memory = remove_memory,
+    .library_bytes = library_bytes,
     .group = make_group,
     .ungroup = ungroup,
     .leave = leave,

@@ -193,8 +193,9 @@ typedef struct weft_device {
     double (*peak)(void *self, weft_dtype dtype, double reached);
     /* Optional: one line for the log: "2 threads, AVX-512, bf16 products in hardware". */
     void (*describe)(void *self, weft_text *text);
-    /* Optional: what libraries own outside the arena, an estimate in bytes for the plan. */
-    size_t (*library_bytes)(void *self);
+    /* Optional: what libraries own outside the arena, an estimate in bytes for the plan; without
+     * that of a transport. captured: how many instructions `begin` will be given to replay. */
+    size_t (*library_bytes)(void *self, int64_t captured);
     /* Optional: by any thread, from `create` on, whether there is such a device or not. false:
      * nothing is known. */
     bool (*rates)(void *self, weft_device_rates *rates);

@@ -20,6 +20,14 @@ enum { WEFT_RANKS_THREADS = 1 /* of one process */, WEFT_RANKS_PROCESSES = 2 };
 /* A transfer between two members of a group that was begun; the transport's own. */
 typedef struct weft_request weft_request;
 
+/* A group that a plan will make, for what a transport says of memory. */
+typedef struct weft_planned_group {
+    int n, hosts;      /* ranks, and how many hosts they are on, as far as the device knows that */
+    bool collects;     /* collectives run in it, */
+    bool sums, maxima; /* and these among them */
+    int peers;         /* pairs of `connect` that this rank is an end of */
+} weft_planned_group;
+
 /* capability "transport". Carries tensors only. Every member of a group calls the same collectives
  * in the same order with the same counts; one returns when its buffers may be used again on
  * `queue`. Sends and receives may stand anywhere between them. Sums are made in f32 (f64 for f64),
@@ -52,6 +60,9 @@ typedef struct weft_transport {
      * made by then or not) and before it goes. */
     weft_status (*add_memory)(void *self, void *memory, size_t bytes, weft_error *err);
     void (*remove_memory)(void *self, void *memory, size_t bytes);
+    /* Optional: the device's memory that the transport and its library take for these groups, an
+     * estimate in bytes for the plan. From `create` on. */
+    size_t (*library_bytes)(void *self, const weft_planned_group *groups, int n);
     /* This rank takes part no more: whoever waits for it, now or later, gets an error. */
     void (*leave)(void *self);
     /* recv: n * count elements, member i's at i * count. */

@@ -266,9 +266,10 @@ static void device_describe(void *self, weft_text *text)
 }
 
 /* oneDNN keeps compiled kernels, OpenMP a stack per thread (of which little is touched). */
-static size_t device_library_bytes(void *self)
+static size_t device_library_bytes(void *self, int64_t captured)
 {
     const cpu *c = self;
+    (void)captured;
     return ((size_t)16 << 20) + (size_t)c->queues[0].threads * ((size_t)256 << 10);
 }
 

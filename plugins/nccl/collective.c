@@ -4,7 +4,7 @@
  * the group's order. */
 #include "nccl.h"
 
-enum { SCRATCH_BYTES = 32 << 20, TERMS = 32 /* that are reduced at once */ };
+enum { TERMS = 32 /* that are reduced at once */ };
 
 static size_t bytes_of(int64_t count, weft_dtype dtype)
 {
@@ -82,7 +82,7 @@ weft_status nccl_broadcast(void *self, void *handle, int root, void *data, int64
 void nccl_free_scratch(group *g)
 {
     if (g->scratch)
-        g->t->device->free(g->t->device_self, g->scratch, SCRATCH_BYTES);
+        g->t->device->free(g->t->device_self, g->scratch, NCCL_SCRATCH_BYTES);
     g->scratch = NULL;
 }
 
@@ -121,9 +121,9 @@ static weft_status open_scratch(group *g, weft_dtype dtype, int64_t *most, weft_
     void *memory = g->scratch;
     /* terms begin where the device wants tensors to begin */
     const int64_t grain = 256;
-    *most = SCRATCH_BYTES / g->n / grain * grain / (int64_t)weft_dtype_size(dtype);
+    *most = NCCL_SCRATCH_BYTES / g->n / grain * grain / (int64_t)weft_dtype_size(dtype);
     weft_status s =
-        memory ? WEFT_OK : t->device->alloc(t->device_self, SCRATCH_BYTES, &memory, err);
+        memory ? WEFT_OK : t->device->alloc(t->device_self, NCCL_SCRATCH_BYTES, &memory, err);
     g->scratch = memory;
     return s;
 }

@@ -4,6 +4,7 @@ EXTRA_DIST += plugins/nccl/test/api_matches.c
 plugins_nccl_nccl_la_SOURCES = \
 	plugins/nccl/api.c \
 	plugins/nccl/collective.c \
+	plugins/nccl/memory.c \
 	plugins/nccl/nccl.c \
 	plugins/nccl/transfer.c \
 	plugins/nccl/wait.c \

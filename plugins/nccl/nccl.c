@@ -237,6 +237,7 @@ static const weft_transport table = {
     .ungroup = ungroup,
     .connect = nccl_connect,
     .check = nccl_check,
+    .library_bytes = nccl_library_bytes,
     .leave = leave,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,

@@ -32,6 +32,9 @@ typedef struct channel {
     int peer; /* in the communicator */
 } channel;
 
+/* Of each group that needs it. */
+enum { NCCL_SCRATCH_BYTES = 32 << 20 };
+
 typedef struct group {
     transport *t;
     int n, me;
@@ -39,7 +42,7 @@ typedef struct group {
     bool *absent; /* [n] all but this one: NCCL does not say who */
     comm *of;
     channel *to, *from; /* [n] queue NULL: not connected */
-    char *scratch;      /* SCRATCH_BYTES of the device, from the first exact sum or maximum on */
+    char *scratch; /* NCCL_SCRATCH_BYTES of the device, from the first exact sum or maximum on */
     weft_device_event *ready;
     weft_request *transfers; /* begun, and nobody has waited for them */
 } group;
@@ -82,6 +85,10 @@ weft_status nccl_recv(void *self, void *handle, int from, void *data, int64_t co
                       weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err);
 weft_status nccl_wait(void *self, weft_request *request, weft_queue *queue, weft_error *err);
 void nccl_drop_transfers(group *g);
+
+/* ---- memory.c ---- */
+
+size_t nccl_library_bytes(void *self, const weft_planned_group *groups, int n);
 
 /* ---- nccl.c ---- */
 
