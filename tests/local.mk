@@ -392,6 +392,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-cp \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \
+	tests/scripts/check-plan-gpu \
 	tests/scripts/check-profile \
 	tests/scripts/check-release \
 	tests/scripts/check-rules \

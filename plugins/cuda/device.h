@@ -8,6 +8,17 @@
 /* Compute, collectives, what stages send each other. */
 enum { CUDA_QUEUES = 3, CUDA_MOST_FILES = 32 };
 
+/* What is planned for, whether it is there or not (gpus.c). */
+typedef struct cuda_gpu {
+    weft_device_rates rates; /* name NULL: nobody said which GPU it is */
+    int sms;
+} cuda_gpu;
+
+/* Reads [cuda] gpu. */
+weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *err);
+/* Context, kernels and graphs of so many launches: an estimate. */
+size_t cuda_gpu_library_bytes(const cuda_gpu *gpu, int64_t captured);
+
 /* A task's launches, captured. */
 typedef struct cuda_graph {
     uint64_t key;
@@ -18,6 +29,7 @@ typedef struct cuda_graph {
 typedef struct cuda {
     const weft_host *host;
     bool plain, capture, open;
+    cuda_gpu gpu;
     cuda_driver driver;
     CUdevice number;
     CUcontext context;

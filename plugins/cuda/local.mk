@@ -37,6 +37,7 @@ plugins_cuda_libweftcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 plugins_cuda_libweftcuda_la_CFLAGS = $(PLUGIN_CFLAGS)
 
 plugins_cuda_cuda_la_SOURCES = \
+	plugins/cuda/gpus.c \
 	plugins/cuda/memory.c \
 	plugins/cuda/modules.c \
 	plugins/cuda/order.c \

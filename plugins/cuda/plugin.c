@@ -17,6 +17,13 @@ static const weft_param params[] = {
      .flags = WEFT_PARAM_PER_RANK,
      .help = "Number of the GPU, among those that CUDA_VISIBLE_DEVICES leaves; auto: one for each "
              "process of a host, the first for the first; the only one, if there is one."},
+    {.name = "gpu",
+     .type = WEFT_PARAM_STRING,
+     .value = "auto",
+     .flags = WEFT_PARAM_LIST,
+     .help = "Which GPU `weft plan` is to predict times for, whether there is one or not: a100, "
+             "h100, h200, b200 or 4090, and what differs from it, as h100 bandwidth=2.4e12; auto: "
+             "no prediction."},
     {.name = "kernels",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
@@ -53,8 +60,12 @@ static weft_status cuda_create(const weft_host *host, void **self, weft_error *e
     c->capture = weft_params_is(host->params, "graphs", "yes");
     for (int i = 0; i < CUDA_QUEUES; i++)
         c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
-    *self = c;
-    return WEFT_OK;
+    weft_status s = cuda_gpu_read(host->params, &c->gpu, err);
+    if (s)
+        weft_free(c);
+    else
+        *self = c;
+    return s;
 }
 
 /* Where a rank is. Ranks that are threads of one process share its GPU. */
@@ -248,11 +259,17 @@ static void device_describe(void *self, weft_text *text)
         weft_text_add(text, ", plain kernels on the host");
 }
 
-/* The context with the modules of kernels and cuBLASLt's: a guess, not measured. */
 static size_t device_library_bytes(void *self, int64_t captured)
 {
-    (void)self, (void)captured;
-    return (size_t)512 << 20;
+    const cuda *c = self;
+    return cuda_gpu_library_bytes(&c->gpu, c->capture ? captured : 0);
+}
+
+static bool device_rates(void *self, weft_device_rates *rates)
+{
+    const cuda *c = self;
+    *rates = c->gpu.rates;
+    return c->gpu.rates.name != NULL;
 }
 
 static size_t device_peak_bytes(void *self)
@@ -295,6 +312,7 @@ static const weft_device device = {
     .plain = device_plain,
     .describe = device_describe,
     .library_bytes = device_library_bytes,
+    .rates = device_rates,
     .peak_bytes = device_peak_bytes,
 };
 
