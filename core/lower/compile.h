@@ -36,6 +36,11 @@ weft_part weft_compiler_part(const weft_compiler *c, int position);
 int weft_compiler_end(const weft_compiler *c, weft_part part);
 /* Does this rank send what the node sends (else it receives it, or has no part in it)? */
 bool weft_compile_is_sender(const weft_compiler *c, const weft_node *n);
+/* Does this collective go on while others compute, on a device whose queues are more than one in
+ * truth? Then nobody should have to wait for it sooner than for what it makes. */
+bool weft_compile_goes_beside(const weft_compiler *c, const weft_node *n);
+/* schedule.c: until which position what such a collective touches is kept for it. */
+int weft_compile_beside_until(const weft_compiler *c, const weft_node *n);
 /* schedule.c: sets mark 1 on every node that something reads in the end, 0 on the others. */
 void weft_graph_mark_live(weft_graph *g);
 /* Live nodes, program by program, and their last uses. */

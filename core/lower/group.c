@@ -6,7 +6,7 @@
  * - Gathers of weights: those of one block, where the first stands; with `prefetch` n, while the
  *   n-th block before it still computes.
  * - Reductions of gradients: those of one block, where the last stands; what reads them waits
- *   behind it.
+ *   behind it: on a device that computes later, until the next one begins.
  * - All-reduces: of any block, up to a size; whatever is small is summed at once, however many they
  *   are.
  * - What asks for it (WEFT_GROUP_ALL): of any block, and gathers whatever they wait for. */
@@ -42,8 +42,8 @@ typedef struct grouper {
     bool *done;   /* by node id: stands in the new order */
     int *level;   /* by node id: how many sets of reductions of this part it needs, one after the
                      other */
-    weft_node **out, **waiting;
-    int n_out, n_waiting;
+    weft_node **out, **waiting, **held;
+    int n_out, n_waiting, n_held;
 } grouper;
 
 static bool is_gather(const weft_node *n)
@@ -171,10 +171,29 @@ static weft_status find_sets(grouper *g, int lo, int hi)
     return s;
 }
 
+/* Is it what adds a set's reduction to the step's totals, which nothing here reads? If that goes on
+ * beside the computation, it is done when the next one begins, and no block need wait for it. */
+static bool can_wait(const grouper *g, const weft_node *n)
+{
+    const weft_node *made = weft_node_accumulates(n) ? n->ins[0]->node : NULL;
+    return made && g->inside[made->id] && g->of[made->id] && !g->of[made->id]->gather &&
+           weft_compile_goes_beside(g->c, made);
+}
+
 static void put(grouper *g, weft_node *n)
 {
-    g->out[g->n_out++] = n;
+    if (can_wait(g, n))
+        g->held[g->n_held++] = n;
+    else
+        g->out[g->n_out++] = n;
     g->done[n->id] = true;
+}
+
+static void put_held(grouper *g)
+{
+    for (int i = 0; i < g->n_held; i++)
+        g->out[g->n_out++] = g->held[i];
+    g->n_held = 0;
 }
 
 static bool ready(const grouper *g, const weft_node *n)
@@ -209,6 +228,8 @@ static void put_set(grouper *g, set *s)
     if (s->emitted)
         return;
     s->emitted = true;
+    if (!s->gather)
+        put_held(g);
     for (int i = 0; i < s->n; i++)
         put_needs(g, s->list[i]);
     for (int i = 0; i < s->n; i++)
@@ -289,9 +310,10 @@ static weft_status regroup(grouper *g, int lo, int hi)
 {
     weft_compiler *c = g->c;
     weft_status s = find_sets(g, lo, hi);
-    g->n_out = g->n_waiting = 0;
+    g->n_out = g->n_waiting = g->n_held = 0;
     for (int p = lo; p < hi && !s; p++)
         visit(g, c->order[p]);
+    put_held(g);
     if (!s && g->n_out != hi - lo)
         s = weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                       "grouping collectives has lost %d nodes", hi - lo - g->n_out);
@@ -317,7 +339,8 @@ weft_status weft_compile_group(weft_compiler *c)
     g.level = weft_alloc_zero(nodes, sizeof *g.level);
     g.out = weft_alloc(nodes * sizeof *g.out);
     g.waiting = weft_alloc(nodes * sizeof *g.waiting);
-    weft_status s = g.sets && g.of && g.inside && g.done && g.level && g.out && g.waiting
+    g.held = weft_alloc(nodes * sizeof *g.held);
+    weft_status s = g.sets && g.of && g.inside && g.done && g.level && g.out && g.waiting && g.held
                         ? WEFT_OK
                         : weft_fail_memory(c->err);
     for (int i = 0; i < c->l->n_programs && !s; i++)
@@ -329,6 +352,7 @@ weft_status weft_compile_group(weft_compiler *c)
     weft_free(g.level);
     weft_free(g.out);
     weft_free(g.waiting);
+    weft_free(g.held);
     weft_pool_release(&g.pool);
     return s;
 }

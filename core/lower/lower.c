@@ -83,12 +83,14 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
 static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t bytes,
                                  int position)
 {
+    bool beside = in->kind == WEFT_COLLECTIVE && weft_compile_goes_beside(c, in->node);
+    int last = beside ? weft_compile_beside_until(c, in->node) : position;
     if (bytes == 0)
         return WEFT_OK;
     in->workspace = weft_compile_add_buffer(c, (weft_buffer){.base = WEFT_BASE_ARENA,
                                                              .bytes = bytes,
                                                              .first = position,
-                                                             .last = position,
+                                                             .last = last,
                                                              .kind = WEFT_CLASS_WORKSPACE});
     return in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }

@@ -3,6 +3,7 @@
 #include "lower/compile.h"
 
 #include <string.h>
+#include <weft/marks.h>
 
 weft_program *weft_compiler_program(const weft_compiler *c, int position)
 {
@@ -153,6 +154,32 @@ static int sent_until(const weft_compiler *c, const weft_node *n)
     return until;
 }
 
+bool weft_compile_goes_beside(const weft_compiler *c, const weft_node *n)
+{
+    const weft_lower_options *o = c->options;
+    return n->n_steps && o->n_queues > 1 && !o->adversary && o->kernels->device->record &&
+           (weft_get_mark(n, WEFT_MARK_GROUP) || weft_get_mark(n, WEFT_MARK_PREFETCH));
+}
+
+static bool is_gather(const weft_node *n)
+{
+    return n->steps[0].move == WEFT_ALL_GATHER && n->outs[0]->weight;
+}
+
+/* A gather is over when it is first read. A reduction is read late, or in another program: it has
+ * time until the next one. */
+int weft_compile_beside_until(const weft_compiler *c, const weft_node *n)
+{
+    const weft_program *p = weft_compiler_program(c, c->position[n->id]);
+    const int until = sent_until(c, n);
+    for (int i = c->position[n->id] + 1; i < until && !is_gather(n); i++) {
+        const weft_node *next = c->order[i];
+        if (c->position[next->id] == i && weft_compile_goes_beside(c, next) && !is_gather(next))
+            return i;
+    }
+    return until < p->to ? until : p->to - 1;
+}
+
 static void find_last_uses(weft_compiler *c)
 {
     int micro_end = weft_compiler_end(c, WEFT_PART_B) - 1;
@@ -173,9 +200,10 @@ static void find_last_uses(weft_compiler *c)
             if (c->position[n->ins[k]->node->id] < 0) /* another rank's */
                 continue;
             bool outer = weft_compiler_part(c, c->position[n->ins[k]->node->id]) == WEFT_PART_BEGIN;
-            int until = c->repeats && micro && outer ? micro_end
-                        : weft_node_shifts(n)        ? sent_until(c, n)
-                                                     : p;
+            int until = c->repeats && micro && outer     ? micro_end
+                        : weft_node_shifts(n)            ? sent_until(c, n)
+                        : weft_compile_goes_beside(c, n) ? weft_compile_beside_until(c, n)
+                                                         : p;
             *last = *last > until ? *last : until;
         }
     }

@@ -218,12 +218,88 @@ static void small_sums_of_many_blocks(void **state)
     plan_run_release(&p);
 }
 
+/* ---- beside the computation, on a device that computes later ---- */
+
+static bool reads(const weft_instruction *in, const weft_instruction *gather)
+{
+    for (int i = 0; i < in->n_ins; i++)
+        for (int r = 0; r < gather->n_outs; r++)
+            if (weft_instruction_in(in, i) == weft_instruction_out(gather, r))
+                return true;
+    return false;
+}
+
+/* The first that waits for instruction k; p->n: nobody here. */
+static int first_waiter(const weft_program *p, int k)
+{
+    for (int i = k + 1; i < p->n; i++)
+        for (int w = 0; w < p->list[i].n_waits; w++)
+            if (p->list[i].waits[w] == k)
+                return i;
+    return p->n;
+}
+
+/* Where another block's attention has its gradient, behind k; p->n: nowhere. */
+static int next_block(const weft_program *p, int k)
+{
+    for (int i = k + 1; i < p->n; i++)
+        if (p->list[i].kind == WEFT_COMPUTE &&
+            strcmp(p->list[i].node->op->name, "attention_dx") == 0)
+            return i;
+    return p->n;
+}
+
+static void check_waits(const weft_program *p, int *gathers, int *reductions)
+{
+    for (int k = 0; k < p->n; k++) {
+        const weft_instruction *in = &p->list[k];
+        const int waiter = first_waiter(p, k);
+        if (in->kind != WEFT_COLLECTIVE || in->queue != WEFT_QUEUE_COLLECTIVES || waiter == p->n)
+            continue;
+        if (does(in, WEFT_ALL_GATHER) && in->node->outs[0]->weight) {
+            if (!reads(&p->list[waiter], in))
+                fail_msg("%s waits for %s and does not read it",
+                         p->list[waiter].node->outs[0]->name, in->node->outs[0]->name);
+            (*gathers)++;
+        } else if (next_block(p, k) < p->n) {
+            if (waiter < next_block(p, k))
+                fail_msg("%s waits for %s before the next block is through",
+                         p->list[waiter].node->outs[0]->name, in->node->outs[0]->name);
+            (*reductions)++;
+        }
+    }
+}
+
+/* Whoever waits for a gather reads it, and a block's gradients are reduced while the next one
+ * computes: memory that they are made from is not used again before. */
+static void nobody_waits_too_soon(void **state)
+{
+    (void)state;
+    static const char *const sections[] = {"", "[fsdp]\nreshard = no\n",
+                                           "[tp]\ndegree = 2\n[fsdp]\ndegree = 2\n"};
+    for (int i = 0; i < 3; i++) {
+        plan_run p;
+        int gathers = 0, reductions = 0;
+        start(&p,
+              i < 2 ? "llama3 later local bf16 fsdp adamw"
+                    : "llama3 later local bf16 tp fsdp adamw",
+              sections[i], 4);
+        const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+        for (int a = 0; a < l->n_programs; a++)
+            check_waits(&l->programs[a], &gathers, &reductions);
+        assert_true(gathers >= LAYERS - 1);
+        assert_true(reductions >= LAYERS - 1);
+        plan_run_release(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_per_block),      cmocka_unit_test(two_levels),
-        cmocka_unit_test(gathers_run_ahead),  cmocka_unit_test(own_queue),
-        cmocka_unit_test(small_sums_at_once), cmocka_unit_test(small_sums_of_many_blocks),
+        cmocka_unit_test(one_per_block),         cmocka_unit_test(two_levels),
+        cmocka_unit_test(gathers_run_ahead),     cmocka_unit_test(own_queue),
+        cmocka_unit_test(small_sums_at_once),    cmocka_unit_test(small_sums_of_many_blocks),
+        cmocka_unit_test(nobody_waits_too_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
