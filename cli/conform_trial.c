@@ -158,7 +158,7 @@ weft_call conform_trial_call(conform_trial *t, int threads)
 bool conform_trial_accepts(const conform_trial *t, const weft_call *call)
 {
     const weft_entry entry = weft_enter_op(t->c->plugin, "accepts", t->kernel->op, NULL);
-    bool yes = !t->kernel->accepts || t->kernel->accepts(call);
+    bool yes = weft_kernel_accepts(t->kernel, call);
     weft_leave(&entry, WEFT_OK);
     return yes;
 }

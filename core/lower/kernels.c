@@ -46,7 +46,7 @@ const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_cal
         if (call->accumulate && !k->accumulates)
             continue;
         const weft_entry entry = weft_enter_op(kernels->owners[i], "accepts", k->op, NULL);
-        if (!k->accepts || k->accepts(call))
+        if (weft_kernel_accepts(k, call))
             best = k;
         weft_leave(&entry, WEFT_OK);
     }

@@ -224,8 +224,12 @@ struct weft_op {
 typedef struct weft_kernel {
     const char *op, *device, *name;
     int priority;
-    bool accumulates;                       /* obeys call->accumulate */
-    bool (*accepts)(const weft_call *call); /* NULL: everything */
+    bool accumulates; /* obeys call->accumulate */
+    /* What dtypes operands > results may have, a letter each, the last before > or the end for all
+     * that follow: "hi>h". h f32 or bf16, f f32, i i32, n f32 or f64, s f32, bf16 or f64, q 8 bits,
+     * * any. It knows no lengths that are read at run time. NULL: accepts says. */
+    const char *types;
+    bool (*accepts)(const weft_call *call); /* what else must hold; NULL: nothing */
     size_t (*workspace)(
         const weft_call *call); /* bytes, an upper bound known without hardware; NULL: none */
     weft_status (*prepare)(const weft_call *call, void **state, weft_error *err); /* may be NULL */
@@ -233,6 +237,9 @@ typedef struct weft_kernel {
     weft_status (*launch)(const weft_call *call, weft_error *err);
     bool optional; /* the op may be of a plugin that is not listed; no: that is an error */
 } weft_kernel;
+
+/* By its types, and then by what it says itself. */
+bool weft_kernel_accepts(const weft_kernel *kernel, const weft_call *call);
 
 #ifdef __cplusplus
 }

@@ -5,91 +5,11 @@
 
 #include <string.h>
 
-/* What an op's operands and results may be: h f32 or bf16, f f32, i i32, n f32 or f64; the last one
- * before > or the end repeats. */
-static const struct signature {
-    const char *op, *types;
-} signatures[] = {
-    {"add", "h>h"},
-    {"add_bias", "hh>h"},
-    {"scale", "hh>h"},
-    {"cast", "h>h"},
-    {"accumulate", "h>h"},
-    {"accumulate_max", "h>h"},
-    {"broadcast", "h>h"},
-    {"silu_mul", "hh>h"},
-    {"silu_mul_dx", "hhh>hh"},
-    {"gelu", "h>h"},
-    {"gelu_dx", "hh>h"},
-    {"rms_norm", "hh>h"},
-    {"rms_norm_dx", "hhh>h"},
-    {"rms_norm_dw", "hh>h"},
-    {"layer_norm", "hhh>h"},
-    {"layer_norm_dx", "hhh>h"},
-    {"layer_norm_dw", "hh>h"},
-    {"bias_dw", "h>h"},
-    {"rope", "hi>h"},
-    {"rope_dx", "hi>h"},
-    {"embedding", "ih>h"},
-    {"embedding_dw", "ih>f"}, /* sums over tokens: in f32 or not here */
-    {"attention_merge", "hfhf>hf"},
-    {"take", "hi>h"},
-    {"chunk", "h>h"},
-    {"unchunk", "h>h"},
-    {"sum", "h>n"},
-    {"count_valid", "i>n"},
-    {"max_v", "h>f"},
-    {"sumexp", "hf>f"},
-    {"sumexp_dx", "hff>h"},
-    {"pick", "hi>f"},
-    {"pick_dx", "if>h"},
-    {"nll", "fffi>f"},
-    {"nll_de", "fif>f"},
-    {"nll_dt", "if>f"},
-};
-
-static bool type_fits(char type, weft_dtype dtype)
-{
-    switch (type) {
-    case 'h':
-        return dtype == WEFT_F32 || dtype == WEFT_BF16;
-    case 'f':
-        return dtype == WEFT_F32;
-    case 'i':
-        return dtype == WEFT_I32;
-    default:
-        return dtype == WEFT_F32 || dtype == WEFT_F64;
-    }
-}
-
-/* Checks n tensors against the types from `types` on, up to '>' or the end. */
-static bool tensors_fit(const char *types, const weft_tensor *t, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (!type_fits(*types, t[i].dtype))
-            return false;
-        if (types[1] && types[1] != '>')
-            types++;
-    }
-    return true;
-}
-
-static bool accepts_types(const weft_call *call)
-{
-    for (size_t i = 0; i < sizeof signatures / sizeof *signatures; i++)
-        if (strcmp(signatures[i].op, call->op->name) == 0)
-            return !weft_call_has_lengths(call) &&
-                   tensors_fit(signatures[i].types, call->ins, call->n_ins) &&
-                   tensors_fit(strchr(signatures[i].types, '>') + 1, call->outs, call->n_outs);
-    return false;
-}
-
 static bool accepts_rope(const weft_call *call)
 {
     const weft_tensor *x = &call->ins[0];
     int64_t d = x->grain[x->n_dims - 1];
-    return accepts_types(call) && d >= 2 && d % 2 == 0 && d <= CPU_MAX_ROPE &&
-           x->size[x->n_dims - 1] % d == 0;
+    return d >= 2 && d % 2 == 0 && d <= CPU_MAX_ROPE && x->size[x->n_dims - 1] % d == 0;
 }
 
 /* Bytes are moved, never converted. */
@@ -101,7 +21,7 @@ static bool accepts_chunk(const weft_call *call)
     for (int i = 0; i < call->n_outs; i++)
         if (call->outs[i].dtype != call->outs[0].dtype)
             return false;
-    return accepts_types(call);
+    return true;
 }
 
 static bool accepts_attention(const weft_call *call)
@@ -118,8 +38,7 @@ static bool accepts_decode(const weft_call *call)
 /* Bytes are moved, never converted. */
 static bool accepts_cache(const weft_call *call)
 {
-    return !weft_call_has_lengths(call) && call->ins[2].dtype == WEFT_I32 &&
-           call->ins[0].dtype == call->ins[1].dtype && call->ins[0].dtype == call->outs[0].dtype;
+    return call->ins[0].dtype == call->ins[1].dtype && call->ins[0].dtype == call->outs[0].dtype;
 }
 
 static bool accepts_attention_dx(const weft_call *call)
@@ -160,15 +79,19 @@ enum { PRIORITY = 10 };
 #define HEAD(name_, kernel_, accumulates_)                                                         \
     .op = #name_, .device = "cpu", .name = kernel_, .priority = PRIORITY,                          \
     .accumulates = accumulates_
-#define VECTOR(name_, accumulates_, accepts_)                                                      \
+#define VECTOR(name_, accumulates_, types_)                                                        \
     {                                                                                              \
-        HEAD(name_, #name_ "_vector", accumulates_), .accepts = accepts_,                          \
+        HEAD(name_, #name_ "_vector", accumulates_), .types = types_, .launch = dispatch_##name_   \
+    }
+#define IF(name_, accumulates_, types_, accepts_)                                                  \
+    {                                                                                              \
+        HEAD(name_, #name_ "_vector", accumulates_), .types = types_, .accepts = accepts_,         \
                                                      .launch = dispatch_##name_                    \
     }
-#define ROW_SUM(name_)                                                                             \
+#define ROW_SUM(name_, types_)                                                                     \
     {                                                                                              \
-        HEAD(name_, #name_ "_vector", true),                                                       \
-            .accepts = accepts_types, .workspace = cpu_rows_workspace, .launch = dispatch_##name_  \
+        HEAD(name_, #name_ "_vector", true), .types = types_, .workspace = cpu_rows_workspace,     \
+                                             .launch = dispatch_##name_                            \
     }
 #ifdef WEFT_ONEDNN
 #define BY "_onednn"
@@ -205,44 +128,44 @@ const weft_kernel cpu_kernels[] = {
      .prepare = cpu_decode_prepare,
      .release = cpu_attention_release,
      .launch = dispatch_decode},
-    VECTOR(cache, false, accepts_cache),
-    VECTOR(add, true, accepts_types),
-    VECTOR(add_bias, true, accepts_types),
-    VECTOR(scale, true, accepts_types),
-    VECTOR(cast, true, accepts_types),
-    VECTOR(accumulate, true, accepts_types),
-    VECTOR(accumulate_max, true, accepts_types),
-    VECTOR(broadcast, true, accepts_types),
-    VECTOR(silu_mul, true, accepts_types),
-    VECTOR(silu_mul_dx, true, accepts_types),
-    VECTOR(gelu, true, accepts_types),
-    VECTOR(gelu_dx, true, accepts_types),
-    VECTOR(rms_norm, true, accepts_types),
-    VECTOR(rms_norm_dx, true, accepts_types),
-    ROW_SUM(rms_norm_dw),
-    VECTOR(layer_norm, true, accepts_types),
-    VECTOR(layer_norm_dx, true, accepts_types),
-    ROW_SUM(layer_norm_dw),
-    ROW_SUM(bias_dw),
-    VECTOR(rope, true, accepts_rope),
-    VECTOR(rope_dx, true, accepts_rope),
-    VECTOR(embedding, true, accepts_types),
-    VECTOR(embedding_dw, true, accepts_types),
-    VECTOR(attention_merge, false, accepts_types),
-    VECTOR(take, true, accepts_types),
-    VECTOR(chunk, false, accepts_chunk),
-    VECTOR(unchunk, false, accepts_chunk),
-    VECTOR(sum, true, accepts_types),
-    VECTOR(count_valid, true, accepts_types),
+    IF(cache, false, "**i>*", accepts_cache),
+    VECTOR(add, true, "h>h"),
+    VECTOR(add_bias, true, "hh>h"),
+    VECTOR(scale, true, "hh>h"),
+    VECTOR(cast, true, "h>h"),
+    VECTOR(accumulate, true, "h>h"),
+    VECTOR(accumulate_max, true, "h>h"),
+    VECTOR(broadcast, true, "h>h"),
+    VECTOR(silu_mul, true, "hh>h"),
+    VECTOR(silu_mul_dx, true, "hhh>hh"),
+    VECTOR(gelu, true, "h>h"),
+    VECTOR(gelu_dx, true, "hh>h"),
+    VECTOR(rms_norm, true, "hh>h"),
+    VECTOR(rms_norm_dx, true, "hhh>h"),
+    ROW_SUM(rms_norm_dw, "hh>h"),
+    VECTOR(layer_norm, true, "hhh>h"),
+    VECTOR(layer_norm_dx, true, "hhh>h"),
+    ROW_SUM(layer_norm_dw, "hh>h"),
+    ROW_SUM(bias_dw, "h>h"),
+    IF(rope, true, "hi>h", accepts_rope),
+    IF(rope_dx, true, "hi>h", accepts_rope),
+    VECTOR(embedding, true, "ih>h"),
+    VECTOR(embedding_dw, true, "ih>f"),
+    VECTOR(attention_merge, false, "hfhf>hf"),
+    VECTOR(take, true, "hi>h"),
+    IF(chunk, false, "h>h", accepts_chunk),
+    IF(unchunk, false, "h>h", accepts_chunk),
+    VECTOR(sum, true, "h>n"),
+    VECTOR(count_valid, true, "i>n"),
     {HEAD(sumsq, "sumsq_f32", true), .accepts = cpu_sumsq_accepts, .workspace = cpu_sumsq_workspace,
      .launch = cpu_sumsq_launch},
-    VECTOR(max_v, false, accepts_types),
-    VECTOR(sumexp, false, accepts_types),
-    VECTOR(sumexp_dx, true, accepts_types),
-    VECTOR(pick, false, accepts_types),
-    VECTOR(pick_dx, true, accepts_types),
-    VECTOR(nll, false, accepts_types),
-    VECTOR(nll_de, false, accepts_types),
-    VECTOR(nll_dt, false, accepts_types),
+    VECTOR(max_v, false, "h>f"),
+    VECTOR(sumexp, false, "hf>f"),
+    VECTOR(sumexp_dx, true, "hff>h"),
+    VECTOR(pick, false, "hi>f"),
+    VECTOR(pick_dx, true, "if>h"),
+    VECTOR(nll, false, "fffi>f"),
+    VECTOR(nll_de, false, "fif>f"),
+    VECTOR(nll_dt, false, "if>f"),
     {.op = NULL},
 };

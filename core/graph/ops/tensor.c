@@ -64,6 +64,50 @@ bool weft_call_has_lengths(const weft_call *call)
     return false;
 }
 
+/* ---- what kernels accept ---- */
+
+static bool type_fits(char type, weft_dtype dtype)
+{
+    switch (type) {
+    case 'h':
+        return dtype == WEFT_F32 || dtype == WEFT_BF16;
+    case 'f':
+        return dtype == WEFT_F32;
+    case 'i':
+        return dtype == WEFT_I32;
+    case 'n':
+        return dtype == WEFT_F32 || dtype == WEFT_F64;
+    case 's':
+        return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F64;
+    case 'q':
+        return weft_dtype_is_f8(dtype);
+    default:
+        return type == '*';
+    }
+}
+
+/* Checks n tensors against the types from `types` on, up to '>' or the end. */
+static bool tensors_fit(const char *types, const weft_tensor *t, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!type_fits(*types, t[i].dtype))
+            return false;
+        if (types[1] && types[1] != '>')
+            types++;
+    }
+    return true;
+}
+
+bool weft_kernel_accepts(const weft_kernel *kernel, const weft_call *call)
+{
+    const char *results = kernel->types ? strchr(kernel->types, '>') : NULL;
+    if (kernel->types && (!results || weft_call_has_lengths(call) ||
+                          !tensors_fit(kernel->types, call->ins, call->n_ins) ||
+                          !tensors_fit(results + 1, call->outs, call->n_outs)))
+        return false;
+    return !kernel->accepts || kernel->accepts(call);
+}
+
 int64_t weft_tensor_count(const weft_tensor *t)
 {
     return op_product(t, 0, t->n_dims);

@@ -167,7 +167,7 @@ void trial_run(trial *t, cpu_isa isa, int threads, cpu_products products, bool a
     begin_results(t, accumulate);
     call.queue = &queue;
     call.threads = threads;
-    assert_true(t->kernel->accepts(&call));
+    assert_true(weft_kernel_accepts(t->kernel, &call));
     size_t bytes = t->kernel->workspace ? t->kernel->workspace(&call) : 0;
     void *workspace = guarded(bytes);
     if (t->kernel->prepare)

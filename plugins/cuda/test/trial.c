@@ -189,7 +189,7 @@ void trial_run(trial *t, bool accumulate)
         lay_in_place(t, outs, kept);
     call.outs = outs;
     call.queue = &queue;
-    assert_true(t->kernel->accepts(&call));
+    assert_true(weft_kernel_accepts(t->kernel, &call));
     call.workspace_bytes = t->kernel->workspace ? t->kernel->workspace(&call) : 0;
     call.workspace = exactly(call.workspace_bytes);
     weft_status status = t->kernel->launch(&call, &err);
