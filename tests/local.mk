@@ -107,6 +107,12 @@ tests_unit_libhelpers_la_SOURCES = \
 	tests/unit/settings_run.h \
 	tests/unit/store_run.h
 
+# Calls that are built by hand; with the machine.c of a plugin, in whose tests it is compiled.
+trial = tests/unit/trial.c tests/unit/trial.h
+trial_ops = $(trial) tests/unit/trial_ops.c tests/unit/trial_ops.h
+trial_attention = $(trial) tests/unit/trial_attention.c tests/unit/trial_attention.h
+trial_products = $(trial_ops) tests/unit/trial_products.c
+
 # The plan of a run inside a test.
 check_LTLIBRARIES += tests/unit/libplan.la
 tests_unit_libplan_la_SOURCES = \

@@ -50,27 +50,27 @@ plugins_cpu_cpu_la_LDFLAGS = $(PLUGIN_LDFLAGS) $(OPENMP_CFLAGS)
 endif
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_attention
-plugins_cpu_test_test_cpu_attention_SOURCES = plugins/cpu/test/test_cpu_attention.c plugins/cpu/test/call.c
+plugins_cpu_test_test_cpu_attention_SOURCES = plugins/cpu/test/test_cpu_attention.c $(trial_attention) plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_attention_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
+plugins_cpu_test_test_cpu_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/unit
 plugins_cpu_test_test_cpu_attention_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_device
-plugins_cpu_test_test_cpu_device_SOURCES = plugins/cpu/test/test_cpu_device.c plugins/cpu/test/call.c
+plugins_cpu_test_test_cpu_device_SOURCES = plugins/cpu/test/test_cpu_device.c
 plugins_cpu_test_test_cpu_device_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
 plugins_cpu_test_test_cpu_device_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_device_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_kernels
-plugins_cpu_test_test_cpu_kernels_SOURCES = plugins/cpu/test/test_cpu_kernels.c plugins/cpu/test/call.c
+plugins_cpu_test_test_cpu_kernels_SOURCES = plugins/cpu/test/test_cpu_kernels.c $(trial_ops) plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_kernels_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
+plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/unit
 plugins_cpu_test_test_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_products
-plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.c plugins/cpu/test/call.c
+plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.c $(trial_products) plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
+plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/unit
 plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_sumsq
@@ -80,4 +80,3 @@ plugins_cpu_test_test_cpu_sumsq_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugin
 plugins_cpu_test_test_cpu_sumsq_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 nobase_dist_doc_DATA += plugins/cpu/README.md
-EXTRA_DIST += plugins/cpu/test/call.h

@@ -67,7 +67,7 @@ cuda_emulator = \
 	plugins/cuda/test/fake.h \
 	plugins/cuda/test/target.h
 cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_stream.c
-EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) plugins/cuda/test/fake_driver.h plugins/cuda/test/trial.h
+EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) plugins/cuda/test/fake_driver.h
 if EMULATE_CUDA
 # With the sanitizers, whatever the rest is built with: what a kernel reads or writes beside its
 # operands is seen.
@@ -81,11 +81,11 @@ CLEANFILES += $(cuda_emulated)
 
 check_LTLIBRARIES += plugins/cuda/test/libemulated.la
 plugins_cuda_test_libemulated_la_SOURCES = $(cuda_emulator) $(plugins_cuda_libweftcuda_la_SOURCES)
-plugins_cuda_test_libemulated_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda
+plugins_cuda_test_libemulated_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/unit
 plugins_cuda_test_libemulated_la_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
 
 check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention plugins/cuda/test/test_emulate
-plugins_cuda_test_test_cuda_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c plugins/cuda/test/trial.c
+plugins_cuda_test_test_cuda_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) plugins/cuda/test/machine.c
 plugins_cuda_test_test_cuda_kernels_LDADD = plugins/cuda/test/libemulated.la $(cuda_emulated) \
 	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
 # What automake cannot read out of the line above.
@@ -93,7 +93,7 @@ plugins_cuda_test_test_cuda_kernels_DEPENDENCIES = plugins/cuda/test/libemulated
 	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/unit/libhelpers.la core/libweft.la
 plugins_cuda_test_test_cuda_kernels_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPFLAGS)
 plugins_cuda_test_test_cuda_kernels_CFLAGS = $(plugins_cuda_test_libemulated_la_CFLAGS) $(OPENMP_CFLAGS)
-plugins_cuda_test_test_cuda_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c plugins/cuda/test/trial.c
+plugins_cuda_test_test_cuda_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c $(trial_attention) plugins/cuda/test/machine.c
 plugins_cuda_test_test_cuda_attention_LDADD = $(plugins_cuda_test_test_cuda_kernels_LDADD)
 plugins_cuda_test_test_cuda_attention_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
 plugins_cuda_test_test_cuda_attention_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)

@@ -8,44 +8,19 @@
 
 #include <cmocka.h>
 
-#include "call.h"
+#include "cpu.h"
+#include "trial_ops.h"
 
 #include <string.h>
-
-static void check_linear(int64_t m, int64_t n, int64_t k, weft_dtype in, weft_dtype out)
-{
-    trial t;
-    for (int op = 0; op < 3; op++) {
-        trial_init(&t, op == 0 ? "linear" : op == 1 ? "linear_dx" : "linear_dw");
-        t.product = true;
-        t.tolerance = 1e-5;
-        trial_in(&t, in, 1, op == 2 ? SIZES(1, k, m) : SIZES(1, m, k));
-        trial_in(&t, in, 2, op == 0 ? SIZES(n, k) : op == 1 ? SIZES(k, n) : SIZES(1, k, n));
-        trial_out(&t, out, op == 2 ? SIZES(m, n) : SIZES(1, m, n));
-        trial_check(&t);
-    }
-}
-
-static void test_products(void **state)
-{
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 5}, {65, 40, 129}, {1, 70, 64},
-                                       {0, 4, 4}, {4, 0, 4},  {4, 5, 0}};
-    (void)state;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_F32, WEFT_F32);
-        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_BF16, WEFT_BF16);
-        check_linear(sizes[i][0], sizes[i][1], sizes[i][2], WEFT_BF16, WEFT_F32);
-    }
-}
 
 /* More than one tile in every direction, with rests. */
 static void test_tiled_products(void **state)
 {
     (void)state;
-    check_linear(300, 530, 5, WEFT_BF16, WEFT_BF16);
-    check_linear(150, 270, 531, WEFT_BF16, WEFT_F32);
-    check_linear(144, 256, 256, WEFT_BF16, WEFT_F32);
-    check_linear(17, 29, 1100, WEFT_BF16, WEFT_BF16);
+    trial_linear(300, 530, 5, WEFT_BF16, WEFT_BF16);
+    trial_linear(150, 270, 531, WEFT_BF16, WEFT_F32);
+    trial_linear(144, 256, 256, WEFT_BF16, WEFT_F32);
+    trial_linear(17, 29, 1100, WEFT_BF16, WEFT_BF16);
 }
 
 /* ---- our own kernel, of every instruction set ---- */
@@ -121,31 +96,6 @@ static void test_tiles(void **state)
         check_tiles_of(table, WEFT_BF16, WEFT_F32);
         check_tiles_of(table, WEFT_BF16, WEFT_BF16);
     }
-}
-
-/* Weights of three dims: [heads head_dim embed]. */
-static void test_products_of_many_dims(void **state)
-{
-    (void)state;
-    trial t;
-    trial_init(&t, "linear");
-    t.product = true;
-    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 5, 7));
-    trial_in(&t, WEFT_F32, 2, SIZES(4, 6, 5, 7));
-    trial_out(&t, WEFT_F32, SIZES(2, 3, 4, 6));
-    trial_check(&t);
-    trial_init(&t, "linear_dx");
-    t.product = true;
-    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 4, 6));
-    trial_in(&t, WEFT_F32, 2, SIZES(4, 6, 5, 7));
-    trial_out(&t, WEFT_F32, SIZES(2, 3, 5, 7));
-    trial_check(&t);
-    trial_init(&t, "linear_dw");
-    t.product = true;
-    trial_in(&t, WEFT_F32, 1, SIZES(2, 3, 4, 6));
-    trial_in(&t, WEFT_F32, 2, SIZES(2, 3, 5, 7));
-    trial_out(&t, WEFT_F32, SIZES(4, 6, 5, 7));
-    trial_check(&t);
 }
 
 static void test_prepare_without_memory(void **state)
@@ -226,10 +176,9 @@ static void test_others_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
         cmocka_unit_test(test_tiled_products),
         cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_products_of_many_dims),
+        TRIAL_PRODUCTS,
         cmocka_unit_test(test_prepare_without_memory),
         cmocka_unit_test(test_others_are_refused),
     };

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention and its gradient by whatever machine is linked: masks of every kind, in any order of
+ * memory, grouped heads, shards of heads. */
+#ifndef WEFT_TEST_TRIAL_ATTENTION_H
+#define WEFT_TEST_TRIAL_ATTENTION_H
+
+#include "trial.h"
+
+typedef enum mask {
+    MASK_CAUSAL,    /* in the order of memory */
+    MASK_PERMUTED,  /* index is a permutation */
+    MASK_DOCUMENTS, /* three segments, one after the other, and causal */
+    MASK_SCATTERED, /* segments in no order, not causal */
+    MASK_NONE,      /* everything is seen */
+    MASK_NOTHING,   /* segments that never match */
+    MASK_LATE,      /* the queries come after all keys, as in a ring's earlier part */
+    MASKS,
+} mask;
+
+typedef struct attention_case {
+    int64_t batch, queries, keys, heads, kv_heads, d;
+    int64_t lo, kv_lo, whole, kv_whole; /* in heads; whole 0: all are here */
+    mask mask;
+    weft_dtype dtype;
+    double scale, tolerance;
+} attention_case;
+
+/* The forward's operands. */
+void attention_forward(trial *t, const attention_case *c, const char *op);
+/* Says which heads a q or, kv, a k lies in. */
+void attention_heads(weft_tensor *t, const attention_case *c, bool kv);
+/* Both against the plain kernels. */
+void attention_check(const attention_case *c);
+
+#endif
