@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions of cuBLASLt in a table, as the driver's are. */
+/* The functions of cuBLASLt in a table, as the driver's are; products of matrices by them. */
 #ifndef WEFT_CUDA_BLAS_H
 #define WEFT_CUDA_BLAS_H
 
@@ -12,6 +12,7 @@
     X(cublasLtDestroy)                                                                             \
     X(cublasLtGetVersion)                                                                          \
     X(cublasLtMatmul)                                                                              \
+    X(cublasLtMatmulAlgoCheck)                                                                     \
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
     X(cublasLtMatmulDescCreate)                                                                    \
     X(cublasLtMatmulDescDestroy)                                                                   \
@@ -28,17 +29,80 @@ typedef struct cuda_blas {
 #undef CUDA_FIELD
 } cuda_blas;
 
+/* What a result is multiplied by: nothing, one number of either operand, one of every row of c by
+ * a's and one of every column by b's. Only operands in 8 bits have any. */
+typedef enum cuda_scaling { CUDA_UNSCALED, CUDA_SCALED, CUDA_SCALED_ROWS } cuda_scaling;
+
+/* A product of row-major matrices: c[m n] = (or +=) a b, a [m k] or, turned, [k m]; b [k n] or
+ * [n k]. All that an algorithm is chosen by: made by cuda_product_of or zeroed first, for it is
+ * compared as bytes. */
+typedef struct cuda_product {
+    int64_t m, n, k;
+    int32_t turn_a, turn_b, accumulate;
+    int32_t a, b, c; /* weft_dtype */
+    int32_t scaling; /* cuda_scaling */
+    int32_t unused;
+} cuda_product;
+
+/* What linear, linear_dx, linear_dw and float8's of that kind are; unscaled. */
+cuda_product cuda_product_of(const weft_call *call);
+/* Are the extents what cuBLASLt counts in? */
+bool cuda_product_fits(const cuda_product *p);
+/* There is no term, or no result. */
+static inline bool cuda_product_is_empty(const cuda_product *p)
+{
+    return p->m == 0 || p->n == 0 || p->k == 0;
+}
+/* "[m k] x [k n] of bf16 to f32" */
+void cuda_product_print(const cuda_product *p, weft_text *text);
+
+/* A product that the library knows, and the algorithm for it. */
+typedef struct cuda_matmul {
+    cuda_products *products;
+    cuda_product product;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t left, right, result; /* of the turned product */
+    cublasLtMatmulAlgo_t algorithm;
+    struct cuda_matmul *next; /* of products->all */
+} cuda_matmul;
+
 struct cuda_products {
     cuda_blas blas;
     cublasLtHandle_t handle;
+    const weft_log *log; /* NULL: nobody is told */
+    bool told;           /* that values in 8 bits are widened */
+    cuda_matmul *all;
 };
 
-/* A product as row-major matrices: c[m n] = (or +=) a b, a [m k] or, turned, [k m]; b [k n] or
- * [n k]. */
-typedef struct cuda_product {
-    int64_t m, n, k;
-    bool turn_a, turn_b;
-} cuda_product;
-cuda_product cuda_product_of(const weft_call *call);
+/* All of these addresses are multiples of this: algorithms are chosen by it. */
+enum { CUDA_PRODUCT_ALIGNMENT = 256, CUDA_MOST_ALGORITHMS = 8 };
+
+typedef struct cuda_operands {
+    const void *a, *b;
+    void *c, *workspace;            /* of CUDA_PRODUCT_WORKSPACE bytes */
+    const float *a_scale, *b_scale; /* what to multiply by, not what values were multiplied by */
+} cuda_operands;
+
+/* With the algorithm that heuristics put first. *out NULL: there is none. */
+weft_status cuda_matmul_create(cuda_products *products, const cuda_product *product,
+                               cuda_matmul **out, weft_error *err);
+void cuda_matmul_destroy(cuda_matmul *m);
+/* Up to `most` algorithms, no more than CUDA_MOST_ALGORITHMS, the best first, as heuristics see it.
+ */
+weft_status cuda_matmul_find(const cuda_matmul *m, cublasLtMatmulAlgo_t *algorithms, int most,
+                             int *n, weft_error *err);
+/* Can the algorithm, wherever it comes from, do this product in the workspace? */
+bool cuda_matmul_takes(const cuda_matmul *m, const cublasLtMatmulAlgo_t *algorithm);
+weft_status cuda_matmul_launch(const cuda_matmul *m, const weft_queue *queue,
+                               const cuda_operands *o, weft_error *err);
+
+/* ---- product.c, for float8.c ---- */
+
+/* A result without terms is zeros, or what it was. */
+weft_status cuda_product_clear(const weft_call *call, weft_error *err);
+/* The library of a call that is prepared. */
+weft_status cuda_product_open(const weft_call *call, cuda_products **products, weft_error *err);
+/* The error that there is no algorithm. */
+weft_status cuda_product_none(const cuda_product *p, const char *op, weft_error *err);
 
 #endif

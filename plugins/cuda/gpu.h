@@ -153,10 +153,11 @@ bool cuda_rope_accepts(const weft_call *call);
 bool cuda_quantise_accepts(const weft_call *call);
 bool cuda_chunk_accepts(const weft_call *call);
 
-/* ---- products: cuBLASLt (product.c, blas.c) ---- */
+/* ---- products: cuBLASLt (blas.h) ---- */
 
-/* A library, opened, and a handle of it. */
-weft_status cuda_products_create(const char *library, cuda_products **products, weft_error *err);
+/* A library, opened, and a handle of it. log: for whom may be told something; NULL: nobody. */
+weft_status cuda_products_create(const char *library, const weft_log *log, cuda_products **products,
+                                 weft_error *err);
 /* Ends the handle; what was prepared may be released until destroy. */
 void cuda_products_close(cuda_products *products);
 void cuda_products_destroy(cuda_products *products);
@@ -168,5 +169,11 @@ size_t cuda_product_workspace(const weft_call *call);
 weft_status cuda_product_prepare(const weft_call *call, void **state, weft_error *err);
 void cuda_product_release(void *state);
 weft_status cuda_product_launch(const weft_call *call, weft_error *err);
+
+bool cuda_f8_product_accepts(const weft_call *call);
+size_t cuda_f8_product_workspace(const weft_call *call);
+weft_status cuda_f8_product_prepare(const weft_call *call, void **state, weft_error *err);
+void cuda_f8_product_release(void *state);
+weft_status cuda_f8_product_launch(const weft_call *call, weft_error *err);
 
 #endif

@@ -73,6 +73,14 @@ enum { PRIORITY = 10 };
                            .launch = cuda_product_launch                                           \
     }
 
+#define F8_PRODUCT(name_)                                                                          \
+    {                                                                                              \
+        HEAD(name_, true), .accepts = cuda_f8_product_accepts,                                     \
+                           .workspace = cuda_f8_product_workspace,                                 \
+                           .prepare = cuda_f8_product_prepare, .release = cuda_f8_product_release, \
+                           .launch = cuda_f8_product_launch, .optional = true                      \
+    }
+
 /* Of an op of another plugin, which need not be listed. */
 #define OPTIONAL(name_, accumulates_, types_, accepts_, workspace_, launch_)                       \
     {                                                                                              \
@@ -138,5 +146,9 @@ const weft_kernel cuda_kernels[] = {
     OPTIONAL(float8_scale, false, "s>f", cuda_quantise_accepts, NULL, cuda_quantise_launch),
     OPTIONAL(float8_quantise, false, "hf>q", cuda_quantise_accepts, NULL, cuda_quantise_launch),
     OPTIONAL(float8_history, false, "ffs>f", accepts_history, NULL, cuda_history_launch),
+    F8_PRODUCT(float8_linear),
+    F8_PRODUCT(float8_linear_rows),
+    F8_PRODUCT(float8_linear_dx),
+    F8_PRODUCT(float8_linear_dw),
     {.op = NULL},
 };

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Built only where configure finds nvcc.
 nobase_dist_doc_DATA += plugins/cuda/README.md
-cuda_kernels = adamw attention attention_any attention_dx elementwise embedding loss move norm quantise rope rows scalar sum
+cuda_kernels = adamw attention attention_any attention_dx elementwise embedding float8 loss move norm quantise rope rows scalar sum
 cuda_kernel_headers = \
 	plugins/cuda/kernels/args.h \
 	plugins/cuda/kernels/attention.h \
@@ -24,6 +24,8 @@ CLEANFILES += $(cuda_fatbins) $(cuda_kernels:%=plugins/cuda/kernels/%.ptx) $(cud
 
 noinst_LTLIBRARIES += plugins/cuda/libweftcuda.la
 plugins_cuda_libweftcuda_la_SOURCES = \
+	plugins/cuda/blas.c \
+	plugins/cuda/float8.c \
 	plugins/cuda/kernels.c \
 	plugins/cuda/launch.c \
 	plugins/cuda/ops_attention.c \
@@ -80,11 +82,11 @@ CUDA_HOST_FLAGS = -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -Wno-u
 CLEANFILES += $(cuda_emulated)
 
 check_LTLIBRARIES += plugins/cuda/test/libemulated.la
-plugins_cuda_test_libemulated_la_SOURCES = $(cuda_emulator) $(plugins_cuda_libweftcuda_la_SOURCES)
+plugins_cuda_test_libemulated_la_SOURCES = $(cuda_emulator) plugins/cuda/test/fake_blas.c $(plugins_cuda_libweftcuda_la_SOURCES)
 plugins_cuda_test_libemulated_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/unit
 plugins_cuda_test_libemulated_la_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
 
-check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention plugins/cuda/test/test_emulate
+check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention plugins/cuda/test/test_cuda_products plugins/cuda/test/test_emulate
 plugins_cuda_test_test_cuda_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) plugins/cuda/test/machine.c
 plugins_cuda_test_test_cuda_kernels_LDADD = plugins/cuda/test/libemulated.la $(cuda_emulated) \
 	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
@@ -98,6 +100,11 @@ plugins_cuda_test_test_cuda_attention_LDADD = $(plugins_cuda_test_test_cuda_kern
 plugins_cuda_test_test_cuda_attention_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
 plugins_cuda_test_test_cuda_attention_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
 plugins_cuda_test_test_cuda_attention_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
+plugins_cuda_test_test_cuda_products_SOURCES = plugins/cuda/test/test_cuda_products.c $(trial_products) plugins/cuda/test/machine.c
+plugins_cuda_test_test_cuda_products_LDADD = $(plugins_cuda_test_test_cuda_kernels_LDADD)
+plugins_cuda_test_test_cuda_products_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
+plugins_cuda_test_test_cuda_products_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
+plugins_cuda_test_test_cuda_products_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
 
 # A driver and a cuBLASLt that are the host, in a library of their own: whole runs load it.
 cuda_faked = $(cuda_kernels:%=plugins/cuda/test/%.faked.o)

@@ -193,7 +193,8 @@ static weft_status cuda_open(void *self, weft_error *err)
     if (!s)
         s = cuda_check(d, d->cuCtxSetCurrent(c->context), "cuCtxSetCurrent", err);
     if (!s)
-        s = cuda_products_create(weft_params_text(c->host->params, "cublaslt"), &c->products, err);
+        s = cuda_products_create(weft_params_text(c->host->params, "cublaslt"),
+                                 c->host->rank == 0 ? c->host->log : NULL, &c->products, err);
     if (!s)
         s = load_kernels(c, err);
     if (!s)

@@ -133,6 +133,24 @@ typedef struct cuda_history_args {
     double most;
 } cuda_history_args;
 
+/* Values in 8 bits as products want them. turn: [rows width] becomes [width pitch], zeros from
+ * `rows` on. widen: to bf16, each divided by its row's scale, its column's or the only one. */
+typedef struct cuda_f8_args {
+    const uint8_t *in;
+    void *out;
+    const float *scale;
+    int64_t rows, width, pitch;
+    int32_t e5m2, by_row, by_column;
+} cuda_f8_args;
+
+/* 1 / scale; n numbers, all alike where there is one scale (step 0). */
+typedef struct cuda_f8_inverse_args {
+    const float *a, *b;
+    float *a_out, *b_out;
+    int64_t a_n, b_n;
+    int32_t a_step, b_step;
+} cuda_f8_inverse_args;
+
 /* Attention. Ranges of tiles: [batch tiles 4] = least and largest index, least and largest
  * segment. */
 typedef struct cuda_attention_args {

@@ -10,6 +10,7 @@
     X(attention_dx)                                                                                \
     X(elementwise)                                                                                 \
     X(embedding)                                                                                   \
+    X(float8)                                                                                      \
     X(loss)                                                                                        \
     X(move)                                                                                        \
     X(norm)                                                                                        \
@@ -50,6 +51,9 @@
     X(embedding, chain_begin, 256)                                                                 \
     X(embedding, chain_link, 256)                                                                  \
     X(embedding, embedding_dw, 256)                                                                \
+    X(float8, f8_inverse, 256)                                                                     \
+    X(float8, f8_turn, 256)                                                                        \
+    X(float8, f8_widen, 256)                                                                       \
     X(loss, max_v, 256)                                                                            \
     X(loss, sumexp, 256)                                                                           \
     X(loss, sumexp_dx, 256)                                                                        \

@@ -2,8 +2,10 @@
 #include "fake.h"
 
 #include "emulate.h"
+#include "fake_driver.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DECLARE(file, name, threads) void emulate_##name(const void *args);
@@ -86,4 +88,26 @@ const cuda_driver *fake_driver(void)
         .cuGetErrorString = error_text,
     };
     return &driver;
+}
+
+/* ---- for fake_blas.c ---- */
+
+fake_state fake;
+
+CUstream fake_stream(void)
+{
+    return (CUstream)(void *)&handles;
+}
+
+long fake_number(const char *variable, long otherwise)
+{
+    const char *text = getenv(variable);
+    return text && *text ? strtol(text, NULL, 10) : otherwise;
+}
+
+CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what, size_t size)
+{
+    (void)stream, (void)size;
+    act(what);
+    return CUDA_SUCCESS;
 }

@@ -12,6 +12,8 @@ const cuda_driver *fake_driver(void);
 const CUfunction *fake_functions(void);
 /* The order of threads from now on: see emulate_launch. */
 void fake_set_order(uint64_t order);
+/* Of launches and of fake_blas.c; what is enqueued is done at once. */
+CUstream fake_stream(void);
 /* What the last launch that failed did wrong; "" if none has. */
 const char *fake_complaint(void);
 

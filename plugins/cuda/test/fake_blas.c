@@ -1,19 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt as far as the plugin asks for it: plain loops, sums in f32. It is in one library with
- * the fake driver, so that what it does is captured with the rest. */
+ * the fake driver, so that what it does is captured with the rest. Of several algorithms each adds
+ * from a term of its own on, so that results show which one it was.
+ *
+ * WEFT_FAKE_CUDA_MAJOR    products in 8 bits from 9 on, by rows in 9 alone
+ * WEFT_FAKE_BLAS_FASTEST  the algorithm that takes the least time (default 0, of 0 to 2) */
 #include "fake_driver.h"
 
 #include <cublasLt.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <time.h>
+
 #include <weft/base.h>
+
+enum { ALGORITHMS = 3, MAGIC = 0x77656674, WORKSPACE = 1024 };
 
 /* Descriptors are opaque: these are ours, behind the library's pointers. */
 typedef struct description {
-    cublasOperation_t turn_a, turn_b;
+    int32_t turn_a, turn_b, a_mode, b_mode;
+    const float *a_scale, *b_scale;
 } description;
+_Static_assert(sizeof(description) <= sizeof(cublasLtMatmulDescOpaque_t), "no room");
+
+typedef struct preference {
+    uint64_t workspace;
+    uint32_t alignment;
+} preference;
+_Static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "no room");
 
 typedef struct layout {
     cudaDataType type;
@@ -63,14 +80,22 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                                      const void *value, size_t size)
 {
     description *d = (description *)(void *)desc;
-    if (size != sizeof(int32_t))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    if (which == CUBLASLT_MATMUL_DESC_TRANSA)
-        d->turn_a = (cublasOperation_t) * (const int32_t *)value;
-    else if (which == CUBLASLT_MATMUL_DESC_TRANSB)
-        d->turn_b = (cublasOperation_t) * (const int32_t *)value;
-    else
+    int32_t *number = which == CUBLASLT_MATMUL_DESC_TRANSA         ? &d->turn_a
+                      : which == CUBLASLT_MATMUL_DESC_TRANSB       ? &d->turn_b
+                      : which == CUBLASLT_MATMUL_DESC_A_SCALE_MODE ? &d->a_mode
+                      : which == CUBLASLT_MATMUL_DESC_B_SCALE_MODE ? &d->b_mode
+                                                                   : NULL;
+    const float **address = which == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER   ? &d->a_scale
+                            : which == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER ? &d->b_scale
+                                                                            : NULL;
+    if (!number && !address)
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (size != (number ? sizeof *number : sizeof *address))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (number)
+        memcpy(number, value, size);
+    else
+        memcpy(address, value, size);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -90,83 +115,180 @@ EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-EXPORT cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+EXPORT cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *made)
 {
-    *preference = calloc(1, sizeof **preference);
-    return done(*preference);
+    *made = calloc(1, sizeof **made);
+    return done(*made);
 }
 
-EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
 {
-    free(preference);
+    free(p);
     return CUBLAS_STATUS_SUCCESS;
 }
 
 EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
-    cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t which,
-    const void *value, size_t size)
+    cublasLtMatmulPreference_t of, cublasLtMatmulPreferenceAttributes_t which, const void *value,
+    size_t size)
 {
-    (void)preference, (void)value;
-    return which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && size == sizeof(size_t)
-               ? CUBLAS_STATUS_SUCCESS
-               : CUBLAS_STATUS_NOT_SUPPORTED;
+    preference *p = (preference *)(void *)of;
+    bool workspace = which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+    if (!workspace && (which < CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES ||
+                       which > CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (size != (workspace ? sizeof p->workspace : sizeof p->alignment))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (workspace)
+        memcpy(&p->workspace, value, size);
+    else
+        memcpy(&p->alignment, value, size);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 typedef struct product {
     layout a, b, d;
-    description turn;
+    description how;
     const void *left, *right;
-    void *result;
+    void *result, *workspace;
     float beta;
+    int algorithm;
 } product;
+
+static product product_of(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                          cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t d)
+{
+    return (product){.how = *(description *)(void *)desc,
+                     .a = *(layout *)(void *)a,
+                     .b = *(layout *)(void *)b,
+                     .d = *(layout *)(void *)d};
+}
+
+static bool is_f8(cudaDataType type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+/* As on Hopper: the contracted dim first in both (columns come first here), multiples of 16, not
+ * two of e5m2, and by rows both or neither. */
+static bool fits_f8(const product *p)
+{
+    long major = fake_number("WEFT_FAKE_CUDA_MAJOR", 9);
+    bool rows = p->how.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    return major >= 9 && is_f8(p->b.type) && p->how.turn_a == CUBLAS_OP_T &&
+           p->how.turn_b == CUBLAS_OP_N && p->a.rows % 16 == 0 && p->d.rows % 16 == 0 &&
+           (p->a.type == CUDA_R_8F_E4M3 || p->b.type == CUDA_R_8F_E4M3) && p->how.a_scale &&
+           p->how.b_scale && p->how.a_mode == p->how.b_mode && (!rows || major == 9) &&
+           (p->d.type == CUDA_R_16BF || p->d.type == CUDA_R_32F);
+}
 
 /* Do the extents fit, and the dtypes as cuBLASLt has them? */
 static bool fits(const product *p)
 {
-    bool ta = p->turn.turn_a == CUBLAS_OP_T, tb = p->turn.turn_b == CUBLAS_OP_T;
-    return (ta ? p->a.columns : p->a.rows) == p->d.rows &&
-           (tb ? p->b.rows : p->b.columns) == p->d.columns &&
-           (ta ? p->a.rows : p->a.columns) == (tb ? p->b.columns : p->b.rows) &&
-           p->a.step >= (int64_t)p->a.rows && p->b.step >= (int64_t)p->b.rows &&
-           p->d.step >= (int64_t)p->d.rows && p->a.type == p->b.type &&
+    bool ta = p->how.turn_a == CUBLAS_OP_T, tb = p->how.turn_b == CUBLAS_OP_T;
+    if ((ta ? p->a.columns : p->a.rows) != p->d.rows ||
+        (tb ? p->b.rows : p->b.columns) != p->d.columns ||
+        (ta ? p->a.rows : p->a.columns) != (tb ? p->b.columns : p->b.rows) ||
+        p->a.step < (int64_t)p->a.rows || p->b.step < (int64_t)p->b.rows ||
+        p->d.step < (int64_t)p->d.rows)
+        return false;
+    if (is_f8(p->a.type))
+        return fits_f8(p);
+    return p->a.type == p->b.type && !p->how.a_scale && !p->how.b_scale &&
            (p->d.type == p->a.type || p->d.type == CUDA_R_32F);
+}
+
+static cublasLtMatmulHeuristicResult_t result_of(int algorithm)
+{
+    cublasLtMatmulHeuristicResult_t r;
+    memset(&r, 0, sizeof r);
+    r.algo.data[0] = MAGIC;
+    r.algo.data[1] = (uint64_t)algorithm;
+    r.workspaceSize = WORKSPACE;
+    return r;
 }
 
 EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-    cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t results[],
+    cublasLtMatmulPreference_t of, int wanted, cublasLtMatmulHeuristicResult_t results[],
     int *found)
 {
-    product p = {.turn = *(description *)(void *)desc,
-                 .a = *(layout *)(void *)a,
-                 .b = *(layout *)(void *)b,
-                 .d = *(layout *)(void *)d};
-    (void)handle, (void)c, (void)preference;
-    *found = wanted > 0 && fits(&p);
-    if (*found)
-        memset(&results[0], 0, sizeof results[0]);
-    return *found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    const product p = product_of(desc, a, b, d);
+    const preference *prefers = (const preference *)(void *)of;
+    (void)handle, (void)c;
+    *found = 0;
+    if (!fits(&p) || prefers->workspace < WORKSPACE || prefers->alignment % 16 != 0)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (; *found < wanted && *found < ALGORITHMS; ++*found)
+        results[*found] = result_of(*found);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              const cublasLtMatmulAlgo_t *algorithm,
+                                              cublasLtMatmulHeuristicResult_t *result)
+{
+    const product p = product_of(desc, a, b, d);
+    (void)handle, (void)c;
+    if (!fits(&p) || algorithm->data[0] != MAGIC || algorithm->data[1] >= ALGORITHMS)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    *result = result_of((int)algorithm->data[1]);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static float from_f8(uint8_t code, bool e5m2)
+{
+    int bits = e5m2 ? 2 : 3, bias = e5m2 ? 15 : 7, exponent = (code & 0x7f) >> bits;
+    int fraction = code & ((1 << bits) - 1);
+    float sign = code & 0x80 ? -1.0f : 1.0f;
+    if (e5m2 ? exponent == 31 : (code & 0x7f) == 0x7f)
+        return e5m2 && fraction == 0 ? sign * INFINITY : NAN;
+    return sign * (exponent ? ldexpf((float)(fraction + (1 << bits)), exponent - bias - bits)
+                            : ldexpf((float)fraction, 1 - bias - bits));
 }
 
 static float get(const void *data, const layout *l, uint64_t row, uint64_t column)
 {
     uint64_t at = column * (uint64_t)l->step + row;
+    if (is_f8(l->type))
+        return from_f8(((const uint8_t *)data)[at], l->type == CUDA_R_8F_E5M2);
     return l->type == CUDA_R_16BF ? weft_bf16_to_f32(((const uint16_t *)data)[at])
                                   : ((const float *)data)[at];
+}
+
+static float scale_of(const float *scale, int32_t mode, uint64_t i)
+{
+    return !scale ? 1.0f : scale[mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F ? i : 0];
+}
+
+static float sum_of(const product *p, uint64_t i, uint64_t j)
+{
+    bool ta = p->how.turn_a == CUBLAS_OP_T, tb = p->how.turn_b == CUBLAS_OP_T;
+    uint64_t terms = ta ? p->a.rows : p->a.columns;
+    float sum = 0;
+    for (uint64_t n = 0; n < terms; n++) {
+        uint64_t k = (n + (uint64_t)p->algorithm * terms / ALGORITHMS) % terms;
+        sum += get(p->left, &p->a, ta ? k : i, ta ? i : k) *
+               get(p->right, &p->b, tb ? j : k, tb ? k : j);
+    }
+    return sum * scale_of(p->how.a_scale, p->how.a_mode, i) *
+           scale_of(p->how.b_scale, p->how.b_mode, j);
 }
 
 static void run(const void *what)
 {
     const product *p = what;
-    bool ta = p->turn.turn_a == CUBLAS_OP_T, tb = p->turn.turn_b == CUBLAS_OP_T;
-    uint64_t terms = ta ? p->a.rows : p->a.columns;
+    const struct timespec pause = {.tv_nsec = 300000};
+    const char *fastest = getenv("WEFT_FAKE_BLAS_FASTEST");
+    if (fastest && fake_number("WEFT_FAKE_BLAS_FASTEST", 0) != p->algorithm)
+        nanosleep(&pause, NULL);
+    fake.products[p->algorithm]++;
+    memset(p->workspace, 0xff, WORKSPACE); /* whoever keeps something there finds it spoilt */
     for (uint64_t j = 0; j < p->d.columns; j++)
         for (uint64_t i = 0; i < p->d.rows; i++) {
-            float sum = 0;
-            for (uint64_t k = 0; k < terms; k++)
-                sum += get(p->left, &p->a, ta ? k : i, ta ? i : k) *
-                       get(p->right, &p->b, tb ? j : k, tb ? k : j);
+            float sum = sum_of(p, i, j);
             if (p->beta != 0)
                 sum += p->beta * get(p->result, &p->d, i, j);
             uint64_t at = j * (uint64_t)p->d.step + i;
@@ -184,16 +306,16 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
                                      cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algo,
                                      void *workspace, size_t workspace_bytes, cudaStream_t stream)
 {
-    product p = {.turn = *(description *)(void *)desc,
-                 .a = *(layout *)(void *)a,
-                 .b = *(layout *)(void *)b,
-                 .d = *(layout *)(void *)d,
-                 .left = left,
-                 .right = right,
-                 .result = result,
-                 .beta = *(const float *)beta};
-    (void)handle, (void)c_layout, (void)workspace, (void)workspace_bytes;
-    if (*(const float *)alpha != 1 || c != result || !algo || !stream || !fits(&p))
+    product p = product_of(desc, a, b, d);
+    p.left = left;
+    p.right = right;
+    p.result = result;
+    p.workspace = workspace;
+    p.beta = *(const float *)beta;
+    p.algorithm = algo ? (int)algo->data[1] : 0;
+    (void)handle, (void)c_layout;
+    if (*(const float *)alpha != 1 || c != result || !algo || algo->data[0] != MAGIC || !stream ||
+        !fits(&p) || workspace_bytes < WORKSPACE)
         return CUBLAS_STATUS_INVALID_VALUE;
     return fake_enqueue(stream, run, &p, sizeof p) == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS
                                                                    : CUBLAS_STATUS_EXECUTION_FAILED;

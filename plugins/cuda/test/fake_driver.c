@@ -5,8 +5,8 @@
  *
  * WEFT_FAKE_CUDA_GPUS    how many GPUs there are (default 1)
  * WEFT_FAKE_CUDA_FAIL    the number of the call that fails; so do all after it
- * WEFT_FAKE_CUDA_REPORT  a file that gets, in the end, calls made, launches, launches of graphs and
- *                        what was never given back */
+ * WEFT_FAKE_CUDA_REPORT  a file that gets, in the end, calls made, launches, launches of graphs,
+ *                        what was never given back, and products by algorithm */
 #include "fake_driver.h"
 #include "emulate.h"
 
@@ -319,5 +319,6 @@ __attribute__((destructor)) static void report(void)
             "contexts %ld\n",
             fake.memory, fake.host_memory, fake.streams, fake.events, fake.graphs, fake.modules,
             fake.contexts);
+    fprintf(f, "products %ld %ld %ld\n", fake.products[0], fake.products[1], fake.products[2]);
     fclose(f);
 }

@@ -15,6 +15,7 @@ typedef struct fake_state {
     pthread_mutex_t lock; /* over all of it, and over whatever is done for a stream */
     long calls, launches, replays;
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
+    long products[3];                                                     /* by algorithm */
     CUresult stuck; /* an error that has happened stays */
     char complaint[256];
 } fake_state;

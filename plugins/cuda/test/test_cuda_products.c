@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products by a cuBLASLt that is the host, against the plain kernels: bf16, f32, values in 8 bits
+ * with one scale or one for each row, on GPUs that multiply those and on others, which widen them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "gpu.h"
+#include "trial_ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How many scales an operand has. */
+typedef enum scales { ONE, ROWS } scales;
+
+typedef struct f8_case {
+    const char *op;
+    int64_t m, n, k;
+    weft_dtype a, b, out;
+    scales of_a, of_b;
+    const char *emulate;
+    double scale; /* of the first row: a power of two is exact when values are widened */
+    double tolerance;
+} f8_case;
+
+static void add_scales(trial *t, scales kind, int64_t n, double first)
+{
+    weft_tensor *scale = trial_in(t, WEFT_F32, 3, kind == ONE ? SIZES(-1) : SIZES(n));
+    for (int64_t i = 0; i < weft_tensor_count(scale); i++)
+        weft_tensor_set(scale, i, first * (double)(1 << i % 5));
+}
+
+static void make(trial *t, const f8_case *c)
+{
+    bool dx = strcmp(c->op, "float8_linear_dx") == 0, dw = strcmp(c->op, "float8_linear_dw") == 0;
+    trial_init(t, c->op);
+    t->product = true;
+    t->tolerance = c->tolerance;
+    trial_text(t, "emulate", c->emulate);
+    trial_in(t, c->a, 1, dw ? SIZES(1, c->k, c->m) : SIZES(1, c->m, c->k));
+    trial_in(t, c->b, 2, dw ? SIZES(1, c->k, c->n) : dx ? SIZES(c->k, c->n) : SIZES(c->n, c->k));
+    add_scales(t, c->of_a, c->m, c->scale);
+    add_scales(t, c->of_b, c->n, 3 * c->scale / 2);
+    trial_out(t, c->out, dw ? SIZES(c->m, c->n) : SIZES(1, c->m, c->n));
+}
+
+/* Extents that matrix instructions take, those that only sums over tokens may have, and others. */
+static void test_values_in_8_bits(void **state)
+{
+    static const int64_t sizes[][3] = {{48, 32, 64}, {5, 80, 23}, {7, 13, 70}, {130, 16, 16},
+                                       {0, 16, 16},  {4, 0, 4},   {16, 16, 0}};
+    static const char *const ops[] = {"float8_linear", "float8_linear_rows", "float8_linear_dx",
+                                      "float8_linear_dw"};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        EACH(name, op, ops[0], ops[1], ops[2], ops[3])
+    for (int how = 0; how < 12; how++) {
+        SAMPLE;
+        trial t;
+        make(&t, &(f8_case){.op = op,
+                            .m = sizes[i][0],
+                            .n = sizes[i][1],
+                            .k = sizes[i][2],
+                            .a = how % 3 == 1 ? WEFT_F8E5M2 : WEFT_F8E4M3,
+                            .b = how % 3 == 2 ? WEFT_F8E5M2 : WEFT_F8E4M3,
+                            .out = how % 2 ? WEFT_BF16 : WEFT_F32,
+                            .of_a = how & 4 ? ROWS : ONE,
+                            .of_b = how & 8 ? ROWS : ONE,
+                            .emulate = "auto",
+                            .scale = 32,
+                            /* 1.5 times a power of two is not exact in bf16's reciprocal */
+                            .tolerance = 6e-3});
+        trial_check(&t);
+    }
+}
+
+/* What is widened by powers of two, and what is multiplied in 8 bits, is as exact as sums in f32.
+ */
+static void test_exact(void **state)
+{
+    (void)state;
+    EACH(name, op, "float8_linear", "float8_linear_dx", "float8_linear_dw")
+    EACH(name, emulate, "auto", "yes")
+    for (int rows = 0; rows < 2; rows++) {
+        trial t;
+        make(&t, &(f8_case){.op = op,
+                            .m = 24,
+                            .n = 48,
+                            .k = 160,
+                            .a = WEFT_F8E5M2,
+                            .b = WEFT_F8E4M3,
+                            .out = WEFT_F32,
+                            .of_a = rows ? ROWS : ONE,
+                            .of_b = rows ? ROWS : ONE,
+                            .emulate = emulate,
+                            .scale = 64,
+                            .tolerance = 2e-6});
+        for (int64_t i = 0; i < weft_tensor_count(&t.ins[3]); i++)
+            weft_tensor_set(&t.ins[3], i, 16);
+        trial_check(&t);
+    }
+}
+
+/* emulate = no: an error that says what is the matter, not other numbers. */
+static void test_no_emulation(void **state)
+{
+    static const struct {
+        const char *refuses;
+        int64_t n;
+        weft_dtype a;
+        int variant;
+        scales of_a;
+    } cases[] = {{"no such product for this GPU", 32, WEFT_F8E4M3, 0, ONE},
+                 {NULL, 32, WEFT_F8E4M3, 1, ONE},
+                 {NULL, 32, WEFT_F8E4M3, 1, ROWS},
+                 {NULL, 32, WEFT_F8E4M3, 2, ONE},
+                 {"no such product for this GPU", 32, WEFT_F8E4M3, 2, ROWS},
+                 {"multiples of 16", 24, WEFT_F8E4M3, 1, ONE}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        weft_error err = {0};
+        void *prepared = NULL;
+        trial t;
+        make(&t, &(f8_case){.op = "float8_linear",
+                            .m = 16,
+                            .n = cases[i].n,
+                            .k = 32,
+                            .a = cases[i].a,
+                            .b = WEFT_F8E4M3,
+                            .out = WEFT_BF16,
+                            .of_a = cases[i].of_a,
+                            .emulate = "no",
+                            .scale = 32});
+        weft_call call = {.op = t.op,
+                          .attrs = t.attrs,
+                          .n_attrs = t.n_attrs,
+                          .n_ins = t.n_ins,
+                          .n_outs = t.n_outs,
+                          .ins = t.ins,
+                          .outs = t.outs};
+        machine.address(&t, cases[i].variant, 0, &call);
+        weft_status s = t.kernel->prepare(&call, &prepared, &err);
+        assert_int_equal(s, cases[i].refuses ? WEFT_ERR_INPUT : WEFT_OK);
+        if (cases[i].refuses)
+            assert_non_null(strstr(weft_error_text(&err), cases[i].refuses));
+        t.kernel->release(prepared);
+        weft_error_release(&err);
+        trial_release(&t);
+    }
+}
+
+/* An address that is not what algorithms were chosen for. */
+static void test_others_are_refused(void **state)
+{
+    weft_error err = {0};
+    trial t;
+    (void)state;
+    trial_init(&t, "linear");
+    t.product = true;
+    trial_in(&t, WEFT_BF16, 1, SIZES(8, 8));
+    trial_in(&t, WEFT_BF16, 2, SIZES(8, 8));
+    trial_out(&t, WEFT_F32, SIZES(7, 8));
+    t.ins[0].size[0] = 7;
+    weft_call call = {.op = t.op, .n_ins = 2, .n_outs = 1, .ins = t.ins, .outs = t.outs};
+    machine.address(&t, 1, 0, &call);
+    assert_int_equal(t.kernel->prepare(&call, &call.state, &err), WEFT_OK);
+    call.workspace_bytes = t.kernel->workspace(&call);
+    call.workspace = weft_alloc_aligned(256, call.workspace_bytes);
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_OK);
+    call.workspace_bytes--;
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_ERR_INTERNAL);
+    weft_error_clear(&err);
+    call.workspace_bytes++;
+    t.ins[0].data = (char *)t.ins[0].data + 16;
+    assert_int_equal(t.kernel->launch(&call, &err), WEFT_ERR_INTERNAL);
+    assert_non_null(strstr(weft_error_text(&err), "multiples of 256"));
+    t.ins[0].data = (char *)t.ins[0].data - 16;
+    t.kernel->release(call.state);
+    weft_free_aligned(call.workspace);
+    weft_error_release(&err);
+    trial_release(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TRIAL_PRODUCTS,
+        cmocka_unit_test(test_values_in_8_bits),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_no_emulation),
+        cmocka_unit_test(test_others_are_refused),
+    };
+    return cmocka_run_group_tests_name("cuda_products", tests, NULL, NULL);
+}
