@@ -172,6 +172,14 @@ static weft_status end(void *self, weft_error *err)
     return weft_leave(&entry, t->end(l->self, err));
 }
 
+static weft_status settle(void *self, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, settle));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "settle", err);
+    return weft_leave(&entry, t->settle(l->self, err));
+}
+
 static void tag(void *self, weft_queue *queue, uint64_t number)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_device, tag));
@@ -309,6 +317,7 @@ const weft_device weft_forward_device = {
     .queue_destroy = queue_destroy,
     .begin = begin,
     .end = end,
+    .settle = settle,
     .tag = tag,
     .reached = reached,
     .peak_bytes = peak_bytes,

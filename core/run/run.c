@@ -272,7 +272,11 @@ static weft_status prepare(weft_run *run, weft_error *err)
         s = weft_groups_add(&run->groups, run->plan->lowered[m], err);
         s = s ? s : weft_prepare(&run->prepared, &run->plan->kernels, run->plan->lowered[m], err);
     }
-    return s;
+    if (s || !run->plan->device->settle)
+        return s;
+    const weft_kernels *k = &run->plan->kernels;
+    const weft_entry entry = weft_enter(k->device_by, "settle", WEFT_NOWHERE, err);
+    return weft_leave(&entry, k->device->settle(k->device_self, err));
 }
 
 weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out, weft_error *err)

@@ -176,6 +176,11 @@ typedef struct weft_device {
     weft_status (*begin)(void *self, uint64_t key, bool *replayed, weft_error *err);
     weft_status (*end)(void *self, weft_error *err);
 
+    /* Optional: the kernels of all programs are prepared. Every rank calls it at the same point,
+     * before anything is computed, so that here a device may use host->exchange: for choices that
+     * must be the same everywhere. */
+    weft_status (*settle)(void *self, weft_error *err);
+
     /* ---- looking at it ---- */
 
     /* Optional, both or none. What is enqueued on `queue` from now on bears this tag. reached: the

@@ -30,6 +30,7 @@ typedef struct cuda {
     const weft_host *host;
     bool plain, capture, open;
     cuda_gpu gpu;
+    bool timed; /* products: by the clock, not by heuristics */
     cuda_driver driver;
     CUdevice number;
     CUcontext context;
@@ -82,5 +83,9 @@ weft_status cuda_wait(void *self, weft_error *err);
 weft_status cuda_begin(void *self, uint64_t key, bool *replayed, weft_error *err);
 weft_status cuda_end(void *self, weft_error *err);
 void cuda_graphs_release(cuda *c);
+
+/* ---- settle.c ---- */
+
+weft_status cuda_settle(void *self, weft_error *err);
 
 #endif

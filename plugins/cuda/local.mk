@@ -25,6 +25,7 @@ CLEANFILES += $(cuda_fatbins) $(cuda_kernels:%=plugins/cuda/kernels/%.ptx) $(cud
 noinst_LTLIBRARIES += plugins/cuda/libweftcuda.la
 plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/blas.c \
+	plugins/cuda/choices.c \
 	plugins/cuda/float8.c \
 	plugins/cuda/kernels.c \
 	plugins/cuda/launch.c \
@@ -34,6 +35,7 @@ plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/product.c \
 	plugins/cuda/driver.c \
 	plugins/cuda/blas.h \
+	plugins/cuda/choices.h \
 	plugins/cuda/gpu.h
 plugins_cuda_libweftcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 plugins_cuda_libweftcuda_la_CFLAGS = $(PLUGIN_CFLAGS)
@@ -45,6 +47,8 @@ plugins_cuda_cuda_la_SOURCES = \
 	plugins/cuda/order.c \
 	plugins/cuda/plugin.c \
 	plugins/cuda/queues.c \
+	plugins/cuda/settle.c \
+	plugins/cuda/timing.c \
 	plugins/cuda/device.h
 plugins_cuda_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -DCUDA_FATBINS='"$(abs_builddir)/plugins/cuda/kernels"'
 plugins_cuda_cuda_la_CFLAGS = $(PLUGIN_CFLAGS)

@@ -35,6 +35,12 @@ static const weft_param params[] = {
      .choices = (const char *const[]){"yes", "no", "check", NULL},
      .help = "yes: what a task enqueues is captured and launched at once; no: one by one; check: "
              "one by one, waiting behind each, so that an error is named where it is."},
+    {.name = "products",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "heuristic",
+     .choices = (const char *const[]){"heuristic", "timed", NULL},
+     .help = "How algorithms of matrix products are chosen: by cuBLASLt's heuristics; or by timing "
+             "those that it puts first, once, and keeping the fastest in the user's cache folder."},
     {.name = "driver",
      .type = WEFT_PARAM_STRING,
      .value = "libcuda.so.1",
@@ -57,6 +63,7 @@ static weft_status cuda_create(const weft_host *host, void **self, weft_error *e
         return weft_fail_memory(err);
     c->host = host;
     c->plain = weft_params_is(host->params, "kernels", "plain");
+    c->timed = weft_params_is(host->params, "products", "timed");
     c->capture = weft_params_is(host->params, "graphs", "yes");
     for (int i = 0; i < CUDA_QUEUES; i++)
         c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
@@ -308,6 +315,7 @@ static const weft_device device = {
     .queue_destroy = cuda_queue_destroy,
     .begin = cuda_begin,
     .end = cuda_end,
+    .settle = cuda_settle,
     .tag = cuda_tag,
     .reached = cuda_reached,
     .plain = device_plain,

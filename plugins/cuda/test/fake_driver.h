@@ -16,6 +16,7 @@ typedef struct fake_state {
     long calls, launches, replays;
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
     long products[3];                                                     /* by algorithm */
+    double lag;     /* how many seconds later than they were events are: slow products */
     CUresult stuck; /* an error that has happened stays */
     char complaint[256];
 } fake_state;

@@ -276,7 +276,7 @@ static bool reach(void *what)
     mark *m = what;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    m->at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    m->at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec + fake.lag;
     m->reached = true;
     return true;
 }

@@ -8,11 +8,16 @@
 
 #include <cmocka.h>
 
-#include "gpu.h"
+#include "choices.h"
 #include "trial_ops.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <weft/files.h>
+#include <weft/random.h>
 
 /* How many scales an operand has. */
 typedef enum scales { ONE, ROWS } scales;
@@ -185,6 +190,79 @@ static void test_others_are_refused(void **state)
     trial_release(&t);
 }
 
+/* ---- the file of algorithms ---- */
+
+static const char machine_name[] = "a GPU, a library";
+
+/* How many the file has for this machine; -1: they are not those that were written. */
+static int read_choices(const char *path, const char *of, const cuda_choice *want, int n_want)
+{
+    weft_error err = {0};
+    cuda_choice *list;
+    int n;
+    assert_int_equal(cuda_choices_read(path, of, NULL, &list, &n, &err), WEFT_OK);
+    for (int i = 0; i < n; i++)
+        if (n != n_want || memcmp(&list[i].product, &want[i].product, sizeof want->product) != 0 ||
+            memcmp(&list[i].algorithm, &want[i].algorithm, sizeof want->algorithm) != 0)
+            n = -1;
+    weft_free(list);
+    weft_error_release(&err);
+    return n;
+}
+
+static void write_bytes(const char *path, const char *data, size_t size)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A file that is cut off or changed anywhere, or of another GPU, counts for nothing. */
+static void test_kept_choices(void **state)
+{
+    enum { N = 3 };
+    char folder[] = "/tmp/weft-choices-XXXXXX", *data = NULL;
+    cuda_choice list[N];
+    size_t size;
+    (void)state;
+    memset(list, 0, sizeof list);
+    for (int i = 0; i < N; i++) {
+        list[i].product = (cuda_product){.m = i + 1,
+                                         .n = 4096,
+                                         .k = INT32_MAX,
+                                         .turn_b = 1,
+                                         .a = WEFT_F8E4M3,
+                                         .b = WEFT_F8E5M2,
+                                         .c = WEFT_F32,
+                                         .scaling = CUDA_SCALED_ROWS,
+                                         .accumulate = i % 2};
+        for (int w = 0; w < 8; w++)
+            list[i].algorithm.data[w] = weft_random_bits(1, 2, (uint64_t)(8 * i + w));
+    }
+    assert_non_null(mkdtemp(folder));
+    char *path = cuda_choices_path(folder, machine_name);
+    assert_int_equal(read_choices(path, machine_name, list, N), 0);
+    cuda_choices_write(folder, path, machine_name, list, N, NULL);
+    assert_int_equal(read_choices(path, machine_name, list, N), N);
+    assert_int_equal(read_choices(path, "a GPU, another library", list, N), 0);
+    assert_int_equal(weft_read_file(path, &data, &size, NULL), WEFT_OK);
+    for (size_t i = 0; i < size; i++) {
+        write_bytes(path, data, i);
+        assert_int_equal(read_choices(path, machine_name, list, N), 0);
+        data[i] ^= 1;
+        write_bytes(path, data, size);
+        assert_int_equal(read_choices(path, machine_name, list, N), 0);
+        data[i] ^= 1;
+    }
+    write_bytes(path, data, size);
+    assert_int_equal(read_choices(path, machine_name, list, N), N);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    weft_free(data);
+    weft_free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_no_emulation),
         cmocka_unit_test(test_others_are_refused),
+        cmocka_unit_test(test_kept_choices),
     };
     return cmocka_run_group_tests_name("cuda_products", tests, NULL, NULL);
 }
