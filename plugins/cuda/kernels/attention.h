@@ -89,7 +89,7 @@ static __device__ inline void multiply(float s[N / 8][4], uint16_t *x, int row, 
 #pragma unroll
     for (int n = 0; n < N / 8; n++)
         s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
-#pragma unroll(D > 128 ? 4 : D / 16) /* of the largest heads registers are short */
+#pragma unroll(D > 128 ? 4 : D / 32) /* unrolled whole, addresses take the registers */
     for (int k = 0; k < D; k += 16) {
         uint32_t left[4], right[4];
         load_a<D>(left, x, row, k);

@@ -6,9 +6,11 @@
 
 #include <stdint.h>
 
-/* A kernel and its only parameter, a struct of args.h, called `a` inside. */
+/* A kernel and its only parameter, a struct of args.h, called `a` inside. Large blocks are bound to
+ * be two at once, which leaves a thread 128 registers: unbound, ptxas gives it half of that for
+ * some GPUs and spills the rest. */
 #define WEFT_KERNEL(name, args, threads)                                                           \
-    extern "C" __global__ void __launch_bounds__(threads)                                          \
+    extern "C" __global__ void __launch_bounds__(threads, (threads) > 128 ? 2 : 0)                 \
         weft_##name(const __grid_constant__ args a)
 
 /* Shared memory of the size that the launch says. */
