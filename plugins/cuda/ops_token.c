@@ -230,39 +230,65 @@ weft_status cuda_rows_launch(const weft_call *call, weft_error *err)
 
 /* ---- 8 bits ---- */
 
-/* Kept places are the first dims of x, or none: elements that share a number lie together. */
-static bool kept_width(const weft_call *call, int64_t *width)
+/* Kept places are the first dims of x, the last, or none: elements that share a number are a row or
+ * a column. -1: they are neither. */
+static int32_t kept_dims(const weft_call *call, int64_t *width)
 {
     const weft_tensor *x = &call->ins[0];
-    int64_t places = weft_call_int(call, "places");
-    int kept = 0;
-    while (kept < x->n_dims && places >> kept & 1)
-        kept++;
+    int64_t places = weft_call_int(call, "places"), all = ((int64_t)1 << x->n_dims) - 1;
+    int first = 0, last = x->n_dims;
+    while (first < x->n_dims && places >> first & 1)
+        first++;
+    while (last > 0 && places >> (last - 1) & 1)
+        last--;
+    bool rows = places == ((int64_t)1 << first) - 1;
     *width = 1;
-    for (int d = kept; d < x->n_dims; d++)
+    for (int d = rows ? first : last; d < x->n_dims; d++)
         *width *= x->size[d];
-    return places == ((int64_t)1 << kept) - 1;
+    if (rows)
+        return places ? CUDA_KEEP_ROWS : CUDA_KEEP_NONE;
+    return places == all - (((int64_t)1 << last) - 1) ? CUDA_KEEP_COLUMNS : -1;
 }
 
 bool cuda_quantise_accepts(const weft_call *call)
 {
     int64_t width;
-    return is(call, "float8_scale") || (kept_width(call, &width) && width > 0);
+    return is(call, "float8_scale") || (kept_dims(call, &width) >= 0 && width > 0);
+}
+
+/* Of a maximum of columns. */
+static int64_t column_parts(const weft_call *call, int64_t width)
+{
+    int64_t rows = weft_tensor_count(&call->ins[0]) / width;
+    return rows < CUDA_PARTS ? rows : CUDA_PARTS;
 }
 
 size_t cuda_amax_workspace(const weft_call *call)
 {
-    return (size_t)sum_blocks(weft_tensor_count(&call->ins[0])) * sizeof(float);
+    int64_t width;
+    int64_t parts = kept_dims(call, &width) == CUDA_KEEP_COLUMNS
+                        ? column_parts(call, width) * width
+                        : sum_blocks(weft_tensor_count(&call->ins[0]));
+    return (size_t)parts * sizeof(float);
 }
 
 static weft_status launch_amax(const weft_call *call, cuda_quantise_args *a, weft_error *err)
 {
     a->out = cuda_view_of(&call->outs[0]);
-    if (a->keep)
+    if (a->keep == CUDA_KEEP_ROWS)
         return cuda_launch(call->queue, CUDA_KERNEL_amax_rows, a,
                            cuda_row_blocks(weft_tensor_count(&call->outs[0])), err);
     weft_status s = cuda_check_workspace(call, cuda_amax_workspace(call), err);
     a->parts = call->workspace;
+    if (!s && a->keep == CUDA_KEEP_COLUMNS) {
+        a->n_parts = column_parts(call, a->width);
+        s = cuda_launch_grid(
+            call->queue, CUDA_KERNEL_amax_column_parts, a,
+            (const int64_t[]){(a->width + CUDA_COLUMNS - 1) / CUDA_COLUMNS, a->n_parts, 1}, 0, err);
+        return s ? s
+                 : cuda_launch(call->queue, CUDA_KERNEL_amax_of_columns, a,
+                               cuda_chunk_blocks(8 * a->width), err);
+    }
     if (!s)
         s = cuda_launch(call->queue, CUDA_KERNEL_amax_parts, a, sum_blocks(a->n), err);
     a->n = sum_blocks(a->n);
@@ -274,9 +300,8 @@ weft_status cuda_quantise_launch(const weft_call *call, weft_error *err)
     cuda_quantise_args a = {.x = cuda_view_of(&call->ins[0]),
                             .out = cuda_view_of(&call->outs[0]),
                             .n = weft_tensor_count(&call->ins[0]),
-                            .keep = weft_call_int(call, "places") != 0,
                             .power_of_two = weft_call_int(call, "power_of_two") != 0};
-    kept_width(call, &a.width);
+    a.keep = kept_dims(call, &a.width);
     if (is(call, "float8_amax"))
         return launch_amax(call, &a, err);
     weft_dtype dtype = weft_dtype_find(weft_call_text(call, "dtype"));

@@ -117,11 +117,13 @@ typedef struct cuda_rows_args {
     int32_t accumulate;
 } cuda_rows_args;
 
-/* 8-bit floats. keep: scale or amax of a row (of `width` elements); else one for all. */
+/* 8-bit floats. keep: a scale or amax is of all, of a row of `width` elements, or of one of `width`
+ * columns, whose maxima are made in n_parts parts [n_parts width]. */
+enum { CUDA_KEEP_NONE, CUDA_KEEP_ROWS, CUDA_KEEP_COLUMNS };
 typedef struct cuda_quantise_args {
     cuda_view x, scale, out;
     float *parts;
-    int64_t n, width;
+    int64_t n, width, n_parts;
     int32_t keep, e5m2, power_of_two, margin;
     double most; /* the dtype's largest number */
 } cuda_quantise_args;

@@ -70,6 +70,8 @@
     X(norm, column_parts, 256)                                                                     \
     X(norm, column_sums, 256)                                                                      \
     X(quantise, amax_rows, 256)                                                                    \
+    X(quantise, amax_column_parts, 256)                                                            \
+    X(quantise, amax_of_columns, 256)                                                              \
     X(quantise, amax_parts, 256)                                                                   \
     X(quantise, amax_of_parts, 256)                                                                \
     X(quantise, f8_scale, 256)                                                                     \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Largest magnitudes, scales and values in 8 bits. A scale is one for all, or one for each row of
- * `width` elements. */
+/* Largest magnitudes, scales and values in 8 bits. A scale is one for all, one for each row of
+ * `width` elements, or one for each of `width` columns. */
 #include "kernel.h"
 
 static __device__ inline float larger_magnitude(const cuda_view &v, int64_t i, int64_t end,
@@ -46,6 +46,45 @@ WEFT_KERNEL(amax_of_parts, cuda_quantise_args, CUDA_THREADS)
     most = block_reduce<larger_of>(most, 0.0f);
     if (threadIdx.x == 0)
         put(a.out, 0, most);
+}
+
+/* Block (c, p): CUDA_COLUMNS columns from c on, of the rows r with r mod n_parts = p; a warp takes
+ * a row. */
+WEFT_KERNEL(amax_column_parts, cuda_quantise_args, CUDA_THREADS)
+{
+    __shared__ float maxima[CUDA_THREADS / 32][CUDA_COLUMNS];
+    int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, warps = (int)blockDim.x >> 5;
+    int64_t e = (int64_t)blockIdx.x * CUDA_COLUMNS + 8 * lane, rows = a.n / a.width;
+    float most[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    for (int64_t row = blockIdx.y + (int64_t)warp * a.n_parts; row < rows && e < a.width;
+         row += warps * a.n_parts) {
+        float x[8];
+        load8(a.x, row * a.width + e, (row + 1) * a.width, x);
+        EACH8(k)
+        most[k] = larger_of::of(most[k], fabsf(x[k]));
+    }
+    EACH8(k)
+    maxima[warp][8 * lane + k] = most[k];
+    __syncthreads();
+    for (int c = (int)threadIdx.x; c < CUDA_COLUMNS; c += (int)blockDim.x) {
+        int64_t at = (int64_t)blockIdx.x * CUDA_COLUMNS + c;
+        float all = 0.0f;
+        for (int w = 0; w < warps; w++)
+            all = larger_of::of(all, maxima[w][c]);
+        if (at < a.width)
+            a.parts[(int64_t)blockIdx.y * a.width + at] = all;
+    }
+}
+
+WEFT_KERNEL(amax_of_columns, cuda_quantise_args, CUDA_THREADS)
+{
+    for (int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; e < a.width;
+         e += (int64_t)gridDim.x * blockDim.x) {
+        float most = 0.0f;
+        for (int64_t p = 0; p < a.n_parts; p++)
+            most = larger_of::of(most, a.parts[p * a.width + e]);
+        put(a.out, e, most);
+    }
 }
 
 /* ---- scales ---- */
@@ -120,16 +159,17 @@ WEFT_KERNEL(quantise, cuda_quantise_args, CUDA_THREADS)
     {
         float x[8];
         uint32_t codes[8];
-        int64_t row = a.keep ? i / a.width : 0, left = a.keep ? (row + 1) * a.width - i : 8;
+        int64_t row = a.keep ? i / a.width : 0, column = a.keep ? i - row * a.width : 0;
         load8(a.x, i, a.n, x);
         EACH8(k)
         {
-            if (left == 0 && i + k < a.n) {
+            if (a.keep && column == a.width && i + k < a.n) {
                 row++;
-                left = a.width;
+                column = 0;
             }
-            left--;
-            codes[k] = quantised(x[k], get(a.scale, row), a.e5m2);
+            int64_t at = i + k >= a.n ? 0 : a.keep == CUDA_KEEP_COLUMNS ? column : row;
+            codes[k] = quantised(x[k], get(a.scale, at), a.e5m2);
+            column++;
         }
         if (i + 8 <= a.n && ((uintptr_t)out & 7) == 0) {
             *(uint2 *)(out + i) =
