@@ -44,7 +44,7 @@ static weft_status sum(const weft_plan *plan, const weft_lowered *l, double *cur
         change[(size_t)b->kind * n + (size_t)b->last + 1] -= (double)b->bytes;
     }
     now[WEFT_CLASS_STATE] = (double)plan->states.bytes;
-    now[WEFT_CLASS_INPUT] = (double)(l->input_bytes * plan->micro_batches + l->step_input_bytes);
+    now[WEFT_CLASS_INPUT] = (double)(weft_lowered_inputs(l) + l->step_input_bytes);
     for (int p = 0; p < l->n_positions; p++) {
         double all = 0;
         for (int k = 0; k < WEFT_CLASSES; k++)

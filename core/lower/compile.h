@@ -55,6 +55,8 @@ weft_status weft_compile_fuse(weft_compiler *c);
 weft_status weft_compile_buffers(weft_compiler *c);
 /* slots.c: what must lie apart for several micro-batches. All buffers and their lives are known. */
 weft_status weft_compile_slots(weft_compiler *c);
+/* alike.c: for which micro-batches programs touch the same memory. Slots are known. */
+weft_status weft_compile_alike(weft_compiler *c);
 /* exchange.c: how a collective is carried out. Its parts, operands and workspace are known. */
 weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
                                   const weft_collective_space *space);

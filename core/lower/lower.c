@@ -389,8 +389,8 @@ static weft_status add_copies(weft_compiler *c)
 static weft_status check_total(const weft_compiler *c)
 {
     const weft_lowered *l = c->l;
-    int64_t repeats = c->g->config.sizes.micro_batches, total = l->step_input_bytes;
-    if (l->input_bytes > WEFT_MAX_BYTES / repeats)
+    int64_t total = l->step_input_bytes;
+    if (l->inputs.n > 0 && l->input_bytes > WEFT_MAX_BYTES / l->inputs.n)
         total = WEFT_MAX_BYTES + 1;
     for (int i = 0; i < l->n_buffers && total <= WEFT_MAX_BYTES; i++)
         total += l->buffers[i].base == WEFT_BASE_ARENA ? l->buffers[i].bytes + l->alignment : 0;
@@ -432,6 +432,7 @@ static weft_status build(weft_compiler *c)
     weft_lowered *l = c->l;
     l->n_positions = c->n;
     s = s ? s : weft_compile_slots(c);
+    s = s ? s : weft_compile_alike(c);
     s = s ? s : check_total(c);
     s = s ? s
           : weft_plan_memory(l->buffers, l->n_buffers, l->alignment, &l->arena_bytes, &l->live_peak,

@@ -150,17 +150,18 @@ typedef struct weft_program {
     int n_prologue; /* its first instructions, which run before the body of the task before it:
                        receives, and in pipelines the first gather of a micro-batch's program */
     int from, to;   /* its positions are [from, to) */
+    int *like;      /* of F and B, by micro-batch: the first for which all that it touches lies in
+                       the same places */
 } weft_program;
 
 /* Values of a micro-batch that live from one program to another, while those of other micro-batches
- * do: each micro-batch that is on its way has a slot, in which they lie together. (Inputs lie in
- * one slot for every micro-batch, for all are there before the first task.) */
+ * do: each micro-batch that is on its way has a slot, in which they lie together. */
 typedef struct weft_slots {
     int maker, reader; /* programs: of the makers, of the last readers */
     int n;
     int64_t bytes; /* of one */
     int *slot_of;  /* by micro-batch */
-    int buffer;    /* in which all of them are, one behind the other */
+    int buffer;    /* in which all of them are, one behind the other; -1: they are inputs */
 } weft_slots;
 
 typedef struct weft_lowered {
@@ -175,11 +176,13 @@ typedef struct weft_lowered {
     int n_programs;
     weft_slots *slots;
     int n_slots;
+    weft_slots inputs; /* of a micro-batch: uploaded in its maker's prologue; n 0: there are none */
     int n_positions, n_transfers, n_events;
     int64_t alignment; /* of every tensor and workspace */
-    int64_t arena_bytes, input_bytes, step_input_bytes;
-    int64_t live_peak; /* the most that is alive at once: arena_bytes minus this is lost to
-                          fragmentation */
+    int64_t arena_bytes, step_input_bytes;
+    int64_t input_bytes; /* of one micro-batch */
+    int64_t live_peak;   /* the most that is alive at once: arena_bytes minus this is lost to
+                            fragmentation */
     int peak_position;
     int coord[WEFT_MAX_AXES];
     double flops;           /* of one step: everything that is computed */
@@ -211,6 +214,10 @@ weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n);
 weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
 /* The first stage that this rank runs. */
 int weft_lowered_first_stage(const weft_lowered *l);
+/* Does the prologue of the program begin with the upload of its micro-batch's inputs? */
+bool weft_lowered_uploads(const weft_lowered *l, const weft_program *p);
+/* What the inputs of the micro-batches take that are on their way at once. */
+int64_t weft_lowered_inputs(const weft_lowered *l);
 
 /* ---- parts of lowering, for its own files and tests ---- */
 
@@ -228,8 +235,9 @@ typedef struct weft_collective_space {
 } weft_collective_space;
 void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, int64_t alignment,
                            weft_collective_space *out);
-/* Where in the arena a buffer of base ARENA or SLOT is for a micro-batch (-1: any). */
-int64_t weft_buffer_arena_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
+/* Where in the memory of its base (of SLOT: in the arena) a buffer is for a micro-batch (-1: any).
+ */
+int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
 /* Bytes of the largest shard of a value: what its buffer takes on every rank. */
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
 /* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the

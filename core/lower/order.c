@@ -10,13 +10,9 @@ static weft_access access_of(const weft_lowered *l, int buffer, int64_t micro, b
     if (buffer < 0) /* held elsewhere */
         return (weft_access){0, 0, WEFT_BASE_NONE, false};
     const weft_buffer *b = &l->buffers[buffer];
-    int64_t lo = b->offset;
-    if (b->base == WEFT_BASE_INPUT) /* each micro-batch has its own */
-        lo += (micro > 0 ? micro : 0) * l->input_bytes;
-    if (b->base != WEFT_BASE_SLOT)
-        return (weft_access){lo, lo + b->bytes, b->base, writes};
-    lo = weft_buffer_arena_offset(l, b, micro);
-    return (weft_access){lo, lo + b->bytes, WEFT_BASE_ARENA, writes};
+    int64_t lo = weft_buffer_offset(l, b, micro);
+    weft_base base = b->base == WEFT_BASE_SLOT ? WEFT_BASE_ARENA : b->base;
+    return (weft_access){lo, lo + b->bytes, base, writes};
 }
 
 int weft_accesses(const weft_lowered *l, const weft_instruction *in, int64_t micro,
@@ -122,6 +118,27 @@ static const weft_program *program_of(const weft_lowered *l, const weft_task *ta
     return weft_lowered_program(l, task->part, task->stage);
 }
 
+/* So does the upload of the inputs for `next`. */
+static weft_status check_upload(const prover *v, const weft_task *now, const weft_task *next)
+{
+    const weft_program *body = program_of(v->l, now);
+    const weft_slots *s = &v->l->inputs;
+    if (!weft_lowered_uploads(v->l, program_of(v->l, next)))
+        return WEFT_OK;
+    const int64_t to = s->slot_of[next->micro_batch] * s->bytes;
+    const weft_access written = {to, to + s->bytes, WEFT_BASE_INPUT, true};
+    for (int k = body->n_prologue; k < body->n; k++) {
+        int n = weft_accesses(v->l, &body->list[k], now->micro_batch, v->a);
+        if (weft_accesses_conflict(&written, 1, v->a, n))
+            return weft_fail(v->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                             "instruction %d of %s, stage %d (%s), reads inputs while those of the "
+                             "next micro-batch come to the same place",
+                             k, weft_part_name(body->part), body->stage,
+                             body->list[k].node->op->name);
+    }
+    return WEFT_OK;
+}
+
 /* What the prologue of `next` begins goes on while the body of `now` runs. */
 static weft_status check_prologue(const prover *v, const weft_task *now, const weft_task *next)
 {
@@ -134,7 +151,7 @@ static weft_status check_prologue(const prover *v, const weft_task *now, const w
             if (meet(v, &x, &y))
                 return refuse(v, &x, &y);
         }
-    return WEFT_OK;
+    return check_upload(v, now, next);
 }
 
 /* What is received changes until it is awaited, at any time. */

@@ -90,10 +90,10 @@ static int64_t input_bytes(const weft_plan *plan)
     int64_t total = 0;
     for (int m = 0; m < WEFT_MODES; m++) {
         const weft_lowered *l = plan->lowered[m];
-        if (l) /* training has the next step's beside this one's */
-            total += (l->input_bytes * (m == WEFT_MODE_TRAIN ? plan->micro_batches : 1) +
-                      l->step_input_bytes) *
-                     (m == WEFT_MODE_TRAIN ? 2 : 1);
+        if (l)
+            total += weft_lowered_inputs(l) + l->step_input_bytes;
+        if (l && m == WEFT_MODE_TRAIN) /* the next step's, all of them */
+            total += l->input_bytes * plan->micro_batches + l->step_input_bytes;
     }
     return total;
 }

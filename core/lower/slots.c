@@ -3,7 +3,8 @@
  * micro-batch at a time is on its way between the two, a value has a place as any other; it may
  * only have to live longer, through programs that the list runs in between and that stand
  * elsewhere. Else all such values lie together, in as many slots as there are micro-batches on
- * their way. What a prologue writes lives from the task before on, whose body runs meanwhile. */
+ * their way; inputs always do. What a prologue writes lives from the task before on, whose body
+ * runs meanwhile. */
 #include "lower/compile.h"
 
 #include <string.h>
@@ -174,19 +175,56 @@ static weft_status place(const finder *f, int buffer, bool several)
     return WEFT_OK;
 }
 
+/* The program that reads an input of a micro-batch last. */
+static int last_reader(const weft_compiler *c)
+{
+    int last = 0;
+    for (int i = 0; i < c->g->n_inputs; i++) {
+        const weft_value *v = c->g->inputs_list[i];
+        bool here = c->l->buffer_of[v->id] >= 0 && v->node->scope == WEFT_MICRO_BATCH;
+        if (here && c->last_use[v->id] < c->n)
+            last = c->last_use[v->id] > last ? c->last_use[v->id] : last;
+    }
+    return index_of(c->l, weft_compiler_program(c, last));
+}
+
+/* All inputs of a micro-batch come at once, early for its first task here, and stay until the last
+ * of them is read. */
+static weft_status place_inputs(const finder *f)
+{
+    weft_lowered *l = f->c->l;
+    if (l->input_bytes == 0)
+        return WEFT_OK;
+    const weft_program *first = weft_lowered_program(l, WEFT_PART_F, weft_lowered_first_stage(l));
+    route r = {index_of(l, first), last_reader(f->c), true};
+    way w = {.lo = f->c->n, .hi = -1};
+    if (!weft_part_is_micro(l->programs[r.reader].part)) /* nobody reads any */
+        r.reader = r.maker;
+    size_t micro_batches = (size_t)f->c->g->config.sizes.micro_batches;
+    weft_slots *s = &l->inputs;
+    *s = (weft_slots){.maker = r.maker, .reader = r.reader, .bytes = l->input_bytes, .buffer = -1};
+    s->slot_of = weft_pool_alloc(&l->pool, micro_batches * sizeof *s->slot_of);
+    if (!s->slot_of)
+        return weft_fail_memory(f->c->err);
+    memset(s->slot_of, 0, micro_batches * sizeof *s->slot_of);
+    walk(f, &r, &w, s->slot_of);
+    s->n = w.most;
+    memset(f->taken, 0, micro_batches);
+    return WEFT_OK;
+}
+
 weft_status weft_compile_slots(weft_compiler *c)
 {
     weft_lowered *l = c->l;
     size_t n = (size_t)l->n_programs, micro = (size_t)c->g->config.sizes.micro_batches;
     bool several = c->g->config.mode == WEFT_MODE_TRAIN && micro > 1;
-    if (!several && weft_graph_stages(c->g) < 2) /* nothing is early, either */
-        return WEFT_OK;
     finder f = {.c = c, .n = l->n_programs};
     f.ways = weft_alloc_zero(2 * n * n, sizeof *f.ways);
     f.taken = weft_alloc_zero(micro + 2, sizeof *f.taken);
     l->slots = weft_pool_alloc(&l->pool, 2 * n * n * sizeof *l->slots);
-    weft_status s = f.ways && f.taken && l->slots ? WEFT_OK : weft_fail_memory(c->err);
-    for (int i = 0, end = l->n_buffers; i < end && !s; i++)
+    weft_status s = f.ways && f.taken && l->slots ? place_inputs(&f) : weft_fail_memory(c->err);
+    bool early = weft_graph_stages(c->g) > 1;
+    for (int i = 0, end = l->n_buffers; i < end && !s && (several || early); i++)
         s = place(&f, i, several);
     for (int i = 0; i < l->n_slots && !s; i++) {
         const weft_slots *k = &l->slots[i];
@@ -202,11 +240,21 @@ weft_status weft_compile_slots(weft_compiler *c)
     return s;
 }
 
-int64_t weft_buffer_arena_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro)
+int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro)
 {
-    if (b->base != WEFT_BASE_SLOT)
+    if (b->base != WEFT_BASE_SLOT && b->base != WEFT_BASE_INPUT)
         return b->offset;
-    const weft_slots *s = &l->slots[b->slots];
-    int64_t slot = micro > 0 ? s->slot_of[micro] : s->slot_of[0];
-    return l->buffers[s->buffer].offset + slot * s->bytes + b->offset;
+    const weft_slots *s = b->base == WEFT_BASE_SLOT ? &l->slots[b->slots] : &l->inputs;
+    int64_t slot = s->slot_of[micro > 0 ? micro : 0], at = slot * s->bytes + b->offset;
+    return b->base == WEFT_BASE_SLOT ? l->buffers[s->buffer].offset + at : at;
+}
+
+bool weft_lowered_uploads(const weft_lowered *l, const weft_program *p)
+{
+    return l->inputs.n > 0 && p == &l->programs[l->inputs.maker];
+}
+
+int64_t weft_lowered_inputs(const weft_lowered *l)
+{
+    return l->inputs.n * l->inputs.bytes;
 }

@@ -130,7 +130,7 @@ static weft_status part(weft_decoder *d, const weft_lowered *l, int64_t n, weft_
     const weft_batch *b = &d->batch[l == d->one];
     weft_fill_step(l, b, d->run->step);
     fill_all(d, l, b, d->done, n);
-    weft_status s = weft_upload(d->run, l, b, 1, err);
+    weft_status s = weft_upload(d->run, l, b, err);
     if (!s && d->begun != l)
         s = weft_run_tasks(d->run, l, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
     d->begun = l;

@@ -123,12 +123,10 @@ static void print_finding(const search *f, weft_text *text)
         weft_text_print(text, " (stage %d)", weft_graph_stage_of(g, parameter->node->block));
 }
 
-weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm,
-                          weft_error *err)
+weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *err)
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
     search f = {.run = run, .l = l, .first = {-1, -1}};
-    (void)batch; /* its inputs are still on the device */
     int n = run->n_watchers;
     run->n_watchers = 0; /* observers saw this step already */
     /* all ranks run all of it, wherever theirs is */

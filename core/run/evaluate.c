@@ -28,7 +28,7 @@ static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, d
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
     const weft_value *const sums[] = {l->graph->loss_sum, l->graph->tokens};
     double more[2] = {0, 0};
-    weft_status s = weft_upload(run, l, b, 1, err);
+    weft_status s = weft_upload(run, l, b, err);
     s = s ? s : weft_run_tasks(run, l, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
     s = s ? s : weft_run_scalars(run, l, sums, 2, more, err);
     *loss += more[0];
@@ -54,7 +54,7 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
     s = s ? s : weft_sample_init(&sample, plan->seq_len, err);
     if (!s) {
         weft_fill_step(l, &b, run->step);
-        s = weft_upload(run, l, &b, 1, err);
+        s = weft_upload(run, l, &b, err);
     }
     s = s ? s : weft_run_tasks(run, l, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
     s = s ? s : weft_run_wait(run, err); /* the inputs are filled anew */

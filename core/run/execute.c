@@ -11,18 +11,19 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
     if (buffer < 0) /* held by another stage, or none */
         return NULL;
     const weft_buffer *b = &l->buffers[buffer];
+    const int64_t at = weft_buffer_offset(l, b, micro);
     switch (b->base) {
     case WEFT_BASE_ARENA:
     case WEFT_BASE_SLOT:
-        return (char *)run->arena + weft_buffer_arena_offset(l, b, micro);
+        return (char *)run->arena + at;
     case WEFT_BASE_STATE:
-        return (char *)run->state + b->offset;
+        return (char *)run->state + at;
     case WEFT_BASE_INPUT:
-        return (char *)run->inputs + (micro > 0 ? micro : 0) * l->input_bytes + b->offset;
+        return (char *)run->inputs + at;
     case WEFT_BASE_STEP_INPUT:
-        return (char *)run->step_inputs + b->offset;
+        return (char *)run->step_inputs + at;
     case WEFT_BASE_CACHE:
-        return (char *)run->cache + b->offset;
+        return (char *)run->cache + at;
     default:
         return NULL;
     }
@@ -191,7 +192,10 @@ weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const we
                                   weft_error *err)
 {
     const weft_program *p = weft_lowered_program(l, task->part, task->stage);
-    return run_some(run, l, task, 0, p->n_prologue, err);
+    weft_status s = WEFT_OK;
+    if (weft_lowered_uploads(l, p))
+        s = weft_upload_micro_batch(run, l, task->micro_batch, err);
+    return s ? s : run_some(run, l, task, 0, p->n_prologue, err);
 }
 
 weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,

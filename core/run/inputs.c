@@ -180,15 +180,21 @@ void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *b, int64_t m
         memcpy(at, &as_real, sizeof as_real);
 }
 
-weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,
-                        int64_t micro_batches, weft_error *err)
+weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, weft_error *err)
 {
     weft_status s = WEFT_OK;
+    run->batch = b;
     if (l->step_input_bytes)
-        s = weft_device_upload(run->plan, 0, run->step_inputs, b->step, (size_t)l->step_input_bytes,
-                               err);
-    if (!s && l->input_bytes)
-        s = weft_device_upload(run->plan, 0, run->inputs, b->micro,
-                               (size_t)(l->input_bytes * micro_batches), err);
+        s = weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, run->step_inputs, b->step,
+                               (size_t)l->step_input_bytes, err);
     return s ? s : weft_streams_join(run, err);
+}
+
+weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_t micro,
+                                    weft_error *err)
+{
+    char *to = (char *)run->inputs + l->inputs.slot_of[micro] * l->input_bytes;
+    return weft_device_upload(run->plan, weft_streams_uploads(run), to,
+                              run->batch->micro + micro * l->input_bytes, (size_t)l->input_bytes,
+                              err);
 }

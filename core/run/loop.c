@@ -74,17 +74,17 @@ static bool is_finite(const weft_run *run)
 }
 
 /* Why nothing is to be learnt from this step. */
-static weft_status explain(weft_run *run, const weft_batch *batch, weft_error *err)
+static weft_status explain(weft_run *run, weft_error *err)
 {
     if (run->view.tokens > 0)
-        return weft_diagnose(run, batch, run->view.loss, run->view.grad_norm, err);
+        return weft_diagnose(run, run->view.loss, run->view.grad_norm, err);
     return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
                      "step %lld has nothing to learn from: not one of its %lld tokens has a label",
                      (long long)run->view.step,
                      (long long)(run->plan->global_batch * run->plan->seq_len));
 }
 
-static weft_status update(weft_run *run, const weft_batch *batch, weft_error *err)
+static weft_status update(weft_run *run, weft_error *err)
 {
     if (run->view.tokens > 0 && is_finite(run)) {
         weft_status ready = weft_keeper_before_update(run, err);
@@ -93,7 +93,7 @@ static weft_status update(weft_run *run, const weft_batch *batch, weft_error *er
                                       err);
     }
     weft_error why = {0};
-    weft_status s = explain(run, batch, &why);
+    weft_status s = explain(run, &why);
     bool skip = weft_params_is(run->plan->train, "nonfinite", "skip");
     if (skip) {
         run->skipped++;
@@ -140,12 +140,12 @@ static weft_status one_step(weft_run *run, weft_error *err)
     weft_fill_step(train_of(run), batch, run->view.step);
     for (int64_t k = 0; k < run->plan->micro_batches; k++)
         weft_fill_micro_batch(train_of(run), batch, k, k);
-    s = weft_upload(run, train_of(run), batch, run->plan->micro_batches, err);
+    s = weft_upload(run, train_of(run), batch, err);
     s = s ? s : compute(run, err);
     s = s ? s : read_reports(run, err);
     s = s ? s : weft_replicas_check(run, false, err);
     s = !s && run->probe ? run->probe->gradients(run->probe, run, err) : s;
-    s = s ? s : update(run, batch, err);
+    s = s ? s : update(run, err);
     s = s ? s : weft_replicas_check(run, true, err);
     s = !s && run->probe ? run->probe->updated(run->probe, run, err) : s;
     if (s)

@@ -80,7 +80,8 @@ typedef struct weft_run {
     struct weft_timing *timing; /* NULL: nobody asks */
     weft_loader loader;
     bool loader_made;
-    weft_run_view view; /* what observers are shown */
+    const weft_batch *batch; /* the inputs of what runs now */
+    weft_run_view view;      /* what observers are shown */
     struct weft_asked asked;
     int stopped_by;             /* the plugin that has ended the run; -1: a signal */
     const weft_value **scalars; /* what is read of a step: loss, tokens, reports ... */
@@ -186,6 +187,8 @@ weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_
 weft_status weft_streams_end(weft_run *run, weft_error *err);
 /* The queue that an instruction's transfers use. */
 int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
+/* The queue on which inputs come while the task before computes. */
+int weft_streams_uploads(const weft_run *run);
 /* Until all that was enqueued is done: the one place where a rank waits for its device. What has
  * failed is named, and so is what hangs: for longer than [weft] rank_timeout. */
 weft_status weft_run_wait(weft_run *run, weft_error *err);
@@ -272,9 +275,12 @@ weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split sp
 int64_t weft_count_samples(const weft_run *run, weft_split split);
 /* Does any input of this rank hold something of row `row` of a micro-batch? */
 bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row);
-/* Behind all that reads the inputs of before; the batch may change again after the next wait. */
-weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b,
-                        int64_t micro_batches, weft_error *err);
+/* The inputs of a step, behind all that reads those of before; those of its micro-batches come with
+ * the tasks that run from now on. The batch may change again after the next wait. */
+weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, weft_error *err);
+/* Those of a micro-batch, to its slot; enqueued in a prologue. */
+weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_t micro,
+                                    weft_error *err);
 
 weft_status weft_loader_create(weft_run *run, weft_error *err);
 void weft_loader_destroy(weft_run *run);
@@ -331,8 +337,7 @@ weft_status weft_run_take_weights(weft_run *run, weft_error *err);
 /* Texts of the service `generator`, for the log and observers. */
 weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);
 /* Names the micro-batch and the first gradient that is not finite. */
-weft_status weft_diagnose(weft_run *run, const weft_batch *batch, double loss, double norm,
-                          weft_error *err);
+weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *err);
 /* [weft] check = replicas: do ranks that should hold the same do so? updated: of parameters and
  * states after the update, else of gradients, loss and reports before it. Fails on all ranks alike.
  */

@@ -211,6 +211,12 @@ int weft_streams_transfers(const weft_run *run, const weft_instruction *in)
                                                                          : in->queue;
 }
 
+int weft_streams_uploads(const weft_run *run)
+{
+    return run->streams && run->streams->n_queues > WEFT_QUEUE_COLLECTIVES ? WEFT_QUEUE_COLLECTIVES
+                                                                           : WEFT_QUEUE_COMPUTE;
+}
+
 /* ---- tasks ---- */
 
 static bool may_be_captured(const weft_run *run, const weft_program *p)
@@ -227,11 +233,12 @@ static bool may_be_captured(const weft_run *run, const weft_program *p)
     return true;
 }
 
-/* The same for the same places in memory: micro-batches have inputs of their own, and slots. */
+/* The same for the same places in memory: those of inputs and other values that lie in slots. */
 static uint64_t key_of(const weft_lowered *l, const weft_program *p, int64_t micro)
 {
+    int64_t like = p->like && micro >= 0 ? p->like[micro] : micro;
     return (uint64_t)l->graph->config.mode << 60 | (uint64_t)(p - l->programs) << 40 |
-           (uint64_t)(micro + 1);
+           (uint64_t)(like + 1);
 }
 
 weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,

@@ -29,7 +29,8 @@ static void say_task(weft_run *run, const weft_lowered *l, const weft_task *task
 
 static bool has_prologue(const weft_lowered *l, const weft_task *task)
 {
-    return weft_lowered_program(l, task->part, task->stage)->n_prologue > 0;
+    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    return p->n_prologue > 0 || weft_lowered_uploads(l, p);
 }
 
 static weft_status run_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,

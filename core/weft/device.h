@@ -168,8 +168,9 @@ typedef struct weft_device {
 
     /* Optional, both or none. Around what one task enqueues, where that is the same whenever the
      * key is: the same functions with the same arguments on the same queues, whatever the data.
-     * Before `begin` the first queue waits for all others, and so it does before `end`; what other
-     * queues get between the two awaits an event of the first, or of what came behind it.
+     * Before `begin` the first queue waits for all that the task needs of others (they may be at
+     * the next one's inputs), and before `end` for all of them; what other queues get between the
+     * two awaits an event of the first, or of what came behind it.
      * *replayed: the device has enqueued what it was given for this key before, and the caller
      * leaves it out; `end` is called all the same. Not called for tasks in which ranks communicate.
      */

@@ -223,7 +223,7 @@ model_numbers model_run_logits(model_run *m, int64_t sample, int64_t last)
     set_ints(l, &batch, "cached_index", NULL, 0);
     set_ints(l, &batch, "cached_segments", s.segments, 0);
     set_ints(l, &batch, "last", NULL, (int32_t)last);
-    check(m, weft_upload(m->run, l, &batch, 1, &m->err), "logits");
+    check(m, weft_upload(m->run, l, &batch, &m->err), "logits");
     check(m, weft_run_tasks(m->run, l, WEFT_PART_BEGIN, WEFT_PART_STEP_END, NULL, &m->err),
           "logits");
     weft_batch_release(&batch);

@@ -121,7 +121,9 @@ static held range(const machine *m, int buffer)
                      k->bytes * k->slot_of[m->micro > 0 ? m->micro : 0];
         return (held){.base = WEFT_BASE_ARENA, .lo = lo, .hi = lo + b->bytes};
     }
-    int64_t shift = b->base == WEFT_BASE_INPUT && m->micro > 0 ? m->micro * m->l->input_bytes : 0;
+    int64_t shift = 0;
+    if (b->base == WEFT_BASE_INPUT)
+        shift = m->l->inputs.slot_of[m->micro > 0 ? m->micro : 0] * m->l->inputs.bytes;
     return (held){.base = b->base, .lo = b->offset + shift, .hi = b->offset + shift + b->bytes};
 }
 
@@ -300,15 +302,17 @@ static void run_some(machine *m, const weft_task *task, int from, int to, uint64
     }
 }
 
-static void fill_sources(machine *m)
+/* Those that come once a step, or the inputs of a micro-batch. */
+static void fill_sources(machine *m, int64_t micro)
 {
+    m->micro = micro;
     for (const weft_node *n = m->l->graph->first; n; n = n->next) {
-        if (n->n_ins || !(n->op->flags & WEFT_OP_SOURCE) || m->l->buffer_of[n->outs[0]->id] < 0)
+        int buffer = n->n_outs ? m->l->buffer_of[n->outs[0]->id] : -1;
+        if (n->n_ins || !(n->op->flags & WEFT_OP_SOURCE) || buffer < 0)
             continue;
-        for (m->micro = m->micro_batches - 1; m->micro >= 0; m->micro--)
-            hold(m, m->l->buffer_of[n->outs[0]->id], one(m, atom_of(m, n->outs[0], m->micro)));
+        if ((m->l->buffers[buffer].base == WEFT_BASE_INPUT) == (micro >= 0))
+            hold(m, buffer, one(m, atom_of(m, n->outs[0], micro)));
     }
-    m->micro = -1;
 }
 
 static void check_host(machine *m, const weft_value *v, int64_t micro)
@@ -351,7 +355,10 @@ static void check_updates(machine *m)
 
 static void run_prologue(machine *m, const weft_task *task, uint64_t *rolls)
 {
-    run_some(m, task, 0, weft_lowered_program(m->l, task->part, task->stage)->n_prologue, rolls);
+    const weft_program *p = weft_lowered_program(m->l, task->part, task->stage);
+    if (weft_lowered_uploads(m->l, p))
+        fill_sources(m, task->micro_batch);
+    run_some(m, task, 0, p->n_prologue, rolls);
 }
 
 static void run_body(machine *m, const weft_task *task, uint64_t *rolls)
@@ -383,7 +390,7 @@ static void run_tasks(machine *m, weft_part first, weft_part last, uint64_t *rol
 
 static void train_step(machine *m, uint64_t *rolls)
 {
-    fill_sources(m);
+    fill_sources(m, -1);
     run_tasks(m, WEFT_PART_BEGIN, WEFT_PART_STEP_END, rolls);
     check_reports(m);
     run_tasks(m, WEFT_PART_UPDATE, WEFT_PART_UPDATE, rolls);
@@ -393,7 +400,7 @@ static void train_step(machine *m, uint64_t *rolls)
 static void forward_only(machine *m, bool first, uint64_t *rolls)
 {
     const weft_graph *g = m->l->graph;
-    fill_sources(m);
+    fill_sources(m, -1);
     run_tasks(m, first ? WEFT_PART_BEGIN : WEFT_PART_F, WEFT_PART_STEP_END, rolls);
     check_host(m, g->loss_sum, 0);
     check_host(m, g->tokens, 0);

@@ -178,14 +178,43 @@ enum { ORDERS = sizeof orders / sizeof orders[0] };
 
 enum { RUNS = sizeof runs / sizeof runs[0] };
 
+static bool touches_alike(const weft_lowered *l, const weft_program *p, int64_t a, int64_t b)
+{
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->list[i].n_ins + p->list[i].n_outs; k++) {
+            int buffer = p->list[i].buffers[k];
+            if (buffer >= 0 && weft_buffer_offset(l, &l->buffers[buffer], a) !=
+                                   weft_buffer_offset(l, &l->buffers[buffer], b))
+                return false;
+        }
+    return true;
+}
+
+/* What is said to lie in the same places does, and nothing else. */
+static void check_alike(const weft_lowered *l, int64_t micro_batches)
+{
+    for (int a = 0; a < l->n_programs; a++) {
+        const weft_program *p = &l->programs[a];
+        for (int64_t m = 0; p->like && m < micro_batches; m++) {
+            int64_t first = 0;
+            while (!touches_alike(l, p, first, m))
+                first++;
+            assert_int_equal(p->like[m], first);
+        }
+        assert_true(!p->like == !weft_part_is_micro(p->part));
+    }
+}
+
 static void check_programs(const plan_run *p, const char *name, uint64_t seed)
 {
     for (int m = 0; m < WEFT_MODES; m++) {
         weft_text wrong = {0};
-        if (p->plan->lowered[m] &&
-            !symbolic_run(p->plan->lowered[m], p->plan->micro_batches, 2, seed, &wrong))
+        const weft_lowered *l = p->plan->lowered[m];
+        if (l && !symbolic_run(l, p->plan->micro_batches, 2, seed, &wrong))
             fail_msg("%s, mode %d: %s", name, m, weft_text_get(&wrong));
         weft_text_release(&wrong);
+        if (l)
+            check_alike(l, m == WEFT_MODE_TRAIN ? p->plan->micro_batches : 1);
     }
 }
 
@@ -233,6 +262,24 @@ static void slots_are_counted(void **state)
             assert_int_equal(l->buffers[s->buffer].bytes, s->n * s->bytes);
         }
         assert_int_equal(most, ahead == 0 ? 0 : ahead < 4 ? ahead + 1 : 4);
+        assert_int_equal(l->inputs.n, ahead < 3 ? ahead + 2 : 4); /* the next come early */
+        assert_int_equal(weft_lowered_inputs(l), l->inputs.n * l->input_bytes);
+        plan_run_release(&p);
+    }
+}
+
+/* However many micro-batches there are: one's inputs come while those of the other are read. */
+static void inputs_take_two_slots(void **state)
+{
+    (void)state;
+    for (int micro_batches = 1; micro_batches < 40; micro_batches += 19) {
+        plan_run p;
+        start(&p, &(wanted){"llama3 cpu adamw", "", 1, micro_batches}, "");
+        const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+        assert_int_equal(l->inputs.n, micro_batches > 1 ? 2 : 1);
+        assert_int_equal(p.plan->lowered[WEFT_MODE_EVALUATE]->inputs.n, 1);
+        for (int i = 0; i < micro_batches; i++)
+            assert_int_equal(weft_lowered_program(l, WEFT_PART_F, 0)->like[i], i % 2);
         plan_run_release(&p);
     }
 }
@@ -408,6 +455,7 @@ int main(void)
         cmocka_unit_test(everything_reads_what_it_should),
         cmocka_unit_test(other_orders_read_what_they_should),
         cmocka_unit_test(slots_are_counted),
+        cmocka_unit_test(inputs_take_two_slots),
         cmocka_unit_test(bad_schedules_are_refused),
         cmocka_unit_test(plain_and_out_of_order),
         cmocka_unit_test(real_plans_lose_little),

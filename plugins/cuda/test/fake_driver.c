@@ -6,7 +6,7 @@
  * WEFT_FAKE_CUDA_GPUS    how many GPUs there are (default 1)
  * WEFT_FAKE_CUDA_FAIL    the number of the call that fails; so do all after it
  * WEFT_FAKE_CUDA_REPORT  a file that gets, in the end, calls made, launches, launches of graphs,
- *                        what was never given back, and products by algorithm */
+ *                        graphs, what was never given back, and products by algorithm */
 #include "fake_driver.h"
 #include "emulate.h"
 
@@ -313,7 +313,8 @@ __attribute__((destructor)) static void report(void)
     FILE *f = path && *path ? fopen(path, "we") : NULL;
     if (!f)
         return;
-    fprintf(f, "calls %ld, launches %ld, replays %ld\n", fake.calls, fake.launches, fake.replays);
+    fprintf(f, "calls %ld, launches %ld, replays %ld, captured %ld\n", fake.calls, fake.launches,
+            fake.replays, fake.captured);
     fprintf(f,
             "left: memory %ld, host memory %ld, streams %ld, events %ld, graphs %ld, modules %ld, "
             "contexts %ld\n",

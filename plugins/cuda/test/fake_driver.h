@@ -13,7 +13,7 @@
 
 typedef struct fake_state {
     pthread_mutex_t lock; /* over all of it, and over whatever is done for a stream */
-    long calls, launches, replays;
+    long calls, launches, replays, captured;
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
     long products[3];                                                     /* by algorithm */
     double lag;     /* how many seconds later than they were events are: slow products */

@@ -404,6 +404,7 @@ EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned lo
     (void)flags;
     *exec = (CUgraphExec)(void *)graph;
     fake_count(&fake.graphs, 1);
+    fake_count(&fake.captured, 1);
     return fake_enter();
 }
 
