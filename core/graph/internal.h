@@ -335,6 +335,8 @@ weft_status weft_graph_order(weft_graph *g);
  * The graph is whole: nothing behind this asks what such a node means. */
 weft_status weft_graph_expand_rings(weft_graph *g);
 bool weft_graph_has_rings(const weft_graph *g);
+/* Does operand i, or result i behind the operands, go round in the ring that the node has? */
+bool weft_ring_moves(const weft_node *n, int i);
 /* Lets a redistribute shift dim d of its operand, one rank further than that is turned already. */
 bool weft_node_set_shift(weft_graph *g, weft_node *n, int d);
 

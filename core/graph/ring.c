@@ -39,6 +39,12 @@ static bool lists(const char *numbers, int i)
     return false;
 }
 
+bool weft_ring_moves(const weft_node *n, int i)
+{
+    return weft_node_rings(n) && (i < n->n_ins ? lists(n->op->ring->travels, i)
+                                               : lists(n->op->ring->returns, i - n->n_ins));
+}
+
 static int letter_of(const weft_rule *rule, const char *name)
 {
     for (int l = 0; l < rule->n_letters; l++)

@@ -396,6 +396,52 @@ static weft_status check_order(check *c, weft_node *n)
     return WEFT_OK;
 }
 
+static int turn_of(const weft_value *v, int d)
+{
+    return v->turn_dim == d ? v->turn : 0;
+}
+
+/* On its way round a ring a value is cut where it is turned, and by less than a whole round.
+ * Whoever shifts it says so; it does not begin like that. */
+static weft_status check_turned(check *c, const weft_node *n)
+{
+    for (int i = 0; i < n->n_outs; i++) {
+        const weft_value *v = n->outs[i];
+        int list[WEFT_MAX_AXES], count = 1;
+        bool cut = v->placed && v->turn_dim >= 0 && v->turn_dim < v->n_dims;
+        for (int k = cut ? weft_layout_list(v->layout, v->turn_dim, list) - 1 : -1; k >= 0; k--)
+            count *= c->g->config.mesh.axis[list[k]].size;
+        if (v->turn < 0 || v->turn >= count || (v->turn && weft_node_is(n, WEFT_OP_SOURCE)))
+            return wrong(c, n, "is turned round a ring that there is not: ", v->name);
+    }
+    return WEFT_OK;
+}
+
+/* Operands and results that share an index hold the same shard of it: they are turned alike, but
+ * for what goes round in a ring, which is turned like all else that does. What no operand has is
+ * not turned. */
+static weft_status check_turns(check *c, weft_node *n)
+{
+    const weft_rule *r = &c->rule;
+    for (int l = 0; l < r->n_letters; l++) {
+        int turn[2] = {0, 0}; /* of what stays, of what travels */
+        bool known[2] = {false, false};
+        for (int i = 0; i < n->n_ins + n->n_outs; i++) {
+            const weft_rule_part *part = i < n->n_ins ? &r->in[i] : &r->out[i - n->n_ins];
+            const weft_value *v = i < n->n_ins ? n->ins[i] : n->outs[i - n->n_ins];
+            int d = weft_rule_dim(part, l), travels = weft_ring_moves(n, i);
+            if (d < 0)
+                continue;
+            if (!known[travels] && i < n->n_ins)
+                turn[travels] = turn_of(v, d);
+            known[travels] = true;
+            if (turn_of(v, d) != turn[travels])
+                return wrong(c, n, "has shards of other ranks of one index: ", r->name[l]);
+        }
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_part(check *c, const weft_node *n)
 {
     for (int i = 0; i < n->n_ins; i++)
@@ -409,6 +455,7 @@ static weft_status check_node(check *c, weft_node *n)
 {
     weft_status s = check_structure(c, n);
     s = s ? s : weft_check_marks(n, c->err);
+    s = s ? s : check_turned(c, n);
     if (!s && c->g->has_parts)
         s = check_part(c, n);
     if (s || (n->op->flags & WEFT_OP_SOURCE))
@@ -422,7 +469,10 @@ static weft_status check_node(check *c, weft_node *n)
         return s;
     for (int a = 0; a < c->g->config.mesh.n_axes && !s; a++)
         s = check_axis(c, n, a);
-    return s ? s : c->g->config.mesh.n_axes ? check_order(c, n) : WEFT_OK;
+    if (s || !c->g->config.mesh.n_axes)
+        return s;
+    s = check_order(c, n);
+    return s ? s : check_turns(c, n);
 }
 
 weft_status weft_graph_verify(weft_graph *g, weft_error *err)

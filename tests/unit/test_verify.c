@@ -184,6 +184,31 @@ static void becomes_other(weft_graph *g)
             return;
         }
 }
+/* Its sequence is cut over cp, and so goes round a ring of two. */
+static void turned(weft_graph *g)
+{
+    weft_value *v = value(g, "b0.a");
+    v->turn_dim = 1;
+    v->turn = 1;
+}
+static void turned_operand(weft_graph *g)
+{
+    weft_value *v = operand(g, "b0.h", 1);
+    v->turn_dim = 1;
+    v->turn = 1;
+}
+static void turned_too_far(weft_graph *g)
+{
+    weft_value *v = value(g, "b0.a");
+    v->turn_dim = 1;
+    v->turn = 8;
+}
+static void born_turned(weft_graph *g)
+{
+    weft_value *v = value(g, "ids");
+    v->turn_dim = 1;
+    v->turn = 1;
+}
 
 static const struct broken {
     const char *how;
@@ -239,6 +264,12 @@ static const struct broken {
     {"like later", like_later, "looks like what is made later: grad_norm"},
     {"becomes other", becomes_other,
      "has not the dims, dtype and layout of what it becomes: model.norm.weight"},
+    {"turned", turned, "b0.a = silu_mul (llama3): has shards of other ranks of one index"},
+    {"turned operand", turned_operand,
+     "b0.h = add (llama3): has shards of other ranks of one index"},
+    {"turned too far", turned_too_far,
+     "b0.a = silu_mul (llama3): is turned round a ring that there is not: b0.a"},
+    {"born turned", born_turned, "ids = input (llama3): is turned round a ring that there is not"},
 };
 
 static void everything_broken_is_named(void **state)
