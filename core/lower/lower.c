@@ -170,15 +170,23 @@ static weft_status add_await(weft_compiler *c, weft_program *program, const weft
     return fill(c, in, sent, weft_node_shifts(sent), sent->ins, 1, sent->outs);
 }
 
+static weft_status add_await_of(weft_compiler *c, weft_program *program, const weft_value *v,
+                                int position)
+{
+    const weft_node *m = v->node;
+    bool comes = receives(c, m) && c->position[m->id] >= program->from;
+    return comes ? add_await(c, program, m, position) : WEFT_OK;
+}
+
 static weft_status add_awaits(weft_compiler *c, weft_program *program, const weft_node *n,
                               int position)
 {
     weft_status s = WEFT_OK;
-    for (int i = 0; i < n->n_ins && !s; i++) {
-        const weft_node *m = n->ins[i]->node;
-        if (receives(c, m) && c->position[m->id] >= program->from)
-            s = add_await(c, program, m, position);
-    }
+    for (int i = 0; i < n->n_ins && !s; i++)
+        s = add_await_of(c, program, n->ins[i], position);
+    const weft_node *sum = c->adds[n->id] ? n->outs[0]->uses[0].node : NULL;
+    if (sum && weft_node_is(sum, WEFT_OP_ADD)) /* it adds to what comes */
+        s = s ? s : add_await_of(c, program, sum->ins[0], position);
     return s;
 }
 
