@@ -308,6 +308,7 @@ run_fixture_sources = \
 	tests/fixtures/run/asks.c \
 	tests/fixtures/run/bold.c \
 	tests/fixtures/run/breaker.c \
+	tests/fixtures/run/everywhere.c \
 	tests/fixtures/run/fault.c \
 	tests/fixtures/run/fault_data.c \
 	tests/fixtures/run/fault_device.c \

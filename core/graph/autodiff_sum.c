@@ -206,7 +206,9 @@ static weft_value *over_micro_batches(weft_backward *b, weft_value *x, weft_part
         weft_value *last = inner[n_inner - 1], *total = sum(b, inner, n_inner, x);
         if (total)
             total = settle(b, total, x->weight ? kept_like(x) : x);
-        weft_node *node = total ? weft_backward_accumulate(b, total, x, last->node) : NULL;
+        weft_node *node =
+            total ? weft_backward_accumulate(b, total, x, place_of_sum(b->g, total, last, x))
+                  : NULL;
         if (!node || !weft_backward_add_part(b, x, node->outs[0]))
             return NULL;
     }

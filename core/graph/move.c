@@ -151,6 +151,21 @@ static bool is_one_hop(const weft_graph *g, const weft_value *v, const weft_step
     return s->move == WEFT_BROADCAST || next_hop(g, v, s->after, phase).bits == s->after.bits;
 }
 
+/* Would it have all stages meet in a micro-batch? Each is at another task then: they would wait for
+ * each other for ever. */
+static bool has_stages_meet(const weft_graph *g, const weft_value *v, const weft_step *steps, int n)
+{
+    int axis = weft_graph_stage_axis(g);
+    if (axis < 0 || g->config.mode != WEFT_MODE_TRAIN ||
+        weft_value_available(v) != WEFT_MICRO_BATCH)
+        return false;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < steps[i].n_axes; k++)
+            if (steps[i].axes[k] == axis && steps[i].move == WEFT_ALL_REDUCE)
+                return true;
+    return false;
+}
+
 weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node *user,
                          weft_phase phase, const char *why, const char *by)
 {
@@ -177,6 +192,13 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     if (n_steps < 0)
         return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                                "%s cannot change its layout for %s", v->name, why);
+    if (has_stages_meet(g, v, steps, n_steps))
+        return weft_graph_fail(
+            g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s is a sum over stages of a pipeline, and would be summed in every "
+            "micro-batch, for %s; a block cannot read it there: let what it is "
+            "the sum of belong to one block, or add it up over micro-batches",
+            v->name, why);
     if ((n_steps && !kept) || !name) {
         weft_fail_memory(&g->error);
         return NULL;

@@ -80,6 +80,28 @@ static int stage_of_readers(const weft_node *n)
     return stage;
 }
 
+/* The first of the stages where a node's results are, in the order of its part. */
+static int first_stage_at(const weft_graph *g, const weft_node *n, int at)
+{
+    bool backward = n->part == WEFT_PART_B;
+    for (int i = 0, n_stages = weft_graph_stages(g); i < n_stages; i++) {
+        int stage = backward ? n_stages - 1 - i : i;
+        if (weft_graph_stage_rank(g, stage) == at)
+            return stage;
+    }
+    return -1;
+}
+
+/* Of a node without a block. What goes to another stage from where it is made is read there by a
+ * send, which does not say where that is. */
+static int stage_without_block(const weft_graph *g, const weft_node *n)
+{
+    int stage = stage_of_readers(n), axis = weft_graph_stage_axis(g);
+    int at = axis >= 0 && n->n_outs ? weft_layout_at(n->outs[0]->layout, axis) : -1;
+    return at >= 0 && stage >= 0 && weft_graph_stage_rank(g, stage) != at ? first_stage_at(g, n, at)
+                                                                          : stage;
+}
+
 /* Not before what it reads is there. */
 static int stage_after_operands(const weft_node *n, int last)
 {
@@ -104,7 +126,7 @@ void weft_graph_assign_parts(weft_graph *g)
         bool of_block = n->block != WEFT_BLOCK_NONE;
         n->stage = !weft_part_is_micro(n->part) ? 0
                    : of_block                   ? weft_graph_stage_of(g, n->block)
-                                                : stage_of_readers(n);
+                                                : stage_without_block(g, n);
     }
     for (weft_node *n = g->first; n; n = n->next)
         if (weft_part_is_micro(n->part))

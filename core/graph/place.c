@@ -247,8 +247,18 @@ static uint64_t find_apart(const job *j, int axis, int *first, bool *one)
     return apart;
 }
 
+static int find_group(const job *j, uint64_t operands)
+{
+    for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
+        if (j->rule.group[k] == operands)
+            return k;
+    return -1;
+}
+
 /* What belongs to a block is where its stage is; what belongs to none, where all is that it reads.
- * A sum of what is in several places stays open; whatever else reads such is everywhere. */
+ * A sum of what is in several places stays open, but for one of tokens that a forward goes on with:
+ * stages cannot meet in a micro-batch, so that is made, as whatever else reads such, in the last of
+ * the stages that it reads from. What is known once a step is everywhere. */
 static role find_stage(const job *j, int axis)
 {
     int at = weft_graph_block_rank(j->g, j->n->block);
@@ -256,12 +266,16 @@ static role find_stage(const job *j, int axis)
         return (role){.kind = ROLE_AT, .at = at};
     bool one;
     uint64_t apart = find_apart(j, axis, &at, &one);
-    if (apart && one)
+    if (!apart)
+        return (role){.kind = ROLE_WHOLE};
+    if (one)
         return (role){.kind = ROLE_AT, .at = at};
-    for (int k = 0; apart && k < j->rule.n_groups && !narrows(j); k++)
-        if (j->rule.group[k] == apart)
-            return (role){.kind = ROLE_OPEN, .group = k};
-    return (role){.kind = ROLE_WHOLE};
+    int group = find_group(j, apart);
+    bool forward = j->n->scope == WEFT_MICRO_BATCH && j->n->phase == WEFT_FORWARD;
+    if (group >= 0 && (!forward || j->n->outs[0]->n_dims == 0))
+        return (role){.kind = ROLE_OPEN, .group = group};
+    return forward ? (role){.kind = ROLE_AT, .at = weft_graph_stage_rank(j->g, j->n->stage)}
+                   : (role){.kind = ROLE_WHOLE};
 }
 
 static role choose(const job *j, int axis)
@@ -462,9 +476,11 @@ static void set_stage(const weft_graph *g, weft_node *n)
     bool backward = n->phase == WEFT_BACKWARD;
     n->stage = backward ? weft_graph_stages(g) - 1 : 0;
     for (int i = 0; i < n->n_ins; i++) {
-        int stage = n->ins[i]->node->stage;
-        bool later = backward ? stage < n->stage : stage > n->stage;
-        n->stage = later && n->ins[i]->node->scope == WEFT_MICRO_BATCH ? stage : n->stage;
+        const weft_node *maker = n->ins[i]->node;
+        bool later = backward ? maker->stage < n->stage : maker->stage > n->stage;
+        bool counts =
+            maker->scope == WEFT_MICRO_BATCH && (!backward || maker->phase != WEFT_FORWARD);
+        n->stage = later && counts ? maker->stage : n->stage;
     }
 }
 

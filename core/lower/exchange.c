@@ -405,9 +405,10 @@ static void add_step(const stage *s)
             copy_all(s->m, s->to, s->from, bytes);
         add_call(s, s->to, s->to, bytes / width, s->v->dtype);
         break;
-    case WEFT_KEEP:
+    case WEFT_KEEP: /* others may have had a part in the step before */
         weft_exchange_begin_boxes(s->m, s->step);
-        copy_all(s->m, s->to, s->from, bytes);
+        if (here == s->step->to)
+            copy_all(s->m, s->to, s->from, bytes);
         break;
     case WEFT_ZERO:
         weft_exchange_begin_boxes(s->m, s->step);

@@ -60,11 +60,12 @@ static void mark_live(weft_compiler *c)
 
 /* ---- what of it this rank has a part in ---- */
 
+/* Keeping what is everywhere is for those alone who do. */
 static bool is_over(const weft_node *n, int axis)
 {
     for (int i = 0; i < n->n_steps; i++)
         for (int k = 0; k < n->steps[i].n_axes; k++)
-            if (n->steps[i].axes[k] == axis)
+            if (n->steps[i].axes[k] == axis && n->steps[i].move != WEFT_KEEP)
                 return true;
     return false;
 }
