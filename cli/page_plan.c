@@ -181,7 +181,9 @@ static void count(json_t *rows, const weft_plan *plan, const weft_program *p,
     const json_int_t n = json_integer_value(json_array_get(row, 4)),
                      bytes = json_integer_value(json_array_get(row, 5));
     json_array_set_new(row, 4, json_integer(n + times));
-    json_array_set_new(row, 5, json_integer(bytes + times * weft_instruction_bytes(mesh, in)));
+    json_array_set_new(
+        row, 5,
+        json_integer(bytes + times * weft_instruction_bytes(plan->graphs[WEFT_MODE_TRAIN], in)));
     weft_text_release(&over);
 }
 

@@ -69,7 +69,7 @@ static void add_instruction(const weft_lowered *l, const weft_instruction *in, i
                     ", \"args\": {\"block\": %d, \"queue\": %d, \"flops\": %.17g, "
                     "\"bytes\": %lld, \"plugin\": ",
                     n->block, in->queue, in->flops,
-                    (long long)weft_instruction_bytes(&l->graph->config.mesh, in));
+                    (long long)weft_instruction_bytes(l->graph, in));
     weft_text_add_json(text, n->by ? n->by : "");
     weft_text_add(text, ", \"value\": ");
     weft_text_add_json(text, n->n_outs ? n->outs[0]->name : "");

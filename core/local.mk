@@ -193,6 +193,7 @@ core_libcore_la_SOURCES = \
 	core/lower/roofline.h \
 	core/lower/schedule.c \
 	core/lower/seen.c \
+	core/lower/sent.c \
 	core/lower/slots.c \
 	core/lower/states.c \
 	core/lower/state_view.c \

@@ -248,6 +248,8 @@ bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layo
  * are: packing them would cost more than it saves.
  */
 bool weft_part_goes_alone(const weft_graph *g, const weft_node *part);
+/* What a rank sends for part `part` (0: of one node) of a collective. */
+int64_t weft_part_sent_bytes(const weft_graph *g, const weft_instruction *in, int part);
 /* Gives arena buffers offsets; returns the arena's size. */
 weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int64_t *arena_bytes,
                              int64_t *live_peak, int *peak_position, weft_error *err);

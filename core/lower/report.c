@@ -278,8 +278,7 @@ static int collect(const weft_lowered *l, traffic *rows, int capacity)
     for (const weft_node *n = g->first; n; n = n->next) {
         if (!sends_here(g, n, l->coord))
             continue;
-        weft_layout before = n->n_ins ? n->ins[0]->layout : (weft_layout){0};
-        for (int i = 0; i < n->n_steps; before = n->steps[i++].after) {
+        for (int i = 0; i < n->n_steps; i++) {
             const weft_step *s = &n->steps[i];
             if (s->move == WEFT_SLICE || s->move == WEFT_ZERO || s->move == WEFT_KEEP)
                 continue;
@@ -290,10 +289,7 @@ static int collect(const weft_lowered *l, traffic *rows, int capacity)
                 continue;
             if (r == n_rows)
                 rows[n_rows++] = (traffic){n, s, 0, 0, 0};
-            int64_t times = n->scope == WEFT_MICRO_BATCH ? g->config.sizes.micro_batches : 1;
-            rows[r].count += times;
-            rows[r].bytes += times * weft_step_bytes(&g->config.mesh, s, before, n->outs[0]->n_dims,
-                                                     n->outs[0]->dims, n->outs[0]->dtype);
+            rows[r].count += n->scope == WEFT_MICRO_BATCH ? g->config.sizes.micro_batches : 1;
         }
     }
     return n_rows;
@@ -312,16 +308,39 @@ static int64_t sends_of(const weft_instruction *in, const traffic *row)
     return in->parts && n ? 1 : n;
 }
 
+/* What parts that run as one send together, of one that has several steps each step by itself. */
+static int64_t bytes_of(const weft_lowered *l, const weft_instruction *in, const traffic *row)
+{
+    const weft_graph *g = l->graph;
+    int64_t bytes = 0;
+    for (int p = 0; p < (in->parts ? in->n_outs : 1); p++) {
+        const weft_node *n = in->parts ? in->parts[p] : in->node;
+        const weft_value *v = n->outs[0];
+        weft_layout before = n->n_ins ? n->ins[0]->layout : (weft_layout){0};
+        for (int k = 0; k < n->n_steps && sends_here(g, n, l->coord);
+             before = n->steps[k++].after) {
+            if (!same_traffic(row, n, &n->steps[k]))
+                continue;
+            bytes += in->parts ? weft_part_sent_bytes(g, in, p)
+                               : weft_step_bytes(&g->config.mesh, &n->steps[k], before, v->n_dims,
+                                                 v->dims, v->dtype);
+        }
+    }
+    return bytes;
+}
+
 static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
 {
     int64_t repeats = l->graph->config.sizes.micro_batches;
     for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
+            int64_t times = in->node && in->node->scope == WEFT_MICRO_BATCH ? repeats : 1;
             bool sends = in->kind == WEFT_COLLECTIVE || in->kind == WEFT_POST_SEND;
-            for (int r = 0; r < n_rows && sends; r++)
-                rows[r].sends +=
-                    sends_of(in, &rows[r]) * (in->node->scope == WEFT_MICRO_BATCH ? repeats : 1);
+            for (int r = 0; r < n_rows && sends; r++) {
+                rows[r].sends += times * sends_of(in, &rows[r]);
+                rows[r].bytes += times * bytes_of(l, in, &rows[r]);
+            }
         }
 }
 

@@ -2,22 +2,11 @@
 /* What observers of instructions are shown: the plan's own words. */
 #include "run/run.h"
 
-static int64_t sent_bytes(const weft_mesh *mesh, const weft_node *n)
+int64_t weft_instruction_bytes(const weft_graph *g, const weft_instruction *in)
 {
-    const weft_value *v = n->outs[0];
-    weft_layout before = n->ins[0]->layout;
-    int64_t bytes = 0;
-    for (int k = 0; k < n->n_steps; before = n->steps[k++].after)
-        bytes += weft_step_bytes(mesh, &n->steps[k], before, v->n_dims, v->dims, v->dtype);
-    return bytes;
-}
-
-int64_t weft_instruction_bytes(const weft_mesh *mesh, const weft_instruction *in)
-{
-    const weft_node *const *nodes = in->parts ? in->parts : &in->node;
     int64_t bytes = 0;
     for (int i = 0; i < (in->parts ? in->n_ins : 1) && in->kind == WEFT_COLLECTIVE; i++)
-        bytes += sent_bytes(mesh, nodes[i]);
+        bytes += weft_part_sent_bytes(g, in, i);
     for (int i = 0; i < in->n_ins + in->n_outs && in->kind != WEFT_COLLECTIVE; i++)
         bytes +=
             weft_tensor_count(&in->tensors[i]) * (int64_t)weft_dtype_size(in->tensors[i].dtype);
@@ -44,7 +33,7 @@ weft_instruction_view weft_instruction_describe(const weft_lowered *l, const wef
                                   .n_nodes = in->parts ? in->n_ins : 1,
                                   .mesh = &l->graph->config.mesh,
                                   .flops = in->flops,
-                                  .bytes = weft_instruction_bytes(&l->graph->config.mesh, in),
+                                  .bytes = weft_instruction_bytes(l->graph, in),
                                   .queue = in->queue};
     if (in->kind == WEFT_COMPUTE) {
         view.kernel = in->kernel ? in->kernel->name : "plain";

@@ -230,7 +230,7 @@ weft_instruction_view weft_instruction_describe(const weft_lowered *l, const wef
 void weft_observe_instruction(weft_run *run, const weft_instruction_view *view, int64_t micro,
                               weft_event event);
 /* weft_instruction_view's bytes. */
-int64_t weft_instruction_bytes(const weft_mesh *mesh, const weft_instruction *in);
+int64_t weft_instruction_bytes(const weft_graph *g, const weft_instruction *in);
 /* timing.c: when instructions ran, for observers of INSTRUCTION_TIMES. Around one, which is shown
  * at once where the host's clock is the device's. */
 weft_status weft_timing_create(weft_run *run, weft_error *err);

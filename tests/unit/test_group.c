@@ -293,13 +293,45 @@ static void nobody_waits_too_soon(void **state)
     }
 }
 
+/* A rank's share of all that is summed at once is not the sum of its shares of each: of a number
+ * alone every rank would have all of it. */
+static void small_sums_are_priced_together(void **state)
+{
+    (void)state;
+    plan_run p;
+    int seen = 0;
+    start(&p, "llama3 local fsdp adamw", "[fsdp]\nzero = 0\n", 8);
+    const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    const weft_program *end = weft_lowered_program(l, WEFT_PART_STEP_END, 0);
+    for (int i = 0; i < end->n; i++) {
+        const weft_instruction *in = &end->list[i];
+        int64_t elements = 0, bytes = 0;
+        if (in->kind != WEFT_COLLECTIVE || !in->parts || in->node->steps->move != WEFT_ALL_REDUCE)
+            continue;
+        for (int k = 0; k < in->n_ins; k++) {
+            if (weft_part_goes_alone(l->graph, in->parts[k]))
+                continue;
+            elements += weft_tensor_count(&in->tensors[k]);
+            bytes += weft_part_sent_bytes(l->graph, in, k);
+        }
+        assert_int_equal(bytes, 2 * 7 * ((elements + 7) / 8) * 4);
+        seen += in->n_ins > 1;
+    }
+    assert_true(seen > 0);
+    plan_run_release(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_per_block),         cmocka_unit_test(two_levels),
-        cmocka_unit_test(gathers_run_ahead),     cmocka_unit_test(own_queue),
-        cmocka_unit_test(small_sums_at_once),    cmocka_unit_test(small_sums_of_many_blocks),
+        cmocka_unit_test(one_per_block),
+        cmocka_unit_test(two_levels),
+        cmocka_unit_test(gathers_run_ahead),
+        cmocka_unit_test(own_queue),
+        cmocka_unit_test(small_sums_at_once),
+        cmocka_unit_test(small_sums_of_many_blocks),
         cmocka_unit_test(nobody_waits_too_soon),
+        cmocka_unit_test(small_sums_are_priced_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
