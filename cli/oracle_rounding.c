@@ -22,9 +22,26 @@ static int place_of(const weft_graph *g, const weft_node *node)
     return place;
 }
 
+/* A gradient of what came from another stage is that of what was sent there: x.r'.2 is x'.2 where
+ * nothing is sent. Returns x, and how much of the name stands for it; NULL: there is nothing of the
+ * kind. */
+static const weft_value *sent_for(const weft_graph *g, const char *name, size_t *n)
+{
+    char of[256];
+    *n = strcspn(name, "'");
+    if (name[*n] == '\0' || *n >= sizeof of)
+        return NULL;
+    memcpy(of, name, *n);
+    of[*n] = '\0';
+    const weft_value *x = weft_graph_find(g, of), *sent = x;
+    while (sent && sent->node->n_steps && sent->node->steps[0].move == WEFT_SEND)
+        sent = sent->node->ins[0];
+    return sent == x ? NULL : sent;
+}
+
 /* What is rounded, wherever and in whichever stage it lies by then, and along which dims scales
  * differ: in another run the result may have another name. */
-static const char *name_of(oracle_record *r, const weft_value *v)
+static const char *name_of(oracle_record *r, const weft_graph *g, const weft_value *v)
 {
     const weft_value *x = v->node->ins[0], *scale = v->node->ins[1];
     while (x->node->n_ins == 1 && (x->node->steps || weft_node_is(x->node, WEFT_OP_GATHER)))
@@ -32,7 +49,11 @@ static const char *name_of(oracle_record *r, const weft_value *v)
     size_t n = strlen(x->name);
     n -= x->node->phase == WEFT_RECOMPUTE && n > 0 && x->name[n - 1] == '*';
     weft_text text = {0};
-    weft_text_print(&text, "%.*s as %s", (int)n, x->name, weft_dtype_name(v->dtype));
+    size_t stands = 0;
+    const weft_value *sent = sent_for(g, x->name, &stands);
+    stands = sent ? stands : 0;
+    weft_text_print(&text, "%s%.*s as %s", sent ? sent->name : "", (int)(n - stands),
+                    x->name + stands, weft_dtype_name(v->dtype));
     for (int d = 0; d < scale->n_dims; d++)
         weft_text_print(&text, "%s%s", d ? " " : " by ", scale->dims[d].name);
     const char *name = weft_pool_strdup(&r->pool, weft_text_get(&text));
@@ -248,7 +269,7 @@ weft_status oracle_round(oracle_record *r, weft_run *run, const weft_value *v, i
     rounded p = {.x = NULL};
     weft_status s = read_parts(run, v, micro, &p, err);
     pthread_mutex_lock(&r->lock);
-    const char *name = s ? NULL : name_of(r, v);
+    const char *name = s ? NULL : name_of(r, g, v);
     oracle_rounding *to = name ? get(r, g, v, name, run->step, of) : NULL;
     const oracle_rounding *reference =
         to && r->reference ? oracle_find_rounding(r->reference, name, run->step, of) : NULL;
