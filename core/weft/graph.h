@@ -347,8 +347,10 @@ void weft_freeze(weft_graph *g, weft_value *parameter);
 /* Graph stage, in every mode: block `block` (0, 1, ..., WEFT_BLOCK_EMBEDDING, WEFT_BLOCK_HEAD) is
  * in this stage of a pipeline, from 0 on; 0 if nobody says it. Stage s is held by the ranks whose
  * coordinate on `axis` is s mod its size; if the mesh has no such axis, by all. Every stage needs a
- * block. What belongs to no block is made by every rank that reads it. A value that another stage
- * reads is sent from stage to stage; sums over stages become collectives. */
+ * block. What belongs to no block is made by every rank that reads it; but what is made of values
+ * of stages, in the last of these. A value that other stages read is sent from stage to stage, and
+ * so are the gradients back. Of parameters of no block, and of numbers that are terms of the loss,
+ * the sum over stages is made once a step: no block can read it. */
 void weft_set_stage(weft_graph *g, const char *axis, int block, int stage);
 
 typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } weft_rule_of;
