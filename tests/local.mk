@@ -168,7 +168,7 @@ tests_unit_test_verify_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_verify_LDADD = $(SIM_LIBS)
 
 # make bench/plan_scale: how long planning takes.
-EXTRA_PROGRAMS = bench/plan_scale
+EXTRA_PROGRAMS += bench/plan_scale
 bench_plan_scale_CFLAGS = $(SIM_CFLAGS)
 bench_plan_scale_LDADD = $(SIM_LIBS)
 # make bench/checkpoint_wait, and see bench/checkpoint.

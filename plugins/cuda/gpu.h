@@ -116,6 +116,9 @@ typedef struct cuda_module_image {
     const void *image;
 } cuda_module_image;
 extern const cuda_module_image cuda_module_images[]; /* file NULL ends */
+/* Loads them all; by number of the image and of the kernel. */
+weft_status cuda_kernels_load(const cuda_driver *driver, CUmodule *modules, CUfunction *functions,
+                              weft_error *err);
 /* Which of them a kernel is in. */
 const char *cuda_kernel_file(cuda_kernel kernel);
 

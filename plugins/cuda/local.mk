@@ -40,21 +40,26 @@ plugins_cuda_libweftcuda_la_SOURCES = \
 plugins_cuda_libweftcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 plugins_cuda_libweftcuda_la_CFLAGS = $(PLUGIN_CFLAGS)
 
+# The compiled kernels, for the plugin and for tests on a GPU.
+noinst_LTLIBRARIES += plugins/cuda/libmodules.la
+plugins_cuda_libmodules_la_SOURCES = plugins/cuda/modules.c
+plugins_cuda_libmodules_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -DCUDA_FATBINS='"$(abs_builddir)/plugins/cuda/kernels"'
+plugins_cuda_libmodules_la_CFLAGS = $(PLUGIN_CFLAGS)
+# Written so that automake does not take it for a rule of its own.
+$(addsuffix -modules.lo,plugins/cuda/libmodules_la): $(cuda_fatbins)
+
 plugins_cuda_cuda_la_SOURCES = \
 	plugins/cuda/gpus.c \
 	plugins/cuda/memory.c \
-	plugins/cuda/modules.c \
 	plugins/cuda/order.c \
 	plugins/cuda/plugin.c \
 	plugins/cuda/queues.c \
 	plugins/cuda/settle.c \
 	plugins/cuda/timing.c \
 	plugins/cuda/device.h
-plugins_cuda_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -DCUDA_FATBINS='"$(abs_builddir)/plugins/cuda/kernels"'
+plugins_cuda_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 plugins_cuda_cuda_la_CFLAGS = $(PLUGIN_CFLAGS)
-plugins_cuda_cuda_la_LIBADD = plugins/cuda/libweftcuda.la core/libweft.la $(LIBM)
-# Written so that automake does not take it for a rule of its own.
-$(addsuffix -modules.lo,plugins/cuda/cuda_la): $(cuda_fatbins)
+plugins_cuda_cuda_la_LIBADD = plugins/cuda/libmodules.la plugins/cuda/libweftcuda.la core/libweft.la $(LIBM)
 if BUILTIN_CUDA
 noinst_LTLIBRARIES += plugins/cuda/cuda.la
 plugins_cuda_cuda_la_LDFLAGS = $(BUILTIN_LDFLAGS)
@@ -74,6 +79,29 @@ cuda_emulator = \
 	plugins/cuda/test/target.h
 cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_stream.c
 EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) plugins/cuda/test/fake_driver.h
+EXTRA_DIST += $(cuda_gpu_trials)
+
+# The same trials, and products, on a GPU, by the driver and the cuBLASLt that variables name; check-gpu runs them.
+cuda_gpu_trials = plugins/cuda/test/machine_gpu.c plugins/cuda/test/test_cuda_attention.c plugins/cuda/test/test_cuda_kernels.c plugins/cuda/test/test_cuda_products.c
+if HAVE_CUDA
+if UNIT_TESTS
+gpu_trials = plugins/cuda/test/gpu_attention plugins/cuda/test/gpu_kernels plugins/cuda/test/gpu_products
+EXTRA_PROGRAMS += $(gpu_trials)
+check_DATA += $(gpu_trials)
+GPU_TRIAL_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/unit
+GPU_TRIAL_LIBS = plugins/cuda/libmodules.la plugins/cuda/libweftcuda.la \
+	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
+plugins_cuda_test_gpu_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c $(trial_attention) plugins/cuda/test/machine_gpu.c
+plugins_cuda_test_gpu_attention_LDADD = $(GPU_TRIAL_LIBS)
+plugins_cuda_test_gpu_attention_CPPFLAGS = $(GPU_TRIAL_CPPFLAGS)
+plugins_cuda_test_gpu_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) plugins/cuda/test/machine_gpu.c
+plugins_cuda_test_gpu_kernels_LDADD = $(GPU_TRIAL_LIBS)
+plugins_cuda_test_gpu_kernels_CPPFLAGS = $(GPU_TRIAL_CPPFLAGS)
+plugins_cuda_test_gpu_products_SOURCES = plugins/cuda/test/test_cuda_products.c $(trial_products) plugins/cuda/test/machine_gpu.c
+plugins_cuda_test_gpu_products_LDADD = $(GPU_TRIAL_LIBS)
+plugins_cuda_test_gpu_products_CPPFLAGS = $(GPU_TRIAL_CPPFLAGS)
+endif
+endif
 if EMULATE_CUDA
 # With the sanitizers, whatever the rest is built with: what a kernel reads or writes beside its
 # operands is seen.

@@ -154,33 +154,6 @@ static weft_status check_capability(cuda *c, weft_error *err)
                      major);
 }
 
-/* The most that a kernel asks for: attention of the largest heads. */
-enum { MOST_SHARED = 96 << 10 };
-
-static weft_status load_kernels(cuda *c, weft_error *err)
-{
-    const cuda_driver *d = &c->driver;
-    weft_status s = WEFT_OK;
-    for (int i = 0; cuda_module_images[i].file && !s; i++)
-        s = cuda_check(d, d->cuModuleLoadData(&c->modules[i], cuda_module_images[i].image),
-                       "cuModuleLoadData of weft's kernels", err);
-    for (int k = 0; k < CUDA_N_KERNELS && !s; k++) {
-        char name[64] = "weft_";
-        int m = 0;
-        strncat(name, cuda_kernel_name((cuda_kernel)k), sizeof name - strlen(name) - 1);
-        while (strcmp(cuda_module_images[m].file, cuda_kernel_file((cuda_kernel)k)) != 0)
-            m++;
-        s = cuda_check(d, d->cuModuleGetFunction(&c->functions[k], c->modules[m], name), name, err);
-        if (!s && strncmp(name, "weft_attention_", strlen("weft_attention_")) == 0)
-            s = cuda_check(d,
-                           d->cuFuncSetAttribute(
-                               c->functions[k], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                               cuda_kernel_threads((cuda_kernel)k) == 128 ? MOST_SHARED : 0),
-                           name, err);
-    }
-    return s;
-}
-
 static void cuda_close(void *self);
 
 static weft_status cuda_open(void *self, weft_error *err)
@@ -203,7 +176,7 @@ static weft_status cuda_open(void *self, weft_error *err)
         s = cuda_products_create(weft_params_text(c->host->params, "cublaslt"),
                                  c->host->rank == 0 ? c->host->log : NULL, &c->products, err);
     if (!s)
-        s = load_kernels(c, err);
+        s = cuda_kernels_load(&c->driver, c->modules, c->functions, err);
     if (!s)
         s = cuda_queues_open(c, err);
     if (s)

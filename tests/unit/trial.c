@@ -8,6 +8,7 @@
 #include "trial.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -304,8 +305,11 @@ static void check_variant(trial *t, int variant, bool accumulate, const weft_ten
         free(first[i]);
 }
 
+static long checked;
+
 void trial_check(trial *t)
 {
+    checked++;
     for (int accumulate = 0; accumulate <= (t->kernel->accumulates ? 1 : 0); accumulate++) {
         weft_tensor want[MOST_TENSORS];
         trial_plain(t, accumulate, want);
@@ -314,4 +318,18 @@ void trial_check(trial *t)
         trial_free_outs(t, want);
     }
     trial_release(t);
+}
+
+int trial_main(int argc, char **argv, const char *group, const struct CMUnitTest *tests, size_t n)
+{
+    if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+        for (size_t i = 0; i < n; i++)
+            printf("%s\n", tests[i].name);
+        return 0;
+    }
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    int failed = _cmocka_run_group_tests(group, tests, n, NULL, NULL);
+    printf("# %ld calls on %s\n", checked, machine.name ? machine.name() : "the host");
+    return failed;
 }

@@ -35,6 +35,7 @@ typedef struct trial_machine {
     void (*address)(const trial *t, int variant, int repeat, weft_call *call);
     weft_status (*launch)(const trial *t, int variant, int repeat, const weft_call *call,
                           weft_error *err);
+    const char *(*name)(void); /* of a GPU; NULL: the host */
 } trial_machine;
 
 extern const trial_machine machine;
@@ -67,5 +68,10 @@ void trial_run(trial *t, int variant, int repeat, bool accumulate);
  * trial_free_outs. */
 void trial_plain(trial *t, bool accumulate, weft_tensor *outs);
 void trial_free_outs(const trial *t, weft_tensor *outs);
+
+/* What main does: runs all tests, or those that argv[1] matches (*, ?); --list prints their names.
+ */
+struct CMUnitTest;
+int trial_main(int argc, char **argv, const char *group, const struct CMUnitTest *tests, size_t n);
 
 #endif

@@ -237,7 +237,7 @@ static void test_scales(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TRIAL_OPS,
@@ -251,5 +251,5 @@ int main(void)
         cmocka_unit_test(test_quantise),
         cmocka_unit_test(test_scales),
     };
-    return cmocka_run_group_tests_name("cuda_kernels", tests, NULL, NULL);
+    return trial_main(argc, argv, "cuda_kernels", tests, sizeof tests / sizeof *tests);
 }

@@ -263,7 +263,7 @@ static void test_kept_choices(void **state)
     weft_free(path);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TRIAL_PRODUCTS,
@@ -273,5 +273,5 @@ int main(void)
         cmocka_unit_test(test_others_are_refused),
         cmocka_unit_test(test_kept_choices),
     };
-    return cmocka_run_group_tests_name("cuda_products", tests, NULL, NULL);
+    return trial_main(argc, argv, "cuda_products", tests, sizeof tests / sizeof *tests);
 }
