@@ -34,7 +34,13 @@ static weft_status move_all(const weft_run *run, const weft_instruction *in, voi
                             const void *from, size_t bytes, weft_error *err)
 {
     const weft_box box = weft_box_of(to, from, (int64_t)bytes);
-    return weft_device_move(run->plan, in->queue, &box, 1, err);
+    const weft_node *n = in->node;
+    weft_status s = weft_device_move(run->plan, in->queue, &box, 1, err);
+    if (s && n)
+        weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, %s, block %d, step %lld",
+                  n->n_outs ? n->outs[0]->name : "?", n->op->name, from ? "copied" : "zeroed",
+                  n->block, (long long)run->view.step);
+    return s;
 }
 
 static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instruction *in,
