@@ -369,6 +369,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-conform \
 	tests/scripts/check-cuda \
 	tests/scripts/check-cuda-runs \
+	tests/scripts/check-cuda-use \
 	tests/scripts/check-cxx \
 	tests/scripts/check-determinism \
 	tests/scripts/check-docs \

@@ -120,7 +120,7 @@ static void too_long(int number)
 
 static int call(const command *c)
 {
-    char copy[512], *argv[32], *save = NULL;
+    char copy[2048], *argv[32], *save = NULL;
     int argc = 0;
     snprintf(copy, sizeof copy, "%s", c->arguments);
     for (char *word = strtok_r(copy, " ", &save); word && argc < 31;
@@ -224,7 +224,8 @@ static const char *judge(const weft_text *expected, int code)
     return wrong;
 }
 
-static void torture(const command *c)
+/* So many allocations fail, or with WEFT_LONG all of them. */
+static void torture_some(const command *c, long sample)
 {
     weft_text expected = {0};
     for (int i = 0; i < 2;
@@ -233,8 +234,8 @@ static void torture(const command *c)
         read_results(&expected);
     }
     assert_true(expected.size > 100);
-    long total = failing, stride = getenv("WEFT_LONG") ? 1 : 1 + total / SAMPLE, refused = 0,
-         bad = 0;
+    long total = failing, refused = 0, bad = 0;
+    long stride = getenv("WEFT_LONG") ? 1 : 1 + total / sample;
     for (long n = 1; n <= total; n += stride) {
         int code = attempt(c, n);
         const char *wrong = judge(&expected, code);
@@ -251,6 +252,11 @@ static void torture(const command *c)
     assert_true(refused > total / stride / 2);
     assert_string_equal(judge(&expected, attempt(c, 0)), "");
     weft_text_release(&expected);
+}
+
+static void torture(const command *c)
+{
+    torture_some(c, SAMPLE);
 }
 
 /* ---- the commands ---- */
@@ -279,6 +285,25 @@ static void test_train_queues(void **state)
         "train run.ini -o cpu.queues=adversarial -o cpu.kernels=plain --without dump", false};
     (void)state;
     torture(&c);
+}
+
+/* On a GPU that is the host, where the plugin and its fake driver were built. */
+static void test_train_cuda(void **state)
+{
+    const char *build = getenv("WEFT_BUILD");
+    char fake[512], arguments[1600];
+    const command c = {weft_cmd_train, arguments, false};
+    (void)state;
+    snprintf(fake, sizeof fake, "%s/plugins/cuda/test/libfakecuda.so", build ? build : "");
+    if (!build || access(fake, R_OK) != 0) {
+        print_message("no device cuda: it was not built\n");
+        return;
+    }
+    snprintf(arguments, sizeof arguments,
+             "train run.ini --without cpu --with cuda@after:text -o cuda.driver=%s -o "
+             "cuda.cublaslt=%s",
+             fake, fake);
+    torture_some(&c, 40);
 }
 
 static void test_plan(void **state)
@@ -327,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_plugins),      cmocka_unit_test(test_plan),
         cmocka_unit_test(test_plan_changed), cmocka_unit_test(test_train),
         cmocka_unit_test(test_train_queues), cmocka_unit_test(test_train_ranks),
+        cmocka_unit_test(test_train_cuda),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -5,6 +5,9 @@
  *
  * WEFT_FAKE_CUDA_GPUS    how many GPUs there are (default 1)
  * WEFT_FAKE_CUDA_FAIL    the number of the call that fails; so do all after it
+ * WEFT_FAKE_CUDA_FAULT   the number of the launch that fails when it is run, not when enqueued
+ * WEFT_FAKE_CUDA_SKIP    a kernel that does nothing
+ * WEFT_FAKE_CUDA_LARGEST more bytes than these at once are out of memory
  * WEFT_FAKE_CUDA_REPORT  a file that gets, in the end, calls made, launches, launches of graphs,
  *                        graphs, what was never given back, and products by algorithm */
 #include "fake_driver.h"
@@ -12,6 +15,7 @@
 
 #include "../gpu.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,9 +88,12 @@ static void run_launch(const void *what)
                         .block = {l->block[0], l->block[1], l->block[2]},
                         .shared_bytes = l->shared,
                         .order = (uint64_t)fake_number("WEFT_FAKE_CUDA_ORDER", 0)};
-    const char *wrong = fake.stuck == CUDA_SUCCESS ? emulate_run(&e) : NULL;
-    fake.launches++;
-    if (!wrong)
+    const char *skipped = getenv("WEFT_FAKE_CUDA_SKIP"), *wrong = NULL;
+    if (++fake.launches == fake_number("WEFT_FAKE_CUDA_FAULT", 0))
+        wrong = "this launch fails, as it was told to";
+    else if (fake.stuck == CUDA_SUCCESS && !(skipped && strcmp(skipped, l->f->name) == 0))
+        wrong = emulate_run(&e);
+    if (!wrong || fake.stuck != CUDA_SUCCESS)
         return;
     fake.stuck = CUDA_ERROR_LAUNCH_FAILED;
     snprintf(fake.complaint, sizeof fake.complaint, "%s: %s", l->f->name, wrong);
@@ -232,6 +239,8 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t bytes)
 {
     CUresult r = fake_enter();
     void *memory = NULL;
+    if (r == CUDA_SUCCESS && bytes > (size_t)fake_number("WEFT_FAKE_CUDA_LARGEST", LONG_MAX))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS && posix_memalign(&memory, 256, bytes) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
