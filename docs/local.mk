@@ -6,6 +6,7 @@ nobase_dist_doc_DATA += \
 	docs/float8.md \
 	docs/float8.svg \
 	docs/generate.md \
+	docs/gpu.md \
 	docs/hf.md \
 	docs/ini.md \
 	docs/oracle.md \

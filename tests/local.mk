@@ -185,7 +185,8 @@ bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/core -I$(top_srcdir)
 bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la core/libweft.la $(DNNL_LIBS) $(LIBM)
 CLEANFILES += $(EXTRA_PROGRAMS)
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/lock bench/pairs bench/pipeline bench/pipeline.py bench/ranks bench/threads bench/tokenize.py
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/gpu bench/lock bench/pairs bench/pipeline bench/pipeline.py \
+	bench/ranks bench/threads bench/tokenize.py bench/torch_ceilings.py bench/torch_llama.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
 check_LTLIBRARIES += tests/unit/libmodel.la
@@ -381,6 +382,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-flight \
 	tests/scripts/check-float8 \
 	tests/scripts/check-generate \
+	tests/scripts/check-gpu-kit \
 	tests/scripts/check-heads \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \
@@ -539,6 +541,23 @@ check-valgrind: all
 	@command -v valgrind >/dev/null || { echo "check-valgrind: there is no valgrind; apt-get install valgrind" >&2; exit 1; }
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind --quiet --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=99'
+
+# A kit that proves and measures weft on a machine with a GPU, CUDA and Python: docs/gpu.md.
+EXTRA_DIST += tests/gpu/check-gpu tests/gpu/checks.py tests/gpu/kit.py tests/gpu/references.py tests/gpu/stage
+.PHONY: gpu-kit gpu-bundle check-gpu bench-gpu
+gpu-kit: all $(gpu_trials)
+	@bash '$(abs_top_srcdir)'/tests/gpu/stage '$(abs_top_srcdir)' . weft-gpu
+gpu-bundle: gpu-kit
+	@tar -czf weft-gpu.tar.gz weft-gpu && du -m weft-gpu.tar.gz | { read -r size name && echo "$$name: $$size MiB" && [ $$size -le 64 ]; }
+# On this machine, if it has a GPU; GPU_FLAGS: options of the program.
+check-gpu: gpu-kit
+	@weft-gpu/check-gpu $(GPU_FLAGS)
+bench-gpu: gpu-kit
+	@weft-gpu/bench-gpu $(GPU_FLAGS)
+clean-local: clean-gpu-kit
+.PHONY: clean-gpu-kit
+clean-gpu-kit:
+	rm -rf weft-gpu weft-gpu.tar.gz
 
 # What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
 EXTRA_PROGRAMS += tests/peers/dcp
