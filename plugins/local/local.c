@@ -155,8 +155,10 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
     group *g = find_group(w, ranks, n, me);
     if (!g)
         g = create_group(w, ranks, n);
-    if (g)
+    if (g) {
         g->joined[me] = true;
+        g->members[me] = m;
+    }
     pthread_mutex_unlock(&w->lock);
     if (!g) {
         destroy_member(l, m);
@@ -210,7 +212,6 @@ static weft_status meet(const local *l, member *m, const void *send, void *recv,
     unsigned turn = g->turn;
     g->send[m->me] = send;
     g->recv[m->me] = recv;
-    g->members[m->me] = m;
     g->absent[m->me] = false;
     if (!g->broken && ++g->arrived == g->n) {
         g->arrived = 0;

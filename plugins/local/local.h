@@ -28,7 +28,7 @@ typedef struct group {
     bool *absent; /* who has not come to this turn */
     const char **send;
     char **recv;
-    struct member **members; /* of those that have shown */
+    struct member **members; /* of those that have joined */
     weft_request *posts;     /* transfers whose other end is not there yet, the oldest first */
     int copying;             /* transfers whose memory is being read and written */
     struct group *next;
