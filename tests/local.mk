@@ -530,10 +530,10 @@ check-races:
 	@set -e; $(MKDIR_P) races-build; \
 	source=$$(cd '$(abs_top_srcdir)' && pwd); \
 	cd races-build; \
-	[ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers=thread --without-onednn --without-cmocka \
+	[ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers=thread --without-onednn --without-cmocka --with-cuda=no \
 	    CFLAGS='-g -O1' CC='$(CC)' CXX='$(CXX)'; \
-	$(MAKE) $(AM_MAKEFLAGS) all; \
-	WEFT_TREE="$$source" WEFT="$$PWD/$(program)" bash "$$source"/tests/races
+	$(MAKE) $(AM_MAKEFLAGS) all tests/fixtures/run/later.so; \
+	WEFT_TREE="$$source" WEFT="$$PWD/$(program)" WEFT_TEST_FIXTURES="$$PWD/tests/fixtures/plugins" bash "$$source"/tests/races
 
 # The programs once more, each under valgrind.
 .PHONY: check-valgrind
