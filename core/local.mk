@@ -195,6 +195,7 @@ core_libcore_la_SOURCES = \
 	core/lower/seen.c \
 	core/lower/sent.c \
 	core/lower/slots.c \
+	core/lower/staging.c \
 	core/lower/states.c \
 	core/lower/state_view.c \
 	core/lower/tasks.c \

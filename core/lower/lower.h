@@ -99,6 +99,9 @@ typedef struct weft_buffer {
         *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
 } weft_buffer;
 
+/* A receive may be begun while the one before it is not yet awaited. */
+enum { WEFT_MOST_POSTED = 2 };
+
 typedef struct weft_instruction {
     weft_instruction_kind kind;
     const weft_node *node;

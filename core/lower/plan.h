@@ -35,6 +35,14 @@ typedef struct weft_plan_options {
     uint64_t dice;      /* tests: random legal placement */
 } weft_plan_options;
 
+/* Host memory through which goes what ranks send each other, where the transport carries that alone
+ * and the device has memory of its own; else nothing. */
+typedef struct weft_staging {
+    int64_t send, recv; /* of collectives, one after the other */
+    int64_t *places;    /* of transfers that are on their way at once: bytes of each */
+    int n_places;
+} weft_staging;
+
 typedef struct weft_plan {
     weft_plugins *plugins; /* not owned */
     const weft_params *train, *weft, *mesh_params;
@@ -44,6 +52,7 @@ typedef struct weft_plan {
     weft_ops ops;
     weft_kernels kernels;
     weft_states states, caches;
+    weft_staging staging;
     weft_writing writing;
     weft_graph *graphs[WEFT_MODES];
     weft_tasks *tasks[WEFT_MODES]; /* of all ranks of the pipeline */
@@ -190,6 +199,12 @@ weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tens
 int64_t weft_plan_store_bytes(const weft_plan *plan);
 /* How many shares of a micro-batch have no sample: it is cut into more than it has. */
 int64_t weft_plan_idle(const weft_plan *plan);
+/* staging.c. All modes are lowered; release in any case. */
+weft_status weft_staging_init(weft_staging *staging, const weft_plan *plan, weft_error *err);
+void weft_staging_release(weft_staging *staging);
+int64_t weft_staging_bytes(const weft_staging *staging);
+/* Is there any? */
+bool weft_plan_is_staged(const weft_plan *plan);
 /* Bytes this rank will hold: arena, state, inputs, what saving takes, as planned. */
 size_t weft_plan_bytes(const weft_plan *plan);
 

@@ -241,6 +241,8 @@ static void print_memory(const weft_plan *plan, weft_text *text)
         print_line(text, "checkpoint buffer", (double)weft_plan_store_bytes(plan));
     print_line(text, "total planned", (double)weft_plan_bytes(plan));
     print_libraries(plan, text);
+    if (weft_plan_is_staged(plan))
+        print_line(text, "on the host, to send", (double)weft_staging_bytes(&plan->staging));
     print_slots(l, text);
     weft_text_add(text, "the arena at its peak, by class\n");
     print_peak(l, text);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport that carries what the host may use, where the device's memory is its own: what ranks
  * send comes to the host first, and what they receive goes from there. The host waits for the
- * queue that a piece comes from; other queues go on meanwhile. */
+ * queue that a piece comes from; other queues go on meanwhile. The host's memory for all of it is
+ * planned (lower/staging.c). */
 #include "plugin/enter.h"
 #include "run/run.h"
 
@@ -12,11 +13,20 @@ typedef struct buffer {
     weft_device_event *last; /* after what the device does with it; NULL: it computes at once */
 } buffer;
 
+/* A transfer, or room for one. */
+typedef struct transfer {
+    weft_request *inner; /* NULL: none is on its way */
+    buffer through;
+    void *to; /* of a receive: where it goes */
+} transfer;
+
 struct weft_host_transport {
     weft_run *run;
     const weft_transport *next;
     void *next_self;
-    buffer send, recv; /* of collectives */
+    buffer send, recv;   /* of collectives */
+    transfer *transfers; /* [the plan's places] */
+    int n_transfers;
     weft_transport table;
 };
 
@@ -28,24 +38,25 @@ typedef struct group {
 
 /* ---- buffers ---- */
 
-/* What the device does with it is over, and there is room for so many bytes. */
-static weft_status take(const struct weft_host_transport *h, buffer *b, size_t bytes,
+static weft_status create(const weft_plan *plan, buffer *b, int64_t bytes, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    if (weft_device_is_async(plan))
+        s = weft_device_event_create(plan, &b->last, err);
+    if (s || bytes == 0)
+        return s;
+    b->bytes = (size_t)bytes;
+    return weft_device_alloc_host(plan, b->bytes, &b->at, err);
+}
+
+/* The host may write there: what the device does with it is over. */
+static weft_status take(const struct weft_host_transport *h, const buffer *b, size_t bytes,
                         weft_error *err)
 {
-    const weft_plan *plan = h->run->plan;
-    weft_status s = WEFT_OK;
-    if (!b->last && weft_device_is_async(plan))
-        s = weft_device_event_create(plan, &b->last, err);
-    s = s || !b->at ? s : weft_run_wait_for(h->run, b->last, err);
-    if (s || bytes <= b->bytes)
-        return s;
-    if (b->at)
-        weft_device_free_host(plan, b->at, b->bytes);
-    *b = (buffer){.last = b->last};
-    if ((s = weft_device_alloc_host(plan, bytes, &b->at, err)))
-        return s;
-    b->bytes = bytes;
-    return WEFT_OK;
+    if (bytes > b->bytes)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "%zu bytes go through the host, and %zu were planned", bytes, b->bytes);
+    return weft_run_wait_for(h->run, b->last, err);
 }
 
 static void release(const weft_plan *plan, const buffer *b)
@@ -65,7 +76,7 @@ static int number_of(const weft_plan *plan, const weft_queue *queue)
 }
 
 /* From the device, behind what is on the queue; it is there on return. */
-static weft_status fetch(const struct weft_host_transport *h, buffer *b, const void *from,
+static weft_status fetch(const struct weft_host_transport *h, const buffer *b, const void *from,
                          size_t bytes, const weft_queue *queue, weft_error *err)
 {
     const weft_plan *plan = h->run->plan;
@@ -196,47 +207,132 @@ static weft_status broadcast(void *self, void *handle, int root, void *data, int
     return s || g->me == root ? s : deliver(h, &h->send, data, bytes, queue, err);
 }
 
+/* ---- transfers ---- */
+
+/* One that is not in use: the plan has a place for each of its size. */
+static weft_status find_free(struct weft_host_transport *h, size_t bytes, transfer **out,
+                             weft_error *err)
+{
+    for (int i = 0; i < h->n_transfers; i++)
+        if (!h->transfers[i].inner && h->transfers[i].through.bytes == bytes) {
+            *out = &h->transfers[i];
+            return WEFT_OK;
+        }
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "more transfers of %zu bytes are on their way than were planned", bytes);
+}
+
+/* The core's requests are transfers, which nobody else looks into. */
+static weft_request *as_request(transfer *t)
+{
+    return (weft_request *)(void *)t;
+}
+
+static weft_status connect(void *self, void *handle, int from, int to, weft_error *err)
+{
+    const struct weft_host_transport *h = self;
+    return h->next->connect(h->next_self, ((group *)handle)->inner, from, to, err);
+}
+
+static weft_status send(void *self, void *handle, int to, const void *data, int64_t n,
+                        weft_dtype dtype, weft_queue *queue, weft_request **request,
+                        weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    transfer *t;
+    weft_status s = find_free(h, size_of(n, dtype), &t, err);
+    s = s ? s : fetch(h, &t->through, data, size_of(n, dtype), queue, err);
+    if (s)
+        return s;
+    t->to = NULL;
+    *request = as_request(t);
+    return h->next->send(h->next_self, ((group *)handle)->inner, to, t->through.at, n, dtype, queue,
+                         &t->inner, err);
+}
+
+static weft_status recv(void *self, void *handle, int from, void *data, int64_t n, weft_dtype dtype,
+                        weft_queue *queue, weft_request **request, weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    transfer *t;
+    weft_status s = find_free(h, size_of(n, dtype), &t, err);
+    s = s ? s : take(h, &t->through, size_of(n, dtype), err);
+    if (s)
+        return s;
+    t->to = data;
+    *request = as_request(t);
+    return h->next->recv(h->next_self, ((group *)handle)->inner, from, t->through.at, n, dtype,
+                         queue, &t->inner, err);
+}
+
+/* What is received goes on by `queue`, behind all that has used the memory there: the plan sees to
+ * that. What was sent has left its memory: `queue` may write there. */
+static weft_status wait(void *self, weft_request *request, weft_queue *queue, weft_error *err)
+{
+    struct weft_host_transport *h = self;
+    transfer *t = (transfer *)(void *)request;
+    weft_request *inner = t->inner;
+    t->inner = NULL;
+    weft_status s = h->next->wait(h->next_self, inner, queue, err);
+    if (s)
+        return s;
+    if (t->to)
+        return deliver(h, &t->through, t->to, t->through.bytes, queue, err);
+    const weft_plan *plan = h->run->plan;
+    return t->through.last ? weft_device_await(plan, number_of(plan, queue), t->through.last, err)
+                           : WEFT_OK;
+}
+
 /* ---- life ---- */
 
-/* Not in a collective: a copy through the host would be in no order with what writes there next. */
-static bool sends(const weft_plan *plan)
+static weft_transport table_of(const weft_transport *next)
 {
-    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
-    for (int p = 0; l && p < l->n_programs; p++)
-        for (int i = 0; i < l->programs[p].n; i++)
-            if (l->programs[p].list[i].kind == WEFT_POST_SEND)
-                return true;
-    return false;
+    weft_transport t = {.size = sizeof t,
+                        .name = next->name,
+                        .ranks = next->ranks,
+                        .device_memory = true,
+                        .ordered = next->ordered,
+                        .group = make_group,
+                        .ungroup = free_group,
+                        .all_gather = all_gather,
+                        .reduce_scatter = reduce_scatter,
+                        .all_reduce = all_reduce,
+                        .all_to_all = all_to_all};
+    if (next->send) {
+        t.send = send;
+        t.recv = recv;
+        t.wait = wait;
+        t.broadcast = broadcast;
+    }
+    if (next->connect)
+        t.connect = connect;
+    return t;
+}
+
+static weft_status create_buffers(struct weft_host_transport *h, weft_error *err)
+{
+    const weft_plan *plan = h->run->plan;
+    const weft_staging *planned = &plan->staging;
+    h->transfers = weft_alloc_zero((size_t)planned->n_places + 1, sizeof *h->transfers);
+    weft_status s = h->transfers ? WEFT_OK : weft_fail_memory(err);
+    h->n_transfers = s ? 0 : planned->n_places;
+    s = s ? s : create(plan, &h->send, planned->send, err);
+    s = s ? s : create(plan, &h->recv, planned->recv, err);
+    for (int i = 0; i < h->n_transfers && !s; i++)
+        s = create(plan, &h->transfers[i].through, planned->places[i], err);
+    return s;
 }
 
 weft_status weft_host_transport_create(weft_run *run, weft_error *err)
 {
     weft_groups *g = &run->groups;
-    if (sends(run->plan))
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "'%s' reads the host's memory, and pipelines and rings cannot send from "
-                         "%s's memory through it; list a transport that takes device memory, as "
-                         "local, in its place",
-                         g->transport->name, run->plan->device->name);
     struct weft_host_transport *h = run->host_transport = weft_alloc_zero(1, sizeof *h);
     if (!h)
         return weft_fail_memory(err);
-    *h = (struct weft_host_transport){.run = run,
-                                      .next = g->transport,
-                                      .next_self = g->transport_self,
-                                      .table = {.size = sizeof h->table,
-                                                .name = g->transport->name,
-                                                .ranks = g->transport->ranks,
-                                                .device_memory = true,
-                                                .ordered = g->transport->ordered,
-                                                .group = make_group,
-                                                .ungroup = free_group,
-                                                .all_gather = all_gather,
-                                                .reduce_scatter = reduce_scatter,
-                                                .all_reduce = all_reduce,
-                                                .all_to_all = all_to_all}};
-    if (g->transport->broadcast)
-        h->table.broadcast = broadcast;
+    h->run = run;
+    h->next = g->transport;
+    h->next_self = g->transport_self;
+    h->table = table_of(h->next);
     g->transport = &h->table;
     g->transport_self = h;
     if (run->plan->rank == 0)
@@ -244,7 +340,7 @@ weft_status weft_host_transport_create(weft_run *run, weft_error *err)
                        "%s carries what lies in the host's memory: what ranks send each other goes "
                        "from %s's memory to the host and back, and the host waits for it",
                        h->next->name, run->plan->device->name);
-    return WEFT_OK;
+    return create_buffers(h, err);
 }
 
 void weft_host_transport_destroy(weft_run *run)
@@ -255,6 +351,9 @@ void weft_host_transport_destroy(weft_run *run)
     weft_streams_drain(run);
     release(run->plan, &h->send);
     release(run->plan, &h->recv);
+    for (int i = 0; i < h->n_transfers; i++)
+        release(run->plan, &h->transfers[i].through);
+    weft_free(h->transfers);
     weft_free(h);
     run->host_transport = NULL;
 }

@@ -228,14 +228,10 @@ static weft_status check_device(const weft_device *d, weft_error *err)
 static weft_status find_transport(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_device *d = plan->device;
     weft_groups *g = &run->groups;
     g->transport = weft_plugins_service(plan->plugins, "transport", &g->transport_self);
     g->transport_by = weft_plugins_giver(plan->plugins, g->transport);
-    if (!g->transport || g->transport->device_memory || plan->ranks == 1 ||
-        (d->host_memory && !d->record))
-        return WEFT_OK;
-    return weft_host_transport_create(run, err);
+    return weft_plan_is_staged(plan) ? weft_host_transport_create(run, err) : WEFT_OK;
 }
 
 static weft_status begin_data(weft_run *run, weft_error *err)

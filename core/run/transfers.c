@@ -6,11 +6,8 @@
 
 #include <string.h>
 
-/* A receive may be begun while the one before it is not yet awaited. */
-enum { MOST_POSTED = 2 };
-
 struct weft_transfer {
-    weft_request *posted[MOST_POSTED]; /* in order */
+    weft_request *posted[WEFT_MOST_POSTED]; /* in order */
     int n;
     const weft_instruction *by; /* the last that began one */
 };
@@ -113,7 +110,7 @@ weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_
     struct weft_transfer *t = transfer_of(run, l, in);
     const weft_groups *g = &run->groups;
     const weft_tensor *v = &in->tensors[0];
-    if (t->n == MOST_POSTED)
+    if (t->n == WEFT_MOST_POSTED)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is received too early",
                          in->node->outs[0]->name);
     int from = in->node->steps->dim;
