@@ -169,6 +169,7 @@ core_libcore_la_SOURCES = \
 	core/schedule/timeline.h \
 	core/schedule/verify.h \
 	core/lower/alike.c \
+	core/lower/boundaries.c \
 	core/lower/buffers.c \
 	core/lower/costs.c \
 	core/lower/device.c \

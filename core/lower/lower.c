@@ -445,7 +445,10 @@ static weft_status build(weft_compiler *c)
     s = s ? s
           : weft_plan_memory(l->buffers, l->n_buffers, l->alignment, &l->arena_bytes, &l->live_peak,
                              &l->peak_position, c->err);
-    return s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
+    s = s ? s : weft_plan_waits(l, c->options->n_queues, c->options->adversary, c->err);
+    if (s || !c->options->kernels->device->record) /* all is done when it is told */
+        return s;
+    return weft_plan_boundaries(l, c->options->n_queues, c->err);
 }
 
 weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out,
@@ -505,6 +508,7 @@ void weft_lowered_destroy(weft_lowered *l)
         weft_free(l->programs[i].list);
     weft_free(l->programs);
     weft_free(l->buffers);
+    weft_free(l->boundaries);
     weft_pool_release(&l->pool);
     weft_free(l);
 }

@@ -102,6 +102,9 @@ typedef struct weft_buffer {
 /* A receive may be begun while the one before it is not yet awaited. */
 enum { WEFT_MOST_POSTED = 2 };
 
+/* What queues are for, as far as there are so many. */
+enum { WEFT_QUEUE_COMPUTE, WEFT_QUEUE_COLLECTIVES, WEFT_QUEUE_TRANSFERS, WEFT_MOST_QUEUES };
+
 typedef struct weft_instruction {
     weft_instruction_kind kind;
     const weft_node *node;
@@ -126,7 +129,8 @@ typedef struct weft_instruction {
     int position; /* in the order that buffers live by */
     int queue;
     int event;  /* recorded behind it, for those on other queues that wait; -1: nobody does */
-    int *waits; /* instructions of the same program on other queues that must be done first */
+    int *waits; /* instructions of the same program on other queues that must be done first; for
+                   other tasks' see weft_boundary */
     int n_waits;
 } weft_instruction;
 
@@ -167,6 +171,18 @@ typedef struct weft_slots {
     int buffer;    /* in which all of them are, one behind the other; -1: they are inputs */
 } weft_slots;
 
+/* What must wait where one task of the list comes behind another, whose body may still run. Before
+ * that all is done. */
+typedef struct weft_boundary {
+    int before,
+        after;     /* programs: of the task whose body may still run, and of the one that waits */
+    bool prologue; /* what waits is the prologue of `after`, which is enqueued a task earlier:
+                      there is a task between the two */
+    /* [q][r]: the first instruction on queue q that waits for all that the body of `before` has on
+     * queue r; -1: none */
+    int first[WEFT_MOST_QUEUES][WEFT_MOST_QUEUES];
+} weft_boundary;
+
 typedef struct weft_lowered {
     weft_graph *graph;
     const weft_task_list *tasks; /* in this order; every one has its program */
@@ -180,6 +196,8 @@ typedef struct weft_lowered {
     weft_slots *slots;
     int n_slots;
     weft_slots inputs; /* of a micro-batch: uploaded in its maker's prologue; n 0: there are none */
+    weft_boundary *boundaries;
+    int n_boundaries, boundaries_capacity;
     int n_positions, n_transfers, n_events;
     int64_t alignment; /* of every tensor and workspace */
     int64_t arena_bytes, step_input_bytes;
@@ -215,6 +233,9 @@ void weft_lowered_destroy(weft_lowered *l);
 weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n);
 /* Of every part and every stage that it has there is one, maybe without instructions; else NULL. */
 weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
+/* Of two programs whose tasks follow each other in the list; NULL: they never do. */
+const weft_boundary *weft_lowered_boundary(const weft_lowered *l, const weft_program *before,
+                                           const weft_program *after, bool prologue);
 /* The first stage that this rank runs. */
 int weft_lowered_first_stage(const weft_lowered *l);
 /* Does the prologue of the program begin with the upload of its micro-batch's inputs? */
@@ -256,10 +277,10 @@ int64_t weft_part_sent_bytes(const weft_graph *g, const weft_instruction *in, in
 /* Gives arena buffers offsets; returns the arena's size. */
 weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int64_t *arena_bytes,
                              int64_t *live_peak, int *peak_position, weft_error *err);
-/* What queues are for, as far as there are so many. */
-enum { WEFT_QUEUE_COMPUTE, WEFT_QUEUE_COLLECTIVES, WEFT_QUEUE_TRANSFERS, WEFT_MOST_QUEUES };
 /* Waits between queues: data and reuse of memory. */
 weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
+/* The same between tasks that follow each other. Waits inside of programs are known. */
+weft_status weft_plan_boundaries(weft_lowered *l, int n_queues, weft_error *err);
 
 /* ---- prepared kernels, shared by equal calls ---- */
 

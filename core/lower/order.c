@@ -48,12 +48,79 @@ bool weft_accesses_conflict(const weft_access *a, int n_a, const weft_access *b,
     return false;
 }
 
+/* ---- what is known to be done ---- */
+
+static void join(weft_clock *to, const weft_clock *other)
+{
+    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
+        to->at[q] = other->at[q] > to->at[q] ? other->at[q] : to->at[q];
+}
+
+/* The instruction before i on its queue, from `from` on; -1: none. */
+static int find_last(const weft_program *p, int from, int i, int queue)
+{
+    int last = i - 1;
+    while (last >= from && p->list[last].queue != queue)
+        last--;
+    return last >= from ? last : -1;
+}
+
+void weft_clock_fill(const weft_program *p, int i, weft_clock *clock)
+{
+    const weft_instruction *in = &p->list[i];
+    int last = find_last(p, 0, i, in->queue);
+    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
+        clock[i].at[q] = -1;
+    if (last >= 0)
+        join(&clock[i], &clock[last]);
+    for (int k = 0; k < in->n_waits; k++)
+        join(&clock[i], &clock[in->waits[k]]);
+    clock[i].at[in->queue] = i;
+}
+
+weft_crossing weft_crossing_begin(const weft_lowered *l, const weft_boundary *waits,
+                                  weft_clock *clock, weft_clock *known)
+{
+    const weft_program *before = &l->programs[waits->before], *after = &l->programs[waits->after];
+    weft_crossing c = {.before = before,
+                       .after = after,
+                       .waits = waits,
+                       .clock = clock,
+                       .known = known,
+                       .from = waits->prologue ? 0 : after->n_prologue,
+                       .to = waits->prologue ? after->n_prologue : after->n};
+    for (int i = 0; i < before->n; i++)
+        weft_clock_fill(before, i, clock);
+    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
+        c.last[q] = find_last(before, before->n_prologue, before->n, q);
+    return c;
+}
+
+void weft_crossing_fill(const weft_crossing *c, int i)
+{
+    const weft_instruction *in = &c->after->list[i];
+    int last = find_last(c->after, c->from, i, in->queue);
+    weft_clock *mine = &c->known[i];
+    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
+        mine->at[q] = -1;
+    if (last >= 0)
+        join(mine, &c->known[last]);
+    else if (c->last[in->queue] >= 0)
+        join(mine, &c->clock[c->last[in->queue]]);
+    for (int k = 0; k < in->n_waits; k++)
+        if (in->waits[k] >= c->from)
+            join(mine, &c->known[in->waits[k]]);
+    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
+        if (c->waits->first[in->queue][q] == i)
+            join(mine, &c->clock[c->last[q]]);
+}
+
 /* ---- the proof ---- */
 
 typedef struct prover {
     const weft_lowered *l;
-    weft_access *a, *b; /* room for those of two instructions */
-    int *clock;         /* [instruction][queue]: the last there that is done before it begins */
+    weft_access *a, *b;        /* room for those of two instructions */
+    weft_clock *clock, *known; /* room for those of two programs */
     weft_error *err;
 } prover;
 
@@ -81,32 +148,13 @@ static weft_status refuse(const prover *v, const use *x, const use *y)
                      y->i, weft_part_name(y->p->part), y->p->stage, b->node->op->name, b->queue);
 }
 
-/* What a prologue has gathered is there when the body begins. */
-static void fill_clock(const prover *v, const weft_program *p, int i)
-{
-    int *mine = &v->clock[i * WEFT_MOST_QUEUES], last = i - 1;
-    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
-        mine[q] = -1;
-    for (int k = 0; k < p->n_prologue && i >= p->n_prologue; k++)
-        if (p->list[k].kind == WEFT_COLLECTIVE)
-            mine[p->list[k].queue] = k;
-    while (last >= 0 && p->list[last].queue != p->list[i].queue)
-        last--;
-    for (int k = last < 0 ? 0 : -1; k < p->list[i].n_waits; k++) {
-        const int *other = &v->clock[(k < 0 ? last : p->list[i].waits[k]) * WEFT_MOST_QUEUES];
-        for (int q = 0; q < WEFT_MOST_QUEUES; q++)
-            mine[q] = other[q] > mine[q] ? other[q] : mine[q];
-    }
-    mine[p->list[i].queue] = i;
-}
-
 static weft_status check_program(const prover *v, const weft_program *p)
 {
     for (int i = 0; i < p->n; i++) {
-        fill_clock(v, p, i);
+        weft_clock_fill(p, i, v->clock);
         for (int k = 0; k < i; k++) {
             const use x = {p, k, 0}, y = {p, i, 0};
-            if (v->clock[i * WEFT_MOST_QUEUES + p->list[k].queue] < k && meet(v, &x, &y))
+            if (v->clock[i].at[p->list[k].queue] < k && meet(v, &x, &y))
                 return refuse(v, &x, &y);
         }
     }
@@ -139,19 +187,55 @@ static weft_status check_upload(const prover *v, const weft_task *now, const wef
     return WEFT_OK;
 }
 
-/* What the prologue of `next` begins goes on while the body of `now` runs. */
+/* What the prologue of `next` begins goes on while the body of `now` runs, and so may what now's
+ * own prologue began. */
 static weft_status check_prologue(const prover *v, const weft_task *now, const weft_task *next)
 {
-    const weft_program *body = program_of(v->l, now), *p = program_of(v->l, next);
+    const weft_program *beside = program_of(v->l, now), *p = program_of(v->l, next);
     if (now->part == WEFT_PART_BEGIN) /* behind which prologues run */
         return WEFT_OK;
     for (int i = 0; i < p->n_prologue; i++)
-        for (int k = body->n_prologue; k < body->n; k++) {
-            const use x = {p, i, next->micro_batch}, y = {body, k, now->micro_batch};
-            if (meet(v, &x, &y))
+        for (int k = 0; k < beside->n; k++) {
+            const use x = {p, i, next->micro_batch}, y = {beside, k, now->micro_batch};
+            bool in_turn = k < beside->n_prologue && beside->list[k].queue == p->list[i].queue;
+            if (!in_turn && meet(v, &x, &y))
                 return refuse(v, &x, &y);
         }
     return check_upload(v, now, next);
+}
+
+static weft_status check_crossing(const prover *v, const weft_task *before, const weft_task *after,
+                                  bool prologue)
+{
+    const weft_boundary *waits =
+        weft_lowered_boundary(v->l, program_of(v->l, before), program_of(v->l, after), prologue);
+    if (!waits) /* then all before is done */
+        return WEFT_OK;
+    const weft_crossing c = weft_crossing_begin(v->l, waits, v->clock, v->known);
+    for (int i = c.from; i < c.to; i++) {
+        weft_crossing_fill(&c, i);
+        for (int k = c.before->n_prologue; k < c.before->n; k++) {
+            const use x = {c.before, k, before->micro_batch}, y = {c.after, i, after->micro_batch};
+            int queue = c.before->list[k].queue;
+            if (weft_crossing_counts(&c.before->list[k]) && queue != c.after->list[i].queue &&
+                c.known[i].at[queue] < k && meet(v, &x, &y))
+                return refuse(v, &x, &y);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_list(const prover *v)
+{
+    const weft_task *list = v->l->tasks->list;
+    weft_status s = WEFT_OK;
+    for (int t = 0; t + 1 < v->l->tasks->n && !s; t++) {
+        s = check_prologue(v, &list[t], &list[t + 1]);
+        s = s ? s : check_crossing(v, &list[t], &list[t + 1], false);
+        if (!s && t + 2 < v->l->tasks->n)
+            s = check_crossing(v, &list[t], &list[t + 2], true);
+    }
+    return s;
 }
 
 /* What is received changes until it is awaited, at any time. */
@@ -205,16 +289,17 @@ weft_status weft_check_order(const weft_lowered *l, weft_error *err)
     prover v = {.l = l, .err = err};
     v.a = weft_alloc(most * sizeof *v.a);
     v.b = weft_alloc(most * sizeof *v.b);
-    v.clock = weft_alloc(((size_t)longest + 1) * WEFT_MOST_QUEUES * sizeof *v.clock);
-    weft_status s = v.a && v.b && v.clock ? WEFT_OK : weft_fail_memory(err);
+    v.clock = weft_alloc(((size_t)longest + 1) * sizeof *v.clock);
+    v.known = weft_alloc(((size_t)longest + 1) * sizeof *v.known);
+    weft_status s = v.a && v.b && v.clock && v.known ? WEFT_OK : weft_fail_memory(err);
     for (int a = 0; a < l->n_programs && !s; a++) {
         s = check_program(&v, &l->programs[a]);
         s = s ? s : check_transfers(&v, &l->programs[a]);
     }
-    for (int t = 0; t + 1 < l->tasks->n && !s; t++)
-        s = check_prologue(&v, &l->tasks->list[t], &l->tasks->list[t + 1]);
+    s = s ? s : check_list(&v);
     weft_free(v.a);
     weft_free(v.b);
     weft_free(v.clock);
+    weft_free(v.known);
     return s;
 }

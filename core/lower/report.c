@@ -513,6 +513,20 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     print_notes(plan->graphs[WEFT_MODE_TRAIN], text);
 }
 
+/* " waits forward.0:1": for all that the body of a forward before it has on queue 1. */
+static void add_boundaries(const weft_lowered *l, const weft_program *p, int i, weft_text *text)
+{
+    for (int k = 0; k < l->n_boundaries; k++)
+        for (int q = 0; q < WEFT_MOST_QUEUES; q++) {
+            const weft_boundary *b = &l->boundaries[k];
+            if (&l->programs[b->after] != p || b->first[p->list[i].queue][q] != i)
+                continue;
+            weft_text_add(text, " waits ");
+            add_program(&l->programs[b->before], text);
+            weft_text_print(text, ":%d", q);
+        }
+}
+
 static void print_program(const weft_lowered *l, const weft_program *p, weft_text *text)
 {
     static const char *const bases[] = {"none", "arena", "state", "input", "step", "cache", "slot"},
@@ -546,6 +560,7 @@ static void print_program(const weft_lowered *l, const weft_program *p, weft_tex
             weft_text_print(&c.cells, " queue %d", in->queue);
         for (int k = 0; k < in->n_waits; k++)
             weft_text_print(&c.cells, " waits %d", in->waits[k]);
+        add_boundaries(l, p, i, &c.cells);
         weft_text_print(&c.cells, "   %s", in->node->n_outs ? in->node->outs[0]->name : "");
         weft_columns_next(&c);
     }

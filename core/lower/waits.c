@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which instruction runs on which queue, and what it must wait for: on one queue order is enough;
  * between queues every conflict over memory (written by one, touched by the other) is a wait, or
- * follows from others: none can be left out. Programs end with all queues in step, so waits never
- * leave a program. */
+ * follows from others: none can be left out. What tasks wait for of each other is in boundaries.c.
+ */
 #include "lower/lower.h"
 #include "lower/order.h"
 
@@ -42,22 +42,12 @@ static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_
     return WEFT_OK;
 }
 
-/* What a prologue has gathered is there when the body begins, as the task before is over. */
-static void end_prologue(const weft_program *p, int *done)
-{
-    for (int k = 0; k < p->n_prologue; k++)
-        if (p->list[k].kind == WEFT_COLLECTIVE)
-            done[p->list[k].queue] = k;
-}
-
 /* What is done before an instruction is what was done before the last one on its queue. */
-static void begin(clocks *c, const weft_program *p, int i, int queue)
+static void begin(clocks *c, int i, int queue)
 {
     int last = c->last[queue];
     for (int q = 0; q < c->n_queues; q++)
         clock_of(c, i)[q] = last < 0 ? -1 : clock_of(c, last)[q];
-    if (i >= p->n_prologue && (last < 0 || last < p->n_prologue))
-        end_prologue(p, clock_of(c, i));
     c->before[i] = last;
     c->last[queue] = i;
 }
@@ -141,7 +131,7 @@ static weft_status plan_program(weft_lowered *l, weft_program *p, weft_access *s
         c->last[q] = -1;
     for (int i = 0; i < p->n && !s; i++) {
         p->list[i].queue = queue_of(&p->list[i], c->n_queues, seed, a, i);
-        begin(c, p, i, p->list[i].queue);
+        begin(c, i, p->list[i].queue);
         find_conflicts(l, p, i, on, space, space + most, c);
         s = plan(l, p, i, on, c, err);
     }

@@ -201,6 +201,8 @@ weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const we
     weft_status s = WEFT_OK;
     if (weft_lowered_uploads(l, p))
         s = weft_upload_micro_batch(run, l, task->micro_batch, err);
+    if (!s && p->n_prologue)
+        s = weft_streams_prologue(run, l, task, err);
     return s ? s : run_some(run, l, task, 0, p->n_prologue, err);
 }
 
@@ -212,5 +214,5 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *
     weft_status s = weft_streams_begin(run, l, task, &replayed, err);
     if (!s && !replayed)
         s = run_some(run, l, task, p->n_prologue, p->n, err);
-    return s ? s : weft_streams_end(run, err);
+    return s ? s : weft_streams_end(run, l, task, err);
 }

@@ -190,11 +190,14 @@ weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *
     return s ? s : weft_streams_join(run, err);
 }
 
+/* On the first queue, which reads them: behind the task that read the same slot last, before the
+ * one that reads them next. */
 weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_t micro,
                                     weft_error *err)
 {
     char *to = (char *)run->inputs + l->inputs.slot_of[micro] * l->input_bytes;
-    return weft_device_upload(run->plan, weft_streams_uploads(run), to,
-                              run->batch->micro + micro * l->input_bytes, (size_t)l->input_bytes,
-                              err);
+    weft_status s = weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, to,
+                                       run->batch->micro + micro * l->input_bytes,
+                                       (size_t)l->input_bytes, err);
+    return s ? s : weft_streams_uploaded(run, l, err);
 }

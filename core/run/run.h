@@ -181,14 +181,18 @@ weft_status weft_streams_after(weft_run *run, const weft_lowered *l, const weft_
 weft_status weft_streams_join(weft_run *run, weft_error *err);
 /* What `from` has enqueued so far comes before what `to` will. */
 weft_status weft_streams_order(weft_run *run, int from, int to, weft_error *err);
+/* Before a task's prologue. */
+weft_status weft_streams_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
+                                  weft_error *err);
 /* Around a task's body. *replayed: it need not be enqueued. */
 weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
                                bool *replayed, weft_error *err);
-weft_status weft_streams_end(weft_run *run, weft_error *err);
+weft_status weft_streams_end(weft_run *run, const weft_lowered *l, const weft_task *task,
+                             weft_error *err);
 /* The queue that an instruction's transfers use. */
 int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
-/* The queue on which inputs come while the task before computes. */
-int weft_streams_uploads(const weft_run *run);
+/* Behind an upload of inputs on the first queue, where other queues read some, too. */
+weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_error *err);
 /* Until all that was enqueued is done: the one place where a rank waits for its device. What has
  * failed is named, and so is what hangs: for longer than [weft] rank_timeout. */
 weft_status weft_run_wait(weft_run *run, weft_error *err);

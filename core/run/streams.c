@@ -2,9 +2,12 @@
 /* Programs on a device that computes later than it is told to: what instructions on other queues
  * wait for becomes events, and the host waits where it reads, nowhere else.
  *
- * A task's body begins and ends with all queues in step, so waits never leave a program. What a
- * prologue begins is enqueued before the body of the task before it, and so lies before it on its
- * queue. Nobody waits for the queue of transfers in that way, but for each transfer by itself. */
+ * A list of tasks begins and ends with all queues in step. In between the queues meet one task
+ * late: what a task enqueues comes behind all of the tasks before the last, and of the last one's
+ * body behind what the plan says (weft_boundary), as far as it was enqueued. A captured task is on
+ * the first queue alone, or ends with all queues in step. What a prologue begins is enqueued before
+ * the body of the task before it, and so lies before it on its queue. Nobody waits for the queue of
+ * transfers in that way, but for each transfer by itself. */
 #include "plugin/enter.h"
 #include "run/run.h"
 
@@ -24,10 +27,15 @@ typedef struct tagged {
 
 struct weft_streams {
     int n_queues;
-    weft_device_event *tails[WEFT_MOST_QUEUES]; /* for joins */
-    weft_device_event **events[WEFT_MODES];     /* by instruction's event */
-    bool captured;                              /* the body that is being enqueued */
-    uint64_t tag;                               /* the last */
+    weft_device_event *marks[WEFT_MOST_QUEUES];   /* of queues, for one await */
+    weft_device_event *ends[2][WEFT_MOST_QUEUES]; /* of the last two bodies, on each queue */
+    int ended;                                    /* which of the two is the last body's */
+    const weft_program *before;             /* whose body that was; NULL: all queues are in step */
+    const weft_boundary *boundary;          /* of what is being enqueued; NULL: none */
+    weft_device_event **events[WEFT_MODES]; /* by instruction's event */
+    bool reads_beside[WEFT_MODES];          /* inputs, on another queue than the first */
+    bool captured;                          /* the body that is being enqueued */
+    uint64_t tag;                           /* the last */
     uint64_t last[WEFT_MOST_QUEUES];
     tagged *tags; /* [MOST_TAGS], a ring */
 };
@@ -49,6 +57,18 @@ static weft_status create_events(const weft_plan *plan, weft_device_event **list
     return s;
 }
 
+static bool reads_inputs_beside(const weft_lowered *l)
+{
+    for (int a = 0; a < l->n_programs; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            const weft_instruction *in = &l->programs[a].list[i];
+            for (int k = 0; k < in->n_ins + in->n_outs && in->queue != WEFT_QUEUE_COMPUTE; k++)
+                if (in->buffers[k] >= 0 && l->buffers[in->buffers[k]].base == WEFT_BASE_INPUT)
+                    return true;
+        }
+    return false;
+}
+
 weft_status weft_streams_create(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
@@ -58,9 +78,12 @@ weft_status weft_streams_create(weft_run *run, weft_error *err)
     if (!q || !(q->tags = weft_alloc_zero(MOST_TAGS, sizeof *q->tags)))
         return weft_fail_memory(err);
     q->n_queues = count_queues(plan);
-    weft_status s = create_events(plan, q->tails, q->n_queues, err);
+    weft_status s = create_events(plan, q->marks, q->n_queues, err);
+    for (int i = 0; i < 2 && !s; i++)
+        s = create_events(plan, q->ends[i], q->n_queues, err);
     for (int m = 0; m < WEFT_MODES && !s; m++) {
         const weft_lowered *l = plan->lowered[m];
+        q->reads_beside[m] = l && reads_inputs_beside(l);
         if (!l || !l->n_events)
             continue;
         q->events[m] = weft_alloc_zero((size_t)l->n_events, sizeof(weft_device_event *));
@@ -82,7 +105,9 @@ void weft_streams_destroy(weft_run *run)
     struct weft_streams *q = run->streams;
     if (!q)
         return;
-    destroy_events(run->plan, q->tails, q->n_queues);
+    destroy_events(run->plan, q->marks, q->n_queues);
+    for (int i = 0; i < 2; i++)
+        destroy_events(run->plan, q->ends[i], q->n_queues);
     for (int m = 0; m < WEFT_MODES; m++) {
         if (q->events[m])
             destroy_events(run->plan, q->events[m], run->plan->lowered[m]->n_events);
@@ -157,8 +182,8 @@ weft_status weft_streams_order(weft_run *run, int from, int to, weft_error *err)
     struct weft_streams *q = run->streams;
     if (!q || from == to)
         return WEFT_OK;
-    weft_status s = weft_device_record(run->plan, from, q->tails[from], err);
-    return s ? s : weft_device_await(run->plan, to, q->tails[from], err);
+    weft_status s = weft_device_record(run->plan, from, q->marks[from], err);
+    return s ? s : weft_device_await(run->plan, to, q->marks[from], err);
 }
 
 static bool is_transfers(int queue)
@@ -166,17 +191,70 @@ static bool is_transfers(int queue)
     return queue == WEFT_QUEUE_TRANSFERS;
 }
 
+static weft_status record_all(const weft_run *run, weft_device_event *const *events,
+                              weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int from = 0; from < run->streams->n_queues && !s; from++)
+        if (!is_transfers(from))
+            s = weft_device_record(run->plan, from, events[from], err);
+    return s;
+}
+
+static weft_status await_all(const weft_run *run, weft_device_event *const *events, weft_error *err)
+{
+    const int n = run->streams->n_queues;
+    weft_status s = WEFT_OK;
+    for (int from = 0; from < n && !s; from++)
+        for (int to = 0; to < n && !is_transfers(from) && !s; to++)
+            if (to != from)
+                s = weft_device_await(run->plan, to, events[from], err);
+    return s;
+}
+
 weft_status weft_streams_join(weft_run *run, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    if (!q)
+        return WEFT_OK;
+    q->before = NULL;
+    weft_status s = record_all(run, q->marks, err);
+    return s ? s : await_all(run, q->marks, err);
+}
+
+/* What comes next waits for this body only where the plan says so, for those before it in any case.
+ */
+static weft_status pass_on(weft_run *run, const weft_program *p, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    const bool joined = !q->before;
+    q->before = p;
+    q->ended ^= 1;
+    weft_status s = record_all(run, q->ends[q->ended], err);
+    return s || joined ? s : await_all(run, q->ends[q->ended ^ 1], err);
+}
+
+/* What is enqueued next is of this program. */
+static weft_status cross(weft_run *run, const weft_lowered *l, const weft_program *p, bool prologue,
+                         weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    q->boundary = NULL;
+    if (!q->before)
+        return WEFT_OK;
+    q->boundary = weft_lowered_boundary(l, q->before, p, prologue);
+    return q->boundary ? WEFT_OK : weft_streams_join(run, err);
+}
+
+/* What an instruction must wait for of the task before. */
+static weft_status await_before(const weft_run *run, const weft_program *p,
+                                const weft_instruction *in, weft_error *err)
 {
     const struct weft_streams *q = run->streams;
     weft_status s = WEFT_OK;
-    for (int from = 0; q && from < q->n_queues && !s; from++)
-        if (!is_transfers(from))
-            s = weft_device_record(run->plan, from, q->tails[from], err);
-    for (int from = 0; q && from < q->n_queues && !s; from++)
-        for (int to = 0; to < q->n_queues && !is_transfers(from) && !s; to++)
-            if (to != from)
-                s = weft_device_await(run->plan, to, q->tails[from], err);
+    for (int i = 0; q->boundary && i < q->n_queues && !s; i++)
+        if (q->boundary->first[in->queue][i] == in - p->list)
+            s = weft_device_await(run->plan, in->queue, q->ends[q->ended][i], err);
     return s;
 }
 
@@ -184,9 +262,9 @@ weft_status weft_streams_before(weft_run *run, const weft_lowered *l, const weft
                                 const weft_instruction *in, int64_t micro, weft_error *err)
 {
     const struct weft_streams *q = run->streams;
-    weft_status s = WEFT_OK;
     if (!q)
         return WEFT_OK;
+    weft_status s = q->captured ? WEFT_OK : await_before(run, p, in, err);
     for (int i = 0; i < in->n_waits && !s; i++) {
         int event = p->list[in->waits[i]].event;
         s = weft_device_await(run->plan, in->queue, q->events[l->graph->config.mode][event], err);
@@ -211,10 +289,10 @@ int weft_streams_transfers(const weft_run *run, const weft_instruction *in)
                                                                          : in->queue;
 }
 
-int weft_streams_uploads(const weft_run *run)
+weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_error *err)
 {
-    return run->streams && run->streams->n_queues > WEFT_QUEUE_COLLECTIVES ? WEFT_QUEUE_COLLECTIVES
-                                                                           : WEFT_QUEUE_COMPUTE;
+    const struct weft_streams *q = run->streams;
+    return q && q->reads_beside[l->graph->config.mode] ? weft_streams_join(run, err) : WEFT_OK;
 }
 
 /* ---- tasks ---- */
@@ -227,7 +305,7 @@ static bool may_be_captured(const weft_run *run, const weft_program *p)
         const weft_instruction *in = &p->list[i];
         bool same = in->kind == WEFT_ZERO_FILL || in->kind == WEFT_COPY ||
                     (in->kind == WEFT_COMPUTE && in->kernel);
-        if (!same || in->fetch)
+        if (!same || in->fetch || in->queue != WEFT_QUEUE_COMPUTE)
             return false;
     }
     return true;
@@ -241,36 +319,50 @@ static uint64_t key_of(const weft_lowered *l, const weft_program *p, int64_t mic
            (uint64_t)(like + 1);
 }
 
+weft_status weft_streams_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
+                                  weft_error *err)
+{
+    return run->streams ? cross(run, l, weft_lowered_program(l, task->part, task->stage), true, err)
+                        : WEFT_OK;
+}
+
+/* The first queue waits for all others. */
+static weft_status gather_queues(weft_run *run, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 1; i < run->streams->n_queues && !s; i++)
+        if (!is_transfers(i))
+            s = weft_streams_order(run, i, WEFT_QUEUE_COMPUTE, err);
+    return s;
+}
+
 weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
                                bool *replayed, weft_error *err)
 {
     struct weft_streams *q = run->streams;
     const weft_program *p = weft_lowered_program(l, task->part, task->stage);
-    if (!q || !run->plan->device->begin || !may_be_captured(run, p))
+    if (!q)
         return WEFT_OK;
+    weft_status s = cross(run, l, p, false, err);
+    if (s || !run->plan->device->begin || !may_be_captured(run, p))
+        return s;
     put_tag(run, WEFT_QUEUE_COMPUTE, (tagged){.program = p, .micro = task->micro_batch});
-    weft_status s = weft_device_begin(run->plan, key_of(l, p, task->micro_batch), replayed, err);
+    s = gather_queues(run, err);
+    s = s ? s : weft_device_begin(run->plan, key_of(l, p, task->micro_batch), replayed, err);
     q->captured = !s;
-    for (int i = 1; i < q->n_queues && !s && !*replayed; i++)
-        if (!is_transfers(i))
-            s = weft_streams_order(run, WEFT_QUEUE_COMPUTE, i, err);
     return s;
 }
 
-weft_status weft_streams_end(weft_run *run, weft_error *err)
+weft_status weft_streams_end(weft_run *run, const weft_lowered *l, const weft_task *task,
+                             weft_error *err)
 {
     struct weft_streams *q = run->streams;
-    weft_status s = WEFT_OK;
     if (!q)
         return WEFT_OK;
-    if (q->captured) {
-        for (int i = 1; i < q->n_queues && !s; i++)
-            if (!is_transfers(i))
-                s = weft_streams_order(run, i, WEFT_QUEUE_COMPUTE, err);
-        s = s ? s : weft_device_end(run->plan, err);
-        q->captured = false;
-    }
-    return s ? s : weft_streams_join(run, err);
+    weft_status s = q->captured ? weft_device_end(run->plan, err) : WEFT_OK;
+    q->captured = false;
+    q->boundary = NULL;
+    return s ? s : pass_on(run, weft_lowered_program(l, task->part, task->stage), err);
 }
 
 /* ---- waiting ---- */

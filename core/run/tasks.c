@@ -52,12 +52,12 @@ static weft_status begin_task(weft_run *run, const weft_lowered *l, const weft_t
     return run_prologue(run, l, task, err);
 }
 
-/* With no other body between a task's prologue and its own. */
+/* With no other body between a task's prologue and its own: behind all before. */
 static weft_status begin_now(weft_run *run, const weft_lowered *l, const weft_task *task,
                              weft_error *err)
 {
-    weft_status s = run_prologue(run, l, task, err);
-    return s || !has_prologue(l, task) ? s : weft_streams_join(run, err);
+    weft_status s = has_prologue(l, task) ? weft_streams_join(run, err) : WEFT_OK;
+    return s ? s : run_prologue(run, l, task, err);
 }
 
 static weft_status run_body(weft_run *run, const weft_lowered *l, const weft_task *task,
@@ -91,6 +91,7 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
         s = !s && next && first_makes ? begin_now(run, l, next, err) : s;
         task = next;
     }
+    s = s ? s : weft_streams_join(run, err);
     s = s ? s : weft_transfers_end(run, l, err);
     weft_control_set_moment(run->plan->plugins->control, run->watch,
                             (weft_moment){.step = run->watch->now.step});

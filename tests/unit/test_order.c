@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waits between queues: every two accesses to the same memory are in some order, and no wait can be
- * left out. On devices with two and with three queues, and in the adversarial spread. */
+ * left out; of those between tasks none may come later, either. On devices with two and with three
+ * queues, and in the adversarial spread. */
 #include "lower/order.h"
 #include "plan_run.h"
 
@@ -28,6 +29,8 @@ static const sample samples[] = {
     {"llama3 later local tp pp adamw", "[tp]\ndegree = 2\n[pp]\ndegree = 4\n", 8},
     {"llama3 later local cp adamw", "[cp]\ndegree = 2\nattention = ring\n", 2},
     {"llama3 later local cp fsdp adamw", "[cp]\ndegree = 2\nattention = ring\n", 4},
+    {"llama3 later local pp fsdp adamw", "[pp]\ndegree = 2\nschedule = interleaved\n", 4},
+    {"llama3 later local pp fsdp adamw", "[pp]\ndegree = 2\nschedule = gpipe\n", 4},
     {"llama3 cpu local fsdp adamw", "", 4},
     {"llama3 cpu local tp fsdp adamw", "[tp]\ndegree = 2\n[cpu]\nqueues = adversarial\n", 4},
 };
@@ -64,8 +67,43 @@ static int check_each(weft_lowered *l, const char *what)
     return n;
 }
 
+static int next_on(const weft_program *p, int i, int queue)
+{
+    while (++i < p->n && p->list[i].queue != queue)
+        continue;
+    return i < p->n ? i : -1;
+}
+
+/* The same with what tasks wait for of the one before; each may neither be left out nor come with
+ * the next instruction of its queue. */
+static int check_boundaries(weft_lowered *l, const char *what)
+{
+    int n = 0;
+    weft_error err = {0};
+    for (int i = 0; i < l->n_boundaries; i++)
+        for (int q = 0; q < WEFT_MOST_QUEUES * WEFT_MOST_QUEUES; q++) {
+            weft_boundary *b = &l->boundaries[i];
+            int *first = &b->first[q / WEFT_MOST_QUEUES][q % WEFT_MOST_QUEUES], planned = *first;
+            if (planned < 0)
+                continue;
+            for (int late = 0; late < 2; late++) {
+                *first = late ? next_on(&l->programs[b->after], planned, q / WEFT_MOST_QUEUES) : -1;
+                if (weft_check_order(l, &err) == WEFT_OK)
+                    fail_msg("%s: instruction %d of program %d need not wait for queue %d of "
+                             "program %d",
+                             what, planned, b->after, q % WEFT_MOST_QUEUES, b->before);
+                weft_error_clear(&err);
+            }
+            *first = planned;
+            n++;
+        }
+    weft_error_release(&err);
+    return n;
+}
+
 static void test_samples(void **state)
 {
+    int between = 0;
     (void)state;
     for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
         for (int rank = 0; rank < samples[i].ranks; rank += samples[i].ranks - 1) {
@@ -77,10 +115,12 @@ static void test_samples(void **state)
                 if (l && weft_check_order(l, &p.err))
                     fail_msg("%s, rank %d: %s", samples[i].plugins, rank, plan_run_errors(&p));
                 n += l && rank == 0 ? check_each(l, samples[i].plugins) : 0;
+                between += l && rank == 0 ? check_boundaries(l, samples[i].plugins) : 0;
             }
             assert_true(rank > 0 || n > 0);
             plan_run_release(&p);
         }
+    assert_true(between > 0);
 }
 
 /* Memory that another instruction on another queue still uses. */
