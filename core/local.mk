@@ -208,6 +208,7 @@ core_libcore_la_SOURCES = \
 	core/lower/order.h \
 	core/lower/pack.h \
 	core/lower/plan.h \
+	core/run/captured.c \
 	core/run/collective.c \
 	core/run/control.c \
 	core/run/control_local.c \
@@ -240,11 +241,13 @@ core_libcore_la_SOURCES = \
 	core/run/scalars.c \
 	core/run/staged.c \
 	core/run/streams.c \
+	core/run/streams.h \
 	core/run/tasks.c \
 	core/run/times.c \
 	core/run/timing.c \
 	core/run/token.c \
 	core/run/transfers.c \
+	core/run/waiting.c \
 	core/run/watch.c \
 	core/run/weights.c \
 	core/run/collective.h \

@@ -225,7 +225,30 @@ static size_t library_bytes(void *self, const weft_planned_group *groups, int n)
     return answer;
 }
 
+static bool sees_collectives(const weft_transport *t)
+{
+    return t->all_gather || t->reduce_scatter || t->all_reduce || t->all_to_all || t->broadcast;
+}
+
+/* What is enqueued again passes by all that would have been called: each must allow it. */
+static bool captured(void *self)
+{
+    bool may = true;
+    for (const weft_link *l = self; l && may; l = l->inner) {
+        const weft_transport *t = l->table;
+        if (!t->captured) {
+            may = !sees_collectives(t);
+            continue;
+        }
+        const weft_entry entry = weft_link_enter(l, "captured", NULL);
+        may = t->captured(l->self);
+        weft_leave(&entry, WEFT_OK);
+    }
+    return may;
+}
+
 const weft_transport weft_forward_transport = {
+    .captured = captured,
     .add_memory = add_memory,
     .remove_memory = remove_memory,
     .library_bytes = library_bytes,

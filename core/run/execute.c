@@ -214,5 +214,5 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *
     weft_status s = weft_streams_begin(run, l, task, &replayed, err);
     if (!s && !replayed)
         s = run_some(run, l, task, p->n_prologue, p->n, err);
-    return s ? s : weft_streams_end(run, l, task, err);
+    return s ? s : weft_streams_end(run, l, task, replayed, err);
 }

@@ -166,7 +166,7 @@ weft_status weft_run_scalars(weft_run *run, const weft_lowered *l, const weft_va
 weft_status weft_run_staged(weft_run *run, const weft_call *call, const char *owner,
                             weft_error *err);
 
-/* ---- streams.c: a device that computes later than it is told to; else they do nothing ---- */
+/* ---- streams.c, captured.c, waiting.c: a device that computes later; else they do nothing ---- */
 
 weft_status weft_streams_create(weft_run *run, weft_error *err);
 void weft_streams_destroy(weft_run *run);
@@ -188,7 +188,7 @@ weft_status weft_streams_prologue(weft_run *run, const weft_lowered *l, const we
 weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
                                bool *replayed, weft_error *err);
 weft_status weft_streams_end(weft_run *run, const weft_lowered *l, const weft_task *task,
-                             weft_error *err);
+                             bool replayed, weft_error *err);
 /* The queue that an instruction's transfers use. */
 int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
 /* Behind an upload of inputs on the first queue, where other queues read some, too. */

@@ -172,8 +172,8 @@ typedef struct weft_device {
      * the next one's inputs), and before `end` for all of them; what other queues get between the
      * two awaits an event of the first, or of what came behind it.
      * *replayed: the device has enqueued what it was given for this key before, and the caller
-     * leaves it out; `end` is called all the same. Not called for tasks in which ranks communicate.
-     */
+     * leaves it out; `end` is called all the same. Called for tasks in which ranks communicate only
+     * if the transport can be captured (weft_transport.captured). */
     weft_status (*begin)(void *self, uint64_t key, bool *replayed, weft_error *err);
     weft_status (*end)(void *self, weft_error *err);
 

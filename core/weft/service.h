@@ -29,11 +29,12 @@ typedef struct weft_planned_group {
 } weft_planned_group;
 
 /* capability "transport". Carries tensors only. Every member of a group calls the same collectives
- * in the same order with the same counts; one returns when its buffers may be used again on
- * `queue`. Sends and receives may stand anywhere between them. Sums are made in f32 (f64 for f64),
- * and rounded once; a maximum keeps a NaN, wherever it comes from. An error means that the
- * group is broken and the run must end. Whoever waits for others calls host->waiting meanwhile, so
- * that a rank that hangs is noticed. */
+ * in the same order with the same counts: there is no count per member. Of what does not divide,
+ * the core sends as much for every member as the largest part has, and packs and unpacks around the
+ * call. One returns when its buffers may be used again on `queue`. Sends and receives may stand
+ * anywhere between them. Sums are made in f32 (f64 for f64), and rounded once; a maximum keeps a
+ * NaN, wherever it comes from. An error means that the group is broken and the run must end.
+ * Whoever waits for others calls host->waiting meanwhile, so that a rank that hangs is noticed. */
 typedef struct weft_transport {
     size_t size;
     const char *name;
@@ -56,6 +57,13 @@ typedef struct weft_transport {
     /* Optional: called every 100 ms or so while this rank waits for its device: has something gone
      * wrong that the device does not know of? */
     weft_status (*check)(void *self, weft_error *err);
+    /* Optional: may the device keep what the collectives of a task enqueue, and enqueue it again by
+     * itself (weft_device.begin)? Asked once, behind open. They must then do nothing but enqueue,
+     * on `queue`, the same for the same arguments, and what is enqueued again must meet with other
+     * ranks' as a call does. NULL, or false: tasks in which ranks communicate are enqueued one
+     * instruction after the other every time. Of tasks that send or receive nobody asks: what they
+     * begin may outlive them. A wrap that sees collectives and lacks this says no. */
+    bool (*captured)(void *self);
     /* Optional, both or none: memory in which tensors lie, told once it is there (groups may be
      * made by then or not) and before it goes. */
     weft_status (*add_memory)(void *self, void *memory, size_t bytes, weft_error *err);

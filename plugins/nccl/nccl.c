@@ -11,6 +11,10 @@ static const weft_param params[] = {
      .choices = (const char *const[]){"nccl", "exact", NULL},
      .help = "nccl: NCCL sums, which rounds bf16 at every rank, in an order of its own; exact: "
              "terms are sent as they are and summed in the group's order in f32, rounded once."},
+    {.name = "captured",
+     .type = WEFT_PARAM_BOOL,
+     .value = "no",
+     .help = "Tasks in which ranks communicate are captured, too, and launched at once."},
     {.name = "library",
      .type = WEFT_PARAM_STRING,
      .value = "libnccl.so.2",
@@ -158,6 +162,7 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
         return weft_fail_memory(err);
     t->host = host;
     t->exact = weft_params_is(host->params, "sums", "exact");
+    t->captured = weft_params_bool(host->params, "captured");
     atomic_init(&t->left, false);
     *self = t;
     return WEFT_OK;
@@ -227,6 +232,11 @@ static void destroy(void *self)
     weft_free(self);
 }
 
+static bool captured(void *self)
+{
+    return ((const transport *)self)->captured;
+}
+
 static const weft_transport table = {
     .size = sizeof(weft_transport),
     .name = "nccl",
@@ -238,6 +248,7 @@ static const weft_transport table = {
     .connect = nccl_connect,
     .check = nccl_check,
     .library_bytes = nccl_library_bytes,
+    .captured = captured,
     .leave = leave,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,

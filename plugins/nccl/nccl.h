@@ -18,6 +18,7 @@ typedef struct transport {
     const weft_device *device;
     void *device_self;
     nccl_api api;
+    bool captured;      /* collectives may be kept by the device */
     bool exact, failed; /* failed: communicators are aborted, not ended */
     comm *comms;        /* the first that was made, of all ranks, is the last */
     comm *world;

@@ -32,9 +32,11 @@ void fake_count(long *what, long by);
 CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what,
                       size_t size);
 /* It is asked again and again, under the lock, until it is true; then, or when the GPU has failed,
- * drop is called. Not in graphs. */
+ * drop is called. In a graph: of what `copy` makes of it at each launch. */
 CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*drop)(void *what),
-                            void *what);
+                            void *(*copy)(const void *what), void *what);
+/* Is this thread capturing a graph? */
+bool fake_is_recording(void);
 /* Until all streams have done what they were told. */
 void fake_drain(void);
 

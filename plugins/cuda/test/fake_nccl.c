@@ -433,17 +433,44 @@ static void drop_batch(void *what)
     free(b);
 }
 
-static int enqueue(op *ops, CUstream stream)
+/* In the order of their calls, or of the launches of their graphs. */
+static void give_numbers(batch *b)
 {
-    batch *b = calloc(1, sizeof *b);
-    comm *c = ops->of;
-    *b = (batch){.of = c, .ops = ops, .ticket = c->issued++};
+    comm *c = b->of;
+    b->ticket = c->issued++;
+    for (op *o = b->ops; o; o = o->next)
+        o->number = o->kind == SEND   ? c->sent[o->with]++
+                    : o->kind == RECV ? c->received[o->with]++
+                                      : c->number++;
     if (++begun && c->world == fake_number("WEFT_FAKE_NCCL_RANK", 0)) {
         b->stalls = begun == fake_number("WEFT_FAKE_NCCL_STALL", 0);
         if (begun == fake_number("WEFT_FAKE_NCCL_FAIL", 0))
             c->error = SYSTEM;
     }
-    return fake_enqueue_until(stream, run_batch, drop_batch, b) == CUDA_SUCCESS ? SUCCESS : 1;
+}
+
+static void *copy_batch(const void *what)
+{
+    batch *b = malloc(sizeof *b);
+    *b = *(const batch *)what;
+    for (op **at = &b->ops; *at; at = &(*at)->next) {
+        op *o = malloc(sizeof *o);
+        *o = **at;
+        *at = o;
+    }
+    give_numbers(b);
+    return b;
+}
+
+static int enqueue(op *ops, CUstream stream)
+{
+    batch *b = calloc(1, sizeof *b);
+    *b = (batch){.of = ops->of, .ops = ops};
+    if (!fake_is_recording())
+        give_numbers(b);
+    return fake_enqueue_until(stream, run_batch, drop_batch, copy_batch, b) == CUDA_SUCCESS
+               ? SUCCESS
+               : 1;
 }
 
 static _Thread_local int depth;
@@ -484,37 +511,35 @@ static int begin(op o, CUstream stream)
 
 EXPORT int ncclAllGather(const void *send, void *recv, size_t count, int type, comm *c, CUstream s)
 {
-    return begin((op){GATHER, c, send, recv, count, type, 0, c->number++, false, false, NULL}, s);
+    return begin((op){GATHER, c, send, recv, count, type, 0, 0, false, false, NULL}, s);
 }
 
 EXPORT int ncclReduceScatter(const void *send, void *recv, size_t count, int type, int how, comm *c,
                              CUstream s)
 {
     (void)how;
-    return begin((op){SCATTER, c, send, recv, count, type, 0, c->number++, false, false, NULL}, s);
+    return begin((op){SCATTER, c, send, recv, count, type, 0, 0, false, false, NULL}, s);
 }
 
 EXPORT int ncclAllReduce(const void *send, void *recv, size_t count, int type, int how, comm *c,
                          CUstream s)
 {
     (void)how;
-    return begin((op){REDUCE, c, send, recv, count, type, 0, c->number++, false, false, NULL}, s);
+    return begin((op){REDUCE, c, send, recv, count, type, 0, 0, false, false, NULL}, s);
 }
 
 EXPORT int ncclBroadcast(const void *send, void *recv, size_t count, int type, int root, comm *c,
                          CUstream s)
 {
-    return begin((op){BROADCAST, c, send, recv, count, type, root, c->number++, false, false, NULL},
-                 s);
+    return begin((op){BROADCAST, c, send, recv, count, type, root, 0, false, false, NULL}, s);
 }
 
 EXPORT int ncclSend(const void *data, size_t count, int type, int to, comm *c, CUstream s)
 {
-    return begin((op){SEND, c, data, NULL, count, type, to, c->sent[to]++, false, false, NULL}, s);
+    return begin((op){SEND, c, data, NULL, count, type, to, 0, false, false, NULL}, s);
 }
 
 EXPORT int ncclRecv(void *data, size_t count, int type, int from, comm *c, CUstream s)
 {
-    return begin(
-        (op){RECV, c, NULL, data, count, type, from, c->received[from]++, false, false, NULL}, s);
+    return begin((op){RECV, c, NULL, data, count, type, from, 0, false, false, NULL}, s);
 }

@@ -12,6 +12,7 @@
 typedef struct work {
     bool (*act)(void *what);
     void (*drop)(void *what);
+    void *(*copy)(const void *what); /* of a graph: for each launch; NULL: `what` itself */
     void *what;
     struct work *next;
 } work;
@@ -176,17 +177,27 @@ CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void
 }
 
 CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*drop)(void *what),
-                            void *what)
+                            void *(*copy)(const void *what), void *what)
 {
-    CUresult r = recording ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : fake_enter();
+    CUresult r = fake_enter();
     if (r != CUDA_SUCCESS) {
         drop(what);
         return r;
     }
+    work *w = work_of(act, drop, what);
+    w->copy = copy;
     pthread_mutex_lock(&fake.lock);
-    append(&stream->first, &stream->last, work_of(act, drop, what));
+    if (recording)
+        append(&recording->first, &recording->last, w);
+    else
+        append(&stream->first, &stream->last, w);
     pthread_mutex_unlock(&fake.lock);
     return CUDA_SUCCESS;
+}
+
+bool fake_is_recording(void)
+{
+    return recording != NULL;
 }
 
 /* ---- streams ---- */
@@ -408,18 +419,50 @@ EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned lo
     return fake_enter();
 }
 
-static void run_graph(const void *what)
+/* A graph that was launched: the first is what comes next. */
+typedef struct launch {
+    work *first, *last;
+} launch;
+
+static void drop_nothing(void *what)
 {
-    const CUgraph graph = *(const CUgraph *)what;
-    for (work *w = graph->first; w && fake.stuck == CUDA_SUCCESS; w = w->next)
-        w->act(w->what);
+    (void)what;
+}
+
+static void drop_launch(void *what)
+{
+    launch *l = what;
+    for (work *w = l->first, *next; w; w = next) {
+        next = w->next;
+        w->drop(w->what);
+        free(w);
+    }
+    free(l);
+}
+
+static bool run_launch(void *what)
+{
+    launch *l = what;
+    for (work *w = l->first; w && fake.stuck == CUDA_SUCCESS; w = l->first) {
+        if (!w->act(w->what))
+            return false;
+        l->first = w->next;
+        w->drop(w->what);
+        free(w);
+    }
     fake.replays++;
+    return true;
 }
 
 EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    CUgraph graph = (CUgraph)(void *)exec;
-    return fake_enqueue(stream, run_graph, &graph, sizeof graph);
+    const CUgraph graph = (CUgraph)(void *)exec;
+    launch *l = calloc(1, sizeof *l);
+    for (const work *w = graph->first; w; w = w->next)
+        append(&l->first, &l->last,
+               w->copy ? work_of(w->act, w->drop, w->copy(w->what))
+                       : work_of(w->act, drop_nothing, w->what));
+    return fake_enqueue_until(stream, run_launch, drop_launch, NULL, l);
 }
 
 EXPORT CUresult cuGraphDestroy(CUgraph graph)

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Around a task's body. Where all that it enqueues is the same whenever it is at the same places in
+ * memory, a device may keep it, and the host leaves it out from then on. What a kept task waits for
+ * of others, and they of it, lies outside of it: so it has no events in common with them. */
+#include "run/streams.h"
+
+static bool is_same(const struct weft_streams *q, const weft_instruction *in)
+{
+    switch (in->kind) {
+    case WEFT_ZERO_FILL:
+    case WEFT_COPY:
+        return !in->fetch;
+    case WEFT_COMPUTE:
+        return in->kernel && !in->fetch;
+    case WEFT_COLLECTIVE:
+        return q->communicates && !in->fetch;
+    case WEFT_OBSERVE:
+    case WEFT_POST_SEND:
+    case WEFT_POST_RECV:
+    case WEFT_AWAIT:
+        break;
+    }
+    return false;
+}
+
+static bool may_be_captured(const weft_run *run, const weft_program *p)
+{
+    bool may = !run->shows_instructions && !run->check_finite && p->n && !p->n_prologue;
+    for (int i = 0; i < p->n && may; i++)
+        may = is_same(run->streams, &p->list[i]);
+    return may;
+}
+
+static bool is_on_first(const weft_program *p)
+{
+    int i = 0;
+    while (i < p->n && p->list[i].queue == WEFT_QUEUE_COMPUTE)
+        i++;
+    return i == p->n;
+}
+
+/* The same for the same places in memory: those of inputs and other values that lie in slots. */
+static uint64_t key_of(const weft_lowered *l, const weft_program *p, int64_t micro)
+{
+    int64_t like = p->like && micro >= 0 ? p->like[micro] : micro;
+    return (uint64_t)l->graph->config.mode << 60 | (uint64_t)(p - l->programs) << 40 |
+           (uint64_t)(like + 1);
+}
+
+weft_status weft_streams_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
+                                  weft_error *err)
+{
+    return run->streams ? weft_streams_cross(
+                              run, l, weft_lowered_program(l, task->part, task->stage), true, err)
+                        : WEFT_OK;
+}
+
+/* What other queues get comes behind what the first one has. */
+static weft_status fork_queues(weft_run *run, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 1; i < run->streams->n_queues && !s; i++)
+        if (!weft_is_transfers(i))
+            s = weft_streams_order(run, WEFT_QUEUE_COMPUTE, i, err);
+    return s;
+}
+
+/* The first queue waits for all others. */
+static weft_status gather_queues(weft_run *run, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 1; i < run->streams->n_queues && !s; i++)
+        if (!weft_is_transfers(i))
+            s = weft_streams_order(run, i, WEFT_QUEUE_COMPUTE, err);
+    return s;
+}
+
+weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
+                               bool *replayed, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    if (!q)
+        return WEFT_OK;
+    weft_status s = weft_streams_cross(run, l, p, false, err);
+    if (s || !run->plan->device->begin || !may_be_captured(run, p))
+        return s;
+    weft_streams_tag(run, WEFT_QUEUE_COMPUTE,
+                     (weft_tagged){.program = p, .micro = task->micro_batch});
+    s = gather_queues(run, err);
+    s = s ? s : weft_device_begin(run->plan, key_of(l, p, task->micro_batch), replayed, err);
+    q->captured = !s;
+    q->forks = !is_on_first(p);
+    return s || *replayed || !q->forks ? s : fork_queues(run, err);
+}
+
+static weft_status end_captured(weft_run *run, bool replayed, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    weft_status s = q->forks && !replayed ? gather_queues(run, err) : WEFT_OK;
+    s = s ? s : weft_device_end(run->plan, err);
+    q->captured = false;
+    return s;
+}
+
+weft_status weft_streams_end(weft_run *run, const weft_lowered *l, const weft_task *task,
+                             bool replayed, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    if (!q)
+        return WEFT_OK;
+    const bool all_on_first = q->captured && q->forks; /* whatever queue the plan says */
+    weft_status s = q->captured ? end_captured(run, replayed, err) : WEFT_OK;
+    q->boundary = NULL;
+    if (s || all_on_first)
+        return s ? s : weft_streams_join(run, err);
+    return weft_streams_pass_on(run, weft_lowered_program(l, task->part, task->stage), err);
+}
