@@ -142,7 +142,8 @@ static int compare(const void *a, const void *b)
 
 static weft_status set_medians(const reader *r)
 {
-    qsort(r->list, r->n, sizeof *r->list, compare);
+    if (r->n)
+        qsort(r->list, r->n, sizeof *r->list, compare);
     for (int p = 0; p < WEFT_PARTS; p++)
         for (int i = 0; i < places(r->costs, (weft_part)p); i++) {
             const sample *first = r->list, *end = r->list + r->n;
