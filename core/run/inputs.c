@@ -196,8 +196,8 @@ weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_
                                     weft_error *err)
 {
     char *to = (char *)run->inputs + l->inputs.slot_of[micro] * l->input_bytes;
-    weft_status s = weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, to,
-                                       run->batch->micro + micro * l->input_bytes,
-                                       (size_t)l->input_bytes, err);
+    weft_status s =
+        weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, to,
+                           run->batch->micro + micro * l->input_bytes, (size_t)l->input_bytes, err);
     return s ? s : weft_streams_uploaded(run, l, err);
 }

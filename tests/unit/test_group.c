@@ -324,14 +324,10 @@ static void small_sums_are_priced_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_per_block),
-        cmocka_unit_test(two_levels),
-        cmocka_unit_test(gathers_run_ahead),
-        cmocka_unit_test(own_queue),
-        cmocka_unit_test(small_sums_at_once),
-        cmocka_unit_test(small_sums_of_many_blocks),
-        cmocka_unit_test(nobody_waits_too_soon),
-        cmocka_unit_test(small_sums_are_priced_together),
+        cmocka_unit_test(one_per_block),         cmocka_unit_test(two_levels),
+        cmocka_unit_test(gathers_run_ahead),     cmocka_unit_test(own_queue),
+        cmocka_unit_test(small_sums_at_once),    cmocka_unit_test(small_sums_of_many_blocks),
+        cmocka_unit_test(nobody_waits_too_soon), cmocka_unit_test(small_sums_are_priced_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
