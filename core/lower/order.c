@@ -166,7 +166,7 @@ static const weft_program *program_of(const weft_lowered *l, const weft_task *ta
     return weft_lowered_program(l, task->part, task->stage);
 }
 
-/* So does the upload of the inputs for `next`. */
+/* The upload of the inputs for `next` is enqueued before the body of `now`, on the first queue. */
 static weft_status check_upload(const prover *v, const weft_task *now, const weft_task *next)
 {
     const weft_program *body = program_of(v->l, now);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linear, linear_dx, linear_dw: matrix products by oneDNN. Where the CPU has no bf16 products, bf16
- * operands are widened tile by tile and multiplied in f32 by ourselves: to widen them for oneDNN,
- * which packs them once more, costs a fifth of the time.
- */
+ * operands are widened tile by tile and multiplied in f32 by ourselves: oneDNN would pack once more
+ * what was widened for it. */
 #include "sliced.h"
 #include "tiles.h"
 
