@@ -32,9 +32,12 @@ typedef struct weft_planned_group {
  * in the same order with the same counts: there is no count per member. Of what does not divide,
  * the core sends as much for every member as the largest part has, and packs and unpacks around the
  * call. One returns when its buffers may be used again on `queue`. Sends and receives may stand
- * anywhere between them. Sums are made in f32 (f64 for f64), and rounded once; a maximum keeps a
- * NaN, wherever it comes from. An error means that the group is broken and the run must end.
- * Whoever waits for others calls host->waiting meanwhile, so that a rank that hangs is noticed. */
+ * anywhere between them. What stands on two queues has no order but that of the calls: a group may
+ * have a collective under way on each, so what memory a transport needs for one, each queue has for
+ * itself, or the transport orders them. Sums are made in f32 (f64 for f64), and rounded once; a
+ * maximum keeps a NaN, wherever it comes from. An error means that the group is broken and the run
+ * must end. Whoever waits for others calls host->waiting meanwhile, so that a rank that hangs is
+ * noticed. */
 typedef struct weft_transport {
     size_t size;
     const char *name;

@@ -86,10 +86,16 @@ void nccl_free_scratch(group *g)
     g->scratch = NULL;
 }
 
+/* Memory for the terms of one reduction after the other. */
+typedef struct scratch {
+    char *memory;
+    int64_t most; /* elements of every rank that fit */
+} scratch;
+
 /* The terms lie one after another in scratch. Of more than fit into one call the first becomes the
  * sum so far: so a sum of bf16 is rounded once for every TERMS ranks. */
-static weft_status reduce_terms(group *g, void *to, int64_t count, weft_dtype dtype, weft_reduce op,
-                                weft_queue *queue, weft_error *err)
+static weft_status reduce_terms(group *g, char *terms, void *to, int64_t count, weft_dtype dtype,
+                                weft_reduce op, weft_queue *queue, weft_error *err)
 {
     const transport *t = g->t;
     const size_t step = bytes_of(count, dtype);
@@ -98,10 +104,10 @@ static weft_status reduce_terms(group *g, void *to, int64_t count, weft_dtype dt
     for (int i = 0; i < g->n && !s;) {
         int n = 0;
         if (i > 0)
-            from[n++] = g->scratch;
+            from[n++] = terms;
         while (n < TERMS && i < g->n)
-            from[n++] = g->scratch + (size_t)i++ * step;
-        void *const place = i == g->n ? to : g->scratch;
+            from[n++] = terms + (size_t)i++ * step;
+        void *const place = i == g->n ? to : terms;
         const weft_reduction r = {.to = &place,
                                   .from = from,
                                   .n_to = 1,
@@ -114,17 +120,38 @@ static weft_status reduce_terms(group *g, void *to, int64_t count, weft_dtype dt
     return s;
 }
 
-/* How many elements of every rank fit into scratch, which is there from then on. */
-static weft_status open_scratch(group *g, weft_dtype dtype, int64_t *most, weft_error *err)
+/* The queue's own part, for nothing orders what a group does on two queues; negative: there is none
+ * left. */
+static int part_of(group *g, weft_queue *queue)
+{
+    for (int i = 0; i < NCCL_SCRATCH_QUEUES; i++) {
+        if (!g->scratch_of[i])
+            g->scratch_of[i] = queue;
+        if (g->scratch_of[i] == queue)
+            return i;
+    }
+    return -1;
+}
+
+/* It is there from then on. */
+static weft_status open_scratch(group *g, weft_dtype dtype, weft_queue *queue, scratch *out,
+                                weft_error *err)
 {
     const transport *t = g->t;
+    const size_t bytes = NCCL_SCRATCH_BYTES / NCCL_SCRATCH_QUEUES;
     void *memory = g->scratch;
     /* terms begin where the device wants tensors to begin */
-    const int64_t grain = 256;
-    *most = NCCL_SCRATCH_BYTES / g->n / grain * grain / (int64_t)weft_dtype_size(dtype);
+    const size_t grain = 256;
+    const int part = part_of(g, queue);
+    out->most = (int64_t)(bytes / (size_t)g->n / grain * grain / weft_dtype_size(dtype));
+    if (part < 0 || !out->most)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "nccl: %d ranks reduce on more than %d queues, or are more than it can do",
+                         g->n, NCCL_SCRATCH_QUEUES);
     weft_status s =
         memory ? WEFT_OK : t->device->alloc(t->device_self, NCCL_SCRATCH_BYTES, &memory, err);
     g->scratch = memory;
+    out->memory = s ? NULL : g->scratch + (size_t)part * bytes;
     return s;
 }
 
@@ -132,12 +159,14 @@ static weft_status exact_all_reduce(group *g, const char *send, char *recv, int6
                                     weft_dtype dtype, weft_reduce op, weft_queue *queue,
                                     weft_error *err)
 {
-    int64_t most = 1;
-    weft_status s = open_scratch(g, dtype, &most, err);
+    scratch terms = {0};
+    weft_status s = open_scratch(g, dtype, queue, &terms, err);
     for (int64_t at = 0, n; at < count && !s; at += n) {
-        n = count - at < most ? count - at : most;
-        s = gather_bytes(g, send + bytes_of(at, dtype), g->scratch, bytes_of(n, dtype), queue, err);
-        s = s ? s : reduce_terms(g, recv + bytes_of(at, dtype), n, dtype, op, queue, err);
+        n = count - at < terms.most ? count - at : terms.most;
+        s = gather_bytes(g, send + bytes_of(at, dtype), terms.memory, bytes_of(n, dtype), queue,
+                         err);
+        s = s ? s
+              : reduce_terms(g, terms.memory, recv + bytes_of(at, dtype), n, dtype, op, queue, err);
     }
     return s;
 }
@@ -146,13 +175,14 @@ static weft_status exact_reduce_scatter(group *g, const char *send, char *recv, 
                                         weft_dtype dtype, weft_reduce op, weft_queue *queue,
                                         weft_error *err)
 {
-    int64_t most = 1;
-    weft_status s = open_scratch(g, dtype, &most, err);
+    scratch terms = {0};
+    weft_status s = open_scratch(g, dtype, queue, &terms, err);
     for (int64_t at = 0, n; at < count && !s; at += n) {
-        n = count - at < most ? count - at : most;
-        s = swap(g, send + bytes_of(at, dtype), bytes_of(count, dtype), g->scratch,
+        n = count - at < terms.most ? count - at : terms.most;
+        s = swap(g, send + bytes_of(at, dtype), bytes_of(count, dtype), terms.memory,
                  bytes_of(n, dtype), bytes_of(n, dtype), queue, "reduce_scatter", err);
-        s = s ? s : reduce_terms(g, recv + bytes_of(at, dtype), n, dtype, op, queue, err);
+        s = s ? s
+              : reduce_terms(g, terms.memory, recv + bytes_of(at, dtype), n, dtype, op, queue, err);
     }
     return s;
 }

@@ -33,8 +33,8 @@ typedef struct channel {
     int peer; /* in the communicator */
 } channel;
 
-/* Of each group that needs it. */
-enum { NCCL_SCRATCH_BYTES = 32 << 20 };
+/* Of each group that needs it: in equal parts for the queues on which it reduces. */
+enum { NCCL_SCRATCH_BYTES = 32 << 20, NCCL_SCRATCH_QUEUES = 2 };
 
 typedef struct group {
     transport *t;
@@ -44,6 +44,7 @@ typedef struct group {
     comm *of;
     channel *to, *from; /* [n] queue NULL: not connected */
     char *scratch; /* NCCL_SCRATCH_BYTES of the device, from the first exact sum or maximum on */
+    weft_queue *scratch_of[NCCL_SCRATCH_QUEUES]; /* whose part; NULL: nobody's yet */
     weft_device_event *ready;
     weft_request *transfers; /* begun, and nobody has waited for them */
 } group;
