@@ -122,21 +122,21 @@ static double save(rank *r, double step_s, int64_t *unwritten, double *copy_s)
     *unwritten = 0;
     must(ckpt_store.begin(&r->self, &r->view, &err), &err);
     volatile double x = 1;
-    for (double until = ckpt_now() + step_s; ckpt_now() < until;)
+    for (double until = weft_now() + step_s; weft_now() < until;)
         x = x * 1.0000001 + 1e-9;
     if (step_s >= 0)
         must(ckpt_store.before_update(&r->self, &err), &err);
     double waited = r->self.held_s;
     for (int64_t i = 0; i < r->self.writer.n_chunks && step_s >= 0; i++)
         *unwritten += r->self.writer.chunks[i].copy ? r->self.writer.chunks[i].bytes : 0;
-    double begin = ckpt_now();
+    double begin = weft_now();
     must(ckpt_store.finish(&r->self, false, &err), &err);
-    waited += step_s < 0 ? ckpt_now() - begin : 0;
-    begin = ckpt_now();
+    waited += step_s < 0 ? weft_now() - begin : 0;
+    begin = weft_now();
     for (int64_t at = 0; at < *unwritten; at += CKPT_CHUNK)
         memcpy(r->copy + at, r->data + at,
                (size_t)(*unwritten - at < CKPT_CHUNK ? *unwritten - at : CKPT_CHUNK));
-    *copy_s = ckpt_now() - begin;
+    *copy_s = weft_now() - begin;
     return waited;
 }
 
