@@ -39,6 +39,7 @@ typedef struct cuda {
     cuda_products *products;
     weft_queue queues[CUDA_QUEUES];
     weft_queue *extra;       /* those that a transport asked for */
+    CUstream zeros;          /* fills memory that is new, and waits for nobody */
     volatile uint64_t *tags; /* [CUDA_QUEUES] what each is at; pages that stay */
     size_t used, most;       /* bytes of device memory */
     cuda_graph *graphs;
@@ -83,6 +84,11 @@ weft_status cuda_wait(void *self, weft_error *err);
 weft_status cuda_begin(void *self, uint64_t key, bool *replayed, weft_error *err);
 weft_status cuda_end(void *self, weft_error *err);
 void cuda_graphs_release(cuda *c);
+
+/* ---- timing.c ---- */
+
+/* Launches every product once, so that it is loaded. */
+weft_status cuda_products_load(cuda *c, weft_error *err);
 
 /* ---- settle.c ---- */
 

@@ -28,9 +28,9 @@ weft_status cuda_alloc(void *self, size_t bytes, void **memory, weft_error *err)
     weft_status s = cuda_check(d, r, "cuMemAlloc", err);
     if (s)
         return s;
-    s = cuda_check(d, d->cuMemsetD8Async(p, 0, room, c->queues[0].stream), "cuMemsetD8", err);
-    if (!s)
-        s = cuda_wait(c, err);
+    s = cuda_check(d, d->cuMemsetD8Async(p, 0, room, c->zeros), "cuMemsetD8", err);
+    if (!s) /* queues may wait for other ranks */
+        s = cuda_check(d, d->cuStreamSynchronize(c->zeros), "the GPU", err);
     if (s) {
         d->cuMemFree(p);
         return s;

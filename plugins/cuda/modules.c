@@ -28,6 +28,22 @@ const cuda_module_image cuda_module_images[] = {
 /* The most that a kernel asks for: attention of the largest heads. */
 enum { MOST_SHARED = 96 << 10 };
 
+/* Asked for what it takes, a kernel is loaded: at its first launch that might wait for the GPU, and
+ * what that does may wait for another rank. */
+static weft_status load(const cuda_driver *d, cuda_kernel k, CUfunction function, const char *name,
+                        weft_error *err)
+{
+    int most = 0;
+    weft_status s = cuda_check(
+        d, d->cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function), name,
+        err);
+    if (s || most >= cuda_kernel_threads(k))
+        return s;
+    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                     "%s: blocks have %d threads, and on this GPU %d at most", name,
+                     cuda_kernel_threads(k), most);
+}
+
 static weft_status find_kernel(const cuda_driver *d, const CUmodule *modules, cuda_kernel k,
                                CUfunction *function, weft_error *err)
 {
@@ -37,6 +53,7 @@ static weft_status find_kernel(const cuda_driver *d, const CUmodule *modules, cu
     while (strcmp(cuda_module_images[m].file, cuda_kernel_file(k)) != 0)
         m++;
     weft_status s = cuda_check(d, d->cuModuleGetFunction(function, modules[m], name), name, err);
+    s = s ? s : load(d, k, *function, name, err);
     if (s || strncmp(name, "weft_attention_", strlen("weft_attention_")) != 0)
         return s;
     return cuda_check(d,

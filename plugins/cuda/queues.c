@@ -18,7 +18,9 @@ weft_status cuda_queues_open(cuda *c, weft_error *err)
     c->tags = tags;
     for (int i = 0; i < CUDA_QUEUES && !s; i++)
         s = open_queue(c, &c->queues[i], err);
-    return s;
+    return s ? s
+             : cuda_check(&c->driver, c->driver.cuStreamCreate(&c->zeros, CU_STREAM_NON_BLOCKING),
+                          "cuStreamCreate", err);
 }
 
 void cuda_queues_close(cuda *c)
@@ -28,6 +30,9 @@ void cuda_queues_close(cuda *c)
     for (int i = 0; i < CUDA_QUEUES; i++)
         if (c->queues[i].stream)
             c->driver.cuStreamDestroy(c->queues[i].stream);
+    if (c->zeros)
+        c->driver.cuStreamDestroy(c->zeros);
+    c->zeros = NULL;
     cuda_free_host(c, (void *)(uintptr_t)c->tags, 0);
     c->tags = NULL;
 }

@@ -222,11 +222,8 @@ static weft_status settle(settling *s, weft_error *err)
     return keep(s, err);
 }
 
-weft_status cuda_settle(void *self, weft_error *err)
+static weft_status settle_all(cuda *c, weft_error *err)
 {
-    cuda *c = self;
-    if (!c->timed)
-        return WEFT_OK;
     settling s = {.c = c, .machine = cuda_machine(c)};
     s.hash = s.machine ? weft_hash_name(s.machine) : 0;
     if (s.machine && c->host->rank == 0)
@@ -237,4 +234,11 @@ weft_status cuda_settle(void *self, weft_error *err)
     weft_free(s.path);
     weft_free(s.machine);
     return status;
+}
+
+weft_status cuda_settle(void *self, weft_error *err)
+{
+    cuda *c = self;
+    weft_status status = c->timed ? settle_all(c, err) : WEFT_OK;
+    return status || c->host->ranks == 1 ? status : cuda_products_load(c, err);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of several algorithms of a product is the fastest on this GPU. */
+/* Launches of products beside the run: which of several algorithms is the fastest on this GPU; and
+ * once each, so that its kernel is loaded. */
 #include "choices.h"
+
+#include <string.h>
 
 enum { ROUNDS = 3, LAUNCHES = 10 };
 
@@ -16,31 +19,48 @@ static size_t align(int64_t elements, size_t size)
     return (bytes + CUDA_PRODUCT_ALIGNMENT - 1) / CUDA_PRODUCT_ALIGNMENT * CUDA_PRODUCT_ALIGNMENT;
 }
 
+static void *pointer(CUdeviceptr at)
+{
+    return (void *)(uintptr_t)at;
+}
+
+/* Operands one after the other from there on; how many bytes that takes. */
+static size_t lay_out(const cuda_product *p, CUdeviceptr at, cuda_operands *out)
+{
+    size_t a = align(p->m * p->k, weft_dtype_size((weft_dtype)p->a));
+    size_t b = a + align(p->k * p->n, weft_dtype_size((weft_dtype)p->b));
+    size_t c = b + align(p->m * p->n, weft_dtype_size((weft_dtype)p->c));
+    size_t a_scale = c + align(p->m, sizeof(float));
+    size_t b_scale = a_scale + align(p->n, sizeof(float));
+    *out = (cuda_operands){.a = pointer(at),
+                           .b = pointer(at + a),
+                           .c = pointer(at + b),
+                           .a_scale = pointer(at + c),
+                           .b_scale = pointer(at + a_scale),
+                           .workspace = pointer(at + b_scale)};
+    return b_scale + CUDA_PRODUCT_WORKSPACE;
+}
+
+/* *made false: there is no room. */
+static weft_status allocate(const cuda *c, size_t bytes, CUdeviceptr *memory, bool *made,
+                            weft_error *err)
+{
+    CUresult r = c->driver.cuMemAlloc(memory, bytes);
+    *made = r == CUDA_SUCCESS;
+    return r == CUDA_ERROR_OUT_OF_MEMORY ? WEFT_OK : cuda_check(&c->driver, r, "cuMemAlloc", err);
+}
+
 /* Bytes of 0x3c: about 0.01 in f32 and bf16, about 1 in 8 bits. Zeros would be faster than what is
  * computed later. *made false: there is no room. */
 static weft_status make_scratch(cuda *c, const cuda_product *p, scratch *s, bool *made,
                                 weft_error *err)
 {
     const cuda_driver *d = &c->driver;
-    size_t a = align(p->m * p->k, weft_dtype_size((weft_dtype)p->a));
-    size_t b = align(p->k * p->n, weft_dtype_size((weft_dtype)p->b));
-    size_t out = align(p->m * p->n, weft_dtype_size((weft_dtype)p->c));
-    size_t of_a = align(p->m, sizeof(float)), of_b = align(p->n, sizeof(float));
-    size_t bytes = a + b + out + of_a + of_b + CUDA_PRODUCT_WORKSPACE;
-    CUresult r = d->cuMemAlloc(&s->memory, bytes);
-    *made = r == CUDA_SUCCESS;
-    if (r == CUDA_ERROR_OUT_OF_MEMORY)
-        return WEFT_OK;
-    weft_status status = cuda_check(d, r, "cuMemAlloc", err);
-    if (status)
+    const size_t bytes = lay_out(p, 0, &s->operands);
+    weft_status status = allocate(c, bytes, &s->memory, made, err);
+    if (status || !*made)
         return status;
-    char *at = (char *)(uintptr_t)s->memory;
-    s->operands = (cuda_operands){.a = at,
-                                  .b = at + a,
-                                  .c = at + a + b,
-                                  .a_scale = (const float *)(void *)(at + a + b + out),
-                                  .b_scale = (const float *)(void *)(at + a + b + out + of_a),
-                                  .workspace = at + a + b + out + of_a + of_b};
+    lay_out(p, s->memory, &s->operands);
     status = cuda_check(d, d->cuMemsetD8Async(s->memory, 0x3c, bytes, c->queues[0].stream),
                         "cuMemsetD8", err);
     if (status)
@@ -117,6 +137,62 @@ weft_status cuda_choose_by_time(cuda *c, const cuda_matmul *m, cuda_choice *out,
     status = status ? status : time_all(c, m, &s, &k, out, err);
     cuda_event_destroy(c, k.to);
     cuda_event_destroy(c, k.from);
+    c->driver.cuMemFree(s.memory);
+    return status;
+}
+
+/* ---- loading ---- */
+
+static bool is_first(const cuda_matmul *all, const cuda_matmul *m)
+{
+    while (all != m && memcmp(&all->product, &m->product, sizeof m->product) != 0)
+        all = all->next;
+    return all == m;
+}
+
+static size_t largest(const cuda_matmul *all)
+{
+    cuda_operands unused;
+    size_t most = 0;
+    for (const cuda_matmul *m = all; m; m = m->next) {
+        size_t bytes = lay_out(&m->product, 0, &unused);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Whatever the memory holds is multiplied. */
+static weft_status launch_all(cuda *c, scratch *s, weft_error *err)
+{
+    const cuda_matmul *all = c->products->all;
+    weft_status status = WEFT_OK;
+    for (const cuda_matmul *m = all; m && !status; m = m->next) {
+        lay_out(&m->product, s->memory, &s->operands);
+        status = is_first(all, m) ? launch_many(c, m, s, 1, err) : WEFT_OK;
+    }
+    return status ? status
+                  : cuda_check(&c->driver, c->driver.cuStreamSynchronize(c->queues[0].stream),
+                               "the GPU", err);
+}
+
+/* cuBLASLt loads a kernel at its first launch, for which the driver may wait until the GPU has done
+ * all it was given. Where that waits for another rank, and the other one for what this rank has yet
+ * to launch, it would wait for ever. */
+weft_status cuda_products_load(cuda *c, weft_error *err)
+{
+    scratch s = {0};
+    bool made;
+    if (!c->products->all)
+        return WEFT_OK;
+    weft_status status = allocate(c, largest(c->products->all), &s.memory, &made, err);
+    if (!status && !made)
+        weft_log_print(c->host->log, WEFT_LOG_WARN,
+                       "cuda: rank %d: there is no room to load products before the first step; if "
+                       "that hangs, set CUDA_MODULE_LOADING=EAGER, or plan with less memory",
+                       c->host->rank);
+    if (status || !made)
+        return status;
+    status = launch_all(c, &s, err);
     c->driver.cuMemFree(s.memory);
     return status;
 }
