@@ -28,9 +28,9 @@ weft_status cuda_library_find(void *handle, const char *library, const char *sym
     if (*found)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "the device cuda needs %s, which %s does not have: it is too old; weft needs "
-                     "one of CUDA 12 or later",
-                     symbol, library);
+                     "the device cuda needs %s, which %s does not have: it is too old; this weft "
+                     "needs one of CUDA %d or later",
+                     symbol, library, CUDA_VERSION / 1000);
 }
 
 /* The name of a function behind the macros of cuda.h. */

@@ -117,6 +117,22 @@ static weft_status choose_device(const cuda *c, int gpus, int *wanted, weft_erro
                      c->host->rank, before + 1, gpus);
 }
 
+/* A driver runs what compilers of its own major version made, and older ones. */
+static weft_status check_driver(const cuda *c, weft_error *err)
+{
+    int version = 0;
+    weft_status s =
+        cuda_check(&c->driver, c->driver.cuDriverGetVersion(&version), "cuDriverGetVersion", err);
+    if (s || version / 1000 >= CUDA_VERSION / 1000)
+        return s;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "NVIDIA's driver here is one for CUDA %d.%d, and weft's kernels were compiled "
+                     "by CUDA %d.%d; install a driver for CUDA %d.0 or later, or build weft with "
+                     "an older CUDA (--with-cuda=DIR)",
+                     version / 1000, version % 1000 / 10, CUDA_VERSION / 1000,
+                     CUDA_VERSION % 1000 / 10, CUDA_VERSION / 1000);
+}
+
 static weft_status find_device(cuda *c, weft_error *err)
 {
     const cuda_driver *d = &c->driver;
@@ -129,6 +145,7 @@ static weft_status find_device(cuda *c, weft_error *err)
                          "NVIDIA's driver is here, but it finds no GPU; see nvidia-smi and "
                          "CUDA_VISIBLE_DEVICES, or list cpu instead of cuda");
     weft_status s = cuda_check(d, r, "NVIDIA's driver does not start", err);
+    s = s ? s : check_driver(c, err);
     s = s ? s : choose_device(c, n, &wanted, err);
     if (s)
         return s;
