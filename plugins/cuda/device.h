@@ -45,6 +45,7 @@ typedef struct cuda {
     cuda_graph *graphs;
     cuda_graph *current; /* between begin and end */
     bool capturing;
+    bool abandoned; /* the capture, before its end */
 } cuda;
 
 /* ---- memory.c; as <weft/device.h> says ---- */
@@ -83,6 +84,9 @@ weft_status cuda_poll(void *self, weft_device_event *event, bool *done, weft_err
 weft_status cuda_wait(void *self, weft_error *err);
 weft_status cuda_begin(void *self, uint64_t key, bool *replayed, weft_error *err);
 weft_status cuda_end(void *self, weft_error *err);
+/* What is being captured when something fails never runs; until it ends, the GPU can be asked
+ * nothing. */
+void cuda_capture_abandon(cuda *c);
 void cuda_graphs_release(cuda *c);
 
 /* ---- timing.c ---- */

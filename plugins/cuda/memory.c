@@ -46,6 +46,7 @@ void cuda_free(void *self, void *memory, size_t bytes)
     cuda *c = self;
     if (!memory)
         return;
+    cuda_capture_abandon(c);
     c->driver.cuMemFree(address(memory)); /* waits for whatever still uses it */
     c->used -= bytes ? bytes : 1;
 }

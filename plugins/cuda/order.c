@@ -64,6 +64,7 @@ weft_status cuda_poll(void *self, weft_device_event *event, bool *done, weft_err
     cuda *c = self;
     const cuda_driver *d = &c->driver;
     CUresult r = CUDA_SUCCESS;
+    cuda_capture_abandon(c);
     if (event)
         r = d->cuEventQuery(event_of(event));
     for (int i = 0; i < CUDA_QUEUES && !event && r == CUDA_SUCCESS; i++)
@@ -78,6 +79,7 @@ weft_status cuda_wait(void *self, weft_error *err)
 {
     cuda *c = self;
     weft_status s = WEFT_OK;
+    cuda_capture_abandon(c);
     for (int i = 0; i < CUDA_QUEUES && !s; i++)
         s = cuda_check(&c->driver, c->driver.cuStreamSynchronize(c->queues[i].stream), "the GPU",
                        err);
@@ -113,7 +115,7 @@ weft_status cuda_begin(void *self, uint64_t key, bool *replayed, weft_error *err
     const cuda_driver *d = &c->driver;
     *replayed = false;
     c->current = NULL;
-    c->capturing = false;
+    c->capturing = c->abandoned = false;
     if (!c->capture)
         return WEFT_OK;
     cuda_graph *g = find_graph(c, key);
@@ -137,6 +139,9 @@ weft_status cuda_end(void *self, weft_error *err)
     cuda *c = self;
     const cuda_driver *d = &c->driver;
     CUgraph graph = NULL;
+    if (c->abandoned)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "cuda: the host waited for the GPU in the middle of a captured task");
     if (!c->capturing)
         return WEFT_OK;
     c->capturing = false;
@@ -151,6 +156,18 @@ weft_status cuda_end(void *self, weft_error *err)
         s = cuda_check(d, d->cuGraphLaunch(c->current->exec, c->queues[0].stream), "cuGraphLaunch",
                        err);
     return s;
+}
+
+void cuda_capture_abandon(cuda *c)
+{
+    CUgraph graph = NULL;
+    if (!c->capturing)
+        return;
+    c->capturing = false;
+    c->abandoned = true;
+    c->driver.cuStreamEndCapture(c->queues[0].stream, &graph);
+    if (graph)
+        c->driver.cuGraphDestroy(graph);
 }
 
 void cuda_graphs_release(cuda *c)

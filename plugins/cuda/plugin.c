@@ -209,6 +209,7 @@ static void cuda_close(void *self)
     if (!c->open)
         return;
     c->open = false;
+    cuda_capture_abandon(c);
     cuda_graphs_release(c);
     cuda_queues_close(c);
     for (int i = 0; cuda_module_images[i].file; i++)

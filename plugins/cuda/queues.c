@@ -94,8 +94,9 @@ void cuda_tag(void *self, weft_queue *queue, uint64_t tag)
 
 uint64_t cuda_reached(void *self, weft_queue *queue)
 {
-    const cuda *c = self;
+    cuda *c = self;
     int i = number_of(c, queue);
+    cuda_capture_abandon(c);
     bool idle = i < 0 || !c->tags || c->driver.cuStreamQuery(queue->stream) == CUDA_SUCCESS;
     return idle ? 0 : c->tags[i];
 }
