@@ -138,6 +138,15 @@ weft_status weft_device_end(const weft_plan *p, weft_error *err)
     return weft_leave(&entry, p->device->end(p->device_self, err));
 }
 
+void weft_device_forget(const weft_plan *p)
+{
+    if (!p->device->forget)
+        return;
+    const weft_entry entry = enter(p, "forget", NULL);
+    p->device->forget(p->device_self);
+    weft_leave(&entry, WEFT_OK);
+}
+
 void weft_device_tag(const weft_plan *p, int queue, uint64_t tag)
 {
     if (!p->device->tag)

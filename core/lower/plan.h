@@ -111,6 +111,7 @@ weft_status weft_device_poll(const weft_plan *plan, weft_device_event *event, bo
                              weft_error *err);
 weft_status weft_device_begin(const weft_plan *plan, uint64_t key, bool *replayed, weft_error *err);
 weft_status weft_device_end(const weft_plan *plan, weft_error *err);
+void weft_device_forget(const weft_plan *plan);
 void weft_device_tag(const weft_plan *plan, int queue, uint64_t tag);
 uint64_t weft_device_reached(const weft_plan *plan, int queue);
 /* 0: it does not say, or its memory is the process's own. */

@@ -172,6 +172,15 @@ static weft_status end(void *self, weft_error *err)
     return weft_leave(&entry, t->end(l->self, err));
 }
 
+static void forget(void *self)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, forget));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "forget", NULL);
+    t->forget(l->self);
+    weft_leave(&entry, WEFT_OK);
+}
+
 static weft_status settle(void *self, weft_error *err)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_device, settle));
@@ -317,6 +326,7 @@ const weft_device weft_forward_device = {
     .queue_destroy = queue_destroy,
     .begin = begin,
     .end = end,
+    .forget = forget,
     .settle = settle,
     .tag = tag,
     .reached = reached,

@@ -334,6 +334,7 @@ void weft_run_destroy(weft_run *run)
     if (!run)
         return;
     /* first, for what a device still waits for of others keeps it from giving anything back */
+    weft_device_forget(run->plan);
     remove_memory(run);
     weft_groups_release(&run->groups);
     weft_loader_destroy(run);

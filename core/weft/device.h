@@ -176,6 +176,9 @@ typedef struct weft_device {
      * if the transport can be captured (weft_transport.captured). */
     weft_status (*begin)(void *self, uint64_t key, bool *replayed, weft_error *err);
     weft_status (*end)(void *self, weft_error *err);
+    /* Optional: of what it was given for all keys nothing is kept any more. Called before the
+     * groups of a run are given back, for a library whose work was kept may wait for that. */
+    void (*forget)(void *self);
 
     /* Optional: the kernels of all programs are prepared. Every rank calls it at the same point,
      * before anything is computed, so that here a device may use host->exchange: for choices that

@@ -87,7 +87,7 @@ weft_status cuda_end(void *self, weft_error *err);
 /* What is being captured when something fails never runs; until it ends, the GPU can be asked
  * nothing. */
 void cuda_capture_abandon(cuda *c);
-void cuda_graphs_release(cuda *c);
+void cuda_forget(void *self);
 
 /* ---- timing.c ---- */
 

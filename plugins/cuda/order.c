@@ -170,8 +170,10 @@ void cuda_capture_abandon(cuda *c)
         c->driver.cuGraphDestroy(graph);
 }
 
-void cuda_graphs_release(cuda *c)
+void cuda_forget(void *self)
 {
+    cuda *c = self;
+    cuda_capture_abandon(c);
     while (c->graphs) {
         cuda_graph *g = c->graphs;
         c->graphs = g->next;

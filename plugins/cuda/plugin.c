@@ -209,8 +209,7 @@ static void cuda_close(void *self)
     if (!c->open)
         return;
     c->open = false;
-    cuda_capture_abandon(c);
-    cuda_graphs_release(c);
+    cuda_forget(c);
     cuda_queues_close(c);
     for (int i = 0; cuda_module_images[i].file; i++)
         if (c->modules[i])
@@ -306,6 +305,7 @@ static const weft_device device = {
     .queue_destroy = cuda_queue_destroy,
     .begin = cuda_begin,
     .end = cuda_end,
+    .forget = cuda_forget,
     .settle = cuda_settle,
     .tag = cuda_tag,
     .reached = cuda_reached,
