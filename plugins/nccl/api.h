@@ -15,6 +15,7 @@ typedef struct nccl_id {
 enum {
     NCCL_SUCCESS = 0,
     NCCL_SYSTEM_ERROR = 2,
+    NCCL_INTERNAL_ERROR = 3,
     NCCL_INVALID_USAGE = 5,
     NCCL_REMOTE_ERROR = 6,
     NCCL_IN_PROGRESS = 7

@@ -25,17 +25,23 @@ static const weft_param params[] = {
 
 /* ---- communicators ---- */
 
-static weft_status add_comm(transport *t, nccl_comm_t handle, comm **out, weft_error *err)
+/* On the list before there is a handle, which NCCL may write when a call for it has failed here. */
+static weft_status add_comm(transport *t, comm **out, weft_error *err)
 {
     comm *c = weft_alloc_zero(1, sizeof *c);
-    if (!c) {
-        t->api.ncclCommAbort(handle);
+    if (!c)
         return weft_fail_memory(err);
-    }
-    c->handle = handle;
     c->next = t->comms;
     *out = t->comms = c;
     return WEFT_OK;
+}
+
+/* The last that was added. */
+static void drop_comm(transport *t)
+{
+    comm *c = t->comms;
+    t->comms = c->next;
+    weft_free(c);
 }
 
 /* NCCL's own waiting for others knows no names, so all ranks meet before each of its calls that
@@ -64,36 +70,46 @@ static weft_status share_id(transport *t, nccl_id *id, weft_error *err)
 
 static weft_status open_world(transport *t, weft_error *err)
 {
+    static const char what[] = "the communicator of all ranks cannot be made";
     nccl_config config = NCCL_CONFIG_NON_BLOCKING;
-    nccl_comm_t handle = NULL;
     nccl_id id = {{0}};
+    comm *world = NULL;
     weft_status s = share_id(t, &id, err);
+    s = s ? s : add_comm(t, &world, err);
     if (s)
         return s;
-    int r = t->api.ncclCommInitRankConfig(&handle, t->host->ranks, id, t->host->rank, &config);
-    if (!handle)
-        return nccl_error(t, NULL, r, "the communicator of all ranks cannot be made", err);
-    s = add_comm(t, handle, &t->world, err);
-    return s ? s
-             : nccl_settle(t, NULL, t->world, r, "the communicator of all ranks cannot be made",
-                           err);
+    int r =
+        t->api.ncclCommInitRankConfig(&world->handle, t->host->ranks, id, t->host->rank, &config);
+    if (!world->handle) {
+        drop_comm(t);
+        return nccl_error(t, NULL, r, what, err);
+    }
+    t->world = world;
+    return nccl_settle(t, NULL, world, r, what, err);
 }
 
 weft_status nccl_split(transport *t, int color, int key, comm **out, weft_error *err)
 {
     static const char what[] = "a communicator cannot be made";
     nccl_config config = NCCL_CONFIG_NON_BLOCKING;
-    nccl_comm_t handle = NULL;
+    comm *made = NULL;
     weft_status s = meet(t, err);
+    s = s ? s : add_comm(t, &made, err);
     if (s)
         return s;
-    int r = t->api.ncclCommSplit(t->world->handle, color < 0 ? NCCL_NO_COLOR : color, key, &handle,
-                                 &config);
-    s = nccl_settle(t, NULL, t->world, r, what, err); /* handle is there after that at the latest */
-    if (s || !handle)
+    int r = t->api.ncclCommSplit(t->world->handle, color < 0 ? NCCL_NO_COLOR : color, key,
+                                 &made->handle, &config);
+    s = nccl_settle(t, NULL, t->world, r, what, err);
+    if (s)
         return s;
-    s = add_comm(t, handle, out, err);
-    return s ? s : nccl_settle(t, NULL, *out, NCCL_IN_PROGRESS, what, err);
+    if (color < 0) {
+        drop_comm(t);
+        return WEFT_OK;
+    }
+    if (!made->handle)
+        return nccl_error(t, t->world->handle, NCCL_INTERNAL_ERROR, what, err);
+    *out = made;
+    return nccl_settle(t, NULL, made, NCCL_IN_PROGRESS, what, err);
 }
 
 /* ---- groups ---- */
@@ -215,7 +231,7 @@ static bool all_are_here(transport *t)
 static void close_library(void *self)
 {
     transport *t = self;
-    bool well = t->comms && all_are_here(t);
+    bool well = t->world && all_are_here(t);
     for (comm *c = t->comms; c && well; c = t->comms) {
         well = nccl_settle(t, NULL, c, t->api.ncclCommFinalize(c->handle), "", NULL) == WEFT_OK;
         if (!well)

@@ -42,12 +42,14 @@ weft_status nccl_error(transport *t, nccl_comm_t of, int result, const char *wha
                      what, text ? text : "an error", more && *more ? ": " : "", more ? more : "");
 }
 
+/* A call that says that it has succeeded may have begun only: ncclCommSplit does say so. */
 weft_status nccl_settle(transport *t, const group *g, const comm *of, int result, const char *what,
                         weft_error *err)
 {
     const double since = weft_now();
     double look_at = since + look_s;
-    while (result == NCCL_IN_PROGRESS) {
+    bool asks = result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS;
+    while (asks) {
         int state = NCCL_SUCCESS;
         int asked = t->api.ncclCommGetAsyncError(of->handle, &state);
         result = asked ? asked : state;
@@ -77,7 +79,7 @@ weft_status nccl_check(void *self, weft_error *err)
         return nccl_fail_left(err);
     for (const comm *c = t->comms; c; c = c->next) {
         int state = NCCL_SUCCESS;
-        int asked = t->api.ncclCommGetAsyncError(c->handle, &state);
+        int asked = !c->handle ? NCCL_SUCCESS : t->api.ncclCommGetAsyncError(c->handle, &state);
         state = asked ? asked : state;
         if (state != NCCL_SUCCESS && state != NCCL_IN_PROGRESS)
             return nccl_error(t, c->handle, state, "what ranks send each other has failed", err);
@@ -88,10 +90,12 @@ weft_status nccl_check(void *self, weft_error *err)
 void nccl_abort_all(transport *t)
 {
     t->failed = true;
-    while (t->comms) {
+    for (const comm *c = t->comms; c; c = c->next)
+        if (c->handle)
+            t->api.ncclCommAbort(c->handle);
+    while (t->comms) { /* the last one's abort has ended what still writes handles */
         comm *c = t->comms;
         t->comms = c->next;
-        t->api.ncclCommAbort(c->handle);
         weft_free(c);
     }
     t->world = NULL;

@@ -7,6 +7,7 @@
 
 _Static_assert((int)NCCL_SUCCESS == (int)ncclSuccess, "success");
 _Static_assert((int)NCCL_SYSTEM_ERROR == (int)ncclSystemError, "system error");
+_Static_assert((int)NCCL_INTERNAL_ERROR == (int)ncclInternalError, "internal error");
 _Static_assert((int)NCCL_INVALID_USAGE == (int)ncclInvalidUsage, "invalid usage");
 _Static_assert((int)NCCL_REMOTE_ERROR == (int)ncclRemoteError, "remote error");
 _Static_assert((int)NCCL_IN_PROGRESS == (int)ncclInProgress, "in progress");
