@@ -87,9 +87,12 @@ weft_status nccl_broadcast(void *self, void *handle, int root, void *data, int64
 
 void nccl_free_scratch(group *g)
 {
+    const transport *t = g->t;
     if (g->scratch)
-        g->t->device->free(g->t->device_self, g->scratch, NCCL_SCRATCH_BYTES);
-    g->scratch = NULL;
+        t->device->free(t->device_self, g->scratch, NCCL_SCRATCH_BYTES);
+    if (g->byte)
+        t->device->free(t->device_self, g->byte, NCCL_BYTE);
+    g->scratch = g->byte = NULL;
 }
 
 /* Memory for the terms of one reduction after the other. */

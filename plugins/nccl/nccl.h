@@ -33,6 +33,8 @@ typedef struct channel {
     int peer; /* in the communicator */
 } channel;
 
+/* Of each group whose ranks send each other something. */
+enum { NCCL_BYTE = 256 };
 /* Of each group that needs it: in equal parts for the queues on which it reduces. */
 enum { NCCL_SCRATCH_BYTES = 32 << 20, NCCL_SCRATCH_QUEUES = 2 };
 
@@ -43,6 +45,7 @@ typedef struct group {
     bool *absent; /* [n] all but this one: NCCL does not say who */
     comm *of;
     channel *to, *from; /* [n] queue NULL: not connected */
+    char *byte;    /* NCCL_BYTE, for the first word of two ranks; NULL: none are connected */
     char *scratch; /* NCCL_SCRATCH_BYTES of the device, from the first exact sum or maximum on */
     weft_queue *scratch_of[NCCL_SCRATCH_QUEUES]; /* whose part; NULL: nobody's yet */
     weft_device_event *ready;

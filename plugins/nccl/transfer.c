@@ -9,6 +9,23 @@ struct weft_request {
     weft_request *next;
 };
 
+/* NCCL connects two ranks at their first send and receive, and the host waits in that until the
+ * other one is there: two that each send first would wait for each other for ever. So both send and
+ * receive a byte here, where each knows that the other does. */
+static weft_status greet(group *g, const channel *c, bool sends, weft_error *err)
+{
+    const transport *t = g->t;
+    void *byte = g->byte;
+    weft_status s = byte ? WEFT_OK : t->device->alloc(t->device_self, NCCL_BYTE, &byte, err);
+    if (s)
+        return s;
+    g->byte = byte;
+    void *stream = t->device->stream(t->device_self, c->queue);
+    int result = sends ? t->api.ncclSend(byte, 1, NCCL_BYTES, c->peer, c->of->handle, stream)
+                       : t->api.ncclRecv(byte, 1, NCCL_BYTES, c->peer, c->of->handle, stream);
+    return nccl_settle(g->t, g, c->of, result, "two ranks cannot be connected", err);
+}
+
 /* Of each group those two ranks share a color, and all others make none. */
 weft_status nccl_connect(void *self, void *handle, int from, int to, weft_error *err)
 {
@@ -23,7 +40,8 @@ weft_status nccl_connect(void *self, void *handle, int from, int to, weft_error 
     channel *c = sends ? &g->to[to] : &g->from[from];
     c->of = of;
     c->peer = sends ? 1 : 0;
-    return t->device->queue_create(t->device_self, &c->queue, err);
+    s = t->device->queue_create(t->device_self, &c->queue, err);
+    return s ? s : greet(g, c, sends, err);
 }
 
 static void drop(weft_request *r)
