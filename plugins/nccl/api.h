@@ -67,6 +67,9 @@ typedef struct nccl_api {
     int (*ncclSend)(const void *data, size_t count, int type, int to, nccl_comm_t comm,
                     void *stream);
     int (*ncclRecv)(void *data, size_t count, int type, int from, nccl_comm_t comm, void *stream);
+    /* since 2.19; NULL before */
+    int (*ncclCommRegister)(nccl_comm_t comm, void *memory, size_t bytes, void **handle);
+    int (*ncclCommDeregister)(nccl_comm_t comm, void *handle);
 } nccl_api;
 
 /* Opens the library (a name or a path) and fills the table. What is missing is an input error that

@@ -6,6 +6,7 @@ plugins_nccl_nccl_la_SOURCES = \
 	plugins/nccl/collective.c \
 	plugins/nccl/memory.c \
 	plugins/nccl/nccl.c \
+	plugins/nccl/register.c \
 	plugins/nccl/transfer.c \
 	plugins/nccl/wait.c \
 	plugins/nccl/api.h \

@@ -15,6 +15,11 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_BOOL,
      .value = "no",
      .help = "Tasks in which ranks communicate are captured, too, and launched at once."},
+    {.name = "register",
+     .type = WEFT_PARAM_BOOL,
+     .value = "no",
+     .help = "NCCL is told where a run's memory lies, and may send from there without copying it "
+             "first: 2.19 or later."},
     {.name = "library",
      .type = WEFT_PARAM_STRING,
      .value = "libnccl.so.2",
@@ -109,7 +114,8 @@ weft_status nccl_split(transport *t, int color, int key, comm **out, weft_error 
     if (!made->handle)
         return nccl_error(t, t->world->handle, NCCL_INTERNAL_ERROR, what, err);
     *out = made;
-    return nccl_settle(t, NULL, made, NCCL_IN_PROGRESS, what, err);
+    s = nccl_settle(t, NULL, made, NCCL_IN_PROGRESS, what, err);
+    return s ? s : nccl_register(t, made, err);
 }
 
 /* ---- groups ---- */
@@ -179,6 +185,7 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
     t->host = host;
     t->exact = weft_params_is(host->params, "sums", "exact");
     t->captured = weft_params_bool(host->params, "captured");
+    t->registers = weft_params_bool(host->params, "register");
     atomic_init(&t->left, false);
     *self = t;
     return WEFT_OK;
@@ -207,8 +214,15 @@ static weft_status open_library(void *self, weft_error *err)
     int version = 0;
     weft_status s = find_device(t, err);
     s = s ? s : nccl_api_open(&t->api, weft_params_text(t->host->params, "library"), err);
-    if (s || t->api.ncclGetVersion(&version) != NCCL_SUCCESS || version >= 21800)
+    if (s || t->api.ncclGetVersion(&version) != NCCL_SUCCESS)
         return s;
+    if (t->registers && !(t->api.ncclCommRegister && t->api.ncclCommDeregister))
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(t->host->params, "register"),
+                         "[nccl] register = yes needs NCCL 2.19 or later, and %s is %d.%d",
+                         weft_params_text(t->host->params, "library"), version / 10000,
+                         version % 10000 / 100);
+    if (version >= 21800)
+        return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(t->host->params, "library"),
                      "%s is NCCL %d.%d; weft needs 2.18 or later",
                      weft_params_text(t->host->params, "library"), version / 10000,
@@ -265,6 +279,8 @@ static const weft_transport table = {
     .check = nccl_check,
     .library_bytes = nccl_library_bytes,
     .captured = captured,
+    .add_memory = nccl_add_memory,
+    .remove_memory = nccl_remove_memory,
     .leave = leave,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,

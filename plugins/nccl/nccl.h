@@ -7,9 +7,17 @@
 
 #include <stdatomic.h>
 
+/* Memory of the run; at NULL: none. */
+typedef struct nccl_piece {
+    void *at;
+    size_t bytes;
+} nccl_piece;
+enum { NCCL_MOST_PIECES = 8 };
+
 /* A communicator, on the transport's list until it is gone. */
 typedef struct comm {
     nccl_comm_t handle;
+    void *registered[NCCL_MOST_PIECES]; /* NCCL's handles of the transport's pieces */
     struct comm *next;
 } comm;
 
@@ -18,7 +26,9 @@ typedef struct transport {
     const weft_device *device;
     void *device_self;
     nccl_api api;
-    bool captured;      /* collectives may be kept by the device */
+    bool captured;  /* collectives may be kept by the device */
+    bool registers; /* NCCL is told of the run's memory */
+    nccl_piece pieces[NCCL_MOST_PIECES];
     bool exact, failed; /* failed: communicators are aborted, not ended */
     comm *comms;        /* the first that was made, of all ranks, is the last */
     comm *world;
@@ -45,7 +55,7 @@ typedef struct group {
     bool *absent; /* [n] all but this one: NCCL does not say who */
     comm *of;
     channel *to, *from; /* [n] queue NULL: not connected */
-    char *byte;    /* NCCL_BYTE, for the first word of two ranks; NULL: none are connected */
+    char *byte;         /* NCCL_BYTE, for the first word of two ranks; NULL: none are connected */
     char *scratch; /* NCCL_SCRATCH_BYTES of the device, from the first exact sum or maximum on */
     weft_queue *scratch_of[NCCL_SCRATCH_QUEUES]; /* whose part; NULL: nobody's yet */
     weft_device_event *ready;
@@ -90,6 +100,13 @@ weft_status nccl_recv(void *self, void *handle, int from, void *data, int64_t co
                       weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err);
 weft_status nccl_wait(void *self, weft_request *request, weft_queue *queue, weft_error *err);
 void nccl_drop_transfers(group *g);
+
+/* ---- register.c ---- */
+
+/* All memory that there is. */
+weft_status nccl_register(transport *t, comm *c, weft_error *err);
+weft_status nccl_add_memory(void *self, void *memory, size_t bytes, weft_error *err);
+void nccl_remove_memory(void *self, void *memory, size_t bytes);
 
 /* ---- memory.c ---- */
 

@@ -48,3 +48,7 @@ ncclResult_t (*split)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *) = nccl
 extern ncclResult_t (*create)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
 ncclResult_t (*create)(ncclComm_t *, int, ncclUniqueId, int,
                        ncclConfig_t *) = ncclCommInitRankConfig;
+extern ncclResult_t (*announce)(ncclComm_t, void *, size_t, void **);
+ncclResult_t (*announce)(ncclComm_t, void *, size_t, void **) = ncclCommRegister;
+extern ncclResult_t (*withdraw)(ncclComm_t, void *);
+ncclResult_t (*withdraw)(ncclComm_t, void *) = ncclCommDeregister;
