@@ -77,8 +77,10 @@ cuda_emulator = \
 	plugins/cuda/test/emulate.h \
 	plugins/cuda/test/fake.h \
 	plugins/cuda/test/target.h
-cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_stream.c
-EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) plugins/cuda/test/fake_driver.h
+cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c plugins/cuda/test/fake_graph.c plugins/cuda/test/fake_memory.c \
+	plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_nccl_run.c plugins/cuda/test/fake_stream.c
+cuda_fake_headers = plugins/cuda/test/fake_driver.h plugins/cuda/test/fake_nccl.h plugins/cuda/test/fake_work.h
+EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) $(cuda_fake_headers)
 EXTRA_DIST += $(cuda_gpu_trials)
 
 # The same trials, and products, on a GPU, by the driver and the cuBLASLt that variables name; check-gpu runs them.
@@ -142,11 +144,17 @@ plugins_cuda_test_test_cuda_products_CFLAGS = $(plugins_cuda_test_test_cuda_kern
 cuda_faked = $(cuda_kernels:%=plugins/cuda/test/%.faked.o)
 $(cuda_faked): plugins/cuda/test/%.faked.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h core/weft/base.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 $(SANITIZE_FLAGS) $(CUDA_HOST_FLAGS) -c -o $@ $<
-plugins/cuda/test/libfakecuda.so: $(cuda_faked) $(cuda_fakes) plugins/cuda/test/emulate.c $(cuda_emulator) plugins/cuda/test/fake_driver.h plugins/cuda/gpu.h
+plugins/cuda/test/libfakecuda.so: $(cuda_faked) $(cuda_fakes) plugins/cuda/test/emulate.c $(cuda_emulator) $(cuda_fake_headers) plugins/cuda/gpu.h
 	$(AM_V_CCLD)$(CC) -shared -fPIC -O2 -fvisibility=hidden $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) $(AM_CFLAGS) -o $@ \
 	    $(cuda_fakes:%=$(top_srcdir)/%) $(top_srcdir)/plugins/cuda/test/emulate.c $(cuda_faked) $(LIBM)
 check_DATA += plugins/cuda/test/libfakecuda.so
 CLEANFILES += $(cuda_faked) plugins/cuda/test/libfakecuda.so
+
+check_PROGRAMS += plugins/cuda/test/test_fake_driver
+plugins_cuda_test_test_fake_driver_SOURCES = plugins/cuda/test/test_fake_driver.c plugins/cuda/driver.c
+plugins_cuda_test_test_fake_driver_LDADD = $(TEST_LIBS)
+plugins_cuda_test_test_fake_driver_DEPENDENCIES = plugins/cuda/test/libfakecuda.so tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_fake_driver_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda
 
 # Kernels that are wrong on purpose.
 plugins_cuda_test_test_emulate_SOURCES = plugins/cuda/test/test_emulate.c plugins/cuda/test/emulate.c

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuBLASLt as far as the plugin asks for it: plain loops, sums in f32. It is in one library with
  * the fake driver, so that what it does is captured with the rest. Of several algorithms each adds
- * from a term of its own on, so that results show which one it was.
+ * from a term of its own on, so that results show which one it was. It takes what cuBLASLt's table
+ * of types lists, and of products in 8 bits what Hopper has; and it loads a kernel at its first
+ * launch, when all streams have done what they were told.
  *
  * WEFT_FAKE_CUDA_MAJOR    products in 8 bits from 9 on, by rows in 9 alone
  * WEFT_FAKE_BLAS_FASTEST  the algorithm that takes the least time (default 0, of 0 to 2) */
@@ -41,8 +43,17 @@ static cublasStatus_t done(const void *allocated)
     return allocated ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
 
+/* Of a handle: a call needs one, and the context in which it was made. */
+static bool is_open(const struct cublasLtContext *handle)
+{
+    return handle && fake_has_context();
+}
+
 EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
+    *handle = NULL;
+    if (!fake_has_context())
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     *handle = (cublasLtHandle_t)malloc(1);
     return done(*handle);
 }
@@ -166,14 +177,21 @@ static bool is_f8(cudaDataType type)
     return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
 }
 
-/* As on Hopper: the contracted dim first in both (columns come first here), multiples of 16, not
- * two of e5m2, and by rows both or neither. */
+static uint64_t size_of(cudaDataType type)
+{
+    return is_f8(type) ? 1 : type == CUDA_R_16BF ? 2 : 4;
+}
+
+/* As on Hopper: the contracted dim first in both (columns come first here), columns at multiples of
+ * 16 bytes, not two of e5m2, and by rows both or neither. */
 static bool fits_f8(const product *p)
 {
     long major = fake_number("WEFT_FAKE_CUDA_MAJOR", 9);
     bool rows = p->how.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
     return major >= 9 && is_f8(p->b.type) && p->how.turn_a == CUBLAS_OP_T &&
            p->how.turn_b == CUBLAS_OP_N && p->a.rows % 16 == 0 && p->d.rows % 16 == 0 &&
+           p->a.step % 16 == 0 && p->b.step % 16 == 0 &&
+           (uint64_t)p->d.step * size_of(p->d.type) % 16 == 0 &&
            (p->a.type == CUDA_R_8F_E4M3 || p->b.type == CUDA_R_8F_E4M3) && p->how.a_scale &&
            p->how.b_scale && p->how.a_mode == p->how.b_mode && (!rows || major == 9) &&
            (p->d.type == CUDA_R_16BF || p->d.type == CUDA_R_32F);
@@ -195,12 +213,13 @@ static bool fits(const product *p)
            (p->d.type == p->a.type || p->d.type == CUDA_R_32F);
 }
 
-static cublasLtMatmulHeuristicResult_t result_of(int algorithm)
+static cublasLtMatmulHeuristicResult_t result_of(int algorithm, uint64_t alignment)
 {
     cublasLtMatmulHeuristicResult_t r;
     memset(&r, 0, sizeof r);
     r.algo.data[0] = MAGIC;
     r.algo.data[1] = (uint64_t)algorithm;
+    r.algo.data[2] = alignment; /* it was chosen for operands that begin so */
     r.workspaceSize = WORKSPACE;
     return r;
 }
@@ -213,12 +232,15 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
 {
     const product p = product_of(desc, a, b, d);
     const preference *prefers = (const preference *)(void *)of;
-    (void)handle, (void)c;
     *found = 0;
+    if (!is_open(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (wanted < 1 || memcmp(c, d, sizeof *c) != 0)
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (!fits(&p) || prefers->workspace < WORKSPACE || prefers->alignment % 16 != 0)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (; *found < wanted && *found < ALGORITHMS; ++*found)
-        results[*found] = result_of(*found);
+        results[*found] = result_of(*found, prefers->alignment);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -229,10 +251,12 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulHeuristicResult_t *result)
 {
     const product p = product_of(desc, a, b, d);
-    (void)handle, (void)c;
-    if (!fits(&p) || algorithm->data[0] != MAGIC || algorithm->data[1] >= ALGORITHMS)
+    if (!is_open(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (memcmp(c, d, sizeof *c) != 0 || !fits(&p) || algorithm->data[0] != MAGIC ||
+        algorithm->data[1] >= ALGORITHMS)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    *result = result_of((int)algorithm->data[1]);
+    *result = result_of((int)algorithm->data[1], algorithm->data[2]);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -296,6 +320,57 @@ static void run(const void *what)
         }
 }
 
+static bool reaches(const void *data, const layout *l)
+{
+    uint64_t elements = (l->columns - 1) * (uint64_t)l->step + l->rows;
+    return fake_owns(data, elements * size_of(l->type));
+}
+
+/* What the library would crash on, or read beside. */
+static const char *find_wrong(const product *p, size_t workspace_bytes, uint64_t alignment)
+{
+    const uintptr_t bits = (uintptr_t)p->left | (uintptr_t)p->right | (uintptr_t)p->result;
+    const bool rows = p->how.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    const float *a = p->how.a_scale, *b = p->how.b_scale;
+    return !fits(p)                        ? "there is no such product"
+           : bits % alignment              ? "operands are not where the algorithm wants them"
+           : workspace_bytes < WORKSPACE   ? "there is too little workspace"
+           : (uintptr_t)p->workspace % 256 ? "the workspace is no multiple of 256 bytes"
+           : !reaches(p->left, &p->a)      ? "A is not all in the GPU's memory"
+           : !reaches(p->right, &p->b)     ? "B is not all in the GPU's memory"
+           : !reaches(p->result, &p->d)    ? "D is not all in the GPU's memory"
+           : (uintptr_t)a % 16 || (uintptr_t)b % 16         ? "scales are no multiple of 16 bytes"
+           : a && !fake_owns(a, 4 * (rows ? p->d.rows : 1)) ? "A's scales are not there"
+           : b && !fake_owns(b, 4 * (rows ? p->d.columns : 1)) ? "B's scales are not there"
+           : !fake_owns(p->workspace, workspace_bytes)         ? "the workspace is not there"
+                                                               : NULL;
+}
+
+/* What a kernel is compiled for; each is loaded once. */
+static void load(const product *p, CUstream stream)
+{
+    static struct kind {
+        cudaDataType a, b, d;
+        description how;
+        int algorithm;
+    } loaded[64];
+    static size_t n;
+    struct kind k;
+    memset(&k, 0, sizeof k);
+    k.a = p->a.type, k.b = p->b.type, k.d = p->d.type, k.algorithm = p->algorithm;
+    k.how.turn_a = p->how.turn_a, k.how.turn_b = p->how.turn_b, k.how.a_mode = p->how.a_mode;
+    pthread_mutex_lock(&fake.lock);
+    size_t i = 0;
+    while (i < n && memcmp(&loaded[i], &k, sizeof k) != 0)
+        i++;
+    bool first = i == n && n < sizeof loaded / sizeof *loaded;
+    if (first)
+        loaded[n++] = k;
+    pthread_mutex_unlock(&fake.lock);
+    if (first && !fake_is_capturing(stream))
+        fake_drain();
+}
+
 EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                      const void *alpha, const void *left, cublasLtMatrixLayout_t a,
                                      const void *right, cublasLtMatrixLayout_t b, const void *beta,
@@ -310,10 +385,15 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     p.workspace = workspace;
     p.beta = *(const float *)beta;
     p.algorithm = algo ? (int)algo->data[1] : 0;
-    (void)handle, (void)c_layout;
+    const char *wrong = find_wrong(&p, workspace_bytes, algo ? algo->data[2] : 16);
+    if (!is_open(handle))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     if (*(const float *)alpha != 1 || c != result || !algo || algo->data[0] != MAGIC || !stream ||
-        !fits(&p) || workspace_bytes < WORKSPACE)
+        memcmp(c_layout, d, sizeof *d) != 0 || wrong) {
+        fake_refuse(CUDA_ERROR_INVALID_VALUE, wrong ? wrong : "a product that nobody asked about");
         return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    load(&p, stream);
     return fake_enqueue(stream, run, &p, sizeof p) == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS
                                                                    : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libcuda as far as the plugin asks for it, in a library of its own that [cuda] driver names: the
  * GPU is the host, and kernels are found by name and run by the emulator. Streams are in
- * fake_stream.c.
+ * fake_stream.c, graphs in fake_graph.c, memory in fake_memory.c. It refuses what CUDA refuses, and
+ * waits where CUDA may wait.
  *
  * WEFT_FAKE_CUDA_GPUS    how many GPUs there are (default 1)
  * WEFT_FAKE_CUDA_FAIL    the number of the call that fails; so do all after it
  * WEFT_FAKE_CUDA_FAULT   the number of the launch that fails when it is run, not when enqueued
  * WEFT_FAKE_CUDA_SKIP    a kernel that does nothing
+ * WEFT_FAKE_CUDA_REFUSE  the number of the call that is refused, and no other
+ * WEFT_FAKE_CUDA_VERSION what the driver says it is for (default 13000, CUDA 13.0)
  * WEFT_FAKE_CUDA_LARGEST more bytes than these at once are out of memory
  * WEFT_FAKE_CUDA_REPORT  a file that gets, in the end, calls made, launches, launches of graphs,
  *                        graphs, what was never given back, and products by algorithm */
@@ -26,6 +29,8 @@ struct CUfunc_st {
     void (*run)(const void *args);
     const size_t *size;
     int threads;
+    unsigned shared; /* the most that it may be given */
+    bool loaded;
 };
 
 #define DECLARE(file, name, threads)                                                               \
@@ -36,7 +41,7 @@ CUDA_KERNELS(DECLARE)
 
 static struct CUfunc_st functions[] = {
 #define ENTRY(file, name_, threads_)                                                               \
-    {"weft_" #name_, emulate_##name_, &emulate_size_##name_, threads_},
+    {"weft_" #name_, emulate_##name_, &emulate_size_##name_, threads_, 48 << 10, false},
     CUDA_KERNELS(ENTRY)
 #undef ENTRY
 };
@@ -51,7 +56,22 @@ long fake_number(const char *variable, long otherwise)
     return text && *text ? strtol(text, NULL, 10) : otherwise;
 }
 
-CUresult fake_enter(void)
+static _Thread_local CUcontext current;
+
+bool fake_has_context(void)
+{
+    return current && fake.contexts > 0;
+}
+
+CUresult fake_refuse(CUresult result, const char *why)
+{
+    if (fake.stuck == CUDA_SUCCESS)
+        snprintf(fake.complaint, sizeof fake.complaint, "%s", why);
+    return result;
+}
+
+/* Of a call that needs no context. */
+static CUresult enter_library(void)
 {
     pthread_mutex_lock(&fake.lock);
     if (++fake.calls == fake_number("WEFT_FAKE_CUDA_FAIL", 0) && fake.stuck == CUDA_SUCCESS) {
@@ -60,8 +80,18 @@ CUresult fake_enter(void)
                  fake.calls);
     }
     CUresult r = fake.stuck;
+    if (r == CUDA_SUCCESS && fake.calls == fake_number("WEFT_FAKE_CUDA_REFUSE", 0))
+        r = fake_refuse(CUDA_ERROR_NOT_PERMITTED, "this call is refused, as it was told to");
     pthread_mutex_unlock(&fake.lock);
     return r;
+}
+
+CUresult fake_enter(void)
+{
+    CUresult r = enter_library();
+    return r == CUDA_SUCCESS && !fake_has_context()
+               ? fake_refuse(CUDA_ERROR_INVALID_CONTEXT, "this thread has no context")
+               : r;
 }
 
 void fake_count(long *what, long by)
@@ -99,22 +129,39 @@ static void run_launch(const void *what)
     snprintf(fake.complaint, sizeof fake.complaint, "%s: %s", l->f->name, wrong);
 }
 
+/* What every GPU takes, and not more. */
+static const char *find_wrong(const launch *l)
+{
+    const struct CUfunc_st *f = l->f;
+    const unsigned threads = l->block[0] * l->block[1] * l->block[2];
+    return !l->grid[0] || !l->grid[1] || !l->grid[2]  ? "a grid without blocks"
+           : l->grid[0] > INT_MAX                     ? "more than 2^31 - 1 blocks"
+           : l->grid[1] > 65535 || l->grid[2] > 65535 ? "more than 65535 blocks"
+           : !threads || threads > 1024               ? "no block of 1 to 1024 threads"
+           : (int)threads != f->threads               ? "not the threads it is compiled for"
+           : *f->size > sizeof l->args                ? "parameters of more than 4 KiB"
+           : l->shared > f->shared                    ? "more shared memory than was asked for"
+                                                      : NULL;
+}
+
 EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                void **params, void **extra)
 {
     launch l = {.f = f, .grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared = shared};
-    (void)extra;
-    if (!stream || (int)(bx * by * bz) != f->threads || *f->size > sizeof l.args ||
-        shared > (96u << 10))
-        return CUDA_ERROR_INVALID_VALUE;
+    const char *wrong = find_wrong(&l);
+    if (!stream || extra || wrong)
+        return fake_refuse(CUDA_ERROR_INVALID_VALUE, wrong ? wrong : "a launch on no stream");
+    if (!f->loaded && !fake_is_capturing(stream))
+        fake_drain();
+    f->loaded = true;
     memcpy(l.args, params[0], *f->size);
     return fake_enqueue(stream, run_launch, &l, sizeof l);
 }
 
 EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    CUresult r = fake_enter();
+    CUresult r = fake_enter_unsafe();
     static const unsigned char magic[] = {0x50, 0xed, 0x55, 0xba}; /* of a fatbin */
     if (r == CUDA_SUCCESS && memcmp(image, magic, sizeof magic) != 0)
         return CUDA_ERROR_INVALID_IMAGE;
@@ -128,12 +175,13 @@ EXPORT CUresult cuModuleUnload(CUmodule module)
 {
     free(module);
     fake_count(&fake.modules, -1);
-    return fake_enter();
+    return fake_enter_unsafe();
 }
 
 EXPORT CUresult cuModuleGetFunction(CUfunction *f, CUmodule module, const char *name)
 {
-    (void)module;
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (strcmp(functions[i].name, name) == 0) {
             *f = &functions[i];
@@ -142,10 +190,29 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *f, CUmodule module, const char *
     return CUDA_ERROR_NOT_FOUND;
 }
 
+/* Which loads it; so would the first launch, when all streams have done what they were told. */
+EXPORT CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction f)
+{
+    CUresult r = fake_enter();
+    if (r == CUDA_SUCCESS && attribute != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+        return CUDA_ERROR_INVALID_VALUE;
+    f->loaded = f->loaded || r == CUDA_SUCCESS;
+    *value = f->threads;
+    return r;
+}
+
+/* The least that a GPU of compute capability 8.0 or later gives a block. */
+enum { MOST_SHARED = 99 << 10 };
+
 EXPORT CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value)
 {
-    (void)f, (void)attribute, (void)value;
-    return fake_enter();
+    CUresult r = fake_enter();
+    if (r == CUDA_SUCCESS && (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+                              value < 0 || value > MOST_SHARED))
+        return fake_refuse(CUDA_ERROR_INVALID_VALUE, "more shared memory than a block has");
+    if (r == CUDA_SUCCESS)
+        f->shared = (unsigned)value;
+    return r;
 }
 
 /* ---- the driver and its GPUs ---- */
@@ -153,12 +220,12 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute,
 EXPORT CUresult cuInit(unsigned flags)
 {
     (void)flags;
-    return fake_number("WEFT_FAKE_CUDA_GPUS", 1) > 0 ? fake_enter() : CUDA_ERROR_NO_DEVICE;
+    return fake_number("WEFT_FAKE_CUDA_GPUS", 1) > 0 ? enter_library() : CUDA_ERROR_NO_DEVICE;
 }
 
 EXPORT CUresult cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    *version = (int)fake_number("WEFT_FAKE_CUDA_VERSION", 13000);
     return CUDA_SUCCESS;
 }
 
@@ -166,6 +233,7 @@ EXPORT CUresult cuGetErrorName(CUresult result, const char **name)
 {
     *name = result == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
             : result == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED"
+            : result == CUDA_ERROR_NOT_PERMITTED ? "CUDA_ERROR_NOT_PERMITTED"
                                                  : "another error";
     return CUDA_SUCCESS;
 }
@@ -180,13 +248,13 @@ EXPORT CUresult cuGetErrorString(CUresult result, const char **text)
 EXPORT CUresult cuDeviceGetCount(int *n)
 {
     *n = (int)fake_number("WEFT_FAKE_CUDA_GPUS", 1);
-    return fake_enter();
+    return enter_library();
 }
 
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     *device = ordinal;
-    return fake_enter();
+    return enter_library();
 }
 
 EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
@@ -200,7 +268,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, C
 {
     (void)attribute, (void)device;
     *value = (int)fake_number("WEFT_FAKE_CUDA_MAJOR", 9);
-    return fake_enter();
+    return enter_library();
 }
 
 EXPORT CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
@@ -213,7 +281,7 @@ EXPORT CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     (void)device;
-    CUresult r = fake_enter();
+    CUresult r = enter_library();
     if (r == CUDA_SUCCESS)
         fake_count(&fake.contexts, 1);
     *context = r == CUDA_SUCCESS ? (CUcontext)&fake : NULL;
@@ -224,97 +292,17 @@ EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
     (void)device;
     fake_count(&fake.contexts, -1);
-    return fake_enter();
+    return enter_library();
 }
 
 EXPORT CUresult cuCtxSetCurrent(CUcontext context)
 {
-    (void)context;
-    return fake_enter();
-}
-
-/* ---- memory ---- */
-
-EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t bytes)
-{
-    CUresult r = fake_enter();
-    void *memory = NULL;
-    if (r == CUDA_SUCCESS && bytes > (size_t)fake_number("WEFT_FAKE_CUDA_LARGEST", LONG_MAX))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (r == CUDA_SUCCESS && posix_memalign(&memory, 256, bytes) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (r == CUDA_SUCCESS)
-        fake_count(&fake.memory, 1);
-    *p = (CUdeviceptr)(uintptr_t)memory;
+    CUresult r = enter_library();
+    current = r == CUDA_SUCCESS ? context : current;
     return r;
 }
 
-/* Whatever is under way may use it. */
-EXPORT CUresult cuMemFree(CUdeviceptr p)
-{
-    fake_drain();
-    free((void *)(uintptr_t)p);
-    fake_count(&fake.memory, -1);
-    return fake_enter();
-}
-
-EXPORT CUresult cuMemGetInfo(size_t *free_bytes, size_t *all)
-{
-    *free_bytes = *all = (size_t)80 << 30;
-    return fake_enter();
-}
-
-EXPORT CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
-{
-    CUresult r = fake_enter();
-    (void)flags;
-    *p = r == CUDA_SUCCESS ? malloc(bytes) : NULL;
-    if (r == CUDA_SUCCESS)
-        fake_count(&fake.host_memory, 1);
-    return r;
-}
-
-EXPORT CUresult cuMemFreeHost(void *p)
-{
-    fake_drain();
-    free(p);
-    fake_count(&fake.host_memory, -1);
-    return fake_enter();
-}
-
-typedef struct copy {
-    void *to;
-    const void *from;
-    size_t bytes;
-    int value;
-} copy;
-
-static void run_copy(const void *what)
-{
-    const copy *c = what;
-    if (c->from)
-        memcpy(c->to, c->from, c->bytes);
-    else
-        memset(c->to, c->value, c->bytes);
-}
-
-EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
-{
-    copy c = {(void *)(uintptr_t)to, from, bytes, 0};
-    return stream ? fake_enqueue(stream, run_copy, &c, sizeof c) : CUDA_ERROR_INVALID_VALUE;
-}
-
-EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
-{
-    copy c = {to, (const void *)(uintptr_t)from, bytes, 0};
-    return stream ? fake_enqueue(stream, run_copy, &c, sizeof c) : CUDA_ERROR_INVALID_VALUE;
-}
-
-EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
-{
-    copy c = {(void *)(uintptr_t)to, NULL, bytes, value};
-    return stream ? fake_enqueue(stream, run_copy, &c, sizeof c) : CUDA_ERROR_INVALID_VALUE;
-}
+/* ---- in the end ---- */
 
 __attribute__((destructor)) static void report(void)
 {
@@ -326,9 +314,9 @@ __attribute__((destructor)) static void report(void)
             fake.replays, fake.captured);
     fprintf(f,
             "left: memory %ld, host memory %ld, streams %ld, events %ld, graphs %ld, modules %ld, "
-            "contexts %ld\n",
+            "contexts %ld, communicators %ld, registrations %ld\n",
             fake.memory, fake.host_memory, fake.streams, fake.events, fake.graphs, fake.modules,
-            fake.contexts);
+            fake.contexts, fake.communicators, fake.registrations);
     fprintf(f, "products %ld %ld %ld\n", fake.products[0], fake.products[1], fake.products[2]);
     fclose(f);
 }

@@ -15,9 +15,10 @@ typedef struct fake_state {
     pthread_mutex_t lock; /* over all of it, and over whatever is done for a stream */
     long calls, launches, replays, captured;
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
-    long products[3];                                                     /* by algorithm */
-    double lag;     /* how many seconds later than they were events are: slow products */
-    CUresult stuck; /* an error that has happened stays */
+    long communicators, registrations;
+    long products[3]; /* by algorithm */
+    double lag;       /* how many seconds later than they were events are: slow products */
+    CUresult stuck;   /* an error that has happened stays */
     char complaint[256];
 } fake_state;
 
@@ -25,9 +26,16 @@ extern fake_state fake __attribute__((visibility("hidden")));
 
 /* The number in a variable of the environment. */
 long fake_number(const char *variable, long otherwise);
-/* Counts a call; what it returns. */
+/* Counts a call that needs a context of this thread's; what it returns. */
 CUresult fake_enter(void);
+/* Of a call that a thread may not make while it captures. */
+CUresult fake_enter_unsafe(void);
+/* An error that is no more than this call's, and why. */
+CUresult fake_refuse(CUresult result, const char *why);
+bool fake_has_context(void);
 void fake_count(long *what, long by);
+/* Does memory of the GPU's, or of the host's that stays, reach so far? */
+bool fake_owns(const void *memory, size_t bytes);
 /* A stream does this, or the graph that is being captured; `what` is copied. */
 CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what,
                       size_t size);
@@ -35,9 +43,9 @@ CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void
  * drop is called. In a graph: of what `copy` makes of it at each launch. */
 CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*drop)(void *what),
                             void *(*copy)(const void *what), void *what);
-/* Is this thread capturing a graph? */
-bool fake_is_recording(void);
+bool fake_is_capturing(CUstream stream);
 /* Until all streams have done what they were told. */
 void fake_drain(void);
+void fake_drain_stream(CUstream stream);
 
 #endif

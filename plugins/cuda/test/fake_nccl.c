@@ -2,14 +2,16 @@
 /* NCCL as far as the plugin nccl asks for it, between processes of one host that each have the fake
  * driver: what ranks send each other lies in files. It is stricter than NCCL where NCCL may be: a
  * communicator does one thing after the other, a send ends when it has been received, sums go round
- * in a ring and are rounded at every rank, and maxima lose NaNs. What ranks do differently in one
- * collective is an error, where NCCL would hang.
+ * in a ring and are rounded at every rank, and maxima lose NaNs. Nothing is on its stream before
+ * ncclCommGetAsyncError has said so, and what ranks do together for the first time is not before
+ * all of them have called: they connect then. What ranks do differently in one collective is an
+ * error, where NCCL would hang.
  *
  * WEFT_FAKE_NCCL_DIR    where the files are (default /tmp)
  * WEFT_FAKE_NCCL_RANK   the rank, of all, at which one of these happens:
  * WEFT_FAKE_NCCL_STALL  the number of the operation that never begins
  * WEFT_FAKE_NCCL_FAIL   the number of the operation at which the network fails */
-#include "fake_driver.h"
+#include "fake_nccl.h"
 
 #include <weft/base.h>
 
@@ -22,99 +24,9 @@
 /* nccl.h, which would declare what is defined here, need not be there. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-enum { SUCCESS, SYSTEM = 2, USAGE = 5, PROGRESS = 7 };
-enum { BYTES = 1, F32 = 7, F64 = 8, BF16 = 9 };
-typedef enum kind { GATHER, SCATTER, REDUCE, BROADCAST, SEND, RECV } kind;
-
-typedef struct fake_id {
-    char path[128];
-} fake_id;
-
-typedef struct comm {
-    char path[192];
-    int n, me, world; /* world: the rank of all */
-    int error;
-    bool aborted;
-    long issued, done, number; /* number: of collectives */
-    long *sent, *received;     /* [n] */
-    int splits;
-    /* what it is being made of, or what is being made of it */
-    char pending[240];
-    struct comm **child;
-} comm;
-
-typedef struct op {
-    kind kind;
-    comm *of;
-    const char *send;
-    char *recv;
-    size_t count;
-    int type, with; /* with: the root, or the other end */
-    long number;
-    bool posted, over;
-    struct op *next;
-} op;
-
-/* What is done together. */
-typedef struct batch {
-    comm *of;
-    op *ops;
-    long ticket;
-    bool stalls;
-} batch;
-
-static long begun;
-
-/* ---- files ---- */
-
-static void name_of(char *out, size_t size, const comm *c, const op *o, int from, int to)
-{
-    if (o->kind == SEND || o->kind == RECV)
-        snprintf(out, size, "%s.p%d-%d.%ld", c->path, from, to, o->number);
-    else
-        snprintf(out, size, "%s.%ld.%d", c->path, o->number, from);
-}
-
-typedef struct head {
-    int kind, type;
-    size_t count;
-} head;
-
-static void write_file(const char *name, const head *h, const void *data, size_t bytes)
-{
-    char early[260];
-    snprintf(early, sizeof early, "%s.new", name);
-    FILE *f = fopen(early, "we");
-    if (!f || fwrite(h, sizeof *h, 1, f) != 1 || (bytes && fwrite(data, bytes, 1, f) != 1)) {
-        perror(early);
-        abort();
-    }
-    fclose(f);
-    rename(early, name);
-}
-
-/* As many bytes as there are, in memory of the caller's; NULL: it is not there. */
-static char *read_file(const char *name, head *h, size_t *bytes)
-{
-    FILE *f = fopen(name, "re");
-    if (!f)
-        return NULL;
-    fseek(f, 0, SEEK_END);
-    *bytes = (size_t)ftell(f) - sizeof *h;
-    rewind(f);
-    char *data = malloc(*bytes + 1);
-    if (fread(h, sizeof *h, 1, f) != 1 || (*bytes && fread(data, *bytes, 1, f) != 1))
-        abort();
-    fclose(f);
-    return data;
-}
-
-static size_t size_of(int type)
-{
-    return type == F32 ? 4 : type == F64 ? 8 : type == BF16 ? 2 : 1;
-}
-
 /* ---- communicators ---- */
+
+static int go_on(comm *c);
 
 static comm *make(const char *path, int n, int me, int world)
 {
@@ -125,6 +37,8 @@ static comm *make(const char *path, int n, int me, int world)
     c->world = world;
     c->sent = calloc((size_t)n, sizeof *c->sent);
     c->received = calloc((size_t)n, sizeof *c->received);
+    c->met = calloc(2 * (size_t)n, sizeof *c->met);
+    fake_count(&fake.communicators, 1);
     return c;
 }
 
@@ -140,7 +54,7 @@ static bool read_votes(const comm *c, vote *votes)
         head h;
         size_t bytes;
         snprintf(name, sizeof name, "%s.%d", c->pending, r);
-        char *data = read_file(name, &h, &bytes);
+        char *data = fake_read(name, &h, &bytes);
         if (!data)
             return false;
         memcpy(&votes[r], data, sizeof votes[r]);
@@ -156,7 +70,7 @@ static void vote_for(comm *c, const char *pending, int color, int key)
     char name[256];
     snprintf(c->pending, sizeof c->pending, "%s", pending);
     snprintf(name, sizeof name, "%s.%d", c->pending, c->me);
-    write_file(name, &h, &mine, sizeof mine);
+    fake_write(name, &h, &mine, sizeof mine);
 }
 
 static void split(comm *c, const vote *votes)
@@ -175,11 +89,17 @@ static void split(comm *c, const vote *votes)
     *c->child = make(path, n, me, c->world);
 }
 
-/* Under the lock. */
+/* Of what was asked, not of what is on a stream. */
 static int state_of(comm *c)
 {
-    if (c->error || !*c->pending)
+    if (c->error)
         return c->error;
+    if (c->waits)
+        return go_on(c);
+    if (c->finalized)
+        return c->issued == c->done && !c->persistent ? SUCCESS : PROGRESS;
+    if (!*c->pending)
+        return SUCCESS;
     vote *votes = calloc((size_t)c->n, sizeof *votes);
     bool all = read_votes(c, votes);
     if (all && c->child)
@@ -198,9 +118,11 @@ EXPORT int ncclGetVersion(int *version)
 
 EXPORT const char *ncclGetErrorString(int result)
 {
-    return result == SYSTEM  ? "unhandled system error"
-           : result == USAGE ? "invalid usage"
-                             : "another error";
+    return result == UNHANDLED  ? "unhandled cuda error"
+           : result == SYSTEM   ? "unhandled system error"
+           : result == ARGUMENT ? "invalid argument"
+           : result == USAGE    ? "invalid usage"
+                                : "another error";
 }
 
 EXPORT const char *ncclGetLastError(const comm *c)
@@ -216,10 +138,32 @@ EXPORT int ncclGetUniqueId(fake_id *id)
     return SUCCESS;
 }
 
+/* As ncclConfig_t begins in all versions since 2.18: size, magic, version, blocking. */
+static bool is_config(const void *config)
+{
+    struct {
+        size_t size;
+        unsigned magic, version;
+        int blocking;
+    } c;
+    if (!config)
+        return false;
+    memcpy(&c, config, sizeof c);
+    return c.size >= 48 && c.magic == 0xcafebeef && c.version >= 21800 && c.blocking == 0;
+}
+
+/* Nothing is under way that ncclCommGetAsyncError would have to be asked of. */
+static bool is_ready(const comm *c)
+{
+    return !c->error && !c->aborted && !c->finalized && !c->waits && !*c->pending;
+}
+
 EXPORT int ncclCommInitRankConfig(comm **out, int n, fake_id id, int rank, void *config)
 {
     char pending[240];
-    (void)config;
+    *out = NULL;
+    if (!fake_has_context() || !is_config(config) || rank < 0 || rank >= n)
+        return ARGUMENT;
     snprintf(pending, sizeof pending, "%s.init", id.path);
     *out = make(id.path, n, rank, rank);
     vote_for(*out, pending, 0, rank);
@@ -229,25 +173,29 @@ EXPORT int ncclCommInitRankConfig(comm **out, int n, fake_id id, int rank, void 
 EXPORT int ncclCommSplit(comm *c, int color, int key, comm **out, void *config)
 {
     char pending[240];
-    (void)config;
+    *out = NULL;
+    if (!fake_has_context() || !is_config(config) || color < -1)
+        return ARGUMENT;
+    if (!is_ready(c))
+        return USAGE;
     snprintf(pending, sizeof pending, "%s.s%d", c->path, c->splits++);
     c->child = out;
-    *out = NULL;
     vote_for(c, pending, color, key);
-    return PROGRESS;
+    return SUCCESS; /* as NCCL does, though it has only begun */
 }
 
 EXPORT int ncclCommGetAsyncError(comm *c, int *result)
 {
-    pthread_mutex_lock(&fake.lock);
-    *result = state_of(c);
-    pthread_mutex_unlock(&fake.lock);
+    *result = fake_has_context() ? state_of(c) : ARGUMENT;
     return SUCCESS;
 }
 
 EXPORT int ncclCommFinalize(comm *c)
 {
-    return c->issued == c->done ? SUCCESS : USAGE;
+    if (!is_ready(c) || !fake_has_context())
+        return USAGE;
+    c->finalized = true;
+    return PROGRESS;
 }
 
 /* What is under way ends, undone. Streams may still hold it, so it is not freed. */
@@ -255,222 +203,143 @@ EXPORT int ncclCommAbort(comm *c)
 {
     pthread_mutex_lock(&fake.lock);
     c->aborted = true;
+    fake.communicators--;
     pthread_mutex_unlock(&fake.lock);
+    return SUCCESS;
+}
+
+/* What is said of it is where it was. */
+typedef struct registered {
+    comm *of;
+    const void *memory;
+    size_t bytes;
+} registered;
+
+EXPORT int ncclCommRegister(comm *c, void *memory, size_t bytes, void **handle)
+{
+    *handle = NULL;
+    if (!is_ready(c))
+        return USAGE;
+    if (!fake_has_context() || !bytes || !fake_owns(memory, bytes))
+        return ARGUMENT;
+    registered *r = malloc(sizeof *r);
+    *r = (registered){c, memory, bytes};
+    c->registered++;
+    fake_count(&fake.registrations, 1);
+    *handle = r;
+    return SUCCESS;
+}
+
+EXPORT int ncclCommDeregister(comm *c, void *handle)
+{
+    registered *r = handle;
+    if (!r || r->of != c || !fake_owns(r->memory, r->bytes)) {
+        fake_refuse(CUDA_ERROR_INVALID_VALUE, "memory was given back before NCCL was told");
+        return ARGUMENT;
+    }
+    c->registered--;
+    fake_count(&fake.registrations, -1);
+    free(r);
     return SUCCESS;
 }
 
 EXPORT int ncclCommDestroy(comm *c)
 {
+    if (c->registered || c->issued != c->done || c->waits || *c->pending)
+        return USAGE;
+    fake_count(&fake.communicators, -1);
     free(c->sent);
     free(c->received);
+    free(c->met);
     free(c);
     return SUCCESS;
 }
 
-/* ---- collectives: everyone's part is a file ---- */
+/* ---- before it is on a stream: who does it with whom for the first time connects ---- */
 
-static size_t sent_bytes(const op *o)
+/* This rank is there, and so is the other. */
+static bool meet(const comm *c, const char *what, int me, int other)
 {
-    size_t bytes = o->count * size_of(o->type);
-    return o->kind == SCATTER                             ? bytes * (size_t)o->of->n
-           : o->kind == BROADCAST && o->with != o->of->me ? 0
-                                                          : bytes;
-}
-
-static double get(const char *data, int type, size_t i)
-{
-    return type == F32   ? ((const float *)(const void *)data)[i]
-           : type == F64 ? ((const double *)(const void *)data)[i]
-                         : weft_bf16_to_f32(((const uint16_t *)(const void *)data)[i]);
-}
-
-static void put(char *data, int type, size_t i, double v)
-{
-    if (type == F32)
-        ((float *)(void *)data)[i] = (float)v;
-    else if (type == F64)
-        ((double *)(void *)data)[i] = v;
-    else
-        ((uint16_t *)(void *)data)[i] = weft_f32_to_bf16((float)v);
-}
-
-/* Round the ring, from another rank for every element, rounded at each. */
-static void sum(const op *o, char *const *parts, size_t offset)
-{
-    const int n = o->of->n;
-    for (size_t i = 0; i < o->count; i++) {
-        int first = (int)((i + 1) % (size_t)n);
-        put(o->recv, o->type, i, get(parts[first], o->type, offset + i));
-        for (int k = 1; k < n; k++)
-            put(o->recv, o->type, i,
-                get(o->recv, o->type, i) + get(parts[(first + k) % n], o->type, offset + i));
-    }
-}
-
-static void finish(op *o, char *const *parts)
-{
-    comm *c = o->of;
-    size_t bytes = o->count * size_of(o->type);
-    switch (o->kind) {
-    case GATHER:
-        for (int r = 0; r < c->n; r++)
-            memcpy(o->recv + (size_t)r * bytes, parts[r], bytes);
-        break;
-    case SCATTER:
-        sum(o, parts, (size_t)c->me * o->count);
-        break;
-    case REDUCE:
-        sum(o, parts, 0);
-        break;
-    case BROADCAST:
-        memcpy(o->recv, parts[o->with], bytes);
-        break;
-    case SEND:
-    case RECV:
-        break;
-    }
-}
-
-static void post(op *o)
-{
+    const head h = {0};
     char name[256];
-    const head h = {o->kind, o->type, o->count};
-    name_of(name, sizeof name, o->of, o, o->of->me, o->with);
-    write_file(name, &h, o->send, sent_bytes(o));
-    o->posted = true;
+    snprintf(name, sizeof name, "%s.%s%d-%d", c->path, what, me, other);
+    if (access(name, F_OK) != 0)
+        fake_write(name, &h, NULL, 0);
+    snprintf(name, sizeof name, "%s.%s%d-%d", c->path, what, other, me);
+    return access(name, F_OK) == 0;
 }
 
-/* Once all have written number k, all have read k - 1. */
-static bool run_collective(op *o)
+static bool connect_transfer(comm *c, const op *o)
 {
-    comm *c = o->of;
-    bool all = true, same = true;
-    char name[256];
-    if (!o->posted)
-        post(o);
-    for (int r = 0; r < c->n && all; r++) {
-        name_of(name, sizeof name, c, o, r, 0);
-        all = access(name, F_OK) == 0;
-    }
-    if (!all)
-        return false;
-    char **parts = calloc((size_t)c->n, sizeof *parts);
-    for (int r = 0; r < c->n; r++) {
-        head h;
-        size_t bytes;
-        name_of(name, sizeof name, c, o, r, 0);
-        parts[r] = read_file(name, &h, &bytes);
-        same = same && h.kind == (int)o->kind && h.type == o->type && h.count == o->count;
-    }
-    if (same)
-        finish(o, parts);
-    else
-        c->error = USAGE;
-    for (int r = 0; r < c->n; r++)
-        free(parts[r]);
-    free(parts);
-    o->number--;
-    name_of(name, sizeof name, c, o, c->me, 0);
-    unlink(name);
-    return same;
-}
-
-/* ---- sends and receives ---- */
-
-static bool run_transfer(op *o)
-{
-    comm *c = o->of;
-    char name[256];
-    head h;
-    size_t bytes;
-    bool sends = o->kind == SEND;
-    name_of(name, sizeof name, c, o, sends ? c->me : o->with, sends ? o->with : c->me);
-    if (sends && !o->posted) {
-        post(o);
-        return false;
-    }
-    if (sends)
-        return access(name, F_OK) != 0;
-    char *data = read_file(name, &h, &bytes);
-    if (!data)
-        return false;
-    if (bytes == o->count * size_of(o->type))
-        memcpy(o->recv, data, bytes);
-    else
-        c->error = USAGE;
-    free(data);
-    unlink(name);
-    return !c->error;
-}
-
-/* ---- on a stream ---- */
-
-static bool run_batch(void *what)
-{
-    const batch *b = what;
-    comm *c = b->of;
-    bool over = true;
-    if (c->aborted)
+    bool *met = &c->met[2 * o->with + (o->kind == RECV)];
+    char mine[256], others[256];
+    const int from = o->kind == SEND ? c->me : o->with, to = o->kind == SEND ? o->with : c->me;
+    const head h = {0};
+    if (*met || o->with == c->me)
         return true;
-    if (b->stalls || c->error || b->ticket != c->done)
-        return false;
-    for (op *o = b->ops; o; o = o->next) {
-        if (!o->over)
-            o->over = o->kind == SEND || o->kind == RECV ? run_transfer(o) : run_collective(o);
-        over = over && o->over;
-    }
-    c->done += over;
-    return over;
+    snprintf(mine, sizeof mine, "%s.%s%d-%d", c->path, o->kind == SEND ? "to" : "at", from, to);
+    snprintf(others, sizeof others, "%s.%s%d-%d", c->path, o->kind == SEND ? "at" : "to", from, to);
+    if (access(mine, F_OK) != 0)
+        fake_write(mine, &h, NULL, 0);
+    return *met = access(others, F_OK) == 0;
 }
 
-static void drop_batch(void *what)
+static bool connect_all(comm *c)
 {
-    batch *b = what;
-    for (op *o = b->ops, *next; o; o = next) {
-        next = o->next;
-        free(o);
-    }
-    free(b);
+    bool all = true;
+    for (int r = 0; r < c->n && !c->connected; r++)
+        if (!meet(c, "c", c->me, r))
+            all = false;
+    return c->connected = c->connected || all;
 }
 
-/* In the order of their calls, or of the launches of their graphs. */
-static void give_numbers(batch *b)
+static bool is_connected(comm *c, const op *ops)
 {
-    comm *c = b->of;
-    b->ticket = c->issued++;
-    for (op *o = b->ops; o; o = o->next)
-        o->number = o->kind == SEND   ? c->sent[o->with]++
-                    : o->kind == RECV ? c->received[o->with]++
-                                      : c->number++;
-    if (++begun && c->world == fake_number("WEFT_FAKE_NCCL_RANK", 0)) {
-        b->stalls = begun == fake_number("WEFT_FAKE_NCCL_STALL", 0);
-        if (begun == fake_number("WEFT_FAKE_NCCL_FAIL", 0))
-            c->error = SYSTEM;
-    }
+    bool all = true;
+    for (const op *o = ops; o; o = o->next)
+        if (!(is_transfer(o) ? connect_transfer(c, o) : connect_all(c)))
+            all = false;
+    return all;
 }
 
-static void *copy_batch(const void *what)
+static int go_on(comm *c)
 {
-    batch *b = malloc(sizeof *b);
-    *b = *(const batch *)what;
-    for (op **at = &b->ops; *at; at = &(*at)->next) {
-        op *o = malloc(sizeof *o);
-        *o = **at;
-        *at = o;
-    }
-    give_numbers(b);
-    return b;
+    batch *b = c->waits;
+    if (!is_connected(c, b->ops))
+        return PROGRESS;
+    c->waits = NULL;
+    if (fake_is_capturing(c->on))
+        b->persistent = ++c->persistent;
+    else
+        fake_give_numbers(b);
+    return fake_enqueue_until(c->on, fake_run_batch, fake_drop_batch, fake_copy_batch, b) ==
+                   CUDA_SUCCESS
+               ? SUCCESS
+               : UNHANDLED;
+}
+
+static const char *find_wrong(const op *o, CUstream stream)
+{
+    size_t sent = o->send ? fake_sent_bytes(o) : 0, bytes = o->count * fake_size_of(o->type);
+    size_t got = !o->recv ? 0 : o->kind == GATHER ? bytes * (size_t)o->of->n : bytes;
+    return !fake_has_context()                  ? "this thread has no context"
+           : !is_ready(o->of)                   ? "the communicator is not done with the last call"
+           : !stream                            ? "no stream"
+           : o->with < 0 || o->with >= o->of->n ? "no such rank"
+           : is_transfer(o) && !o->count        ? "nothing is sent"
+           : sent && !fake_owns(o->send, sent)  ? "what is sent is not all in the GPU's memory"
+           : got && !fake_owns(o->recv, got)    ? "what is received has no room in the GPU's memory"
+                                                : NULL;
 }
 
 static int enqueue(op *ops, CUstream stream)
 {
+    comm *c = ops->of;
     batch *b = calloc(1, sizeof *b);
-    *b = (batch){.of = ops->of, .ops = ops};
-    if (!fake_is_recording())
-        give_numbers(b);
-    return fake_enqueue_until(stream, run_batch, drop_batch, copy_batch, b) == CUDA_SUCCESS
-               ? SUCCESS
-               : 1;
+    *b = (batch){.of = c, .ops = ops};
+    c->waits = b;
+    c->on = stream;
+    return PROGRESS;
 }
 
 static _Thread_local int depth;
@@ -494,6 +363,13 @@ EXPORT int ncclGroupEnd(void)
 
 static int begin(op o, CUstream stream)
 {
+    if (o.of->error)
+        return o.of->error;
+    const char *wrong = find_wrong(&o, stream);
+    if (wrong) {
+        fake_refuse(CUDA_ERROR_INVALID_VALUE, wrong);
+        return USAGE;
+    }
     op *made = malloc(sizeof *made);
     *made = o;
     if (depth == 0)

@@ -1,56 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, events and graphs of the fake driver. A stream does what it is told later: when somebody
- * asks whether it is done. Whose turn it is among those that could go on is a matter of dice
- * (WEFT_FAKE_CUDA_SEED), so what does not wait where it must goes wrong. */
-#include "fake_driver.h"
+/* Streams and events of the fake driver. A stream does what it is told later: when somebody asks
+ * whether it is done. Whose turn it is among those that could go on is a matter of dice
+ * (WEFT_FAKE_CUDA_SEED), so what does not wait where it must goes wrong. What is captured instead
+ * is in fake_graph.c. */
+#include "fake_work.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-typedef struct work {
-    bool (*act)(void *what);
-    void (*drop)(void *what);
-    void *(*copy)(const void *what); /* of a graph: for each launch; NULL: `what` itself */
-    void *what;
-    struct work *next;
-} work;
-
-struct CUstream_st {
-    work *first, *last;
-    struct CUstream_st *next;
-};
-
-/* A point on a stream: of the event, and of everyone who waits for it. */
-typedef struct mark {
-    bool reached;
-    double at; /* when it was, in seconds */
-    int users;
-} mark;
-
-struct CUevent_st {
-    mark *last; /* NULL: never recorded */
-};
-
-struct CUgraph_st {
-    work *first, *last;
-};
-
-static struct CUstream_st *streams;
-static _Thread_local CUgraph recording;
+CUstream fake_streams;
 static uint64_t dice;
 
-static void append(work **first, work **last, work *w)
-{
-    if (*first)
-        (*last)->next = w;
-    else
-        *first = w;
-    *last = w;
-}
-
-static work *work_of(bool (*act)(void *what), void (*drop)(void *what), void *what)
+work *fake_work(bool (*act)(void *what), void (*drop)(void *what), void *what)
 {
     work *w = calloc(1, sizeof *w);
     *w = (work){.act = act, .drop = drop, .what = what};
@@ -78,7 +41,7 @@ static bool step(CUstream s)
     return true;
 }
 
-static int roll(int sides)
+int fake_roll(int sides)
 {
     if (!dice)
         dice = (uint64_t)fake_number("WEFT_FAKE_CUDA_SEED", 1) | 1;
@@ -89,7 +52,7 @@ static int roll(int sides)
 static int count_streams(void)
 {
     int n = 0;
-    for (const struct CUstream_st *s = streams; s; s = s->next)
+    for (const struct CUstream_st *s = fake_streams; s; s = s->next)
         n++;
     return n;
 }
@@ -97,14 +60,14 @@ static int count_streams(void)
 /* One thing of some stream; false: none can go on. */
 static bool advance_one(void)
 {
-    int n = count_streams(), first = n ? roll(n) : 0;
-    CUstream s = streams;
+    int n = count_streams(), first = n ? fake_roll(n) : 0;
+    CUstream s = fake_streams;
     for (int i = 0; i < first; i++)
         s = s->next;
     for (int i = 0; i < n; i++) {
         if (step(s))
             return true;
-        s = s->next ? s->next : streams;
+        s = s->next ? s->next : fake_streams;
     }
     return false;
 }
@@ -136,7 +99,7 @@ void fake_drain(void)
     while (busy) {
         advance();
         busy = false;
-        for (const struct CUstream_st *s = streams; s; s = s->next)
+        for (const struct CUstream_st *s = fake_streams; s; s = s->next)
             busy = busy || s->first;
         if (busy)
             rest();
@@ -144,7 +107,26 @@ void fake_drain(void)
     pthread_mutex_unlock(&fake.lock);
 }
 
+void fake_drain_stream(CUstream stream)
+{
+    pthread_mutex_lock(&fake.lock);
+    drain(stream);
+    pthread_mutex_unlock(&fake.lock);
+}
+
 /* ---- being told ---- */
+
+CUresult fake_append(CUstream stream, work *w)
+{
+    if (stream->capture)
+        return fake_capture(stream, w);
+    if (stream->first)
+        stream->last->next = w;
+    else
+        stream->first = w;
+    stream->last = w;
+    return CUDA_SUCCESS;
+}
 
 typedef struct copied {
     void (*act)(const void *what);
@@ -158,6 +140,18 @@ static bool act_copied(void *what)
     return true;
 }
 
+static CUresult tell(CUstream stream, work *w)
+{
+    pthread_mutex_lock(&fake.lock);
+    CUresult r = fake_append(stream, w);
+    pthread_mutex_unlock(&fake.lock);
+    if (r != CUDA_SUCCESS) {
+        w->drop(w->what);
+        free(w);
+    }
+    return r;
+}
+
 CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what, size_t size)
 {
     CUresult r = fake_enter();
@@ -166,14 +160,7 @@ CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void
     copied *c = aligned_alloc(16, (sizeof *c + size + 15) / 16 * 16);
     c->act = act;
     memcpy(c->what, what, size);
-    work *w = work_of(act_copied, free, c);
-    pthread_mutex_lock(&fake.lock);
-    if (recording)
-        append(&recording->first, &recording->last, w);
-    else
-        append(&stream->first, &stream->last, w);
-    pthread_mutex_unlock(&fake.lock);
-    return CUDA_SUCCESS;
+    return tell(stream, fake_work(act_copied, free, c));
 }
 
 CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*drop)(void *what),
@@ -184,20 +171,17 @@ CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*dro
         drop(what);
         return r;
     }
-    work *w = work_of(act, drop, what);
+    work *w = fake_work(act, drop, what);
     w->copy = copy;
-    pthread_mutex_lock(&fake.lock);
-    if (recording)
-        append(&recording->first, &recording->last, w);
-    else
-        append(&stream->first, &stream->last, w);
-    pthread_mutex_unlock(&fake.lock);
-    return CUDA_SUCCESS;
+    return tell(stream, w);
 }
 
-bool fake_is_recording(void)
+bool fake_is_capturing(CUstream stream)
 {
-    return recording != NULL;
+    pthread_mutex_lock(&fake.lock);
+    bool is = stream->capture != NULL;
+    pthread_mutex_unlock(&fake.lock);
+    return is;
 }
 
 /* ---- streams ---- */
@@ -211,8 +195,8 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
         return r;
     *stream = calloc(1, sizeof **stream);
     pthread_mutex_lock(&fake.lock);
-    (*stream)->next = streams;
-    streams = *stream;
+    (*stream)->next = fake_streams;
+    fake_streams = *stream;
     fake.streams++;
     pthread_mutex_unlock(&fake.lock);
     return r;
@@ -221,33 +205,48 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 EXPORT CUresult cuStreamDestroy(CUstream stream)
 {
     pthread_mutex_lock(&fake.lock);
+    if (stream->capture)
+        fake_spoil(stream->capture);
     drain(stream);
-    CUstream *at = &streams;
+    CUstream *at = &fake_streams;
     while (*at != stream)
         at = &(*at)->next;
     *at = stream->next;
     fake.streams--;
+    free(stream->tips.list);
     pthread_mutex_unlock(&fake.lock);
     free(stream);
     return fake_enter();
 }
 
-/* Nobody may wait for what is only being captured. */
+/* Nobody may wait for what is only being captured, or while he captures. */
+static CUresult enter_asking(CUstream stream)
+{
+    CUresult r = fake_enter_unsafe();
+    pthread_mutex_lock(&fake.lock);
+    if (stream->capture)
+        r = fake_spoil(stream->capture);
+    pthread_mutex_unlock(&fake.lock);
+    return r;
+}
+
 EXPORT CUresult cuStreamSynchronize(CUstream stream)
 {
-    if (recording)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult r = enter_asking(stream);
+    if (r != CUDA_SUCCESS)
+        return r;
     pthread_mutex_lock(&fake.lock);
     drain(stream);
+    r = fake.stuck;
     pthread_mutex_unlock(&fake.lock);
-    return fake_enter();
+    return r;
 }
 
 EXPORT CUresult cuStreamQuery(CUstream stream)
 {
-    if (recording)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    CUresult r = fake_enter();
+    CUresult r = enter_asking(stream);
+    if (r != CUDA_SUCCESS)
+        return r;
     pthread_mutex_lock(&fake.lock);
     advance();
     r = fake.stuck != CUDA_SUCCESS ? fake.stuck : stream->first ? CUDA_ERROR_NOT_READY : r;
@@ -270,7 +269,8 @@ EXPORT CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr to, cuuint64_t
                                      unsigned flags)
 {
     const written w = {to, value};
-    (void)flags;
+    if (flags || to % sizeof value || !fake_owns((const void *)(uintptr_t)to, sizeof value))
+        return fake_refuse(CUDA_ERROR_INVALID_VALUE, "a value is written to no place of the GPU's");
     return fake_enqueue(stream, run_written, &w, sizeof w);
 }
 
@@ -312,8 +312,9 @@ static void drop_mark(void *what)
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
     CUresult r = fake_enter();
-    (void)flags;
     *event = r == CUDA_SUCCESS ? calloc(1, sizeof **event) : NULL;
+    if (*event)
+        (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
     fake_count(&fake.events, r == CUDA_SUCCESS);
     return r;
 }
@@ -322,24 +323,29 @@ EXPORT CUresult cuEventDestroy(CUevent event)
 {
     pthread_mutex_lock(&fake.lock);
     release(event->last);
+    fake_forget_capture(event);
     fake.events--;
     pthread_mutex_unlock(&fake.lock);
     free(event);
     return fake_enter();
 }
 
-/* What is captured is done in the order in which it was told. */
 EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     CUresult r = fake_enter();
-    if (r != CUDA_SUCCESS || recording)
+    if (r != CUDA_SUCCESS)
         return r;
-    mark *m = calloc(1, sizeof *m);
-    m->users = 2;
     pthread_mutex_lock(&fake.lock);
     release(event->last);
-    event->last = m;
-    append(&stream->first, &stream->last, work_of(reach, drop_reached, m));
+    event->last = NULL;
+    fake_forget_capture(event);
+    if (stream->capture) {
+        r = fake_capture_record(event, stream);
+    } else {
+        event->last = calloc(1, sizeof *event->last);
+        event->last->users = 2;
+        r = fake_append(stream, fake_work(reach, drop_reached, event->last));
+    }
     pthread_mutex_unlock(&fake.lock);
     return r;
 }
@@ -348,20 +354,33 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
 {
     CUresult r = fake_enter();
     (void)flags;
-    if (r != CUDA_SUCCESS || recording)
+    if (r != CUDA_SUCCESS)
         return r;
     pthread_mutex_lock(&fake.lock);
-    if (event->last) {
+    if (stream->capture || event->capture) {
+        r = fake_capture_wait(stream, event);
+    } else if (event->last) {
         event->last->users++;
-        append(&stream->first, &stream->last, work_of(is_reached, drop_mark, event->last));
+        r = fake_append(stream, fake_work(is_reached, drop_mark, event->last));
     }
     pthread_mutex_unlock(&fake.lock);
     return r;
 }
 
+/* What was captured happens never, or at every launch. */
+static CUresult check_captured(const struct CUevent_st *event)
+{
+    return event->capture ? fake_refuse(CUDA_ERROR_CAPTURED_EVENT,
+                                        "an event is asked for that was recorded in a capture")
+                          : CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuEventQuery(CUevent event)
 {
-    CUresult r = fake_enter();
+    CUresult r = fake_enter_unsafe();
+    r = r != CUDA_SUCCESS ? r : check_captured(event);
+    if (r != CUDA_SUCCESS)
+        return r;
     pthread_mutex_lock(&fake.lock);
     advance();
     bool done = !event->last || event->last->reached;
@@ -372,8 +391,14 @@ EXPORT CUresult cuEventQuery(CUevent event)
 
 EXPORT CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
+    CUresult r = check_captured(from);
+    r = r != CUDA_SUCCESS ? r : check_captured(to);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!from->timed || !to->timed || !from->last || !to->last)
+        return fake_refuse(CUDA_ERROR_INVALID_HANDLE, "an event that has no time");
     pthread_mutex_lock(&fake.lock);
-    bool done = from->last && from->last->reached && to->last && to->last->reached;
+    bool done = from->last->reached && to->last->reached;
     *ms = done ? (float)(1e3 * (to->last->at - from->last->at)) : 0;
     pthread_mutex_unlock(&fake.lock);
     return done ? fake_enter() : CUDA_ERROR_NOT_READY;
@@ -388,99 +413,4 @@ EXPORT CUresult cuEventSynchronize(CUevent event)
         r = cuEventQuery(event);
     }
     return r;
-}
-
-/* ---- graphs ---- */
-
-EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
-{
-    CUresult r = fake_enter();
-    (void)stream, (void)mode;
-    if (r == CUDA_SUCCESS)
-        recording = calloc(1, sizeof *recording);
-    return r;
-}
-
-EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
-{
-    (void)stream;
-    *graph = recording;
-    recording = NULL;
-    return fake_enter();
-}
-
-/* The graph itself becomes what is launched. */
-EXPORT CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
-{
-    (void)flags;
-    *exec = (CUgraphExec)(void *)graph;
-    fake_count(&fake.graphs, 1);
-    fake_count(&fake.captured, 1);
-    return fake_enter();
-}
-
-/* A graph that was launched: the first is what comes next. */
-typedef struct launch {
-    work *first, *last;
-} launch;
-
-static void drop_nothing(void *what)
-{
-    (void)what;
-}
-
-static void drop_launch(void *what)
-{
-    launch *l = what;
-    for (work *w = l->first, *next; w; w = next) {
-        next = w->next;
-        w->drop(w->what);
-        free(w);
-    }
-    free(l);
-}
-
-static bool run_launch(void *what)
-{
-    launch *l = what;
-    for (work *w = l->first; w && fake.stuck == CUDA_SUCCESS; w = l->first) {
-        if (!w->act(w->what))
-            return false;
-        l->first = w->next;
-        w->drop(w->what);
-        free(w);
-    }
-    fake.replays++;
-    return true;
-}
-
-EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
-{
-    const CUgraph graph = (CUgraph)(void *)exec;
-    launch *l = calloc(1, sizeof *l);
-    for (const work *w = graph->first; w; w = w->next)
-        append(&l->first, &l->last,
-               w->copy ? work_of(w->act, w->drop, w->copy(w->what))
-                       : work_of(w->act, drop_nothing, w->what));
-    return fake_enqueue_until(stream, run_launch, drop_launch, NULL, l);
-}
-
-EXPORT CUresult cuGraphDestroy(CUgraph graph)
-{
-    (void)graph;
-    return fake_enter();
-}
-
-EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-    CUgraph graph = (CUgraph)(void *)exec;
-    fake_drain();
-    for (work *w = graph->first, *next; w; w = next) {
-        next = w->next;
-        w->drop(w->what);
-        free(w);
-    }
-    free(graph);
-    fake_count(&fake.graphs, -1);
-    return fake_enter();
 }

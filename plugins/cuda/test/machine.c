@@ -44,6 +44,8 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
 #undef NAME
                                      }};
     static weft_queue queue;
+    if (!products.handle)
+        cublasLtCreate(&products.handle);
     queue = (weft_queue){.driver = fake_driver(),
                          .functions = fake_functions(),
                          .products = &products,
