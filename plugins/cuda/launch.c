@@ -75,8 +75,12 @@ cuda_view cuda_view_of(const weft_tensor *t)
     return (cuda_view){t->data, (int32_t)t->dtype};
 }
 
-/* Kernels walk on from there: more blocks than a GPU holds at once gain nothing. */
-enum { MOST_BLOCKS = 1 << 14 };
+/* Kernels walk on from there: more blocks than a GPU holds at once gain nothing. Tests have fewer,
+ * so that they do. */
+#ifndef CUDA_MOST_BLOCKS
+#define CUDA_MOST_BLOCKS (1 << 14)
+#endif
+enum { MOST_BLOCKS = CUDA_MOST_BLOCKS };
 
 int64_t cuda_chunk_blocks(int64_t n)
 {

@@ -76,6 +76,7 @@ cuda_emulator = \
 	plugins/cuda/test/fake.c \
 	plugins/cuda/test/emulate.h \
 	plugins/cuda/test/fake.h \
+	plugins/cuda/test/machine.h \
 	plugins/cuda/test/target.h
 cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c plugins/cuda/test/fake_graph.c plugins/cuda/test/fake_memory.c \
 	plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_nccl_run.c plugins/cuda/test/fake_stream.c
@@ -139,6 +140,43 @@ plugins_cuda_test_test_cuda_products_LDADD = $(plugins_cuda_test_test_cuda_kerne
 plugins_cuda_test_test_cuda_products_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
 plugins_cuda_test_test_cuda_products_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
 plugins_cuda_test_test_cuda_products_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
+
+# The same trials, with every access to memory looked at: -fsanitize=thread makes the compiler call
+# functions that races.c has. Nothing is linked with that flag.
+cuda_raced = $(cuda_kernels:%=plugins/cuda/test/%.raced.o)
+$(cuda_raced): plugins/cuda/test/%.raced.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h core/weft/base.h
+	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 -g -fsanitize=thread $(CUDA_HOST_FLAGS) -c -o $@ $<
+plugins/cuda/test/wrong.raced.o: plugins/cuda/test/wrong.cc plugins/cuda/test/target.h plugins/cuda/test/emulate.h
+	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 -g -fsanitize=thread $(CUDA_HOST_FLAGS) -c -o $@ $<
+CLEANFILES += $(cuda_raced) plugins/cuda/test/wrong.raced.o
+
+check_LTLIBRARIES += plugins/cuda/test/libraces.la
+plugins_cuda_test_libraces_la_SOURCES = $(plugins_cuda_test_libemulated_la_SOURCES) plugins/cuda/test/races.c plugins/cuda/test/races.h
+# With few blocks, so that each has to walk.
+plugins_cuda_test_libraces_la_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPFLAGS) -DCUDA_MOST_BLOCKS=3
+
+check_PROGRAMS += plugins/cuda/test/races_attention plugins/cuda/test/races_kernels plugins/cuda/test/races_products plugins/cuda/test/test_races
+plugins_cuda_test_races_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) plugins/cuda/test/machine.c
+plugins_cuda_test_races_kernels_LDADD = plugins/cuda/test/libraces.la $(cuda_raced) \
+	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
+plugins_cuda_test_races_kernels_DEPENDENCIES = plugins/cuda/test/libraces.la $(cuda_raced) \
+	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_races_kernels_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPFLAGS) -DFIND_RACES
+plugins_cuda_test_races_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+plugins_cuda_test_races_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c $(trial_attention) plugins/cuda/test/machine.c
+plugins_cuda_test_races_attention_LDADD = $(plugins_cuda_test_races_kernels_LDADD)
+plugins_cuda_test_races_attention_DEPENDENCIES = $(plugins_cuda_test_races_kernels_DEPENDENCIES)
+plugins_cuda_test_races_attention_CPPFLAGS = $(plugins_cuda_test_races_kernels_CPPFLAGS)
+plugins_cuda_test_races_attention_CFLAGS = $(plugins_cuda_test_races_kernels_CFLAGS)
+plugins_cuda_test_races_products_SOURCES = plugins/cuda/test/test_cuda_products.c $(trial_products) plugins/cuda/test/machine.c
+plugins_cuda_test_races_products_LDADD = $(plugins_cuda_test_races_kernels_LDADD)
+plugins_cuda_test_races_products_DEPENDENCIES = $(plugins_cuda_test_races_kernels_DEPENDENCIES)
+plugins_cuda_test_races_products_CPPFLAGS = $(plugins_cuda_test_races_kernels_CPPFLAGS)
+plugins_cuda_test_races_products_CFLAGS = $(plugins_cuda_test_races_kernels_CFLAGS)
+plugins_cuda_test_test_races_SOURCES = plugins/cuda/test/test_races.c plugins/cuda/test/races.c plugins/cuda/test/emulate.c
+plugins_cuda_test_test_races_LDADD = plugins/cuda/test/wrong.raced.o $(TEST_LIBS)
+plugins_cuda_test_test_races_DEPENDENCIES = plugins/cuda/test/wrong.raced.o tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_races_CPPFLAGS = $(AM_CPPFLAGS)
 
 # A driver and a cuBLASLt that are the host, in a library of their own: whole runs load it.
 cuda_faked = $(cuda_kernels:%=plugins/cuda/test/%.faked.o)

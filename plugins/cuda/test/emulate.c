@@ -3,7 +3,7 @@
  * instructions wait for the 32 lanes of a warp; the last one to come does the work of all. */
 #include "emulate.h"
 
-#include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,9 +50,12 @@ typedef struct warp {
 
 enum { BARRIER, SHUFFLE, MATRIX, MATRIX_TRANSPOSED, PRODUCT };
 
+static const emulate_watch nobody; /* all NULL */
+
 /* One launch at a time. */
 static struct {
     const emulate_launch *launch;
+    emulate_watch watch;
     emulate_size block;
     int n, now;
     fiber fibers[MOST_THREADS], scheduler;
@@ -188,6 +191,42 @@ static void complain(const char *what, place a, place b)
                  g.block.x, g.block.y, g.block.z);
 }
 
+void emulate_fail(const char *format, ...)
+{
+    va_list values;
+    if (*g.error)
+        return;
+    va_start(values, format);
+    vsnprintf(g.error, sizeof g.error, format, values);
+    va_end(values);
+}
+
+int emulate_thread(void)
+{
+    return g.now;
+}
+
+static bool lies_in(const void *p, const void *memory, size_t size)
+{
+    return (uintptr_t)p - (uintptr_t)memory < size;
+}
+
+bool emulate_is_private(const void *p)
+{
+    return lies_in(p, g.stacks, (size_t)MOST_THREADS * STACK) || lies_in(p, &g, sizeof g) ||
+           lies_in(p, g.launch, sizeof *g.launch) ||
+           lies_in(p, g.launch->args, g.launch->args_bytes);
+}
+
+int32_t emulate_atomic_min(int32_t *to, int32_t x)
+{
+    int32_t was = *to;
+    if (g.watch.atomic)
+        g.watch.atomic(to, sizeof *to);
+    *to = x < was ? x : was;
+    return was;
+}
+
 void emulate_barrier(const char *file, int line)
 {
     g.fibers[g.now].at = (place){file, line};
@@ -277,6 +316,8 @@ static void meet(int what, const char *file, int line)
         return;
     }
     do_together(w);
+    if (what == BARRIER && g.watch.warp_barrier)
+        g.watch.warp_barrier(g.now / LANES);
     w->arrived = 0;
     for (int i = g.now / LANES * LANES, end = i + LANES; i < end; i++)
         g.fibers[i].state = READY;
@@ -307,6 +348,8 @@ void emulate_ldmatrix(uint32_t *r, const void *row, bool transposed, int line)
                  (place){"ldmatrix", line});
     for (int i = 0; i < 16; i += 15) /* where the sanitizer sees it */
         (void)((const volatile unsigned char *)row)[i];
+    if (g.watch.matrix_row)
+        g.watch.matrix_row(row, g.now / LANES);
     w->mine[g.now % LANES] = row;
     w->theirs[g.now % LANES] = r;
     meet(transposed ? MATRIX_TRANSPOSED : MATRIX, "ldmatrix", line);
@@ -337,6 +380,53 @@ static void open_barrier(void)
         }
     for (int i = 0; i < g.n; i++)
         g.fibers[i].state = READY;
+    if (g.watch.barrier)
+        g.watch.barrier();
+}
+
+static uint64_t next_random(void)
+{
+    g.seed = g.seed * 6364136223846793005u + 1442695040888963407u;
+    return g.seed >> 33;
+}
+
+static void set_order(void)
+{
+    for (int i = 0; i < g.n; i++)
+        g.order[i] = g.launch->order == 1 ? g.n - 1 - i : i;
+}
+
+static bool is_shuffled(void)
+{
+    return g.launch->order > 1;
+}
+
+static void shuffle(void)
+{
+    for (int i = g.n - 1; i > 0; i--) {
+        int j = (int)(next_random() % (uint64_t)(i + 1)), t = g.order[i];
+        g.order[i] = g.order[j];
+        g.order[j] = t;
+    }
+}
+
+/* Threads of these warps that can go on do so until they wait; how many did. */
+static int run_warps(uint32_t warps, int *left)
+{
+    int ran = 0;
+    for (int i = 0; i < g.n && !*g.error; i++) {
+        fiber *f = &g.fibers[g.order[i]];
+        if (f->state != READY || !(warps >> g.order[i] / LANES & 1))
+            continue;
+        ran++;
+        g.now = g.order[i];
+        jump(&g.scheduler, f);
+        if (f->state == DONE) {
+            f->at = (place){NULL, 0};
+            --*left;
+        }
+    }
+    return ran;
 }
 
 static void run_block(void)
@@ -348,46 +438,36 @@ static void run_block(void)
         g.warps[i].arrived = 0;
     g.gave_up = false;
     while (left > 0 && !*g.error) {
-        int ran = 0;
-        for (int i = 0; i < g.n && !*g.error; i++) {
-            fiber *f = &g.fibers[g.order[i]];
-            if (f->state != READY)
-                continue;
-            ran++;
-            g.now = g.order[i];
-            jump(&g.scheduler, f);
-            if (f->state == DONE) {
-                f->at = (place){NULL, 0};
-                left--;
-            }
+        if (is_shuffled()) {
+            shuffle();
+            run_warps((uint32_t)next_random(), &left);
         }
-        if (ran == 0)
+        if (run_warps(is_shuffled() ? (uint32_t)next_random() : UINT32_MAX, &left) == 0 &&
+            run_warps(UINT32_MAX, &left) == 0 && left > 0 && !*g.error)
             open_barrier();
     }
     g.gave_up = left > 0;
 }
 
-static uint64_t next_random(void)
+/* A walk over all blocks in steps that have no divisor in common with their number. */
+static uint64_t block_step(uint64_t blocks)
 {
-    g.seed = g.seed * 6364136223846793005u + 1442695040888963407u;
-    return g.seed >> 33;
-}
-
-static void set_order(void)
-{
-    uint64_t order = g.launch->order;
-    for (int i = 0; i < g.n; i++)
-        g.order[i] = order == 1 ? g.n - 1 - i : i;
-    for (int i = g.n - 1; order > 1 && i > 0; i--) {
-        int j = (int)(next_random() % (uint64_t)(i + 1)), t = g.order[i];
-        g.order[i] = g.order[j];
-        g.order[j] = t;
+    for (;;) {
+        uint64_t step = 1 + next_random() % blocks, a = step, b = blocks;
+        while (b > 0) {
+            uint64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return step;
     }
 }
 
 static bool begin(const emulate_launch *launch)
 {
     g.launch = launch;
+    g.watch = launch->watch ? *launch->watch : nobody;
     g.n = (int)(launch->block.x * launch->block.y * launch->block.z);
     g.seed = launch->order;
     *g.error = '\0';
@@ -424,12 +504,18 @@ const char *emulate_run(const emulate_launch *launch)
     unsigned char *end = g.shared + launch->shared_bytes;
     __asan_poison_memory_region(end, 128);
 #endif
-    for (uint64_t i = 0; i < blocks && !*g.error; i++) {
-        uint64_t b = launch->order == 1 ? blocks - 1 - i : i;
+    uint64_t step = is_shuffled() ? block_step(blocks) : 1, from = is_shuffled() ? g.seed : 0;
+    uint64_t some = launch->last_blocks;
+    if (g.watch.launch)
+        g.watch.launch(launch, g.shared);
+    for (uint64_t i = some && some < blocks ? blocks - some : 0; i < blocks && !*g.error; i++) {
+        uint64_t b = launch->order == 1 ? blocks - 1 - i : (from % blocks + i * step) % blocks;
         g.block = (emulate_size){(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
                                  (unsigned)(b / grid.x / grid.y)};
         memset(g.shared, 0xff, launch->shared_bytes); /* NaN */
         set_order();
+        if (g.watch.block)
+            g.watch.block();
         run_block();
     }
 #ifdef __SANITIZE_ADDRESS__

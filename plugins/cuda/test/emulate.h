@@ -24,9 +24,23 @@ typedef struct emulate_launch {
     const void *args;
     emulate_size grid, block;
     size_t shared_bytes; /* dynamic */
+    size_t args_bytes;   /* 0: unknown */
     uint64_t order;      /* 0: threads and blocks from the first to the last; 1: from the last to
-                            the first; else shuffled by this seed */
+                            the first; else this seed's dice, again and again: which block is next,
+                            which warps go on, and in which order their threads */
+    const struct emulate_watch *watch; /* or NULL */
+    uint64_t last_blocks;              /* 0: all; else so many, and no others */
 } emulate_launch;
+
+/* Is told what happens, between the accesses to memory that it sees itself (races.c). */
+typedef struct emulate_watch {
+    void (*launch)(const emulate_launch *launch, const unsigned char *shared);
+    void (*block)(void); /* one begins */
+    void (*barrier)(void);
+    void (*warp_barrier)(int warp);
+    void (*matrix_row)(const void *row, int warp); /* ldmatrix reads 16 bytes for a whole warp */
+    void (*atomic)(const void *to, size_t size);
+} emulate_watch;
 
 /* Runs it. NULL, or what the kernel did wrong: a barrier that not all threads of a block reach, or
  * not the same one; lanes of a warp that do different things together. */
@@ -45,6 +59,15 @@ void emulate_shuffle(const void *mine, void *theirs, size_t size, int lane, cons
                      int line);
 void emulate_ldmatrix(uint32_t *r, const void *row, bool transposed, int line);
 void emulate_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1, int line);
+int32_t emulate_atomic_min(int32_t *to, int32_t x);
+
+/* ---- for a watch ---- */
+
+int emulate_thread(void);
+/* Is it on the stack of a thread, a parameter of the kernel's, or the emulator's own? */
+bool emulate_is_private(const void *p);
+/* The launch ends with this, if it is the first thing that is wrong. */
+void emulate_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #ifdef __cplusplus
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake.h"
 
-#include "emulate.h"
 #include "fake_driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DECLARE(file, name, threads) void emulate_##name(const void *args);
+#define DECLARE(file, name, threads)                                                               \
+    void emulate_##name(const void *args);                                                         \
+    extern const size_t emulate_size_##name;
 CUDA_KERNELS(DECLARE)
 #undef DECLARE
 
@@ -16,15 +17,18 @@ CUDA_KERNELS(DECLARE)
 static struct CUfunc_st {
     const char *name;
     void (*run)(const void *args);
+    const size_t *args_bytes;
     int threads;
 } functions[] = {
-#define ENTRY(file, name_, threads_) {"weft_" #name_, emulate_##name_, threads_},
+#define ENTRY(file, name_, threads_)                                                               \
+    {"weft_" #name_, emulate_##name_, &emulate_size_##name_, threads_},
     CUDA_KERNELS(ENTRY)
 #undef ENTRY
 };
 
 static CUfunction handles[CUDA_N_KERNELS];
-static uint64_t order;
+static uint64_t order, last_blocks;
+static const emulate_watch *watch;
 static char complaint[256];
 
 const CUfunction *fake_functions(void)
@@ -37,6 +41,16 @@ const CUfunction *fake_functions(void)
 void fake_set_order(uint64_t given)
 {
     order = given;
+}
+
+void fake_set_watch(const emulate_watch *given)
+{
+    watch = given;
+}
+
+void fake_set_last_blocks(uint64_t n)
+{
+    last_blocks = n;
 }
 
 const char *fake_complaint(void)
@@ -56,7 +70,10 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
                         .grid = {gx, gy, gz},
                         .block = {bx, by, bz},
                         .shared_bytes = shared,
-                        .order = order};
+                        .args_bytes = *f->args_bytes,
+                        .order = order,
+                        .watch = watch,
+                        .last_blocks = last_blocks};
     (void)stream, (void)extra;
     const char *wrong = shared > MOST_SHARED                ? "too much shared memory"
                         : (int)(bx * by * bz) != f->threads ? "not the threads it is compiled for"

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How trials run the kernels of the cuda plugin: on the emulator, in several orders of threads to
- * the same bits; products by a cuBLASLt that is the host, on GPUs of several kinds. */
+ * the same bits; products by a cuBLASLt that is the host, on GPUs of several kinds. With
+ * FIND_RACES in shuffled orders alone, and with all their accesses to memory looked at. */
+#include "machine.h"
 #include "blas.h"
 #include "fake.h"
+#ifdef FIND_RACES
+#include "races.h"
+#endif
 #include "trial.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-extern const weft_op *const adamw_ops[], *const tp_ops[];
-extern const weft_op f8_op_amax, f8_op_scale, f8_op_quantise, f8_op_history, f8_op_linear,
-    f8_op_linear_rows, f8_op_linear_dx, f8_op_linear_dw;
-
-static const weft_op *const f8_ops[] = {&f8_op_amax,      &f8_op_scale,     &f8_op_quantise,
-                                        &f8_op_history,   &f8_op_linear,    &f8_op_linear_rows,
-                                        &f8_op_linear_dx, &f8_op_linear_dw, NULL};
 
 static const char *const gpus[] = {"8", "9", "10", NULL}; /* what there is in 8 bits differs */
 
@@ -29,11 +28,38 @@ static const char *variant(const trial *t, int i)
     return is_f8_product(t) ? names[i] : i == 0 ? "on the host" : NULL;
 }
 
+#ifdef FIND_RACES
+static const emulate_watch *const watch = &races_watch;
+
+static const char *name(void)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "the host, with %" PRIu64 " accesses to memory", races_seen());
+    return text;
+}
+#else
+static const emulate_watch *const watch;
+
+static const char *name(void)
+{
+    return "the host";
+}
+#endif
+
 static int repeats(const trial *t)
 {
     const char *whole = getenv("WEFT_LONG");
     (void)t;
-    return whole && *whole ? 3 : 2;
+    return watch ? 1 : whole && *whole ? 4 : 2; /* a race is seen in any order */
+}
+
+/* From the first thread to the last, by dice, from the last to the first, by other dice. */
+static uint64_t order_of(int repeat)
+{
+    static uint64_t seed = 1;
+    if (watch || repeat % 2 == 1)
+        return ++seed;
+    return repeat == 0 ? 0 : 1;
 }
 
 static void address(const trial *t, int variant_number, int repeat, weft_call *call)
@@ -51,7 +77,8 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
                          .products = &products,
                          .stream = fake_stream()};
     setenv("WEFT_FAKE_CUDA_MAJOR", gpus[is_f8_product(t) ? variant_number : 1], 1);
-    fake_set_order((uint64_t)repeat);
+    fake_set_order(order_of(repeat));
+    fake_set_watch(watch);
     call->queue = &queue;
 }
 
@@ -62,13 +89,12 @@ static weft_status launch(const trial *t, int variant_number, int repeat, const 
     return t->kernel->launch(call, err);
 }
 
-static const weft_op *const *const ops[] = {adamw_ops, tp_ops, f8_ops, NULL};
-
 const trial_machine machine = {.kernels = cuda_kernels,
-                               .ops = ops,
+                               .ops = machine_ops,
                                .variant = variant,
                                .repeats = repeats,
                                .repeated = "the order of threads",
                                .slow = true,
                                .address = address,
-                               .launch = launch};
+                               .launch = launch,
+                               .name = name};

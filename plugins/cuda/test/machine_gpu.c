@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "device.h"
+#include "machine.h"
 #include "trial.h"
 
 #include <stdlib.h>
@@ -144,14 +145,6 @@ static void return_all(void)
 
 /* ---- the machine ---- */
 
-extern const weft_op *const adamw_ops[], *const tp_ops[];
-extern const weft_op f8_op_amax, f8_op_scale, f8_op_quantise, f8_op_history, f8_op_linear,
-    f8_op_linear_rows, f8_op_linear_dx, f8_op_linear_dw;
-
-static const weft_op *const f8_ops[] = {&f8_op_amax,      &f8_op_scale,     &f8_op_quantise,
-                                        &f8_op_history,   &f8_op_linear,    &f8_op_linear_rows,
-                                        &f8_op_linear_dx, &f8_op_linear_dw, NULL};
-
 static const char *name(void)
 {
     return *gpu.name ? gpu.name : "no GPU";
@@ -201,10 +194,8 @@ static weft_status launch(const trial *t, int variant_number, int repeat, const 
     return s;
 }
 
-static const weft_op *const *const ops[] = {adamw_ops, tp_ops, f8_ops, NULL};
-
 const trial_machine machine = {.kernels = cuda_kernels,
-                               .ops = ops,
+                               .ops = machine_ops,
                                .variant = variant,
                                .repeats = repeats,
                                .repeated = "when it is run",

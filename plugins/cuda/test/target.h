@@ -92,12 +92,7 @@ template <typename T> static inline T emulate_shuffle_value(T x, int lane, int l
     emulate_shuffle_value(value, (int)(threadIdx.x & 31) ^ (by), __LINE__)
 #define __shfl_sync(mask, value, lane) emulate_shuffle_value(value, (int)(lane)&31, __LINE__)
 
-static inline int32_t atomicMin(int32_t *to, int32_t x)
-{
-    int32_t was = *to;
-    *to = x < was ? x : was;
-    return was;
-}
+#define atomicMin(to, x) emulate_atomic_min(to, x)
 
 static inline float rsqrtf(float x)
 {
