@@ -2,8 +2,6 @@
 /* The table of kernels: which calls each takes and what memory it needs. */
 #include "gpu.h"
 
-#include <string.h>
-
 /* What is rounded between launches would not be the sum of all. */
 static bool accepts_sum(const weft_call *call)
 {
@@ -16,12 +14,10 @@ static bool accepts_chunk(const weft_call *call)
     return !weft_call_has_lengths(call) && cuda_chunk_accepts(call);
 }
 
-static bool accepts_rows(const weft_call *call)
+static bool accepts_cache(const weft_call *call)
 {
-    const weft_tensor *out = &call->outs[0];
-    return weft_tensor_count(&call->ins[0]) < INT32_MAX && weft_tensor_count(out) < INT32_MAX &&
-           (strcmp(call->op->name, "cache") != 0 ||
-            (call->ins[0].dtype == call->ins[1].dtype && call->ins[0].dtype == out->dtype));
+    weft_dtype dtype = call->outs[0].dtype;
+    return call->ins[0].dtype == dtype && call->ins[1].dtype == dtype;
 }
 
 static bool accepts_history(const weft_call *call)
@@ -118,10 +114,10 @@ const weft_kernel cuda_kernels[] = {
     IF(rope_dx, true, "hi>h", cuda_rope_accepts, cuda_rope_launch),
     KERNEL(embedding, true, "ih>h", cuda_embedding_launch),
     WORKING(embedding_dw, true, "ih>f", cuda_embedding_workspace, cuda_embedding_dw_launch),
-    IF(take, true, "hi>h", accepts_rows, cuda_rows_launch),
-    IF(cache, false, "hhi>h", accepts_rows, cuda_rows_launch),
-    OPTIONAL(repeat_kv, true, "h>h", accepts_rows, NULL, cuda_rows_launch),
-    OPTIONAL(repeat_kv_dx, true, "h>h", accepts_rows, NULL, cuda_rows_launch),
+    KERNEL(take, true, "hi>h", cuda_rows_launch),
+    IF(cache, false, "hhi>h", accepts_cache, cuda_rows_launch),
+    OPTIONAL(repeat_kv, true, "h>h", NULL, NULL, cuda_rows_launch),
+    OPTIONAL(repeat_kv_dx, true, "h>h", NULL, NULL, cuda_rows_launch),
     IF(chunk, false, NULL, accepts_chunk, cuda_chunk_launch),
     IF(unchunk, false, NULL, accepts_chunk, cuda_unchunk_launch),
     SUM(sum, "s>n"),

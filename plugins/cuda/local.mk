@@ -121,7 +121,7 @@ plugins_cuda_test_libemulated_la_SOURCES = $(cuda_emulator) plugins/cuda/test/fa
 plugins_cuda_test_libemulated_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/unit
 plugins_cuda_test_libemulated_la_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
 
-check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention plugins/cuda/test/test_cuda_products plugins/cuda/test/test_emulate
+check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention plugins/cuda/test/test_cuda_products plugins/cuda/test/test_cuda_far plugins/cuda/test/test_emulate
 plugins_cuda_test_test_cuda_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c $(trial_ops) plugins/cuda/test/machine.c
 plugins_cuda_test_test_cuda_kernels_LDADD = plugins/cuda/test/libemulated.la $(cuda_emulated) \
 	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
@@ -140,6 +140,12 @@ plugins_cuda_test_test_cuda_products_LDADD = $(plugins_cuda_test_test_cuda_kerne
 plugins_cuda_test_test_cuda_products_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
 plugins_cuda_test_test_cuda_products_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
 plugins_cuda_test_test_cuda_products_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
+
+plugins_cuda_test_test_cuda_far_SOURCES = plugins/cuda/test/test_cuda_far.c $(trial_ops) plugins/cuda/test/machine.c
+plugins_cuda_test_test_cuda_far_LDADD = $(plugins_cuda_test_test_cuda_kernels_LDADD)
+plugins_cuda_test_test_cuda_far_DEPENDENCIES = $(plugins_cuda_test_test_cuda_kernels_DEPENDENCIES)
+plugins_cuda_test_test_cuda_far_CPPFLAGS = $(plugins_cuda_test_test_cuda_kernels_CPPFLAGS)
+plugins_cuda_test_test_cuda_far_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_CFLAGS)
 
 # The same trials, with every access to memory looked at: -fsanitize=thread makes the compiler call
 # functions that races.c has. Nothing is linked with that flag.

@@ -24,7 +24,7 @@ WEFT_KERNEL(take, cuda_rows_args, CUDA_THREADS)
 WEFT_KERNEL(cache, cuda_rows_args, CUDA_THREADS)
 {
     for (int64_t r = blockIdx.x; r < a.batch * a.n; r += gridDim.x) {
-        int64_t b = (uint32_t)r / (uint32_t)a.n, i = r - b * a.n, at = get_int(a.index, i);
+        int64_t b = r / a.n, i = r - b * a.n, at = get_int(a.index, i);
         bool here = at >= 0 && at < a.places;
         for (int64_t j = i + 1; here && j < a.n; j++)
             here = get_int(a.index, j) != at;
@@ -44,7 +44,7 @@ WEFT_KERNEL(cache, cuda_rows_args, CUDA_THREADS)
 WEFT_KERNEL(repeat_kv, cuda_rows_args, CUDA_THREADS)
 {
     for (int64_t r = blockIdx.x; r < a.n * a.heads; r += gridDim.x) {
-        int64_t row = (uint32_t)r / (uint32_t)a.heads;
+        int64_t row = r / a.heads;
         int64_t kv = (a.head_lo + (int32_t)(r - row * a.heads)) / a.group - a.kv_lo;
         int64_t from = (row * a.kv_heads + kv) * a.d, to = r * a.d;
         FOR_ROW(e, a.d)
@@ -60,7 +60,7 @@ WEFT_KERNEL(repeat_kv, cuda_rows_args, CUDA_THREADS)
 WEFT_KERNEL(repeat_kv_dx, cuda_rows_args, CUDA_THREADS)
 {
     for (int64_t r = blockIdx.x; r < a.n * a.kv_heads; r += gridDim.x) {
-        int64_t row = (uint32_t)r / (uint32_t)a.kv_heads, kv = a.kv_lo + (r - row * a.kv_heads);
+        int64_t row = r / a.kv_heads, kv = a.kv_lo + (r - row * a.kv_heads);
         int64_t begin = kv * a.group - a.head_lo, end = begin + a.group;
         begin = begin < 0 ? 0 : begin;
         end = end > a.heads ? a.heads : end;
