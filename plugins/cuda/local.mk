@@ -8,10 +8,10 @@ cuda_kernel_headers = \
 	plugins/cuda/kernels/kernel.h \
 	plugins/cuda/kernels/list.h \
 	plugins/cuda/kernels/nvcc/target.h
-EXTRA_DIST += $(cuda_kernels:%=plugins/cuda/kernels/%.cu) $(cuda_kernel_headers)
+EXTRA_DIST += $(cuda_kernels:%=plugins/cuda/kernels/%.cu) $(cuda_kernel_headers) plugins/cuda/kernels/promises plugins/cuda/test/sass.py
 
 if HAVE_CUDA
-# What ptxas says of registers is kept, and the PTX, for check-cuda.
+# What ptxas says of registers is kept, the PTX and the machine code, for check-cuda.
 cuda_fatbins = $(cuda_kernels:%=plugins/cuda/kernels/%.fatbin)
 $(cuda_fatbins): plugins/cuda/kernels/%.fatbin: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) core/weft/base.h
 	$(AM_V_GEN)rm -rf plugins/cuda/kernels/$*.keep && $(MKDIR_P) plugins/cuda/kernels/$*.keep && \
@@ -19,8 +19,11 @@ $(cuda_fatbins): plugins/cuda/kernels/%.fatbin: plugins/cuda/kernels/%.cu $(cuda
 	        -I$(top_srcdir)/plugins/cuda/kernels/nvcc -I$(top_srcdir)/core -o $@.new $< 2>plugins/cuda/kernels/$*.ptxas || \
 	    { cat plugins/cuda/kernels/$*.ptxas >&2; exit 1; }; \
 	    { mv plugins/cuda/kernels/$*.keep/*compute_80*.ptx plugins/cuda/kernels/$*.ptx 2>/dev/null || \
-	        mv plugins/cuda/kernels/$*.keep/*.ptx plugins/cuda/kernels/$*.ptx; } && rm -rf plugins/cuda/kernels/$*.keep && mv $@.new $@
-CLEANFILES += $(cuda_fatbins) $(cuda_kernels:%=plugins/cuda/kernels/%.ptx) $(cuda_kernels:%=plugins/cuda/kernels/%.ptxas)
+	        mv plugins/cuda/kernels/$*.keep/*.ptx plugins/cuda/kernels/$*.ptx; } && \
+	    { rm -f plugins/cuda/kernels/$*.*.cubin; mv plugins/cuda/kernels/$*.keep/*.cubin plugins/cuda/kernels/ 2>/dev/null || :; } && \
+	    rm -rf plugins/cuda/kernels/$*.keep && mv $@.new $@
+CLEANFILES += $(cuda_fatbins) $(cuda_kernels:%=plugins/cuda/kernels/%.ptx) $(cuda_kernels:%=plugins/cuda/kernels/%.ptxas) \
+	$(cuda_kernels:%=plugins/cuda/kernels/%.*.cubin)
 
 noinst_LTLIBRARIES += plugins/cuda/libweftcuda.la
 plugins_cuda_libweftcuda_la_SOURCES = \
