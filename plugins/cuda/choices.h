@@ -38,5 +38,7 @@ void cuda_choices_write(const char *cache_dir, const char *path, const char *mac
 /* Runs what cuBLASLt puts first on memory of its own, and chooses the fastest. Without room for
  * that nothing is known, which is no error. */
 weft_status cuda_choose_by_time(cuda *c, const cuda_matmul *m, cuda_choice *out, weft_error *err);
+/* The least of a few times of one product, behind a first one; 0: there is no room. */
+weft_status cuda_time_product(cuda *c, const cuda_matmul *m, double *seconds, weft_error *err);
 
 #endif

@@ -98,4 +98,8 @@ weft_status cuda_products_load(cuda *c, weft_error *err);
 
 weft_status cuda_settle(void *self, weft_error *err);
 
+/* ---- peak.c ---- */
+
+double cuda_peak(void *self, weft_dtype dtype, double reached);
+
 #endif

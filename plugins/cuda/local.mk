@@ -55,6 +55,7 @@ plugins_cuda_cuda_la_SOURCES = \
 	plugins/cuda/gpus.c \
 	plugins/cuda/memory.c \
 	plugins/cuda/order.c \
+	plugins/cuda/peak.c \
 	plugins/cuda/plugin.c \
 	plugins/cuda/queues.c \
 	plugins/cuda/settle.c \

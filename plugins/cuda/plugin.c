@@ -309,6 +309,7 @@ static const weft_device device = {
     .settle = cuda_settle,
     .tag = cuda_tag,
     .reached = cuda_reached,
+    .peak = cuda_peak,
     .plain = device_plain,
     .describe = device_describe,
     .library_bytes = device_library_bytes,

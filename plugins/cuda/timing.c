@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { ROUNDS = 3, LAUNCHES = 10 };
+static const double short_s = 1e-3; /* what is shorter is launched many times */
 
 /* Memory like the call's, but nobody's: the arena may hold values by now. */
 typedef struct scratch {
@@ -47,6 +48,8 @@ static weft_status allocate(const cuda *c, size_t bytes, CUdeviceptr *memory, bo
 {
     CUresult r = c->driver.cuMemAlloc(memory, bytes);
     *made = r == CUDA_SUCCESS;
+    if (!*made)
+        *memory = 0;
     return r == CUDA_ERROR_OUT_OF_MEMORY ? WEFT_OK : cuda_check(&c->driver, r, "cuMemAlloc", err);
 }
 
@@ -63,8 +66,10 @@ static weft_status make_scratch(cuda *c, const cuda_product *p, scratch *s, bool
     lay_out(p, s->memory, &s->operands);
     status = cuda_check(d, d->cuMemsetD8Async(s->memory, 0x3c, bytes, c->queues[0].stream),
                         "cuMemsetD8", err);
-    if (status)
+    if (status) {
         d->cuMemFree(s->memory);
+        s->memory = 0;
+    }
     return status;
 }
 
@@ -83,13 +88,13 @@ static weft_status launch_many(const cuda *c, const cuda_matmul *m, const scratc
 
 /* The least time of a few rounds: what disturbs makes none of them shorter. */
 static weft_status time_one(cuda *c, const cuda_matmul *m, const scratch *s, const clock *k,
-                            double *least, weft_error *err)
+                            int launches, double *least, weft_error *err)
 {
     double seconds;
     weft_status status = WEFT_OK;
     for (int i = 0; i < ROUNDS && !status; i++) {
         status = cuda_record(c, &c->queues[0], k->from, err);
-        status = status ? status : launch_many(c, m, s, LAUNCHES, err);
+        status = status ? status : launch_many(c, m, s, launches, err);
         status = status ? status : cuda_record(c, &c->queues[0], k->to, err);
         status = status ? status : cuda_wait(c, err);
         status = status ? status : cuda_elapsed(c, k->from, k->to, &seconds, err);
@@ -113,7 +118,7 @@ static weft_status time_all(cuda *c, const cuda_matmul *m, const scratch *s, con
             status = cuda_wait(c, err);
             continue;
         }
-        status = time_one(c, &tried, s, k, &seconds, err);
+        status = time_one(c, &tried, s, k, LAUNCHES, &seconds, err);
         if (status || (out->known && seconds >= least))
             continue;
         least = seconds;
@@ -123,21 +128,54 @@ static weft_status time_all(cuda *c, const cuda_matmul *m, const scratch *s, con
     return status;
 }
 
+/* Memory and a clock; *made false: there is no room. */
+static weft_status begin(cuda *c, const cuda_matmul *m, scratch *s, clock *k, bool *made,
+                         weft_error *err)
+{
+    weft_status status = make_scratch(c, &m->product, s, made, err);
+    if (status || !*made)
+        return status;
+    status = cuda_timed_event_create(c, &k->from, err);
+    return status ? status : cuda_timed_event_create(c, &k->to, err);
+}
+
+static void end(cuda *c, const scratch *s, const clock *k)
+{
+    cuda_event_destroy(c, k->to);
+    cuda_event_destroy(c, k->from);
+    if (s->memory)
+        c->driver.cuMemFree(s->memory);
+}
+
 weft_status cuda_choose_by_time(cuda *c, const cuda_matmul *m, cuda_choice *out, weft_error *err)
 {
     scratch s = {0};
     clock k = {NULL, NULL};
     bool made;
     out->known = CUDA_UNKNOWN;
-    weft_status status = make_scratch(c, &m->product, &s, &made, err);
-    if (status || !made)
-        return status;
-    status = cuda_timed_event_create(c, &k.from, err);
-    status = status ? status : cuda_timed_event_create(c, &k.to, err);
-    status = status ? status : time_all(c, m, &s, &k, out, err);
-    cuda_event_destroy(c, k.to);
-    cuda_event_destroy(c, k.from);
-    c->driver.cuMemFree(s.memory);
+    weft_status status = begin(c, m, &s, &k, &made, err);
+    if (!status && made)
+        status = time_all(c, m, &s, &k, out, err);
+    end(c, &s, &k);
+    return status;
+}
+
+weft_status cuda_time_product(cuda *c, const cuda_matmul *m, double *seconds, weft_error *err)
+{
+    scratch s = {0};
+    clock k = {NULL, NULL};
+    bool made;
+    *seconds = 0;
+    weft_status status = begin(c, m, &s, &k, &made, err);
+    if (!status && made)
+        status = launch_many(c, m, &s, 1, err);
+    if (!status && made)
+        status = time_one(c, m, &s, &k, 1, seconds, err);
+    if (!status && made && *seconds < short_s) {
+        status = time_one(c, m, &s, &k, LAUNCHES, seconds, err);
+        *seconds /= LAUNCHES;
+    }
+    end(c, &s, &k);
     return status;
 }
 
