@@ -87,6 +87,12 @@ static void fill(const double *v, cuda_gpu *gpu)
         r->product[i] = r->peak[i] * (weft_dtype_is_f8((weft_dtype)i) ? v[PRODUCT8] : v[PRODUCT]);
         r->attention[i] = r->peak[i] * v[ATTENTION];
     }
+    if (v[PEAK_F8] <= 0) /* values in 8 bits are widened */
+        for (int i = 0; i < WEFT_DTYPES; i++)
+            if (weft_dtype_is_f8((weft_dtype)i)) {
+                r->peak[i] = r->peak[WEFT_BF16];
+                r->product[i] = r->product[WEFT_BF16];
+            }
     r->other = v[PEAK_F32];
     r->memory = REACHED_MEMORY * v[BANDWIDTH];
     r->launch_s = v[LAUNCH_S];
