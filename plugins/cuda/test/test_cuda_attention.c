@@ -62,6 +62,26 @@ static void test_head_sizes(void **state)
                                           .mask = MASK_LATE});
 }
 
+/* Parts of a split that have got nothing. */
+static void test_nothing(void **state)
+{
+    static const int64_t extents[][4] = {{0, 5, 5, 2}, {1, 0, 70, 2}, {1, 70, 0, 2}, {1, 5, 5, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++)
+        for (int half = 0; half < 2; half++)
+            attention_check(&(attention_case){.batch = extents[i][0],
+                                              .queries = extents[i][1],
+                                              .keys = extents[i][2],
+                                              .heads = extents[i][3],
+                                              .kv_heads = extents[i][3] / 2,
+                                              .d = 16,
+                                              .whole = 4,
+                                              .kv_whole = 2,
+                                              .mask = MASK_CAUSAL,
+                                              .dtype = half ? WEFT_BF16 : WEFT_F32,
+                                              .tolerance = half ? 8e-3 : 0});
+}
+
 static void test_shards_of_heads(void **state)
 {
     (void)state;
@@ -140,8 +160,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),           cmocka_unit_test(test_head_sizes),
         cmocka_unit_test(test_shards_of_heads), cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_long_64),         cmocka_unit_test(test_long_128),
-        cmocka_unit_test(test_long_256),
+        cmocka_unit_test(test_nothing),         cmocka_unit_test(test_long_64),
+        cmocka_unit_test(test_long_128),        cmocka_unit_test(test_long_256),
     };
     return trial_main(argc, argv, "cuda_attention", tests, sizeof tests / sizeof *tests);
 }
