@@ -32,7 +32,7 @@ def write_ini(kit, name, plugins, sections="", shape=None, device="cuda", steps=
     rest = [p for p in plugins.split() if p not in early + late]
     order = ["llama3", *early, "text", device, *rest, "adamw", *late]
     lines = ["[weft]", f"plugins = {' '.join(order)}",
-             f"rank_timeout = {seconds}"]
+             f"rank_timeout = {seconds * kit.patience}"]
     if kit.is_fake:
         lines += ["threads = 1"]
     lines += ["[train]", f"steps = {steps}", f"seq_len = {seq}", f"global_batch = {batch}",
