@@ -11,12 +11,9 @@ static double bound_for(oracle_record *a, const oracle_record *b, oracle_exactne
 
 static void print_place(weft_text *out, int block)
 {
-    if (block >= 0)
-        weft_text_print(out, " (block %d)", block);
-    else if (block == WEFT_BLOCK_EMBEDDING)
-        weft_text_add(out, " (embedding)");
-    else if (block == WEFT_BLOCK_HEAD)
-        weft_text_add(out, " (head)");
+    const weft_block_words words = weft_block_describe(" (", block);
+    if (*words.text)
+        weft_text_print(out, "%s)", words.text);
 }
 
 static void print_value(weft_text *out, const oracle_value *v)

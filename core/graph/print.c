@@ -3,6 +3,7 @@
  * twice. */
 #include "graph/print.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,16 @@ static void find_sections(printer *p, bool inputs_first)
 const char *weft_block_name(int block)
 {
     return block == WEFT_BLOCK_EMBEDDING ? "embedding" : block == WEFT_BLOCK_HEAD ? "head" : NULL;
+}
+
+weft_block_words weft_block_describe(const char *before, int block)
+{
+    weft_block_words words = {""};
+    if (weft_block_name(block))
+        snprintf(words.text, sizeof words.text, "%sthe %s", before, weft_block_name(block));
+    else if (block >= 0)
+        snprintf(words.text, sizeof words.text, "%sblock %d", before, block);
+    return words;
 }
 
 static void print_place(const weft_section *s, weft_text *t)

@@ -153,10 +153,10 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     weft_part part = WEFT_PART_BEGIN;
     const weft_instruction *in = instruction_at(l, l->peak_position, &part);
     if (in)
-        weft_text_print(
-            text,
-            "peak of the arena: in %s, at %s = %s, block %d; the largest of %d alive there:\n",
-            weft_part_name(part), in->node->outs[0]->name, in->node->op->name, in->node->block, n);
+        weft_text_print(text,
+                        "peak of the arena: in %s, at %s = %s%s; the largest of %d alive there:\n",
+                        weft_part_name(part), in->node->outs[0]->name, in->node->op->name,
+                        weft_block_describe(", ", in->node->block).text, n);
     text->out_of_memory = text->out_of_memory || !alive;
     if (n > 1)
         qsort(alive, (size_t)n, sizeof *alive, compare_bytes);

@@ -37,9 +37,9 @@ static weft_status move_all(const weft_run *run, const weft_instruction *in, voi
     const weft_node *n = in->node;
     weft_status s = weft_device_move(run->plan, in->queue, &box, 1, err);
     if (s && n)
-        weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, %s, block %d, step %lld",
+        weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, %s%s, step %lld",
                   n->n_outs ? n->outs[0]->name : "?", n->op->name, from ? "copied" : "zeroed",
-                  n->block, (long long)run->view.step);
+                  weft_block_describe(", ", n->block).text, (long long)run->view.step);
     return s;
 }
 
@@ -83,9 +83,9 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
     weft_status s = weft_leave(&entry, in->kernel ? in->kernel->launch(&call, err)
                                                   : in->node->op->plain(&call, err));
     if (s)
-        weft_fail(err, s, WEFT_NOWHERE, "in %s = %s, block %d, step %lld",
+        weft_fail(err, s, WEFT_NOWHERE, "in %s = %s%s, step %lld",
                   in->node->n_outs ? in->node->outs[0]->name : "?", in->node->op->name,
-                  in->node->block, (long long)run->view.step);
+                  weft_block_describe(", ", in->node->block).text, (long long)run->view.step);
     return s;
 }
 

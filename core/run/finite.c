@@ -88,8 +88,7 @@ static weft_status fail(weft_run *run, const weft_lowered *l, const weft_instruc
     if (micro >= 0)
         weft_text_print(&text, ", micro-batch %" PRId64 " of %" PRId64, micro + 1,
                         run->plan->micro_batches);
-    if (n->block >= 0)
-        weft_text_print(&text, ", block %d", n->block);
+    weft_text_add(&text, weft_block_describe(", ", n->block).text);
     weft_text_add(&text, ", at ");
     print_place(&in->tensors[in->n_ins + result], element, &text);
     weft_text_print(&text, " on rank %d; caused by %s", run->plan->rank, n->by ? n->by : "core");

@@ -151,10 +151,10 @@ static weft_status blame(const weft_run *run, const weft_instruction *in, weft_e
 {
     const weft_node *n = in->node;
     return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                     "[weft] check = memory: kernel %s of %s, in %s = %s, block %d, step %lld, %s",
+                     "[weft] check = memory: kernel %s of %s, in %s = %s%s, step %lld, %s",
                      in->kernel ? in->kernel->name : "plain", in->owner ? in->owner : "core",
-                     n->n_outs ? n->outs[0]->name : "?", n->op->name, n->block,
-                     (long long)run->view.step, what);
+                     n->n_outs ? n->outs[0]->name : "?", n->op->name,
+                     weft_block_describe(", ", n->block).text, (long long)run->view.step, what);
 }
 
 static weft_status blame_element(const weft_run *run, const weft_instruction *in, const char *what,

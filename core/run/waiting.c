@@ -30,8 +30,8 @@ static void print_tagged(const weft_tagged *t, weft_text *text)
                        : n                              ? n->op->name
                                                         : NULL;
     if (n)
-        weft_text_print(text, "%s = %s, block %d, ", n->n_outs ? n->outs[0]->name : "?", what,
-                        n->block);
+        weft_text_print(text, "%s = %s%s, ", n->n_outs ? n->outs[0]->name : "?", what,
+                        weft_block_describe(", ", n->block).text);
     weft_text_print(text, "%s of stage %d", weft_part_name(t->program->part), t->program->stage);
     if (t->micro >= 0)
         weft_text_print(text, ", micro-batch %lld", (long long)t->micro);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/watch.h"
 
+#include <weft/graph.h>
+
 enum { LISTED = 8 };
 static const double first_s = 30, first_at_start_s = 3, never_s = 1e9;
 
@@ -52,8 +54,7 @@ void weft_print_doing(weft_text *text, const weft_doing *t)
     weft_text_print(text, " in %s", t->what);
     if (t->by && *t->by)
         weft_text_print(text, " of %s", t->by);
-    if (t->block >= 0)
-        weft_text_print(text, ", block %d", t->block);
+    weft_text_add(text, weft_block_describe(", ", t->block).text);
 }
 
 void weft_print_moment(weft_text *text, const weft_moment *m)

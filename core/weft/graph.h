@@ -56,6 +56,13 @@ static inline bool weft_part_is_micro(weft_part part)
 /* Blocks: 0, 1, ... are transformer layers. */
 enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
 
+/* Where something is, in a sentence: "block 3", "the embedding", "the head" behind `before`;
+ * nothing at all, not even that, if it is in none. */
+typedef struct weft_block_words {
+    char text[40];
+} weft_block_words;
+weft_block_words weft_block_describe(const char *before, int block);
+
 typedef struct weft_use {
     weft_node *node;
     int operand;

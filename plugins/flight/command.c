@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
+#include <weft/graph.h>
 #include <weft/options.h>
 
 enum { LISTED = 16 };
@@ -28,8 +29,7 @@ static void add_place(weft_text *text, const flight_place *p, const char *what)
     weft_text_add(text, what);
     if (*p->by)
         weft_text_print(text, " of %s", p->by);
-    if (p->block >= 0)
-        weft_text_print(text, ", block %d", (int)p->block);
+    weft_text_add(text, weft_block_describe(", ", (int)p->block).text);
     if (*p->part)
         weft_text_print(text, ", %s", p->part);
     if (p->micro_batch >= 0)

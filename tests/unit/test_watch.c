@@ -2,6 +2,8 @@
 /* What a rank says while it waits, and when it gives up. Waits begin in the past. */
 #include "run/watch.h"
 
+#include <weft/graph.h>
+
 #include <setjmp.h>
 #include <string.h>
 
@@ -161,6 +163,24 @@ static void test_limits(void **state)
     weft_text_release(&said);
 }
 
+static void test_places_are_words(void **state)
+{
+    (void)state;
+    static const struct {
+        int block;
+        const char *words;
+    } cases[] = {{12, " in all_gather of fsdp, block 12"},
+                 {WEFT_BLOCK_EMBEDDING, " in all_gather of fsdp, the embedding"},
+                 {WEFT_BLOCK_HEAD, " in all_gather of fsdp, the head"},
+                 {WEFT_BLOCK_NONE, " in all_gather of fsdp"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_text text = {0};
+        weft_print_doing(&text, &(weft_doing){"all_gather", "fsdp", cases[i].block});
+        assert_string_equal(weft_text_get(&text), cases[i].words);
+        weft_text_release(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_start),
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_places_are_words),
     };
     return cmocka_run_group_tests_name("watches", tests, NULL, NULL);
 }
