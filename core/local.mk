@@ -181,6 +181,7 @@ core_libcore_la_SOURCES = \
 	core/lower/forecast.c \
 	core/lower/group.c \
 	core/lower/kernels.c \
+	core/lower/held.c \
 	core/lower/libraries.c \
 	core/lower/lower.c \
 	core/lower/memory.c \

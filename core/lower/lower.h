@@ -242,6 +242,12 @@ int weft_lowered_first_stage(const weft_lowered *l);
 bool weft_lowered_uploads(const weft_lowered *l, const weft_program *p);
 /* What the inputs of the micro-batches take that are on their way at once. */
 int64_t weft_lowered_inputs(const weft_lowered *l);
+/* What the host holds of a step before it is uploaded: what all micro-batches share, and their own
+ * inputs; each with room for an address where there are none. */
+typedef struct weft_batch_bytes {
+    size_t step, micro;
+} weft_batch_bytes;
+weft_batch_bytes weft_lowered_batch(const weft_lowered *l, int64_t micro_batches);
 
 /* ---- parts of lowering, for its own files and tests ---- */
 

@@ -206,7 +206,17 @@ void weft_staging_release(weft_staging *staging);
 int64_t weft_staging_bytes(const weft_staging *staging);
 /* Is there any? */
 bool weft_plan_is_staged(const weft_plan *plan);
-/* Bytes this rank will hold: arena, state, inputs, what saving takes, as planned. */
+
+/* ---- held.c: memory that a run asks for, in bytes ---- */
+
+typedef struct weft_held {
+    int64_t arena, state, caches, store; /* store: what saving takes */
+    int64_t inputs;      /* with those on the host, if that is the device's memory, too */
+    int64_t host_inputs; /* beside a device that has memory of its own */
+} weft_held;
+
+weft_held weft_plan_held(const weft_plan *plan);
+/* All but host_inputs: what is planned. */
 size_t weft_plan_bytes(const weft_plan *plan);
 
 #endif

@@ -76,34 +76,6 @@ static int64_t state_bytes(const weft_plan *plan, weft_state_kind kind)
     return total;
 }
 
-static int64_t arena_of_all(const weft_plan *plan)
-{
-    int64_t arena = 0;
-    for (int m = 0; m < WEFT_MODES; m++)
-        if (plan->lowered[m] && plan->lowered[m]->arena_bytes > arena)
-            arena = plan->lowered[m]->arena_bytes;
-    return arena;
-}
-
-static int64_t input_bytes(const weft_plan *plan)
-{
-    int64_t total = 0;
-    for (int m = 0; m < WEFT_MODES; m++) {
-        const weft_lowered *l = plan->lowered[m];
-        if (l)
-            total += weft_lowered_inputs(l) + l->step_input_bytes;
-        if (l && m == WEFT_MODE_TRAIN) /* the next step's, all of them */
-            total += l->input_bytes * plan->micro_batches + l->step_input_bytes;
-    }
-    return total;
-}
-
-size_t weft_plan_bytes(const weft_plan *plan)
-{
-    return (size_t)(arena_of_all(plan) + plan->states.bytes + weft_plan_store_bytes(plan) +
-                    plan->caches.bytes + input_bytes(plan));
-}
-
 static void print_named(weft_text *text, const char *name, int width, double bytes)
 {
     weft_text_print(text, "  %-*s  ", width - 1, name);
@@ -233,14 +205,17 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     for (int k = WEFT_STATE_AVERAGE; k <= WEFT_STATE_BUFFER; k++)
         if (state_bytes(plan, (weft_state_kind)k))
             print_line(text, others[k], (double)state_bytes(plan, (weft_state_kind)k));
-    if (plan->caches.bytes)
-        print_line(text, weft_class_name(WEFT_CLASS_CACHE), (double)plan->caches.bytes);
-    print_line(text, "inputs", (double)input_bytes(plan));
-    print_line(text, "arena", (double)arena_of_all(plan));
-    if (weft_plan_store_bytes(plan))
-        print_line(text, "checkpoint buffer", (double)weft_plan_store_bytes(plan));
+    const weft_held held = weft_plan_held(plan);
+    if (held.caches)
+        print_line(text, weft_class_name(WEFT_CLASS_CACHE), (double)held.caches);
+    print_line(text, "inputs", (double)held.inputs);
+    print_line(text, "arena", (double)held.arena);
+    if (held.store)
+        print_line(text, "checkpoint buffer", (double)held.store);
     print_line(text, "total planned", (double)weft_plan_bytes(plan));
     print_libraries(plan, text);
+    if (held.host_inputs)
+        print_line(text, "on the host, inputs", (double)held.host_inputs);
     if (weft_plan_is_staged(plan))
         print_line(text, "on the host, to send", (double)weft_staging_bytes(&plan->staging));
     print_slots(l, text);

@@ -258,3 +258,10 @@ int64_t weft_lowered_inputs(const weft_lowered *l)
 {
     return l->inputs.n * l->inputs.bytes;
 }
+
+weft_batch_bytes weft_lowered_batch(const weft_lowered *l, int64_t micro_batches)
+{
+    const size_t some = 64;
+    return (weft_batch_bytes){.step = (size_t)l->step_input_bytes + some,
+                              .micro = (size_t)(micro_batches * l->input_bytes) + some};
+}

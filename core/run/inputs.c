@@ -28,10 +28,9 @@ weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_low
 {
     void *step = NULL, *micro = NULL;
     b->plan = plan;
-    b->step_bytes = (size_t)l->step_input_bytes + 64;
-    b->micro_bytes = (size_t)micro_batches * ((size_t)l->input_bytes + 64);
-    weft_status s = weft_device_alloc_host(plan, b->step_bytes, &step, err);
-    s = s ? s : weft_device_alloc_host(plan, b->micro_bytes, &micro, err);
+    b->bytes = weft_lowered_batch(l, micro_batches);
+    weft_status s = weft_device_alloc_host(plan, b->bytes.step, &step, err);
+    s = s ? s : weft_device_alloc_host(plan, b->bytes.micro, &micro, err);
     b->step = step;
     b->micro = micro;
     return s;
@@ -40,9 +39,9 @@ weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_low
 void weft_batch_release(weft_batch *b)
 {
     if (b->step)
-        weft_device_free_host(b->plan, b->step, b->step_bytes);
+        weft_device_free_host(b->plan, b->step, b->bytes.step);
     if (b->micro)
-        weft_device_free_host(b->plan, b->micro, b->micro_bytes);
+        weft_device_free_host(b->plan, b->micro, b->bytes.micro);
     memset(b, 0, sizeof *b);
 }
 

@@ -31,7 +31,7 @@ struct weft_asked {
 typedef struct weft_batch {
     const weft_plan *plan; /* whose device gives the memory */
     char *step, *micro;    /* micro: micro_batches blobs of input_bytes */
-    size_t step_bytes, micro_bytes;
+    weft_batch_bytes bytes;
 } weft_batch;
 
 /* Fills the next step's inputs while this one computes. */
