@@ -65,3 +65,38 @@ weft_status weft_compile_alike(weft_compiler *c)
     weft_free(slots);
     return s;
 }
+
+static bool repeats(const weft_instruction *in, bool communicates)
+{
+    switch (in->kind) {
+    case WEFT_ZERO_FILL:
+    case WEFT_COPY:
+        return !in->fetch;
+    case WEFT_COMPUTE:
+        return in->kernel && !in->fetch;
+    case WEFT_COLLECTIVE:
+        return communicates && !in->fetch;
+    case WEFT_OBSERVE:
+    case WEFT_POST_SEND:
+    case WEFT_POST_RECV:
+    case WEFT_AWAIT:
+        break;
+    }
+    return false;
+}
+
+bool weft_program_repeats(const weft_program *p, bool communicates)
+{
+    bool same = p->n && !p->n_prologue;
+    for (int i = 0; i < p->n && same; i++)
+        same = repeats(&p->list[i], communicates);
+    return same;
+}
+
+bool weft_program_is_on_first(const weft_program *p)
+{
+    int i = 0;
+    while (i < p->n && p->list[i].queue == WEFT_QUEUE_COMPUTE)
+        i++;
+    return i == p->n;
+}

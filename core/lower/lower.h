@@ -171,16 +171,20 @@ typedef struct weft_slots {
     int buffer;    /* in which all of them are, one behind the other; -1: they are inputs */
 } weft_slots;
 
+/* An instruction that waits for one of another task, on another queue. */
+typedef struct weft_boundary_wait {
+    int after, before; /* of the two programs: who waits, and for whom */
+} weft_boundary_wait;
+
 /* What must wait where one task of the list comes behind another, whose body may still run. Before
  * that all is done. */
 typedef struct weft_boundary {
     int before,
         after;     /* programs: of the task whose body may still run, and of the one that waits */
-    bool prologue; /* what waits is the prologue of `after`, which is enqueued a task earlier:
-                      there is a task between the two */
-    /* [q][r]: the first instruction on queue q that waits for all that the body of `before` has on
-     * queue r; -1: none */
-    int first[WEFT_MOST_QUEUES][WEFT_MOST_QUEUES];
+    bool prologue; /* what waits is the prologue of `after`. It is enqueued a task earlier, so there
+                      is a task between the two; but none behind a begin, whose results it reads */
+    weft_boundary_wait *waits; /* in the order of those who wait */
+    int n_waits;
 } weft_boundary;
 
 typedef struct weft_lowered {
@@ -236,10 +240,16 @@ weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int st
 /* Of two programs whose tasks follow each other in the list; NULL: they never do. */
 const weft_boundary *weft_lowered_boundary(const weft_lowered *l, const weft_program *before,
                                            const weft_program *after, bool prologue);
+/* Does more than the first instruction of a body wait? NULL: none does. */
+bool weft_boundary_waits_inside(const weft_boundary *b);
 /* The first stage that this rank runs. */
 int weft_lowered_first_stage(const weft_lowered *l);
 /* Does the prologue of the program begin with the upload of its micro-batch's inputs? */
 bool weft_lowered_uploads(const weft_lowered *l, const weft_program *p);
+/* Does its body enqueue the same whenever it is at the same places in memory, so that a device may
+ * keep it? communicates: collectives do, too. And are all its instructions on the first queue? */
+bool weft_program_repeats(const weft_program *p, bool communicates);
+bool weft_program_is_on_first(const weft_program *p);
 /* What the inputs of the micro-batches take that are on their way at once. */
 int64_t weft_lowered_inputs(const weft_lowered *l);
 /* What the host holds of a step before it is uploaded: what all micro-batches share, and their own

@@ -110,9 +110,9 @@ void weft_crossing_fill(const weft_crossing *c, int i)
     for (int k = 0; k < in->n_waits; k++)
         if (in->waits[k] >= c->from)
             join(mine, &c->known[in->waits[k]]);
-    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
-        if (c->waits->first[in->queue][q] == i)
-            join(mine, &c->clock[c->last[q]]);
+    for (int k = 0; k < c->waits->n_waits; k++)
+        if (c->waits->waits[k].after == i)
+            join(mine, &c->clock[c->waits->waits[k].before]);
 }
 
 /* ---- the proof ---- */
@@ -231,6 +231,8 @@ static weft_status check_list(const prover *v)
     weft_status s = WEFT_OK;
     for (int t = 0; t + 1 < v->l->tasks->n && !s; t++) {
         s = check_prologue(v, &list[t], &list[t + 1]);
+        if (!s && list[t].part == WEFT_PART_BEGIN)
+            s = check_crossing(v, &list[t], &list[t + 1], true);
         s = s ? s : check_crossing(v, &list[t], &list[t + 1], false);
         if (!s && t + 2 < v->l->tasks->n)
             s = check_crossing(v, &list[t], &list[t + 2], true);

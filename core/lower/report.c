@@ -488,18 +488,19 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     print_notes(plan->graphs[WEFT_MODE_TRAIN], text);
 }
 
-/* " waits forward.0:1": for all that the body of a forward before it has on queue 1. */
+/* " waits forward.0:12": for instruction 12 of a forward before it. */
 static void add_boundaries(const weft_lowered *l, const weft_program *p, int i, weft_text *text)
 {
-    for (int k = 0; k < l->n_boundaries; k++)
-        for (int q = 0; q < WEFT_MOST_QUEUES; q++) {
-            const weft_boundary *b = &l->boundaries[k];
-            if (&l->programs[b->after] != p || b->first[p->list[i].queue][q] != i)
+    for (int k = 0; k < l->n_boundaries; k++) {
+        const weft_boundary *b = &l->boundaries[k];
+        for (int w = 0; w < b->n_waits && &l->programs[b->after] == p; w++) {
+            if (b->waits[w].after != i)
                 continue;
             weft_text_add(text, " waits ");
             add_program(&l->programs[b->before], text);
-            weft_text_print(text, ":%d", q);
+            weft_text_print(text, ":%d", b->waits[w].before);
         }
+    }
 }
 
 static void print_program(const weft_lowered *l, const weft_program *p, weft_text *text)

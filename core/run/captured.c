@@ -1,42 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Around a task's body. Where all that it enqueues is the same whenever it is at the same places in
  * memory, a device may keep it, and the host leaves it out from then on. What a kept task waits for
- * of others, and they of it, lies outside of it: so it has no events in common with them. */
+ * of others, and they of it, lies outside of it: so it has no events in common with them, and a
+ * task that waits for others in the middle is not kept, for all of it would wait. */
 #include "run/streams.h"
-
-static bool is_same(const struct weft_streams *q, const weft_instruction *in)
-{
-    switch (in->kind) {
-    case WEFT_ZERO_FILL:
-    case WEFT_COPY:
-        return !in->fetch;
-    case WEFT_COMPUTE:
-        return in->kernel && !in->fetch;
-    case WEFT_COLLECTIVE:
-        return q->communicates && !in->fetch;
-    case WEFT_OBSERVE:
-    case WEFT_POST_SEND:
-    case WEFT_POST_RECV:
-    case WEFT_AWAIT:
-        break;
-    }
-    return false;
-}
 
 static bool may_be_captured(const weft_run *run, const weft_program *p)
 {
-    bool may = !run->shows_instructions && !run->check_finite && p->n && !p->n_prologue;
-    for (int i = 0; i < p->n && may; i++)
-        may = is_same(run->streams, &p->list[i]);
-    return may;
-}
-
-static bool is_on_first(const weft_program *p)
-{
-    int i = 0;
-    while (i < p->n && p->list[i].queue == WEFT_QUEUE_COMPUTE)
-        i++;
-    return i == p->n;
+    return !run->shows_instructions && !run->check_finite &&
+           weft_program_repeats(p, run->streams->communicates);
 }
 
 /* The same for the same places in memory: those of inputs and other values that lie in slots. */
@@ -83,14 +55,15 @@ weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_
     if (!q)
         return WEFT_OK;
     weft_status s = weft_streams_cross(run, l, p, false, err);
-    if (s || !run->plan->device->begin || !may_be_captured(run, p))
+    if (s || !run->plan->device->begin || !may_be_captured(run, p) ||
+        weft_boundary_waits_inside(q->boundary))
         return s;
     weft_streams_tag(run, WEFT_QUEUE_COMPUTE,
                      (weft_tagged){.program = p, .micro = task->micro_batch});
-    s = gather_queues(run, err);
+    q->forks = !weft_program_is_on_first(p);
+    s = q->forks ? gather_queues(run, err) : weft_streams_await(run, l, p, &p->list[0], err);
     s = s ? s : weft_device_begin(run->plan, key_of(l, p, task->micro_batch), replayed, err);
     q->captured = !s;
-    q->forks = !is_on_first(p);
     return s || *replayed || !q->forks ? s : fork_queues(run, err);
 }
 
@@ -109,10 +82,11 @@ weft_status weft_streams_end(weft_run *run, const weft_lowered *l, const weft_ta
     struct weft_streams *q = run->streams;
     if (!q)
         return WEFT_OK;
-    const bool all_on_first = q->captured && q->forks; /* whatever queue the plan says */
-    weft_status s = q->captured ? end_captured(run, replayed, err) : WEFT_OK;
+    const bool captured = q->captured;
+    weft_status s = captured ? end_captured(run, replayed, err) : WEFT_OK;
     q->boundary = NULL;
-    if (s || all_on_first)
+    if (s || (captured && q->forks)) /* all on the first queue, whatever the plan says */
         return s ? s : weft_streams_join(run, err);
-    return weft_streams_pass_on(run, weft_lowered_program(l, task->part, task->stage), err);
+    return weft_streams_pass_on(run, weft_lowered_program(l, task->part, task->stage), captured,
+                                err);
 }

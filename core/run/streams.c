@@ -4,10 +4,10 @@
  *
  * A list of tasks begins and ends with all queues in step. In between the queues meet one task
  * late: what a task enqueues comes behind all of the tasks before the last, and of the last one's
- * body behind what the plan says (weft_boundary), as far as it was enqueued. A captured task is on
- * the first queue alone, or ends with all queues in step. What a prologue begins is enqueued before
- * the body of the task before it, and so lies before it on its queue. Nobody waits for the queue of
- * transfers in that way, but for each transfer by itself. */
+ * body behind what the plan says (weft_boundary). A captured task is on the first queue alone, and
+ * is waited for as a whole, or ends with all queues in step. What a prologue begins is enqueued
+ * before the body of the task before it, and so lies before it on its queue. Nobody waits for the
+ * queue of transfers in that way, but for each transfer by itself. */
 #include "run/streams.h"
 
 #include "plugin/enter.h"
@@ -139,15 +139,18 @@ weft_status weft_streams_join(weft_run *run, weft_error *err)
     if (!q)
         return WEFT_OK;
     q->before = NULL;
+    q->boundary = NULL;
     weft_status s = record_all(run, q->marks, err);
     return s ? s : await_all(run, q->marks, err);
 }
 
-weft_status weft_streams_pass_on(weft_run *run, const weft_program *p, weft_error *err)
+weft_status weft_streams_pass_on(weft_run *run, const weft_program *p, bool captured,
+                                 weft_error *err)
 {
     struct weft_streams *q = run->streams;
     const bool joined = !q->before;
     q->before = p;
+    q->before_captured = captured;
     q->ended ^= 1;
     weft_status s = record_all(run, q->ends[q->ended], err);
     return s || joined ? s : await_all(run, q->ends[q->ended ^ 1], err);
@@ -158,21 +161,27 @@ weft_status weft_streams_cross(weft_run *run, const weft_lowered *l, const weft_
 {
     struct weft_streams *q = run->streams;
     q->boundary = NULL;
+    q->crossed = 0;
     if (!q->before)
         return WEFT_OK;
     q->boundary = weft_lowered_boundary(l, q->before, p, prologue);
     return q->boundary ? WEFT_OK : weft_streams_join(run, err);
 }
 
-/* What an instruction must wait for of the task before. */
-static weft_status await_before(const weft_run *run, const weft_program *p,
-                                const weft_instruction *in, weft_error *err)
+weft_status weft_streams_await(weft_run *run, const weft_lowered *l, const weft_program *p,
+                               const weft_instruction *in, weft_error *err)
 {
-    const struct weft_streams *q = run->streams;
+    struct weft_streams *q = run->streams;
+    const weft_boundary *b = q->boundary;
     weft_status s = WEFT_OK;
-    for (int i = 0; q->boundary && i < q->n_queues && !s; i++)
-        if (q->boundary->first[in->queue][i] == in - p->list)
-            s = weft_device_await(run->plan, in->queue, q->ends[q->ended][i], err);
+    for (; b && q->crossed < b->n_waits && b->waits[q->crossed].after == in - p->list && !s;
+         q->crossed++) {
+        const weft_instruction *on = &q->before->list[b->waits[q->crossed].before];
+        s = weft_device_await(run->plan, in->queue,
+                              q->before_captured ? q->ends[q->ended][on->queue]
+                                                 : q->events[l->graph->config.mode][on->event],
+                              err);
+    }
     return s;
 }
 
@@ -182,7 +191,7 @@ weft_status weft_streams_before(weft_run *run, const weft_lowered *l, const weft
     const struct weft_streams *q = run->streams;
     if (!q)
         return WEFT_OK;
-    weft_status s = q->captured ? WEFT_OK : await_before(run, p, in, err);
+    weft_status s = q->captured ? WEFT_OK : weft_streams_await(run, l, p, in, err);
     for (int i = 0; i < in->n_waits && !s; i++) {
         int event = p->list[in->waits[i]].event;
         s = weft_device_await(run->plan, in->queue, q->events[l->graph->config.mode][event], err);

@@ -52,10 +52,11 @@ static weft_status begin_task(weft_run *run, const weft_lowered *l, const weft_t
     return run_prologue(run, l, task, err);
 }
 
-/* With no other body between a task's prologue and its own: behind all before. */
-static weft_status begin_now(weft_run *run, const weft_lowered *l, const weft_task *task,
-                             weft_error *err)
+/* The first of all: behind all before. */
+static weft_status begin_first(weft_run *run, const weft_lowered *l, const weft_task *task,
+                               weft_error *err)
 {
+    weft_guard_enter(run, l, task);
     weft_status s = has_prologue(l, task) ? weft_streams_join(run, err) : WEFT_OK;
     return s ? s : run_prologue(run, l, task, err);
 }
@@ -78,17 +79,13 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
     const weft_task_hooks *h = hooks ? hooks : &none;
     int i = 0;
     const weft_task *task = next_task(l->tasks, &i, first, last);
-    weft_status s = WEFT_OK;
-    if (task) {
-        weft_guard_enter(run, l, task);
-        s = begin_now(run, l, task, err);
-    }
+    weft_status s = task ? begin_first(run, l, task, err) : WEFT_OK;
     while (task && !s) {
         const weft_task *next = next_task(l->tasks, &i, first, last);
         bool first_makes = task->part == WEFT_PART_BEGIN; /* what prologues read */
         s = next && !first_makes ? begin_task(run, l, next, task, err) : WEFT_OK;
         s = s ? s : run_body(run, l, task, h, err);
-        s = !s && next && first_makes ? begin_now(run, l, next, err) : s;
+        s = !s && next && first_makes ? run_prologue(run, l, next, err) : s;
         task = next;
     }
     s = s ? s : weft_streams_join(run, err);

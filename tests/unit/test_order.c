@@ -67,37 +67,46 @@ static int check_each(weft_lowered *l, const char *what)
     return n;
 }
 
-static int next_on(const weft_program *p, int i, int queue)
+static int next_on(const weft_program *p, int i, int by)
 {
-    while (++i < p->n && p->list[i].queue != queue)
-        continue;
-    return i < p->n ? i : -1;
+    const int queue = p->list[i].queue;
+    for (i += by; i >= 0 && i < p->n; i += by)
+        if (p->list[i].queue == queue)
+            return i;
+    return -1;
 }
 
-/* The same with what tasks wait for of the one before; each may neither be left out nor come with
- * the next instruction of its queue. */
+static void must_be_refused(const weft_lowered *l, const char *what, const weft_boundary *b,
+                            const weft_boundary_wait *planned)
+{
+    weft_error err = {0};
+    if (weft_check_order(l, &err) == WEFT_OK)
+        fail_msg("%s: instruction %d of program %d need not wait for %d of program %d", what,
+                 planned->after, b->after, planned->before, b->before);
+    weft_error_release(&err);
+}
+
+/* The same with what tasks wait for of the one before; each may neither be left out, nor come with
+ * the next instruction of its queue, nor be for the one before on the other queue. */
 static int check_boundaries(weft_lowered *l, const char *what)
 {
+    enum { NOBODY = -1 };
     int n = 0;
-    weft_error err = {0};
     for (int i = 0; i < l->n_boundaries; i++)
-        for (int q = 0; q < WEFT_MOST_QUEUES * WEFT_MOST_QUEUES; q++) {
+        for (int k = 0; k < l->boundaries[i].n_waits; k++, n++) {
             weft_boundary *b = &l->boundaries[i];
-            int *first = &b->first[q / WEFT_MOST_QUEUES][q % WEFT_MOST_QUEUES], planned = *first;
-            if (planned < 0)
-                continue;
-            for (int late = 0; late < 2; late++) {
-                *first = late ? next_on(&l->programs[b->after], planned, q / WEFT_MOST_QUEUES) : -1;
-                if (weft_check_order(l, &err) == WEFT_OK)
-                    fail_msg("%s: instruction %d of program %d need not wait for queue %d of "
-                             "program %d",
-                             what, planned, b->after, q % WEFT_MOST_QUEUES, b->before);
-                weft_error_clear(&err);
-            }
-            *first = planned;
-            n++;
+            weft_boundary_wait *wait = &b->waits[k], planned = *wait;
+            wait->after = NOBODY;
+            must_be_refused(l, what, b, &planned);
+            wait->after = next_on(&l->programs[b->after], planned.after, 1);
+            must_be_refused(l, what, b, &planned);
+            *wait = planned;
+            wait->before = next_on(&l->programs[b->before], planned.before, -1);
+            if (wait->before < 0)
+                wait->after = NOBODY;
+            must_be_refused(l, what, b, &planned);
+            *wait = planned;
         }
-    weft_error_release(&err);
     return n;
 }
 
