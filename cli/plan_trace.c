@@ -4,6 +4,8 @@
 
 #include <weft/files.h>
 
+#include <math.h>
+
 enum { TASKS, INSTRUCTIONS }; /* rows of a rank; further queues have the next ones */
 
 static void name(weft_text *text, const char *what, int rank, int row, const char *is)
@@ -76,26 +78,43 @@ static void add_instruction(const weft_lowered *l, const weft_instruction *in, i
     weft_text_add(text, "}}");
 }
 
-static void add_instructions(const weft_lowered *l, const weft_task *task,
-                             const weft_task_time *when, const weft_roofline *r, int rank,
-                             weft_task_time *times, weft_text *text)
+/* The planned rank's instructions, as its tasks are shown. */
+typedef struct shown {
+    const weft_lowered *l;
+    const weft_task_time *alone, *tasks; /* its tasks, were it alone, and in the pipeline */
+    int rank;
+    double done[WEFT_MOST_QUEUES]; /* of each row */
+    weft_text *text;
+} shown;
+
+/* With its task, later by what that waits for others, or longer if its time was measured. */
+static void add_seen(void *self, int task, const weft_instruction *in, const weft_task_time *when)
 {
-    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
-    const double all = weft_roofline_run(r, l, p, times);
-    const double scale = all > 0 ? (when->end - when->start) / all : 0;
-    for (int i = 0; i < p->n; i++)
-        if (times[i].end > times[i].start)
-            add_instruction(l, &p->list[i], rank, when->start + scale * times[i].start,
-                            when->start + scale * times[i].end, text);
+    shown *s = self;
+    const weft_task_time *alone = &s->alone[task], *there = &s->tasks[task];
+    const double took = alone->end - alone->start, takes = there->end - there->start;
+    const double scale = took > 0 ? takes / took : 1;
+    double *done = &s->done[row_of(in)], start = there->end - scale * (alone->end - when->start);
+    start = fmax(start, *done);
+    if (when->end <= when->start)
+        return;
+    *done = start + scale * (when->end - when->start);
+    add_instruction(s->l, in, s->rank, start, *done, s->text);
 }
 
-/* Room for the instructions of the longest program. */
-static weft_task_time *room_for(const weft_lowered *l)
+static weft_status add_instructions(const weft_lowered *l, const weft_timeline *t,
+                                    const weft_roofline *roofline, int rank, weft_text *text,
+                                    weft_error *err)
 {
-    int longest = 1;
-    for (int i = 0; i < l->n_programs; i++)
-        longest = l->programs[i].n > longest ? l->programs[i].n : longest;
-    return weft_alloc((size_t)longest * sizeof(weft_task_time));
+    weft_task_time *alone = weft_alloc(((size_t)l->tasks->n + 1) * sizeof *alone);
+    shown s = {.l = l, .alone = alone, .tasks = t->of[rank], .rank = rank, .text = text};
+    const weft_course_watch watch = {.self = &s, .see = add_seen};
+    weft_status status =
+        alone ? weft_roofline_course(roofline, l, NULL, alone, err) : weft_fail_memory(err);
+    if (!status) /* once more, now that it is known when tasks end */
+        status = weft_roofline_course(roofline, l, &watch, alone, err);
+    weft_free(alone);
+    return status;
 }
 
 static void name_rows(const weft_lowered *l, int rank, weft_text *text)
@@ -110,8 +129,8 @@ static void name_rows(const weft_lowered *l, int rank, weft_text *text)
             name(text, "thread_name", rank, INSTRUCTIONS + q, titles[q]);
 }
 
-static void add_rank(const weft_plan *plan, const weft_timeline *t, const weft_roofline *roofline,
-                     int r, weft_task_time *times, weft_text *text)
+static weft_status add_rank(const weft_plan *plan, const weft_timeline *t,
+                            const weft_roofline *roofline, int r, weft_text *text, weft_error *err)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     const bool mine = r == (int)(l->tasks - t->tasks->of);
@@ -122,27 +141,24 @@ static void add_rank(const weft_plan *plan, const weft_timeline *t, const weft_r
     name(text, "thread_name", r, TASKS, "tasks");
     if (mine)
         name_rows(l, r, text);
-    for (int i = 0; i < t->tasks->of[r].n; i++) {
-        const weft_task *task = &t->tasks->of[r].list[i];
-        add_task(task, &t->of[r][i], r, text);
-        if (mine)
-            add_instructions(l, task, &t->of[r][i], roofline, r, times, text);
-    }
+    for (int i = 0; i < t->tasks->of[r].n; i++)
+        add_task(&t->tasks->of[r].list[i], &t->of[r][i], r, text);
+    return mine ? add_instructions(l, t, roofline, r, text, err) : WEFT_OK;
 }
 
 weft_status weft_cli_write_trace(const weft_plan *plan, const weft_timeline *t,
                                  const weft_roofline *roofline, const char *path, weft_error *err)
 {
-    weft_task_time *times = room_for(plan->lowered[WEFT_MODE_TRAIN]);
-    weft_text text = {.out_of_memory = !times};
+    weft_text text = {0};
+    weft_status s = WEFT_OK;
     weft_text_add(&text, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"weft\": \"" WEFT_VERSION
                          "\", \"planned\": true},\n\"traceEvents\": [");
-    for (int r = 0; r < t->tasks->ranks && !text.out_of_memory; r++)
-        add_rank(plan, t, roofline, r, times, &text);
+    for (int r = 0; r < t->tasks->ranks && !text.out_of_memory && !s; r++)
+        s = add_rank(plan, t, roofline, r, &text, err);
     weft_text_add(&text, "\n]}\n");
-    weft_status s = text.out_of_memory ? weft_fail_memory(err)
-                                       : weft_write_file(path, text.data, text.size, err);
+    s = s                    ? s
+        : text.out_of_memory ? weft_fail_memory(err)
+                             : weft_write_file(path, text.data, text.size, err);
     weft_text_release(&text);
-    weft_free(times);
     return s;
 }

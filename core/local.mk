@@ -172,6 +172,7 @@ core_libcore_la_SOURCES = \
 	core/lower/boundaries.c \
 	core/lower/buffers.c \
 	core/lower/costs.c \
+	core/lower/course.c \
 	core/lower/device.c \
 	core/lower/early.c \
 	core/lower/flops.c \
@@ -180,8 +181,8 @@ core_libcore_la_SOURCES = \
 	core/lower/fuse.c \
 	core/lower/forecast.c \
 	core/lower/group.c \
-	core/lower/kernels.c \
 	core/lower/held.c \
+	core/lower/kernels.c \
 	core/lower/libraries.c \
 	core/lower/lower.c \
 	core/lower/memory.c \

@@ -2,6 +2,7 @@
 /* What the tasks of a training step take, by a roofline of all that the ranks of a pipeline do. */
 #include "lower/compile.h"
 #include "lower/plan.h"
+#include "plugin/enter.h"
 
 #include <string.h>
 
@@ -38,7 +39,7 @@ static void count_unknown(weft_forecast *f, const weft_instruction *in)
         f->unknown = in->node->op->name;
 }
 
-/* Of the planned rank: what its time goes to. */
+/* Of the planned rank: what its time goes to, of which these are the program's seconds. */
 static void sum_up(const weft_roofline *r, const weft_lowered *l, const weft_program *p,
                    double seconds, double times, weft_forecast *f)
 {
@@ -51,30 +52,43 @@ static void sum_up(const weft_roofline *r, const weft_lowered *l, const weft_pro
         if (!cost.known)
             count_unknown(f, &p->list[i]);
     }
-    f->waits_s += times * (seconds - busy);
+    f->waits_s += seconds - times * busy;
 }
 
-/* What a rank of the pipeline takes for its tasks. */
+/* Seconds of the tasks of each program, together. */
+static double seconds_of(const weft_lowered *l, const weft_program *p, const weft_task_time *times)
+{
+    double seconds = 0;
+    for (int t = 0; t < l->tasks->n; t++) {
+        const weft_task *task = &l->tasks->list[t];
+        if (task->part == p->part && task->stage == p->stage)
+            seconds += times[t].end - times[t].start;
+    }
+    return seconds;
+}
+
+/* What a rank of the pipeline takes for its tasks: each by itself, and on average. */
 static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, const weft_lowered *l,
                               int rank, weft_forecast *f, weft_error *err)
 {
-    int longest = 1;
-    for (int i = 0; i < l->n_programs; i++)
-        longest = l->programs[i].n > longest ? l->programs[i].n : longest;
-    weft_task_time *times = weft_alloc((size_t)longest * sizeof *times);
-    if (!times)
-        return weft_fail_memory(err);
-    for (int i = 0; i < l->n_programs; i++) {
+    weft_task_time *times = weft_alloc(((size_t)l->tasks->n + 1) * sizeof *times);
+    f->costs.of[rank] = weft_alloc(((size_t)l->tasks->n + 1) * sizeof **f->costs.of);
+    weft_status s = times && f->costs.of[rank] ? weft_roofline_course(r, l, NULL, times, err)
+                                               : weft_fail_memory(err);
+    for (int t = 0; t < l->tasks->n && !s; t++)
+        f->costs.of[rank][t] = times[t].end - times[t].start;
+    for (int i = 0; i < l->n_programs && !s; i++) {
         const weft_program *p = &l->programs[i];
-        double seconds = weft_roofline_run(r, l, p, times);
-        f->costs.seconds[p->part][weft_part_is_micro(p->part) ? p->stage : rank] += seconds;
+        double seconds = seconds_of(l, p, times);
+        f->costs.seconds[p->part][weft_part_is_micro(p->part) ? p->stage : rank] +=
+            seconds / repeats(plan, p);
         if (l == plan->lowered[WEFT_MODE_TRAIN])
             sum_up(r, l, p, seconds, repeats(plan, p), f);
     }
     weft_free(times);
     f->model_flops += l->model_flops / f->costs.ranks;
     f->model_attention += l->model_attention / f->costs.ranks;
-    return WEFT_OK;
+    return s;
 }
 
 /* Another rank of the pipeline, which is lowered for this alone: as plan.c does it. */
@@ -140,10 +154,24 @@ static weft_status count_boundaries(const weft_plan *plan, weft_costs *out, weft
 
 /* ---- the whole ---- */
 
+bool weft_plan_captures_sent(const weft_plan *plan)
+{
+    void *self;
+    const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
+    if (!t || !t->captured)
+        return false;
+    const weft_entry entry = weft_enter_service(plan->plugins, t, "captured", NULL);
+    const bool may = t->captured(self);
+    weft_leave(&entry, WEFT_OK);
+    return may;
+}
+
 bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
 {
     *out = (weft_roofline){.in_turn = !weft_device_is_async(plan),
-                           .staged = !plan->device->host_memory};
+                           .staged = !plan->device->host_memory,
+                           .captures = weft_device_is_async(plan) && plan->device->begin,
+                           .captures_sent = weft_plan_captures_sent(plan)};
     bool known = weft_device_find_rates(plan, &out->rates);
     if (!known)
         weft_roofline_assume(out, 1e12, 1e10);

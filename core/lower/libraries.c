@@ -8,20 +8,14 @@
 
 /* ---- what is captured ---- */
 
-/* Programs that run alike whatever the data, once for every micro-batch: as run/streams.c has it.
+/* Programs that run alike whatever the data, once for every micro-batch: as run/captured.c has it.
  */
-static int64_t captured(const weft_plan *plan, const weft_lowered *l)
+static int64_t captured(const weft_plan *plan, const weft_lowered *l, bool communicates)
 {
     int64_t n = 0;
     for (int i = 0; i < l->n_programs; i++) {
         const weft_program *p = &l->programs[i];
-        bool same = p->n_prologue == 0;
-        for (int k = 0; k < p->n && same; k++) {
-            const weft_instruction *in = &p->list[k];
-            same = !in->fetch && (in->kind == WEFT_ZERO_FILL || in->kind == WEFT_COPY ||
-                                  (in->kind == WEFT_COMPUTE && in->kernel));
-        }
-        if (same)
+        if (weft_program_repeats(p, communicates))
             n += p->n * (weft_part_is_micro(p->part) ? plan->micro_batches : 1);
     }
     return n;
@@ -131,12 +125,14 @@ static int64_t transport_bytes(const weft_plan *plan, const weft_transport *t, v
 static bool gather(const weft_plan *plan, group_list *groups, int64_t *instructions)
 {
     weft_device_rates rates;
+    const bool communicates = weft_plan_captures_sent(plan);
     bool ok = true;
     weft_device_find_rates(plan, &rates);
     *instructions = 0;
     for (int m = 0; m < WEFT_MODES && ok; m++)
         if (plan->lowered[m]) {
-            *instructions += plan->device->begin ? captured(plan, plan->lowered[m]) : 0;
+            *instructions +=
+                plan->device->begin ? captured(plan, plan->lowered[m], communicates) : 0;
             ok = add_graph(groups, plan, &rates, plan->lowered[m]);
         }
     return ok;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instructions and programs by a roofline. */
+/* Instructions by a roofline. */
 #include "lower/roofline.h"
 
 #include <math.h>
@@ -183,55 +183,4 @@ weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
         break;
     }
     return cost;
-}
-
-/* ---- a program ---- */
-
-typedef struct clocks {
-    double queue[WEFT_MOST_QUEUES];
-    double ring; /* when what was last sent to the next rank has come there */
-} clocks;
-
-static double latest(const weft_program *p, const weft_instruction *in, bool in_turn,
-                     const weft_task_time *times)
-{
-    double time = 0;
-    for (int k = 0; k < in->n_waits && !in_turn; k++)
-        if (in->waits[k] >= p->n_prologue)
-            time = fmax(time, times[in->waits[k]].end);
-    return time;
-}
-
-/* All ranks of a ring are alike: what this one is sent comes when what it sends is there. */
-static double arrival(const weft_program *p, int i, const weft_task_time *times)
-{
-    for (int k = i - 1; k >= 0; k--)
-        if (p->list[k].kind == WEFT_POST_SEND && p->list[k].node == p->list[i].node)
-            return times[k].end;
-    return 0;
-}
-
-double weft_roofline_run(const weft_roofline *r, const weft_lowered *l, const weft_program *p,
-                         weft_task_time *times)
-{
-    clocks now = {{0}, 0};
-    double end = 0;
-    for (int i = 0; i < p->n; i++) {
-        const weft_instruction *in = &p->list[i];
-        double *queue = &now.queue[r->in_turn ? 0 : in->queue];
-        const double seconds = weft_roofline_cost(r, l, in).seconds;
-        const bool shift = weft_node_shifts(in->node);
-        double start = fmax(*queue, latest(p, in, r->in_turn, times));
-        if (shift && in->kind == WEFT_POST_SEND && !r->in_turn)
-            start = fmax(start, now.ring);
-        if (shift && in->kind == WEFT_AWAIT)
-            start = fmax(start, arrival(p, i, times));
-        times[i] = (weft_task_time){start, start + seconds};
-        if (shift && in->kind == WEFT_POST_SEND && !r->in_turn)
-            now.ring = times[i].end; /* its queue goes on: the wait is another instruction */
-        else
-            *queue = times[i].end;
-        end = fmax(end, times[i].end);
-    }
-    return end;
 }

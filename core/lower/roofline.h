@@ -10,8 +10,10 @@
 
 typedef struct weft_roofline {
     weft_device_rates rates;
-    bool in_turn; /* all queues are one */
-    bool staged;  /* what the device has no kernel for is computed by the host */
+    bool in_turn;       /* all queues are one */
+    bool staged;        /* what the device has no kernel for is computed by the host */
+    bool captures;      /* tasks that are the same every time go through the first queue */
+    bool captures_sent; /* ... those in which ranks communicate, too */
 } weft_roofline;
 
 /* Of who knows no device: one rate for all that is computed and one for all that is sent, 0: as it
@@ -46,10 +48,20 @@ weft_reach weft_reach_of(const weft_device_rates *rates, const weft_mesh *mesh, 
 double weft_roofline_send(const weft_device_rates *rates, const weft_mesh *mesh,
                           const weft_step *step, int64_t count, weft_dtype dtype);
 
-/* When each instruction of a program begins and ends, into times[p->n], and when all are done. What
- * the prologue begins is there from the start, and takes its queue's time beside the body: that of
- * the next task does. */
-double weft_roofline_run(const weft_roofline *r, const weft_lowered *l, const weft_program *p,
-                         weft_task_time *times);
+/* ---- course.c ---- */
+
+/* Is told of every instruction of every task (its place in the list) when it runs. */
+typedef struct weft_course_watch {
+    void *self;
+    void (*see)(void *self, int task, const weft_instruction *in, const weft_task_time *when);
+} weft_course_watch;
+
+/* When each task of the rank's list runs, were it alone and nothing sent from stage to stage, into
+ * out[tasks]: from where the first queue is done with the one before to where it is done with this
+ * one. What other queues still do then goes on beside the next; where the host waits, all is done.
+ * watch may be NULL. */
+weft_status weft_roofline_course(const weft_roofline *r, const weft_lowered *l,
+                                 const weft_course_watch *watch, weft_task_time *out,
+                                 weft_error *err);
 
 #endif

@@ -20,6 +20,8 @@ weft_status weft_costs_init(weft_costs *c, int ranks, int stages, weft_error *er
         c->seconds[p] = weft_alloc_zero((size_t)places(c, (weft_part)p), sizeof(double));
         ok = ok && c->seconds[p];
     }
+    c->of = weft_alloc_zero((size_t)ranks, sizeof *c->of);
+    ok = ok && c->of;
     for (int i = 0; i < 2; i++) {
         c->bytes[i] = weft_alloc_zero((size_t)stages, sizeof(double));
         ok = ok && c->bytes[i];
@@ -30,8 +32,18 @@ weft_status weft_costs_init(weft_costs *c, int ranks, int stages, weft_error *er
     return weft_fail_memory(err);
 }
 
+void weft_costs_level(weft_costs *c)
+{
+    for (int r = 0; c->of && r < c->ranks; r++) {
+        weft_free(c->of[r]);
+        c->of[r] = NULL;
+    }
+}
+
 void weft_costs_release(weft_costs *c)
 {
+    weft_costs_level(c);
+    weft_free(c->of);
     for (int p = 0; p < WEFT_PARTS; p++)
         weft_free(c->seconds[p]);
     weft_free(c->bytes[0]);
@@ -174,6 +186,7 @@ weft_status weft_costs_parse(weft_costs *costs, const char *name, const char *te
         text += n + (text[n] == '\n');
     }
     s = s ? s : set_medians(&r);
+    weft_costs_level(costs);
     weft_free(r.list);
     return s;
 }

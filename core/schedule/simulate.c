@@ -112,7 +112,10 @@ static bool find_start(const machine *m, int rank, const weft_task *k, double *s
 
 static double seconds_of(const machine *m, int rank, const weft_task *k)
 {
-    return m->costs->seconds[k->part][weft_part_is_micro(k->part) ? k->stage : rank];
+    const weft_costs *costs = m->costs;
+    if (costs->of && costs->of[rank])
+        return costs->of[rank][m->at[rank]];
+    return costs->seconds[k->part][weft_part_is_micro(k->part) ? k->stage : rank];
 }
 
 static bool send(const machine *m, const weft_task *k, double now)

@@ -12,6 +12,8 @@
 typedef struct weft_costs {
     int ranks, stages;
     double *seconds[WEFT_PARTS]; /* F and B by stage, the others by rank; without waits */
+    double **of;                 /* by rank, by place in its list, where tasks of a part differ;
+                                    NULL: they do not, or nobody knows */
     double *bytes[2];            /* by stage: what its F sends on, what its B sends back */
     double bytes_per_s;          /* from one rank to another; 0: sending takes no time */
     double latency_s;            /* of one transfer, beside its bytes */
@@ -19,6 +21,8 @@ typedef struct weft_costs {
 
 weft_status weft_costs_init(weft_costs *costs, int ranks, int stages, weft_error *err);
 void weft_costs_release(weft_costs *costs);
+/* Tasks of a part take the same from now on. */
+void weft_costs_level(weft_costs *costs);
 /* Reads times of tasks that were measured: of every line of metrics.jsonl that has them
  * ("parts": [{"part": "forward", "stage": 0, "ms": 1.2}, ...]) the median of each. `name`, of the
  * file, and lines are for errors. Times of forwards and backwards that no line has are an error;

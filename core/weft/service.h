@@ -61,7 +61,7 @@ typedef struct weft_transport {
      * wrong that the device does not know of? */
     weft_status (*check)(void *self, weft_error *err);
     /* Optional: may the device keep what the collectives of a task enqueue, and enqueue it again by
-     * itself (weft_device.begin)? Asked once, behind open. They must then do nothing but enqueue,
+     * itself (weft_device.begin)? From `create` on. They must then do nothing but enqueue,
      * on `queue`, the same for the same arguments, and what is enqueued again must meet with other
      * ranks' as a call does. NULL, or false: tasks in which ranks communicate are enqueued one
      * instruction after the other every time. Of tasks that send or receive nobody asks: what they

@@ -117,63 +117,200 @@ static void the_slower_of_work_and_bytes(void **state)
     plan_run_release(&p);
 }
 
-/* ---- programs ---- */
+/* ---- lists of tasks ---- */
+
+enum { MOST_TASKS = 5, MOST_INSTRUCTIONS = 4 };
+
+/* A list of tasks, a program each, and when all ran. */
+typedef struct course {
+    weft_graph g;
+    weft_lowered l;
+    weft_program programs[MOST_TASKS];
+    weft_instruction lists[MOST_TASKS][MOST_INSTRUCTIONS];
+    weft_tensor tensors[MOST_TASKS][MOST_INSTRUCTIONS];
+    weft_boundary boundaries[2 * MOST_TASKS];
+    weft_task tasks[MOST_TASKS];
+    weft_task_list list;
+    weft_roofline r;
+    weft_task_time of[MOST_TASKS], when[MOST_TASKS][MOST_INSTRUCTIONS];
+} course;
+
+static void course_start(course *c)
+{
+    memset(c, 0, sizeof *c);
+    c->g.config.mesh = mesh;
+    c->r.rates.memory = 1;
+    c->list.list = c->tasks;
+    c->l = (weft_lowered){
+        .graph = &c->g, .tasks = &c->list, .programs = c->programs, .boundaries = c->boundaries};
+}
+
+static int add_task(course *c, weft_part part)
+{
+    const int i = c->list.n++;
+    c->tasks[i] = (weft_task){.part = part};
+    c->programs[i] = (weft_program){.part = part, .list = c->lists[i]};
+    c->l.n_programs++;
+    return i;
+}
 
 /* Zeros of so many bytes: a byte a second. */
-static weft_instruction zeros(weft_tensor *tensor, int64_t bytes, int queue)
+static weft_instruction *add_zeros(course *c, int task, int64_t bytes, int queue)
 {
     static const weft_node node;
-    *tensor = (weft_tensor){.dtype = WEFT_F8E4M3, .n_dims = 1, .size = {bytes}};
-    return (weft_instruction){
-        .kind = WEFT_ZERO_FILL, .node = &node, .tensors = tensor, .n_outs = 1, .queue = queue};
+    weft_program *p = &c->programs[task];
+    weft_tensor *t = &c->tensors[task][p->n];
+    *t = (weft_tensor){.dtype = WEFT_F8E4M3, .n_dims = 1, .size = {bytes}};
+    p->list[p->n] = (weft_instruction){
+        .kind = WEFT_ZERO_FILL, .node = &node, .tensors = t, .n_outs = 1, .queue = queue};
+    return &p->list[p->n++];
+}
+
+static void add_boundary(course *c, int before, int after, weft_boundary_wait *waits, int n)
+{
+    c->boundaries[c->l.n_boundaries++] =
+        (weft_boundary){.before = before, .after = after, .waits = waits, .n_waits = n};
+}
+
+static void see(void *self, int task, const weft_instruction *in, const weft_task_time *when)
+{
+    course *c = self;
+    c->when[task][in - c->programs[task].list] = *when;
+}
+
+/* Until all is done. */
+static double run(course *c)
+{
+    const weft_course_watch watch = {.self = c, .see = see};
+    assert_int_equal(weft_roofline_course(&c->r, &c->l, &watch, c->of, NULL), WEFT_OK);
+    return c->of[c->list.n - 1].end;
 }
 
 static void queues_go_on_beside_each_other(void **state)
 {
     (void)state;
-    weft_tensor t[4];
+    course c;
     int first = 0;
-    weft_instruction list[] = {zeros(&t[0], 20, 1), zeros(&t[1], 10, 0), zeros(&t[2], 5, 0),
-                               zeros(&t[3], 7, 1)};
-    list[2].waits = &first;
-    list[2].n_waits = 1;
-    weft_graph g = {.config.mesh = mesh};
-    const weft_lowered l = {.graph = &g};
-    weft_program p = {.list = list, .n = 4};
-    weft_task_time times[4];
-    weft_roofline r = {.rates = {.memory = 1}};
-    assert_seconds(weft_roofline_run(&r, &l, &p, times), 27);
-    assert_seconds(times[2].start, 20);
-    assert_seconds(times[3].end, 27);
-    r.in_turn = true;
-    assert_seconds(weft_roofline_run(&r, &l, &p, times), 42);
-    r.in_turn = false;
-    p.n_prologue = 1; /* the task before has begun it; the next one's takes as long */
-    assert_seconds(weft_roofline_run(&r, &l, &p, times), 27);
-    assert_seconds(times[2].start, 10);
+    course_start(&c);
+    const int f = add_task(&c, WEFT_PART_F);
+    add_zeros(&c, f, 20, 1);
+    add_zeros(&c, f, 10, 0);
+    weft_instruction *third = add_zeros(&c, f, 5, 0);
+    add_zeros(&c, f, 7, 1);
+    third->waits = &first;
+    third->n_waits = 1;
+    assert_seconds(run(&c), 27);
+    assert_seconds(c.when[f][2].start, 20);
+    assert_seconds(c.when[f][3].end, 27);
+    c.r.in_turn = true;
+    assert_seconds(run(&c), 42);
+}
+
+/* A forward: 10 s of products and 30 s of sending; a backward: 5 s of sending that need the
+ * products, and 8 s and 4 s of products of which the last need what the forward has sent. */
+static void tasks_go_on_beside_each_other(void **state)
+{
+    (void)state;
+    course c;
+    course_start(&c);
+    const int f = add_task(&c, WEFT_PART_F), b = add_task(&c, WEFT_PART_B);
+    add_zeros(&c, f, 10, 0);
+    add_zeros(&c, f, 30, 1);
+    add_zeros(&c, b, 8, 0);
+    add_zeros(&c, b, 4, 0);
+    add_zeros(&c, b, 5, 1);
+    assert_seconds(run(&c), 30 + 12); /* who knows no boundary waits for all */
+    weft_boundary_wait waits[] = {{.after = 1, .before = 1}, {.after = 2, .before = 0}};
+    add_boundary(&c, f, b, waits, 2);
+    assert_seconds(run(&c), 35);
+    assert_seconds(c.of[f].end, 10);
+    assert_seconds(c.when[b][0].start, 10);
+    assert_seconds(c.when[b][1].start, 30);
+    assert_seconds(c.when[b][2].start, 30);
+    c.boundaries[0].n_waits = 0;
+    assert_seconds(run(&c), 35);
+    assert_seconds(c.when[b][1].start, 18);
+    /* each begins and ends on the first queue */
+    c.r.captures = true;
+    assert_seconds(run(&c), 30 + 12);
+    /* ... and when it has communicated, goes on beside the next as any other */
+    c.lists[f][1].kind = WEFT_COPY;
+    c.lists[f][1].fetch = true;
+    assert_seconds(run(&c), 30 + 12);
+}
+
+/* Behind the next task all of a body is done: 40 s are sent in the first, and nobody needs them. */
+static void queues_meet_a_task_late(void **state)
+{
+    (void)state;
+    course c;
+    course_start(&c);
+    const int f = add_task(&c, WEFT_PART_F), b = add_task(&c, WEFT_PART_B),
+              e = add_task(&c, WEFT_PART_STEP_END);
+    add_zeros(&c, f, 1, 0);
+    add_zeros(&c, f, 40, 1);
+    add_zeros(&c, b, 2, 0);
+    add_zeros(&c, e, 3, 0);
+    add_boundary(&c, f, b, NULL, 0);
+    add_boundary(&c, b, e, NULL, 0);
+    assert_seconds(run(&c), 43);
+    assert_seconds(c.of[b].start, 1);
+    assert_seconds(c.when[e][0].start, 40);
+    add_zeros(&c, add_task(&c, WEFT_PART_UPDATE), 5, 0); /* before it the host waits */
+    c.lists[e][0].queue = 1;
+    assert_seconds(run(&c), 40 + 3 + 5);
+}
+
+/* A begin makes in 6 s what the forward's prologue sends in 9 s; 4 s of products beside that. */
+static void prologues_go_on_beside_the_task_before(void **state)
+{
+    (void)state;
+    course c;
+    course_start(&c);
+    const int a = add_task(&c, WEFT_PART_BEGIN), f = add_task(&c, WEFT_PART_F),
+              b = add_task(&c, WEFT_PART_B);
+    add_zeros(&c, a, 6, 0);
+    add_zeros(&c, f, 9, 1);
+    add_zeros(&c, f, 4, 0);
+    c.programs[f].n_prologue = 1;
+    add_zeros(&c, b, 11, 1);
+    add_zeros(&c, b, 2, 0);
+    c.programs[b].n_prologue = 1;
+    weft_boundary_wait waits[] = {{.after = 0, .before = 0}};
+    add_boundary(&c, a, f, waits, 1);
+    c.boundaries[0].prologue = true;
+    add_boundary(&c, a, f, NULL, 0);
+    add_boundary(&c, a, b, NULL, 0);
+    c.boundaries[2].prologue = true;
+    add_boundary(&c, f, b, NULL, 0);
+    assert_seconds(run(&c), 6 + 9 + 11);
+    assert_seconds(c.when[f][0].start, 6);
+    assert_seconds(c.when[f][1].start, 6);
+    assert_seconds(c.when[b][0].start, 15);
+    assert_seconds(c.when[b][1].start, 10);
 }
 
 /* A shard goes round while 10 bytes are computed, and is waited for. */
 static void rings_go_on_beside_what_is_computed(void **state)
 {
     (void)state;
-    weft_tensor t[4];
+    course c;
     weft_step step = {.move = WEFT_SHIFT, .n_axes = 1, .axes = {0}};
     const weft_node shift = {.n_steps = 1, .steps = &step};
-    weft_instruction list[] = {zeros(&t[0], 2900, 0), zeros(&t[1], 10, 0), zeros(&t[2], 0, 0),
-                               zeros(&t[3], 5, 0)};
-    list[0].kind = WEFT_POST_SEND;
-    list[2].kind = WEFT_AWAIT;
-    list[0].node = list[2].node = &shift;
-    weft_graph g = {.config.mesh = mesh};
-    const weft_lowered l = {.graph = &g};
-    const weft_program p = {.list = list, .n = 4};
-    weft_task_time times[4];
-    weft_roofline r = {.rates = links};
-    r.rates.memory = 1;
-    assert_seconds(weft_roofline_run(&r, &l, &p, times), 30 + 5);
-    r.in_turn = true;
-    assert_seconds(weft_roofline_run(&r, &l, &p, times), 30 + 10 + 5);
+    course_start(&c);
+    const int f = add_task(&c, WEFT_PART_F);
+    weft_instruction *send = add_zeros(&c, f, 2900, 0);
+    add_zeros(&c, f, 10, 0);
+    weft_instruction *await = add_zeros(&c, f, 0, 0);
+    add_zeros(&c, f, 5, 0);
+    send->kind = WEFT_POST_SEND;
+    await->kind = WEFT_AWAIT;
+    send->node = await->node = &shift;
+    c.r.rates = links;
+    c.r.rates.memory = 1;
+    assert_seconds(run(&c), 30 + 5);
+    c.r.in_turn = true;
+    assert_seconds(run(&c), 30 + 10 + 5);
 }
 
 int main(void)
@@ -183,6 +320,9 @@ int main(void)
         cmocka_unit_test(rings_take_bytes_and_hops),
         cmocka_unit_test(the_slower_of_work_and_bytes),
         cmocka_unit_test(queues_go_on_beside_each_other),
+        cmocka_unit_test(tasks_go_on_beside_each_other),
+        cmocka_unit_test(queues_meet_a_task_late),
+        cmocka_unit_test(prologues_go_on_beside_the_task_before),
         cmocka_unit_test(rings_go_on_beside_what_is_computed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
