@@ -135,8 +135,26 @@ static void keep(tcp *t, int i, const weft_message *m)
     pthread_mutex_unlock(&t->base.lock);
 }
 
-/* Somebody has gone without a word: who it was on which host, and in what this rank was then, and
- * when: the other one has come no farther than this one could without it. */
+/* In what this rank was, and when: one that has gone has come no farther than this one could
+ * without it. */
+static void print_own(tcp *t, weft_text *text)
+{
+    pthread_mutex_lock(&t->base.lock);
+    const weft_doing task = t->base.watches->task;
+    const weft_moment now = t->base.watches->now;
+    pthread_mutex_unlock(&t->base.lock);
+    if (!task.what && now.step <= 0)
+        return;
+    weft_text_print(text, "; rank %d was", t->rank);
+    if (task.what)
+        weft_print_doing(text, &task);
+    else
+        weft_text_add(text, " in no transfer");
+    weft_print_moment(text, &now);
+    weft_text_add(text, " then");
+}
+
+/* Somebody has gone without a word: who it was on which host. */
 static bool lose(tcp *t, int i, weft_verdict *why, const char *reason)
 {
     weft_text text = {0};
@@ -145,16 +163,7 @@ static bool lose(tcp *t, int i, weft_verdict *why, const char *reason)
     if (t->base.watches->hosts && *t->hosts[i])
         weft_text_print(&text, " on %s", t->hosts[i]);
     weft_text_print(&text, " (%s)", reason);
-    pthread_mutex_lock(&t->base.lock);
-    const weft_doing task = t->base.watches->task;
-    const weft_moment now = t->base.watches->now;
-    pthread_mutex_unlock(&t->base.lock);
-    if (task.what) {
-        weft_text_print(&text, "; rank %d was", t->rank);
-        weft_print_doing(&text, &task);
-        weft_print_moment(&text, &now);
-        weft_text_add(&text, " then");
-    }
+    print_own(t, &text);
     weft_verdict_init(why, i, WEFT_ERR_PEER, weft_text_get(&text));
     weft_text_release(&text);
     return false;
