@@ -331,6 +331,7 @@ run_fixture_sources = \
 	tests/fixtures/run/slow_save.c \
 	tests/fixtures/run/sp.c \
 	tests/fixtures/run/spike.c \
+	tests/fixtures/run/strikes.c \
 	tests/fixtures/run/unfit.c \
 	tests/fixtures/run/unwritten.c \
 	tests/fixtures/run/wrap_all.c \
