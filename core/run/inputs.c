@@ -186,7 +186,10 @@ weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *
     if (l->step_input_bytes)
         s = weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, run->step_inputs, b->step,
                                (size_t)l->step_input_bytes, err);
-    return s ? s : weft_streams_join(run, err);
+    s = s ? s : weft_streams_join(run, err);
+    if (s)
+        weft_streams_explain(run, s, err);
+    return s;
 }
 
 /* On the first queue, which reads them: behind the task that read the same slot last, before the

@@ -337,6 +337,8 @@ void weft_run_destroy(weft_run *run)
     weft_device_forget(run->plan);
     remove_memory(run);
     weft_groups_release(&run->groups);
+    if (run->streams) /* what was enqueued before an error reads and writes what goes now */
+        weft_streams_drain(run);
     weft_loader_destroy(run);
     weft_keeper_destroy(run);
     weft_transfers_destroy(run);

@@ -90,6 +90,8 @@ weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first
     }
     s = s ? s : weft_streams_join(run, err);
     s = s ? s : weft_transfers_end(run, l, err);
+    if (s)
+        weft_streams_explain(run, s, err);
     weft_control_set_moment(run->plan->plugins->control, run->watch,
                             (weft_moment){.step = run->watch->now.step});
     return s;
