@@ -462,11 +462,13 @@ else
 program = .libs/weft$(EXEEXT)
 endif
 # LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while threads live in them, and crashes.
+# hwloc, which Open MPI asks for processors, reads the names of all PCI devices, which takes minutes under sanitizers.
 # oneDNN looks for profilers' libraries, and libc keeps the last dlopen error in memory of the thread, which then counts as leaked.
 AM_TESTS_ENVIRONMENT = \
 	LSAN_OPTIONS="$${LSAN_OPTIONS:+$$LSAN_OPTIONS:}use_tls=0:suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0"; export LSAN_OPTIONS; \
 	UBSAN_OPTIONS="$${UBSAN_OPTIONS:+$$UBSAN_OPTIONS:}halt_on_error=1:print_stacktrace=1"; export UBSAN_OPTIONS; \
 	DNNL_JIT_PROFILE=0; export DNNL_JIT_PROFILE; \
+	HWLOC_COMPONENTS=-pci; export HWLOC_COMPONENTS; \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
 	WEFT_TREE='$(abs_top_srcdir)'; export WEFT_TREE; \
 	WEFT='$(abs_top_builddir)/$(program)'; export WEFT; \
@@ -499,13 +501,17 @@ check-cluster: all $(fixtures)
 	    echo "# $$test"; ($(AM_TESTS_ENVIRONMENT) exec bash '$(abs_top_srcdir)'/$$test) || failed=1; \
 	done; exit $$failed
 
-# A build with the sanitizers beside one that has none, and one target of it.
-sanitized = set -e; \
-	$(MKDIR_P) sanitizer-build; \
-	source=$$(cd '$(abs_top_srcdir)' && pwd); \
-	cd sanitizer-build; \
-	[ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers --with-cuda=no CC='$(CC)' CXX='$(CXX)'; \
-	$(MAKE) $(AM_MAKEFLAGS)
+# Builds with sanitizers beside one that has none. The GPU's code is the same in all of them, and what
+# this one has of it is taken.
+beside = source=$$(cd '$(abs_top_srcdir)' && pwd); \
+	take() { $(MKDIR_P) plugins/cuda/kernels; for kernel in $(cuda_kernels); do \
+	    for file in ../plugins/cuda/kernels/$$kernel.fatbin ../plugins/cuda/kernels/$$kernel.ptx ../plugins/cuda/kernels/$$kernel.ptxas; do \
+	        [ ! -f $$file ] || cp -pu $$file plugins/cuda/kernels; done; done; }; \
+	build() { "$$source"/configure --quiet --with-cuda='$(with_cuda)' --with-cuda-archs='$(with_cuda_archs)' CC='$(CC)' CXX='$(CXX)' "$$@"; }
+sanitized = set -e; $(beside); \
+	$(MKDIR_P) sanitizer-build; cd sanitizer-build; \
+	[ -f config.status ] || build --enable-sanitizers; \
+	take; $(MAKE) $(AM_MAKEFLAGS)
 
 # The drivers of parsers for 20 s each, with sanitizers.
 .PHONY: check-fuzz
@@ -514,27 +520,41 @@ check-fuzz: all
 	    WEFT_FUZZ_SECONDS=20 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(fuzz_drivers) $(text_fuzz_drivers)'; \
 	else $(sanitized) check-fuzz; fi
 
-# All programs and some of the scripts, with sanitizers; sanitized_scripts: others.
-sanitized_scripts = tests/scripts/check-ckpt tests/scripts/check-files tests/scripts/check-flight \
-	tests/scripts/check-generate tests/scripts/check-later tests/scripts/check-parity tests/scripts/check-rules \
-	tests/scripts/check-tokenize tests/scripts/check-ucx
+# All programs and some of the scripts, with sanitizers; sanitized_scripts: others. It takes hours.
+# RESUME=yes: not what has passed with this build already. Ends with what has passed and what has not;
+# and whatever a sanitizer said, in any process of any test, is in reports/, and a failure.
+sanitized_scripts = tests/scripts/check-ckpt tests/scripts/check-cuda-runs tests/scripts/check-cuda-use \
+	tests/scripts/check-files tests/scripts/check-flight tests/scripts/check-generate tests/scripts/check-later \
+	tests/scripts/check-later-faults tests/scripts/check-mpi tests/scripts/check-nccl tests/scripts/check-parity \
+	tests/scripts/check-rules tests/scripts/check-tokenize tests/scripts/check-transfers tests/scripts/check-ucx
+sanitized_tests = $(check_PROGRAMS) $(sanitized_scripts)
 .PHONY: check-sanitizers
 check-sanitizers:
-	@if [ -n '$(SANITIZE_FLAGS)' ]; then \
-	    $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS) $(sanitized_scripts)'; \
-	else $(sanitized) check-sanitizers; fi
+	@if [ -z '$(SANITIZE_FLAGS)' ]; then $(sanitized) check-sanitizers; exit; fi; \
+	$(MAKE) $(AM_MAKEFLAGS) all || exit; \
+	passed() { [ $$1.trs -nt $(program) ] && grep -q '^:global-test-result: PASS' $$1.trs; }; \
+	left=''; for test in $(sanitized_tests); do [ -n '$(RESUME)' ] && passed $$test || left="$$left $$test"; done; \
+	[ -n '$(RESUME)' ] || rm -rf reports; $(MKDIR_P) reports; code=0; \
+	ASAN_OPTIONS="$${ASAN_OPTIONS:+$$ASAN_OPTIONS:}log_path=$(abs_top_builddir)/reports/of"; export ASAN_OPTIONS; \
+	[ -z "$$left" ] || $(MAKE) $(AM_MAKEFLAGS) check TESTS="$$left" || code=1; \
+	for test in $(sanitized_tests); do passed $$test && echo "passed      $$test" || { code=1; echo "NOT PASSED  $$test"; }; done; \
+	for report in reports/of.*; do [ ! -e "$$report" ] || { code=1; cat "$$report"; }; done; \
+	exit $$code
 
 # Ranks that are threads, under ThreadSanitizer, in a build of their own.
 EXTRA_DIST += tests/races
 .PHONY: check-races
 check-races:
-	@set -e; $(MKDIR_P) races-build; \
-	source=$$(cd '$(abs_top_srcdir)' && pwd); \
-	cd races-build; \
-	[ -f config.status ] || "$$source"/configure --quiet --enable-sanitizers=thread --without-onednn --without-cmocka --with-cuda=no \
-	    CFLAGS='-g -O1' CC='$(CC)' CXX='$(CXX)'; \
-	$(MAKE) $(AM_MAKEFLAGS) all tests/fixtures/run/later.so; \
-	WEFT_TREE="$$source" WEFT="$$PWD/$(program)" WEFT_TEST_FIXTURES="$$PWD/tests/fixtures/plugins" bash "$$source"/tests/races
+	@set -e; $(beside); \
+	$(MKDIR_P) races-build; cd races-build; \
+	[ -f config.status ] || build --enable-sanitizers=thread --without-onednn --without-cmocka CFLAGS='-g -O1'; \
+	take; $(MAKE) $(AM_MAKEFLAGS) races
+
+# In that build.
+.PHONY: races
+races: all tests/fixtures/run/later.so $(fake_cuda)
+	@WEFT_TREE='$(abs_top_srcdir)' WEFT_BUILD='$(abs_top_builddir)' WEFT='$(abs_top_builddir)/$(program)' \
+	    WEFT_TEST_FIXTURES='$(abs_top_builddir)/tests/fixtures/plugins' bash '$(abs_top_srcdir)'/tests/races
 
 # The programs once more, each under valgrind.
 .PHONY: check-valgrind
