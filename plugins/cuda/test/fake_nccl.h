@@ -32,6 +32,7 @@ typedef struct comm {
     /* what it is being made of, or what is being made of it */
     char pending[240];
     struct comm **child;
+    struct comm *next; /* aborted, too */
 } comm;
 
 typedef struct op {
