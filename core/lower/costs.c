@@ -158,7 +158,7 @@ bool weft_plan_captures_sent(const weft_plan *plan)
 {
     void *self;
     const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
-    if (!t || !t->captured)
+    if (!t || !t->captured || weft_plan_is_staged(plan))
         return false;
     const weft_entry entry = weft_enter_service(plan->plugins, t, "captured", NULL);
     const bool may = t->captured(self);

@@ -147,7 +147,8 @@ weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err)
 
 /* ---- costs.c: a training step before it is run ---- */
 
-/* May the device keep tasks in which ranks communicate, as the transport says? */
+/* May the device keep tasks in which ranks communicate, as the transport says? Not where what they
+ * send goes through the host. */
 bool weft_plan_captures_sent(const weft_plan *plan);
 /* What the device says of itself. false: nothing; 1e12 flop/s and 1e10 byte/s are assumed. */
 bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);

@@ -10,8 +10,6 @@
  * queue of transfers in that way, but for each transfer by itself. */
 #include "run/streams.h"
 
-#include "plugin/enter.h"
-
 /* ---- life ---- */
 
 static int count_queues(const weft_plan *plan)
@@ -27,16 +25,6 @@ static weft_status create_events(const weft_plan *plan, weft_device_event **list
     for (int i = 0; i < n && !s; i++)
         s = weft_device_event_create(plan, &list[i], err);
     return s;
-}
-
-static bool may_capture_collectives(const weft_groups *g)
-{
-    if (!g->transport || !g->transport->captured)
-        return false;
-    const weft_entry entry = weft_enter(g->transport_by, "captured", WEFT_NOWHERE, NULL);
-    bool may = g->transport->captured(g->transport_self);
-    weft_leave(&entry, WEFT_OK);
-    return may;
 }
 
 static bool reads_inputs_beside(const weft_lowered *l)
@@ -60,7 +48,7 @@ weft_status weft_streams_create(weft_run *run, weft_error *err)
     if (!q || !(q->tags = weft_alloc_zero(WEFT_MOST_TAGS, sizeof *q->tags)))
         return weft_fail_memory(err);
     q->n_queues = count_queues(plan);
-    q->communicates = may_capture_collectives(&run->groups);
+    q->communicates = weft_plan_captures_sent(plan);
     weft_status s = create_events(plan, q->marks, q->n_queues, err);
     for (int i = 0; i < 2 && !s; i++)
         s = create_events(plan, q->ends[i], q->n_queues, err);
