@@ -20,6 +20,11 @@ enum {
     NCCL_REMOTE_ERROR = 6,
     NCCL_IN_PROGRESS = 7
 };
+/* Nothing has failed: it is done, or under way, as all is in a group that has not ended. */
+static inline bool nccl_is_well(int result)
+{
+    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS;
+}
 /* ncclDataType_t; what is only sent goes as bytes */
 enum { NCCL_BYTES = 1, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_BF16 = 9 };
 /* ncclRedOp_t */

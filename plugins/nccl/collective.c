@@ -37,12 +37,6 @@ weft_status nccl_all_gather(void *self, void *handle, const void *send, void *re
     return count ? gather_bytes(handle, send, recv, bytes_of(count, dtype), queue, err) : WEFT_OK;
 }
 
-/* What a call in a group returns, which does nothing before the group ends. */
-static bool is_well(int result)
-{
-    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS;
-}
-
 /* `bytes` of every piece, pieces being so far apart on either side. */
 static weft_status swap(group *g, const char *send, size_t send_step, char *recv, size_t recv_step,
                         size_t bytes, weft_queue *queue, const char *what, weft_error *err)
@@ -50,15 +44,15 @@ static weft_status swap(group *g, const char *send, size_t send_step, char *recv
     const nccl_api *api = &g->t->api;
     void *stream = stream_of(g, queue);
     int r = api->ncclGroupStart();
-    for (int i = 0; i < g->n && is_well(r); i++) {
+    for (int i = 0; i < g->n && nccl_is_well(r); i++) {
         r = api->ncclSend(send + (size_t)i * send_step, bytes, NCCL_BYTES, i, g->of->handle,
                           stream);
-        if (is_well(r))
+        if (nccl_is_well(r))
             r = api->ncclRecv(recv + (size_t)i * recv_step, bytes, NCCL_BYTES, i, g->of->handle,
                               stream);
     }
     int end = api->ncclGroupEnd();
-    return settle(g, is_well(r) ? end : r, what, err);
+    return settle(g, nccl_is_well(r) ? end : r, what, err);
 }
 
 weft_status nccl_all_to_all(void *self, void *handle, const void *send, void *recv, int64_t count,

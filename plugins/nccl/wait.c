@@ -48,8 +48,7 @@ weft_status nccl_settle(transport *t, const group *g, const comm *of, int result
 {
     const double since = weft_now();
     double look_at = since + look_s;
-    bool asks = result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS;
-    while (asks) {
+    while (nccl_is_well(result)) {
         int state = NCCL_SUCCESS;
         int asked = t->api.ncclCommGetAsyncError(of->handle, &state);
         result = asked ? asked : state;
@@ -81,7 +80,7 @@ weft_status nccl_check(void *self, weft_error *err)
         int state = NCCL_SUCCESS;
         int asked = !c->handle ? NCCL_SUCCESS : t->api.ncclCommGetAsyncError(c->handle, &state);
         state = asked ? asked : state;
-        if (state != NCCL_SUCCESS && state != NCCL_IN_PROGRESS)
+        if (!nccl_is_well(state))
             return nccl_error(t, c->handle, state, "what ranks send each other has failed", err);
     }
     return WEFT_OK;
