@@ -326,7 +326,6 @@ run_fixture_sources = \
 	tests/fixtures/run/transfers.c \
 	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
-	tests/fixtures/run/skips.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/slow_save.c \
 	tests/fixtures/run/sp.c \
