@@ -5,18 +5,19 @@
 
 #include <string.h>
 
-static weft_status check(cublasStatus_t status, const char *what, weft_error *err)
+static weft_status check(const cuda_blas *blas, cublasStatus_t status, const char *what,
+                         weft_error *err)
 {
     if (status == CUBLAS_STATUS_SUCCESS)
         return WEFT_OK;
     return weft_fail(err, status == CUBLAS_STATUS_ALLOC_FAILED ? WEFT_ERR_MEMORY : WEFT_ERR_RUN,
-                     WEFT_NOWHERE, "%s: cuBLASLt status %d", what, (int)status);
+                     WEFT_NOWHERE, "%s: cuBLASLt says %d, %s", what, (int)status,
+                     blas->cublasLtGetStatusString(status));
 }
 
 /* ---- the library ---- */
 
-weft_status cuda_products_create(const char *library, const weft_log *log, cuda_products **products,
-                                 weft_error *err)
+weft_status cuda_blas_open(cuda_blas *blas, const char *library, weft_error *err)
 {
     static const char *const names[] = {
 #define CUDA_NAME(function) #function,
@@ -24,10 +25,7 @@ weft_status cuda_products_create(const char *library, const weft_log *log, cuda_
 #undef CUDA_NAME
     };
     void *handle, *found[sizeof names / sizeof *names];
-    cuda_products *p = weft_alloc_zero(1, sizeof *p);
-    if (!p)
-        return weft_fail_memory(err);
-    p->log = log;
+    _Static_assert(sizeof found == sizeof *blas, "a field of cuda_blas has no name");
     weft_status s = cuda_library_open(&handle, library, "cuBLASLt",
                                       "It comes with the CUDA toolkit (Debian, Ubuntu: libcublas) "
                                       "and with PyTorch's packages; [cuda] cublaslt = PATH says "
@@ -35,11 +33,21 @@ weft_status cuda_products_create(const char *library, const weft_log *log, cuda_
                                       err);
     for (size_t i = 0; i < sizeof names / sizeof *names && !s; i++)
         s = cuda_library_find(handle, library, names[i], &found[i], err);
-    _Static_assert(sizeof found == sizeof p->blas, "a field of cuda_blas has no name");
-    if (!s) {
-        memcpy(&p->blas, found, sizeof found);
-        s = check(p->blas.cublasLtCreate(&p->handle), "cublasLtCreate", err);
-    }
+    if (!s)
+        memcpy(blas, found, sizeof found);
+    return s;
+}
+
+weft_status cuda_products_create(const char *library, const weft_log *log, cuda_products **products,
+                                 weft_error *err)
+{
+    cuda_products *p = weft_alloc_zero(1, sizeof *p);
+    if (!p)
+        return weft_fail_memory(err);
+    p->log = log;
+    weft_status s = cuda_blas_open(&p->blas, library, err);
+    if (!s)
+        s = check(&p->blas, p->blas.cublasLtCreate(&p->handle), "cublasLtCreate", err);
     if (s) {
         weft_free(p);
         return s;
@@ -75,7 +83,8 @@ static cudaDataType type_of(int32_t dtype)
 static weft_status describe(const cuda_blas *blas, cublasLtMatrixLayout_t *layout, int32_t dtype,
                             int64_t rows, int64_t columns, weft_error *err)
 {
-    return check(blas->cublasLtMatrixLayoutCreate(layout, type_of(dtype), (uint64_t)columns,
+    return check(blas,
+                 blas->cublasLtMatrixLayoutCreate(layout, type_of(dtype), (uint64_t)columns,
                                                   (uint64_t)rows, columns),
                  "cublasLtMatrixLayoutCreate", err);
 }
@@ -83,7 +92,8 @@ static weft_status describe(const cuda_blas *blas, cublasLtMatrixLayout_t *layou
 static weft_status set(const cuda_matmul *m, cublasLtMatmulDescAttributes_t which,
                        const void *value, size_t size, weft_error *err)
 {
-    return check(m->products->blas.cublasLtMatmulDescSetAttribute(m->desc, which, value, size),
+    return check(&m->products->blas,
+                 m->products->blas.cublasLtMatmulDescSetAttribute(m->desc, which, value, size),
                  "cublasLtMatmulDescSetAttribute", err);
 }
 
@@ -117,8 +127,9 @@ static weft_status describe_all(cuda_matmul *m, weft_error *err)
 {
     const cuda_blas *blas = &m->products->blas;
     const cuda_product *p = &m->product;
-    weft_status s = check(blas->cublasLtMatmulDescCreate(&m->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-                          "cublasLtMatmulDescCreate", err);
+    weft_status s =
+        check(blas, blas->cublasLtMatmulDescCreate(&m->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+              "cublasLtMatmulDescCreate", err);
     if (!s)
         s = set_int(m, CUBLASLT_MATMUL_DESC_TRANSA, p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, err);
     if (!s)
@@ -144,11 +155,13 @@ static weft_status prefer(const cuda_blas *blas, cublasLtMatmulPreference_t pref
     const uint64_t most = CUDA_PRODUCT_WORKSPACE;
     const uint32_t alignment = CUDA_PRODUCT_ALIGNMENT;
     weft_status s =
-        check(blas->cublasLtMatmulPreferenceSetAttribute(
+        check(blas,
+              blas->cublasLtMatmulPreferenceSetAttribute(
                   preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most),
               "cublasLtMatmulPreferenceSetAttribute", err);
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments && !s; i++)
-        s = check(blas->cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment,
+        s = check(blas,
+                  blas->cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment,
                                                              sizeof alignment),
                   "cublasLtMatmulPreferenceSetAttribute", err);
     return s;
@@ -163,7 +176,7 @@ weft_status cuda_matmul_find(const cuda_matmul *m, cublasLtMatmulAlgo_t *algorit
     int found = 0;
     *n = 0;
     memset(results, 0, sizeof results);
-    weft_status s = check(blas->cublasLtMatmulPreferenceCreate(&preference),
+    weft_status s = check(blas, blas->cublasLtMatmulPreferenceCreate(&preference),
                           "cublasLtMatmulPreferenceCreate", err);
     if (s)
         return s;
@@ -173,7 +186,7 @@ weft_status cuda_matmul_find(const cuda_matmul *m, cublasLtMatmulAlgo_t *algorit
             m->products->handle, m->desc, m->left, m->right, m->result, m->result, preference, most,
             results, &found);
         bool none = status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
-        s = none ? WEFT_OK : check(status, "cublasLtMatmulAlgoGetHeuristic", err);
+        s = none ? WEFT_OK : check(blas, status, "cublasLtMatmulAlgoGetHeuristic", err);
         found = none ? 0 : found;
     }
     blas->cublasLtMatmulPreferenceDestroy(preference);
@@ -257,7 +270,8 @@ weft_status cuda_matmul_launch(const cuda_matmul *m, const weft_queue *queue,
                          CUDA_PRODUCT_ALIGNMENT);
     weft_status s = m->product.scaling ? set_scales(m, o->a_scale, o->b_scale, err) : WEFT_OK;
     if (!s)
-        s = check(m->products->blas.cublasLtMatmul(
+        s = check(&m->products->blas,
+                  m->products->blas.cublasLtMatmul(
                       m->products->handle, m->desc, &one, o->b, m->left, o->a, m->right, &beta,
                       o->c, m->result, o->c, m->result, &m->algorithm, o->workspace,
                       CUDA_PRODUCT_WORKSPACE, (cudaStream_t)queue->stream),

@@ -10,6 +10,7 @@
 #define CUDA_BLAS_FUNCTIONS(X)                                                                     \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
+    X(cublasLtGetStatusString)                                                                     \
     X(cublasLtGetVersion)                                                                          \
     X(cublasLtMatmul)                                                                              \
     X(cublasLtMatmulAlgoCheck)                                                                     \
@@ -28,6 +29,9 @@ typedef struct cuda_blas {
     CUDA_BLAS_FUNCTIONS(CUDA_FIELD)
 #undef CUDA_FIELD
 } cuda_blas;
+
+/* Fills the table from a library (a name or a path). What is missing is an input error. */
+weft_status cuda_blas_open(cuda_blas *blas, const char *library, weft_error *err);
 
 /* What a result is multiplied by: nothing, one number of either operand, one of every row of c by
  * a's and one of every column by b's. Only operands in 8 bits have any. */

@@ -190,6 +190,51 @@ static void test_others_are_refused(void **state)
     trial_release(&t);
 }
 
+/* ---- NVIDIA's own library ---- */
+
+static bool open_blas(cuda_blas *blas)
+{
+    static const char *const libraries[] = {"libcublasLt.so.13",
+                                            "/usr/local/cuda/lib64/libcublasLt.so.13"};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (!cuda_blas_open(blas, libraries[i], NULL))
+            return true;
+    return false;
+}
+
+/* Describing a product needs no GPU. Choosing an algorithm does, and so a product that is described
+ * as the library wants it gets there: only then is a library that was not started found out. */
+static void test_descriptions(void **state)
+{
+    static const struct {
+        weft_dtype ab, c;
+        cuda_scaling scaling;
+    } kinds[] = {{WEFT_F32, WEFT_F32, CUDA_UNSCALED},
+                 {WEFT_BF16, WEFT_BF16, CUDA_UNSCALED},
+                 {WEFT_BF16, WEFT_F32, CUDA_UNSCALED},
+                 {WEFT_F8E4M3, WEFT_BF16, CUDA_SCALED},
+                 {WEFT_F8E5M2, WEFT_F32, CUDA_SCALED_ROWS}};
+    cuda_products products = {0};
+    weft_error err = {0};
+    (void)state;
+    if (!open_blas(&products.blas)) {
+        print_message("there is no cuBLASLt 13 to ask\n");
+        return;
+    }
+    for (unsigned i = 0; i < 4 * sizeof kinds / sizeof *kinds; i++) {
+        cuda_product p = {.m = 48, .n = 32, .k = 64, .turn_a = i & 1, .turn_b = i >> 1 & 1};
+        cuda_matmul *m;
+        p.a = p.b = kinds[i / 4].ab;
+        p.c = kinds[i / 4].c;
+        p.scaling = kinds[i / 4].scaling;
+        assert_int_equal(cuda_matmul_create(&products, &p, &m, &err), WEFT_ERR_RUN);
+        assert_non_null(strstr(weft_error_text(&err), "cublasLtMatmulAlgoGetHeuristic"));
+        weft_error_clear(&err);
+        assert_null(products.all);
+    }
+    weft_error_release(&err);
+}
+
 /* ---- the file of algorithms ---- */
 
 static const char machine_name[] = "a GPU, a library";
@@ -271,6 +316,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_no_emulation),
         cmocka_unit_test(test_others_are_refused),
+        cmocka_unit_test(test_descriptions),
         cmocka_unit_test(test_kept_choices),
     };
     return trial_main(argc, argv, "cuda_products", tests, sizeof tests / sizeof *tests);
