@@ -28,6 +28,9 @@ weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
  * apart. */
 weft_status weft_atomic_file_open(weft_atomic_file *file, const char *path, weft_error *err)
 {
+    weft_status status = weft_check_replaceable(path, err);
+    if (status)
+        return status;
     for (int i = 0; i < 1000; i++) {
         char *name = weft_format("%s.tmp-%ld-%d", path, (long)getpid(), i);
         if (!name)

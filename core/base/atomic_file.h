@@ -13,6 +13,10 @@ weft_status weft_errno_status(int e);
  * or may not be used is the user's to put right (WEFT_ERR_INPUT), all else WEFT_ERR_IO. */
 weft_status weft_fail_errno(weft_error *err, const char *path, const char *what);
 
+/* Is what has this name, if anything, a file? A rename would put one in place of a device, a pipe
+ * or a link just as well. open_file.c */
+weft_status weft_check_replaceable(const char *path, weft_error *err);
+
 typedef struct weft_atomic_file {
     const char *path; /* borrowed */
     char *temporary;

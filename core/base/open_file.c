@@ -9,13 +9,16 @@
 #include <weft/files.h>
 
 /* A pipe must not keep anyone waiting, and a device is nothing to be written over. */
+static bool is_regular(const struct stat *info)
+{
+    errno = S_ISDIR(info->st_mode) ? EISDIR : S_ISLNK(info->st_mode) ? ELOOP : ENXIO;
+    return S_ISREG(info->st_mode);
+}
+
 static bool is_file(int fd)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0)
-        return false;
-    errno = S_ISDIR(info.st_mode) ? EISDIR : ENXIO;
-    return S_ISREG(info.st_mode);
+    return fstat(fd, &info) == 0 && is_regular(&info);
 }
 
 int weft_open_to_write(const char *path, weft_write_as how)
@@ -34,19 +37,28 @@ int weft_open_to_write(const char *path, weft_write_as how)
     return -1;
 }
 
-weft_status weft_create_file(const char *path, weft_write_as how, int *fd, weft_error *err)
+static weft_status refuse(const char *path, weft_error *err)
 {
-    *fd = weft_open_to_write(path, how);
-    if (*fd >= 0)
-        return WEFT_OK;
     if (errno == ELOOP)
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
                          "cannot write: it is a symbolic link, which weft does not follow to what "
                          "it writes; remove it");
     if (errno == ENXIO)
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
-                         "cannot write: it is a pipe, a socket or a device; remove it");
+                         "cannot write: it is a pipe, a socket or a device, and not a file");
     return weft_fail_errno(err, path, "create this file");
+}
+
+weft_status weft_create_file(const char *path, weft_write_as how, int *fd, weft_error *err)
+{
+    *fd = weft_open_to_write(path, how);
+    return *fd >= 0 ? WEFT_OK : refuse(path, err);
+}
+
+weft_status weft_check_replaceable(const char *path, weft_error *err)
+{
+    struct stat info;
+    return lstat(path, &info) != 0 || is_regular(&info) ? WEFT_OK : refuse(path, err);
 }
 
 const char *weft_folder_exposed(const char *path)

@@ -223,9 +223,9 @@ static void links_are_not_followed(void **state)
         weft_error_release(&err);
     }
     assert_int_equal(symlink("precious", "link"), 0);
-    assert_int_equal(weft_write_file("link", "new", 3, NULL), WEFT_OK); /* takes its place */
+    assert_int_equal(weft_write_file("link", "new", 3, NULL), WEFT_ERR_INPUT);
     assert_holds("precious", "old");
-    assert_holds("link", "new");
+    assert_int_equal(readlink("link", (char[8]){0}, 8), 8);
 }
 
 static void files_are_taken_as_asked(void **state)
@@ -258,8 +258,14 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(mkdir("folder", 0700), 0);
     assert_int_equal(weft_create_file("folder", WEFT_WRITE_SHARED, &fd, &err), WEFT_ERR_INPUT);
     assert_int_equal(weft_create_file("none/f", WEFT_WRITE_NEW, &fd, &err), WEFT_ERR_INPUT);
-    assert_int_equal(err.n_items, 3);
+    assert_int_equal(weft_write_file("pipe", "new", 3, &err), WEFT_ERR_INPUT);
+    assert_int_equal(weft_write_file("folder", "new", 3, &err), WEFT_ERR_INPUT);
+    assert_int_equal(err.n_items, 5);
     assert_non_null(strstr(err.items[0].text, "pipe"));
+    assert_non_null(strstr(err.items[3].text, "it is a pipe"));
+    struct stat info;
+    assert_int_equal(lstat("pipe", &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
     weft_error_release(&err);
 }
 
