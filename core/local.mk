@@ -203,6 +203,7 @@ core_libcore_la_SOURCES = \
 	core/lower/state_view.c \
 	core/lower/tasks.c \
 	core/lower/waits.c \
+	core/lower/workspace.c \
 	core/lower/compile.h \
 	core/lower/exchange.h \
 	core/lower/exchange_boxes.h \

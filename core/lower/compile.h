@@ -60,6 +60,9 @@ weft_status weft_compile_alike(weft_compiler *c);
 /* exchange.c: how a collective is carried out. Its parts, operands and workspace are known. */
 weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
                                   const weft_collective_space *space);
+/* workspace.c: what the instruction's kernel needs on any rank of this stage, as far as they choose
+ * alike. */
+weft_status weft_compile_workspace(weft_compiler *c, const weft_instruction *in, int64_t *bytes);
 /* flops.c: the operations of one run of an instruction, and its share of a step's. */
 weft_status weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
                                weft_part part);

@@ -264,12 +264,10 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
     if (!in->kernel && !n->op->plain)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
-    if ((s = weft_compile_count(c, in, &call, program->part)))
-        return s;
-    const weft_entry entry = weft_enter_op(in->owner, "workspace", n->op->name, NULL);
-    size_t workspace = in->kernel && in->kernel->workspace ? in->kernel->workspace(&call) : 0;
-    weft_leave(&entry, WEFT_OK);
-    return add_workspace(c, in, (int64_t)workspace, position);
+    int64_t workspace = 0;
+    s = weft_compile_count(c, in, &call, program->part);
+    s = s ? s : weft_compile_workspace(c, in, &workspace);
+    return s ? s : add_workspace(c, in, workspace, position);
 }
 
 /* A maximum begins with the least number there is. */
@@ -289,13 +287,9 @@ static weft_status add_lowest(weft_compiler *c, weft_instruction *in, const weft
     weft_call call = weft_instruction_call(in, c->options->kernels);
     in->kernel = weft_kernels_find(c->options->kernels, &call);
     in->owner = in->kernel ? weft_kernels_owner(c->options->kernels, in->kernel) : NULL;
-    size_t workspace = 0;
-    if (in->kernel && in->kernel->workspace) {
-        const weft_entry entry = weft_enter_op(in->owner, "workspace", lowest->op->name, NULL);
-        workspace = in->kernel->workspace(&call);
-        weft_leave(&entry, WEFT_OK);
-    }
-    return add_workspace(c, in, (int64_t)workspace, in->position);
+    int64_t workspace = 0;
+    s = weft_compile_workspace(c, in, &workspace);
+    return s ? s : add_workspace(c, in, workspace, in->position);
 }
 
 /* What totals over micro-batches begin with. */

@@ -127,7 +127,7 @@ typedef struct wanted {
     int ranks, micro_batches;
 } wanted;
 
-static void start(plan_run *p, const wanted *w, const char *more)
+static void start_rank(plan_run *p, const wanted *w, int rank, const char *more)
 {
     char text[2048];
     const char *model = strncmp(w->plugins, "gpt2", 4) == 0 ? "gpt2" : "llama3";
@@ -135,8 +135,12 @@ static void start(plan_run *p, const wanted *w, const char *more)
              "[train]\nsteps = 3\nseq_len = 8\nglobal_batch = %d\nmicro_batch = 8\neval_every = "
              "1\nloss_chunk = 16\n[%s]\n%s%s%s",
              8 * w->micro_batches, model, sizes, w->rest, more);
-    plan_run_start(p, w->plugins, text,
-                   &(weft_plan_options){.ranks = w->ranks, .rank = w->ranks - 1});
+    plan_run_start(p, w->plugins, text, &(weft_plan_options){.ranks = w->ranks, .rank = rank});
+}
+
+static void start(plan_run *p, const wanted *w, const char *more)
+{
+    start_rank(p, w, w->ranks - 1, more);
 }
 
 static const wanted runs[] = {
@@ -243,6 +247,55 @@ static void other_orders_read_what_they_should(void **state)
                              l->live_peak);
             plan_run_release(&p);
         }
+}
+
+static void check_equal(const weft_plan *a, const weft_plan *b)
+{
+    assert_int_equal(a->states.bytes, b->states.bytes);
+    for (int m = 0; m < WEFT_MODES; m++) {
+        const weft_lowered *l = a->lowered[m], *k = b->lowered[m];
+        assert_true(!l == !k);
+        if (!l)
+            continue;
+        assert_int_equal(l->arena_bytes, k->arena_bytes);
+        assert_int_equal(l->n_buffers, k->n_buffers);
+        for (int i = 0; i < l->n_buffers; i++) {
+            assert_int_equal(l->buffers[i].base, k->buffers[i].base);
+            assert_int_equal(l->buffers[i].offset, k->buffers[i].offset);
+            assert_int_equal(l->buffers[i].bytes, k->buffers[i].bytes);
+        }
+    }
+}
+
+/* Also where they hold parts of other extents, or nothing. Stages are the outermost axis. */
+static void ranks_of_a_stage_lay_memory_out_alike(void **state)
+{
+    static const struct {
+        wanted run;
+        int stages;
+    } cases[] = {
+        {{"llama3 cpu fsdp adamw", "", 3, 1}, 1},
+        {{"llama3 cpu fsdp adamw", "", 5, 1}, 1}, /* of 16 the last has none */
+        {{"llama3 cpu bf16 tp fsdp ac adamw", "[tp]\ndegree = 4\n", 12, 2}, 1},
+        {{"gpt2 cpu bf16 fsdp adamw", "[fsdp]\nzero = 1\n", 3, 2}, 1},
+        {{"llama3 cpu cp fsdp adamw", "[cp]\ndegree = 3\n", 6, 1}, 1},
+        {{"llama3 cpu fsdp pp adamw", "[pp]\ndegree = 3\n", 9, 2}, 3},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int n = cases[i].run.ranks / cases[i].stages;
+        for (int first = 0; first < cases[i].run.ranks; first += n) {
+            plan_run one;
+            start_rank(&one, &cases[i].run, first, "");
+            for (int rank = first + 1; rank < first + n; rank++) {
+                plan_run other;
+                start_rank(&other, &cases[i].run, rank, "");
+                check_equal(one.plan, other.plan);
+                plan_run_release(&other);
+            }
+            plan_run_release(&one);
+        }
+    }
 }
 
 /* As many as are on their way, and no more than the schedule has them. */
@@ -454,6 +507,7 @@ int main(void)
         cmocka_unit_test(same_plan_twice),
         cmocka_unit_test(everything_reads_what_it_should),
         cmocka_unit_test(other_orders_read_what_they_should),
+        cmocka_unit_test(ranks_of_a_stage_lay_memory_out_alike),
         cmocka_unit_test(slots_are_counted),
         cmocka_unit_test(inputs_take_two_slots),
         cmocka_unit_test(bad_schedules_are_refused),
