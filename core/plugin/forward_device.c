@@ -256,6 +256,16 @@ static bool plain(void *self)
     return answer;
 }
 
+static bool exportable(void *self)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_device, exportable));
+    const weft_device *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "exportable", NULL);
+    bool answer = t->exportable(l->self);
+    weft_leave(&entry, WEFT_OK);
+    return answer;
+}
+
 static uint64_t adversary(void *self)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_device, adversary));
@@ -335,6 +345,7 @@ const weft_device weft_forward_device = {
     .threads = threads,
     .wait = wait,
     .plain = plain,
+    .exportable = exportable,
     .adversary = adversary,
     .peak = peak,
     .describe = describe,

@@ -103,6 +103,9 @@ typedef struct weft_device {
     weft_status (*alloc)(void *self, size_t bytes, void **memory, weft_error *err);
     /* Waits for whatever still uses it. */
     void (*free)(void *self, void *memory, size_t bytes);
+    /* Optional: can other processes map what alloc gives, as a vendor's library may want of memory
+     * that ranks read from each other directly? From `create` on. NULL, or false: no. */
+    bool (*exportable)(void *self);
     /* Optional, both or none: zeroed host memory from which uploads and to which downloads are
      * fast (pinned). Any other will do as well. */
     weft_status (*alloc_host)(void *self, size_t bytes, void **memory, weft_error *err);

@@ -18,6 +18,8 @@ typedef struct cuda_gpu {
 weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *err);
 /* Context, kernels and graphs of so many launches: an estimate. */
 size_t cuda_gpu_library_bytes(const cuda_gpu *gpu, int64_t captured);
+/* What a run's memory takes beyond what was asked for, at most, where it comes in whole pages. */
+size_t cuda_gpu_rounding_bytes(void);
 
 /* A task's launches, captured. */
 typedef struct cuda_graph {
@@ -42,11 +44,22 @@ typedef struct cuda {
     CUstream zeros;          /* fills memory that is new, and waits for nobody */
     volatile uint64_t *tags; /* [CUDA_QUEUES] what each is at; pages that stay */
     size_t used, most;       /* bytes of device memory */
+    bool exports;            /* memory is such that other processes can map it: */
+    CUmemAllocationProp export;
+    size_t granularity; /* it comes in multiples of this */
     cuda_graph *graphs;
     cuda_graph *current; /* between begin and end */
     bool capturing;
     bool abandoned; /* the capture, before its end */
 } cuda;
+
+/* ---- export.c ---- */
+
+/* What the GPU has for it; nothing without [cuda] memory = exportable. */
+weft_status cuda_export_open(cuda *c, weft_error *err);
+/* As cuMemAlloc and cuMemFree. what: the call whose result it is. */
+CUresult cuda_export_alloc(cuda *c, size_t bytes, CUdeviceptr *memory, const char **what);
+void cuda_export_free(cuda *c, CUdeviceptr memory, size_t bytes);
 
 /* ---- memory.c; as <weft/device.h> says ---- */
 

@@ -194,6 +194,15 @@ enum {
     TYPICAL_SMS = 80
 };
 
+/* Of exportable memory, as cuMemGetAllocationGranularity has it on all GPUs so far; and in how many
+ * pieces a run has its memory: arena, state, inputs of micro-batches and of steps, caches. */
+enum { GRANULARITY = 2 << 20, PIECES = 5 };
+
+size_t cuda_gpu_rounding_bytes(void)
+{
+    return (size_t)PIECES * GRANULARITY;
+}
+
 size_t cuda_gpu_library_bytes(const cuda_gpu *gpu, int64_t captured)
 {
     const int sms = gpu->sms ? gpu->sms : TYPICAL_SMS;

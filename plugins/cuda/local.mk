@@ -52,6 +52,7 @@ plugins_cuda_libmodules_la_CFLAGS = $(PLUGIN_CFLAGS)
 $(addsuffix -modules.lo,plugins/cuda/libmodules_la): $(cuda_fatbins)
 
 plugins_cuda_cuda_la_SOURCES = \
+	plugins/cuda/export.c \
 	plugins/cuda/gpus.c \
 	plugins/cuda/memory.c \
 	plugins/cuda/order.c \
@@ -83,7 +84,8 @@ cuda_emulator = \
 	plugins/cuda/test/machine.h \
 	plugins/cuda/test/target.h
 cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c plugins/cuda/test/fake_graph.c plugins/cuda/test/fake_memory.c \
-	plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_nccl_run.c plugins/cuda/test/fake_stream.c
+	plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_nccl_run.c \
+	plugins/cuda/test/fake_stream.c plugins/cuda/test/fake_virtual.c
 cuda_fake_headers = plugins/cuda/test/fake_driver.h plugins/cuda/test/fake_nccl.h plugins/cuda/test/fake_work.h
 EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) $(cuda_fake_headers)
 EXTRA_DIST += $(cuda_gpu_trials)

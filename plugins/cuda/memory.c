@@ -16,23 +16,33 @@ static weft_status out_of_memory(cuda *c, const char *whose, size_t bytes, weft_
                      whose, bytes, all, free_bytes);
 }
 
+/* Waits for whatever still uses it. */
+static void give_back(cuda *c, CUdeviceptr memory, size_t bytes)
+{
+    if (c->exports)
+        cuda_export_free(c, memory, bytes);
+    else
+        c->driver.cuMemFree(memory);
+}
+
 weft_status cuda_alloc(void *self, size_t bytes, void **memory, weft_error *err)
 {
     cuda *c = self;
     const cuda_driver *d = &c->driver;
     CUdeviceptr p = 0;
     size_t room = bytes ? bytes : 1;
-    CUresult r = d->cuMemAlloc(&p, room);
+    const char *what = "cuMemAlloc";
+    CUresult r = c->exports ? cuda_export_alloc(c, room, &p, &what) : d->cuMemAlloc(&p, room);
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         return out_of_memory(c, "the GPU", bytes, err);
-    weft_status s = cuda_check(d, r, "cuMemAlloc", err);
+    weft_status s = cuda_check(d, r, what, err);
     if (s)
         return s;
     s = cuda_check(d, d->cuMemsetD8Async(p, 0, room, c->zeros), "cuMemsetD8", err);
     if (!s) /* queues may wait for other ranks */
         s = cuda_check(d, d->cuStreamSynchronize(c->zeros), "the GPU", err);
     if (s) {
-        d->cuMemFree(p);
+        give_back(c, p, room);
         return s;
     }
     c->used += room;
@@ -47,7 +57,7 @@ void cuda_free(void *self, void *memory, size_t bytes)
     if (!memory)
         return;
     cuda_capture_abandon(c);
-    c->driver.cuMemFree(address(memory)); /* waits for whatever still uses it */
+    give_back(c, address(memory), bytes ? bytes : 1);
     c->used -= bytes ? bytes : 1;
 }
 

@@ -35,6 +35,14 @@ static const weft_param params[] = {
      .choices = (const char *const[]){"yes", "no", "check", NULL},
      .help = "yes: what a task enqueues is captured and launched at once; no: one by one; check: "
              "one by one, waiting behind each, so that an error is named where it is."},
+    {.name = "memory",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "plain",
+     .choices = (const char *const[]){"plain", "exportable", NULL},
+     .help =
+         "plain: memory of this process, by cuMemAlloc; exportable: memory that other processes "
+         "can map, by the driver's virtual memory management, in whole pages of 2 MiB: what "
+         "[nccl] register = windows needs."},
     {.name = "products",
      .type = WEFT_PARAM_CHOICE,
      .value = "heuristic",
@@ -65,6 +73,7 @@ static weft_status cuda_create(const weft_host *host, void **self, weft_error *e
     c->plain = weft_params_is(host->params, "kernels", "plain");
     c->timed = weft_params_is(host->params, "products", "timed");
     c->capture = weft_params_is(host->params, "graphs", "yes");
+    c->exports = weft_params_is(host->params, "memory", "exportable");
     for (int i = 0; i < CUDA_QUEUES; i++)
         c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
     weft_status s = cuda_gpu_read(host->params, &c->gpu, err);
@@ -190,6 +199,8 @@ static weft_status cuda_open(void *self, weft_error *err)
     if (!s)
         s = cuda_check(d, d->cuCtxSetCurrent(c->context), "cuCtxSetCurrent", err);
     if (!s)
+        s = cuda_export_open(c, err);
+    if (!s)
         s = cuda_products_create(weft_params_text(c->host->params, "cublaslt"),
                                  c->host->rank == 0 ? c->host->log : NULL, &c->products, err);
     if (!s)
@@ -260,7 +271,13 @@ static void device_describe(void *self, weft_text *text)
 static size_t device_library_bytes(void *self, int64_t captured)
 {
     const cuda *c = self;
-    return cuda_gpu_library_bytes(&c->gpu, c->capture ? captured : 0);
+    return cuda_gpu_library_bytes(&c->gpu, c->capture ? captured : 0) +
+           (c->exports ? cuda_gpu_rounding_bytes() : 0);
+}
+
+static bool device_exportable(void *self)
+{
+    return ((const cuda *)self)->exports;
 }
 
 static bool device_rates(void *self, weft_device_rates *rates)
@@ -311,6 +328,7 @@ static const weft_device device = {
     .reached = cuda_reached,
     .peak = cuda_peak,
     .plain = device_plain,
+    .exportable = device_exportable,
     .describe = device_describe,
     .library_bytes = device_library_bytes,
     .rates = device_rates,

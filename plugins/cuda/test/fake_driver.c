@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libcuda as far as the plugin asks for it, in a library of its own that [cuda] driver names: the
  * GPU is the host, and kernels are found by name and run by the emulator. Streams are in
- * fake_stream.c, graphs in fake_graph.c, memory in fake_memory.c. It refuses what CUDA refuses, and
+ * fake_stream.c, graphs in fake_graph.c, memory in fake_memory.c and
+ * fake_virtual.c. It refuses what CUDA refuses, and
  * waits where CUDA may wait.
  *
  * WEFT_FAKE_CUDA_GPUS    how many GPUs there are (default 1)
@@ -12,7 +13,8 @@
  * WEFT_FAKE_CUDA_VERSION what the driver says it is for (default 13000, CUDA 13.0)
  * WEFT_FAKE_CUDA_LARGEST more bytes than these at once are out of memory
  * WEFT_FAKE_CUDA_REPORT  a file that gets, in the end, calls made, launches, launches of graphs,
- *                        graphs, what was never given back, and products by algorithm */
+ *                        graphs, what was never given back, windows, and products by
+ *                        algorithm */
 #include "fake_driver.h"
 #include "emulate.h"
 
@@ -266,8 +268,8 @@ EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device)
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-    (void)attribute, (void)device;
-    *value = (int)fake_number("WEFT_FAKE_CUDA_MAJOR", 9);
+    (void)device;
+    *value = fake_virtual_attribute(attribute, (int)fake_number("WEFT_FAKE_CUDA_MAJOR", 9));
     return enter_library();
 }
 
@@ -314,9 +316,12 @@ __attribute__((destructor)) static void report(void)
             fake.replays, fake.captured);
     fprintf(f,
             "left: memory %ld, host memory %ld, streams %ld, events %ld, graphs %ld, modules %ld, "
-            "contexts %ld, communicators %ld, registrations %ld\n",
+            "contexts %ld, communicators %ld, registrations %ld, handles %ld, addresses %ld, "
+            "windows %ld\n",
             fake.memory, fake.host_memory, fake.streams, fake.events, fake.graphs, fake.modules,
-            fake.contexts, fake.communicators, fake.registrations);
+            fake.contexts, fake.communicators, fake.registrations, fake.handles, fake.ranges,
+            fake.windows);
+    fprintf(f, "made: windows %ld\n", fake.most_windows);
     fprintf(f, "products %ld %ld %ld\n", fake.products[0], fake.products[1], fake.products[2]);
     fclose(f);
 }

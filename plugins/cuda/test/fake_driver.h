@@ -15,10 +15,12 @@ typedef struct fake_state {
     pthread_mutex_t lock; /* over all of it, and over whatever is done for a stream */
     long calls, launches, replays, captured;
     long memory, host_memory, streams, events, graphs, modules, contexts; /* alive */
-    long communicators, registrations;
-    long products[3]; /* by algorithm */
-    double lag;       /* how many seconds later than they were events are: slow products */
-    CUresult stuck;   /* an error that has happened stays */
+    long handles, ranges;                                                 /* of virtual memory */
+    long communicators, registrations, windows;
+    long most_windows; /* that were made */
+    long products[3];  /* by algorithm */
+    double lag;        /* how many seconds later than they were events are: slow products */
+    CUresult stuck;    /* an error that has happened stays */
     char complaint[256];
 } fake_state;
 
@@ -36,6 +38,12 @@ bool fake_has_context(void);
 void fake_count(long *what, long by);
 /* Does memory of the GPU's, or of the host's that stays, reach so far? */
 bool fake_owns(const void *memory, size_t bytes);
+/* Is it all mapped and accessible, and can it be exported, if that is asked? */
+bool fake_virtual_owns(const void *memory, size_t bytes, bool exportable);
+/* Do the addresses that were reserved for it begin at a multiple of this? */
+bool fake_virtual_begins(const void *memory, size_t alignment);
+/* What the GPU has of virtual memory management; else as it is given. */
+int fake_virtual_attribute(CUdevice_attribute attribute, int otherwise);
 /* A stream does this, or the graph that is being captured; `what` is copied. */
 CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what,
                       size_t size);

@@ -29,13 +29,13 @@ static const piece *find(const void *memory, size_t bytes)
 
 bool fake_owns(const void *memory, size_t bytes)
 {
-    return find(memory, bytes) != NULL;
+    return find(memory, bytes) != NULL || fake_virtual_owns(memory, bytes, false);
 }
 
 static bool is_gpu(const void *memory, size_t bytes)
 {
     const piece *p = find(memory, bytes);
-    return p && !p->host;
+    return p ? !p->host : fake_virtual_owns(memory, bytes, false);
 }
 
 static void *give(size_t bytes, bool host)

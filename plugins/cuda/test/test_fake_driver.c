@@ -104,6 +104,60 @@ static void test_launches_beyond_limits(void **state)
     assert_int_equal(d.cuModuleUnload(module), CUDA_SUCCESS);
 }
 
+/* ---- virtual memory management ---- */
+
+enum { PAGE = 2 << 20 };
+static const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                         .requestedHandleTypes =
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                         .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+static void test_physical_memory(void **state)
+{
+    CUmemAllocationProp fabric = prop, elsewhere = prop;
+    CUmemGenericAllocationHandle handle;
+    size_t granularity = 0;
+    (void)state;
+    fabric.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    elsewhere.location.id = 1;
+    assert_int_equal(
+        d.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+        CUDA_SUCCESS);
+    assert_int_equal(granularity, PAGE);
+    assert_int_equal(d.cuMemCreate(&handle, PAGE + 1, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemCreate(&handle, PAGE, &fabric, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemCreate(&handle, PAGE, &elsewhere, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemCreate(&handle, PAGE, &prop, 0), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemRelease(handle), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void test_mappings_have_an_order(void **state)
+{
+    const CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr p;
+    (void)state;
+    assert_int_equal(d.cuMemCreate(&handle, PAGE, &prop, 0), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemMap(memory, PAGE, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemAddressReserve(&p, PAGE, 0, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemSetAccess(p, PAGE, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemUnmap(p, PAGE), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemMap(p, PAGE, 0, handle, 0), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemRelease(handle), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemsetD8Async(p, 1, PAGE, first), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemSetAccess(p, PAGE, &access, 1), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemsetD8Async(p, 1, PAGE, first), CUDA_SUCCESS);
+    assert_int_equal(d.cuStreamSynchronize(first), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemFree(p), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemAddressFree(p, PAGE), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemUnmap(p, PAGE / 2), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemUnmap(p, PAGE), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemsetD8Async(p, 1, PAGE, first), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(d.cuMemAddressFree(p, PAGE), CUDA_SUCCESS);
+    assert_int_equal(d.cuMemAddressFree(p, PAGE), CUDA_ERROR_INVALID_VALUE);
+}
+
 /* ---- captures ---- */
 
 static void begin(void)
@@ -207,6 +261,8 @@ int main(void)
         cmocka_unit_test(test_a_thread_without_a_context),
         cmocka_unit_test(test_memory_that_is_not_there),
         cmocka_unit_test(test_launches_beyond_limits),
+        cmocka_unit_test(test_physical_memory),
+        cmocka_unit_test(test_mappings_have_an_order),
         cmocka_unit_test(test_captures_in_which_somebody_asks),
         cmocka_unit_test(test_captures_and_events_from_outside),
         cmocka_unit_test(test_captures_that_do_not_join),
