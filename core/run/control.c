@@ -270,20 +270,29 @@ bool weft_control_verdict(weft_control *c, weft_verdict *out)
     return failed;
 }
 
+/* Who failed of something of its own; else anybody who failed; -1: nobody. */
+static int find_failed(const weft_verdict *all, int n)
+{
+    int found = -1;
+    for (int r = n - 1; r >= 0; r--)
+        if (all[r].status &&
+            (found < 0 || all[r].status != WEFT_ERR_PEER || all[found].status == WEFT_ERR_PEER))
+            found = r;
+    return found;
+}
+
 static weft_status judge(weft_control *c, const weft_verdict *all, const char *phase,
                          weft_status mine, weft_error *err)
 {
-    for (int r = 0; r < c->ranks; r++) {
-        if (!all[r].status)
-            continue;
-        pthread_mutex_lock(&c->lock);
-        note(c, &all[r]);
-        pthread_mutex_unlock(&c->lock);
-        return mine ? mine
-                    : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d%s%s failed in %s: %s", r,
-                                *all[r].host ? " on " : "", all[r].host, phase, all[r].text);
-    }
-    return WEFT_OK;
+    const int r = find_failed(all, c->ranks);
+    if (r < 0)
+        return WEFT_OK;
+    pthread_mutex_lock(&c->lock);
+    note(c, &all[r]);
+    pthread_mutex_unlock(&c->lock);
+    return mine ? mine
+                : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE, "rank %d%s%s failed in %s: %s", r,
+                            *all[r].host ? " on " : "", all[r].host, phase, all[r].text);
 }
 
 weft_status weft_control_agree(weft_control *c, int rank, const char *phase, weft_status mine,

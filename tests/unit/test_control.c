@@ -223,6 +223,35 @@ static void test_one_fails(void **state)
     dismiss(actors, RANKS);
 }
 
+/* Rank 0 has lost the one that failed, and fails of that. */
+static void fail_of_a_peer(actor *a)
+{
+    weft_status mine = WEFT_OK;
+    if (a->join.rank == 0)
+        mine = weft_fail(&a->err, WEFT_ERR_PEER, WEFT_NOWHERE, "somebody is gone");
+    if (a->join.rank == 1)
+        mine = weft_fail(&a->err, WEFT_ERR_RUN, WEFT_NOWHERE, "no such memory");
+    a->status = weft_control_agree(a->control, a->join.rank, "opening", mine, &a->err);
+}
+
+static void test_one_fails_of_the_other(void **state)
+{
+    (void)state;
+    char name[64];
+    actor actors[3];
+    weft_verdict why;
+    cast(actors, 3, new_name(name), fail_of_a_peer);
+    perform(actors, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_true(weft_control_verdict(actors[i].control, &why));
+        assert_int_equal(why.rank, 1);
+        assert_int_equal(why.status, WEFT_ERR_RUN);
+    }
+    assert_string_equal(weft_error_text(&actors[2].err),
+                        "rank 1 failed in opening: no such memory");
+    dismiss(actors, 3);
+}
+
 /* One rank has failed on its way to where the others already are. */
 static void part(actor *a)
 {
@@ -530,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_exchange_over_a_name),
         cmocka_unit_test(test_exchange_over_tcp),
         cmocka_unit_test(test_one_fails),
+        cmocka_unit_test(test_one_fails_of_the_other),
         cmocka_unit_test(test_at_different_points),
         cmocka_unit_test(test_a_rank_dies),
         cmocka_unit_test(test_a_rank_leaves),
