@@ -234,6 +234,7 @@ core_libcore_la_SOURCES = \
 	core/run/loader.c \
 	core/run/loop.c \
 	core/run/observe.c \
+	core/run/places.c \
 	core/run/replicas.c \
 	core/run/rendezvous.c \
 	core/run/rendezvous_host.c \

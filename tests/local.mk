@@ -38,6 +38,7 @@ check_PROGRAMS += \
 	tests/unit/test_pack \
 	tests/unit/test_packed \
 	tests/unit/test_place \
+	tests/unit/test_places \
 	tests/unit/test_plugin_files \
 	tests/unit/test_plugins \
 	tests/unit/test_processors \
@@ -128,6 +129,7 @@ tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)
 tests_unit_test_order_LDADD = $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
+tests_unit_test_places_LDADD = $(PLAN_LIBS)
 
 pipeline_lists = tests/unit/pipeline_lists.c tests/unit/pipeline_lists.h
 tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h $(pipeline_lists)

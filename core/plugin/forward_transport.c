@@ -215,6 +215,17 @@ static void remove_memory(void *self, void *memory, size_t bytes)
     weft_leave(&entry, WEFT_OK);
 }
 
+/* A wrap with groups of its own need not know of it: nobody below is told then. */
+static weft_status places(void *self, void *group, uint64_t digest, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, places));
+    const weft_transport *t = l->table;
+    if (find_given(maker_for(l)->given, group) < 0)
+        return WEFT_OK;
+    const weft_entry entry = weft_link_enter(l, "places", err);
+    return weft_leave(&entry, t->places(l->self, group, digest, err));
+}
+
 static size_t library_bytes(void *self, const weft_planned_group *groups, int n)
 {
     const weft_link *l = weft_link_find(self, offsetof(weft_transport, library_bytes));
@@ -251,6 +262,7 @@ const weft_transport weft_forward_transport = {
     .captured = captured,
     .add_memory = add_memory,
     .remove_memory = remove_memory,
+    .places = places,
     .library_bytes = library_bytes,
     .group = make_group,
     .ungroup = ungroup,

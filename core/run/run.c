@@ -270,6 +270,7 @@ static weft_status prepare(weft_run *run, weft_error *err)
         s = weft_groups_add(&run->groups, run->plan->lowered[m], err);
         s = s ? s : weft_prepare(&run->prepared, &run->plan->kernels, run->plan->lowered[m], err);
     }
+    s = s ? s : weft_groups_tell_places(&run->groups, run->plan->lowered, err);
     if (s || !run->plan->device->settle)
         return s;
     const weft_kernels *k = &run->plan->kernels;

@@ -71,6 +71,14 @@ typedef struct weft_transport {
      * made by then or not) and before it goes. */
     weft_status (*add_memory)(void *self, void *memory, size_t bytes, weft_error *err);
     void (*remove_memory)(void *self, void *memory, size_t bytes);
+    /* Optional: where the collectives of this group lie. `digest` stands for the places of all that
+     * they send and receive, in their order: in which piece of add_memory, and how far behind its
+     * head. Members that are told the same number use the same places in every collective of the
+     * run; 0: none runs in the group. For transports to which that matters, as to NCCL's symmetric
+     * windows. Called once for each group, when all groups are made and all memory was added,
+     * before the first collective; collective as `group` is. A wrap that sends from or receives in
+     * other places of that memory than it is given keeps this to itself. */
+    weft_status (*places)(void *self, void *group, uint64_t digest, weft_error *err);
     /* Optional: the device's memory that the transport and its library take for these groups, an
      * estimate in bytes for the plan. From `create` on. */
     size_t (*library_bytes)(void *self, const weft_planned_group *groups, int n);

@@ -64,6 +64,14 @@ static weft_status connect(void *self, void *group, int from, int to, weft_error
                : WEFT_OK;
 }
 
+static weft_status places(void *self, void *group, uint64_t digest, weft_error *err)
+{
+    const flight *f = self;
+    return f->next->places
+               ? f->next->places(f->next_self, ((flight_member *)group)->inner, digest, err)
+               : WEFT_OK;
+}
+
 /* ---- entries ---- */
 
 typedef struct operation {
@@ -250,6 +258,7 @@ const weft_transport flight_transport = {
     .group = make_group,
     .ungroup = free_group,
     .connect = connect,
+    .places = places,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
