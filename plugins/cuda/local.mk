@@ -84,7 +84,7 @@ cuda_emulator = \
 	plugins/cuda/test/machine.h \
 	plugins/cuda/test/target.h
 cuda_fakes = plugins/cuda/test/fake_blas.c plugins/cuda/test/fake_driver.c plugins/cuda/test/fake_graph.c plugins/cuda/test/fake_memory.c \
-	plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_nccl_run.c \
+	plugins/cuda/test/fake_nccl.c plugins/cuda/test/fake_nccl_run.c plugins/cuda/test/fake_nccl_window.c \
 	plugins/cuda/test/fake_stream.c plugins/cuda/test/fake_virtual.c
 cuda_fake_headers = plugins/cuda/test/fake_driver.h plugins/cuda/test/fake_nccl.h plugins/cuda/test/fake_work.h
 EXTRA_DIST += $(cuda_emulator) $(cuda_fakes) $(cuda_fake_headers)
@@ -210,6 +210,12 @@ plugins_cuda_test_test_fake_driver_SOURCES = plugins/cuda/test/test_fake_driver.
 plugins_cuda_test_test_fake_driver_LDADD = $(TEST_LIBS)
 plugins_cuda_test_test_fake_driver_DEPENDENCIES = plugins/cuda/test/libfakecuda.so tests/unit/libhelpers.la core/libweft.la
 plugins_cuda_test_test_fake_driver_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda
+
+check_PROGRAMS += plugins/cuda/test/test_fake_nccl
+plugins_cuda_test_test_fake_nccl_SOURCES = plugins/cuda/test/test_fake_nccl.c plugins/cuda/driver.c plugins/nccl/api.c
+plugins_cuda_test_test_fake_nccl_LDADD = $(TEST_LIBS)
+plugins_cuda_test_test_fake_nccl_DEPENDENCIES = plugins/cuda/test/libfakecuda.so tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_fake_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda
 
 # Kernels that are wrong on purpose.
 plugins_cuda_test_test_emulate_SOURCES = plugins/cuda/test/test_emulate.c plugins/cuda/test/emulate.c

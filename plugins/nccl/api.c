@@ -24,8 +24,10 @@ static const char *const names[] = {"ncclGetVersion",
                                     "ncclSend",
                                     "ncclRecv",
                                     "ncclCommRegister",
-                                    "ncclCommDeregister"};
-enum { NEWER = 2 /* of them, the last ones, need not be there */ };
+                                    "ncclCommDeregister",
+                                    "ncclCommWindowRegister",
+                                    "ncclCommWindowDeregister"};
+enum { NEWER = 4 /* of them, the last ones, need not be there */ };
 
 weft_status nccl_api_open(nccl_api *api, const char *library, weft_error *err)
 {

@@ -29,6 +29,8 @@ static inline bool nccl_is_well(int result)
 enum { NCCL_BYTES = 1, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_BF16 = 9 };
 /* ncclRedOp_t */
 enum { NCCL_SUM = 0 };
+/* of a window */
+enum { NCCL_SYMMETRIC = 1 };
 enum { NCCL_NO_COLOR = -1, NCCL_UNSET = INT32_MIN };
 
 /* ncclConfig_t as of 2.18. Its size says which it is: later ones have more fields behind. */
@@ -75,6 +77,10 @@ typedef struct nccl_api {
     /* since 2.19; NULL before */
     int (*ncclCommRegister)(nccl_comm_t comm, void *memory, size_t bytes, void **handle);
     int (*ncclCommDeregister)(nccl_comm_t comm, void *handle);
+    /* since 2.27; NULL before */
+    int (*ncclCommWindowRegister)(nccl_comm_t comm, void *memory, size_t bytes, void **window,
+                                  int flags);
+    int (*ncclCommWindowDeregister)(nccl_comm_t comm, void *window);
 } nccl_api;
 
 /* Opens the library (a name or a path) and fills the table. What is missing is an input error that

@@ -9,6 +9,7 @@ plugins_nccl_nccl_la_SOURCES = \
 	plugins/nccl/register.c \
 	plugins/nccl/transfer.c \
 	plugins/nccl/wait.c \
+	plugins/nccl/windows.c \
 	plugins/nccl/api.h \
 	plugins/nccl/nccl.h
 plugins_nccl_nccl_la_CPPFLAGS = $(AM_CPPFLAGS)

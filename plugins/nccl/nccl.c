@@ -16,10 +16,12 @@ static const weft_param params[] = {
      .value = "no",
      .help = "Tasks in which ranks communicate are captured, too, and launched at once."},
     {.name = "register",
-     .type = WEFT_PARAM_BOOL,
+     .type = WEFT_PARAM_CHOICE,
      .value = "no",
-     .help = "NCCL is told where a run's memory lies, and may send from there without copying it "
-             "first: 2.19 or later."},
+     .choices = (const char *const[]){"no", "yes", "windows", NULL},
+     .help = "yes: NCCL is told where a run's memory lies, and may send from there without copying "
+             "it first: 2.19 or later; windows: ranks read each other's where they have laid it "
+             "out alike: 2.27 or later, with [cuda] memory = exportable."},
     {.name = "library",
      .type = WEFT_PARAM_STRING,
      .value = "libnccl.so.2",
@@ -115,7 +117,7 @@ weft_status nccl_split(transport *t, int color, int key, comm **out, weft_error 
         return nccl_error(t, t->world->handle, NCCL_INTERNAL_ERROR, what, err);
     *out = made;
     s = nccl_settle(t, NULL, made, NCCL_IN_PROGRESS, what, err);
-    return s ? s : nccl_register(t, made, err);
+    return s || t->registers != NCCL_REGISTERS_MEMORY ? s : nccl_register(t, made, err);
 }
 
 /* ---- groups ---- */
@@ -185,7 +187,9 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
     t->host = host;
     t->exact = weft_params_is(host->params, "sums", "exact");
     t->captured = weft_params_bool(host->params, "captured");
-    t->registers = weft_params_bool(host->params, "register");
+    t->registers = weft_params_is(host->params, "register", "windows") ? NCCL_REGISTERS_WINDOWS
+                   : weft_params_is(host->params, "register", "yes")   ? NCCL_REGISTERS_MEMORY
+                                                                       : NCCL_REGISTERS_NOTHING;
     atomic_init(&t->left, false);
     *self = t;
     return WEFT_OK;
@@ -207,6 +211,28 @@ static weft_status find_device(transport *t, weft_error *err)
                      d->name);
 }
 
+/* The functions for it are there, and memory is of its kind. */
+static weft_status check_registers(const transport *t, int version, weft_error *err)
+{
+    const nccl_api *api = &t->api;
+    const weft_where where = weft_params_where(t->host->params, "register");
+    const bool windows = t->registers == NCCL_REGISTERS_WINDOWS;
+    if (t->registers == NCCL_REGISTERS_NOTHING)
+        return WEFT_OK;
+    if (version < (windows ? 22700 : 21900) || !api->ncclCommRegister || !api->ncclCommDeregister ||
+        (windows && (!api->ncclCommWindowRegister || !api->ncclCommWindowDeregister)))
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "[nccl] register = %s needs NCCL %s or later, and %s is %d.%d",
+                         windows ? "windows" : "yes", windows ? "2.27" : "2.19",
+                         weft_params_text(t->host->params, "library"), version / 10000,
+                         version % 10000 / 100);
+    if (!windows || (t->device->exportable && t->device->exportable(t->device_self)))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, where,
+                     "[nccl] register = windows needs memory that other processes can map; set "
+                     "[cuda] memory = exportable");
+}
+
 /* Versions are 10000 * major + 100 * minor + patch. */
 static weft_status open_library(void *self, weft_error *err)
 {
@@ -214,15 +240,10 @@ static weft_status open_library(void *self, weft_error *err)
     int version = 0;
     weft_status s = find_device(t, err);
     s = s ? s : nccl_api_open(&t->api, weft_params_text(t->host->params, "library"), err);
-    if (s || t->api.ncclGetVersion(&version) != NCCL_SUCCESS)
+    if (s)
         return s;
-    if (t->registers && !(t->api.ncclCommRegister && t->api.ncclCommDeregister))
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(t->host->params, "register"),
-                         "[nccl] register = yes needs NCCL 2.19 or later, and %s is %d.%d",
-                         weft_params_text(t->host->params, "library"), version / 10000,
-                         version % 10000 / 100);
-    if (version >= 21800)
-        return WEFT_OK;
+    if (t->api.ncclGetVersion(&version) != NCCL_SUCCESS || version >= 21800)
+        return check_registers(t, version, err);
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(t->host->params, "library"),
                      "%s is NCCL %d.%d; weft needs 2.18 or later",
                      weft_params_text(t->host->params, "library"), version / 10000,
@@ -281,6 +302,7 @@ static const weft_transport table = {
     .captured = captured,
     .add_memory = nccl_add_memory,
     .remove_memory = nccl_remove_memory,
+    .places = nccl_places,
     .leave = leave,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,

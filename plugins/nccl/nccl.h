@@ -17,17 +17,25 @@ enum { NCCL_MOST_PIECES = 8 };
 /* A communicator, on the transport's list until it is gone. */
 typedef struct comm {
     nccl_comm_t handle;
-    void *registered[NCCL_MOST_PIECES]; /* NCCL's handles of the transport's pieces */
+    bool registers;                     /* NCCL is told of the run's memory; */
+    void *registered[NCCL_MOST_PIECES]; /* its handles of the transport's pieces */
+    void *windows[NCCL_MOST_PIECES];    /* and of windows on them */
     struct comm *next;
 } comm;
+
+typedef enum nccl_registers {
+    NCCL_REGISTERS_NOTHING,
+    NCCL_REGISTERS_MEMORY,
+    NCCL_REGISTERS_WINDOWS /* where collectives run; memory for pairs */
+} nccl_registers;
 
 typedef struct transport {
     const weft_host *host;
     const weft_device *device;
     void *device_self;
     nccl_api api;
-    bool captured;  /* collectives may be kept by the device */
-    bool registers; /* NCCL is told of the run's memory */
+    bool captured; /* collectives may be kept by the device */
+    nccl_registers registers;
     nccl_piece pieces[NCCL_MOST_PIECES];
     bool exact, failed; /* failed: communicators are aborted, not ended */
     comm *comms;        /* the first that was made, of all ranks, is the last */
@@ -103,10 +111,15 @@ void nccl_drop_transfers(group *g);
 
 /* ---- register.c ---- */
 
-/* All memory that there is. */
+/* All memory that there is, and that will be. */
 weft_status nccl_register(transport *t, comm *c, weft_error *err);
 weft_status nccl_add_memory(void *self, void *memory, size_t bytes, weft_error *err);
 void nccl_remove_memory(void *self, void *memory, size_t bytes);
+
+/* ---- windows.c ---- */
+
+weft_status nccl_places(void *self, void *handle, uint64_t digest, weft_error *err);
+void nccl_close_windows(transport *t, int piece);
 
 /* ---- memory.c ---- */
 

@@ -15,6 +15,7 @@ static weft_status add(transport *t, comm *c, int i, weft_error *err)
 weft_status nccl_register(transport *t, comm *c, weft_error *err)
 {
     weft_status s = WEFT_OK;
+    c->registers = true;
     for (int i = 0; i < NCCL_MOST_PIECES && !s; i++)
         if (t->pieces[i].at)
             s = add(t, c, i, err);
@@ -26,7 +27,7 @@ weft_status nccl_add_memory(void *self, void *memory, size_t bytes, weft_error *
     transport *t = self;
     weft_status s = WEFT_OK;
     int i = 0;
-    if (!t->registers)
+    if (t->registers == NCCL_REGISTERS_NOTHING)
         return WEFT_OK;
     while (i < NCCL_MOST_PIECES && t->pieces[i].at)
         i++;
@@ -35,7 +36,7 @@ weft_status nccl_add_memory(void *self, void *memory, size_t bytes, weft_error *
                          "nccl: a run has more than %d pieces of memory", NCCL_MOST_PIECES);
     t->pieces[i] = (nccl_piece){memory, bytes};
     for (comm *c = t->comms; c && !s; c = c->next)
-        if (c != t->world && c->handle)
+        if (c->registers)
             s = add(t, c, i, err);
     return s;
 }
@@ -48,6 +49,7 @@ void nccl_remove_memory(void *self, void *memory, size_t bytes)
     for (int i = 0; i < NCCL_MOST_PIECES; i++) {
         if (t->pieces[i].at != memory)
             continue;
+        nccl_close_windows(t, i);
         t->pieces[i].at = NULL;
         for (comm *c = t->comms; c; c = c->next) {
             if (c->registered[i])

@@ -35,6 +35,8 @@ weft_status nccl_connect(void *self, void *handle, int from, int to, weft_error 
     comm *of = NULL;
     weft_status s =
         nccl_split(t, takes_part && from != to ? g->ranks[from] : -1, sends ? 0 : 1, &of, err);
+    if (!s && of && t->registers == NCCL_REGISTERS_WINDOWS)
+        s = nccl_register(t, of, err);
     if (s || !of)
         return s;
     channel *c = sends ? &g->to[to] : &g->from[from];

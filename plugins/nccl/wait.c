@@ -38,8 +38,9 @@ weft_status nccl_error(transport *t, nccl_comm_t of, int result, const char *wha
     t->failed = true;
     if (somebody_has_left(t, result))
         return nccl_fail_left(err);
-    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "nccl: rank %d: %s: %s%s%s", t->host->rank,
-                     what, text ? text : "an error", more && *more ? ": " : "", more ? more : "");
+    return weft_fail(err, result == NCCL_REMOTE_ERROR ? WEFT_ERR_PEER : WEFT_ERR_RUN, WEFT_NOWHERE,
+                     "nccl: rank %d: %s: %s%s%s", t->host->rank, what, text ? text : "an error",
+                     more && *more ? ": " : "", more ? more : "");
 }
 
 /* A call that says that it has succeeded may have begun only: ncclCommSplit does say so. */

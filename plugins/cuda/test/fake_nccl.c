@@ -10,7 +10,10 @@
  * WEFT_FAKE_NCCL_DIR    where the files are (default /tmp)
  * WEFT_FAKE_NCCL_RANK   the rank, of all, at which one of these happens:
  * WEFT_FAKE_NCCL_STALL  the number of the operation that never begins
- * WEFT_FAKE_NCCL_FAIL   the number of the operation at which the network fails */
+ * WEFT_FAKE_NCCL_FAIL   the number of the operation at which the network fails
+ * WEFT_FAKE_NCCL_WINDOW the number of the window that cannot be made
+ * WEFT_FAKE_NCCL_WINDOWS  0: it makes none, as NCCL between ranks that do not reach each other's
+ *                       memory */
 #include "fake_nccl.h"
 
 #include <weft/base.h>
@@ -96,6 +99,8 @@ static int state_of(comm *c)
         return c->error;
     if (c->waits)
         return go_on(c);
+    if (c->opening)
+        return fake_open_window(c);
     if (c->finalized)
         return c->issued == c->done && !c->persistent ? SUCCESS : PROGRESS;
     if (!*c->pending)
@@ -122,12 +127,15 @@ EXPORT const char *ncclGetErrorString(int result)
            : result == SYSTEM   ? "unhandled system error"
            : result == ARGUMENT ? "invalid argument"
            : result == USAGE    ? "invalid usage"
+           : result == REMOTE   ? "remote process exited or there was a network error"
                                 : "another error";
 }
 
 EXPORT const char *ncclGetLastError(const comm *c)
 {
-    return c && c->error == SYSTEM ? "the network fails, as it was told to" : "";
+    return c && c->error == SYSTEM ? "the network fails, as it was told to"
+           : c && c->why           ? c->why
+                                   : "";
 }
 
 EXPORT int ncclGetUniqueId(fake_id *id)
@@ -152,10 +160,9 @@ static bool is_config(const void *config)
     return c.size >= 48 && c.magic == 0xcafebeef && c.version >= 21800 && c.blocking == 0;
 }
 
-/* Nothing is under way that ncclCommGetAsyncError would have to be asked of. */
-static bool is_ready(const comm *c)
+bool fake_is_ready(const comm *c)
 {
-    return !c->error && !c->aborted && !c->finalized && !c->waits && !*c->pending;
+    return !c->error && !c->aborted && !c->finalized && !c->waits && !c->opening && !*c->pending;
 }
 
 EXPORT int ncclCommInitRankConfig(comm **out, int n, fake_id id, int rank, void *config)
@@ -176,7 +183,7 @@ EXPORT int ncclCommSplit(comm *c, int color, int key, comm **out, void *config)
     *out = NULL;
     if (!fake_has_context() || !is_config(config) || color < -1)
         return ARGUMENT;
-    if (!is_ready(c))
+    if (!fake_is_ready(c))
         return USAGE;
     snprintf(pending, sizeof pending, "%s.s%d", c->path, c->splits++);
     c->child = out;
@@ -192,7 +199,7 @@ EXPORT int ncclCommGetAsyncError(comm *c, int *result)
 
 EXPORT int ncclCommFinalize(comm *c)
 {
-    if (!is_ready(c) || !fake_has_context())
+    if (!fake_is_ready(c) || !fake_has_context())
         return USAGE;
     c->finalized = true;
     return PROGRESS;
@@ -202,11 +209,16 @@ EXPORT int ncclCommFinalize(comm *c)
 EXPORT int ncclCommAbort(comm *c)
 {
     static comm *kept;
+    char name[256];
+    const head h = {0};
+    snprintf(name, sizeof name, "%s.gone.%d", c->path, c->me);
+    fake_write(name, &h, NULL, 0);
     pthread_mutex_lock(&fake.lock);
     c->aborted = true;
     c->next = kept;
     kept = c;
     fake.communicators--;
+    fake_drop_windows(c);
     pthread_mutex_unlock(&fake.lock);
     return SUCCESS;
 }
@@ -221,7 +233,7 @@ typedef struct registered {
 EXPORT int ncclCommRegister(comm *c, void *memory, size_t bytes, void **handle)
 {
     *handle = NULL;
-    if (!is_ready(c))
+    if (!fake_is_ready(c))
         return USAGE;
     if (!fake_has_context() || !bytes || !fake_owns(memory, bytes))
         return ARGUMENT;
@@ -248,7 +260,7 @@ EXPORT int ncclCommDeregister(comm *c, void *handle)
 
 EXPORT int ncclCommDestroy(comm *c)
 {
-    if (c->registered || c->issued != c->done || c->waits || *c->pending)
+    if (c->registered || c->windows || c->issued != c->done || c->waits || *c->pending)
         return USAGE;
     fake_count(&fake.communicators, -1);
     free(c->sent);
@@ -323,10 +335,9 @@ static int go_on(comm *c)
 
 static const char *find_wrong(const op *o, CUstream stream)
 {
-    size_t sent = o->send ? fake_sent_bytes(o) : 0, bytes = o->count * fake_size_of(o->type);
-    size_t got = !o->recv ? 0 : o->kind == GATHER ? bytes * (size_t)o->of->n : bytes;
+    size_t sent = o->send ? fake_sent_bytes(o) : 0, got = fake_received_bytes(o);
     return !fake_has_context()                  ? "this thread has no context"
-           : !is_ready(o->of)                   ? "the communicator is not done with the last call"
+           : !fake_is_ready(o->of)              ? "the communicator is not done with the last call"
            : !stream                            ? "no stream"
            : o->with < 0 || o->with >= o->of->n ? "no such rank"
            : is_transfer(o) && !o->count        ? "nothing is sent"

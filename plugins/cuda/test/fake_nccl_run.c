@@ -64,6 +64,12 @@ size_t fake_sent_bytes(const op *o)
                                                           : bytes;
 }
 
+size_t fake_received_bytes(const op *o)
+{
+    size_t bytes = o->count * fake_size_of(o->type);
+    return !o->recv ? 0 : o->kind == GATHER ? bytes * (size_t)o->of->n : bytes;
+}
+
 static double get(const char *data, int type, size_t i)
 {
     return type == F32   ? ((const float *)(const void *)data)[i]
@@ -118,10 +124,26 @@ static void finish(op *o, char *const *parts)
     }
 }
 
+/* What all ranks must agree in. A broadcast's sender is where it receives. */
+static head head_of(const op *o)
+{
+    const comm *c = o->of;
+    return (head){.kind = o->kind,
+                  .type = o->type,
+                  .count = o->count,
+                  .send = fake_place(c, o->send, o->kind == BROADCAST ? 0 : fake_sent_bytes(o)),
+                  .recv = fake_place(c, o->recv, fake_received_bytes(o))};
+}
+
+static bool is_same_place(place a, place b)
+{
+    return a.window == b.window && a.offset == b.offset;
+}
+
 static void post(op *o)
 {
     char name[256];
-    const head h = {o->kind, o->type, o->count};
+    const head h = head_of(o);
     name_of(name, sizeof name, o->of, o, o->of->me, o->with);
     fake_write(name, &h, o->send, fake_sent_bytes(o));
     o->posted = true;
@@ -141,6 +163,8 @@ static bool run_collective(op *o)
     }
     if (!all)
         return false;
+    const head mine = head_of(o);
+    bool placed = true;
     char **parts = calloc((size_t)c->n, sizeof *parts);
     for (int r = 0; r < c->n; r++) {
         head h;
@@ -148,8 +172,11 @@ static bool run_collective(op *o)
         name_of(name, sizeof name, c, o, r, 0);
         parts[r] = fake_read(name, &h, &bytes);
         same = same && h.kind == (int)o->kind && h.type == o->type && h.count == o->count;
+        placed = placed && is_same_place(h.send, mine.send) && is_same_place(h.recv, mine.recv);
     }
-    if (same)
+    if (!placed)
+        c->why = "a collective uses different places of a window";
+    if (same && placed)
         finish(o, parts);
     else
         c->error = USAGE;
@@ -159,7 +186,7 @@ static bool run_collective(op *o)
     o->number--;
     name_of(name, sizeof name, c, o, c->me, 0);
     unlink(name);
-    return same;
+    return same && placed;
 }
 
 /* ---- sends and receives ---- */

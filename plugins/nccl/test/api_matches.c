@@ -52,3 +52,12 @@ extern ncclResult_t (*announce)(ncclComm_t, void *, size_t, void **);
 ncclResult_t (*announce)(ncclComm_t, void *, size_t, void **) = ncclCommRegister;
 extern ncclResult_t (*withdraw)(ncclComm_t, void *);
 ncclResult_t (*withdraw)(ncclComm_t, void *) = ncclCommDeregister;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+_Static_assert((int)NCCL_SYMMETRIC == (int)NCCL_WIN_COLL_SYMMETRIC, "symmetric");
+_Static_assert(sizeof(ncclWindow_t) == sizeof(void *), "windows");
+extern ncclResult_t (*open_window)(ncclComm_t, void *, size_t, ncclWindow_t *, int);
+ncclResult_t (*open_window)(ncclComm_t, void *, size_t, ncclWindow_t *,
+                            int) = ncclCommWindowRegister;
+extern ncclResult_t (*close_window)(ncclComm_t, ncclWindow_t);
+ncclResult_t (*close_window)(ncclComm_t, ncclWindow_t) = ncclCommWindowDeregister;
+#endif
