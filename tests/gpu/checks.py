@@ -145,6 +145,12 @@ def captured(kit, plugins, sections):
                   "--steps", "4", "--bitwise", "all")
 
 
+def exportable(kit):
+    """Memory that other processes can map gives the bits that memory of cuMemAlloc gives."""
+    return oracle(kit, on_gpu("bf16"), on_gpu("bf16", memory="exportable"),
+                  "--steps", "4", "--bitwise", "all")
+
+
 def carried(kit, dtype):
     shape = shape_of(kit)
     worst, parted = references.compare(kit, dtype, write_ini, train, shape,
@@ -380,6 +386,7 @@ def checks(kit):
     yield ("graphs/bf16", captured, "bf16 ac", "")
     yield ("graphs/4 ranks", captured, "bf16 local tp fsdp", TP + FSDP)
     yield ("graphs/check", careful)
+    yield ("memory/exportable", exportable)
     yield ("kernels/none on the host", nothing_on_the_host)
     meshes = list(mesh_checks())
     yield from meshes[:len(MESHES)]
