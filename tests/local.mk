@@ -356,7 +356,7 @@ $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 $(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/fault.h tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
-tests/fixtures/run/later.so: tests/fixtures/run/later.h tests/fixtures/run/later_table.h
+tests/fixtures/run/later.so: tests/fixtures/run/later.h tests/fixtures/run/later_order.h tests/fixtures/run/later_table.h
 CLEANFILES += $(fixtures)
 
 dist_check_SCRIPTS += \
@@ -432,6 +432,7 @@ EXTRA_DIST += \
 	$(run_fixture_sources) \
 	tests/fixtures/run/fault.h \
 	tests/fixtures/run/later.h \
+	tests/fixtures/run/later_order.h \
 	tests/fixtures/run/later_table.h \
 	tests/fixtures/run/wrong.h \
 	tests/golden \
