@@ -158,10 +158,10 @@ typedef struct weft_device {
     weft_status (*elapsed)(void *self, weft_device_event *from, weft_device_event *to,
                            double *seconds, weft_error *err);
 
-    /* Optional, all of these or none: for transports that enqueue work of a vendor's library. Whose
-     * hardware it is ("cuda"), and the vendor's own name of a queue there (a CUstream), from `open`
-     * on. queue_create: one that no instruction is spread over; wait and poll look at it as well.
-     */
+    /* Optional, all of these or none: for transports that enqueue work on queues of their own, or
+     * that of a vendor's library. Whose hardware it is ("cuda"), and the vendor's own name of a
+     * queue there (a CUstream), from `open` on. queue_create: one that no instruction is spread
+     * over; wait and poll look at it as well. */
     const char *vendor;
     void *(*stream)(void *self, weft_queue *queue);
     weft_status (*queue_create)(void *self, weft_queue **queue, weft_error *err);

@@ -115,6 +115,10 @@ static void destroy_member(const local *l, member *m)
         l->device->event_destroy(l->device_self, m->shown);
     if (m->worked)
         l->device->event_destroy(l->device_self, m->worked);
+    for (int i = 0; m->incoming && i < m->n_incoming; i++)
+        if (m->incoming[i])
+            l->device->queue_destroy(l->device_self, m->incoming[i]);
+    weft_free(m->incoming);
     weft_free(m->from);
     weft_free(m->to);
     weft_free(m->boxes);
@@ -129,7 +133,9 @@ static weft_status create_member(const local *l, int n, member **out, weft_error
     m->from = weft_alloc((size_t)n * sizeof *m->from);
     m->to = weft_alloc((size_t)n * sizeof *m->to);
     m->boxes = weft_alloc((size_t)n * sizeof *m->boxes);
-    weft_status s = m->from && m->to && m->boxes ? WEFT_OK : weft_fail_memory(err);
+    m->incoming = weft_alloc_zero((size_t)n, sizeof(weft_queue *));
+    m->n_incoming = n;
+    weft_status s = m->from && m->to && m->boxes && m->incoming ? WEFT_OK : weft_fail_memory(err);
     if (!s && l->device->record)
         s = l->device->event_create(l->device_self, &m->shown, err);
     if (!s && l->device->record)

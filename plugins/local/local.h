@@ -51,9 +51,12 @@ typedef struct member {
     /* On its queue: what it has shown is there; its part of the collective is done. NULL: the
      * device computes at once. */
     weft_device_event *shown, *worked;
-    const void **from;      /* [n] */
-    void **to;              /* [n] */
-    weft_box *boxes;        /* [n] */
+    const void **from;     /* [n] */
+    void **to;             /* [n] */
+    weft_box *boxes;       /* [n] */
+    weft_queue **incoming; /* [n] on which what that member sends this one is copied; NULL: nothing
+                              was yet, or the device makes no queues */
+    int n_incoming;
     weft_request *requests; /* begun, and nobody has waited for them */
 } member;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends and receives: whoever comes first posts its end, the second has its device copy, on its own
- * queue, behind what the first one's queue had before. */
+/* Sends and receives: whoever comes first posts its end, the second has its device copy, behind
+ * what both queues had before. That goes on on a queue of its own, one for each that sends the
+ * receiver something: what waits for its other end holds up nothing else. */
 #include "local.h"
 
 #include <string.h>
@@ -43,7 +44,7 @@ static weft_request **find_other(group *g, const weft_request *r)
     return at;
 }
 
-/* On the second one's queue. */
+/* `queue`: the second one's, where the device makes no others. */
 static weft_status copy(const local *l, const weft_request *second, weft_queue *queue,
                         const weft_request *first, weft_error *err)
 {
@@ -51,13 +52,17 @@ static weft_status copy(const local *l, const weft_request *second, weft_queue *
     const weft_device *d = l->device;
     const weft_box box =
         weft_box_of(in->target, out->source, out->count * (int64_t)weft_dtype_size(out->dtype));
-    weft_status s = first->event ? d->await(l->device_self, queue, first->event, err) : WEFT_OK;
+    weft_queue *incoming = in->by->incoming[in->from];
+    weft_queue *on = incoming ? incoming : queue;
+    weft_status s = first->event ? d->await(l->device_self, on, first->event, err) : WEFT_OK;
+    if (!s && incoming)
+        s = d->await(l->device_self, on, second->event, err);
     if (!s && box.bytes)
-        s = d->move(l->device_self, queue, &box, 1, err);
+        s = d->move(l->device_self, on, &box, 1, err);
     if (s || !first->event)
         return s;
-    s = d->record(l->device_self, queue, first->event, err);
-    return s ? s : d->record(l->device_self, queue, second->event, err);
+    s = d->record(l->device_self, on, first->event, err);
+    return s ? s : d->record(l->device_self, on, second->event, err);
 }
 
 /* Under the lock, but for the copy itself. b came first. */
@@ -173,7 +178,13 @@ weft_status local_send(void *self, void *handle, int to, const void *data, int64
 weft_status local_recv(void *self, void *handle, int from, void *data, int64_t count,
                        weft_dtype dtype, weft_queue *queue, weft_request **request, weft_error *err)
 {
+    const local *l = self;
     member *m = handle;
+    if (!m->incoming[from] && l->device->queue_create) {
+        weft_status s = l->device->queue_create(l->device_self, &m->incoming[from], err);
+        if (s)
+            return s;
+    }
     return post(
         self,
         &(weft_request){
