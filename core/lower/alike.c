@@ -85,12 +85,23 @@ static bool repeats(const weft_instruction *in, bool communicates)
     return false;
 }
 
-bool weft_program_repeats(const weft_program *p, bool communicates)
+static bool program_repeats(const weft_program *p, bool communicates)
 {
     bool same = p->n && !p->n_prologue;
     for (int i = 0; i < p->n && same; i++)
         same = repeats(&p->list[i], communicates);
     return same;
+}
+
+/* Does more than the first instruction of a body wait? */
+static bool waits_inside(const weft_boundary *b)
+{
+    return b && b->n_waits > 0 && b->waits[b->n_waits - 1].after > 0;
+}
+
+bool weft_task_repeats(const weft_program *p, const weft_boundary *boundary, bool communicates)
+{
+    return program_repeats(p, communicates) && !waits_inside(boundary);
 }
 
 bool weft_program_is_on_first(const weft_program *p)
@@ -99,4 +110,37 @@ bool weft_program_is_on_first(const weft_program *p)
     while (i < p->n && p->list[i].queue == WEFT_QUEUE_COMPUTE)
         i++;
     return i == p->n;
+}
+
+int64_t weft_program_like(const weft_program *p, int64_t micro)
+{
+    return p->like && micro >= 0 ? p->like[micro] : micro;
+}
+
+/* As a run goes through the list: the host waits before an update, and what is kept on several
+ * queues ends with all in step; behind those a task waits for nothing. */
+weft_status weft_lowered_kept(const weft_lowered *l, bool communicates, int64_t *instructions,
+                              weft_error *err)
+{
+    const int64_t places = l->graph->config.sizes.micro_batches + 1;
+    bool *kept = weft_alloc_zero((size_t)(l->n_programs * places) + 1, sizeof *kept);
+    const weft_program *before = NULL;
+    if (!kept)
+        return weft_fail_memory(err);
+    *instructions = 0;
+    for (int t = 0; t < l->tasks->n; t++) {
+        const weft_task *task = &l->tasks->list[t];
+        const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+        if (task->part == WEFT_PART_UPDATE)
+            before = NULL;
+        const weft_boundary *b = before ? weft_lowered_boundary(l, before, p, false) : NULL;
+        const bool repeats = weft_task_repeats(p, b, communicates);
+        bool *mine =
+            &kept[(p - l->programs) * places + weft_program_like(p, task->micro_batch) + 1];
+        *instructions += repeats && !*mine ? p->n : 0;
+        *mine = *mine || repeats;
+        before = repeats && !weft_program_is_on_first(p) ? NULL : p;
+    }
+    weft_free(kept);
+    return WEFT_OK;
 }

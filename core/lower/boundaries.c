@@ -42,11 +42,6 @@ const weft_boundary *weft_lowered_boundary(const weft_lowered *l, const weft_pro
     return find(l, (int)(before - l->programs), (int)(after - l->programs), prologue);
 }
 
-bool weft_boundary_waits_inside(const weft_boundary *b)
-{
-    return b && b->n_waits > 0 && b->waits[b->n_waits - 1].after > 0;
-}
-
 /* ---- pairs ---- */
 
 static bool is_same_place(const weft_lowered *l, int64_t a, int64_t b)

@@ -147,8 +147,7 @@ static void run_body(clock *c, int task)
 {
     const weft_program *p = program_at(c, task);
     const weft_boundary *b = cross(c, p, false);
-    const bool captured = c->r->captures && weft_program_repeats(p, c->r->captures_sent) &&
-                          !weft_boundary_waits_inside(b);
+    const bool captured = c->r->captures && weft_task_repeats(p, b, c->r->captures_sent);
     const bool forks = captured && !weft_program_is_on_first(p);
     if (forks)
         await_all(c, c->queue);

@@ -6,21 +6,6 @@
 
 #include <string.h>
 
-/* ---- what is captured ---- */
-
-/* Programs that run alike whatever the data, once for every micro-batch: as run/captured.c has it.
- */
-static int64_t captured(const weft_plan *plan, const weft_lowered *l, bool communicates)
-{
-    int64_t n = 0;
-    for (int i = 0; i < l->n_programs; i++) {
-        const weft_program *p = &l->programs[i];
-        if (weft_program_repeats(p, communicates))
-            n += p->n * (weft_part_is_micro(p->part) ? plan->micro_batches : 1);
-    }
-    return n;
-}
-
 /* ---- groups ---- */
 
 typedef struct group_list {
@@ -122,20 +107,23 @@ static int64_t transport_bytes(const weft_plan *plan, const weft_transport *t, v
     return (int64_t)bytes;
 }
 
-static bool gather(const weft_plan *plan, group_list *groups, int64_t *instructions)
+static weft_status gather(const weft_plan *plan, group_list *groups, int64_t *kept, weft_error *err)
 {
     weft_device_rates rates;
     const bool communicates = weft_plan_captures_sent(plan);
-    bool ok = true;
+    weft_status s = WEFT_OK;
     weft_device_find_rates(plan, &rates);
-    *instructions = 0;
-    for (int m = 0; m < WEFT_MODES && ok; m++)
-        if (plan->lowered[m]) {
-            *instructions +=
-                plan->device->begin ? captured(plan, plan->lowered[m], communicates) : 0;
-            ok = add_graph(groups, plan, &rates, plan->lowered[m]);
-        }
-    return ok;
+    *kept = 0;
+    for (int m = 0; m < WEFT_MODES && !s; m++) {
+        const weft_lowered *l = plan->lowered[m];
+        int64_t mine = 0;
+        if (l && plan->device->begin)
+            s = weft_lowered_kept(l, communicates, &mine, err);
+        if (!s && l && !add_graph(groups, plan, &rates, l))
+            s = weft_fail_memory(err);
+        *kept += mine;
+    }
+    return s;
 }
 
 weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft_error *err)
@@ -143,15 +131,15 @@ weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft
     void *self;
     const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
     group_list groups = {0};
-    int64_t instructions;
-    bool ok = gather(plan, &groups, &instructions);
+    int64_t kept;
+    weft_status s = gather(plan, &groups, &kept, err);
     *out = (weft_libraries){.device = (int64_t)weft_device_library_bytes(plan, 0)};
-    out->captured = (int64_t)weft_device_library_bytes(plan, instructions) - out->device;
-    if (ok && t && t->library_bytes && groups.n > 0) {
+    out->captured = (int64_t)weft_device_library_bytes(plan, kept) - out->device;
+    if (!s && t && t->library_bytes && groups.n > 0) {
         out->transport = transport_bytes(plan, t, self, &groups);
         out->transport_name = t->name;
-        ok = out->transport >= 0;
+        s = out->transport >= 0 ? WEFT_OK : weft_fail_memory(err);
     }
     weft_free(groups.list);
-    return ok ? WEFT_OK : weft_fail_memory(err);
+    return s;
 }

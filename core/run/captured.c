@@ -7,16 +7,15 @@
 
 static bool may_be_captured(const weft_run *run, const weft_program *p)
 {
-    return !run->shows_instructions && !run->check_finite &&
-           weft_program_repeats(p, run->streams->communicates);
+    return run->plan->device->begin && !run->shows_instructions && !run->check_finite &&
+           weft_task_repeats(p, run->streams->boundary, run->streams->communicates);
 }
 
 /* The same for the same places in memory: those of inputs and other values that lie in slots. */
 static uint64_t key_of(const weft_lowered *l, const weft_program *p, int64_t micro)
 {
-    int64_t like = p->like && micro >= 0 ? p->like[micro] : micro;
     return (uint64_t)l->graph->config.mode << 60 | (uint64_t)(p - l->programs) << 40 |
-           (uint64_t)(like + 1);
+           (uint64_t)(weft_program_like(p, micro) + 1);
 }
 
 weft_status weft_streams_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
@@ -55,8 +54,7 @@ weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_
     if (!q)
         return WEFT_OK;
     weft_status s = weft_streams_cross(run, l, p, false, err);
-    if (s || !run->plan->device->begin || !may_be_captured(run, p) ||
-        weft_boundary_waits_inside(q->boundary))
+    if (s || !may_be_captured(run, p))
         return s;
     weft_streams_tag(run, WEFT_QUEUE_COMPUTE,
                      (weft_tagged){.program = p, .micro = task->micro_batch});
