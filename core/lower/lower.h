@@ -294,6 +294,16 @@ bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layo
  * are: packing them would cost more than it saves.
  */
 bool weft_part_goes_alone(const weft_graph *g, const weft_node *part);
+/* What a group is for: transfers have channels of their own, so that each is in one order on both
+ * ends. */
+typedef enum weft_channel {
+    WEFT_CHANNEL_COLLECTIVES,
+    WEFT_CHANNEL_ACTIVATIONS,
+    WEFT_CHANNEL_GRADIENTS,
+    WEFT_CHANNEL_RING
+} weft_channel;
+/* The channel of a step of a node. */
+weft_channel weft_channel_of(const weft_node *n, const weft_step *step);
 /* What a rank sends for part `part` (0: of one node) of a collective. */
 int64_t weft_part_sent_bytes(const weft_graph *g, const weft_instruction *in, int part);
 /* Gives arena buffers offsets; returns the arena's size. */

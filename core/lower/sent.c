@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What collectives send, in bytes. */
+/* What ranks send: on which channel, and of collectives how many bytes. */
 #include "lower/lower.h"
+
+weft_channel weft_channel_of(const weft_node *n, const weft_step *step)
+{
+    if (step->move == WEFT_SHIFT)
+        return WEFT_CHANNEL_RING;
+    if (step->move != WEFT_SEND)
+        return WEFT_CHANNEL_COLLECTIVES;
+    return n->phase == WEFT_FORWARD || n->phase == WEFT_RECOMPUTE ? WEFT_CHANNEL_ACTIVATIONS
+                                                                  : WEFT_CHANNEL_GRADIENTS;
+}
 
 static int64_t bytes_of(const weft_mesh *mesh, const weft_node *n)
 {

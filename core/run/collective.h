@@ -8,15 +8,6 @@
 
 #include <weft/service.h>
 
-/* What a group is for: transfers have channels of their own, so that each is in one order on both
- * ends. */
-typedef enum weft_channel {
-    WEFT_CHANNEL_COLLECTIVES,
-    WEFT_CHANNEL_ACTIVATIONS,
-    WEFT_CHANNEL_GRADIENTS,
-    WEFT_CHANNEL_RING
-} weft_channel;
-
 /* The group of ranks that differ on these axes, in their order, the first slowest. */
 typedef struct weft_group {
     weft_channel channel;
@@ -50,8 +41,6 @@ void weft_groups_release(weft_groups *groups);
 /* NULL: there is none. */
 weft_group *weft_groups_find(const weft_groups *groups, weft_channel channel, const int *axes,
                              int n_axes);
-/* The channel of a step of a node. */
-weft_channel weft_channel_of(const weft_node *n, const weft_step *step);
 /* Is anything sent in this step? */
 bool weft_step_communicates(const weft_step *step);
 #endif

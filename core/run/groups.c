@@ -6,16 +6,6 @@
 
 #include <string.h>
 
-weft_channel weft_channel_of(const weft_node *n, const weft_step *step)
-{
-    if (step->move == WEFT_SHIFT)
-        return WEFT_CHANNEL_RING;
-    if (step->move != WEFT_SEND)
-        return WEFT_CHANNEL_COLLECTIVES;
-    return n->phase == WEFT_FORWARD || n->phase == WEFT_RECOMPUTE ? WEFT_CHANNEL_ACTIVATIONS
-                                                                  : WEFT_CHANNEL_GRADIENTS;
-}
-
 weft_group *weft_groups_find(const weft_groups *g, weft_channel channel, const int *axes,
                              int n_axes)
 {
