@@ -221,7 +221,6 @@ static weft_status draw(json_t *page, const weft_timeline *timeline, const weft_
 
 static weft_status add_pipeline(json_t *page, const weft_plan *plan, weft_error *err)
 {
-    weft_timeline *timeline = NULL;
     weft_roofline r;
     weft_forecast f;
     if (plan->tasks[WEFT_MODE_TRAIN]->ranks < 2)
@@ -230,11 +229,8 @@ static weft_status add_pipeline(json_t *page, const weft_plan *plan, weft_error 
     weft_status s = weft_plan_forecast(plan, &r, &f, err);
     if (s)
         return s;
-    s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], &f.costs, WEFT_TASKS_SENDING, &timeline,
-                             err);
-    s = s ? s : draw(page, timeline, &r, &f.costs, err);
-    weft_timeline_destroy(timeline);
-    weft_costs_release(&f.costs);
+    s = draw(page, f.timeline, &r, &f.costs, err);
+    weft_forecast_release(plan, &f);
     return s;
 }
 

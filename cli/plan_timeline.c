@@ -80,24 +80,22 @@ static weft_status write_svg(const weft_timeline *timeline, const char *path, we
     return s;
 }
 
+/* measured: tasks take what somebody says; NULL: as predicted. */
 static weft_status print(const weft_plan *plan, const weft_cli_timeline *w, const weft_roofline *r,
-                         bool known, const weft_costs *costs, weft_text *text, weft_error *err)
+                         bool known, const weft_forecast *f, const weft_timeline *measured,
+                         weft_text *text, weft_error *err)
 {
-    weft_timeline *timeline;
-    weft_status s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], costs, WEFT_TASKS_SENDING,
-                                         &timeline, err);
-    if (s)
-        return s;
+    const weft_timeline *timeline = measured ? measured : f->timeline;
+    weft_status s = WEFT_OK;
     weft_timeline_print_summary(timeline, text);
-    weft_plan_print_costs(costs, text);
-    print_rates(w, r, known, costs, text);
+    weft_plan_print_costs(&f->costs, text);
+    print_rates(w, r, known, &f->costs, text);
     if (w->rows)
         weft_timeline_print(timeline, (int)w->width, text);
     if (w->svg)
         s = write_svg(timeline, w->svg, err);
     if (!s && w->trace)
-        s = weft_cli_write_trace(plan, timeline, r, w->trace, err);
-    weft_timeline_destroy(timeline);
+        s = weft_cli_write_trace(plan, &(weft_cli_steps){r, f, measured}, w->trace, err);
     return s;
 }
 
@@ -106,6 +104,7 @@ weft_status weft_cli_print_timeline(const weft_plan *plan, const weft_cli_timeli
 {
     weft_roofline roofline;
     weft_forecast f;
+    weft_timeline *measured = NULL;
     const bool known = weft_plan_roofline(plan, &roofline);
     weft_status s = read_rates(w, &roofline, err);
     s = s ? s : weft_plan_forecast(plan, &roofline, &f, err);
@@ -113,7 +112,11 @@ weft_status weft_cli_print_timeline(const weft_plan *plan, const weft_cli_timeli
         return s;
     if (w->times)
         s = read_times(w->times, &f.costs, err);
-    s = s ? s : print(plan, w, &roofline, known, &f.costs, text, err);
-    weft_costs_release(&f.costs);
+    if (!s && w->times)
+        s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], &f.costs, WEFT_TASKS_SENDING,
+                                 &measured, err);
+    s = s ? s : print(plan, w, &roofline, known, &f, measured, text, err);
+    weft_timeline_destroy(measured);
+    weft_forecast_release(plan, &f);
     return s;
 }

@@ -54,7 +54,8 @@ static const char *name_of(const weft_instruction *in)
 /* What is on its way to the next rank of a ring lets its queue go on. */
 static int row_of(const weft_instruction *in)
 {
-    return in->kind == WEFT_POST_SEND ? WEFT_QUEUE_TRANSFERS : in->queue;
+    const bool beside = in->kind == WEFT_POST_SEND && weft_node_shifts(in->node);
+    return beside ? WEFT_QUEUE_TRANSFERS : in->queue;
 }
 
 static void add_instruction(const weft_lowered *l, const weft_instruction *in, int rank,
@@ -81,13 +82,13 @@ static void add_instruction(const weft_lowered *l, const weft_instruction *in, i
 /* The planned rank's instructions, as its tasks are shown. */
 typedef struct shown {
     const weft_lowered *l;
-    const weft_task_time *alone, *tasks; /* its tasks, were it alone, and in the pipeline */
+    const weft_task_time *alone, *tasks; /* its tasks, as instructions are seen and as shown */
     int rank;
     double done[WEFT_MOST_QUEUES]; /* of each row */
     weft_text *text;
 } shown;
 
-/* With its task, later by what that waits for others, or longer if its time was measured. */
+/* With its task, which was seen at another time or shorter if its time was measured. */
 static void add_seen(void *self, int task, const weft_instruction *in, const weft_task_time *when)
 {
     shown *s = self;
@@ -102,19 +103,28 @@ static void add_seen(void *self, int task, const weft_instruction *in, const wef
     add_instruction(s->l, in, s->rank, start, *done, s->text);
 }
 
-static weft_status add_instructions(const weft_lowered *l, const weft_timeline *t,
-                                    const weft_roofline *roofline, int rank, weft_text *text,
-                                    weft_error *err)
+static weft_status add_measured(const weft_cli_steps *steps, shown *s, weft_error *err)
 {
-    weft_task_time *alone = weft_alloc(((size_t)l->tasks->n + 1) * sizeof *alone);
-    shown s = {.l = l, .alone = alone, .tasks = t->of[rank], .rank = rank, .text = text};
-    const weft_course_watch watch = {.self = &s, .see = add_seen};
-    weft_status status =
-        alone ? weft_roofline_course(roofline, l, NULL, alone, err) : weft_fail_memory(err);
+    weft_task_time *alone = weft_alloc(((size_t)s->l->tasks->n + 1) * sizeof *alone);
+    const weft_course_watch watch = {.self = s, .see = add_seen};
+    weft_status status = alone ? weft_roofline_course(steps->roofline, s->l, NULL, alone, err)
+                               : weft_fail_memory(err);
+    s->alone = alone;
     if (!status) /* once more, now that it is known when tasks end */
-        status = weft_roofline_course(roofline, l, &watch, alone, err);
+        status = weft_roofline_course(steps->roofline, s->l, &watch, alone, err);
     weft_free(alone);
     return status;
+}
+
+static weft_status add_instructions(const weft_cli_steps *steps, const weft_lowered *l, int rank,
+                                    weft_text *text, weft_error *err)
+{
+    const weft_timeline *t = steps->measured ? steps->measured : steps->forecast->timeline;
+    shown s = {.l = l, .alone = t->of[rank], .tasks = t->of[rank], .rank = rank, .text = text};
+    const weft_course_watch watch = {.self = &s, .see = add_seen};
+    return steps->measured ? add_measured(steps, &s, err)
+                           : weft_roofline_pipeline(steps->roofline, steps->forecast->ranks,
+                                                    t->tasks->ranks, rank, &watch, t->of, err);
 }
 
 static void name_rows(const weft_lowered *l, int rank, weft_text *text)
@@ -129,9 +139,10 @@ static void name_rows(const weft_lowered *l, int rank, weft_text *text)
             name(text, "thread_name", rank, INSTRUCTIONS + q, titles[q]);
 }
 
-static weft_status add_rank(const weft_plan *plan, const weft_timeline *t,
-                            const weft_roofline *roofline, int r, weft_text *text, weft_error *err)
+static weft_status add_rank(const weft_plan *plan, const weft_cli_steps *steps, int r,
+                            weft_text *text, weft_error *err)
 {
+    const weft_timeline *t = steps->measured ? steps->measured : steps->forecast->timeline;
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     const bool mine = r == (int)(l->tasks - t->tasks->of);
     char *title = mine ? weft_format("rank %d of the pipeline: rank %d", r, plan->rank)
@@ -143,18 +154,18 @@ static weft_status add_rank(const weft_plan *plan, const weft_timeline *t,
         name_rows(l, r, text);
     for (int i = 0; i < t->tasks->of[r].n; i++)
         add_task(&t->tasks->of[r].list[i], &t->of[r][i], r, text);
-    return mine ? add_instructions(l, t, roofline, r, text, err) : WEFT_OK;
+    return mine ? add_instructions(steps, l, r, text, err) : WEFT_OK;
 }
 
-weft_status weft_cli_write_trace(const weft_plan *plan, const weft_timeline *t,
-                                 const weft_roofline *roofline, const char *path, weft_error *err)
+weft_status weft_cli_write_trace(const weft_plan *plan, const weft_cli_steps *steps,
+                                 const char *path, weft_error *err)
 {
     weft_text text = {0};
     weft_status s = WEFT_OK;
     weft_text_add(&text, "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"weft\": \"" WEFT_VERSION
                          "\", \"planned\": true},\n\"traceEvents\": [");
-    for (int r = 0; r < t->tasks->ranks && !text.out_of_memory && !s; r++)
-        s = add_rank(plan, t, roofline, r, &text, err);
+    for (int r = 0; r < plan->tasks[WEFT_MODE_TRAIN]->ranks && !text.out_of_memory && !s; r++)
+        s = add_rank(plan, steps, r, &text, err);
     weft_text_add(&text, "\n]}\n");
     s = s                    ? s
         : text.out_of_memory ? weft_fail_memory(err)

@@ -5,10 +5,16 @@
 
 #include "lower/plan.h"
 
-/* Tasks of all ranks of the pipeline as the timeline has them, and inside those of the planned rank
- * its instructions, a row a queue, as the roofline has them; where that is not what the task takes,
- * in proportion. */
-weft_status weft_cli_write_trace(const weft_plan *plan, const weft_timeline *timeline,
-                                 const weft_roofline *roofline, const char *path, weft_error *err);
+/* When tasks and instructions run. */
+typedef struct weft_cli_steps {
+    const weft_roofline *roofline;
+    const weft_forecast *forecast;
+    const weft_timeline *measured; /* of tasks that take what somebody says; NULL: as predicted */
+} weft_cli_steps;
+
+/* Tasks of all ranks of the pipeline, and inside those of the planned rank its instructions, a row
+ * a queue, as predicted; where tasks were measured, in proportion. */
+weft_status weft_cli_write_trace(const weft_plan *plan, const weft_cli_steps *steps,
+                                 const char *path, weft_error *err);
 
 #endif

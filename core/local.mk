@@ -173,6 +173,7 @@ core_libcore_la_SOURCES = \
 	core/lower/buffers.c \
 	core/lower/costs.c \
 	core/lower/course.c \
+	core/lower/course.h \
 	core/lower/device.c \
 	core/lower/early.c \
 	core/lower/flops.c \
@@ -189,6 +190,7 @@ core_libcore_la_SOURCES = \
 	core/lower/order.c \
 	core/lower/pack.c \
 	core/lower/passes.c \
+	core/lower/pipeline.c \
 	core/lower/plan.c \
 	core/lower/repeats.c \
 	core/lower/report.c \

@@ -92,13 +92,11 @@ static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, con
 }
 
 /* Another rank of the pipeline, which is lowered for this alone: as plan.c does it. */
-static weft_status count_other(const weft_plan *plan, const weft_roofline *r, int number, int rank,
-                               weft_forecast *f, weft_error *err)
+static weft_status lower_other(const weft_plan *plan, const weft_roofline *r, int number, int rank,
+                               weft_lowered **out, weft_error *err)
 {
     weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
-    const weft_lowered *mine = plan->lowered[WEFT_MODE_TRAIN];
     weft_states states = {0};
-    weft_lowered *l = NULL;
     int coord[WEFT_MAX_AXES];
     weft_mesh_coord(&plan->mesh, number, coord);
     weft_lower_options options = {.kernels = &plan->kernels,
@@ -106,26 +104,39 @@ static weft_status count_other(const weft_plan *plan, const weft_roofline *r, in
                                   .tasks = &plan->tasks[WEFT_MODE_TRAIN]->of[rank],
                                   .rank = number,
                                   .n_queues = r->in_turn ? 1 : plan->device->n_queues};
-    weft_status s = weft_states_init(&states, g, coord, mine->alignment, err);
-    s = s ? s : weft_lower(g, &options, &l, err);
-    s = s ? s : count_rank(plan, r, l, rank, f, err);
-    weft_lowered_destroy(l);
+    weft_status s =
+        weft_states_init(&states, g, coord, plan->lowered[WEFT_MODE_TRAIN]->alignment, err);
+    s = s ? s : weft_lower(g, &options, out, err);
     weft_states_release(&states);
     return s;
 }
 
-static weft_status count_ranks(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+static weft_status lower_ranks(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
                                weft_error *err)
 {
-    const weft_lowered *mine = plan->lowered[WEFT_MODE_TRAIN];
+    weft_lowered *mine = plan->lowered[WEFT_MODE_TRAIN];
     const weft_tasks *tasks = plan->tasks[WEFT_MODE_TRAIN];
     const int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
     const int stride = axis < 0 ? 0 : weft_mesh_stride(&plan->mesh, axis);
     const int here = (int)(mine->tasks - tasks->of);
-    weft_status s = WEFT_OK;
+    f->ranks = weft_alloc_zero((size_t)tasks->ranks, sizeof(weft_lowered *));
+    weft_status s = f->ranks ? WEFT_OK : weft_fail_memory(err);
     for (int i = 0; i < tasks->ranks && !s; i++)
-        s = i == here ? count_rank(plan, r, mine, i, f, err)
-                      : count_other(plan, r, plan->rank + (i - here) * stride, i, f, err);
+        if (i != here)
+            s = lower_other(plan, r, plan->rank + (i - here) * stride, i, &f->ranks[i], err);
+    if (!s)
+        f->ranks[here] = mine;
+    return s;
+}
+
+static weft_status run_ranks(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+                             weft_error *err)
+{
+    const weft_tasks *tasks = plan->tasks[WEFT_MODE_TRAIN];
+    weft_status s = weft_timeline_reserve(tasks, &f->timeline, err);
+    s = s ? s : weft_roofline_pipeline(r, f->ranks, tasks->ranks, 0, NULL, f->timeline->of, err);
+    if (!s)
+        weft_timeline_sum_up(f->timeline);
     return s;
 }
 
@@ -135,7 +146,7 @@ static void set_link(const weft_plan *plan, const weft_device_rates *rates, weft
     const int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
     const bool far = axis >= 0 && weft_reach_of(rates, &plan->mesh, &axis, 1).hosts > 1;
     costs->bytes_per_s = far ? rates->net : rates->link;
-    costs->latency_s = far ? rates->net_s : rates->link_s;
+    costs->latency_s = rates->launch_s + (far ? rates->net_s : rates->link_s);
 }
 
 static weft_status count_boundaries(const weft_plan *plan, weft_costs *out, weft_error *err)
@@ -169,6 +180,7 @@ bool weft_plan_captures_sent(const weft_plan *plan)
 bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
 {
     *out = (weft_roofline){.in_turn = !weft_device_is_async(plan),
+                           .transfers = plan->device->n_queues > WEFT_QUEUE_TRANSFERS,
                            .staged = !plan->device->host_memory,
                            .captures = weft_device_is_async(plan) && plan->device->begin,
                            .captures_sent = weft_plan_captures_sent(plan)};
@@ -188,10 +200,24 @@ weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *r, we
         return s;
     set_link(plan, &r->rates, &f->costs);
     s = count_boundaries(plan, &f->costs, err);
-    s = s ? s : count_ranks(plan, r, f, err);
+    s = s ? s : lower_ranks(plan, r, f, err);
+    for (int i = 0; i < t->ranks && !s; i++)
+        s = count_rank(plan, r, f->ranks[i], i, f, err);
+    s = s ? s : run_ranks(plan, r, f, err);
     if (s)
-        weft_costs_release(&f->costs);
+        weft_forecast_release(plan, f);
     return s;
+}
+
+void weft_forecast_release(const weft_plan *plan, weft_forecast *f)
+{
+    for (int i = 0; f->ranks && i < plan->tasks[WEFT_MODE_TRAIN]->ranks; i++)
+        if (f->ranks[i] != plan->lowered[WEFT_MODE_TRAIN])
+            weft_lowered_destroy(f->ranks[i]);
+    weft_free(f->ranks);
+    weft_timeline_destroy(f->timeline);
+    weft_costs_release(&f->costs);
+    *f = (weft_forecast){0};
 }
 
 /* Neighbouring stages are of different ranks, if there are several. */

@@ -68,18 +68,13 @@ void weft_plan_print_forecast(const weft_plan *plan, weft_text *text)
 {
     weft_roofline r;
     weft_forecast f;
-    weft_timeline *t = NULL;
     if (!weft_plan_roofline(plan, &r))
         return;
-    weft_status s = weft_plan_forecast(plan, &r, &f, NULL);
-    if (!s) {
-        s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], &f.costs, WEFT_TASKS_SENDING, &t,
-                                 NULL);
-        weft_costs_release(&f.costs);
-    }
-    if (s)
+    if (weft_plan_forecast(plan, &r, &f, NULL)) {
         text->out_of_memory = true;
-    else if (t->step_s > 0)
-        print_forecast(plan, &r, &f, t, text);
-    weft_timeline_destroy(t);
+        return;
+    }
+    if (f.timeline->step_s > 0)
+        print_forecast(plan, &r, &f, f.timeline, text);
+    weft_forecast_release(plan, &f);
 }

@@ -155,6 +155,8 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
 
 typedef struct weft_forecast {
     weft_costs costs;                    /* without what stages wait for each other */
+    weft_timeline *timeline;             /* with it */
+    weft_lowered **ranks;                /* of the pipeline; the planned one is the plan's own */
     double work_s[WEFT_WORKS], waits_s;  /* of the planned rank's step: what its instructions take,
                                             and how long it computes nothing for those that send */
     double model_flops, model_attention; /* what MFU counts of a step, a rank of the pipeline */
@@ -162,10 +164,11 @@ typedef struct weft_forecast {
     int n_unknown;
 } weft_forecast;
 
-/* What the tasks of a training step take, and what goes from stage to stage.
- * weft_costs_release(&f->costs). */
+/* What the tasks of a training step take, what goes from stage to stage, and when they run.
+ * weft_forecast_release. */
 weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *roofline,
                                weft_forecast *f, weft_error *err);
+void weft_forecast_release(const weft_plan *plan, weft_forecast *f);
 /* In words, if the device says what it reaches (forecast.c): a step's time, tokens/s, MFU. */
 void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
 /* A line a stage. */

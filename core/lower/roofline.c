@@ -100,20 +100,55 @@ static double box_bytes(const weft_place_box *b)
     return b->from.of == WEFT_PLACE_ZEROS ? bytes : 2 * bytes;
 }
 
+static double part_seconds(const weft_device_rates *rates, const weft_mesh *mesh,
+                           const weft_exchange *e, const weft_exchange_part *part)
+{
+    double bytes = 0;
+    if (part->sends)
+        return rates->launch_s +
+               weft_roofline_send(rates, mesh, part->step, part->count, part->dtype);
+    for (int b = 0; b < part->n; b++)
+        bytes += box_bytes(&e->boxes[part->first + b]);
+    return rates->launch_s + over(bytes, rates->memory);
+}
+
 static double collective_seconds(const weft_device_rates *rates, const weft_mesh *mesh,
                                  const weft_exchange *e)
 {
     double seconds = 0;
-    for (int i = 0; i < e->n_parts; i++) {
-        const weft_exchange_part *part = &e->parts[i];
-        double bytes = 0;
-        for (int b = 0; b < part->n && !part->sends; b++)
-            bytes += box_bytes(&e->boxes[part->first + b]);
-        seconds += rates->launch_s + (part->sends ? weft_roofline_send(rates, mesh, part->step,
-                                                                       part->count, part->dtype)
-                                                  : over(bytes, rates->memory));
-    }
+    for (int i = 0; i < e->n_parts; i++)
+        seconds += part_seconds(rates, mesh, e, &e->parts[i]);
     return seconds;
+}
+
+static bool is_over(const weft_step *step, int axis)
+{
+    int k = 0;
+    while (k < step->n_axes && step->axes[k] != axis)
+        k++;
+    return k < step->n_axes;
+}
+
+double weft_roofline_before_stages(const weft_roofline *r, const weft_lowered *l,
+                                   const weft_instruction *in)
+{
+    const weft_exchange *e = in->exchange;
+    const int axis = weft_graph_stage_axis(l->graph);
+    double seconds = 0;
+    for (int i = 0; axis >= 0 && i < e->n_parts; i++) {
+        if (e->parts[i].sends && is_over(e->parts[i].step, axis))
+            return seconds;
+        seconds += part_seconds(&r->rates, &l->graph->config.mesh, e, &e->parts[i]);
+    }
+    return -1;
+}
+
+double weft_roofline_transfer(const weft_roofline *r, const weft_lowered *l,
+                              const weft_instruction *in)
+{
+    return r->rates.launch_s + weft_roofline_send(&r->rates, &l->graph->config.mesh,
+                                                  in->node->steps, weft_tensor_count(in->tensors),
+                                                  in->tensors[0].dtype);
 }
 
 /* ---- what is computed ---- */
@@ -171,11 +206,13 @@ weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
         cost.work = WEFT_WORK_SENT;
         cost.seconds = collective_seconds(rates, mesh, in->exchange);
         break;
-    case WEFT_POST_SEND: /* of a ring; when stages send each other something, schedules know */
-        cost.work = WEFT_WORK_SENT;
-        if (weft_node_shifts(in->node))
-            cost.seconds = weft_roofline_send(rates, mesh, in->node->steps,
-                                              weft_tensor_count(in->tensors), in->tensors[0].dtype);
+    case WEFT_POST_SEND: /* from where it lies, or read and written first */
+        if (weft_node_shifts(in->node)) {
+            cost.work = WEFT_WORK_SENT;
+            cost.seconds = weft_roofline_transfer(r, l, in);
+        } else {
+            cost.seconds = rates->launch_s + over(2 * bytes_of(in), rates->memory);
+        }
         break;
     case WEFT_OBSERVE:
     case WEFT_POST_RECV:

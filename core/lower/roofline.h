@@ -11,6 +11,7 @@
 typedef struct weft_roofline {
     weft_device_rates rates;
     bool in_turn;       /* all queues are one */
+    bool transfers;     /* there is a queue for what is sent from rank to rank */
     bool staged;        /* what the device has no kernel for is computed by the host */
     bool captures;      /* tasks that are the same every time go through the first queue */
     bool captures_sent; /* ... those in which ranks communicate, too */
@@ -36,8 +37,15 @@ typedef struct weft_work_cost {
                    of what is known */
 } weft_work_cost;
 
+/* Of a send: of a ring what it takes beside its queue, of a pipeline to put aside what is sent. */
 weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
                                   const weft_instruction *in);
+/* From when both ends of what a POST_SEND sends have begun it until it is over. */
+double weft_roofline_transfer(const weft_roofline *r, const weft_lowered *l,
+                              const weft_instruction *in);
+/* What a collective does before it waits for the other stages of a pipeline; -1: it does not. */
+double weft_roofline_before_stages(const weft_roofline *r, const weft_lowered *l,
+                                   const weft_instruction *in);
 /* How many of a group's ranks are on a rank's host, and how many hosts have some. */
 typedef struct weft_reach {
     int n, near, hosts;
@@ -63,5 +71,13 @@ typedef struct weft_course_watch {
 weft_status weft_roofline_course(const weft_roofline *r, const weft_lowered *l,
                                  const weft_course_watch *watch, weft_task_time *out,
                                  weft_error *err);
+
+/* ---- pipeline.c ---- */
+
+/* The same of all n ranks of a pipeline together, whose graph is one; a task begins later by what
+ * others keep its first queue waiting. watch may be NULL; else it sees rank `watched`. */
+weft_status weft_roofline_pipeline(const weft_roofline *r, weft_lowered *const *ranks, int n,
+                                   int watched, const weft_course_watch *watch,
+                                   weft_task_time *const *out, weft_error *err);
 
 #endif

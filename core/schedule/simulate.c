@@ -182,7 +182,7 @@ static weft_status run(machine *m, weft_error *err)
 
 /* ---- what it says ---- */
 
-static void sum_up(weft_timeline *out)
+void weft_timeline_sum_up(weft_timeline *out)
 {
     const weft_tasks *t = out->tasks;
     double first = INFINITY, last = 0, busy = 0;
@@ -260,26 +260,36 @@ static bool reserve_times(weft_timeline *out)
     return ok;
 }
 
+weft_status weft_timeline_reserve(const weft_tasks *t, weft_timeline **out, weft_error *err)
+{
+    weft_timeline *made = weft_alloc_zero(1, sizeof *made);
+    if (made)
+        made->tasks = t;
+    *out = made && reserve_times(made) ? made : NULL;
+    if (*out)
+        return WEFT_OK;
+    weft_timeline_destroy(made);
+    return weft_fail_memory(err);
+}
+
 weft_status weft_timeline_create(const weft_tasks *t, const weft_costs *costs, int64_t sending,
                                  weft_timeline **out, weft_error *err)
 {
     weft_pool pool = {0};
-    weft_timeline *made = weft_alloc_zero(1, sizeof *made);
-    machine m = {.t = t, .costs = costs, .sending = sending, .out = made};
-    *out = NULL;
-    if (!made)
-        return weft_fail_memory(err);
-    made->tasks = t;
-    weft_status s = reserve_times(made) && reserve(&m, &pool) ? WEFT_OK : weft_fail_memory(err);
+    machine m = {.t = t, .costs = costs, .sending = sending};
+    weft_status s = weft_timeline_reserve(t, out, err);
+    m.out = *out;
+    if (!s && !reserve(&m, &pool))
+        s = weft_fail_memory(err);
     s = s ? s : run(&m, err);
     weft_pool_release(&pool);
-    if (s) {
-        weft_timeline_destroy(made);
-        return s;
+    if (!s) {
+        weft_timeline_sum_up(*out);
+        return WEFT_OK;
     }
-    sum_up(made);
-    *out = made;
-    return WEFT_OK;
+    weft_timeline_destroy(*out);
+    *out = NULL;
+    return s;
 }
 
 void weft_timeline_destroy(weft_timeline *timeline)

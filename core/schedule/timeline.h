@@ -55,6 +55,9 @@ typedef struct weft_timeline {
 weft_status weft_timeline_create(const weft_tasks *tasks, const weft_costs *costs, int64_t sending,
                                  weft_timeline **out, weft_error *err);
 void weft_timeline_destroy(weft_timeline *timeline);
+/* For who knows of each task when it runs, and fills in `of`; and what follows from that. */
+weft_status weft_timeline_reserve(const weft_tasks *tasks, weft_timeline **out, weft_error *err);
+void weft_timeline_sum_up(weft_timeline *timeline);
 
 /* ---- timeline.c, svg.c ---- */
 

@@ -30,7 +30,10 @@ static weft_costs costs_of(const plan_run *p, double flops_per_s, double bytes_p
     assert_false(weft_plan_roofline(p->plan, &r));
     weft_roofline_assume(&r, flops_per_s, bytes_per_s);
     assert_int_equal(weft_plan_forecast(p->plan, &r, &f, NULL), WEFT_OK);
-    return f.costs;
+    const weft_costs costs = f.costs;
+    f.costs = (weft_costs){0};
+    weft_forecast_release(p->plan, &f);
+    return costs;
 }
 
 static double step_of(const weft_costs *c, int64_t micro_batches)

@@ -119,7 +119,7 @@ static void the_slower_of_work_and_bytes(void **state)
 
 /* ---- lists of tasks ---- */
 
-enum { MOST_TASKS = 5, MOST_INSTRUCTIONS = 4 };
+enum { MOST_TASKS = 5, MOST_INSTRUCTIONS = 5 };
 
 /* A list of tasks, a program each, and when all ran. */
 typedef struct course {
@@ -299,18 +299,94 @@ static void rings_go_on_beside_what_is_computed(void **state)
     const weft_node shift = {.n_steps = 1, .steps = &step};
     course_start(&c);
     const int f = add_task(&c, WEFT_PART_F);
+    add_zeros(&c, f, 2900, 0);
     weft_instruction *send = add_zeros(&c, f, 2900, 0);
     add_zeros(&c, f, 10, 0);
     weft_instruction *await = add_zeros(&c, f, 0, 0);
     add_zeros(&c, f, 5, 0);
+    send[-1].kind = WEFT_POST_RECV;
     send->kind = WEFT_POST_SEND;
     await->kind = WEFT_AWAIT;
-    send->node = await->node = &shift;
+    send[-1].node = send->node = await->node = &shift;
+    send->transfer = 1;
+    c.l.n_transfers = 2;
     c.r.rates = links;
     c.r.rates.memory = 1;
     assert_seconds(run(&c), 30 + 5);
     c.r.in_turn = true;
     assert_seconds(run(&c), 30 + 10 + 5);
+}
+
+/* ---- ranks of a pipeline ---- */
+
+static const weft_step step_on = {.move = WEFT_SEND, .n_axes = 1, .axes = {0}, .dim = 0, .to = 1};
+static const weft_node sent_on = {.n_steps = 1, .steps = (weft_step *)(uintptr_t)&step_on};
+
+static weft_instruction *add_transfer(course *c, int task, weft_instruction_kind kind)
+{
+    weft_instruction *in = add_zeros(c, task, 5, 0);
+    in->kind = kind;
+    in->node = &sent_on;
+    c->l.n_transfers = 1;
+    return in;
+}
+
+static void run_pipeline(course *a, course *b)
+{
+    weft_lowered *const ranks[] = {&a->l, &b->l};
+    weft_task_time *const out[] = {a->of, b->of};
+    assert_int_equal(weft_roofline_pipeline(&a->r, ranks, 2, 0, NULL, out, NULL), WEFT_OK);
+}
+
+/* Rank 0 has 10 s of products, puts aside in 2 * 5 s what it sends in 3 + 5 s, and has 4 s more.
+ * Rank 1 has 2 s before it needs that, and 6 s behind. */
+static void a_stage_waits_for_what_another_sends(void **state)
+{
+    (void)state;
+    course a, b;
+    course_start(&a);
+    course_start(&b);
+    a.r.rates.link = 1;
+    a.r.rates.link_s = 3;
+    a.r.transfers = true;
+    const int f = add_task(&a, WEFT_PART_F);
+    add_zeros(&a, f, 10, 0);
+    add_transfer(&a, f, WEFT_POST_SEND);
+    add_zeros(&a, f, 4, 0);
+    add_task(&b, WEFT_PART_F);
+    add_transfer(&b, f, WEFT_POST_RECV)->queue = WEFT_QUEUE_TRANSFERS;
+    add_zeros(&b, f, 2, 0);
+    add_transfer(&b, f, WEFT_AWAIT);
+    add_zeros(&b, f, 6, 0);
+    b.programs[f].n_prologue = 1;
+    run_pipeline(&a, &b);
+    assert_seconds(a.of[0].end, 28); /* the host waits for what it has sent */
+    assert_seconds(b.of[0].end, 28 + 6);
+    assert_seconds(b.of[0].start, 28 - 2);
+    assert_int_equal(weft_roofline_course(&a.r, &b.l, NULL, b.of, NULL), WEFT_OK);
+    assert_seconds(b.of[0].end, 2 + 6); /* alone */
+    /* the second is put aside when the first is through, and comes before it is waited for */
+    a.tasks[1] = b.tasks[1] = a.tasks[0];
+    a.list.n = b.list.n = 2;
+    b.lists[f][1].tensors->size[0] = 60;
+    run_pipeline(&a, &b);
+    assert_seconds(a.of[0].end, 24);
+    assert_seconds(a.of[1].end, 28 + 24);
+    assert_seconds(b.of[0].end, 60 + 6);
+    assert_seconds(b.of[1].end, 2 * (60 + 6));
+    assert_seconds(b.of[1].start, 60 + 6);
+}
+
+/* With products of ranks, each send is a launch. */
+static void what_is_sent_is_launched(void **state)
+{
+    (void)state;
+    const weft_device_rates rates = {.link = 1, .link_s = 3, .launch_s = 100};
+    const weft_roofline r = {.rates = rates};
+    course c;
+    course_start(&c);
+    const weft_instruction *in = add_transfer(&c, add_task(&c, WEFT_PART_F), WEFT_POST_SEND);
+    assert_seconds(weft_roofline_transfer(&r, &c.l, in), 100 + 3 + 5);
 }
 
 int main(void)
@@ -324,6 +400,8 @@ int main(void)
         cmocka_unit_test(queues_meet_a_task_late),
         cmocka_unit_test(prologues_go_on_beside_the_task_before),
         cmocka_unit_test(rings_go_on_beside_what_is_computed),
+        cmocka_unit_test(a_stage_waits_for_what_another_sends),
+        cmocka_unit_test(what_is_sent_is_launched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
