@@ -266,6 +266,11 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
     int64_t workspace = 0;
     s = weft_compile_count(c, in, &call, program->part);
+    if (!s && in->kernel && in->kernel->work) {
+        const weft_entry entry = weft_enter_op(in->owner, "work", n->op->name, NULL);
+        in->work = in->kernel->work(&call);
+        weft_leave(&entry, WEFT_OK);
+    }
     s = s ? s : weft_compile_workspace(c, in, &workspace);
     return s ? s : add_workspace(c, in, workspace, position);
 }

@@ -123,6 +123,7 @@ typedef struct weft_instruction {
                                 rank receives one and sends the next, and awaits both at once */
     double flops;            /* of one run of it */
     double masked;           /* the share of them that an attention's mask leaves nothing of */
+    weft_kernel_work work;   /* of one launch, if the kernel says; launches 0: it does not */
     bool accumulate;
     bool early;   /* stands in its program's prologue */
     bool fetch;   /* some result goes to observers */

@@ -178,14 +178,16 @@ static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l
 {
     const weft_device_rates *rates = &r->rates;
     const weft_work work = work_of(in->node);
-    const weft_dtype dtype = weft_product_dtype(l->graph, in->node);
+    const bool told = in->work.launches > 0;
+    const weft_dtype dtype = told ? in->work.dtype : weft_product_dtype(l->graph, in->node);
     const double rate = work == WEFT_WORK_PRODUCT     ? rates->product[dtype]
                         : work == WEFT_WORK_ATTENTION ? rates->attention[dtype]
                                                       : rates->other;
-    const double flops = in->flops * (rates->skips_masked ? 1 - in->masked : 1);
+    const double flops = in->flops * (rates->skips_masked ? 1 - in->masked : 1),
+                 bytes = told ? in->work.bytes : bytes_of(in);
     return (weft_work_cost){.work = work,
-                            .seconds = rates->launch_s +
-                                       fmax(over(flops, rate), over(bytes_of(in), rates->memory)),
+                            .seconds = rates->launch_s * (told ? in->work.launches : 1) +
+                                       fmax(over(flops, rate), over(bytes, rates->memory)),
                             .known = rate > 0 && (in->kernel || !r->staged)};
 }
 

@@ -221,6 +221,14 @@ struct weft_op {
  * again when the device is open: what they answer follows from the call and its queue alone, never
  * from the calling thread or the process. A launch that finds less workspace, another size or
  * another queue than it was prepared for must refuse, in release builds, too. */
+/* What one launch does, for predictions: the kernels that it enqueues, and what they read and write
+ * in all, in bytes; of a product, the dtype whose rate it has. */
+typedef struct weft_kernel_work {
+    int launches;
+    double bytes;
+    weft_dtype dtype;
+} weft_kernel_work;
+
 typedef struct weft_kernel {
     const char *op, *device, *name;
     int priority;
@@ -236,6 +244,8 @@ typedef struct weft_kernel {
     void (*release)(void *state);                                                 /* may be NULL */
     weft_status (*launch)(const weft_call *call, weft_error *err);
     bool optional; /* the op may be of a plugin that is not listed; no: that is an error */
+    /* Known without hardware. NULL: one kernel reads operands and writes results, each once. */
+    weft_kernel_work (*work)(const weft_call *call);
 } weft_kernel;
 
 /* By its types, and then by what it says itself. */

@@ -10,7 +10,8 @@ enum { CUDA_QUEUES = 3, CUDA_MOST_FILES = 32 };
 
 /* What is planned for, whether it is there or not (gpus.c). */
 typedef struct cuda_gpu {
-    weft_device_rates rates; /* name NULL: nobody said which GPU it is */
+    weft_device_rates rates;  /* name NULL: nobody said which GPU it is */
+    bool narrow, narrow_rows; /* it multiplies values in 8 bits, and by a scale for each row */
     int sms;
 } cuda_gpu;
 

@@ -175,6 +175,56 @@ size_t cuda_f8_product_workspace(const weft_call *call)
     return cuda_product_is_empty(&p) ? 0 : narrow > wide ? narrow : wide;
 }
 
+/* On the GPU that is planned for. */
+static bool goes_narrow(const weft_call *call)
+{
+    const cuda_product p = narrow_of(call);
+    const weft_queue *q = call->queue;
+    return q && !emulates(call, "yes") && is_narrow(&p) &&
+           (p.scaling == CUDA_SCALED_ROWS ? q->narrow_rows : q->narrow);
+}
+
+/* Numbers to multiply by are made of the scales, then what must be turned is, then both are
+ * multiplied. */
+static weft_kernel_work narrow_work(const weft_call *call)
+{
+    const cuda_product p = cuda_product_of(call), q = narrow_of(call);
+    const bool rows = q.scaling == CUDA_SCALED_ROWS;
+    const double scales = 4.0 * (rows ? (double)(q.m + q.n) : 2),
+                 given = 4.0 * (double)(weft_tensor_count(&call->ins[2]) +
+                                        weft_tensor_count(&call->ins[3])),
+                 a = (double)q.m * (double)q.k, b = (double)q.n * (double)q.k;
+    weft_kernel_work w = {.launches = 2, .bytes = given + 2 * scales + a + b, .dtype = WEFT_F8E4M3};
+    if (p.turn_a)
+        w.bytes += (double)p.m * (double)p.k + a;
+    if (!p.turn_b)
+        w.bytes += (double)p.n * (double)p.k + b;
+    w.launches += p.turn_a + !p.turn_b;
+    return w;
+}
+
+/* Both are widened, each a kernel, and multiplied. */
+static weft_kernel_work wide_work(const weft_call *call)
+{
+    const cuda_product p = cuda_product_of(call);
+    const double given =
+        4.0 * (double)(weft_tensor_count(&call->ins[2]) + weft_tensor_count(&call->ins[3]));
+    return (weft_kernel_work){
+        .launches = 3, .bytes = given + 5 * (double)p.k * (double)(p.m + p.n), .dtype = WEFT_BF16};
+}
+
+weft_kernel_work cuda_f8_product_work(const weft_call *call)
+{
+    const cuda_product p = cuda_product_of(call);
+    const double result = (double)p.m * (double)p.n * (double)weft_dtype_size((weft_dtype)p.c);
+    if (cuda_product_is_empty(&p))
+        return (weft_kernel_work){
+            .launches = 1, .bytes = call->accumulate ? 0 : result, .dtype = WEFT_F32};
+    weft_kernel_work w = goes_narrow(call) ? narrow_work(call) : wide_work(call);
+    w.bytes += result * (call->accumulate ? 2 : 1);
+    return w;
+}
+
 static weft_status refuse(const weft_call *call, const cuda_product *p, weft_error *err)
 {
     weft_text text = {0};

@@ -102,9 +102,11 @@ struct weft_queue {
     const cuda_driver *driver;
     const CUfunction *functions; /* by cuda_kernel; NULL until the device is open */
     CUstream stream;
-    cuda_products *products; /* NULL until the device is open */
-    bool careful;            /* wait behind every launch, so that an error is named where it is */
-    struct weft_queue *next; /* of those that a transport asked for */
+    cuda_products *products;  /* NULL until the device is open */
+    bool narrow, narrow_rows; /* the GPU that is planned for multiplies values in 8 bits, and by a
+                                 scale for each row */
+    bool careful;             /* wait behind every launch, so that an error is named where it is */
+    struct weft_queue *next;  /* of those that a transport asked for */
 };
 
 /* Enqueues a kernel. An empty grid is nothing to do. */
@@ -184,6 +186,7 @@ weft_status cuda_product_launch(const weft_call *call, weft_error *err);
 
 bool cuda_f8_product_accepts(const weft_call *call);
 size_t cuda_f8_product_workspace(const weft_call *call);
+weft_kernel_work cuda_f8_product_work(const weft_call *call);
 weft_status cuda_f8_product_prepare(const weft_call *call, void **state, weft_error *err);
 void cuda_f8_product_release(void *state);
 weft_status cuda_f8_product_launch(const weft_call *call, weft_error *err);

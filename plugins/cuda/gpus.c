@@ -26,12 +26,14 @@ static const struct cuda_known {
     double link, net;                /* 1e9 bytes/s */
     double product, product8, attention;
     int sms, host;
+    bool
+        narrow_rows; /* cuBLASLt has products in 8 bits with a scale for each row on Hopper alone */
 } known[] = {
-    {"a100", "A100 SXM", 312, 0, 19.5, 2.039, 80, 300, 25, 0.87, 0, 0.58, 108, 8},
-    {"h100", "H100 SXM", 989.4, 1978.9, 66.9, 3.35, 80, 450, 50, 0.80, 0.71, 0.31, 132, 8},
-    {"h200", "H200 SXM", 989.4, 1978.9, 66.9, 4.8, 141, 450, 50, 0.80, 0.73, 0.31, 132, 8},
-    {"b200", "B200 SXM", 2250, 4500, 75, 8, 180, 900, 50, 0.775, 0.76, 0.15, 148, 8},
-    {"4090", "RTX 4090", 165.2, 330.3, 82.6, 1.008, 24, 32, 12.5, 0.85, 0.8, 0.75, 128, 8},
+    {"a100", "A100 SXM", 312, 0, 19.5, 2.039, 80, 300, 25, 0.87, 0, 0.58, 108, 8, false},
+    {"h100", "H100 SXM", 989.4, 1978.9, 66.9, 3.35, 80, 450, 50, 0.80, 0.71, 0.31, 132, 8, true},
+    {"h200", "H200 SXM", 989.4, 1978.9, 66.9, 4.8, 141, 450, 50, 0.80, 0.73, 0.31, 132, 8, true},
+    {"b200", "B200 SXM", 2250, 4500, 75, 8, 180, 900, 50, 0.775, 0.76, 0.15, 148, 8, false},
+    {"4090", "RTX 4090", 165.2, 330.3, 82.6, 1.008, 24, 32, 12.5, 0.85, 0.8, 0.75, 128, 8, false},
 };
 
 /* What is reached of memory's and of links' rates; seconds. */
@@ -176,6 +178,8 @@ weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *
     for (int i = 1; !s && (word = weft_params_word(params, "gpu", i)); i++)
         s = read_word(params, word, v, err);
     fill(v, gpu);
+    gpu->narrow = v[PEAK_F8] > 0;
+    gpu->narrow_rows = gpu->narrow && k->narrow_rows;
     gpu->rates.name =
         weft_params_word(params, "gpu", 1) ? weft_params_text(params, "gpu") : k->title;
     return s;

@@ -72,7 +72,7 @@ enum { PRIORITY = 10 };
 #define F8_PRODUCT(name_)                                                                          \
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_f8_product_accepts,                                     \
-                           .workspace = cuda_f8_product_workspace,                                 \
+                           .workspace = cuda_f8_product_workspace, .work = cuda_f8_product_work,   \
                            .prepare = cuda_f8_product_prepare, .release = cuda_f8_product_release, \
                            .launch = cuda_f8_product_launch, .optional = true                      \
     }

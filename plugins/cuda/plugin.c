@@ -74,9 +74,12 @@ static weft_status cuda_create(const weft_host *host, void **self, weft_error *e
     c->timed = weft_params_is(host->params, "products", "timed");
     c->capture = weft_params_is(host->params, "graphs", "yes");
     c->exports = weft_params_is(host->params, "memory", "exportable");
-    for (int i = 0; i < CUDA_QUEUES; i++)
-        c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
     weft_status s = cuda_gpu_read(host->params, &c->gpu, err);
+    for (int i = 0; i < CUDA_QUEUES; i++) {
+        c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
+        c->queues[i].narrow = c->gpu.narrow;
+        c->queues[i].narrow_rows = c->gpu.narrow_rows;
+    }
     if (s)
         weft_free(c);
     else

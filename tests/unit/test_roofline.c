@@ -114,6 +114,13 @@ static void the_slower_of_work_and_bytes(void **state)
     assert_cost(&r, l, "rms_norm", WEFT_WORK_OTHER, 1 + (1 << 11) + (1 << 5) + (1 << 11), true);
     r.rates.product[WEFT_F32] = 0;
     assert_cost(&r, l, "linear", WEFT_WORK_PRODUCT, 1 + (5 << 10), false);
+    /* what a kernel says of itself */
+    weft_instruction told = *find(l, "linear");
+    told.work = (weft_kernel_work){.launches = 3, .bytes = 80, .dtype = WEFT_BF16};
+    r.rates.product[WEFT_BF16] = 1 << 20;
+    assert_seconds(weft_roofline_cost(&r, l, &told).seconds, 3 + 80 / 4);
+    r.rates.product[WEFT_BF16] = 1 << 10;
+    assert_seconds(weft_roofline_cost(&r, l, &told).seconds, 3 + (1 << 7));
     plan_run_release(&p);
 }
 

@@ -57,7 +57,7 @@ static void make(trial *t, const f8_case *c)
 static void test_values_in_8_bits(void **state)
 {
     static const int64_t sizes[][3] = {{48, 32, 64}, {5, 80, 23}, {7, 13, 70}, {130, 16, 16},
-                                       {0, 16, 16},  {4, 0, 4},   {16, 16, 0}};
+                                       {4, 208, 16}, {0, 16, 16}, {4, 0, 4},   {16, 16, 0}};
     static const char *const ops[] = {"float8_linear", "float8_linear_rows", "float8_linear_dx",
                                       "float8_linear_dw"};
     (void)state;
@@ -154,6 +154,78 @@ static void test_no_emulation(void **state)
             assert_non_null(strstr(weft_error_text(&err), cases[i].refuses));
         t.kernel->release(prepared);
         weft_error_release(&err);
+        trial_release(&t);
+    }
+}
+
+/* Kernel by kernel: bytes read, then written. */
+static void test_work(void **state)
+{
+    enum { HOPPER, BLACKWELL, AMPERE };
+    static const struct {
+        const char *op;
+        int64_t k;
+        scales scales;
+        weft_dtype out;
+        bool accumulate;
+        int gpu;
+        weft_dtype rate;
+        int launches;
+        double bytes;
+    } cases[] = {
+        /* two scales and their reciprocals; a, b, both reciprocals, c */
+        {"float8_linear", 64, ONE, WEFT_BF16, false, HOPPER, WEFT_F8E4M3, 2,
+         8 + 8 + (32 * 64 + 48 * 64 + 8) + 32 * 48 * 2},
+        {"float8_linear", 64, ROWS, WEFT_BF16, false, HOPPER, WEFT_F8E4M3, 2,
+         80 * 4 + 80 * 4 + (32 * 64 + 48 * 64 + 80 * 4) + 32 * 48 * 2},
+        /* the weight is turned */
+        {"float8_linear_dx", 64, ONE, WEFT_BF16, false, HOPPER, WEFT_F8E4M3, 3,
+         8 + 8 + 64 * 48 + 48 * 64 + (32 * 64 + 48 * 64 + 8) + 32 * 48 * 2},
+        /* both are, and 40 tokens become 48 */
+        {"float8_linear_dw", 40, ONE, WEFT_F32, false, HOPPER, WEFT_F8E4M3, 4,
+         8 + 8 + 40 * 32 + 32 * 48 + 40 * 48 + 48 * 48 + (32 * 48 + 48 * 48 + 8) + 32 * 48 * 4},
+        {"float8_linear_dw", 48, ONE, WEFT_F32, true, BLACKWELL, WEFT_F8E4M3, 4,
+         8 + 8 + 2 * (32 * 48 + 48 * 48) + (32 * 48 + 48 * 48 + 8) + 2 * 32 * 48 * 4},
+        /* a scale and a widened operand each; those; c */
+        {"float8_linear", 64, ONE, WEFT_BF16, false, AMPERE, WEFT_BF16, 3,
+         4 + 32 * 64 + 32 * 64 * 2 + 4 + 48 * 64 + 48 * 64 * 2 + (32 * 64 + 48 * 64) * 2 +
+             32 * 48 * 2},
+        {"float8_linear", 64, ROWS, WEFT_BF16, false, BLACKWELL, WEFT_BF16, 3,
+         80 * 4 + (32 * 64 + 48 * 64) * (1 + 2 + 2) + 32 * 48 * 2},
+        {"float8_linear_dx", 40, ONE, WEFT_F32, true, HOPPER, WEFT_BF16, 3,
+         8 + (32 * 40 + 48 * 40) * (1 + 2 + 2) + 2 * 32 * 48 * 4},
+        {"float8_linear", 0, ONE, WEFT_F32, false, HOPPER, WEFT_F32, 1, 32 * 48 * 4},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const weft_queue queue = {.narrow = cases[i].gpu != AMPERE,
+                                  .narrow_rows = cases[i].gpu == HOPPER};
+        trial t;
+        make(&t, &(f8_case){.op = cases[i].op,
+                            .m = 32,
+                            .n = 48,
+                            .k = cases[i].k,
+                            .a = WEFT_F8E4M3,
+                            .b = WEFT_F8E4M3,
+                            .out = cases[i].out,
+                            .of_a = cases[i].scales,
+                            .of_b = cases[i].scales,
+                            .emulate = "auto",
+                            .scale = 1});
+        const weft_call call = {.op = t.op,
+                                .attrs = t.attrs,
+                                .n_attrs = t.n_attrs,
+                                .n_ins = t.n_ins,
+                                .n_outs = t.n_outs,
+                                .ins = t.ins,
+                                .outs = t.outs,
+                                .queue = (weft_queue *)(uintptr_t)&queue,
+                                .accumulate = cases[i].accumulate};
+        const weft_kernel_work work = t.kernel->work(&call);
+        if (work.launches != cases[i].launches || work.bytes != cases[i].bytes)
+            fail_msg("case %zu: %d launches, %.0f bytes, not %d and %.0f", i, work.launches,
+                     work.bytes, cases[i].launches, cases[i].bytes);
+        assert_int_equal(work.dtype, cases[i].rate);
         trial_release(&t);
     }
 }
@@ -315,6 +387,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_values_in_8_bits),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_no_emulation),
+        cmocka_unit_test(test_work),
         cmocka_unit_test(test_others_are_refused),
         cmocka_unit_test(test_descriptions),
         cmocka_unit_test(test_kept_choices),
