@@ -72,8 +72,9 @@ static weft_status turn(const weft_call *call, const weft_tensor *t, int64_t row
                         int64_t pitch, void *out, weft_error *err)
 {
     cuda_f8_args a = {.in = t->data, .out = out, .rows = rows, .width = width, .pitch = pitch};
-    return cuda_launch_grid(call->queue, CUDA_KERNEL_f8_turn, &a,
-                            (const int64_t[]){(pitch + 63) / 64, (width + 63) / 64, 1}, 0, err);
+    return cuda_launch_grid(
+        call->queue, CUDA_KERNEL_f8_turn, &a,
+        (const int64_t[]){(pitch + 63) / 64, cuda_row_blocks((width + 63) / 64), 1}, 0, err);
 }
 
 static weft_status launch_narrow(const weft_call *call, const f8_prepared *f, weft_error *err)

@@ -48,6 +48,7 @@ weft_status cuda_launch_grid(const weft_queue *queue, cuda_kernel kernel, const 
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "cuda: kernel %s is launched before the device is open",
                          kernels[kernel].name);
+    /* No call is accepted that asks for more, and what may be longer its kernel walks along. */
     if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "cuda: kernel %s: a grid of %lld x %lld x %lld blocks is more than a "

@@ -43,21 +43,23 @@ static __device__ inline uint32_t gather4(const uint32_t tile[SIDE][WORDS + 1], 
     return word;
 }
 
-/* Grid: rows up to the pitch, columns. */
+/* Grid: rows up to the pitch; columns, or some of them. */
 WEFT_KERNEL(f8_turn, cuda_f8_args, CUDA_THREADS)
 {
     __shared__ uint32_t tile[SIDE][WORDS + 1];
-    int64_t row = (int64_t)blockIdx.x * SIDE, column = (int64_t)blockIdx.y * SIDE;
+    int64_t row = (int64_t)blockIdx.x * SIDE, step = (int64_t)gridDim.y * SIDE;
     int i = (int)threadIdx.x >> 2, from = ((int)threadIdx.x & 3) * 16;
-    uint4 word = load16(a, row + i, column + from);
     uint32_t *to = &tile[i][from >> 2];
-    to[0] = word.x, to[1] = word.y, to[2] = word.z, to[3] = word.w;
-    __syncthreads();
-    if (column + i >= a.width || row + from >= a.pitch)
-        return;
-    *(uint4 *)((uint8_t *)a.out + (column + i) * a.pitch + row + from) =
-        make_uint4(gather4(tile, from, i), gather4(tile, from + 4, i), gather4(tile, from + 8, i),
-                   gather4(tile, from + 12, i));
+    for (int64_t column = (int64_t)blockIdx.y * SIDE; column < a.width; column += step) {
+        uint4 word = load16(a, row + i, column + from);
+        __syncthreads(); /* behind who still reads the tile before */
+        to[0] = word.x, to[1] = word.y, to[2] = word.z, to[3] = word.w;
+        __syncthreads();
+        if (column + i < a.width && row + from < a.pitch)
+            *(uint4 *)((uint8_t *)a.out + (column + i) * a.pitch + row + from) =
+                make_uint4(gather4(tile, from, i), gather4(tile, from + 4, i),
+                           gather4(tile, from + 8, i), gather4(tile, from + 12, i));
+    }
 }
 
 /* ---- widened ---- */

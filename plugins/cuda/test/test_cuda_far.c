@@ -64,8 +64,8 @@ static void set_last(weft_tensor *t, double x)
     weft_tensor_set(t, last_of(t), x);
 }
 
-/* The last block of each launch; then what result 0 ends with. */
-static void run(trial *t, double want)
+/* The last block of each launch, on a variant of the machine; then what result 0 ends with. */
+static void run_on(trial *t, int variant, double want)
 {
     weft_call call = {.op = t->op,
                       .attrs = t->attrs,
@@ -75,24 +75,32 @@ static void run(trial *t, double want)
                       .ins = t->ins,
                       .outs = t->outs};
     weft_error err = {0};
-    machine.address(t, 0, 0, &call);
+    machine.address(t, variant, 0, &call);
     assert_true(weft_kernel_accepts(t->kernel, &call));
     call.workspace_bytes = t->kernel->workspace ? t->kernel->workspace(&call) : 0;
     call.workspace = call.workspace_bytes ? map(call.workspace_bytes) : NULL;
+    weft_status s = t->kernel->prepare ? t->kernel->prepare(&call, &call.state, &err) : WEFT_OK;
     fake_set_last_blocks(1);
-    weft_status s = machine.launch(t, 0, 0, &call, &err);
+    s = s ? s : machine.launch(t, variant, 0, &call, &err);
     fake_set_last_blocks(0);
     if (s)
         fail_msg("%s: %s", t->op->name, weft_error_text(&err));
     double got = weft_tensor_get(&t->outs[0], last_of(&t->outs[0]));
     if (!(fabs(got - want) <= 1e-2 * fabs(want)))
         fail_msg("%s: %g, not %g", t->op->name, got, want);
+    if (t->kernel->release)
+        t->kernel->release(call.state);
     if (call.workspace)
         munmap(call.workspace, call.workspace_bytes);
     for (int i = 0; i < t->n_ins; i++)
         munmap(t->ins[i].data, bytes_of(&t->ins[i]));
     for (int i = 0; i < t->n_outs; i++)
         munmap(t->outs[i].data, bytes_of(&t->outs[i]));
+}
+
+static void run(trial *t, double want)
+{
+    run_on(t, 0, want);
 }
 
 static void test_elements(void **state)
@@ -226,12 +234,30 @@ static void test_8_bits(void **state)
     run(&t, 6);
 }
 
+/* More columns of tiles than a grid takes in its second dim: each block turns several. */
+static void test_turned(void **state)
+{
+    enum { ROWS = 16, COLUMNS = 5 * (64 << 14), HOPPER = 1 };
+    trial t;
+    (void)state;
+    trial_init(&t, "float8_linear_dx");
+    t.product = true;
+    trial_text(&t, "emulate", "no");
+    set_last(in(&t, WEFT_F8E4M3, SIZES(1, ROWS)), 3);
+    set_last(in(&t, WEFT_F8E4M3, SIZES(ROWS, COLUMNS)), 2);
+    set_last(in(&t, WEFT_F32, SIZES(-1)), 1);
+    set_last(in(&t, WEFT_F32, SIZES(-1)), 1);
+    out(&t, WEFT_F32, SIZES(1, COLUMNS));
+    run_on(&t, HOPPER, 6);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elements), cmocka_unit_test(test_rows),
         cmocka_unit_test(test_heads),    cmocka_unit_test(test_vocabulary),
         cmocka_unit_test(test_logits),   cmocka_unit_test(test_8_bits),
+        cmocka_unit_test(test_turned),
     };
     return trial_main(argc, argv, "cuda_far", tests, sizeof tests / sizeof *tests);
 }
