@@ -134,6 +134,9 @@ weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft
     int64_t kept;
     weft_status s = gather(plan, &groups, &kept, err);
     *out = (weft_libraries){.device = (int64_t)weft_device_library_bytes(plan, 0)};
+    for (int m = 0; m < WEFT_MODES; m++)
+        if (plan->lowered[m] && plan->lowered[m]->load_bytes > out->loading)
+            out->loading = plan->lowered[m]->load_bytes;
     out->captured = (int64_t)weft_device_library_bytes(plan, kept) - out->device;
     if (!s && t && t->library_bytes && groups.n > 0) {
         out->transport = transport_bytes(plan, t, self, &groups);

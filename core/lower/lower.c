@@ -233,6 +233,19 @@ static weft_status add_shift(weft_compiler *c, weft_program *program, weft_instr
     return fill(c, in, n, 1, n->ins, 0, NULL);
 }
 
+/* What a kernel says of itself beside its workspace. */
+static void say_more(const weft_compiler *c, weft_instruction *in, const weft_call *call)
+{
+    if (!in->kernel || (!in->kernel->work && !in->kernel->loads))
+        return;
+    const weft_entry entry = weft_enter_op(in->owner, "work", in->node->op->name, NULL);
+    const int64_t bytes = in->kernel->loads ? (int64_t)in->kernel->loads(call) : 0;
+    if (in->kernel->work)
+        in->work = in->kernel->work(call);
+    weft_leave(&entry, WEFT_OK);
+    c->l->load_bytes = bytes > c->l->load_bytes ? bytes : c->l->load_bytes;
+}
+
 static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
 {
     weft_program *program = weft_compiler_program(c, position);
@@ -266,13 +279,11 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
     int64_t workspace = 0;
     s = weft_compile_count(c, in, &call, program->part);
-    if (!s && in->kernel && in->kernel->work) {
-        const weft_entry entry = weft_enter_op(in->owner, "work", n->op->name, NULL);
-        in->work = in->kernel->work(&call);
-        weft_leave(&entry, WEFT_OK);
-    }
     s = s ? s : weft_compile_workspace(c, in, &workspace);
-    return s ? s : add_workspace(c, in, workspace, position);
+    if (s)
+        return s;
+    say_more(c, in, &call);
+    return add_workspace(c, in, workspace, position);
 }
 
 /* A maximum begins with the least number there is. */

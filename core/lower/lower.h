@@ -211,6 +211,7 @@ typedef struct weft_lowered {
                             fragmentation */
     int peak_position;
     int coord[WEFT_MAX_AXES];
+    int64_t load_bytes;     /* the most that a kernel takes before the first step */
     double flops;           /* of one step: everything that is computed */
     double model_flops;     /* of one step, what MFU counts: the forward's products, and for each as
                                much again for every operand's gradient that is needed; three times the

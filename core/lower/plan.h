@@ -177,8 +177,9 @@ void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
 /* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
 
 typedef struct weft_libraries {
-    int64_t device, captured, transport; /* captured: tasks that are replayed */
-    const char *transport_name;          /* NULL: it does not say */
+    int64_t device, captured, loading, transport; /* captured: tasks that are replayed; loading:
+                                                     what kernels take before the first step */
+    const char *transport_name;                   /* NULL: it does not say */
 } weft_libraries;
 
 weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft_error *err);

@@ -182,12 +182,14 @@ static void print_libraries(const weft_plan *plan, weft_text *text)
         text->out_of_memory = true;
         return;
     }
-    const double all = (double)(of.device + of.captured + of.transport);
+    const double all = (double)(of.device + of.captured + of.loading + of.transport);
     print_line(text, "libraries (estimate)", all);
-    if (of.captured || of.transport_name)
+    if (of.captured || of.loading || of.transport_name)
         print_named(text, "  the device's", 21, (double)of.device);
     if (of.captured)
         print_named(text, "  captured tasks", 21, (double)of.captured);
+    if (of.loading)
+        print_named(text, "  loading kernels", 21, (double)of.loading);
     if (of.transport_name)
         print_named(text, "  the transport's", 21, (double)of.transport);
     print_room(plan, all, text);

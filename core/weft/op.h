@@ -246,6 +246,9 @@ typedef struct weft_kernel {
     bool optional; /* the op may be of a plugin that is not listed; no: that is an error */
     /* Known without hardware. NULL: one kernel reads operands and writes results, each once. */
     weft_kernel_work (*work)(const weft_call *call);
+    /* Bytes of the device's memory that it takes beside the plan's, for a moment before the first
+     * step; of all calls the most counts. For estimates; NULL: none. */
+    size_t (*loads)(const weft_call *call);
 } weft_kernel;
 
 /* By its types, and then by what it says itself. */

@@ -102,6 +102,10 @@ weft_status cuda_matmul_launch(const cuda_matmul *m, const weft_queue *queue,
 
 /* ---- product.c, for float8.c ---- */
 
+/* Operands and workspace of a product in memory beside the run's, one after the other from there
+ * on; how many bytes that takes. */
+size_t cuda_product_lay_out(const cuda_product *p, CUdeviceptr at, cuda_operands *out);
+size_t cuda_product_scratch(const cuda_product *p);
 /* A result without terms is zeros, or what it was. */
 weft_status cuda_product_clear(const weft_call *call, weft_error *err);
 /* The library of a call that is prepared. */

@@ -226,6 +226,18 @@ weft_kernel_work cuda_f8_product_work(const weft_call *call)
     return w;
 }
 
+size_t cuda_f8_product_loads(const weft_call *call)
+{
+    cuda_product p = cuda_product_of(call);
+    if (!call->queue || !call->queue->loads || cuda_product_is_empty(&p))
+        return 0;
+    if (goes_narrow(call))
+        p = narrow_of(call);
+    else
+        p.a = p.b = WEFT_BF16;
+    return cuda_product_scratch(&p);
+}
+
 static weft_status refuse(const weft_call *call, const cuda_product *p, weft_error *err)
 {
     weft_text text = {0};

@@ -103,6 +103,7 @@ struct weft_queue {
     const CUfunction *functions; /* by cuda_kernel; NULL until the device is open */
     CUstream stream;
     cuda_products *products;  /* NULL until the device is open */
+    bool loads;               /* products are launched once before the first step, see timing.c */
     bool narrow, narrow_rows; /* the GPU that is planned for multiplies values in 8 bits, and by a
                                  scale for each row */
     bool careful;             /* wait behind every launch, so that an error is named where it is */
@@ -181,12 +182,14 @@ enum { CUDA_PRODUCT_WORKSPACE = 32 << 20 };
 bool cuda_product_accepts(const weft_call *call);
 size_t cuda_product_workspace(const weft_call *call);
 weft_status cuda_product_prepare(const weft_call *call, void **state, weft_error *err);
+size_t cuda_product_loads(const weft_call *call);
 void cuda_product_release(void *state);
 weft_status cuda_product_launch(const weft_call *call, weft_error *err);
 
 bool cuda_f8_product_accepts(const weft_call *call);
 size_t cuda_f8_product_workspace(const weft_call *call);
 weft_kernel_work cuda_f8_product_work(const weft_call *call);
+size_t cuda_f8_product_loads(const weft_call *call);
 weft_status cuda_f8_product_prepare(const weft_call *call, void **state, weft_error *err);
 void cuda_f8_product_release(void *state);
 weft_status cuda_f8_product_launch(const weft_call *call, weft_error *err);

@@ -65,16 +65,17 @@ enum { PRIORITY = 10 };
 #define PRODUCT(name_)                                                                             \
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_product_accepts, .workspace = cuda_product_workspace,   \
-                           .prepare = cuda_product_prepare, .release = cuda_product_release,       \
-                           .launch = cuda_product_launch                                           \
+                           .loads = cuda_product_loads, .prepare = cuda_product_prepare,           \
+                           .release = cuda_product_release, .launch = cuda_product_launch          \
     }
 
 #define F8_PRODUCT(name_)                                                                          \
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_f8_product_accepts,                                     \
                            .workspace = cuda_f8_product_workspace, .work = cuda_f8_product_work,   \
-                           .prepare = cuda_f8_product_prepare, .release = cuda_f8_product_release, \
-                           .launch = cuda_f8_product_launch, .optional = true                      \
+                           .loads = cuda_f8_product_loads, .prepare = cuda_f8_product_prepare,     \
+                           .release = cuda_f8_product_release, .launch = cuda_f8_product_launch,   \
+                           .optional = true                                                        \
     }
 
 /* Of an op of another plugin, which need not be listed. */

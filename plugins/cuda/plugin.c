@@ -77,6 +77,7 @@ static weft_status cuda_create(const weft_host *host, void **self, weft_error *e
     weft_status s = cuda_gpu_read(host->params, &c->gpu, err);
     for (int i = 0; i < CUDA_QUEUES; i++) {
         c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
+        c->queues[i].loads = host->ranks > 1;
         c->queues[i].narrow = c->gpu.narrow;
         c->queues[i].narrow_rows = c->gpu.narrow_rows;
     }

@@ -109,6 +109,49 @@ weft_status cuda_product_prepare(const weft_call *call, void **state, weft_error
     return s;
 }
 
+/* ---- memory beside the run's ---- */
+
+static size_t align(int64_t elements, size_t size)
+{
+    size_t bytes = (size_t)elements * size;
+    return (bytes + CUDA_PRODUCT_ALIGNMENT - 1) / CUDA_PRODUCT_ALIGNMENT * CUDA_PRODUCT_ALIGNMENT;
+}
+
+static void *pointer(CUdeviceptr at)
+{
+    return (void *)(uintptr_t)at;
+}
+
+size_t cuda_product_lay_out(const cuda_product *p, CUdeviceptr at, cuda_operands *out)
+{
+    size_t a = align(p->m * p->k, weft_dtype_size((weft_dtype)p->a));
+    size_t b = a + align(p->k * p->n, weft_dtype_size((weft_dtype)p->b));
+    size_t c = b + align(p->m * p->n, weft_dtype_size((weft_dtype)p->c));
+    size_t a_scale = c + align(p->m, sizeof(float));
+    size_t b_scale = a_scale + align(p->n, sizeof(float));
+    *out = (cuda_operands){.a = pointer(at),
+                           .b = pointer(at + a),
+                           .c = pointer(at + b),
+                           .a_scale = pointer(at + c),
+                           .b_scale = pointer(at + a_scale),
+                           .workspace = pointer(at + b_scale)};
+    return b_scale + CUDA_PRODUCT_WORKSPACE;
+}
+
+size_t cuda_product_scratch(const cuda_product *p)
+{
+    cuda_operands unused;
+    return cuda_product_lay_out(p, 0, &unused);
+}
+
+size_t cuda_product_loads(const weft_call *call)
+{
+    const cuda_product p = cuda_product_of(call);
+    return call->queue && call->queue->loads && !cuda_product_is_empty(&p)
+               ? cuda_product_scratch(&p)
+               : 0;
+}
+
 void cuda_product_release(void *state)
 {
     cuda_matmul_destroy(state);

@@ -14,34 +14,6 @@ typedef struct scratch {
     cuda_operands operands;
 } scratch;
 
-static size_t align(int64_t elements, size_t size)
-{
-    size_t bytes = (size_t)elements * size;
-    return (bytes + CUDA_PRODUCT_ALIGNMENT - 1) / CUDA_PRODUCT_ALIGNMENT * CUDA_PRODUCT_ALIGNMENT;
-}
-
-static void *pointer(CUdeviceptr at)
-{
-    return (void *)(uintptr_t)at;
-}
-
-/* Operands one after the other from there on; how many bytes that takes. */
-static size_t lay_out(const cuda_product *p, CUdeviceptr at, cuda_operands *out)
-{
-    size_t a = align(p->m * p->k, weft_dtype_size((weft_dtype)p->a));
-    size_t b = a + align(p->k * p->n, weft_dtype_size((weft_dtype)p->b));
-    size_t c = b + align(p->m * p->n, weft_dtype_size((weft_dtype)p->c));
-    size_t a_scale = c + align(p->m, sizeof(float));
-    size_t b_scale = a_scale + align(p->n, sizeof(float));
-    *out = (cuda_operands){.a = pointer(at),
-                           .b = pointer(at + a),
-                           .c = pointer(at + b),
-                           .a_scale = pointer(at + c),
-                           .b_scale = pointer(at + a_scale),
-                           .workspace = pointer(at + b_scale)};
-    return b_scale + CUDA_PRODUCT_WORKSPACE;
-}
-
 /* *made false: there is no room. */
 static weft_status allocate(const cuda *c, size_t bytes, CUdeviceptr *memory, bool *made,
                             weft_error *err)
@@ -59,11 +31,11 @@ static weft_status make_scratch(cuda *c, const cuda_product *p, scratch *s, bool
                                 weft_error *err)
 {
     const cuda_driver *d = &c->driver;
-    const size_t bytes = lay_out(p, 0, &s->operands);
+    const size_t bytes = cuda_product_lay_out(p, 0, &s->operands);
     weft_status status = allocate(c, bytes, &s->memory, made, err);
     if (status || !*made)
         return status;
-    lay_out(p, s->memory, &s->operands);
+    cuda_product_lay_out(p, s->memory, &s->operands);
     status = cuda_check(d, d->cuMemsetD8Async(s->memory, 0x3c, bytes, c->queues[0].stream),
                         "cuMemsetD8", err);
     if (status) {
@@ -190,10 +162,9 @@ static bool is_first(const cuda_matmul *all, const cuda_matmul *m)
 
 static size_t largest(const cuda_matmul *all)
 {
-    cuda_operands unused;
     size_t most = 0;
     for (const cuda_matmul *m = all; m; m = m->next) {
-        size_t bytes = lay_out(&m->product, 0, &unused);
+        size_t bytes = cuda_product_scratch(&m->product);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -205,7 +176,7 @@ static weft_status launch_all(cuda *c, scratch *s, weft_error *err)
     const cuda_matmul *all = c->products->all;
     weft_status status = WEFT_OK;
     for (const cuda_matmul *m = all; m && !status; m = m->next) {
-        lay_out(&m->product, s->memory, &s->operands);
+        cuda_product_lay_out(&m->product, s->memory, &s->operands);
         status = is_first(all, m) ? launch_many(c, m, s, 1, err) : WEFT_OK;
     }
     return status ? status
