@@ -528,8 +528,8 @@ check-fuzz: all
 # and whatever a sanitizer said, in any process of any test, is in reports/, and a failure.
 sanitized_scripts = tests/scripts/check-ckpt tests/scripts/check-cuda-runs tests/scripts/check-cuda-use \
 	tests/scripts/check-files tests/scripts/check-flight tests/scripts/check-generate tests/scripts/check-later \
-	tests/scripts/check-later-faults tests/scripts/check-mpi tests/scripts/check-nccl tests/scripts/check-nccl-windows tests/scripts/check-parity \
-	tests/scripts/check-rules tests/scripts/check-tokenize tests/scripts/check-transfers tests/scripts/check-ucx
+	tests/scripts/check-later-faults tests/scripts/check-mpi tests/scripts/check-nccl tests/scripts/check-nccl-windows \
+	tests/scripts/check-parity tests/scripts/check-rules tests/scripts/check-tokenize tests/scripts/check-transfers tests/scripts/check-ucx
 sanitized_tests = $(check_PROGRAMS) $(sanitized_scripts)
 .PHONY: check-sanitizers
 check-sanitizers:
