@@ -227,6 +227,13 @@ def do_all(results, kit, todo, least):
     return 1 if failed else 0
 
 
+def pattern(text):
+    try:
+        return re.compile(text)
+    except re.error as why:
+        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {why}") from why
+
+
 def parser(summary, results):
     p = argparse.ArgumentParser(description=summary)
     p.add_argument("--results", default=results, metavar="FILE",
@@ -234,7 +241,7 @@ def parser(summary, results):
     p.add_argument("--seconds", type=float, default=480, help="of this call (%(default)s)")
     p.add_argument("--quick", action="store_true",
                    help="small shapes and samples: where the GPU is a fake one")
-    p.add_argument("--only", metavar="REGEX", help="those whose names match")
+    p.add_argument("--only", metavar="REGEX", type=pattern, help="those whose names match")
     p.add_argument("--again", action="store_true", help="also what failed or was skipped before")
     p.add_argument("--list", action="store_true", help="print their names")
     p.add_argument("--driver", metavar="FILE", help="NVIDIA's driver library")
@@ -246,7 +253,10 @@ def parser(summary, results):
 
 def chosen(todo, options, results):
     if options.only:
-        todo = [one for one in todo if re.search(options.only, one[0])]
+        todo = [one for one in todo if options.only.search(one[0])]
+    if not todo:
+        print(f"no name matches --only '{options.only.pattern}'; --list prints them", file=sys.stderr)
+        sys.exit(2)
     if options.again and results:
         for name in [n for n, line in results.lines.items() if line["ok"] is not True]:
             del results.lines[name]
