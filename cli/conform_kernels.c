@@ -75,15 +75,44 @@ static void check_kernel(const conform *c, const conform_use *u, const conform_p
         conform_count(c, "uses that a kernel does not accept", 1);
 }
 
+static bool is_for(const weft_kernel *k, const conform_use *u, const conform_plan *p)
+{
+    return strcmp(k->op, u->node->op->name) == 0 && strcmp(k->device, p->plan->device->name) == 0;
+}
+
+/* Kernels run on a device that is open, and some devices are of hardware that is not here. */
+static bool open_device(const conform *c, const conform_plan *p)
+{
+    weft_error err = {0};
+    weft_status s = WEFT_OK;
+    conform_now(c, "plugin: open");
+    for (int i = 0; i < p->plugins->n && !s; i++) {
+        weft_loaded *l = &p->plugins->list[i];
+        if (l->self == p->plan->device_self || strcmp(l->module.plugin->name, c->plugin) == 0)
+            s = weft_loaded_open(l, &err);
+    }
+    if (s)
+        conform_skip(c, "kernels of device %s: %s", p->plan->device->name, weft_error_text(&err));
+    weft_error_release(&err);
+    return s == WEFT_OK;
+}
+
 void conform_check_kernels(const conform *c, const conform_use *u, const conform_plan *p)
 {
+    bool opened = false;
     for (int i = 0; i < p->plugins->n; i++) {
         const weft_plugin *plugin = p->plugins->list[i].module.plugin;
         if (!c->plugin || strcmp(plugin->name, c->plugin) != 0)
             continue;
-        for (const weft_kernel *k = plugin->kernels; k && k->op; k++)
-            if (strcmp(k->op, u->node->op->name) == 0 &&
-                strcmp(k->device, p->plan->device->name) == 0)
-                check_kernel(c, u, p, k);
+        for (const weft_kernel *k = plugin->kernels; k && k->op; k++) {
+            if (!is_for(k, u, p))
+                continue;
+            if (!opened && !open_device(c, p))
+                return;
+            opened = true;
+            check_kernel(c, u, p, k);
+        }
     }
+    if (opened)
+        weft_plugins_close(p->plugins);
 }

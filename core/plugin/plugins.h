@@ -116,6 +116,8 @@ weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft
  * plugin. On error destroys what was created. */
 weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err);
 weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err);
+/* One of them. */
+weft_status weft_loaded_open(weft_loaded *loaded, weft_error *err);
 /* Undo, in reverse order; safe in any state. destroy also releases the set. */
 void weft_plugins_close(weft_plugins *plugins);
 void weft_plugins_destroy(weft_plugins *plugins);

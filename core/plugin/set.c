@@ -312,23 +312,26 @@ weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, we
     return WEFT_OK;
 }
 
+weft_status weft_loaded_open(weft_loaded *loaded, weft_error *err)
+{
+    const weft_plugin *plugin = loaded->module.plugin;
+    weft_status status = WEFT_OK;
+    if (plugin->open) {
+        const weft_entry entry = enter(loaded, "open", err);
+        status = leave(&entry, plugin->open(loaded->self, err));
+    }
+    loaded->opened = status == WEFT_OK;
+    return status;
+}
+
 weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err)
 {
-    for (int i = 0; i < plugins->n; i++) {
-        weft_loaded *loaded = &plugins->list[i];
-        const weft_plugin *plugin = loaded->module.plugin;
-        weft_status status = WEFT_OK;
-        if (plugin->open) {
-            const weft_entry entry = enter(loaded, "open", err);
-            status = leave(&entry, plugin->open(loaded->self, err));
-        }
-        if (status != WEFT_OK) {
-            weft_plugins_close(plugins);
-            return status;
-        }
-        loaded->opened = true;
-    }
-    return WEFT_OK;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < plugins->n && !status; i++)
+        status = weft_loaded_open(&plugins->list[i], err);
+    if (status)
+        weft_plugins_close(plugins);
+    return status;
 }
 
 void weft_plugins_close(weft_plugins *plugins)

@@ -28,13 +28,20 @@ static const struct {
     {"nll_dt", CUDA_KERNEL_nll_dt, true},
 };
 
+/* Only attributes that an op declares may be asked for. */
+static bool is_kind_of(const weft_call *call, const char *name)
+{
+    return strncmp(call->op->name, name, strlen(name)) == 0;
+}
+
 static cuda_elementwise_args elementwise_args(const weft_call *call)
 {
     cuda_elementwise_args a = {.n = weft_tensor_count(&call->outs[0]),
                                .width = cuda_width(&call->outs[0]),
                                .n_ins = call->n_ins,
                                .accumulate = call->accumulate,
-                               .exact = weft_call_int(call, "exact") != 0};
+                               .exact =
+                                   is_kind_of(call, "gelu") && weft_call_int(call, "exact") != 0};
     for (int i = 0; i < call->n_ins; i++)
         a.ins[i] = cuda_view_of(&call->ins[i]);
     for (int i = 0; i < call->n_outs; i++)
@@ -75,20 +82,16 @@ weft_status cuda_bias_launch(const weft_call *call, weft_error *err)
 
 /* ---- norms ---- */
 
-static bool is_centred(const weft_call *call)
-{
-    return strncmp(call->op->name, "layer_norm", strlen("layer_norm")) == 0;
-}
-
 static cuda_norm_args norm_args(const weft_call *call)
 {
     const weft_tensor *x = &call->ins[0];
+    bool norm = !is_kind_of(call, "bias_dw");
     return (cuda_norm_args){.x = cuda_view_of(x),
                             .out = cuda_view_of(&call->outs[0]),
                             .rows = cuda_rows(x),
                             .width = cuda_width(x),
-                            .eps = (float)weft_call_real(call, "eps"),
-                            .centred = is_centred(call),
+                            .eps = norm ? (float)weft_call_real(call, "eps") : 0,
+                            .centred = is_kind_of(call, "layer_norm"),
                             .accumulate = call->accumulate};
 }
 
