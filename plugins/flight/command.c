@@ -23,15 +23,22 @@ static void add_ranks(weft_text *text, const int *ranks, int n)
         weft_text_print(text, " and %d more", n - LISTED);
 }
 
+/* Names may be cut within a letter. */
+static void add_utf8(weft_text *text, const char *s)
+{
+    weft_text_add_utf8(text, s, strlen(s));
+}
+
 /* "attention of llama3, block 3, forward, micro-batch 2, step 7" */
 static void add_place(weft_text *text, const flight_place *p, const char *what)
 {
-    weft_text_add(text, what);
+    add_utf8(text, what);
     if (*p->by)
-        weft_text_print(text, " of %s", p->by);
+        weft_text_add(text, " of ");
+    add_utf8(text, p->by);
     weft_text_add(text, weft_block_describe(", ", (int)p->block).text);
-    if (*p->part)
-        weft_text_print(text, ", %s", p->part);
+    weft_text_add(text, *p->part ? ", " : "");
+    add_utf8(text, p->part);
     if (p->micro_batch >= 0)
         weft_text_print(text, " of stage %d, micro-batch %" PRId64, (int)p->stage,
                         p->micro_batch + 1);
@@ -56,8 +63,9 @@ static const char *fate_of(const flight_head *h)
 
 static void add_fate(weft_text *text, const flight_head *h)
 {
-    weft_text_print(text, "    rank %d: process %" PRId64 " on %s, %s; ", h->rank, h->pid, h->host,
-                    fate_of(h));
+    weft_text_print(text, "    rank %d: process %" PRId64 " on ", h->rank, h->pid);
+    add_utf8(text, h->host);
+    weft_text_print(text, ", %s; ", fate_of(h));
     weft_text_add(text, "last in ");
     add_place(text, &h->at, h->at.what);
     weft_text_add(text, ", since ");
@@ -82,8 +90,11 @@ static void add_entry(weft_text *text, const flight_rank *r, const flight_entry 
                         members[e->peer]);
     if (e->kind == FLIGHT_BROADCAST)
         weft_text_print(text, " of rank %d", members[e->peer]);
-    if (*e->place.value)
-        weft_text_print(text, " (%s)", e->place.value);
+    if (!*e->place.value)
+        return;
+    weft_text_add(text, " (");
+    add_utf8(text, e->place.value);
+    weft_text_add(text, ")");
 }
 
 /* ---- what is wrong ---- */
@@ -257,7 +268,7 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
         return s;
     flight_record record;
     weft_text text = {0};
-    s = flight_record_read(dir, &record, err);
+    s = flight_record_read(dir, host->log, &record, err);
     if (!s)
         s = rank >= 0 ? print_rank(&record, rank, &text, err) : print_analysis(&record, &text, err);
     if (!s)

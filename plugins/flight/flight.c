@@ -20,7 +20,7 @@ static const weft_param params[] = {
      .max = 1e8,
      .unit = "operations",
      .flags = WEFT_PARAM_PER_RANK,
-     .help = "How many of a rank's last operations are kept, at some 300 bytes each."},
+     .help = "How many of a rank's last operations are kept, at 216 bytes each."},
     {.name = "keep",
      .type = WEFT_PARAM_INT,
      .value = "3",
@@ -33,13 +33,6 @@ static const weft_param params[] = {
 };
 
 /* ---- the folder ---- */
-
-/* As ours are called: "20261122T130118Z-1234". */
-static bool is_record(const char *name)
-{
-    return strlen(name) > 17 && name[8] == 'T' && name[15] == 'Z' && name[16] == '-' &&
-           strspn(name, "0123456789") == 8;
-}
 
 static void remove_record(const char *folder)
 {
@@ -58,7 +51,7 @@ static void remove_record(const char *folder)
 
 static int is_kept(const struct dirent *e)
 {
-    return is_record(e->d_name);
+    return flight_is_record(e->d_name);
 }
 
 /* The oldest go; whoever cannot be removed stays. */
@@ -106,7 +99,8 @@ static weft_status on_start(flight *f, const weft_run_view *run, weft_error *err
          *path = weft_format("%s/flight/%s/rank-%d", run->dir, f->id, run->rank);
     weft_status s = parent && folder && path ? weft_make_dirs(folder, err) : weft_fail_memory(err);
     if (!s)
-        s = flight_ring_create(&f->ring, path, run->rank, run->ranks, f->capacity, f->members, err);
+        s = flight_ring_create(&f->ring, path, run->rank, run->ranks, f->capacity, f->run_ns,
+                               f->members, err);
     if (!s && run->rank == 0)
         remove_old(f, parent);
     weft_free(parent);
@@ -178,20 +172,26 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
     return WEFT_OK;
 }
 
-/* All ranks record in the folder that the first one names. */
+/* All ranks record in the folder that the first one names, as the run that it names. */
 static weft_status open_flight(void *self, weft_error *err)
 {
     flight *f = self;
     const weft_host *host = f->host;
-    time_t now = time(NULL);
+    struct {
+        char id[sizeof f->id];
+        int64_t run_ns;
+    } mine = {.run_ns = weft_utc()}, *all;
+    time_t now = (time_t)(mine.run_ns / 1000000000);
     struct tm utc;
-    char mine[sizeof f->id] = "";
-    if (gmtime_r(&now, &utc) && strftime(mine, sizeof mine, "%Y%m%dT%H%M%SZ", &utc))
-        snprintf(mine + 16, sizeof mine - 16, "-%ld", (long)getpid());
-    char *all = weft_alloc_zero((size_t)host->ranks, sizeof mine);
-    weft_status s = all ? host->exchange(host, mine, sizeof mine, all, err) : weft_fail_memory(err);
-    if (!s)
-        memcpy(f->id, all, sizeof f->id);
+    if (gmtime_r(&now, &utc) && strftime(mine.id, sizeof mine.id, "%Y%m%dT%H%M%SZ", &utc))
+        snprintf(mine.id + 16, sizeof mine.id - 16, "-%ld", (long)getpid());
+    all = weft_alloc_zero((size_t)host->ranks, sizeof mine);
+    weft_status s =
+        all ? host->exchange(host, &mine, sizeof mine, all, err) : weft_fail_memory(err);
+    if (!s) {
+        memcpy(f->id, all->id, sizeof f->id);
+        f->run_ns = all->run_ns;
+    }
     weft_free(all);
     return s;
 }

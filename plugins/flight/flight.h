@@ -11,7 +11,7 @@
  * the file has all that it did. Numbers are as the machine has them; the magic says if another one
  * reads. */
 
-#define FLIGHT_MAGIC 0x3174686769666c77ull /* "wlfight1" */
+#define FLIGHT_MAGIC 0x3274686769666c77ull /* "wlfight2" */
 enum { FLIGHT_NAME = 40, FLIGHT_SHORT = 16 };
 
 typedef enum flight_kind {
@@ -71,6 +71,7 @@ typedef struct flight_head {
     uint64_t written;           /* operations ever */
     int64_t pid, process_start; /* the kernel's time of its start, so that a number is not taken for
                                    another process */
+    int64_t run_ns;             /* when rank 0 opened, since 1970: on all ranks of a run the same */
     int64_t began_ns, at_ns;    /* since 1970: the record; since when the rank is at `at` */
     int32_t ended, status;      /* the run has ended for this rank, with this weft_status */
     char host[72];
@@ -98,7 +99,8 @@ typedef struct flight_member {
 /* Makes the file and lets the members' groups, the oldest last in the list, have their tables in
  * it. */
 weft_status flight_ring_create(flight_ring *ring, const char *path, int rank, int ranks,
-                               int64_t capacity, flight_member *members, weft_error *err);
+                               int64_t capacity, int64_t run_ns, flight_member *members,
+                               weft_error *err);
 void flight_ring_release(flight_ring *ring);
 int64_t flight_now(const flight_ring *ring);
 flight_group *flight_ring_group(const flight_ring *ring, int index);
@@ -129,28 +131,21 @@ typedef struct flight {
     flight_pending pending[FLIGHT_PENDING];
     int n_pending;
     char id[32]; /* of the run: the folder's name */
-    int64_t capacity, keep;
+    int64_t run_ns, capacity, keep;
 } flight;
 
 extern const weft_transport flight_transport;
 weft_status flight_wrap(void *self, const void *next, void *next_self, weft_error *err);
 
-/* ---- reading (read.c) ---- */
+/* ---- reading one rank's (read.c) ---- */
 
 typedef struct flight_rank {
-    char *data; /* the whole file; NULL: there is none */
-    const flight_head *head;
+    char *data;              /* the whole file */
+    const flight_head *head; /* NULL: there is none, or it cannot be read */
 } flight_rank;
 
-typedef struct flight_record {
-    char *folder;
-    flight_rank *ranks;
-    int n, here; /* ranks of the run; those that have left a record */
-} flight_record;
-
-/* DIR: a run folder, of which the newest record is taken, or the folder of a record. */
-weft_status flight_record_read(const char *dir, flight_record *out, weft_error *err);
-void flight_record_release(flight_record *record);
+weft_status flight_rank_read(const char *path, flight_rank *out, weft_error *err);
+void flight_rank_release(flight_rank *rank);
 const flight_group *flight_rank_group(const flight_rank *rank, int index);
 const int32_t *flight_rank_members(const flight_rank *rank, int index);
 /* The entry of this number; NULL: it is overwritten, or was never made. */
@@ -158,6 +153,22 @@ const flight_entry *flight_rank_entry(const flight_rank *rank, uint64_t number);
 /* Which group of `other` is group `index` of `rank`: the one of the same members, made as the same
  * of those; -1: none. */
 int flight_rank_find_group(const flight_rank *rank, int index, const flight_rank *other);
+
+/* ---- reading all of them (record.c) ---- */
+
+typedef struct flight_record {
+    char *folder;
+    flight_rank *ranks;
+    int n, here; /* ranks of the run; those that have left a record */
+} flight_record;
+
+/* As records are called: "20261122T130118Z-1234". */
+bool flight_is_record(const char *name);
+/* DIR: a run folder, of which the newest record is taken, or the folder of a record. What is of no
+ * use is said to the log and left out. */
+weft_status flight_record_read(const char *dir, const weft_log *log, flight_record *out,
+                               weft_error *err);
+void flight_record_release(flight_record *record);
 
 /* ---- what follows (analyse.c) ---- */
 

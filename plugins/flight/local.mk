@@ -5,6 +5,7 @@ plugins_flight_libflight_la_SOURCES = \
 	plugins/flight/command.c \
 	plugins/flight/flight.c \
 	plugins/flight/read.c \
+	plugins/flight/record.c \
 	plugins/flight/ring.c \
 	plugins/flight/wrap.c \
 	plugins/flight/flight.h
@@ -20,7 +21,11 @@ plugin_LTLIBRARIES += plugins/flight/flight.la
 plugins_flight_flight_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
 
-check_PROGRAMS += plugins/flight/test/test_flight
+check_PROGRAMS += plugins/flight/test/test_flight plugins/flight/test/test_flight_files
+flight_ranks = plugins/flight/test/ranks.c plugins/flight/test/ranks.h
+plugins_flight_test_test_flight_SOURCES = plugins/flight/test/test_flight.c $(flight_ranks)
 plugins_flight_test_test_flight_LDADD = plugins/flight/libflight.la $(TEST_LIBS)
+plugins_flight_test_test_flight_files_SOURCES = plugins/flight/test/test_flight_files.c $(flight_ranks)
+plugins_flight_test_test_flight_files_LDADD = plugins/flight/libflight.la $(TEST_LIBS)
 
 nobase_dist_doc_DATA += plugins/flight/README.md

@@ -120,7 +120,8 @@ static void fill_head(flight_ring *r, int rank, int ranks, int groups, int64_t c
 }
 
 weft_status flight_ring_create(flight_ring *r, const char *path, int rank, int ranks,
-                               int64_t capacity, flight_member *members, weft_error *err)
+                               int64_t capacity, int64_t run_ns, flight_member *members,
+                               weft_error *err)
 {
     struct timespec utc = {0};
     size_t tables = 0;
@@ -134,6 +135,7 @@ weft_status flight_ring_create(flight_ring *r, const char *path, int rank, int r
     if (clock_gettime(CLOCK_REALTIME, &utc) == 0)
         r->offset_ns = (int64_t)utc.tv_sec * 1000000000 + utc.tv_nsec - (int64_t)(weft_now() * 1e9);
     fill_head(r, rank, ranks, n, capacity, entries);
+    r->head->run_ns = run_ns;
     for (flight_member *m = members; m; m = m->next) {
         m->index = --n; /* the oldest is group 0 on every rank */
         *flight_ring_group(r, n) = (flight_group){m->n, m->me, 0, first};
