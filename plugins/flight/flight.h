@@ -108,8 +108,8 @@ uint64_t *flight_group_sent(const flight_head *head, const flight_group *group);
 uint64_t *flight_group_received(const flight_head *head, const flight_group *group);
 /* Copies as much as there is room for. */
 void flight_set_text(char *to, size_t size, const char *text);
-/* When a process began, by the kernel's clock; 0: unknown, or there is none. stopped may be NULL.
- */
+/* When a process began, by the kernel's clock; 0: unknown, or there is none, or it is dead and
+ * nobody has asked for its exit code yet. stopped may be NULL. */
 int64_t flight_process_start(int64_t pid, bool *stopped);
 
 /* ---- the wrap (wrap.c) ---- */
@@ -139,13 +139,25 @@ weft_status flight_wrap(void *self, const void *next, void *next_self, weft_erro
 
 /* ---- reading one rank's (read.c) ---- */
 
+/* What became of its process, where that can be known: on the host that it is on. */
+typedef enum flight_fate {
+    FLIGHT_LIVES,
+    FLIGHT_STOPPED,
+    FLIGHT_GONE,  /* without having ended */
+    FLIGHT_ENDED, /* with the status in the head */
+    FLIGHT_ELSEWHERE
+} flight_fate;
+
 typedef struct flight_rank {
     char *data;              /* the whole file */
     const flight_head *head; /* NULL: there is none, or it cannot be read */
+    flight_fate fate;
 } flight_rank;
 
 weft_status flight_rank_read(const char *path, flight_rank *out, weft_error *err);
 void flight_rank_release(flight_rank *rank);
+/* It lives, as far as is known. */
+bool flight_may_run(const flight_rank *rank);
 const flight_group *flight_rank_group(const flight_rank *rank, int index);
 const int32_t *flight_rank_members(const flight_rank *rank, int index);
 /* The entry of this number; NULL: it is overwritten, or was never made. */
@@ -159,7 +171,8 @@ int flight_rank_find_group(const flight_rank *rank, int index, const flight_rank
 typedef struct flight_record {
     char *folder;
     flight_rank *ranks;
-    int n, here; /* ranks of the run; those that have left a record */
+    int n, here;     /* ranks of the run; those that have left a record */
+    int64_t read_ns; /* when, since 1970 */
 } flight_record;
 
 /* As records are called: "20261122T130118Z-1234". */
@@ -176,19 +189,42 @@ void flight_record_release(flight_record *record);
 typedef struct flight_stall {
     int rank; /* of those who entered it the first */
     const flight_entry *entry;
-    int *entered, *missing, *unknown; /* ranks; unknown: have left no record */
+    int *entered, *missing, *unknown; /* ranks, in order; unknown: have left no record */
     int n_entered, n_missing, n_unknown;
-    bool is_root; /* of who is missing somebody is in no operation himself */
-    int differs;  /* a rank whose operation of this number is another one; -1: none */
+    bool is_root;     /* of who is missing somebody waits for nobody */
+    bool has_culprit; /* one is inside */
+    int differs;      /* a rank whose operation of this number is another one; -1: none */
 } flight_stall;
 
 typedef struct flight_analysis {
     flight_stall *stalls; /* the one that all others wait for first */
     int n;
+    /* By rank: it is stopped, gone or has failed by itself, and others are not. */
+    bool *is_culprit;
+    int n_culprits;
+    int *circle; /* ranks that live, of which each waits for the next and the last for the first */
+    int n_circle;
 } flight_analysis;
 
 weft_status flight_analyse(const flight_record *record, flight_analysis *out, weft_error *err);
 void flight_analysis_release(flight_analysis *analysis);
+/* What the rank waits in, or failed in; NULL: nothing. */
+const flight_entry *flight_waiting_in(const flight_rank *rank);
+
+/* ---- saying it (words.c, report.c) ---- */
+
+enum { FLIGHT_LISTED = 16 }; /* of more ranks it is said how many */
+
+/* "rank 2"; "ranks 2, 3, 5" */
+void flight_add_ranks(weft_text *text, const int *ranks, int n);
+/* "attention of llama3, block 3, forward, micro-batch 2, step 7" */
+void flight_add_place(weft_text *text, const flight_place *place, const char *what);
+const char *flight_fate_words(const flight_rank *rank);
+/* "send of pp, block 1, ... to rank 3: 4096 f32" */
+void flight_add_entry(weft_text *text, const flight_rank *rank, const flight_entry *entry);
+/* "    rank 2: process 4244 on node7, the process lives; last in ..." and the end of the line. */
+void flight_add_fate(weft_text *text, const flight_rank *rank);
+void flight_report(const flight_record *record, const flight_analysis *analysis, weft_text *text);
 
 extern const weft_command flight_command;
 

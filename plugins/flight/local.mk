@@ -6,7 +6,9 @@ plugins_flight_libflight_la_SOURCES = \
 	plugins/flight/flight.c \
 	plugins/flight/read.c \
 	plugins/flight/record.c \
+	plugins/flight/report.c \
 	plugins/flight/ring.c \
+	plugins/flight/words.c \
 	plugins/flight/wrap.c \
 	plugins/flight/flight.h
 plugins_flight_libflight_la_CFLAGS = $(PLUGIN_CFLAGS)

@@ -4,6 +4,7 @@
 #include "flight.h"
 
 #include <string.h>
+#include <unistd.h>
 #include <weft/files.h>
 
 enum { MOST_RANKS = 1 << 24 };
@@ -107,7 +108,21 @@ static weft_status check(const flight_rank *r, const char *path, size_t size, we
     return WEFT_OK;
 }
 
-weft_status flight_rank_read(const char *path, flight_rank *r, weft_error *err)
+static flight_fate fate_of(const flight_head *h)
+{
+    char here[sizeof h->host] = "";
+    bool stopped = false;
+    if (h->ended)
+        return FLIGHT_ENDED;
+    if (gethostname(here, sizeof here - 1) != 0 || strcmp(here, h->host) != 0)
+        return FLIGHT_ELSEWHERE;
+    int64_t start = flight_process_start(h->pid, &stopped);
+    if (start == 0 || (h->process_start && start != h->process_start))
+        return FLIGHT_GONE;
+    return stopped ? FLIGHT_STOPPED : FLIGHT_LIVES;
+}
+
+static weft_status read_once(const char *path, flight_rank *r, weft_error *err)
 {
     size_t size;
     *r = (flight_rank){0};
@@ -118,13 +133,30 @@ weft_status flight_rank_read(const char *path, flight_rank *r, weft_error *err)
     s = check(r, path, size, err);
     if (s)
         flight_rank_release(r);
+    else
+        r->fate = fate_of(r->head);
     return s;
+}
+
+/* What a process that is gone has written is known only now: it may have ended well meanwhile. */
+weft_status flight_rank_read(const char *path, flight_rank *r, weft_error *err)
+{
+    weft_status s = read_once(path, r, err);
+    if (s || r->fate != FLIGHT_GONE)
+        return s;
+    flight_rank_release(r);
+    return read_once(path, r, err);
 }
 
 void flight_rank_release(flight_rank *r)
 {
     weft_free(r->data);
     *r = (flight_rank){0};
+}
+
+bool flight_may_run(const flight_rank *r)
+{
+    return r->head && (r->fate == FLIGHT_LIVES || r->fate == FLIGHT_ELSEWHERE);
 }
 
 const flight_entry *flight_rank_entry(const flight_rank *r, uint64_t number)

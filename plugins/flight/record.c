@@ -206,6 +206,7 @@ weft_status flight_record_read(const char *dir, const weft_log *log, flight_reco
         s = give_up(out->folder, &notes, err);
     else if (!s)
         warn(log, &notes);
+    out->read_ns = weft_utc();
     for (int i = 0; f.ranks && i < f.n; i++)
         flight_rank_release(&f.ranks[i]);
     weft_free(f.ranks);

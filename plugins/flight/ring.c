@@ -33,10 +33,12 @@ int64_t flight_process_start(int64_t pid, bool *stopped)
     at = f && fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL; /* names may have blanks */
     if (f)
         fclose(f);
-    if (!at || sscanf(at + 1,
-                      " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-                      "%*d %*d %lld",
-                      &state, &start) != 2)
+    if (!at ||
+        sscanf(at + 1,
+               " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+               "%*d %*d %lld",
+               &state, &start) != 2 ||
+        state == 'Z' || state == 'X')
         return 0;
     if (stopped)
         *stopped = state == 'T' || state == 't';

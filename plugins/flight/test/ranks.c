@@ -2,9 +2,12 @@
 #include "ranks.h"
 #include "settings/settings.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 extern const weft_plugin flight_LTX_plugin;
@@ -238,6 +241,12 @@ void says(fixture *f, const char *words)
         fail_msg("'%s' is not in:\n%s%s", words, weft_text_get(&f->out), weft_error_text(&f->err));
 }
 
+void says_not(fixture *f, const char *words)
+{
+    if (strstr(weft_text_get(&f->out), words))
+        fail_msg("'%s' is in:\n%s", words, weft_text_get(&f->out));
+}
+
 void warns(fixture *f, const char *words)
 {
     if (!strstr(weft_text_get(&f->lines), words))
@@ -248,4 +257,63 @@ void warns(fixture *f, const char *words)
 void path_of(fixture *f, int rank, char *path, size_t size)
 {
     snprintf(path, size, "%s/flight/%s/rank-%d", f->dir, f->rank[0]->id, rank);
+}
+
+/* ---- what becomes of them ---- */
+
+void becomes(fixture *f, int rank, int64_t pid)
+{
+    flight_head *head = f->rank[rank]->ring.head;
+    head->pid = pid;
+    head->process_start = flight_process_start(pid, NULL);
+}
+
+void is_gone(fixture *f, int rank)
+{
+    becomes(f, rank, (1 << 30) + rank);
+}
+
+void ends_with(fixture *f, int rank, weft_status status)
+{
+    event(f, rank, WEFT_EVENT_STOP, (weft_run_view){.step = 7, .status = status});
+}
+
+void receives(fixture *f, int rank, int from)
+{
+    weft_request *request;
+    assert_int_equal(wrapped()->recv(f->rank[rank], f->all[rank], from, NULL, 6, WEFT_BF16, NULL,
+                                     &request, &f->err),
+                     WEFT_OK);
+    assert_int_equal(wrapped()->wait(f->rank[rank], request, NULL, &f->err), WEFT_OK);
+    flight_ring *ring = &f->rank[rank]->ring;
+    flight_entry *e = &ring->entries[(ring->head->written - 1) % ring->head->capacity];
+    e->state = FLIGHT_WAITING;
+    e->ended_ns = 0;
+}
+
+pid_t forked(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+    assert_true(pid >= 0);
+    return pid;
+}
+
+pid_t stopped_process(void)
+{
+    int status;
+    pid_t pid = forked();
+    if (pid == 0)
+        for (;;)
+            pause();
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+    return pid;
+}
+
+void end_process(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
 }

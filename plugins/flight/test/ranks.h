@@ -44,7 +44,19 @@ void enters(fixture *f, int rank, void *of, int64_t count);
 /* weft flight, with this option. */
 weft_status command(fixture *f, const char *word, const char *value);
 void says(fixture *f, const char *words);
+void says_not(fixture *f, const char *words);
 void warns(fixture *f, const char *words);
 void path_of(fixture *f, int rank, char *path, size_t size);
+/* The record says that it is this process. */
+void becomes(fixture *f, int rank, int64_t pid);
+void is_gone(fixture *f, int rank);
+void ends_with(fixture *f, int rank, weft_status status);
+/* As enters(), of a transfer that is waited for. */
+void receives(fixture *f, int rank, int from);
+/* As fork(), which does not fail; the child ends with its parent. */
+pid_t forked(void);
+/* A process that does nothing, and is stopped. */
+pid_t stopped_process(void);
+void end_process(pid_t pid);
 
 #endif

@@ -16,7 +16,7 @@ static void nobody_waits(void **state)
         collective(f, r, f->all[r], 8);
     assert_int_equal(command(f, NULL, NULL), WEFT_OK);
     says(f, "4 of 4 ranks, recorded since 20");
-    says(f, "nobody waits");
+    says(f, "no rank is inside an operation\n");
     assert_int_equal(command(f, "--rank", "2"), WEFT_OK);
     says(f, "all_gather, step 7: 8 f32, 96 bytes, group 0 1 2 3\n");
     says(f, "the process lives; last in the beginning of the step, step 7");
@@ -55,12 +55,12 @@ static void who_waits_is_not_to_blame(void **state)
     assert_int_equal(command(f, NULL, NULL), WEFT_OK);
     says(f, "not all have entered: all_gather, step 7: 8 f32\n  entered by ranks 0, 1,");
     says(f, "missing: ranks 2, 3\n");
-    says(f, "others that wait:\n  rank 2 in all_gather, step 7: 5 f32, for rank 3\n");
+    says(f, "also inside operations:\n  rank 2 in all_gather, step 7: 5 f32, for rank 3\n");
     /* where 2 is the only one that is missing, and it waits itself, the other one comes first */
     enters(f, 3, f->all[3], 8);
     f->rank[3]->ring.head->written--; /* it has left nothing of it in its ring ... */
     assert_int_equal(command(f, NULL, NULL), WEFT_OK);
-    says(f, "not all have entered: all_gather, step 7: 5 f32\n  entered by rank 2,");
+    says(f, "not all have entered: all_gather, step 7: 5 f32\n  entered by rank 2 at ");
     says(f, "  missing: rank 3\n");
 }
 
@@ -73,7 +73,149 @@ static void a_circle_is_told(void **state)
     enters(f, 2, f->all[2], 8);
     enters(f, 3, f->all[3], 8);
     assert_int_equal(command(f, NULL, NULL), WEFT_OK);
-    says(f, "which wait for others in a circle");
+    says(f, "  missing: rank 1\n");
+    says(f, "  in a circle: rank 0 waits for rank 1, rank 1 waits for rank 0\n");
+}
+
+/* Around a ring everybody waits for the one before; who is stopped in it is named, and no circle.
+ */
+static void who_is_stopped_is_named(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[flight]\n");
+    for (int r = 0; r < RANKS; r++)
+        receives(f, r, (r + 3) % RANKS);
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says(f,
+         "  in a circle: rank 0 waits for rank 3, rank 3 waits for rank 2, rank 2 waits for rank "
+         "1, rank 1 waits for rank 0\n");
+    pid_t pid = stopped_process();
+    becomes(f, 2, pid);
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    end_process(pid);
+    says(f, "\nrank 2 is stopped\n");
+    says(f, "6 bf16 from rank 2\n  entered by rank 3 at ");
+    says(f, "  missing: rank 2\n    rank 2: process ");
+    says(f, ", the process is stopped; last in the beginning of the step");
+    says_not(f, "circle");
+}
+
+/* Inside what all have entered, and with two at once. */
+static void those_who_are_stopped_are_named(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[flight]\n");
+    for (int r = 0; r < RANKS; r++)
+        enters(f, r, f->all[r], 8);
+    pid_t pid = stopped_process();
+    becomes(f, 1, pid);
+    becomes(f, 3, getppid());
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says(f, "\nrank 1 is stopped\n");
+    pid_t other = stopped_process();
+    becomes(f, 3, other);
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    end_process(pid);
+    end_process(other);
+    says(f, "\nranks 1, 3 are stopped\n");
+    says(f, "all have entered this operation, and not all have left it: all_gather");
+}
+
+/* One is killed inside an operation, and the others end because of that. */
+static void who_is_gone_is_named(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[flight]\n");
+    for (int r = 0; r < RANKS; r++)
+        receives(f, r, (r + 1) % RANKS);
+    is_gone(f, 2);
+    for (int r = 0; r < RANKS; r++)
+        if (r != 2) {
+            f->rank[r]->ring.entries[0].state = FLIGHT_FAILED;
+            ends_with(f, r, WEFT_ERR_PEER);
+        }
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says(f, "\nrank 2 is gone without having ended\n");
+    says(f, "entered by rank 1 at ");
+    says(f, "  missing: rank 2\n");
+    says(f, "    rank 0: process ");
+    says(f, "it has ended with an error; last in the end of the run, step 7");
+    says_not(f, "circle");
+    says_not(f, "nothing has moved");
+    /* where nobody is left, that says nothing */
+    for (int r = 0; r < RANKS; r++) {
+        f->rank[r]->ring.head->ended = 0;
+        is_gone(f, r);
+    }
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says_not(f, "without having ended");
+    says(f, "the process is gone");
+}
+
+/* 2 waits for 0, which waits for 1 in what both have entered. */
+static void where_it_is_stopped_comes_first(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[flight]\n");
+    receives(f, 2, 0);
+    usleep(2000);
+    enters(f, 0, f->pair[0], 8);
+    enters(f, 1, f->pair[1], 8);
+    pid_t pid = stopped_process();
+    becomes(f, 1, pid);
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    end_process(pid);
+    says(f, "not all have left it: all_gather, step 7: 8 f32\n  entered by ranks 0, 1,");
+}
+
+static void an_error_of_ones_own_is_named(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[flight]\n");
+    for (int r = 0; r < 3; r++)
+        enters(f, r, f->all[r], 8);
+    ends_with(f, 3, WEFT_ERR_RUN);
+    ends_with(f, 0, WEFT_ERR_PEER);
+    is_gone(f, 1); /* killed by who launched it, while it waited */
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says(f, "\nrank 3 has ended with an error of its own\n");
+    says(f, "  missing: rank 3\n");
+    says_not(f, "without having ended");
+    says(f, "rank 1: process 1073741825 on");
+}
+
+/* Threads go together: who waited then did not end the others. */
+static void threads_go_together(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[flight]\n");
+    for (int r = 0; r < 3; r++)
+        enters(f, r, f->all[r], 8);
+    ends_with(f, 0, WEFT_ERR_PEER);
+    for (int r = 1; r < RANKS; r++)
+        becomes(f, r, 1 << 30);
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says(f, "\nrank 3 is gone without having ended\n");
+    says(f, "  missing: rank 3\n");
+}
+
+/* Nobody is inside an operation: three wait for the fourth without the transport. */
+static void who_is_elsewhere_comes_first(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[flight]\n");
+    for (int r = 0; r < RANKS; r++) {
+        at(f, r, "adamw", 1);
+        if (r != 2)
+            event(f, r, WEFT_EVENT_STEP_END, (weft_run_view){.step = 7});
+    }
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says(f, "no rank is inside an operation\nwhere ranks were last, who differs from most first:\n"
+            "    rank 2: process ");
+    says(f, "the process lives; last in adamw of fsdp, block 1, forward of stage 0, micro-batch 2, "
+            "step 7, since ");
+    says(f, "    rank 0: process ");
+    says(f, "last in what follows the step, step 7, since ");
 }
 
 static void different_operations_are_told(void **state)
@@ -122,7 +264,7 @@ static void transfers_are_matched(void **state)
             wrapped()->recv(f->rank[1], f->pair[1], 0, NULL, 6, WEFT_BF16, NULL, &request, &f->err),
             WEFT_OK);
     assert_int_equal(command(f, NULL, NULL), WEFT_OK); /* nobody waits for it yet */
-    says(f, "nobody waits");
+    says(f, "no rank is inside an operation\n");
     weft_request *sent;
     assert_int_equal(
         wrapped()->send(f->rank[0], f->pair[0], 1, NULL, 6, WEFT_BF16, NULL, &sent, &f->err),
@@ -137,6 +279,32 @@ static void transfers_are_matched(void **state)
     says(f, "  failed  recv of fsdp");
 }
 
+static void ranks_are_listed_in_order(void **state)
+{
+    fixture *f = *state;
+    weft_request *sent;
+    begin(f, "[flight]\n");
+    assert_int_equal(
+        wrapped()->send(f->rank[0], f->all[0], 1, NULL, 6, WEFT_BF16, NULL, &sent, &f->err),
+        WEFT_OK);
+    receives(f, 1, 0);
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says(f, "  entered by ranks 0, 1, rank 1 at ");
+}
+
+/* Who ended because of others has waited for them, and keeps nobody. */
+static void who_followed_is_not_to_blame(void **state)
+{
+    fixture *f = *state;
+    begin(f, "[flight]\n");
+    enters(f, 0, f->pair[0], 8); /* the earliest, for 1 */
+    ends_with(f, 1, WEFT_ERR_PEER);
+    usleep(2000);
+    enters(f, 2, f->pair[2], 8);
+    assert_int_equal(command(f, NULL, NULL), WEFT_OK);
+    says(f, "  missing: rank 3\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +312,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_is_missing, setup, teardown),
         cmocka_unit_test_setup_teardown(who_waits_is_not_to_blame, setup, teardown),
         cmocka_unit_test_setup_teardown(a_circle_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_is_stopped_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(those_who_are_stopped_are_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_is_gone_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(where_it_is_stopped_comes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_error_of_ones_own_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(threads_go_together, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_is_elsewhere_comes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(ranks_are_listed_in_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_followed_is_not_to_blame, setup, teardown),
         cmocka_unit_test_setup_teardown(different_operations_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(all_have_entered, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_is_missing, setup, teardown),

@@ -2,9 +2,11 @@
 /* Rings and folders, and files that are damaged, cannot be read or are of another run. */
 #include "ranks.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <weft/files.h>
 
@@ -203,6 +205,14 @@ static void processes_are_known(void **state)
     assert_true(flight_process_start(getpid(), &stopped) > 0);
     assert_false(stopped);
     assert_true(flight_process_start(1 << 30, NULL) == 0);
+    /* dead, and nobody has asked for its exit code */
+    siginfo_t info;
+    pid_t pid = forked();
+    if (pid == 0)
+        _exit(0);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_true(flight_process_start(pid, NULL) == 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
 int main(void)
