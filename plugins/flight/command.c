@@ -45,11 +45,23 @@ static weft_status print_rank(const flight_record *l, int64_t rank, weft_text *t
     return WEFT_OK;
 }
 
-static weft_status print_analysis(const flight_record *l, weft_text *text, weft_error *err)
+static bool may_move(const flight_record *l)
+{
+    for (int r = 0; r < l->n; r++)
+        if (flight_may_run(&l->ranks[r]))
+            return true;
+    return false;
+}
+
+/* A run that goes on is always inside something: only what nobody leaves says anything. */
+static weft_status print_analysis(const flight_record *l, int64_t wait_s, weft_text *text,
+                                  weft_error *err)
 {
     flight_analysis a;
     weft_status s = flight_analyse(l, &a, err);
-    if (!s)
+    if (!s && a.n_culprits == 0 && may_move(l) && flight_record_moves(l, wait_s))
+        flight_report_moving(l, text);
+    else if (!s)
         flight_report(l, &a, text);
     flight_analysis_release(&a);
     return s;
@@ -58,10 +70,11 @@ static weft_status print_analysis(const flight_record *l, weft_text *text, weft_
 static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
 {
     const char *dir = NULL;
-    int64_t rank = -1;
+    int64_t rank = -1, wait_s = 2;
     int n = 0;
     const weft_option list[] = {
         {.name = "rank", .argument = "R", .number = &rank, .min = 0, .max = INT32_MAX},
+        {.name = "wait", .argument = "S", .number = &wait_s, .min = 0, .max = 3600},
         {.name = NULL}};
     const weft_options options = {.command = "flight",
                                   .list = list,
@@ -78,7 +91,8 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
     weft_text text = {0};
     s = flight_record_read(dir, host->log, &record, err);
     if (!s)
-        s = rank >= 0 ? print_rank(&record, rank, &text, err) : print_analysis(&record, &text, err);
+        s = rank >= 0 ? print_rank(&record, rank, &text, err)
+                      : print_analysis(&record, wait_s, &text, err);
     if (!s)
         s = text.out_of_memory ? weft_fail_memory(err)
                                : host->write(host, weft_text_get(&text), text.size, err);
@@ -89,9 +103,10 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
 
 const weft_command flight_command = {
     "flight", "say which operation not all ranks of a run have entered, and who is missing",
-    "usage: weft flight DIR [--rank R]\n"
+    "usage: weft flight DIR [--rank R] [--wait S]\n"
     "\n"
     "Reads what the plugin flight records in the run folder DIR: of a run that goes on, hangs, or\n"
     "has died. DIR may be the folder of an older record, DIR/flight/TIME.\n"
-    "  --rank R   print the last operations of this rank instead\n",
+    "  --rank R   print the last operations of this rank instead\n"
+    "  --wait S   look for S seconds whether the run moves before anybody is blamed (default: 2)\n",
     run};

@@ -158,6 +158,8 @@ weft_status flight_rank_read(const char *path, flight_rank *out, weft_error *err
 void flight_rank_release(flight_rank *rank);
 /* It lives, as far as is known. */
 bool flight_may_run(const flight_rank *rank);
+/* Has it gone on since it was read? */
+bool flight_rank_moves(const flight_rank *rank, const char *path);
 const flight_group *flight_rank_group(const flight_rank *rank, int index);
 const int32_t *flight_rank_members(const flight_rank *rank, int index);
 /* The entry of this number; NULL: it is overwritten, or was never made. */
@@ -182,6 +184,8 @@ bool flight_is_record(const char *name);
 weft_status flight_record_read(const char *dir, const weft_log *log, flight_record *out,
                                weft_error *err);
 void flight_record_release(flight_record *record);
+/* Does a rank go on within so many seconds? */
+bool flight_record_moves(const flight_record *record, int64_t within_s);
 
 /* ---- what follows (analyse.c) ---- */
 
@@ -225,6 +229,8 @@ void flight_add_entry(weft_text *text, const flight_rank *rank, const flight_ent
 /* "    rank 2: process 4244 on node7, the process lives; last in ..." and the end of the line. */
 void flight_add_fate(weft_text *text, const flight_rank *rank);
 void flight_report(const flight_record *record, const flight_analysis *analysis, weft_text *text);
+/* Of a run that goes on: where each rank is, and for how long. */
+void flight_report_moving(const flight_record *record, weft_text *text);
 
 extern const weft_command flight_command;
 

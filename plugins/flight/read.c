@@ -159,6 +159,21 @@ bool flight_may_run(const flight_rank *r)
     return r->head && (r->fate == FLIGHT_LIVES || r->fate == FLIGHT_ELSEWHERE);
 }
 
+bool flight_rank_moves(const flight_rank *r, const char *path)
+{
+    flight_head h;
+    int fd;
+    weft_error ignored = {0};
+    weft_status s = weft_open_file(path, WEFT_NOWHERE, &fd, &ignored);
+    weft_error_release(&ignored);
+    if (s)
+        return false;
+    ssize_t n = pread(fd, &h, sizeof h, 0);
+    close(fd);
+    return n == (ssize_t)sizeof h && (h.written != r->head->written || h.at_ns != r->head->at_ns ||
+                                      h.ended != r->head->ended);
+}
+
 const flight_entry *flight_rank_entry(const flight_rank *r, uint64_t number)
 {
     if (number == 0)

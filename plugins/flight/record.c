@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <weft/files.h>
 
 bool flight_is_record(const char *name)
@@ -222,4 +223,31 @@ void flight_record_release(flight_record *l)
     weft_free(l->ranks);
     weft_free(l->folder);
     *l = (flight_record){0};
+}
+
+/* ---- does it go on ---- */
+
+static bool moves(const flight_record *l)
+{
+    bool is = false;
+    for (int r = 0; r < l->n && !is; r++) {
+        const flight_rank *rank = &l->ranks[r];
+        char *path = flight_may_run(rank) ? weft_format("%s/rank-%d", l->folder, r) : NULL;
+        is = path && flight_rank_moves(rank, path);
+        weft_free(path);
+    }
+    return is;
+}
+
+bool flight_record_moves(const flight_record *l, int64_t within_s)
+{
+    const struct timespec pause = {.tv_nsec = 50000000};
+    const double until = weft_now() + (double)within_s;
+    while (weft_now() < until) {
+        if (nanosleep(&pause, NULL) != 0 && errno != EINTR)
+            return false;
+        if (moves(l))
+            return true;
+    }
+    return false;
 }

@@ -103,6 +103,36 @@ static void print_places(const flight_record *l, const flight_stall *told, weft_
     weft_free(list);
 }
 
+static void print_moving_rank(const flight_record *l, const flight_rank *r, weft_text *text)
+{
+    const flight_entry *e = flight_waiting_in(r);
+    weft_text_print(text, "    rank %d: ", r->head->rank);
+    if (!flight_may_run(r))
+        weft_text_print(text, "%s; last in ", flight_fate_words(r));
+    if (e && flight_may_run(r))
+        flight_add_entry(text, r, e);
+    else
+        flight_add_place(text, &r->head->at, r->head->at.what);
+    weft_text_print(text, e && flight_may_run(r) ? ", waiting for %.3f s\n" : ", for %.3f s\n",
+                    seconds_since(l, e && flight_may_run(r) ? e->started_ns : r->head->at_ns));
+}
+
+void flight_report_moving(const flight_record *l, weft_text *text)
+{
+    int64_t step = 0;
+    int n;
+    print_head(l, text);
+    for (int r = 0; r < l->n; r++)
+        if (l->ranks[r].head && l->ranks[r].head->at.step > step)
+            step = l->ranks[r].head->at.step;
+    weft_text_print(text, "the run moves: step %" PRId64 "\n", step);
+    standing *list = sort_ranks(l, NULL, &n, text);
+    for (int i = 0; i < n && i < FLIGHT_LISTED; i++)
+        print_moving_rank(l, list[i].rank, text);
+    add_more(text, n);
+    weft_free(list);
+}
+
 /* ---- what is wrong ---- */
 
 /* "rank 2 is stopped"; of several "ranks 2, 3 are stopped" */

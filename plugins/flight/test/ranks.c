@@ -227,12 +227,12 @@ void enters(fixture *f, int rank, void *of, int64_t count)
 
 weft_status command(fixture *f, const char *word, const char *value)
 {
-    char name[] = "flight";
-    char *argv[] = {name, f->dir, (char *)(uintptr_t)word, (char *)(uintptr_t)value, NULL};
+    char name[] = "flight", wait[] = "--wait=0";
+    char *argv[] = {name, f->dir, wait, (char *)(uintptr_t)word, (char *)(uintptr_t)value, NULL};
     weft_text_clear(&f->out);
     weft_text_clear(&f->lines);
     weft_error_clear(&f->err);
-    return flight_command.run(&f->command, word ? 4 : 2, argv, &f->err);
+    return flight_command.run(&f->command, word ? 5 : 3, argv, &f->err);
 }
 
 void says(fixture *f, const char *words)

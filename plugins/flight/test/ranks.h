@@ -41,7 +41,7 @@ void at(fixture *f, int rank, const char *op, int block);
 void collective(fixture *f, int rank, void *of, int64_t count);
 /* The rank is inside it and stays there: as if the call had not come back. */
 void enters(fixture *f, int rank, void *of, int64_t count);
-/* weft flight, with this option. */
+/* weft flight, with this option; it looks once. */
 weft_status command(fixture *f, const char *word, const char *value);
 void says(fixture *f, const char *words);
 void says_not(fixture *f, const char *words);

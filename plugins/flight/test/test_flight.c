@@ -305,6 +305,38 @@ static void who_followed_is_not_to_blame(void **state)
     says(f, "  missing: rank 3\n");
 }
 
+/* ---- does it move ---- */
+
+static void a_run_that_moves_is_no_deadlock(void **state)
+{
+    fixture *f = *state;
+    char name[] = "flight";
+    char *argv[] = {name, f->dir, NULL};
+    begin(f, "[flight]\n");
+    for (int r = 0; r < 3; r++)
+        enters(f, r, f->all[r], 8);
+    pid_t pid = forked(); /* the records are shared memory */
+    for (int i = 0; pid == 0; i++) {
+        f->rank[3]->ring.head->at_ns += 1000;
+        usleep(1000);
+    }
+    weft_status s = flight_command.run(&f->command, 2, argv, &f->err);
+    end_process(pid);
+    assert_int_equal(s, WEFT_OK);
+    says(f, "\nthe run moves: step 7\n");
+    says(f, "    rank 0: all_gather, step 7: 8 f32, waiting for 0.");
+    says(f, "    rank 3: the beginning of the step, step 7, for 0.");
+    says_not(f, "not all have entered");
+    says_not(f, "circle");
+    /* and now it does not */
+    weft_text_clear(&f->out);
+    double began = weft_now();
+    assert_int_equal(flight_command.run(&f->command, 2, argv, &f->err), WEFT_OK);
+    assert_true(weft_now() - began > 1.5);
+    says(f, "\nnothing has moved for ");
+    says(f, "  missing: rank 3\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +353,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_elsewhere_comes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(ranks_are_listed_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(who_followed_is_not_to_blame, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_run_that_moves_is_no_deadlock, setup, teardown),
         cmocka_unit_test_setup_teardown(different_operations_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(all_have_entered, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_is_missing, setup, teardown),
