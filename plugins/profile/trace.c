@@ -91,6 +91,14 @@ static bool is_one_task(const profile_record *r, const profile_event *a, const p
            strcmp(x->program, y->program) == 0 && strcmp(x->mode, y->mode) == 0;
 }
 
+/* What is sent lies in the programs of the stages at both ends, and would be tasks of stages that a
+ * rank does not have. */
+static bool is_transfer(const profile_record *r, const profile_event *e)
+{
+    const weft_instruction_kind kind = r->kinds[e->kind].kind;
+    return kind == WEFT_POST_SEND || kind == WEFT_POST_RECV || kind == WEFT_AWAIT;
+}
+
 static void add_task(weft_text *text, const profile_record *r, int64_t first, int64_t last,
                      int rank)
 {
@@ -105,13 +113,19 @@ static void add_task(weft_text *text, const profile_record *r, int64_t first, in
 
 static void add_tasks(weft_text *text, const profile_record *r, int rank)
 {
-    for (int64_t i = 0, first = 0; i < r->n_events; i++) {
-        bool ends = i + 1 == r->n_events || !is_one_task(r, &r->events[first], &r->events[i + 1]);
-        if (!ends)
+    int64_t first = -1, last = -1;
+    for (int64_t i = 0; i < r->n_events; i++) {
+        if (is_transfer(r, &r->events[i]))
             continue;
-        add_task(text, r, first, i, rank);
-        first = i + 1;
+        if (first >= 0 && !is_one_task(r, &r->events[first], &r->events[i])) {
+            add_task(text, r, first, last, rank);
+            first = -1;
+        }
+        first = first < 0 ? i : first;
+        last = i;
     }
+    if (first >= 0)
+        add_task(text, r, first, last, rank);
 }
 
 /* ---- the file ---- */
