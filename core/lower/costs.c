@@ -185,7 +185,9 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
                            .captures = weft_device_is_async(plan) && plan->device->begin,
                            .captures_sent = weft_plan_captures_sent(plan)};
     bool known = weft_device_find_rates(plan, &out->rates);
-    if (!known)
+    if (known)
+        weft_roofline_share(out, weft_device_sharers(plan, &out->rates));
+    else
         weft_roofline_assume(out, 1e12, 1e10);
     return known;
 }

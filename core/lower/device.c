@@ -228,6 +228,13 @@ bool weft_device_find_rates(const weft_plan *p, weft_device_rates *rates)
     return known;
 }
 
+int weft_device_sharers(const weft_plan *p, const weft_device_rates *rates)
+{
+    void *self;
+    const weft_transport *t = weft_plugins_service(p->plugins, "transport", &self);
+    return rates->one_a_process && t && t->ranks == WEFT_RANKS_THREADS ? p->ranks : 1;
+}
+
 void weft_device_describe(const weft_plan *p, weft_text *text)
 {
     const weft_entry entry = enter(p, "describe", NULL);

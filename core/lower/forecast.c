@@ -16,13 +16,13 @@ static void print_mfu(const weft_plan *plan, const weft_roofline *r, const weft_
                       double step_s, weft_text *text)
 {
     const weft_dtype dtype = plan->lowered[WEFT_MODE_TRAIN]->product_dtype;
-    const double all = step_s * r->rates.peak[dtype];
+    const double peak = r->rates.peak[dtype], all = step_s * peak;
     if (all <= 0)
         return;
-    weft_text_print(text,
-                    ", MFU %.1f %% counting attention half, %.1f %% whole (of %.4g %s flop/s)",
-                    100 * (f->model_flops - f->model_attention / 2) / all,
-                    100 * f->model_flops / all, r->rates.peak[dtype], weft_dtype_name(dtype));
+    weft_text_print(
+        text, ", MFU %.1f %% counting attention half, %.1f %% whole (of %.4g %s flop/s)",
+        100 * (f->model_flops - f->model_attention / 2) / all, 100 * f->model_flops / all,
+        r->sharers > 1 ? r->sharers * peak : peak, weft_dtype_name(dtype));
 }
 
 static void print_work(const weft_plan *plan, const weft_forecast *f, const weft_timeline *t,
@@ -56,6 +56,8 @@ static void print_forecast(const weft_plan *plan, const weft_roofline *r, const 
     weft_text_add(text, " a rank)");
     print_mfu(plan, r, f, t->step_s, text);
     weft_text_add(text, "\n");
+    if (r->sharers > 1)
+        weft_text_print(text, "  the %d ranks share one device and take it in turn\n", r->sharers);
     print_work(plan, f, t, text);
     if (f->n_unknown)
         weft_text_print(text,

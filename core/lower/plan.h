@@ -124,6 +124,8 @@ size_t weft_device_library_bytes(const weft_plan *plan, int64_t captured);
 void weft_device_describe(const weft_plan *plan, weft_text *text);
 /* false: it does not know. */
 bool weft_device_find_rates(const weft_plan *plan, weft_device_rates *rates);
+/* How many ranks compute on one device of these rates. */
+int weft_device_sharers(const weft_plan *plan, const weft_device_rates *rates);
 
 /* What is wrong with the texts (rule, linear groups, gradient) of a plugin's ops, which are among
  * `ops`; in the words that a run gives. where: the line that lists the plugin. */
@@ -197,6 +199,10 @@ void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);
 void weft_print_flops(weft_text *text, double flops);
 /* "1.23 GiB", "4.5 MiB", "17 B". */
 void weft_print_bytes(weft_text *text, double bytes);
+/* A line of a name, which is filled up to so many columns, and bytes. */
+void weft_print_named(weft_text *text, const char *name, int width, double bytes);
+/* Memory of libraries, and what is left of the device (room.c). */
+void weft_plan_print_libraries(const weft_plan *plan, weft_text *text);
 /* Trained elements, all ranks together. */
 int64_t weft_plan_parameters(const weft_plan *plan);
 /* What a store is shown: every parameter and state, this rank's part, at its place in `memory`

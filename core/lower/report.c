@@ -76,7 +76,7 @@ static int64_t state_bytes(const weft_plan *plan, weft_state_kind kind)
     return total;
 }
 
-static void print_named(weft_text *text, const char *name, int width, double bytes)
+void weft_print_named(weft_text *text, const char *name, int width, double bytes)
 {
     weft_text_print(text, "  %-*s  ", width - 1, name);
     weft_print_bytes(text, bytes);
@@ -85,7 +85,7 @@ static void print_named(weft_text *text, const char *name, int width, double byt
 
 static void print_line(weft_text *text, const char *name, double bytes)
 {
-    print_named(text, name, 21, bytes);
+    weft_print_named(text, name, 21, bytes);
 }
 
 static int compare_bytes(const void *a, const void *b)
@@ -133,8 +133,8 @@ static void print_peak(const weft_lowered *l, weft_text *text)
     if (n > 1)
         qsort(alive, (size_t)n, sizeof *alive, compare_bytes);
     for (int i = 0; i < n && i < 8; i++)
-        print_named(text, alive[i]->value ? alive[i]->value->name : "(workspace)", 44,
-                    (double)alive[i]->bytes);
+        weft_print_named(text, alive[i]->value ? alive[i]->value->name : "(workspace)", 44,
+                         (double)alive[i]->bytes);
     weft_free(alive);
 }
 
@@ -159,42 +159,6 @@ static void print_slots(const weft_lowered *l, weft_text *text)
     }
 }
 
-/* What is left of a device whose size is known. */
-static void print_room(const weft_plan *plan, double libraries, weft_text *text)
-{
-    weft_device_rates rates;
-    if (!weft_device_find_rates(plan, &rates) || rates.memory_bytes == 0)
-        return;
-    const double all = (double)rates.memory_bytes,
-                 left = all - (double)weft_plan_bytes(plan) - libraries;
-    weft_text_print(text, "  of the ");
-    weft_print_bytes(text, all);
-    weft_text_print(text, " of %s ", rates.name);
-    weft_print_bytes(text, left < 0 ? -left : left);
-    weft_text_print(text, left < 0 ? " too few\n" : " are left\n");
-}
-
-/* All together, and whose they are if they are of several. */
-static void print_libraries(const weft_plan *plan, weft_text *text)
-{
-    weft_libraries of;
-    if (weft_plan_libraries(plan, &of, NULL)) {
-        text->out_of_memory = true;
-        return;
-    }
-    const double all = (double)(of.device + of.captured + of.loading + of.transport);
-    print_line(text, "libraries (estimate)", all);
-    if (of.captured || of.loading || of.transport_name)
-        print_named(text, "  the device's", 21, (double)of.device);
-    if (of.captured)
-        print_named(text, "  captured tasks", 21, (double)of.captured);
-    if (of.loading)
-        print_named(text, "  loading kernels", 21, (double)of.loading);
-    if (of.transport_name)
-        print_named(text, "  the transport's", 21, (double)of.transport);
-    print_room(plan, all, text);
-}
-
 static void print_memory(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -215,7 +179,7 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     if (held.store)
         print_line(text, "checkpoint buffer", (double)held.store);
     print_line(text, "total planned", (double)weft_plan_bytes(plan));
-    print_libraries(plan, text);
+    weft_plan_print_libraries(plan, text);
     if (held.host_inputs)
         print_line(text, "on the host, inputs", (double)held.host_inputs);
     if (weft_plan_is_staged(plan))

@@ -26,6 +26,25 @@ void weft_roofline_assume(weft_roofline *r, double flops_per_s, double bytes_per
     }
 }
 
+void weft_roofline_share(weft_roofline *r, int n)
+{
+    weft_device_rates *rates = &r->rates;
+    r->sharers = n;
+    if (n < 2)
+        return;
+    for (int i = 0; i < WEFT_DTYPES; i++) {
+        rates->peak[i] /= n;
+        rates->product[i] /= n;
+        rates->attention[i] /= n;
+    }
+    rates->other /= n;
+    rates->memory /= n;
+    rates->launch_s *= n;
+    rates->host = 0;                 /* no rank is on another one */
+    rates->link = rates->memory / 2; /* read and written */
+    rates->link_s = 0;
+}
+
 /* ---- what is sent ---- */
 
 weft_reach weft_reach_of(const weft_device_rates *rates, const weft_mesh *mesh, const int *axes,
@@ -63,12 +82,33 @@ static double hop(const weft_device_rates *rates, const weft_reach *at, double b
                          : over(bytes, rates->link) + rates->link_s;
 }
 
-double weft_roofline_send(const weft_device_rates *rates, const weft_mesh *mesh,
-                          const weft_step *step, int64_t count, weft_dtype dtype)
+/* In memory that all of a group reach: each copies its own part, or adds up what it reads. */
+static double copy_seconds(const weft_device_rates *rates, weft_move move, double bytes, int n)
 {
-    const weft_reach at = weft_reach_of(rates, mesh, step->axes, step->n_axes);
-    const double bytes = (double)count * (double)weft_dtype_size(dtype), others = at.n - 1;
-    switch (step->move) {
+    switch (move) {
+    case WEFT_ALL_GATHER:
+    case WEFT_ALL_TO_ALL:
+        return over(bytes * n, rates->link);
+    case WEFT_REDUCE_SCATTER: /* n are read, and one is written */
+        return over(bytes * (n + 1) / 2, rates->link);
+    case WEFT_ALL_REDUCE: /* of a part all terms are read, and it is written for all */
+    case WEFT_BROADCAST:
+    case WEFT_SEND:
+    case WEFT_SHIFT:
+        return over(bytes, rates->link);
+    case WEFT_SLICE:
+    case WEFT_ZERO:
+    case WEFT_KEEP:
+        break;
+    }
+    return 0;
+}
+
+static double call_seconds(const weft_device_rates *rates, weft_move move, double bytes,
+                           weft_reach at)
+{
+    const double others = at.n - 1;
+    switch (move) {
     case WEFT_ALL_GATHER:
     case WEFT_REDUCE_SCATTER:
         return over(bytes * others, ring_rate(rates, &at)) + ring_hops(rates, &at);
@@ -91,6 +131,16 @@ double weft_roofline_send(const weft_device_rates *rates, const weft_mesh *mesh,
     return 0;
 }
 
+double weft_roofline_send(const weft_roofline *r, const weft_mesh *mesh, const weft_step *step,
+                          int64_t count, weft_dtype dtype)
+{
+    const weft_reach at = weft_reach_of(&r->rates, mesh, step->axes, step->n_axes);
+    const double bytes = (double)count * (double)weft_dtype_size(dtype);
+    if (r->sharers > 1)
+        return copy_seconds(&r->rates, step->move, bytes, at.n);
+    return call_seconds(&r->rates, step->move, bytes, at);
+}
+
 /* Read and written. */
 static double box_bytes(const weft_place_box *b)
 {
@@ -100,24 +150,24 @@ static double box_bytes(const weft_place_box *b)
     return b->from.of == WEFT_PLACE_ZEROS ? bytes : 2 * bytes;
 }
 
-static double part_seconds(const weft_device_rates *rates, const weft_mesh *mesh,
-                           const weft_exchange *e, const weft_exchange_part *part)
+static double part_seconds(const weft_roofline *r, const weft_mesh *mesh, const weft_exchange *e,
+                           const weft_exchange_part *part)
 {
     double bytes = 0;
     if (part->sends)
-        return rates->launch_s +
-               weft_roofline_send(rates, mesh, part->step, part->count, part->dtype);
+        return r->rates.launch_s +
+               weft_roofline_send(r, mesh, part->step, part->count, part->dtype);
     for (int b = 0; b < part->n; b++)
         bytes += box_bytes(&e->boxes[part->first + b]);
-    return rates->launch_s + over(bytes, rates->memory);
+    return r->rates.launch_s + over(bytes, r->rates.memory);
 }
 
-static double collective_seconds(const weft_device_rates *rates, const weft_mesh *mesh,
+static double collective_seconds(const weft_roofline *r, const weft_mesh *mesh,
                                  const weft_exchange *e)
 {
     double seconds = 0;
     for (int i = 0; i < e->n_parts; i++)
-        seconds += part_seconds(rates, mesh, e, &e->parts[i]);
+        seconds += part_seconds(r, mesh, e, &e->parts[i]);
     return seconds;
 }
 
@@ -138,7 +188,7 @@ double weft_roofline_before_stages(const weft_roofline *r, const weft_lowered *l
     for (int i = 0; axis >= 0 && i < e->n_parts; i++) {
         if (e->parts[i].sends && is_over(e->parts[i].step, axis))
             return seconds;
-        seconds += part_seconds(&r->rates, &l->graph->config.mesh, e, &e->parts[i]);
+        seconds += part_seconds(r, &l->graph->config.mesh, e, &e->parts[i]);
     }
     return -1;
 }
@@ -146,8 +196,8 @@ double weft_roofline_before_stages(const weft_roofline *r, const weft_lowered *l
 double weft_roofline_transfer(const weft_roofline *r, const weft_lowered *l,
                               const weft_instruction *in)
 {
-    return r->rates.launch_s + weft_roofline_send(&r->rates, &l->graph->config.mesh,
-                                                  in->node->steps, weft_tensor_count(in->tensors),
+    return r->rates.launch_s + weft_roofline_send(r, &l->graph->config.mesh, in->node->steps,
+                                                  weft_tensor_count(in->tensors),
                                                   in->tensors[0].dtype);
 }
 
@@ -206,7 +256,7 @@ weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
         break;
     case WEFT_COLLECTIVE:
         cost.work = WEFT_WORK_SENT;
-        cost.seconds = collective_seconds(rates, mesh, in->exchange);
+        cost.seconds = collective_seconds(r, mesh, in->exchange);
         break;
     case WEFT_POST_SEND: /* from where it lies, or read and written first */
         if (weft_node_shifts(in->node)) {

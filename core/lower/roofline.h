@@ -15,11 +15,16 @@ typedef struct weft_roofline {
     bool staged;        /* what the device has no kernel for is computed by the host */
     bool captures;      /* tasks that are the same every time go through the first queue */
     bool captures_sent; /* ... those in which ranks communicate, too */
+    int sharers;        /* ranks that compute on one device; below 2: each has its own */
 } weft_roofline;
 
 /* Of who knows no device: one rate for all that is computed and one for all that is sent, 0: as it
  * is; nothing else takes time. */
 void weft_roofline_assume(weft_roofline *r, double flops_per_s, double bytes_per_s);
+
+/* n ranks compute on one device, in turn: each has its share of it, and what they send each other
+ * is copied in its memory. */
+void weft_roofline_share(weft_roofline *r, int n);
 
 typedef enum weft_work {
     WEFT_WORK_PRODUCT,
@@ -53,8 +58,8 @@ typedef struct weft_reach {
 weft_reach weft_reach_of(const weft_device_rates *rates, const weft_mesh *mesh, const int *axes,
                          int n_axes);
 /* What a call of the transport takes; count: as in its table of functions. */
-double weft_roofline_send(const weft_device_rates *rates, const weft_mesh *mesh,
-                          const weft_step *step, int64_t count, weft_dtype dtype);
+double weft_roofline_send(const weft_roofline *r, const weft_mesh *mesh, const weft_step *step,
+                          int64_t count, weft_dtype dtype);
 
 /* ---- course.c ---- */
 

@@ -75,6 +75,7 @@ typedef struct weft_device_rates {
     double launch_s;               /* what every instruction takes besides */
     bool skips_masked;             /* attention computes only what its mask leaves */
     int64_t memory_bytes;          /* of the whole device */
+    bool one_a_process;            /* ranks that are threads of one process share it */
     int host;                      /* how many devices a host has; ranks fill hosts in order */
     double link, link_s;           /* to others of the host: bytes/s that a rank sends, seconds
                                       that a hop takes */

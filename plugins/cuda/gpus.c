@@ -100,6 +100,7 @@ static void fill(const double *v, cuda_gpu *gpu)
     r->launch_s = v[LAUNCH_S];
     r->skips_masked = true;
     r->memory_bytes = (int64_t)v[MEMORY];
+    r->one_a_process = true;
     r->host = (int)v[HOST];
     r->link = REACHED_LINK * v[LINK];
     r->link_s = v[HOP];

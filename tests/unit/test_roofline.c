@@ -45,7 +45,8 @@ static void ranks_fill_hosts_in_order(void **state)
 static double send(weft_move move, int n_axes, int axis)
 {
     const weft_step step = {.move = move, .n_axes = n_axes, .axes = {axis, 1 - axis}};
-    return weft_roofline_send(&links, &mesh, &step, 25, WEFT_F32);
+    const weft_roofline r = {.rates = links};
+    return weft_roofline_send(&r, &mesh, &step, 25, WEFT_F32);
 }
 
 static void rings_take_bytes_and_hops(void **state)
@@ -65,6 +66,32 @@ static void rings_take_bytes_and_hops(void **state)
     assert_seconds(send(WEFT_ALL_TO_ALL, 1, 1), 600 / 10.0 + 1000); /* to six on other hosts */
     /* all eight of a host: their shares are less than the link */
     assert_seconds(send(WEFT_ALL_GATHER, 2, 0), 3100 / 80.0 + 28 + 3 * 1000);
+}
+
+/* A memory of 800 bytes/s: each of four has 200, and copies 100. */
+static void ranks_of_one_device_share_it(void **state)
+{
+    (void)state;
+    weft_roofline r = {.rates = links};
+    const weft_step gather = {.move = WEFT_ALL_GATHER, .n_axes = 1, .axes = {0}},
+                    scatter = {.move = WEFT_REDUCE_SCATTER, .n_axes = 1, .axes = {0}},
+                    reduce = {.move = WEFT_ALL_REDUCE, .n_axes = 1, .axes = {0}};
+    r.rates.memory = 800;
+    r.rates.launch_s = 3;
+    r.rates.other = 8;
+    r.rates.peak[WEFT_BF16] = r.rates.product[WEFT_BF16] = r.rates.attention[WEFT_BF16] = 16;
+    weft_roofline_share(&r, 1);
+    assert_seconds(r.rates.memory, 800);
+    weft_roofline_share(&r, 4);
+    assert_seconds(r.rates.memory, 200);
+    assert_seconds(r.rates.launch_s, 12);
+    assert_seconds(r.rates.other, 2);
+    assert_seconds(r.rates.peak[WEFT_BF16], 4);
+    assert_seconds(r.rates.product[WEFT_BF16], 4);
+    assert_seconds(r.rates.attention[WEFT_BF16], 4);
+    assert_seconds(weft_roofline_send(&r, &mesh, &gather, 25, WEFT_F32), 4);
+    assert_seconds(weft_roofline_send(&r, &mesh, &scatter, 25, WEFT_F32), 2.5);
+    assert_seconds(weft_roofline_send(&r, &mesh, &reduce, 25, WEFT_F32), 1);
 }
 
 /* ---- instructions ---- */
@@ -401,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_fill_hosts_in_order),
         cmocka_unit_test(rings_take_bytes_and_hops),
+        cmocka_unit_test(ranks_of_one_device_share_it),
         cmocka_unit_test(the_slower_of_work_and_bytes),
         cmocka_unit_test(queues_go_on_beside_each_other),
         cmocka_unit_test(tasks_go_on_beside_each_other),
