@@ -99,6 +99,7 @@ const weft_kernel cuda_kernels[] = {
     OPTIONAL(snapshot, true, "h>h", NULL, NULL, cuda_elementwise_launch),
     ELEMENTWISE(accumulate, "h>h"),
     ELEMENTWISE(accumulate_max, "h>h"),
+    ELEMENTWISE(lowest, "h>h"),
     ELEMENTWISE(broadcast, "h>h"),
     ELEMENTWISE(silu_mul, "hh>h"),
     ELEMENTWISE(silu_mul_dx, "hhh>hh"),

@@ -18,6 +18,7 @@ static const struct {
     {"accumulate", CUDA_KERNEL_copy, false},
     {"snapshot", CUDA_KERNEL_copy, false},
     {"accumulate_max", CUDA_KERNEL_larger, false},
+    {"lowest", CUDA_KERNEL_lowest, false},
     {"broadcast", CUDA_KERNEL_broadcast, false},
     {"silu_mul", CUDA_KERNEL_silu_mul, false},
     {"silu_mul_dx", CUDA_KERNEL_silu_mul_dx, false},

@@ -271,7 +271,7 @@ static void compare(const trial *t, int result, const weft_tensor *want, const c
         double x = weft_tensor_get(got, i), y = weft_tensor_get(want, i);
         if (x == y || (isnan(x) && isnan(y)))
             continue;
-        if (!(fabs(x - y) <= relative * fabs(y) + t->tolerance * largest))
+        if (isinf(y) || !(fabs(x - y) <= relative * fabs(y) + t->tolerance * largest))
             fail_msg("%s, %s: result %d, element %lld of %lld: %.9g, plain %.9g", t->op->name,
                      variant, result, (long long)i, (long long)weft_tensor_count(want), x, y);
     }

@@ -73,6 +73,18 @@ WEFT_KERNEL(larger, cuda_elementwise_args, CUDA_THREADS)
     }
 }
 
+/* What a maximum begins with. */
+WEFT_KERNEL(lowest, cuda_elementwise_args, CUDA_THREADS)
+{
+    FOR_CHUNKS(i, a.n)
+    {
+        float y[8];
+        EACH8(k)
+        y[k] = -INFINITY;
+        RESULT(i, y);
+    }
+}
+
 WEFT_KERNEL(broadcast, cuda_elementwise_args, CUDA_THREADS)
 {
     float x = get(a.ins[0], 0);

@@ -42,6 +42,7 @@
     X(elementwise, scale, 256)                                                                     \
     X(elementwise, copy, 256)                                                                      \
     X(elementwise, larger, 256)                                                                    \
+    X(elementwise, lowest, 256)                                                                    \
     X(elementwise, broadcast, 256)                                                                 \
     X(elementwise, silu_mul, 256)                                                                  \
     X(elementwise, silu_mul_dx, 256)                                                               \

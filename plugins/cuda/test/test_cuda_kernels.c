@@ -237,10 +237,26 @@ static void test_scales(void **state)
     }
 }
 
+/* On a CPU the plain kernel does it. */
+static void test_lowest(void **state)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16};
+    static const int64_t widths[] = {0, 17, 1000};
+    (void)state;
+    for (size_t i = 0; i < 12; i++) {
+        trial t;
+        trial_init(&t, "lowest");
+        trial_in(&t, dtypes[i & 1], 1, SIZES(3, widths[i / 4]));
+        trial_out(&t, dtypes[i >> 1 & 1], SIZES(3, widths[i / 4]));
+        trial_check(&t);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TRIAL_OPS,
+        cmocka_unit_test(test_lowest),
         cmocka_unit_test(test_sums_of_squares),
         cmocka_unit_test(test_scalars),
         cmocka_unit_test(test_learning_rate),
