@@ -194,6 +194,7 @@ core_libcore_la_SOURCES = \
 	core/lower/plan.c \
 	core/lower/repeats.c \
 	core/lower/report.c \
+	core/lower/reach.c \
 	core/lower/room.c \
 	core/lower/roofline.c \
 	core/lower/roofline.h \

@@ -47,21 +47,6 @@ void weft_roofline_share(weft_roofline *r, int n)
 
 /* ---- what is sent ---- */
 
-weft_reach weft_reach_of(const weft_device_rates *rates, const weft_mesh *mesh, const int *axes,
-                         int n_axes)
-{
-    weft_reach at = {1, 1, 1};
-    for (int k = 0; k < n_axes; k++) {
-        int size = mesh->axis[axes[k]].size, room = size;
-        if (rates->host > 0)
-            room = rates->host / weft_mesh_stride(mesh, axes[k]);
-        at.n *= size;
-        at.near *= room < 1 ? 1 : room < size ? room : size;
-    }
-    at.hosts = (at.n + at.near - 1) / at.near;
-    return at;
-}
-
 /* A ring through several hosts leaves each by the network shares of all its members there. */
 static double ring_rate(const weft_device_rates *rates, const weft_reach *at)
 {

@@ -51,7 +51,9 @@ double weft_roofline_transfer(const weft_roofline *r, const weft_lowered *l,
 /* What a collective does before it waits for the other stages of a pipeline; -1: it does not. */
 double weft_roofline_before_stages(const weft_roofline *r, const weft_lowered *l,
                                    const weft_instruction *in);
-/* How many of a group's ranks are on a rank's host, and how many hosts have some. */
+/* reach.c: how many of a group's ranks are on a host, and how many hosts have some. Where hosts end
+ * in the middle of groups, of the group that is on most of them, and of its ranks on a host the
+ * fewest. */
 typedef struct weft_reach {
     int n, near, hosts;
 } weft_reach;

@@ -41,6 +41,27 @@ static void ranks_fill_hosts_in_order(void **state)
     assert_int_equal(weft_reach_of(&unknown, &mesh, &dp, 1).hosts, 1);
 }
 
+/* Of six ranks, two of tp and three of dp: three a host are {0 1 2} {3 4 5}, four {0 1 2 3} {4 5}.
+ */
+static void hosts_end_in_the_middle_of_groups(void **state)
+{
+    (void)state;
+    const weft_mesh six = {.n_axes = 2,
+                           .axis = {{.name = "tp", .size = 2}, {.name = "dp", .size = 3}}};
+    const int axes[] = {1, 0};
+    const struct {
+        int host, first, n, near, hosts;
+    } cases[] = {{3, 1, 2, 1, 2}, {3, 0, 3, 1, 2}, {3, 0, 6, 3, 2}, {4, 1, 2, 2, 1},
+                 {4, 0, 3, 1, 2}, {4, 0, 6, 2, 2}, {1, 0, 6, 1, 6}, {7, 0, 6, 6, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const weft_device_rates rates = {.host = cases[i].host};
+        const weft_reach at =
+            weft_reach_of(&rates, &six, axes + cases[i].first, cases[i].n == 6 ? 2 : 1);
+        if (at.n != cases[i].n || at.near != cases[i].near || at.hosts != cases[i].hosts)
+            fail_msg("case %zu: %d ranks, %d near, %d hosts", i, at.n, at.near, at.hosts);
+    }
+}
+
 /* 100 bytes a rank, or a piece. */
 static double send(weft_move move, int n_axes, int axis)
 {
@@ -427,6 +448,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_fill_hosts_in_order),
+        cmocka_unit_test(hosts_end_in_the_middle_of_groups),
         cmocka_unit_test(rings_take_bytes_and_hops),
         cmocka_unit_test(ranks_of_one_device_share_it),
         cmocka_unit_test(the_slower_of_work_and_bytes),
