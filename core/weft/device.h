@@ -80,6 +80,7 @@ typedef struct weft_device_rates {
     double link, link_s;           /* to others of the host: bytes/s that a rank sends, seconds
                                       that a hop takes */
     double net, net_s;             /* the same to other hosts, a rank's share of the way out */
+    double host_link;              /* bytes/s between its memory and the host's, one way */
 } weft_device_rates;
 
 /* capability "device". All functions but describe are called between open and close, by the rank's

@@ -5,7 +5,8 @@
  * and HGX B200 (2024) in their SXM form, with dense products, half of what is printed where that is
  * for sparse ones; the Ada architecture's white paper for the RTX 4090, sums in f32. A link is half
  * of NVLink's sum of both ways, of the 4090 PCIe 4.0's 16 lanes; the network is that of the DGX of
- * the time, a card a GPU (HDR, NDR), of the 4090 a guess.
+ * the time, a card a GPU (HDR, NDR), of the 4090 a guess. To the host all have 16 lanes of
+ * PCIe, 4.0 or 5.0.
  *
  * What is reached of a peak: of products, the best that ml-engineering's search of shapes ("maximum
  * achievable matmul flops") found for A100, H100 and B200; of attention, FlashAttention-2's
@@ -18,22 +19,26 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct cuda_known {
     const char *key, *title;
     double bf16, f8, f32, bandwidth; /* 1e12 flop/s, 1e12 bytes/s */
     double memory;                   /* GiB */
-    double link, net;                /* 1e9 bytes/s */
+    double link, net, host_link;     /* 1e9 bytes/s */
     double product, product8, attention;
     int sms, host;
     bool
         narrow_rows; /* cuBLASLt has products in 8 bits with a scale for each row on Hopper alone */
 } known[] = {
-    {"a100", "A100 SXM", 312, 0, 19.5, 2.039, 80, 300, 25, 0.87, 0, 0.58, 108, 8, false},
-    {"h100", "H100 SXM", 989.4, 1978.9, 66.9, 3.35, 80, 450, 50, 0.80, 0.71, 0.31, 132, 8, true},
-    {"h200", "H200 SXM", 989.4, 1978.9, 66.9, 4.8, 141, 450, 50, 0.80, 0.73, 0.31, 132, 8, true},
-    {"b200", "B200 SXM", 2250, 4500, 75, 8, 180, 900, 50, 0.775, 0.76, 0.15, 148, 8, false},
-    {"4090", "RTX 4090", 165.2, 330.3, 82.6, 1.008, 24, 32, 12.5, 0.85, 0.8, 0.75, 128, 8, false},
+    {"a100", "A100 SXM", 312, 0, 19.5, 2.039, 80, 300, 25, 32, 0.87, 0.87, 0.58, 108, 8, false},
+    {"h100", "H100 SXM", 989.4, 1978.9, 66.9, 3.35, 80, 450, 50, 64, 0.80, 0.71, 0.31, 132, 8,
+     true},
+    {"h200", "H200 SXM", 989.4, 1978.9, 66.9, 4.8, 141, 450, 50, 64, 0.80, 0.73, 0.31, 132, 8,
+     true},
+    {"b200", "B200 SXM", 2250, 4500, 75, 8, 180, 900, 50, 64, 0.775, 0.76, 0.15, 148, 8, false},
+    {"4090", "RTX 4090", 165.2, 330.3, 82.6, 1.008, 24, 32, 12.5, 32, 0.85, 0.8, 0.75, 128, 8,
+     false},
 };
 
 /* What is reached of memory's and of links' rates; seconds. */
@@ -52,6 +57,7 @@ enum {
     MEMORY,
     LINK,
     NET,
+    HOST_LINK,
     PRODUCT,
     PRODUCT8,
     ATTENTION,
@@ -67,15 +73,24 @@ enum {
 static const struct key {
     const char *name;
     double min, max;
+    bool whole;
 } keys[KEYS] = {
-    [PEAK_BF16] = {"bf16", 1, 1e18},    [PEAK_F8] = {"f8", 0, 1e18},
-    [PEAK_F32] = {"f32", 1, 1e18},      [BANDWIDTH] = {"bandwidth", 1, 1e16},
-    [MEMORY] = {"memory", 1, 1e15},     [LINK] = {"link", 1, 1e15},
-    [NET] = {"net", 1, 1e15},           [PRODUCT] = {"product", 0.01, 1},
-    [PRODUCT8] = {"product8", 0.01, 1}, [ATTENTION] = {"attention", 0.01, 1},
-    [LAUNCH_S] = {"launch", 0, 1},      [HOP] = {"hop", 0, 1},
-    [NET_HOP] = {"net_hop", 0, 1},      [SMS] = {"sms", 1, 1e4},
-    [HOST] = {"host", 1, 1e6},
+    [PEAK_BF16] = {"bf16", 1, 1e18},
+    [PEAK_F8] = {"f8", 0, 1e18},
+    [PEAK_F32] = {"f32", 1, 1e18},
+    [BANDWIDTH] = {"bandwidth", 1, 1e16},
+    [MEMORY] = {"memory", 1, 1e15},
+    [LINK] = {"link", 1, 1e15},
+    [NET] = {"net", 1, 1e15},
+    [HOST_LINK] = {"host_link", 1, 1e15},
+    [PRODUCT] = {"product", 0.01, 1},
+    [PRODUCT8] = {"product8", 0.01, 1},
+    [ATTENTION] = {"attention", 0.01, 1},
+    [LAUNCH_S] = {"launch", 0, 1},
+    [HOP] = {"hop", 0, 1},
+    [NET_HOP] = {"net_hop", 0, 1},
+    [SMS] = {"sms", 1, 1e4, true},
+    [HOST] = {"host", 1, 1e6, true},
 };
 
 static void fill(const double *v, cuda_gpu *gpu)
@@ -106,13 +121,14 @@ static void fill(const double *v, cuda_gpu *gpu)
     r->link_s = v[HOP];
     r->net = REACHED_NET * v[NET];
     r->net_s = v[NET_HOP];
+    r->host_link = REACHED_LINK * v[HOST_LINK];
     gpu->sms = (int)v[SMS];
 }
 
 static const struct cuda_known *find(const char *word)
 {
     for (size_t i = 0; word && i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].key, word) == 0)
+        if (strcasecmp(known[i].key, word) == 0)
             return &known[i];
     return NULL;
 }
@@ -134,7 +150,27 @@ static weft_status refuse(const weft_params *params, const char *word, weft_erro
     return s;
 }
 
-static weft_status read_word(const weft_params *params, const char *word, double *v,
+/* A number, and a suffix as values of the INI have. false: it is none. */
+static bool read_number(const char *text, double *value)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},     {"k", 1e3},      {"M", 1e6},      {"G", 1e9},
+                 {"T", 1e12}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+    char *end;
+    if (!*text || !strchr("0123456789.", *text) || text[1] == 'x' || text[1] == 'X')
+        return false; /* no sign, nan, inf or hexadecimal number */
+    *value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (end != text && strcmp(end, units[i].suffix) == 0) {
+            *value *= units[i].factor;
+            return true;
+        }
+    return false;
+}
+
+static weft_status read_word(const weft_params *params, const char *word, double *v, bool *given,
                              weft_error *err)
 {
     size_t n = strcspn(word, "=");
@@ -143,12 +179,16 @@ static weft_status read_word(const weft_params *params, const char *word, double
         i++;
     if (i == KEYS || word[n] != '=')
         return refuse(params, word, err);
-    char *end;
-    v[i] = strtod(word + n + 1, &end);
-    if (end != word + n + 1 && !*end && v[i] >= keys[i].min && v[i] <= keys[i].max)
+    if (given[i])
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, "gpu"),
+                         "[cuda] gpu: '%s': %s is there twice", word, keys[i].name);
+    given[i] = true;
+    if (read_number(word + n + 1, &v[i]) && v[i] >= keys[i].min && v[i] <= keys[i].max &&
+        (!keys[i].whole || v[i] == floor(v[i])))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, "gpu"),
-                     "[cuda] gpu: '%s' is no number from %g to %g", word, keys[i].min, keys[i].max);
+                     "[cuda] gpu: '%s' is no %snumber from %g to %g", word,
+                     keys[i].whole ? "whole " : "", keys[i].min, keys[i].max);
 }
 
 weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *err)
@@ -167,6 +207,7 @@ weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *
                       [MEMORY] = k->memory * (1 << 30),
                       [LINK] = 1e9 * k->link,
                       [NET] = 1e9 * k->net,
+                      [HOST_LINK] = 1e9 * k->host_link,
                       [PRODUCT] = k->product,
                       [PRODUCT8] = k->product8,
                       [ATTENTION] = k->attention,
@@ -175,9 +216,10 @@ weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *
                       [NET_HOP] = HOP_NET,
                       [SMS] = k->sms,
                       [HOST] = k->host};
+    bool given[KEYS] = {false};
     weft_status s = WEFT_OK;
     for (int i = 1; !s && (word = weft_params_word(params, "gpu", i)); i++)
-        s = read_word(params, word, v, err);
+        s = read_word(params, word, v, given, err);
     fill(v, gpu);
     gpu->narrow = v[PEAK_F8] > 0;
     gpu->narrow_rows = gpu->narrow && k->narrow_rows;
