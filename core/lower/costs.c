@@ -33,8 +33,16 @@ static double repeats(const weft_plan *plan, const weft_program *p)
     return weft_part_is_micro(p->part) ? (double)plan->micro_batches : 1;
 }
 
-static void count_unknown(weft_forecast *f, const weft_instruction *in)
+static void count_computed(const weft_lowered *l, const weft_instruction *in,
+                           const weft_work_cost *cost, double times, weft_forecast *f)
 {
+    const double flops = in->kind == WEFT_COMPUTE ? times * in->flops : 0;
+    f->flops += flops;
+    if (flops > 0 && (in->node->op->flags & WEFT_OP_MATMUL))
+        f->products[weft_roofline_dtype(l, in)] += flops;
+    if (cost->known)
+        return;
+    f->unknown_flops += flops;
     if (f->n_unknown++ == 0)
         f->unknown = in->node->op->name;
 }
@@ -49,8 +57,7 @@ static void sum_up(const weft_roofline *r, const weft_lowered *l, const weft_pro
         f->work_s[cost.work] += times * cost.seconds;
         if (r->in_turn || p->list[i].queue == WEFT_QUEUE_COMPUTE)
             busy += cost.work == WEFT_WORK_SENT ? 0 : cost.seconds;
-        if (!cost.known)
-            count_unknown(f, &p->list[i]);
+        count_computed(l, &p->list[i], &cost, times, f);
     }
     f->waits_s += seconds - times * busy;
 }

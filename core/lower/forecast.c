@@ -12,17 +12,28 @@ static void print_count(weft_text *text, double n)
     weft_text_print(text, "%.0f%s", n, units[u]);
 }
 
+/* What most products run in, widened ones in what they are widened to. */
+static weft_dtype product_dtype(const weft_plan *plan, const weft_forecast *f)
+{
+    weft_dtype most = plan->lowered[WEFT_MODE_TRAIN]->product_dtype;
+    for (int i = 0; i < WEFT_DTYPES; i++)
+        if (f->products[i] > f->products[most])
+            most = (weft_dtype)i;
+    return most;
+}
+
 static void print_mfu(const weft_plan *plan, const weft_roofline *r, const weft_forecast *f,
                       double step_s, weft_text *text)
 {
-    const weft_dtype dtype = plan->lowered[WEFT_MODE_TRAIN]->product_dtype;
+    const weft_dtype dtype = product_dtype(plan, f);
     const double peak = r->rates.peak[dtype], all = step_s * peak;
     if (all <= 0)
         return;
     weft_text_print(
-        text, ", MFU %.1f %% counting attention half, %.1f %% whole (of %.4g %s flop/s)",
-        100 * (f->model_flops - f->model_attention / 2) / all, 100 * f->model_flops / all,
-        r->sharers > 1 ? r->sharers * peak : peak, weft_dtype_name(dtype));
+        text, ", MFU %s%.1f %% counting attention half, %.1f %% whole (of %.4g %s flop/s)",
+        f->n_unknown ? "at most " : "", 100 * (f->model_flops - f->model_attention / 2) / all,
+        100 * f->model_flops / all, r->sharers > 1 ? r->sharers * peak : peak,
+        weft_dtype_name(dtype));
 }
 
 static void print_work(const weft_plan *plan, const weft_forecast *f, const weft_timeline *t,
@@ -47,9 +58,10 @@ static void print_forecast(const weft_plan *plan, const weft_roofline *r, const 
                            const weft_timeline *t, weft_text *text)
 {
     const double tokens = (double)plan->global_batch * (double)plan->seq_len / t->step_s;
-    weft_text_print(text, "predicted, by a roofline of %s: step ", r->rates.name);
+    weft_text_print(text, "predicted, by a roofline of %s: step %s", r->rates.name,
+                    f->n_unknown ? "at least " : "");
     weft_print_seconds(text, t->step_s);
-    weft_text_add(text, ", ");
+    weft_text_add(text, f->n_unknown ? ", at most " : ", ");
     print_count(text, tokens);
     weft_text_add(text, " tokens/s (");
     print_count(text, tokens / plan->ranks);
@@ -61,9 +73,17 @@ static void print_forecast(const weft_plan *plan, const weft_roofline *r, const 
     print_work(plan, f, t, text);
     if (f->n_unknown)
         weft_text_print(text,
-                        "  %d instructions (%s) have no kernel or no rate there; they count as if "
-                        "they had\n",
-                        f->n_unknown, f->unknown);
+                        "  %d instructions (%s%s) have no kernel or no rate there: the host would "
+                        "compute that, and the time is far too short\n",
+                        f->n_unknown, f->unknown, f->n_unknown > 1 ? ", ..." : "");
+}
+
+static void print_unknown(const weft_roofline *r, const weft_forecast *f, weft_text *text)
+{
+    weft_text_print(text,
+                    "not predicted: %d instructions (%s, ...), %.0f %% of all that is computed, "
+                    "have no kernel or no rate on %s: the host would compute that\n",
+                    f->n_unknown, f->unknown, 100 * f->unknown_flops / f->flops, r->rates.name);
 }
 
 void weft_plan_print_forecast(const weft_plan *plan, weft_text *text)
@@ -76,7 +96,9 @@ void weft_plan_print_forecast(const weft_plan *plan, weft_text *text)
         text->out_of_memory = true;
         return;
     }
-    if (f.timeline->step_s > 0)
+    if (f.unknown_flops > f.flops / 2)
+        print_unknown(&r, &f, text);
+    else if (f.timeline->step_s > 0)
         print_forecast(plan, &r, &f, f.timeline, text);
     weft_forecast_release(plan, &f);
 }

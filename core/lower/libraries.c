@@ -137,6 +137,7 @@ weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft
     for (int m = 0; m < WEFT_MODES; m++)
         if (plan->lowered[m] && plan->lowered[m]->load_bytes > out->loading)
             out->loading = plan->lowered[m]->load_bytes;
+    out->keeps = kept > 0;
     out->captured = (int64_t)weft_device_library_bytes(plan, kept) - out->device;
     if (!s && t && t->library_bytes && groups.n > 0) {
         out->transport = transport_bytes(plan, t, self, &groups);

@@ -164,6 +164,8 @@ typedef struct weft_forecast {
     double model_flops, model_attention; /* what MFU counts of a step, a rank of the pipeline */
     const char *unknown;                 /* the first op whose time is not known */
     int n_unknown;
+    double flops, unknown_flops;  /* of the planned rank: all, and those of such */
+    double products[WEFT_DTYPES]; /* of these, products' by the dtype that they run in */
 } weft_forecast;
 
 /* What the tasks of a training step take, what goes from stage to stage, and when they run.
@@ -181,6 +183,7 @@ void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
 typedef struct weft_libraries {
     int64_t device, captured, loading, transport; /* captured: tasks that are replayed; loading:
                                                      what kernels take before the first step */
+    bool keeps;                                   /* there are tasks that a device may replay */
     const char *transport_name;                   /* NULL: it does not say */
 } weft_libraries;
 

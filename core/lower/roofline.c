@@ -208,13 +208,18 @@ static weft_work work_of(const weft_node *n)
                                             : WEFT_WORK_PRODUCT;
 }
 
+weft_dtype weft_roofline_dtype(const weft_lowered *l, const weft_instruction *in)
+{
+    return in->work.launches > 0 ? in->work.dtype : weft_product_dtype(l->graph, in->node);
+}
+
 static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l,
                                    const weft_instruction *in)
 {
     const weft_device_rates *rates = &r->rates;
     const weft_work work = work_of(in->node);
     const bool told = in->work.launches > 0;
-    const weft_dtype dtype = told ? in->work.dtype : weft_product_dtype(l->graph, in->node);
+    const weft_dtype dtype = weft_roofline_dtype(l, in);
     const double rate = work == WEFT_WORK_PRODUCT     ? rates->product[dtype]
                         : work == WEFT_WORK_ATTENTION ? rates->attention[dtype]
                                                       : rates->other;

@@ -42,6 +42,8 @@ typedef struct weft_work_cost {
                    of what is known */
 } weft_work_cost;
 
+/* The dtype that a computed product runs in, as its kernel says. */
+weft_dtype weft_roofline_dtype(const weft_lowered *l, const weft_instruction *in);
 /* Of a send: of a ring what it takes beside its queue, of a pipeline to put aside what is sent. */
 weft_work_cost weft_roofline_cost(const weft_roofline *r, const weft_lowered *l,
                                   const weft_instruction *in);
