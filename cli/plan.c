@@ -178,6 +178,8 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
     if (w->rank && strcmp(w->rank, "all") == 0)
         return weft_cli_print_ranks(s, text, err);
     status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
+    if (!status)
+        status = weft_plan_check(plan, err);
     if (!status && w->graph)
         weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], w->whole ? WEFT_PRINT_WHOLE : 0, text);
     if (!status && w->schedule)

@@ -89,6 +89,7 @@ weft_status weft_cli_print_ranks(weft_session *s, weft_text *text, weft_error *e
         status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
         if (status)
             break;
+        status = weft_plan_check(plan, err);
         n = count(plan, &stride);
         add_row(&c, plan);
         weft_plan_destroy(plan);

@@ -171,6 +171,7 @@ core_libcore_la_SOURCES = \
 	core/lower/alike.c \
 	core/lower/boundaries.c \
 	core/lower/buffers.c \
+	core/lower/check.c \
 	core/lower/costs.c \
 	core/lower/course.c \
 	core/lower/course.h \

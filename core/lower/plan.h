@@ -178,6 +178,10 @@ void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
 /* A line a stage. */
 void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
 
+/* ---- check.c: what a run would refuse that the plan can see ---- */
+
+weft_status weft_plan_check(const weft_plan *plan, weft_error *err);
+
 /* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
 
 typedef struct weft_libraries {

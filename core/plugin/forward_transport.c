@@ -236,6 +236,24 @@ static size_t library_bytes(void *self, const weft_planned_group *groups, int n)
     return answer;
 }
 
+static weft_status takes(void *self, const weft_device *device, weft_error *err)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, takes));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "takes", err);
+    return weft_leave(&entry, t->takes(l->self, device, err));
+}
+
+static bool sends_terms(void *self, weft_reduce op)
+{
+    const weft_link *l = weft_link_find(self, offsetof(weft_transport, sends_terms));
+    const weft_transport *t = l->table;
+    const weft_entry entry = weft_link_enter(l, "sends_terms", NULL);
+    bool answer = t->sends_terms(l->self, op);
+    weft_leave(&entry, WEFT_OK);
+    return answer;
+}
+
 static bool sees_collectives(const weft_transport *t)
 {
     return t->all_gather || t->reduce_scatter || t->all_reduce || t->all_to_all || t->broadcast;
@@ -264,6 +282,8 @@ const weft_transport weft_forward_transport = {
     .remove_memory = remove_memory,
     .places = places,
     .library_bytes = library_bytes,
+    .takes = takes,
+    .sends_terms = sends_terms,
     .group = make_group,
     .ungroup = ungroup,
     .leave = leave,

@@ -249,6 +249,9 @@ typedef struct weft_kernel {
     /* Bytes of the device's memory that it takes beside the plan's, for a moment before the first
      * step; of all calls the most counts. For estimates; NULL: none. */
     size_t (*loads)(const weft_call *call);
+    /* Optional: would `prepare` refuse it on the device that is planned for, as far as that is
+     * known? For plans, which open nothing; fails in the words of prepare. */
+    weft_status (*check)(const weft_call *call, weft_error *err);
 } weft_kernel;
 
 /* By its types, and then by what it says itself. */

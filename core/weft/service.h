@@ -82,6 +82,12 @@ typedef struct weft_transport {
     /* Optional: the device's memory that the transport and its library take for these groups, an
      * estimate in bytes for the plan. From `create` on. */
     size_t (*library_bytes)(void *self, const weft_planned_group *groups, int n);
+    /* Optional: may it carry what lies in the memory of this device (NULL: of none that is listed
+     * before it)? For plans, which open nothing; fails in the words of `open`. From `create` on. */
+    weft_status (*takes)(void *self, const weft_device *device, weft_error *err);
+    /* Optional: is such a reduction made by sending every rank's terms to whoever reduces them, so
+     * that an all_reduce sends as much as an all_gather? For plans. From `create` on. */
+    bool (*sends_terms)(void *self, weft_reduce op);
     /* This rank takes part no more: whoever waits for it, now or later, gets an error. */
     void (*leave)(void *self);
     /* recv: n * count elements, member i's at i * count. */

@@ -253,6 +253,17 @@ static weft_status refuse(const weft_call *call, const cuda_product *p, weft_err
     return s;
 }
 
+/* As prepare finds it, as far as it is known. */
+weft_status cuda_f8_product_check(const weft_call *call, weft_error *err)
+{
+    const cuda_product p = cuda_product_of(call), q = narrow_of(call);
+    const bool known = call->queue && call->queue->planned;
+    if (!emulates(call, "no") || cuda_product_is_empty(&p) ||
+        (is_narrow(&q) && (!known || goes_narrow(call))))
+        return WEFT_OK;
+    return refuse(call, &q, err);
+}
+
 static void tell(cuda_products *products, const cuda_product *p)
 {
     weft_text text = {0};

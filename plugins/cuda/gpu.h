@@ -104,6 +104,7 @@ struct weft_queue {
     CUstream stream;
     cuda_products *products;  /* NULL until the device is open */
     bool loads;               /* products are launched once before the first step, see timing.c */
+    bool planned;             /* it is said for which GPU: */
     bool narrow, narrow_rows; /* the GPU that is planned for multiplies values in 8 bits, and by a
                                  scale for each row */
     bool careful;             /* wait behind every launch, so that an error is named where it is */
@@ -190,6 +191,7 @@ bool cuda_f8_product_accepts(const weft_call *call);
 size_t cuda_f8_product_workspace(const weft_call *call);
 weft_kernel_work cuda_f8_product_work(const weft_call *call);
 size_t cuda_f8_product_loads(const weft_call *call);
+weft_status cuda_f8_product_check(const weft_call *call, weft_error *err);
 weft_status cuda_f8_product_prepare(const weft_call *call, void **state, weft_error *err);
 void cuda_f8_product_release(void *state);
 weft_status cuda_f8_product_launch(const weft_call *call, weft_error *err);

@@ -73,9 +73,9 @@ enum { PRIORITY = 10 };
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_f8_product_accepts,                                     \
                            .workspace = cuda_f8_product_workspace, .work = cuda_f8_product_work,   \
-                           .loads = cuda_f8_product_loads, .prepare = cuda_f8_product_prepare,     \
-                           .release = cuda_f8_product_release, .launch = cuda_f8_product_launch,   \
-                           .optional = true                                                        \
+                           .loads = cuda_f8_product_loads, .check = cuda_f8_product_check,         \
+                           .prepare = cuda_f8_product_prepare, .release = cuda_f8_product_release, \
+                           .launch = cuda_f8_product_launch, .optional = true                      \
     }
 
 /* Of an op of another plugin, which need not be listed. */

@@ -78,6 +78,7 @@ static weft_status cuda_create(const weft_host *host, void **self, weft_error *e
     for (int i = 0; i < CUDA_QUEUES; i++) {
         c->queues[i].careful = weft_params_is(host->params, "graphs", "check");
         c->queues[i].loads = host->ranks > 1;
+        c->queues[i].planned = c->gpu.rates.name != NULL;
         c->queues[i].narrow = c->gpu.narrow;
         c->queues[i].narrow_rows = c->gpu.narrow_rows;
     }

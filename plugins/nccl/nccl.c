@@ -196,10 +196,9 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
 }
 
 /* Before this plugin, so that it is closed after it. */
-static weft_status find_device(transport *t, weft_error *err)
+static weft_status takes(void *self, const weft_device *d, weft_error *err)
 {
-    const weft_device *d = t->host->service(t->host, "device", &t->device_self);
-    t->device = d;
+    (void)self;
     if (d && d->vendor && strcmp(d->vendor, "cuda") == 0 && d->stream && d->queue_create)
         return WEFT_OK;
     if (!d)
@@ -209,6 +208,12 @@ static weft_status find_device(transport *t, weft_error *err)
                      "nccl sends what lies in the memory of NVIDIA's GPUs, and the device is '%s'; "
                      "list cuda in its place, or mpi, ucx or local in place of nccl",
                      d->name);
+}
+
+static weft_status find_device(transport *t, weft_error *err)
+{
+    t->device = t->host->service(t->host, "device", &t->device_self);
+    return takes(t, t->device, err);
 }
 
 /* The functions for it are there, and memory is of its kind. */
@@ -283,6 +288,12 @@ static void destroy(void *self)
     weft_free(self);
 }
 
+/* NCCL's maxima may lose a NaN. */
+static bool sends_terms(void *self, weft_reduce op)
+{
+    return op == WEFT_REDUCE_MAX || ((const transport *)self)->exact;
+}
+
 static bool captured(void *self)
 {
     return ((const transport *)self)->captured;
@@ -299,6 +310,8 @@ static const weft_transport table = {
     .connect = nccl_connect,
     .check = nccl_check,
     .library_bytes = nccl_library_bytes,
+    .takes = takes,
+    .sends_terms = sends_terms,
     .captured = captured,
     .add_memory = nccl_add_memory,
     .remove_memory = nccl_remove_memory,
