@@ -184,6 +184,28 @@ bool weft_plan_captures_sent(const weft_plan *plan)
     return may;
 }
 
+bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op)
+{
+    void *self;
+    const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
+    if (!t || !t->sends_terms)
+        return false;
+    const weft_entry entry = weft_enter_service(plan->plugins, t, "sends_terms", NULL);
+    const bool does = t->sends_terms(self, op);
+    weft_leave(&entry, WEFT_OK);
+    return does;
+}
+
+/* By whom and what ranks send each other. */
+static void set_transport(const weft_plan *plan, weft_roofline *r)
+{
+    weft_roofline_share(r, weft_device_sharers(plan, &r->rates));
+    if (weft_plan_is_staged(plan))
+        weft_roofline_stage(r);
+    r->terms[WEFT_REDUCE_SUM] = weft_plan_sends_terms(plan, WEFT_REDUCE_SUM);
+    r->terms[WEFT_REDUCE_MAX] = weft_plan_sends_terms(plan, WEFT_REDUCE_MAX);
+}
+
 bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
 {
     *out = (weft_roofline){.in_turn = !weft_device_is_async(plan),
@@ -193,7 +215,7 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
                            .captures_sent = weft_plan_captures_sent(plan)};
     bool known = weft_device_find_rates(plan, &out->rates);
     if (known)
-        weft_roofline_share(out, weft_device_sharers(plan, &out->rates));
+        set_transport(plan, out);
     else
         weft_roofline_assume(out, 1e12, 1e10);
     return known;

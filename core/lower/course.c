@@ -138,11 +138,18 @@ static weft_task_time pass_queue(course *c, const weft_instruction *in, double s
     return *on_queue;
 }
 
+/* The host waits until it has what it sends on, or what it has received. */
+static bool holds_host(const course *c, const weft_instruction *in)
+{
+    return c->r->through_host &&
+           (in->kind == WEFT_COLLECTIVE || in->kind == WEFT_POST_SEND || in->kind == WEFT_AWAIT);
+}
+
 static bool run_one(course *c, const weft_program *p, int i, int task)
 {
     const weft_instruction *in = &p->list[i];
     weft_task_time *times = c->times[task % WEFT_REMEMBERED];
-    double start = c->queue[queue_of(c, in->queue)];
+    double start = fmax(c->queue[queue_of(c, in->queue)], c->host);
     if (!c->r->in_turn)
         start = fmax(start, fmax(after_own(in, times), after_before(c, c->boundary, i)));
     if (weft_node_shifts(in->node) && in->kind == WEFT_AWAIT)
@@ -150,6 +157,8 @@ static bool run_one(course *c, const weft_program *p, int i, int task)
     if (!await_others(c, in, &start))
         return false;
     const weft_task_time seen = pass_queue(c, in, start, &times[i]);
+    if (holds_host(c, in))
+        c->host = times[i].end;
     if (c->watch)
         c->watch->see(c->watch->self, task, in, &seen);
     return true;

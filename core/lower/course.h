@@ -22,6 +22,7 @@ typedef struct weft_course {
     double queue[WEFT_MOST_QUEUES];
     double ends[2][WEFT_MOST_QUEUES]; /* of the last two bodies, on each queue */
     int ended;
+    double host;          /* it enqueues nothing before: it waits for what goes through it */
     double ring;          /* when what was last sent to the next rank has come */
     double *arrives;      /* by transfer: of a ring, when what it receives has come */
     int before;           /* the task whose body that was; -1: all are in step */

@@ -70,6 +70,12 @@ static void print_forecast(const weft_plan *plan, const weft_roofline *r, const 
     weft_text_add(text, "\n");
     if (r->sharers > 1)
         weft_text_print(text, "  the %d ranks share one device and take it in turn\n", r->sharers);
+    if (r->through_host) {
+        weft_text_add(text, "  what ranks send goes through the host");
+        if (r->rates.host_link > 0)
+            weft_text_print(text, ", at %.4g byte/s each way", r->rates.host_link);
+        weft_text_add(text, "\n");
+    }
     print_work(plan, f, t, text);
     if (f->n_unknown)
         weft_text_print(text,

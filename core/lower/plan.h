@@ -152,6 +152,8 @@ weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err)
 /* May the device keep tasks in which ranks communicate, as the transport says? Not where what they
  * send goes through the host. */
 bool weft_plan_captures_sent(const weft_plan *plan);
+/* Does the transport make such reductions by sending all terms? */
+bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op);
 /* What the device says of itself. false: nothing; 1e12 flop/s and 1e10 byte/s are assumed. */
 bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
 

@@ -251,8 +251,26 @@ static int64_t sends_of(const weft_instruction *in, const traffic *row)
     return in->parts && n ? 1 : n;
 }
 
+/* Are they sent to all ranks, which reduce them themselves? terms: by weft_reduce. */
+static bool sends_terms(const weft_step *s, weft_layout before, const bool *terms)
+{
+    const bool max = weft_layout_open(before, s->axes[0]) == WEFT_OPEN_MAX;
+    return s->move == WEFT_ALL_REDUCE && terms[max ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM];
+}
+
+static int64_t terms_bytes(const weft_graph *g, const weft_step *s, weft_layout before,
+                           const weft_value *v)
+{
+    int64_t others = 1;
+    for (int k = 0; k < s->n_axes; k++)
+        others *= g->config.mesh.axis[s->axes[k]].size;
+    return (others - 1) * weft_layout_elements(&g->config.mesh, before, v->n_dims, v->dims) *
+           (int64_t)weft_dtype_size(v->dtype);
+}
+
 /* What parts that run as one send together, of one that has several steps each step by itself. */
-static int64_t bytes_of(const weft_lowered *l, const weft_instruction *in, const traffic *row)
+static int64_t bytes_of(const weft_lowered *l, const weft_instruction *in, const traffic *row,
+                        const bool *terms)
 {
     const weft_graph *g = l->graph;
     int64_t bytes = 0;
@@ -264,16 +282,21 @@ static int64_t bytes_of(const weft_lowered *l, const weft_instruction *in, const
              before = n->steps[k++].after) {
             if (!same_traffic(row, n, &n->steps[k]))
                 continue;
-            bytes += in->parts ? weft_part_sent_bytes(g, in, p)
-                               : weft_step_bytes(&g->config.mesh, &n->steps[k], before, v->n_dims,
-                                                 v->dims, v->dtype);
+            bytes += sends_terms(&n->steps[k], before, terms)
+                         ? terms_bytes(g, &n->steps[k], before, v)
+                     : in->parts ? weft_part_sent_bytes(g, in, p)
+                                 : weft_step_bytes(&g->config.mesh, &n->steps[k], before, v->n_dims,
+                                                   v->dims, v->dtype);
         }
     }
     return bytes;
 }
 
-static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
+static void count_sends(const weft_plan *plan, traffic *rows, int n_rows)
 {
+    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    const bool terms[] = {[WEFT_REDUCE_SUM] = weft_plan_sends_terms(plan, WEFT_REDUCE_SUM),
+                          [WEFT_REDUCE_MAX] = weft_plan_sends_terms(plan, WEFT_REDUCE_MAX)};
     int64_t repeats = l->graph->config.sizes.micro_batches;
     for (int a = 0; a < l->n_programs; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
@@ -282,7 +305,7 @@ static void count_sends(const weft_lowered *l, traffic *rows, int n_rows)
             bool sends = in->kind == WEFT_COLLECTIVE || in->kind == WEFT_POST_SEND;
             for (int r = 0; r < n_rows && sends; r++) {
                 rows[r].sends += times * sends_of(in, &rows[r]);
-                rows[r].bytes += times * bytes_of(l, in, &rows[r]);
+                rows[r].bytes += times * bytes_of(l, in, &rows[r], terms);
             }
         }
 }
@@ -330,7 +353,7 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
     }
     print_mesh(&g->config.mesh, text);
     int n = collect(plan->lowered[WEFT_MODE_TRAIN], rows, ROWS);
-    count_sends(plan->lowered[WEFT_MODE_TRAIN], rows, n);
+    count_sends(plan, rows, n);
     weft_columns c;
     weft_columns_init(&c, "llllllrrl");
     static const char *const heads[] = {

@@ -45,6 +45,14 @@ void weft_roofline_share(weft_roofline *r, int n)
     rates->link_s = 0;
 }
 
+void weft_roofline_stage(weft_roofline *r)
+{
+    weft_device_rates *rates = &r->rates;
+    r->through_host = true;
+    if (rates->host_link > 0 && (rates->link <= 0 || rates->link > rates->host_link))
+        rates->link = rates->host_link;
+}
+
 /* ---- what is sent ---- */
 
 /* A ring through several hosts leaves each by the network shares of all its members there. */
@@ -116,14 +124,47 @@ static double call_seconds(const weft_device_rates *rates, weft_move move, doubl
     return 0;
 }
 
-double weft_roofline_send(const weft_roofline *r, const weft_mesh *mesh, const weft_step *step,
-                          int64_t count, weft_dtype dtype)
+/* What is sent, and what is received. */
+static double host_seconds(const weft_device_rates *rates, weft_move move, double bytes, int n)
 {
-    const weft_reach at = weft_reach_of(&r->rates, mesh, step->axes, step->n_axes);
+    const double sent = move == WEFT_REDUCE_SCATTER || move == WEFT_ALL_TO_ALL ? n : 1,
+                 received = move == WEFT_ALL_GATHER || move == WEFT_ALL_TO_ALL ? n : 1;
+    return over(bytes * (sent + received), rates->host_link);
+}
+
+/* Reduced by the device, once all terms are there. */
+static double terms_seconds(const weft_device_rates *rates, weft_move move, double bytes,
+                            weft_reach at)
+{
+    return call_seconds(rates, move == WEFT_ALL_REDUCE ? WEFT_ALL_GATHER : WEFT_ALL_TO_ALL, bytes,
+                        at) +
+           over(bytes * (at.n + 1), rates->memory);
+}
+
+static bool reduces(weft_move move)
+{
+    return move == WEFT_ALL_REDUCE || move == WEFT_REDUCE_SCATTER;
+}
+
+static bool is_sent(weft_move move)
+{
+    return move != WEFT_SLICE && move != WEFT_ZERO && move != WEFT_KEEP;
+}
+
+double weft_roofline_send(const weft_roofline *r, const weft_mesh *mesh, const weft_step *step,
+                          int64_t count, weft_dtype dtype, weft_reduce op)
+{
+    const weft_device_rates *rates = &r->rates;
+    const weft_reach at = weft_reach_of(rates, mesh, step->axes, step->n_axes);
     const double bytes = (double)count * (double)weft_dtype_size(dtype);
     if (r->sharers > 1)
-        return copy_seconds(&r->rates, step->move, bytes, at.n);
-    return call_seconds(&r->rates, step->move, bytes, at);
+        return copy_seconds(rates, step->move, bytes, at.n);
+    const double sent = reduces(step->move) && r->terms[op]
+                            ? terms_seconds(rates, step->move, bytes, at)
+                            : call_seconds(rates, step->move, bytes, at);
+    return r->through_host && is_sent(step->move)
+               ? sent + host_seconds(rates, step->move, bytes, at.n)
+               : sent;
 }
 
 /* Read and written. */
@@ -141,7 +182,7 @@ static double part_seconds(const weft_roofline *r, const weft_mesh *mesh, const 
     double bytes = 0;
     if (part->sends)
         return r->rates.launch_s +
-               weft_roofline_send(r, mesh, part->step, part->count, part->dtype);
+               weft_roofline_send(r, mesh, part->step, part->count, part->dtype, part->op);
     for (int b = 0; b < part->n; b++)
         bytes += box_bytes(&e->boxes[part->first + b]);
     return r->rates.launch_s + over(bytes, r->rates.memory);
@@ -183,7 +224,7 @@ double weft_roofline_transfer(const weft_roofline *r, const weft_lowered *l,
 {
     return r->rates.launch_s + weft_roofline_send(r, &l->graph->config.mesh, in->node->steps,
                                                   weft_tensor_count(in->tensors),
-                                                  in->tensors[0].dtype);
+                                                  in->tensors[0].dtype, WEFT_REDUCE_SUM);
 }
 
 /* ---- what is computed ---- */

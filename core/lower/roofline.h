@@ -16,6 +16,8 @@ typedef struct weft_roofline {
     bool captures;      /* tasks that are the same every time go through the first queue */
     bool captures_sent; /* ... those in which ranks communicate, too */
     int sharers;        /* ranks that compute on one device; below 2: each has its own */
+    bool through_host;  /* so goes what is sent, and the host waits for it */
+    bool terms[2];      /* by weft_reduce: all terms are sent to whoever reduces them */
 } weft_roofline;
 
 /* Of who knows no device: one rate for all that is computed and one for all that is sent, 0: as it
@@ -25,6 +27,9 @@ void weft_roofline_assume(weft_roofline *r, double flops_per_s, double bytes_per
 /* n ranks compute on one device, in turn: each has its share of it, and what they send each other
  * is copied in its memory. */
 void weft_roofline_share(weft_roofline *r, int n);
+
+/* What is sent goes through the host's memory, between ranks of a host as fast as to there. */
+void weft_roofline_stage(weft_roofline *r);
 
 typedef enum weft_work {
     WEFT_WORK_PRODUCT,
@@ -63,7 +68,7 @@ weft_reach weft_reach_of(const weft_device_rates *rates, const weft_mesh *mesh, 
                          int n_axes);
 /* What a call of the transport takes; count: as in its table of functions. */
 double weft_roofline_send(const weft_roofline *r, const weft_mesh *mesh, const weft_step *step,
-                          int64_t count, weft_dtype dtype);
+                          int64_t count, weft_dtype dtype, weft_reduce op);
 
 /* ---- course.c ---- */
 

@@ -67,7 +67,7 @@ static double send(weft_move move, int n_axes, int axis)
 {
     const weft_step step = {.move = move, .n_axes = n_axes, .axes = {axis, 1 - axis}};
     const weft_roofline r = {.rates = links};
-    return weft_roofline_send(&r, &mesh, &step, 25, WEFT_F32);
+    return weft_roofline_send(&r, &mesh, &step, 25, WEFT_F32, WEFT_REDUCE_SUM);
 }
 
 static void rings_take_bytes_and_hops(void **state)
@@ -87,6 +87,44 @@ static void rings_take_bytes_and_hops(void **state)
     assert_seconds(send(WEFT_ALL_TO_ALL, 1, 1), 600 / 10.0 + 1000); /* to six on other hosts */
     /* all eight of a host: their shares are less than the link */
     assert_seconds(send(WEFT_ALL_GATHER, 2, 0), 3100 / 80.0 + 28 + 3 * 1000);
+}
+
+/* 100 bytes are sent, or n times as many, and so received. */
+static void the_host_is_on_the_way(void **state)
+{
+    (void)state;
+    weft_roofline r = {.rates = links};
+    const weft_step gather = {.move = WEFT_ALL_GATHER, .n_axes = 1, .axes = {0}},
+                    reduce = {.move = WEFT_ALL_REDUCE, .n_axes = 1, .axes = {1}},
+                    shift = {.move = WEFT_SHIFT, .n_axes = 1, .axes = {0}},
+                    keep = {.move = WEFT_KEEP, .n_axes = 1, .axes = {0}};
+    r.rates.host_link = 50;
+    weft_roofline_stage(&r);
+    assert_seconds(r.rates.link, 50);
+    assert_seconds(weft_roofline_send(&r, &mesh, &gather, 25, WEFT_F32, WEFT_REDUCE_SUM),
+                   (1 + 4) * 2 + 6 + 3);
+    assert_seconds(weft_roofline_send(&r, &mesh, &reduce, 25, WEFT_F32, WEFT_REDUCE_SUM),
+                   (1 + 1) * 2 + 175 / 20.0 + 2 * (4 + 3 * 1000));
+    assert_seconds(weft_roofline_send(&r, &mesh, &shift, 25, WEFT_F32, WEFT_REDUCE_SUM),
+                   (1 + 1) * 2 + 2 + 1);
+    assert_seconds(weft_roofline_send(&r, &mesh, &keep, 25, WEFT_F32, WEFT_REDUCE_SUM), 0);
+}
+
+/* An all_reduce as an all_gather of all terms, a reduce_scatter as an all_to_all; then the device
+ * reads n terms and writes one. */
+static void terms_are_sent_as_they_are(void **state)
+{
+    (void)state;
+    weft_roofline r = {.rates = links, .terms = {[WEFT_REDUCE_SUM] = true}};
+    const weft_step reduce = {.move = WEFT_ALL_REDUCE, .n_axes = 1, .axes = {0}},
+                    scatter = {.move = WEFT_REDUCE_SCATTER, .n_axes = 1, .axes = {0}};
+    r.rates.memory = 50;
+    assert_seconds(weft_roofline_send(&r, &mesh, &reduce, 25, WEFT_F32, WEFT_REDUCE_SUM),
+                   3 + 3 + 10);
+    assert_seconds(weft_roofline_send(&r, &mesh, &scatter, 25, WEFT_F32, WEFT_REDUCE_SUM),
+                   3 + 1 + 10);
+    assert_seconds(weft_roofline_send(&r, &mesh, &reduce, 25, WEFT_F32, WEFT_REDUCE_MAX),
+                   1.5 + 2 * 3);
 }
 
 /* A memory of 800 bytes/s: each of four has 200, and copies 100. */
@@ -110,9 +148,9 @@ static void ranks_of_one_device_share_it(void **state)
     assert_seconds(r.rates.peak[WEFT_BF16], 4);
     assert_seconds(r.rates.product[WEFT_BF16], 4);
     assert_seconds(r.rates.attention[WEFT_BF16], 4);
-    assert_seconds(weft_roofline_send(&r, &mesh, &gather, 25, WEFT_F32), 4);
-    assert_seconds(weft_roofline_send(&r, &mesh, &scatter, 25, WEFT_F32), 2.5);
-    assert_seconds(weft_roofline_send(&r, &mesh, &reduce, 25, WEFT_F32), 1);
+    assert_seconds(weft_roofline_send(&r, &mesh, &gather, 25, WEFT_F32, WEFT_REDUCE_SUM), 4);
+    assert_seconds(weft_roofline_send(&r, &mesh, &scatter, 25, WEFT_F32, WEFT_REDUCE_SUM), 2.5);
+    assert_seconds(weft_roofline_send(&r, &mesh, &reduce, 25, WEFT_F32, WEFT_REDUCE_SUM), 1);
 }
 
 /* ---- instructions ---- */
@@ -450,6 +488,8 @@ int main(void)
         cmocka_unit_test(ranks_fill_hosts_in_order),
         cmocka_unit_test(hosts_end_in_the_middle_of_groups),
         cmocka_unit_test(rings_take_bytes_and_hops),
+        cmocka_unit_test(the_host_is_on_the_way),
+        cmocka_unit_test(terms_are_sent_as_they_are),
         cmocka_unit_test(ranks_of_one_device_share_it),
         cmocka_unit_test(the_slower_of_work_and_bytes),
         cmocka_unit_test(queues_go_on_beside_each_other),
