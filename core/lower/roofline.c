@@ -265,9 +265,11 @@ static weft_work_cost compute_cost(const weft_roofline *r, const weft_lowered *l
                         : work == WEFT_WORK_ATTENTION ? rates->attention[dtype]
                                                       : rates->other;
     const double flops = in->flops * (rates->skips_masked ? 1 - in->masked : 1),
-                 bytes = told ? in->work.bytes : bytes_of(in);
+                 before = told ? in->work.before : 0,
+                 bytes = told ? in->work.bytes - before : bytes_of(in);
     return (weft_work_cost){.work = work,
                             .seconds = rates->launch_s * (told ? in->work.launches : 1) +
+                                       over(before, rates->memory) +
                                        fmax(over(flops, rate), over(bytes, rates->memory)),
                             .known = rate > 0 && (in->kernel || !r->staged)};
 }

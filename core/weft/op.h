@@ -225,7 +225,7 @@ struct weft_op {
  * in all, in bytes; of a product, the dtype whose rate it has. */
 typedef struct weft_kernel_work {
     int launches;
-    double bytes;
+    double bytes, before; /* of these, those of launches before the one that computes */
     weft_dtype dtype;
 } weft_kernel_work;
 

@@ -195,11 +195,12 @@ static weft_kernel_work narrow_work(const weft_call *call)
                  given = 4.0 * (double)(weft_tensor_count(&call->ins[2]) +
                                         weft_tensor_count(&call->ins[3])),
                  a = (double)q.m * (double)q.k, b = (double)q.n * (double)q.k;
-    weft_kernel_work w = {.launches = 2, .bytes = given + 2 * scales + a + b, .dtype = WEFT_F8E4M3};
+    weft_kernel_work w = {.launches = 2, .before = given + scales, .dtype = WEFT_F8E4M3};
     if (p.turn_a)
-        w.bytes += (double)p.m * (double)p.k + a;
+        w.before += (double)p.m * (double)p.k + a;
     if (!p.turn_b)
-        w.bytes += (double)p.n * (double)p.k + b;
+        w.before += (double)p.n * (double)p.k + b;
+    w.bytes = w.before + scales + a + b;
     w.launches += p.turn_a + !p.turn_b;
     return w;
 }
@@ -210,8 +211,11 @@ static weft_kernel_work wide_work(const weft_call *call)
     const cuda_product p = cuda_product_of(call);
     const double given =
         4.0 * (double)(weft_tensor_count(&call->ins[2]) + weft_tensor_count(&call->ins[3]));
-    return (weft_kernel_work){
-        .launches = 3, .bytes = given + 5 * (double)p.k * (double)(p.m + p.n), .dtype = WEFT_BF16};
+    const double elements = (double)p.k * (double)(p.m + p.n);
+    return (weft_kernel_work){.launches = 3,
+                              .bytes = given + 5 * elements,
+                              .before = given + 3 * elements,
+                              .dtype = WEFT_BF16};
 }
 
 weft_kernel_work cuda_f8_product_work(const weft_call *call)

@@ -205,6 +205,9 @@ static void the_slower_of_work_and_bytes(void **state)
     told.work = (weft_kernel_work){.launches = 3, .bytes = 80, .dtype = WEFT_BF16};
     r.rates.product[WEFT_BF16] = 1 << 20;
     assert_seconds(weft_roofline_cost(&r, l, &told).seconds, 3 + 80 / 4);
+    told.work.before = 60; /* not beside the product */
+    assert_seconds(weft_roofline_cost(&r, l, &told).seconds, 3 + 60 / 4 + 20 / 4);
+    told.work.before = 0;
     r.rates.product[WEFT_BF16] = 1 << 10;
     assert_seconds(weft_roofline_cost(&r, l, &told).seconds, 3 + (1 << 7));
     plan_run_release(&p);

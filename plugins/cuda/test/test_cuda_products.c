@@ -158,7 +158,8 @@ static void test_no_emulation(void **state)
     }
 }
 
-/* Kernel by kernel: bytes read, then written. */
+/* Kernel by kernel: bytes read, then written; those of what comes before the product, and the
+ * product's. */
 static void test_work(void **state)
 {
     enum { HOPPER, BLACKWELL, AMPERE };
@@ -171,30 +172,30 @@ static void test_work(void **state)
         int gpu;
         weft_dtype rate;
         int launches;
-        double bytes;
+        double before, bytes;
     } cases[] = {
         /* two scales and their reciprocals; a, b, both reciprocals, c */
-        {"float8_linear", 64, ONE, WEFT_BF16, false, HOPPER, WEFT_F8E4M3, 2,
-         8 + 8 + (32 * 64 + 48 * 64 + 8) + 32 * 48 * 2},
-        {"float8_linear", 64, ROWS, WEFT_BF16, false, HOPPER, WEFT_F8E4M3, 2,
-         80 * 4 + 80 * 4 + (32 * 64 + 48 * 64 + 80 * 4) + 32 * 48 * 2},
+        {"float8_linear", 64, ONE, WEFT_BF16, false, HOPPER, WEFT_F8E4M3, 2, 8 + 8,
+         (32 * 64 + 48 * 64 + 8) + 32 * 48 * 2},
+        {"float8_linear", 64, ROWS, WEFT_BF16, false, HOPPER, WEFT_F8E4M3, 2, 80 * 4 + 80 * 4,
+         (32 * 64 + 48 * 64 + 80 * 4) + 32 * 48 * 2},
         /* the weight is turned */
         {"float8_linear_dx", 64, ONE, WEFT_BF16, false, HOPPER, WEFT_F8E4M3, 3,
-         8 + 8 + 64 * 48 + 48 * 64 + (32 * 64 + 48 * 64 + 8) + 32 * 48 * 2},
+         8 + 8 + 64 * 48 + 48 * 64, (32 * 64 + 48 * 64 + 8) + 32 * 48 * 2},
         /* both are, and 40 tokens become 48 */
         {"float8_linear_dw", 40, ONE, WEFT_F32, false, HOPPER, WEFT_F8E4M3, 4,
-         8 + 8 + 40 * 32 + 32 * 48 + 40 * 48 + 48 * 48 + (32 * 48 + 48 * 48 + 8) + 32 * 48 * 4},
+         8 + 8 + 40 * 32 + 32 * 48 + 40 * 48 + 48 * 48, (32 * 48 + 48 * 48 + 8) + 32 * 48 * 4},
         {"float8_linear_dw", 48, ONE, WEFT_F32, true, BLACKWELL, WEFT_F8E4M3, 4,
-         8 + 8 + 2 * (32 * 48 + 48 * 48) + (32 * 48 + 48 * 48 + 8) + 2 * 32 * 48 * 4},
+         8 + 8 + 2 * (32 * 48 + 48 * 48), (32 * 48 + 48 * 48 + 8) + 2 * 32 * 48 * 4},
         /* a scale and a widened operand each; those; c */
         {"float8_linear", 64, ONE, WEFT_BF16, false, AMPERE, WEFT_BF16, 3,
-         4 + 32 * 64 + 32 * 64 * 2 + 4 + 48 * 64 + 48 * 64 * 2 + (32 * 64 + 48 * 64) * 2 +
-             32 * 48 * 2},
+         4 + 32 * 64 + 32 * 64 * 2 + 4 + 48 * 64 + 48 * 64 * 2,
+         (32 * 64 + 48 * 64) * 2 + 32 * 48 * 2},
         {"float8_linear", 64, ROWS, WEFT_BF16, false, BLACKWELL, WEFT_BF16, 3,
-         80 * 4 + (32 * 64 + 48 * 64) * (1 + 2 + 2) + 32 * 48 * 2},
+         80 * 4 + (32 * 64 + 48 * 64) * (1 + 2), (32 * 64 + 48 * 64) * 2 + 32 * 48 * 2},
         {"float8_linear_dx", 40, ONE, WEFT_F32, true, HOPPER, WEFT_BF16, 3,
-         8 + (32 * 40 + 48 * 40) * (1 + 2 + 2) + 2 * 32 * 48 * 4},
-        {"float8_linear", 0, ONE, WEFT_F32, false, HOPPER, WEFT_F32, 1, 32 * 48 * 4},
+         8 + (32 * 40 + 48 * 40) * (1 + 2), (32 * 40 + 48 * 40) * 2 + 2 * 32 * 48 * 4},
+        {"float8_linear", 0, ONE, WEFT_F32, false, HOPPER, WEFT_F32, 1, 0, 32 * 48 * 4},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -222,9 +223,12 @@ static void test_work(void **state)
                                 .queue = (weft_queue *)(uintptr_t)&queue,
                                 .accumulate = cases[i].accumulate};
         const weft_kernel_work work = t.kernel->work(&call);
-        if (work.launches != cases[i].launches || work.bytes != cases[i].bytes)
-            fail_msg("case %zu: %d launches, %.0f bytes, not %d and %.0f", i, work.launches,
-                     work.bytes, cases[i].launches, cases[i].bytes);
+        if (work.launches != cases[i].launches || work.before != cases[i].before ||
+            work.bytes != cases[i].before + cases[i].bytes)
+            fail_msg(
+                "case %zu: %d launches, %.0f bytes, %.0f of them before, not %d, %.0f and %.0f", i,
+                work.launches, work.bytes, work.before, cases[i].launches,
+                cases[i].before + cases[i].bytes, cases[i].before);
         assert_int_equal(work.dtype, cases[i].rate);
         trial_release(&t);
     }
