@@ -6,16 +6,15 @@
 
 #include <string.h>
 
-/* Of two plugins of the set: is `by` listed first? */
-static bool is_before(const weft_plugins *plugins, const char *by, const char *other)
+/* Is the device listed before the transport? Whatever stands around either of them. */
+static bool device_is_first(const weft_plugins *plugins)
 {
-    for (int i = 0; i < plugins->n; i++) {
-        const char *name = plugins->list[i].module.plugin->name;
-        if (strcmp(name, other) == 0)
-            return false;
-        if (strcmp(name, by) == 0)
-            return true;
-    }
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &c))
+        if (strcmp(c->service, "device") == 0 || strcmp(c->service, "transport") == 0)
+            return strcmp(c->service, "device") == 0;
     return false;
 }
 
@@ -26,10 +25,8 @@ static weft_status check_transport(const weft_plan *plan, weft_error *err)
     const weft_transport *t = weft_plugins_service(plugins, "transport", &self);
     if (!t || !t->takes)
         return WEFT_OK;
-    const bool before = is_before(plugins, weft_plugins_giver(plugins, plan->device),
-                                  weft_plugins_giver(plugins, t));
     const weft_entry entry = weft_enter_service(plugins, t, "takes", err);
-    return weft_leave(&entry, t->takes(self, before ? plan->device : NULL, err));
+    return weft_leave(&entry, t->takes(self, device_is_first(plugins) ? plan->device : NULL, err));
 }
 
 static weft_status check_instruction(const weft_plan *plan, const weft_instruction *in,
