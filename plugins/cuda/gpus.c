@@ -194,12 +194,12 @@ static weft_status read_word(const weft_params *params, const char *word, double
 weft_status cuda_gpu_read(const weft_params *params, cuda_gpu *gpu, weft_error *err)
 {
     *gpu = (cuda_gpu){0};
-    if (weft_params_is(params, "gpu", "auto"))
-        return WEFT_OK;
     const char *word = weft_params_word(params, "gpu", 0);
+    if (!word || weft_params_is(params, "gpu", "auto"))
+        return WEFT_OK;
     const struct cuda_known *k = find(word);
     if (!k)
-        return refuse(params, word ? word : "", err);
+        return refuse(params, word, err);
     double v[KEYS] = {[PEAK_BF16] = 1e12 * k->bf16,
                       [PEAK_F8] = 1e12 * k->f8,
                       [PEAK_F32] = 1e12 * k->f32,

@@ -5,6 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define DRIVER   "libcuda.so.1"
+#define CUBLASLT "libcublasLt.so.13"
+
 static const char *const automatic[] = {"auto", NULL};
 
 static const weft_param params[] = {
@@ -51,12 +54,12 @@ static const weft_param params[] = {
              "those that it puts first, once, and keeping the fastest in the user's cache folder."},
     {.name = "driver",
      .type = WEFT_PARAM_STRING,
-     .value = "libcuda.so.1",
+     .value = DRIVER,
      .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK,
      .help = "Name or path of NVIDIA's driver library."},
     {.name = "cublaslt",
      .type = WEFT_PARAM_STRING,
-     .value = "libcublasLt.so.13",
+     .value = CUBLASLT,
      .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK,
      .help = "Name or path of the library that multiplies matrices."},
     {.name = NULL},
@@ -187,11 +190,18 @@ static weft_status check_capability(cuda *c, weft_error *err)
 
 static void cuda_close(void *self);
 
+/* Empty: not set. */
+static const char *text_or(const cuda *c, const char *key, const char *preset)
+{
+    const char *text = weft_params_text(c->host->params, key);
+    return *text ? text : preset;
+}
+
 static weft_status cuda_open(void *self, weft_error *err)
 {
     cuda *c = self;
     const cuda_driver *d = &c->driver;
-    weft_status s = cuda_driver_open(&c->driver, weft_params_text(c->host->params, "driver"), err);
+    weft_status s = cuda_driver_open(&c->driver, text_or(c, "driver", DRIVER), err);
     if (s)
         return s;
     c->open = true;
@@ -206,7 +216,7 @@ static weft_status cuda_open(void *self, weft_error *err)
     if (!s)
         s = cuda_export_open(c, err);
     if (!s)
-        s = cuda_products_create(weft_params_text(c->host->params, "cublaslt"),
+        s = cuda_products_create(text_or(c, "cublaslt", CUBLASLT),
                                  c->host->rank == 0 ? c->host->log : NULL, &c->products, err);
     if (!s)
         s = cuda_kernels_load(&c->driver, c->modules, c->functions, err);
