@@ -181,9 +181,17 @@ int weft_compile_beside_until(const weft_compiler *c, const weft_node *n)
     return until < p->to ? until : p->to - 1;
 }
 
+/* A step begins once and then has many micro-batches; a validation and a text being written begin
+ * once, too, and end for each batch. */
+static weft_part repeats_to(const weft_compiler *c)
+{
+    return c->g->config.mode == WEFT_MODE_TRAIN ? WEFT_PART_B : WEFT_PART_STEP_END;
+}
+
 static void find_last_uses(weft_compiler *c)
 {
-    int micro_end = weft_compiler_end(c, WEFT_PART_B) - 1;
+    const weft_part repeated = repeats_to(c);
+    int repeats_end = weft_compiler_end(c, repeated) - 1;
     int reported = weft_compiler_end(c, WEFT_PART_STEP_END);
     for (int i = 0; i < c->n; i++) {
         weft_node *n = c->order[i];
@@ -195,13 +203,13 @@ static void find_last_uses(weft_compiler *c)
             c->last_use[v->id] = to_the_end ? c->n : p;
         }
         weft_part a = weft_compiler_part(c, p);
-        bool micro = a == WEFT_PART_F || a == WEFT_PART_B;
+        bool again = c->repeats && a >= WEFT_PART_F && a <= repeated;
         for (int k = 0; k < n->n_ins; k++) {
             int *last = &c->last_use[n->ins[k]->id];
             if (c->position[n->ins[k]->node->id] < 0) /* another rank's */
                 continue;
             bool outer = weft_compiler_part(c, c->position[n->ins[k]->node->id]) == WEFT_PART_BEGIN;
-            int until = c->repeats && micro && outer     ? micro_end
+            int until = again && outer                   ? repeats_end
                         : weft_node_shifts(n)            ? sent_until(c, n)
                         : weft_compile_goes_beside(c, n) ? weft_compile_beside_until(c, n)
                                                          : p;
