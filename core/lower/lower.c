@@ -95,15 +95,18 @@ static weft_status add_workspace(weft_compiler *c, weft_instruction *in, int64_t
     return in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
 }
 
-/* What it writes is alive since the task before. */
+/* What it writes is alive since the task before. It moves before what does not begin so. */
 static void begin_early(const weft_compiler *c, weft_program *program, weft_instruction *in)
 {
     in->early = true;
-    program->n_prologue++;
     for (int i = 0; i < in->n_outs; i++)
         c->l->buffers[in->buffers[in->n_ins + i]].early = true;
     if (in->workspace >= 0)
         c->l->buffers[in->workspace].early = true;
+    const weft_instruction early = *in;
+    weft_instruction *to = &program->list[program->n_prologue++];
+    memmove(to + 1, to, (size_t)(in - to) * sizeof *to);
+    *to = early;
 }
 
 /* The nodes from order[p] on that run as one with it. */
