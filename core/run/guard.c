@@ -2,7 +2,8 @@
 /* [weft] check = memory. A copy of all memory is kept. After each instruction everything but its
  * results must still be as in the copy. Memory that holds nothing is filled with a pattern, a NaN
  * that no computation makes: results that were not written and operands that nobody wrote show it.
- */
+ * Of each line of the arena it is kept what was written there last: an operand must lie there
+ * still, whatever the plan says about how long it does. */
 #include "run/run.h"
 
 #include <string.h>
@@ -22,8 +23,16 @@ typedef struct span {
     char *lo, *hi;
 } span;
 
+/* What lies in a line of the arena, which is as long as buffers are aligned. */
+typedef struct holder {
+    int buffer;    /* -1: nothing that may be read */
+    int64_t micro; /* of what lies in slots */
+} holder;
+
 struct weft_guard {
     region regions[REGIONS];
+    holder *holders;
+    size_t line;
     const weft_lowered *l; /* whose values the arena holds */
     span *posted;          /* what is being received: it changes at any time */
     int n_posted, posted_capacity;
@@ -59,30 +68,74 @@ weft_status weft_guard_create(weft_run *run, weft_error *err)
         if (!(r->copy = weft_alloc(r->bytes)))
             return weft_fail_memory(err);
     }
-    return WEFT_OK;
+    g->line = (size_t)weft_device_alignment(plan->device);
+    g->holders = weft_alloc((g->regions[ARENA].bytes / g->line + 1) * sizeof *g->holders);
+    return g->holders ? WEFT_OK : weft_fail_memory(err);
 }
 
 void weft_guard_destroy(weft_run *run)
 {
     for (int i = 0; run->guard && i < REGIONS; i++)
         weft_free(run->guard->regions[i].copy);
-    if (run->guard)
+    if (run->guard) {
         weft_free(run->guard->posted);
+        weft_free(run->guard->holders);
+    }
     weft_free(run->guard);
     run->guard = NULL;
 }
 
-static void forget(region *r, size_t offset, size_t bytes)
+/* ---- what lies where ---- */
+
+static void hold(struct weft_guard *g, size_t offset, size_t bytes, holder h)
 {
-    memset(r->at + offset, NOTHING, bytes);
-    memset(r->copy + offset, NOTHING, bytes);
+    for (size_t i = offset / g->line; i * g->line < offset + bytes; i++)
+        g->holders[i] = h;
+}
+
+static void forget(struct weft_guard *g, size_t offset, size_t bytes)
+{
+    memset(g->regions[ARENA].at + offset, NOTHING, bytes);
+    memset(g->regions[ARENA].copy + offset, NOTHING, bytes);
+    hold(g, offset, bytes, (holder){-1, 0});
+}
+
+static bool is_in_arena(const weft_buffer *b)
+{
+    return b->base == WEFT_BASE_ARENA || b->base == WEFT_BASE_SLOT;
+}
+
+/* workspace: what an instruction leaves there is for nobody. */
+static void hold_buffer(struct weft_guard *g, int buffer, size_t bytes, int64_t micro,
+                        bool workspace)
+{
+    const weft_buffer *b = &g->l->buffers[buffer];
+    const holder h = {workspace ? -1 : buffer, b->base == WEFT_BASE_SLOT && micro > 0 ? micro : 0};
+    if (is_in_arena(b))
+        hold(g, (size_t)weft_buffer_offset(g->l, b, micro), bytes, h);
+}
+
+/* What else than the buffer's value lies in its memory; NULL: nothing. */
+static const holder *find_other(const struct weft_guard *g, int buffer, size_t bytes, int64_t micro)
+{
+    const weft_buffer *b = &g->l->buffers[buffer];
+    if (!is_in_arena(b))
+        return NULL;
+    const size_t offset = (size_t)weft_buffer_offset(g->l, b, micro);
+    const int64_t of = b->base == WEFT_BASE_SLOT && micro > 0 ? micro : 0;
+    for (size_t i = offset / g->line; i * g->line < offset + bytes; i++) {
+        const holder *h = &g->holders[i];
+        if (h->buffer != buffer || h->micro != of)
+            return h;
+    }
+    return NULL;
 }
 
 void weft_guard_begin(weft_run *run, const weft_lowered *l)
 {
     struct weft_guard *g = run->guard;
     if (g->l != l)
-        forget(&g->regions[ARENA], 0, g->regions[ARENA].bytes);
+        forget(g, 0, g->regions[ARENA].bytes);
     if (g->l != l)
         g->position = -1;
     g->l = l;
@@ -104,7 +157,7 @@ static void bury(struct weft_guard *g, int position)
     for (int i = 0; i < g->l->n_buffers; i++) {
         const weft_buffer *b = &g->l->buffers[i];
         if (alive(b, g->position) && !alive(b, position))
-            forget(&g->regions[ARENA], (size_t)b->offset, (size_t)b->bytes);
+            forget(g, (size_t)b->offset, (size_t)b->bytes);
     }
     g->position = position;
 }
@@ -168,6 +221,26 @@ static weft_status blame_element(const weft_run *run, const weft_instruction *in
     return s;
 }
 
+/* Is operand or result i what was written there last? */
+static weft_status check_holder(const weft_run *run, const weft_instruction *in, int i,
+                                int64_t micro, weft_error *err)
+{
+    const struct weft_guard *g = run->guard;
+    const holder *h = find_other(g, in->buffers[i], tensor_bytes(&in->tensors[i]), micro);
+    if (!h)
+        return WEFT_OK;
+    const weft_value *mine = g->l->buffers[in->buffers[i]].value;
+    const weft_value *other = h->buffer >= 0 ? g->l->buffers[h->buffer].value : NULL;
+    char *text = weft_format("reads %s, in whose memory there is %s", mine ? mine->name : "a value",
+                             h->buffer < 0                 ? "nothing that was kept"
+                             : h->buffer == in->buffers[i] ? "that of another micro-batch"
+                             : other                       ? other->name
+                                                           : "another value");
+    weft_status s = text ? blame(run, in, err, text) : weft_fail_memory(err);
+    weft_free(text);
+    return s;
+}
+
 static bool is_operand(const weft_instruction *in, int buffer)
 {
     for (int i = 0; i < in->n_ins; i++)
@@ -197,6 +270,9 @@ weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_i
             continue;
         if (is_read(in, i) && (element = find_nothing(t, at)) >= 0)
             return blame_element(run, in, "reads what nobody wrote:", i, element, err);
+        weft_status s = is_read(in, i) ? check_holder(run, in, i, micro, err) : WEFT_OK;
+        if (s)
+            return s;
         if (!is_read(in, i) && !is_operand(in, in->buffers[i]))
             memset(at, NOTHING, tensor_bytes(t));
     }
@@ -302,6 +378,15 @@ static weft_status check_region(const weft_run *run, const weft_instruction *in,
     return s ? s : compare(run, in, r, from, end, err);
 }
 
+static void keep_holders(struct weft_guard *g, const weft_instruction *in, int64_t micro)
+{
+    if (in->workspace >= 0)
+        hold_buffer(g, in->workspace, (size_t)g->l->buffers[in->workspace].bytes, micro, true);
+    for (int i = in->n_ins; i < in->n_ins + in->n_outs && in->kind != WEFT_OBSERVE; i++)
+        if (in->buffers[i] >= 0)
+            hold_buffer(g, in->buffers[i], tensor_bytes(&in->tensors[i]), micro, false);
+}
+
 weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                              int64_t micro, weft_error *err)
 {
@@ -314,10 +399,13 @@ weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_in
         if (g->regions[i].at)
             s = check_region(run, in, &g->regions[i], spans, n, err);
     weft_free(spans);
-    char *first =
-        weft_run_address(run, l, in->buffers[in->kind == WEFT_AWAIT ? in->n_ins : 0], micro);
-    if (in->kind == WEFT_AWAIT)
+    const int place = in->kind == WEFT_AWAIT ? in->n_ins : 0;
+    char *first = weft_run_address(run, l, in->buffers[place], micro);
+    if (in->kind == WEFT_AWAIT) {
         take(g, first);
+        s = s ? s : check_holder(run, in, place, micro, err);
+    }
+    keep_holders(g, in, micro);
     if (in->kind == WEFT_POST_RECV)
         return s ? s : post(g, (span){first, first + tensor_bytes(&in->tensors[0])}, err);
     for (int i = in->n_ins; i < in->n_ins + in->n_outs && !s; i++) {

@@ -175,6 +175,39 @@ static void nobody_wrote(void **state)
     end(&s);
 }
 
+static bool reads(const weft_value *result, const weft_value *operand)
+{
+    for (int i = 0; i < result->node->n_ins; i++)
+        if (result->node->ins[i] == operand)
+            return true;
+    return false;
+}
+
+/* Two values that wait for the backward get one memory: the second takes the place of the first. */
+static void other_was_written(void **state)
+{
+    (void)state;
+    started s;
+    start(&s, "llama3 cpu adamw", guarded("llama3", ""));
+    weft_lowered *l = s.p.plan->lowered[WEFT_MODE_TRAIN];
+    weft_buffer *first = NULL, *second = NULL;
+    for (int i = 0; i < l->n_buffers && !second; i++) {
+        weft_buffer *b = &l->buffers[i];
+        if (b->kind != WEFT_CLASS_SAVED || b->base != WEFT_BASE_ARENA)
+            continue;
+        if (!first)
+            first = b;
+        else if (b->bytes == first->bytes && b->first > first->first && b->last > first->first &&
+                 !reads(b->value, first->value))
+            second = b;
+    }
+    assert_non_null(second);
+    second->offset = first->offset;
+    assert_fails(&s, (const char *const[]){"reads ", first->value->name, "in whose memory there is",
+                                           second->value->name, NULL});
+    end(&s);
+}
+
 /* ---- a pass that breaks the graph ---- */
 
 static void breaks(const char *stage, bool placed)
@@ -224,6 +257,7 @@ int main(void)
         cmocka_unit_test(too_far),
         cmocka_unit_test(too_short),
         cmocka_unit_test(nobody_wrote),
+        cmocka_unit_test(other_was_written),
         cmocka_unit_test(graph_pass_breaks),
         cmocka_unit_test(joint_pass_breaks),
     };
