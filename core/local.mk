@@ -280,8 +280,8 @@ core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LI
 lib_LTLIBRARIES += core/libweft.la
 core_libweft_la_SOURCES =
 core_libweft_la_LIBADD = core/libcore.la
-# Plugins load on equal ABI numbers only; the library's own number grows with the minor one.
-core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
+# Plugins load on equal ABI numbers only; the library's own number is the minor one.
+core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(ABI_MINOR):0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
 EXTRA_core_libweft_la_DEPENDENCIES = core/libweft.map
 private_headers = $(filter-out core/plugin/internal.h core/settings/internal.h core/store/internal.h,$(filter %.h,$(core_libcore_la_SOURCES)))
 core/libweft.map: core/make-map core/local.mk $(weftinclude_HEADERS) $(private_headers)

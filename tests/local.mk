@@ -305,7 +305,9 @@ fixture_sources = \
 	tests/fixtures/plugins/waits_more.c \
 	tests/fixtures/plugins/wrong_abi.c \
 	tests/fixtures/plugins/wrong_magic.c \
-	tests/fixtures/plugins/wrong_size.c
+	tests/fixtures/plugins/wrong_services.c \
+	tests/fixtures/plugins/wrong_size.c \
+	tests/fixtures/plugins/wrong_tables.c
 # For whole runs: apart, since one above is called cpu.
 run_fixture_sources = \
 	tests/fixtures/run/asks.c \
@@ -360,6 +362,7 @@ tests/fixtures/run/later.so: tests/fixtures/run/later.h tests/fixtures/run/later
 CLEANFILES += $(fixtures)
 
 dist_check_SCRIPTS += \
+	tests/scripts/check-abi \
 	tests/scripts/check-axis \
 	tests/scripts/check-bad-input \
 	tests/scripts/check-bitwise \

@@ -66,6 +66,28 @@ static bool is_empty(const char *text)
 
 /* ---- head: until it fits, no other field means anything ---- */
 
+/* Headers that have changed under one ABI number, as between two days of development. */
+static void check_sizes(check *c)
+{
+    const weft_plugin *p = c->plugin;
+    const struct {
+        const char *of;
+        size_t has, expected;
+    } sizes[] = {{"a parameter", p->param_size, sizeof(weft_param)},
+                 {"a contribution", p->contribution_size, sizeof(weft_contribution)},
+                 {"an op", p->op_size, sizeof(weft_op)},
+                 {"a kernel", p->kernel_size, sizeof(weft_kernel)}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].has != sizes[i].expected)
+            complain(c,
+                     "built with headers in which %s has %zu bytes; here it has %zu; build it "
+                     "again with this weft's headers",
+                     sizes[i].of, sizes[i].has, sizes[i].expected);
+    if (!c->complaints && p->service_sizes != WEFT_SERVICE_SIZES)
+        complain(c, "built with headers in which a service, a view or a value has another size; "
+                    "build it again with this weft's headers");
+}
+
 static void check_head(check *c)
 {
     const weft_plugin *p = c->plugin;
@@ -87,6 +109,8 @@ static void check_head(check *c)
         complain(
             c, "its descriptor has %u bytes, expected %zu; build it again with this weft's headers",
             p->size, sizeof(weft_plugin));
+    if (!c->complaints)
+        check_sizes(c);
 }
 
 static void check_identity(check *c)

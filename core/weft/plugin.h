@@ -277,6 +277,10 @@ typedef struct weft_plugin {
     uint32_t magic; /* WEFT_PLUGIN_MAGIC */
     uint32_t size;  /* sizeof(weft_plugin) */
     uint16_t abi_major, abi_minor;
+    /* Of an entry of each table, in bytes, and WEFT_SERVICE_SIZES: a plugin that was built with
+     * other headers of the same number is refused before any table is read. */
+    uint16_t param_size, contribution_size, op_size, kernel_size;
+    uint32_t service_sizes;
     const char *name;                        /* as in the file name and the INI */
     const char *version, *licence, *summary; /* all non-empty */
     weft_numerics numerics;
@@ -293,17 +297,31 @@ typedef struct weft_plugin {
     void (*destroy)(void *self);
 } weft_plugin;
 
+/* One number for the sizes of what services, observers and commands exchange with the core. */
+#define WEFT_SIZES(a, b, c) ((uint32_t)(sizeof(a) + 1009 * sizeof(b) + 1000003 * sizeof(c)))
+#define WEFT_SERVICE_SIZES                                                                         \
+    (WEFT_SIZES(weft_device, weft_transport, weft_data) +                                          \
+     3 * WEFT_SIZES(weft_tokenizer, weft_generator, weft_store) +                                  \
+     5 * WEFT_SIZES(weft_weights, weft_model_format, weft_schedule) +                              \
+     7 * WEFT_SIZES(weft_run_view, weft_host, weft_command) +                                      \
+     11 * WEFT_SIZES(weft_value, weft_node, weft_state_view) +                                     \
+     13 * WEFT_SIZES(weft_call, weft_tensor, weft_layout))
+
 /* The descriptor's head, for a plugin's one exported symbol:
  *     WEFT_PLUGIN(fsdp) = { WEFT_PLUGIN_HEAD, .name = "fsdp", .version = WEFT_VERSION, ... };
  * The same in C++20. C++17 has no names in initialisers: there the head is followed by all fields
  * in their order, as far as they are not NULL at the end:
  *     WEFT_PLUGIN(fsdp) = { WEFT_PLUGIN_HEAD, "fsdp", WEFT_VERSION, ... }; */
 #if defined(__cplusplus) && __cplusplus < 202002L
-#define WEFT_PLUGIN_HEAD WEFT_PLUGIN_MAGIC, sizeof(weft_plugin), WEFT_ABI_MAJOR, WEFT_ABI_MINOR
+#define WEFT_PLUGIN_HEAD                                                                           \
+    WEFT_PLUGIN_MAGIC, sizeof(weft_plugin), WEFT_ABI_MAJOR, WEFT_ABI_MINOR, sizeof(weft_param),    \
+        sizeof(weft_contribution), sizeof(weft_op), sizeof(weft_kernel), WEFT_SERVICE_SIZES
 #else
 #define WEFT_PLUGIN_HEAD                                                                           \
     .magic = WEFT_PLUGIN_MAGIC, .size = sizeof(weft_plugin), .abi_major = WEFT_ABI_MAJOR,          \
-    .abi_minor = WEFT_ABI_MINOR
+    .abi_minor = WEFT_ABI_MINOR, .param_size = sizeof(weft_param),                                 \
+    .contribution_size = sizeof(weft_contribution), .op_size = sizeof(weft_op),                    \
+    .kernel_size = sizeof(weft_kernel), .service_sizes = WEFT_SERVICE_SIZES
 #endif
 /* In C++ outside of every class and function; the symbol has C's name whatever the namespace. */
 #ifdef __cplusplus

@@ -67,7 +67,7 @@ static void test_broken_descriptors(void **state)
     (void)state;
     assert_refused("cpu wrong_magic", "magic is 0x12345678, expected 0x74666577");
     assert_refused("cpu wrong_abi", "built for ABI major 1, expected 0");
-    assert_refused("cpu wrong_abi", "built for ABI minor 7, expected 1");
+    assert_refused("cpu wrong_abi", "built for ABI minor 8, expected 2");
     assert_refused("cpu no_symbol", "exports no no_symbol_LTX_plugin");
     assert_refused("cpu other_name", "its descriptor says 'another', its file name 'other_name'");
     assert_refused("cpu empty_metadata", "no version");
@@ -77,6 +77,9 @@ static void test_broken_descriptors(void **state)
     snprintf(sizes, sizeof sizes, "%zu bytes, expected %zu", sizeof(weft_plugin) - 8,
              sizeof(weft_plugin));
     assert_refused("cpu wrong_size", sizes);
+    assert_refused("cpu wrong_tables", "in which a contribution has");
+    assert_refused("cpu wrong_tables", "in which an op has");
+    assert_refused("cpu wrong_services", "a service, a view or a value has another size");
 }
 
 static void test_undefined_function(void **state)
