@@ -282,6 +282,8 @@ static void put_waiting(grouper *g)
         moved = false;
         for (int i = 0; i < g->n_waiting; i++) {
             weft_node *n = g->waiting[i];
+            if (g->done[n->id]) /* a set that was put needed it */
+                continue;
             if (put_if_ready(g, n))
                 moved = moved || g->of[n->id];
             else

@@ -218,6 +218,32 @@ static void small_sums_of_many_blocks(void **state)
     plan_run_release(&p);
 }
 
+/* Scales of rows that ranks hold unevenly are gathered with all others', and a set that is put
+ * needs what still waited: everything stands once, behind what it reads. */
+static void uneven_rows(void **state)
+{
+    (void)state;
+    for (int degree = 2; degree <= 7; degree++)
+        for (int hp = 0; hp < 2; hp++) {
+            plan_run p;
+            char sections[512];
+            snprintf(sections, sizeof sections,
+                     "[train]\nsteps = 2\nseq_len = 16\nglobal_batch = 8\nmicro_batch = 4\n"
+                     "[llama3]\ndim = 30\nn_layers = 2\nn_heads = 2\nn_kv_heads = 1\n"
+                     "head_dim = 6\nffn_dim = 15\nvocab_size = 259\n[tp]\ndegree = 2\n"
+                     "[fsdp]\ndegree = %d\n[float8]\nrecipe = %s\nhead = yes\nmultiple = 1\n",
+                     degree, hp ? "rowwise_gw_hp" : "rowwise");
+            plan_run_start(&p, "llama3 local float8 fsdp tp adamw", sections,
+                           &(weft_plan_options){.ranks = 2 * degree, .train_only = true});
+            const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+            for (int a = 0; a < l->n_programs; a++)
+                for (int i = 0; i < l->programs[a].n; i++)
+                    for (int k = 0; k < l->programs[a].list[i].n_waits; k++)
+                        assert_true(l->programs[a].list[i].waits[k] < i);
+            plan_run_release(&p);
+        }
+}
+
 /* ---- beside the computation, on a device that computes later ---- */
 
 static bool reads(const weft_instruction *in, const weft_instruction *gather)
@@ -324,10 +350,15 @@ static void small_sums_are_priced_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_per_block),         cmocka_unit_test(two_levels),
-        cmocka_unit_test(gathers_run_ahead),     cmocka_unit_test(own_queue),
-        cmocka_unit_test(small_sums_at_once),    cmocka_unit_test(small_sums_of_many_blocks),
-        cmocka_unit_test(nobody_waits_too_soon), cmocka_unit_test(small_sums_are_priced_together),
+        cmocka_unit_test(one_per_block),
+        cmocka_unit_test(two_levels),
+        cmocka_unit_test(gathers_run_ahead),
+        cmocka_unit_test(own_queue),
+        cmocka_unit_test(small_sums_at_once),
+        cmocka_unit_test(small_sums_of_many_blocks),
+        cmocka_unit_test(uneven_rows),
+        cmocka_unit_test(nobody_waits_too_soon),
+        cmocka_unit_test(small_sums_are_priced_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
