@@ -93,13 +93,13 @@ static int first_stage_at(const weft_graph *g, const weft_node *n, int at)
 }
 
 /* Of a node without a block. What goes to another stage from where it is made is read there by a
- * send, which does not say where that is. */
+ * send, which does not say where that is; what is read when the micro-batches are done, by none. */
 static int stage_without_block(const weft_graph *g, const weft_node *n)
 {
     int stage = stage_of_readers(n), axis = weft_graph_stage_axis(g);
     int at = axis >= 0 && n->n_outs ? weft_layout_at(n->outs[0]->layout, axis) : -1;
-    return at >= 0 && stage >= 0 && weft_graph_stage_rank(g, stage) != at ? first_stage_at(g, n, at)
-                                                                          : stage;
+    bool elsewhere = at >= 0 && (stage < 0 || weft_graph_stage_rank(g, stage) != at);
+    return elsewhere ? first_stage_at(g, n, at) : stage;
 }
 
 /* Not before what it reads is there. */
