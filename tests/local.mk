@@ -386,6 +386,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-files \
 	tests/scripts/check-flight \
 	tests/scripts/check-float8 \
+	tests/scripts/check-float8-head \
 	tests/scripts/check-generate \
 	tests/scripts/check-gpu-kit \
 	tests/scripts/check-heads \

@@ -145,6 +145,7 @@ const weft_kernel cuda_kernels[] = {
     OPTIONAL(float8_quantise, false, "hf>q", cuda_quantise_accepts, NULL, cuda_quantise_launch),
     OPTIONAL(float8_history, false, "ffs>f", accepts_history, NULL, cuda_history_launch),
     F8_PRODUCT(float8_linear),
+    F8_PRODUCT(float8_linear_part),
     F8_PRODUCT(float8_linear_rows),
     F8_PRODUCT(float8_linear_dx),
     F8_PRODUCT(float8_linear_dw),

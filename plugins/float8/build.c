@@ -96,19 +96,37 @@ weft_value *f8_narrow(const f8_build *b, weft_value *x, const char *keep, weft_d
     return f8_quantise(b, x, *scale, dtype);
 }
 
-/* The largest magnitude of what is stored, cast, is that of the cast: rounding keeps order. */
-static weft_value *as_cast(weft_graph *g, weft_value *amax, const weft_value *stored,
-                           const weft_value *w)
+/* The largest magnitude of what v begins with, cast, is that of the cast: rounding keeps order. */
+static weft_value *as_cast(weft_graph *g, weft_value *amax, const weft_value *first,
+                           const weft_value *v)
 {
-    if (w == stored)
+    if (v == first)
         return amax;
-    amax = as_cast(g, amax, stored, w->node->ins[0]);
-    if (!weft_node_is(w->node, WEFT_OP_CAST) || !amax || w->dtype == amax->dtype)
+    amax = as_cast(g, amax, first, v->node->ins[0]);
+    if (!weft_node_is(v->node, WEFT_OP_CAST) || !amax || v->dtype == amax->dtype)
         return amax;
     const weft_attr attr = {
-        .key = "dtype", .kind = WEFT_ATTR_TEXT, .text = weft_dtype_name(w->dtype)};
-    weft_value *cast = find(amax, w->node->op, NULL, &attr, 1, false);
-    return cast ? cast : weft_add_full(g, w->node->op->name, NULL, 1, &amax, 1, NULL, &attr, 1);
+        .key = "dtype", .kind = WEFT_ATTR_TEXT, .text = weft_dtype_name(v->dtype)};
+    weft_value *cast = find(amax, v->node->op, NULL, &attr, 1, false);
+    return cast ? cast : weft_add_full(g, v->node->op->name, NULL, 1, &amax, 1, NULL, &attr, 1);
+}
+
+/* What v is a part of, cast or not; v itself if nothing was cut into parts. */
+static weft_value *whole_of(weft_value *v)
+{
+    weft_value *whole = v;
+    for (weft_value *at = v; at->node->n_ins == 1; at = at->node->ins[0])
+        if (weft_node_in(at->node, "chunk"))
+            whole = at->node->ins[0];
+        else if (!weft_node_is(at->node, WEFT_OP_CAST))
+            break;
+    return whole;
+}
+
+weft_value *f8_whole_amax(const f8_build *b, weft_value *x, const char *history)
+{
+    weft_value *whole = whole_of(x);
+    return as_cast(b->g, f8_amax(b, whole, "", history), whole, x);
 }
 
 weft_value *f8_stored(weft_value *w)

@@ -153,6 +153,7 @@ const weft_kernel f8_cpu_kernels[] = {
      .accepts = quantise_accepts,
      .launch = quantise_launch},
     PRODUCT("float8_linear"),
+    PRODUCT("float8_linear_part"),
     PRODUCT("float8_linear_rows"),
     PRODUCT("float8_linear_dx"),
     PRODUCT("float8_linear_dw"),

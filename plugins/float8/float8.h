@@ -54,17 +54,26 @@ typedef struct f8_build {
 weft_value *f8_amax(const f8_build *b, weft_value *x, const char *keep, const char *history);
 weft_value *f8_scale(const f8_build *b, weft_value *amax, weft_dtype dtype);
 weft_value *f8_quantise(const f8_build *b, weft_value *x, weft_value *scale, weft_dtype dtype);
+/* The largest magnitude of what x is a part of: the head is cut into as many parts as a device
+ * likes, and no number may depend on that. */
+weft_value *f8_whole_amax(const f8_build *b, weft_value *x, const char *history);
 /* The three in turn; *scale receives the second. */
 weft_value *f8_narrow(const f8_build *b, weft_value *x, const char *keep, weft_dtype dtype,
                       weft_value **scale);
 /* The scale of a weight, made from what is stored, once a step. */
 weft_value *f8_weight_scale(const f8_build *b, weft_value *w, const char *keep);
 bool f8_is(const weft_node *n, const weft_op *op);
+/* Is it of one of the head's parts? Those run one after the other, forward and backward, so that no
+ * number of all gradients of logits is known before the first of them is read. */
+static inline bool f8_is_part(const weft_node *n)
+{
+    return n->chunk >= 0;
+}
 
 /* ---- ops.c, products.c, backward.c, history.c, cpu.c ---- */
 
-extern const weft_op f8_op_amax, f8_op_scale, f8_op_quantise, f8_op_linear, f8_op_linear_rows,
-    f8_op_linear_dx, f8_op_linear_dw, f8_op_history;
+extern const weft_op f8_op_amax, f8_op_scale, f8_op_quantise, f8_op_linear, f8_op_linear_part,
+    f8_op_linear_rows, f8_op_linear_dx, f8_op_linear_dw, f8_op_history;
 extern const weft_kernel f8_cpu_kernels[];
 
 /* Is it a dtype of products' operands? */

@@ -131,9 +131,10 @@ static bool uses_power_of_two(const weft_params *p, f8_recipe r)
     return weft_params_is(p, "power_of_two", "yes");
 }
 
-static weft_value *delayed_x(const job *j, const f8_build *b, weft_value *x, const char *weight,
+static weft_value *delayed_x(const job *j, const f8_build *b, weft_node *n, const char *weight,
                              weft_value **scale)
 {
+    weft_value *x = n->ins[F8_X];
     char name[512];
     for (int i = 0; i < x->n_uses; i++) /* others read it, too: one history, one value */
         if (f8_is(x->uses[i].node, &f8_op_quantise) && x->uses[i].operand == 0 &&
@@ -142,9 +143,19 @@ static weft_value *delayed_x(const job *j, const f8_build *b, weft_value *x, con
             return x->uses[i].node->outs[0];
         }
     *scale = f8_history(j->g, j->p, weight, "x", name, sizeof name);
+    weft_graph_set_chunk(j->g, -1);
     if (weft_graph_mode(j->g) == WEFT_MODE_TRAIN)
-        f8_amax(b, x, "", name);
+        f8_whole_amax(b, x, name);
+    weft_graph_at(j->g, n);
     return f8_quantise(b, x, *scale, WEFT_F8E4M3);
+}
+
+static weft_value *tensorwise_x(const job *j, const f8_build *b, weft_node *n, weft_value **scale)
+{
+    weft_graph_set_chunk(j->g, -1);
+    *scale = f8_scale(b, f8_whole_amax(b, n->ins[F8_X], NULL), WEFT_F8E4M3);
+    weft_graph_at(j->g, n);
+    return f8_quantise(b, n->ins[F8_X], *scale, WEFT_F8E4M3);
 }
 
 /* What only the backward reads. */
@@ -153,6 +164,8 @@ static weft_value *back_scale(const job *j, const f8_build *b, const weft_node *
 {
     f8_names keep;
     if (weft_graph_mode(j->g) != WEFT_MODE_TRAIN || r == F8_TENSORWISE)
+        return NULL;
+    if (r == F8_DELAYED && f8_is_part(n))
         return NULL;
     if (r == F8_DELAYED)
         return f8_history(j->g, j->p, weight, "dy", name, size);
@@ -168,13 +181,14 @@ static weft_value *product(const job *j, const weft_node *n, f8_recipe r, weft_v
         {.key = "power_of_two", .kind = WEFT_ATTR_INT, .i = uses_power_of_two(j->p, r)},
         {.key = "emulate", .kind = WEFT_ATTR_TEXT, .text = weft_params_text(j->p, "emulate")},
         {.key = "history", .kind = WEFT_ATTR_TEXT, .text = history}};
-    bool rows = r == F8_ROWWISE || r == F8_ROWWISE_GW_HP;
+    const weft_op *op = r == F8_ROWWISE || r == F8_ROWWISE_GW_HP ? &f8_op_linear_rows
+                        : f8_is_part(n)                          ? &f8_op_linear_part
+                                                                 : &f8_op_linear;
     char *name = weft_format("%s.f8", n->outs[0]->name);
     if (!name)
         return weft_graph_fail(j->g, WEFT_ERR_MEMORY, WEFT_NOWHERE, "out of memory");
-    weft_value *y =
-        weft_add_full(j->g, rows ? f8_op_linear_rows.name : f8_op_linear.name, name,
-                      ins[F8_BACK_SCALE] ? 5 : 4, ins, 1, NULL, attrs, *history ? 4 : 3);
+    weft_value *y = weft_add_full(j->g, op->name, name, ins[F8_BACK_SCALE] ? 5 : 4, ins, 1, NULL,
+                                  attrs, *history ? 4 : 3);
     weft_free(name);
     if (y)
         y->dtype = n->outs[0]->dtype;
@@ -193,8 +207,9 @@ static void replace(job *j, weft_node *n, f8_recipe r, const char *weight)
         f8_dims(w, x, false, &of_w);
     }
     weft_graph_at(j->g, n);
-    ins[F8_X] = r == F8_DELAYED ? delayed_x(j, &b, x, weight, &ins[F8_X_SCALE])
-                                : f8_narrow(&b, x, of_x.text, WEFT_F8E4M3, &ins[F8_X_SCALE]);
+    ins[F8_X] = r == F8_DELAYED      ? delayed_x(j, &b, n, weight, &ins[F8_X_SCALE])
+                : r == F8_TENSORWISE ? tensorwise_x(j, &b, n, &ins[F8_X_SCALE])
+                                     : f8_narrow(&b, x, of_x.text, WEFT_F8E4M3, &ins[F8_X_SCALE]);
     weft_graph_set_chunk(j->g, -1); /* a weight serves all parts of the head */
     ins[F8_W_SCALE] = f8_weight_scale(&b, w, of_w.text);
     ins[F8_W] = f8_quantise(&b, w, ins[F8_W_SCALE], WEFT_F8E4M3);
@@ -220,7 +235,7 @@ static void visit(job *j, weft_node *n)
         count(&j->left[why], n, weight);
         return;
     }
-    j->replaced[r]++;
+    j->replaced[r] += n->chunk <= 0; /* parts of the head are one */
     for (const weft_value *w = n->ins[F8_W]; !late && w->node->n_ins == 1; w = w->node->ins[0])
         j->gathered_wide += weft_node_is(w->node, WEFT_OP_GATHER);
     replace(j, n, r, weight);

@@ -122,6 +122,22 @@ const weft_op f8_op_linear = {
     .differentiate = f8_differentiate,
 };
 
+/* Of a part of the head, where dw may have to read what x was narrowed from. */
+const weft_op f8_op_linear_part = {
+    .name = "float8_linear_part",
+    .summary = "float8_linear of a part of the head",
+    .family = "linear",
+    .flags = WEFT_OP_HALF | WEFT_OP_MATMUL | WEFT_OP_ROUNDS,
+    .make_rule = rule,
+    .attrs = "recipe, power_of_two, emulate, history",
+    .infer = infer,
+    .plain = product_plain,
+    .flops = flops,
+    .grad_of = "0 1",
+    .grad_reads = "all 0.0",
+    .differentiate = f8_differentiate,
+};
+
 /* Rowwise the other two products need other scales, so what was quantised is read again. */
 const weft_op f8_op_linear_rows = {
     .name = "float8_linear_rows",
