@@ -108,39 +108,70 @@ weft_status f8_placed(void *self, weft_graph *g, weft_error *err)
     return weft_graph_status(g);
 }
 
-/* The maxima that state `name` will remember, among all; those found are taken out. */
-static int take(weft_value **all, int n, const char *name, weft_value **list, int most)
+enum {
+    BEFORE = 3,      /* operands of float8_history before the maxima */
+    MOST_MAXIMA = 48 /* as many as kernels take */
+};
+
+/* Maxima that some history will remember. */
+typedef struct maxima {
+    weft_value **list;
+    int n;
+} maxima;
+
+static weft_status find_maxima(weft_graph *g, maxima *m, weft_error *err)
+{
+    int n = 0;
+    for (weft_node *x = weft_graph_first(g); x; x = x->next)
+        n += f8_is(x, &f8_op_amax);
+    if (!(m->list = weft_alloc(((size_t)n + 1) * sizeof(weft_value *))))
+        return weft_fail_memory(err);
+    for (weft_node *x = weft_graph_first(g); x; x = x->next)
+        if (f8_is(x, &f8_op_amax) && *weft_node_text(x, "history") && x->phase != WEFT_RECOMPUTE)
+            m->list[m->n++] = x->outs[0];
+    return WEFT_OK;
+}
+
+/* Those of `history`, accumulated over micro-batches. There is none of a gradient that nobody
+ * needs. Returns how many. */
+static int take(weft_graph *g, const maxima *m, const char *history, weft_value **list)
 {
     int found = 0;
-    for (int i = 0; i < n && found < most; i++)
-        if (all[i] && strcmp(weft_node_text(all[i]->node, "history"), name) == 0) {
-            list[found++] = all[i];
-            all[i] = NULL;
+    for (int i = 0; i < m->n; i++) {
+        if (strcmp(weft_node_text(m->list[i]->node, "history"), history) != 0)
+            continue;
+        if (found == MOST_MAXIMA) {
+            weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                            "[float8] recipe = delayed: more than %d linears share %s; choose "
+                            "another recipe for their weight, by [float8] recipe_of",
+                            MOST_MAXIMA, history);
+            break;
         }
+        list[found++] = weft_accumulate(g, m->list[i], WEFT_MAX);
+    }
     return found;
 }
 
-static void remember(weft_graph *g, const weft_params *p, weft_value **all, int n, int first)
+static void remember(weft_graph *g, const weft_params *p, const maxima *m, weft_value *history)
 {
-    enum { BEFORE = 3, MOST = 60 };
-    weft_value *ins[BEFORE + MOST], *outs[2] = {NULL, NULL};
-    char name[512], scale[512];
-    snprintf(name, sizeof name, "%s", weft_node_text(all[first]->node, "history"));
-    snprintf(scale, sizeof scale, "%.*s.scale", (int)(strlen(name) - strlen(".amax")), name);
-    bool of_x = strcmp(name + strlen(name) - strlen(".x.amax"), ".x.amax") == 0;
-    bool power_of_two = weft_params_is(p, "power_of_two", "yes");
-    ins[0] = weft_graph_find(g, name);
-    ins[1] = weft_graph_find(g, scale);
+    weft_value *ins[BEFORE + MOST_MAXIMA], *outs[2] = {NULL, NULL};
+    const char *name = history->name;
+    int length = (int)(strlen(name) - strlen(".amax"));
+    bool of_x = strncmp(name + length - 2, ".x", 2) == 0;
+    char *scale = weft_format("%.*s.scale", length, name);
+    ins[0] = history;
+    ins[1] = scale ? weft_graph_find(g, scale) : NULL;
+    weft_free(scale);
     ins[2] = weft_add_input(g, "step");
-    weft_graph_set_block(g, all[first]->node->block);
-    int found = take(all, n, name, ins + BEFORE, MOST);
-    for (int i = 0; i < found; i++)
-        ins[BEFORE + i] = weft_accumulate(g, ins[BEFORE + i], WEFT_MAX);
+    weft_graph_set_block(g, history->node->block);
+    int found = take(g, m, name, ins + BEFORE);
     const weft_attr attrs[] = {
         {.key = "dtype",
          .kind = WEFT_ATTR_TEXT,
          .text = weft_dtype_name(of_x ? WEFT_F8E4M3 : WEFT_F8E5M2)},
-        {.key = "power_of_two", .kind = WEFT_ATTR_INT, .i = power_of_two},
+        {.key = "power_of_two",
+         .kind = WEFT_ATTR_INT,
+         .i = weft_params_is(p, "power_of_two", "yes")},
         {.key = "margin", .kind = WEFT_ATTR_INT, .i = weft_params_int(p, "margin")},
         {.key = "interval", .kind = WEFT_ATTR_INT, .i = weft_params_int(p, "interval")},
         {.key = "recent", .kind = WEFT_ATTR_INT, .i = weft_params_is(p, "amax", "recent")}};
@@ -153,23 +184,25 @@ static void remember(weft_graph *g, const weft_params *p, weft_value **all, int 
     weft_set_update(g, ins[1], outs[1]);
 }
 
+static bool is_history(const weft_node *n)
+{
+    const char *name = weft_node_is(n, WEFT_OP_STATE) ? n->outs[0]->name : "";
+    size_t size = strlen(name), end = strlen(".amax");
+    return strncmp(name, "float8.", 7) == 0 && size > end &&
+           strcmp(name + size - end, ".amax") == 0;
+}
+
 weft_status f8_joint(void *self, weft_graph *g, weft_error *err)
 {
     const weft_host *host = self;
-    int n = 0;
-    for (weft_node *x = weft_graph_first(g); x; x = x->next)
-        n += f8_is(x, &f8_op_amax) && *weft_node_text(x, "history");
-    weft_value **all = weft_alloc(((size_t)n + 1) * sizeof(weft_value *));
-    if (!all)
-        return weft_fail_memory(err);
-    n = 0;
-    for (weft_node *x = weft_graph_first(g); x; x = x->next)
-        if (f8_is(x, &f8_op_amax) && *weft_node_text(x, "history") && x->phase != WEFT_RECOMPUTE)
-            all[n++] = x->outs[0];
-    for (int i = 0; i < n && !weft_graph_status(g); i++)
-        if (all[i])
-            remember(g, host->params, all, n, i);
+    maxima m = {0};
+    weft_status s = find_maxima(g, &m, err);
+    for (weft_node *n = weft_graph_first(g); n && !s; n = n->next) {
+        if (is_history(n))
+            remember(g, host->params, &m, n->outs[0]);
+        s = weft_graph_status(g);
+    }
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
-    weft_free(all);
-    return weft_graph_status(g);
+    weft_free(m.list);
+    return s;
 }
