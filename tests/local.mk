@@ -387,6 +387,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-flight \
 	tests/scripts/check-float8 \
 	tests/scripts/check-float8-head \
+	tests/scripts/check-float8-random \
 	tests/scripts/check-generate \
 	tests/scripts/check-gpu-kit \
 	tests/scripts/check-heads \
