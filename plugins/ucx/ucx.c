@@ -2,7 +2,10 @@
 /* Ranks as processes that talk through UCX, whoever started them. */
 #include "ucx.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 weft_status ucx_error(ucs_status_t status, const char *what, weft_error *err)
 {
@@ -12,7 +15,55 @@ weft_status ucx_error(ucs_status_t status, const char *what, weft_error *err)
 
 /* ---- bringing it up ---- */
 
-static weft_status make_worker(transport *t, weft_error *err)
+/* Whose loopback device a rank has: two that have the same can reach each other over it. A boot
+ * of a kernel, and the network namespace in it; empty where the system does not say. */
+typedef struct whereabouts {
+    char boot[40], network[40];
+} whereabouts;
+
+static void find_whereabouts(whereabouts *out)
+{
+    *out = (whereabouts){0};
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (read(fd, out->boot, sizeof out->boot - 1) < 0 ||
+        readlink("/proc/self/ns/net", out->network, sizeof out->network - 1) < 0)
+        *out = (whereabouts){0};
+    close(fd);
+}
+
+static weft_status are_together(const transport *t, bool *together, weft_error *err)
+{
+    whereabouts mine, *all = weft_alloc_zero((size_t)t->host->ranks, sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    find_whereabouts(&mine);
+    weft_status s = t->host->exchange(t->host, &mine, sizeof mine, all, err);
+    *together = !s && *mine.boot;
+    for (int r = 0; r < t->host->ranks && !s; r++)
+        *together = *together && memcmp(&all[r], &all[0], sizeof *all) == 0;
+    weft_free(all);
+    return s;
+}
+
+/* With TCP UCX listens on every network device that it may use, and takes the word of whoever
+ * connects: on one host nobody from elsewhere need be able to. */
+static ucs_status_t narrow(const transport *t, bool together, ucp_config_t *config)
+{
+    const char *devices = getenv("UCX_NET_DEVICES");
+    if (devices && *devices)
+        return UCS_OK; /* the user's own choice */
+    if (together)
+        return ucp_config_modify(config, "NET_DEVICES", "lo");
+    if (t->host->rank == 0)
+        weft_log_print(t->host->log, WEFT_LOG_INFO,
+                       "ucx: it may listen on all networks of the hosts, and who can connect there "
+                       "can end the run; UCX_NET_DEVICES names those that it uses");
+    return UCS_OK;
+}
+
+static weft_status make_worker(transport *t, bool together, weft_error *err)
 {
     const ucp_params_t params = {.field_mask =
                                      UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
@@ -22,6 +73,8 @@ static weft_status make_worker(transport *t, weft_error *err)
                                      .thread_mode = UCS_THREAD_MODE_SINGLE};
     ucp_config_t *config = NULL;
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
+    if (status == UCS_OK)
+        status = narrow(t, together, config);
     if (status == UCS_OK)
         status = ucp_init(&params, config, &t->context);
     if (config)
@@ -71,7 +124,9 @@ static weft_status open_worker(void *self, weft_error *err)
     if (t->host->ranks == 1)
         return WEFT_OK; /* no groups, no messages */
     t->ends = weft_alloc_zero((size_t)t->host->ranks, sizeof *t->ends);
-    weft_status s = t->ends ? make_worker(t, err) : weft_fail_memory(err);
+    bool together = false;
+    weft_status s = t->ends ? are_together(t, &together, err) : weft_fail_memory(err);
+    s = s ? s : make_worker(t, together, err);
     if (s)
         return s;
     ucs_status_t status = ucp_worker_get_address(t->worker, &address, &bytes);
