@@ -174,6 +174,7 @@ weft_status weft_job_find(weft_job *job, weft_error *err)
         weft_status t = find_master(job, err), u = weft_token_read(&job->token, err);
         s = t ? t : u;
     }
+    weft_token_forget(); /* weft_job_launch makes another for its ranks */
     if (!s && job->local_ranks == 0)
         job->local_ranks = job->master && is_here(job->master) ? job->ranks : 1;
     return s;

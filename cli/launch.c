@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train -n N with mpi: the ranks, started by mpirun. */
 #include "job.h"
+#include "run/token.h"
 #include "stop.h"
 
 #include <errno.h>
@@ -62,6 +63,8 @@ static weft_status set_environment(weft_error *err)
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0] && !code; i++)
         code = setenv(pairs[i][0], pairs[i][1], 1);
     code = code ? code : unsetenv("WEFT_TOKEN_FILE");
+    explicit_bzero(bytes, sizeof bytes);
+    explicit_bzero(hex, sizeof hex);
     weft_free(master);
     weft_free(launcher);
     return code ? weft_fail_memory(err) : WEFT_OK;
@@ -214,7 +217,7 @@ static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
     if (l.codes.n == ranks)
         return 0;
     if (l.asked_at > 0 && l.codes.n == 0) { /* nobody was there yet to say so */
-        fputs("error: stopped by a signal before the first step\n", stderr);
+        fputs("stopped by a signal before the first step\n", stderr);
         return weft_cli_exit_code(WEFT_ERR_STOPPED);
     }
     fprintf(stderr, "error: %d of %d ranks ended without a word\n", ranks - l.codes.n, ranks);
@@ -243,6 +246,7 @@ int weft_job_launch(int argc, char **argv, const weft_cli_options *options)
                       strerror(errno));
     s = s ? s : weft_farewells_listen(&fd, &err);
     s = s ? s : start(line, &child, &err);
+    weft_token_forget(); /* the ranks have it */
     int code = s ? weft_cli_conclude(s, &err) : attend(child, &signals, options->ranks, fd);
     if (fd >= 0)
         close(fd);

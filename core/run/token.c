@@ -35,6 +35,17 @@ static weft_status check_file(int fd, const char *path, weft_error *err)
     return WEFT_OK;
 }
 
+/* A copy that is neither swapped nor in a core dump, as far as the system allows. */
+static weft_status copy(const char *text, char **out, weft_error *err)
+{
+    size_t bytes = strlen(text) + 1;
+    *out = sodium_init() < 0 ? NULL : sodium_malloc(bytes);
+    if (!*out)
+        return weft_fail_memory(err);
+    memcpy(*out, text, bytes);
+    return WEFT_OK;
+}
+
 static weft_status read_text(int fd, const char *path, char *text, weft_error *err)
 {
     size_t n = 0;
@@ -70,9 +81,8 @@ static weft_status read_file(const char *path, char **out, weft_error *err)
         text = weft_alloc_zero(MOST + 2, 1);
         s = text ? read_text(fd, path, text, err) : weft_fail_memory(err);
     }
-    *out = s ? NULL : weft_strdup(text);
-    if (!s && !*out)
-        s = weft_fail_memory(err);
+    *out = NULL;
+    s = s ? s : copy(text, out, err);
     if (text)
         sodium_memzero(text, MOST + 2);
     weft_free(text);
@@ -101,8 +111,7 @@ static weft_status read_own(char **out, weft_error *err)
         weft_free(path);
         return s;
     }
-    *out = weft_strdup("");
-    return *out ? WEFT_OK : weft_fail_memory(err);
+    return copy("", out, err);
 }
 
 weft_status weft_token_read(char **out, weft_error *err)
@@ -117,15 +126,20 @@ weft_status weft_token_read(char **out, weft_error *err)
         return read_file(path, out, err);
     if (!has_token)
         return read_own(out, err);
-    *out = weft_strdup(token);
-    return *out ? WEFT_OK : weft_fail_memory(err);
+    return copy(token, out, err);
+}
+
+void weft_token_forget(void)
+{
+    char *token = getenv("WEFT_TOKEN");
+    if (token)
+        sodium_memzero(token, strlen(token));
+    unsetenv("WEFT_TOKEN");
 }
 
 void weft_token_destroy(char *token)
 {
-    if (token)
-        sodium_memzero(token, strlen(token));
-    weft_free(token);
+    sodium_free(token);
 }
 
 weft_status weft_token_check(const weft_join *join, weft_error *err)

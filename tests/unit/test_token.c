@@ -82,6 +82,37 @@ static void test_environment(void **state)
     unsetenv("WEFT_TOKEN_FILE");
 }
 
+/* Not in the environment, not in what /proc shows of it; the copy not in a core dump. */
+static void test_forgotten(void **state)
+{
+    (void)state;
+    static char entry[] = "WEFT_TOKEN=what nobody may find";
+    const size_t name = strlen("WEFT_TOKEN=");
+    char *got, line[512];
+    weft_error err = {0};
+    bool inside = false, undumped = false;
+    assert_int_equal(putenv(entry), 0);
+    assert_int_equal(weft_token_read(&got, &err), WEFT_OK);
+    weft_token_forget();
+    assert_null(getenv("WEFT_TOKEN"));
+    for (size_t i = name; i < sizeof entry; i++)
+        assert_int_equal(entry[i], 0);
+    assert_string_equal(got, "what nobody may find");
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            inside = (uintptr_t)got >= from && (uintptr_t)got < to;
+        if (inside && strncmp(line, "VmFlags:", 8) == 0)
+            undumped = strstr(line, " dd") != NULL;
+    }
+    fclose(maps);
+    assert_true(undumped);
+    weft_token_destroy(got);
+    weft_token_forget(); /* there is none */
+}
+
 static void test_files(void **state)
 {
     (void)state;
@@ -263,10 +294,15 @@ static void test_the_address_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_environment),       cmocka_unit_test(test_files),
-        cmocka_unit_test(test_foreign_file),      cmocka_unit_test(test_tcp_needs_one),
-        cmocka_unit_test(test_a_name_needs_none), cmocka_unit_test(test_a_name_without_tokens),
-        cmocka_unit_test(test_foreign_address),   cmocka_unit_test(test_the_address_is_told),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_forgotten),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_foreign_file),
+        cmocka_unit_test(test_tcp_needs_one),
+        cmocka_unit_test(test_a_name_needs_none),
+        cmocka_unit_test(test_a_name_without_tokens),
+        cmocka_unit_test(test_foreign_address),
+        cmocka_unit_test(test_the_address_is_told),
         cmocka_unit_test(test_no_other_address),
     };
     alarm(TEST_LIMIT_S);
