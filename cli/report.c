@@ -51,7 +51,9 @@ static void add_safely(weft_text *out, const char *text)
 
 int weft_cli_report(const weft_error *err)
 {
-    const char *label = in_colour() ? "\033[1;31merror:\033[0m " : "error: ";
+    const char *label = weft_error_status(err) == WEFT_ERR_STOPPED ? ""
+                        : in_colour()                              ? "\033[1;31merror:\033[0m "
+                                                                   : "error: ";
     weft_text text = {0};
     for (int i = 0; i < err->n_items; i++) {
         weft_text_add(&text, label);
