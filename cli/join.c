@@ -4,12 +4,14 @@
 #include "plugin/crash.h"
 #include "stop.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { JOIN_LIMIT_S = 60 };
+enum { MOST_JOIN_S = 60 };
+static const double name_s = 0.5; /* a launcher may kill the others in a second */
 
 /* What the channel's thread and the rank's own both look at. */
 typedef struct seat {
@@ -19,6 +21,7 @@ typedef struct seat {
     bool open; /* the plugins are there */
     bool done; /* the rank has ended by itself */
     bool lost; /* another rank has ended before its time: why */
+    bool said; /* and that was said */
     weft_verdict why;
 } seat;
 
@@ -30,28 +33,44 @@ static int exit_code(weft_status mine, const weft_verdict *why)
     return weft_cli_exit_code(why && why->status ? (weft_status)why->status : mine);
 }
 
+/* Rank 0 speaks for all; where it is gone or hangs, everyone for himself. */
+static bool speaks(int rank, const weft_verdict *why)
+{
+    return rank == 0 || (why && why->rank == 0 && why->status == WEFT_ERR_PEER);
+}
+
+/* Under the lock: has the rank ended by then? */
+static bool await_end(seat *s, double within_s)
+{
+    const double until_s = weft_now() + within_s;
+    struct timespec until = {.tv_sec = (time_t)until_s};
+    until.tv_nsec = (long)((until_s - (double)until.tv_sec) * 1e9);
+    while (!s->done && pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0)
+        continue;
+    return s->done;
+}
+
 /* On the channel's thread: a rank has ended. This one may be in the middle of a library's call that
  * will never return; it gets some time, and is ended where it is after that. */
 static void on_lost(void *ctx, const weft_verdict *why)
 {
     seat *s = ctx;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += WEFT_RANK_GRACE_S;
+    const int rank = s->rank.session.host.rank;
     pthread_mutex_lock(&s->lock);
     s->lost = true;
     s->why = *why;
     if (s->open)
         weft_rank_leave_transport(s->rank.session.plugins);
-    while (!s->done && pthread_cond_timedwait(&s->changed, &s->lock, &until) == 0)
-        continue;
-    if (!s->done) {
+    if (!await_end(s, name_s) && speaks(rank, why)) {
         weft_error err = {0};
+        s->said = true;
         weft_verdict_fail(why, &err);
-        fprintf(stderr, "error: rank %d did not stop within %d s and is killed%s%s\n",
-                s->rank.session.host.rank, WEFT_RANK_GRACE_S, why->late ? "" : ": ",
-                why->late ? "" : weft_error_text(&err)); /* who is late is named already */
+        weft_cli_report(&err);
         weft_error_release(&err);
+    }
+    if (!await_end(s, WEFT_RANK_GRACE_S)) {
+        fprintf(stderr, "error: rank %d did not stop within %d s and is killed\n", rank,
+                WEFT_RANK_GRACE_S);
         weft_job_end(exit_code(WEFT_ERR_PEER, why));
         _exit(exit_code(WEFT_ERR_PEER, why));
     }
@@ -81,18 +100,39 @@ static weft_status check_transport(const weft_rank *rank, weft_error *err)
                      transport->name);
 }
 
-/* Rank 0 alone reads the INI and what it includes: the other ranks may run where these files are
- * not, or are others. */
-static weft_status share_files(weft_control *control, const weft_cli_options *options, int rank,
-                               weft_text *files, weft_error *err)
+static weft_status read_files(const weft_cli_options *options, weft_text *files, weft_error *err)
 {
     const char *ini = options->ini_text ? NULL : options->ini; /* a text everyone has already */
     weft_settings *settings = NULL;
-    weft_status s = rank == 0 && ini ? weft_settings_read(ini, &settings, err) : WEFT_OK;
+    weft_status s = ini ? weft_settings_read(ini, &settings, err) : WEFT_OK;
     if (settings)
         s = weft_settings_pack(settings, files, err);
     weft_settings_destroy(settings);
-    s = weft_control_agree(control, rank, "reading the INI file", s, err);
+    return s;
+}
+
+/* [weft] start_timeout, before anything is known to be right: what is wrong with the settings is
+ * said later. */
+static double find_patience(const weft_cli_options *options)
+{
+    double s = WEFT_PATIENCE_S;
+    weft_settings *settings = NULL;
+    const weft_params *params = NULL;
+    weft_error unsaid = {0};
+    if (!weft_cli_settings(options, &settings, &unsaid) &&
+        !weft_settings_section(settings, "weft", weft_core_params("weft"), &params, &unsaid))
+        s = weft_session_patience(params);
+    weft_settings_destroy(settings);
+    weft_error_release(&unsaid);
+    return s;
+}
+
+/* Rank 0 alone reads the INI and what it includes: the other ranks may run where these files are
+ * not, or are others. mine: whether rank 0 could. */
+static weft_status share_files(weft_control *control, int rank, weft_status mine, weft_text *files,
+                               weft_error *err)
+{
+    weft_status s = weft_control_agree(control, rank, "reading the INI file", mine, err);
     return s ? s : weft_control_broadcast(control, rank, files, err);
 }
 
@@ -109,8 +149,8 @@ static weft_status prepare(seat *s, const weft_cli_options *options, int rank)
     return status;
 }
 
-/* Rank 0 speaks for all; where it is gone or hangs, everyone for himself. What a rank was doing
- * when another ended matters to nobody. why: NULL: nobody has ended before its time. */
+/* What a rank was doing when another ended matters to nobody. why: NULL: nobody has ended before
+ * its time. */
 static void report(seat *s, int rank, const weft_verdict *why)
 {
     if (why && s->rank.status == WEFT_ERR_PEER && (why->rank != rank || why->late)) {
@@ -118,7 +158,9 @@ static void report(seat *s, int rank, const weft_verdict *why)
         weft_verdict_fail(why, &s->rank.err);
     }
     bool alone = !s->rank.control && s->rank.status != WEFT_ERR_STOPPED;
-    if (rank == 0 || alone || (why && why->rank == 0 && why->status == WEFT_ERR_PEER))
+    if (s->said && s->rank.status == WEFT_ERR_PEER)
+        return;
+    if (alone || speaks(rank, why))
         weft_cli_conclude(s->rank.status, &s->rank.err);
 }
 
@@ -165,21 +207,27 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options,
     mine.local_ranks = job->local_ranks;
     weft_cli_log sink;
     const weft_log log = weft_cli_log_init(&sink, WEFT_LOG_INFO);
+    weft_text files = {0};
+    weft_error unread = {0}; /* only rank 0's counts: the others may not have the files */
+    weft_status status = read_files(options, &files, job->rank ? &unread : &s.rank.err);
+    const weft_status read = job->rank ? WEFT_OK : status;
+    mine.files = files.size ? &files : NULL;
+    double patience_s = status ? WEFT_PATIENCE_S : find_patience(&mine);
     const weft_join join = {.rank = job->rank,
                             .ranks = job->ranks,
                             .master = job->master,
                             .token = job->token,
-                            .limit_s = JOIN_LIMIT_S,
+                            .limit_s = patience_s > 0 ? fmin(patience_s, MOST_JOIN_S) : MOST_JOIN_S,
+                            .patience_s = &patience_s,
                             .stop = weft_stop_asked(),
                             .log = &log,
                             .lost = on_lost,
                             .ctx = &s};
-    weft_status status = weft_control_join(&join, &s.rank.control, &s.rank.err);
+    status = weft_control_join(&join, &s.rank.control, &s.rank.err);
     weft_cli_log_release(&sink);
     bool joined = status == WEFT_OK;
-    weft_text files = {0};
     if (joined)
-        status = share_files(s.rank.control, options, job->rank, &files, &s.rank.err);
+        status = share_files(s.rank.control, job->rank, read, &files, &s.rank.err);
     mine.files = files.size ? &files : NULL;
     if (joined)
         status = run(&s, &mine, job->rank, status);
@@ -190,6 +238,7 @@ int weft_job_join(const weft_job *job, const weft_cli_options *options,
     weft_control_destroy(s.rank.control);
     weft_session_release(&s.rank.session);
     weft_error_release(&s.rank.err);
+    weft_error_release(&unread);
     weft_text_release(&files);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.lock);

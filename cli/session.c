@@ -129,6 +129,15 @@ static weft_status add_local(weft_session *s, const weft_cli_options *options, i
     return status;
 }
 
+double weft_session_patience(const weft_params *run)
+{
+    double start_s = weft_params_real(run, "start_timeout"),
+           step_s = weft_params_real(run, "rank_timeout");
+    if (weft_params_given(run, "start_timeout"))
+        return start_s;
+    return step_s > 0 && start_s > step_s ? start_s : step_s;
+}
+
 weft_status weft_session_init(weft_session *s, const weft_cli_options *options, int rank,
                               weft_control *control, bool quiet, weft_error *err)
 {
@@ -163,16 +172,16 @@ weft_status weft_session_init(weft_session *s, const weft_cli_options *options, 
         .exchange_within = weft_host_exchange_within,
         .waiting = weft_host_waiting,
     };
-    status = count_threads(s, control, options, err);
-    if (status)
-        return status;
     s->plugins->control = control;
     if (control) {
         weft_watch *watch = weft_control_watch(control, rank);
         watch->log = &s->log;
         watch->limit_s = weft_params_real(s->run, "rank_timeout");
-        watch->patience_s = weft_params_real(s->run, "start_timeout");
+        watch->patience_s = weft_session_patience(s->run);
     }
+    status = count_threads(s, control, options, err);
+    if (status)
+        return status;
     return weft_plugins_create(s->plugins, &s->host, err);
 }
 

@@ -26,6 +26,8 @@ typedef struct weft_session {
 weft_status weft_session_init(weft_session *session, const weft_cli_options *options, int rank,
                               weft_control *control, bool quiet, weft_error *err);
 void weft_session_release(weft_session *session);
+/* The limit of waits at the start, by [weft]; 0: none. */
+double weft_session_patience(const weft_params *run);
 
 /* Fails where no plugin updates a parameter. */
 weft_status weft_session_check_learns(const weft_session *session, const weft_plan *plan,

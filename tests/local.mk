@@ -6,6 +6,7 @@ LDADD = $(TEST_LIBS)
 check_PROGRAMS += \
 	tests/unit/test_base \
 	tests/unit/test_boxes \
+	tests/unit/test_channel \
 	tests/unit/test_columns \
 	tests/unit/test_control \
 	tests/unit/test_costs \
@@ -260,6 +261,7 @@ tests_unit_libintruder_la_SOURCES = tests/unit/intruder.c tests/unit/intruder.h
 INTRUDER_LIBS = tests/unit/libintruder.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_impostor_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_intruder_LDADD = $(INTRUDER_LIBS)
+tests_unit_test_channel_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_link_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_token_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_optimize_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
@@ -421,6 +423,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-style \
 	tests/scripts/check-status \
 	tests/scripts/check-symbols \
+	tests/scripts/check-start \
 	tests/scripts/check-state \
 	tests/scripts/check-text-runs \
 	tests/scripts/check-threads \

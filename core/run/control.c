@@ -55,6 +55,14 @@ void weft_verdict_init(weft_verdict *v, int rank, weft_status status, const char
     strncpy(v->text, text, sizeof v->text - 1);
 }
 
+void weft_verdict_mend(weft_verdict *v, int ranks, int sender)
+{
+    v->text[sizeof v->text - 1] = '\0';
+    v->host[sizeof v->host - 1] = '\0';
+    if (v->rank < 0 || v->rank >= ranks)
+        v->rank = sender;
+}
+
 /* What a rank says of itself. */
 static void verdict_own(weft_verdict *v, weft_control *c, int rank, weft_status status,
                         const char *text)
@@ -185,6 +193,7 @@ bool weft_parts_match(const weft_message_part *parts, int ranks, weft_verdict *w
         if (parts[r].tag != WEFT_TAG_AGREE || parts[r].n != sizeof *why)
             continue;
         memcpy(why, parts[r].data, sizeof *why);
+        weft_verdict_mend(why, ranks, r);
         if (why->status)
             return false;
     }
@@ -310,6 +319,8 @@ weft_status weft_control_agree(weft_control *c, int rank, const char *phase, wef
     weft_status s =
         c->kind->exchange(c, rank, WEFT_TAG_AGREE, limit_s, &v, sizeof v, all, mine ? NULL : err);
     weft_control_set_task(c, rank, before);
+    for (int r = 0; r < c->ranks && !s; r++)
+        weft_verdict_mend(&all[r], c->ranks, r);
     s = s ? s : judge(c, all, phase, mine, err);
     weft_free(all);
     return mine ? mine : s;

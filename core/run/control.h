@@ -40,6 +40,9 @@ typedef struct weft_join {
     const volatile sig_atomic_t *stop;
     weft_host_name *hosts; /* [ranks] filled with where they are, as far as it is known; or NULL */
     const weft_log *log;   /* rank 0 says for whom it waits long; NULL: it does not */
+    /* How long others wait for a rank that has come until their settings are read; 0: for ever.
+     * Rank 0's counts. NULL: WEFT_PATIENCE_S. weft_rendezvous leaves there what counts. */
+    double *patience_s;
     /* Called once, on the channel's own thread, when a rank has ended before its time; may be NULL.
      * It may block: nothing is received any more. */
     void (*lost)(void *ctx, const weft_verdict *why);

@@ -48,6 +48,9 @@ weft_status weft_control_init(weft_control *control, const weft_control_kind *ki
                               int first, int n, weft_error *err);
 void weft_control_release(weft_control *control);
 void weft_verdict_init(weft_verdict *v, int rank, weft_status status, const char *text);
+/* One that came from another rank, which may have sent anything: its texts end, and it names a rank
+ * of the run, sender if it did not. */
+void weft_verdict_mend(weft_verdict *v, int ranks, int sender);
 /* How much longer a rank waits for one that may be waiting itself. */
 double weft_control_extra(double limit_s);
 /* Under the lock: waits for a change, and tells the rank's watch every now and then; false: its

@@ -17,14 +17,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DATA = 16, ALL, LEFT, BYE, WAITS };
-enum { MESSAGE_LIMIT_S = 60 };
+enum { DATA = 16, ALL, LEFT, BYE, WAITS, ASK, ANSWER };
+/* How often processes are asked whether they are there, within the limit of a wait. */
+enum { ASKED_PER_LIMIT = 8 };
+static const double most_ask_s = 30, most_message_s = 60;
 static const size_t MOST_BYTES = (size_t)1 << 30;
 
 /* Who is at the other end. On rank 0 one for every rank, its own unused; elsewhere only rank 0. */
 typedef struct peer {
-    weft_link link;
     bool full, done;
+    double silent_s; /* since it last said something, as far as it was asked */
     uint64_t tag;
     size_t n;
     void *data; /* what came for the exchange in progress, if full */
@@ -34,6 +36,9 @@ typedef struct tcp {
     weft_control base;
     int rank, n_peers;
     peer *peers;
+    weft_link *links;         /* of peers: in memory that no core dump shows */
+    double message_s;         /* how long one may take, there or here */
+    double ask_at;            /* when peers are asked again whether they are there */
     weft_message_part *parts; /* rank 0 */
     bool *absent;             /* of peers: who is being waited for */
     weft_host_name *hosts;    /* [ranks] */
@@ -49,8 +54,8 @@ typedef struct tcp {
 static bool send_to(tcp *t, int i, uint32_t kind, uint64_t tag, const void *data, size_t bytes)
 {
     pthread_mutex_lock(&t->sending);
-    weft_link *link = &t->peers[i].link;
-    bool ok = link->fd >= 0 && weft_link_send(link, kind, tag, data, bytes, MESSAGE_LIMIT_S);
+    weft_link *link = &t->links[i];
+    bool ok = link->fd >= 0 && weft_link_send(link, kind, tag, data, bytes, t->message_s);
     if (!ok && link->fd >= 0)
         shutdown(link->fd, SHUT_RDWR); /* half a message may be under way: of no use any more, which
                                     the reading thread will see */
@@ -118,7 +123,7 @@ static void hear(tcp *t, uint64_t tag)
 static void drop(tcp *t, int i)
 {
     pthread_mutex_lock(&t->sending);
-    weft_link_close(&t->peers[i].link);
+    weft_link_close(&t->links[i]);
     pthread_mutex_unlock(&t->sending);
 }
 
@@ -175,9 +180,10 @@ static bool read_some(tcp *t, int i, weft_verdict *why)
 {
     weft_message m;
     const char *reason;
-    weft_arrival a = weft_link_take(&t->peers[i].link, MOST_BYTES, &m, &reason);
+    weft_arrival a = weft_link_take(&t->links[i], MOST_BYTES, &m, &reason);
     if (a == WEFT_ARRIVAL_BROKEN)
         return lose(t, i, why, reason);
+    t->peers[i].silent_s = 0;
     if (a == WEFT_ARRIVAL_PART)
         return true;
     if (m.kind == DATA || m.kind == ALL) {
@@ -186,11 +192,12 @@ static bool read_some(tcp *t, int i, weft_verdict *why)
     }
     if (m.kind == WAITS)
         hear(t, m.tag);
+    if (m.kind == ASK)
+        send_to(t, i, ANSWER, 0, NULL, 0);
     bool left = m.kind == LEFT && m.n == sizeof *why;
     if (left) {
         memcpy(why, m.data, sizeof *why);
-        why->text[sizeof why->text - 1] = '\0';
-        why->host[sizeof why->host - 1] = '\0';
+        weft_verdict_mend(why, t->base.ranks, i);
     }
     if (m.kind == BYE) {
         pthread_mutex_lock(&t->base.lock);
@@ -207,16 +214,52 @@ static bool read_some(tcp *t, int i, weft_verdict *why)
  * waiting, and ends then. */
 static double due(const tcp *t, int i)
 {
-    const weft_link *link = &t->peers[i].link;
-    return link->fd >= 0 && link->since > 0 ? link->since + MESSAGE_LIMIT_S : INFINITY;
+    const weft_link *link = &t->links[i];
+    return link->fd >= 0 && link->since > 0 ? link->since + t->message_s : INFINITY;
 }
 
 static int ms_until_due(const tcp *t)
 {
-    double first = INFINITY;
+    double first = t->ask_at;
     for (int i = 0; i < t->n_peers; i++)
         first = fmin(first, due(t, i));
-    return first < INFINITY ? weft_socket_ms_until(first) : -1;
+    return weft_socket_ms_until(first);
+}
+
+static void verdict_silent(const tcp *t, int i, double silent_s, weft_verdict *why)
+{
+    const weft_host_name *hosts = t->base.watches->hosts;
+    weft_text text = {0};
+    weft_text_print(&text, "timed out after %.3g s in which rank %d%s%s did not answer", silent_s,
+                    i, hosts ? " on " : "", hosts ? hosts[i] : "");
+    weft_verdict_init(why, i, WEFT_ERR_PEER, weft_text_get(&text));
+    why->late = true;
+    weft_text_release(&text);
+}
+
+/* A process that is stopped, or whose host hangs, says nothing, while this rank may be in a library
+ * that waits for it and does not look at the clock. Who waits on the channel gives up sooner, and
+ * knows in what. */
+static bool ask_all(tcp *t, weft_verdict *why)
+{
+    const double now = weft_now(), limit_s = weft_watch_limit(t->base.watches),
+                 every_s = fmin(limit_s / ASKED_PER_LIMIT, most_ask_s);
+    if (now < t->ask_at)
+        return true;
+    for (int i = 0; i < t->n_peers; i++) {
+        peer *p = &t->peers[i];
+        if (t->links[i].fd < 0)
+            continue;
+        if (p->silent_s > limit_s + 2 * weft_control_extra(limit_s)) {
+            verdict_silent(t, i, p->silent_s, why);
+            return false;
+        }
+        if (p->silent_s <= 0) /* once: what is not read fills the connection */
+            send_to(t, i, ASK, 0, NULL, 0);
+        p->silent_s += every_s; /* not by the clock: this process may have been stopped itself */
+    }
+    t->ask_at = now + every_s;
+    return true;
 }
 
 static bool is_closing(tcp *t)
@@ -238,7 +281,7 @@ static void *read_all(void *arg)
         weft_verdict_init(&why, t->rank, WEFT_ERR_MEMORY, "out of memory");
     while (well && !is_closing(t)) {
         for (int i = 0; i < t->n_peers; i++)
-            list[i] = (struct pollfd){.fd = t->peers[i].link.fd, .events = POLLIN};
+            list[i] = (struct pollfd){.fd = t->links[i].fd, .events = POLLIN};
         list[t->n_peers] = (struct pollfd){.fd = t->wake, .events = POLLIN};
         if (poll(list, (nfds_t)t->n_peers + 1, ms_until_due(t)) < 0 && errno != EINTR) {
             weft_verdict_init(&why, t->rank, WEFT_ERR_IO, strerror(errno));
@@ -250,6 +293,7 @@ static void *read_all(void *arg)
             if (well && due(t, i) <= weft_now())
                 well = lose(t, i, &why, "its message did not come as a whole in time");
         }
+        well = well && ask_all(t, &why);
     }
     weft_free(list);
     if (!well && !is_closing(t)) {
@@ -432,14 +476,15 @@ static void destroy(weft_control *c)
         else
             pthread_detach(t->reader); /* cannot be: a counter takes at least one */
     }
-    for (int i = 0; i < t->n_peers && t->peers; i++) {
-        weft_link_close(&t->peers[i].link);
+    for (int i = 0; i < t->n_peers && t->links; i++)
+        weft_link_close(&t->links[i]);
+    for (int i = 0; i < t->n_peers && t->peers; i++)
         weft_free(t->peers[i].data);
-    }
     if (t->wake >= 0)
         close(t->wake);
     pthread_mutex_destroy(&t->sending);
     weft_control_release(c);
+    sodium_free(t->links);
     weft_free(t->peers);
     weft_free(t->parts);
     weft_free(t->absent);
@@ -460,27 +505,33 @@ static bool are_several(weft_host_name *hosts, int ranks)
     return false;
 }
 
+static weft_link *make_links(int n)
+{
+    weft_link *links = sodium_init() < 0 ? NULL : sodium_allocarray((size_t)n, sizeof *links);
+    for (int i = 0; i < n && links; i++)
+        links[i] = (weft_link){.fd = -1};
+    return links;
+}
+
 static weft_status start(tcp *t, const weft_join *join, weft_error *err)
 {
-    weft_link *links = weft_alloc_zero((size_t)join->ranks, sizeof *links);
+    t->links = make_links(t->n_peers);
     t->peers = weft_alloc_zero((size_t)t->n_peers, sizeof *t->peers);
     t->parts = weft_alloc_zero((size_t)join->ranks, sizeof *t->parts);
     t->absent = weft_alloc_zero((size_t)t->n_peers, sizeof *t->absent);
     t->hosts = weft_alloc_zero((size_t)join->ranks, sizeof *t->hosts);
-    weft_join with_hosts = *join;
-    with_hosts.hosts = t->hosts;
-    for (int i = 0; t->peers && i < t->n_peers; i++)
-        t->peers[i].link.fd = -1;
-    weft_status s = links && t->peers && t->parts && t->absent && t->hosts
-                        ? weft_rendezvous(&with_hosts, links, err)
+    double patience_s = join->patience_s ? *join->patience_s : WEFT_PATIENCE_S;
+    weft_join own = *join;
+    own.hosts = t->hosts;
+    own.patience_s = &patience_s;
+    weft_status s = t->links && t->peers && t->parts && t->absent && t->hosts
+                        ? weft_rendezvous(&own, t->links, err)
                         : weft_fail_memory(err);
-    for (int i = 0; i < t->n_peers && !s; i++)
-        t->peers[i].link = links[i];
-    if (links) /* keys */
-        sodium_memzero(links, (size_t)join->ranks * sizeof *links);
-    weft_free(links);
     if (s)
         return s;
+    t->base.watches->patience_s = patience_s;
+    t->message_s = patience_s > 0 ? fmin(patience_s, most_message_s) : most_message_s;
+    t->ask_at = weft_now();
     if (are_several(t->hosts, join->ranks))
         t->base.watches->hosts = (const weft_host_name *)t->hosts;
     t->wake = eventfd(0, EFD_CLOEXEC);

@@ -13,17 +13,17 @@
 enum { WELCOME_EXTRA_S = 5, RETRY_MS = 50 };
 
 typedef enum answer { IN, OUT, MISTRUSTED, STOPPED, NOTHING } answer;
-static const double connect_limit_s = 2, say_limit_s = 1;
+static const double connect_limit_s = 2, say_limit_s = 1, least_shake_s = 1;
 
 bool weft_rendezvous_is_stopped(const weft_join *join)
 {
     return join->stop && *join->stop;
 }
 
-weft_status weft_rendezvous_fail_stopped(weft_error *err)
+weft_status weft_rendezvous_fail_stopped(const char *who, weft_error *err)
 {
     return weft_fail(err, WEFT_ERR_STOPPED, WEFT_NOWHERE,
-                     "stopped by a signal while the ranks were waiting for each other");
+                     "stopped by a signal while waiting for %s", who);
 }
 
 static answer say(answer a, char *why, const char *text, size_t n)
@@ -44,7 +44,7 @@ static answer shake_hands(const weft_join *join, int fd, weft_link *link, char *
 {
     weft_handshake h;
     weft_proof proof;
-    double until = weft_now() + WEFT_HANDSHAKE_LIMIT_S;
+    double until = weft_now() + fmin(WEFT_HANDSHAKE_LIMIT_S, fmax(join->limit_s, least_shake_s));
     if (!weft_socket_is_same_user(fd, why))
         return MISTRUSTED;
     weft_handshake_init(&h, join);
@@ -107,6 +107,8 @@ static answer knock(const weft_join *join, double until, weft_link *link, char *
         a = say_text(NOTHING, why, "it does not let this rank in");
     else if (join->hosts && m.n == hosts)
         memcpy(join->hosts, m.data, hosts);
+    if (a == IN && join->patience_s)
+        *join->patience_s = (double)m.tag / WEFT_PATIENCE_UNIT;
     weft_free(m.data);
     if (a != IN)
         weft_link_close(link);
@@ -130,13 +132,13 @@ static weft_status visit(const weft_join *join, weft_link *link, weft_error *err
                              "rank %d does not trust the process at %s: %s", join->rank,
                              join->master, why);
         case STOPPED:
-            return weft_rendezvous_fail_stopped(err);
+            return weft_rendezvous_fail_stopped("rank 0", err);
         case NOTHING:
             poll(NULL, 0, RETRY_MS);
         }
     } while (weft_now() < until && !weft_rendezvous_is_stopped(join));
     if (weft_rendezvous_is_stopped(join))
-        return weft_rendezvous_fail_stopped(err);
+        return weft_rendezvous_fail_stopped("rank 0", err);
     return weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
                      "rank %d did not find rank 0 within %.3g s: %s", join->rank, join->limit_s,
                      why);

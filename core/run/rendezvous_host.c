@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -101,6 +102,7 @@ static weft_status let_in(reception *r, int i, weft_error *err)
         refuse(&link, false, weft_error_text(err));
     else
         r->links[v->shake.theirs.rank] = link;
+    sodium_memzero(&link, sizeof link);
     if (!s && r->join->hosts)
         memcpy(r->join->hosts[v->shake.theirs.rank], v->shake.theirs.host, WEFT_HOST_BYTES - 1);
     forget(r, i);
@@ -253,6 +255,16 @@ static weft_status fail_missing(const reception *r, weft_error *err)
     return s;
 }
 
+static weft_status fail_stopped(const reception *r, weft_error *err)
+{
+    weft_text who = {0};
+    weft_text_add(&who, count_missing(r) > 1 ? "ranks " : "rank ");
+    list_missing(r, &who);
+    weft_status s = weft_rendezvous_fail_stopped(weft_text_get(&who), err);
+    weft_text_release(&who);
+    return s;
+}
+
 /* One of us says something, which is not its turn: it was asked to end, or has ended. */
 static weft_status hear_member(reception *r, int rank, weft_error *err)
 {
@@ -262,15 +274,14 @@ static weft_status hear_member(reception *r, int rank, weft_error *err)
     bool stopped = said && m.kind == WEFT_STOPPED;
     weft_free(m.data);
     weft_link_close(&r->links[rank]);
-    return stopped ? weft_rendezvous_fail_stopped(err)
+    return stopped ? fail_stopped(r, err)
                    : weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
                                "rank %d has ended before all ranks had come", rank);
 }
 
 static weft_status look_at_members(reception *r, weft_error *err)
 {
-    weft_status s =
-        weft_rendezvous_is_stopped(r->join) ? weft_rendezvous_fail_stopped(err) : WEFT_OK;
+    weft_status s = weft_rendezvous_is_stopped(r->join) ? fail_stopped(r, err) : WEFT_OK;
     for (int rank = 1; rank < r->join->ranks && !s; rank++)
         if (r->links[rank].fd >= 0 && weft_socket_is_readable(r->links[rank].fd))
             s = hear_member(r, rank, err);
@@ -340,13 +351,15 @@ weft_status weft_rendezvous_host(const weft_join *join, weft_link *links, weft_e
         return s;
     }
     s = receive_all(r, err);
+    const uint64_t patience =
+        (uint64_t)ceil((join->patience_s ? *join->patience_s : 0) * WEFT_PATIENCE_UNIT);
     close(r->listener);
     weft_free(r);
     for (int rank = 1; rank < join->ranks; rank++) {
         if (links[rank].fd < 0)
             continue;
         if (!s)
-            weft_link_send(&links[rank], WEFT_WELCOME, 0, join->hosts,
+            weft_link_send(&links[rank], WEFT_WELCOME, patience, join->hosts,
                            join->hosts ? (size_t)join->ranks * sizeof *join->hosts : 0,
                            answer_limit_s);
         else

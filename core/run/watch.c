@@ -14,10 +14,8 @@ void weft_watch_init(weft_watch *watch, int rank)
 
 double weft_watch_limit(const weft_watch *watch)
 {
-    if (watch->limit_s <= 0)
-        return never_s;
-    return watch->patient && watch->limit_s < watch->patience_s ? watch->patience_s
-                                                                : watch->limit_s;
+    double limit_s = watch->patient ? watch->patience_s : watch->limit_s;
+    return limit_s > 0 ? limit_s : never_s;
 }
 
 static int rank_of(const weft_waiting *w, int i)

@@ -4,10 +4,11 @@
 #ifndef WEFT_RUN_WATCH_H
 #define WEFT_RUN_WATCH_H
 
+#include <stdatomic.h>
 #include <weft/base.h>
 
-/* [weft] start_timeout, unless it is set: nobody gives up sooner while ranks may rightly be slow:
- * at the start, in the first step, after a save has begun. */
+/* [weft] start_timeout, until it is known: the limit while ranks may rightly be slow: at the start,
+ * in the first step, after a save has begun. */
 enum { WEFT_PATIENCE_S = 1800 };
 
 /* A host's name, for messages; ends with a 0. */
@@ -32,9 +33,10 @@ typedef struct weft_moment {
 typedef struct weft_watch {
     const weft_log *log; /* NULL: nothing is said */
     int rank;
-    double limit_s;    /* [weft] rank_timeout; 0: never */
-    double patience_s; /* [weft] start_timeout: the least limit while patient */
-    bool patient;
+    /* the channel's thread reads these */
+    _Atomic double limit_s;    /* [weft] rank_timeout; 0: never */
+    _Atomic double patience_s; /* [weft] start_timeout: the limit while patient; 0: never */
+    atomic_bool patient;
     bool started;         /* steps are being made: a wait of seconds is not worth a word */
     weft_doing task;      /* changed under the channel's lock */
     weft_moment now;      /* the same */

@@ -82,16 +82,16 @@ static const weft_param run_params[] = {
      .unit = "seconds",
      .help = "the run ends when a rank has waited so long for another one in a step, which hangs "
              "then; at the start, in the first step and while a checkpoint is made start_timeout "
-             "counts, if it is more; 0 is for ever"},
+             "counts; 0 is for ever"},
     {.name = "start_timeout",
      .type = WEFT_PARAM_REAL,
      .value = "1800",
      .min = 0,
      .max = 1e9,
      .unit = "seconds",
-     .help = "the least that a rank waits for another one where it may be slow without fault: "
-             "while plugins are opened and state is loaded, in the first step, and in the step "
-             "after a checkpoint has begun"},
+     .help = "the same where ranks may be slow without fault: from their first word to each other "
+             "on, in the first step, and in the step after a checkpoint has begun; where it is not "
+             "set, rank_timeout counts if it is more; 0 is for ever"},
     {.name = "check",
      .type = WEFT_PARAM_CHOICE,
      .value = "none",

@@ -25,6 +25,8 @@ typedef struct honest {
 
 /* master must live as long. */
 void honest_start(honest *h, int rank, int ranks, const char *master, double limit_s);
+/* The same for any join, which is set. */
+void honest_run(honest *h);
 void honest_wait(honest *h);
 void honest_release(honest *h);
 /* "rank 0", which waits, and rank 1 must now come together, at once. */

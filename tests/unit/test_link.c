@@ -170,6 +170,21 @@ static void test_any_bit(void **state)
     }
 }
 
+/* Whatever it is: none goes by without a look at its MAC. */
+static void test_any_kind(void **state)
+{
+    (void)state;
+    for (uint32_t kind = 0; kind < 64; kind++) {
+        line l;
+        char bytes[256];
+        lay(&l);
+        size_t n = record(&l, kind, text, kind % 2 ? 5 : 0, bytes);
+        bytes[n - 1 - kind % WEFT_MAC_BYTES] ^= 1;
+        deliver(&l, bytes, n);
+        assert_noticed(&l, altered);
+    }
+}
+
 /* ---- anything ---- */
 
 static uint64_t dice; /* the same in every run */
@@ -367,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_reflection),
         cmocka_unit_test(test_cut_and_oversized),
         cmocka_unit_test(test_any_bit),
+        cmocka_unit_test(test_any_kind),
         cmocka_unit_test(test_spoiled_messages),
         cmocka_unit_test(test_spoiled_handshakes),
         cmocka_unit_test(test_limit_of_a_whole_message),
