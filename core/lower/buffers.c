@@ -164,9 +164,11 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
     if (!c->fused[n->id])
         return WEFT_OK;
     weft_value *x = n->ins[0];
-    for (; c->fused[x->node->id] && weft_node_is(x->node, WEFT_OP_ADD); x = x->node->ins[0]) {
+    while (c->fused[x->node->id] && weft_node_is(x->node, WEFT_OP_ADD)) {
+        const int total = weft_compile_total(c, x->node);
         c->l->buffer_of[x->id] = i;
-        c->l->buffer_of[x->node->ins[1]->id] = i;
+        c->l->buffer_of[x->node->ins[!total]->id] = i;
+        x = x->node->ins[total];
     }
     c->l->buffer_of[x->id] = i;
     return WEFT_OK;
@@ -180,7 +182,7 @@ static void join_totals(weft_compiler *c, const weft_node *n)
         return;
     const weft_node *add = y->uses[0].node;
     if (weft_node_is(add, WEFT_OP_ADD))
-        share(c, y, c->l->buffer_of[add->ins[0]->id]);
+        share(c, y, c->l->buffer_of[add->ins[weft_compile_total(c, add)]->id]);
 }
 
 /* Memory that values shared is what its whole life makes it. */
@@ -209,8 +211,9 @@ weft_status weft_compile_buffers(weft_compiler *c)
         }
         bool alias = c->fused[n->id] || (weft_node_accumulates(n) && !c->repeats);
         if (alias) {
+            const int of = n->n_ins == 2 ? weft_compile_total(c, n) : 0;
             if (c->l->buffer_of[n->outs[0]->id] < 0)
-                share(c, n->outs[0], c->l->buffer_of[n->ins[0]->id]);
+                share(c, n->outs[0], c->l->buffer_of[n->ins[of]->id]);
             continue;
         }
         join_totals(c, n);

@@ -51,6 +51,9 @@ weft_status weft_compile_group(weft_compiler *c);
 weft_status weft_compile_early(weft_compiler *c);
 /* fuse.c: which sums are made in place. */
 weft_status weft_compile_fuse(weft_compiler *c);
+/* The operand of a sum of two that is there first, and is added to where the sum is made in place.
+ */
+int weft_compile_total(const weft_compiler *c, const weft_node *add);
 /* buffers.c: a buffer for every live value. */
 weft_status weft_compile_buffers(weft_compiler *c);
 /* slots.c: what must lie apart for several micro-batches. All buffers and their lives are known. */

@@ -5,6 +5,12 @@
 
 #include <string.h>
 
+/* The graph stays as it is: ranks that lower other parts of it compare it. */
+int weft_compile_total(const weft_compiler *c, const weft_node *add)
+{
+    return c->position[add->ins[1]->node->id] <= c->position[add->ins[0]->node->id];
+}
+
 /* Is v there for one node alone: no other reads it, nor the host? */
 static bool is_between(const weft_compiler *c, const weft_value *v)
 {
@@ -42,16 +48,10 @@ static void fuse_add(weft_compiler *c, weft_node *n)
     if (!weft_node_is(n, WEFT_OP_ADD) || n->n_ins != 2 || n->ins[0] == n->ins[1] ||
         n->outs[0]->dtype != n->ins[0]->dtype)
         return;
-    int later = c->position[n->ins[1]->node->id] > c->position[n->ins[0]->node->id];
-    weft_value *y = n->ins[later], *total = n->ins[!later];
+    int first = weft_compile_total(c, n);
+    weft_value *y = n->ins[!first], *total = n->ins[first];
     if (!can_grow(c, total, y) || !can_add(c, y))
         return;
-    /* the operands in the order (total, y), so that whoever reads the graph later need not ask
-     * again */
-    n->ins[0] = total;
-    n->ins[1] = y;
-    for (int i = 0; i < 2; i++)
-        n->ins[i]->uses[0].operand = i;
     c->fused[n->id] = true;
     c->adds[y->node->id] = true;
 }
@@ -65,7 +65,7 @@ static void fuse_accumulate(weft_compiler *c, weft_node *n)
         return;
     weft_value *x = n->ins[0];
     while (c->fused[x->node->id] && weft_node_is(x->node, WEFT_OP_ADD) && x->n_uses == 1)
-        x = x->node->ins[0];
+        x = x->node->ins[weft_compile_total(c, x->node)];
     if (x->dtype != n->outs[0]->dtype || !can_add(c, x))
         return;
     c->fused[n->id] = true;
