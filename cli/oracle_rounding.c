@@ -223,7 +223,28 @@ static weft_status read_parts(const weft_run *run, const weft_value *v, int64_t 
     return s;
 }
 
-static void keep(oracle_rounding *to, const rounded *p, weft_dtype dtype)
+/* A part of the sequence, as of the head's chunks, has other places where that lies in an order of
+ * its own. */
+static bool has_other_places(const weft_graph *g, const weft_value *v)
+{
+    int d = weft_value_dim(v, "seq");
+    return g->seq_order && d >= 0 && v->dims[d].size != weft_graph_seq_len(g);
+}
+
+/* Where element i of a part of v lies in the sample, in whatever order memory has it. */
+static int64_t index_of(const weft_graph *g, const weft_value *v, const weft_tensor *t, int64_t i)
+{
+    int64_t at = weft_global_index(t, i), stride = 1;
+    int seq = g->seq_order ? weft_value_dim(v, "seq") : -1;
+    if (seq < 0)
+        return at;
+    for (int d = seq + 1; d < v->n_dims; d++)
+        stride *= v->dims[d].size;
+    int64_t place = at / stride % v->dims[seq].size;
+    return at + (g->seq_order[place] - place) * stride;
+}
+
+static void keep(oracle_rounding *to, const weft_graph *g, const weft_value *v, const rounded *p)
 {
     int64_t n = weft_tensor_count(&p->t);
     double squares = 0;
@@ -232,8 +253,8 @@ static void keep(oracle_rounding *to, const rounded *p, weft_dtype dtype)
     double mean = n ? sqrt(squares / (double)n) : 0;
     for (int64_t i = 0; i < n; i++) {
         double m = fabs(p->x[i] * p->scale[i]), value = p->result[i] / p->scale[i], gap;
-        double far = halfway(m, dtype, &gap);
-        uint64_t at = weft_global_index(&p->t, i);
+        double far = halfway(m, v->dtype, &gap);
+        int64_t at = index_of(g, v, &p->t, i);
         to->size += value * value;
         to->values[at] = (float)value;
         to->distance[at] = m + mean > 0 ? (float)(far / (m + mean)) : INFINITY;
@@ -242,12 +263,13 @@ static void keep(oracle_rounding *to, const rounded *p, weft_dtype dtype)
 }
 
 /* Neighbours are at least a sixteenth apart, scales by an error alone. */
-static void compare(oracle_rounding *to, const oracle_rounding *reference, const rounded *p)
+static void compare(oracle_rounding *to, const oracle_rounding *reference, const weft_graph *g,
+                    const weft_value *v, const rounded *p)
 {
     int64_t n = weft_tensor_count(&p->t);
     to->compared += n;
     for (int64_t i = 0; i < n; i++) {
-        uint64_t at = weft_global_index(&p->t, i);
+        int64_t at = index_of(g, v, &p->t, i);
         double value = p->result[i] / p->scale[i], before = (double)reference->values[at];
         double apart = fabs(value - before);
         if (apart <= (fabs(value) + fabs(before)) / 64 || (value != value && before != before))
@@ -263,7 +285,8 @@ weft_status oracle_round(oracle_record *r, weft_run *run, const weft_value *v, i
                          weft_error *err)
 {
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
-    if (!rounds(v) || run->view.piece > 0 || run->step >= r->n_steps || !oracle_speaks(run, v))
+    if (!rounds(v) || has_other_places(g, v) || run->view.piece > 0 || run->step >= r->n_steps ||
+        !oracle_speaks(run, v))
         return WEFT_OK;
     int64_t of = v->node->scope == WEFT_MICRO_BATCH ? micro : -1;
     rounded p = {.x = NULL};
@@ -277,9 +300,9 @@ weft_status oracle_round(oracle_record *r, weft_run *run, const weft_value *v, i
         s = weft_fail_memory(err);
     bool again = to && strcmp(to->by, v->name) != 0;
     if (to && !again && !r->reference)
-        keep(to, &p, v->dtype);
+        keep(to, g, v, &p);
     else if (reference && !again && reference->count == to->count)
-        compare(to, reference, &p);
+        compare(to, reference, g, v, &p);
     pthread_mutex_unlock(&r->lock);
     release(&p);
     return s;
