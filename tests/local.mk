@@ -66,7 +66,8 @@ check_PROGRAMS += \
 	tests/unit/test_traffic \
 	tests/unit/test_verify \
 	tests/unit/test_watch \
-	tests/bad/ini/test_bad_ini
+	tests/bad/ini/test_bad_ini \
+	tests/random/random_runs
 
 # Drivers of parsers: texts changed at random. The text plugin has two more, of data files and of tokenizers.
 check_LTLIBRARIES += tests/fuzz/libfuzz.la
@@ -208,6 +209,12 @@ tests_unit_test_packed_LDADD = $(MODEL_LIBS)
 tests_unit_test_read_safetensors_LDADD = $(MODEL_LIBS)
 tests_unit_test_ring_rows_LDADD = $(MODEL_LIBS)
 
+# Whole runs at random, by the command.
+tests_random_random_runs_SOURCES = tests/random/case.c tests/random/compare.c tests/random/draw.c tests/random/judge.c tests/random/process.c \
+	tests/random/random_runs.c tests/random/reduce.c tests/random/random.h tests/unit/read_safetensors.c tests/unit/read_safetensors.h
+tests_random_random_runs_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_random_random_runs_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
+
 # A part of the command.
 tests_unit_test_processors_SOURCES = tests/unit/test_processors.c cli/processors.c
 tests_unit_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
@@ -322,6 +329,7 @@ run_fixture_sources = \
 	tests/fixtures/run/fault_store.c \
 	tests/fixtures/run/given.c \
 	tests/fixtures/run/later.c \
+	tests/fixtures/run/masked.c \
 	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/moving_bias.c \
@@ -408,7 +416,6 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-packages \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \
-	tests/scripts/check-parity-random \
 	tests/scripts/check-cp \
 	tests/scripts/check-pp \
 	tests/scripts/check-passes \

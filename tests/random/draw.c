@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The case of a seed: model, precision, data, three meshes, the order in which plugins are listed.
+ * Most of what is drawn is legal; what is not must be refused. */
+#include "random.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RANKS = 8 };
+
+typedef struct drawing {
+    uint64_t state;
+    random_case *c;
+    bool low, eighth; /* bf16; float8 */
+} drawing;
+
+/* SplitMix64 */
+static uint64_t next(drawing *d)
+{
+    uint64_t z = d->state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+static int below(drawing *d, int n)
+{
+    return (int)(next(d) % (uint64_t)n);
+}
+
+static bool one_in(drawing *d, int n)
+{
+    return below(d, n) == 0;
+}
+
+/* One of the words. */
+static const char *pick(drawing *d, const char *words, char out[RANDOM_VALUE])
+{
+    int n = 1;
+    for (const char *w = words; *w; w++)
+        n += *w == ' ';
+    for (int skip = below(d, n); skip > 0; skip--)
+        words = strchr(words, ' ') + 1;
+    snprintf(out, RANDOM_VALUE, "%.*s", (int)strcspn(words, " "), words);
+    return out;
+}
+
+static int pick_number(drawing *d, const char *words)
+{
+    char word[RANDOM_VALUE];
+    return atoi(pick(d, words, word));
+}
+
+__attribute__((format(printf, 6, 7))) static void set(drawing *d, unsigned runs,
+                                                      const char *section, const char *key,
+                                                      const char *simple, const char *format, ...)
+{
+    va_list list;
+    if (d->c->n_settings == RANDOM_SETTINGS)
+        return;
+    random_setting *s = &d->c->settings[d->c->n_settings++];
+    *s = (random_setting){.section = section, .key = key, .simple = simple, .runs = runs};
+    va_start(list, format);
+    vsnprintf(s->value, sizeof s->value, format, list);
+    va_end(list);
+}
+
+/* One of the words, which may be left out. */
+static void maybe(drawing *d, unsigned runs, const char *section, const char *key,
+                  const char *words)
+{
+    char word[RANDOM_VALUE];
+    if (below(d, 2))
+        set(d, runs, section, key, "", "%s", pick(d, words, word));
+}
+
+static void list(drawing *d, const char *name, unsigned runs, bool needed)
+{
+    for (int i = 0; i < d->c->n_plugins; i++)
+        if (strcmp(d->c->plugins[i].name, name) == 0) {
+            d->c->plugins[i].runs |= runs;
+            return;
+        }
+    d->c->plugins[d->c->n_plugins++] = (random_plugin){name, runs, needed};
+}
+
+/* ---- what all three runs have ---- */
+
+static void draw_llama(drawing *d, bool large)
+{
+    int kv = pick_number(d, large ? "1 2" : "1 2 3 4"),
+        heads = kv * pick_number(d, large ? "1 2" : "1 1 2 3");
+    list(d, "llama3", RANDOM_ALL, true);
+    set(d, RANDOM_ALL, "llama3", "dim", "8", "%d", pick_number(d, "8 16 24 30 32"));
+    set(d, RANDOM_ALL, "llama3", "n_layers", "1", "%d",
+        pick_number(d, large ? "1 2" : "1 2 2 3 4"));
+    set(d, RANDOM_ALL, "llama3", "n_heads", "1", "%d", heads);
+    set(d, RANDOM_ALL, "llama3", "n_kv_heads", "1", "%d", kv);
+    set(d, RANDOM_ALL, "llama3", "head_dim", "2", "%d",
+        large ? pick_number(d, "48 80") : pick_number(d, "2 4 6 8 16"));
+    set(d, RANDOM_ALL, "llama3", "ffn_dim", "8", "%d", pick_number(d, "1 7 16 26 48"));
+    set(d, RANDOM_ALL, "llama3", "vocab_size", NULL, "%d", pick_number(d, "258 259 262 304"));
+    if (below(d, 2))
+        set(d, RANDOM_ALL, "llama3", "tied", "", "yes");
+    if (one_in(d, 4))
+        set(d, RANDOM_ALL, "llama3", "rope_scaling", "", "yes");
+}
+
+static void draw_gpt2(drawing *d, int positions)
+{
+    list(d, "gpt2", RANDOM_ALL, true);
+    set(d, RANDOM_ALL, "gpt2", "dim", "8", "%d", pick_number(d, "8 16 24 32"));
+    set(d, RANDOM_ALL, "gpt2", "n_layers", "1", "%d", pick_number(d, "1 2 2 3 4"));
+    set(d, RANDOM_ALL, "gpt2", "n_heads", "1", "%d", pick_number(d, "1 2 4 8"));
+    set(d, RANDOM_ALL, "gpt2", "ffn_dim", "8", "%d", pick_number(d, "1 7 16 26 48"));
+    set(d, RANDOM_ALL, "gpt2", "vocab_size", NULL, "%d", pick_number(d, "258 259 262 304"));
+    set(d, RANDOM_ALL, "gpt2", "n_positions", NULL, "%d", positions);
+    if (below(d, 2))
+        set(d, RANDOM_ALL, "gpt2", "tied", "", "no");
+}
+
+static void draw_float8(drawing *d)
+{
+    list(d, "float8", RANDOM_ALL, false);
+    char recipe[RANDOM_VALUE];
+    set(d, RANDOM_ALL, "float8", "recipe", "", "%s",
+        pick(d, "tensorwise delayed rowwise rowwise_gw_hp", recipe));
+    bool head = below(d, 2);
+    if (head)
+        set(d, RANDOM_ALL, "float8", "head", "", "yes");
+    if (head || below(d, 4)) /* no vocabulary is a multiple of 16 but one */
+        set(d, RANDOM_ALL, "float8", "multiple", "", "%d", pick_number(d, head ? "1" : "1 2 8"));
+    if (one_in(d, 4))
+        set(d, RANDOM_ALL, "float8", "history", "", "%d", pick_number(d, "1 2 3"));
+    if (one_in(d, 4))
+        set(d, RANDOM_ALL, "float8", "interval", "", "2");
+    if (one_in(d, 4))
+        maybe(d, RANDOM_ALL, "float8", "recipe_of",
+              "*q_proj*=rowwise *mlp*=delayed *mlp*=tensorwise *o_proj*=rowwise_gw_hp");
+    if (one_in(d, 4))
+        maybe(d, RANDOM_ALL, "float8", "power_of_two", "yes no");
+}
+
+static void draw_precision(drawing *d)
+{
+    d->low = one_in(d, 5);
+    d->eighth = one_in(d, d->low ? 8 : 3);
+    bool wide = !d->low && below(d, 8);
+    set(d, RANDOM_ALL, "train", "dtype", "f64", wide ? "f64" : "f32");
+    if (d->low)
+        list(d, "bf16", RANDOM_ALL, false);
+    if (d->eighth)
+        draw_float8(d);
+}
+
+/* Scales of a micro-batch's activations depend on what is in it, and so does a validation that does
+ * not take all batches. */
+static void draw_batches(drawing *d, int seq)
+{
+    static const int batches[] = {1, 2, 3, 4, 6, 8};
+    int global = batches[below(d, seq > 100 ? 2 : 6)], micro = global, other = global;
+    for (int n = 0; n < 8; n++) {
+        int divisor = 1 + below(d, global);
+        micro = global % divisor == 0 ? divisor : micro;
+        divisor = 1 + below(d, global);
+        other = global % divisor == 0 ? divisor : other;
+    }
+    set(d, RANDOM_ALL, "train", "seq_len", "4", "%d", seq);
+    set(d, RANDOM_ALL, "train", "global_batch", "1", "%d", global);
+    bool validates = below(d, 4) > 0, all = one_in(d, 2);
+    if (validates) {
+        set(d, RANDOM_ALL, "train", "eval_every", "", "%d", pick_number(d, "1 2"));
+        if (!all)
+            set(d, RANDOM_ALL, "train", "eval_batches", "1", "%d", pick_number(d, "1 2 3 8"));
+    }
+    bool may_differ = !d->eighth && (!validates || all);
+    if (may_differ)
+        set(d, RANDOM_ONE, "train", "micro_batch", "", "%d", other);
+    set(d, may_differ ? RANDOM_MANY | RANDOM_OTHER : RANDOM_ALL, "train", "micro_batch", "1", "%d",
+        micro);
+}
+
+static void draw_data(drawing *d)
+{
+    list(d, "text", RANDOM_ALL, true);
+    set(d, RANDOM_ALL, "text", "path", NULL, "%s", one_in(d, 3) ? "text.txt" : "documents.jsonl");
+    set(d, RANDOM_ALL, "text", "validation", NULL, "%s", one_in(d, 3) ? "0.2" : "0.07");
+    if (one_in(d, 3))
+        set(d, RANDOM_ALL, "text", "reset", "", "attention positions");
+    else if (one_in(d, 4))
+        maybe(d, RANDOM_ALL, "text", "reset", "attention positions");
+    if (one_in(d, 3) && random_number(d->c, RANDOM_ONE, "train", "global_batch", 1) > 1)
+        list(d, "masked", RANDOM_ALL, false);
+}
+
+static void draw_observers(drawing *d, int steps)
+{
+    if (below(d, 2)) {
+        list(d, "sample", RANDOM_ALL, false);
+        set(d, RANDOM_ALL, "sample", "every", NULL, "2");
+        set(d, RANDOM_ALL, "sample", "temperature", NULL, "0");
+        set(d, RANDOM_ALL, "sample", "prompt", NULL, "Sent");
+        if (below(d, 2))
+            set(d, RANDOM_ALL, "sample", "prompt", "", "a");
+        set(d, RANDOM_ALL, "sample", "tokens", NULL, "5");
+        set(d, RANDOM_ALL, "sample", "context", NULL, "%d", pick_number(d, "6 12"));
+    }
+    if (below(d, 2)) {
+        list(d, "dump", RANDOM_ALL, false);
+        for (int i = 1; i <= steps; i++)
+            set(d, RANDOM_ALL, "dump", "steps", i == 1 ? NULL : "", "%d", i);
+        if (one_in(d, 4))
+            set(d, RANDOM_ALL, "dump", "what", "", "parameters gradients tokens logits");
+    }
+    list(d, "metrics", RANDOM_ALL, true);
+}
+
+/* ---- meshes ---- */
+
+typedef struct mesh {
+    unsigned run;
+    int ranks;
+    const char *axes[5];
+    int n_axes;
+} mesh;
+
+/* The degree of an axis, if it has one. */
+static int draw_degree(drawing *d, mesh *m, const char *plugin, const char *key, const char *axis)
+{
+    int degree = pick_number(d, "2 2 2 3 4 5");
+    if (m->ranks * degree > MOST_RANKS || below(d, 2))
+        return 1;
+    m->ranks *= degree;
+    m->axes[m->n_axes++] = axis;
+    set(d, m->run, plugin, key, strcmp(key, "degree") == 0 ? "2" : "", "%d", degree);
+    return degree;
+}
+
+static void draw_tp(drawing *d, mesh *m)
+{
+    if (draw_degree(d, m, "tp", "degree", "tp") == 1)
+        return;
+    list(d, "tp", m->run, false);
+    if (one_in(d, 3))
+        set(d, m->run, "tp", "sequence_parallel", "", "no");
+    if (one_in(d, 4))
+        set(d, m->run, "tp", "regather", "", "no");
+    if (one_in(d, 3))
+        set(d, m->run, "tp", "loss_parallel", "", "no");
+    if (one_in(d, 3))
+        set(d, m->run, "tp", "reduce_dtype", "", "f32");
+}
+
+static void draw_cp(drawing *d, mesh *m)
+{
+    if (draw_degree(d, m, "cp", "degree", "cp") == 1)
+        return;
+    list(d, "cp", m->run, false);
+    maybe(d, m->run, "cp", "attention", "ring gather");
+    if (one_in(d, 3))
+        set(d, m->run, "cp", "balance", "", "none");
+    if (one_in(d, 3))
+        set(d, m->run, "cp", "reduce_dtype", "", "f32");
+}
+
+static void draw_pp(drawing *d, mesh *m)
+{
+    int layers = random_number(d->c, RANDOM_MANY, d->c->plugins[0].name, "n_layers", 2);
+    int degree = draw_degree(d, m, "pp", "degree", "pp");
+    if (degree == 1)
+        return;
+    list(d, "pp", m->run, false);
+    int stages = pick_number(d, "1 1 2 3");
+    stages = degree * stages > layers + 2 && below(d, 8) ? 1 : stages;
+    if (stages > 1) {
+        set(d, m->run, "pp", "virtual_stages", "", "%d", stages);
+        maybe(d, m->run, "pp", "schedule", "interleaved gpipe");
+    } else if (degree == 3 && one_in(d, 2)) {
+        set(d, m->run, "pp", "split", "", "0 head");
+    } else {
+        maybe(d, m->run, "pp", "schedule", "1f1b gpipe");
+    }
+}
+
+static void draw_fsdp(drawing *d, mesh *m)
+{
+    int degree = draw_degree(d, m, "fsdp", "degree", "dp_shard"),
+        copies = draw_degree(d, m, "fsdp", "replicate", "dp_replicate");
+    if (degree == 1 && copies == 1)
+        return;
+    if (degree == 1)
+        set(d, m->run, "fsdp", "degree", NULL, "1");
+    list(d, "fsdp", m->run, false);
+    int zero = below(d, 4);
+    if (zero != 3)
+        set(d, m->run, "fsdp", "zero", "", "%d", zero);
+    else
+        maybe(d, m->run, "fsdp", "reshard", "no 1");
+    if (copies > 1 && (zero > 0 || one_in(d, 8)) && below(d, 2))
+        set(d, m->run, "fsdp", "two_level", "", zero == 3 && below(d, 2) ? "micro_batch" : "step");
+    if (one_in(d, 4))
+        set(d, m->run, "fsdp", "group", "", "none");
+    if (one_in(d, 4))
+        set(d, m->run, "fsdp", "prefetch", "", "%d", pick_number(d, "0 2"));
+}
+
+static void draw_ac(drawing *d, const mesh *m)
+{
+    if (below(d, 3))
+        return;
+    list(d, "ac", m->run, false);
+    maybe(d, m->run, "ac", "mode", "full every op none");
+}
+
+static void draw_order(drawing *d, mesh *m)
+{
+    char order[RANDOM_VALUE] = "";
+    for (int i = m->n_axes - 1; i > 0; i--) {
+        int k = below(d, i + 1);
+        const char *axis = m->axes[i];
+        m->axes[i] = m->axes[k];
+        m->axes[k] = axis;
+    }
+    for (int i = 0; i < m->n_axes; i++) {
+        size_t used = strlen(order);
+        snprintf(order + used, sizeof order - used, "%s%s", i ? " " : "", m->axes[i]);
+    }
+    if (m->n_axes > 1 && one_in(d, 3))
+        set(d, m->run, "mesh", "order", "", "%s", order);
+}
+
+/* Any rule is legal: a layout says who holds what, never what it is. */
+static void draw_rules(drawing *d, const mesh *m)
+{
+    static const char *const values[][2] = {{"input:ids", "batch seq -"},
+                                            {"input:labels", "batch seq -"},
+                                            {"input:segments", "batch seq -"},
+                                            {"input:positions", "batch seq -"},
+                                            {"input:step_labels", "micro batch seq -"},
+                                            {"input", "batch seq -"},
+                                            {"role:residual", "batch seq embed -"},
+                                            {"param:*norm*", "embed -"},
+                                            {"param", "embed -"},
+                                            {"param:*mlp*", "ffn embed -"},
+                                            {"param:*embed_tokens*", "vocab embed -"},
+                                            {"param:*_proj*", "embed -"}};
+    int llama = strcmp(d->c->plugins[0].name, "llama3") == 0;
+    for (int n = 1 + below(d, 4); n > 0 && m->n_axes > 0; n--) {
+        char dim[RANDOM_VALUE];
+        const char *axis = m->axes[below(d, m->n_axes)];
+        if (strcmp(axis, "pp") == 0 && below(d, 8)) /* cuts nothing */
+            continue;
+        int i = below(d, llama ? 12 : 7);
+        pick(d, values[i][1], dim);
+        set(d, m->run, "mesh", "rule", "", "%s %s %s", values[i][0], dim, axis);
+    }
+}
+
+static void draw_mesh(drawing *d, unsigned run)
+{
+    mesh m = {.run = run, .ranks = 1};
+    void (*const draws[])(drawing *, mesh *) = {draw_pp, draw_tp, draw_cp, draw_fsdp};
+    int first = below(d, 4);
+    for (int i = 0; i < 4; i++)
+        draws[(first + i) % 4](d, &m);
+    draw_ac(d, &m);
+    draw_order(d, &m);
+    if (one_in(d, 5))
+        draw_rules(d, &m);
+    bool head = random_get(d->c, run, "float8", "head") != NULL,
+         few = random_number(d->c, run, "train", "seq_len", 0) < 100;
+    if (one_in(d, 3) || head)
+        set(d, run, "train", "loss_chunk", "", "%d",
+            pick_number(d, head && few ? "1 1 8"
+                           : few       ? "1 3 8 16"
+                                       : "16 100"));
+    if (one_in(d, 5)) {
+        set(d, run, "cpu", "queues", "", "adversarial");
+        set(d, run, "cpu", "adversary_seed", "", "%d", below(d, 1000));
+    }
+    set(d, run, "weft", "threads", "1", "%d", pick_number(d, "1 1 2 3"));
+    if (m.ranks > 1 && below(d, 2))
+        list(d, "local", run, false);
+}
+
+/* ---- the whole ---- */
+
+/* Those that need another behind them come behind it. */
+static bool comes_behind(const char *name, const char *other)
+{
+    return (strcmp(other, "text") == 0 &&
+            (strcmp(name, "sample") == 0 || strcmp(name, "masked") == 0)) ||
+           (strcmp(other, "adamw") == 0 && strcmp(name, "dump") == 0);
+}
+
+static void shuffle(drawing *d)
+{
+    random_plugin *p = d->c->plugins;
+    for (int i = d->c->n_plugins - 1; i > 1; i--) {
+        int k = 1 + below(d, i);
+        random_plugin held = p[i];
+        p[i] = p[k];
+        p[k] = held;
+    }
+    for (int i = 1; i < d->c->n_plugins; i++)
+        for (int k = i + 1; k < d->c->n_plugins; k++)
+            if (comes_behind(p[i].name, p[k].name)) {
+                random_plugin held = p[i];
+                p[i] = p[k];
+                p[k] = held;
+            }
+}
+
+static void draw_checks(drawing *d)
+{
+    static const char *const checks[] = {"memory", "nan", "replicas"};
+    for (int i = 0; i < 3; i++)
+        if (one_in(d, 5))
+            set(d, RANDOM_MANY | RANDOM_OTHER, "weft", "check", "", "%s", checks[i]);
+}
+
+void random_draw(uint64_t seed, random_case *c)
+{
+    drawing d = {.state = seed, .c = c};
+    *c = (random_case){.seed = seed, .goes_on = false};
+    bool large = one_in(&d, 20);
+    int seq = large ? pick_number(&d, "130 257") : pick_number(&d, "4 8 9 10 16 33 62 64");
+    int steps = pick_number(&d, "2 3 4");
+    c->goes_on = one_in(&d, 3);
+    steps = c->goes_on ? 4 : steps;
+    if (below(&d, 4))
+        draw_llama(&d, large);
+    else
+        draw_gpt2(&d, seq > 12 ? seq : 12);
+    set(&d, RANDOM_ALL, "train", "steps", c->goes_on ? NULL : "2", "%d", steps);
+    set(&d, RANDOM_ALL, "train", "seed", "", "%d", below(&d, 100000));
+    draw_precision(&d);
+    draw_batches(&d, seq);
+    draw_data(&d);
+    list(&d, "cpu", RANDOM_ALL, true);
+    list(&d, "adamw", RANDOM_ALL, true);
+    set(&d, RANDOM_ALL, "adamw", "eps", NULL, "1e-3"); /* rounding of tiny gradients stays small */
+    if (below(&d, 2))
+        set(&d, RANDOM_ALL, "adamw", "lr", "", "1e-2");
+    maybe(&d, RANDOM_ALL, "adamw", "max_norm", "0 0.1");
+    draw_observers(&d, steps);
+    set(&d, RANDOM_ONE, "weft", "threads", NULL, "1");
+    draw_mesh(&d, RANDOM_MANY);
+    if (c->goes_on) {
+        draw_mesh(&d, RANDOM_OTHER);
+        list(&d, "ckpt", RANDOM_MANY | RANDOM_OTHER, false);
+        set(&d, RANDOM_MANY | RANDOM_OTHER, "ckpt", "every", NULL, "2");
+    }
+    draw_checks(&d);
+    shuffle(&d);
+}
