@@ -405,6 +405,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
 	tests/scripts/check-instructions \
+	tests/scripts/check-known-faults \
 	tests/scripts/check-later \
 	tests/scripts/check-later-faults \
 	tests/scripts/check-maxima \
