@@ -158,8 +158,9 @@ weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifes
 void ckpt_manifest_release(ckpt_manifest *m);
 /* A setting's value; NULL: not there. */
 const char *ckpt_manifest_setting(const ckpt_manifest *m, const char *section, const char *key);
-/* Reads every file, names each that is wrong (an error an item); strays: also files that the
- * manifest does not know. */
+/* Names files that the manifest does not know: they are somebody else's (an error an item). */
+weft_status ckpt_find_strays(const weft_io *io, const ckpt_manifest *m, weft_error *err);
+/* Reads every file, names each that is wrong (an error an item); strays: also those. */
 weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool strays,
                                  weft_error *err);
 

@@ -79,7 +79,8 @@ static bool is_folder(const weft_io *io, const char *dir)
     return fd >= 0;
 }
 
-/* May it be removed? Then it is unfinished from here on. */
+/* May it be removed? Then it is unfinished from here on. Who has put files of his own into it keeps
+ * them, and it. */
 static weft_status take_back(const weft_io *io, const char *dir, weft_error *err)
 {
     ckpt_entry e = ckpt_look(io, dir);
@@ -91,6 +92,7 @@ static weft_status take_back(const weft_io *io, const char *dir, weft_error *err
     ckpt_manifest m;
     char *from = weft_format("%s/manifest.json", dir), *to = weft_format("%s/" CKPT_DRAFT, dir);
     weft_status s = ckpt_manifest_read(io, dir, &m, err);
+    s = s ? s : ckpt_find_strays(io, &m, err);
     s = s || (from && to) ? s : weft_fail_memory(err);
     if (!s && io->rename(io->ctx, from, to) != 0)
         s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot rename %s: %s", from,

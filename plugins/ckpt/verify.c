@@ -64,6 +64,12 @@ static weft_status find_strays(const weft_io *io, const ckpt_manifest *m, const 
     return s ? s : found;
 }
 
+weft_status ckpt_find_strays(const weft_io *io, const ckpt_manifest *m, weft_error *err)
+{
+    weft_status s = find_strays(io, m, "", err), inside = find_strays(io, m, "optim/", err);
+    return s ? s : inside;
+}
+
 weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool strays,
                                  weft_error *err)
 {
@@ -72,9 +78,6 @@ weft_status ckpt_manifest_verify(const weft_io *io, const ckpt_manifest *m, bool
         weft_status s = verify_file(io, m, &m->base.files[i], err);
         worst = worst ? worst : s;
     }
-    for (int i = 0; strays && i < 2; i++) {
-        weft_status s = find_strays(io, m, i ? "optim/" : "", err);
-        worst = worst ? worst : s;
-    }
-    return worst;
+    weft_status found = strays ? ckpt_find_strays(io, m, err) : WEFT_OK;
+    return worst ? worst : found;
 }
