@@ -112,6 +112,11 @@ int weft_cli_conclude(weft_status s, const weft_error *err);
 int weft_cli_exit_code(weft_status status);
 /* Does stderr go to a terminal that knows more than printing? */
 bool weft_cli_terminal(void);
+/* Appends a text that may quote a file or another process: no control character of it, line ends
+ * and tabs but, reaches a terminal. */
+void weft_cli_add_safely(weft_text *out, const char *text, size_t n);
+/* Writes bytes to stdout, safely if that is a terminal, else as they are; false: errno says why. */
+bool weft_cli_write(const void *data, size_t n);
 /* Writes text to stdout; the exit code is 1 (and reported) if that fails or text ran out of memory.
  */
 int weft_cli_print(const weft_text *text);

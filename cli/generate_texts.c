@@ -116,7 +116,7 @@ void generate_texts_release(generate_texts *t)
 static weft_status write_out(const char *data, size_t n, weft_error *err)
 {
     errno = 0;
-    if (fwrite(data, 1, n, stdout) == n && fflush(stdout) == 0)
+    if (weft_cli_write(data, n) && fflush(stdout) == 0)
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write to standard output: %s",
                      strerror(errno));

@@ -29,7 +29,9 @@ static void add_line(weft_text *text, bool timed, weft_log_level level, const ch
         weft_text_add_utc(text, weft_utc());
         weft_text_add(text, " ");
     }
-    weft_text_print(text, "%s%s\n", label[level], line);
+    weft_text_add(text, label[level]);
+    weft_cli_add_safely(text, line, strlen(line));
+    weft_text_add(text, "\n");
 }
 
 static void show_line(weft_cli_log *log, weft_log_level level, const char *line)
@@ -39,7 +41,8 @@ static void show_line(weft_cli_log *log, weft_log_level level, const char *line)
         weft_text_add(&text, "\r\033[K");
     log->transient = *line == '\r' && line[1];
     if (log->transient)
-        weft_text_add(&text, line + 1); /* a status line: stays until the next one */
+        weft_cli_add_safely(&text, line + 1,
+                            strlen(line + 1)); /* a status line: stays until the next one */
     else if (*line != '\r')
         add_line(&text, log->timed, level, line);
     weft_cli_write_error(&text);

@@ -40,13 +40,34 @@ static bool in_colour(void)
     return weft_cli_terminal() && !(no_color && no_color[0]);
 }
 
-/* Text may quote what the user gave: a terminal must not obey it. */
-static void add_safely(weft_text *out, const char *text)
+/* U+0080 to U+009F are controls, too. */
+static bool is_late_control(const char *c, size_t left)
 {
-    for (; *text; text++) {
-        const char c = (unsigned char)*text < 0x20 && *text != '\n' && *text != '\t' ? '?' : *text;
-        weft_text_add_bytes(out, &c, 1);
+    return left > 1 && (unsigned char)c[0] == 0xc2 && (unsigned char)c[1] >= 0x80 &&
+           (unsigned char)c[1] < 0xa0;
+}
+
+void weft_cli_add_safely(weft_text *out, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        const bool late = is_late_control(text + i, n - i);
+        const bool control = late || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+        weft_text_add_bytes(out, control ? "?" : text + i, 1);
+        i += late;
     }
+}
+
+bool weft_cli_write(const void *data, size_t n)
+{
+    if (!isatty(STDOUT_FILENO))
+        return fwrite(data, 1, n, stdout) == n;
+    weft_text safe = {0};
+    weft_cli_add_safely(&safe, data, n);
+    bool well =
+        !safe.out_of_memory && fwrite(weft_text_get(&safe), 1, safe.size, stdout) == safe.size;
+    weft_text_release(&safe);
+    return well;
 }
 
 int weft_cli_report(const weft_error *err)
@@ -57,7 +78,7 @@ int weft_cli_report(const weft_error *err)
     weft_text text = {0};
     for (int i = 0; i < err->n_items; i++) {
         weft_text_add(&text, label);
-        add_safely(&text, err->items[i].text);
+        weft_cli_add_safely(&text, err->items[i].text, strlen(err->items[i].text));
         weft_text_add(&text, "\n");
     }
     if (err->out_of_memory)
@@ -88,8 +109,7 @@ int weft_cli_print(const weft_text *text)
 
     if (text->out_of_memory)
         why = "out of memory";
-    else if (fwrite(weft_text_get(text), 1, text->size, stdout) != text->size ||
-             fflush(stdout) != 0)
+    else if (!weft_cli_write(weft_text_get(text), text->size) || fflush(stdout) != 0)
         why = strerror(errno);
     if (!why)
         return 0;
