@@ -70,6 +70,7 @@ typedef struct weft_cli_edit {
 typedef struct weft_cli_options {
     const char *ini;        /* the INI file; NULL if the subcommand takes none or none was given */
     const char *ini_text;   /* what stands in for the file's content; NULL: the file is read */
+    bool ini_data;          /* and which is data, not the user's word: weft_settings_take_as_data */
     bool no_data;           /* as in weft_host; there is no run folder then, either */
     const char **arguments; /* all positional arguments, the INI file included */
     int n_arguments;

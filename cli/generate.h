@@ -16,10 +16,13 @@ typedef struct generate_wishes {
 
 /* Where the model comes from (generate_source.c). */
 typedef struct generate_source {
-    const char *name;    /* what stands for the INI file in messages */
-    char *folder;        /* a checkpoint or a model folder; NULL: none */
-    bool checkpoint;     /* one of ours */
-    char *ini;           /* the INI's text; NULL: `name` is a file */
+    const char *name;     /* what stands for the INI file in messages */
+    char *folder;         /* a checkpoint or a model folder; NULL: none */
+    bool checkpoint;      /* one of ours */
+    char *ini;            /* the INI's text; NULL: `name` is a file */
+    char *lock[2];        /* the run's own lock and its key, as edits; NULL: none */
+    weft_cli_edit *edits; /* these, then those given */
+    int n_edits;
     bool lists_text;     /* it lists the plugin text */
     bool wants_text;     /* it does not, and has files for it */
     char *own_tokenizer; /* the checkpoint's copy of its tokenizer, as an edit; NULL: it has none */

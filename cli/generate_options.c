@@ -54,15 +54,16 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     o->ini_text = s->ini;
     o->no_data = true;
     o->threads = true;
+    o->ini_data = s->ini && s->checkpoint;
     o->n_edits = 0;
-    o->edits = weft_alloc_zero((size_t)given->n_edits + MOST_EDITS, sizeof *o->edits);
+    o->edits = weft_alloc_zero((size_t)s->n_edits + MOST_EDITS, sizeof *o->edits);
     int n = print_settings(w, &out->words, at);
     if (!o->edits || out->words.out_of_memory)
         return weft_fail_memory(err);
     if (s->own_tokenizer && (s->lists_text || s->wants_text))
         add(out, WEFT_CLI_SET, s->own_tokenizer); /* before those given, which count more */
-    for (int i = 0; i < given->n_edits; i++)
-        o->edits[o->n_edits++] = given->edits[i];
+    for (int i = 0; i < s->n_edits; i++)
+        o->edits[o->n_edits++] = s->edits[i];
     for (int i = 0; s->axes[i]; i++)
         add(out, WEFT_CLI_WITHOUT, s->axes[i]);
     if (s->lists_store)

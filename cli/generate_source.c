@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <weft/files.h>
+#include <weft/store.h>
 
 /* ---- folders ---- */
 
@@ -65,21 +66,52 @@ static char *find_checkpoint(const char *folder)
 
 /* ---- settings of a checkpoint ---- */
 
-static void add_plugins(const json_t *root, weft_text *ini)
+/* A checkpoint is data, wherever it comes from: what its manifest says is taken once its sum is
+ * right, as words that stand in an INI and cannot become more than one of its lines. That they name
+ * no file is seen to when they are read (weft_settings_take_as_data). */
+
+static weft_status cannot_be(const char *what, weft_error *err)
+{
+    return weft_fail(
+        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+        "manifest.json: '%.60s' among its settings cannot stand in an INI, so weft has "
+        "not written it",
+        what);
+}
+
+static bool is_key(const char *key)
+{
+    return *key && !key[strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                    "0123456789_-.")];
+}
+
+/* Nothing that ends a line, or begins a comment. */
+static bool is_value(const char *value)
+{
+    for (const char *c = value; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    return *value != ';' && !strstr(value, " ;");
+}
+
+static weft_status add_plugins(const json_t *root, weft_text *ini, weft_error *err)
 {
     size_t i;
     const json_t *plugin;
     weft_text_add(ini, "[weft]\nplugins =");
     json_array_foreach(json_object_get(root, "plugins"), i, plugin) {
         const char *name = json_string_value(json_object_get(plugin, "name"));
-        weft_text_print(ini, " %s", name ? name : "");
+        if (!weft_plugin_name_ok(name))
+            return cannot_be(name ? name : "a plugin without a name", err);
+        weft_text_print(ini, " %s", name);
     }
     weft_text_add(ini, "\n");
+    return WEFT_OK;
 }
 
 /* All sections but [weft], whose plugins are listed already: its other keys are about the run, not
  * the model. */
-static void add_sections(json_t *root, weft_text *ini)
+static weft_status add_sections(json_t *root, weft_text *ini, weft_error *err)
 {
     const char *section, *key;
     json_t *keys, *value;
@@ -87,13 +119,18 @@ static void add_sections(json_t *root, weft_text *ini)
     json_object_foreach(settings, section, keys) {
         if (strcmp(section, "weft") == 0)
             continue;
+        if (!weft_plugin_name_ok(section))
+            return cannot_be(section, err);
         weft_text_print(ini, "[%s]\n", section);
         json_object_foreach(keys, key, value) {
             const char *text = json_string_value(value);
+            if (!is_key(key) || (text && !is_value(text)))
+                return cannot_be(key, err);
             if (text && *text)
                 weft_text_print(ini, "%s = %s\n", key, text);
         }
     }
+    return WEFT_OK;
 }
 
 static weft_status read_json(const char *folder, const char *name, json_t **root, weft_error *err)
@@ -113,18 +150,59 @@ static weft_status read_json(const char *folder, const char *name, json_t **root
 
 static weft_status settings_of_checkpoint(generate_source *s, weft_error *err)
 {
-    json_t *root;
+    weft_manifest m;
     weft_text ini = {0};
-    weft_status status = read_json(s->folder, "manifest.json", &root, err);
-    if (status)
-        return status;
-    add_plugins(root, &ini);
-    add_sections(root, &ini);
-    json_decref(root);
-    s->ini = weft_strdup(weft_text_get(&ini));
-    if (!s->ini || ini.out_of_memory)
+    weft_status status = weft_manifest_read(weft_io_system(), s->folder, &m, err);
+    status = status ? status : add_plugins(m.json, &ini, err);
+    status = status ? status : add_sections(m.json, &ini, err);
+    if (!status && (ini.out_of_memory || !(s->ini = weft_strdup(weft_text_get(&ini)))))
         status = weft_fail_memory(err);
     weft_text_release(&ini);
+    weft_manifest_release(&m);
+    return status;
+}
+
+/* ---- the lock ---- */
+
+/* The settings of a run, as one file: what that includes is not opened. *run is NULL if there are
+ * none. */
+static weft_status read_run(const char *path, weft_settings **run, weft_error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    weft_text pack = {0};
+    *run = NULL;
+    if (access(path, F_OK) != 0)
+        return WEFT_OK;
+    weft_status status = weft_read_file(path, &text, &size, err);
+    weft_text_print(&pack, "%zu %zu %zu\n%s%s", strlen(path), strlen(path), size, path, path);
+    weft_text_add_bytes(&pack, text ? text : "", size);
+    if (!status && pack.out_of_memory)
+        status = weft_fail_memory(err);
+    status = status ? status : weft_settings_unpack(weft_text_get(&pack), pack.size, run, err);
+    weft_text_release(&pack);
+    weft_free(text);
+    return status;
+}
+
+/* What a run was locked to, what is written with it is locked to, too: RUN/config.ini above
+ * RUN/ckpt/step-N. Nothing else of it is taken. */
+static weft_status find_lock(generate_source *s, weft_error *err)
+{
+    static const char *const keys[2] = {"lock", "lock_key"};
+    char *path = weft_format("%s/../../config.ini", s->folder);
+    weft_settings *run = NULL;
+    const weft_params *core;
+    weft_status status = path ? read_run(path, &run, err) : weft_fail_memory(err);
+    if (run && !status)
+        status = weft_settings_section(run, "weft", weft_core_params("weft"), &core, err);
+    for (int i = 0; i < 2 && run && !status; i++) {
+        const char *text = weft_params_text(core, keys[i]);
+        if (*text && !(s->lock[i] = weft_format("weft.%s=%s", keys[i], text)))
+            status = weft_fail_memory(err);
+    }
+    weft_settings_destroy(run);
+    weft_free(path);
     return status;
 }
 
@@ -146,6 +224,19 @@ static bool is_of(const weft_plugins *plugins, const weft_model_format *format, 
     return is;
 }
 
+/* What is asked of all plugins, a lock among it, holds for this one, too. */
+static weft_status edit_as_given(const generate_source *s, weft_settings *settings, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < s->n_edits && !status; i++) {
+        const weft_cli_edit *e = &s->edits[i];
+        if (e->kind == WEFT_CLI_SET && strncmp(e->text, "weft.", 5) == 0 &&
+            strncmp(e->text, "weft.plugins=", 13) != 0)
+            status = weft_settings_override(settings, e->text, err);
+    }
+    return status;
+}
+
 /* The plugin that knows the format says what model it is. */
 static weft_status settings_of_format(generate_source *s, const char *path, weft_error *err)
 {
@@ -156,6 +247,7 @@ static weft_status settings_of_format(generate_source *s, const char *path, weft
     weft_text ini = {0};
     void *self;
     weft_status status = weft_settings_read_text("formats", list, strlen(list), &settings, err);
+    status = status ? status : edit_as_given(s, settings, err);
     status = status ? status : weft_plugins_load(settings, &silent, &plugins, err);
     const weft_model_format *format =
         status ? NULL : weft_plugins_service(plugins, "format", &self);
@@ -179,21 +271,20 @@ static weft_status settings_of_format(generate_source *s, const char *path, weft
 /* A checkpoint's own copy counts, whatever has become of the file that the run was trained with. */
 static weft_status find_tokenizer(generate_source *s, weft_error *err)
 {
-    json_t *root;
-    weft_status status = read_json(s->folder, "manifest.json", &root, err);
-    if (status)
-        return status;
+    weft_manifest m;
+    weft_status status = weft_manifest_read(weft_io_system(), s->folder, &m, err);
     const char *given = json_string_value(
-        json_object_get(json_object_get(json_object_get(root, "settings"), "text"), "tokenizer"));
+        json_object_get(json_object_get(json_object_get(m.json, "settings"), "text"), "tokenizer"));
     const char *slash = given ? strrchr(given, '/') : NULL, *name = slash ? slash + 1 : given;
-    if (!name || !*name || !has(s->folder, name)) /* a folder was given; or the checkpoint was
-                                                     converted, and has no such setting */
+    if (!name || !*name || *name == '.' || !has(s->folder, name)) /* a folder was given; or the
+                                                                    checkpoint was converted, and
+                                                                    has no such setting */
         name = "tokenizer.json";
-    if ((!given || strcmp(given, "bytes") != 0) && has(s->folder, name)) {
+    if (!status && (!given || strcmp(given, "bytes") != 0) && has(s->folder, name)) {
         s->own_tokenizer = weft_format("text.tokenizer=%s/%s", s->folder, name);
         status = s->own_tokenizer ? WEFT_OK : weft_fail_memory(err);
     }
-    json_decref(root);
+    weft_manifest_release(&m);
     return status;
 }
 
@@ -356,6 +447,9 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     weft_settings *settings;
     read.ini = s->name;
     read.ini_text = s->ini;
+    read.ini_data = s->ini && s->checkpoint;
+    read.edits = s->edits;
+    read.n_edits = s->n_edits;
     weft_status status = weft_cli_settings(&read, &settings, err);
     if (status)
         return status;
@@ -372,6 +466,19 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     return status;
 }
 
+static weft_status take_edits(generate_source *s, const weft_cli_options *options, weft_error *err)
+{
+    s->edits = weft_alloc_zero((size_t)options->n_edits + 2, sizeof *s->edits);
+    if (!s->edits)
+        return weft_fail_memory(err);
+    for (int i = 0; i < 2; i++)
+        if (s->lock[i])
+            s->edits[s->n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->lock[i]};
+    for (int i = 0; i < options->n_edits; i++)
+        s->edits[s->n_edits++] = options->edits[i];
+    return WEFT_OK;
+}
+
 weft_status generate_source_find(generate_source *s, const char *path,
                                  const weft_cli_options *options, bool untrained, weft_error *err)
 {
@@ -380,10 +487,16 @@ weft_status generate_source_find(generate_source *s, const char *path,
     if (is_folder(path)) {
         s->folder = find_checkpoint(path);
         s->checkpoint = s->folder != NULL;
+        status = s->checkpoint ? find_lock(s, err) : WEFT_OK;
+        status = status ? status : take_edits(s, options, err);
+        if (status)
+            return status;
         status = s->checkpoint ? settings_of_checkpoint(s, err) : settings_of_format(s, path, err);
         status = status ? status : read_eos(s, s->folder ? s->folder : path, err);
     } else if (access(path, R_OK) != 0) {
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s", path, strerror(errno));
+    } else {
+        status = take_edits(s, options, err);
     }
     return status ? status : look_at_settings(s, options, untrained, err);
 }
@@ -394,6 +507,9 @@ void generate_source_release(generate_source *s)
     weft_free(s->ini);
     weft_free(s->eos);
     weft_free(s->own_tokenizer);
+    weft_free(s->lock[0]);
+    weft_free(s->lock[1]);
+    weft_free(s->edits);
     for (int i = 0; s->axes[i]; i++)
         weft_free(s->axes[i]);
     memset(s, 0, sizeof *s);

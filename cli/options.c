@@ -141,6 +141,8 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
         status = weft_settings_read(options->ini, out, err);
     if (status != WEFT_OK)
         return status;
+    if (options->ini_data)
+        weft_settings_take_as_data(*out);
     for (int i = 0; i < options->n_edits; i++) {
         const weft_cli_edit *edit = &options->edits[i];
         weft_status edited = WEFT_OK;

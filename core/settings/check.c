@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { NAMES_FILES = WEFT_PARAM_FILE | WEFT_PARAM_LIBRARY };
+
 static const weft_ini_line *first_text(const weft_ini_line *line)
 {
     while (line && line->text[0] == '\0')
@@ -112,7 +114,11 @@ static weft_status check_list(weft_settings *settings, const weft_section *secti
 static weft_status check_value(weft_settings *settings, const weft_section *section,
                                weft_checked *value, weft_error *err)
 {
-    const weft_setting *setting = weft_setting_find(section, value->param->name);
+    const weft_setting *said = weft_setting_find(section, value->param->name);
+    const bool dropped =
+        said && said->data &&
+        (value->param->type == WEFT_PARAM_PATH || (value->param->flags & NAMES_FILES));
+    const weft_setting *setting = dropped ? NULL : said;
     weft_ini_line preset = {.text = value->param->value, .where = WEFT_NOWHERE};
     const weft_ini_line *lines = setting ? setting->lines : &preset;
     weft_status status;
@@ -126,7 +132,7 @@ static weft_status check_value(weft_settings *settings, const weft_section *sect
                          "the two out",
                          section->name, value->param->name, setting->before.file,
                          setting->before.line);
-    if (!setting && (value->param->flags & WEFT_PARAM_REQUIRED))
+    if (!setting && !dropped && (value->param->flags & WEFT_PARAM_REQUIRED))
         return required(settings, section, value->param, WEFT_NOWHERE, err);
     if (!setting && !preset.text)
         return WEFT_OK;

@@ -31,6 +31,7 @@ typedef struct weft_setting {
     const weft_ini_line *lines;
     weft_where where;
     weft_where before; /* where it was set before that; nowhere: it was not */
+    bool data;         /* it comes from data: no file is named by it */
     struct weft_setting *next;
 } weft_setting;
 

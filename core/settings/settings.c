@@ -77,6 +77,7 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
     setting->lines = lines;
     setting->before = setting->where;
     setting->where = where;
+    setting->data = false;
     *end = setting;
     return WEFT_OK;
 }
@@ -161,7 +162,7 @@ static weft_status keep_file(weft_settings *settings, const char *path, weft_whe
         return WEFT_OK;
     if (settings->packed)
         return weft_fail(err, WEFT_ERR_INTERNAL, at,
-                         "'%s' is not among the files that rank 0 has sent", path);
+                         "'%s' is not among the files that came with this one", path);
     status = read_text(path, &text, &size, at, err);
     if (status != WEFT_OK)
         return status;
@@ -329,6 +330,13 @@ weft_status weft_settings_read_text(const char *name, const char *text, size_t s
                          "more than %d bytes; that is no INI file", WEFT_INI_FILE);
     }
     return finish_reading(settings, read_entries(settings, &now, text, size, err), out, err);
+}
+
+void weft_settings_take_as_data(weft_settings *settings)
+{
+    for (weft_section *section = settings->sections; section; section = section->next)
+        for (weft_setting *s = section->settings; s; s = s->next)
+            s->data = true;
 }
 
 /* ---- from one rank to another ---- */

@@ -22,6 +22,9 @@ weft_status weft_settings_read(const char *file, weft_settings **out, weft_error
  * directory. */
 weft_status weft_settings_read_text(const char *name, const char *text, size_t size,
                                     weft_settings **out, weft_error *err);
+/* What it says by now is what a checkpoint says, not the user: files, folders and libraries that it
+ * names are as if not set. What is set from now on is the user's. */
+void weft_settings_take_as_data(weft_settings *settings);
 /* Appends all files that were read, the INI and what it includes, in one piece: for a rank that
  * does not have them. */
 weft_status weft_settings_pack(const weft_settings *settings, weft_text *pack, weft_error *err);
@@ -49,10 +52,10 @@ int weft_settings_plugins(const weft_settings *settings, const weft_listed **lis
 weft_status weft_settings_section(weft_settings *settings, const char *name,
                                   const weft_param *table, const weft_params **out,
                                   weft_error *err);
-/* After all sections are claimed: every unknown key (with the nearest name, and the section that
- * has it) and every section nobody claimed is an error; not so the sections of listed plugins
- * (whoever failed to open one said so) and of those that --without took out. candidates: names that
- * exist but are not listed (for "add X to plugins"), NULL-ended, may be NULL. */
+/* Every unknown key of the sections that are claimed (with the nearest name, and the section that
+ * has it) and every section that nobody can claim is an error; not so those of the core, of listed
+ * plugins (whoever failed to open one said so) and of those that --without took out. candidates:
+ * names that exist but are not listed (for "add X to plugins"), NULL-ended, may be NULL. */
 weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates,
                                  weft_error *err);
 

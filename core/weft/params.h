@@ -28,6 +28,11 @@ enum {
     WEFT_PARAM_ONCE = 16,    /* set in one place it stays: another file or -o is refused */
     WEFT_PARAM_BESIDE = 32,  /* a PATH of an INI is relative to the folder of that INI; the value is
                                 an absolute path */
+    WEFT_PARAM_FILE = 64,    /* a STRING that may name files: like every PATH it is not taken from a
+                                checkpoint, which is data */
+    WEFT_PARAM_LIBRARY = 128, /* a STRING: the name or path of a shared library that the plugin
+                                 opens with weft_library_find. `weft vet` vets it; it is not taken
+                                 from a checkpoint */
 };
 
 typedef struct weft_param {

@@ -112,7 +112,7 @@ json_t *hf_settings_json(const hf_model *m)
 static weft_status add_path(weft_text *ini, const char *key, const char *path, const char *file,
                             weft_error *err)
 {
-    if (strpbrk(path, "\n\r") || strstr(path, " ;") || strstr(path, " #"))
+    if (strpbrk(path, "\n\r\t") || *path == ';' || strstr(path, " ;") || strstr(path, " #"))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "%s: this name cannot stand in an INI; rename the folder", path);
     weft_text_print(ini, "%s = %s%s%s\n", key, path, file ? "/" : "", file ? file : "");

@@ -20,6 +20,7 @@ static const weft_param params[] = {
     {.name = "schedule",
      .type = WEFT_PARAM_STRING,
      .value = "auto",
+     .flags = WEFT_PARAM_FILE,
      .help = "Who runs what, and when: gpipe, 1f1b, interleaved, or a file of lists such as `weft "
              "plan --schedule` prints; auto: 1f1b, or interleaved with several stages a rank."},
     {.name = "virtual_stages",

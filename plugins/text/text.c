@@ -18,7 +18,7 @@ static const weft_param params[] = {
              "This or mix is needed."},
     {.name = "mix",
      .type = WEFT_PARAM_STRING,
-     .flags = WEFT_PARAM_LIST,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_FILE,
      .help = "Several sources instead of path: files and then their weight, as in web/ 0.7, books/ "
              "0.3."},
     {.name = "validation_path",

@@ -332,6 +332,40 @@ static void core_tables_hold_together(void **state)
     weft_settings_destroy(settings);
 }
 
+/* A checkpoint's settings name no files; what is set later is the user's. */
+static void data_names_no_files(void **state)
+{
+    static const weft_param table[] = {
+        {.name = "file",
+         .type = WEFT_PARAM_PATH,
+         .flags = WEFT_PARAM_REQUIRED | WEFT_PARAM_LIST,
+         .help = "files"},
+        {.name = "tokenizer", .type = WEFT_PARAM_PATH, .value = "bytes", .help = "a file"},
+        {.name = "mix", .type = WEFT_PARAM_STRING, .flags = WEFT_PARAM_FILE, .help = "files"},
+        {.name = "driver",
+         .type = WEFT_PARAM_STRING,
+         .value = "libx.so",
+         .flags = WEFT_PARAM_LIBRARY,
+         .help = "a library"},
+        {.name = "note", .type = WEFT_PARAM_STRING, .help = "a note"},
+        {.name = NULL}};
+    weft_settings *settings = read_text("[demo]\nfile = /a /b\ntokenizer = /t\nmix = /m\n"
+                                        "driver = /d.so\nnote = /n\n");
+    (void)state;
+    weft_settings_take_as_data(settings);
+    assert_edit(weft_settings_override, settings, "demo.mix=mine", NULL);
+    const weft_params *p = claim(settings, "demo", table);
+    assert_string_equal(weft_params_text(p, "file"), "");
+    assert_null(weft_params_word(p, "file", 0));
+    assert_false(weft_params_given(p, "file"));
+    assert_string_equal(weft_params_text(p, "tokenizer"), "bytes");
+    assert_string_equal(weft_params_text(p, "mix"), "mine");
+    assert_string_equal(weft_params_text(p, "driver"), "libx.so");
+    assert_string_equal(weft_params_text(p, "note"), "/n");
+    assert_int_equal(weft_settings_finish(settings, NULL, NULL), WEFT_OK);
+    weft_settings_destroy(settings);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +384,7 @@ int main(void)
         cmocka_unit_test(a_section_may_be_claimed_again),
         cmocka_unit_test(nearest_names),
         cmocka_unit_test(core_tables_hold_together),
+        cmocka_unit_test(data_names_no_files),
     };
 
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
