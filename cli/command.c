@@ -109,7 +109,7 @@ static weft_status write_out(const weft_command_host *host, const void *data, si
                              weft_error *err)
 {
     (void)host;
-    if (fwrite(data, 1, n, stdout) == n)
+    if (weft_cli_write(data, n))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write the output: %s",
                      strerror(errno));
@@ -129,6 +129,7 @@ static weft_status open_command(weft_search *search, const char *name, weft_modu
     const struct known *own = find_known(name);
     const char *plugin = own ? own->plugin : name;
     weft_status s = weft_module_open(search, plugin, WEFT_NOWHERE, module, err);
+    s = s ? s : weft_search_check_mapped(search, err);
     if (s)
         return s;
     *command = find(module->plugin, name);

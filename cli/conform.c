@@ -80,7 +80,8 @@ static void take_line(tally *t, const char *line)
         t->more += failed;
         return;
     }
-    printf("%s\n", line);
+    if (weft_cli_write(line, strlen(line)))
+        putchar('\n');
     fflush(stdout);
 }
 
@@ -89,6 +90,7 @@ static void take_line(tally *t, const char *line)
 typedef struct work {
     conform c;
     weft_search *search;
+    weft_settings *settings; /* of c.ini; NULL: none */
     weft_module module;
     const char *only; /* "ops", "memory", "runs"; NULL: all of them */
 } work;
@@ -249,6 +251,19 @@ static weft_status check_set(const conform *c, weft_error *err)
     return WEFT_OK;
 }
 
+/* With a run of the user's its lock and its folders count. */
+static weft_status open_search(work *w, weft_error *err)
+{
+    weft_cli_edit edits[CONFORM_MOST_SET];
+    weft_cli_options options = {.ini = w->c.ini, .edits = edits};
+    if (!w->c.ini)
+        return weft_search_create(NULL, &w->search, err);
+    for (int i = 0; i < w->c.set.n; i++)
+        edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, w->c.set.list[i].text};
+    weft_status s = weft_cli_settings(&options, &w->settings, err);
+    return s ? s : weft_plugins_check(w->settings, &w->search, err);
+}
+
 static weft_status conform_all(const weft_cli_options *options, work *w, tally *t, weft_error *err)
 {
     char folder[] = "/tmp/weft-conform-XXXXXX", *name = NULL;
@@ -258,7 +273,7 @@ static weft_status conform_all(const weft_cli_options *options, work *w, tally *
         s = find_name(options->arguments[0], &name, err);
     w->c.plugin = name;
     s = s ? s : check_set(&w->c, err);
-    s = s ? s : weft_search_create(NULL, &w->search, err);
+    s = s ? s : open_search(w, err);
     if (!s && name)
         s = weft_module_find(w->search, name, WEFT_NOWHERE, &path, err);
     s = s ? s : make_folder(folder, err);
@@ -271,6 +286,7 @@ static weft_status conform_all(const weft_cli_options *options, work *w, tally *
         conclude(w, t);
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     weft_search_destroy(w->search);
+    weft_settings_destroy(w->settings);
     weft_free(name);
     return s;
 }

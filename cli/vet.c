@@ -18,30 +18,61 @@ static weft_status open_search(weft_settings *settings, weft_search **search, we
     return s ? s : weft_search_create_for(core, true, search, err);
 }
 
-static weft_status add_named(weft_vetted *set, weft_search *search, const char *name, weft_where at,
-                             bool *device, weft_error *err)
+/* A set in the making. */
+typedef struct making {
+    weft_vetted *set;
+    weft_search *search;
+    weft_settings *settings; /* NULL: none, presets count */
+    weft_text *notes;
+    bool device;
+} making;
+
+/* The libraries that a plugin opens by the names that these keys have. */
+static weft_status add_libraries(void *ctx, const char *plugin, const weft_param *keys,
+                                 weft_error *err)
 {
-    const char *path;
-    weft_status s = weft_module_find(search, name, at, &path, err);
-    return s || !path ? s : weft_vet_add_plugin(set, name, path, at, device, err);
+    const making *m = ctx;
+    const weft_params *params = NULL;
+    weft_status s =
+        m->settings ? weft_settings_section(m->settings, plugin, keys, &params, err) : WEFT_OK;
+    for (const weft_param *key = keys; key->name && !s; key++) {
+        const char *name = weft_params_text(params, key->name);
+        bool found;
+        name = *name ? name : key->value ? key->value : "";
+        s = *name ? weft_vet_add_named(m->set, name, &found, err) : WEFT_OK;
+        if (!s && *name && !found)
+            weft_text_print(m->notes, "# not here, so not vetted: %s ([%s] %s)\n", name, plugin,
+                            key->name);
+    }
+    return s;
 }
 
-static weft_status vet_ini(const weft_cli_options *options, weft_vetted *set, weft_error *err)
+static weft_status add_plugin(making *m, const char *name, weft_where at, weft_error *err)
+{
+    const char *path;
+    weft_status s = weft_module_find(m->search, name, at, &path, err);
+    return s || !path
+               ? s
+               : weft_vet_add_plugin(m->set, name, path, at, &m->device, add_libraries, m, err);
+}
+
+static weft_status vet_ini(const weft_cli_options *options, weft_vetted *set, weft_text *notes,
+                           weft_error *err)
 {
     weft_settings *settings = NULL;
     weft_search *search = NULL;
     const weft_listed *listed;
-    bool device = false;
     weft_status s = weft_cli_settings(options, &settings, err);
     s = s ? s : open_search(settings, &search, err);
     s = s ? s : weft_vet_add_program(set, err);
+    making m = {set, search, settings, notes, false};
     int n = s ? 0 : weft_settings_plugins(settings, &listed);
     for (int i = 0; i < n; i++) {
-        weft_status added = add_named(set, search, listed[i].name, listed[i].where, &device, err);
+        weft_status added = add_plugin(&m, listed[i].name, listed[i].where, err);
         s = s ? s : added;
     }
-    if (!s && !device) /* what a run takes then */
-        s = add_named(set, search, "cpu", WEFT_NOWHERE, &device, err);
+    if (!s && !m.device) /* what a run takes then */
+        s = add_plugin(&m, "cpu", WEFT_NOWHERE, err);
     weft_search_destroy(search);
     weft_settings_destroy(settings);
     return s;
@@ -57,6 +88,22 @@ static bool still_is(const weft_vetted_line *line, weft_error *why)
            strcmp(now.sha256, line->id.sha256) == 0;
 }
 
+/* A path may have been vetted several times: any of what it was may go on. */
+static bool is_any(const weft_vetted *v, const weft_vetted_line *line, weft_error *why)
+{
+    weft_file_id now;
+    if (weft_image_identify_file(line->path, WEFT_NOWHERE, &now, why))
+        return false;
+    for (int i = 0; i < v->n; i++) {
+        const weft_vetted_line *l = &v->lines[i];
+        if (l->kind == line->kind && strcmp(l->path, line->path) == 0 &&
+            strcmp(l->id.sha256, now.sha256) == 0 &&
+            (l->kind != WEFT_VETTED_PLUGIN || strcmp(l->name, line->name) == 0))
+            return true;
+    }
+    return false;
+}
+
 static weft_status check_lock(const weft_vetted *v, weft_text *text)
 {
     static const char *const words[] = {"program", "plugin", "library"};
@@ -64,7 +111,7 @@ static weft_status check_lock(const weft_vetted *v, weft_text *text)
     for (int i = 0; i < v->n; i++) {
         weft_error why = {0};
         const weft_vetted_line *l = &v->lines[i];
-        if (!still_is(l, &why)) {
+        if (!is_any(v, l, &why)) {
             bad++;
             weft_text_print(text, "%s:%d: %s %s%s%s: %s\n", v->file, l->number, words[l->kind],
                             l->name ? l->name : "", l->name ? ", " : "", l->path,
@@ -90,13 +137,14 @@ static weft_status copy_lines(const weft_vetted *v, bool prune, weft_vetted *set
 
 /* Adds what is found under this name now, and what it and the program need; what was vetted before
  * may go on running. */
-static weft_status update(const weft_vetted *v, const char *name, weft_vetted *set, weft_error *err)
+static weft_status update(const weft_vetted *v, const char *name, weft_vetted *set,
+                          weft_text *notes, weft_error *err)
 {
     weft_search *search = NULL;
-    bool device = false;
     weft_status s = copy_lines(v, false, set, err);
     s = s ? s : weft_search_create_closed(NULL, &search, err);
-    s = s ? s : add_named(set, search, name, WEFT_NOWHERE, &device, err);
+    making m = {.set = set, .search = search, .notes = notes};
+    s = s ? s : add_plugin(&m, name, WEFT_NOWHERE, err);
     weft_search_destroy(search);
     return s;
 }
@@ -125,7 +173,7 @@ static weft_status use_lock(const wish *w, const char *path, weft_vetted *set, w
     if (!s && w->check)
         s = check_lock(v, text);
     else if (!s) {
-        s = w->prune ? copy_lines(v, true, set, err) : update(v, w->update, set, err);
+        s = w->prune ? copy_lines(v, true, set, err) : update(v, w->update, set, text, err);
         s = s ? s : write_lock(path, set, err);
         if (!s)
             weft_text_print(text, "%s: %d lines, %d before\n", path, set->n, v->n);
@@ -163,7 +211,7 @@ int weft_cmd_vet(int argc, char **argv)
         .extra = extra};
     weft_cli_options options = {0};
     weft_error err = {0};
-    weft_text text = {0};
+    weft_text text = {0}, notes = {0};
     weft_vetted set = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code != WEFT_CLI_GO)
@@ -177,14 +225,16 @@ int weft_cmd_vet(int argc, char **argv)
                       "--key is for --check: whoever changes a lock signs it again");
     else if (w.check || w.prune || w.update)
         s = use_lock(&w, options.arguments[0], &set, &text, &err);
-    else if (!(s = vet_ini(&options, &set, &err)))
+    else if (!(s = vet_ini(&options, &set, &notes, &err)))
         weft_vet_print(&set, &text);
+    weft_text_add(&text, weft_text_get(&notes));
     int printed = s && !w.check ? 0 : weft_cli_print(&text);
     code = s == WEFT_ERR_RUN && w.check ? 1 : weft_cli_conclude(s, &err);
     code = code ? code : printed;
 done:
     weft_vetted_release(&set);
     weft_text_release(&text);
+    weft_text_release(&notes);
     weft_error_release(&err);
     weft_cli_options_release(&options);
     return code;

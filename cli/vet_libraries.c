@@ -3,12 +3,9 @@
  * of its own, to list what it would map. It runs nothing of what it lists. */
 #include "vet.h"
 
-#include "plugin/elf.h"
-
-#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,32 +25,42 @@ static const char *find_linker(void)
 
 /* "libm.so.6 => /lib/libm.so.6 (0x7f...)" or "/lib64/ld-linux.so.2 (0x7f...)": the path, NULL for
  * what is no file. */
-static char *path_of(char *line, bool *missing)
+static char *path_of(char *line, const char **name, bool *bare, bool *missing)
 {
-    char *arrow = strstr(line, " => "), *p = arrow ? arrow + 4 : line + strspn(line, " \t");
-    char *end = strstr(p, " (0x");
+    char *begin = line + strspn(line, " \t"), *arrow = strstr(begin, " => "),
+         *p = arrow ? arrow + 4 : begin, *end = strstr(p, " (0x");
     *missing = strncmp(p, "not found", 9) == 0;
     if (end)
         *end = '\0';
+    if (arrow)
+        *arrow = '\0';
+    const char *slash = strrchr(begin, '/');
+    *bare = arrow;
+    *name = arrow || !slash ? begin : slash + 1;
     return end && *p == '/' ? p : NULL;
 }
 
-static _Noreturn void run_linker(const char *linker, const char *path, int out)
-{
-    char *const arguments[] = {(char *)(uintptr_t)linker, (char *)(uintptr_t) "--list",
-                               (char *)(uintptr_t)path, NULL};
-    char *const nothing[] = {NULL}; /* as a run under a lock is started */
-    if (dup2(out, STDOUT_FILENO) >= 0)
-        execve(linker, arguments, nothing);
-    _exit(127);
-}
-
 typedef struct listing {
-    weft_status (*each)(void *self, const char *real, weft_error *err);
+    weft_vet_library *each;
     void *self;
-    const char *of;
+    const char *of, *more;
     weft_error *err;
 } listing;
+
+/* In an environment like that in which a run under a lock is started, but for what is asked for. */
+static _Noreturn void run_linker(const char *linker, const listing *l, int out)
+{
+    char *const arguments[] = {(char *)(uintptr_t)linker, (char *)(uintptr_t) "--list",
+                               (char *)(uintptr_t)l->of, NULL};
+    char *preload = l->more ? weft_format("LD_PRELOAD=%s", l->more) : NULL;
+    char *const environment[] = {preload, NULL};
+    const int null = l->more ? open("/dev/null", O_WRONLY) : -1;
+    if (null >= 0)
+        dup2(null, STDERR_FILENO); /* that it is not there is no error */
+    if (dup2(out, STDOUT_FILENO) >= 0)
+        execve(linker, arguments, environment);
+    _exit(127);
+}
 
 static weft_status read_listing(const listing *l, FILE *from)
 {
@@ -61,16 +68,15 @@ static weft_status read_listing(const listing *l, FILE *from)
     size_t room = 0;
     weft_status s = WEFT_OK;
     while (!s && getline(&line, &room, from) >= 0) {
-        bool missing;
-        const char *path = path_of(line, &missing);
+        bool bare, missing;
+        const char *name, *path = path_of(line, &name, &bare, &missing);
         if (missing)
             s = weft_fail(l->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          "%s needs a library that is not there: %s", l->of,
-                          line + strspn(line, " \t"));
+                          "%s needs the library %s, which is not there", l->of, name);
         else if (path && !realpath(path, real))
             s = weft_fail(l->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s", path, strerror(errno));
         else if (path)
-            s = l->each(l->self, real, l->err);
+            s = l->each(l->self, name, bare, real, l->err);
     }
     free(line); /* getline's */
     return s;
@@ -85,7 +91,7 @@ static weft_status list(const listing *l, const char *linker)
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);
-        run_linker(linker, l->of, ends[1]);
+        run_linker(linker, l, ends[1]);
     }
     close(ends[1]);
     FILE *from = child > 0 ? fdopen(ends[0], "r") : NULL;
@@ -105,12 +111,11 @@ static weft_status list(const listing *l, const char *linker)
     return s;
 }
 
-weft_status weft_vet_libraries(const char *path,
-                               weft_status (*each)(void *self, const char *real, weft_error *err),
+weft_status weft_vet_libraries(const char *path, const char *more, weft_vet_library *each,
                                void *self, weft_error *err)
 {
     const char *linker = find_linker();
-    const listing l = {each, self, path, err};
+    const listing l = {each, self, path, more, err};
     if (!linker)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "the dynamic linker of this system is not where it usually is, so the "

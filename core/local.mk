@@ -65,6 +65,7 @@ core_libcore_la_SOURCES = \
 	core/plugin/forward_state.c \
 	core/plugin/forward_transport.c \
 	core/plugin/known.c \
+	core/plugin/libraries.c \
 	core/plugin/loader.c \
 	core/plugin/module.c \
 	core/plugin/names.c \

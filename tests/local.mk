@@ -440,6 +440,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-transfers \
 	tests/scripts/check-ucx \
 	tests/scripts/check-vet \
+	tests/scripts/check-vet-doors \
 	tests/scripts/check-wraps
 
 EXTRA_DIST += \

@@ -115,7 +115,7 @@ bool weft_elf_init(weft_elf *e, const void *bytes, size_t size)
 
 /* ---- notes ---- */
 
-bool weft_elf_note_build_id(const void *notes, size_t size, char id[WEFT_BUILD_ID])
+static bool note_build_id(const void *notes, size_t size, char id[WEFT_BUILD_ID])
 {
     const unsigned char *p = notes;
     while (size >= 12) {
@@ -145,7 +145,7 @@ bool weft_elf_build_id(const weft_elf *e, char id[WEFT_BUILD_ID])
         return false;
     for (unsigned i = 0; segment_of(e, &h, i, &s); i++) {
         const void *notes = s.p_type == PT_NOTE ? at(e, s.p_offset, s.p_filesz) : NULL;
-        if (notes && weft_elf_note_build_id(notes, s.p_filesz, id))
+        if (notes && note_build_id(notes, s.p_filesz, id))
             return true;
     }
     return false;
@@ -167,13 +167,24 @@ static const char *string(const weft_elf *e, uint64_t i)
                                              : NULL;
 }
 
-const char *weft_elf_needed(const weft_elf *e, int n)
+/* The n-th text of the dynamic section with this tag. */
+static const char *dynamic_text(const weft_elf *e, int64_t tag, int n)
 {
     dynamic d;
     for (uint64_t i = 0; dynamic_of(e, i, &d); i++)
-        if (d.d_tag == DT_NEEDED && n-- == 0)
+        if (d.d_tag == tag && n-- == 0)
             return string(e, d.d_un.d_val);
     return NULL;
+}
+
+const char *weft_elf_needed(const weft_elf *e, int i)
+{
+    return dynamic_text(e, DT_NEEDED, i);
+}
+
+const char *weft_elf_soname(const weft_elf *e)
+{
+    return dynamic_text(e, DT_SONAME, 0);
 }
 
 static bool is_called(const weft_elf *e, uint64_t i, const char *name, symbol *out)

@@ -24,10 +24,10 @@ typedef struct weft_elf {
 bool weft_elf_init(weft_elf *e, const void *bytes, size_t size);
 /* The linker's build-id as hex; false: it has none. */
 bool weft_elf_build_id(const weft_elf *e, char id[WEFT_BUILD_ID]);
-/* The same of an object that is mapped: its notes. */
-bool weft_elf_note_build_id(const void *notes, size_t size, char id[WEFT_BUILD_ID]);
 /* The i-th library that it asks for by name, from 0; NULL past the end. */
 const char *weft_elf_needed(const weft_elf *e, int i);
+/* The name that others ask for it by; NULL: it has none. */
+const char *weft_elf_soname(const weft_elf *e);
 /* size bytes of the object called `symbol` in its data; NULL: there is no such symbol, or it is
  * shorter. */
 const unsigned char *weft_elf_object(const weft_elf *e, const char *symbol, size_t size);

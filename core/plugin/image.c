@@ -110,19 +110,55 @@ weft_status weft_image_identify_file(const char *path, weft_where where, weft_fi
     return s;
 }
 
+static weft_status map(int fd, int flags, const char *path, weft_where where, const void **bytes,
+                       size_t *size, weft_error *err)
+{
+    *bytes = NULL;
+    weft_status s = check_size(fd, path, where, size, err);
+    void *at = s || *size == 0 ? NULL : mmap(NULL, *size, PROT_READ, MAP_PRIVATE | flags, fd, 0);
+    if (at == MAP_FAILED)
+        return fail_file(path, where, "it cannot be mapped", err);
+    *bytes = at;
+    return s;
+}
+
+weft_status weft_image_map(const char *path, weft_where where, const void **bytes, size_t *size,
+                           weft_error *err)
+{
+    *bytes = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return fail_file(path, where, "cannot be read", err);
+    weft_status s = map(fd, 0, path, where, bytes, size, err);
+    close(fd);
+    return s;
+}
+
+void weft_image_unmap(const void *bytes, size_t size)
+{
+    if (bytes)
+        munmap((void *)(uintptr_t)bytes, size);
+}
+
+void weft_image_stamp(const char *path, char stamp[WEFT_STAMP])
+{
+    struct stat info;
+    snprintf(stamp, WEFT_STAMP, "-");
+    if (stat(path, &info) == 0)
+        snprintf(stamp, WEFT_STAMP, "%llx:%llx:%llx:%llx.%lx", (unsigned long long)info.st_dev,
+                 (unsigned long long)info.st_ino, (unsigned long long)info.st_size,
+                 (unsigned long long)info.st_ctim.tv_sec, (unsigned long)info.st_ctim.tv_nsec);
+}
+
 /* What can no longer change is looked at, not what it was made from. */
 static weft_status identify_sealed(int fd, const char *path, weft_where where, weft_file_id *id,
                                    weft_error *err)
 {
+    const void *bytes;
     size_t size;
-    weft_status s = check_size(fd, path, where, &size, err);
-    if (s || size == 0)
-        return s ? s : weft_image_identify("", 0, id, err);
-    void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
-    if (bytes == MAP_FAILED)
-        return fail_file(path, where, "its copy cannot be read", err);
-    s = weft_image_identify(bytes, size, id, err);
-    munmap(bytes, size);
+    weft_status s = map(fd, MAP_POPULATE, path, where, &bytes, &size, err);
+    s = s ? s : weft_image_identify(bytes ? bytes : "", size, id, err);
+    weft_image_unmap(bytes, size);
     return s;
 }
 

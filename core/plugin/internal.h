@@ -21,6 +21,10 @@ weft_status weft_loader_open(const char *name, const char *path, int fd, const w
 /* What this file was when the process opened it first, which is what it goes on running whatever
  * lies there now; false: it has not been opened. */
 bool weft_loader_identify(const char *path, weft_file_id *id);
+/* Notes that this file is part of the process, and what it is; false: out of memory. */
+bool weft_loader_note(const char *path, const weft_file_id *id);
+/* Is this the inode of a sealed copy that it has opened? */
+bool weft_loader_has_copy(unsigned long inode);
 /* The descriptor of a plugin linked into the program; NULL: there is none. */
 const weft_plugin *weft_loader_builtin(const char *name);
 /* Calls each(self, name) for every plugin linked into the program. */
@@ -70,6 +74,14 @@ weft_status weft_search_locate(weft_search *search, const char *name, weft_where
 weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
                                 weft_error *err);
 enum { WEFT_PLUGIN_NAME = 49 }; /* bytes, as many as a section's name has */
+
+/* ---- libraries.c ---- */
+
+bool weft_search_is_locked(const weft_search *search);
+/* Under a lock: opens all libraries that a file needs, so that nothing is looked for when it is
+ * opened. of: whose file it is. */
+weft_status weft_libraries_open(const weft_search *search, const char *file, const char *of,
+                                weft_where where, weft_error *err);
 
 /* ---- descriptor.c ---- */
 

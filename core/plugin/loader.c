@@ -22,7 +22,8 @@
  * our allocator, for it outlives every run. */
 typedef struct opened {
     struct opened *next;
-    int fd; /* of its sealed copy; -1: the file itself */
+    int fd;              /* of its sealed copy; -1: the file itself */
+    unsigned long inode; /* of the copy */
     bool mapped;
     weft_file_id id;
     char path[];
@@ -220,6 +221,9 @@ static opened *note_opened(const char *path, int fd, const weft_file_id *id)
         return NULL;
     memcpy(o->path, path, n);
     o->id = *id;
+    struct stat info;
+    if (fd >= 0 && fstat(fd, &info) == 0)
+        o->inode = info.st_ino;
     o->fd = fd;
     o->next = loader.opened;
     return loader.opened = o;
@@ -243,6 +247,26 @@ static weft_status prepare(const char *name, const char *path, int *fd, const we
     return weft_fail(err, WEFT_ERR_INPUT, where,
                      "plugin '%s': %s was opened before %s; start again", name, path,
                      before->fd < 0 ? "without a lock" : "and has changed since");
+}
+
+bool weft_loader_note(const char *path, const weft_file_id *id)
+{
+    pthread_mutex_lock(&loader.lock);
+    opened *o = find_opened(path);
+    if (!o && (o = note_opened(path, -1, id)))
+        o->mapped = true;
+    pthread_mutex_unlock(&loader.lock);
+    return o;
+}
+
+bool weft_loader_has_copy(unsigned long inode)
+{
+    pthread_mutex_lock(&loader.lock);
+    const opened *o = loader.opened;
+    while (o && (o->fd < 0 || o->inode != inode))
+        o = o->next;
+    pthread_mutex_unlock(&loader.lock);
+    return o;
 }
 
 bool weft_loader_identify(const char *path, weft_file_id *id)

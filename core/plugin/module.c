@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One plugin: found, opened, its descriptor checked. */
 #include "plugin/crash.h"
-#include "plugin/image.h"
 #include "plugin/internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,11 +46,6 @@ weft_status weft_module_find(weft_search *search, const char *name, weft_where w
     return found == WEFT_FOUND_FILE ? check_twice(search, name, *path, where, err) : WEFT_OK;
 }
 
-static bool is_locked(const weft_search *s)
-{
-    return s->locks[0] || s->locks[1];
-}
-
 /* Under a lock: a copy that nobody can change, and that every lock knows. */
 static weft_status take_vetted(const weft_search *s, const char *name, const char *path,
                                weft_where where, int *fd, weft_file_id *id, weft_error *err)
@@ -70,16 +65,6 @@ static weft_status take_vetted(const weft_search *s, const char *name, const cha
     return status;
 }
 
-/* What came with it. */
-static weft_status check_mapped(const weft_search *s, weft_error *err)
-{
-    weft_status status = WEFT_OK;
-    for (int i = 0; i < 2 && !status; i++)
-        if (s->locks[i])
-            status = weft_vetted_check_mapped(s->locks[i], err);
-    return status;
-}
-
 /* Once for each file and process: ranks may be many threads. */
 static weft_status identify(const char *path, weft_where where, weft_file_id *id, weft_error *err)
 {
@@ -93,14 +78,20 @@ static weft_status open_file(const weft_search *s, const char *name, const char 
                              weft_error *err)
 {
     int fd = -1;
-    weft_status status = is_locked(s) ? take_vetted(s, name, path, where, &fd, id, err)
-                                      : identify(path, where, id, err);
+    char copy[32];
+    const bool locked = weft_search_is_locked(s);
+    weft_status status =
+        locked ? take_vetted(s, name, path, where, &fd, id, err) : identify(path, where, id, err);
     if (status)
         return status;
     weft_blame before = weft_blame_set((weft_blame){.plugin = name, .hook = "constructor"});
-    status = weft_loader_open(name, path, fd, id, where, plugin, err);
+    snprintf(copy, sizeof copy, "/proc/self/fd/%d", fd);
+    if (locked && (status = weft_libraries_open(s, copy, name, where, err)))
+        close(fd);
+    else
+        status = weft_loader_open(name, path, fd, id, where, plugin, err);
     weft_blame_set(before);
-    return status ? status : check_mapped(s, err);
+    return status;
 }
 
 weft_status weft_module_open(weft_search *search, const char *name, weft_where where,

@@ -32,17 +32,16 @@ bool weft_plugin_name_ok(const char *name);
 weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err);
 /* One that only finds, and opens nothing: no lock is asked. */
 weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err);
-/* One of the two, with the folders of [weft] plugin_path; weft: that section, NULL: none. */
+/* One of the two, with the folders of [weft] plugin_path, and, if it opens, its lock: it then opens
+ * only what that knows. weft: that section, NULL: none. The system's own lock, if there is one,
+ * holds for every search that opens. */
 weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
                                    weft_error *err);
 void weft_search_destroy(weft_search *search);
-/* From now on opens only what this lock knows, too; at: who named it; key: the file of the public
- * key that it must be signed with, NULL: none. The system's own lock, if there is one, holds for
- * every search from the beginning. */
-weft_status weft_search_lock(weft_search *search, const char *file, const char *key, weft_where at,
-                             weft_error *err);
 /* The file of the i-th lock that holds, from 0; NULL past the end. */
 const char *weft_search_locked_by(const weft_search *search, int i);
+/* Holds what is part of the process by now against every lock, once plugins are opened. */
+weft_status weft_search_check_mapped(const weft_search *search, weft_error *err);
 /* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).
  * NULL-ended array owned by search; NULL when out of memory. */
 const char *const *weft_search_names(weft_search *search);
@@ -107,6 +106,8 @@ typedef struct weft_plugins {
                       before create. */
 } weft_plugins;
 
+/* What can be wrong before one is opened; *search finds and opens them. */
+weft_status weft_plugins_check(weft_settings *settings, weft_search **search, weft_error *err);
 /* Opens every listed plugin (cpu is added first if none gives "device", and the log says so),
  * checks all descriptors, claims and checks all sections (also [weft], [train], [mesh] and, through
  * weft_settings_finish, unknown ones), then checks capabilities and order. Every error at once. */

@@ -113,7 +113,8 @@ static weft_status add_lock(weft_search *s, int i, const char *file, const char 
                             weft_error *err)
 {
     weft_status status = weft_vetted_read(file, at, i == 0, key, &s->locks[i], err);
-    return status ? status : weft_vetted_check_process(s->locks[i], err);
+    status = status ? status : weft_vetted_check_process(s->locks[i], err);
+    return status ? status : weft_vetted_check_mapped(s->locks[i], err);
 }
 
 static bool is_absent(const char *path)
@@ -130,10 +131,16 @@ static weft_status add_system_lock(weft_search *s, weft_error *err)
     return add_lock(s, 0, WEFT_SYSTEM_LOCK, key, WEFT_NOWHERE, err);
 }
 
-weft_status weft_search_lock(weft_search *search, const char *file, const char *key, weft_where at,
-                             weft_error *err)
+/* The run's own. */
+static weft_status add_run_lock(weft_search *s, const weft_params *weft, weft_error *err)
 {
-    return add_lock(search, 1, file, key, at, err);
+    const char *lock = weft_params_text(weft, "lock"), *key = weft_params_text(weft, "lock_key");
+    if (!*lock && *key)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(weft, "lock_key"),
+                         "[weft] lock_key is the key that a lock is signed with, and there is no "
+                         "lock; name one, or take this out");
+    return *lock ? add_lock(s, 1, lock, *key ? key : NULL, weft_params_where(weft, "lock"), err)
+                 : WEFT_OK;
 }
 
 const char *weft_search_locked_by(const weft_search *search, int i)
@@ -201,6 +208,13 @@ weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_se
         extra[i] = weft_params_word(weft, "plugin_path", i);
     weft_status status = create(extra, closed, out, err);
     weft_free(extra);
+    if (status || closed || !weft)
+        return status;
+    status = add_run_lock(*out, weft, err);
+    if (status) {
+        weft_search_destroy(*out);
+        *out = NULL;
+    }
     return status;
 }
 

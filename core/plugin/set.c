@@ -26,33 +26,9 @@ typedef struct loading {
                         whole */
 } loading;
 
-static weft_status claim_core_sections(loading *l, const weft_params **core)
+static weft_status claim_core(loading *l, const char *name, const weft_params **out)
 {
-    static const char *const names[] = {"weft", "train", "mesh"};
-    weft_status status = WEFT_OK;
-    const weft_params *params[3] = {NULL};
-    for (int i = 0; i < 3; i++)
-        status =
-            keep(status, weft_settings_section(l->settings, names[i], weft_core_params(names[i]),
-                                               &params[i], l->err));
-    *core = params[0];
-    l->train = params[1];
-    return status;
-}
-
-static weft_status create_search(loading *l, const weft_params *core)
-{
-    weft_status status = weft_search_create_for(core, false, &l->plugins->search, l->err);
-    const char *lock = core ? weft_params_text(core, "lock") : "";
-    const char *key = core ? weft_params_text(core, "lock_key") : "";
-    if (status || (!*lock && !*key))
-        return status;
-    if (!*lock)
-        return weft_fail(l->err, WEFT_ERR_INPUT, weft_params_where(core, "lock_key"),
-                         "[weft] lock_key is the key that a lock is signed with, and there is no "
-                         "lock; name one, or take this out");
-    return weft_search_lock(l->plugins->search, lock, *key ? key : NULL,
-                            weft_params_where(core, "lock"), l->err);
+    return weft_settings_section(l->settings, name, weft_core_params(name), out, l->err);
 }
 
 /* A section whose plugin is not there has no table to be checked against; it is not unknown either.
@@ -89,6 +65,19 @@ static weft_status open_listed(loading *l, const weft_listed *listed)
     weft_loaded *loaded = &l->plugins->list[l->plugins->n++];
     *loaded = (weft_loaded){.module = module, .optional = listed->optional};
     return WEFT_OK;
+}
+
+/* What can be said of them without opening one. */
+static weft_status find_all(loading *l)
+{
+    const char *path;
+    weft_status status = WEFT_OK;
+    l->n_listed = weft_settings_plugins(l->settings, &l->listed);
+    for (int i = 0; i < l->n_listed; i++)
+        if (!l->listed[i].optional)
+            status = keep(status, weft_module_find(l->plugins->search, l->listed[i].name,
+                                                   l->listed[i].where, &path, l->err));
+    return status;
 }
 
 static weft_status open_all(loading *l)
@@ -169,6 +158,38 @@ static weft_status finish_sections(loading *l)
     return status;
 }
 
+/* All that can be said before a plugin is opened. stop: none may be. */
+static weft_status prepare(loading *l, bool *stop)
+{
+    const weft_params *core = NULL, *mesh = NULL;
+    weft_status named = claim_core(l, "weft", &core);
+    /* With [weft] wrong nobody knows whether it names a lock: folders are looked into, and nothing
+     * is opened. */
+    weft_status found = weft_search_create_for(core, !core, &l->plugins->search, l->err);
+    /* Without folders every plugin would be missing: those errors would only hide this one. */
+    named = keep(named, found ? found : finish_sections(l));
+    weft_status status = claim_core(l, "train", &l->train);
+    status = keep(status, claim_core(l, "mesh", &mesh));
+    /* What is misspelt in [weft], or a section, may have been a lock; under one nothing is opened
+     * for the sake of more errors. */
+    *stop = named || (status && weft_search_locked_by(l->plugins->search, 0));
+    return *stop ? keep(keep(named, status), found ? found : find_all(l)) : status;
+}
+
+weft_status weft_plugins_check(weft_settings *settings, weft_search **search, weft_error *err)
+{
+    bool stop;
+    weft_plugins none = {0};
+    loading l = {.settings = settings, .plugins = &none, .err = err};
+    weft_status status = prepare(&l, &stop);
+    if (status) {
+        weft_search_destroy(none.search);
+        none.search = NULL;
+    }
+    *search = none.search;
+    return status;
+}
+
 weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out,
                               weft_error *err)
 {
@@ -177,17 +198,15 @@ weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft
     l.plugins = weft_alloc_zero(1, sizeof *l.plugins);
     if (!l.plugins)
         return weft_fail_memory(err);
-    const weft_params *core = NULL;
-    weft_status status = claim_core_sections(&l, &core);
-    weft_status found = create_search(&l, core);
-    status = keep(status, found);
-    if (found != WEFT_OK)
-        goto fail; /* without folders every plugin would be missing: those errors would only hide
-                      this one */
+    bool stop;
+    weft_status status = prepare(&l, &stop);
+    if (stop)
+        goto fail;
     status = keep(status, open_all(&l));
     if (!l.plugins->list)
         goto fail;
     status = keep(status, add_default_device(&l));
+    status = keep(status, weft_search_check_mapped(l.plugins->search, err));
     status = keep(status, claim_sections(&l));
     status = keep(status, finish_sections(&l));
     if (!l.incomplete)

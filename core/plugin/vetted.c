@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <weft/files.h>
 
 enum { MOST_BYTES = 4 << 20 };
@@ -48,14 +49,19 @@ static weft_status check_path(const char *path, unsigned owner, weft_where where
     }
 }
 
-/* Plugins lie together: in a folder that was found sound the file alone is looked at. */
+enum { FOLDERS = sizeof((weft_vetted *)0)->folders / sizeof(char *) };
+
+/* Plugins lie together, and libraries: in a folder that was found sound the file alone is looked
+ * at. */
 static bool is_sound(const weft_vetted *v, const char *path)
 {
     struct stat info;
-    size_t n = v->folder ? strlen(v->folder) : 0;
-    return n > 0 && strncmp(path, v->folder, n) == 0 && path[n] == '/' &&
-           !strchr(path + n + 1, '/') && lstat(path, &info) == 0 && S_ISREG(info.st_mode) &&
-           !exposed(&info, v->owner);
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash ? (size_t)(slash - path) : 0;
+    for (int i = 0; i < FOLDERS && v->folders[i]; i++)
+        if (strncmp(path, v->folders[i], n) == 0 && !v->folders[i][n])
+            return lstat(path, &info) == 0 && S_ISREG(info.st_mode) && !exposed(&info, v->owner);
+    return false;
 }
 
 weft_status weft_vetted_check_owner(weft_vetted *v, const char *path, weft_where where,
@@ -66,7 +72,8 @@ weft_status weft_vetted_check_owner(weft_vetted *v, const char *path, weft_where
         return WEFT_OK;
     weft_status s = check_path(path, v->owner, where, err);
     if (!s && slash)
-        v->folder = weft_pool_format(&v->pool, "%.*s", (int)(slash - path), path);
+        v->folders[v->n_folders++ % FOLDERS] =
+            weft_pool_format(&v->pool, "%.*s", (int)(slash - path), path);
     return s;
 }
 
@@ -122,7 +129,7 @@ weft_status weft_vetted_add(weft_vetted *v, const weft_vetted_line *line, weft_e
         v->capacity = more;
     }
     weft_vetted_line copy = *line;
-    const char **const texts[] = {&copy.name, &copy.version, &copy.abi, &copy.path};
+    const char **const texts[] = {&copy.name, &copy.version, &copy.abi, &copy.stamp, &copy.path};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i] && !(*texts[i] = weft_pool_strdup(&v->pool, *texts[i])))
             return weft_fail_memory(err);
@@ -133,8 +140,9 @@ weft_status weft_vetted_add(weft_vetted *v, const weft_vetted_line *line, weft_e
 static weft_status read_entry(const reading *r, weft_vetted_kind kind, char *p)
 {
     weft_vetted_line line = {.kind = kind, .number = r->line};
-    if (kind == WEFT_VETTED_PLUGIN) {
+    if (kind != WEFT_VETTED_PROGRAM)
         line.name = take_word(&p);
+    if (kind == WEFT_VETTED_PLUGIN) {
         line.version = take_word(&p);
         line.abi = take_word(&p);
         if (!weft_plugin_name_ok(line.name))
@@ -142,8 +150,11 @@ static weft_status read_entry(const reading *r, weft_vetted_kind kind, char *p)
     }
     if (!read_id(&p, &line.id))
         return bad(r, "a SHA-256 (64 hex digits) and a build-id (or -) are expected here");
+    if (kind != WEFT_VETTED_PLUGIN)
+        line.stamp = take_word(&p);
     line.path = p + strspn(p, " \t");
-    return *line.path ? weft_vetted_add(r->v, &line, r->err) : bad(r, "the path is missing");
+    return *line.path == '/' ? weft_vetted_add(r->v, &line, r->err)
+                             : bad(r, "a path that begins with '/' is expected at the end");
 }
 
 static weft_status read_line(const reading *r, char *p)
@@ -201,6 +212,12 @@ static weft_status read_file(weft_vetted *v, bool system, const char *key, weft_
                          "the system's lock '%s' does not belong to root; whoever wrote it, weft "
                          "does not start beside it",
                          v->file);
+    if (info.st_uid != 0 && info.st_uid != geteuid())
+        return weft_fail(
+            err, WEFT_ERR_INPUT, at,
+            "lock '%s' belongs to another user (%ld), who could change it, and what it "
+            "lets run; take one of root's or of your own",
+            v->file, (long)info.st_uid);
     v->owner = info.st_uid;
     weft_status s = check_path(v->file, v->owner, at, err);
     s = s ? s : weft_read_file(v->file, &text, &size, err);

@@ -4,16 +4,18 @@
  *
  *     weft-lock 1
  *     machine x86_64
- *     program SHA-256 BUILD-ID PATH
+ *     program SHA-256 BUILD-ID STAMP PATH
  *     plugin NAME VERSION ABI SHA-256 BUILD-ID PATH
- *     library SHA-256 BUILD-ID PATH
+ *     library NAME SHA-256 BUILD-ID STAMP PATH
  *
- * '-' stands for a build-id that there is not. A name may have several plugin lines: bytes that any
- * of them knows may run. Lines that begin with # and empty ones are not read. */
+ * A library's NAME is what others ask for it by. A STAMP (image.h) says which file was read: while
+ * it is that one, it is not read again. '-' stands for a build-id or a stamp that there is not. A
+ * name may have several lines: bytes that any of them knows may run. Lines that begin with # and
+ * empty ones are not read. */
 #ifndef WEFT_PLUGIN_VETTED_H
 #define WEFT_PLUGIN_VETTED_H
 
-#include "plugin/plugins.h"
+#include "plugin/image.h"
 
 typedef enum weft_vetted_kind {
     WEFT_VETTED_PROGRAM,
@@ -23,10 +25,13 @@ typedef enum weft_vetted_kind {
 
 typedef struct weft_vetted_line {
     weft_vetted_kind kind;
-    const char *name, *version, *abi; /* PLUGIN */
+    const char *name;          /* PLUGIN, LIBRARY */
+    const char *version, *abi; /* PLUGIN */
     weft_file_id id;
+    const char *stamp; /* PROGRAM, LIBRARY */
     const char *path;
-    int number; /* of the line */
+    int number;         /* of the line */
+    bool sound, mapped; /* its file is what was vetted; and is part of the process */
 } weft_vetted_line;
 
 /* A lock: one that was read, or that is to be written. Zero-initialised is valid and empty. */
@@ -40,8 +45,8 @@ typedef struct weft_vetted {
     /* of both */
     weft_vetted_line *lines;
     int n, capacity;
-    const char *folder; /* the last one that nobody else may change; NULL: none yet */
-    int n_checked;      /* mapped objects that were found among the lines */
+    const char *folders[4]; /* the last ones that nobody else may change; NULL: none yet */
+    int n_folders;          /* ever */
 } weft_vetted;
 
 /* Reads a lock. Refused: a link, what others than its owner may change. system: what is not root's,
@@ -64,11 +69,15 @@ weft_status weft_vetted_check_owner(weft_vetted *v, const char *path, weft_where
 
 /* ---- vetted_check.c ---- */
 
-/* Does it hold here: this machine, no variable that puts other code into the process, and the
- * program and all that is mapped by now among its lines? */
-weft_status weft_vetted_check_process(weft_vetted *v, weft_error *err);
-/* The same of what has been mapped since. */
+/* Does it hold here: this machine, and no variable that puts other code into the process? */
+weft_status weft_vetted_check_process(const weft_vetted *v, weft_error *err);
+/* Is every file that the process may execute something of one of its lines, or the sealed copy of
+ * one? */
 weft_status weft_vetted_check_mapped(weft_vetted *v, weft_error *err);
+/* Is what lies at a real path the program or a library as it was vetted? It is read unless it is
+ * the very file that was. */
+weft_status weft_vetted_check_file(weft_vetted *v, const char *path, weft_where where,
+                                   weft_error *err);
 /* Are these the bytes of plugin `name` that it knows? path: for messages. */
 weft_status weft_vetted_check_plugin(const weft_vetted *v, const char *name, const char *path,
                                      const weft_file_id *id, weft_where where, weft_error *err);

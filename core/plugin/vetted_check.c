@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lock, held against what runs: plugins before they are opened, and the process. */
-#include "plugin/elf.h"
-#include "plugin/image.h"
-#include "plugin/vetted.h"
+#include "plugin/internal.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <link.h>
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
+#include <weft/files.h>
 
 /* ---- plugins ---- */
 
@@ -38,101 +38,169 @@ weft_status weft_vetted_check_plugin(const weft_vetted *v, const char *name, con
                      name, path, v->file, name, v->file);
 }
 
-/* ---- the process ---- */
+/* ---- files ---- */
 
-static weft_status check_environment(const weft_vetted *v, weft_error *err)
+/* The next line from i on that says what may lie at this path, past the end: v->n. */
+static int next_of(const weft_vetted *v, const char *path, int i)
 {
-    static const char *const names[] = {"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH"};
-    weft_status s = WEFT_OK;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value)
-            s = weft_fail(err, WEFT_ERR_INPUT, v->where,
-                          "%s is set (%s), which puts code into weft that %s does not know; unset "
-                          "it",
-                          names[i], value, v->file);
-    }
-    return s;
+    while (i < v->n &&
+           (v->lines[i].kind == WEFT_VETTED_PLUGIN || strcmp(v->lines[i].path, path) != 0))
+        i++;
+    return i;
 }
 
-typedef struct mapped {
-    weft_vetted *v;
-    int i; /* objects come in the order in which they were mapped */
-    weft_error *err;
-    weft_status status;
-} mapped;
-
-static bool is_known(const weft_vetted *v, const char *real, const weft_file_id *id)
+weft_status weft_vetted_check_file(weft_vetted *v, const char *path, weft_where where,
+                                   weft_error *err)
 {
-    for (int i = 0; i < v->n; i++) {
-        const weft_vetted_line *line = &v->lines[i];
-        if (line->kind == WEFT_VETTED_PLUGIN || strcmp(line->path, real) != 0)
-            continue;
-        /* What is mapped says its build-id; who has none is read. */
-        if (id->build_id[0] ? strcmp(line->id.build_id, id->build_id) == 0
-                            : strcmp(line->id.sha256, id->sha256) == 0)
-            return true;
-    }
-    return false;
-}
-
-static weft_status check_object(const weft_vetted *v, const struct dl_phdr_info *object,
-                                weft_error *err)
-{
-    char real[PATH_MAX];
-    weft_file_id id = {0};
-    bool program = !object->dlpi_name[0];
-    if (!program && object->dlpi_name[0] != '/')
-        return WEFT_OK; /* the kernel's own page, which is no file */
-    if (strncmp(object->dlpi_name, "/proc/self/fd/", 14) == 0)
-        return WEFT_OK; /* a sealed copy: known before it was mapped */
-    if (!realpath(program ? "/proc/self/exe" : object->dlpi_name, real))
-        return weft_fail(err, WEFT_ERR_INPUT, v->where, "%s is mapped, and cannot be found: %s",
-                         object->dlpi_name, strerror(errno));
-    for (int i = 0; i < object->dlpi_phnum && !id.build_id[0]; i++)
-        if (object->dlpi_phdr[i].p_type == PT_NOTE)
-            weft_elf_note_build_id(
-                (const void *)(uintptr_t)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr),
-                object->dlpi_phdr[i].p_memsz, id.build_id);
-    if (!id.build_id[0]) {
-        weft_status s = weft_image_identify_file(real, v->where, &id, err);
+    char stamp[WEFT_STAMP];
+    weft_file_id id;
+    const int first = next_of(v, path, 0);
+    bool sound = false;
+    for (int i = first; i < v->n; i = next_of(v, path, i + 1))
+        if (v->lines[i].sound)
+            return WEFT_OK;
+    if (first == v->n)
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "library %s is not what %s was made with: it is not in it; vet again "
+                         "(`weft vet`), or find out who wants it",
+                         path, v->file);
+    weft_image_stamp(path, stamp);
+    for (int i = first; i < v->n && stamp[1]; i = next_of(v, path, i + 1))
+        sound = sound || (v->lines[i].sound = strcmp(v->lines[i].stamp, stamp) == 0);
+    if (sound)
+        return WEFT_OK;
+    if (!weft_loader_identify(path, &id)) {
+        const void *bytes; /* not copied: NVIDIA's have hundreds of megabytes */
+        size_t size;
+        weft_status s = weft_image_map(path, where, &bytes, &size, err);
+        s = s ? s : weft_image_identify(bytes ? bytes : "", size, &id, err);
+        weft_image_unmap(bytes, size);
         if (s)
             return s;
     }
-    if (is_known(v, real, &id))
-        return WEFT_OK;
-    return weft_fail(
-        err, WEFT_ERR_INPUT, v->where,
-        "%s %s (build-id %.12s) is not what %s was made with; put the vetted one back, "
-        "or vet again (`weft vet`)",
-        program ? "the program" : "library", real, id.build_id[0] ? id.build_id : "none", v->file);
+    for (int i = first; i < v->n; i = next_of(v, path, i + 1))
+        sound = sound || (v->lines[i].sound = strcmp(v->lines[i].id.sha256, id.sha256) == 0);
+    if (!sound)
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "%s %s is not what %s was made with: its SHA-256 is %.12s..., and %s:%d "
+                         "has %.12s...; put the vetted one back, or vet again (`weft vet`)",
+                         v->lines[first].kind == WEFT_VETTED_PROGRAM ? "the program" : "library",
+                         path, v->file, id.sha256, v->file, v->lines[first].number,
+                         v->lines[first].id.sha256);
+    return weft_loader_note(path, &id) ? WEFT_OK : weft_fail_memory(err);
 }
 
-static int visit(struct dl_phdr_info *object, size_t size, void *ctx)
+/* ---- the process ---- */
+
+/* What makes a library, weft's own or one that plugins bring, open code that is named elsewhere. */
+static const char *const doors[] = {
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "GCONV_PATH", /* the C library */
+    "OMP_TOOL_LIBRARIES",
+    "INTEL_LIBITTNOTIFY*",
+    "INTEL_JIT_PROFILER*", /* OpenMP, oneDNN */
+    "OCL_ICD_*",
+    "OPENCL_LAYERS*",
+    "HWLOC_PLUGINS_PATH", /* what those open */
+    "*_MCA_*component_path",
+    "*_MCA_*param_file*",
+    "OPAL_PREFIX", /* Open MPI, PMIx */
+    "OPAL_*LIBDIR",
+    "PMIX_*PREFIX", /* the same */
+    "UCX_MODULE_DIR",
+    "UCX_CONFIG_DIR",
+    "FI_PROVIDER_PATH", /* UCX, libfabric */
+    "IBV_DRIVERS",
+    "RDMAV_DRIVERS", /* libibverbs */
+    "NCCL_*_PLUGIN",
+    "NCCL_CONF_FILE", /* NCCL */
+    "CUDA_INJECTION*_PATH",
+    "NVTX_INJECTION*_PATH", /* NVIDIA's driver */
+};
+
+/* text: NAME=VALUE. */
+static weft_status check_variable(const weft_vetted *v, const char *text, weft_error *err)
 {
-    mapped *m = ctx;
-    (void)size;
-    if (m->i++ < m->v->n_checked)
-        return 0;
-    weft_status s = check_object(m->v, object, m->err);
-    m->status = m->status ? m->status : s;
-    return 0;
+    const int n = (int)strcspn(text, "=");
+    char name[128];
+    snprintf(name, sizeof name, "%.*s", n, text);
+    for (size_t i = 0; i < sizeof doors / sizeof doors[0]; i++)
+        if (text[n] && text[n + 1] && fnmatch(doors[i], name, 0) == 0)
+            return weft_fail(err, WEFT_ERR_INPUT, v->where,
+                             "%s is set (%s), which puts code into weft that %s does not know; "
+                             "unset it",
+                             name, text + n + 1, v->file);
+    return WEFT_OK;
+}
+
+/* As weft was started, too: what has run since may have unset them. */
+static weft_status check_environment(const weft_vetted *v, weft_error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    weft_status s = weft_read_file("/proc/self/environ", &text, &size, err);
+    for (const char *p = text; !s && p < text + size; p += strlen(p) + 1)
+        s = check_variable(v, p, err);
+    for (char **p = environ; !s && *p; p++)
+        s = check_variable(v, *p, err);
+    weft_free(text);
+    return s;
+}
+
+/* Of a line of /proc/self/maps, "7f00-7f10 r-xp 00000000 08:01 42   /lib/x.so": the file, if it may
+ * be executed; else NULL. */
+static char *executable_of(char *line, unsigned long *inode)
+{
+    const char *flags = line + strcspn(line, " ");
+    char *path = strchr(line, '/');
+    if (strnlen(flags, 5) < 5 || flags[3] != 'x' || !path ||
+        sscanf(flags, "%*s %*s %*s %lu", inode) != 1)
+        return NULL;
+    path[strcspn(path, "\n")] = '\0';
+    return path;
+}
+
+static weft_status check_mapping(weft_vetted *v, const char *path, unsigned long inode,
+                                 weft_error *err)
+{
+    if (strncmp(path, "/memfd:", 7) == 0 && weft_loader_has_copy(inode))
+        return WEFT_OK;
+    int i = next_of(v, path, 0);
+    if (i < v->n && v->lines[i].mapped)
+        return WEFT_OK;
+    weft_status s = weft_vetted_check_file(v, path, v->where, err);
+    for (; !s && i < v->n; i = next_of(v, path, i + 1))
+        v->lines[i].mapped = true;
+    return s;
 }
 
 weft_status weft_vetted_check_mapped(weft_vetted *v, weft_error *err)
 {
-    mapped m = {.v = v, .err = err};
-    dl_iterate_phdr(visit, &m);
-    v->n_checked = m.i;
-    return m.status;
+    char *line = NULL;
+    size_t room = 0;
+    weft_status first = WEFT_OK;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps)
+        return weft_fail(err, WEFT_ERR_INPUT, v->where,
+                         "/proc/self/maps, which says what has been mapped: %s", strerror(errno));
+    while (getline(&line, &room, maps) > 0) {
+        unsigned long inode;
+        const char *path = executable_of(line, &inode);
+        weft_status s = path ? check_mapping(v, path, inode, err) : WEFT_OK;
+        first = first ? first : s;
+    }
+    free(line); /* getline's */
+    fclose(maps);
+    return first;
 }
 
-weft_status weft_vetted_check_process(weft_vetted *v, weft_error *err)
+weft_status weft_vetted_check_process(const weft_vetted *v, weft_error *err)
 {
     struct utsname here;
     if (uname(&here) == 0 && strcmp(here.machine, v->machine) != 0)
         return weft_fail(err, WEFT_ERR_INPUT, v->where, "lock '%s' is for %s, and this is %s",
                          v->file, v->machine, here.machine);
-    weft_status s = check_environment(v, err);
-    return s ? s : weft_vetted_check_mapped(v, err);
+    return check_environment(v, err);
 }

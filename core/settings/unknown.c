@@ -72,10 +72,12 @@ static bool is_among(const char *name, const char *const *candidates)
     return false;
 }
 
-/* Sections of listed plugins that could not be opened (somebody said so) and of removed ones are no
- * news. */
+/* Sections of the core, of listed plugins (who failed to open one said so) and of removed ones are
+ * no news. */
 static bool is_excused(const weft_settings *settings, const char *name)
 {
+    if (weft_core_params(name))
+        return true;
     for (int i = 0; i < settings->n_listed; i++)
         if (strcmp(settings->listed[i].name, name) == 0)
             return true;

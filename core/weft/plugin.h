@@ -268,6 +268,12 @@ typedef struct weft_host {
     void *core; /* the core's own */
 } weft_host;
 
+/* What to give dlopen for a library that is opened by name, or by a path. Without a lock: what is
+ * asked for. Under [weft] lock: the path that was vetted, opened already with all that it needs; an
+ * error if the lock does not know it. *path lives as long as the plugin; from create on. */
+weft_status weft_library_find(const weft_host *host, const char *name, const char **path,
+                              weft_error *err);
+
 /* For models: how many ids the embedding and the head have. That is `given`, unless vocab_size in
  * the model's section is auto: then as many as the run's tokenizer has. */
 weft_status weft_vocabulary(const weft_host *host, const char *section, int64_t given,

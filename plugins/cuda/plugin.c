@@ -55,12 +55,12 @@ static const weft_param params[] = {
     {.name = "driver",
      .type = WEFT_PARAM_STRING,
      .value = DRIVER,
-     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK,
+     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK | WEFT_PARAM_LIBRARY,
      .help = "Name or path of NVIDIA's driver library."},
     {.name = "cublaslt",
      .type = WEFT_PARAM_STRING,
      .value = CUBLASLT,
-     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK,
+     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK | WEFT_PARAM_LIBRARY,
      .help = "Name or path of the library that multiplies matrices."},
     {.name = NULL},
 };
@@ -201,7 +201,10 @@ static weft_status cuda_open(void *self, weft_error *err)
 {
     cuda *c = self;
     const cuda_driver *d = &c->driver;
-    weft_status s = cuda_driver_open(&c->driver, text_or(c, "driver", DRIVER), err);
+    const char *driver, *blas;
+    weft_status s = weft_library_find(c->host, text_or(c, "driver", DRIVER), &driver, err);
+    s = s ? s : weft_library_find(c->host, text_or(c, "cublaslt", CUBLASLT), &blas, err);
+    s = s ? s : cuda_driver_open(&c->driver, driver, err);
     if (s)
         return s;
     c->open = true;
@@ -216,8 +219,7 @@ static weft_status cuda_open(void *self, weft_error *err)
     if (!s)
         s = cuda_export_open(c, err);
     if (!s)
-        s = cuda_products_create(text_or(c, "cublaslt", CUBLASLT),
-                                 c->host->rank == 0 ? c->host->log : NULL, &c->products, err);
+        s = cuda_products_create(blas, c->host->rank == 0 ? c->host->log : NULL, &c->products, err);
     if (!s)
         s = cuda_kernels_load(&c->driver, c->modules, c->functions, err);
     if (!s)

@@ -25,7 +25,7 @@ static const weft_param params[] = {
     {.name = "library",
      .type = WEFT_PARAM_STRING,
      .value = "libnccl.so.2",
-     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK,
+     .flags = WEFT_PARAM_ADVANCED | WEFT_PARAM_PER_RANK | WEFT_PARAM_LIBRARY,
      .help = "Name or path of NCCL's library."},
     {.name = NULL},
 };
@@ -242,9 +242,12 @@ static weft_status check_registers(const transport *t, int version, weft_error *
 static weft_status open_library(void *self, weft_error *err)
 {
     transport *t = self;
+    const char *library;
     int version = 0;
     weft_status s = find_device(t, err);
-    s = s ? s : nccl_api_open(&t->api, weft_params_text(t->host->params, "library"), err);
+    s = s ? s
+          : weft_library_find(t->host, weft_params_text(t->host->params, "library"), &library, err);
+    s = s ? s : nccl_api_open(&t->api, library, err);
     if (s)
         return s;
     if (t->api.ncclGetVersion(&version) != NCCL_SUCCESS || version >= 21800)

@@ -14,10 +14,10 @@
 #define SHA "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 static const char *const seeds[] = {
-    "weft-lock 1\nmachine x86_64\nprogram " SHA " - /usr/bin/weft\nplugin llama3 0.1.0 0.1 " SHA
-    " aabb /usr/lib/weft/llama3.so\nlibrary " SHA " 00ff /lib/libc.so.6\n",
+    "weft-lock 1\nmachine x86_64\nprogram " SHA " - - /usr/bin/weft\nplugin llama3 0.1.0 0.1 " SHA
+    " aabb /usr/lib/weft/llama3.so\nlibrary libc.so.6 " SHA " 00ff 1:2:3:4.5 /lib/libc.so.6\n",
     "weft-lock 1\n# a comment\n\nmachine aarch64\nplugin a 1 0.1 " SHA
-    " - /a b/c.so\n  library " SHA " 01 /d\n",
+    " - /a b/c.so\n  library d " SHA " 01 - /d\n",
     NULL};
 static const char *const words[] = {
     "\nplugin ", "\nlibrary ", "\nprogram ", "\nmachine ",    SHA, " -",
@@ -37,8 +37,10 @@ static weft_status parse_lock(const char *data, size_t n)
         abort();
     weft_status s = weft_vetted_read(path, WEFT_NOWHERE, false, NULL, &v, &err);
     fuzz_check(s, &err);
-    if (!s)
+    if (!s) {
         weft_vetted_check_plugin(v, "llama3", "llama3.so", &id, WEFT_NOWHERE, &err);
+        weft_vetted_check_file(v, "/d", WEFT_NOWHERE, &err);
+    }
     weft_vetted_destroy(v);
     weft_error_release(&err);
     return s;
@@ -77,6 +79,7 @@ static void read_object(const char *data, size_t n)
     if (weft_elf_init(&e, cut, size)) {
         for (int i = 0; i < 1000 && weft_elf_needed(&e, i); i++)
             ;
+        weft_elf_soname(&e);
         const unsigned char *found = weft_elf_object(&e, "good_a_LTX_plugin", 64);
         for (size_t k = 0; found && k + 8 <= 64; k += 8)
             weft_elf_text(&e, found + k);
