@@ -139,7 +139,7 @@ static bool is_listed(const loading *l, const char *name)
 }
 
 /* Sections that nobody claimed; those of plugins that exist are told to be listed. */
-static weft_status finish_sections(loading *l)
+static weft_status check_sections(loading *l, bool early)
 {
     const char *const *names = weft_search_names(l->plugins->search);
     int n = 0, kept = 0;
@@ -153,7 +153,8 @@ static weft_status finish_sections(loading *l)
     for (int i = 0; i < n; i++)
         if (!is_listed(l, names[i]))
             unlisted[kept++] = names[i];
-    weft_status status = weft_settings_finish(l->settings, unlisted, l->err);
+    weft_status status =
+        (early ? weft_settings_begin : weft_settings_finish)(l->settings, unlisted, l->err);
     weft_free(unlisted);
     return status;
 }
@@ -167,7 +168,7 @@ static weft_status prepare(loading *l, bool *stop)
      * is opened. */
     weft_status found = weft_search_create_for(core, !core, &l->plugins->search, l->err);
     /* Without folders every plugin would be missing: those errors would only hide this one. */
-    named = keep(named, found ? found : finish_sections(l));
+    named = keep(named, found ? found : check_sections(l, true));
     weft_status status = claim_core(l, "train", &l->train);
     status = keep(status, claim_core(l, "mesh", &mesh));
     /* What is misspelt in [weft], or a section, may have been a lock; under one nothing is opened
@@ -208,7 +209,7 @@ weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft
     status = keep(status, add_default_device(&l));
     status = keep(status, weft_search_check_mapped(l.plugins->search, err));
     status = keep(status, claim_sections(&l));
-    status = keep(status, finish_sections(&l));
+    status = keep(status, check_sections(&l, false));
     if (!l.incomplete)
         status = keep(status, weft_order_check(l.plugins, err));
     if (status != WEFT_OK)

@@ -58,6 +58,9 @@ weft_status weft_settings_section(weft_settings *settings, const char *name,
  * names that exist but are not listed (for "add X to plugins"), NULL-ended, may be NULL. */
 weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates,
                                  weft_error *err);
+/* The same before plugins are opened: one of the candidates may be added to the list yet. */
+weft_status weft_settings_begin(weft_settings *settings, const char *const *candidates,
+                                weft_error *err);
 
 /* Appends the effective INI, loadable again: every claimed section, every key. with_sources adds ";
  * run.ini:14" comments; only_given leaves defaults out. */

@@ -132,14 +132,16 @@ static weft_status unknown_section(const weft_settings *settings, const weft_sec
                      "unknown section [%s]; no plugin has this name", section->name);
 }
 
-weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates,
-                                 weft_error *err)
+static weft_status finish(weft_settings *settings, const char *const *candidates, bool early,
+                          weft_error *err)
 {
     weft_status status = WEFT_OK;
 
     for (const weft_section *section = settings->sections; section; section = section->next) {
         weft_status found = WEFT_OK;
 
+        if (early && !section->claimed && is_among(section->name, candidates))
+            continue;
         if (!section->claimed && !is_excused(settings, section->name))
             found = unknown_section(settings, section, candidates, err);
         else if (section->claimed && section->table && section->table[0].name)
@@ -148,4 +150,16 @@ weft_status weft_settings_finish(weft_settings *settings, const char *const *can
             status = found;
     }
     return status;
+}
+
+weft_status weft_settings_begin(weft_settings *settings, const char *const *candidates,
+                                weft_error *err)
+{
+    return finish(settings, candidates, true, err);
+}
+
+weft_status weft_settings_finish(weft_settings *settings, const char *const *candidates,
+                                 weft_error *err)
+{
+    return finish(settings, candidates, false, err);
 }

@@ -295,14 +295,26 @@ static void test_all_errors_at_once(void **state)
     (void)state;
     run r = {0};
     assert_int_equal(load(&r, "cpu wrong_magic good_aa good_a",
-                          "[good_a]\ncount = 99\ncuont = 1\n[good_b]\n[stray]\n"),
+                          "[good_a]\ncount = 99\ncuont = 1\n[good_b]\n"),
                      WEFT_ERR_INPUT);
     assert_says(&r.err, "magic");
     assert_says(&r.err, "no plugin 'good_aa'");
     assert_says(&r.err, "99");
     assert_says(&r.err, "cuont");
     assert_says(&r.err, "good_b");
+    release(&r);
+}
+
+/* It may have been [weft], with a lock in it: nothing is opened then. */
+static void test_stray_section(void **state)
+{
+    (void)state;
+    run r = {0};
+    assert_int_equal(load(&r, "cpu wrong_magic good_aa", "[stray]\n"), WEFT_ERR_INPUT);
     assert_says(&r.err, "stray");
+    assert_says(&r.err, "no plugin 'good_aa'");
+    for (int i = 0; i < r.err.n_items; i++)
+        assert_null(strstr(r.err.items[i].text, "magic;"));
     release(&r);
 }
 
@@ -491,6 +503,7 @@ int main(void)
         cmocka_unit_test(test_after_in_vain),
         cmocka_unit_test(test_kernels_of_unknown_ops),
         cmocka_unit_test(test_all_errors_at_once),
+        cmocka_unit_test(test_stray_section),
         cmocka_unit_test(test_failing_create),
         cmocka_unit_test(test_failing_open),
         cmocka_unit_test(test_silent_errors),
