@@ -5,6 +5,7 @@
 #define WEFT_CLI_CLI_H
 
 #include "settings/settings.h"
+#include <weft/files.h>
 #include <weft/options.h>
 
 #include <stdio.h>
@@ -104,7 +105,8 @@ weft_status weft_cli_guard_exit(weft_error *err);
 /* ---- reports ---- */
 
 /* Prints every item of err to stderr, "error: ..." one a line (in colour on a terminal), and
- * returns the exit code: 0 (no items), 1, 2 or 3. */
+ * returns the exit code: 0 (no items), 1, 2, 3 or 4. That somebody asked to stop is no
+ * error, and printed plainly. */
 int weft_cli_report(const weft_error *err);
 /* The same of something that ended with s: what failed is said to have failed, and is never 0, even
  * if nobody has noted why. */
@@ -132,7 +134,7 @@ typedef struct weft_cli_log {
     bool transient;            /* a status line stands on the terminal */
     bool early; /* whether there will be a file is not known yet: lines are kept for it */
     weft_text before;
-    FILE *file; /* log.txt; NULL: none */
+    weft_journal file; /* log.txt; no path: none */
 } weft_cli_log;
 
 /* log must outlive the result. */

@@ -80,7 +80,7 @@ static bool is_on_hosts(void)
 void weft_job_end(int code)
 {
     weft_job_tell(code);
-    int launcher = code == 1 && is_on_hosts() ? open_launcher() : -1;
+    int launcher = (code == 1 || code == 4) && is_on_hosts() ? open_launcher() : -1;
     if (launcher < 0)
         return;
     pid_t child = fork();

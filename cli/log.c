@@ -49,6 +49,15 @@ static void show_line(weft_cli_log *log, weft_log_level level, const char *line)
     weft_text_release(&text);
 }
 
+/* On a disk that is full it comes later, behind the lines before it. */
+static void keep(weft_cli_log *log, const weft_text *lines)
+{
+    weft_error unsaid = {0};
+    if (weft_journal_add(&log->file, lines, &unsaid) == WEFT_OK)
+        weft_journal_write(&log->file, &unsaid);
+    weft_error_release(&unsaid);
+}
+
 static void keep_line(weft_cli_log *log, weft_log_level level, const char *line)
 {
     weft_text text = {0};
@@ -57,8 +66,7 @@ static void keep_line(weft_cli_log *log, weft_log_level level, const char *line)
         return;
     }
     add_line(&text, true, level, line);
-    fputs(weft_text_get(&text), log->file);
-    fflush(log->file);
+    keep(log, &text);
     weft_text_release(&text);
 }
 
@@ -67,7 +75,7 @@ static void write_line(void *self, weft_log_level level, const char *line)
 {
     weft_cli_log *log = self;
     const bool shows = level >= log->least,
-               keeps = level >= log->least_kept && *line != '\r' && (log->early || log->file);
+               keeps = level >= log->least_kept && *line != '\r' && (log->early || log->file.path);
     if (!shows && !keeps)
         return;
     flockfile(stderr);
@@ -87,43 +95,43 @@ weft_log weft_cli_log_init(weft_cli_log *log, weft_log_level least)
 weft_status weft_cli_log_file(weft_cli_log *log, const char *path, const char *first,
                               weft_error *err)
 {
-    int fd = -1;
-    weft_status s = path ? weft_create_file(path, WEFT_WRITE_APPEND, &fd, err) : WEFT_OK;
-    FILE *file = fd >= 0 ? fdopen(fd, "a") : NULL;
-    if (fd >= 0 && !file) {
-        close(fd);
-        s = weft_fail_memory(err);
-    }
-    if (s)
+    weft_journal file = {0};
+    weft_status s = path ? weft_journal_init(&file, path, err) : WEFT_OK;
+    s = s || !path ? s : weft_journal_open(&file, err);
+    if (s) {
+        weft_journal_release(&file);
         return s;
+    }
     flockfile(stderr);
-    if (file) {
-        fputs(first, file);
-        fputs(weft_text_get(&log->before), file);
-        fflush(file);
+    log->file = file;
+    if (path) {
+        weft_text text = {0};
+        weft_text_add(&text, first);
+        weft_text_add(&text, weft_text_get(&log->before));
+        keep(log, &text);
+        weft_text_release(&text);
     }
     weft_text_release(&log->before);
     log->early = false;
-    log->file = file;
     funlockfile(stderr);
     return WEFT_OK;
 }
 
 void weft_cli_log_note(weft_cli_log *log, const weft_text *lines)
 {
-    if (!log->file)
+    if (!log->file.path)
         return;
     flockfile(stderr);
-    fputs(weft_text_get(lines), log->file);
-    fflush(log->file);
+    keep(log, lines);
     funlockfile(stderr);
 }
 
 void weft_cli_log_release(weft_cli_log *log)
 {
-    if (log->file)
-        fclose(log->file);
-    log->file = NULL;
+    weft_text nothing = {0};
+    if (log->file.path)
+        keep(log, &nothing);
+    weft_journal_release(&log->file);
     weft_text_release(&log->before);
 }
 

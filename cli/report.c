@@ -16,6 +16,8 @@ int weft_cli_exit_code(weft_status status)
         return 2;
     case WEFT_ERR_STOPPED:
         return 3;
+    case WEFT_ERR_REPEATS:
+        return 4;
     case WEFT_ERR_MEMORY:
     case WEFT_ERR_IO:
     case WEFT_ERR_RUN:
@@ -72,12 +74,11 @@ bool weft_cli_write(const void *data, size_t n)
 
 int weft_cli_report(const weft_error *err)
 {
-    const char *label = weft_error_status(err) == WEFT_ERR_STOPPED ? ""
-                        : in_colour()                              ? "\033[1;31merror:\033[0m "
-                                                                   : "error: ";
+    const char *label = in_colour() ? "\033[1;31merror:\033[0m " : "error: ";
     weft_text text = {0};
     for (int i = 0; i < err->n_items; i++) {
-        weft_text_add(&text, label);
+        if (err->items[i].status != WEFT_ERR_STOPPED) /* what was asked for is no error */
+            weft_text_add(&text, label);
         weft_cli_add_safely(&text, err->items[i].text, strlen(err->items[i].text));
         weft_text_add(&text, "\n");
     }

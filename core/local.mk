@@ -10,6 +10,7 @@ core_libcore_la_SOURCES = \
 	core/base/dtype.c \
 	core/base/error.c \
 	core/base/files.c \
+	core/base/journal.c \
 	core/base/log.c \
 	core/base/memory.c \
 	core/base/open_file.c \

@@ -28,7 +28,8 @@ static atomic_int n_codes;
 static _Thread_local bool known; /* a thread of the core */
 static _Thread_local int rank_now = -1;
 static _Thread_local int64_t step_now = -1;
-static _Atomic int64_t latest_step;
+static _Atomic int64_t latest_step, record_at;
+static atomic_int record = -1;
 
 typedef struct line {
     char text[512];
@@ -133,6 +134,9 @@ static void report(int number, uintptr_t address)
     put(&l, signal_name(number));
     put(&l, ")\n");
     ssize_t written = write(STDERR_FILENO, l.text, l.n);
+    int fd = atomic_load(&record);
+    if (fd >= 0)
+        written = pwrite(fd, l.text, l.n, (off_t)atomic_load(&record_at));
     (void)written; /* nothing is left to be done about it */
 }
 
@@ -219,6 +223,12 @@ void weft_crash_note_plugin(const char *name, const void *inside)
     pthread_mutex_lock(&lock);
     dl_iterate_phdr(note_code, &s);
     pthread_mutex_unlock(&lock);
+}
+
+void weft_crash_set_record(int fd, int64_t at)
+{
+    atomic_store(&record_at, at);
+    atomic_store(&record, fd);
 }
 
 void weft_crash_set_rank(int rank)

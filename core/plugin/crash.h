@@ -17,6 +17,8 @@ void weft_crash_note_plugin(const char *name, const void *inside);
  * out. */
 void weft_crash_set_rank(int rank);
 void weft_crash_set_step(int64_t step);
+/* The report goes to this open file, too, to that place of it; -1: to none. */
+void weft_crash_set_record(int fd, int64_t at);
 /* The step that any thread has set last; 0: none yet. For signal handlers. */
 int64_t weft_crash_latest_step(void);
 

@@ -49,6 +49,7 @@ static weft_status blame_plugin(weft_status s)
     case WEFT_ERR_IO:
     case WEFT_ERR_RUN:
     case WEFT_ERR_PEER:
+    case WEFT_ERR_REPEATS:
         return s;
     default:
         return WEFT_ERR_RUN;

@@ -140,7 +140,7 @@ weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *e
     weft_text_print(&text, "step %lld is not finite: loss %g, gradient norm %g",
                     (long long)run->view.step, loss, norm);
     print_finding(&f, &text);
-    s = weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s", weft_text_get(&text));
+    s = weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE, "%s", weft_text_get(&text));
     weft_text_release(&text);
     return s;
 }

@@ -96,7 +96,7 @@ static weft_status fail(weft_run *run, const weft_lowered *l, const weft_instruc
         weft_text_print(&text, ", computed by kernel %s of %s",
                         in->kernel ? in->kernel->name : "plain", in->owner ? in->owner : "core");
     weft_status s = print_operand(run, in, &text, err);
-    s = s ? s : weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE, "%s", weft_text_get(&text));
+    s = s ? s : weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE, "%s", weft_text_get(&text));
     weft_text_release(&text);
     return s;
 }

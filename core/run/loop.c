@@ -78,7 +78,7 @@ static weft_status explain(weft_run *run, weft_error *err)
 {
     if (run->view.tokens > 0)
         return weft_diagnose(run, run->view.loss, run->view.grad_norm, err);
-    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+    return weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE,
                      "step %lld has nothing to learn from: not one of its %lld tokens has a label",
                      (long long)run->view.step,
                      (long long)(run->plan->global_batch * run->plan->seq_len));
@@ -86,7 +86,9 @@ static weft_status explain(weft_run *run, weft_error *err)
 
 static weft_status update(weft_run *run, weft_error *err)
 {
+    const weft_params *train = run->plan->train;
     if (run->view.tokens > 0 && is_finite(run)) {
+        run->view.in_a_row = 0;
         weft_status ready = weft_keeper_before_update(run, err);
         return ready ? ready
                      : weft_run_tasks(run, train_of(run), WEFT_PART_UPDATE, WEFT_PART_UPDATE, NULL,
@@ -94,17 +96,23 @@ static weft_status update(weft_run *run, weft_error *err)
     }
     weft_error why = {0};
     weft_status s = explain(run, &why);
-    bool skip = weft_params_is(run->plan->train, "nonfinite", "skip");
+    const int64_t limit = weft_params_int(train, "nonfinite_limit"), n = run->view.in_a_row + 1;
+    const bool may = weft_params_is(train, "nonfinite", "skip");
+    const bool skip = may && s == WEFT_ERR_REPEATS && (limit == 0 || n <= limit);
     if (skip) {
-        run->skipped++;
+        run->view.skipped++;
+        run->view.in_a_row = n;
         if (run->plan->rank == 0)
             weft_log_print(run->log, WEFT_LOG_WARN, "%s; the update is skipped (%lld so far)",
-                           weft_error_text(&why), (long long)run->skipped);
+                           weft_error_text(&why), (long long)run->view.skipped);
     } else {
-        weft_fail(err, s, WEFT_NOWHERE,
-                  "%s; parameters are those of step %lld. [train] nonfinite = skip goes on without "
-                  "the update",
-                  weft_error_text(&why), (long long)run->view.step - 1);
+        weft_fail(
+            err, s, WEFT_NOWHERE,
+            may ? "%s; parameters are those of step %lld: it is one more in a row than may be "
+                  "skipped ([train] nonfinite_limit = %lld)"
+                : "%s; parameters are those of step %lld. [train] nonfinite = skip goes on "
+                  "without the update",
+            weft_error_text(&why), (long long)(run->view.step - n), (long long)limit);
         weft_keeper_finish(run);
     }
     weft_error_release(&why);
@@ -152,6 +160,7 @@ static weft_status one_step(weft_run *run, weft_error *err)
         return s;
     run->step++;
     run->view.samples = run->consumed;
+    run->view.waits = run->watch->waits;
     run->view.total_tokens += run->view.tokens;
     run->view.step_s = weft_now() - start;
     size_t device_peak = weft_device_peak_bytes(run->plan);
@@ -277,6 +286,8 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
             return s;
         run->view.elapsed_s = weft_now() - start;
         weft_observe(run, WEFT_EVENT_STEP_END);
+        if (run->step_made)
+            run->step_made(run->step_made_ctx, &run->view);
         run->view.parts = NULL;
         run->view.n_parts = 0;
         if ((s = agree(run, *stop != 0, run->step == end, &leave, err)))
@@ -315,14 +326,16 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
     if (averaged)
         return averaged;
     run->first_step = run->step;
-    if (run->step < run->plan->steps)
+    const bool steps = run->step < run->plan->steps; /* else there is nothing to observe */
+    if (steps)
         weft_loader_want(run, run->consumed);
     else if (run->plan->rank == 0)
         weft_log_print(run->log, WEFT_LOG_INFO,
                        "nothing is left to do: [train] steps = %lld is the total, and all are "
                        "done; a greater one goes on",
                        (long long)run->plan->steps);
-    weft_observe(run, WEFT_EVENT_START);
+    if (steps)
+        weft_observe(run, WEFT_EVENT_START);
     weft_status s = loop(run, stop, start, err);
     weft_crash_set_step(-1);
     weft_control_set_moment(run->plan->plugins->control, run->watch, (weft_moment){.step = 0});
@@ -331,6 +344,7 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
         weft_keeper_abandon(run);
     run->view.status = s;
     run->view.elapsed_s = weft_now() - start;
-    weft_observe(run, WEFT_EVENT_STOP);
+    if (steps)
+        weft_observe(run, WEFT_EVENT_STOP);
     return s;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What observers are shown. Their errors are logged and switch them off; the run goes on. */
+/* What observers are shown. Their errors are logged and switch them off, unless the system may
+ * allow tomorrow what it refuses today; the run goes on. */
 #include "plugin/enter.h"
 #include "run/run.h"
 
@@ -44,6 +45,23 @@ void weft_run_ask(const weft_run_view *view, unsigned what)
         a->saves = a->now;
 }
 
+/* A disk that is full now may have room later: said once, and once when it is over. */
+static void note(const weft_run *run, weft_watcher *w, weft_event event, weft_status s,
+                 const char *why)
+{
+    const char *plugin = w->loaded->module.plugin->name;
+    const bool before = w->lost_s > 0;
+    w->off = s && s != WEFT_ERR_IO;
+    if (s && !(before && s == WEFT_ERR_IO))
+        weft_log_print(run->log, WEFT_LOG_ERROR, "%s failed at %s and %s; the run goes on: %s",
+                       plugin, event_name(event), w->off ? "is switched off" : "will try again",
+                       why);
+    else if (!s && before)
+        weft_log_print(run->log, WEFT_LOG_INFO, "%s no longer fails, %.1f s later", plugin,
+                       weft_now() - w->lost_s);
+    w->lost_s = !s ? 0 : before ? w->lost_s : weft_now();
+}
+
 static void show(weft_run *run, weft_watcher *w, weft_event event)
 {
     if (w->off || !(w->contribution->events & (unsigned)event))
@@ -54,12 +72,7 @@ static void show(weft_run *run, weft_watcher *w, weft_event event)
     const weft_entry entry = weft_enter(plugin, event_name(event), w->loaded->module.where, &err);
     weft_status s =
         weft_leave(&entry, w->contribution->observe(w->loaded->self, event, &run->view, &err));
-    if (s) {
-        w->off = true;
-        weft_log_print(run->log, WEFT_LOG_ERROR,
-                       "%s failed at %s and is switched off; the run goes on: %s", plugin,
-                       event_name(event), weft_error_text(&err));
-    }
+    note(run, w, event, s, weft_error_text(&err));
     weft_error_release(&err);
 }
 

@@ -159,7 +159,7 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
         return weft_fail_memory(err);
     for (int i = 0, k = 0;
          weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);) {
-        run->watchers[run->n_watchers++] = (weft_watcher){loaded, c, false};
+        run->watchers[run->n_watchers++] = (weft_watcher){.loaded = loaded, .contribution = c};
         bool times = c->events & WEFT_EVENT_INSTRUCTION_TIMES;
         if (times || c->events & (WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END))
             run->shows_instructions = true;

@@ -11,11 +11,12 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* One observer contribution; an error switches it off. */
+/* One observer contribution. */
 typedef struct weft_watcher {
     const weft_loaded *loaded;
     const weft_contribution *contribution;
     bool off;
+    double lost_s; /* since when it cannot do its work; 0: it can */
 } weft_watcher;
 
 /* What observers have asked for since the ranks last agreed. */
@@ -102,8 +103,9 @@ typedef struct weft_run {
     struct weft_keeper *keeper; /* who keeps its state; NULL until weft_run_continue */
     const volatile sig_atomic_t
         *saves_asked; /* how often somebody has asked for a save; NULL: nobody can */
-    bool saved;       /* the store was busy after the last step, and some ranks may still be */
-    int64_t skipped;  /* steps whose update was left out: not finite */
+    void (*step_made)(void *ctx, const weft_run_view *view); /* after each; NULL: nobody is told */
+    void *step_made_ctx;
+    bool saved; /* the store was busy after the last step, and some ranks may still be */
     uint64_t seed;
 } weft_run;
 

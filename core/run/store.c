@@ -15,6 +15,7 @@ struct weft_keeper {
     void *self;
     weft_state_view state;
     weft_state_tensor *tensors;
+    weft_saves saves;
     int saves_seen; /* requests by signal that were heeded */
 };
 
@@ -158,7 +159,8 @@ static weft_progress progress_of(const weft_run *run)
     return (weft_progress){.step = run->step,
                            .samples = run->consumed,
                            .tokens = run->view.total_tokens,
-                           .skipped = run->skipped};
+                           .skipped = run->view.skipped,
+                           .in_a_row = run->view.in_a_row};
 }
 
 static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *err)
@@ -170,6 +172,7 @@ static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *er
                                  .device_self = plan->device_self,
                                  .n_tensors = plan->states.n,
                                  .steps = plan->steps,
+                                 .saves = &k->saves,
                                  .progress = progress_of(run)};
     const weft_entry entry = enter(run, run->data, "fingerprint", NULL);
     if (run->data->fingerprint)
@@ -205,6 +208,7 @@ weft_status weft_run_continue(weft_run *run, weft_error *err)
     if (!k)
         return weft_fail_memory(err);
     k->store = weft_plugins_service(run->plan->plugins, "store", &k->self);
+    run->view.saves = k->store ? &k->saves : NULL;
     weft_status s = describe(run, k, err);
     at = k->state.progress;
     if (!s && k->store) {
@@ -218,7 +222,8 @@ weft_status weft_run_continue(weft_run *run, weft_error *err)
     run->step = run->view.step = at.step;
     run->consumed = run->view.samples = at.samples;
     run->view.total_tokens = at.tokens;
-    run->skipped = at.skipped;
+    run->view.skipped = at.skipped;
+    run->view.in_a_row = at.in_a_row;
     return WEFT_OK;
 }
 
@@ -231,6 +236,7 @@ void weft_keeper_destroy(weft_run *run)
     weft_free(k->tensors);
     weft_pool_release(&k->pool);
     weft_free(k);
+    run->view.saves = NULL;
     run->keeper = NULL;
 }
 

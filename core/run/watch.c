@@ -131,6 +131,8 @@ weft_status weft_watch_look(weft_watch *watch, const weft_waiting *w, weft_error
         return give_up(watch, w, err);
     if (waited < watch->next_s)
         return WEFT_OK;
+    watch->waits += watch->started && w->since > watch->counted;
+    watch->counted = w->since;
     watch->next_s *= 2;
     if (speaks(watch, w))
         say(watch, w, waited);

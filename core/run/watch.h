@@ -40,8 +40,10 @@ typedef struct weft_watch {
     bool started;         /* steps are being made: a wait of seconds is not worth a word */
     weft_doing task;      /* changed under the channel's lock */
     weft_moment now;      /* the same */
+    double counted;       /* when the last of these began */
     double since, next_s; /* the wait, and how long it has lasted when it is next worth a word */
     bool told;            /* other ranks know that this one waits */
+    int64_t waits;        /* that were worth a word */
     const weft_host_name *hosts; /* by rank; NULL: all are on this one, or it is not known */
 } weft_watch;
 

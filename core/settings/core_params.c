@@ -168,7 +168,15 @@ static const weft_param train_params[] = {
      .value = "stop",
      .choices = nonfinite,
      .help = "what a loss or gradient norm that is not finite, or a step without any label, does: "
-             "stop the run, or skip the update"},
+             "stop the run (exit code 4), or skip the update"},
+    {.name = "nonfinite_limit",
+     .type = WEFT_PARAM_INT,
+     .value = "10",
+     .min = 0,
+     .max = NO_LIMIT,
+     .unit = "steps",
+     .help = "with nonfinite = skip: how many updates in a row may be skipped; one more stops the "
+             "run all the same; 0: any number"},
     {.name = "loss_chunk",
      .type = WEFT_PARAM_INT,
      .value = "auto",

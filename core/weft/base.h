@@ -27,16 +27,17 @@ extern "C" {
 /* ---- status and errors ---- */
 
 /* What a fallible function returns. The cli turns it into an exit code: OK 0, INPUT 2, STOPPED 3,
- * all others 1. */
+ * REPEATS 4, all others 1. */
 typedef enum weft_status {
     WEFT_OK = 0,
     WEFT_ERR_INPUT,    /* the user's INI, data, plugin file or environment is wrong */
     WEFT_ERR_MEMORY,   /* out of memory */
     WEFT_ERR_IO,       /* the operating system refused */
-    WEFT_ERR_RUN,      /* failed while running (non-finite loss, a library's error) */
+    WEFT_ERR_RUN,      /* failed while running (a library's error) */
     WEFT_ERR_STOPPED,  /* a signal or an observer asked to stop */
     WEFT_ERR_PEER,     /* nothing wrong here: another rank has failed, and says why */
     WEFT_ERR_INTERNAL, /* weft or a plugin broke a promise; please report */
+    WEFT_ERR_REPEATS,  /* failed in a way that would repeat itself if the run were started again */
 } weft_status;
 
 /* A place in the user's text. file NULL: no place (defaults, command line says so in file). line 0:

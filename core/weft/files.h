@@ -40,6 +40,30 @@ weft_status weft_read_file(const char *path, char **data, size_t *size, weft_err
  * pipe or a folder of that name stays what it is, and is an input error. */
 weft_status weft_write_file(const char *path, const void *data, size_t size, weft_error *err);
 
+/* A file that grows by whole records, as an observer's. What cannot be written, because the disk is
+ * full, waits in memory and is written before what comes next; nothing stands half in the file.
+ * Zero-initialised is valid, and has no path. */
+typedef struct weft_journal {
+    int fd; /* -1: not open yet; of use only where there is a path */
+    char *path;
+    weft_text waiting;
+    int64_t lost; /* how often there was no room to wait */
+} weft_journal;
+
+enum { WEFT_JOURNAL_BYTES = 1 << 20 }; /* that may wait */
+
+/* Nothing is opened. */
+weft_status weft_journal_init(weft_journal *journal, const char *path, weft_error *err);
+/* What waits still is lost. */
+void weft_journal_release(weft_journal *journal);
+/* Opens the file, or makes it; fine if that was done. */
+weft_status weft_journal_open(weft_journal *journal, weft_error *err);
+/* One or several whole records, which wait; they are only counted where too many do. */
+weft_status weft_journal_add(weft_journal *journal, const weft_text *records, weft_error *err);
+/* Writes what waits; opens the file if need be. After an error it waits still, and WEFT_ERR_IO says
+ * that trying again may help. */
+weft_status weft_journal_write(weft_journal *journal, weft_error *err);
+
 /* One tensor for weft_write_safetensors. dtype F32, F64, BF16, I32, U8. */
 typedef struct weft_safetensor {
     const char *name;

@@ -32,7 +32,7 @@ typedef enum weft_numerics {
 /* ---- observers ---- */
 
 typedef enum weft_event {
-    WEFT_EVENT_START = 1, /* the run begins: once, after init or load */
+    WEFT_EVENT_START = 1, /* steps will be made: once, after init or load */
     WEFT_EVENT_STEP_BEGIN = 2,
     WEFT_EVENT_STEP_END = 4,
     WEFT_EVENT_EVALUATE = 8, /* a validation loss is known */
@@ -96,11 +96,14 @@ typedef struct weft_part_time {
  * concern are 0 or NULL. */
 typedef struct weft_run_view {
     int rank, ranks;
-    const char *dir;                  /* run folder; NULL: none */
-    int64_t step, steps;              /* 1-based step (START: steps finished before), total */
-    int64_t tokens, total_tokens;     /* of this step (valid labels), since the start of training */
-    int64_t samples;                  /* global samples consumed */
-    double loss, grad_norm;           /* of STEP_END */
+    const char *dir;              /* run folder; NULL: none */
+    int64_t step, steps;          /* 1-based step (START: steps finished before), total */
+    int64_t tokens, total_tokens; /* of this step (valid labels), since the start of training */
+    int64_t samples;              /* global samples consumed */
+    int64_t skipped, in_a_row;    /* updates left out so far; of these, the last ones */
+    double loss, grad_norm;       /* of STEP_END */
+    const weft_saves *saves;      /* NULL: nobody keeps the state */
+    int64_t waits; /* how often this rank waited so long for others that it was worth a word */
     double step_s, data_s, elapsed_s; /* seconds: this step, of it waiting for data, since START */
     double flops;         /* model flops of this step: 6 N + attention, see the page of metrics */
     double peak_flops;    /* the device's measured matrix rate in the run's dtype; 0: unknown */
@@ -223,7 +226,8 @@ typedef struct weft_contribution {
      * it, and the last one is called first. A wrap whose `group` gives handles of its own, or the
      * like, has every function that takes them. */
     weft_status (*wrap)(void *self, const void *next, void *next_self, weft_error *err);
-    /* OBSERVER: set of events; an error is logged and the observer switched off, the run goes on */
+    /* OBSERVER: set of events. An error is logged, the run goes on, and the observer is switched
+     * off; after WEFT_ERR_IO it is shown what comes next all the same, and may try again */
     unsigned events;
     weft_status (*observe)(void *self, weft_event event, const weft_run_view *run, weft_error *err);
     /* COMMAND */

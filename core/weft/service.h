@@ -260,11 +260,20 @@ typedef struct weft_state_tensor {
 /* What is not a tensor. The learning rate follows from the step, random numbers from seed, names
  * and counters. */
 typedef struct weft_progress {
-    int64_t step;    /* finished steps */
-    int64_t samples; /* global samples consumed: the data position */
-    int64_t tokens;  /* with a label, since the start of training */
-    int64_t skipped; /* steps whose update was left out */
+    int64_t step;     /* finished steps */
+    int64_t samples;  /* global samples consumed: the data position */
+    int64_t tokens;   /* with a label, since the start of training */
+    int64_t skipped;  /* steps whose update was left out */
+    int64_t in_a_row; /* of these, how many were the last ones */
 } weft_progress;
+
+/* How it stands with the saves of a run. */
+typedef struct weft_saves {
+    int64_t step,
+        time_ns;    /* the newest whole one; when it was made, since 1970; 0: none is known */
+    int64_t failed; /* that this process could not make */
+    double held_s;  /* how long training has waited for this process' */
+} weft_saves;
 
 /* One setting in force, as text. */
 typedef struct weft_setting {
@@ -289,6 +298,7 @@ typedef struct weft_state_view {
     const char *const *plugins; /* name, version and SHA-256 of the file ("": built in) of each, in
                                    listed order; NULL-ended */
     bool same_plugins;          /* the user refuses to go on with other bytes of a plugin */
+    weft_saves *saves;          /* kept by the store, for observers, on the rank's own thread */
     const char *const *kernels; /* op and the kernel chosen for it, alternating; NULL-ended */
     const char *const *tokenizer_files; /* NULL-ended; may be NULL */
     const weft_setting *settings;       /* all that must be equal on all ranks, sections together */

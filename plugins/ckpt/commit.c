@@ -172,6 +172,8 @@ weft_status ckpt_commit(ckpt *self, weft_error *err)
     s = s ? s : sync_above(self, err);
     if (s || self->export)
         return s ? s : put_in_place(self, err);
+    if (self->state.progress.in_a_row > 0)
+        return WEFT_OK; /* what makes steps not finite may be in this checkpoint already */
     weft_error why = {0};
     if (ckpt_prune(self->io, self->root, self->state.progress.step,
                    weft_params_int(self->params, "keep"),

@@ -129,6 +129,7 @@ weft_status ckpt_compare(const ckpt_manifest *a, const ckpt_manifest *b, weft_te
     compare_count(&c, "samples", a->progress.samples, b->progress.samples);
     compare_count(&c, "tokens", a->progress.tokens, b->progress.tokens);
     compare_count(&c, "skipped updates", a->progress.skipped, b->progress.skipped);
+    compare_count(&c, "of them in a row", a->progress.in_a_row, b->progress.in_a_row);
     compare_settings(&c, json_object_get(a->root, "settings"),
                      json_object_get(b->root, "settings"));
     s = s ? s : compare_tensors(&c, &same, err);

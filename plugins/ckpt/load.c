@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* What rank 0 has chosen. */
 typedef struct candidate {
@@ -372,6 +373,18 @@ static weft_status find_and_read(ckpt *self, const weft_state_view *state, candi
     return s;
 }
 
+/* When it was made, for observers. */
+static void note(const weft_state_view *state, const candidate *c, const weft_progress *at)
+{
+    struct stat info;
+    char *path = weft_format("%s/manifest.json", c->path);
+    if (path && state->saves && stat(path, &info) == 0) {
+        state->saves->step = at->step;
+        state->saves->time_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    }
+    weft_free(path);
+}
+
 weft_status ckpt_load(void *self_, const weft_state_view *state, weft_progress *progress,
                       weft_store_found *found, weft_error *err)
 {
@@ -383,6 +396,8 @@ weft_status ckpt_load(void *self_, const weft_state_view *state, weft_progress *
     s = s ? s : set_later_aside(self, &c, progress, err);
     if (!s && c.found)
         *found = c.weights ? WEFT_STORE_WEIGHTS : WEFT_STORE_STATE;
+    if (!s && c.found && self->saved_step == progress->step)
+        note(state, &c, progress);
     if (!s && self->root) {
         self->buffer.capacity = ckpt_store.buffer_bytes(self, state);
         self->buffer.data = weft_alloc_aligned(4096, (size_t)self->buffer.capacity + 1);

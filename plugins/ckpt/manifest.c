@@ -63,8 +63,10 @@ void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const we
                     WEFT_VERSION);
     weft_text_print(text,
                     "\"step\": %" PRId64 ", \"steps\": %" PRId64 ", \"samples\": %" PRId64
-                    ", \"tokens\": %" PRId64 ", \"skipped\": %" PRId64 ", \"ranks\": %d,\n",
-                    p->step, state->steps, p->samples, p->tokens, p->skipped, state->ranks);
+                    ", \"tokens\": %" PRId64 ", \"skipped\": %" PRId64 ", \"in_a_row\": %" PRId64
+                    ", \"ranks\": %d,\n",
+                    p->step, state->steps, p->samples, p->tokens, p->skipped, p->in_a_row,
+                    state->ranks);
     weft_text_print(text,
                     "\"data\": \"%016" PRIx64 "\", \"tokenizer\": \"%016" PRIx64 "\",\n\"model\": ",
                     state->data_id, state->tokenizer_id);
@@ -104,12 +106,14 @@ static bool read_count(const json_t *j, int64_t *out)
 
 static bool read_members(ckpt_manifest *m)
 {
+    const json_t *row = json_object_get(m->root, "in_a_row"); /* not there: none */
     m->model = json_string_value(json_object_get(m->root, "model"));
     return m->model && read_count(json_object_get(m->root, "step"), &m->progress.step) &&
            read_count(json_object_get(m->root, "steps"), &m->steps) &&
            read_count(json_object_get(m->root, "samples"), &m->progress.samples) &&
            read_count(json_object_get(m->root, "tokens"), &m->progress.tokens) &&
            read_count(json_object_get(m->root, "skipped"), &m->progress.skipped) &&
+           (!row || read_count(row, &m->progress.in_a_row)) &&
            read_hex(json_object_get(m->root, "data"), &m->data_id) &&
            read_hex(json_object_get(m->root, "tokenizer"), &m->tokenizer_id);
 }

@@ -95,10 +95,25 @@ static weft_status prepare(ckpt *self, weft_error *err)
     return !s && state->rank == 0 ? make_folder(self, err) : s;
 }
 
+/* For observers. */
+static void note(const ckpt *self, bool well)
+{
+    weft_saves *n = self->state.saves;
+    if (!n)
+        return;
+    n->failed += !well;
+    n->held_s += self->held_s;
+    if (!well || self->export)
+        return;
+    n->step = self->state.progress.step;
+    n->time_ns = weft_utc();
+}
+
 /* The save has failed, on all ranks. Is that an error of the run? */
 static weft_status failed(ckpt *self, weft_status s, int whose, const char *why, weft_error *err)
 {
     s = s == WEFT_ERR_INPUT ? WEFT_ERR_IO : s; /* training has long begun */
+    note(self, false);
     self->outcome = s;
     weft_text_clear(&self->why);
     weft_text_print(&self->why, "%s of step %lld could not be saved: ",
@@ -265,6 +280,7 @@ static weft_status end(ckpt *self, weft_error *err)
         s = WEFT_OK;
     if (!self->outcome) {
         say(self);
+        note(self, true);
         if (!self->export)
             self->saved_step = self->state.progress.step;
     }

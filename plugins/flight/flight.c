@@ -106,7 +106,7 @@ static weft_status on_start(flight *f, const weft_run_view *run, weft_error *err
     weft_free(parent);
     weft_free(folder);
     weft_free(path);
-    return s;
+    return s == WEFT_ERR_IO ? WEFT_ERR_RUN : s; /* it is not tried again */
 }
 
 static void on_instruction(flight *f, const weft_run_view *run)

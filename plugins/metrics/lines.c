@@ -97,7 +97,7 @@ static bool has_field(const char *name)
     static const char *const fields[] = {
         "step",          "loss",      "grad_norm",   "lr",    "tokens",     "total_tokens",
         "tokens_per_s",  "step_s",    "data_s",      "mfu",   "peak_bytes", "base_bytes",
-        "planned_bytes", "eval_loss", "eval_tokens", "parts", "time"};
+        "planned_bytes", "eval_loss", "eval_tokens", "parts", "time",       "skipped"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
             return true;
@@ -130,6 +130,7 @@ void metrics_add_step_json(weft_text *text, const weft_run_view *run)
     add_exact(text, "lr", metrics_report(run, "lr"));
     add_int(text, "tokens", run->tokens);
     add_int(text, "total_tokens", run->total_tokens);
+    add_int(text, "skipped", run->skipped);
     add_measured(text, "tokens_per_s", metrics_tokens_per_s(run));
     add_measured(text, "step_s", run->step_s);
     add_measured(text, "data_s", run->data_s);

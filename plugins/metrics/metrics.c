@@ -19,8 +19,10 @@ typedef struct metrics {
     const weft_host *host;
     int64_t every, parts;
     bool jsonl, bar;
-    int fd; /* metrics.jsonl; -1: closed */
-    char *path;
+    weft_journal file; /* metrics.jsonl; no path: it is not written */
+    char *earlier;     /* where lines go of steps that are made again */
+    int64_t from;      /* steps finished before this run began */
+    bool begun;        /* the file is as this run's lines need it */
     metrics_window window;
     double last_loss;
     metrics_memory memory;
@@ -65,65 +67,73 @@ static const weft_param params[] = {
 
 /* ---- metrics.jsonl ---- */
 
-static weft_status write_all(metrics *self, const char *data, size_t n, weft_error *err)
+/* A run that was killed may have left half a line behind. */
+static weft_status end_last_line(const metrics *self, weft_error *err)
 {
-    while (n > 0) {
-        ssize_t done = write(self->fd, data, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot write: %s", self->path,
-                             strerror(errno));
-        data += done;
-        n -= (size_t)done;
-    }
+    char last = '\n';
+    off_t size = lseek(self->file.fd, 0, SEEK_END);
+    if (size <= 0 || pread(self->file.fd, &last, 1, size - 1) != 1 || last == '\n' ||
+        write(self->file.fd, "\n", 1) == 1)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot write: %s", self->file.path,
+                     strerror(errno));
+}
+
+/* Before the first line: those of steps that are made again go elsewhere. */
+static weft_status begin(metrics *self, weft_error *err)
+{
+    bool moved = false;
+    if (self->begun)
+        return WEFT_OK;
+    weft_status s = weft_journal_open(&self->file, err);
+    s = s ? s
+          : metrics_move(self->file.fd, self->file.path, self->earlier, self->from, &moved, err);
+    s = s ? s : end_last_line(self, err);
+    if (moved)
+        weft_log_print(self->host->log, WEFT_LOG_INFO,
+                       "metrics of steps after %lld, which are made again, are kept in %s",
+                       (long long)self->from, self->earlier);
+    self->begun = !s;
+    return s;
+}
+
+static weft_status on_start(metrics *self, const weft_run_view *run, weft_error *err)
+{
+    if (!self->jsonl || !run->dir || self->file.path)
+        return WEFT_OK;
+    char *path = weft_format("%s/metrics.jsonl", run->dir);
+    self->earlier = weft_format("%s/metrics.earlier.jsonl", run->dir);
+    self->from = run->step;
+    weft_status s =
+        path && self->earlier ? weft_journal_init(&self->file, path, err) : weft_fail_memory(err);
+    weft_free(path);
+    return s;
+}
+
+static weft_status write_lines(metrics *self, weft_error *err)
+{
+    weft_status s = self->file.waiting.size ? begin(self, err) : WEFT_OK;
+    s = s ? s : weft_journal_write(&self->file, err);
+    if (s || !self->file.lost)
+        return s;
+    weft_log_print(self->host->log, WEFT_LOG_WARN,
+                   "%s lacks %lld lines: it could not be written for too long", self->file.path,
+                   (long long)self->file.lost);
+    self->file.lost = 0;
     return WEFT_OK;
 }
 
-/* A run that was killed may have left half a line behind. */
-static weft_status end_last_line(metrics *self, weft_error *err)
-{
-    char last = '\n';
-    off_t size = lseek(self->fd, 0, SEEK_END);
-    if (size <= 0 || pread(self->fd, &last, 1, size - 1) != 1 || last == '\n')
-        return WEFT_OK;
-    return write_all(self, "\n", 1, err);
-}
-
-static weft_status open_file(metrics *self, const char *dir, int64_t step, weft_error *err)
-{
-    if (!self->jsonl || !dir || self->fd >= 0)
-        return WEFT_OK;
-    weft_free(self->path);
-    self->path = weft_format("%s/metrics.jsonl", dir);
-    if (!self->path)
-        return weft_fail_memory(err);
-    weft_status status = weft_create_file(self->path, WEFT_WRITE_APPEND, &self->fd, err);
-    if (status == WEFT_OK && step > 0)
-        status = metrics_cut(self->fd, self->path, step, err);
-    return status == WEFT_OK ? end_last_line(self, err) : status;
-}
-
-static void close_file(metrics *self)
-{
-    if (self->fd >= 0)
-        close(self->fd);
-    self->fd = -1;
-}
-
-/* One line, one write: a reader never sees half of it, and nothing waits in a buffer. */
 static weft_status append(metrics *self, void (*add)(weft_text *text, const weft_run_view *run),
                           const weft_run_view *run, weft_error *err)
 {
-    if (self->fd < 0)
+    if (!self->file.path)
         return WEFT_OK;
     weft_text text = {0};
     add(&text, run);
     weft_text_add(&text, "\n");
-    weft_status status =
-        text.out_of_memory ? weft_fail_memory(err) : write_all(self, text.data, text.size, err);
+    weft_status s = weft_journal_add(&self->file, &text, err);
     weft_text_release(&text);
-    return status;
+    return s ? s : write_lines(self, err);
 }
 
 /* ---- the console ---- */
@@ -189,32 +199,34 @@ static weft_status on_step_end(metrics *self, const weft_run_view *run, weft_err
     metrics_window_add(&self->window, run);
     self->last_loss = run->loss;
     self->memory = (metrics_memory){run->peak_bytes, run->base_bytes, run->planned_bytes};
-    weft_status status = append(self, metrics_add_step_json, run, err);
-    if (status == WEFT_OK && wants_line(self, run)) {
+    weft_status written = append(self, metrics_add_step_json, run, err), status = WEFT_OK;
+    if (wants_line(self, run)) {
         metrics_add_step_line(&text, run, &self->window,
                               self->host->terminal ? terminal_width() - 1 : INT_MAX);
         status = say(self, &text, err);
     }
-    return status == WEFT_OK ? draw(self, run, err) : status;
+    status = status ? status : draw(self, run, err);
+    return written ? written : status;
 }
 
 static weft_status on_evaluate(metrics *self, const weft_run_view *run, weft_error *err)
 {
     weft_text text = {0};
-    weft_status status = append(self, metrics_add_eval_json, run, err);
-    if (status != WEFT_OK)
-        return status;
+    weft_status written = append(self, metrics_add_eval_json, run, err);
     metrics_add_eval_line(&text, run);
-    return say(self, &text, err);
+    weft_status said = say(self, &text, err);
+    return written ? written : said;
 }
 
 static weft_status on_stop(metrics *self, const weft_run_view *run, weft_error *err)
 {
     weft_text text = {0};
     erase(self);
-    close_file(self);
+    weft_status written = write_lines(self, err);
+    weft_journal_release(&self->file);
     metrics_add_summary(&text, run, &self->window, self->last_loss, &self->memory);
-    return say(self, &text, err);
+    weft_status said = say(self, &text, err);
+    return written ? written : said;
 }
 
 static weft_status observe(void *self_, weft_event event, const weft_run_view *run, weft_error *err)
@@ -224,7 +236,7 @@ static weft_status observe(void *self_, weft_event event, const weft_run_view *r
         return WEFT_OK;
     switch (event) {
     case WEFT_EVENT_START:
-        return open_file(self, run->dir, run->step, err);
+        return on_start(self, run, err);
     case WEFT_EVENT_STEP_END:
         return on_step_end(self, run, err);
     case WEFT_EVENT_EVALUATE:
@@ -249,7 +261,6 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
     self->jsonl = weft_params_bool(host->params, "jsonl");
     self->bar = weft_params_is(host->params, "bar", "yes") ||
                 (weft_params_is(host->params, "bar", "auto") && host->terminal);
-    self->fd = -1;
     self->last_loss = NAN;
     *out = self;
     return WEFT_OK;
@@ -263,8 +274,8 @@ static void destroy(void *self_)
     if (!self)
         return;
     erase(self);
-    close_file(self);
-    weft_free(self->path);
+    weft_journal_release(&self->file);
+    weft_free(self->earlier);
     weft_free(self);
 }
 

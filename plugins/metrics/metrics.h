@@ -4,6 +4,7 @@
 #ifndef WEFT_METRICS_H
 #define WEFT_METRICS_H
 
+#include <weft/files.h>
 #include <weft/plugin.h>
 
 enum { METRICS_WINDOW = 20 }; /* steps that rates are smoothed over */
@@ -44,8 +45,10 @@ void metrics_add_summary(weft_text *text, const weft_run_view *run, const metric
 void metrics_add_bar(weft_text *text, const weft_run_view *run, const metrics_window *window,
                      int width);
 
-/* Cuts the lines of steps after `step` off the end of the open file. */
-weft_status metrics_cut(int fd, const char *path, int64_t step, weft_error *err);
+/* Moves the lines of steps after `step` from the end of the open file to that of another. *moved:
+ * there were any. */
+weft_status metrics_move(int fd, const char *path, const char *to, int64_t step, bool *moved,
+                         weft_error *err);
 
 /* 12345 -> "12.3k"; "?" if not finite. */
 void metrics_add_count(weft_text *text, double x);

@@ -181,7 +181,7 @@ static weft_status finish(profile *self, const weft_run_view *run, weft_error *e
     if (!s && self->record.n_steps > 0 && run->rank == 0)
         s = say_tables(self, run, err);
     profile_record_release(&self->record);
-    return s;
+    return s == WEFT_ERR_IO ? WEFT_ERR_RUN : s; /* it is not tried again */
 }
 
 /* ---- events ---- */

@@ -5,13 +5,14 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct prometheus {
     const weft_host *host;
     double every_s, next_s; /* weft_now() when the file is due again */
     char *path;             /* NULL: nothing is written */
     char *run;              /* the label of all figures */
-    double eval_loss;
+    double eval_loss, start_s;
 } prometheus;
 
 static const weft_param params[] = {
@@ -97,6 +98,22 @@ static void add_reports(const prometheus *p, weft_text *text, const weft_run_vie
     }
 }
 
+/* What is no number, as Prometheus wants it: labels of a figure that is 1. */
+static void add_info(const prometheus *p, weft_text *text, const weft_run_view *run)
+{
+    char host[65] = "";
+    if (gethostname(host, sizeof host - 1) != 0)
+        host[0] = '\0';
+    begin_figure(text, "info", "gauge", "1; labels say what runs, and where.");
+    weft_text_add(text, "weft_info{run=");
+    add_label(text, p->run);
+    weft_text_add(text, ",version=\"" WEFT_VERSION "\",host=");
+    add_label(text, host);
+    weft_text_add(text, ",dir=");
+    add_label(text, run->dir ? run->dir : "");
+    weft_text_print(text, ",pid=\"%ld\"} 1\n", (long)getpid());
+}
+
 static double ratio(double a, double b)
 {
     return b > 0 ? a / b : NAN;
@@ -105,6 +122,7 @@ static double ratio(double a, double b)
 static void print(const prometheus *p, const weft_run_view *run, bool running, weft_text *text)
 {
     const double mfu = ratio(run->flops, run->step_s * run->peak_flops);
+    const weft_saves *saves = run->saves;
     const figure list[] = {
         {"running", "gauge", "1 while the run goes on, 0 when it has ended.", running},
         {"step", "gauge", "The last step that is finished.", (double)run->step},
@@ -115,6 +133,24 @@ static void print(const prometheus *p, const weft_run_view *run, bool running, w
         {"loss", "gauge", "Mean loss per token of the last step.", run->loss},
         {"grad_norm", "gauge", "Norm of all gradients before clipping.", run->grad_norm},
         {"validation_loss", "gauge", "Mean loss per token of the last validation.", p->eval_loss},
+        {"skipped_updates_total", "counter",
+         "Updates left out since the start of training: the step was not finite.",
+         (double)run->skipped},
+        {"skipped_updates_in_a_row", "gauge", "Of these, those of the last steps.",
+         (double)run->in_a_row},
+        {"waits_total", "counter",
+         "How often rank 0 has waited for others for so long that the log says so.",
+         (double)run->waits},
+        {"start_timestamp_seconds", "gauge", "When this process began to train.", p->start_s},
+        {"last_checkpoint_timestamp_seconds", "gauge", "When the newest checkpoint was made.",
+         saves && saves->time_ns ? 1e-9 * (double)saves->time_ns : NAN},
+        {"last_checkpoint_step", "gauge", "The step that it is of.",
+         saves && saves->time_ns ? (double)saves->step : NAN},
+        {"failed_saves_total", "counter", "Checkpoints that this process could not make.",
+         saves ? (double)saves->failed : NAN},
+        {"checkpoint_wait_seconds_total", "counter",
+         "How long training has waited for checkpoints of this process.",
+         saves ? saves->held_s : NAN},
         {"tokens_total", "counter", "Tokens with a label since the start of training.",
          (double)run->total_tokens},
         {"tokens_per_second", "gauge", "Tokens of the last step by its time, all ranks.",
@@ -127,6 +163,7 @@ static void print(const prometheus *p, const weft_run_view *run, bool running, w
          (double)run->peak_bytes},
         {"planned_bytes", "gauge", "Memory of rank 0 as planned.", (double)run->planned_bytes},
     };
+    add_info(p, text, run);
     add_figures(p, text, list, sizeof list / sizeof list[0]);
     add_reports(p, text, run);
 }
@@ -161,6 +198,7 @@ static weft_status on_start(prometheus *p, const weft_run_view *run, weft_error 
                        "or [prometheus] file");
         return WEFT_OK;
     }
+    p->start_s = 1e-9 * (double)weft_utc();
     p->path = *file ? weft_strdup(file) : weft_format("%s/metrics.prom", run->dir);
     p->run = weft_strdup(*name ? name : last_part(run->dir));
     return p->path && p->run ? WEFT_OK : weft_fail_memory(err);
@@ -170,8 +208,9 @@ static weft_status on_step_end(prometheus *p, const weft_run_view *run, weft_err
 {
     if (run->step < run->steps && weft_now() < p->next_s)
         return WEFT_OK;
-    p->next_s = weft_now() + p->every_s;
-    return write_file(p, run, true, err);
+    weft_status s = write_file(p, run, true, err);
+    p->next_s = s ? 0 : weft_now() + p->every_s;
+    return s;
 }
 
 static weft_status observe(void *self, weft_event event, const weft_run_view *run, weft_error *err)

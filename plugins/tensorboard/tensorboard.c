@@ -2,7 +2,6 @@
 /* Writes an event file for TensorBoard. Rank 0 alone writes. */
 #include "tensorboard.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +13,8 @@ enum { MOST_SCALARS = 64 };
 typedef struct tensorboard {
     const weft_host *host;
     int64_t every;
-    int fd; /* -1: closed */
-    char *path;
+    weft_journal file; /* no path: nothing is written */
+    char *folder;
     int64_t first; /* the first step that is logged */
 } tensorboard;
 
@@ -43,38 +42,29 @@ static double wall_s(void)
 }
 
 /* Whole records in one piece: a reader never waits for the rest of one. */
-static weft_status write_out(const tensorboard *t, weft_text *text, weft_error *err)
+static weft_status write_out(tensorboard *t, weft_text *text, weft_error *err)
 {
-    const char *at = weft_text_get(text);
-    size_t left = text->size;
-    weft_status s = text->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
-    while (!s && left > 0) {
-        ssize_t n = write(t->fd, at, left);
-        if (n < 0 && errno != EINTR)
-            s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s: cannot write: %s", t->path,
-                          strerror(errno));
-        at += n > 0 ? n : 0;
-        left -= n > 0 ? (size_t)n : 0;
-    }
+    weft_status s = weft_journal_add(&t->file, text, err);
     weft_text_release(text);
-    return s;
+    if (!s && t->file.waiting.size && t->file.fd < 0)
+        s = weft_make_dirs(t->folder, err);
+    return s ? s : weft_journal_write(&t->file, err);
 }
 
 /* Files are read in the order of their names, which begin with a time. */
 static weft_status name_file(tensorboard *t, const char *dir, weft_error *err)
 {
     const char *given = weft_params_text(t->host->params, "folder");
-    char host[65] = "", *folder = *given ? weft_strdup(given) : weft_format("%s/tb", dir);
-    if (!folder)
+    char host[65] = "", *path;
+    t->folder = *given ? weft_strdup(given) : weft_format("%s/tb", dir);
+    if (!t->folder)
         return weft_fail_memory(err);
     if (gethostname(host, sizeof host - 1) != 0)
         host[0] = '\0';
-    weft_free(t->path);
-    t->path =
-        weft_format("%s/events.out.tfevents.%010lld.%s.%ld.0", folder,
-                    (long long)(weft_utc() / 1000000000), *host ? host : "host", (long)getpid());
-    weft_status s = t->path ? weft_make_dirs(folder, err) : weft_fail_memory(err);
-    weft_free(folder);
+    path = weft_format("%s/events.out.tfevents.%010lld.%s.%ld.0", t->folder,
+                       (long long)(weft_utc() / 1000000000), *host ? host : "host", (long)getpid());
+    weft_status s = path ? weft_journal_init(&t->file, path, err) : weft_fail_memory(err);
+    weft_free(path);
     return s;
 }
 
@@ -90,19 +80,11 @@ static weft_status on_start(tensorboard *t, const weft_run_view *run, weft_error
         return WEFT_OK;
     }
     weft_status s = name_file(t, run->dir, err);
-    s = s ? s : weft_create_file(t->path, WEFT_WRITE_APPEND, &t->fd, err);
     if (s)
         return s;
     tensorboard_add_version(&text, wall_s());
     tensorboard_add_start(&text, wall_s(), t->first);
     return write_out(t, &text, err);
-}
-
-static void close_file(tensorboard *t)
-{
-    if (t->fd >= 0)
-        close(t->fd);
-    t->fd = -1;
 }
 
 /* ---- scalars ---- */
@@ -125,11 +107,13 @@ static int add_reports(const weft_run_view *run, tensorboard_scalar *list, int n
     return n;
 }
 
-static weft_status on_step_end(const tensorboard *t, const weft_run_view *run, weft_error *err)
+static weft_status on_step_end(tensorboard *t, const weft_run_view *run, weft_error *err)
 {
-    if (t->fd < 0 ||
-        (run->step % t->every != 0 && run->step != t->first && run->step != run->steps))
+    weft_text text = {0};
+    if (!t->file.path)
         return WEFT_OK;
+    if (run->step % t->every != 0 && run->step != t->first && run->step != run->steps)
+        return write_out(t, &text, err); /* what waits */
     const double rate = ratio(run->flops, run->step_s), mfu = 100 * ratio(rate, run->peak_flops);
     tensorboard_scalar list[MOST_SCALARS] = {
         {"loss_metrics/global_avg_loss", run->loss},
@@ -145,7 +129,6 @@ static weft_status on_step_end(const tensorboard *t, const weft_run_view *run, w
         {"memory/planned(GiB)", gib(run->planned_bytes)},
     };
     int n = 0;
-    weft_text text = {0};
     while (list[n].tag)
         n++;
     n = add_reports(run, list, n);
@@ -153,14 +136,22 @@ static weft_status on_step_end(const tensorboard *t, const weft_run_view *run, w
     return write_out(t, &text, err);
 }
 
-static weft_status on_evaluate(const tensorboard *t, const weft_run_view *run, weft_error *err)
+static weft_status on_evaluate(tensorboard *t, const weft_run_view *run, weft_error *err)
 {
     const tensorboard_scalar loss = {"validation_metrics/loss", run->eval_loss};
     weft_text text = {0};
-    if (t->fd < 0)
+    if (!t->file.path)
         return WEFT_OK;
     tensorboard_add_scalars(&text, wall_s(), run->step, &loss, 1);
     return write_out(t, &text, err);
+}
+
+static weft_status on_stop(tensorboard *t, weft_error *err)
+{
+    weft_text nothing = {0};
+    weft_status s = t->file.path ? write_out(t, &nothing, err) : WEFT_OK;
+    weft_journal_release(&t->file);
+    return s;
 }
 
 static weft_status observe(void *self, weft_event event, const weft_run_view *run, weft_error *err)
@@ -176,8 +167,7 @@ static weft_status observe(void *self, weft_event event, const weft_run_view *ru
     case WEFT_EVENT_EVALUATE:
         return on_evaluate(t, run, err);
     case WEFT_EVENT_STOP:
-        close_file(t);
-        return WEFT_OK;
+        return on_stop(t, err);
     default:
         return WEFT_OK;
     }
@@ -192,7 +182,6 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
         return weft_fail_memory(err);
     t->host = host;
     t->every = weft_params_int(host->params, "every");
-    t->fd = -1;
     *out = t;
     return WEFT_OK;
 }
@@ -202,8 +191,8 @@ static void destroy(void *self)
     tensorboard *t = self;
     if (!t)
         return;
-    close_file(t);
-    weft_free(t->path);
+    weft_journal_release(&t->file);
+    weft_free(t->folder);
     weft_free(t);
 }
 

@@ -10,9 +10,11 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <weft/files.h>
 
@@ -141,6 +143,7 @@ static void one_object_a_step(void **state)
     forget_time(text);
     assert_string_equal(text, "{\"step\": 1, \"loss\": 4.5, \"grad_norm\": 1.5, \"lr\": "
                               "0.00029999999999999997, \"tokens\": 2048, \"total_tokens\": 2048, "
+                              "\"skipped\": 0, "
                               "\"tokens_per_s\": 4096, \"step_s\": 0.5, \"data_s\": 0.125, "
                               "\"mfu\": 0.5, \"peak_bytes\": 1500000, \"base_bytes\": 700000, "
                               "\"planned_bytes\": 1048576, \"balance\": 0.25}\n");
@@ -193,7 +196,7 @@ static void appends_after_half_a_line(void **state)
     fixture *f = *state;
     assert_int_equal(weft_write_file(f->file, "{\"step\": 1}\n{\"st", 16, &f->err), WEFT_OK);
     assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
-    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1, .step = 1}), WEFT_OK);
     weft_run_view run = step_view(7);
     run.eval_loss = 2.25;
     run.eval_tokens = 12345;
@@ -205,6 +208,70 @@ static void appends_after_half_a_line(void **state)
     weft_free(text);
     assert_string_equal(weft_text_get(&f->lines),
                         "step 7/30  validation loss 2.2500 over 12.3k tokens\n");
+}
+
+/* How many lines of a file begin so, and what all of them are. */
+static int count_lines(const char *path, const char *begin)
+{
+    char *text = read_text(path);
+    int n = 0;
+    assert_true(!*text || text[strlen(text) - 1] == '\n');
+    for (char *at = text; *at; at = strchr(at, '\n') + 1) {
+        assert_true(strncmp(at, "{\"step\": ", 9) == 0);
+        n += strncmp(at, begin, strlen(begin)) == 0;
+    }
+    weft_free(text);
+    return n;
+}
+
+static void may_grow(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* Nothing is lost while nothing can be written, and no reader sees half a line. */
+static void waits_for_room(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1}), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(1)), WEFT_OK);
+    char *text = read_text(f->file);
+    signal(SIGXFSZ, SIG_IGN);
+    may_grow(strlen(text) + 40);
+    weft_free(text);
+    for (int64_t step = 2; step <= 3; step++) {
+        assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(step)), WEFT_ERR_IO);
+        assert_int_equal(count_lines(f->file, "{"), 1);
+    }
+    may_grow(RLIM_INFINITY);
+    assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(4)), WEFT_OK);
+    assert_int_equal(count_lines(f->file, "{"), 4);
+    assert_int_equal(count_lines(f->file, "{\"step\": 3,"), 1);
+}
+
+/* What steps had said that are made again is kept elsewhere. */
+static void keeps_earlier_lines(void **state)
+{
+    static const char first[] = "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n{\"step\": 4, \"lo";
+    fixture *f = *state;
+    char earlier[sizeof f->dir + 32];
+    snprintf(earlier, sizeof earlier, "%s/metrics.earlier.jsonl", f->dir);
+    assert_int_equal(weft_write_file(f->file, first, sizeof first - 1, &f->err), WEFT_OK);
+    assert_int_equal(begin(f, "[metrics]\n", false), WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1, .step = 2}), WEFT_OK);
+    char *text = read_text(f->file);
+    assert_string_equal(text, first); /* nothing changes before there is a step */
+    weft_free(text);
+    assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(3)), WEFT_OK);
+    assert_int_equal(count_lines(f->file, "{"), 3);
+    text = read_text(earlier);
+    assert_string_equal(text, "{\"step\": 3}\n{\"step\": 4, \"lo\n");
+    weft_free(text);
+    unlink(earlier);
 }
 
 static void only_rank_0_writes(void **state)
@@ -238,7 +305,8 @@ static void folder_is_missing(void **state)
     char missing[80];
     snprintf(missing, sizeof missing, "%s/missing", f->dir);
     assert_int_equal(event(f, WEFT_EVENT_START, (weft_run_view){.ranks = 1, .dir = missing}),
-                     WEFT_ERR_INPUT);
+                     WEFT_OK);
+    assert_int_equal(event(f, WEFT_EVENT_STEP_END, step_view(1)), WEFT_ERR_INPUT);
     assert_non_null(strstr(weft_error_text(&f->err), "/missing/metrics.jsonl"));
 }
 
@@ -467,6 +535,8 @@ int main(void)
         TEST(not_finite_is_null),
         TEST(numbers_come_back),
         TEST(appends_after_half_a_line),
+        TEST(waits_for_room),
+        TEST(keeps_earlier_lines),
         TEST(only_rank_0_writes),
         TEST(file_can_be_off),
         TEST(folder_is_missing),

@@ -194,8 +194,17 @@ static void figures_are_there(void **state)
     assert_int_equal(begin(f, "[prometheus]\nrun = my \"run\"\n"), WEFT_OK);
     event(f, WEFT_EVENT_START, (weft_run_view){0});
     event(f, WEFT_EVENT_EVALUATE, (weft_run_view){.step = 1, .eval_loss = 4.75});
-    event(f, WEFT_EVENT_STEP_END, step_view(2));
+    const weft_saves saves = {.step = 2, .time_ns = 5500000000, .failed = 1, .held_s = 0.5};
+    weft_run_view run = step_view(2);
+    run.saves = &saves;
+    run.skipped = 3;
+    event(f, WEFT_EVENT_STEP_END, run);
     char *text = read_text(f);
+    has(text, "weft_info{run=\"my \\\"run\\\"\",version=\"" WEFT_VERSION "\",host=\"");
+    has(text, "weft_last_checkpoint_timestamp_seconds{run=\"my \\\"run\\\"\"} 5.5\n");
+    has(text, "weft_last_checkpoint_step{run=\"my \\\"run\\\"\"} 2\n");
+    has(text, "weft_failed_saves_total{run=\"my \\\"run\\\"\"} 1\n");
+    has(text, "weft_skipped_updates_total{run=\"my \\\"run\\\"\"} 3\n");
     has(text, "weft_running{run=\"my \\\"run\\\"\"} 1\n");
     has(text, "weft_step{run=\"my \\\"run\\\"\"} 2\n");
     has(text, "weft_loss{run=\"my \\\"run\\\"\"} 4.5\n");
@@ -207,8 +216,8 @@ static void figures_are_there(void **state)
     has(text, ",name=\"odd \\\"\\\\\\nname\"} 0.25\n");
     assert_null(strstr(text, "grad_norm"));
     assert_null(strstr(text, "none"));
-    assert_int_equal(families, 15);
-    assert_int_equal(samples, 16);
+    assert_int_equal(families, 24);
+    assert_int_equal(samples, 25);
     weft_free(text);
 }
 
