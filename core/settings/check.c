@@ -24,34 +24,11 @@ static weft_status required(const weft_settings *settings, const weft_section *s
                      param->help ? param->help : "it has no default");
 }
 
-/* Empty behind '=': not set, where that means something. */
-static weft_status check_empty(const weft_settings *settings, const weft_section *section,
-                               const weft_param *param, weft_where where, weft_error *err)
-{
-    bool text = param->type == WEFT_PARAM_STRING || param->type == WEFT_PARAM_PATH ||
-                (param->flags & WEFT_PARAM_LIST);
-    weft_text expected = {0};
-    weft_status status;
-
-    if (param->flags & WEFT_PARAM_REQUIRED)
-        return required(settings, section, param, where, err);
-    if (text || !param->value)
-        return WEFT_OK;
-    weft_value_expected(param, &expected);
-    status = weft_fail(err, WEFT_ERR_INPUT, where,
-                       "[%s] %s is empty; give %s, or leave the line out for %s", section->name,
-                       param->name, weft_text_get(&expected), param->value);
-    weft_text_release(&expected);
-    return status;
-}
-
 static weft_status check_scalar(weft_settings *settings, const weft_section *section,
                                 const weft_ini_line *lines, weft_checked *value, weft_error *err)
 {
     const weft_ini_line *line = first_text(lines), *more = line ? first_text(line->next) : NULL;
 
-    if (!line)
-        return check_empty(settings, section, value->param, value->where, err);
     if (more)
         return weft_fail(err, WEFT_ERR_INPUT, more->where,
                          "[%s] %s takes one value, and this indented line goes on with it; a key "
@@ -95,8 +72,6 @@ static weft_status check_list(weft_settings *settings, const weft_section *secti
 
     if (status != WEFT_OK)
         return status;
-    if (value->n_words == 0 && value->given)
-        return check_empty(settings, section, value->param, value->where, err);
     for (int i = 0; i < value->n_words; i++) {
         weft_status parsed = weft_value_parse(section->name, value->param, value->words[i],
                                               value->wheres[i], &item, err);
@@ -120,11 +95,12 @@ static weft_status check_value(weft_settings *settings, const weft_section *sect
         (value->param->type == WEFT_PARAM_PATH || (value->param->flags & NAMES_FILES));
     const weft_setting *setting = dropped ? NULL : said;
     weft_ini_line preset = {.text = value->param->value, .where = WEFT_NOWHERE};
-    const weft_ini_line *lines = setting ? setting->lines : &preset;
+    const bool filled = setting && first_text(setting->lines); /* empty behind '=': not set */
+    const weft_ini_line *lines = filled ? setting->lines : &preset;
     weft_status status;
 
     value->text = "";
-    value->given = setting != NULL;
+    value->given = filled;
     value->where = setting ? setting->where : WEFT_NOWHERE;
     if (setting && setting->before.file && (value->param->flags & WEFT_PARAM_ONCE))
         return weft_fail(err, WEFT_ERR_INPUT, setting->where,
@@ -132,17 +108,15 @@ static weft_status check_value(weft_settings *settings, const weft_section *sect
                          "the two out",
                          section->name, value->param->name, setting->before.file,
                          setting->before.line);
-    if (!setting && !dropped && (value->param->flags & WEFT_PARAM_REQUIRED))
-        return required(settings, section, value->param, WEFT_NOWHERE, err);
-    if (!setting && !preset.text)
-        return WEFT_OK;
-    if (!setting && preset.text[0] == '\0')
+    if (!filled && !dropped && (value->param->flags & WEFT_PARAM_REQUIRED))
+        return required(settings, section, value->param, value->where, err);
+    if (!filled && (!preset.text || preset.text[0] == '\0'))
         return WEFT_OK;
     if (value->param->flags & WEFT_PARAM_LIST)
         status = check_list(settings, section, lines, value, err);
     else
         status = check_scalar(settings, section, lines, value, err);
-    return status != WEFT_OK && status != WEFT_ERR_MEMORY && !setting ? WEFT_ERR_INTERNAL : status;
+    return status != WEFT_OK && status != WEFT_ERR_MEMORY && !filled ? WEFT_ERR_INTERNAL : status;
 }
 
 static weft_params *create_params(weft_settings *settings, const weft_section *section)

@@ -94,8 +94,9 @@ static enum verdict parse(const weft_param *param, const char *word, weft_checke
     case WEFT_PARAM_CHOICE:
         return is_one_of(word, param->choices) ? GOOD : NOT_OF_TYPE;
     case WEFT_PARAM_STRING:
-    case WEFT_PARAM_PATH:
         return GOOD;
+    case WEFT_PARAM_PATH:
+        return word[0] == '~' ? NOT_OF_TYPE : GOOD;
     }
     return NOT_OF_TYPE;
 }
@@ -164,6 +165,8 @@ static void print_hint(const weft_param *param, const char *word, weft_text *tex
         near = weft_nearest(word, param->choices, n);
     if (near)
         weft_text_print(text, "; did you mean '%s'?", near);
+    else if (param->type == WEFT_PARAM_PATH)
+        weft_text_add(text, " in full; ~ is a shell's word, which nobody expands here");
     else if (strstr(word, " #"))
         weft_text_add(text, "; a comment behind a value begins with ' ;'");
     else if (strchr(word, ' ') || strchr(word, ','))

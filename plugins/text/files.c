@@ -16,6 +16,7 @@ typedef struct search {
     text_files *files;
     text_format format;
     weft_where where;
+    bool several; /* words stand there */
     weft_error *err;
 } search;
 
@@ -208,6 +209,11 @@ static weft_status add_word(search *s, const char *word)
     struct stat st;
     if (strpbrk(word, "*?[") && stat(word, &st) && errno == ENOENT)
         return add_glob(s, word);
+    if (s->several && stat(word, &st) && errno == ENOENT)
+        return weft_fail(s->err, WEFT_ERR_INPUT, s->where,
+                         "cannot read %s: %s. Blanks stand between paths; one in a path is written "
+                         "as ?, which stands for any character",
+                         word, strerror(ENOENT));
     return add_path(s, word);
 }
 
@@ -287,8 +293,11 @@ static weft_status check_kinds(const search *s)
 weft_status text_files_find(text_files *files, const weft_params *params, const char *key,
                             int first, int end, text_format format, weft_error *err)
 {
-    search s = {
-        .files = files, .format = format, .where = weft_params_where(params, key), .err = err};
+    search s = {.files = files,
+                .format = format,
+                .where = weft_params_where(params, key),
+                .several = end - first > 1,
+                .err = err};
     weft_status status = WEFT_OK;
     for (int i = first; i < end; i++) {
         weft_status now = add_word(&s, weft_params_word(params, key, i));

@@ -169,13 +169,14 @@ static void lists_go_on_in_indented_lines(void **state)
 
 static void empty_means_not_set(void **state)
 {
-    weft_settings *settings = read_text("[demo]\nfile =\nwords =\n");
+    weft_settings *settings = read_text("[demo]\nfile =\nwords =\ncount =\n");
     const weft_params *p = demo(settings);
 
     (void)state;
-    assert_string_equal(weft_params_text(p, "file"), "");
-    assert_null(weft_params_word(p, "words", 0));
-    assert_true(weft_params_given(p, "file"));
+    assert_string_equal(weft_params_text(p, "file"), "a b.txt");
+    assert_string_equal(weft_params_word(p, "words", 0), "x");
+    assert_false(weft_params_given(p, "file"));
+    assert_int_equal(weft_params_int(p, "count"), 7);
     weft_settings_destroy(settings);
 }
 

@@ -167,10 +167,6 @@ static const bad cases[] = {
     {GOOD "[demo]\nlevel = 1\n  mode = fast\n",
      0,
      {"run.ini:7: [demo] level takes one value, and this indented line goes on with it"}},
-    {GOOD "[demo]\nlevel =\n",
-     0,
-     {"run.ini:6: [demo] level is empty; give an integer from 1 to 9 (turns), or leave the line "
-      "out for 1"}},
     {GOOD "[demo]\nsize = 9999999999G\n",
      0,
      {"run.ini:6: [demo] size = 9999999999G: out of range"}},
