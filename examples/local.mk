@@ -13,7 +13,10 @@ nobase_dist_doc_DATA += \
 	examples/cluster/job.sbatch \
 	examples/cluster/job.yaml \
 	examples/cluster/torchrun.sh \
+	examples/cluster/weft.logrotate \
 	examples/cluster/weft.modulefile \
+	examples/cluster/weft.rules.yml \
+	examples/cluster/weft@.service \
 	examples/container/Containerfile \
 	examples/container/README.md \
 	examples/count_bytes/Makefile \
