@@ -94,6 +94,6 @@ void weft_about_print_json(const weft_about *about, weft_text *text)
         weft_text_add_json(text, about->ranks[r].host);
         weft_text_print(text, ", \"pid\": %lld}", (long long)about->ranks[r].pid);
     }
-    weft_text_add(text, "\n]}\n");
+    weft_text_add(text, "\n]");
     weft_text_release(&job);
 }

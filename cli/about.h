@@ -26,7 +26,7 @@ void weft_about_release(weft_about *about);
 bool weft_about_job(weft_text *text);
 /* "TIME weft 0.1.0 (commit 1234), job slurm 4711, 8 ranks: 0-3 on a, 4-7 on b\n". */
 void weft_about_print_line(const weft_about *about, weft_text *text);
-/* The same as one JSON object, with processes. */
+/* The same as the beginning of a JSON object, with processes; more members follow. */
 void weft_about_print_json(const weft_about *about, weft_text *text);
 
 #endif

@@ -2,6 +2,7 @@
 /* A plugin that ends the process is found out: whoever calls exit runs what is to be done at the
  * exit on its own thread, and that is still in the plugin. */
 #include "job.h"
+#include "record.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ static void look_at_exit(int code, void *ctx)
     else
         fprintf(stderr, "error: a thread that a plugin has started has called exit(%d)\n", code);
     fflush(stderr);
+    weft_record_end(1, "a plugin has called exit");
     weft_job_tell(1);
     _exit(1);
 }

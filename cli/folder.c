@@ -46,6 +46,40 @@ int64_t weft_folder_time(const char *text)
     return ns;
 }
 
+/* ---- progress.jsonl ---- */
+
+/* A crash leaves its own line, which is no object, where the end would be told. */
+static json_t *read_end_of(const char *line, size_t n)
+{
+    while (n > 0 && line[n - 1] == ' ')
+        n--;
+    return n == 0         ? json_object()
+           : *line == '{' ? json_loadb(line, n, 0, NULL)
+                          : json_pack("{s:s, s:s%}", "outcome", "crashed", "why", line,
+                                      strcspn(line, "\n") < n ? strcspn(line, "\n") : n);
+}
+
+weft_status weft_folder_read_progress(const char *dir, json_t **out, weft_error *err)
+{
+    char *path = weft_format("%s/progress.jsonl", dir), *data = NULL;
+    size_t size = 0;
+    *out = NULL;
+    weft_status s = path ? WEFT_OK : weft_fail_memory(err);
+    if (!s && access(path, F_OK) == 0)
+        s = weft_read_file(path, &data, &size, err);
+    const char *end = data ? strchr(data, '\n') : NULL;
+    if (end) {
+        json_t *more = read_end_of(end + 1, strcspn(end + 1, "\n"));
+        *out = json_loadb(data, (size_t)(end - data), 0, NULL);
+        if (*out && more)
+            json_object_update(*out, more);
+        json_decref(more);
+    }
+    weft_free(data);
+    weft_free(path);
+    return s;
+}
+
 /* ---- metrics.jsonl ---- */
 
 static weft_status read_end(const char *path, size_t most, weft_text *text, weft_error *err)

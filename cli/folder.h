@@ -9,6 +9,11 @@
 
 /* DIR/run.json. */
 weft_status weft_folder_read_about(const char *dir, json_t **out, weft_error *err);
+/* Why a start has ended that has not said so itself. */
+#define WEFT_FOLDER_LOST "it ended without a word: it was killed, or its host was lost"
+/* DIR/progress.jsonl: what the last start has noted of its last step, and of its end if it has
+ * ended; *out is NULL where there is no such file, or nothing can be read. */
+weft_status weft_folder_read_progress(const char *dir, json_t **out, weft_error *err);
 /* The objects of the lines of DIR/metrics.jsonl that lie in its last `most` bytes (0: all), as an
  * array; empty where there is no such file. A line that was not finished is left out, and so is
  * one of a step that a later line is of. */

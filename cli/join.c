@@ -2,6 +2,7 @@
 /* One rank of a job that others started. */
 #include "job.h"
 #include "plugin/crash.h"
+#include "record.h"
 #include "stop.h"
 
 #include <math.h>
@@ -69,8 +70,12 @@ static void on_lost(void *ctx, const weft_verdict *why)
         weft_error_release(&err);
     }
     if (!await_end(s, WEFT_RANK_GRACE_S)) {
+        weft_error err = {0};
         fprintf(stderr, "error: rank %d did not stop within %d s and is killed\n", rank,
                 WEFT_RANK_GRACE_S);
+        weft_verdict_fail(why, &err);
+        weft_record_end(exit_code(WEFT_ERR_PEER, why), weft_error_text(&err));
+        weft_error_release(&err);
         weft_job_end(exit_code(WEFT_ERR_PEER, why));
         _exit(exit_code(WEFT_ERR_PEER, why));
     }

@@ -61,6 +61,8 @@ weft_SOURCES = \
 	cli/probe.c \
 	cli/processors.c \
 	cli/ranks.c \
+	cli/record.c \
+	cli/record.h \
 	cli/report.c \
 	cli/session.c \
 	cli/shared.c \

@@ -21,9 +21,10 @@ static weft_status in_use(int fd, const char *dir, const char *path, weft_error 
         who[n] = '\0';
     who[strcspn(who, "\n")] = '\0';
     return weft_fail(
-        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-        "a run is going on in %s: %s holds %s; wait for its end, or choose another [weft] dir", dir,
-        n > 0 ? who : "another process", path);
+        err, WEFT_ERR_IO, WEFT_NOWHERE,
+        "a run is going on in %s: %s holds %s; wait for its end (--wait does), or choose another "
+        "[weft] dir",
+        dir, n > 0 ? who : "another process", path);
 }
 
 static weft_status sign(int fd, const char *path, weft_error *err)
@@ -49,14 +50,18 @@ weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err)
     if (!path)
         return weft_fail_memory(err);
     weft_status s = weft_create_file(path, WEFT_WRITE_SHARED, fd, err);
-    if (!s && flock(*fd, LOCK_EX | LOCK_NB) != 0)
-        s = errno == EWOULDBLOCK ? in_use(*fd, dir, path, err)
-                                 : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot lock %s: %s",
-                                             path, strerror(errno));
-    else if (!s)
+    bool busy = false;
+    if (!s && flock(*fd, LOCK_EX | LOCK_NB) != 0) {
+        busy = errno == EWOULDBLOCK;
+        s = busy ? in_use(*fd, dir, path, err)
+                 : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot lock %s: %s", path,
+                             strerror(errno));
+    } else if (!s) {
         s = sign(*fd, path, err);
+    }
     if (s)
         weft_cli_unlock(fd);
+    *fd = busy ? WEFT_LOCK_BUSY : *fd;
     weft_free(path);
     return s;
 }

@@ -4,10 +4,11 @@
 
 #include <weft/base.h>
 
-/* Takes the lock of a run folder, which exists; *fd holds it. Refused if another run has it: the
- * error names it. */
+/* Takes the lock of a run folder, which exists; *fd holds it. If another run has it, *fd is
+ * WEFT_LOCK_BUSY, and the error, which time may cure, names it. */
+enum { WEFT_LOCK_BUSY = -2 };
 weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err);
-/* -1 is fine. */
+/* What is negative is fine. */
 void weft_cli_unlock(int *fd);
 
 #endif

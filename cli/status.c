@@ -17,7 +17,10 @@ enum { MOST = 256 << 10, WINDOW = 20 };
 static const double stale_steps = 3, stale_least_s = 5;
 
 typedef struct standing {
-    const char *state; /* "running", "stale", "finished", "ended", "starting" */
+    const char *state;         /* "running", "starting", "stale"; "finished", "stopped", "failed",
+                                  "crashed",         "lost" */
+    const char *outcome, *why; /* as the run itself has told; NULL: it has not ended */
+    int64_t exit_code;         /* -1: not known */
     const char *host, *job, *version, *started;
     int64_t pid, step, steps, saved; /* saved: the newest checkpoint; 0: none */
     int ranks, hosts;
@@ -59,6 +62,8 @@ static void take_metrics(const json_t *lines, standing *s)
     for (size_t i = json_array_size(lines); i > 0 && !last; i--)
         if (json_object_get(json_array_get(lines, i - 1), "loss"))
             last = json_array_get(lines, i - 1);
+    if (!last)
+        return;
     int64_t at = weft_folder_time(json_string_value(json_object_get(newest, "time")));
     s->step = json_integer_value(json_object_get(last, "step"));
     s->loss = number_of(last, "loss");
@@ -66,6 +71,30 @@ static void take_metrics(const json_t *lines, standing *s)
     s->step_s = median_of(lines, "step_s");
     s->left_s = (double)(s->steps - s->step) * s->step_s;
     s->step_age_s = at ? 1e-9 * (double)(weft_utc() - at) : NAN;
+}
+
+/* What the run has noted itself, be there metrics or not, and however full the disk. */
+static void take_progress(const json_t *progress, const json_t *about, standing *s)
+{
+    const json_t *starts = json_object_get(about, "starts"),
+                 *last = json_array_get(starts, json_array_size(starts) - 1);
+    if (last && !json_equal(json_object_get(progress, "start"), json_object_get(last, "start")))
+        progress = last; /* a start that did not come so far */
+    const json_t *code = json_object_get(progress, "exit_code"),
+                 *step = json_object_get(progress, "step");
+    const int64_t at = weft_folder_time(json_string_value(json_object_get(progress, "time")));
+    s->outcome = json_string_value(json_object_get(progress, "outcome"));
+    s->why = json_string_value(json_object_get(progress, "why"));
+    s->exit_code = json_is_integer(code) ? json_integer_value(code) : -1;
+    if (json_is_integer(step))
+        s->step = json_integer_value(step);
+    if (at)
+        s->step_age_s = 1e-9 * (double)(weft_utc() - at);
+    if (json_is_number(json_object_get(progress, "loss")))
+        s->loss = number_of(progress, "loss");
+    s->rate = isnan(s->rate) ? number_of(progress, "tokens_per_s") : s->rate;
+    s->step_s = isnan(s->step_s) ? number_of(progress, "step_s") : s->step_s;
+    s->left_s = (double)(s->steps - s->step) * s->step_s;
 }
 
 static void take_about(const json_t *about, standing *s)
@@ -125,8 +154,10 @@ static const char *state_of(const standing *s)
 {
     double patience = stale_steps * s->step_s;
     patience = patience > stale_least_s ? patience : stale_least_s;
+    if (s->outcome)
+        return strcmp(s->outcome, "done") == 0 ? "finished" : s->outcome;
     if (s->known && !s->alive)
-        return s->step >= s->steps && s->steps > 0 ? "finished" : "ended";
+        return s->step >= s->steps && s->steps > 0 ? "finished" : "lost";
     if (s->step >= s->steps && s->steps > 0)
         return "finished";
     if (s->step == 0)
@@ -147,6 +178,13 @@ static void add_seconds(weft_text *text, double s)
                         (int)((int64_t)s / 60 % 60), (int)((int64_t)s % 60));
 }
 
+/* Before its last step. */
+static bool is_over(const standing *s)
+{
+    return strcmp(s->state, "stopped") == 0 || strcmp(s->state, "failed") == 0 ||
+           strcmp(s->state, "crashed") == 0 || strcmp(s->state, "lost") == 0;
+}
+
 static void print(const char *dir, const standing *s, weft_text *text)
 {
     weft_text_print(text, "%s: %s, step %" PRId64 " of %" PRId64, dir, s->state, s->step, s->steps);
@@ -155,6 +193,9 @@ static void print(const char *dir, const standing *s, weft_text *text)
     if (!isnan(s->loss))
         weft_text_print(text, ", loss %.4f", s->loss);
     weft_text_add(text, "\n");
+    if (is_over(s))
+        weft_text_print(text, "  ended       %s%s\n", s->why ? s->why : WEFT_FOLDER_LOST,
+                        s->exit_code == 4 ? "; it would fail again" : "");
     if (s->step > 0) {
         weft_text_print(text, "  rate        %.4g tokens/s, %.4g s a step; left ", s->rate,
                         s->step_s);
@@ -190,13 +231,15 @@ static json_t *real(double x)
 static weft_status print_json(const standing *s, weft_text *text, weft_error *err)
 {
     json_t *o = json_pack(
-        "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:I, s:o, s:s?, s:i, s:i, s:s?, "
+        "{s:s, s:s?, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:I, s:o, s:s?, s:i, "
+        "s:i, s:s?, "
         "s:s?}",
-        "state", s->state, "step", (json_int_t)s->step, "steps", (json_int_t)s->steps, "loss",
-        real(s->loss), "tokens_per_s", real(s->rate), "step_s", real(s->step_s), "left_s",
-        real(s->left_s), "step_age_s", real(s->step_age_s), "checkpoint_step",
-        s->saved ? json_integer(s->saved) : json_null(), "checkpoint_age_s", real(s->saved_age_s),
-        "host", s->host, "pid", (json_int_t)s->pid, "alive",
+        "state", s->state, "why", is_over(s) ? s->why : NULL, "exit_code",
+        s->exit_code >= 0 ? json_integer(s->exit_code) : json_null(), "step", (json_int_t)s->step,
+        "steps", (json_int_t)s->steps, "loss", real(s->loss), "tokens_per_s", real(s->rate),
+        "step_s", real(s->step_s), "left_s", real(s->left_s), "step_age_s", real(s->step_age_s),
+        "checkpoint_step", s->saved ? json_integer(s->saved) : json_null(), "checkpoint_age_s",
+        real(s->saved_age_s), "host", s->host, "pid", (json_int_t)s->pid, "alive",
         s->known ? json_boolean(s->alive) : json_null(), "job", s->job, "ranks", s->ranks, "hosts",
         s->hosts, "version", s->version, "started", s->started);
     char *words = o ? json_dumps(o, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9)) : NULL;
@@ -207,28 +250,33 @@ static weft_status print_json(const standing *s, weft_text *text, weft_error *er
     return words ? WEFT_OK : weft_fail_memory(err);
 }
 
-static weft_status find(const char *dir, bool json, weft_text *text, const char **state,
-                        weft_error *err)
+/* *well: it goes on, or is done. */
+static weft_status find(const char *dir, bool json, weft_text *text, bool *well, weft_error *err)
 {
-    standing s = {.loss = NAN,
+    standing s = {.exit_code = -1,
+                  .loss = NAN,
                   .rate = NAN,
                   .step_s = NAN,
                   .left_s = NAN,
                   .step_age_s = NAN,
                   .saved_age_s = NAN};
-    json_t *about = NULL, *lines = NULL;
+    json_t *about = NULL, *lines = NULL, *progress = NULL;
     weft_status status = weft_folder_read_about(dir, &about, err);
+    status = status ? status : weft_folder_read_progress(dir, &progress, err);
     status = status ? status : weft_folder_read_metrics(dir, MOST, &lines, err);
     status = status ? status : take_checkpoint(dir, &s, err);
     if (!status) {
         take_about(about, &s);
         take_metrics(lines, &s);
-        s.state = *state = state_of(&s);
+        take_progress(progress, about, &s);
+        s.state = state_of(&s);
+        *well = !is_over(&s) && strcmp(s.state, "stale") != 0;
         if (json)
             status = print_json(&s, text, err);
         else
             print(dir, &s, text);
     }
+    json_decref(progress);
     json_decref(lines);
     json_decref(about);
     return status;
@@ -251,13 +299,12 @@ int weft_cmd_status(int argc, char **argv)
     weft_cli_options options;
     weft_error err = {0};
     weft_text text = {0};
-    const char *state = "";
+    bool well = false;
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO) {
-        weft_status s = find(options.arguments[0], json, &text, &state, &err);
+        weft_status s = find(options.arguments[0], json, &text, &well, &err);
         code = s ? weft_cli_conclude(s, &err) : weft_cli_print(&text);
-        if (!code && (strcmp(state, "stale") == 0 || strcmp(state, "ended") == 0))
-            code = 1;
+        code = code ? code : !well;
     }
     weft_text_release(&text);
     weft_error_release(&err);

@@ -2,6 +2,7 @@
 #include "stop.h"
 #include "cli.h"
 #include "plugin/crash.h"
+#include "record.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ void weft_stop_end_by(int number)
     sigset_t one;
     sigemptyset(&one);
     sigaddset(&one, number);
+    weft_record_end(128 + number, "a second signal ended it at once");
     signal(number, SIG_DFL);
     raise(number);
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);

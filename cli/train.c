@@ -4,6 +4,7 @@
 #include "job.h"
 #include "lock.h"
 #include "plugin/enter.h"
+#include "record.h"
 #include "run/digest.h"
 #include "run/run.h"
 #include "shared.h"
@@ -13,22 +14,18 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <weft/files.h>
 #include <weft/store.h>
 
-static weft_status write_text(const char *dir, const char *name, const weft_text *text,
-                              weft_error *err)
-{
-    char *path = weft_format("%s/%s", dir, name);
-    if (!path || text->out_of_memory) {
-        weft_free(path);
-        return weft_fail_memory(err);
-    }
-    weft_status s = weft_write_file(path, weft_text_get(text), text->size, err);
-    weft_free(path);
-    return s;
-}
+/* One rank's run, from the plan to the end. */
+typedef struct training {
+    weft_plan *plan;
+    weft_run *run;
+    int lock;            /* of the run folder; negative: none */
+    weft_record *record; /* of this start; NULL: none */
+} training;
 
 /* about: who runs where; NULL: said elsewhere. */
 static weft_status open_log(weft_session *session, const weft_about *about, weft_error *err)
@@ -48,11 +45,11 @@ static weft_status open_log(weft_session *session, const weft_about *about, weft
 }
 
 /* A rank that is not the first keeps its lines only if it is told to. */
-static weft_status open_own_log(weft_session *session, weft_error *err)
+static weft_status open_own_log(weft_session *session, bool steps, weft_error *err)
 {
     if (session->host.rank == 0)
         return WEFT_OK;
-    if (session->host.dir && weft_params_bool(session->run, "log_ranks"))
+    if (steps && session->host.dir && weft_params_bool(session->run, "log_ranks"))
         return open_log(session, NULL, err);
     return weft_cli_log_file(&session->sink, NULL, "", err);
 }
@@ -91,14 +88,66 @@ static weft_status check_folder(const weft_session *session, weft_error *err)
     return s;
 }
 
-/* Refuses a folder that another run is in; one that is not there yet is locked when it is made. */
+/* A folder that is not there yet is locked when it is made. */
 static weft_status lock_folder(const weft_session *session, int *lock, weft_error *err)
 {
     struct stat info;
+    *lock = -1;
     weft_status s = check_folder(session, err);
     if (s || !session->host.dir || stat(session->host.dir, &info) != 0)
         return s;
     return weft_cli_lock(session->host.dir, lock, err);
+}
+
+/* What all ranks must know alike while they wait for a folder, or begin. */
+static weft_status any_of(weft_rank *rank, bool mine, bool *any)
+{
+    const char word = mine;
+    char *all = weft_alloc_zero((size_t)rank->session.host.ranks, 1);
+    if (!all)
+        return weft_fail_memory(&rank->err);
+    all[0] = word;
+    weft_status s = rank->control ? weft_control_exchange(rank->control, rank->session.host.rank,
+                                                          &word, 1, all, &rank->err)
+                                  : WEFT_OK;
+    *any = false;
+    for (int r = 0; r < rank->session.host.ranks; r++)
+        *any = *any || all[r];
+    weft_free(all);
+    return s;
+}
+
+/* There is nothing yet that would have to be saved. */
+static weft_status check_stop(weft_rank *rank)
+{
+    bool stop = false;
+    weft_status s = any_of(rank, *weft_stop_asked() != 0, &stop);
+    return s || !stop ? s
+                      : weft_fail(&rank->err, WEFT_ERR_STOPPED, WEFT_NOWHERE,
+                                  "stopped by a signal before the first step");
+}
+
+/* waits: until another run has left the folder. */
+static weft_status take_folder(weft_rank *rank, bool waits, int *lock)
+{
+    const bool first = rank->session.host.rank == 0;
+    const struct timespec pause = {.tv_nsec = 500000000};
+    for (bool busy = true, told = false;; told = true) {
+        weft_error err = {0};
+        weft_status mine = first ? lock_folder(&rank->session, lock, &err) : WEFT_OK;
+        weft_status s = any_of(rank, waits && *lock == WEFT_LOCK_BUSY, &busy);
+        s = s || !busy ? s : check_stop(rank);
+        if (!s && busy && first && !told)
+            weft_log_print(rank->session.host.log, WEFT_LOG_INFO, "--wait: %s",
+                           weft_error_text(&err));
+        if (!s && !busy && mine)
+            weft_fail(&rank->err, mine, WEFT_NOWHERE, "%s", weft_error_text(&err));
+        weft_error_release(&err);
+        if (s || !busy)
+            return s ? s : mine;
+        if (first)
+            nanosleep(&pause, NULL);
+    }
 }
 
 /* Which bytes run: for the log's file, not for the terminal. */
@@ -122,14 +171,14 @@ static void note_plugins(weft_session *session)
     weft_text_release(&text);
 }
 
-/* The run folder: the effective INI, the plan, the log. */
-static weft_status write_folder(weft_session *session, const weft_plan *plan,
-                                const weft_about *about, int *lock, weft_error *err)
+/* The run folder: its records, the log. One that has records is left as it is by a run that has
+ * nothing left to do. */
+static weft_status write_folder(weft_session *session, training *t, const weft_about *about,
+                                weft_error *err)
 {
     const char *dir = session->host.dir;
-    if (!dir)
+    if (!dir || (t->run->step >= t->plan->steps && weft_record_exists(dir)))
         return weft_cli_log_file(&session->sink, NULL, "", err);
-    weft_text text = {0};
     char *above = weft_format("%s/..", dir);
     weft_status s = weft_make_dirs(dir, err);
     if (!s && above)
@@ -137,23 +186,10 @@ static weft_status write_folder(weft_session *session, const weft_plan *plan,
             weft_io_system(), above,
             NULL); /* so that its name outlasts a power cut; not all folders may be opened */
     weft_free(above);
-    if (!s && *lock < 0)
-        s = weft_cli_lock(dir, lock, err);
-    if (!s) {
-        weft_settings_print(session->settings, true, false, &text);
-        s = write_text(dir, "config.ini", &text, err);
-    }
-    if (!s) {
-        weft_text_clear(&text);
-        weft_plan_print(plan, &text);
-        s = write_text(dir, "plan.txt", &text, err);
-    }
-    if (!s) {
-        weft_text_clear(&text);
-        weft_about_print_json(about, &text);
-        s = write_text(dir, "run.json", &text, err);
-    }
+    if (!s && t->lock < 0)
+        s = weft_cli_lock(dir, &t->lock, err);
     s = s ? s : open_log(session, about, err);
+    s = s ? s : weft_record_begin(session, t->plan, about, t->run->step, &t->record, err);
     if (!s)
         note_plugins(session);
     const char *exposed = s ? NULL : weft_folder_exposed(dir);
@@ -162,8 +198,7 @@ static weft_status write_folder(weft_session *session, const weft_plan *plan,
                        "the run folder, %s, is not safe: %s, and so change or remove what the run "
                        "writes; chmod go-w it",
                        dir, exposed);
-    weft_text_release(&text);
-    return s ? no_folder(session, "see above", err) : WEFT_OK;
+    return s == WEFT_ERR_INPUT ? no_folder(session, "see above", err) : s;
 }
 
 /* What is about to happen, in a few lines. */
@@ -206,79 +241,93 @@ static weft_status make_plan(weft_rank *rank, weft_plan **plan)
     return s ? s : weft_session_check_learns(session, *plan, &rank->err);
 }
 
-static weft_status prepare(weft_rank *rank, weft_plan **plan, weft_run **run, int *lock)
+static weft_status prepare(weft_rank *rank, training *t, bool waits)
 {
     weft_session *session = &rank->session;
-    weft_status s = weft_rank_agree(rank, "planning", make_plan(rank, plan));
+    weft_status s = weft_rank_agree(rank, "planning", make_plan(rank, &t->plan));
     s = s ? s
           : weft_rank_agree(rank, "comparing the ranks",
-                            weft_digest_check(*plan, rank->control, &rank->err));
+                            weft_digest_check(t->plan, rank->control, &rank->err));
     bool first = session->host.rank == 0;
-    weft_about about = {.steps = s ? 0 : (*plan)->steps};
+    weft_about about = {.steps = s ? 0 : t->plan->steps};
     s = s ? s : weft_about_init(&about, rank);
     s = s ? s
-          : weft_rank_agree(rank, "looking at the run folder",
-                            first ? lock_folder(session, lock, &rank->err) : WEFT_OK);
+          : weft_rank_agree(rank, "looking at the run folder", take_folder(rank, waits, &t->lock));
     s = s ? s
           : weft_rank_agree(rank, "opening plugins",
                             weft_plugins_open(session->plugins, &rank->err));
     s = s ? s
           : weft_rank_agree(rank, "preparing the run",
-                            weft_run_create(*plan, &session->host, run, &rank->err));
-    s = s ? s : weft_rank_agree(rank, "loading the state", weft_run_continue(*run, &rank->err));
+                            weft_run_create(t->plan, &session->host, &t->run, &rank->err));
+    s = s ? s : weft_rank_agree(rank, "loading the state", weft_run_continue(t->run, &rank->err));
     s = s ? s
           : weft_rank_agree(rank, "making the run folder",
-                            first ? write_folder(session, *plan, &about, lock, &rank->err)
-                                  : WEFT_OK);
+                            first ? write_folder(session, t, &about, &rank->err) : WEFT_OK);
     weft_about_release(&about);
     s = s ? s : weft_cli_check_shared(rank);
     return s ? s
-             : weft_rank_agree(rank, "opening the ranks' logs", open_own_log(session, &rank->err));
+             : weft_rank_agree(rank, "opening the ranks' logs",
+                               open_own_log(session, t->run->step < t->plan->steps, &rank->err));
 }
 
-/* There is nothing yet that would have to be saved. */
-static weft_status check_stop(weft_rank *rank)
+/* As in join.c: all ranks end with the code of the one that failed first. */
+static int exit_code(const weft_rank *rank, weft_status s)
 {
-    const char mine = *weft_stop_asked() != 0;
-    bool stop = mine;
-    char *all = weft_alloc_zero((size_t)rank->session.host.ranks, 1);
-    if (!all)
-        return weft_fail_memory(&rank->err);
-    weft_status s = rank->control ? weft_control_exchange(rank->control, rank->session.host.rank,
-                                                          &mine, 1, all, &rank->err)
-                                  : WEFT_OK;
-    for (int r = 0; r < rank->session.host.ranks; r++)
-        stop = stop || all[r];
-    weft_free(all);
-    return s || !stop ? s
-                      : weft_fail(&rank->err, WEFT_ERR_STOPPED, WEFT_NOWHERE,
-                                  "stopped by a signal before the first step");
+    weft_verdict why;
+    if (s == WEFT_ERR_PEER && rank->control && weft_control_verdict(rank->control, &why) &&
+        why.status)
+        s = (weft_status)why.status;
+    return weft_cli_exit_code(s);
 }
 
-static weft_status train(weft_rank *rank, void *ctx)
+/* In run.json; why it failed, in the log, too. */
+static void note_end(weft_rank *rank, training *t, weft_status s)
+{
+    weft_text text = {0};
+    if (s && t->record) {
+        weft_text_add_utc(&text, weft_utc());
+        weft_text_print(&text, s == WEFT_ERR_STOPPED ? " %s\n" : " error: %s\n",
+                        weft_error_text(&rank->err));
+        weft_cli_log_note(&rank->session.sink, &text);
+    }
+    weft_text_release(&text);
+    weft_record_end(exit_code(rank, s), s ? weft_error_text(&rank->err) : "all steps are done");
+    weft_record_close(t->record, rank->session.host.log);
+}
+
+static weft_status train(weft_rank *rank, void *waits)
 {
     weft_session *session = &rank->session;
-    weft_plan *plan = NULL;
-    weft_run *run = NULL;
-    int lock = -1;
-    (void)ctx;
-    weft_status s = prepare(rank, &plan, &run, &lock);
+    training t = {.lock = -1};
+    weft_status s = prepare(rank, &t, *(const bool *)waits);
     if (!s && session->host.rank == 0)
-        announce(session, plan, run);
+        announce(session, t.plan, t.run);
     if (!s)
-        run->saves_asked = weft_stop_saves();
+        t.run->saves_asked = weft_stop_saves();
+    if (t.record) {
+        t.run->step_made = weft_record_step;
+        t.run->step_made_ctx = t.record;
+    }
     s = s ? s : check_stop(rank);
-    s = s ? s : weft_run_train(run, weft_stop_asked(), &rank->err);
+    s = s ? s : weft_run_train(t.run, weft_stop_asked(), &rank->err);
     if ((!s || s == WEFT_ERR_STOPPED) && session->host.dir)
         weft_log_print(session->host.log, WEFT_LOG_INFO, "run folder: %s", session->host.dir);
-    weft_run_destroy(run);
-    weft_plan_destroy(plan);
-    weft_cli_unlock(&lock);
+    if (session->host.rank == 0)
+        note_end(rank, &t, s);
+    weft_run_destroy(t.run);
+    weft_plan_destroy(t.plan);
+    weft_cli_unlock(&t.lock);
     return s;
 }
 
 int weft_cmd_train(int argc, char **argv)
 {
+    bool waits = false;
+    const weft_option extra[] = {
+        {.name = "wait",
+         .help = "wait for the end of another run in the same folder, in place of failing",
+         .flag = &waits},
+        {.name = NULL}};
     const weft_cli_usage usage = {
         .command = "train",
         .arguments = "run.ini",
@@ -286,15 +335,19 @@ int weft_cmd_train(int argc, char **argv)
         .summary =
             "Trains what the INI file describes. SIGINT, SIGTERM, SIGHUP and SIGUSR1 end the run "
             "after the current step, SIGUSR2 saves and goes on."
-            " With ckpt listed the state is saved first, and the same command goes on from there.",
+            " With ckpt listed the state is saved first, and the same command goes on from there. "
+            "Exit code 0: done; 1: it failed, and may be tried again; 2: bad input; 3: stopped; 4: "
+            "it "
+            "would fail again.",
         .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
+        .extra = extra,
     };
     weft_cli_options options;
     weft_error err = {0};
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO)
         code = weft_stop_take(&err) ? weft_cli_conclude(WEFT_ERR_IO, &err)
-                                    : weft_job_run(argc, argv, &options, train, NULL);
+                                    : weft_job_run(argc, argv, &options, train, &waits);
     weft_error_release(&err);
     weft_cli_options_release(&options);
     return code;

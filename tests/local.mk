@@ -302,6 +302,7 @@ fixture_sources = \
 	tests/fixtures/plugins/other_name.c \
 	tests/fixtures/plugins/refuser.c \
 	tests/fixtures/plugins/second_device.c \
+	tests/fixtures/plugins/pace.c \
 	tests/fixtures/plugins/slow_step.c \
 	tests/fixtures/plugins/small_wrap.c \
 	tests/fixtures/plugins/stray_kernel.c \
@@ -413,6 +414,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-mpi \
 	tests/scripts/check-nccl \
 	tests/scripts/check-nccl-windows \
+	tests/scripts/check-operator \
 	tests/scripts/check-new-plugin \
 	tests/scripts/check-packages \
 	tests/scripts/check-packed \
@@ -422,6 +424,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-passes \
 	tests/scripts/check-plan-gpu \
 	tests/scripts/check-profile \
+	tests/scripts/check-records \
 	tests/scripts/check-release \
 	tests/scripts/check-rules \
 	tests/scripts/check-scale \
