@@ -310,7 +310,8 @@ static long checked;
 void trial_check(trial *t)
 {
     checked++;
-    for (int accumulate = 0; accumulate <= (t->kernel->accumulates ? 1 : 0); accumulate++) {
+    for (int accumulate = 0; accumulate <= (t->kernel->accumulates && !t->alone ? 1 : 0);
+         accumulate++) {
         weft_tensor want[MOST_TENSORS];
         trial_plain(t, accumulate, want);
         for (int v = 0; machine.variant(t, v); v++)

@@ -17,6 +17,7 @@ typedef struct trial {
     double
         tolerance; /* of f32 results, against the largest element; bf16's own rounding is added */
     double size;   /* what "largest element" is at least */
+    bool alone;    /* results are not added to what is there, which would round them again */
     bool product;  /* a matrix product: the machine may run it in other ways */
     const char *launcher; /* for the machine; the op's name unless said otherwise */
 } trial;

@@ -7,6 +7,7 @@
 
 #include "trial_attention.h"
 
+#include <math.h>
 #include <string.h>
 
 #include <weft/random.h>
@@ -24,7 +25,7 @@ static void fill_masks(const attention_case *c, weft_tensor *iq, weft_tensor *ik
         set(iq, i,
             c->mask == MASK_PERMUTED ? (int64_t)weft_permute(1, 2, (uint64_t)m, (uint64_t)i)
             : c->mask == MASK_LATE   ? i + n
-                                     : i);
+                                     : i + c->first);
     for (int64_t j = 0; j < n; j++)
         set(ik, j,
             c->mask == MASK_PERMUTED ? (int64_t)weft_permute(1, 2, (uint64_t)n, (uint64_t)j) : j);
@@ -92,4 +93,101 @@ void attention_check(const attention_case *c)
     attention_heads(trial_out(&b, c->dtype, SIZES(c->batch, c->keys, c->kv_heads * c->d)), c, true);
     trial_check(&f);
     trial_check(&b);
+}
+
+/* ---- pairs ---- */
+
+static int64_t at_int(const weft_tensor *t, int64_t i)
+{
+    return ((const int32_t *)t->data)[i];
+}
+
+/* Whether any query sees key j. */
+static bool is_seen(const trial *t, const attention_case *c, int64_t j)
+{
+    bool causal = t->attrs[0].i != 0;
+    for (int64_t i = 0; i < c->queries; i++)
+        if ((!causal || at_int(&t->ins[4], j) <= at_int(&t->ins[3], i)) &&
+            at_int(&t->ins[5], i) == at_int(&t->ins[6], j))
+            return true;
+    return false;
+}
+
+/* Row i of every head points in direction i. */
+static void point(weft_tensor *t, int64_t d)
+{
+    for (int64_t i = 0; i < t->size[1]; i++)
+        for (int64_t e = 0; e < t->size[2]; e++)
+            weft_tensor_set(t, i * t->size[2] + e, e % d == i % d);
+}
+
+static void set_row(weft_tensor *t, int64_t i, double x)
+{
+    for (int64_t e = 0; e < t->size[2]; e++)
+        weft_tensor_set(t, i * t->size[2] + e, x);
+}
+
+/* Queries or keys are 0, and with them all scores. A weight of 0 times NaN is NaN: `poison` is what
+ * may meet such. */
+static void fill_pairs(trial *t, const attention_case *c, bool keys, double poison)
+{
+    weft_tensor *q = &t->ins[0], *k = &t->ins[1], *v = &t->ins[2];
+    point(keys ? k : q, c->d);
+    for (int64_t i = 0; i < (keys ? q : k)->size[1]; i++)
+        set_row(keys ? q : k, i, 0);
+    point(v, c->d);
+    for (int64_t j = 0; j < c->keys; j++)
+        if (!is_seen(t, c, j)) {
+            set_row(k, j, poison);
+            set_row(v, j, 1e30);
+        }
+}
+
+static attention_case one_row(const attention_case *c, double tolerance)
+{
+    attention_case one = *c;
+    one.batch = 1;
+    one.scale = 64; /* so that gradients of queries and keys are not small */
+    one.tolerance = tolerance;
+    return one;
+}
+
+void attention_forward_pairs(trial *t, const attention_case *c, const char *op)
+{
+    const attention_case one = one_row(c, 0);
+    attention_forward(t, &one, op);
+    fill_pairs(t, &one, true, NAN);
+}
+
+void attention_check_pairs(const attention_case *c)
+{
+    const attention_case one = one_row(c, 3e-4);
+    trial f;
+    weft_tensor made[MOST_TENSORS];
+    attention_forward_pairs(&f, c, "attention");
+    attention_heads(trial_out(&f, c->dtype, SIZES(1, c->queries, c->heads * c->d)), c, false);
+    trial_out(&f, WEFT_F32, SIZES(1, c->queries, c->heads));
+    trial_plain(&f, false, made);
+    for (int keys = 0; keys < 2; keys++) {
+        trial b;
+        attention_forward(&b, &one, "attention_dx");
+        fill_pairs(&b, &one, keys, 1e30);
+        b.alone = true;
+        weft_tensor *out = trial_in(&b, c->dtype, 1, SIZES(1, c->queries, c->heads * c->d)),
+                    *lse = trial_in(&b, WEFT_F32, 1, SIZES(1, c->queries, c->heads)),
+                    *dout = trial_in(&b, c->dtype, 4, SIZES(1, c->queries, c->heads * c->d));
+        attention_heads(out, c, false);
+        attention_heads(dout, c, false);
+        for (int64_t i = 0; i < weft_tensor_count(out); i++)
+            weft_tensor_set(out, i, weft_tensor_get(&made[0], i));
+        for (int64_t i = 0; i < weft_tensor_count(lse); i++)
+            weft_tensor_set(lse, i, weft_tensor_get(&made[1], i));
+        point(dout, c->d);
+        attention_heads(trial_out(&b, c->dtype, SIZES(1, c->queries, c->heads * c->d)), c, false);
+        attention_heads(trial_out(&b, c->dtype, SIZES(1, c->keys, c->kv_heads * c->d)), c, true);
+        attention_heads(trial_out(&b, c->dtype, SIZES(1, c->keys, c->kv_heads * c->d)), c, true);
+        trial_check(&b);
+    }
+    trial_free_outs(&f, made);
+    trial_check(&f);
 }

@@ -20,6 +20,7 @@ typedef enum mask {
 typedef struct attention_case {
     int64_t batch, queries, keys, heads, kv_heads, d;
     int64_t lo, kv_lo, whole, kv_whole; /* in heads; whole 0: all are here */
+    int64_t first; /* the index of the first query, where that is the order of memory */
     mask mask;
     weft_dtype dtype;
     double scale, tolerance;
@@ -31,5 +32,11 @@ void attention_forward(trial *t, const attention_case *c, const char *op);
 void attention_heads(weft_tensor *t, const attention_case *c, bool kv);
 /* Both against the plain kernels. */
 void attention_check(const attention_case *c);
+/* The same so that each pair of a query and a key shows: scores are all 0, so that log-sum-exps
+ * count what a query has seen, and every row points in a direction of its own. What nobody may see
+ * is NaN or huge. Of one batch row; batch and scale are not looked at. */
+void attention_check_pairs(const attention_case *c);
+/* Its forward's operands. */
+void attention_forward_pairs(trial *t, const attention_case *c, const char *op);
 
 #endif

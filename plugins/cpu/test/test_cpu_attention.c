@@ -62,6 +62,45 @@ static void test_few_queries(void **state)
         &(attention_case){.batch = 0, .queries = 1, .keys = 5, .heads = 1, .kv_heads = 1, .d = 8});
 }
 
+/* Around the sizes of tiles, each pair of a query and a key shows. */
+static void test_pairs(void **state)
+{
+    static const int64_t sizes[] = {63, 64, 65, 127, 128, 129};
+    static const mask masks[] = {MASK_CAUSAL, MASK_DOCUMENTS, MASK_NONE};
+    (void)state;
+    for (size_t i = 0; i < 36; i++)
+        attention_check_pairs(&(attention_case){.queries = sizes[i / 6],
+                                                .keys = sizes[i % 6],
+                                                .heads = 2,
+                                                .kv_heads = 1,
+                                                .d = 16,
+                                                .mask = masks[i % 3],
+                                                .dtype = i % 5 ? WEFT_F32 : WEFT_BF16});
+}
+
+/* The same of the kernel for few queries: keys that are not written yet are not read. */
+static void test_pairs_of_few_queries(void **state)
+{
+    static const int64_t sizes[] = {63, 64, 65, 127, 128, 129};
+    (void)state;
+    for (size_t i = 0; i < 6; i++)
+        for (int64_t at = sizes[i] - 3; at <= sizes[i]; at++) {
+            trial f;
+            attention_case c = {.batch = 1,
+                                .queries = 1,
+                                .keys = sizes[i],
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .d = 64,
+                                .first = at};
+            attention_forward_pairs(&f, &c, "attention");
+            trial_choose(&f, "attention_decode", "decode");
+            attention_heads(trial_out(&f, WEFT_F32, SIZES(1, 1, 128)), &c, false);
+            trial_out(&f, WEFT_F32, SIZES(1, 1, 2));
+            trial_check(&f);
+        }
+}
+
 /* Rows that a cache has and those that it has not. */
 static void test_cache(void **state)
 {
@@ -311,6 +350,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_few_queries),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_pairs_of_few_queries),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_shards_of_heads),

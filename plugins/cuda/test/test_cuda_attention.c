@@ -62,6 +62,33 @@ static void test_head_sizes(void **state)
                                           .mask = MASK_LATE});
 }
 
+/* Around the sizes of tiles, each pair of a query and a key shows: bounds of bf16 would hide one
+ * key of 64. */
+static void test_pairs(void **state)
+{
+    static const int64_t sizes[] = {65, 129, 64, 63, 128, 127};
+    static const mask masks[] = {MASK_CAUSAL, MASK_DOCUMENTS, MASK_NONE};
+    (void)state;
+    for (size_t i = 0; i < (is_long() ? 36 : 4); i++)
+        attention_check_pairs(&(attention_case){.queries = sizes[i / 6],
+                                                .keys = sizes[i % 6],
+                                                .heads = 1,
+                                                .kv_heads = 1,
+                                                .d = 64,
+                                                .mask = masks[i % 3],
+                                                .dtype = WEFT_BF16});
+    for (size_t i = 0; i < (is_long() ? 6 : 2);
+         i++) /* without matrix instructions, and wide heads */
+        for (int wide = 0; wide < 2; wide++)
+            attention_check_pairs(&(attention_case){.queries = 33,
+                                                    .keys = sizes[i],
+                                                    .heads = 1,
+                                                    .kv_heads = 1,
+                                                    .d = wide ? 136 : 40,
+                                                    .first = 30,
+                                                    .dtype = wide ? WEFT_BF16 : WEFT_F32});
+}
+
 /* Parts of a split that have got nothing. */
 static void test_nothing(void **state)
 {
@@ -160,8 +187,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks),           cmocka_unit_test(test_head_sizes),
         cmocka_unit_test(test_shards_of_heads), cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_nothing),         cmocka_unit_test(test_long_64),
-        cmocka_unit_test(test_long_128),        cmocka_unit_test(test_long_256),
+        cmocka_unit_test(test_nothing),         cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_long_64),         cmocka_unit_test(test_long_128),
+        cmocka_unit_test(test_long_256),
     };
     return trial_main(argc, argv, "cuda_attention", tests, sizeof tests / sizeof *tests);
 }
