@@ -95,6 +95,7 @@ check_PROGRAMS += \
 	plugins/text/test/test_text \
 	plugins/text/test/test_text_bin \
 	plugins/text/test/test_text_cache \
+	plugins/text/test/test_text_identity \
 	plugins/text/test/test_text_input \
 	plugins/text/test/test_text_many \
 	plugins/text/test/test_text_mix \
@@ -113,6 +114,7 @@ plugins_text_test_fuzz_tokenizer_LDADD = $(TEXT_TEST_LIBS)
 plugins_text_test_test_text_LDADD = $(TEXT_TEST_LIBS)
 plugins_text_test_test_text_bin_LDADD = $(TEXT_TEST_LIBS)
 plugins_text_test_test_text_cache_LDADD = $(TEXT_TEST_LIBS)
+plugins_text_test_test_text_identity_LDADD = $(TEXT_TEST_LIBS)
 plugins_text_test_test_text_input_LDADD = $(TEXT_TEST_LIBS)
 plugins_text_test_test_text_many_LDADD = $(TEXT_TEST_LIBS)
 plugins_text_test_test_text_mix_LDADD = $(TEXT_TEST_LIBS)

@@ -168,6 +168,47 @@ static void gives_equal_samples_to_all(void **state)
     run_end(&r);
 }
 
+/* Each source has an order of its own in each epoch: no two of them are shuffled alike. */
+static void shuffles_every_source_by_itself(void **state)
+{
+    enum { SOURCES = 3, EPOCHS = 3, WINDOWS = 30, ORDERS = SOURCES * EPOCHS };
+    static int order[ORDERS][WINDOWS]; /* -1: not seen */
+    run r;
+    (void)state;
+    for (int s = 0; s < SOURCES; s++) { /* a window is its letter and its number, twice */
+        char name[] = {(char)('a' + s), '.', 't', 'x', 't', 0}, text[WINDOWS * SEQ + 1];
+        for (int w = 0; w < WINDOWS; w++)
+            snprintf(text + w * SEQ, SEQ + 1, "%c%02d-%c%02d-", 'a' + s, w, 'a' + s, w);
+        put(name, text);
+    }
+    memset(order, 0xff, sizeof order);
+    start(&r, "mix = a.txt 1, b.txt 1, c.txt 1\nvalidation = 0" PLAIN, SEQ, 42);
+    for (int64_t i = 0; i < 5 * (int64_t)TEXT_MIX_BLOCK; i++) {
+        size_t s;
+        uint64_t k;
+        buffers b;
+        text_mix_place(&r.text->mix, 42, (uint64_t)i, &s, &k);
+        if (k >= EPOCHS * WINDOWS)
+            continue;
+        get(&r, WEFT_SPLIT_TRAIN, i, &b);
+        assert_int_equal(b.ids[0], 'a' + (int)s);
+        order[s * EPOCHS + k / WINDOWS][k % WINDOWS] = (b.ids[1] - '0') * 10 + b.ids[2] - '0';
+    }
+    for (int a = 0; a < ORDERS; a++) {
+        unsigned seen = 0;
+        for (int w = 0; w < WINDOWS; w++)
+            seen |= order[a][w] < 0 ? 0 : 1u << order[a][w];
+        assert_int_equal(seen, (1u << WINDOWS) - 1);
+        for (int b = 0; b < a; b++) {
+            int same = 0;
+            for (int w = 0; w < WINDOWS; w++)
+                same += order[a][w] == order[b][w];
+            assert_true(same < WINDOWS / 3);
+        }
+    }
+    run_end(&r);
+}
+
 /* Every source holds back its own last part; all of them are validated, each token once. */
 static void validates_every_source(void **state)
 {
@@ -426,6 +467,7 @@ int main(void)
         TEST(draws_by_weight),
         TEST(numbers_every_source_without_gaps),
         TEST(gives_equal_samples_to_all),
+        TEST(shuffles_every_source_by_itself),
         TEST(validates_every_source),
         TEST(validates_files_of_their_own),
         TEST(refuses_wrong_mixes),
