@@ -416,6 +416,37 @@ static void garbage_is_refused(void **state)
     weft_ops_release(&ops);
 }
 
+/* All that is open of a value is of one kind. */
+static void two_kinds_are_refused(void **state)
+{
+    static const weft_mesh mesh = {
+        2, {{.name = "tp", .size = 2, .by = "tp"}, {.name = "dp", .size = 2, .by = "fsdp"}}};
+    static const char *const opens[] = {"+tp +dp", "max+tp max+dp", "+tp max+dp", "max+tp +dp"};
+    weft_ops ops;
+    weft_error err = {0};
+    (void)state;
+    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    weft_graph_config config = small_config(&ops);
+    config.mesh = mesh;
+    for (int i = 0; i < 4; i++) {
+        weft_graph *g;
+        weft_text text = {0};
+        weft_text_print(&text,
+                        "graph train placed on tp 2 dp 2\ncommon\n"
+                        "  %%x: f32[seq 8] %s = input() core\n",
+                        opens[i]);
+        weft_status status = weft_graph_parse(weft_text_get(&text), &config, &g, &err);
+        if (i < 2 ? status != WEFT_OK
+                  : !status || !strstr(weft_error_text(&err), "an open sum and an open maximum"))
+            fail_msg("%s: %s", opens[i], weft_error_text(&err));
+        weft_error_clear(&err);
+        weft_graph_destroy(g);
+        weft_text_release(&text);
+    }
+    weft_error_release(&err);
+    weft_ops_release(&ops);
+}
+
 /* Whatever stands in a text, reading it ends in a graph that prints or in an error. */
 static void noise(void **state)
 {
@@ -498,12 +529,19 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),        cmocka_unit_test(on_a_mesh),
-        cmocka_unit_test(writing),         cmocka_unit_test(before_placement),
-        cmocka_unit_test(lowers_the_same), cmocka_unit_test(every_kind_of_attribute),
-        cmocka_unit_test(each_block_once), cmocka_unit_test(blocks_that_differ),
-        cmocka_unit_test(chunks_once),     cmocka_unit_test(garbage_is_refused),
-        cmocka_unit_test(noise),           cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(one_rank),
+        cmocka_unit_test(on_a_mesh),
+        cmocka_unit_test(writing),
+        cmocka_unit_test(before_placement),
+        cmocka_unit_test(lowers_the_same),
+        cmocka_unit_test(every_kind_of_attribute),
+        cmocka_unit_test(each_block_once),
+        cmocka_unit_test(blocks_that_differ),
+        cmocka_unit_test(chunks_once),
+        cmocka_unit_test(garbage_is_refused),
+        cmocka_unit_test(two_kinds_are_refused),
+        cmocka_unit_test(noise),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

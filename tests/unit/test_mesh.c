@@ -139,10 +139,36 @@ static void too_many_ranks(void **state)
     weft_error_release(&err);
 }
 
+/* ---- layouts on a mesh ---- */
+
+/* What is open stays as it is or is closed: a sum becomes no maximum, no maximum a sum, and nothing
+ * becomes a maximum. */
+static void no_way_between_kinds(void **state)
+{
+    (void)state;
+    enum { NO, SUM = WEFT_OPEN_SUM, MAX = WEFT_OPEN_MAX, KINDS };
+    for (int from = NO; from < KINDS; from++)
+        for (int to = NO; to < KINDS; to++)
+            for (int beside = 0; beside < 2;
+                 beside++) { /* on another axis the same on both sides */
+                weft_step steps[WEFT_MAX_STEPS];
+                weft_layout a = {0}, b = {0};
+                if (from)
+                    a = weft_layout_set_open(a, 0, from);
+                if (to)
+                    b = weft_layout_set_open(b, 0, to);
+                if (beside)
+                    a = weft_layout_cut(a, 0, 1, false), b = weft_layout_cut(b, 0, 1, false);
+                bool is_way = from == to || to == NO || (from == NO && to == SUM);
+                assert_int_equal(weft_layout_steps(a, b, 1, steps) >= 0, is_way);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_are_coordinates), cmocka_unit_test(meshes_are_planned),
-        cmocka_unit_test(wrong_axes), cmocka_unit_test(too_many_ranks)};
+        cmocka_unit_test(no_way_between_kinds), cmocka_unit_test(ranks_are_coordinates),
+        cmocka_unit_test(meshes_are_planned), cmocka_unit_test(wrong_axes),
+        cmocka_unit_test(too_many_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
