@@ -24,7 +24,12 @@ static const char *axis_owner(const char *axis)
     return strncmp(axis, "dp_", 3) == 0 ? "fsdp" : strcmp(axis, "cp") == 0 ? "cp" : "tp";
 }
 
-static weft_status read_mesh(const char *axes, weft_mesh *mesh, weft_error *err)
+static const char *cut_by(const char *axis)
+{
+    return strncmp(axis, "cp", 2) == 0 ? "seq" : strncmp(axis, "dp_", 3) == 0 ? "batch" : NULL;
+}
+
+static weft_status read_mesh(const char *axes, bool cuts, weft_mesh *mesh, weft_error *err)
 {
     char name[24];
     int size, used;
@@ -37,6 +42,8 @@ static weft_status read_mesh(const char *axes, weft_mesh *mesh, weft_error *err)
         snprintf(a->name, sizeof a->name, "%s", name);
         a->size = size;
         a->by = axis_owner(name);
+        if (cuts)
+            a->cuts = cut_by(name);
     }
     return WEFT_OK;
 }
@@ -168,7 +175,7 @@ static weft_status build(planned *p, const planned_spec *spec)
         !weft_map_set(&p->ops.by_name, &p->ops.pool, op->name, strlen(op->name),
                       (void *)(uintptr_t)op))
         s = weft_fail_memory(&p->err);
-    s = s ? s : read_mesh(spec->axes, &config.mesh, &p->err);
+    s = s ? s : read_mesh(spec->axes, spec->cuts, &config.mesh, &p->err);
     s = s ? s : weft_graph_create(&config, &p->g, &p->err);
     return s ? s : run_passes(p, WEFT_STAGE_GRAPH);
 }

@@ -21,6 +21,8 @@ typedef struct planned_spec {
     uint64_t dice;
     const weft_op *instead; /* NULL, or an op that takes the place of the one of its name */
     bool placed_only;       /* neither differentiated nor updated */
+    bool cuts;              /* axes say what they cut, as in a run; else parts of the head need not
+                               divide shards */
 } planned_spec;
 
 typedef struct planned_plugin {

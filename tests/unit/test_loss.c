@@ -463,18 +463,64 @@ static void capped_in_all_modes(void **state)
     weft_pool_release(&pool);
 }
 
+/* ---- parts of the head ---- */
+
+static int count_parts(const char *axes, int64_t seq)
+{
+    planned p;
+    int n = 0;
+    planned_spec spec = {.axes = axes,
+                         .passes = "",
+                         .batch = 1,
+                         .seq = seq,
+                         .chunk = 1,
+                         .cuts = true,
+                         .placed_only = true};
+    if (planned_init(&p, &spec))
+        fail_msg("%s", weft_error_text(&p.err));
+    while (weft_graph_logits(p.g, n))
+        n++;
+    planned_release(&p);
+    return n;
+}
+
+/* As many as there may be, where one token each is wanted: a number of parts that divides the
+ * sequence, and what every axis leaves of it, outermost first. */
+static void parts_divide_every_shard(void **state)
+{
+    static const struct {
+        const char *axes;
+        int64_t seq;
+        int parts;
+    } cases[] = {
+        {"", 30, 30},
+        {"dp_shard=4", 30, 30},
+        {"tp=4", 30, 30},
+        {"cp=2", 24, 12},
+        {"cp=4", 30, 2}, /* shards of 8, 8, 8 and 6 */
+        {"cp=5", 12, 3}, /* 3, 3, 3, 3 and none */
+        {"cp=2", 7, 1},
+        {"cp=2 cp_far=3", 36, 6},
+        {"cp=2 cp_far=3", 20, 1}, /* 7, and of these 4 */
+        {"cp=3 cp_far=2", 20, 2}, /* 10, and of these 4 */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int n = count_parts(cases[i].axes, cases[i].seq);
+        if (n != cases[i].parts)
+            fail_msg("%s, %d tokens: %d parts, not %d", cases[i].axes, (int)cases[i].seq, n,
+                     cases[i].parts);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),
-        cmocka_unit_test(in_validation),
-        cmocka_unit_test(reports),
-        cmocka_unit_test(further_on),
-        cmocka_unit_test(writes_the_next),
-        cmocka_unit_test(as_text),
-        cmocka_unit_test(without_a_head),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(capped_in_all_modes),
+        cmocka_unit_test(terms),           cmocka_unit_test(in_validation),
+        cmocka_unit_test(reports),         cmocka_unit_test(further_on),
+        cmocka_unit_test(writes_the_next), cmocka_unit_test(as_text),
+        cmocka_unit_test(without_a_head),  cmocka_unit_test(parts_divide_every_shard),
+        cmocka_unit_test(refusals),        cmocka_unit_test(capped_in_all_modes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
