@@ -139,12 +139,60 @@ static void a_full_context_goes_on(void **state)
     model_run_release(&m);
 }
 
+static int32_t likeliest(const weft_decoder *d)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < d->vocab; i++)
+        best = d->logits[i] > d->logits[best] ? i : best;
+    return best;
+}
+
+/* A text that slides out of its caches goes on as one that begins with what is left of it: here
+ * each token is chosen by a model that reads its whole window anew. */
+static void what_slides_is_as_what_begins(void **state)
+{
+    enum { CONTEXT = 16, ADDED = 45, MOST = TOKENS + ADDED };
+    static const size_t prompts[] = {1, 5, 15, 16, 17, 30};
+    int32_t ids[TOKENS];
+    model_run m;
+    weft_decoder d, fresh;
+    (void)state;
+    make_ids(ids);
+    start(&m, RUN "context = 16\ntokens = 1000\n" LLAMA);
+    good(weft_decoder_init(&d, m.run, &m.err), &m);
+    good(weft_decoder_init(&fresh, m.run, &m.err), &m);
+    for (size_t i = 0; i < sizeof prompts / sizeof prompts[0]; i++) {
+        weft_continuation t;
+        weft_generation slides = {.most = ADDED, .slides = true};
+        int32_t want[MOST];
+        size_t n = prompts[i], from = n > CONTEXT ? n - CONTEXT : 0;
+        memcpy(want, ids, n * sizeof *ids);
+        while (n < prompts[i] + ADDED) {
+            const int32_t *window = want + from;
+            size_t size = n - from;
+            weft_decoder_start(&fresh, &window, &size, 1);
+            good(weft_decoder_run(&fresh, &m.err), &m);
+            want[n++] = likeliest(&fresh);
+            from = size == CONTEXT ? n - CONTEXT / 2 : from;
+        }
+        good(weft_continuation_init(&t, 0, ids, prompts[i], &m.err), &m);
+        good(weft_generate(&d, &slides, &t, 1, &m.err), &m);
+        assert_int_equal(t.n, n);
+        assert_memory_equal(t.ids, want, n * sizeof *want);
+        weft_continuation_release(&t);
+    }
+    weft_decoder_release(&d);
+    weft_decoder_release(&fresh);
+    model_run_release(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_as_single_tokens),
         cmocka_unit_test(caches_are_planned),
         cmocka_unit_test(a_full_context_goes_on),
+        cmocka_unit_test(what_slides_is_as_what_begins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
