@@ -45,6 +45,7 @@ check_PROGRAMS += \
 	tests/unit/test_processors \
 	tests/unit/test_random \
 	tests/unit/test_read_safetensors \
+	tests/unit/test_recompute \
 	tests/unit/test_ring_rows \
 	tests/unit/test_roofline \
 	tests/unit/test_rule \
@@ -65,6 +66,7 @@ check_PROGRAMS += \
 	tests/unit/test_torture \
 	tests/unit/test_traffic \
 	tests/unit/test_verify \
+	tests/unit/test_waits \
 	tests/unit/test_watch \
 	tests/bad/ini/test_bad_ini \
 	tests/random/random_runs
@@ -162,6 +164,8 @@ tests_unit_test_loss_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_loss_LDADD = $(SIM_LIBS)
 tests_unit_test_place_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_place_LDADD = $(SIM_LIBS)
+tests_unit_test_recompute_CFLAGS = $(SIM_CFLAGS)
+tests_unit_test_recompute_LDADD = $(SIM_LIBS)
 tests_unit_test_scale_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_scale_LDADD = $(SIM_LIBS)
 tests_unit_test_surgery_CFLAGS = $(SIM_CFLAGS)
@@ -262,6 +266,7 @@ tests_unit_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
 tests_unit_test_sha256_LDADD = core/libcore.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_columns_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_control_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_waits_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_watch_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
 check_LTLIBRARIES += tests/unit/libintruder.la
 tests_unit_libintruder_la_SOURCES = tests/unit/intruder.c tests/unit/intruder.h
@@ -335,6 +340,7 @@ run_fixture_sources = \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/moving_bias.c \
 	tests/fixtures/run/oddities.c \
+	tests/fixtures/run/one_kv.c \
 	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
