@@ -527,7 +527,7 @@ EXTRA_DIST += $(cluster_tests) tests/cluster/hosts.sh tests/cluster/slurm.sh
 .PHONY: check-cluster
 check-cluster: all $(fixtures)
 	@failed=0; for test in $(cluster_tests); do \
-	    echo "# $$test"; ($(AM_TESTS_ENVIRONMENT) exec bash '$(abs_top_srcdir)'/$$test) || failed=1; \
+	    echo "# $$test"; ($(AM_TESTS_ENVIRONMENT) exec timeout -k 10 7200 bash '$(abs_top_srcdir)'/$$test) || failed=1; \
 	done; exit $$failed
 
 # Builds with sanitizers beside one that has none. The GPU's code is the same in all of them, and what
@@ -565,7 +565,7 @@ check-sanitizers:
 	left=''; for test in $(sanitized_tests); do [ -n '$(RESUME)' ] && passed $$test || left="$$left $$test"; done; \
 	[ -n '$(RESUME)' ] || rm -rf reports; $(MKDIR_P) reports; code=0; \
 	ASAN_OPTIONS="$${ASAN_OPTIONS:+$$ASAN_OPTIONS:}log_path=$(abs_top_builddir)/reports/of"; export ASAN_OPTIONS; \
-	[ -z "$$left" ] || $(MAKE) $(AM_MAKEFLAGS) check TESTS="$$left" || code=1; \
+	[ -z "$$left" ] || WEFT_TEST_LIMIT=28800 $(MAKE) $(AM_MAKEFLAGS) check TESTS="$$left" || code=1; \
 	for test in $(sanitized_tests); do passed $$test && echo "passed      $$test" || { code=1; echo "NOT PASSED  $$test"; }; done; \
 	for report in reports/of.*; do [ ! -e "$$report" ] || { code=1; cat "$$report"; }; done; \
 	exit $$code
@@ -589,7 +589,7 @@ races: all tests/fixtures/run/later.so $(fake_cuda)
 .PHONY: check-valgrind
 check-valgrind: all
 	@command -v valgrind >/dev/null || { echo "check-valgrind: there is no valgrind; apt-get install valgrind" >&2; exit 1; }
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
+	WEFT_TEST_LIMIT=28800 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
 	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind --quiet --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=99'
 
 # What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
