@@ -4,7 +4,9 @@
 #include "text_run.h"
 
 #include <dirent.h>
+#include <glob.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -215,14 +217,60 @@ static void says_how_far_it_is(void **state)
     }
 }
 
+/* Another maker that had the lock on the part: when the log says that the plugin waits for it, what
+ * it makes gets its name. */
+typedef struct maker {
+    char name[300], done[300];
+    int lock, begun;
+    bool renamed;
+} maker;
+
+static void finish_making(void *self, weft_log_level level, const char *line)
+{
+    maker *m = self;
+    (void)level;
+    m->begun += strstr(line, "tokenising") != NULL;
+    if (strstr(line, "waiting"))
+        m->renamed = !rename(m->done, m->name) && !close(m->lock);
+}
+
+static void takes_what_another_made_meanwhile(void **state)
+{
+    const char *ini = "path = a.txt\nbos = no\neos = no";
+    char part[320];
+    glob_t found;
+    maker m = {.lock = -1};
+    run r;
+    (void)state;
+    put("a.txt", "hello");
+    run_start(&r, ini);
+    run_end(&r);
+    assert_int_equal(glob("cache/tokens/*.tokens", 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    snprintf(m.name, sizeof m.name, "%s", found.gl_pathv[0]);
+    snprintf(m.done, sizeof m.done, "%s", "done");
+    globfree(&found);
+    assert_int_equal(rename(m.name, m.done), 0);
+    snprintf(part, sizeof part, "%s.part", m.name);
+    m.lock = open(part, O_RDWR | O_CREAT, 0666);
+    assert_true(m.lock >= 0 && flock(m.lock, LOCK_EX) == 0);
+    assert_int_equal(run_create(&r, ini), WEFT_OK);
+    r.log = (weft_log){.write = finish_making, .self = &m};
+    assert_int_equal(text_LTX_plugin.open(r.text, &r.err), WEFT_OK);
+    assert_true(m.renamed);
+    assert_int_equal(m.begun, 0);
+    assert_text(&r, "hello", 5);
+    run_end(&r);
+    assert_int_not_equal(access(part, F_OK), 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, scratch_enter_memory, scratch_leave)
     const struct CMUnitTest tests[] = {
-        TEST(is_the_same_with_any_number_of_threads),
-        TEST(survives_failed_allocations_in_threads),
-        TEST(survives_any_number_of_kills),
-        TEST(says_how_far_it_is),
+        TEST(is_the_same_with_any_number_of_threads), TEST(survives_failed_allocations_in_threads),
+        TEST(survives_any_number_of_kills),           TEST(says_how_far_it_is),
+        TEST(takes_what_another_made_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
