@@ -164,11 +164,33 @@ static void no_way_between_kinds(void **state)
             }
 }
 
+/* What is at one coordinate of an axis comes to all, or from all to one, by steps that leave what
+ * another axis cuts alone; that axis itself cuts it in no one way. */
+static void no_way_from_a_place_to_a_cut(void **state)
+{
+    (void)state;
+    for (int axis = 0; axis < 2; axis++)
+        for (int at = 0; at < 2; at++) {
+            weft_step steps[WEFT_MAX_STEPS];
+            const weft_layout all = {0}, there = weft_layout_set_at(all, axis, at),
+                              cut = weft_layout_cut(all, 0, axis, false),
+                              both = weft_layout_cut(there, 0, 1 - axis, false);
+            assert_int_equal(weft_layout_steps(there, cut, 1, steps), -1);
+            assert_int_equal(weft_layout_steps(cut, there, 1, steps), -1);
+            assert_int_equal(weft_layout_steps(both, cut, 1, steps), -1);
+            assert_int_equal(weft_layout_steps(there, all, 1, steps), 1);
+            assert_int_equal(weft_layout_steps(all, there, 1, steps), 1);
+            assert_int_equal(weft_layout_steps(there, both, 1, steps), 1);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_way_between_kinds), cmocka_unit_test(ranks_are_coordinates),
-        cmocka_unit_test(meshes_are_planned), cmocka_unit_test(wrong_axes),
-        cmocka_unit_test(too_many_ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_way_between_kinds),
+                                       cmocka_unit_test(no_way_from_a_place_to_a_cut),
+                                       cmocka_unit_test(ranks_are_coordinates),
+                                       cmocka_unit_test(meshes_are_planned),
+                                       cmocka_unit_test(wrong_axes),
+                                       cmocka_unit_test(too_many_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
