@@ -266,6 +266,11 @@ static void writes_the_next(void **state)
     assert_null(weft_graph_logits(p.g, 1));
     assert_null(weft_graph_find(p.g, "labels+1"));
     planned_release(&p);
+    further_head = (weft_head){"more", 0, 0, 0}; /* of two that do, the first */
+    assert_int_equal(plan(&p, WEFT_MODE_GENERATE, false, "", further), WEFT_OK);
+    assert_string_equal(p.g->logits->name, "head.logits");
+    assert_ptr_equal(weft_graph_logits(p.g, 0), p.g->logits);
+    planned_release(&p);
 }
 
 /* Terms and labels further on are in a graph's text, and read back. */
