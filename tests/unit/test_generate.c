@@ -186,6 +186,57 @@ static void what_slides_is_as_what_begins(void **state)
     model_run_release(&m);
 }
 
+/* ---- as text ---- */
+
+static int no_bos(void *self)
+{
+    (void)self;
+    return -1;
+}
+
+/* An id is a byte. */
+static weft_status decode_bytes(void *self, const int32_t *ids, size_t n, weft_text *text,
+                                weft_error *err)
+{
+    (void)self, (void)err;
+    for (size_t i = 0; i < n; i++)
+        weft_text_add_bytes(text, &(char){(char)ids[i]}, 1);
+    return WEFT_OK;
+}
+
+/* What is added begins with a whole character, even where what was there before ended within one,
+ * and what stands for that begins as the whole one does (U+FFFD and U+FFFC). */
+static void what_is_added_is_whole_characters(void **state)
+{
+    static const struct {
+        const char *prompt, *rest, *added;
+    } cases[] = {
+        {"ab", "cd", "cd"},
+        {"a\xC3", "\xA9z", "\xC3\xA9z"},
+        {"a\xEF\xBF", "\xBC", "\xEF\xBF\xBC"},
+        {"\xEF\xBF", "\xBC", "\xEF\xBF\xBC"},
+        {"\xC3\xA9", "\xC3\xA8", "\xC3\xA8"},
+    };
+    static const weft_tokenizer table = {
+        .size = sizeof table, .bos = no_bos, .eos = no_bos, .decode = decode_bytes};
+    const weft_run_tokenizer tokenizer = {.table = &table, .by = "a test"};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_text before = {0}, after = {0};
+        weft_error err = {0};
+        int32_t ids[16];
+        size_t n_prompt = strlen(cases[i].prompt), n = n_prompt + strlen(cases[i].rest);
+        for (size_t k = 0; k < n; k++)
+            ids[k] =
+                (unsigned char)(k < n_prompt ? cases[i].prompt[k] : cases[i].rest[k - n_prompt]);
+        const weft_continuation t = {.ids = ids, .n = n, .n_prompt = n_prompt};
+        assert_int_equal(weft_continuation_decode(&t, &tokenizer, &before, &after, &err), WEFT_OK);
+        assert_string_equal(weft_text_get(&after), cases[i].added);
+        weft_text_release(&before);
+        weft_text_release(&after);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +244,7 @@ int main(void)
         cmocka_unit_test(caches_are_planned),
         cmocka_unit_test(a_full_context_goes_on),
         cmocka_unit_test(what_slides_is_as_what_begins),
+        cmocka_unit_test(what_is_added_is_whole_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
