@@ -262,6 +262,22 @@ static void maxima(void **state)
         }
 }
 
+/* Wherever it lies: kernels share out long rows. */
+static void maxima_of_long_rows(void **state)
+{
+    enum { N = 2 * 16384 + 5 };
+    static const int64_t places_of_it[] = {0, 16383, 16384, 32767, 32768, N - 1};
+    static float x[N];
+    (void)state;
+    for (size_t i = 0; i < sizeof places_of_it / sizeof places_of_it[0]; i++) {
+        x[places_of_it[i]] = -7;
+        for (int64_t places = 0; places < 3; places++)
+            assert_true(amax_of(x, places == COLUMNS ? N : 1, places == COLUMNS ? 1 : N, places,
+                                false) == 7);
+        x[places_of_it[i]] = 0;
+    }
+}
+
 static void infinities(void **state)
 {
     (void)state;
@@ -298,8 +314,13 @@ static void scales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_kernels), cmocka_unit_test(cpu_kernels), cmocka_unit_test(histories),
-        cmocka_unit_test(maxima),        cmocka_unit_test(infinities),  cmocka_unit_test(scales),
+        cmocka_unit_test(plain_kernels),
+        cmocka_unit_test(cpu_kernels),
+        cmocka_unit_test(histories),
+        cmocka_unit_test(maxima),
+        cmocka_unit_test(maxima_of_long_rows),
+        cmocka_unit_test(infinities),
+        cmocka_unit_test(scales),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }
