@@ -160,7 +160,6 @@ static void what_slides_is_as_what_begins(void **state)
     make_ids(ids);
     start(&m, RUN "context = 16\ntokens = 1000\n" LLAMA);
     good(weft_decoder_init(&d, m.run, &m.err), &m);
-    good(weft_decoder_init(&fresh, m.run, &m.err), &m);
     for (size_t i = 0; i < sizeof prompts / sizeof prompts[0]; i++) {
         weft_continuation t;
         weft_generation slides = {.most = ADDED, .slides = true};
@@ -170,9 +169,11 @@ static void what_slides_is_as_what_begins(void **state)
         while (n < prompts[i] + ADDED) {
             const int32_t *window = want + from;
             size_t size = n - from;
+            good(weft_decoder_init(&fresh, m.run, &m.err), &m);
             weft_decoder_start(&fresh, &window, &size, 1);
             good(weft_decoder_run(&fresh, &m.err), &m);
             want[n++] = likeliest(&fresh);
+            weft_decoder_release(&fresh);
             from = size == CONTEXT ? n - CONTEXT / 2 : from;
         }
         good(weft_continuation_init(&t, 0, ids, prompts[i], &m.err), &m);
@@ -182,7 +183,6 @@ static void what_slides_is_as_what_begins(void **state)
         weft_continuation_release(&t);
     }
     weft_decoder_release(&d);
-    weft_decoder_release(&fresh);
     model_run_release(&m);
 }
 
