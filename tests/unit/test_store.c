@@ -355,11 +355,8 @@ static void *read_rows(void *arg)
     return NULL;
 }
 
-static void threads_share_a_folder(void **state)
+static void write_rows(weft_sums sums[N_FILES])
 {
-    (void)state;
-    weft_sums sums[N_FILES];
-    weft_folder *folder = NULL;
     char path[32];
     for (int i = 0; i < N_FILES; i++) {
         const weft_piece piece = {"t",
@@ -373,6 +370,15 @@ static void threads_share_a_folder(void **state)
         write_file(path, &piece, 1, true, (const void *const *)&data, &sums[i]);
         free(data);
     }
+}
+
+static void threads_share_a_folder(void **state)
+{
+    (void)state;
+    weft_sums sums[N_FILES];
+    weft_folder *folder = NULL;
+    char path[32];
+    write_rows(sums);
     ok(weft_folder_open(io, "", &folder, err));
     for (int i = 0; i < N_FILES; i++) {
         snprintf(path, sizeof path, "%d.safetensors", i);
@@ -389,6 +395,43 @@ static void threads_share_a_folder(void **state)
         assert_null(bad);
     }
     assert_true(fault_fs_open_files(disk) <= 64 + 4);
+    weft_folder_destroy(folder);
+}
+
+static weft_folder *watched;
+static bool is_inside; /* of a read */
+
+/* Before a file is read all others are: more than may be open at once. */
+static ssize_t read_others_first(void *ctx, int fd, void *to, size_t n, off_t at)
+{
+    if (watched && !is_inside) {
+        is_inside = true;
+        assert_null(read_rows(watched));
+        is_inside = false;
+    }
+    return io->pread(ctx, fd, to, n, at);
+}
+
+static void keeps_open_what_is_read(void **state)
+{
+    weft_sums sums[N_FILES];
+    weft_io others_first = *io;
+    float to[FILE_COLUMNS];
+    (void)state;
+    others_first.pread = read_others_first;
+    write_rows(sums);
+    for (int i = 0; i < N_FILES; i++)
+        weft_sums_release(&sums[i]);
+    weft_folder *folder = NULL;
+    ok(weft_folder_open(&others_first, "", &folder, err));
+    watched = folder;
+    for (int64_t row = 0; row < N_FILES * FILE_ROWS; row += 10) {
+        ok(weft_folder_read(folder, "t", (int64_t[]){row, 0}, (int64_t[]){1, FILE_COLUMNS},
+                            WEFT_F32, to, err));
+        for (int c = 0; c < FILE_COLUMNS; c++)
+            assert_true(to[c] == (float)(row * FILE_COLUMNS + c));
+    }
+    watched = NULL;
     weft_folder_destroy(folder);
 }
 
@@ -456,7 +499,8 @@ int main(void)
         with_disk(keeps_every_dtype),        with_disk(aligns),
         with_disk(keeps_the_callers_format), with_disk(random_boxes),
         with_disk(reads_few_times),          with_disk(reads_few_bytes),
-        with_disk(threads_share_a_folder),   with_disk(converts_floats),
+        with_disk(threads_share_a_folder),   with_disk(keeps_open_what_is_read),
+        with_disk(converts_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,6 +136,25 @@ static void transfers_take_time(void **state)
     weft_tasks_destroy(t);
 }
 
+/* By hand: begin 1F0 1F1 1F2 ...; what takes 3 s to arrive comes every 3 s, however soon it is
+ * sent. */
+static void transfers_follow_each_other(void **state)
+{
+    (void)state;
+    weft_tasks *t = schedule(WEFT_SCHEDULE_GPIPE, 2, 2, 3);
+    weft_costs c = even_costs(t, 1);
+    c.bytes[0][0] = 6;
+    c.bytes_per_s = 2;
+    weft_timeline *line = simulate(t, &c, 0);
+    assert_time(line, 0, 3, 2, 3); /* all are sent by then */
+    assert_time(line, 1, 1, 4, 5);
+    assert_time(line, 1, 2, 7, 8);
+    assert_time(line, 1, 3, 10, 11);
+    weft_timeline_destroy(line);
+    weft_costs_release(&c);
+    weft_tasks_destroy(t);
+}
+
 /* A receive begins when its rank comes to the task before: the second forward's cannot arrive while
  * the first one's backward has not been come to. One link carries one thing at a time. */
 static void receives_begin_one_task_ahead(void **state)
@@ -333,6 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_schedules_wait_as_they_should),
         cmocka_unit_test(transfers_take_time),
+        cmocka_unit_test(transfers_follow_each_other),
         cmocka_unit_test(receives_begin_one_task_ahead),
         cmocka_unit_test(large_ones_take_no_time),
         cmocka_unit_test(lists_without_an_end_are_refused),

@@ -129,7 +129,7 @@ static const weft_node *find_node(const weft_graph *g, const char *op)
 static void every_parameter_is_updated(void **state)
 {
     fixture *f = *state;
-    begin(f, "[adamw]\nno_decay = embed.*\n");
+    begin(f, "[adamw]\nno_decay = norm.* embed.*\n");
     if (adamw_joint(f->self, f->g, &f->err) != WEFT_OK)
         fail_msg("%s %s", weft_error_text(&f->err), weft_error_text(weft_graph_error(f->g)));
     if (weft_graph_verify(f->g, &f->err) != WEFT_OK)
