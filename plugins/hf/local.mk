@@ -30,8 +30,10 @@ plugin_LTLIBRARIES += plugins/hf/hf.la
 plugins_hf_hf_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 endif
 
-check_PROGRAMS += plugins/hf/test/test_hf
+check_PROGRAMS += plugins/hf/test/test_hf plugins/hf/test/test_hf_place
 plugins_hf_test_test_hf_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 plugins_hf_test_test_hf_LDADD = plugins/hf/libhf.la $(MODEL_LIBS)
+plugins_hf_test_test_hf_place_CPPFLAGS = $(plugins_hf_test_test_hf_CPPFLAGS) -I$(top_srcdir)/plugins/hf
+plugins_hf_test_test_hf_place_LDADD = $(plugins_hf_test_test_hf_LDADD)
 
 nobase_dist_doc_DATA += plugins/hf/README.md
