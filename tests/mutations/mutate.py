@@ -3,7 +3,7 @@
 """Makes one small mistake after the other in a copy of the tree, and names those no test notices.
 
     mutate.py check TREE                         does every entry of the lists still apply?
-    mutate.py run TREE BUILD [NAME...]           try them; a NAME may have * and ?
+    mutate.py run TREE BUILD [NAME,...]          try them; a NAME may have * and ?
         --configure ARGUMENT   of the copy's configure, as often as there are some
         --named                only the tests that an entry names, never the whole check
         --resume               not those that an earlier run of this copy has tried
@@ -210,7 +210,7 @@ class Copy:
         """The exit status; None: it took too long, and was ended with all that it had started."""
         self.log.write(f"$ {' '.join(command)}\n")
         self.log.flush()
-        environment = dict(os.environ, WEFT_TEST_LIMIT=str(TEST_LIMIT))
+        environment = dict(os.environ, WEFT_TEST_LIMIT=str(TEST_LIMIT), WEFT_MUTATED="yes")
         environment.pop("MAKEFLAGS", None)
         process = subprocess.Popen(command, cwd=self.build, stdin=subprocess.DEVNULL, stdout=self.log,
                                    stderr=self.log, start_new_session=True, env=environment)
@@ -275,8 +275,9 @@ def attempt(copy, entry, named):
 
 
 def run(options):
-    entries = [e for e in read_lists(options.tree) if not options.names or
-               any(fnmatch.fnmatchcase(e.name, n) for n in options.names)]
+    names = [n for words in options.names for n in words.split(",")]
+    entries = [e for e in read_lists(options.tree)
+               if not names or any(fnmatch.fnmatchcase(e.name, n) for n in names)]
     if not entries:
         raise Bad("no mutation has such a name")
     at = Tree(options.tree)
