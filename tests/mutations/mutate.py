@@ -6,7 +6,7 @@
     mutate.py run TREE BUILD [NAME,...]          try them; a NAME may have * and ?
         --configure ARGUMENT   of the copy's configure, as often as there are some
         --named                only the tests that an entry names, never the whole check
-        --resume               not those that an earlier run of this copy has tried
+        --resume               not those that an earlier run of this copy has caught
 
 README.md has the format of the lists. The copy lies in BUILD/mutations, and its build in there.
 """
@@ -290,6 +290,7 @@ def run(options):
     if options.resume and os.path.exists(results):
         with open(results, encoding="utf-8") as f:
             done = dict(line.rstrip("\n").split("\t") for line in f)
+        done = {key: what for key, what in done.items() if what.startswith("caught")}
     if copy.make(BUILD_LIMIT * 4, "check-data") != 0:
         raise Bad(f"the copy cannot be built; see {copy.log.name}")
     broken = [] if done else [t for t in sorted({t for e in entries for t in e.tests()})
