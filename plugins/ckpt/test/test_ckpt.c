@@ -32,6 +32,30 @@ static void test_old_ones_go(void **state)
         assert_false(drop[i]);
 }
 
+/* A run that went back to an older one, and saves: later ones of the first time are there. */
+static void test_what_was_just_saved_stays(void **state)
+{
+    static const int steps[] = {3, 6};
+    char dir[] = "/tmp/weft-ckpt-XXXXXX", path[64];
+    const weft_io *io = weft_io_system();
+    weft_error err = {0};
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/step-%d", dir, steps[i]);
+        assert_int_equal(weft_io_make_dirs(io, path, &err), WEFT_OK);
+        snprintf(path, sizeof path, "%s/step-%d/manifest.json", dir, steps[i]);
+        assert_int_equal(weft_io_write_file(io, path, "{}", 2, &err), WEFT_OK);
+    }
+    assert_int_equal(ckpt_prune(io, dir, 3, 1, 0, &err), WEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/step-%d", dir, steps[i]);
+        assert_true(ckpt_exists(io, path));
+    }
+    assert_int_equal(weft_io_remove_tree(io, dir, &err), WEFT_OK);
+    weft_error_release(&err);
+}
+
 /* ---- parts ---- */
 
 static weft_state_tensor tensor(const char *name, int64_t rows, int64_t columns, int replica,
@@ -282,13 +306,10 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_old_ones_go),
-        cmocka_unit_test(test_replicas_share),
-        cmocka_unit_test(test_nothing_empty),
-        cmocka_unit_test(test_buffer),
-        cmocka_unit_test(test_state_may_change),
-        cmocka_unit_test(test_device_memory),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_old_ones_go),    cmocka_unit_test(test_what_was_just_saved_stays),
+        cmocka_unit_test(test_replicas_share), cmocka_unit_test(test_nothing_empty),
+        cmocka_unit_test(test_buffer),         cmocka_unit_test(test_state_may_change),
+        cmocka_unit_test(test_device_memory),  cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests_name("checkpoints", tests, NULL, NULL);
 }
