@@ -257,6 +257,28 @@ static void many_words_in_one_line(void **state)
     weft_text_release(&text);
 }
 
+/* Of a parameter that has no range: beyond 64 bits there is no number, with a suffix or without. */
+static void no_number_is_too_large_for_its_type(void **state)
+{
+    static const weft_param any[] = {{.name = "x", .type = WEFT_PARAM_INT, .help = "x"},
+                                     {.name = NULL}};
+    static const char *const words[] = {"9223372036854775808", "-9223372036854775809",
+                                        "99999999999999999999", "9223372036854775807k"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char ini[80];
+        const weft_params *p;
+        weft_error err = {0};
+        snprintf(ini, sizeof ini, "[any]\nx = %s\n", words[i]);
+        weft_settings *settings = read_text(ini);
+        assert_int_equal(weft_settings_section(settings, "any", any, &p, &err), WEFT_ERR_INPUT);
+        assert_non_null(strstr(weft_error_text(&err), "out of range"));
+        weft_error_release(&err);
+        weft_settings_destroy(settings);
+    }
+}
+
 static void a_section_may_be_claimed_again(void **state)
 {
     static const weft_param other[] = {{.name = "x", .type = WEFT_PARAM_INT, .help = "x"},
@@ -382,6 +404,7 @@ int main(void)
         cmocka_unit_test(long_values_are_whole),
         cmocka_unit_test(longest_line),
         cmocka_unit_test(many_words_in_one_line),
+        cmocka_unit_test(no_number_is_too_large_for_its_type),
         cmocka_unit_test(a_section_may_be_claimed_again),
         cmocka_unit_test(nearest_names),
         cmocka_unit_test(core_tables_hold_together),
