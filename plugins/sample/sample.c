@@ -38,7 +38,8 @@ static const weft_param params[] = {
     {.name = "prompt",
      .type = WEFT_PARAM_STRING,
      .value = "Once upon a time",
-     .help = "What the text begins with; several are separated by ' | '."},
+     .help = "What the text begins with; several are separated by ' | '. | alone: the beginning of "
+             "a text."},
     {.name = "tokens",
      .type = WEFT_PARAM_INT,
      .value = "100",
@@ -95,6 +96,8 @@ static int count_prompts(const char *text)
 
 static weft_status split_prompts(sample *self, const char *text, weft_error *err)
 {
+    if (strcmp(text, "|") == 0) /* an empty value is one that is not set */
+        text = "";
     int n = count_prompts(text);
     self->prompts = weft_alloc_zero((size_t)n, sizeof *self->prompts);
     if (!self->prompts)

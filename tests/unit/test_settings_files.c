@@ -325,8 +325,7 @@ static void sources_are_printed(void **state)
                         "    b                                   ; run.ini:3\n"
                         "\n[demo]\n"
                         "count = 3                               ; run.ini:5\n"
-                        "rate = 1                                ; -o demo.rate=1\n"
-                        "words =                                 ; run.ini:6\n");
+                        "rate = 1                                ; -o demo.rate=1\n");
     weft_text_clear(&text);
     weft_settings_print(settings, true, false, &text);
     assert_non_null(strstr(text.data, "\nsize = auto                             ; default\n"));

@@ -290,12 +290,12 @@ static void empty_prompts(void **state)
     fixture *f = *state;
     const int32_t *ids;
     size_t n;
-    assert_int_equal(begin(f, "[sample]\nprompt =\n"), WEFT_OK);
+    assert_int_equal(begin(f, "[sample]\nprompt = |\n"), WEFT_OK);
     assert_int_equal(prompt(f, 0, &ids, &n), WEFT_OK);
     assert_int_equal(n, 1);
     end(f);
     tokenizer_bos = -1;
-    assert_int_equal(begin(f, "[sample]\nprompt =\n"), WEFT_OK);
+    assert_int_equal(begin(f, "[sample]\nprompt = |\n"), WEFT_OK);
     assert_int_equal(prompt(f, 0, &ids, &n), WEFT_ERR_INPUT);
     assert_non_null(strstr(weft_error_text(&f->err), "test.ini:2"));
     assert_non_null(strstr(weft_error_text(&f->err), "empty prompt"));
