@@ -193,7 +193,7 @@ static weft_status add_awaits(weft_compiler *c, weft_program *program, const wef
     return s;
 }
 
-/* What other programs read first is awaited at the end. */
+/* What other programs read first, or only an observer, is awaited at the end; it comes until then. */
 static weft_status end_awaits(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
@@ -201,8 +201,11 @@ static weft_status end_awaits(weft_compiler *c)
         weft_program *p = &c->l->programs[i];
         for (int at = p->from; at < p->to && !s; at++) {
             const weft_node *n = c->order[at];
-            if (receives(c, n))
-                s = add_await(c, p, n, p->to - 1);
+            if (!receives(c, n) || c->awaited[n->id])
+                continue;
+            weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
+            b->last = b->last > p->to - 1 ? b->last : p->to - 1;
+            s = add_await(c, p, n, p->to - 1);
         }
     }
     return s;
