@@ -294,9 +294,9 @@ static void test_all_errors_at_once(void **state)
 {
     (void)state;
     run r = {0};
-    assert_int_equal(load(&r, "cpu wrong_magic good_aa good_a",
-                          "[good_a]\ncount = 99\ncuont = 1\n[good_b]\n"),
-                     WEFT_ERR_INPUT);
+    assert_int_equal(
+        load(&r, "cpu wrong_magic good_aa good_a", "[good_a]\ncount = 99\ncuont = 1\n[good_b]\n"),
+        WEFT_ERR_INPUT);
     assert_says(&r.err, "magic");
     assert_says(&r.err, "no plugin 'good_aa'");
     assert_says(&r.err, "99");
