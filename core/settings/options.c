@@ -12,6 +12,7 @@
 typedef struct parse {
     const weft_options *options;
     int argc, at; /* at: the word being looked at */
+    int n;        /* words that are no options, so far */
     char **argv;
     weft_error *err;
 } parse;
@@ -132,12 +133,14 @@ static weft_status take_option(parse *p, const char *word)
     return option->values ? take_value(p, option, text) : take_text(p, option, name, text);
 }
 
-static weft_status add_argument(const parse *p, const char *word)
+static weft_status add_argument(parse *p, const char *word)
 {
     const weft_options *o = p->options;
-    if (o->max_arguments >= 0 && *o->n_arguments >= o->max_arguments)
+    if (o->max_arguments >= 0 && p->n >= o->max_arguments)
         return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "one argument too many: '%s'", word);
-    o->arguments[(*o->n_arguments)++] = word;
+    if (o->arguments)
+        o->arguments[p->n] = word;
+    p->n++;
     return WEFT_OK;
 }
 
@@ -148,7 +151,6 @@ weft_status weft_options_parse(const weft_options *options, int argc, char **arg
     parse p = {.options = options, .argc = argc, .argv = argv, .err = err};
     weft_status first = WEFT_OK;
     bool only_arguments = false;
-    *options->n_arguments = 0;
     for (p.at = 1; p.at < argc; p.at++) {
         const char *word = argv[p.at];
         weft_status s = WEFT_OK;
@@ -160,6 +162,8 @@ weft_status weft_options_parse(const weft_options *options, int argc, char **arg
             s = take_option(&p, word);
         first = first ? first : s;
     }
+    if (options->n_arguments)
+        *options->n_arguments = p.n;
     return first;
 }
 

@@ -45,9 +45,9 @@ typedef struct weft_options {
     const char *command;     /* its name, for messages that point to its --help */
     const weft_option *list; /* the table */
     const char **arguments;  /* receives the words that are no options: room for max_arguments, or
-                                for argc if that is -1 */
+                                for argc if that is -1; NULL: not wanted */
     int max_arguments;       /* at most so many; -1: any number */
-    int *n_arguments;        /* receives how many there were */
+    int *n_arguments;        /* receives how many there were; NULL: not wanted */
 } weft_options;
 
 /* Reads argv[1..]; behind "--" no word is an option, and "-" never is. Every wrong word is an error

@@ -205,6 +205,22 @@ static void test_usage(void **state)
     weft_text_release(&text);
 }
 
+/* Who wants neither words nor their number leaves both out; too many are an error all the same. */
+static void test_nowhere(void **state)
+{
+    char *argv[] = {(char[]){"command"}, (char[]){"one"}, (char[]){"two"}};
+    weft_options options = {.command = "do", .max_arguments = 1};
+    weft_error err = {0};
+    (void)state;
+    assert_int_equal(weft_options_parse(&options, 1, argv, &err), WEFT_OK);
+    assert_int_equal(weft_options_parse(&options, 2, argv, &err), WEFT_OK);
+    assert_int_equal(weft_options_parse(&options, 3, argv, &err), WEFT_ERR_INPUT);
+    assert_string_equal(weft_error_text(&err), "one argument too many: 'two'");
+    options.max_arguments = -1;
+    assert_int_equal(weft_options_parse(&options, 3, argv, &err), WEFT_OK);
+    weft_error_release(&err);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_nothing),   cmocka_unit_test(test_values),
         cmocka_unit_test(test_numbers),   cmocka_unit_test(test_errors),
         cmocka_unit_test(test_no_memory), cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_nowhere),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }
