@@ -241,6 +241,7 @@ static int run(int argc, char **argv, const weft_cli_options *given, const gener
     generate_options all = {0};
     weft_status s = check(wishes, &err);
     s = s ? s : generate_source_find(&source, given->arguments[0], given, wishes->untrained, &err);
+    s = s ? s : generate_axes_settle(&source, given, wishes, &err);
     s = s ? s : generate_options_init(&all, given, wishes, &source, &err);
     job j = {wishes, &source};
     int code = s ? weft_cli_conclude(s, &err) : weft_job_run(argc, argv, &all.options, body, &j);

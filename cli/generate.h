@@ -14,6 +14,21 @@ typedef struct generate_wishes {
     bool greedy, no_cache, json, untrained;
 } generate_wishes;
 
+enum { GENERATE_MOST_AXES = 16 };
+
+/* An axis of several ranks, of a plugin that is to write on one (generate_axes.c). */
+typedef struct generate_axis {
+    char *plugin;
+    char *set; /* its degree, as an edit: "tp.degree=1"; NULL: no setting is known to hold it */
+    bool out;  /* the plugin is left out */
+    char *why; /* NULL: as the plan says */
+} generate_axis;
+
+typedef struct generate_axes {
+    generate_axis list[GENERATE_MOST_AXES];
+    int n;
+} generate_axes;
+
 /* Where the model comes from (generate_source.c). */
 typedef struct generate_source {
     const char *name;     /* what stands for the INI file in messages */
@@ -28,10 +43,10 @@ typedef struct generate_source {
     char *own_tokenizer; /* the checkpoint's copy of its tokenizer, as an edit; NULL: it has none */
     bool sample;         /* it lists the plugin sample */
     bool lists_store,
-        lists_weights; /* plugins that would load a checkpoint or weights themselves: ckpt, hf */
-    bool weights;      /* parameters come from the plugin that gives `weights` */
-    char *axes[8]; /* plugins that cut the model over ranks, where there is only one; NULL-ended */
-    int32_t *eos;  /* of generation_config.json */
+        lists_weights;  /* plugins that would load a checkpoint or weights themselves: ckpt, hf */
+    bool weights;       /* parameters come from the plugin that gives `weights` */
+    generate_axes axes; /* of a checkpoint, where there is only one rank */
+    int32_t *eos;       /* of generation_config.json */
     int n_eos;
 } generate_source;
 
@@ -52,6 +67,13 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
                                   const generate_wishes *w, const generate_source *s,
                                   weft_error *err);
 void generate_options_release(generate_options *o);
+
+/* The axes of a checkpoint's settings, as these options change them. Release in every case. */
+weft_status generate_axes_find(generate_axes *a, const weft_cli_options *options, weft_error *err);
+/* Leaves plugins out that cannot be had with axes of one rank, and logs which and why. */
+weft_status generate_axes_settle(generate_source *s, const weft_cli_options *given,
+                                 const generate_wishes *w, weft_error *err);
+void generate_axes_release(generate_axes *a);
 
 /* Prompts as ids (generate_texts.c). */
 typedef struct generate_texts {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MOST_EDITS = 32 };
+enum { MOST_EDITS = 16 + GENERATE_MOST_AXES };
 
 static void add(generate_options *o, weft_cli_edit_kind kind, const char *text)
 {
@@ -43,6 +43,18 @@ static int print_settings(const generate_wishes *w, weft_text *words, size_t at[
     return n;
 }
 
+/* A plugin is taken out once, whatever its axes. */
+static void add_axes(generate_options *o, const generate_axes *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        bool again = i > 0 && strcmp(a->list[i].plugin, a->list[i - 1].plugin) == 0;
+        if (!a->list[i].out)
+            add(o, WEFT_CLI_SET, a->list[i].set);
+        else if (!again)
+            add(o, WEFT_CLI_WITHOUT, a->list[i].plugin);
+    }
+}
+
 weft_status generate_options_init(generate_options *out, const weft_cli_options *given,
                                   const generate_wishes *w, const generate_source *s,
                                   weft_error *err)
@@ -64,8 +76,7 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
         add(out, WEFT_CLI_SET, s->own_tokenizer); /* before those given, which count more */
     for (int i = 0; i < s->n_edits; i++)
         o->edits[o->n_edits++] = s->edits[i];
-    for (int i = 0; s->axes[i]; i++)
-        add(out, WEFT_CLI_WITHOUT, s->axes[i]);
+    add_axes(out, &s->axes);
     if (s->lists_store)
         add(out, WEFT_CLI_WITHOUT, "ckpt");
     if (s->lists_weights && !s->weights)

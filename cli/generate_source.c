@@ -377,25 +377,6 @@ static weft_status weights_of_ini(generate_source *s, weft_settings *settings, w
                      dir);
 }
 
-static bool cuts(const weft_plugin *plugin)
-{
-    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
-        if (c->kind == WEFT_PASS && c->stage == WEFT_STAGE_MESH)
-            return true;
-    return false;
-}
-
-/* A checkpoint of many ranks writes on one, if nobody asks for more. */
-static weft_status find_axes(generate_source *s, const weft_plugins *plugins, weft_error *err)
-{
-    int n = 0;
-    for (int i = 0; i < plugins->n && n + 1 < (int)(sizeof s->axes / sizeof s->axes[0]); i++)
-        if (cuts(plugins->list[i].module.plugin) &&
-            !(s->axes[n++] = weft_strdup(plugins->list[i].module.plugin->name)))
-            return weft_fail_memory(err);
-    return WEFT_OK;
-}
-
 static bool gives_data(const weft_plugin *plugin)
 {
     for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
@@ -414,16 +395,13 @@ static void leave_text_out(generate_source *s, const weft_plugins *plugins)
 }
 
 /* What only the plugins themselves say. */
-static weft_status look_into_plugins(generate_source *s, weft_settings *settings, bool axes,
-                                     weft_error *err)
+static weft_status look_into_plugins(generate_source *s, weft_settings *settings, weft_error *err)
 {
     static const weft_log silent;
     weft_plugins *plugins;
     weft_status status = weft_plugins_load(settings, &silent, &plugins, err);
     if (status)
         return status;
-    if (axes)
-        status = find_axes(s, plugins, err);
     leave_text_out(s, plugins);
     weft_plugins_destroy(plugins);
     return status;
@@ -459,10 +437,11 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
     if (!status && s->checkpoint)
         status = find_tokenizer(s, err);
     s->wants_text = s->own_tokenizer && !s->lists_text;
-    bool axes = !status && s->ini && s->checkpoint && one_rank(options);
-    if (!status && (axes || s->wants_text))
-        status = look_into_plugins(s, settings, axes, err);
+    if (!status && s->wants_text)
+        status = look_into_plugins(s, settings, err);
     weft_settings_destroy(settings);
+    if (!status && s->ini && s->checkpoint && one_rank(options))
+        status = generate_axes_find(&s->axes, &read, err);
     return status;
 }
 
@@ -510,7 +489,6 @@ void generate_source_release(generate_source *s)
     weft_free(s->lock[0]);
     weft_free(s->lock[1]);
     weft_free(s->edits);
-    for (int i = 0; s->axes[i]; i++)
-        weft_free(s->axes[i]);
+    generate_axes_release(&s->axes);
     memset(s, 0, sizeof *s);
 }

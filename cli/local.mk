@@ -24,6 +24,7 @@ weft_SOURCES = \
 	cli/folder.c \
 	cli/folder.h \
 	cli/generate.c \
+	cli/generate_axes.c \
 	cli/generate_options.c \
 	cli/generate_source.c \
 	cli/generate_texts.c \

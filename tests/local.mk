@@ -344,6 +344,7 @@ run_fixture_sources = \
 	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
 	tests/fixtures/run/tally.c \
+	tests/fixtures/run/tilt.c \
 	tests/fixtures/run/transfers.c \
 	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
