@@ -29,6 +29,8 @@ int weft_cmd_vet(int argc, char **argv);
 
 /* Is word the name of one of weft's own plugins' commands, or of a plugin that can be found? */
 bool weft_command_is(const char *word);
+/* The plugin in which a command of this name is looked for. */
+const char *weft_command_plugin(const char *command);
 /* Runs it: argv[0] is its name. */
 int weft_command_run(int argc, char **argv);
 /* A line for each command of weft's own plugins that are there, and of plugins in the user's

@@ -32,6 +32,12 @@ static const struct known *find_known(const char *command)
     return NULL;
 }
 
+const char *weft_command_plugin(const char *command)
+{
+    const struct known *own = find_known(command);
+    return own ? own->plugin : command;
+}
+
 static bool is_listed(const char *const *names, const char *name)
 {
     for (int i = 0; names && names[i]; i++)
@@ -126,8 +132,7 @@ static bool asks_for_help(int argc, char **argv)
 static weft_status open_command(weft_search *search, const char *name, weft_module *module,
                                 const weft_command **command, weft_error *err)
 {
-    const struct known *own = find_known(name);
-    const char *plugin = own ? own->plugin : name;
+    const char *plugin = weft_command_plugin(name);
     weft_status s = weft_module_open(search, plugin, WEFT_NOWHERE, module, err);
     s = s ? s : weft_search_check_mapped(search, err);
     if (s)

@@ -92,7 +92,7 @@ typedef struct work {
     weft_search *search;
     weft_settings *settings; /* of c.ini; NULL: none */
     weft_module module;
-    const char *only; /* "ops", "memory", "runs"; NULL: all of them */
+    const char *only; /* one of `parts`; NULL: all of them */
 } work;
 
 /* A key that there is not would make every run impossible. */
@@ -114,10 +114,38 @@ static bool knows_all_set(const conform *c, const weft_plugin *plugin)
     return all;
 }
 
+static const struct part {
+    const char *name;
+    void (*check)(const conform *c, void *module);
+} parts[] = {{"ops", conform_ops},
+             {"memory", conform_memory},
+             {"runs", conform_runs},
+             {"commands", conform_commands}};
+
+static bool is_part(const char *name)
+{
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strcmp(name, parts[i].name) == 0)
+            return true;
+    return false;
+}
+
+static bool cuts(const weft_plugin *plugin)
+{
+    bool axis = false, degree = false;
+    for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++)
+        axis = axis || (k->kind == WEFT_PASS && k->stage == WEFT_STAGE_MESH);
+    for (const weft_param *p = plugin->params; p && p->name; p++)
+        degree = degree || (p->type == WEFT_PARAM_INT && strcmp(p->name, "degree") == 0);
+    return axis && degree;
+}
+
 /* In a process of its own, since opening runs constructors. */
-static void do_all(const conform *c, void *self)
+static void do_all(const conform *all, void *self)
 {
     work *w = self;
+    conform own = *all;
+    const conform *c = &own;
     weft_error err = {0};
     if (c->plugin) {
         conform_now(c, "plugin: constructor");
@@ -128,11 +156,9 @@ static void do_all(const conform *c, void *self)
         }
         if (!knows_all_set(c, w->module.plugin))
             return;
+        own.cuts = cuts(w->module.plugin);
+        own.model = conform_gives_model(w->module.plugin);
     }
-    static const struct {
-        const char *name;
-        void (*check)(const conform *c, void *module);
-    } parts[] = {{"ops", conform_ops}, {"memory", conform_memory}, {"runs", conform_runs}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (w->only && strcmp(w->only, parts[i].name) != 0)
             continue;
@@ -227,7 +253,9 @@ static void conclude(const work *w, const tally *t)
     for (int i = 0; i < t->n_kinds; i++)
         printf("%s %ld %s", i ? "," : "", t->counts[i].n, t->counts[i].kind);
     printf("%s\n", t->n_kinds ? "" : " nothing");
-    if (t->failed)
+    if (!t->failed && !t->n_kinds)
+        printf("nothing of %s could be checked\n", what);
+    else if (t->failed)
         printf("%s does not conform: %d finding%s%s\n", what, t->failed, t->failed > 1 ? "s" : "",
                t->more ? "; of each kind the first is shown" : "");
     else
@@ -300,8 +328,8 @@ int weft_cmd_conform(int argc, char **argv)
         {.name = "ini",
          .argument = "FILE",
          .help =
-             "take uses of its ops from this run, which lists the plugin, instead of small ones "
-             "of our own",
+             "try it in this run of one rank, which lists the plugin, instead of small ones of our "
+             "own: a model that needs its own settings, an op that others put into the graph",
          .text = &w.c.ini},
         {.name = "o",
          .argument = "PLUGIN.KEY=VALUE",
@@ -310,7 +338,8 @@ int weft_cmd_conform(int argc, char **argv)
          .values = &w.c.set},
         {.name = "only",
          .argument = "PART",
-         .help = "one part of the checks: ops (and kernels), memory (hooks and passes), runs",
+         .help =
+             "one part of the checks: ops (and kernels), memory (hooks and passes), runs, commands",
          .text = &w.only},
         {.name = "all", .help = "try every case instead of a sample", .flag = &w.c.whole},
         {0}};
@@ -319,8 +348,9 @@ int weft_cmd_conform(int argc, char **argv)
         .arguments = "PLUGIN.so",
         .max_arguments = 1,
         .summary = "Check a plugin against what it declares: rules, linearity, shards, gradients, "
-                   "kernels, memory, runs. Takes a file or a name. Exit code 0: it conforms, 1: it "
-                   "does not, and each finding is a line.",
+                   "kernels, memory, runs, commands. Takes a file or a name. Exit code 0: it "
+                   "conforms, 1: it does not, and each finding is a line, or nothing could be "
+                   "checked.",
         .accepts = WEFT_CLI_OPTIONAL,
         .extra = extra};
     weft_cli_options options = {0};
@@ -335,13 +365,13 @@ int weft_cmd_conform(int argc, char **argv)
         weft_fail(
             &err, WEFT_ERR_INPUT, WEFT_NOWHERE,
             "weft conform takes PLUGIN.so, a plugin's name, or --core; see weft conform --help");
-    else if (w.only && strcmp(w.only, "ops") && strcmp(w.only, "memory") && strcmp(w.only, "runs"))
+    else if (w.only && !is_part(w.only))
         weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                  "--only %.40s: there are ops, memory and runs", w.only);
+                  "--only %.40s: there are ops, memory, runs and commands", w.only);
     else
         conform_all(&options, &w, t, &err);
     code = weft_cli_report(&err);
-    code = code ? code : t->failed > 0;
+    code = code ? code : t->failed > 0 || t->n_kinds == 0;
 done:
     for (int i = 0; t && i < t->n_lines; i++)
         weft_free(t->lines[i]);

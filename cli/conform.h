@@ -17,6 +17,8 @@ typedef struct conform {
     weft_option_values set; /* -o: "SECTION.KEY=VALUE"; in runs of our own, keys of the plugin */
     const char *folder;     /* scratch */
     bool whole;             /* every case instead of a sample */
+    bool model;             /* it gives a model */
+    bool cuts;              /* it declares an axis, whose degree is its key `degree` */
     int out;                /* where findings go */
     int printed;            /* where what is printed goes, which should be nothing */
     char *now;              /* shared: what is being done, for the report of a crash */
@@ -42,6 +44,16 @@ void *conform_share(size_t bytes);
 bool conform_isolate(const conform *c, double seconds, void (*part)(const conform *c, void *self),
                      void *self);
 
+/* ---- this program, called once more (conform_program.c) ---- */
+
+/* Calls it in a folder (NULL: this one) with words that NULL ends, the first of them "weft". text:
+ * what it printed. Returns its exit code, or 128 and the signal that ended it: SIGALRM after so
+ * many seconds. */
+int conform_call(const char *const *argv, const char *folder, int seconds, weft_text *text);
+/* The line that says most of what was printed: of a crash, the first error, where runs parted, or
+ * the last one. Cuts the text off behind it. */
+const char *conform_gist(weft_text *said);
+
 /* ---- a run of the plugin's, planned (conform_plan.c) ---- */
 
 typedef struct conform_case {
@@ -49,6 +61,8 @@ typedef struct conform_case {
     const char *others; /* "bf16 tp fsdp ac": plugins between model and data */
     const char *place;  /* where the plugin is listed: "after:llama3", "instead:adamw" */
     int ranks, threads;
+    bool validates;
+    int degree; /* of the plugin's own axis; 0: 1 */
 } conform_case;
 
 typedef struct conform_plan {
@@ -60,13 +74,15 @@ typedef struct conform_plan {
 } conform_plan;
 
 enum { CONFORM_MOST_PLACES = 8 };
-/* Of a plugin that has no place: does it break a graph where it might stand? Appends how, or why it
- * is refused at the first place. */
-bool conform_find_breakage(const conform *c, conform_case k, weft_text *why);
+/* Of a plugin that has no place: does it break a graph where it might stand, a model in the place
+ * of another? Appends how, or why it is refused at the first place. */
+bool conform_find_breakage(const conform *c, conform_case k, bool model, weft_text *why);
 /* Places in the list of such a run at which the plugin gets to a plan; in place of another one only
  * if there is no other way. One, NULL: the list has it anyway. Returns how many. */
 int conform_find_places(const conform *c, const conform_case *k,
                         const char *places[CONFORM_MOST_PLACES]);
+/* Is the plugin one that others bring along as an axis? */
+bool conform_is_axis(const char *plugin);
 /* Appends the INI of a case. */
 void conform_print_ini(const conform *c, const conform_case *k, weft_text *ini);
 /* Release in every case. */
@@ -132,16 +148,38 @@ void conform_check_in_place(const conform *c, const conform_use *u);
 void conform_check_shards(const conform *c, const conform_use *u);
 /* ops: of the graph, with what this check needs of its own. */
 weft_status conform_add_ops(weft_ops *ops, weft_error *err);
+void conform_check_order(const conform *c, const conform_use *u);
 void conform_check_gradient(const conform *c, const conform_use *u, const weft_ops *ops);
 /* All kernels of this plugin for the op. */
 void conform_check_kernels(const conform *c, const conform_use *u, const conform_plan *p);
 /* The kernel's prepare on this call, which it accepts: leaks, and allocations that fail. */
 void conform_check_prepare(const conform *c, const weft_kernel *k, const weft_call *call);
 
+/* State that the plugin has added to a graph that ranks share. */
+void conform_check_states(const conform *c, const weft_graph *g);
+
+/* Logits of validation against those of training (conform_modes.c). */
+void conform_check_modes(const conform *c, const weft_plan *plan);
+
+/* Two INIs by the oracle; exactly: "all", or NULL (conform_runs.c). */
+void conform_compare_runs(const conform *c, const char *what, const char *one, const char *two,
+                          const char *exactly);
+/* Validation's loss and greedy text of one rank and of a mesh of so many (conform_texts.c). */
+void conform_compare_validation(const conform *c, const char *what, const char *one,
+                                const char *many, int ranks);
+void conform_compare_text(const conform *c, const char *what, const char *one, const char *many,
+                          int ranks);
+/* A run on one rank, whole and resumed (conform_resume.c). */
+void conform_compare_resumed(const conform *c, const char *what, const char *ini);
+/* The author's run on meshes; is a plugin a model? (conform_own.c) */
+bool conform_gives_model(const weft_plugin *plugin);
+void conform_own_runs(const conform *c);
+
 /* All ops and kernels (conform_ops.c); allocation failures and leaks of hooks and passes
- * (conform_memory.c); runs on meshes (conform_runs.c). */
+ * (conform_memory.c); runs on meshes (conform_runs.c); commands (conform_commands.c). */
 void conform_ops(const conform *c, void *module);
 void conform_memory(const conform *c, void *module);
 void conform_runs(const conform *c, void *module);
+void conform_commands(const conform *c, void *module);
 
 #endif

@@ -113,6 +113,7 @@ static void check_use(const conform *c, void *self)
         conform_check_accumulate(c, u);
         conform_check_in_place(c, u);
         conform_check_shards(c, u);
+        conform_check_order(c, u);
         conform_check_gradient(c, u, &w->p->plan->ops);
     }
     conform_check_kernels(c, u, w->p);
@@ -220,6 +221,11 @@ static void walk_plan(const conform *c, void *self)
                 walk_graph(c, w, p.plan->graphs[m]);
         if (!c->ini)
             walk_core_graph(c, w);
+        if (c->plugin) {
+            conform_check_states(c, p.plan->graphs[WEFT_MODE_TRAIN]);
+            if (w->k->validates || c->ini)
+                conform_check_modes(c, p.plan);
+        }
     }
     conform_plan_release(&p);
     weft_error_release(&err);
@@ -264,6 +270,7 @@ void conform_ops(const conform *c, void *module)
         for (int p = 0; p < n_places; p++) {
             conform_case k = cases[i];
             k.place = places[p];
+            k.validates = p == 0 || c->whole;
             w.k = &k;
             conform_isolate(c, seconds, walk_plan, &w);
         }

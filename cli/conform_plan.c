@@ -20,6 +20,9 @@ static const char llama3[] = "[llama3]\ndim = 18\nn_layers = 2\nn_heads = 3\nn_k
 static const char gpt2[] = "[gpt2]\ndim = 15\nn_layers = 2\nn_heads = 3\nvocab_size = 261\n"
                            "n_positions = 9\n";
 
+/* Plugins of an axis that has two ranks where there are several. */
+static const char *const axes[] = {"tp", "cp", "pp", "fsdp"};
+
 static bool has(const char *words, const char *word)
 {
     size_t n = strlen(word);
@@ -54,12 +57,32 @@ static bool is_company(const conform *c, const conform_case *k)
     return is;
 }
 
+bool conform_is_axis(const char *plugin)
+{
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
+        if (strcmp(axes[i], plugin) == 0)
+            return true;
+    return false;
+}
+
+/* Does the author say a degree? Others bring one along. */
+static bool has_degree(const conform *c, const conform_case *k)
+{
+    bool has_one = has(k->others, c->plugin);
+    for (int i = 0; i < c->set.n; i++)
+        has_one = has_one || strncmp(strchr(c->set.list[i].text, '.'), ".degree=", 8) == 0;
+    return has_one;
+}
+
 /* "muon.lr=1" as lines of the section. */
 static void print_set(const conform *c, const conform_case *k, weft_text *ini)
 {
-    if (!c->set.n || !(k->place || is_company(c, k)))
+    bool degree = c->cuts && !has_degree(c, k);
+    if (!(c->set.n || degree) || !(k->place || is_company(c, k)))
         return;
     weft_text_print(ini, "[%s]\n", c->plugin);
+    if (degree)
+        weft_text_print(ini, "degree = %d\n", k->degree ? k->degree : 1);
     for (int i = 0; i < c->set.n; i++)
         weft_text_print(ini, "%s\n", strchr(c->set.list[i].text, '.') + 1);
 }
@@ -84,14 +107,15 @@ void conform_print_ini(const conform *c, const conform_case *k, weft_text *ini)
     weft_text_print(
         ini,
         "\ndir = %s/run\nthreads = %d\n[train]\nsteps = 2\nseq_len = 7\nglobal_batch = 6\n"
-        "micro_batch = 3\nloss_chunk = 7\n",
-        c->folder, k->threads);
+        "micro_batch = 3\nloss_chunk = 7\neval_every = %d\n",
+        c->folder, k->threads, k->validates);
     if (!stands(c, k, "instead:", k->model))
         weft_text_add(ini, strcmp(k->model, "gpt2") ? llama3 : gpt2);
     if (!stands(c, k, "instead:", "text"))
         weft_text_print(ini, "[text]\npath = %s/text.txt\n", c->folder);
-    if (has(k->others, "tp"))
-        weft_text_add(ini, "[tp]\ndegree = 2\n");
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0] && k->ranks > 1; i++)
+        if (has(k->others, axes[i]) && !(c->set.n && strcmp(c->plugin, axes[i]) == 0))
+            weft_text_print(ini, "[%s]\ndegree = 2\n", axes[i]);
     if (has(k->others, "sample"))
         weft_text_add(ini, "[sample]\nprompt = And\ntokens = 2\ncontext = 9\n");
     print_set(c, k, ini);
@@ -105,6 +129,20 @@ static bool is_listed(const conform *c, const weft_plugins *plugins)
     return !c->plugin;
 }
 
+/* Plain kernels compute all values of a run of ours. */
+static weft_status check_size(const conform *c, const weft_graph *g, weft_error *err)
+{
+    enum { MOST = 4000000 };
+    double elements = 0;
+    for (int i = 0; !c->ini && i < g->n_parameters; i++)
+        elements += (double)weft_value_bytes(g, g->parameters[i]) /
+                    (double)weft_dtype_size(g->parameters[i]->dtype);
+    if (elements <= MOST)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "the model has %.0f parameters, and a trial at most %d", elements, MOST);
+}
+
 weft_status conform_plan_init(conform_plan *p, const conform *c, const conform_case *k,
                               weft_error *err)
 {
@@ -112,9 +150,11 @@ weft_status conform_plan_init(conform_plan *p, const conform *c, const conform_c
     memset(p, 0, sizeof *p);
     p->log = (weft_log){drop, NULL};
     weft_cli_options options = {.ini = c->ini ? c->ini : "weft conform"};
-    weft_cli_edit edits[CONFORM_MOST_SET];
+    weft_cli_edit edits[CONFORM_MOST_SET + 1];
     if (c->ini) {
         options.edits = edits;
+        if (c->model)
+            edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, "train.eval_every=1"};
         for (int i = 0; i < c->set.n; i++)
             edits[options.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, c->set.list[i].text};
     } else {
@@ -138,7 +178,8 @@ weft_status conform_plan_init(conform_plan *p, const conform *c, const conform_c
                           .waiting = weft_host_waiting};
     s = weft_plugins_create(p->plugins, &p->host, err);
     const weft_plan_options how = {.rank = 0, .ranks = k->ranks};
-    return s ? s : weft_plan_create(p->plugins, p->settings, &how, &p->plan, err);
+    s = s ? s : weft_plan_create(p->plugins, p->settings, &how, &p->plan, err);
+    return s ? s : check_size(c, p->plan->graphs[WEFT_MODE_TRAIN], err);
 }
 
 void conform_plan_release(conform_plan *p)
@@ -165,18 +206,22 @@ static bool is_possible(const conform *c, conform_case k, const char *place)
 static const char *const after[] = {"after:llama3", "after:gpt2", "after:bf16", "after:tp",
                                     "after:fsdp",   "after:ac",   "after:text", "after:adamw"};
 
-bool conform_find_breakage(const conform *c, conform_case k, weft_text *why)
+static const char *const instead[] = {"instead:adamw", "instead:text", "instead:cpu",
+                                      "instead:llama3", "instead:gpt2"};
+
+bool conform_find_breakage(const conform *c, conform_case k, bool model, weft_text *why)
 {
     bool broken = false;
-    for (size_t i = 0; i < sizeof after / sizeof after[0] && !broken; i++) {
+    int n = model ? 1 : (int)(sizeof after / sizeof after[0]);
+    for (int i = 0; i < n && !broken; i++) {
         conform_plan p;
         weft_error err = {0};
-        k.place = after[i];
+        k.place = model ? "instead:llama3" : after[i];
         broken = conform_plan_init(&p, c, &k, &err) == WEFT_ERR_INTERNAL;
         if (broken)
             weft_text_clear(why);
         if (!why->size)
-            weft_text_print(why, "%s: %s", after[i], weft_error_text(&err));
+            weft_text_print(why, "%s: %s", k.place, weft_error_text(&err));
         conform_plan_release(&p);
         weft_error_release(&err);
     }
@@ -186,8 +231,6 @@ bool conform_find_breakage(const conform *c, conform_case k, weft_text *why)
 int conform_find_places(const conform *c, const conform_case *k,
                         const char *places[CONFORM_MOST_PLACES])
 {
-    static const char *const instead[] = {"instead:adamw", "instead:text", "instead:cpu",
-                                          "instead:llama3", "instead:gpt2"};
     int n = 0;
     if (!c->plugin || c->ini || is_company(c, k)) {
         places[0] = NULL;

@@ -8,14 +8,22 @@ weft_SOURCES = \
 	cli/config.c \
 	cli/conform.c \
 	cli/conform_child.c \
+	cli/conform_commands.c \
 	cli/conform_gradient.c \
 	cli/conform_kernels.c \
 	cli/conform_lengths.c \
 	cli/conform_memory.c \
+	cli/conform_modes.c \
 	cli/conform_ops.c \
+	cli/conform_order.c \
+	cli/conform_own.c \
 	cli/conform_plan.c \
+	cli/conform_program.c \
+	cli/conform_resume.c \
 	cli/conform_runs.c \
 	cli/conform_shards.c \
+	cli/conform_states.c \
+	cli/conform_texts.c \
 	cli/conform_trial.c \
 	cli/conform_use.c \
 	cli/conform_values.c \

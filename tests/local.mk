@@ -328,6 +328,7 @@ run_fixture_sources = \
 	tests/fixtures/run/asks.c \
 	tests/fixtures/run/bold.c \
 	tests/fixtures/run/breaker.c \
+	tests/fixtures/run/careless.c \
 	tests/fixtures/run/everywhere.c \
 	tests/fixtures/run/fault.c \
 	tests/fixtures/run/fault_data.c \
@@ -338,6 +339,7 @@ run_fixture_sources = \
 	tests/fixtures/run/masked.c \
 	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
+	tests/fixtures/run/misplaced.c \
 	tests/fixtures/run/moving_bias.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/one_kv.c \
@@ -346,6 +348,7 @@ run_fixture_sources = \
 	tests/fixtures/run/tally.c \
 	tests/fixtures/run/tilt.c \
 	tests/fixtures/run/transfers.c \
+	tests/fixtures/run/twofaced.c \
 	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/slip.c \
