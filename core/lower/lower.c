@@ -193,7 +193,8 @@ static weft_status add_awaits(weft_compiler *c, weft_program *program, const wef
     return s;
 }
 
-/* What other programs read first, or only an observer, is awaited at the end; it comes until then. */
+/* What other programs read first, or only an observer, is awaited at the end; it comes until then.
+ */
 static weft_status end_awaits(weft_compiler *c)
 {
     weft_status s = WEFT_OK;
