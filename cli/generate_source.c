@@ -418,6 +418,24 @@ static bool one_rank(const weft_cli_options *options)
     return alone;
 }
 
+/* As they will be, the checkpoint's own tokenizer among them. */
+static weft_status look_at_axes(generate_source *s, const weft_cli_options *read, weft_error *err)
+{
+    weft_cli_options whole = *read;
+    weft_cli_edit *edits = weft_alloc_zero((size_t)s->n_edits + 1, sizeof *edits);
+    if (!edits)
+        return weft_fail_memory(err);
+    whole.edits = edits;
+    whole.n_edits = 0;
+    if (s->own_tokenizer && s->lists_text)
+        edits[whole.n_edits++] = (weft_cli_edit){WEFT_CLI_SET, s->own_tokenizer};
+    for (int i = 0; i < s->n_edits; i++)
+        edits[whole.n_edits++] = s->edits[i];
+    weft_status status = generate_axes_find(&s->axes, &whole, err);
+    weft_free(edits);
+    return status;
+}
+
 static weft_status look_at_settings(generate_source *s, const weft_cli_options *options,
                                     bool untrained, weft_error *err)
 {
@@ -441,7 +459,7 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
         status = look_into_plugins(s, settings, err);
     weft_settings_destroy(settings);
     if (!status && s->ini && s->checkpoint && one_rank(options))
-        status = generate_axes_find(&s->axes, &read, err);
+        status = look_at_axes(s, &read, err);
     return status;
 }
 
