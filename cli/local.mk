@@ -51,9 +51,12 @@ weft_SOURCES = \
 	cli/oracle.c \
 	cli/oracle_bound.c \
 	cli/oracle_compare.c \
+	cli/oracle_part.c \
 	cli/oracle_record.c \
 	cli/oracle_rounding.c \
 	cli/oracle_rounding.h \
+	cli/oracle_said.c \
+	cli/oracle_settings.c \
 	cli/oracle_trace.c \
 	cli/oracle_values.c \
 	cli/page.c \

@@ -4,53 +4,173 @@
  * do the runs part? */
 #include "oracle.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* Ranks that an INI's mesh asks for. */
-static weft_status count_ranks(weft_cli_options *options, weft_error *err)
+/* Two runs that are compared. */
+typedef struct comparison {
+    const weft_cli_options *options;
+    oracle_exactness exact;
+    oracle_survey surveys[2];
+} comparison;
+
+/* How they are run: what a record is filled with. */
+typedef struct look {
+    int64_t steps;
+    bool trace;              /* every value of the last step's forward */
+    bool evaluate, generate; /* behind it */
+    int64_t micro_batch;     /* the reference's; 0: what its INI says */
+    int64_t eval_batches[2];
+} look;
+
+enum { MOST_ADDED = 3, ADDED_SIZE = 64 };
+
+/* The command line of one of them: what is for both, what is for this one ("A:" or "B:" in front),
+ * and what this look at it asks for. */
+typedef struct one_run {
+    weft_cli_options options;
+    char added[MOST_ADDED][ADDED_SIZE];
+} one_run;
+
+static const char *const letters[2] = {"A:", "B:"};
+
+static weft_status one_init(one_run *to, const weft_cli_options *all, int n, weft_error *err)
 {
+    to->options = *all;
+    to->options.ini = all->arguments[n];
+    to->options.ranks = 0;
+    to->options.threads = true;
+    to->options.n_edits = 0;
+    to->options.edits =
+        weft_alloc_zero((size_t)all->n_edits + MOST_ADDED, sizeof *to->options.edits);
+    if (!to->options.edits)
+        return weft_fail_memory(err);
+    for (int i = 0; i < all->n_edits; i++) {
+        weft_cli_edit edit = all->edits[i];
+        bool mine = strncmp(edit.text, letters[n], 2) == 0;
+        if (strncmp(edit.text, letters[1 - n], 2) == 0)
+            continue;
+        edit.text += mine ? 2 : 0;
+        to->options.edits[to->options.n_edits++] = edit;
+    }
+    return WEFT_OK;
+}
+
+static void one_release(one_run *one)
+{
+    weft_free(one->options.edits);
+}
+
+static void set(one_run *to, int i, const char *key, int64_t value)
+{
+    snprintf(to->added[i], ADDED_SIZE, "train.%s=%lld", key, (long long)value);
+    to->options.edits[to->options.n_edits++] =
+        (weft_cli_edit){.kind = WEFT_CLI_SET, .text = to->added[i]};
+}
+
+/* What the INIs say, before anything is changed. */
+static weft_status survey(const comparison *c, int n, oracle_survey *to, weft_error *err)
+{
+    one_run one;
     weft_session session;
-    weft_status s = weft_session_init(&session, options, 0, NULL, true, err);
-    s = s ? s : weft_plan_ranks(session.plugins, &options->ranks, err);
-    weft_session_release(&session);
+    weft_status s = one_init(&one, c->options, n, err);
+    if (!s) {
+        s = weft_session_init(&session, &one.options, 0, NULL, true, err);
+        s = s ? s : weft_plan_ranks(session.plugins, &to->ranks, err);
+        s = s ? s : oracle_survey_settings(to, &session, err);
+        weft_session_release(&session);
+    }
+    if (n == 1 && c->options->ranks > 0)
+        to->ranks = c->options->ranks;
+    one_release(&one);
     return s;
 }
 
-/* Both INIs, one after the other. Release both records in every case. */
-static int record_both(const weft_cli_options *options, int64_t steps, bool trace,
-                       oracle_record records[2], weft_error *err)
+static int record_one(const comparison *c, const look *how, int n, oracle_record *record,
+                      weft_error *err)
 {
-    int code = 0;
-    bool made[2] = {oracle_record_init(&records[0], steps), oracle_record_init(&records[1], steps)};
-    for (int n = 0; n < 2 && !code; n++) {
-        weft_cli_options one = *options;
-        one.ini = options->arguments[n];
-        one.ranks = 0;
-        one.threads = true;
-        records[n].trace = trace;
-        records[n].reference = n ? &records[0] : NULL;
-        if (!made[n])
-            weft_fail_memory(err);
-        else
-            count_ranks(&one, err);
-        code = weft_error_status(err) ? weft_cli_report(err)
-                                      : weft_ranks_run(&one, true, oracle_run, &records[n]);
-        if (!code)
-            oracle_complete(&records[n]);
+    one_run one;
+    weft_status s = one_init(&one, c->options, n, err);
+    if (s) {
+        one_release(&one);
+        return weft_cli_report(err);
     }
+    one.options.ranks = c->surveys[n].ranks;
+    set(&one, 0, "eval_every", how->evaluate);
+    if (how->evaluate)
+        set(&one, 1, "eval_batches", how->eval_batches[n]);
+    if (n == 0 && how->micro_batch)
+        set(&one, 2, "micro_batch", how->micro_batch);
+    record->trace = how->trace;
+    record->evaluate = how->evaluate;
+    record->generate = how->generate;
+    int code = weft_ranks_run(&one.options, true, oracle_run, record);
+    if (!code)
+        oracle_complete(record);
+    one_release(&one);
     return code;
 }
 
-/* Once more, up to the step in which the runs part, with every value of the forward. */
-static int trace_both(const weft_cli_options *options, int64_t steps, oracle_exactness exact,
-                      weft_text *out, weft_error *err)
+/* Both INIs, one after the other. Release both records in every case. */
+static int record_both(const comparison *c, const look *how, oracle_record records[2],
+                       weft_error *err)
 {
-    oracle_record records[2];
-    int code = record_both(options, steps, true, records, err);
-    if (!code)
-        oracle_explain(&records[0], &records[1], exact, out);
-    oracle_record_release(&records[1]);
-    oracle_record_release(&records[0]);
+    bool made[2] = {oracle_record_init(&records[0], how->steps),
+                    oracle_record_init(&records[1], how->steps)};
+    if (!made[0] || !made[1]) {
+        weft_fail_memory(err);
+        return weft_cli_report(err);
+    }
+    records[1].reference = &records[0];
+    int code = record_one(c, how, 0, &records[0], err);
+    return code ? code : record_one(c, how, 1, &records[1], err);
+}
+
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* Once more, as far as the runs are at parity: with every value of the forward, from micro-batches
+ * of one size if the reference can have it, and with what the trained models say, of the same
+ * samples. */
+static look closer(const comparison *c, const oracle_record records[2], const oracle_verdict *v)
+{
+    int64_t sizes[2] = {records[0].micro_batch, records[1].micro_batch};
+    bool parted = v->first >= 0;
+    look how = {.steps = parted ? v->first + 1 : 1, .trace = parted || c->exact == ORACLE_ROUNDING};
+    if (records[0].ranks == 1 && sizes[0] != sizes[1])
+        how.micro_batch = sizes[0] = sizes[1];
+    how.evaluate = !parted && (c->surveys[0].evaluates || c->surveys[1].evaluates);
+    how.generate = !parted && records[0].writes && records[1].writes;
+    for (int i = 0; i < 2; i++)
+        how.eval_batches[i] = 3 * (common_multiple(sizes[0], sizes[1]) / sizes[i]);
+    return how;
+}
+
+static int look_closer(const comparison *c, const oracle_record records[2], oracle_verdict *v,
+                       weft_text *out, weft_error *err)
+{
+    const look how = closer(c, records, v);
+    oracle_record both[2];
+    if (!how.trace && !how.evaluate && !how.generate)
+        return 0;
+    int code = record_both(c, &how, both, err);
+    bool parted = v->first >= 0;
+    if (!code && how.trace && !parted)
+        oracle_compare_values(&both[0], &both[1], v, out);
+    if (!code && how.trace && v->first >= 0)
+        oracle_explain(&both[0], &both[1], c->exact, out);
+    if (!code && !parted)
+        oracle_compare_said(&both[0], &both[1], v, out);
+    oracle_record_release(&both[1]);
+    oracle_record_release(&both[0]);
     return code;
 }
 
@@ -67,38 +187,52 @@ static bool compare_replicas(const oracle_record records[2], weft_text *out)
     return same;
 }
 
-static int conclude(const weft_cli_options *options, oracle_record records[2],
-                    oracle_exactness exact, weft_error *err)
+static int conclude(const comparison *c, oracle_record records[2], weft_text *out, weft_error *err)
 {
-    oracle_verdict v;
-    weft_text out = {0};
-    oracle_record *a = &records[0];
-    const oracle_record *b = &records[1];
-    if (oracle_compare(a, b, exact, &v, &out, err)) {
-        weft_text_release(&out);
+    oracle_verdict v = {.first = -1};
+    const oracle_record *a = &records[0], *b = &records[1];
+    bool settings = oracle_compare_settings(c->surveys, out) > 0;
+    weft_status s = oracle_check_models(a, b, err);
+    bool same = s || !settings || !oracle_compare_constants(a, b, out);
+    if (s) {
+        weft_cli_print(out);
         return weft_cli_report(err);
     }
-    bool same = compare_replicas(records, &out) && v.first < 0;
-    int code = v.first < 0 ? 0 : trace_both(options, v.first + 1, exact, &out, err);
-    weft_text_print(&out, "%s: %d and %d rank%s; worst: %s\n",
-                    !same   ? "PARTED"
-                    : exact ? "equal"
-                            : "parity",
+    oracle_compare(&records[0], b, c->exact, &v, out);
+    int code = look_closer(c, records, &v, out, err);
+    same = compare_replicas(records, out) && v.first < 0 && same;
+    weft_text_print(out, "%s: %d and %d rank%s; worst: %s\n",
+                    !same      ? "PARTED"
+                    : c->exact ? "equal"
+                               : "parity",
                     a->ranks, b->ranks, b->ranks == 1 ? "" : "s", v.text);
-    int printed = weft_cli_print(&out);
-    weft_text_release(&out);
+    int printed = weft_cli_print(out);
     return code ? code : printed ? printed : !same;
+}
+
+static int compare(const comparison *c, int64_t steps, weft_error *err)
+{
+    oracle_record records[2];
+    weft_text out = {0};
+    const look how = {.steps = steps};
+    int code = record_both(c, &how, records, err);
+    if (!code)
+        code = conclude(c, records, &out, err);
+    weft_text_release(&out);
+    oracle_record_release(&records[1]);
+    oracle_record_release(&records[0]);
+    return code;
 }
 
 static int run(const weft_cli_options *options, int64_t steps, oracle_exactness exact,
                weft_error *err)
 {
-    oracle_record records[2];
-    int code = record_both(options, steps, false, records, err);
-    if (!code)
-        code = conclude(options, records, exact, err);
-    oracle_record_release(&records[1]);
-    oracle_record_release(&records[0]);
+    comparison c = {.options = options, .exact = exact};
+    weft_status s = survey(&c, 0, &c.surveys[0], err);
+    s = s ? s : survey(&c, 1, &c.surveys[1], err);
+    int code = s ? weft_cli_report(err) : compare(&c, steps, err);
+    oracle_survey_release(&c.surveys[0]);
+    oracle_survey_release(&c.surveys[1]);
     return code;
 }
 
@@ -123,9 +257,16 @@ static weft_status check(const weft_cli_options *options, int64_t steps, const c
 
 int weft_cmd_oracle(int argc, char **argv)
 {
-    int64_t steps = 2;
+    int64_t steps = 2, ranks = 0;
     const char *bitwise = NULL;
     const weft_option extra[] = {
+        {.name = "n",
+         .argument = "RANKS",
+         .help = "ranks of the second run; the first one has as many as its mesh asks for, and so "
+                 "has this one if nothing is said",
+         .number = &ranks,
+         .min = 1,
+         .max = 1 << 20},
         {.name = "steps",
          .argument = "N",
          .help = "compare so many steps (default 2)",
@@ -145,7 +286,9 @@ int weft_cmd_oracle(int argc, char **argv)
         .summary = "Runs two INI files for some steps from the same weights and data and compares "
                    "losses, gradient norms, every gradient before "
                    "clipping and every parameter. Each runs on as many ranks as its mesh asks for. "
-                   "Exit code 0 at parity, 1 where they part: then it "
+                   "-o, --with and --without are for both; A: or B: in front, as in -o "
+                   "B:train.seed=7, makes them that one's. Exit code 0 at parity, 1 where they "
+                   "part: then it "
                    "runs both again and names the first value that parts.",
         .accepts = WEFT_CLI_INI,
         .extra = extra,
@@ -156,6 +299,7 @@ int weft_cmd_oracle(int argc, char **argv)
     int code = weft_cli_parse(&usage, argc, argv, &options);
     if (code == WEFT_CLI_GO && check(&options, steps, bitwise, &exact, &err))
         code = weft_cli_report(&err);
+    options.ranks = (int)ranks;
     if (code == WEFT_CLI_GO)
         code = run(&options, steps, exact, &err);
     weft_error_release(&err);

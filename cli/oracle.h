@@ -7,12 +7,27 @@
 #include "ranks.h"
 #include "run/run.h"
 
+/* How far what one rank holds is from the reference's, of the rank of which it is worst. Both are
+ * relative to the reference's size there, or to the part's share of the whole where that is more.
+ */
+typedef struct oracle_part {
+    double error; /* in the Euclidean norm */
+    double scale; /* by what factor it is too large or too small, beyond what rounding does */
+} oracle_part;
+
+/* The logits of a row may be so far apart where products read 8 bits. */
+#define ORACLE_TURNED 0.0625
+/* The gradients of values may be so many times farther apart than values. */
+#define ORACLE_CANCELS 16
+
 /* One trained tensor of one step, assembled over all ranks. */
 typedef struct oracle_tensor {
     const char *name, *gradient_name;
     int64_t count;
     double *gradient, *parameter;
-    bool frozen; /* gradient is all zeros */
+    double *before;   /* the parameter before the first step; NULL: this is not that */
+    oracle_part part; /* of the gradient; of the run that is compared */
+    bool frozen;      /* gradient is all zeros */
 } oracle_tensor;
 
 typedef struct oracle_step {
@@ -23,15 +38,33 @@ typedef struct oracle_step {
 /* One value of a graph. */
 typedef struct oracle_value {
     const char *name, *op, *by;
+    const char *becomes; /* "-> NAME" of a parameter or state that it updates, by which it is known,
+                            too: its own name is a number; NULL */
     int block;
+    weft_attr *attrs; /* of its node */
+    int n_attrs;
     int64_t count;
+    bool backward;
     bool moves;                 /* changes a layout alone */
     bool changed;               /* the reference has none of this name, or makes it by another op */
     struct oracle_value *cause; /* where it was made otherwise than in the reference: nearest in its
                                    chain, itself included; NULL: nowhere */
     double *whole; /* of a value of the forward, in micro-batch 0 of the traced step; NULL: not
                       traced */
+    double size;   /* of the reference's, in the Euclidean norm; -1: not known yet */
+    oracle_part part;
 } oracle_value;
+
+/* What the trained model says of data that it has not learnt from. */
+typedef struct oracle_said {
+    double loss;
+    int64_t tokens; /* of validation */
+    int n;          /* tokens written, of all texts */
+    int64_t vocab;
+    int32_t *ids;  /* [n]: the likeliest */
+    int *text_of;  /* [n] */
+    float *logits; /* [n vocab] */
+} oracle_said;
 
 /* What one run was like. Filled by its ranks under the lock. */
 typedef struct oracle_record {
@@ -51,6 +84,9 @@ typedef struct oracle_record {
     double replica_error;     /* the largest difference between ranks that should hold the same */
     const char *replica_name; /* the parameter */
     const char *replica_of;   /* "gradient" or "parameter" */
+    oracle_said said;
+    bool evaluate, generate; /* behind the last step */
+    bool writes;             /* it can generate text */
     /* tracing: the last step's forward */
     bool trace;
     const struct oracle_record
@@ -78,6 +114,44 @@ weft_status oracle_run(weft_rank *rank, void *ctx);
 weft_status oracle_list_values(oracle_record *r, const weft_graph *g, weft_error *err);
 weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v,
                                const weft_tensor *local, int64_t micro, weft_error *err);
+/* ---- oracle_part.c ---- */
+
+/* A rank's part t of a tensor that the reference has as a whole; least: at the least so large. */
+void oracle_measure(const double *reference, const weft_tensor *t, double least,
+                    oracle_part *worst);
+
+/* The same of the whole. */
+void oracle_measure_whole(const double *reference, const double *other, int64_t n,
+                          oracle_part *worst);
+
+/* ---- oracle_said.c ---- */
+
+/* After training: validation and texts, where the record asks for them. All ranks. */
+weft_status oracle_listen(oracle_record *r, weft_run *run, weft_error *err);
+
+/* ---- oracle_settings.c ---- */
+
+/* A setting of those that say what is computed. */
+typedef struct oracle_setting {
+    const char *section, *key, *text;
+    double number; /* 0: it is none */
+} oracle_setting;
+
+typedef struct oracle_survey {
+    weft_pool pool;
+    oracle_setting *list;
+    int n, ranks;   /* ranks that the mesh asks for */
+    bool evaluates; /* there is validation */
+} oracle_survey;
+
+/* Release in every case. */
+weft_status oracle_survey_settings(oracle_survey *to, const weft_session *session, weft_error *err);
+void oracle_survey_release(oracle_survey *survey);
+/* A line for each that differs where both runs have it; how many. */
+int oracle_compare_settings(const oracle_survey surveys[2], weft_text *out);
+/* Is a constant of an op that both have another one? A line in any case. */
+bool oracle_compare_constants(const oracle_record *a, const oracle_record *b, weft_text *out);
+
 /* Of ranks that hold the same, the first one speaks; terms of open sums are added up. */
 bool oracle_speaks(const weft_run *run, const weft_value *v);
 
@@ -91,11 +165,14 @@ weft_status oracle_round(oracle_record *r, weft_run *run, const weft_value *v, i
 /* How far two runs may be apart at the end of a step's roundings, relative. */
 typedef struct oracle_errors {
     double whole;             /* of a tensor, in the Euclidean norm */
+    double scale;             /* of what a tensor or a part of it is as a whole too large */
     double element;           /* of one element */
     const char *at;           /* where a value was rounded otherwise, without need; NULL: nowhere */
     double farthest, allowed; /* there: from a halfway point, and how far is near enough */
 } oracle_errors;
 
+/* Of what sums and parameters are kept in. */
+double oracle_epsilon(const oracle_record *a, const oracle_record *b);
 /* Rounding of what passes through the blocks, of sums over the tokens of a step, and to 8 bits; see
  * docs/oracle.md. a is the reference. */
 oracle_errors oracle_bound(oracle_record *a, const oracle_record *b, int64_t step);
@@ -115,18 +192,41 @@ typedef struct oracle_verdict {
     char text[256];
 } oracle_verdict;
 
+/* Notes an error in step s, 0-based. */
+void oracle_judge(oracle_verdict *v, double error, double bound, const char *what, int64_t s,
+                  const char *name);
+/* Both of its errors. */
+void oracle_judge_part(oracle_verdict *v, const oracle_part *part, const oracle_errors *bound,
+                       const char *what, int64_t s, const char *name);
 /* |a - b| over |a|, or over `least` where that is more. cosine, size (of a) may be NULL. */
 double oracle_relative(const double *a, const double *b, int64_t n, double least, double *cosine,
                        double *size);
 /* A gradient's error, its norm and the size below which it is noise. */
-double oracle_gradient_error(const oracle_record *a, const oracle_tensor *x, const oracle_tensor *y,
-                             int64_t step, double bound, double *cosine, bool *noise);
+double oracle_gradient_error(const oracle_record *a, const oracle_record *b, const oracle_tensor *x,
+                             const oracle_tensor *y, int64_t step, double bound, double *cosine,
+                             bool *noise);
+/* What of the gradient norm is this tensor's by its number of elements. */
+double oracle_gradient_share(const oracle_record *a, const oracle_record *b, const oracle_tensor *x,
+                             int64_t step);
 const oracle_tensor *oracle_find(const oracle_record *r, int64_t step, const char *name);
+/* Have both the same parameters? */
+weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, weft_error *err);
 /* A line a step into out. exact: bit for bit, of what it names. */
-weft_status oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
-                           oracle_verdict *v, weft_text *out, weft_error *err);
+void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
+                    oracle_verdict *v, weft_text *out);
+
+/* ---- oracle_said.c ---- */
+
+/* Validation and texts, as far as both were asked for them. */
+void oracle_compare_said(oracle_record *a, const oracle_record *b, oracle_verdict *v,
+                         weft_text *out);
 
 /* ---- oracle_trace.c ---- */
+
+/* Every value of one step's forward and backward that both runs have: the whole, and each rank's
+ * part. */
+void oracle_compare_values(oracle_record *a, const oracle_record *b, oracle_verdict *v,
+                           weft_text *out);
 
 /* Both runs were traced up to the step in which they first part: the first value of the forward
  * that parts, else the first gradient of a parameter.

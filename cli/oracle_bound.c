@@ -101,14 +101,24 @@ static double parted(const oracle_record *a, const oracle_record *b, int64_t ste
     return most;
 }
 
+double oracle_epsilon(const oracle_record *a, const oracle_record *b)
+{
+    return ldexp(1, a->wide && b->wide ? -53 : -24);
+}
+
 oracle_errors oracle_bound(oracle_record *a, const oracle_record *b, int64_t step)
 {
-    bool wide = a->wide && b->wide, half = a->half || b->half;
-    double depth = sqrt(10.0 * (a->blocks + 1)), sum = sqrt((double)a->tokens),
-           eps = ldexp(1, wide ? -53 : -24), activations = (half ? ldexp(1, -8) : eps) * depth;
-    double bound = 4 * (activations + eps * sum);
+    bool wide = a->wide && b->wide, half = a->half || b->half, eighth = a->eighth || b->eighth;
+    double depth = sqrt(10.0 * (a->blocks + 1)), sum = 4 * sqrt((double)a->tokens),
+           eps = oracle_epsilon(a, b), later = (double)(1 + (half ? 3 : 15) * step);
+    double activations = half && eighth ? 4 * ldexp(1, -8)
+                         : half         ? ldexp(1, -8)
+                                        : 4 * eps,
+           bound = activations * depth + eps * sum;
+    oracle_errors e = {.whole = bound * later};
     if (!wide && a->n_roundings && are_alike(a, b))
-        return pass_all(a, b, step, bound, parted(a, b, step) + (half ? ldexp(1, -8) : 0));
+        e = pass_all(a, b, step, bound, parted(a, b, step) + (half ? ldexp(1, -8) : 0));
     /* after the first step parameters have parted by rounding, and gradients follow them */
-    return (oracle_errors){.whole = bound * (double)(1 + 3 * step)};
+    e.scale = half && !eighth ? (a->half && b->half ? 1 : 1.5) * ldexp(1, -8) * later : e.whole;
+    return e;
 }

@@ -26,7 +26,8 @@ static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *er
     r->n_tensors = g->n_parameters;
     r->blocks = weft_graph_blocks(g);
     r->tokens = run->plan->global_batch * run->plan->seq_len;
-    find_dtypes(r, g);
+    r->micro_batch = g->config.sizes.micro_batch;
+    r->writes = run->plan->generator && run->tokenizer;
     r->ranks = run->plan->ranks;
     s->tensors = weft_pool_alloc(&r->pool, (size_t)g->n_parameters * sizeof *s->tensors);
     for (int i = 0; s->tensors && i < g->n_parameters; i++) {
@@ -40,17 +41,43 @@ static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *er
         t->gradient_name = weft_pool_strdup(&r->pool, v->frozen ? v->name : v->gradient->name);
         t->gradient = weft_pool_alloc(&r->pool, (size_t)t->count * sizeof(double));
         t->parameter = weft_pool_alloc(&r->pool, (size_t)t->count * sizeof(double));
-        if (!t->name || !t->gradient_name || !t->gradient || !t->parameter)
+        t->before = run->step ? NULL : weft_pool_alloc(&r->pool, (size_t)t->count * sizeof(double));
+        if (!t->name || !t->gradient_name || !t->gradient || !t->parameter ||
+            (!t->before && !run->step))
             return weft_fail_memory(err);
     }
     return s->tensors ? WEFT_OK : weft_fail_memory(err);
 }
 
-static weft_status add(oracle_record *r, weft_run *run, const weft_value *parameter,
-                       const oracle_tensor *to, bool gradient, bool again, weft_error *err)
+typedef enum oracle_kind { BEFORE, GRADIENT, PARAMETER } oracle_kind;
+
+static const char *const kind_names[] = {"initial parameter", "gradient", "parameter"};
+
+static double *whole_of(const oracle_tensor *t, oracle_kind kind)
 {
-    const weft_value *v = gradient ? parameter->gradient : parameter;
-    double *whole = gradient ? to->gradient : to->parameter;
+    return kind == BEFORE ? t->before : kind == GRADIENT ? t->gradient : t->parameter;
+}
+
+/* A rank's part of a gradient; a sum that is still open says nothing by itself. */
+static void measure(const oracle_record *r, int64_t step, oracle_tensor *to, const weft_value *v,
+                    const weft_tensor *t)
+{
+    const oracle_tensor *x = r->reference && !weft_layout_open_axes(v->layout)
+                                 ? oracle_find(r->reference, step, to->name)
+                                 : NULL;
+    if (!x || x->count != to->count || x->frozen)
+        return;
+    double part = (double)weft_tensor_count(t) / (double)x->count, size = 0;
+    for (int64_t i = 0; i < x->count; i++)
+        size += x->gradient[i] * x->gradient[i];
+    double share = oracle_gradient_share(r->reference, r, x, step);
+    oracle_measure(x->gradient, t, sqrt(part) * fmax(sqrt(size), share), &to->part);
+}
+
+static weft_status add(oracle_record *r, weft_run *run, const weft_value *v, oracle_tensor *to,
+                       oracle_kind kind, bool again, weft_error *err)
+{
+    double *whole = whole_of(to, kind);
     const weft_plan *plan = run->plan;
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     weft_tensor t;
@@ -69,15 +96,17 @@ static weft_status add(oracle_record *r, weft_run *run, const weft_value *parame
         else if (fabs(*at - x) > r->replica_error || x != x) {
             r->replica_error = x != x ? INFINITY : fabs(*at - x);
             r->replica_name = to->name;
-            r->replica_of = gradient ? "gradient" : "parameter";
+            r->replica_of = kind_names[kind];
         }
     }
+    if (!s && !again && n > 0 && kind == GRADIENT)
+        measure(r, run->step, to, v, &t);
     weft_free(t.data);
     return s;
 }
 
 /* In two rounds: first those who speak, then their replicas compare. */
-static weft_status gather(oracle_record *r, weft_run *run, bool gradients, weft_error *err)
+static weft_status gather(oracle_record *r, weft_run *run, oracle_kind kind, weft_error *err)
 {
     const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
     weft_control *control = run->plan->plugins->control;
@@ -86,12 +115,12 @@ static weft_status gather(oracle_record *r, weft_run *run, bool gradients, weft_
         pthread_mutex_lock(&r->lock);
         s = reserve(r, run, err);
         for (int i = 0; i < g->n_parameters && !s; i++) {
-            const weft_value *v = gradients ? g->parameters[i]->gradient : g->parameters[i];
+            const weft_value *v = kind == GRADIENT ? g->parameters[i]->gradient : g->parameters[i];
             oracle_tensor *t = &r->steps[run->step].tensors[i];
             if (v && weft_layout_held(v->layout, run->plan->lowered[WEFT_MODE_TRAIN]->coord) &&
                 oracle_speaks(run, v) == (round == 0) &&
                 (round == 0 || !weft_layout_open_axes(v->layout)))
-                s = add(r, run, g->parameters[i], t, gradients, round == 1, err);
+                s = add(r, run, v, t, kind, round == 1, err);
         }
         r->steps[run->step].loss = run->view.loss;
         r->steps[run->step].norm = run->view.grad_norm;
@@ -104,24 +133,25 @@ static weft_status gather(oracle_record *r, weft_run *run, bool gradients, weft_
 
 static weft_status probe_gradients(weft_probe *probe, weft_run *run, weft_error *err)
 {
-    return gather((oracle_record *)probe, run, true, err);
+    oracle_record *r = (oracle_record *)probe;
+    weft_status s = run->step ? WEFT_OK : gather(r, run, BEFORE, err);
+    return s ? s : gather(r, run, GRADIENT, err);
 }
 
 static weft_status probe_updated(weft_probe *probe, weft_run *run, weft_error *err)
 {
-    return gather((oracle_record *)probe, run, false, err);
+    return gather((oracle_record *)probe, run, PARAMETER, err);
 }
 
 static weft_status start(weft_rank *rank, oracle_record *r, weft_plan *plan, weft_run **run)
 {
     weft_session *session = &rank->session;
     weft_status s = WEFT_OK;
-    if (r->trace) {
-        pthread_mutex_lock(&r->lock);
-        s = oracle_list_values(r, plan->graphs[WEFT_MODE_TRAIN], &rank->err);
-        pthread_mutex_unlock(&r->lock);
-        s = weft_rank_agree(rank, "listing values", s);
-    }
+    pthread_mutex_lock(&r->lock);
+    find_dtypes(r, plan->graphs[WEFT_MODE_TRAIN]);
+    s = oracle_list_values(r, plan->graphs[WEFT_MODE_TRAIN], &rank->err);
+    pthread_mutex_unlock(&r->lock);
+    s = weft_rank_agree(rank, "listing values", s);
     s = s ? s
           : weft_rank_agree(rank, "opening plugins",
                             weft_plugins_open(session->plugins, &rank->err));
@@ -140,8 +170,8 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
     session->host.dir = NULL; /* an oracle leaves nothing behind */
     const weft_plan_options options = {.rank = session->host.rank,
                                        .ranks = session->host.ranks,
-                                       .train_only = true,
-                                       .fetch_forward = r->trace,
+                                       .train_only = !r->evaluate && !r->generate,
+                                       .fetch_computed = r->trace,
                                        .fetch_rounded = true};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
@@ -159,6 +189,7 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
         run->n_watchers = 0;
         s = weft_run_train(run, &never, &rank->err);
     }
+    s = s ? s : oracle_listen(r, run, &rank->err);
     weft_run_destroy(run);
     weft_plan_destroy(plan);
     return s;

@@ -3,6 +3,7 @@
  * from the reference's. */
 #include "oracle.h"
 
+#include <math.h>
 #include <string.h>
 
 static oracle_value *find(const oracle_record *r, const char *name)
@@ -43,10 +44,30 @@ static bool is_traced(const oracle_record *r, const weft_graph *g, const weft_va
     for (int a = 0; a < WEFT_MAX_AXES; a++)
         if (weft_layout_open(v->layout, a) == WEFT_OPEN_MAX)
             return false;
-    bool forward = v->node->phase == WEFT_FORWARD && v->node->scope == WEFT_MICRO_BATCH;
-    return forward && v->fetch &&
+    if (weft_dtype_is_f8(v->dtype))
+        return false;
+    if (v->node->phase == WEFT_BACKWARD && (r->eighth || weft_value_dim(v, "batch") < 0 ||
+                                            (known && strcmp(known->op, v->node->op->name) != 0)))
+        return false;
+    return r->trace && v->fetch && v->node->scope == WEFT_MICRO_BATCH &&
            (!r->reference ||
             (known && known->whole && r->micro_batch == r->reference->micro_batch));
+}
+
+/* Of the first result of a node: what is constant in it. */
+static bool copy_attrs(oracle_record *r, const weft_node *n, oracle_value *to)
+{
+    to->n_attrs = n->n_attrs;
+    to->attrs = weft_pool_alloc(&r->pool, (size_t)(n->n_attrs + 1) * sizeof *to->attrs);
+    for (int i = 0; to->attrs && i < n->n_attrs; i++) {
+        weft_attr *a = &to->attrs[i];
+        *a = n->attrs[i];
+        a->key = weft_pool_strdup(&r->pool, a->key);
+        a->text = weft_pool_strdup(&r->pool, a->text ? a->text : "");
+        if (!a->key || !a->text)
+            return false;
+    }
+    return to->attrs != NULL;
 }
 
 static weft_status list_one(oracle_record *r, const weft_graph *g, const weft_node *n,
@@ -56,10 +77,16 @@ static weft_status list_one(oracle_record *r, const weft_graph *g, const weft_no
     to->name = weft_pool_strdup(&r->pool, v->name);
     to->op = weft_pool_strdup(&r->pool, n->op->name);
     to->by = weft_pool_strdup(&r->pool, n->by ? n->by : "core");
-    if (!to->name || !to->op || !to->by ||
+    to->size = -1;
+    if (!to->name || !to->op || !to->by || !copy_attrs(r, n, to) ||
         !weft_map_set(&r->by_name, &r->pool, v->name, strlen(v->name), to))
         return weft_fail_memory(err);
+    if (v->update_of &&
+        (!(to->becomes = weft_pool_format(&r->pool, "-> %s", v->update_of->name)) ||
+         !weft_map_set(&r->by_name, &r->pool, to->becomes, strlen(to->becomes), to)))
+        return weft_fail_memory(err);
     to->block = n->block;
+    to->backward = n->phase == WEFT_BACKWARD;
     to->moves = n->steps || weft_node_is(n, WEFT_OP_GATHER);
     to->changed = r->reference && (!known || strcmp(known->op, to->op) != 0);
     to->cause = cause_of(r, n, to);
@@ -95,6 +122,27 @@ bool oracle_speaks(const weft_run *run, const weft_value *v)
     return weft_layout_held(v->layout, l->coord);
 }
 
+static double size_of(oracle_value *v)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < v->count && v->size < 0; i++)
+        squares += isfinite(v->whole[i]) ? v->whole[i] * v->whole[i] : 0;
+    v->size = v->size < 0 ? sqrt(squares) : v->size;
+    return v->size;
+}
+
+/* A rank's part; a sum that is still open says nothing by itself. */
+static void measure(const oracle_record *r, oracle_value *to, const weft_value *v,
+                    const weft_tensor *local, int64_t n)
+{
+    oracle_value *x =
+        r->reference && !weft_layout_open_axes(v->layout) ? find(r->reference, v->name) : NULL;
+    if (!x || !x->whole || x->count != to->count || n == 0)
+        return;
+    double least = size_of(x) * sqrt((double)n / (double)x->count);
+    oracle_measure(x->whole, local, least, &to->part);
+}
+
 weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v,
                                const weft_tensor *local, int64_t micro, weft_error *err)
 {
@@ -109,6 +157,8 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
     int64_t n = to && to->whole ? weft_tensor_count(local) : 0;
     for (int64_t i = 0; i < n; i++)
         to->whole[weft_global_index(local, i)] += weft_tensor_get(local, i);
+    if (to && to->whole)
+        measure(r, to, v, local, n);
     pthread_mutex_unlock(&r->lock);
     return WEFT_OK;
 }

@@ -351,6 +351,7 @@ run_fixture_sources = \
 	tests/fixtures/run/twofaced.c \
 	tests/fixtures/run/recorded.c \
 	tests/fixtures/run/relinear.c \
+	tests/fixtures/run/skew.c \
 	tests/fixtures/run/slip.c \
 	tests/fixtures/run/slow_save.c \
 	tests/fixtures/run/sp.c \
@@ -427,6 +428,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-nccl-windows \
 	tests/scripts/check-operator \
 	tests/scripts/check-new-plugin \
+	tests/scripts/check-oracle \
 	tests/scripts/check-packages \
 	tests/scripts/check-packed \
 	tests/scripts/check-parity \

@@ -218,11 +218,11 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
                                 err);
 }
 
-static void fetch_forward(weft_graph *g)
+static void fetch_computed(weft_graph *g)
 {
     for (weft_node *n = g->first; n; n = n->next)
-        for (int i = 0; i < n->n_outs && n->phase == WEFT_FORWARD && n->n_ins; i++)
-            n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH;
+        for (int i = 0; i < n->n_outs && n->n_ins && !weft_node_accumulates(n); i++)
+            n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH && n->phase != WEFT_RECOMPUTE;
 }
 
 static void fetch_rounded(weft_graph *g)
@@ -238,8 +238,8 @@ static weft_status build_training(weft_plan *p, const weft_plan_options *options
     weft_status s = weft_plan_graph(p, WEFT_MODE_TRAIN, options, err);
     if (s || options->stop_after)
         return s;
-    if (options->fetch_forward)
-        fetch_forward(p->graphs[WEFT_MODE_TRAIN]);
+    if (options->fetch_computed)
+        fetch_computed(p->graphs[WEFT_MODE_TRAIN]);
     if (options->fetch_rounded)
         fetch_rounded(p->graphs[WEFT_MODE_TRAIN]);
     int coord[WEFT_MAX_AXES];
