@@ -94,6 +94,7 @@ typedef struct oracle_record {
     weft_map by_name;
     int64_t micro_batch;
     bool seq_ordered;     /* the sequence lies in an order of its own */
+    int chunks;           /* parts of the head */
     oracle_value *values; /* in the graph's order */
     int n_values;
 } oracle_record;
@@ -176,6 +177,9 @@ double oracle_epsilon(const oracle_record *a, const oracle_record *b);
 /* Rounding of what passes through the blocks, of sums over the tokens of a step, and to 8 bits; see
  * docs/oracle.md. a is the reference. */
 oracle_errors oracle_bound(oracle_record *a, const oracle_record *b, int64_t step);
+/* How much too large or too small, as a whole, a gradient may be: in bf16 what is left of large
+ * terms is rounded by more than its own share. */
+double oracle_gradient_scale(const oracle_errors *e);
 
 /* ---- oracle_compare.c ---- */
 

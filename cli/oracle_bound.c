@@ -106,6 +106,11 @@ double oracle_epsilon(const oracle_record *a, const oracle_record *b)
     return ldexp(1, a->wide && b->wide ? -53 : -24);
 }
 
+double oracle_gradient_scale(const oracle_errors *e)
+{
+    return e->scale < e->whole ? 2 * e->scale : e->scale;
+}
+
 oracle_errors oracle_bound(oracle_record *a, const oracle_record *b, int64_t step)
 {
     bool wide = a->wide && b->wide, half = a->half || b->half, eighth = a->eighth || b->eighth;

@@ -186,7 +186,8 @@ static void compare_tensor(const oracle_record *a, const oracle_record *b, int t
     double gradient = oracle_gradient_error(a, b, x, y, s, bound, &cosine, &noise);
     oracle_judge(v, gradient, bound, "gradient", s, x->name);
     e->gradient = gradient > e->gradient ? gradient : e->gradient;
-    oracle_judge_part(v, &y->part, bounds, "gradient", s, x->name);
+    const oracle_errors of_gradient = {.whole = bound, .scale = oracle_gradient_scale(bounds)};
+    oracle_judge_part(v, &y->part, &of_gradient, "gradient", s, x->name);
     if (s == 0 && x->before && y->before)
         oracle_judge(v, oracle_relative(x->before, y->before, x->count, 0, NULL, NULL),
                      4 * oracle_epsilon(a, b), "initial parameter", s, x->name);

@@ -122,7 +122,7 @@ static const oracle_tensor *first_gradient(const oracle_record *a, const oracle_
         double whole = oracle_gradient_error(a, b, x, y, step, bound->whole, NULL, &noise);
         if (!(whole <= apart->error))
             apart->error = whole;
-        if (!(apart->error <= bound->whole) || !(apart->scale <= bound->scale))
+        if (!(apart->error <= bound->whole) || !(apart->scale <= oracle_gradient_scale(bound)))
             return y;
     }
     return NULL;

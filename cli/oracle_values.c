@@ -4,6 +4,7 @@
 #include "oracle.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static oracle_value *find(const oracle_record *r, const char *name)
@@ -36,9 +37,39 @@ static bool is_apart(const weft_graph *g, const weft_value *v)
     return d >= 0 && v->dims[d].size != weft_graph_seq_len(g);
 }
 
+/* Has it a name that depends on what else is in the graph: a number behind its op's, or behind a
+ * name that another has? */
+static bool is_numbered(const weft_graph *g, const weft_value *v)
+{
+    static const char digits[] = "0123456789";
+    char name[128];
+    size_t n = strcspn(v->name, "'"), from;
+    if (n >= sizeof name)
+        return true;
+    memcpy(name, v->name, n);
+    name[n] = '\0';
+    for (from = n; from > 0 && strchr(digits, name[from - 1]); from--)
+        continue;
+    if (from > 0 && from < n && name[from - 1] == '.' && v->result == 0 && v->node->chunk < 0)
+        return true;
+    name[from] = '\0';
+    return from < n && weft_ops_find(g->config.ops, name);
+}
+
+/* Is it one of several terms of a gradient (x', x'.2)? They are added in an order that depends on
+ * layouts. */
+static bool is_term(const weft_graph *g, const weft_value *v)
+{
+    char second[512];
+    size_t n = (size_t)snprintf(second, sizeof second, "%s.2", v->name);
+    return strstr(v->name, "'.") || n >= sizeof second || weft_graph_find(g, second);
+}
+
 static bool is_traced(const oracle_record *r, const weft_graph *g, const weft_value *v,
                       const oracle_value *known)
 {
+    if (r->reference && v->node->chunk >= 0 && r->chunks != r->reference->chunks)
+        return false; /* another part of the head, of the same name */
     if ((g->seq_order || (r->reference && r->reference->seq_ordered)) && is_apart(g, v))
         return false;
     for (int a = 0; a < WEFT_MAX_AXES; a++)
@@ -46,9 +77,10 @@ static bool is_traced(const oracle_record *r, const weft_graph *g, const weft_va
             return false;
     if (weft_dtype_is_f8(v->dtype))
         return false;
-    /* terms of a gradient (x'.2) are added in an order that depends on layouts */
+    if (is_numbered(g, v))
+        return false;
     if (v->node->phase == WEFT_BACKWARD &&
-        (r->eighth || strstr(v->name, "'.") || weft_value_dim(v, "batch") < 0 ||
+        (r->eighth || is_term(g, v) || weft_value_dim(v, "batch") < 0 ||
          (known && strcmp(known->op, v->node->op->name) != 0)))
         return false;
     return r->trace && v->fetch && v->node->scope == WEFT_MICRO_BATCH &&
@@ -108,6 +140,8 @@ weft_status oracle_list_values(oracle_record *r, const weft_graph *g, weft_error
     r->values = weft_pool_alloc(&r->pool, (size_t)g->n_values * sizeof *r->values);
     r->micro_batch = g->config.sizes.micro_batch;
     r->seq_ordered = g->seq_order != NULL;
+    for (const weft_node *n = g->first; n; n = n->next)
+        r->chunks = n->chunk >= r->chunks ? n->chunk + 1 : r->chunks;
     weft_status s = r->values ? WEFT_OK : weft_fail_memory(err);
     for (const weft_node *n = g->first; n; n = n->next)
         for (int i = 0; i < n->n_outs && !s; i++)

@@ -75,14 +75,9 @@ static void run_oracle(const random_case *c, random_verdict *v)
 {
     write_ini(c, RANDOM_ONE, true, "one.ini");
     write_ini(c, RANDOM_MANY, true, "many.ini");
-    const char *const arguments[] = {"oracle",
-                                     "one.ini",
-                                     "many.ini",
-                                     "--steps",
-                                     random_get(c, RANDOM_ONE, "train", "steps"),
-                                     "-o",
-                                     "train.eval_every=0",
-                                     NULL};
+    const char *const arguments[] = {
+        "oracle", "one.ini", "many.ini", "--steps", random_get(c, RANDOM_ONE, "train", "steps"),
+        NULL};
     int code = random_run(arguments, "out");
     if (code)
         judge_code(code, RANDOM_ORACLE, "weft oracle", v);
