@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast the cpu plugin's kernels are, against the machine's memory copy: cpu_kernels [threads]
  * [seconds per kernel]. */
+#include "compile/graph/ops/ops.h"
 #include "cpu.h"
-#include "graph/ops/ops.h"
 
 #include <math.h>
 #include <omp.h>

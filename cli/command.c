@@ -5,7 +5,7 @@
 #include "processors.h"
 #include "session.h"
 
-#include "plugin/enter.h"
+#include "host/enter.h"
 
 #include <errno.h>
 #include <signal.h>

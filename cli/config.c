@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft config: every effective value, with its source. */
 #include "cli.h"
-#include "plugin/plugins.h"
+#include "host/plugins.h"
 
 int weft_cmd_config(int argc, char **argv)
 {

@@ -4,8 +4,8 @@
 #ifndef WEFT_CLI_CONFORM_H
 #define WEFT_CLI_CONFORM_H
 
-#include "graph/watch.h"
-#include "lower/plan.h"
+#include "compile/driver/plan.h"
+#include "compile/graph/watch.h"
 #include <weft/options.h>
 
 /* ---- findings (conform_child.c) ---- */

@@ -4,7 +4,7 @@
  * statements and functions are tried alike. */
 #include "conform.h"
 
-#include "graph/grad.h"
+#include "compile/graph/grad.h"
 
 #include <math.h>
 #include <stdio.h>

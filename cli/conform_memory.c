@@ -2,7 +2,7 @@
 /* What hooks and passes do when memory is short, and what they leave behind. */
 #include "conform.h"
 
-#include "plugin/enter.h"
+#include "host/enter.h"
 
 #include <malloc.h>
 #include <stdio.h>

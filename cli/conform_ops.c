@@ -2,7 +2,7 @@
 /* The ops and kernels of a plugin, as small graphs use them. */
 #include "conform.h"
 
-#include "graph/ops/ops.h"
+#include "compile/graph/ops/ops.h"
 
 #include <string.h>
 

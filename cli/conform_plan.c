@@ -3,8 +3,8 @@
 #include "conform.h"
 
 #include "cli.h"
+#include "execute/control.h"
 #include "processors.h"
-#include "run/control.h"
 
 #include <stdio.h>
 #include <string.h>

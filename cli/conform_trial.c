@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conform_trial.h"
 
-#include "plugin/enter.h"
+#include "host/enter.h"
 
 #include <stdio.h>
 #include <string.h>

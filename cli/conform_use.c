@@ -2,7 +2,7 @@
 /* Tensors of the checks, and what one use of an op on one rank must do. */
 #include "conform.h"
 
-#include "plugin/enter.h"
+#include "host/enter.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft generate: a trained model continues texts, on any mesh. */
 #include "generate.h"
+#include "execute/digest.h"
 #include "job.h"
-#include "run/digest.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #define WEFT_CLI_GENERATE_H
 
 #include "cli.h"
-#include "run/generate.h"
+#include "execute/generate.h"
 
 /* What the command line says. */
 typedef struct generate_wishes {

@@ -2,11 +2,11 @@
 /* A checkpoint of many ranks writes on one, if nobody asks for more. Plugins that cut the model
  * over ranks stay, for they may change it as well, with axes of one rank; one that cannot do so is
  * left out, and that is said. */
+#include "compile/driver/plan.h"
+#include "compile/mesh/plan.h"
+#include "execute/control.h"
 #include "generate.h"
-#include "lower/plan.h"
-#include "mesh/plan.h"
-#include "plugin/enter.h"
-#include "run/control.h"
+#include "host/enter.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From what the user names to the settings and the weights of a model. */
 #include "generate.h"
+#include "host/enter.h"
 #include "job.h"
-#include "plugin/enter.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prompts in, continuations out. */
 #include "generate.h"
-#include "plugin/enter.h"
+#include "host/enter.h"
 
 #include <errno.h>
 #include <stdlib.h>

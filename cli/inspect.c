@@ -4,7 +4,7 @@
 #include "cli.h"
 #include "ops.h"
 
-#include "lower/plan.h"
+#include "compile/driver/plan.h"
 
 typedef struct wish {
     bool json, all, man;

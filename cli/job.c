@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What launchers say in the environment. */
 #include "job.h"
-#include "run/token.h"
+#include "net/token.h"
 #include "stop.h"
 
 #include <errno.h>

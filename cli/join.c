@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a job that others started. */
+#include "host/crash.h"
 #include "job.h"
-#include "plugin/crash.h"
 #include "record.h"
 #include "stop.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train -n N with mpi: the ranks, started by mpirun. */
 #include "job.h"
-#include "run/token.h"
+#include "net/token.h"
 #include "stop.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #include "cli.h"
 #include "templates.h"
 
-#include "graph/ops/ops.h"
-#include "plugin/plugins.h"
+#include "compile/graph/ops/ops.h"
+#include "host/plugins.h"
 #include <weft/files.h>
 
 #include <errno.h>

@@ -3,8 +3,8 @@
  * put together here: kernels may be of another plugin than their op. */
 #include "ops.h"
 
-#include "graph/ops/ops.h"
-#include "lower/plan.h"
+#include "compile/driver/plan.h"
+#include "compile/graph/ops/ops.h"
 
 #include <string.h>
 

@@ -3,9 +3,9 @@
 #ifndef WEFT_CLI_ORACLE_H
 #define WEFT_CLI_ORACLE_H
 
-#include "graph/map.h"
+#include "compile/graph/map.h"
+#include "execute/run.h"
 #include "ranks.h"
-#include "run/run.h"
 
 /* How far what one rank holds is from the reference's, of the rank of which it is worst. Both are
  * relative to the reference's size there, or to the part's share of the whole where that is more.

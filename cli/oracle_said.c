@@ -3,9 +3,9 @@
  * of validation data, and the text that they write. The reference always takes the likeliest token,
  * and the other run reads the same ones, so that a choice between two that are as likely does not
  * part all that comes behind it. */
+#include "execute/decoder.h"
+#include "host/enter.h"
 #include "oracle.h"
-#include "plugin/enter.h"
-#include "run/decoder.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #ifndef WEFT_CLI_PAGE_H
 #define WEFT_CLI_PAGE_H
 
+#include "compile/driver/plan.h"
 #include "folder.h"
-#include "lower/plan.h"
 
 /* Adds "memory", "collectives" and "pipeline" of a plan to the page's data. */
 weft_status weft_page_add_plan(json_t *page, const weft_plan *plan, weft_error *err);

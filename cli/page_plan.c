@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a report shows of the plan: memory over a step, collectives, the pipeline. */
+#include "execute/run.h"
 #include "page.h"
-#include "run/run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft plan: the run as a program, read before it runs. Opens no hardware, peers or data. */
-#include "lower/plan.h"
+#include "compile/driver/plan.h"
 #include "plan_ranks.h"
 #include "plan_timeline.h"
 #include "session.h"

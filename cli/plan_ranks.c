@@ -3,7 +3,7 @@
  * on other axes alone are alike. */
 #include "plan_ranks.h"
 
-#include "base/columns.h"
+#include "cli/columns.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef WEFT_CLI_PLAN_RANKS_H
 #define WEFT_CLI_PLAN_RANKS_H
 
-#include "lower/plan.h"
+#include "compile/driver/plan.h"
 #include "session.h"
 
 /* --rank: a number below `ranks`, or "all" (and nothing): 0. */

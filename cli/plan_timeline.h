@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_PLAN_TIMELINE_H
 #define WEFT_CLI_PLAN_TIMELINE_H
 
-#include "lower/plan.h"
+#include "compile/driver/plan.h"
 
 /* What was asked for; texts may be NULL. */
 typedef struct weft_cli_timeline {

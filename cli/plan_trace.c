@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_trace.h"
-#include "run/run.h"
+#include "execute/run.h"
 
 #include <weft/files.h>
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_PROBE_H
 #define WEFT_CLI_PROBE_H
 
-#include "plugin/plugins.h"
+#include "host/plugins.h"
 
 /* Adds to text what there is to say of a plugin, and to err what is wrong with it. */
 typedef void weft_describe(void *self, const weft_module *module, weft_text *text, weft_error *err);

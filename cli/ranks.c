@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
-#include "plugin/crash.h"
-#include "plugin/enter.h"
+#include "host/crash.h"
+#include "host/enter.h"
 
 #include <string.h>
 #include <time.h>

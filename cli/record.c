@@ -4,7 +4,7 @@
  * or at the next start. */
 #include "record.h"
 #include "folder.h"
-#include "plugin/crash.h"
+#include "host/crash.h"
 
 #include <errno.h>
 #include <inttypes.h>

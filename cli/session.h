@@ -4,9 +4,9 @@
 #define WEFT_CLI_SESSION_H
 
 #include "cli.h"
-#include "lower/plan.h"
-#include "plugin/plugins.h"
-#include "run/control.h"
+#include "compile/driver/plan.h"
+#include "execute/control.h"
+#include "host/plugins.h"
 
 typedef struct weft_session {
     weft_settings *settings;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stop.h"
 #include "cli.h"
-#include "plugin/crash.h"
+#include "host/crash.h"
 #include "record.h"
 
 #include <pthread.h>

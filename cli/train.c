@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train: the plan, executed. */
 #include "about.h"
+#include "execute/digest.h"
+#include "execute/run.h"
+#include "host/enter.h"
 #include "job.h"
 #include "lock.h"
-#include "plugin/enter.h"
 #include "record.h"
-#include "run/digest.h"
-#include "run/run.h"
 #include "shared.h"
 #include "stop.h"
 

@@ -4,7 +4,7 @@
 #include "vet.h"
 #include "cli.h"
 
-#include "plugin/image.h"
+#include "vet/image.h"
 
 #include <string.h>
 #include <weft/files.h>

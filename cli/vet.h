@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_VET_H
 #define WEFT_CLI_VET_H
 
-#include "plugin/vetted.h"
+#include "vet/vetted.h"
 
 /* Adds a line, if there is none that says the same. */
 weft_status weft_vet_add(weft_vetted *set, const weft_vetted_line *line, weft_error *err);

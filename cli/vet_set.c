@@ -2,8 +2,8 @@
 /* A set of plugins, read as bytes, and the lock that follows. */
 #include "vet.h"
 
-#include "plugin/elf.h"
-#include "plugin/image.h"
+#include "vet/elf.h"
+#include "vet/image.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,7 +6,6 @@ core_libcore_la_SOURCES = \
 	core/base/blame.c \
 	core/base/boxes.c \
 	core/base/clock.c \
-	core/base/columns.c \
 	core/base/dtype.c \
 	core/base/error.c \
 	core/base/files.c \
@@ -14,35 +13,16 @@ core_libcore_la_SOURCES = \
 	core/base/log.c \
 	core/base/memory.c \
 	core/base/open_file.c \
-	core/base/pairs.c \
 	core/base/pool.c \
 	core/base/random.c \
-	core/base/safetensors.c \
 	core/base/text.c \
 	core/base/atomic_file.h \
-	core/base/columns.h \
-	core/store/box.c \
-	core/store/fetch.c \
-	core/store/folder.c \
-	core/store/header.c \
-	core/store/io.c \
-	core/store/manifest.c \
-	core/store/merge.c \
-	core/store/read.c \
-	core/store/shard.c \
-	core/store/shard_header.c \
-	core/store/sums.c \
-	core/store/tree.c \
-	core/store/types.c \
-	core/store/internal.h \
-	core/store/shard.h \
 	core/settings/beside.c \
 	core/settings/check.c \
 	core/settings/core_params.c \
 	core/settings/ini.c \
 	core/settings/listed.c \
 	core/settings/nearest.c \
-	core/settings/options.c \
 	core/settings/params.c \
 	core/settings/print.c \
 	core/settings/settings.c \
@@ -52,228 +32,183 @@ core_libcore_la_SOURCES = \
 	core/settings/ini.h \
 	core/settings/internal.h \
 	core/settings/settings.h \
-	core/plugin/arrange.c \
-	core/plugin/capability.c \
-	core/plugin/crash.c \
-	core/plugin/describe.c \
-	core/plugin/describe_man.c \
-	core/plugin/descriptor.c \
-	core/plugin/elf.c \
-	core/plugin/enter.c \
-	core/plugin/image.c \
-	core/plugin/forward_data.c \
-	core/plugin/forward_device.c \
-	core/plugin/forward_state.c \
-	core/plugin/forward_transport.c \
-	core/plugin/known.c \
-	core/plugin/libraries.c \
-	core/plugin/loader.c \
-	core/plugin/module.c \
-	core/plugin/names.c \
-	core/plugin/order.c \
-	core/plugin/search.c \
-	core/plugin/services.c \
-	core/plugin/set.c \
-	core/plugin/sha256.c \
-	core/plugin/signature.c \
-	core/plugin/sort.c \
-	core/plugin/uninstalled.c \
-	core/plugin/vetted.c \
-	core/plugin/vetted_check.c \
-	core/plugin/vocabulary.c \
-	core/plugin/wrap.c \
-	core/plugin/crash.h \
-	core/plugin/elf.h \
-	core/plugin/enter.h \
-	core/plugin/image.h \
-	core/plugin/internal.h \
-	core/plugin/order.h \
-	core/plugin/plugins.h \
-	core/plugin/sha256.h \
-	core/plugin/vetted.h \
-	core/plugin/wrap.h \
-	core/mesh/layout.c \
-	core/mesh/mesh.c \
-	core/mesh/plan.c \
-	core/mesh/steps.c \
-	core/mesh/plan.h \
-	core/graph/attrs.c \
-	core/graph/autodiff.c \
-	core/graph/autodiff_function.c \
-	core/graph/autodiff_node.c \
-	core/graph/autodiff_reach.c \
-	core/graph/autodiff_sum.c \
-	core/graph/build.c \
-	core/graph/cache.c \
-	core/graph/grad.c \
-	core/graph/graph.c \
-	core/graph/head.c \
-	core/graph/infer.c \
-	core/graph/insert.c \
-	core/graph/line.c \
-	core/graph/loss.c \
-	core/graph/map.c \
-	core/graph/marks.c \
-	core/graph/move.c \
-	core/graph/node.c \
-	core/graph/optimize.c \
-	core/graph/order.c \
-	core/graph/parse.c \
-	core/graph/parse_node.c \
-	core/graph/gather.c \
-	core/graph/parts.c \
-	core/graph/stages.c \
-	core/graph/place.c \
-	core/graph/print.c \
-	core/graph/query.c \
-	core/graph/reader.c \
-	core/graph/remove.c \
-	core/graph/ring.c \
-	core/graph/rule.c \
-	core/graph/state.c \
-	core/graph/surgery.c \
-	core/graph/table.c \
-	core/graph/user_rules.c \
-	core/graph/verify.c \
-	core/graph/autodiff.h \
-	core/graph/internal.h \
-	core/graph/watch.h \
-	core/graph/grad.h \
-	core/graph/map.h \
-	core/graph/print.h \
-	core/graph/reader.h \
-	core/graph/rule.h \
-	core/graph/ops/activation.c \
-	core/graph/ops/add.c \
-	core/graph/ops/attention.c \
-	core/graph/ops/cache.c \
-	core/graph/ops/chunk.c \
-	core/graph/ops/embedding.c \
-	core/graph/ops/linear.c \
-	core/graph/ops/loss.c \
-	core/graph/ops/norm.c \
-	core/graph/ops/rope.c \
-	core/graph/ops/scalar.c \
-	core/graph/ops/source.c \
-	core/graph/ops/table.c \
-	core/graph/ops/tensor.c \
-	core/graph/ops/ops.h \
-	core/schedule/builtin.c \
-	core/schedule/circles.c \
-	core/schedule/costs.c \
-	core/schedule/simulate.c \
-	core/schedule/svg.c \
-	core/schedule/tasks.c \
-	core/schedule/text.c \
-	core/schedule/timeline.c \
-	core/schedule/verify.c \
-	core/schedule/schedule.h \
-	core/schedule/timeline.h \
-	core/schedule/verify.h \
-	core/lower/alike.c \
-	core/lower/boundaries.c \
-	core/lower/buffers.c \
-	core/lower/check.c \
-	core/lower/costs.c \
-	core/lower/course.c \
-	core/lower/course.h \
-	core/lower/device.c \
-	core/lower/early.c \
-	core/lower/flops.c \
-	core/lower/exchange.c \
-	core/lower/exchange_boxes.c \
-	core/lower/fuse.c \
-	core/lower/forecast.c \
-	core/lower/group.c \
-	core/lower/held.c \
-	core/lower/kernels.c \
-	core/lower/libraries.c \
-	core/lower/lower.c \
-	core/lower/memory.c \
-	core/lower/order.c \
-	core/lower/pack.c \
-	core/lower/passes.c \
-	core/lower/pipeline.c \
-	core/lower/plan.c \
-	core/lower/repeats.c \
-	core/lower/report.c \
-	core/lower/reach.c \
-	core/lower/room.c \
-	core/lower/roofline.c \
-	core/lower/roofline.h \
-	core/lower/schedule.c \
-	core/lower/seen.c \
-	core/lower/sent.c \
-	core/lower/slots.c \
-	core/lower/staging.c \
-	core/lower/states.c \
-	core/lower/state_view.c \
-	core/lower/tasks.c \
-	core/lower/waits.c \
-	core/lower/workspace.c \
-	core/lower/compile.h \
-	core/lower/exchange.h \
-	core/lower/exchange_boxes.h \
-	core/lower/lower.h \
-	core/lower/order.h \
-	core/lower/pack.h \
-	core/lower/plan.h \
-	core/run/captured.c \
-	core/run/collective.c \
-	core/run/control.c \
-	core/run/control_local.c \
-	core/run/control_tcp.c \
-	core/run/decoder.c \
-	core/run/diagnose.c \
-	core/run/digest.c \
-	core/run/evaluate.c \
-	core/run/execute.c \
-	core/run/generate.c \
-	core/run/finite.c \
-	core/run/groups.c \
-	core/run/guard.c \
-	core/run/handshake.c \
-	core/run/host_transport.c \
-	core/run/init.c \
-	core/run/inputs.c \
-	core/run/instruction.c \
-	core/run/link.c \
-	core/run/loader.c \
-	core/run/loop.c \
-	core/run/observe.c \
-	core/run/places.c \
-	core/run/replicas.c \
-	core/run/rendezvous.c \
-	core/run/rendezvous_host.c \
-	core/run/run.c \
-	core/run/samples.c \
-	core/run/socket.c \
-	core/run/store.c \
-	core/run/scalars.c \
-	core/run/staged.c \
-	core/run/streams.c \
-	core/run/streams.h \
-	core/run/tasks.c \
-	core/run/times.c \
-	core/run/timing.c \
-	core/run/token.c \
-	core/run/transfers.c \
-	core/run/waiting.c \
-	core/run/watch.c \
-	core/run/weights.c \
-	core/run/collective.h \
-	core/run/control.h \
-	core/run/control_kind.h \
-	core/run/decoder.h \
-	core/run/digest.h \
-	core/run/generate.h \
-	core/run/handshake.h \
-	core/run/link.h \
-	core/run/rendezvous.h \
-	core/run/run.h \
-	core/run/socket.h \
-	core/run/token.h \
-	core/run/watch.h
+	core/host/arrange.c \
+	core/host/capability.c \
+	core/host/crash.c \
+	core/host/descriptor.c \
+	core/host/enter.c \
+	core/host/forward_data.c \
+	core/host/forward_device.c \
+	core/host/forward_state.c \
+	core/host/forward_transport.c \
+	core/host/known.c \
+	core/host/loader.c \
+	core/host/module.c \
+	core/host/names.c \
+	core/host/order.c \
+	core/host/search.c \
+	core/host/services.c \
+	core/host/set.c \
+	core/host/sort.c \
+	core/host/uninstalled.c \
+	core/host/vocabulary.c \
+	core/host/wrap.c \
+	core/host/crash.h \
+	core/host/enter.h \
+	core/host/internal.h \
+	core/host/order.h \
+	core/host/plugins.h \
+	core/host/wrap.h \
+	core/compile/mesh/layout.c \
+	core/compile/mesh/mesh.c \
+	core/compile/mesh/plan.c \
+	core/compile/mesh/steps.c \
+	core/compile/mesh/plan.h \
+	core/compile/graph/attrs.c \
+	core/compile/graph/build.c \
+	core/compile/graph/cache.c \
+	core/compile/graph/grad.c \
+	core/compile/graph/graph.c \
+	core/compile/graph/head.c \
+	core/compile/graph/infer.c \
+	core/compile/graph/insert.c \
+	core/compile/graph/line.c \
+	core/compile/graph/loss.c \
+	core/compile/graph/map.c \
+	core/compile/graph/marks.c \
+	core/compile/graph/node.c \
+	core/compile/graph/optimize.c \
+	core/compile/graph/order.c \
+	core/compile/graph/print.c \
+	core/compile/graph/query.c \
+	core/compile/graph/remove.c \
+	core/compile/graph/rule.c \
+	core/compile/graph/state.c \
+	core/compile/graph/surgery.c \
+	core/compile/graph/user_rules.c \
+	core/compile/graph/verify.c \
+	core/compile/graph/grad.h \
+	core/compile/graph/internal.h \
+	core/compile/graph/map.h \
+	core/compile/graph/print.h \
+	core/compile/graph/rule.h \
+	core/compile/graph/watch.h \
+	core/compile/graph/ops/activation.c \
+	core/compile/graph/ops/add.c \
+	core/compile/graph/ops/attention.c \
+	core/compile/graph/ops/cache.c \
+	core/compile/graph/ops/chunk.c \
+	core/compile/graph/ops/embedding.c \
+	core/compile/graph/ops/linear.c \
+	core/compile/graph/ops/loss.c \
+	core/compile/graph/ops/norm.c \
+	core/compile/graph/ops/rope.c \
+	core/compile/graph/ops/scalar.c \
+	core/compile/graph/ops/source.c \
+	core/compile/graph/ops/table.c \
+	core/compile/graph/ops/tensor.c \
+	core/compile/graph/ops/ops.h \
+	core/compile/place/gather.c \
+	core/compile/place/move.c \
+	core/compile/place/parts.c \
+	core/compile/place/place.c \
+	core/compile/place/ring.c \
+	core/compile/place/stages.c \
+	core/compile/place/table.c \
+	core/compile/autodiff/autodiff.c \
+	core/compile/autodiff/autodiff_function.c \
+	core/compile/autodiff/autodiff_node.c \
+	core/compile/autodiff/autodiff_reach.c \
+	core/compile/autodiff/autodiff_sum.c \
+	core/compile/autodiff/autodiff.h \
+	core/compile/schedule/builtin.c \
+	core/compile/schedule/circles.c \
+	core/compile/schedule/tasks.c \
+	core/compile/schedule/text.c \
+	core/compile/schedule/verify.c \
+	core/compile/schedule/schedule.h \
+	core/compile/schedule/verify.h \
+	core/compile/program/alike.c \
+	core/compile/program/boundaries.c \
+	core/compile/program/buffers.c \
+	core/compile/program/early.c \
+	core/compile/program/exchange.c \
+	core/compile/program/exchange_boxes.c \
+	core/compile/program/flops.c \
+	core/compile/program/fuse.c \
+	core/compile/program/group.c \
+	core/compile/program/kernels.c \
+	core/compile/program/lower.c \
+	core/compile/program/memory.c \
+	core/compile/program/order.c \
+	core/compile/program/pack.c \
+	core/compile/program/reach.c \
+	core/compile/program/schedule.c \
+	core/compile/program/seen.c \
+	core/compile/program/sent.c \
+	core/compile/program/slots.c \
+	core/compile/program/states.c \
+	core/compile/program/waits.c \
+	core/compile/program/workspace.c \
+	core/compile/program/compile.h \
+	core/compile/program/exchange.h \
+	core/compile/program/exchange_boxes.h \
+	core/compile/program/lower.h \
+	core/compile/program/order.h \
+	core/compile/program/pack.h \
+	core/compile/driver/check.c \
+	core/compile/driver/device.c \
+	core/compile/driver/held.c \
+	core/compile/driver/passes.c \
+	core/compile/driver/plan.c \
+	core/compile/driver/staging.c \
+	core/compile/driver/state_view.c \
+	core/compile/driver/tasks.c \
+	core/compile/driver/plan.h \
+	core/execute/captured.c \
+	core/execute/collective.c \
+	core/execute/control.c \
+	core/execute/control_local.c \
+	core/execute/decoder.c \
+	core/execute/diagnose.c \
+	core/execute/digest.c \
+	core/execute/evaluate.c \
+	core/execute/execute.c \
+	core/execute/finite.c \
+	core/execute/generate.c \
+	core/execute/groups.c \
+	core/execute/guard.c \
+	core/execute/host_transport.c \
+	core/execute/init.c \
+	core/execute/inputs.c \
+	core/execute/instruction.c \
+	core/execute/loader.c \
+	core/execute/loop.c \
+	core/execute/observe.c \
+	core/execute/places.c \
+	core/execute/replicas.c \
+	core/execute/run.c \
+	core/execute/samples.c \
+	core/execute/scalars.c \
+	core/execute/staged.c \
+	core/execute/store.c \
+	core/execute/streams.c \
+	core/execute/tasks.c \
+	core/execute/times.c \
+	core/execute/timing.c \
+	core/execute/transfers.c \
+	core/execute/waiting.c \
+	core/execute/watch.c \
+	core/execute/weights.c \
+	core/execute/collective.h \
+	core/execute/control.h \
+	core/execute/control_kind.h \
+	core/execute/decoder.h \
+	core/execute/digest.h \
+	core/execute/generate.h \
+	core/execute/run.h \
+	core/execute/streams.h \
+	core/execute/watch.h
 core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"' -DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
 
@@ -285,7 +220,7 @@ core_libweft_la_LIBADD = core/libcore.la
 # Plugins load on equal ABI numbers only; the library's own number is the minor one.
 core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(ABI_MINOR):0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
 EXTRA_core_libweft_la_DEPENDENCIES = core/libweft.map
-private_headers = $(filter-out core/plugin/internal.h core/settings/internal.h core/store/internal.h,$(filter %.h,$(core_libcore_la_SOURCES)))
+private_headers = $(filter-out core/host/internal.h core/settings/internal.h lib/io/internal.h,$(filter %.h,$(core_libcore_la_SOURCES)))
 core/libweft.map: core/make-map core/local.mk $(weftinclude_HEADERS) $(private_headers)
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && cd $(srcdir) && \
 	    $(SHELL) core/make-map $(ABI) $(PACKAGE_VERSION) $(weftinclude_HEADERS) -- $(private_headers) \
@@ -294,22 +229,22 @@ CLEANFILES += core/libweft.map
 
 weftincludedir = $(includedir)/weft
 weftinclude_HEADERS = \
-	core/weft/base.h \
-	core/weft/device.h \
-	core/weft/files.h \
-	core/weft/graph.h \
-	core/weft/mesh.h \
-	core/weft/marks.h \
-	core/weft/op.h \
-	core/weft/options.h \
-	core/weft/pairs.h \
-	core/weft/params.h \
-	core/weft/pass.h \
-	core/weft/plugin.h \
-	core/weft/random.h \
-	core/weft/service.h \
-	core/weft/store.h \
-	core/weft/weft.h
+	include/weft/base.h \
+	include/weft/device.h \
+	include/weft/files.h \
+	include/weft/graph.h \
+	include/weft/mesh.h \
+	include/weft/marks.h \
+	include/weft/op.h \
+	include/weft/options.h \
+	include/weft/pairs.h \
+	include/weft/params.h \
+	include/weft/pass.h \
+	include/weft/plugin.h \
+	include/weft/random.h \
+	include/weft/service.h \
+	include/weft/store.h \
+	include/weft/weft.h
 
 pkgconfig_DATA += core/weft.pc
 # Not by configure, which would also replace @words@ here: `make install prefix=DIR` installs elsewhere.
@@ -319,5 +254,16 @@ core/weft.pc: core/weft.pc.in installdirs.stamp Makefile
 CLEANFILES += core/weft.pc
 EXTRA_DIST += core/weft.pc.in
 noinst_DATA = core/weft-uninstalled.pc
-EXTRA_DIST += core/make-map core/base/README.md core/graph/README.md core/graph/ops/README.md core/lower/README.md core/mesh/README.md \
-	core/plugin/README.md core/run/README.md core/schedule/README.md core/settings/README.md core/store/README.md
+EXTRA_DIST += core/make-map \
+	core/base/README.md \
+	core/compile/autodiff/README.md \
+	core/compile/driver/README.md \
+	core/compile/graph/README.md \
+	core/compile/graph/ops/README.md \
+	core/compile/mesh/README.md \
+	core/compile/place/README.md \
+	core/compile/program/README.md \
+	core/compile/schedule/README.md \
+	core/execute/README.md \
+	core/host/README.md \
+	core/settings/README.md

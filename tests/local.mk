@@ -88,7 +88,7 @@ check_PROGRAMS += $(fuzz_drivers)
 FUZZ_LIBS = tests/fuzz/libfuzz.la core/libcore.la $(JANSSON_LIBS) $(LTDL_LIBS) $(LIBM)
 tests_fuzz_fuzz_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_fuzz_config_LDADD = tests/fuzz/libfuzz.la plugins/hf/libhf.la $(FUZZ_LIBS)
-tests_fuzz_fuzz_graph_LDADD = $(FUZZ_LIBS)
+tests_fuzz_fuzz_graph_LDADD = tests/lib/libgraphtext.la $(FUZZ_LIBS)
 tests_fuzz_fuzz_header_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_fuzz_header_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_ini_LDADD = $(FUZZ_LIBS)
@@ -96,6 +96,15 @@ tests_fuzz_fuzz_manifest_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_options_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_schedule_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_vetted_LDADD = $(FUZZ_LIBS)
+
+# The text of a graph, read back.
+check_LTLIBRARIES += tests/lib/libgraphtext.la
+tests_lib_libgraphtext_la_SOURCES = \
+	tests/lib/graph_text.h \
+	tests/lib/parse.c \
+	tests/lib/parse_node.c \
+	tests/lib/reader.c \
+	tests/lib/reader.h
 
 # What several tests share.
 check_LTLIBRARIES += tests/unit/libhelpers.la
@@ -128,7 +137,7 @@ tests_unit_libplan_la_SOURCES = \
 PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
 tests_unit_test_costs_LDADD = $(PLAN_LIBS)
 tests_unit_test_roofline_LDADD = $(PLAN_LIBS)
-tests_unit_test_graph_text_LDADD = $(PLAN_LIBS)
+tests_unit_test_graph_text_LDADD = tests/lib/libgraphtext.la $(PLAN_LIBS)
 tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)
 tests_unit_test_order_LDADD = $(PLAN_LIBS)
@@ -161,7 +170,7 @@ tests_unit_test_differentiate_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_differentiate_LDADD = $(SIM_LIBS)
 tests_unit_test_layout_LDADD = tests/unit/libsim.la $(TEST_LIBS)
 tests_unit_test_loss_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_loss_LDADD = $(SIM_LIBS)
+tests_unit_test_loss_LDADD = tests/lib/libgraphtext.la $(SIM_LIBS)
 tests_unit_test_place_CFLAGS = $(SIM_CFLAGS)
 tests_unit_test_place_LDADD = $(SIM_LIBS)
 tests_unit_test_recompute_CFLAGS = $(SIM_CFLAGS)
@@ -189,7 +198,7 @@ bench_tokenize_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/text
 bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 # make bench/cpu_kernels
 EXTRA_PROGRAMS += bench/cpu_kernels
-bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/core -I$(top_srcdir)/plugins/cpu
+bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la core/libweft.la $(DNNL_LIBS) $(LIBM)
 CLEANFILES += $(EXTRA_PROGRAMS)
@@ -231,7 +240,7 @@ tests_unit_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 # Its library is the real one but for the place of the system's lock.
 if !BUILTIN_PLUGINS
 check_LTLIBRARIES += tests/vetted/libweft.la
-tests_vetted_libweft_la_SOURCES = core/plugin/search.c
+tests_vetted_libweft_la_SOURCES = core/host/search.c
 tests_vetted_libweft_la_CPPFLAGS = $(core_libcore_la_CPPFLAGS) -UWEFT_SYSTEM_LOCK -UWEFT_SYSTEM_KEY \
 	-DWEFT_SYSTEM_LOCK='"$(abs_builddir)/tests/vetted/etc/plugins.lock"' -DWEFT_SYSTEM_KEY='"$(abs_builddir)/tests/vetted/etc/plugins.key"'
 tests_vetted_libweft_la_LIBADD = $(filter-out %-search.lo,$(core_libcore_la_OBJECTS)) $(core_libcore_la_LIBADD)
@@ -262,6 +271,8 @@ tests_unit_test_farewell_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
 
 # Looks at what libweft does not export.
+tests_unit_test_insert_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
+tests_unit_test_state_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
 tests_unit_test_sha256_LDADD = core/libcore.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_columns_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)

@@ -13,10 +13,10 @@ EXTRA_DIST += $(cuda_kernels:%=plugins/cuda/kernels/%.cu) $(cuda_kernel_headers)
 if HAVE_CUDA
 # What ptxas says of registers is kept, the PTX and the machine code, for check-cuda.
 cuda_fatbins = $(cuda_kernels:%=plugins/cuda/kernels/%.fatbin)
-$(cuda_fatbins): plugins/cuda/kernels/%.fatbin: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) core/weft/base.h
+$(cuda_fatbins): plugins/cuda/kernels/%.fatbin: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) include/weft/base.h
 	$(AM_V_GEN)rm -rf plugins/cuda/kernels/$*.keep && $(MKDIR_P) plugins/cuda/kernels/$*.keep && \
 	    $(NVCC) -std=c++17 -O3 --fatbin $(CUDA_GENCODE) -Xptxas -v --keep --keep-dir plugins/cuda/kernels/$*.keep \
-	        -I$(top_srcdir)/plugins/cuda/kernels/nvcc -I$(top_srcdir)/core -o $@.new $< 2>plugins/cuda/kernels/$*.ptxas || \
+	        -I$(top_srcdir)/plugins/cuda/kernels/nvcc -I$(top_srcdir)/include -o $@.new $< 2>plugins/cuda/kernels/$*.ptxas || \
 	    { cat plugins/cuda/kernels/$*.ptxas >&2; exit 1; }; \
 	    { mv plugins/cuda/kernels/$*.keep/*compute_80*.ptx plugins/cuda/kernels/$*.ptx 2>/dev/null || \
 	        mv plugins/cuda/kernels/$*.keep/*.ptx plugins/cuda/kernels/$*.ptx; } && \
@@ -116,10 +116,10 @@ if EMULATE_CUDA
 # operands is seen.
 CUDA_SANITIZE = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 cuda_emulated = $(cuda_kernels:%=plugins/cuda/test/%.emulated.o)
-$(cuda_emulated): plugins/cuda/test/%.emulated.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h core/weft/base.h
+$(cuda_emulated): plugins/cuda/test/%.emulated.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h include/weft/base.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 -g $(CUDA_SANITIZE) $(CUDA_HOST_FLAGS) -c -o $@ $<
 CUDA_HOST_FLAGS = -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function -Wno-unused-parameter -Wno-ignored-attributes -Werror -ffp-contract=off \
-	-fno-exceptions -fno-rtti -fPIC -I$(top_srcdir)/plugins/cuda/test -I$(top_srcdir)/core
+	-fno-exceptions -fno-rtti -fPIC -I$(top_srcdir)/plugins/cuda/test -I$(top_srcdir)/include
 CLEANFILES += $(cuda_emulated)
 
 check_LTLIBRARIES += plugins/cuda/test/libemulated.la
@@ -156,7 +156,7 @@ plugins_cuda_test_test_cuda_far_CFLAGS = $(plugins_cuda_test_test_cuda_kernels_C
 # The same trials, with every access to memory looked at: -fsanitize=thread makes the compiler call
 # functions that races.c has. Nothing is linked with that flag.
 cuda_raced = $(cuda_kernels:%=plugins/cuda/test/%.raced.o)
-$(cuda_raced): plugins/cuda/test/%.raced.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h core/weft/base.h
+$(cuda_raced): plugins/cuda/test/%.raced.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h include/weft/base.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 -g -fsanitize=thread $(CUDA_HOST_FLAGS) -c -o $@ $<
 plugins/cuda/test/wrong.raced.o: plugins/cuda/test/wrong.cc plugins/cuda/test/target.h plugins/cuda/test/emulate.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 -g -fsanitize=thread $(CUDA_HOST_FLAGS) -c -o $@ $<
@@ -195,7 +195,7 @@ plugins_cuda_test_test_races_CPPFLAGS = $(AM_CPPFLAGS)
 fake_cuda = plugins/cuda/test/libfakecuda.so
 CUDA_FAKED_FLAGS = $(SANITIZE_FLAGS) -fno-sanitize=thread
 cuda_faked = $(cuda_kernels:%=plugins/cuda/test/%.faked.o)
-$(cuda_faked): plugins/cuda/test/%.faked.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h core/weft/base.h
+$(cuda_faked): plugins/cuda/test/%.faked.o: plugins/cuda/kernels/%.cu $(cuda_kernel_headers) plugins/cuda/test/target.h plugins/cuda/test/emulate.h include/weft/base.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CXX) -x c++ -std=c++17 -O1 $(CUDA_FAKED_FLAGS) $(CUDA_HOST_FLAGS) -c -o $@ $<
 plugins/cuda/test/emulate.faked.o: plugins/cuda/test/emulate.c plugins/cuda/test/emulate.h
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -fPIC -O2 -fvisibility=hidden $(AM_CPPFLAGS) $(AM_CFLAGS) $(CUDA_FAKED_FLAGS) -c -o $@ $<

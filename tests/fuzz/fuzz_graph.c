@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs as text, layouts and tables in them. */
+#include "../lib/graph_text.h"
+#include "compile/graph/internal.h"
+#include "compile/graph/print.h"
 #include "fuzz.h"
-#include "graph/internal.h"
-#include "graph/print.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Headers of .safetensors files. */
 #include "fuzz.h"
-#include "store/internal.h"
+#include "io/internal.h"
 
 #include <stdlib.h>
 

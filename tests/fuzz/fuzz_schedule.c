@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of a pipeline's tasks as text, and their proof. */
+#include "compile/schedule/schedule.h"
 #include "fuzz.h"
-#include "schedule/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

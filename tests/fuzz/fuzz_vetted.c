@@ -2,9 +2,9 @@
 /* Locks of plugins, and shared objects that are read as bytes: the input is a lock's text, and says
  * what is changed in a plugin's file. */
 #include "fuzz.h"
-#include "plugin/elf.h"
-#include "plugin/image.h"
-#include "plugin/vetted.h"
+#include "vet/elf.h"
+#include "vet/image.h"
+#include "vet/vetted.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 #ifndef WEFT_TEST_INTRUDER_H
 #define WEFT_TEST_INTRUDER_H
 
-#include "run/handshake.h"
-#include "run/rendezvous.h"
-#include "run/socket.h"
+#include "net/handshake.h"
+#include "net/rendezvous.h"
+#include "net/socket.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model_run.h"
-#include "run/control.h"
+#include "execute/control.h"
 
 #include <setjmp.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #ifndef MODEL_RUN_H
 #define MODEL_RUN_H
 
+#include "execute/run.h"
 #include "read_safetensors.h"
-#include "run/run.h"
 
 /* Samples [samples, seq_len] that the test owns. labels NULL: none counts; positions NULL: 0, 1,
  * ...; segments NULL: one. */

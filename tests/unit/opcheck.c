@@ -11,7 +11,7 @@
 
 #include <weft/random.h>
 
-#include "graph/ops/ops.h"
+#include "compile/graph/ops/ops.h"
 #include "opcheck.h"
 
 const weft_op *opcheck_find(const char *name)

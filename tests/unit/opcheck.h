@@ -7,7 +7,7 @@
 
 #include <weft/graph.h>
 
-#include "graph/rule.h"
+#include "compile/graph/rule.h"
 
 enum { OPCHECK_INS = 12, OPCHECK_OUTS = 8, OPCHECK_ATTRS = 6 };
 

@@ -4,7 +4,7 @@
 #ifndef PIPELINE_LISTS_H
 #define PIPELINE_LISTS_H
 
-#include "schedule/schedule.h"
+#include "compile/schedule/schedule.h"
 
 enum { PIPELINE_MOST_STAGES = 32 };
 

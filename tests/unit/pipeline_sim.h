@@ -4,7 +4,7 @@
 #ifndef PIPELINE_SIM_H
 #define PIPELINE_SIM_H
 
-#include "schedule/schedule.h"
+#include "compile/schedule/schedule.h"
 
 /* Do all ranks come to their end, each task with what it needs? seed: of the order in which ranks
  * go on. limits may be NULL. */

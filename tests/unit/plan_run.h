@@ -4,7 +4,7 @@
 #ifndef PLAN_RUN_H
 #define PLAN_RUN_H
 
-#include "lower/plan.h"
+#include "compile/driver/plan.h"
 
 typedef struct plan_run {
     weft_text seen; /* the log */

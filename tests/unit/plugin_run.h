@@ -5,7 +5,7 @@
 #ifndef PLUGIN_RUN_H
 #define PLUGIN_RUN_H
 
-#include "plugin/plugins.h"
+#include "host/plugins.h"
 
 #include <limits.h>
 #include <setjmp.h>

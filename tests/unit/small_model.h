@@ -3,7 +3,7 @@
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
 
-#include "graph/internal.h"
+#include "compile/graph/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of core/store share: a disk in memory per test, and calls that must work or must
+/* What the tests of lib/io share: a disk in memory per test, and calls that must work or must
  * be refused in certain words. */
 #ifndef STORE_RUN_H
 #define STORE_RUN_H

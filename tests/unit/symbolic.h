@@ -5,7 +5,7 @@
 #ifndef SYMBOLIC_H
 #define SYMBOLIC_H
 
-#include "lower/lower.h"
+#include "compile/program/lower.h"
 
 /* steps whole steps (evaluate, generate: steps times FORWARD after one BEGIN). seed: of the order
  * in which queues advance, as far as waits allow. The first thing that is wrong is appended to

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0, or another rank, and somebody who has the token and has joined: what it says afterwards
  * is made up, comes byte by byte, is cut off, or does not come at all. */
+#include "execute/control_kind.h"
 #include "intruder.h"
-#include "run/control_kind.h"
 
 #include <setjmp.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control channel between processes, with threads as ranks that share nothing but its sockets.
  */
-#include "run/control.h"
-#include "run/rendezvous.h"
-#include "run/socket.h"
+#include "execute/control.h"
+#include "net/rendezvous.h"
+#include "net/socket.h"
 
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient statements: what is wrong with one is said before a graph is made of it. */
-#include "graph/grad.h"
-#include "graph/ops/ops.h"
+#include "compile/graph/grad.h"
+#include "compile/graph/ops/ops.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs as text: what is printed whole reads back as the same graph, what people read says each
  * block once, and garbage is refused by line. */
+#include "../lib/graph_text.h"
 #include "plan_run.h"
 
 #include <setjmp.h>

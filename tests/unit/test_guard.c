@@ -2,9 +2,9 @@
 /* Memory while running: [weft] check = memory finds whoever writes elsewhere or not at all, what is
  * planned is what is allocated, and a pass that breaks a graph is named with a file that shows the
  * graph before. */
+#include "execute/control.h"
+#include "execute/run.h"
 #include "plan_run.h"
-#include "run/control.h"
-#include "run/run.h"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Labels further on: those of the whole sample, wherever a rank's part of it begins and ends. */
-#include "run/run.h"
+#include "execute/run.h"
 
 #include <setjmp.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes, parameters and inputs that are added in the middle of a graph, taken out of it, and
  * parameters that are frozen. */
-#include "graph/internal.h"
+#include "../lib/graph_text.h"
+#include "compile/graph/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

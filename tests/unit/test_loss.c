@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Terms of the loss, several heads, what they predict, and logits that a pass has changed: the same
  * in all modes. */
+#include "../lib/graph_text.h"
 #include "planned.h"
 #include "sim.h"
 

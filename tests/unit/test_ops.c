@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "graph/ops/ops.h"
+#include "compile/graph/ops/ops.h"
 #include "opcheck.h"
 
 #define INT(k, x)                                                                                  \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizers side by side, gradients replaced, one norm of all of them. */
-#include "graph/ops/ops.h"
+#include "compile/graph/ops/ops.h"
 #include "small_model.h"
 
 #include <math.h>

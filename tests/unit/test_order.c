@@ -2,7 +2,7 @@
 /* Waits between queues: every two accesses to the same memory are in some order, and no wait can be
  * left out; of those between tasks none may come later, either. On devices with two and with three
  * queues, and in the adversarial spread. */
-#include "lower/order.h"
+#include "compile/program/order.h"
 #include "plan_run.h"
 
 #include <setjmp.h>

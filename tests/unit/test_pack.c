@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packing of lifetimes: nothing in use at one time overlaps, little is lost, and the same pieces
  * lie at the same places every time. */
-#include "lower/pack.h"
+#include "compile/program/pack.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What transports are told of the places of a group's collectives: the same number where they are
  * the same, and another one where any of them is not. */
+#include "execute/collective.h"
 #include "plan_run.h"
-#include "run/collective.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

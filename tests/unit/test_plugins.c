@@ -3,8 +3,8 @@
 #include "plugin_run.h"
 
 #include "../fixtures/plugins/fixture.h"
-#include "plugin/crash.h"
-#include "plugin/enter.h"
+#include "host/crash.h"
+#include "host/enter.h"
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "graph/rule.h"
+#include "compile/graph/rule.h"
 
 static void parse(weft_rule *rule, const char *text, const char *linear, int n_ins, int n_outs,
                   const int *in_dims, const int *out_dims)

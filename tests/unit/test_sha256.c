@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 by the processor's instructions is libsodium's, whatever the length and the place. */
-#include "plugin/sha256.h"
+#include "vet/sha256.h"
 
 #include <setjmp.h>
 #include <sodium.h>

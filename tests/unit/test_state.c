@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State beside parameters: shapes, kinds, where it lies, what becomes of it. */
+#include "../lib/graph_text.h"
 #include "small_model.h"
 
 /* What the table says of dims counts for state, too; in either stage. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The disk that fails: first that it does what it says, then what core/store makes of it: an error
+/* The disk that fails: first that it does what it says, then what lib/io makes of it: an error
  * that names the file and nothing half done. */
 #include "store_run.h"
 
@@ -208,7 +208,7 @@ static void finds_missing_flushes(void **state)
     assert_true(broken == 0 && lost > 0);
 }
 
-/* ---- core/store on it ---- */
+/* ---- lib/io on it ---- */
 
 static const weft_piece pieces[] = {{"a", WEFT_F32, 2, {4, 3}, {2, 0}, {2, 3}},
                                     {"b", WEFT_BF16, 1, {5}, {0}, {5}}};

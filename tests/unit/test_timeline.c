@@ -2,7 +2,7 @@
 /* Schedules with times: how long ranks wait, and what is drawn of it. */
 #include "pipeline_sim.h"
 
-#include "schedule/timeline.h"
+#include "forecast/timeline.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the token comes from, when one is due, and where rank 0 listens. */
 #include "intruder.h"
-#include "run/token.h"
+#include "net/token.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

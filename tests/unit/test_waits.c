@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waits of programs at random: every two instructions that touch the same memory are in some order,
  * by a definition of order that is written down here, and no wait can be left out. */
-#include "lower/order.h"
+#include "compile/program/order.h"
 
 #include <weft/random.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank says while it waits, and when it gives up. Waits begin in the past. */
-#include "run/watch.h"
+#include "execute/watch.h"
 
 #include <weft/graph.h>
 

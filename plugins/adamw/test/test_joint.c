@@ -2,7 +2,7 @@
 /* The pass on the joint graph of a small model on a mesh: what it adds is placed, verified and
  * closes its norm once. */
 #include "../adamw.h"
-#include "graph/internal.h"
+#include "compile/graph/internal.h"
 #include "settings/settings.h"
 
 #include <setjmp.h>

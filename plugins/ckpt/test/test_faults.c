@@ -3,7 +3,7 @@
  * before stays whole, and what is said to be saved is there. */
 #include "../../../tests/unit/fault_io.h"
 #include "../ckpt.h"
-#include "run/control.h"
+#include "execute/control.h"
 #include "settings/settings.h"
 
 #include <errno.h>

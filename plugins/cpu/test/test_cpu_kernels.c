@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
+#include "compile/graph/ops/ops.h"
 #include "cpu.h"
-#include "graph/ops/ops.h"
 #include "trial_ops.h"
 
 #include <math.h>

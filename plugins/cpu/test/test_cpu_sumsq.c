@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of squares against the plain op, and against an exact one. */
+#include "compile/graph/ops/ops.h"
 #include "cpu.h"
-#include "graph/ops/ops.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 /* The pass on the joint graph of a small model on a mesh: what is asked for is marked, and sums
  * over ranks are closed first. */
 #include "../dump.h"
-#include "graph/internal.h"
+#include "compile/graph/internal.h"
 #include "settings/settings.h"
 
 #include <setjmp.h>

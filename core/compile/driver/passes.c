@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs, pass by pass: the plugins' and the core's own, each verified, timed and blamed. */
+#include "compile/driver/plan.h"
+#include "host/enter.h"
+
+#include <string.h>
+#include <unistd.h>
+#include <weft/files.h>
+
+weft_status weft_plan_record(weft_plan *p, weft_pass_record record, weft_error *err)
+{
+    if (p->n_records == p->records_capacity) {
+        int more = p->records_capacity ? 2 * p->records_capacity : 16;
+        weft_pass_record *fresh = weft_realloc(p->records, (size_t)more * sizeof *fresh);
+        if (!fresh)
+            return weft_fail_memory(err);
+        p->records = fresh;
+        p->records_capacity = more;
+    }
+    p->records[p->n_records++] = record;
+    return WEFT_OK;
+}
+
+/* Moves the graph's errors to err, naming who caused them. */
+static weft_status hand_over(weft_graph *g, const char *plugin, weft_error *err)
+{
+    weft_error *from = weft_graph_error(g);
+    weft_status s = weft_error_status(from);
+    for (int i = 0; i < from->n_items; i++) {
+        bool internal = from->items[i].status == WEFT_ERR_INTERNAL && strcmp(plugin, "core") != 0;
+        weft_fail(err, from->items[i].status, WEFT_NOWHERE,
+                  internal ? "plugin %s left a broken graph: %s" : "%.0s%s", plugin,
+                  from->items[i].text);
+    }
+    if (s && from->n_items == 0)
+        return weft_fail_memory(err);
+    return s;
+}
+
+/* What a pass has left: sound, and, where there is a loss, with a gradient for every parameter. */
+static void check(weft_graph *g, weft_pass_stage stage)
+{
+    weft_error *err = weft_graph_error(g);
+    if (!weft_graph_verify(g, err) && stage == WEFT_STAGE_GRAPH)
+        weft_graph_check_reach(g, err);
+}
+
+static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *loaded,
+                            const weft_contribution *c, weft_error *err)
+{
+    const char *name = loaded->module.plugin->name;
+    int before = g->n_nodes;
+    double start = weft_now();
+    weft_phase phase = g->spot.phase;
+    g->by = name;
+    g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
+    const weft_entry entry = weft_enter(name, weft_stage_name(c->stage), loaded->module.where, err);
+    weft_status s = c->graph(loaded->self, g, err);
+    if (g->has_parts)
+        weft_graph_assign_parts(g); /* of what is new, too */
+    if (!s && !weft_graph_status(g))
+        check(g, c->stage);
+    weft_status broken = hand_over(g, name, err);
+    g->by = "core";
+    g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
+    s = weft_leave(&entry, s ? s : broken);
+    return s ? s
+             : weft_plan_record(p,
+                                (weft_pass_record){.plugin = name,
+                                                   .stage = weft_stage_name(c->stage),
+                                                   .after = c->after,
+                                                   .nodes_before = before,
+                                                   .nodes_after = g->n_nodes,
+                                                   .ms = 1e3 * (weft_now() - start)},
+                                err);
+}
+
+/* How far to go, and how far it went. */
+typedef struct limit {
+    const char *after; /* stop behind this plugin's last pass before the backward; NULL: go on */
+    bool passed;       /* it */
+    const weft_contribution *before; /* stop before this pass; NULL: go on */
+    bool reached;                    /* `before` */
+    const weft_contribution *failed; /* the pass that failed */
+    const char *failed_by;
+} limit;
+
+static const char *pass_name(const weft_plugins *plugins, int i)
+{
+    return plugins->list[plugins->passes[i].plugin].module.plugin->name;
+}
+
+/* Has the plugin of pass i no other before the backward? */
+static bool is_last(const weft_plugins *plugins, int i)
+{
+    for (int k = i + 1; k < plugins->n_passes; k++)
+        if (plugins->passes[k].plugin == plugins->passes[i].plugin &&
+            plugins->passes[k].item->stage <= WEFT_STAGE_PLACED)
+            return false;
+    return true;
+}
+
+static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage, limit *l,
+                             weft_error *err)
+{
+    for (int i = 0; i < p->plugins->n_passes; i++) {
+        const weft_contribution *c = p->plugins->passes[i].item;
+        const char *name = pass_name(p->plugins, i);
+        if (c->stage != stage)
+            continue;
+        l->reached = c == l->before;
+        if (l->reached)
+            return WEFT_OK;
+        weft_status s = run_pass(p, g, &p->plugins->list[p->plugins->passes[i].plugin], c, err);
+        if (s) {
+            l->failed = c;
+            l->failed_by = name;
+            return s;
+        }
+        l->passed = l->after && strcmp(name, l->after) == 0 && is_last(p->plugins, i);
+        if (l->passed)
+            return WEFT_OK;
+    }
+    return WEFT_OK;
+}
+
+/* The core's own steps are passes, too: they are recorded and their graphs verified. */
+static weft_status core_step(weft_plan *p, weft_graph *g, const char *name,
+                             weft_status (*step)(weft_graph *), weft_error *err)
+{
+    int before = g->n_nodes;
+    double start = weft_now();
+    weft_status s = step(g), broken = hand_over(g, "core", err);
+    s = s ? s : broken;
+    return s ? s
+             : weft_plan_record(p,
+                                (weft_pass_record){.plugin = name,
+                                                   .stage = "joint",
+                                                   .nodes_before = before,
+                                                   .nodes_after = g->n_nodes,
+                                                   .ms = 1e3 * (weft_now() - start)},
+                                err);
+}
+
+/* What the host reads must be whole on every rank. */
+static weft_status close_roots(weft_graph *g)
+{
+    weft_value **const roots[] = {&g->loss_sum, &g->tokens, &g->logits};
+    for (int i = 0; i < 3; i++)
+        if (*roots[i])
+            *roots[i] = weft_move_to(g, *roots[i], (weft_layout){0}, NULL, WEFT_FORWARD,
+                                     "read by the host", NULL);
+    if (g->config.mode == WEFT_MODE_TRAIN && weft_graph_check_reports(g))
+        return weft_graph_status(g);
+    for (int i = 0; i < g->n_reports; i++)
+        g->reports[i].value = weft_move_to(g, g->reports[i].value, (weft_layout){0}, NULL,
+                                           WEFT_UPDATE, "reported", NULL);
+    return g->config.mode == WEFT_MODE_TRAIN && !weft_graph_status(g) ? weft_graph_check_updates(g)
+                                                                      : weft_graph_status(g);
+}
+
+static weft_status verify(weft_graph *g)
+{
+    return weft_graph_verify(g, weft_graph_error(g));
+}
+
+/* Prompts are read this many tokens at a time: enough for products to be fast, few enough for short
+ * prompts. */
+enum { PROMPT_PART = 64 };
+
+static void size_writing(const weft_writing *w, weft_graph_config *config)
+{
+    int64_t part = w->places < PROMPT_PART ? w->places : PROMPT_PART;
+    config->sizes.micro_batch = w->rows;
+    config->sizes.micro_batches = 1;
+    config->sizes.seq_len = !w->cache ? w->places : config->mode == WEFT_MODE_DECODE ? 1 : part;
+    config->context = w->context;
+    config->places = w->cache ? w->places : 0;
+}
+
+static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                             weft_graph **g, weft_error *err)
+{
+    weft_graph_config config = {
+        .mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
+    config.dtype = weft_params_is(p->train, "dtype", "f64") ? WEFT_F64 : WEFT_F32;
+    config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches,
+                                weft_params_int(p->train, "loss_chunk")};
+    config.head_tokens = p->device->head_tokens;
+    if (mode == WEFT_MODE_GENERATE || mode == WEFT_MODE_DECODE)
+        size_writing(&p->writing, &config);
+    return weft_graph_create(&config, g, err);
+}
+
+/* What the user adds to the table. Whether a rule speaks of anything can be told of the whole
+ * training graph. */
+static weft_status add_rules(weft_plan *p, weft_graph *g, const limit *l, weft_error *err)
+{
+    const char *axes[2 * WEFT_MAX_AXES];
+    for (int i = 0; i < p->n_axes; i++)
+        axes[i] = p->axes[i];
+    const weft_log *log = p->plugins->n ? p->plugins->list[0].host.log : NULL;
+    if (!l->after && g->config.mode == WEFT_MODE_TRAIN && p->rank == 0 && log &&
+        weft_table_check(g, axes, p->n_axes, log))
+        return weft_fail_memory(err);
+    return weft_table_add_user(g, p->mesh_params, axes, p->n_axes,
+                               l->after || g->config.mode != WEFT_MODE_TRAIN, err);
+}
+
+static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error *err)
+{
+    weft_mode mode = g->config.mode;
+    weft_status s = run_stage(p, g, WEFT_STAGE_GRAPH, l, err);
+    if (s || l->reached)
+        return s;
+    if (!l->after && !g->loss && !g->loss_sum && !g->logits)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
+                         "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
+    s = add_rules(p, g, l, err);
+    if (g->config.places)
+        s = s ? s : core_step(p, g, "cache", weft_graph_cache, err);
+    s = s ? s : core_step(p, g, "place", weft_graph_place, err);
+    if (s || l->passed)
+        return s;
+    s = run_stage(p, g, WEFT_STAGE_PLACED, l, err);
+    if (s || l->reached || l->after)
+        return s;
+    if (mode == WEFT_MODE_TRAIN) {
+        s = core_step(p, g, "differentiate", weft_graph_differentiate, err);
+        s = s ? s : run_stage(p, g, WEFT_STAGE_JOINT, l, err);
+    }
+    if (s || l->reached)
+        return s;
+    s = core_step(p, g, "close", close_roots, err);
+    if (weft_graph_has_rings(g))
+        s = s ? s : core_step(p, g, "ring", weft_graph_expand_rings, err);
+    if (mode == WEFT_MODE_TRAIN)
+        s = s ? s : core_step(p, g, "order", weft_graph_order, err);
+    if (s)
+        return s;
+    weft_graph_assign_parts(g);
+    s = run_stage(p, g, WEFT_STAGE_ORDERED, l, err);
+    return s || l->reached ? s : core_step(p, g, "verify", verify, err);
+}
+
+/* Builds the graph once more, up to the pass that broke it, and writes it down. */
+static weft_status write_before(weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                                const limit *broken, const char *path, weft_error *err)
+{
+    limit l = {.before = broken->failed};
+    weft_graph *g = NULL;
+    weft_text text = {0};
+    weft_status s = new_graph(p, mode, options, &g, err);
+    s = s ? s : run_passes(p, g, &l, err);
+    if (!s)
+        weft_graph_print(g, WEFT_PRINT_WHOLE, &text);
+    if (!s && text.out_of_memory)
+        s = weft_fail_memory(err);
+    s = s ? s : weft_write_file(path, weft_text_get(&text), text.size, err);
+    weft_text_release(&text);
+    weft_graph_destroy(g);
+    return s;
+}
+
+/* The run folder if there is one, else the user's cache; NULL: neither. */
+static const char *folder_for_graphs(const weft_plan *p, weft_error *err)
+{
+    const char *dir = weft_params_text(p->weft, "dir"),
+               *cache = p->plugins->n ? p->plugins->list[0].host.cache_dir : NULL;
+    if (*dir && access(dir, W_OK) == 0)
+        return dir;
+    return cache && !weft_make_dirs(cache, err) ? cache : NULL;
+}
+
+static void leave_reproducer(weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                             const limit *broken, weft_error *err)
+{
+    weft_error why = {0};
+    const char *dir = folder_for_graphs(p, &why);
+    char *path = dir ? weft_format("%s/before-%s.graph", dir, broken->failed_by) : NULL;
+    if (!dir) { /* what is wrong is told; this would have helped to find it */
+        weft_error_release(&why);
+        return;
+    }
+    if (!path)
+        weft_fail_memory(err);
+    else if (write_before(p, mode, options, broken, path, &why))
+        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                  "the graph before %s's pass could not be written: %s", broken->failed_by,
+                  weft_error_text(&why));
+    else
+        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                  "the graph before %s's pass was written to %s", broken->failed_by, path);
+    weft_free(path);
+    weft_error_release(&why);
+}
+
+weft_status weft_plan_graph(weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                            weft_error *err)
+{
+    limit l = {.after = options->stop_after};
+    weft_status s = new_graph(p, mode, options, &p->graphs[mode], err);
+    s = s ? s : run_passes(p, p->graphs[mode], &l, err);
+    if (s == WEFT_ERR_INTERNAL && l.failed && p->rank == 0)
+        leave_reproducer(p, mode, options, &l, err);
+    return s;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/driver/plan.h"
+#include "compile/graph/ops/ops.h"
+#include "compile/mesh/plan.h"
+#include "host/enter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- sizes, services, ops, kernels ---- */
+
+/* Samples and tokens are counted in 64 bits, over the whole run. */
+static weft_status check_counts(const weft_plan *p, weft_error *err)
+{
+    int64_t most = WEFT_MAX_ELEMENTS / p->seq_len;
+    if (p->global_batch > most)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->train, "global_batch"),
+                         "[train] global_batch %lld of %lld tokens each is more than can be "
+                         "counted; at most %lld",
+                         (long long)p->global_batch, (long long)p->seq_len, (long long)most);
+    most = INT64_MAX / (p->global_batch * p->seq_len);
+    if (p->steps > most)
+        return weft_fail(
+            err, WEFT_ERR_INPUT, weft_params_where(p->train, "steps"),
+            "[train] steps %lld: their tokens are more than can be counted; at most %lld",
+            (long long)p->steps, (long long)most);
+    return WEFT_OK;
+}
+
+static weft_status read_sections(weft_plan *p, weft_settings *settings, weft_error *err)
+{
+    weft_status s =
+        weft_settings_section(settings, "train", weft_core_params("train"), &p->train, err);
+    s = s ? s : weft_settings_section(settings, "weft", weft_core_params("weft"), &p->weft, err);
+    s = s ? s
+          : weft_settings_section(settings, "mesh", weft_core_params("mesh"), &p->mesh_params, err);
+    if (s)
+        return s;
+    p->steps = weft_params_int(p->train, "steps");
+    p->seq_len = weft_params_int(p->train, "seq_len");
+    p->global_batch = weft_params_int(p->train, "global_batch");
+    p->micro_batch = weft_params_is(p->train, "micro_batch", "auto")
+                         ? p->global_batch
+                         : weft_params_int(p->train, "micro_batch");
+    if (p->global_batch % p->micro_batch)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->train, "micro_batch"),
+                         "[train] micro_batch %lld does not divide global_batch %lld; every "
+                         "micro-batch must be of the same size",
+                         (long long)p->micro_batch, (long long)p->global_batch);
+    p->micro_batches = p->global_batch / p->micro_batch;
+    return check_counts(p, err);
+}
+
+static bool is_standard(const char *name)
+{
+    for (const weft_op *const *op = weft_standard_ops(); *op; op++)
+        if (strcmp((*op)->name, name) == 0)
+            return true;
+    return false;
+}
+
+weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, weft_where where,
+                                weft_error *err)
+{
+    weft_error own = {0};
+    weft_status s = weft_ops_check_texts(ops, plugin->ops, &own);
+    s = s == WEFT_ERR_INTERNAL ? WEFT_ERR_INPUT : s; /* as all that is wrong in a descriptor */
+    for (int k = 0; k < own.n_items; k++)
+        weft_fail(err, s, where, "plugin '%s': %s", plugin->name, own.items[k].text);
+    if (own.out_of_memory)
+        weft_fail_memory(err);
+    weft_error_release(&own);
+    return s;
+}
+
+/* Before any graph, so that whoever wrote them hears of it. */
+static weft_status check_texts(const weft_plan *p, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < p->plugins->n; i++) {
+        const weft_module *m = &p->plugins->list[i].module;
+        weft_status now = weft_plan_check_ops(&p->ops, m->plugin, m->where, err);
+        s = s ? s : now;
+    }
+    return s;
+}
+
+static weft_status gather_ops(weft_plan *p, weft_error *err)
+{
+    size_t n = (size_t)p->plugins->n;
+    const weft_op *const **ops = weft_alloc_zero(n + 1, sizeof *ops);
+    const weft_kernel **tables = weft_alloc_zero(n + 1, sizeof *tables);
+    const char **names = weft_alloc_zero(n + 1, sizeof *names);
+    weft_status s = ops && tables && names
+                        ? weft_plugins_check_kernels(p->plugins, is_standard, err)
+                        : weft_fail_memory(err);
+    for (size_t i = 0; !s && i < n; i++) {
+        ops[i] = p->plugins->list[i].module.plugin->ops;
+        tables[i] = p->plugins->list[i].module.plugin->kernels;
+        names[i] = p->plugins->list[i].module.plugin->name;
+    }
+    s = s ? s : weft_ops_init(&p->ops, ops, names, (int)n, err);
+    s = s ? s : check_texts(p, err);
+    s = s ? s
+          : weft_kernels_init(&p->kernels, p->device, p->device_self,
+                              weft_plugins_giver(p->plugins, p->device), tables, names, (int)n,
+                              err);
+    weft_free(ops);
+    weft_free(tables);
+    weft_free(names);
+    return s;
+}
+
+static weft_status find_services(weft_plan *p, weft_error *err)
+{
+    p->device = weft_plugins_service(p->plugins, "device", &p->device_self);
+    p->generator = weft_plugins_service(p->plugins, "generator", &p->generator_self);
+    return p->device ? WEFT_OK
+                     : weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                 "no listed plugin is a device; list one, as cpu");
+}
+
+/* ---- the mesh ---- */
+
+static weft_status collect_axes(const weft_plugins *plugins, weft_mesh_plan *mesh, weft_error *err)
+{
+    for (int i = 0; i < plugins->n_passes; i++) {
+        const weft_loaded *loaded = &plugins->list[plugins->passes[i].plugin];
+        const weft_contribution *c = plugins->passes[i].item;
+        if (c->stage != WEFT_STAGE_MESH)
+            continue;
+        mesh->by = loaded->module.plugin->name;
+        const weft_entry entry = weft_enter(mesh->by, "mesh", loaded->module.where, err);
+        weft_status s = weft_leave(&entry, c->mesh(loaded->self, mesh, err));
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err)
+{
+    weft_mesh_plan mesh;
+    weft_mesh_plan_init(&mesh, 1);
+    weft_status s = collect_axes(plugins, &mesh, err);
+    int64_t product = 1;
+    for (int i = 0; i < mesh.n && !s; i++)
+        product *= mesh.entry[i].degree > 0 ? mesh.entry[i].degree : 1;
+    *ranks = (int)product;
+    return s;
+}
+
+/* Where fsdp would stand: behind the model, and behind bf16, whose copies it then gathers. */
+static void suggest_spread(const weft_plugins *plugins, weft_mesh_plan *mesh)
+{
+    for (int i = 0; i < plugins->n; i++) {
+        const weft_plugin *plugin = plugins->list[i].module.plugin;
+        bool behind = strcmp(plugin->name, "bf16") == 0;
+        for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+            for (int k = 0; c->gives && c->gives[k]; k++)
+                behind = behind || strcmp(c->gives[k], "model") == 0;
+        if (behind)
+            snprintf(mesh->spread, sizeof mesh->spread, "fsdp@after:%s", plugin->name);
+    }
+}
+
+static weft_status make_mesh(weft_plan *p, weft_error *err)
+{
+    weft_mesh_plan mesh;
+    weft_mesh_plan_init(&mesh, p->ranks);
+    suggest_spread(p->plugins, &mesh);
+    weft_status s = collect_axes(p->plugins, &mesh, err);
+    if (s)
+        return s;
+    for (p->n_axes = 0; p->n_axes < mesh.n; p->n_axes++)
+        memcpy(p->axes[p->n_axes], mesh.entry[p->n_axes].name, sizeof p->axes[0]);
+    const char *order[WEFT_MAX_AXES];
+    int n = 0;
+    while (n < WEFT_MAX_AXES && (order[n] = weft_params_word(p->mesh_params, "order", n)))
+        n++;
+    return weft_mesh_plan_finish(&mesh, order, n, weft_params_where(p->mesh_params, "order"),
+                                 &p->mesh, err);
+}
+
+/* ---- the whole ---- */
+
+/* This rank's place in the pipeline. */
+static int stage_rank(const weft_plan *p, weft_mode mode)
+{
+    int coord[WEFT_MAX_AXES], axis = weft_graph_stage_axis(p->graphs[mode]);
+    weft_mesh_coord(&p->mesh, p->rank, coord);
+    return axis < 0 ? 0 : coord[axis];
+}
+
+static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
+{
+    uint64_t adversary = weft_device_adversary(p);
+    weft_status s = weft_plan_schedule(p, mode, err);
+    if (s)
+        return s;
+    weft_lower_options options = {.kernels = &p->kernels,
+                                  .states = &p->states,
+                                  .tasks = &p->tasks[mode]->of[stage_rank(p, mode)],
+                                  .rank = p->rank,
+                                  .n_queues = adversary ? 2 : p->device->n_queues,
+                                  .adversary = adversary};
+    options.caches = weft_graph_writes(p->graphs[mode]) ? &p->caches : NULL;
+    double start = weft_now();
+    s = weft_lower(p->graphs[mode], &options, &p->lowered[mode], err);
+    int n = p->graphs[mode]->n_nodes;
+    return s ? s
+             : weft_plan_record(p,
+                                (weft_pass_record){.plugin = "lower",
+                                                   .stage = "program",
+                                                   .nodes_before = n,
+                                                   .nodes_after = n,
+                                                   .ms = 1e3 * (weft_now() - start)},
+                                err);
+}
+
+static void fetch_computed(weft_graph *g)
+{
+    for (weft_node *n = g->first; n; n = n->next)
+        for (int i = 0; i < n->n_outs && n->n_ins && !weft_node_accumulates(n); i++)
+            n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH && n->phase != WEFT_RECOMPUTE;
+}
+
+static void fetch_rounded(weft_graph *g)
+{
+    for (weft_node *n = g->first; n; n = n->next)
+        for (int i = 0; i < n->n_outs && n->n_ins; i++)
+            if (weft_dtype_is_f8(n->outs[i]->dtype) && !weft_dtype_is_f8(n->ins[0]->dtype))
+                n->outs[i]->fetch = true;
+}
+
+static weft_status build_training(weft_plan *p, const weft_plan_options *options, weft_error *err)
+{
+    weft_status s = weft_plan_graph(p, WEFT_MODE_TRAIN, options, err);
+    if (s || options->stop_after)
+        return s;
+    if (options->fetch_computed)
+        fetch_computed(p->graphs[WEFT_MODE_TRAIN]);
+    if (options->fetch_rounded)
+        fetch_rounded(p->graphs[WEFT_MODE_TRAIN]);
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&p->mesh, p->rank, coord);
+    s = weft_states_init(&p->states, p->graphs[WEFT_MODE_TRAIN], coord,
+                         weft_device_alignment(p->device), err);
+    s = s ? s : lower(p, WEFT_MODE_TRAIN, err);
+    if (s || options->train_only || weft_params_int(p->train, "eval_every") == 0)
+        return s;
+    s = weft_plan_graph(p, WEFT_MODE_EVALUATE, options, err);
+    return s ? s : lower(p, WEFT_MODE_EVALUATE, err);
+}
+
+/* Without training, parameters have their places from here. */
+static weft_status build_writing(weft_plan *p, const weft_plan_options *options, weft_error *err)
+{
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&p->mesh, p->rank, coord);
+    weft_status s = weft_plan_graph(p, WEFT_MODE_GENERATE, options, err);
+    if (!s && options->write)
+        s = weft_states_init(&p->states, p->graphs[WEFT_MODE_GENERATE], coord,
+                             weft_device_alignment(p->device), err);
+    s = s ? s
+          : weft_caches_init(&p->caches, p->graphs[WEFT_MODE_GENERATE], coord,
+                             weft_device_alignment(p->device), err);
+    s = s ? s : lower(p, WEFT_MODE_GENERATE, err);
+    if (s || !p->writing.cache)
+        return s;
+    s = weft_plan_graph(p, WEFT_MODE_DECODE, options, err);
+    return s ? s : lower(p, WEFT_MODE_DECODE, err);
+}
+
+static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_options *options,
+                         weft_error *err)
+{
+    weft_status s = read_sections(p, settings, err);
+    s = s ? s : find_services(p, err);
+    s = s ? s : gather_ops(p, err);
+    s = s ? s : make_mesh(p, err);
+    if (!s && !options->write)
+        s = build_training(p, options, err);
+    if (s || options->stop_after || options->train_only || (!options->write && !p->generator))
+        return s;
+    int64_t context = p->seq_len;
+    if (p->generator) {
+        const weft_entry entry = weft_enter_service(p->plugins, p->generator, "context", NULL);
+        context = p->generator->context(p->generator_self);
+        weft_leave(&entry, WEFT_OK);
+    }
+    p->writing = options->write ? *options->write : (weft_writing){1, context, context, true};
+    return build_writing(p, options, err);
+}
+
+const weft_graph *weft_plan_model(const weft_plan *plan)
+{
+    return plan->graphs[WEFT_MODE_TRAIN] ? plan->graphs[WEFT_MODE_TRAIN]
+                                         : plan->graphs[WEFT_MODE_GENERATE];
+}
+
+weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
+                             const weft_plan_options *options, weft_plan **out, weft_error *err)
+{
+    weft_plan *p = weft_alloc_zero(1, sizeof *p);
+    *out = p;
+    if (!p)
+        return weft_fail_memory(err);
+    p->plugins = plugins;
+    p->rank = options->rank;
+    p->ranks = options->ranks;
+    weft_status s = build(p, settings, options, err);
+    s = s ? s : weft_staging_init(&p->staging, p, err);
+    if (!s)
+        return WEFT_OK;
+    weft_plan_destroy(p);
+    *out = NULL;
+    return s;
+}
+
+void weft_plan_destroy(weft_plan *p)
+{
+    if (!p)
+        return;
+    for (int m = 0; m < WEFT_MODES; m++) {
+        weft_lowered_destroy(p->lowered[m]);
+        weft_tasks_destroy(p->tasks[m]);
+        weft_graph_destroy(p->graphs[m]);
+    }
+    weft_states_release(&p->states);
+    weft_states_release(&p->caches);
+    weft_staging_release(&p->staging);
+    weft_kernels_release(&p->kernels);
+    weft_ops_release(&p->ops);
+    weft_free(p->records);
+    weft_free(p);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run as a program that can be read before it runs: plugins' passes over graphs, one graph per
+ * mode, lowered for one rank. Nothing is opened. */
+#ifndef WEFT_LOWER_PLAN_H
+#define WEFT_LOWER_PLAN_H
+
+#include "forecast/roofline.h"
+#include "host/plugins.h"
+
+/* What one pass did, for `weft plan`. */
+typedef struct weft_pass_record {
+    const char *plugin, *stage;
+    const char *after; /* the pass waits for this capability, wherever it is listed; NULL */
+    int nodes_before, nodes_after;
+    double ms;
+} weft_pass_record;
+
+/* Sizes of the graphs that write text. */
+typedef struct weft_writing {
+    int64_t rows;    /* texts at a time */
+    int64_t context; /* the most tokens of a text, prompt included */
+    int64_t places;  /* of the sequence: context, and padding in front of shorter prompts */
+    bool cache;      /* keys and values are kept; else every token computes all places again */
+} weft_writing;
+
+typedef struct weft_plan_options {
+    int rank, ranks;
+    const char *stop_after; /* plugin after whose last graph or placed pass to stop: the train graph
+                               is placed and nothing more; NULL: go on */
+    bool train_only;        /* no evaluate and generate graphs */
+    const weft_writing *write; /* only the graphs that write text, of this size: no training, no
+                                  data, no optimizer; NULL: a training run */
+    bool fetch_rounded;  /* what the training graph rounds to floats of 8 bits is marked `fetch` */
+    bool fetch_computed; /* all that the training graph computes once of a micro-batch is marked
+                            `fetch` */
+    uint64_t dice;       /* tests: random legal placement */
+} weft_plan_options;
+
+/* Host memory through which goes what ranks send each other, where the transport carries that alone
+ * and the device has memory of its own; else nothing. */
+typedef struct weft_staging {
+    int64_t send, recv; /* of collectives, one after the other */
+    int64_t *places;    /* of transfers that are on their way at once: bytes of each */
+    int n_places;
+} weft_staging;
+
+typedef struct weft_plan {
+    weft_plugins *plugins; /* not owned */
+    const weft_params *train, *weft, *mesh_params;
+    weft_mesh mesh;
+    char axes[2 * WEFT_MAX_AXES][24]; /* the names of all declared axes, of one rank, too */
+    int n_axes;
+    weft_ops ops;
+    weft_kernels kernels;
+    weft_states states, caches;
+    weft_staging staging;
+    weft_writing writing;
+    weft_graph *graphs[WEFT_MODES];
+    weft_tasks *tasks[WEFT_MODES]; /* of all ranks of the pipeline */
+    weft_lowered *lowered[WEFT_MODES];
+    const weft_device *device;
+    void *device_self;
+    const weft_generator *generator;
+    void *generator_self;
+    int64_t micro_batch, micro_batches, global_batch, seq_len, steps;
+    int rank, ranks;
+    weft_pass_record *records;
+    int n_records, records_capacity;
+} weft_plan;
+
+/* plugins are created (not opened). */
+weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
+                             const weft_plan_options *options, weft_plan **out, weft_error *err);
+void weft_plan_destroy(weft_plan *plan);
+/* A graph with all parameters: the training graph, or where there is none the one that reads
+ * prompts. */
+const weft_graph *weft_plan_model(const weft_plan *plan);
+
+/* ---- device.c: functions of the plan's device, which see ---- */
+
+weft_status weft_device_alloc(const weft_plan *plan, size_t bytes, void **memory, weft_error *err);
+void weft_device_free(const weft_plan *plan, void *memory, size_t bytes);
+/* Pinned, if the device has such memory; zeroed. */
+weft_status weft_device_alloc_host(const weft_plan *plan, size_t bytes, void **memory,
+                                   weft_error *err);
+void weft_device_free_host(const weft_plan *plan, void *memory, size_t bytes);
+/* queue: its number; WEFT_NOW: behind everything, and done on return. */
+enum { WEFT_NOW = -1 };
+weft_status weft_device_upload(const weft_plan *plan, int queue, void *to, const void *from_host,
+                               size_t bytes, weft_error *err);
+weft_status weft_device_download(const weft_plan *plan, int queue, void *to_host, const void *from,
+                                 size_t bytes, weft_error *err);
+weft_status weft_device_move(const weft_plan *plan, int queue, const weft_box *boxes, int n,
+                             weft_error *err);
+weft_status weft_device_wait(const weft_plan *plan, weft_error *err);
+/* Does it compute later than it is told to? Else it has no events. */
+bool weft_device_is_async(const weft_plan *plan);
+weft_status weft_device_event_create(const weft_plan *plan, weft_device_event **event,
+                                     weft_error *err);
+/* Of a device that has these. */
+weft_status weft_device_timed_event_create(const weft_plan *plan, weft_device_event **event,
+                                           weft_error *err);
+weft_status weft_device_elapsed(const weft_plan *plan, weft_device_event *from,
+                                weft_device_event *to, double *seconds, weft_error *err);
+void weft_device_event_destroy(const weft_plan *plan, weft_device_event *event);
+weft_status weft_device_record(const weft_plan *plan, int queue, weft_device_event *event,
+                               weft_error *err);
+weft_status weft_device_await(const weft_plan *plan, int queue, weft_device_event *event,
+                              weft_error *err);
+/* Is the event done? NULL: all. */
+weft_status weft_device_poll(const weft_plan *plan, weft_device_event *event, bool *done,
+                             weft_error *err);
+weft_status weft_device_begin(const weft_plan *plan, uint64_t key, bool *replayed, weft_error *err);
+weft_status weft_device_end(const weft_plan *plan, weft_error *err);
+void weft_device_forget(const weft_plan *plan);
+void weft_device_tag(const weft_plan *plan, int queue, uint64_t tag);
+uint64_t weft_device_reached(const weft_plan *plan, int queue);
+/* 0: it does not say, or its memory is the process's own. */
+size_t weft_device_peak_bytes(const weft_plan *plan);
+/* Of what it lacks: 0, NULL, nothing. */
+weft_queue *weft_device_queue(const weft_plan *plan, int i);
+uint64_t weft_device_adversary(const weft_plan *plan);
+double weft_device_peak(const weft_plan *plan, weft_dtype dtype, double reached);
+size_t weft_device_library_bytes(const weft_plan *plan, int64_t captured);
+void weft_device_describe(const weft_plan *plan, weft_text *text);
+/* false: it does not know. */
+bool weft_device_find_rates(const weft_plan *plan, weft_device_rates *rates);
+/* How many ranks compute on one device of these rates. */
+int weft_device_sharers(const weft_plan *plan, const weft_device_rates *rates);
+
+/* What is wrong with the texts (rule, linear groups, gradient) of a plugin's ops, which are among
+ * `ops`; in the words that a run gives. where: the line that lists the plugin. */
+weft_status weft_plan_check_ops(const weft_ops *ops, const weft_plugin *plugin, weft_where where,
+                                weft_error *err);
+/* How many ranks the set's axes ask for: the product of their degrees, auto counted as one. */
+weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error *err);
+
+/* ---- passes.c, for plan.c ---- */
+
+/* Runs all passes of a mode into plan->graphs. A pass that breaks the graph is named, and the graph
+ * before it is written to a file. */
+weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_options *options,
+                            weft_error *err);
+weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_error *err);
+
+/* ---- tasks.c, for plan.c ---- */
+
+/* Makes the lists of tasks of a mode whose graph is there. */
+weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err);
+
+/* ---- costs.c: a training step before it is run ---- */
+
+/* May the device keep tasks in which ranks communicate, as the transport says? Not where what they
+ * send goes through the host. */
+bool weft_plan_captures_sent(const weft_plan *plan);
+/* Does the transport make such reductions by sending all terms? */
+bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op);
+/* What the device says of itself. false: nothing; 1e12 flop/s and 1e10 byte/s are assumed. */
+bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
+
+typedef struct weft_forecast {
+    weft_costs costs;                    /* without what stages wait for each other */
+    weft_timeline *timeline;             /* with it */
+    weft_lowered **ranks;                /* of the pipeline; the planned one is the plan's own */
+    double work_s[WEFT_WORKS], waits_s;  /* of the planned rank's step: what its instructions take,
+                                            and how long it computes nothing for those that send */
+    double model_flops, model_attention; /* what MFU counts of a step, a rank of the pipeline */
+    const char *unknown;                 /* the first op whose time is not known */
+    int n_unknown;
+    double flops, unknown_flops;  /* of the planned rank: all, and those of such */
+    double products[WEFT_DTYPES]; /* of these, products' by the dtype that they run in */
+} weft_forecast;
+
+/* What the tasks of a training step take, what goes from stage to stage, and when they run.
+ * weft_forecast_release. */
+weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *roofline,
+                               weft_forecast *f, weft_error *err);
+void weft_forecast_release(const weft_plan *plan, weft_forecast *f);
+/* In words, if the device says what it reaches (forecast.c): a step's time, tokens/s, MFU. */
+void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
+/* A line a stage. */
+void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
+
+/* ---- check.c: what a run would refuse that the plan can see ---- */
+
+weft_status weft_plan_check(const weft_plan *plan, weft_error *err);
+
+/* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
+
+typedef struct weft_libraries {
+    int64_t device, captured, loading, transport; /* captured: tasks that are replayed; loading:
+                                                     what kernels take before the first step */
+    bool keeps;                                   /* there are tasks that a device may replay */
+    const char *transport_name;                   /* NULL: it does not say */
+} weft_libraries;
+
+weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft_error *err);
+
+/* ---- what `weft plan` says (report.c) ---- */
+
+/* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
+void weft_plan_print(const weft_plan *plan, weft_text *text);
+/* One program's instructions with their operands' places. */
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part,
+                             weft_text *text);
+/* What ranks compute alike at the end of a step after gathering it (repeats.c). */
+void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);
+/* "1.2 GFLOP". */
+void weft_print_flops(weft_text *text, double flops);
+/* "1.23 GiB", "4.5 MiB", "17 B". */
+void weft_print_bytes(weft_text *text, double bytes);
+/* A line of a name, which is filled up to so many columns, and bytes. */
+void weft_print_named(weft_text *text, const char *name, int width, double bytes);
+/* Memory of libraries, and what is left of the device (room.c). */
+void weft_plan_print_libraries(const weft_plan *plan, weft_text *text);
+/* Trained elements, all ranks together. */
+int64_t weft_plan_parameters(const weft_plan *plan);
+/* What a store is shown: every parameter and state, this rank's part, at its place in `memory`
+ * (NULL: without data). weft_free. */
+weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out,
+                            weft_error *err);
+/* Memory that saving takes on this rank; 0 without a store. */
+int64_t weft_plan_store_bytes(const weft_plan *plan);
+/* How many shares of a micro-batch have no sample: it is cut into more than it has. */
+int64_t weft_plan_idle(const weft_plan *plan);
+/* staging.c. All modes are lowered; release in any case. */
+weft_status weft_staging_init(weft_staging *staging, const weft_plan *plan, weft_error *err);
+void weft_staging_release(weft_staging *staging);
+int64_t weft_staging_bytes(const weft_staging *staging);
+/* Is there any? */
+bool weft_plan_is_staged(const weft_plan *plan);
+
+/* ---- held.c: memory that a run asks for, in bytes ---- */
+
+typedef struct weft_held {
+    int64_t arena, state, caches, store; /* store: what saving takes */
+    int64_t inputs;      /* with those on the host, if that is the device's memory, too */
+    int64_t host_inputs; /* beside a device that has memory of its own */
+} weft_held;
+
+weft_held weft_plan_held(const weft_plan *plan);
+/* All but host_inputs: what is planned. */
+size_t weft_plan_bytes(const weft_plan *plan);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The builder that models and passes speak. */
+#include "compile/graph/internal.h"
+
+#include <string.h>
+
+/* ---- sources ---- */
+
+weft_status weft_source_shape(weft_graph *g, weft_value *v, const char *shape)
+{
+    for (const char *p = shape; *p;) {
+        size_t n = strcspn(p, " ");
+        if (n) {
+            const weft_dim *d = weft_map_get(&g->dims, p, n);
+            if (!d || v->n_dims == WEFT_MAX_DIMS) {
+                weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                d ? "%s has more than %d dims" : "%s: dim '%.*s' is not declared",
+                                v->name, d ? WEFT_MAX_DIMS : (int)n, p);
+                return WEFT_ERR_INTERNAL;
+            }
+            v->dims[v->n_dims++] = *d;
+        }
+        p += n + (p[n] == ' ');
+    }
+    return WEFT_OK;
+}
+
+weft_value *weft_source_new(weft_graph *g, const char *op_name, const char *name, weft_scope scope)
+{
+    const weft_op *op = weft_ops_find(g->config.ops, op_name);
+    if (!op)
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no op '%s'", op_name);
+    weft_node_spec spec = {.op = op, .name = name, .n_outs = 1, .scope = scope};
+    weft_node *n = weft_node_new(g, &spec);
+    if (!n)
+        return NULL;
+    n->outs[0]->dtype = g->config.dtype;
+    return n->outs[0];
+}
+
+weft_value *weft_source_finish(weft_graph *g, weft_value *v)
+{
+    return g->placed && weft_place_node(g, v->node) ? NULL : v;
+}
+
+/* The list is in the order of the graph: the last one, if it was inserted, goes where it stands. */
+static void order_parameter(weft_graph *g)
+{
+    weft_value **list = g->parameters, *v = list[g->n_parameters - 1];
+    const weft_node *next = g->spot.before;
+    while (next && !weft_node_is(next, WEFT_OP_PARAMETER))
+        next = next->next;
+    for (int i = g->n_parameters - 1; next && i > 0; i--) {
+        list[i] = list[i - 1];
+        list[i - 1] = v;
+        if (list[i]->node == next)
+            return;
+    }
+}
+
+weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init)
+{
+    if (!weft_graph_status(g) && weft_graph_find(g, name))
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter '%s' is added twice",
+                               name);
+    weft_value *v = weft_source_new(g, "parameter", name, WEFT_STEP_BEGIN);
+    if (!v || weft_source_shape(g, v, shape))
+        return NULL;
+    v->init = init;
+    if (!weft_graph_push(g, (void ***)&g->parameters, &g->n_parameters, &g->parameters_capacity, v))
+        return NULL;
+    order_parameter(g);
+    return weft_source_finish(g, v);
+}
+
+static const struct known_input {
+    const char *name, *shape;
+    weft_dtype dtype;
+    weft_scope scope;
+} known_inputs[] = {
+    {"ids", "batch seq", WEFT_I32, WEFT_MICRO_BATCH},
+    {"labels", "batch seq", WEFT_I32, WEFT_MICRO_BATCH},
+    {"positions", "batch seq", WEFT_I32, WEFT_MICRO_BATCH},
+    {"segments", "batch seq", WEFT_I32, WEFT_MICRO_BATCH},
+    {"index", "seq", WEFT_I32, WEFT_STEP_BEGIN},
+    {"step_labels", "micro batch seq", WEFT_I32, WEFT_STEP_BEGIN},
+    {"step", "", WEFT_F32, WEFT_STEP_BEGIN},
+    {"micro_batch", "", WEFT_F32, WEFT_MICRO_BATCH},
+    {"last", "batch", WEFT_I32, WEFT_MICRO_BATCH},
+    {"cached_index", "context", WEFT_I32, WEFT_STEP_BEGIN},
+    {"cached_segments", "batch context", WEFT_I32, WEFT_MICRO_BATCH},
+};
+
+int64_t weft_input_shift(const char *name)
+{
+    const char *plus = strchr(name, '+');
+    size_t n = plus ? (size_t)(plus - name) : 0;
+    bool labels = (n == 6 && strncmp(name, "labels", n) == 0) ||
+                  (n == 11 && strncmp(name, "step_labels", n) == 0);
+    int64_t shift = 0;
+    if (!labels || plus[1] < '1' || plus[1] > '9' || strlen(plus) > 10)
+        return 0;
+    for (const char *p = plus + 1; *p; p++) {
+        if (*p < '0' || *p > '9')
+            return 0;
+        shift = 10 * shift + (*p - '0');
+    }
+    return shift;
+}
+
+/* Is the input called `name` the known one, or its labels further on? */
+static bool is_input(const struct known_input *k, const char *name)
+{
+    size_t n = weft_input_shift(name) ? strcspn(name, "+") : strlen(name);
+    return strlen(k->name) == n && strncmp(k->name, name, n) == 0;
+}
+
+/* Text that is written part by part has another index in each part. */
+static weft_scope scope_of(const weft_graph *g, const struct known_input *k)
+{
+    return strcmp(k->name, "index") == 0 && g->config.places ? WEFT_MICRO_BATCH : k->scope;
+}
+
+weft_value *weft_add_input(weft_graph *g, const char *name)
+{
+    weft_value *v = weft_map_get(&g->inputs, name, strlen(name));
+    if (weft_graph_status(g))
+        return NULL;
+    if (v) {
+        weft_node_come_before(g, v->node, g->spot.before);
+        return v;
+    }
+    for (size_t i = 0; i < sizeof known_inputs / sizeof known_inputs[0]; i++) {
+        const struct known_input *k = &known_inputs[i];
+        if (!is_input(k, name))
+            continue;
+        weft_spot spot = g->spot;
+        g->spot.block = WEFT_BLOCK_NONE;
+        g->spot.chunk = -1;
+        v = weft_source_new(g, "input", name, scope_of(g, k));
+        g->spot = spot;
+        if (v && strcmp(v->name, name) != 0) /* who fills inputs finds them by their names */
+            return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                   "the input %s cannot be added: a value is called so; name that "
+                                   "otherwise",
+                                   name);
+        if (!v || weft_source_shape(g, v, k->shape))
+            return NULL;
+        v->dtype = k->dtype;
+        if (!weft_map_set(&g->inputs, &g->pool, name, strlen(name), v)) {
+            weft_fail_memory(&g->error);
+            return NULL;
+        }
+        if (!weft_graph_push(g, (void ***)&g->inputs_list, &g->n_inputs, &g->inputs_capacity, v))
+            return NULL;
+        return weft_source_finish(g, v);
+    }
+    return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "there is no input called '%s'",
+                           name);
+}
+
+/* ---- nodes ---- */
+
+/* A sum of more operands than a rule holds becomes a tree of sums. */
+static weft_value *add_tree(weft_graph *g, const char *name, int n, weft_value *const *ins)
+{
+    weft_value *parts[WEFT_RULE_MAX_PARTS];
+    int n_parts = 0, per = (n + WEFT_RULE_MAX_PARTS / 2 - 1) / (WEFT_RULE_MAX_PARTS / 2);
+    for (int i = 0; i < n; i += per) {
+        int take = n - i < per ? n - i : per;
+        parts[n_parts] = take == 1 ? ins[i] : weft_add(g, "add", NULL, take, ins + i);
+        if (!parts[n_parts++])
+            return NULL;
+    }
+    return weft_add(g, "add", name, n_parts, parts);
+}
+
+static weft_value *add_full(weft_graph *g, const char *op_name, const char *name, int n_ins,
+                            weft_value *const *ins, int n_outs, weft_value **outs,
+                            const weft_attr *attrs, int n_attrs)
+{
+    if (weft_graph_status(g))
+        return NULL;
+    for (int i = 0; i < n_ins; i++)
+        if (!ins[i])
+            return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                                   "%s%s%s (%s): operand %d is NULL", name ? name : "",
+                                   name ? " = " : "", op_name, g->by, i);
+    const weft_op *op = weft_ops_find(g->config.ops, op_name);
+    if (!op)
+        return weft_graph_fail(
+            g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+            "there is no op '%s'; does the plugin that brings it stand in the list?", op_name);
+    for (int i = 0; i < n_attrs; i++)
+        if (weft_check_attr(g, op, name, attrs[i].key))
+            return NULL;
+    if (n_ins > WEFT_RULE_MAX_PARTS && strcmp(op_name, "add") == 0)
+        return add_tree(g, name, n_ins, ins);
+    weft_node_spec spec = {.op = op,
+                           .name = name,
+                           .n_ins = n_ins,
+                           .ins = ins,
+                           .n_outs = n_outs,
+                           .attrs = attrs,
+                           .n_attrs = n_attrs};
+    weft_node *n = weft_graph_add_node(g, &spec);
+    if (!n)
+        return NULL;
+    for (int i = 0; outs && i < n_outs; i++)
+        outs[i] = n->outs[i];
+    return n->outs[0];
+}
+
+/* Keys and texts are the graph's own from now on, as names are. */
+static weft_attr *copy_attrs(weft_graph *g, const weft_attr *attrs, int n)
+{
+    weft_attr *own = weft_pool_alloc(&g->pool, ((size_t)n + 1) * sizeof *own);
+    bool copied = own;
+    for (int i = 0; copied && i < n; i++) {
+        own[i] = attrs[i];
+        own[i].key = weft_pool_strdup(&g->pool, attrs[i].key);
+        own[i].text = attrs[i].text ? weft_pool_strdup(&g->pool, attrs[i].text) : NULL;
+        copied = own[i].key && (own[i].text || !attrs[i].text);
+    }
+    if (!copied)
+        weft_fail_memory(&g->error);
+    return copied ? own : NULL;
+}
+
+weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n_ins,
+                          weft_value *const *ins, int n_outs, weft_value **outs,
+                          const weft_attr *attrs, int n_attrs)
+{
+    weft_attr *own = copy_attrs(g, attrs, n_attrs);
+    weft_value *v = own ? add_full(g, op, name, n_ins, ins, n_outs, outs, own, n_attrs) : NULL;
+    for (int i = 0; !v && outs && i < n_outs; i++)
+        outs[i] = NULL;
+    return v;
+}
+
+weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins,
+                          weft_value *const *ins, int n_outs, weft_value **outs)
+{
+    return weft_add_full(g, op, name, n_ins, ins, n_outs, outs, NULL, 0);
+}
+
+/* How many results an op has by its rule: those between the arrow and the end. */
+static int rule_results(const weft_op *op)
+{
+    const char *arrow = op->rule ? strstr(op->rule, "->") : NULL;
+    int n = 1;
+    for (const char *p = arrow; p && *p; p++)
+        n += *p == ',';
+    return n;
+}
+
+weft_value *weft_add(weft_graph *g, const char *op_name, const char *name, int n_ins,
+                     weft_value *const *ins)
+{
+    const weft_op *op = weft_ops_find(g->config.ops, op_name);
+    return weft_add_full(g, op_name, name, n_ins, ins, op ? rule_results(op) : 1, NULL, NULL, 0);
+}
+
+weft_value *weft_add1(weft_graph *g, const char *op, const char *name, weft_value *a)
+{
+    return weft_add(g, op, name, 1, &a);
+}
+
+weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b)
+{
+    return weft_add(g, op, name, 2, (weft_value *[]){a, b});
+}
+
+weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b,
+                      weft_value *c)
+{
+    return weft_add(g, op, name, 3, (weft_value *[]){a, b, c});
+}
+
+weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_value *w)
+{
+    return weft_add2(g, "linear", name, x, w);
+}
+
+weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias)
+{
+    return bias ? weft_add2(g, "add_bias", name, x, bias) : x;
+}

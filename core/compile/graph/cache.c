@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text is written part by part: attention finds the keys and values of the parts before in caches.
+ * Models know nothing of it. A place that is not yet written has an index beyond that of every
+ * query, so causality hides it; padding in front of a short prompt has a segment of its own. */
+#include "compile/graph/internal.h"
+
+#include <string.h>
+
+enum { K = 1, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K };
+
+bool weft_graph_writes(const weft_graph *g)
+{
+    return g->config.mode == WEFT_MODE_GENERATE || g->config.mode == WEFT_MODE_DECODE;
+}
+
+/* The state that x, [batch seq heads], is written into. */
+static weft_value *add_cache(weft_graph *g, weft_node *attention, const char *suffix, weft_value *x)
+{
+    const weft_dim *context = weft_map_get(&g->dims, "context", 7);
+    char *name = weft_pool_format(&g->pool, "%s.%s", attention->outs[0]->name, suffix);
+    if (!name) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    weft_node_spec spec = {.op = weft_ops_find(g->config.ops, "state"),
+                           .name = name,
+                           .n_outs = 1,
+                           .like = x,
+                           .scope = WEFT_STEP_BEGIN};
+    weft_node *n = weft_node_new(g, &spec);
+    if (!n)
+        return NULL;
+    weft_value *v = n->outs[0];
+    v->kind = WEFT_STATE_CACHE;
+    v->dtype = x->dtype;
+    v->n_dims = x->n_dims;
+    memcpy(v->dims, x->dims, sizeof x->dims);
+    v->dims[1] = *context;
+    return weft_graph_push(g, (void ***)&g->states, &g->n_states, &g->states_capacity, v) ? v
+                                                                                          : NULL;
+}
+
+static void cache_operand(weft_graph *g, weft_node *attention, int operand, const char *suffix)
+{
+    weft_value *x = attention->ins[operand], *state = add_cache(g, attention, suffix, x);
+    weft_value *all = weft_add3(g, "cache", NULL, state, x, attention->ins[INDEX_Q]);
+    if (!all)
+        return;
+    all->update_of = state;
+    weft_node_set_operand(g, attention, operand, all);
+}
+
+static void cache_attention(weft_graph *g, weft_node *n)
+{
+    if (n->ins[K]->n_dims != 3 || (weft_node_has(n, "causal") && !weft_node_int(n, "causal"))) {
+        weft_graph_fail(
+            g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s cannot read from a cache: it is not causal; text is written without one",
+            n->outs[0]->name);
+        return;
+    }
+    weft_value *index = weft_add_input(g, "cached_index"),
+               *segments = weft_add_input(g, "cached_segments");
+    cache_operand(g, n, K, "keys");
+    cache_operand(g, n, V, "values");
+    weft_node_set_operand(g, n, INDEX_K, index);
+    weft_node_set_operand(g, n, SEGMENTS_K, segments);
+}
+
+weft_status weft_graph_cache(weft_graph *g)
+{
+    for (weft_node *n = g->first; n && !weft_graph_status(g); n = n->next) {
+        if (!weft_node_in(n, "attention"))
+            continue;
+        g->spot.before = n;
+        g->spot.block = n->block;
+        cache_attention(g, n);
+        g->spot.before = NULL;
+        g->spot.block = WEFT_BLOCK_NONE;
+    }
+    return weft_graph_status(g);
+}
+
+weft_status weft_place_cache(weft_graph *g, weft_value *v)
+{
+    const weft_value *x = v->node->like;
+    v->layout = x->layout;
+    for (int a = 0; a < g->config.mesh.n_axes; a++)
+        if (weft_layout_open(x->layout, a) ||
+            (weft_layout_cuts(x->layout, a) && weft_layout_dim(x->layout, a) == 1))
+            v->layout = weft_layout_clear(v->layout, a);
+    v->placed = true;
+    return WEFT_OK;
+}

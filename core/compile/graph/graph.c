@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A graph's life, its lists, and what others may look at. */
+#include "compile/graph/internal.h"
+#include "compile/graph/ops/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+weft_status weft_graph_create(const weft_graph_config *config, weft_graph **out, weft_error *err)
+{
+    weft_graph *g = weft_alloc_zero(1, sizeof *g);
+    *out = g;
+    if (!g)
+        return weft_fail_memory(err);
+    g->config = *config;
+    g->spot.block = WEFT_BLOCK_NONE;
+    g->spot.chunk = -1;
+    g->by = "core";
+    weft_graph_dim(g, "batch", config->sizes.micro_batch, 1);
+    weft_graph_dim(g, "seq", config->sizes.seq_len, 1);
+    weft_graph_dim(g, "micro", config->sizes.micro_batches, 1);
+    if (config->places)
+        weft_graph_dim(g, "context", config->places, 1);
+    weft_status s = weft_graph_status(g);
+    if (!s)
+        return WEFT_OK;
+    weft_graph_destroy(g);
+    *out = NULL;
+    return weft_fail_memory(err);
+}
+
+void weft_graph_destroy(weft_graph *g)
+{
+    if (!g)
+        return;
+    weft_error_release(&g->error);
+    weft_pool_release(&g->pool);
+    weft_free(g);
+}
+
+weft_mode weft_graph_mode(const weft_graph *g)
+{
+    return g->config.mode;
+}
+const weft_mesh *weft_graph_mesh(const weft_graph *g)
+{
+    return &g->config.mesh;
+}
+weft_node *weft_graph_first(const weft_graph *g)
+{
+    return g->first;
+}
+weft_node *weft_graph_last(const weft_graph *g)
+{
+    return g->last;
+}
+weft_value *weft_graph_find(const weft_graph *g, const char *name)
+{
+    return weft_map_get(&g->names, name, strlen(name));
+}
+int weft_graph_blocks(const weft_graph *g)
+{
+    return g->n_blocks;
+}
+weft_value *weft_graph_loss(const weft_graph *g)
+{
+    return g->loss;
+}
+weft_value *weft_graph_parameter(const weft_graph *g, int i)
+{
+    return i < g->n_parameters ? g->parameters[i] : NULL;
+}
+int64_t weft_graph_micro_batch(const weft_graph *g)
+{
+    return g->config.sizes.micro_batch;
+}
+int64_t weft_graph_seq_len(const weft_graph *g)
+{
+    return g->config.sizes.seq_len;
+}
+int64_t weft_graph_micro_batches(const weft_graph *g)
+{
+    return g->config.sizes.micro_batches;
+}
+int64_t weft_graph_context(const weft_graph *g)
+{
+    return g->config.context ? g->config.context : g->config.sizes.seq_len;
+}
+weft_dtype weft_graph_dtype(const weft_graph *g)
+{
+    return g->config.dtype;
+}
+
+weft_status weft_graph_status(const weft_graph *g)
+{
+    return weft_error_status(&g->error);
+}
+
+weft_error *weft_graph_error(weft_graph *g)
+{
+    return &g->error;
+}
+
+weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, const char *format,
+                            ...)
+{
+    va_list args;
+    va_start(args, format);
+    weft_vfail(&g->error, status, at, format, args);
+    va_end(args);
+    return NULL;
+}
+
+void weft_graph_note(weft_graph *g, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = weft_vformat(format, args);
+    va_end(args);
+    char *line = text ? weft_pool_format(&g->pool, "%s: %s", g->by ? g->by : "core", text) : NULL;
+    weft_free(text);
+    if (!line)
+        weft_fail_memory(&g->error);
+    else
+        weft_graph_push(g, (void ***)&g->notes, &g->n_notes, &g->notes_capacity, line);
+}
+
+bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p)
+{
+    if (*n == *capacity) {
+        int more = *capacity ? 2 * *capacity : 16;
+        void **fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            weft_fail_memory(&g->error);
+            return false;
+        }
+        if (*n)
+            memcpy(fresh, *list, (size_t)*n * sizeof *fresh);
+        *list = fresh;
+        *capacity = more;
+    }
+    (*list)[(*n)++] = p;
+    return true;
+}
+
+void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grain)
+{
+    weft_dim *d = weft_map_get(&g->dims, name, strlen(name));
+    if (d) {
+        if (d->size != units * grain || d->grain != grain)
+            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "dim '%s' is declared as %lld and as %lld", name, (long long)d->size,
+                            (long long)(units * grain));
+        return;
+    }
+    if (units < 1 || grain < 1) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "dim '%s' has size %lld; it must be at least 1", name,
+                        (long long)(units * grain));
+        return;
+    }
+    d = weft_pool_alloc(&g->pool, sizeof *d);
+    char *copy = weft_pool_strdup(&g->pool, name);
+    if (!d || !copy || !weft_map_set(&g->dims, &g->pool, name, strlen(name), d)) {
+        weft_fail_memory(&g->error);
+        return;
+    }
+    *d = (weft_dim){copy, units * grain, grain};
+}
+
+void weft_graph_set_block(weft_graph *g, int block)
+{
+    g->spot.block = block;
+    if (block >= g->n_blocks)
+        g->n_blocks = block + 1;
+}
+
+void weft_graph_set_chunk(weft_graph *g, int chunk)
+{
+    g->spot.chunk = chunk;
+}
+
+const char *weft_graph_name(weft_graph *g, const char *base)
+{
+    const char *name = base;
+    for (int i = 2; weft_map_get(&g->names, name, strlen(name)); i++)
+        if (!(name = weft_pool_format(&g->pool, "%s.%d", base, i)))
+            break;
+    if (name == base)
+        name = weft_pool_strdup(&g->pool, base);
+    if (!name)
+        weft_fail_memory(&g->error);
+    return name;
+}
+
+static bool reserve_report(weft_graph *g)
+{
+    if (g->n_reports < g->reports_capacity)
+        return true;
+    int more = g->reports_capacity ? 2 * g->reports_capacity : 16;
+    weft_report_value *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+    if (!fresh)
+        return false;
+    if (g->n_reports)
+        memcpy(fresh, g->reports, (size_t)g->n_reports * sizeof *fresh);
+    g->reports = fresh;
+    g->reports_capacity = more;
+    return true;
+}
+
+static weft_status check_report(weft_graph *g, const char *name, const weft_value *v)
+{
+    if (strncmp(name, "loss.", 5) == 0)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "report '%s': names that begin with loss. are those of the loss's terms, "
+                        "see weft_add_loss; choose another name",
+                        name);
+    if (v->n_dims > 0)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "report '%s': %s has %d dim%s; what is reported is one number", name,
+                        v->name, v->n_dims, v->n_dims > 1 ? "s" : "");
+    for (int i = 0; i < g->n_reports; i++)
+        if (strcmp(g->reports[i].name, name) == 0)
+            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "report '%s' is there already (%s); choose another name", name,
+                            g->reports[i].by);
+    return weft_graph_status(g);
+}
+
+weft_status weft_graph_check_reports(weft_graph *g)
+{
+    for (int i = 0; i < g->n_reports; i++) {
+        const weft_report_value *r = &g->reports[i];
+        if (weft_value_available(r->value) == WEFT_MICRO_BATCH)
+            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                            "plugin %s reports '%s', %s, of which each micro-batch has its own, "
+                            "and the last would count alone; weft_accumulate makes one of them",
+                            r->by, r->name, r->value->name);
+    }
+    return weft_graph_status(g);
+}
+
+void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
+{
+    if (scalar && !weft_graph_status(g) && !check_report(g, name, scalar))
+        weft_graph_report(g, name, scalar);
+}
+
+void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
+{
+    char *copy = weft_pool_strdup(&g->pool, name);
+    if (!copy || !reserve_report(g))
+        weft_fail_memory(&g->error);
+    else
+        g->reports[g->n_reports++] = (weft_report_value){copy, v, g->by};
+}
+
+static weft_status add_op(weft_ops *ops, const weft_op *op, const char *by, weft_error *err)
+{
+    size_t size = strlen(op->name);
+    const weft_op *there = weft_map_get(&ops->by_name, op->name, size);
+    const char *owner = there ? weft_ops_owner(ops, there) : NULL;
+    if (there)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "plugin '%s' brings an op '%s', which %s%s%s has already; choose another "
+                         "name",
+                         by ? by : "?", op->name, owner ? "plugin '" : "weft", owner ? owner : "",
+                         owner ? "'" : "");
+    if (!weft_map_set(&ops->by_name, &ops->pool, op->name, size, (void *)(uintptr_t)op) ||
+        (by && !weft_map_set(&ops->owners, &ops->pool, op->name, size, (void *)(uintptr_t)by)))
+        return weft_fail_memory(err);
+    return WEFT_OK;
+}
+
+weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more,
+                          const char *const *names, int n_more, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    memset(ops, 0, sizeof *ops);
+    for (int i = -1; i < n_more; i++) {
+        const weft_op *const *list = i < 0 ? weft_standard_ops() : more[i];
+        for (; list && *list && !s; list++)
+            s = add_op(ops, *list, i >= 0 && names ? names[i] : NULL, err);
+    }
+    return s;
+}
+
+const char *weft_ops_owner(const weft_ops *ops, const weft_op *op)
+{
+    return ops ? weft_map_get(&ops->owners, op->name, strlen(op->name)) : NULL;
+}
+
+void weft_ops_release(weft_ops *ops)
+{
+    weft_pool_release(&ops->pool);
+    memset(ops, 0, sizeof *ops);
+}
+
+const weft_op *weft_ops_find(const weft_ops *ops, const char *name)
+{
+    return weft_map_get(&ops->by_name, name, strlen(name));
+}

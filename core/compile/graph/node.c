@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes: made, linked, changed. */
+#include "compile/graph/internal.h"
+
+#include <string.h>
+
+static bool add_use(weft_graph *g, weft_value *v, weft_node *n, int operand)
+{
+    if (v->n_uses == v->uses_capacity) {
+        int more = v->uses_capacity ? 2 * v->uses_capacity : 4;
+        weft_use *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            weft_fail_memory(&g->error);
+            return false;
+        }
+        if (v->n_uses)
+            memcpy(fresh, v->uses, (size_t)v->n_uses * sizeof *fresh);
+        v->uses = fresh;
+        v->uses_capacity = more;
+    }
+    v->uses[v->n_uses++] = (weft_use){n, operand};
+    return true;
+}
+
+/* Keeps the order of the remaining uses: it decides where passes insert. */
+static void remove_use(weft_value *v, const weft_node *n, int operand)
+{
+    int to = 0;
+    for (int i = 0; i < v->n_uses; i++)
+        if (v->uses[i].node != n || v->uses[i].operand != operand)
+            v->uses[to++] = v->uses[i];
+    v->n_uses = to;
+}
+
+void weft_node_relink(weft_graph *g, weft_node *n, int i, weft_value *v)
+{
+    if (n->ins[i] == v)
+        return;
+    if (n->ins[i])
+        remove_use(n->ins[i], n, i);
+    if (add_use(g, v, n, i))
+        n->ins[i] = v;
+}
+
+weft_value *weft_node_drop_operand(weft_node *n)
+{
+    weft_value *v = n->ins[--n->n_ins];
+    remove_use(v, n, n->n_ins);
+    return v;
+}
+
+void weft_node_link(weft_graph *g, weft_node *n, weft_node *before)
+{
+    n->next = before;
+    n->prev = before ? before->prev : g->last;
+    if (n->prev)
+        n->prev->next = n;
+    else
+        g->first = n;
+    if (before)
+        before->prev = n;
+    else
+        g->last = n;
+}
+
+void weft_node_unlink(weft_graph *g, weft_node *n)
+{
+    if (n->prev)
+        n->prev->next = n->next;
+    else
+        g->first = n->next;
+    if (n->next)
+        n->next->prev = n->prev;
+    else
+        g->last = n->prev;
+    n->prev = n->next = NULL;
+}
+
+void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at)
+{
+    const weft_node *behind = at;
+    while (behind && behind != n)
+        behind = behind->next;
+    if (!behind)
+        return;
+    if (g->spot.before == n) /* it shall not take along what is added next */
+        g->spot.before = n->next;
+    if (n == at)
+        return;
+    weft_node_unlink(g, n);
+    weft_node_link(g, n, at);
+}
+
+/* Result i is called after what it is the gradient of; else like the node, with a number behind. */
+static const char *result_name(weft_graph *g, const weft_node_spec *spec, const char *name, int i)
+{
+    if (spec->gradient_of)
+        return weft_pool_format(&g->pool, "%s'", spec->gradient_of[i]->name);
+    return i ? weft_pool_format(&g->pool, "%s.%d", name, i) : name;
+}
+
+static weft_value *new_value(weft_graph *g, weft_node *n, int result, const char *wanted)
+{
+    const char *name = wanted ? weft_graph_name(g, wanted) : NULL;
+    weft_value *v = weft_pool_alloc(&g->pool, sizeof *v);
+    if (!v || !name || !weft_map_set(&g->names, &g->pool, name, strlen(name), v)) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    v->name = name;
+    v->id = g->n_values++;
+    v->node = n;
+    v->result = result;
+    return v;
+}
+
+static bool made_of_weights(const weft_node *n)
+{
+    if (n->n_ins == 0)
+        return weft_node_is(n, WEFT_OP_PARAMETER | WEFT_OP_STATE);
+    for (int i = 0; i < n->n_ins; i++)
+        if (!n->ins[i]->weight)
+            return false;
+    return true;
+}
+
+weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
+{
+    if (weft_graph_status(g))
+        return NULL;
+    weft_node *n = weft_pool_alloc(&g->pool, sizeof *n);
+    size_t n_ins = (size_t)spec->n_ins, n_outs = (size_t)spec->n_outs;
+    weft_value **values = weft_pool_alloc(&g->pool, (n_ins + n_outs + 1) * sizeof *values);
+    weft_attr *attrs = weft_pool_alloc(&g->pool, ((size_t)spec->n_attrs + 1) * sizeof *attrs);
+    const char *name =
+        spec->name ? spec->name : weft_pool_format(&g->pool, "%s%d", spec->op->name, g->n_nodes);
+    if (!n || !values || !attrs || !name) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
+    *n = (weft_node){.op = spec->op,
+                     .id = g->n_nodes++,
+                     .ins = values,
+                     .outs = values + n_ins,
+                     .n_ins = spec->n_ins,
+                     .n_outs = spec->n_outs,
+                     .like = spec->like,
+                     .attrs = attrs,
+                     .n_attrs = spec->n_attrs,
+                     .attrs_capacity = spec->n_attrs + 1,
+                     .block = g->spot.block,
+                     .chunk = g->spot.chunk,
+                     .phase = g->spot.phase,
+                     .scope = spec->scope,
+                     .by = g->by};
+    if (spec->n_attrs)
+        memcpy(attrs, spec->attrs, (size_t)spec->n_attrs * sizeof *attrs);
+    for (int i = 0; i < spec->n_ins; i++) {
+        n->ins[i] = spec->ins[i];
+        if (!add_use(g, n->ins[i], n, i))
+            return NULL;
+    }
+    bool weight = made_of_weights(n);
+    for (int i = 0; i < spec->n_outs; i++) {
+        if (!(n->outs[i] = new_value(g, n, i, result_name(g, spec, name, i))))
+            return NULL;
+        n->outs[i]->weight = weight;
+    }
+    weft_node_link(g, n, g->spot.before);
+    return n;
+}
+
+weft_node *weft_node_copy(weft_graph *g, const weft_node *n, const char *name,
+                          weft_value *const *ins)
+{
+    weft_node *copy = weft_node_new(g, &(weft_node_spec){.op = n->op,
+                                                         .name = name,
+                                                         .n_ins = n->n_ins,
+                                                         .ins = ins,
+                                                         .n_outs = n->n_outs,
+                                                         .like = n->like,
+                                                         .attrs = n->attrs,
+                                                         .n_attrs = n->n_attrs,
+                                                         .scope = n->scope});
+    for (int r = 0; copy && r < n->n_outs; r++) {
+        const weft_value *from = n->outs[r];
+        weft_value *to = copy->outs[r];
+        to->dtype = from->dtype;
+        to->n_dims = from->n_dims;
+        memcpy(to->dims, from->dims, sizeof from->dims);
+    }
+    return copy;
+}
+
+weft_node *weft_graph_add_node(weft_graph *g, const weft_node_spec *spec)
+{
+    weft_node *n = weft_node_new(g, spec);
+    if (!n)
+        return NULL;
+    for (int i = 0; spec->gradient_of && i < n->n_outs; i++) {
+        const weft_value *like = spec->gradient_of[i];
+        n->outs[i]->n_dims = like->n_dims;
+        memcpy(n->outs[i]->dims, like->dims, sizeof like->dims);
+        n->outs[i]->dtype = spec->dtypes[i];
+    }
+    if (!spec->gradient_of && weft_infer(g, n))
+        return NULL;
+    if (g->placed && weft_place_node(g, n))
+        return NULL;
+    return n;
+}
+
+/* ---- what it is ---- */
+
+bool weft_node_is(const weft_node *n, unsigned flags)
+{
+    return (n->op->flags & flags) != 0;
+}
+
+const char *weft_op_family(const weft_op *op)
+{
+    return op->family ? op->family : op->name;
+}
+
+bool weft_node_in(const weft_node *n, const char *family)
+{
+    return strcmp(weft_op_family(n->op), family) == 0;
+}
+
+/* ---- attributes ---- */
+
+static const weft_attr *find_attr(const weft_node *n, const char *key)
+{
+    for (int i = 0; i < n->n_attrs; i++)
+        if (strcmp(n->attrs[i].key, key) == 0)
+            return &n->attrs[i];
+    return NULL;
+}
+
+int64_t weft_node_int(const weft_node *n, const char *key)
+{
+    const weft_attr *a = find_attr(n, key);
+    return !a ? 0 : a->kind == WEFT_ATTR_REAL ? (int64_t)a->r : a->kind == WEFT_ATTR_INT ? a->i : 0;
+}
+
+double weft_node_real(const weft_node *n, const char *key)
+{
+    const weft_attr *a = find_attr(n, key);
+    return !a ? 0 : a->kind == WEFT_ATTR_REAL ? a->r : a->kind == WEFT_ATTR_INT ? (double)a->i : 0;
+}
+
+const char *weft_node_text(const weft_node *n, const char *key)
+{
+    const weft_attr *a = find_attr(n, key);
+    return a && a->kind == WEFT_ATTR_TEXT ? a->text : "";
+}
+
+bool weft_node_has(const weft_node *n, const char *key)
+{
+    return find_attr(n, key) != NULL;
+}
+
+void weft_node_set_attr(weft_graph *g, weft_value *v, weft_attr attr)
+{
+    weft_node *n = v->node;
+    weft_attr *a = (weft_attr *)(uintptr_t)find_attr(n, attr.key);
+    if (!a && n->n_attrs == n->attrs_capacity) {
+        int more = 2 * n->attrs_capacity + 2;
+        weft_attr *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
+        if (!fresh) {
+            weft_fail_memory(&g->error);
+            return;
+        }
+        memcpy(fresh, n->attrs, (size_t)n->n_attrs * sizeof *fresh);
+        n->attrs = fresh;
+        n->attrs_capacity = more;
+    }
+    attr.key = weft_pool_strdup(&g->pool, attr.key);
+    if (attr.kind == WEFT_ATTR_TEXT)
+        attr.text = weft_pool_strdup(&g->pool, attr.text);
+    if (!attr.key || (attr.kind == WEFT_ATTR_TEXT && !attr.text)) {
+        weft_fail_memory(&g->error);
+        return;
+    }
+    if (!a)
+        a = &n->attrs[n->n_attrs++];
+    *a = attr;
+}
+
+static void set_attr(weft_graph *g, weft_value *v, weft_attr attr)
+{
+    if (v && !weft_graph_status(g) && !weft_check_attr(g, v->node->op, v->name, attr.key))
+        weft_node_set_attr(g, v, attr);
+}
+
+void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x)
+{
+    set_attr(g, v, (weft_attr){.key = key, .kind = WEFT_ATTR_INT, .i = x});
+}
+
+void weft_set_real(weft_graph *g, weft_value *v, const char *key, double x)
+{
+    set_attr(g, v, (weft_attr){.key = key, .kind = WEFT_ATTR_REAL, .r = x});
+}
+
+void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x)
+{
+    set_attr(g, v, (weft_attr){.key = key, .kind = WEFT_ATTR_TEXT, .text = x});
+}
+
+void weft_set_role(weft_graph *g, weft_value *v, const char *role)
+{
+    if (!v)
+        return;
+    v->role = weft_pool_strdup(&g->pool, role);
+    if (!v->role)
+        weft_fail_memory(&g->error);
+}

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One placement algorithm for every op, forward, backward and update. For every node, and
+ * independently for every mesh axis, the axis gets one role in the op: it cuts an index, passes an
+ * open sum through a linear group, passes an open maximum through a monotone op, or leaves the op
+ * alone. The cheapest role wins. On the axis of a pipeline's stages nothing is chosen: a node is
+ * where its block is. */
+#include "compile/graph/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/random.h>
+
+typedef enum role_kind { ROLE_CUT, ROLE_WHOLE, ROLE_OPEN, ROLE_MAX, ROLE_AT } role_kind;
+
+typedef struct role {
+    role_kind kind;
+    int letter, group, at;
+} role;
+
+/* An ordered list of axes for one index; fine ones ignore the grain. */
+typedef struct axis_list {
+    int n, axis[WEFT_MAX_AXES];
+    bool fine[WEFT_MAX_AXES];
+} axis_list;
+
+typedef struct job {
+    weft_graph *g;
+    weft_node *n;
+    weft_rule rule;
+    role roles[WEFT_MAX_AXES];
+    axis_list order[WEFT_RULE_MAX_LETTERS];
+} job;
+
+static weft_value *operand(const job *j, int i)
+{
+    return i < j->n->n_ins ? j->n->ins[i] : j->n->like;
+}
+
+/* The axis' state in a layout, without the order within a dim. */
+static unsigned state_of(weft_layout l, int axis)
+{
+    unsigned b = weft_layout_byte(l, axis);
+    return b & 0x80u ? b & 0xb8u : b;
+}
+
+static unsigned cut_state(const weft_rule_part *part, int letter)
+{
+    int d = weft_rule_dim(part, letter);
+    return d < 0 ? 0 : 0x80u | (unsigned)d << 3;
+}
+
+static int open_kind(const job *j)
+{
+    return j->n->op->flags & WEFT_OP_MAX ? WEFT_OPEN_MAX : WEFT_OPEN_SUM;
+}
+
+/* What a role makes of operand i, and of result r. */
+static unsigned operand_state(const job *j, role r, int i)
+{
+    if (r.kind == ROLE_CUT)
+        return cut_state(&j->rule.in[i], r.letter);
+    if (r.kind == ROLE_MAX)
+        return i == 0 ? WEFT_OPEN_MAX : 0;
+    return r.kind == ROLE_OPEN && (j->rule.group[r.group] >> i & 1u) ? WEFT_OPEN_SUM : 0;
+}
+
+static unsigned result_state(const job *j, role r, int i)
+{
+    if (r.kind == ROLE_WHOLE)
+        return 0;
+    if (r.kind == ROLE_OPEN || r.kind == ROLE_MAX)
+        return r.kind == ROLE_OPEN ? WEFT_OPEN_SUM : WEFT_OPEN_MAX;
+    unsigned s = cut_state(&j->rule.out[i], r.letter);
+    return s ? s : (unsigned)open_kind(j);
+}
+
+/* Parameters move only by their own gather; in the backward only gradients move; what is only
+ * looked at stays. */
+static bool anchored(const job *j, const weft_value *v)
+{
+    if (v == j->n->like || v->weight)
+        return true;
+    bool gradient_op = j->n->phase == WEFT_BACKWARD || j->n->phase == WEFT_UPDATE;
+    return gradient_op && (v->node->phase == WEFT_FORWARD || v->node->phase == WEFT_RECOMPUTE);
+}
+
+static double price(const job *j, int axis, role r)
+{
+    static const double anchor = 1e9, communicates = 2e-3;
+    double total = 0;
+    for (int i = 0; i < j->rule.n_ins; i++) {
+        const weft_value *v = operand(j, i);
+        double c =
+            weft_move_price(j->g, v, axis, state_of(v->layout, axis), operand_state(j, r, i));
+        total += c > communicates && anchored(j, v) ? c * anchor : c;
+    }
+    for (int i = 0; i < j->n->n_outs; i++) {
+        unsigned want;
+        if (weft_table_wants(j->g, j->n->outs[i], axis, &want))
+            total += weft_move_price(j->g, j->n->outs[i], axis, result_state(j, r, i), want);
+    }
+    return total;
+}
+
+static bool element_wise(const job *j)
+{
+    for (int l = 0; l < j->rule.n_letters; l++)
+        if (j->rule.name[l][0] != '*')
+            return false;
+    return true;
+}
+
+/* Rounding shares is not rounding the sum. */
+static bool narrows(const job *j)
+{
+    for (int i = 0; i < j->n->n_ins; i++)
+        if (weft_dtype_is_float(j->n->ins[i]->dtype) &&
+            weft_dtype_size(j->n->outs[0]->dtype) < weft_dtype_size(j->n->ins[i]->dtype))
+            return true;
+    return false;
+}
+
+enum { MAX_CANDIDATES = 2 * WEFT_RULE_MAX_PARTS + WEFT_RULE_MAX_LETTERS };
+
+static int add_candidate(role *list, int n, role r)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i].kind == r.kind && list[i].letter == r.letter && list[i].group == r.group)
+            return n;
+    if (n < MAX_CANDIDATES)
+        list[n++] = r;
+    return n;
+}
+
+static bool group_is_open(const job *j, int axis, int group)
+{
+    for (int i = 0; i < j->rule.n_ins; i++)
+        if ((j->rule.group[group] >> i & 1u) &&
+            weft_layout_open(operand(j, i)->layout, axis) == WEFT_OPEN_SUM)
+            return true;
+    return false;
+}
+
+/* The dims of a letter, one after the other: of operands, then of results. */
+static const weft_dim *next_dim(const job *j, int letter, int *i)
+{
+    while (*i < j->rule.n_ins + j->n->n_outs) {
+        int k = (*i)++;
+        bool in = k < j->rule.n_ins;
+        int d = weft_rule_dim(in ? &j->rule.in[k] : &j->rule.out[k - j->rule.n_ins], letter);
+        if (d >= 0)
+            return &(in ? operand(j, k) : j->n->outs[k - j->rule.n_ins])->dims[d];
+    }
+    return NULL;
+}
+
+/* Whether the dims of a letter can be cut alike into `count`: of one size, or all of them divide.
+ * If not, *a and *b are two that cannot. */
+static bool divides(const job *j, int letter, int64_t count, const weft_dim **a, const weft_dim **b)
+{
+    int i = 0;
+    *a = next_dim(j, letter, &i);
+    while ((*b = next_dim(j, letter, &i))) {
+        int64_t first = (*a)->size / (*a)->grain, units = (*b)->size / (*b)->grain;
+        if (units != first && (units % count || first % count))
+            return false;
+    }
+    return true;
+}
+
+/* A dim and its parts (chunk) share a letter, and so do heads and kv_heads: an axis may cut it
+ * where all of them divide, by this axis and those that cut it already. */
+static bool can_cut(const job *j, int axis, int letter)
+{
+    const weft_dim *first, *other;
+    int64_t count = j->g->config.mesh.axis[axis].size;
+    for (int a = 0; a < axis; a++)
+        if (j->roles[a].kind == ROLE_CUT && j->roles[a].letter == letter)
+            count *= j->g->config.mesh.axis[a].size;
+    return divides(j, letter, count, &first, &other);
+}
+
+static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
+{
+    int n = 0;
+    for (int i = 0; i < j->rule.n_ins; i++) {
+        const weft_value *v = operand(j, i);
+        if (!weft_layout_cuts(v->layout, axis))
+            continue;
+        int d = weft_layout_dim(v->layout, axis), letter = j->rule.in[i].letter[d];
+        bool between_grains = weft_layout_fine(v->layout, axis) && v->dims[d].grain > 1;
+        if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)) &&
+            can_cut(j, axis, letter))
+            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = letter});
+    }
+    for (int i = 0; i < j->n->n_outs; i++) {
+        unsigned want;
+        if (!weft_table_wants(j->g, j->n->outs[i], axis, &want) || !(want & 0x80u))
+            continue;
+        int letter = j->rule.out[i].letter[want >> 3 & 7];
+        if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u) &&
+            can_cut(j, axis, letter))
+            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = letter});
+    }
+    n = add_candidate(list, n, (role){.kind = ROLE_WHOLE});
+    for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
+        if (group_is_open(j, axis, k))
+            n = add_candidate(list, n, (role){.kind = ROLE_OPEN, .group = k});
+    if ((j->n->op->flags & WEFT_OP_MONOTONE) && j->n->n_ins &&
+        weft_layout_open(j->n->ins[0]->layout, axis) == WEFT_OPEN_MAX)
+        n = add_candidate(list, n, (role){.kind = ROLE_MAX});
+    return n;
+}
+
+/* Tests: any legal role. Placement decides cost, never correctness, so all of them must give the
+ * same numbers. */
+static role roll(const job *j, int axis, role *list, int n)
+{
+    uint32_t letters = weft_rule_in_letters(&j->rule) & ~j->rule.whole;
+    for (int l = 0; l < j->rule.n_letters; l++)
+        if ((letters >> l & 1u) && can_cut(j, axis, l))
+            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = l});
+    int legal = 0;
+    for (int i = 0; i < n; i++)
+        if (price(j, axis, list[i]) < INFINITY)
+            list[legal++] = list[i];
+    return list[weft_random_bits(j->g->config.dice, 1, j->g->rolls++) % (uint64_t)legal];
+}
+
+/* Bits of the operands that are at one coordinate or open over the axis. */
+static uint64_t find_apart(const job *j, int axis, int *first, bool *one)
+{
+    uint64_t apart = 0;
+    *first = -1;
+    *one = true;
+    for (int i = 0; i < j->n->n_ins; i++) {
+        int at = weft_layout_at(j->n->ins[i]->layout, axis);
+        bool open = weft_layout_open(j->n->ins[i]->layout, axis) != 0;
+        if (at < 0 && !open)
+            continue;
+        *one = *one && !open && (*first < 0 || *first == at);
+        *first = at;
+        apart |= (uint64_t)1 << i;
+    }
+    return apart;
+}
+
+static int find_group(const job *j, uint64_t operands)
+{
+    for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
+        if (j->rule.group[k] == operands)
+            return k;
+    return -1;
+}
+
+/* What belongs to a block is where its stage is; what belongs to none, where all is that it reads.
+ * A sum of what is in several places stays open, but for one of tokens that a forward goes on with:
+ * stages cannot meet in a micro-batch, so that is made, as whatever else reads such, in the last of
+ * the stages that it reads from. What is known once a step is everywhere. */
+static role find_stage(const job *j, int axis)
+{
+    int at = weft_graph_block_rank(j->g, j->n->block);
+    if (at >= 0)
+        return (role){.kind = ROLE_AT, .at = at};
+    bool one;
+    uint64_t apart = find_apart(j, axis, &at, &one);
+    if (!apart)
+        return (role){.kind = ROLE_WHOLE};
+    if (one)
+        return (role){.kind = ROLE_AT, .at = at};
+    int group = find_group(j, apart);
+    bool forward = j->n->scope == WEFT_MICRO_BATCH && j->n->phase == WEFT_FORWARD;
+    if (group >= 0 && (!forward || j->n->outs[0]->n_dims == 0))
+        return (role){.kind = ROLE_OPEN, .group = group};
+    return forward ? (role){.kind = ROLE_AT, .at = weft_graph_stage_rank(j->g, j->n->stage)}
+                   : (role){.kind = ROLE_WHOLE};
+}
+
+static role choose(const job *j, int axis)
+{
+    if (axis == weft_graph_stage_axis(j->g))
+        return find_stage(j, axis);
+    role list[MAX_CANDIDATES];
+    int n = candidates(j, axis, list);
+    if (j->g->config.dice)
+        return roll(j, axis, list, n);
+    int best = 0;
+    double lowest = price(j, axis, list[0]);
+    for (int i = 1; i < n; i++) { /* the first of equals: cut, then whole, then open */
+        double p = price(j, axis, list[i]);
+        if (p < lowest) {
+            lowest = p;
+            best = i;
+        }
+    }
+    return list[best];
+}
+
+/* The ordered axes of one index: as in the operand that already has most of them, then the new
+ * ones, outermost first. */
+static void order_letter(job *j, int letter, weft_axes set)
+{
+    axis_list *best = &j->order[letter];
+    best->n = 0;
+    for (int i = 0; i < j->rule.n_ins; i++) {
+        const weft_value *v = operand(j, i);
+        int d = weft_rule_dim(&j->rule.in[i], letter), list[WEFT_MAX_AXES];
+        axis_list have = {0};
+        int n = d < 0 ? 0 : weft_layout_list(v->layout, d, list);
+        for (int k = 0; k < n; k++) {
+            if (!(set >> list[k] & 1u))
+                continue;
+            have.fine[have.n] = weft_layout_fine(v->layout, list[k]) && element_wise(j);
+            have.axis[have.n++] = list[k];
+        }
+        if (have.n > best->n)
+            *best = have;
+    }
+    for (int k = 0; k < best->n; k++)
+        set &= ~(1u << best->axis[k]);
+    for (int a = WEFT_MAX_AXES - 1; a >= 0; a--)
+        if (set >> a & 1u)
+            best->axis[best->n++] = a;
+}
+
+static void order_letters(job *j)
+{
+    for (int l = 0; l < j->rule.n_letters; l++) {
+        weft_axes set = 0;
+        for (int a = 0; a < j->g->config.mesh.n_axes; a++)
+            if (j->roles[a].kind == ROLE_CUT && j->roles[a].letter == l)
+                set |= 1u << a;
+        j->order[l].n = 0;
+        if (set)
+            order_letter(j, l, set);
+    }
+}
+
+static int64_t nearest_degree(int64_t a, int64_t b, int64_t wanted)
+{
+    int64_t best = 1;
+    for (int64_t d = 1; d <= a && d <= b; d++)
+        if (a % d == 0 && b % d == 0 && llabs(d - wanted) < llabs(best - wanted))
+            best = d;
+    return best;
+}
+
+static weft_status not_even(job *j, int axis, const weft_dim *first, const weft_dim *dim)
+{
+    const weft_axis *cuts = &j->g->config.mesh.axis[axis];
+    int64_t first_units = first->size / first->grain, units = dim->size / dim->grain;
+    weft_where at = weft_table_where(j->g, axis, first->name);
+    at = at.file ? at : weft_table_where(j->g, axis, dim->name);
+    bool users = at.file, known = !users && cuts->at.file && cuts->by;
+    const char *who = users ? "[mesh] rule" : cuts->by ? cuts->by : "mesh";
+    weft_graph_fail(j->g, WEFT_ERR_INPUT, users ? at : cuts->at,
+                    "%s%s%s: %s = %s: %s %lld and %s %lld must both divide by %s = %lld; the "
+                    "nearest degree that works is %lld",
+                    known ? "[" : "", who, known ? "] degree" : "", j->n->outs[0]->name,
+                    j->n->op->name, first->name, (long long)first_units, dim->name,
+                    (long long)units, cuts->name, (long long)cuts->size,
+                    (long long)nearest_degree(units, first_units, cuts->size));
+    return WEFT_ERR_INPUT;
+}
+
+/* Where every operand comes cut by an axis that the sizes of a letter (heads, kv_heads) do not both
+ * divide by, the mesh is refused, whatever else might be chosen: to gather them all would be
+ * correct and slow. Together with other axes it is no more than a choice that is not there. */
+static weft_status check_even(job *j, int axis)
+{
+    for (int l = 0; l < j->rule.n_letters; l++) {
+        const weft_dim *first, *other;
+        bool cut = false, whole = false;
+        for (int i = 0; i < j->rule.n_ins; i++) {
+            int d = weft_rule_dim(&j->rule.in[i], l);
+            weft_layout layout = operand(j, i)->layout;
+            bool cuts = weft_layout_cuts(layout, axis) && weft_layout_dim(layout, axis) == d;
+            cut = cut || (d >= 0 && cuts);
+            whole = whole || (d >= 0 && !cuts);
+        }
+        if (cut && !whole && !divides(j, l, j->g->config.mesh.axis[axis].size, &first, &other) &&
+            strcmp(first->name, other->name) != 0)
+            return not_even(j, axis, first, other);
+    }
+    return WEFT_OK;
+}
+
+static weft_layout cut_layout(const job *j, const weft_rule_part *part)
+{
+    weft_layout l = {0};
+    for (int d = 0; d < part->n_dims; d++) {
+        const axis_list *axes = &j->order[(int)part->letter[d]];
+        for (int k = 0; k < axes->n; k++)
+            l = weft_layout_cut(l, d, axes->axis[k], axes->fine[k]);
+    }
+    return l;
+}
+
+static weft_layout operand_layout(const job *j, int i)
+{
+    weft_layout l = cut_layout(j, &j->rule.in[i]);
+    for (int a = 0; a < j->g->config.mesh.n_axes; a++)
+        if (j->roles[a].kind == ROLE_OPEN && (j->rule.group[j->roles[a].group] >> i & 1u))
+            l = weft_layout_set_open(l, a, WEFT_OPEN_SUM);
+        else if (j->roles[a].kind == ROLE_MAX && i == 0)
+            l = weft_layout_set_open(l, a, WEFT_OPEN_MAX);
+    for (int a = 0; a < j->g->config.mesh.n_axes; a++) /* what is everywhere is there, too */
+        if (j->roles[a].kind == ROLE_AT && weft_layout_byte(operand(j, i)->layout, a))
+            l = weft_layout_set_at(l, a, j->roles[a].at);
+    return l;
+}
+
+static weft_layout result_layout(const job *j, int i)
+{
+    weft_layout l = cut_layout(j, &j->rule.out[i]);
+    for (int a = 0; a < j->g->config.mesh.n_axes; a++) {
+        if (j->roles[a].kind == ROLE_AT)
+            l = weft_layout_set_at(l, a, j->roles[a].at);
+        unsigned s = j->roles[a].kind == ROLE_AT ? 0 : result_state(j, j->roles[a], i);
+        if (s == WEFT_OPEN_SUM || s == WEFT_OPEN_MAX)
+            l = weft_layout_set_open(l, a, (int)s);
+    }
+    return l;
+}
+
+/* If the table demands another layout for the value's role, everyone sees that one. */
+static weft_status give_role(weft_graph *g, weft_value *v)
+{
+    weft_layout target = v->layout;
+    for (int a = 0; a < g->config.mesh.n_axes; a++) {
+        unsigned want;
+        if (a == weft_graph_stage_axis(g) || !weft_table_wants(g, v, a, &want) ||
+            state_of(target, a) == want)
+            continue;
+        target = weft_layout_clear(target, a);
+        if (want)
+            target = weft_layout_cut(target, (int)(want >> 3) & 7, a, false);
+    }
+    if (target.bits == v->layout.bits)
+        return WEFT_OK;
+    char why[256];
+    snprintf(why, sizeof why, "the table's layout of %s", v->role);
+    weft_value *moved = weft_move_to(g, v, target, v->node->next, v->node->phase, why, NULL);
+    if (!moved)
+        return weft_graph_status(g);
+    moved->node->block = v->node->block;
+    moved->recompute = v->recompute;
+    weft_place_replace(g, v, moved);
+    return WEFT_OK;
+}
+
+/* As early as the operands allow, but not before what it was added in front of. What has none is
+ * the same in all micro-batches. */
+static void set_scope(const weft_graph *g, weft_node *n)
+{
+    if (n->scope != WEFT_SCOPE_NONE)
+        return;
+    n->scope = WEFT_STEP_BEGIN;
+    if (g->placed && g->spot.scope > n->scope)
+        n->scope = g->spot.scope;
+    for (int i = 0; i < n->n_ins; i++) {
+        weft_scope s = weft_value_available(n->ins[i]);
+        if (s > n->scope)
+            n->scope = s;
+    }
+}
+
+/* Of a node of a micro-batch; weft_graph_assign_parts says it again once all is there. */
+static void set_stage(const weft_graph *g, weft_node *n)
+{
+    n->stage = weft_graph_stage_of(g, n->block);
+    if (n->block != WEFT_BLOCK_NONE)
+        return;
+    bool backward = n->phase == WEFT_BACKWARD;
+    n->stage = backward ? weft_graph_stages(g) - 1 : 0;
+    for (int i = 0; i < n->n_ins; i++) {
+        const weft_node *maker = n->ins[i]->node;
+        bool later = backward ? maker->stage < n->stage : maker->stage > n->stage;
+        bool counts =
+            maker->scope == WEFT_MICRO_BATCH && (!backward || maker->phase != WEFT_FORWARD);
+        n->stage = later && counts ? maker->stage : n->stage;
+    }
+}
+
+/* What is made from a gathered parameter alone is as short-lived as it. */
+static void inherit_recompute(weft_node *n)
+{
+    if (!n->outs[0]->weight)
+        return;
+    for (int i = 0; i < n->n_ins; i++)
+        for (int r = 0; n->ins[i]->recompute && r < n->n_outs; r++)
+            n->outs[r]->recompute = true;
+}
+
+static weft_status place_op(weft_graph *g, weft_node *n)
+{
+    job j = {.g = g, .n = n};
+    weft_status s = weft_node_rule(g, n, &j.rule);
+    if (s)
+        return s;
+    for (int a = 0; a < g->config.mesh.n_axes; a++) {
+        if ((s = check_even(&j, a)))
+            return s;
+        j.roles[a] = choose(&j, a);
+    }
+    order_letters(&j);
+    for (int i = 0; i < n->n_ins; i++) {
+        char why[256];
+        weft_layout to = operand_layout(&j, i);
+        if (to.bits == n->ins[i]->layout.bits)
+            continue;
+        snprintf(why, sizeof why, "%s %s", n->op->name, n->outs[0]->name);
+        weft_value *moved = weft_move_to(g, n->ins[i], to, n, n->phase, why, NULL);
+        if (!moved)
+            return weft_graph_status(g);
+        weft_node_relink(g, n, i, moved);
+    }
+    for (int i = 0; i < n->n_outs; i++) {
+        n->outs[i]->layout = result_layout(&j, i);
+        n->outs[i]->placed = true;
+    }
+    for (int i = 0; !s && i < n->n_outs; i++)
+        if (n->outs[i]->role)
+            s = give_role(g, n->outs[i]);
+    return s;
+}
+
+static weft_status place_source(weft_graph *g, weft_value *v)
+{
+    const weft_value *like = v->node->like;
+    if (!like)
+        return weft_table_source(g, v);
+    if (v->kind == WEFT_STATE_CACHE)
+        return weft_place_cache(g, v);
+    v->layout = like->layout;
+    v->store_axes = like->store_axes;
+    v->placed = true;
+    return WEFT_OK;
+}
+
+weft_status weft_place_node(weft_graph *g, weft_node *n)
+{
+    set_scope(g, n);
+    set_stage(g, n);
+    if (n->op->flags & WEFT_OP_SOURCE)
+        return n->n_outs && n->n_ins == 0 ? place_source(g, n->outs[0]) : WEFT_OK;
+    inherit_recompute(n);
+    if (weft_node_is(n, WEFT_OP_GATHER))
+        return weft_place_gather(g, n);
+    if (g->config.mesh.n_axes == 0) { /* one rank: nothing to choose */
+        for (int i = 0; i < n->n_outs; i++)
+            n->outs[i]->placed = true;
+        return WEFT_OK;
+    }
+    return place_op(g, n);
+}
+
+weft_status weft_graph_place(weft_graph *g)
+{
+    if (weft_graph_check_stages(g) || weft_graph_copy_weights(g))
+        return weft_graph_status(g);
+    for (weft_node *n = g->first, *next; n; n = next) {
+        next = n->next;
+        weft_status s = weft_place_node(g, n);
+        if (s)
+            return s;
+    }
+    g->placed = true;
+    return weft_graph_verify(g, &g->error);
+}

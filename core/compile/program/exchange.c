@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Redistributes, step by step: pack, a collective over nominal chunks, unpack. */
+#include "compile/program/exchange.h"
+#include "compile/program/exchange_boxes.h"
+
+#include <string.h>
+
+static const weft_times once = {1, 0, 0};
+
+static weft_place behind(weft_place p, int64_t bytes)
+{
+    return (weft_place){p.of, p.at + bytes};
+}
+
+static void add_box(weft_exchange_maker *m, weft_place to, weft_place from, weft_box box)
+{
+    weft_exchange_add_boxes(m, to, from, box, once);
+}
+
+/* Runs that touch on both sides are one. */
+static weft_box box_of(int64_t n, int64_t bytes, int64_t to_stride, int64_t from_stride)
+{
+    weft_box b = weft_box_of(NULL, NULL, bytes);
+    if (to_stride == bytes && from_stride == bytes) {
+        b.bytes *= n;
+        return b;
+    }
+    b.n[WEFT_BOX_DIMS - 1] = n;
+    b.to_stride[WEFT_BOX_DIMS - 1] = n > 1 ? to_stride : 0;
+    b.from_stride[WEFT_BOX_DIMS - 1] = n > 1 ? from_stride : 0;
+    return b;
+}
+
+/* ---- arrays ---- */
+
+/* A dense array of the given extents, seen as [outer, dim, inner]. */
+typedef struct block {
+    weft_place at;
+    int64_t outer, size, inner; /* inner in bytes */
+} block;
+
+static const weft_place zeros = {WEFT_PLACE_ZEROS, 0};
+
+/* `count` entries of the middle dim, for every outer one. */
+static void copy_ranges(weft_exchange_maker *m, const block *to, int64_t to_at, const block *from,
+                        int64_t from_at, int64_t count, weft_times t)
+{
+    if (count > 0)
+        weft_exchange_add_boxes(
+            m, behind(to->at, to_at * to->inner), behind(from->at, from_at * from->inner),
+            box_of(to->outer, count * to->inner, to->size * to->inner, from->size * from->inner),
+            t);
+}
+
+static void copy_range(weft_exchange_maker *m, const block *to, int64_t to_at, const block *from,
+                       int64_t from_at, int64_t count)
+{
+    copy_ranges(m, to, to_at, from, from_at, count, once);
+}
+
+static void clear_ranges(weft_exchange_maker *m, const block *to, int64_t at, int64_t count,
+                         weft_times t)
+{
+    if (count > 0)
+        weft_exchange_add_boxes(
+            m, behind(to->at, at * to->inner), zeros,
+            box_of(to->outer, count * to->inner, to->size * to->inner, to->size * to->inner), t);
+}
+
+static void copy_all(weft_exchange_maker *m, weft_place to, weft_place from, int64_t bytes)
+{
+    add_box(m, to, from, weft_box_of(NULL, NULL, bytes));
+}
+
+/* ---- one step ---- */
+
+typedef struct stage {
+    weft_exchange_maker *m;
+    const weft_value *v; /* dims and dtype */
+    const weft_step *step;
+    weft_layout before;
+    weft_place from, to, send, recv;
+} stage;
+
+static weft_span span_of(const stage *s, weft_layout l, int d, const int *coord)
+{
+    return weft_layout_span(s->m->mesh, l, &s->v->dims[d], d, coord);
+}
+
+/* The local part in a layout, with dim d replaced by `size` entries. */
+static block as_block(const stage *s, weft_layout l, int d, weft_place at, int64_t size)
+{
+    block b = {at, 1, size, (int64_t)weft_dtype_size(s->v->dtype)};
+    for (int i = 0; i < s->v->n_dims; i++) {
+        weft_span sp = span_of(s, l, i, s->m->coord);
+        if (i < d)
+            b.outer *= sp.hi - sp.lo;
+        else if (i > d)
+            b.inner *= sp.hi - sp.lo;
+    }
+    return b;
+}
+
+static int members(const stage *s)
+{
+    int n = 1;
+    for (int k = 0; k < s->step->n_axes; k++)
+        n *= s->m->mesh->axis[s->step->axes[k]].size;
+    return n;
+}
+
+static void member_coord(const stage *s, int i, int *coord)
+{
+    memcpy(coord, s->m->coord, sizeof(int) * WEFT_MAX_AXES);
+    for (int k = s->step->n_axes - 1; k >= 0; k--) {
+        int size = s->m->mesh->axis[s->step->axes[k]].size;
+        coord[s->step->axes[k]] = i % size;
+        i /= size;
+    }
+}
+
+/* Are a step's axes the innermost that cut this dim, in their order? Then its members' spans follow
+ * each other: no span begins further behind the one before than a chunk. */
+static bool is_innermost(const stage *s, weft_layout l, int d)
+{
+    int list[WEFT_MAX_AXES], n = weft_layout_list(l, d, list), k = s->step->n_axes;
+    return n >= k && memcmp(list + n - k, s->step->axes, sizeof *list * (size_t)k) == 0;
+}
+
+static weft_span span_of_member(const stage *s, weft_layout l, int d, int i)
+{
+    int coord[WEFT_MAX_AXES];
+    member_coord(s, i, coord);
+    return span_of(s, l, d, coord);
+}
+
+/* Members of one kind, from `first` on: all with whole chunks, or all with nothing, or one. */
+typedef struct row {
+    int first, n;
+    weft_span span; /* of the first */
+} row;
+
+static bool is_alike(const row *r, weft_span other, int i)
+{
+    int64_t size = r->span.hi - r->span.lo;
+    return other.hi - other.lo == size && (size == 0 || size == r->span.chunk) &&
+           other.lo == r->span.lo + (i - r->first) * size;
+}
+
+/* By formula, not by looking at each: there may be a million. */
+static row row_from(const stage *s, weft_layout l, int d, int first)
+{
+    row r = {first, 1, span_of_member(s, l, d, first)};
+    if (!is_innermost(s, l, d))
+        return r;
+    for (int lo = first, hi = members(s) - 1; lo < hi;) {
+        int mid = lo + (hi - lo + 1) / 2;
+        if (is_alike(&r, span_of_member(s, l, d, mid), mid))
+            lo = mid;
+        else
+            hi = mid - 1;
+        r.n = lo - first + 1;
+    }
+    return r;
+}
+
+static int64_t elements(const block *b, weft_dtype dtype)
+{
+    return b->outer * b->size * (b->inner / (int64_t)weft_dtype_size(dtype));
+}
+
+/* What one member sends of, or receives as, its piece: nominal. cut: the layout in which the dim is
+ * cut. */
+static int64_t piece_count(const stage *s, weft_layout cut)
+{
+    block piece = as_block(s, s->before, s->step->dim, zeros,
+                           span_of(s, cut, s->step->dim, s->m->coord).chunk);
+    return elements(&piece, s->v->dtype);
+}
+
+static void pack_gather(const stage *s, weft_place send)
+{
+    int d = s->step->dim;
+    weft_span mine = span_of(s, s->before, d, s->m->coord);
+    block from = as_block(s, s->before, d, s->from, mine.hi - mine.lo),
+          to = as_block(s, s->before, d, send, mine.chunk);
+    copy_range(s->m, &to, 0, &from, 0, mine.hi - mine.lo);
+}
+
+/* Member i's piece lies at recv + i * stride bytes. */
+static void unpack_gather(const stage *s, weft_place recv, int64_t stride)
+{
+    int d = s->step->dim;
+    weft_span whole = span_of(s, s->step->after, d, s->m->coord);
+    block to = as_block(s, s->step->after, d, s->to, whole.hi - whole.lo);
+    for (int i = 0, all = members(s); i < all;) {
+        row r = row_from(s, s->before, d, i);
+        block piece = as_block(s, s->before, d, behind(recv, i * stride), r.span.chunk);
+        copy_ranges(s->m, &to, r.span.lo - whole.lo, &piece, 0, r.span.hi - r.span.lo,
+                    (weft_times){r.n, r.span.chunk * to.inner, stride});
+        i += r.n;
+    }
+}
+
+/* Padding is summed, too. */
+static void pack_scatter(const stage *s, weft_place send, int64_t stride)
+{
+    int d = s->step->dim;
+    weft_span whole = span_of(s, s->before, d, s->m->coord);
+    block from = as_block(s, s->before, d, s->from, whole.hi - whole.lo);
+    for (int i = 0, all = members(s); i < all;) {
+        row r = row_from(s, s->step->after, d, i);
+        block piece = as_block(s, s->before, d, behind(send, i * stride), r.span.chunk);
+        int64_t n = r.span.hi - r.span.lo;
+        copy_ranges(s->m, &piece, 0, &from, r.span.lo - whole.lo, n,
+                    (weft_times){r.n, stride, r.span.chunk * from.inner});
+        clear_ranges(s->m, &piece, n, r.span.chunk - n, (weft_times){r.n, stride, 0});
+        i += r.n;
+    }
+}
+
+static void unpack_scatter(const stage *s, weft_place recv)
+{
+    int d = s->step->dim;
+    weft_span mine = span_of(s, s->step->after, d, s->m->coord);
+    block to = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo),
+          piece = as_block(s, s->before, d, recv, mine.chunk);
+    copy_range(s->m, &to, 0, &piece, 0, mine.hi - mine.lo);
+}
+
+static bool is_direct(const stage *s)
+{
+    return weft_step_is_direct(s->m->mesh, s->step, s->before, s->v);
+}
+
+static void add_call(const stage *s, weft_place send, weft_place recv, int64_t count,
+                     weft_dtype dtype)
+{
+    bool max = weft_layout_open(s->before, s->step->axes[0]) == WEFT_OPEN_MAX;
+    weft_exchange_add_part(s->m,
+                           (weft_exchange_part){.step = s->step,
+                                                .sends = true,
+                                                .send = send,
+                                                .recv = recv,
+                                                .count = count,
+                                                .dtype = dtype,
+                                                .op = max ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM});
+}
+
+static void all_gather(const stage *s)
+{
+    int64_t count = piece_count(s, s->before);
+    bool direct = is_direct(s);
+    if (!direct)
+        weft_exchange_begin_boxes(s->m, s->step), pack_gather(s, s->send);
+    add_call(s, direct ? s->from : s->send, direct ? s->to : s->recv, count, s->v->dtype);
+    if (direct)
+        return;
+    weft_exchange_begin_boxes(s->m, s->step);
+    unpack_gather(s, s->recv, count * (int64_t)weft_dtype_size(s->v->dtype));
+}
+
+static void reduce_scatter(const stage *s)
+{
+    int64_t count = piece_count(s, s->step->after);
+    bool direct = is_direct(s);
+    if (!direct) {
+        weft_exchange_begin_boxes(s->m, s->step);
+        pack_scatter(s, s->send, count * (int64_t)weft_dtype_size(s->v->dtype));
+    }
+    add_call(s, direct ? s->from : s->send, direct ? s->to : s->recv, count, s->v->dtype);
+    if (direct)
+        return;
+    weft_exchange_begin_boxes(s->m, s->step);
+    unpack_scatter(s, s->recv);
+}
+
+/* ---- all_to_all ---- */
+
+/* Dim d becomes whole, dim e is cut instead. Both sides of a piece are nominal: [.. d chunk .. e
+ * chunk ..] in the value's order of dims. */
+typedef struct turn {
+    int64_t outer, between, inner; /* inner in bytes */
+    int64_t chunk[2];              /* of the two dims, in the value's order */
+    int64_t piece;                 /* bytes */
+} turn;
+
+static turn turn_of(const stage *s)
+{
+    int d = s->step->dim, e = s->step->to, lo = d < e ? d : e, hi = d < e ? e : d;
+    turn t = {1, 1, (int64_t)weft_dtype_size(s->v->dtype), {0, 0}, 0};
+    for (int i = 0; i < s->v->n_dims; i++) {
+        weft_span sp = span_of(s, s->before, i, s->m->coord);
+        if (i != d && i != e)
+            *(i < lo ? &t.outer : i < hi ? &t.between : &t.inner) *= sp.hi - sp.lo;
+    }
+    t.chunk[d > e] = span_of(s, s->before, d, s->m->coord).chunk;
+    t.chunk[d < e] = span_of(s, s->step->after, e, s->m->coord).chunk;
+    t.piece = t.outer * t.chunk[0] * t.between * t.chunk[1] * t.inner;
+    return t;
+}
+
+/* The parts of a dense array, of which these two dims are [all.lo, all.hi), that pieces hold. They
+ * follow each other in dim `cut` of the two. */
+static void turn_pieces(const stage *s, const turn *t, const weft_span part[2],
+                        const weft_span all[2], weft_place dense, weft_place piece, bool unpack,
+                        int n_pieces, int cut)
+{
+    int64_t n[2] = {part[0].hi - part[0].lo, part[1].hi - part[1].lo},
+            size[2] = {all[0].hi - all[0].lo, all[1].hi - all[1].lo};
+    int64_t at =
+        ((part[0].lo - all[0].lo) * t->between * size[1] + part[1].lo - all[1].lo) * t->inner;
+    const int64_t dense_stride[] = {size[0] * t->between * size[1] * t->inner,
+                                    t->between * size[1] * t->inner, size[1] * t->inner},
+                  piece_stride[] = {t->chunk[0] * t->between * t->chunk[1] * t->inner,
+                                    t->between * t->chunk[1] * t->inner, t->chunk[1] * t->inner},
+                  counts[] = {t->outer, n[0], t->between},
+                  next = (cut ? 1 : t->between * size[1]) * t->inner * n[cut];
+    weft_box b = weft_box_of(NULL, NULL, n[1] * t->inner);
+    for (int i = 0; i < 3; i++) {
+        b.n[i + 1] = counts[i];
+        b.to_stride[i + 1] = unpack ? dense_stride[i] : piece_stride[i];
+        b.from_stride[i + 1] = unpack ? piece_stride[i] : dense_stride[i];
+    }
+    weft_exchange_add_boxes(
+        s->m, unpack ? behind(dense, at) : piece, unpack ? piece : behind(dense, at), b,
+        (weft_times){n_pieces, unpack ? next : t->piece, unpack ? t->piece : next});
+}
+
+/* Packs for everyone, or unpacks from everyone. */
+static void turn_all(const stage *s, const turn *t, bool unpack)
+{
+    int d = s->step->dim, e = s->step->to;
+    weft_layout of_d = s->before, of_e = s->step->after;
+    for (int i = 0, n = members(s); i < n;) {
+        row r = unpack ? row_from(s, of_d, d, i) : row_from(s, of_e, e, i);
+        weft_span part[2], all[2]; /* of both dims, in the value's order */
+        part[d > e] = unpack ? r.span : span_of(s, of_d, d, s->m->coord);
+        part[d < e] = unpack ? span_of(s, of_e, e, s->m->coord) : r.span;
+        all[d > e] = span_of(s, unpack ? of_e : of_d, d, s->m->coord);
+        all[d < e] = span_of(s, unpack ? of_e : of_d, e, s->m->coord);
+        turn_pieces(s, t, part, all, unpack ? s->to : s->from,
+                    behind(unpack ? s->recv : s->send, i * t->piece), unpack, r.n,
+                    unpack ? d > e : d < e);
+        i += r.n;
+    }
+}
+
+static void all_to_all(const stage *s)
+{
+    const turn t = turn_of(s);
+    weft_exchange_begin_boxes(s->m, s->step);
+    turn_all(s, &t, false);
+    add_call(s, s->send, s->recv, t.piece / (int64_t)weft_dtype_size(s->v->dtype), s->v->dtype);
+    weft_exchange_begin_boxes(s->m, s->step);
+    turn_all(s, &t, true);
+}
+
+/* ---- steps without pieces ---- */
+
+static int64_t local_bytes(const stage *s, weft_layout l)
+{
+    int64_t n = (int64_t)weft_dtype_size(s->v->dtype);
+    for (int d = 0; d < s->v->n_dims; d++) {
+        weft_span sp = span_of(s, l, d, s->m->coord);
+        n *= sp.hi - sp.lo;
+    }
+    return n;
+}
+
+static void slice(const stage *s)
+{
+    int d = s->step->dim;
+    weft_span whole = span_of(s, s->before, d, s->m->coord),
+              mine = span_of(s, s->step->after, d, s->m->coord);
+    block from = as_block(s, s->before, d, s->from, whole.hi - whole.lo),
+          to = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo);
+    copy_range(s->m, &to, 0, &from, mine.lo - whole.lo, mine.hi - mine.lo);
+}
+
+static void add_step(const stage *s)
+{
+    int64_t bytes = local_bytes(s, s->before), width = (int64_t)weft_dtype_size(s->v->dtype);
+    int here = s->m->coord[s->step->axes[0]];
+    switch (s->step->move) {
+    case WEFT_ALL_GATHER:
+        all_gather(s);
+        break;
+    case WEFT_REDUCE_SCATTER:
+        reduce_scatter(s);
+        break;
+    case WEFT_ALL_TO_ALL:
+        all_to_all(s);
+        break;
+    case WEFT_ALL_REDUCE:
+        add_call(s, s->from, s->to, bytes / width, s->v->dtype);
+        break;
+    case WEFT_SLICE:
+        weft_exchange_begin_boxes(s->m, s->step);
+        slice(s);
+        break;
+    case WEFT_BROADCAST: /* who holds it sends it from where it will be */
+        weft_exchange_begin_boxes(s->m, s->step);
+        if (here == s->step->dim)
+            copy_all(s->m, s->to, s->from, bytes);
+        add_call(s, s->to, s->to, bytes / width, s->v->dtype);
+        break;
+    case WEFT_KEEP: /* others may have had a part in the step before */
+        weft_exchange_begin_boxes(s->m, s->step);
+        if (here == s->step->to)
+            copy_all(s->m, s->to, s->from, bytes);
+        break;
+    case WEFT_ZERO:
+        weft_exchange_begin_boxes(s->m, s->step);
+        copy_all(s->m, s->to, here == (s->step->dim > 0 ? s->step->dim : 0) ? s->from : zeros,
+                 bytes);
+        break;
+    case WEFT_SEND: /* these are begun and awaited, not carried out as a step */
+    case WEFT_SHIFT:
+        break;
+    }
+}
+
+/* ---- several as one ---- */
+
+/* Part i of an instruction whose parts are sent side by side. */
+static stage part_of(weft_exchange_maker *m, const weft_instruction *in, int i, weft_place send,
+                     weft_place recv)
+{
+    return (stage){.m = m,
+                   .v = in->parts[i]->outs[0],
+                   .step = in->parts[i]->steps,
+                   .before = in->parts[i]->ins[0]->layout,
+                   .from = {i, 0},
+                   .to = {in->n_ins + i, 0},
+                   .send = send,
+                   .recv = recv};
+}
+
+static int64_t part_bytes(const stage *s)
+{
+    if (s->step->move == WEFT_ALL_REDUCE)
+        return local_bytes(s, s->before);
+    return piece_count(s, s->step->move == WEFT_ALL_GATHER ? s->before : s->step->after) *
+           (int64_t)weft_dtype_size(s->v->dtype);
+}
+
+static void pack_part(const stage *s, int64_t at, int64_t stride)
+{
+    if (s->step->move == WEFT_ALL_GATHER)
+        pack_gather(s, behind(s->send, at));
+    else if (s->step->move == WEFT_REDUCE_SCATTER)
+        pack_scatter(s, behind(s->send, at), stride);
+    else
+        copy_all(s->m, behind(s->send, at), s->from, local_bytes(s, s->before));
+}
+
+static void unpack_part(const stage *s, int64_t at, int64_t stride)
+{
+    if (s->step->move == WEFT_ALL_GATHER)
+        unpack_gather(s, behind(s->recv, at), stride);
+    else if (s->step->move == WEFT_REDUCE_SCATTER)
+        unpack_scatter(s, behind(s->recv, at));
+    else
+        copy_all(s->m, s->to, behind(s->send, at), local_bytes(s, s->before));
+}
+
+/* Gathers move bytes: their parts may differ in dtype. All-reduces happen where they were packed.
+ */
+static void exchange_parts(const stage *s, int64_t bytes)
+{
+    if (s->step->move == WEFT_ALL_GATHER)
+        add_call(s, s->send, s->recv, bytes, WEFT_U8);
+    else
+        add_call(s, s->send, s->step->move == WEFT_ALL_REDUCE ? s->send : s->recv,
+                 bytes / (int64_t)weft_dtype_size(s->v->dtype), s->v->dtype);
+}
+
+/* The parts that are sent side by side: visit(part, where its bytes begin, bytes of all). Returns
+ * the bytes of all. */
+static int64_t each_packed(weft_exchange_maker *m, const weft_instruction *in, weft_place send,
+                           weft_place recv,
+                           void (*visit)(const stage *part, int64_t at, int64_t all), int64_t all)
+{
+    int64_t at = 0;
+    for (int i = 0; i < in->n_ins; i++) {
+        if (weft_part_goes_alone(m->g, in->parts[i]))
+            continue;
+        const stage s = part_of(m, in, i, send, recv);
+        if (visit)
+            visit(&s, at, all);
+        at += part_bytes(&s);
+    }
+    return at;
+}
+
+static void add_parts(weft_exchange_maker *m, const weft_instruction *in, weft_place send,
+                      weft_place recv)
+{
+    const stage first = part_of(m, in, 0, send, recv);
+    for (int i = 0; i < in->n_ins; i++) {
+        const stage s = part_of(m, in, i, send, recv);
+        if (weft_part_goes_alone(m->g, in->parts[i]))
+            add_step(&s);
+    }
+    int64_t bytes = each_packed(m, in, send, recv, NULL, 0);
+    if (!bytes)
+        return;
+    weft_exchange_begin_boxes(m, first.step);
+    each_packed(m, in, send, recv, pack_part, bytes);
+    exchange_parts(&first, bytes);
+    weft_exchange_begin_boxes(m, first.step);
+    each_packed(m, in, send, recv, unpack_part, bytes);
+}
+
+static void add_steps(weft_exchange_maker *m, const weft_instruction *in, int64_t between,
+                      weft_place send, weft_place recv)
+{
+    const weft_node *n = in->node;
+    stage s = {.m = m, .v = n->outs[0], .before = n->ins[0]->layout, .send = send, .recv = recv};
+    const weft_place places[2] = {{WEFT_PLACE_WORKSPACE, 0}, {WEFT_PLACE_WORKSPACE, between}};
+    for (int i = 0; i < n->n_steps; i++) {
+        s.step = &n->steps[i];
+        s.from = i ? places[(i - 1) % 2] : (weft_place){0, 0};
+        s.to = i == n->n_steps - 1 ? (weft_place){1, 0} : places[i % 2];
+        add_step(&s);
+        s.before = s.step->after;
+    }
+}
+
+weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
+                                  const weft_collective_space *space)
+{
+    weft_exchange_maker m = {.g = c->g, .mesh = &c->g->config.mesh, .coord = c->l->coord};
+    const weft_place send = {WEFT_PLACE_WORKSPACE, 2 * space->between},
+                     recv = behind(send, space->send);
+    if (in->parts)
+        add_parts(&m, in, send, recv);
+    else
+        add_steps(&m, in, space->between, send, recv);
+    weft_status s = m.failed ? weft_fail_memory(c->err) : weft_exchange_keep(c, &m, &in->exchange);
+    weft_exchange_release(&m);
+    return s;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From an ordered joint graph to programs: flat lists of instructions whose operands are (base,
+ * offset), and a memory plan in which every byte has a place. */
+#ifndef WEFT_LOWER_LOWER_H
+#define WEFT_LOWER_LOWER_H
+
+#include "compile/graph/internal.h"
+#include "compile/program/exchange.h"
+#include "compile/schedule/schedule.h"
+
+#include <weft/plugin.h>
+
+/* ---- kernels ---- */
+
+typedef struct weft_kernels {
+    const weft_kernel **list; /* those of one device, all plugins */
+    const char **owners;      /* of each: the plugin that brought it */
+    int n;
+    bool plain; /* use reference kernels only */
+    const weft_device *device;
+    void *device_self;
+    const char *device_by; /* the plugin that gives the device */
+} weft_kernels;
+
+/* tables: kernel tables of plugins, each ended by op == NULL; owners: the plugins' names. */
+weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,
+                              const char *device_by, const weft_kernel *const *tables,
+                              const char *const *owners, int n_tables, weft_error *err);
+void weft_kernels_release(weft_kernels *kernels);
+/* The best kernel for a call; NULL: the op's plain one. */
+const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_call *call);
+/* The plugin that a kernel is of; NULL: none (a plain one). */
+const char *weft_kernels_owner(const weft_kernels *kernels, const weft_kernel *kernel);
+
+/* ---- state: what lives from step to step ---- */
+
+typedef struct weft_state_entry {
+    const char *name;
+    int64_t offset, bytes;
+    weft_value *value; /* in the train graph */
+} weft_state_entry;
+
+typedef struct weft_states {
+    weft_pool pool;
+    weft_map by_name;
+    weft_state_entry *list;
+    int n;
+    int64_t bytes, alignment;
+} weft_states;
+
+/* Gives every parameter and state of the train graph a place, but caches; evaluate and generate
+ * find theirs by name. Without training, of the graph that reads prompts. */
+weft_status weft_states_init(weft_states *states, const weft_graph *g, const int *coord,
+                             int64_t alignment, weft_error *err);
+/* State of the kind CACHE, which is not part of what a checkpoint holds. */
+weft_status weft_caches_init(weft_states *caches, const weft_graph *g, const int *coord,
+                             int64_t alignment, weft_error *err);
+void weft_states_release(weft_states *states);
+const weft_state_entry *weft_states_find(const weft_states *states, const char *name);
+
+/* ---- programs ---- */
+
+typedef enum weft_base {
+    WEFT_BASE_NONE,
+    WEFT_BASE_ARENA,
+    WEFT_BASE_STATE,
+    WEFT_BASE_INPUT,
+    WEFT_BASE_STEP_INPUT,
+    WEFT_BASE_CACHE,
+    WEFT_BASE_SLOT, /* of the arena: where, depends on the micro-batch */
+    WEFT_BASES
+} weft_base;
+
+typedef enum weft_buffer_class {
+    WEFT_CLASS_STATE, /* parameters and optimizer state, in the state base */
+    WEFT_CLASS_CACHE, /* keys and values of the text so far, in the cache base */
+    WEFT_CLASS_INPUT,
+    WEFT_CLASS_GRADIENT, /* of parameters */
+    WEFT_CLASS_WEIGHT,   /* copies made from parameters: casts, gathers */
+    WEFT_CLASS_SAVED,    /* activations that wait for the backward */
+    WEFT_CLASS_SENT,     /* copies that are on their way to other stages */
+    WEFT_CLASS_TEMPORARY,
+    WEFT_CLASS_WORKSPACE,
+    WEFT_CLASSES
+} weft_buffer_class;
+
+const char *weft_class_name(weft_buffer_class c);
+
+/* A piece of memory and when it is in use: positions count instructions over all programs of the
+ * graph, in order. */
+typedef struct weft_buffer {
+    weft_base base;
+    int64_t offset, bytes;
+    int first, last;
+    weft_buffer_class kind;
+    int slots;  /* of base SLOT: which; offset is inside the slot */
+    bool early; /* written in a prologue, and so alive since the task before */
+    const weft_value
+        *value; /* the first that lies there; NULL: workspace of the instruction at `first` */
+} weft_buffer;
+
+/* A receive may be begun while the one before it is not yet awaited. */
+enum { WEFT_MOST_POSTED = 2 };
+
+/* What queues are for, as far as there are so many. */
+enum { WEFT_QUEUE_COMPUTE, WEFT_QUEUE_COLLECTIVES, WEFT_QUEUE_TRANSFERS, WEFT_MOST_QUEUES };
+
+typedef struct weft_instruction {
+    weft_instruction_kind kind;
+    const weft_node *node;
+    const weft_node **parts;   /* collectives that run as one: all of them, `node` the first; one
+                                  operand and one result each. NULL: `node` alone */
+    const weft_kernel *kernel; /* NULL: plain */
+    const char *owner;         /* the plugin of the kernel, or of the op if it is plain; NULL:
+                                  the core */
+    void *state;               /* made by prepare, owned by the prepared cache */
+    int n_ins, n_outs;
+    weft_tensor *tensors;    /* ins, then outs; data is filled in when run */
+    int *buffers;            /* of each tensor */
+    int workspace;           /* buffer, -1: none */
+    weft_exchange *exchange; /* COLLECTIVE: how it is carried out */
+    int transfer;            /* POST_SEND, POST_RECV, AWAIT: which, from 0 on; of what is shifted, a
+                                rank receives one and sends the next, and awaits both at once */
+    double flops;            /* of one run of it */
+    double masked;           /* the share of them that an attention's mask leaves nothing of */
+    weft_kernel_work work;   /* of one launch, if the kernel says; launches 0: it does not */
+    bool accumulate;
+    bool early;   /* stands in its program's prologue */
+    bool fetch;   /* some result goes to observers */
+    int position; /* in the order that buffers live by */
+    int queue;
+    int event;  /* recorded behind it, for those on other queues that wait; -1: nobody does */
+    int *waits; /* instructions of the same program on other queues that must be done first; for
+                   other tasks' see weft_boundary */
+    int n_waits;
+} weft_instruction;
+
+/* An instruction as its kernel sees it, but for what only a run knows: data, state, workspace. */
+weft_call weft_instruction_call(const weft_instruction *in, const weft_kernels *kernels);
+/* The device's alignment, 64 at least. */
+int64_t weft_device_alignment(const weft_device *device);
+static inline int64_t weft_align(int64_t n, int64_t alignment)
+{
+    return (n + alignment - 1) / alignment * alignment;
+}
+/* What kernels are told of the device, in calls of all kinds. */
+void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *call);
+/* What operand or result i of an instruction is in the graph. */
+const weft_value *weft_instruction_in(const weft_instruction *in, int i);
+const weft_value *weft_instruction_out(const weft_instruction *in, int i);
+
+/* One part of one stage. */
+typedef struct weft_program {
+    weft_part part;
+    int stage;
+    weft_instruction *list;
+    int n, capacity;
+    int n_prologue; /* its first instructions, which run before the body of the task before it:
+                       receives, and in pipelines the first gather of a micro-batch's program */
+    int from, to;   /* its positions are [from, to) */
+    int *like;      /* of F and B, by micro-batch: the first for which all that it touches lies in
+                       the same places */
+} weft_program;
+
+/* Values of a micro-batch that live from one program to another, while those of other micro-batches
+ * do: each micro-batch that is on its way has a slot, in which they lie together. */
+typedef struct weft_slots {
+    int maker, reader; /* programs: of the makers, of the last readers */
+    int n;
+    int64_t bytes; /* of one */
+    int *slot_of;  /* by micro-batch */
+    int buffer;    /* in which all of them are, one behind the other; -1: they are inputs */
+} weft_slots;
+
+/* An instruction that waits for one of another task, on another queue. */
+typedef struct weft_boundary_wait {
+    int after, before; /* of the two programs: who waits, and for whom */
+} weft_boundary_wait;
+
+/* What must wait where one task of the list comes behind another, whose body may still run. Before
+ * that all is done. */
+typedef struct weft_boundary {
+    int before,
+        after;     /* programs: of the task whose body may still run, and of the one that waits */
+    bool prologue; /* what waits is the prologue of `after`. It is enqueued a task earlier, so there
+                      is a task between the two; but none behind a begin, whose results it reads */
+    weft_boundary_wait *waits; /* in the order of those who wait */
+    int n_waits;
+} weft_boundary;
+
+typedef struct weft_lowered {
+    weft_graph *graph;
+    const weft_task_list *tasks; /* in this order; every one has its program */
+    weft_pool pool;
+    weft_buffer *buffers;
+    int n_buffers, buffers_capacity;
+    int *buffer_of;         /* by value id; -1: none */
+    weft_program *programs; /* parts one after the other; of B the last stage first. So an operand
+                               is made in a reader's own program or in an earlier one */
+    int n_programs;
+    weft_slots *slots;
+    int n_slots;
+    weft_slots inputs; /* of a micro-batch: uploaded in its maker's prologue; n 0: there are none */
+    weft_boundary *boundaries;
+    int n_boundaries, boundaries_capacity;
+    int n_positions, n_transfers, n_events;
+    int64_t alignment; /* of every tensor and workspace */
+    int64_t arena_bytes, step_input_bytes;
+    int64_t input_bytes; /* of one micro-batch */
+    int64_t live_peak;   /* the most that is alive at once: arena_bytes minus this is lost to
+                            fragmentation */
+    int peak_position;
+    int coord[WEFT_MAX_AXES];
+    int64_t load_bytes;     /* the most that a kernel takes before the first step */
+    double flops;           /* of one step: everything that is computed */
+    double model_flops;     /* of one step, what MFU counts: the forward's products, and for each as
+                               much again for every operand's gradient that is needed; three times the
+                               forward's where nothing is frozen */
+    double model_attention; /* of these, attention's */
+    double attention_flops; /* of one step: attention, recomputed or not */
+    double attention_seen;  /* of these, what queries see under causality, of one document */
+    bool attention_cut;     /* queries are a part of the sequence */
+    weft_dtype product_dtype; /* that most of these run in: what MFU is measured against */
+} weft_lowered;
+
+typedef struct weft_lower_options {
+    const weft_kernels *kernels;
+    const weft_states *states;
+    const weft_task_list *tasks; /* what this rank runs; outlives what is lowered */
+    int rank, n_queues;
+    uint64_t adversary;        /* not 0: spread instructions over the queues by this seed */
+    const weft_states *caches; /* of a graph that writes text; NULL: none */
+} weft_lower_options;
+
+weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lowered **out,
+                       weft_error *err);
+void weft_lowered_destroy(weft_lowered *l);
+/* The dtype that a product of this node runs in. */
+weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n);
+/* Of every part and every stage that it has there is one, maybe without instructions; else NULL. */
+weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
+/* Of two programs whose tasks follow each other in the list; NULL: they never do. */
+const weft_boundary *weft_lowered_boundary(const weft_lowered *l, const weft_program *before,
+                                           const weft_program *after, bool prologue);
+/* The first stage that this rank runs. */
+int weft_lowered_first_stage(const weft_lowered *l);
+/* Does the prologue of the program begin with the upload of its micro-batch's inputs? */
+bool weft_lowered_uploads(const weft_lowered *l, const weft_program *p);
+/* Are all its instructions on the first queue? */
+bool weft_program_is_on_first(const weft_program *p);
+/* Is the body of a task kept by a device that keeps such? What it enqueues is the same whenever it
+ * is at the same places in memory, and nothing in its middle waits for the task before
+ * (`boundary`), for all of it would. communicates: collectives are kept, too. */
+bool weft_task_repeats(const weft_program *p, const weft_boundary *boundary, bool communicates);
+/* The first micro-batch for which the program is at the same places in memory; -1: of all one. */
+int64_t weft_program_like(const weft_program *p, int64_t micro);
+/* How many instructions are kept: those of each task of the list that repeats, once for the same
+ * places. */
+weft_status weft_lowered_kept(const weft_lowered *l, bool communicates, int64_t *instructions,
+                              weft_error *err);
+/* What the inputs of the micro-batches take that are on their way at once. */
+int64_t weft_lowered_inputs(const weft_lowered *l);
+/* What the host holds of a step before it is uploaded: what all micro-batches share, and their own
+ * inputs; each with room for an address where there are none. */
+typedef struct weft_batch_bytes {
+    size_t step, micro;
+} weft_batch_bytes;
+weft_batch_bytes weft_lowered_batch(const weft_lowered *l, int64_t micro_batches);
+
+/* ---- parts of lowering, for its own files and tests ---- */
+
+/* This rank's part of a value, without data. */
+void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coord,
+                       weft_tensor *out);
+/* The place in the sample of what lies at place i of the sequence. */
+int64_t weft_seq_place(const weft_graph *g, int64_t i);
+/* Global row-major index of local element i. */
+uint64_t weft_global_index(const weft_tensor *t, int64_t i);
+/* Room that a collective needs, in bytes: two values between steps, and what is sent and received;
+ * each part aligned. */
+typedef struct weft_collective_space {
+    int64_t between, send, recv;
+} weft_collective_space;
+void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, int64_t alignment,
+                           weft_collective_space *out);
+/* Where in the memory of its base (of SLOT: in the arena) a buffer is for a micro-batch (-1: any).
+ */
+int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
+/* Bytes of the largest shard of a value: what its buffer takes on every rank. */
+int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
+/* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the
+ * other, so that nothing need be packed? */
+bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before,
+                         const weft_value *v);
+/* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones
+ * are: packing them would cost more than it saves.
+ */
+bool weft_part_goes_alone(const weft_graph *g, const weft_node *part);
+/* What a group is for: transfers have channels of their own, so that each is in one order on both
+ * ends. */
+typedef enum weft_channel {
+    WEFT_CHANNEL_COLLECTIVES,
+    WEFT_CHANNEL_ACTIVATIONS,
+    WEFT_CHANNEL_GRADIENTS,
+    WEFT_CHANNEL_RING
+} weft_channel;
+/* The channel of a step of a node. */
+weft_channel weft_channel_of(const weft_node *n, const weft_step *step);
+/* What a rank sends for part `part` (0: of one node) of a collective. */
+int64_t weft_part_sent_bytes(const weft_graph *g, const weft_instruction *in, int part);
+/* Gives arena buffers offsets; returns the arena's size. */
+weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int64_t *arena_bytes,
+                             int64_t *live_peak, int *peak_position, weft_error *err);
+/* Waits between queues: data and reuse of memory. */
+weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_error *err);
+/* The same between tasks that follow each other. Waits inside of programs are known. */
+weft_status weft_plan_boundaries(weft_lowered *l, int n_queues, weft_error *err);
+
+/* ---- prepared kernels, shared by equal calls ---- */
+
+typedef struct weft_prepared {
+    weft_pool pool;
+    weft_map by_call;
+    struct weft_prepared_item *items;
+} weft_prepared;
+
+/* Runs `prepare` for every instruction that has one, once per distinct call. The device is open:
+ * every kernel is asked again for its workspace, and refused if the plan gave it less. */
+weft_status weft_prepare(weft_prepared *prepared, const weft_kernels *kernels, weft_lowered *l,
+                         weft_error *err);
+void weft_prepared_release(weft_prepared *prepared);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of tasks, and the one that everybody has who lists no schedule. */
+#include "compile/schedule/schedule.h"
+
+#include <string.h>
+
+weft_status weft_tasks_create(int ranks, int stages, int64_t micro_batches, bool backward,
+                              weft_tasks **out, weft_error *err)
+{
+    *out = NULL;
+    if (ranks < 1 || stages < 1 || micro_batches < 1 || ranks > WEFT_MAX_STAGES ||
+        stages > WEFT_MAX_STAGES || micro_batches > WEFT_MAX_TASKS / stages / 2)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "a pipeline of %d ranks and %d stages with %lld micro-batches a step is "
+                         "not possible",
+                         ranks, stages, (long long)micro_batches);
+    weft_tasks *t = weft_alloc_zero(1, sizeof *t);
+    if (!t)
+        return weft_fail_memory(err);
+    *t = (weft_tasks){ranks, stages, micro_batches, backward, NULL};
+    t->of = weft_alloc_zero((size_t)ranks, sizeof *t->of);
+    if (!t->of) {
+        weft_tasks_destroy(t);
+        return weft_fail_memory(err);
+    }
+    *out = t;
+    return WEFT_OK;
+}
+
+void weft_tasks_destroy(weft_tasks *t)
+{
+    if (!t)
+        return;
+    for (int r = 0; t->of && r < t->ranks; r++)
+        weft_free(t->of[r].list);
+    weft_free(t->of);
+    weft_free(t);
+}
+
+int weft_tasks_rank(const weft_tasks *t, int stage)
+{
+    return stage % t->ranks;
+}
+
+static weft_status reserve(weft_task_list *l, int more, weft_error *err)
+{
+    if (l->n + more <= l->capacity)
+        return WEFT_OK;
+    int capacity = 2 * l->capacity + more + 16;
+    weft_task *fresh = weft_realloc(l->list, (size_t)capacity * sizeof *fresh);
+    if (!fresh)
+        return weft_fail_memory(err);
+    l->list = fresh;
+    l->capacity = capacity;
+    return WEFT_OK;
+}
+
+weft_status weft_tasks_add(weft_tasks *t, int rank, weft_part part, int stage, int64_t micro_batch,
+                           weft_error *err)
+{
+    if (rank < 0 || rank >= t->ranks)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "a task for rank %d of a pipeline of %d ranks", rank, t->ranks);
+    weft_task_list *l = &t->of[rank];
+    if (l->n >= 2 * WEFT_MAX_TASKS)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d has too many tasks", rank);
+    weft_status s = reserve(l, 1, err);
+    if (!s)
+        l->list[l->n++] = (weft_task){part, stage, micro_batch};
+    return s;
+}
+
+static bool has(const weft_task_list *l, weft_part part)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->list[i].part == part)
+            return true;
+    return false;
+}
+
+weft_status weft_tasks_frame(weft_tasks *t, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int r = 0; r < t->ranks && !s; r++) {
+        weft_task_list *l = &t->of[r];
+        s = reserve(l, 3, err);
+        if (s)
+            return s;
+        if (!has(l, WEFT_PART_BEGIN)) {
+            memmove(l->list + 1, l->list, (size_t)l->n * sizeof *l->list);
+            l->list[0] = (weft_task){WEFT_PART_BEGIN, 0, -1};
+            l->n++;
+        }
+        if (!has(l, WEFT_PART_STEP_END))
+            s = weft_tasks_add(t, r, WEFT_PART_STEP_END, 0, -1, err);
+        if (!s && t->backward && !has(l, WEFT_PART_UPDATE))
+            s = weft_tasks_add(t, r, WEFT_PART_UPDATE, 0, -1, err);
+    }
+    return s;
+}
+
+weft_status weft_tasks_trivial(weft_tasks *t, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int64_t m = 0; m < t->micro_batches && !s; m++) {
+        for (int i = 0; i < t->stages && !s; i++)
+            s = weft_tasks_add(t, weft_tasks_rank(t, i), WEFT_PART_F, i, m, err);
+        for (int i = t->stages - 1; t->backward && i >= 0 && !s; i--)
+            s = weft_tasks_add(t, weft_tasks_rank(t, i), WEFT_PART_B, i, m, err);
+    }
+    return s ? s : weft_tasks_frame(t, err);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "execute/collective.h"
+#include "execute/run.h"
+#include "host/enter.h"
+
+/* ---- places ---- */
+
+typedef struct where {
+    const weft_instruction *in;
+    char *workspace;
+} where;
+
+static char *address(const where *w, weft_place p)
+{
+    if (p.of == WEFT_PLACE_ZEROS)
+        return NULL;
+    return (p.of == WEFT_PLACE_WORKSPACE ? w->workspace : (char *)w->in->tensors[p.of].data) + p.at;
+}
+
+/* Room for the boxes of any instruction. */
+static weft_status reserve(weft_run *run, int n, weft_error *err)
+{
+    if (n <= run->n_boxes)
+        return WEFT_OK;
+    weft_box *fresh = weft_realloc(run->boxes, (size_t)n * sizeof *fresh);
+    if (!fresh)
+        return weft_fail_memory(err);
+    run->boxes = fresh;
+    run->n_boxes = n;
+    return WEFT_OK;
+}
+
+static weft_status move(weft_run *run, const where *w, const weft_exchange_part *part,
+                        weft_error *err)
+{
+    weft_status s = reserve(run, part->n, err);
+    for (int i = 0; i < part->n && !s; i++) {
+        const weft_place_box *b = &w->in->exchange->boxes[part->first + i];
+        run->boxes[i] = b->box;
+        run->boxes[i].to = address(w, b->to);
+        run->boxes[i].from = address(w, b->from);
+    }
+    return s ? s : weft_device_move(run->plan, w->in->queue, run->boxes, part->n, err);
+}
+
+/* ---- the transport ---- */
+
+static weft_status call(const weft_groups *g, const weft_exchange_part *p, void *send, void *recv,
+                        weft_queue *queue, weft_error *err)
+{
+    const weft_transport *t = g->transport;
+    void *self = g->transport_self;
+    const weft_group *group =
+        weft_groups_find(g, WEFT_CHANNEL_COLLECTIVES, p->step->axes, p->step->n_axes);
+    const weft_entry entry =
+        weft_enter(g->transport_by, weft_move_name(p->step->move), WEFT_NOWHERE, err);
+    weft_status s = WEFT_ERR_INTERNAL;
+    switch (p->step->move) {
+    case WEFT_ALL_GATHER:
+        s = t->all_gather(self, group->handle, send, recv, p->count, p->dtype, queue, err);
+        break;
+    case WEFT_REDUCE_SCATTER:
+        s = t->reduce_scatter(self, group->handle, send, recv, p->count, p->dtype, p->op, queue,
+                              err);
+        break;
+    case WEFT_ALL_REDUCE:
+        s = t->all_reduce(self, group->handle, send, recv, p->count, p->dtype, p->op, queue, err);
+        break;
+    case WEFT_ALL_TO_ALL:
+        s = t->all_to_all(self, group->handle, send, recv, p->count, p->dtype, queue, err);
+        break;
+    case WEFT_BROADCAST:
+        s = t->broadcast(self, group->handle, p->step->dim, recv, p->count, p->dtype, queue, err);
+        break;
+    case WEFT_SLICE:
+    case WEFT_ZERO:
+    case WEFT_SEND:
+    case WEFT_SHIFT:
+    case WEFT_KEEP:
+        break;
+    }
+    return weft_leave(&entry, s);
+}
+
+/* For whoever must be told in what this rank waits. */
+static weft_doing set_task(const weft_groups *groups, const weft_node *n, const weft_step *step)
+{
+    return weft_control_set_task(groups->control, groups->rank,
+                                 (weft_doing){weft_move_name(step->move), n->by, n->block});
+}
+
+weft_status weft_collective(weft_run *run, const weft_instruction *in, void *workspace,
+                            weft_error *err)
+{
+    const weft_groups *g = &run->groups;
+    const where w = {in, workspace};
+    const weft_doing before = set_task(g, in->node, in->node->steps);
+    weft_queue *queue = weft_device_queue(run->plan, in->queue);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < in->exchange->n_parts && !s; i++) {
+        const weft_exchange_part *part = &in->exchange->parts[i];
+        set_task(g, in->node, part->step);
+        s = part->sends
+                ? call(g, part, address(&w, part->send), address(&w, part->recv), queue, err)
+                : move(run, &w, part, err);
+    }
+    weft_control_set_task(g->control, g->rank, before);
+    return s;
+}

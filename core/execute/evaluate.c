@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Validation: the sum of all losses over the number of all tokens; never a mean of means. */
+#include "execute/run.h"
+
+#include <math.h>
+#include <string.h>
+
+static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64_t samples,
+                        weft_sample *sample, weft_error *err)
+{
+    const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
+    weft_status s = WEFT_OK;
+    for (int64_t row = 0; row < run->plan->micro_batch && !s; row++) {
+        if (!weft_owns_row(l, 0, row))
+            continue;
+        bool there = first + row < samples;
+        if (there)
+            s = weft_read_sample(run, l, WEFT_SPLIT_VALIDATION, first + row, sample, err);
+        if (!s)
+            weft_fill_inputs(l, b, 0, row, there ? sample : NULL);
+    }
+    return s;
+}
+
+static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, double *tokens,
+                             weft_error *err)
+{
+    const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
+    const weft_value *const sums[] = {l->graph->loss_sum, l->graph->tokens};
+    double more[2] = {0, 0};
+    weft_status s = weft_upload(run, l, b, err);
+    s = s ? s : weft_run_tasks(run, l, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
+    s = s ? s : weft_run_scalars(run, l, sums, 2, more, err);
+    *loss += more[0];
+    *tokens += more[1];
+    return s;
+}
+
+weft_status weft_run_evaluate(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    const weft_lowered *l = plan->lowered[WEFT_MODE_EVALUATE];
+    int64_t samples = weft_count_samples(run, WEFT_SPLIT_VALIDATION);
+    int64_t batches = (samples + plan->micro_batch - 1) / plan->micro_batch;
+    if (!weft_params_is(plan->train, "eval_batches", "all") &&
+        weft_params_int(plan->train, "eval_batches") < batches)
+        batches = weft_params_int(plan->train, "eval_batches");
+    if (batches == 0)
+        return WEFT_OK;
+    weft_batch b = {0};
+    weft_sample sample = {0};
+    double loss = 0, tokens = 0;
+    weft_status s = weft_batch_init(&b, plan, l, 1, err);
+    s = s ? s : weft_sample_init(&sample, plan->seq_len, err);
+    if (!s) {
+        weft_fill_step(l, &b, run->step);
+        s = weft_upload(run, l, &b, err);
+    }
+    s = s ? s : weft_run_tasks(run, l, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
+    s = s ? s : weft_run_wait(run, err); /* the inputs are filled anew */
+    for (int64_t i = 0; i < batches && !s; i++) {
+        weft_fill_micro_batch(l, &b, 0, i);
+        s = fill(run, &b, i * plan->micro_batch, samples, &sample, err);
+        s = s ? s : one_batch(run, &b, &loss, &tokens, err);
+    }
+    weft_batch_release(&b);
+    weft_sample_release(&sample);
+    if (s)
+        return s;
+    run->view.eval_tokens = (int64_t)tokens;
+    run->view.eval_loss = tokens > 0 ? loss / tokens : NAN; /* a mean of nothing */
+    weft_observe(run, WEFT_EVENT_EVALUATE);
+    return WEFT_OK;
+}

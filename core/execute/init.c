@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Initial values: a function of (seed, name, global element index) alone, the same bits on any
+ * mesh, machine and number of threads. */
+#include "execute/run.h"
+#include "host/crash.h"
+
+#include <string.h>
+#include <weft/random.h>
+
+enum { PIECE = 1 << 16, MAX_THREADS = 64 };
+
+static double draw(const weft_init *init, uint64_t seed, uint64_t stream, uint64_t index)
+{
+    switch (init->kind) {
+    case WEFT_INIT_ZERO:
+        return 0;
+    case WEFT_INIT_ONE:
+        return 1;
+    case WEFT_INIT_NORMAL:
+        return init->std * weft_normal_inverse(weft_random_uniform(seed, stream, index));
+    case WEFT_INIT_UNIFORM:
+        return init->std * (2 * weft_random_uniform(seed, stream, index) - 1);
+    case WEFT_INIT_TRUNC_NORMAL:
+        break;
+    }
+    /* Rejection: a try is a stream of its own, so that every element has as many as it needs. */
+    for (uint64_t attempt = 0;; attempt++) {
+        double x = weft_normal_inverse(weft_random_uniform(seed, stream + attempt, index));
+        if (x >= -init->cut && x <= init->cut)
+            return init->std * x;
+    }
+}
+
+typedef struct job {
+    const weft_run *run;
+    const weft_state_entry *entry;
+    weft_tensor tensor;
+    int64_t next, count; /* elements handed out; all */
+    pthread_mutex_t lock;
+} job;
+
+static void *work(void *arg)
+{
+    job *j = arg;
+    weft_crash_set_rank(j->run->plan->rank);
+    uint64_t stream = weft_hash_name(j->entry->name);
+    for (;;) {
+        pthread_mutex_lock(&j->lock);
+        int64_t from = j->next;
+        j->next += PIECE;
+        pthread_mutex_unlock(&j->lock);
+        if (from >= j->count)
+            return NULL;
+        int64_t to = from + PIECE < j->count ? from + PIECE : j->count;
+        for (int64_t i = from; i < to; i++)
+            weft_tensor_set(&j->tensor, i,
+                            draw(&j->entry->value->init, j->run->seed, stream,
+                                 weft_global_index(&j->tensor, i)));
+    }
+}
+
+/* Helpers are welcome, not needed: whatever cannot be started is done by the others. */
+static void fill(job *j, int threads)
+{
+    pthread_t helper[MAX_THREADS];
+    int n = 0;
+    pthread_mutex_init(&j->lock, NULL);
+    while (n + 1 < threads && n < MAX_THREADS && j->count > PIECE &&
+           pthread_create(&helper[n], NULL, work, j) == 0)
+        n++;
+    work(j);
+    for (int i = 0; i < n; i++)
+        pthread_join(helper[i], NULL);
+    pthread_mutex_destroy(&j->lock);
+}
+
+weft_status weft_init_state(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    const weft_graph *g = weft_plan_model(plan);
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&plan->mesh, plan->rank, coord);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < plan->states.n && !s; i++) {
+        const weft_state_entry *e = &plan->states.list[i];
+        if (e->value->init.kind == WEFT_INIT_ZERO || !e->bytes)
+            continue; /* device memory begins as zeros */
+        job j = {.run = run, .entry = e};
+        weft_local_tensor(g, e->value, coord, &j.tensor);
+        j.count = weft_tensor_count(&j.tensor);
+        char *at = (char *)run->state + e->offset;
+        j.tensor.data = plan->device->host_memory ? at : weft_alloc((size_t)e->bytes);
+        if (!j.tensor.data)
+            return weft_fail_memory(err);
+        fill(&j, run->threads);
+        if (plan->device->host_memory)
+            continue;
+        s = weft_device_upload(plan, WEFT_NOW, at, j.tensor.data,
+                               (size_t)j.count * weft_dtype_size(j.tensor.dtype), err);
+        weft_free(j.tensor.data);
+    }
+    return s;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From global samples to this rank's inputs. */
+#include "execute/run.h"
+
+#include <stddef.h>
+#include <string.h>
+
+weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err)
+{
+    size_t n = (size_t)seq_len;
+    s->ids = weft_alloc_zero(4 * n, sizeof *s->ids);
+    if (!s->ids)
+        return weft_fail_memory(err);
+    s->labels = s->ids + n;
+    s->positions = s->labels + n;
+    s->segments = s->positions + n;
+    return WEFT_OK;
+}
+
+void weft_sample_release(weft_sample *s)
+{
+    weft_free(s->ids);
+    memset(s, 0, sizeof *s);
+}
+
+weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_lowered *l,
+                            int64_t micro_batches, weft_error *err)
+{
+    void *step = NULL, *micro = NULL;
+    b->plan = plan;
+    b->bytes = weft_lowered_batch(l, micro_batches);
+    weft_status s = weft_device_alloc_host(plan, b->bytes.step, &step, err);
+    s = s ? s : weft_device_alloc_host(plan, b->bytes.micro, &micro, err);
+    b->step = step;
+    b->micro = micro;
+    return s;
+}
+
+void weft_batch_release(weft_batch *b)
+{
+    if (b->step)
+        weft_device_free_host(b->plan, b->step, b->bytes.step);
+    if (b->micro)
+        weft_device_free_host(b->plan, b->micro, b->bytes.micro);
+    memset(b, 0, sizeof *b);
+}
+
+int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro,
+                          const char *name, weft_tensor *t)
+{
+    const weft_value *v = weft_map_get(&l->graph->inputs, name, strlen(name));
+    if (!v || l->buffer_of[v->id] < 0)
+        return NULL;
+    const weft_buffer *buffer = &l->buffers[l->buffer_of[v->id]];
+    weft_local_tensor(l->graph, v, l->coord, t);
+    char *base = buffer->base == WEFT_BASE_INPUT ? b->micro + micro * l->input_bytes : b->step;
+    return (int32_t *)(void *)(base + buffer->offset);
+}
+
+/* What a sample fills. Each input has a layout of its own, so which rows a rank needs is asked of
+ * every one of them. */
+static const struct filled {
+    const char *name;
+    size_t field; /* of weft_sample */
+    int32_t pad;  /* where there is no sample */
+    bool step;    /* [micro batch seq], else [batch seq] of each micro-batch */
+} filled[] = {
+    {"ids", offsetof(weft_sample, ids), 0, false},
+    {"labels", offsetof(weft_sample, labels), -1, false},
+    {"positions", offsetof(weft_sample, positions), 0, false},
+    {"segments", offsetof(weft_sample, segments), 0, false},
+    {"step_labels", offsetof(weft_sample, labels), -1, true},
+};
+enum { N_FILLED = sizeof filled / sizeof filled[0] };
+
+/* NULL: no sample fills it. "labels+2" is filled as "labels" is. */
+static const struct filled *find_filled(const char *name)
+{
+    size_t n = weft_input_shift(name) ? strcspn(name, "+") : strlen(name);
+    for (int i = 0; i < N_FILLED; i++)
+        if (strlen(filled[i].name) == n && strncmp(filled[i].name, name, n) == 0)
+            return &filled[i];
+    return NULL;
+}
+
+/* This rank's columns of one row of an input. */
+typedef struct part {
+    int64_t at;      /* of the first, in the local tensor */
+    int64_t from, n; /* in the sample */
+} part;
+
+static bool find_part(const weft_lowered *l, const weft_value *v, int64_t micro, int64_t row,
+                      part *out)
+{
+    const struct filled *f = find_filled(v->name);
+    weft_tensor t;
+    if (!f || l->buffer_of[v->id] < 0)
+        return false;
+    weft_local_tensor(l->graph, v, l->coord, &t);
+    const int64_t *lo = t.lo + f->step, *size = t.size + f->step; /* of batch, seq */
+    *out = (part){.at = row - lo[0], .from = lo[1], .n = size[1]};
+    if (out->at < 0 || out->at >= size[0] || out->n == 0)
+        return false;
+    if (f->step && (micro < t.lo[0] || micro >= t.lo[0] + t.size[0]))
+        return false;
+    out->at = ((f->step ? (micro - t.lo[0]) * size[0] : 0) + out->at) * size[1];
+    return true;
+}
+
+bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row)
+{
+    part unused;
+    for (int i = 0; i < l->graph->n_inputs; i++)
+        if (find_part(l, l->graph->inputs_list[i], micro, row, &unused))
+            return true;
+    return false;
+}
+
+static const int32_t *field_of(const weft_sample *s, const struct filled *f)
+{
+    int32_t *data;
+    memcpy(&data, (const char *)s + f->field, sizeof data);
+    return data;
+}
+
+/* The label `shift` places behind place i; -1 where the sample or the document ends before. Whoever
+ * holds a part of a sample is given whole ones, so no rank needs another's labels. */
+static int32_t label_behind(const weft_sample *s, int64_t seq_len, int64_t i, int64_t shift)
+{
+    int64_t k = i + shift;
+    return k < seq_len && s->segments[k] == s->segments[i] ? s->labels[k] : -1;
+}
+
+static void fill_part(const weft_graph *g, const weft_value *v, const part *p, const weft_sample *s,
+                      int32_t *to)
+{
+    const struct filled *f = find_filled(v->name);
+    const int64_t shift = weft_input_shift(v->name), seq_len = v->dims[v->n_dims - 1].size;
+    const int32_t *from = s ? field_of(s, f) : NULL;
+    for (int64_t k = 0; k < p->n; k++) {
+        int64_t at = weft_seq_place(g, p->from + k);
+        to[k] = !s ? f->pad : shift ? label_behind(s, seq_len, at, shift) : from[at];
+    }
+}
+
+void weft_fill_inputs(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
+                      const weft_sample *s)
+{
+    for (int i = 0; i < l->graph->n_inputs; i++) {
+        const weft_value *v = l->graph->inputs_list[i];
+        weft_tensor t;
+        part p;
+        if (!find_part(l, v, micro, row, &p))
+            continue;
+        int64_t of = find_filled(v->name)->step ? 0 : micro;
+        fill_part(l->graph, v, &p, s, weft_batch_input(l, b, of, v->name, &t) + p.at);
+    }
+}
+
+void weft_fill_step(const weft_lowered *l, const weft_batch *b, int64_t step)
+{
+    weft_tensor t;
+    int32_t *index = weft_batch_input(l, b, 0, "index", &t);
+    for (int64_t i = 0; index && i < t.size[0]; i++)
+        index[i] = (int32_t)weft_seq_place(l->graph, t.lo[0] + i);
+    void *at = weft_batch_input(l, b, 0, "step", &t);
+    float number = (float)step;
+    if (at)
+        memcpy(at, &number, sizeof number);
+}
+
+void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *b, int64_t micro,
+                           int64_t number)
+{
+    weft_tensor t;
+    void *at = weft_batch_input(l, b, micro, "micro_batch", &t);
+    float as_real = (float)number;
+    if (at)
+        memcpy(at, &as_real, sizeof as_real);
+}
+
+weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    run->batch = b;
+    if (l->step_input_bytes)
+        s = weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, run->step_inputs, b->step,
+                               (size_t)l->step_input_bytes, err);
+    s = s ? s : weft_streams_join(run, err);
+    if (s)
+        weft_streams_explain(run, s, err);
+    return s;
+}
+
+/* On the first queue, which reads them: behind the task that read the same slot last, before the
+ * one that reads them next. */
+weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_t micro,
+                                    weft_error *err)
+{
+    char *to = (char *)run->inputs + l->inputs.slot_of[micro] * l->input_bytes;
+    weft_status s =
+        weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, to,
+                           run->batch->micro + micro * l->input_bytes, (size_t)l->input_bytes, err);
+    return s ? s : weft_streams_uploaded(run, l, err);
+}

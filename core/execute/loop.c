@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The training loop. */
+#include "execute/run.h"
+#include "host/crash.h"
+#include "host/enter.h"
+
+#include <math.h>
+#include <string.h>
+
+static weft_lowered *train_of(const weft_run *run)
+{
+    return run->plan->lowered[WEFT_MODE_TRAIN];
+}
+
+/* Observers see what the step begins with, and the inputs of a micro-batch before its first task.
+ */
+static weft_status show_sources(void *self, const weft_task *task, weft_error *err)
+{
+    weft_run *run = self;
+    const weft_lowered *l = train_of(run);
+    if (task->part == WEFT_PART_BEGIN)
+        return weft_observe_sources(run, l, -1, err);
+    bool first = task->part == WEFT_PART_F && task->stage == weft_lowered_first_stage(l);
+    return first ? weft_observe_sources(run, l, task->micro_batch, err) : WEFT_OK;
+}
+
+/* All that must be known before the update. */
+static weft_status compute(weft_run *run, weft_error *err)
+{
+    const weft_task_hooks hooks = {.before = show_sources, .self = run};
+    return weft_run_tasks(run, train_of(run), WEFT_PART_BEGIN, WEFT_PART_STEP_END, &hooks, err);
+}
+
+static weft_status read_reports(weft_run *run, weft_error *err)
+{
+    weft_lowered *l = train_of(run);
+    const weft_graph *g = l->graph;
+    run->scalars[0] = g->loss_report;
+    run->scalars[1] = g->tokens;
+    for (int i = 0; i < g->n_reports; i++)
+        run->scalars[2 + i] = g->reports[i].value;
+    double *read = run->scalars_read;
+    weft_status s = weft_run_scalars(run, l, run->scalars, 2 + g->n_reports, read, err);
+    if (s)
+        return s;
+    run->view.loss = read[0];
+    run->view.tokens = (int64_t)read[1];
+    if (run->view.tokens == 0)
+        run->view.loss = NAN; /* a mean of nothing */
+    run->view.grad_norm = NAN;
+    run->view.n_reports = g->n_reports;
+    for (int i = 0; i < g->n_reports; i++) {
+        run->reports[i].name = g->reports[i].name;
+        run->reports[i].value = read[2 + i];
+        if (strcmp(g->reports[i].name, "grad_norm") == 0)
+            run->view.grad_norm = run->reports[i].value;
+    }
+    return WEFT_OK;
+}
+
+static bool has_report(const weft_run *run, const char *name)
+{
+    const weft_graph *g = train_of(run)->graph;
+    for (int i = 0; i < g->n_reports; i++)
+        if (strcmp(g->reports[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_finite(const weft_run *run)
+{
+    return isfinite(run->view.loss) &&
+           (!has_report(run, "grad_norm") || isfinite(run->view.grad_norm));
+}
+
+/* Why nothing is to be learnt from this step. */
+static weft_status explain(weft_run *run, weft_error *err)
+{
+    if (run->view.tokens > 0)
+        return weft_diagnose(run, run->view.loss, run->view.grad_norm, err);
+    return weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE,
+                     "step %lld has nothing to learn from: not one of its %lld tokens has a label",
+                     (long long)run->view.step,
+                     (long long)(run->plan->global_batch * run->plan->seq_len));
+}
+
+static weft_status update(weft_run *run, weft_error *err)
+{
+    const weft_params *train = run->plan->train;
+    if (run->view.tokens > 0 && is_finite(run)) {
+        run->view.in_a_row = 0;
+        weft_status ready = weft_keeper_before_update(run, err);
+        return ready ? ready
+                     : weft_run_tasks(run, train_of(run), WEFT_PART_UPDATE, WEFT_PART_UPDATE, NULL,
+                                      err);
+    }
+    weft_error why = {0};
+    weft_status s = explain(run, &why);
+    const int64_t limit = weft_params_int(train, "nonfinite_limit"), n = run->view.in_a_row + 1;
+    const bool may = weft_params_is(train, "nonfinite", "skip");
+    const bool skip = may && s == WEFT_ERR_REPEATS && (limit == 0 || n <= limit);
+    if (skip) {
+        run->view.skipped++;
+        run->view.in_a_row = n;
+        if (run->plan->rank == 0)
+            weft_log_print(run->log, WEFT_LOG_WARN, "%s; the update is skipped (%lld so far)",
+                           weft_error_text(&why), (long long)run->view.skipped);
+    } else {
+        weft_fail(
+            err, s, WEFT_NOWHERE,
+            may ? "%s; parameters are those of step %lld: it is one more in a row than may be "
+                  "skipped ([train] nonfinite_limit = %lld)"
+                : "%s; parameters are those of step %lld. [train] nonfinite = skip goes on "
+                  "without the update",
+            weft_error_text(&why), (long long)(run->view.step - n), (long long)limit);
+        weft_keeper_finish(run);
+    }
+    weft_error_release(&why);
+    return skip ? WEFT_OK : s;
+}
+
+/* Ranks may be slow without fault in the first step, and while they still have to do with a save.
+ */
+static void watch_step(weft_run *run)
+{
+    weft_control_set_moment(run->plan->plugins->control, run->watch,
+                            (weft_moment){.step = run->view.step});
+    run->watch->started = true;
+    run->watch->patient = run->step == run->first_step || run->saved;
+}
+
+static weft_status one_step(weft_run *run, weft_error *err)
+{
+    double start = weft_now();
+    const weft_batch *batch;
+    run->view.step = run->step + 1;
+    weft_crash_set_step(run->view.step);
+    watch_step(run);
+    weft_observe(run, WEFT_EVENT_STEP_BEGIN);
+    weft_status s = weft_times_begin(run, err);
+    s = s ? s : weft_loader_get(run, &batch, err);
+    if (s)
+        return s;
+    run->view.data_s = weft_now() - start;
+    run->consumed += run->plan->global_batch;
+    if (run->view.step < run->plan->steps)
+        weft_loader_want(run, run->consumed);
+    weft_fill_step(train_of(run), batch, run->view.step);
+    for (int64_t k = 0; k < run->plan->micro_batches; k++)
+        weft_fill_micro_batch(train_of(run), batch, k, k);
+    s = weft_upload(run, train_of(run), batch, err);
+    s = s ? s : compute(run, err);
+    s = s ? s : read_reports(run, err);
+    s = s ? s : weft_replicas_check(run, false, err);
+    s = !s && run->probe ? run->probe->gradients(run->probe, run, err) : s;
+    s = s ? s : update(run, err);
+    s = s ? s : weft_replicas_check(run, true, err);
+    s = !s && run->probe ? run->probe->updated(run->probe, run, err) : s;
+    if (s)
+        return s;
+    run->step++;
+    run->view.samples = run->consumed;
+    run->view.waits = run->watch->waits;
+    run->view.total_tokens += run->view.tokens;
+    run->view.step_s = weft_now() - start;
+    size_t device_peak = weft_device_peak_bytes(run->plan);
+    run->view.peak_bytes = device_peak ? device_peak : weft_peak_bytes();
+    return WEFT_OK;
+}
+
+/* The device's own rate is measured after the first step has warmed everything up, if anybody will
+ * see it. A step that is faster shows that it was measured badly: it is looked at again, and never
+ * below what was done. */
+static void measure_peak(weft_run *run)
+{
+    const weft_plan *plan = run->plan;
+    weft_run_view *view = &run->view;
+    double reached = view->step_s > 0 ? view->flops / view->step_s : 0;
+    bool first = run->step == run->first_step + 1,
+         wrong = view->peak_flops > 0 && reached > view->peak_flops;
+    if (!plan->device->peak || !weft_is_observed(run, WEFT_EVENT_STEP_END) || (!first && !wrong))
+        return;
+    view->peak_flops =
+        weft_device_peak(plan, plan->lowered[WEFT_MODE_TRAIN]->product_dtype, reached);
+    if (view->peak_flops > 0 && view->peak_flops < reached)
+        view->peak_flops = reached;
+}
+
+static bool wants_text(const weft_run *run, bool last)
+{
+    const weft_plan *plan = run->plan;
+    if (!plan->generator)
+        return false;
+    const weft_entry entry = weft_enter_service(plan->plugins, plan->generator, "want", NULL);
+    bool wants = plan->generator->want(plan->generator_self, run->step, last);
+    weft_leave(&entry, WEFT_OK);
+    return wants;
+}
+
+static weft_status after_step(weft_run *run, weft_error *err)
+{
+    bool last = run->step == run->plan->steps;
+    int64_t every = weft_params_int(run->plan->train, "eval_every");
+    weft_status s = WEFT_OK;
+    if (every > 0 && (run->step % every == 0 || last))
+        s = weft_run_evaluate(run, err);
+    return s || !wants_text(run, last) ? s : weft_run_generate(run, last, err);
+}
+
+static const char *plugin_name(const weft_run *run, int i)
+{
+    return run->plan->plugins->list[i].module.plugin->name;
+}
+
+/* What this rank wants: its signals, its store, its observers. */
+static weft_wish wish_of(weft_run *run, bool stop, bool last)
+{
+    struct weft_asked *a = &run->asked;
+    weft_wish mine = {.stop = stop || (a->what & WEFT_ASK_STOP), .by = stop ? -1 : a->stops};
+    weft_keeper_wish(run, last, &mine);
+    mine.save = mine.save || (a->what & WEFT_ASK_SAVE);
+    mine.times = a->what & WEFT_ASK_TIMES;
+    if ((a->what & WEFT_ASK_SAVE) && !weft_keeper_keeps(run) && !a->told) {
+        weft_log_print(run->log, WEFT_LOG_WARN,
+                       "plugin '%s' asks to save, and no listed plugin keeps the state; list one, "
+                       "as ckpt",
+                       plugin_name(run, a->saves));
+        a->told = true;
+    }
+    a->what = 0;
+    return mine;
+}
+
+/* A signal reaches the ranks at different times, their clocks differ, and so may what their
+ * observers ask for: they decide alike on what all of them know. */
+static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_error *err)
+{
+    weft_control *control = run->plan->plugins->control;
+    weft_wish mine = wish_of(run, stop, last);
+    weft_wish *all = weft_alloc((size_t)run->plan->ranks * sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    all[0] = mine;
+    weft_status s =
+        control ? weft_control_exchange(control, run->plan->rank, &mine, sizeof mine, all, err)
+                : WEFT_OK;
+    int n = control ? run->plan->ranks : 1;
+    *leave = run->wants_times = false;
+    for (int r = 0; r < n && !s; r++) {
+        if (all[r].stop && !*leave)
+            run->stopped_by = all[r].by;
+        *leave = *leave || all[r].stop;
+        run->wants_times = run->wants_times || all[r].times;
+    }
+    s = s ? s : weft_keeper_act(run, all, n, *leave, last, err);
+    weft_free(all);
+    return s;
+}
+
+static weft_status stopped(const weft_run *run, weft_error *err)
+{
+    bool asked = run->stopped_by >= 0;
+    return weft_fail(
+        err, WEFT_ERR_STOPPED, WEFT_NOWHERE, "stopped by %s%s%s after step %lld%s",
+        asked ? "plugin '" : "a signal", asked ? plugin_name(run, run->stopped_by) : "",
+        asked ? "'" : "", (long long)run->step,
+        weft_keeper_saves(run) ? "; it is saved, and the same command goes on from here" : "");
+}
+
+static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double start,
+                        weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    int64_t end = run->stop_after > 0 && run->stop_after < run->plan->steps ? run->stop_after
+                                                                            : run->plan->steps;
+    bool leave = false;
+    if (run->step >= end) /* what came from elsewhere is kept here, too */
+        return agree(run, false, true, &leave, err);
+    while (!s && run->step < end) {
+        s = one_step(run, err);
+        if (s)
+            return s;
+        measure_peak(run);
+        s = weft_timing_finish(run, err);
+        if ((s = s ? s : weft_times_end(run, err)))
+            return s;
+        run->view.elapsed_s = weft_now() - start;
+        weft_observe(run, WEFT_EVENT_STEP_END);
+        if (run->step_made)
+            run->step_made(run->step_made_ctx, &run->view);
+        run->view.parts = NULL;
+        run->view.n_parts = 0;
+        if ((s = agree(run, *stop != 0, run->step == end, &leave, err)))
+            return s;
+        if (leave && run->step < end)
+            return stopped(run, err);
+        s = after_step(run, err);
+    }
+    run->watch->patient = true;
+    s = s ? s : weft_run_wait(run, err);
+    return s ? s : weft_keeper_end(run, err);
+}
+
+/* Stages of a pipeline have different shares of the operations; MFU is that of all ranks. */
+static weft_status average_flops(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    weft_control *control = plan->plugins->control;
+    if (!control || weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]) < 0)
+        return WEFT_OK;
+    double *all = weft_alloc((size_t)plan->ranks * sizeof *all), sum = 0;
+    weft_status s =
+        all ? weft_control_exchange(control, plan->rank, &run->view.flops, sizeof *all, all, err)
+            : weft_fail_memory(err);
+    for (int r = 0; r < plan->ranks && !s; r++)
+        sum += all[r];
+    run->view.flops = s ? run->view.flops : sum / plan->ranks;
+    weft_free(all);
+    return s;
+}
+
+weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err)
+{
+    double start = weft_now();
+    weft_status averaged = average_flops(run, err);
+    if (averaged)
+        return averaged;
+    run->first_step = run->step;
+    const bool steps = run->step < run->plan->steps; /* else there is nothing to observe */
+    if (steps)
+        weft_loader_want(run, run->consumed);
+    else if (run->plan->rank == 0)
+        weft_log_print(run->log, WEFT_LOG_INFO,
+                       "nothing is left to do: [train] steps = %lld is the total, and all are "
+                       "done; a greater one goes on",
+                       (long long)run->plan->steps);
+    if (steps)
+        weft_observe(run, WEFT_EVENT_START);
+    weft_status s = loop(run, stop, start, err);
+    weft_crash_set_step(-1);
+    weft_control_set_moment(run->plan->plugins->control, run->watch, (weft_moment){.step = 0});
+    run->watch->patient = true;
+    if (s)
+        weft_keeper_abandon(run);
+    run->view.status = s;
+    run->view.elapsed_s = weft_now() - start;
+    if (steps)
+        weft_observe(run, WEFT_EVENT_STOP);
+    return s;
+}

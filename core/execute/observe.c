@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What observers are shown. Their errors are logged and switch them off, unless the system may
+ * allow tomorrow what it refuses today; the run goes on. */
+#include "execute/run.h"
+#include "host/enter.h"
+
+#include <string.h>
+
+static const char *event_name(weft_event event)
+{
+    switch (event) {
+    case WEFT_EVENT_START:
+        return "start";
+    case WEFT_EVENT_STEP_BEGIN:
+        return "step_begin";
+    case WEFT_EVENT_STEP_END:
+        return "step_end";
+    case WEFT_EVENT_EVALUATE:
+        return "evaluate";
+    case WEFT_EVENT_VALUE:
+        return "value";
+    case WEFT_EVENT_STOP:
+        return "stop";
+    case WEFT_EVENT_TEXT:
+        return "text";
+    case WEFT_EVENT_INSTRUCTION_BEGIN:
+        return "instruction_begin";
+    case WEFT_EVENT_INSTRUCTION_END:
+        return "instruction_end";
+    case WEFT_EVENT_INSTRUCTION_TIMES:
+        return "instruction_times";
+    }
+    return "event";
+}
+
+void weft_run_ask(const weft_run_view *view, unsigned what)
+{
+    struct weft_asked *a = view->asked;
+    if (!a)
+        return;
+    a->what |= what;
+    if (what & WEFT_ASK_STOP)
+        a->stops = a->now;
+    if (what & WEFT_ASK_SAVE)
+        a->saves = a->now;
+}
+
+/* A disk that is full now may have room later: said once, and once when it is over. */
+static void note(const weft_run *run, weft_watcher *w, weft_event event, weft_status s,
+                 const char *why)
+{
+    const char *plugin = w->loaded->module.plugin->name;
+    const bool before = w->lost_s > 0;
+    w->off = s && s != WEFT_ERR_IO;
+    if (s && !(before && s == WEFT_ERR_IO))
+        weft_log_print(run->log, WEFT_LOG_ERROR, "%s failed at %s and %s; the run goes on: %s",
+                       plugin, event_name(event), w->off ? "is switched off" : "will try again",
+                       why);
+    else if (!s && before)
+        weft_log_print(run->log, WEFT_LOG_INFO, "%s no longer fails, %.1f s later", plugin,
+                       weft_now() - w->lost_s);
+    w->lost_s = !s ? 0 : before ? w->lost_s : weft_now();
+}
+
+static void show(weft_run *run, weft_watcher *w, weft_event event)
+{
+    if (w->off || !(w->contribution->events & (unsigned)event))
+        return;
+    const char *plugin = w->loaded->module.plugin->name;
+    weft_error err = {0};
+    run->asked.now = (int)(w->loaded - run->plan->plugins->list);
+    const weft_entry entry = weft_enter(plugin, event_name(event), w->loaded->module.where, &err);
+    weft_status s =
+        weft_leave(&entry, w->contribution->observe(w->loaded->self, event, &run->view, &err));
+    note(run, w, event, s, weft_error_text(&err));
+    weft_error_release(&err);
+}
+
+/* In listed order; the end of things in reverse. */
+void weft_observe(weft_run *run, weft_event event)
+{
+    bool reverse = event == WEFT_EVENT_STOP || event == WEFT_EVENT_STEP_END ||
+                   event == WEFT_EVENT_INSTRUCTION_END;
+    for (int i = 0; i < run->n_watchers; i++)
+        show(run, &run->watchers[reverse ? run->n_watchers - 1 - i : i], event);
+}
+
+bool weft_is_observed(const weft_run *run, weft_event event)
+{
+    for (int i = 0; i < run->n_watchers; i++)
+        if (!run->watchers[i].off && (run->watchers[i].contribution->events & (unsigned)event))
+            return true;
+    return false;
+}
+
+static weft_status show_piece(weft_run *run, const weft_value *v, const weft_tensor *t,
+                              int64_t micro, weft_error *err)
+{
+    run->view.value = v;
+    run->view.tensor = t;
+    run->view.micro_batch = micro;
+    weft_observe(run, WEFT_EVENT_VALUE);
+    weft_status s = WEFT_OK;
+    if (run->probe && run->probe->value)
+        s = run->probe->value(run->probe, run, v, t, micro, err);
+    run->view.value = NULL;
+    run->view.tensor = NULL;
+    return s;
+}
+
+/* Places [from, from + n) of dim d, which lie together in the sample. */
+static void copy_piece(const weft_graph *g, const weft_tensor *t, int d, int64_t from, int64_t n,
+                       weft_tensor *piece)
+{
+    int64_t outer = 1, inner = (int64_t)weft_dtype_size(t->dtype);
+    char *to = piece->data;
+    for (int i = 0; i < d; i++)
+        outer *= t->size[i];
+    for (int i = d + 1; i < t->n_dims; i++)
+        inner *= t->size[i];
+    *piece = *t;
+    piece->data = to;
+    piece->size[d] = n;
+    piece->lo[d] = g->seq_order[t->lo[d] + from];
+    for (int64_t i = 0; i < outer; i++)
+        memcpy(to + i * n * inner, (const char *)t->data + (i * t->size[d] + from) * inner,
+               (size_t)(n * inner));
+}
+
+/* The dim that is the sequence in an order of its own; -1: none. */
+static int ordered_dim(const weft_graph *g, const weft_value *v)
+{
+    int d = g->seq_order ? weft_value_dim(v, "seq") : -1;
+    return d >= 0 && v->dims[d].size == weft_graph_seq_len(g) ? d : -1;
+}
+
+/* Whoever looks on sees the sample's order. */
+static weft_status show_pieces(weft_run *run, const weft_graph *g, const weft_value *v,
+                               const weft_tensor *t, int64_t micro, weft_error *err)
+{
+    int d = ordered_dim(g, v);
+    if (d < 0)
+        return show_piece(run, v, t, micro, err);
+    size_t bytes = (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
+    weft_tensor piece = {.data = weft_alloc(bytes + 1)};
+    weft_status s = piece.data ? WEFT_OK : weft_fail_memory(err);
+    const int32_t *place = g->seq_order + t->lo[d];
+    for (int64_t from = 0, n; from < t->size[d] && !s; from += n) {
+        for (n = 1; from + n < t->size[d] && place[from + n] == place[from] + n;)
+            n++;
+        copy_piece(g, t, d, from, n, &piece);
+        s = show_piece(run, v, &piece, micro, err);
+        run->view.piece++;
+    }
+    run->view.piece = 0;
+    weft_free(piece.data);
+    return s;
+}
+
+weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v,
+                               int64_t micro, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    weft_tensor t;
+    weft_local_tensor(l->graph, v, l->coord, &t);
+    size_t bytes = (size_t)weft_tensor_count(&t) * weft_dtype_size(t.dtype);
+    void *at = weft_run_address(run, l, l->buffer_of[v->id], micro), *copy = NULL;
+    weft_status s = WEFT_OK;
+    if (!plan->device->host_memory) {
+        copy = weft_alloc(bytes);
+        s = copy ? weft_run_download(run, copy, at, bytes, err) : weft_fail_memory(err);
+    }
+    t.data = copy ? copy : at;
+    s = s ? s : show_pieces(run, l->graph, v, &t, micro, err);
+    weft_free(copy);
+    return s;
+}
+
+/* Parameters, state and inputs are made by no instruction. micro -1: those of the step; else the
+ * micro-batch's inputs. */
+weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro,
+                                 weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (const weft_node *n = l->graph->first; n && !s; n = n->next) {
+        if (n->n_ins || !(n->op->flags & WEFT_OP_SOURCE) || !n->outs[0]->fetch ||
+            l->buffer_of[n->outs[0]->id] < 0)
+            continue;
+        bool of_micro = l->buffers[l->buffer_of[n->outs[0]->id]].base == WEFT_BASE_INPUT;
+        if (of_micro == (micro >= 0))
+            s = weft_observe_value(run, l, n->outs[0], micro, err);
+    }
+    return s;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "execute/run.h"
+#include "execute/generate.h"
+#include "host/enter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+size_t weft_peak_bytes(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    unsigned long long kb = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return (size_t)kb * 1024;
+}
+
+static size_t largest(const weft_plan *plan,
+                      int64_t (*of)(const weft_plan *, const weft_lowered *, int))
+{
+    int64_t most = 0;
+    for (int m = 0; m < WEFT_MODES; m++) {
+        int64_t n = plan->lowered[m] ? of(plan, plan->lowered[m], m) : 0;
+        most = n > most ? n : most;
+    }
+    return (size_t)most;
+}
+
+static int64_t arena_of(const weft_plan *plan, const weft_lowered *l, int mode)
+{
+    (void)plan;
+    (void)mode;
+    return l->arena_bytes;
+}
+
+static int64_t inputs_of(const weft_plan *plan, const weft_lowered *l, int mode)
+{
+    (void)plan;
+    (void)mode;
+    return weft_lowered_inputs(l);
+}
+
+static int64_t step_inputs_of(const weft_plan *plan, const weft_lowered *l, int mode)
+{
+    (void)plan;
+    (void)mode;
+    return l->step_input_bytes;
+}
+
+static size_t allocated(const weft_plan *plan, size_t bytes)
+{
+    return (bytes ? bytes : 64) +
+           (weft_params_has(plan->weft, "check", "memory") ? WEFT_GUARD_BYTES : 0);
+}
+
+enum { PIECES = 5 };
+
+typedef struct piece {
+    void *at;
+    size_t bytes;
+} piece;
+
+/* As it was allocated; at NULL: it was not. */
+static piece piece_of(const weft_run *run, int i)
+{
+    const weft_plan *plan = run->plan;
+    const piece list[PIECES] = {{run->arena, run->arena_bytes},
+                                {run->state, (size_t)plan->states.bytes},
+                                {run->inputs, run->inputs_bytes},
+                                {run->step_inputs, run->step_inputs_bytes},
+                                {run->cache, (size_t)plan->caches.bytes}};
+    return (piece){list[i].at, allocated(plan, list[i].bytes)};
+}
+
+static weft_status allocate(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    run->arena_bytes = largest(plan, arena_of);
+    run->inputs_bytes = largest(plan, inputs_of);
+    run->step_inputs_bytes = largest(plan, step_inputs_of);
+    const struct {
+        size_t bytes;
+        void **at;
+    } pieces[] = {{run->arena_bytes, &run->arena},
+                  {(size_t)plan->states.bytes, &run->state},
+                  {run->inputs_bytes, &run->inputs},
+                  {run->step_inputs_bytes, &run->step_inputs},
+                  {(size_t)plan->caches.bytes, &run->cache}};
+    weft_status s = WEFT_OK;
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0] && !s; i++)
+        if (pieces[i].bytes || pieces[i].at != &run->cache)
+            s = weft_device_alloc(plan, allocated(plan, pieces[i].bytes), pieces[i].at, err);
+    if (s) {
+        weft_text need = {0};
+        weft_print_bytes(&need, (double)weft_plan_bytes(plan));
+        weft_fail(err, s, WEFT_NOWHERE,
+                  "this run needs %s on this rank; `weft plan` shows what for; a smaller [train] "
+                  "micro_batch or seq_len needs less",
+                  weft_text_get(&need));
+        weft_text_release(&need);
+    }
+    return s;
+}
+
+/* The transport is told of all of it, if it wants to be. */
+static weft_status add_memory(weft_run *run, weft_error *err)
+{
+    const weft_transport *t = run->groups.transport;
+    if (!t || !t->add_memory)
+        return WEFT_OK;
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < PIECES && !s; i++) {
+        const piece p = piece_of(run, i);
+        const weft_entry entry =
+            weft_enter(run->groups.transport_by, "add_memory", WEFT_NOWHERE, err);
+        s = p.at ? t->add_memory(run->groups.transport_self, p.at, p.bytes, err) : WEFT_OK;
+        s = weft_leave(&entry, s);
+        run->n_added += !s;
+    }
+    return s;
+}
+
+static void remove_memory(weft_run *run)
+{
+    const weft_transport *t = run->groups.transport;
+    while (run->n_added > 0) {
+        const piece p = piece_of(run, --run->n_added);
+        const weft_entry entry =
+            weft_enter(run->groups.transport_by, "remove_memory", WEFT_NOWHERE, NULL);
+        if (p.at && t->remove_memory)
+            t->remove_memory(run->groups.transport_self, p.at, p.bytes);
+        weft_leave(&entry, WEFT_OK);
+    }
+}
+
+static void free_memory(weft_run *run)
+{
+    for (int i = 0; i < PIECES; i++) {
+        const piece p = piece_of(run, i);
+        if (p.at)
+            weft_device_free(run->plan, p.at, p.bytes);
+    }
+}
+
+static weft_status find_watchers(weft_run *run, weft_error *err)
+{
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    int n = 0;
+    for (int i = 0, k = 0;
+         weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);)
+        n++;
+    run->watchers = weft_alloc_zero((size_t)n + 1, sizeof *run->watchers);
+    if (!run->watchers)
+        return weft_fail_memory(err);
+    for (int i = 0, k = 0;
+         weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);) {
+        run->watchers[run->n_watchers++] = (weft_watcher){.loaded = loaded, .contribution = c};
+        bool times = c->events & WEFT_EVENT_INSTRUCTION_TIMES;
+        if (times || c->events & (WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END))
+            run->shows_instructions = true;
+        run->shows_times = run->shows_times || times;
+    }
+    return WEFT_OK;
+}
+
+static weft_status allocate_reports(weft_run *run, weft_error *err)
+{
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
+    run->reports = weft_alloc_zero((size_t)(g ? g->n_reports : 0) + 1, sizeof *run->reports);
+    run->view.reports = run->reports;
+    run->n_scalars = 2 + (g ? g->n_reports : 0);
+    run->scalars = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars);
+    run->scalars_read = weft_alloc_zero((size_t)run->n_scalars, sizeof *run->scalars_read);
+    if (!run->reports || !run->scalars || !run->scalars_read)
+        return weft_fail_memory(err);
+    return weft_device_alloc_host(run->plan, (size_t)run->n_scalars * WEFT_SCALAR_BYTES,
+                                  &run->scalars_host, err);
+}
+
+/* Where the user set it, in whatever plugin's section. */
+static weft_where place_of(const weft_plugins *plugins, const char *key)
+{
+    for (int i = 0; i < plugins->n; i++)
+        if (weft_params_given(plugins->list[i].params, key))
+            return weft_params_where(plugins->list[i].params, key);
+    return WEFT_NOWHERE;
+}
+
+static weft_status check_checks(const weft_params *weft, weft_error *err)
+{
+    if (!weft_params_has(weft, "check", "none") || !weft_params_word(weft, "check", 1))
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(weft, "check"),
+                     "[weft] check = %s: none stands alone; leave it out, or the others",
+                     weft_params_text(weft, "check"));
+}
+
+static weft_status check_device(const weft_device *d, weft_error *err)
+{
+    const struct {
+        const char *name;
+        bool there;
+    } needed[] = {{"alloc", d->alloc},       {"free", d->free}, {"upload", d->upload},
+                  {"download", d->download}, {"move", d->move}, {"reduce", d->reduce},
+                  {"wait", d->wait}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (!needed[i].there)
+            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                             "device '%s' cannot run anything: it lacks %s", d->name,
+                             needed[i].name);
+    bool events = d->record;
+    if (!d->event_create != !events || !d->event_destroy != !events || !d->await != !events ||
+        !d->poll != !events || !d->begin != !d->end || !d->tag != !d->reached ||
+        !d->timed_event_create != !d->elapsed)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "device '%s' has only some of event_create, event_destroy, record, await "
+                         "and poll, of begin and end, of tag and reached, or of "
+                         "timed_event_create and elapsed",
+                         d->name);
+    return WEFT_OK;
+}
+
+static weft_status find_transport(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    weft_groups *g = &run->groups;
+    g->transport = weft_plugins_service(plan->plugins, "transport", &g->transport_self);
+    g->transport_by = weft_plugins_giver(plan->plugins, g->transport);
+    return weft_plan_is_staged(plan) ? weft_host_transport_create(run, err) : WEFT_OK;
+}
+
+static weft_status begin_data(weft_run *run, weft_error *err)
+{
+    const weft_plugins *plugins = run->plan->plugins;
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
+    run->tokenizer = weft_plugins_service(plugins, "tokenizer", &run->tokenizer_self);
+    if (!g) /* text is written, nothing learnt */
+        return WEFT_OK;
+    run->data = weft_plugins_service(plugins, "data", &run->data_self);
+    if (!run->data)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"),
+                         "no listed plugin gives data; list one, as text, in [weft] plugins");
+    const weft_entry entry = weft_enter_service(plugins, run->data, "begin", err);
+    weft_status s =
+        weft_leave(&entry, run->data->begin(run->data_self, run->plan->seq_len, run->seed, err));
+    if (s || !run->tokenizer)
+        return s;
+    const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
+    const weft_run_tokenizer tokenizer = weft_run_tokenizer_find(plugins);
+    int ids = weft_run_tokenizer_vocab_size(&tokenizer);
+    if (vocab && vocab->size < ids)
+        return weft_fail(err, WEFT_ERR_INPUT, place_of(plugins, "vocab_size"),
+                         "the tokenizer has %d ids and the model's vocabulary only %lld; set "
+                         "vocab_size to %d or more",
+                         ids, (long long)vocab->size, ids);
+    return WEFT_OK;
+}
+
+static weft_status prepare(weft_run *run, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int m = 0; m < WEFT_MODES && !s; m++) {
+        if (!run->plan->lowered[m])
+            continue;
+        s = weft_groups_add(&run->groups, run->plan->lowered[m], err);
+        s = s ? s : weft_prepare(&run->prepared, &run->plan->kernels, run->plan->lowered[m], err);
+    }
+    s = s ? s : weft_groups_tell_places(&run->groups, run->plan->lowered, err);
+    if (s || !run->plan->device->settle)
+        return s;
+    const weft_kernels *k = &run->plan->kernels;
+    const weft_entry entry = weft_enter(k->device_by, "settle", WEFT_NOWHERE, err);
+    return weft_leave(&entry, k->device->settle(k->device_self, err));
+}
+
+weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out, weft_error *err)
+{
+    weft_run *run = weft_alloc_zero(1, sizeof *run);
+    *out = run;
+    if (!run)
+        return weft_fail_memory(err);
+    run->plan = plan;
+    run->log = host->log;
+    run->dir = host->dir;
+    run->threads = host->threads;
+    run->seed = (uint64_t)weft_params_int(plan->train, "seed");
+    run->asked = (struct weft_asked){.now = -1, .stops = -1};
+    run->check_finite = weft_params_has(plan->weft, "check", "nan");
+    run->view = (weft_run_view){
+        .rank = plan->rank,
+        .ranks = plan->ranks,
+        .dir = host->dir,
+        .steps = plan->steps,
+        .micro_batch = -1,
+        .asked = &run->asked,
+        .planned_bytes = weft_plan_bytes(plan),
+        .base_bytes = weft_device_peak_bytes(plan) ? 0 : weft_peak_bytes(),
+        .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};
+    run->host = host;
+    run->watch = plan->plugins->control ? weft_control_watch(plan->plugins->control, plan->rank)
+                                        : &run->alone;
+    run->groups =
+        (weft_groups){.mesh = &plan->mesh, .rank = plan->rank, .control = plan->plugins->control};
+    weft_status s = check_device(plan->device, err);
+    s = s ? s : find_transport(run, err);
+    s = s ? s : check_checks(plan->weft, err);
+    s = s ? s : begin_data(run, err);
+    s = s ? s : find_watchers(run, err);
+    s = s ? s : allocate_reports(run, err);
+    s = s ? s : allocate(run, err);
+    s = s ? s : add_memory(run, err);
+    s = s ? s : weft_streams_create(run, err);
+    s = s ? s : weft_timing_create(run, err);
+    s = s ? s : weft_transfers_create(run, err);
+    s = s ? s : prepare(run, err);
+    s = s ? s : weft_init_state(run, err);
+    if (!s && weft_params_has(plan->weft, "check", "memory"))
+        s = weft_guard_create(run, err);
+    if (!s && plan->lowered[WEFT_MODE_TRAIN])
+        s = weft_loader_create(run, err);
+    if (!s)
+        return WEFT_OK;
+    weft_run_destroy(run);
+    *out = NULL;
+    return s;
+}
+
+void weft_run_destroy(weft_run *run)
+{
+    if (!run)
+        return;
+    /* first, for what a device still waits for of others keeps it from giving anything back */
+    weft_device_forget(run->plan);
+    remove_memory(run);
+    weft_groups_release(&run->groups);
+    if (run->streams) /* what was enqueued before an error reads and writes what goes now */
+        weft_streams_drain(run);
+    weft_loader_destroy(run);
+    weft_keeper_destroy(run);
+    weft_transfers_destroy(run);
+    weft_host_transport_destroy(run);
+    weft_timing_destroy(run);
+    weft_streams_destroy(run);
+    weft_free(run->boxes);
+    weft_prepared_release(&run->prepared);
+    weft_guard_destroy(run);
+    free_memory(run);
+    weft_free(run->watchers);
+    weft_times_destroy(run);
+    weft_free(run->reports);
+    weft_free(run->scalars);
+    weft_free(run->scalars_read);
+    if (run->scalars_host)
+        weft_device_free_host(run->plan, run->scalars_host,
+                              (size_t)run->n_scalars * WEFT_SCALAR_BYTES);
+    weft_free(run);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Executing a plan on one rank: memory, data, the loop, its observers. Internal to weft (core and
+ * cli). */
+#ifndef WEFT_RUN_RUN_H
+#define WEFT_RUN_RUN_H
+
+#include "compile/driver/plan.h"
+#include "execute/collective.h"
+#include "execute/control.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+/* One observer contribution. */
+typedef struct weft_watcher {
+    const weft_loaded *loaded;
+    const weft_contribution *contribution;
+    bool off;
+    double lost_s; /* since when it cannot do its work; 0: it can */
+} weft_watcher;
+
+/* What observers have asked for since the ranks last agreed. */
+struct weft_asked {
+    unsigned what; /* WEFT_ASK_* */
+    /* Plugins, as in their list; -1: none. */
+    int now;          /* is being shown something */
+    int stops, saves; /* asked last for that */
+    bool told;        /* that nobody keeps the state */
+};
+
+/* The inputs of one step on the host: step inputs, then those of each micro-batch. */
+typedef struct weft_batch {
+    const weft_plan *plan; /* whose device gives the memory */
+    char *step, *micro;    /* micro: micro_batches blobs of input_bytes */
+    weft_batch_bytes bytes;
+} weft_batch;
+
+/* Fills the next step's inputs while this one computes. */
+typedef struct weft_loader {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool running, wanted, ready, quit;
+    int64_t first_sample; /* of the wanted step */
+    weft_status status;
+    weft_error err;
+    weft_batch batch[2];
+    int filling; /* which of the two */
+} weft_loader;
+
+enum { WEFT_STAGED_OPS = 64 };
+
+typedef struct weft_run {
+    weft_plan *plan;
+    const weft_log *log;
+    const char *dir;
+    int threads;
+    const weft_data *data;
+    void *data_self;
+    const weft_tokenizer *tokenizer;
+    void *tokenizer_self;
+    void *arena, *state, *inputs, *step_inputs, *cache; /* device memory */
+    size_t arena_bytes, inputs_bytes, step_inputs_bytes;
+    int n_added; /* pieces of memory that the transport knows */
+    weft_prepared prepared;
+    weft_groups groups;
+    const weft_op *staged[WEFT_STAGED_OPS]; /* those that the log has named */
+    int n_staged;
+    bool explained;                             /* where the device failed has been said */
+    struct weft_streams *streams;               /* NULL: the device computes at once */
+    struct weft_host_transport *host_transport; /* NULL: the transport takes the device's memory */
+    weft_box *boxes;                            /* room for those of one move */
+    int n_boxes;
+    struct weft_transfer *transfers[WEFT_MODES]; /* by number in the mode's programs */
+    const weft_host *host;
+    weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
+    weft_watcher *watchers;
+    int n_watchers;
+    bool shows_instructions;    /* some watcher asks for them */
+    bool shows_times;           /* ... and when they ran */
+    struct weft_timing *timing; /* NULL: nobody asks */
+    weft_loader loader;
+    bool loader_made;
+    const weft_batch *batch; /* the inputs of what runs now */
+    weft_run_view view;      /* what observers are shown */
+    struct weft_asked asked;
+    int stopped_by;             /* the plugin that has ended the run; -1: a signal */
+    const weft_value **scalars; /* what is read of a step: loss, tokens, reports ... */
+    double *scalars_read;       /* ... and what it is */
+    void *scalars_host;         /* where the device puts it: SCALAR_BYTES each */
+    int n_scalars;              /* for which there is room */
+    weft_report *reports;       /* as many as the training graph has */
+    struct weft_guard *guard;   /* [weft] check = memory; NULL: off */
+    bool check_finite;          /* [weft] check = nan */
+    struct weft_probe *probe;   /* who compares runs; NULL: nobody */
+    struct weft_times *times;   /* NULL until somebody asks for them */
+    bool wants_times;           /* all ranks: somebody has asked for those of the next step */
+    double waited_s;            /* for other stages, since the task began */
+    int64_t stop_after; /* end after this many steps, as if all were done; 0: [train] steps */
+    int64_t consumed;   /* global samples, the data position */
+    int64_t step;       /* finished steps */
+    int64_t first_step; /* finished before this process began */
+    struct weft_keeper *keeper; /* who keeps its state; NULL until weft_run_continue */
+    const volatile sig_atomic_t
+        *saves_asked; /* how often somebody has asked for a save; NULL: nobody can */
+    void (*step_made)(void *ctx, const weft_run_view *view); /* after each; NULL: nobody is told */
+    void *step_made_ctx;
+    bool saved; /* the store was busy after the last step, and some ranks may still be */
+    uint64_t seed;
+} weft_run;
+
+/* Looks into a run from outside, on every rank: after all gradients are known, after the update,
+ * and (NULL: not) at every value marked `fetch`. */
+typedef struct weft_probe {
+    weft_status (*gradients)(struct weft_probe *probe, weft_run *run, weft_error *err);
+    weft_status (*updated)(struct weft_probe *probe, weft_run *run, weft_error *err);
+    weft_status (*value)(struct weft_probe *probe, weft_run *run, const weft_value *v,
+                         const weft_tensor *local, int64_t micro, weft_error *err);
+} weft_probe;
+
+/* plugins are open. Allocates all memory, prepares kernels, initialises state. log and dir are
+ * kept. */
+weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out,
+                            weft_error *err);
+void weft_run_destroy(weft_run *run);
+/* Fills the state from where the run is to go on, or begin, if a plugin says so; from then on it is
+ * saved. All ranks. */
+weft_status weft_run_continue(weft_run *run, weft_error *err);
+/* Trains to [train] steps. *stop is looked at after every step; not 0 ends the run with
+ * WEFT_ERR_STOPPED. */
+weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, weft_error *err);
+
+/* ---- parts ---- */
+
+weft_status weft_init_state(weft_run *run, weft_error *err);
+/* Called around every task; each may be NULL. */
+typedef struct weft_task_hooks {
+    weft_status (*before)(void *self, const weft_task *task, weft_error *err);
+    weft_status (*after)(void *self, const weft_task *task, weft_error *err);
+    void *self;
+} weft_task_hooks;
+/* Runs this rank's tasks of these parts in the order of its list: each one's prologue before the
+ * body of the task before it, or behind that of BEGIN, whose results prologues read. hooks may be
+ * NULL. */
+weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
+                           const weft_task_hooks *hooks, weft_error *err);
+/* times.c: how long parts take. begin and end of a step, on all ranks; around a task, whose waits
+ * for other stages are added to run->waited_s meanwhile. */
+weft_status weft_times_begin(weft_run *run, weft_error *err);
+weft_status weft_times_end(weft_run *run, weft_error *err);
+double weft_times_start(weft_run *run);
+weft_status weft_times_add(weft_run *run, const weft_lowered *l, const weft_task *task,
+                           double start, weft_error *err);
+void weft_times_destroy(weft_run *run);
+/* The body of one task's program; its prologue. */
+weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,
+                         weft_error *err);
+weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
+                                  weft_error *err);
+/* Where a buffer lies now. micro: which micro-batch's inputs. */
+void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, int64_t micro);
+/* scalars.c: the values of whole scalars after the programs that made them. Waits for the device
+ * once, however many they are. */
+enum { WEFT_SCALAR_BYTES = 8 };
+weft_status weft_run_scalars(weft_run *run, const weft_lowered *l, const weft_value *const *values,
+                             int n, double *out, weft_error *err);
+/* staged.c: a plain kernel on a device whose memory the host cannot use, or not yet. */
+weft_status weft_run_staged(weft_run *run, const weft_call *call, const char *owner,
+                            weft_error *err);
+
+/* ---- streams.c, captured.c, waiting.c: a device that computes later; else they do nothing ---- */
+
+weft_status weft_streams_create(weft_run *run, weft_error *err);
+void weft_streams_destroy(weft_run *run);
+/* Around what is enqueued for an instruction of program p: behind what it must wait for on other
+ * queues; what waits for it can. */
+weft_status weft_streams_before(weft_run *run, const weft_lowered *l, const weft_program *p,
+                                const weft_instruction *in, int64_t micro, weft_error *err);
+weft_status weft_streams_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               weft_error *err);
+/* All that is enqueued from now on comes behind what was before, on whatever queue; but nobody
+ * waits for transfers that way. */
+weft_status weft_streams_join(weft_run *run, weft_error *err);
+/* What `from` has enqueued so far comes before what `to` will. */
+weft_status weft_streams_order(weft_run *run, int from, int to, weft_error *err);
+/* Before a task's prologue. */
+weft_status weft_streams_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
+                                  weft_error *err);
+/* Around a task's body. *replayed: it need not be enqueued. */
+weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
+                               bool *replayed, weft_error *err);
+weft_status weft_streams_end(weft_run *run, const weft_lowered *l, const weft_task *task,
+                             bool replayed, weft_error *err);
+/* The queue that an instruction's transfers use. */
+int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
+/* Behind an upload of inputs on the first queue, where other queues read some, too. */
+weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_error *err);
+/* Until all that was enqueued is done: the one place where a rank waits for its device. What has
+ * failed is named, and so is what hangs: for longer than [weft] rank_timeout. */
+weft_status weft_run_wait(weft_run *run, weft_error *err);
+/* Until one event is done, in the same way; NULL: of a device that has none. Where something goes
+ * through the host. */
+weft_status weft_run_wait_for(weft_run *run, weft_device_event *event, weft_error *err);
+/* At the run's end, well or not: the host's memory is no longer the device's. */
+void weft_streams_drain(weft_run *run);
+/* Waits so, and has it in the host's memory on return. */
+weft_status weft_run_download(weft_run *run, void *to_host, const void *from, size_t bytes,
+                              weft_error *err);
+/* After an error: where the device's queues were, if it knows. */
+void weft_streams_explain(weft_run *run, weft_status status, weft_error *err);
+/* collective.c: a redistribute: boxes that the device moves, and calls of the transport. The
+ * tensors' data are known. */
+weft_status weft_collective(weft_run *run, const weft_instruction *in, void *workspace,
+                            weft_error *err);
+/* host_transport.c: for a transport that does not take the device's memory: stands around it. */
+weft_status weft_host_transport_create(weft_run *run, weft_error *err);
+void weft_host_transport_destroy(weft_run *run);
+/* transfers.c: sends and receives between stages. place: where what is sent waits, until it is
+ * there. */
+weft_status weft_transfers_create(weft_run *run, weft_error *err);
+void weft_transfers_destroy(weft_run *run);
+weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               size_t bytes, void *place, weft_error *err);
+weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               weft_error *err);
+weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                                weft_error *err);
+/* Until everything that was begun is over. */
+weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err);
+void weft_observe(weft_run *run, weft_event event);
+/* Does anybody who is not switched off see this event? */
+bool weft_is_observed(const weft_run *run, weft_event event);
+/* instruction.c: what observers are told of one, and showing it at INSTRUCTION_BEGIN or _END. micro
+ * as in weft_execute. */
+weft_instruction_view weft_instruction_describe(const weft_lowered *l, const weft_instruction *in);
+void weft_observe_instruction(weft_run *run, const weft_instruction_view *view, int64_t micro,
+                              weft_event event);
+/* weft_instruction_view's bytes. */
+int64_t weft_instruction_bytes(const weft_graph *g, const weft_instruction *in);
+/* timing.c: when instructions ran, for observers of INSTRUCTION_TIMES. Around one, which is shown
+ * at once where the host's clock is the device's. */
+weft_status weft_timing_create(weft_run *run, weft_error *err);
+void weft_timing_destroy(weft_run *run);
+weft_status weft_timing_begin(weft_run *run, const weft_instruction_view *view, int64_t micro,
+                              double *began, weft_error *err);
+weft_status weft_timing_end(weft_run *run, const weft_instruction_view *view, int64_t micro,
+                            double began, weft_error *err);
+/* Shows those that were enqueued: all is done. */
+weft_status weft_timing_show(weft_run *run, weft_error *err);
+/* Waits for those of which the times are not known yet, and shows them. */
+weft_status weft_timing_finish(weft_run *run, weft_error *err);
+/* Shows a local tensor of a value to observers of VALUE; device memory is copied to the host first.
+ */
+weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_value *v,
+                               int64_t micro, weft_error *err);
+weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro,
+                                 weft_error *err);
+
+/* inputs.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample
+ * NULL: padding. */
+void weft_fill_inputs(const weft_lowered *l, const weft_batch *batch, int64_t micro, int64_t row,
+                      const weft_sample *sample);
+void weft_fill_step(const weft_lowered *l, const weft_batch *batch, int64_t step);
+/* number: what the graph is told of the micro-batch that lies at place `micro` of the batch. */
+void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *batch, int64_t micro,
+                           int64_t number);
+weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_lowered *l,
+                            int64_t micro_batches, weft_error *err);
+void weft_batch_release(weft_batch *b);
+/* Where an input lies in a batch, and this rank's part of it without data; NULL: the graph does not
+ * use it. */
+int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro,
+                          const char *name, weft_tensor *t);
+weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
+void weft_sample_release(weft_sample *s);
+/* samples.c: sample i of a split from the data plugin, checked: no kernel sees an id, label or
+ * position that is out of range. Everything that wants a sample takes it here. */
+weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
+                             weft_sample *sample, weft_error *err);
+/* How many samples a split has. */
+int64_t weft_count_samples(const weft_run *run, weft_split split);
+/* Does any input of this rank hold something of row `row` of a micro-batch? */
+bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row);
+/* The inputs of a step, behind all that reads those of before; those of its micro-batches come with
+ * the tasks that run from now on. The batch may change again after the next wait. */
+weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, weft_error *err);
+/* Those of a micro-batch, to its slot; enqueued in a prologue. */
+weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_t micro,
+                                    weft_error *err);
+
+weft_status weft_loader_create(weft_run *run, weft_error *err);
+void weft_loader_destroy(weft_run *run);
+/* Asks for the step whose first sample this is; returns at once. */
+void weft_loader_want(weft_run *run, int64_t first_sample);
+/* Waits for what was asked for. */
+weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error *err);
+
+/* guard.c: every byte outside an instruction's results must stay as it is, and no operand may hold
+ * what nobody wrote. */
+enum { WEFT_GUARD_BYTES = 4096 }; /* behind every piece of memory, while guarded */
+weft_status weft_guard_create(weft_run *run, weft_error *err);
+void weft_guard_destroy(weft_run *run);
+/* Before a program, and before and after each of its instructions. micro as in weft_execute. */
+void weft_guard_begin(weft_run *run, const weft_lowered *l);
+/* A task's body comes next, and before it the prologue of the task behind it, which may receive to
+ * where something lay that this task needs no more. */
+void weft_guard_enter(weft_run *run, const weft_lowered *l, const weft_task *task);
+weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              int64_t micro, weft_error *err);
+weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                             int64_t micro, weft_error *err);
+
+/* finite.c: after an instruction: is every floating result finite? */
+weft_status weft_finite_check(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                              int64_t micro, weft_error *err);
+
+/* store.c: keeping the state. Without a store they do nothing. */
+typedef struct weft_wish { /* one rank's, after a step */
+    int32_t saves;         /* asked for by signals so far */
+    int32_t by;            /* stop: the plugin that wants it; -1: a signal */
+    bool stop, save, ready, times;
+} weft_wish;
+void weft_keeper_destroy(weft_run *run);
+weft_status weft_keeper_before_update(weft_run *run, weft_error *err);
+void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish);
+weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last,
+                            weft_error *err);
+/* Does a listed plugin keep the state? */
+bool weft_keeper_keeps(const weft_run *run);
+/* Is there somewhere to save to? */
+bool weft_keeper_saves(const weft_run *run);
+void weft_keeper_finish(weft_run *run);
+/* After the last step. */
+weft_status weft_keeper_end(weft_run *run, weft_error *err);
+/* The state may go away. */
+void weft_keeper_abandon(weft_run *run);
+
+weft_status weft_run_evaluate(weft_run *run, weft_error *err);
+/* weights.c: parameters from a folder of .safetensors files with their names; or from the service
+ * `weights`. */
+weft_status weft_run_read_weights(weft_run *run, const char *path, weft_error *err);
+weft_status weft_run_take_weights(weft_run *run, weft_error *err);
+/* Texts of the service `generator`, for the log and observers. */
+weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);
+/* Names the micro-batch and the first gradient that is not finite. */
+weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *err);
+/* [weft] check = replicas: do ranks that should hold the same do so? updated: of parameters and
+ * states after the update, else of gradients, loss and reports before it. Fails on all ranks alike.
+ */
+weft_status weft_replicas_check(weft_run *run, bool updated, weft_error *err);
+/* High-water mark of this process in bytes, 0 if unknown. */
+size_t weft_peak_bytes(void);
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run and what keeps its state: what a store is shown of it, where the run begins, when it is
+ * saved. */
+#include "execute/run.h"
+#include "host/enter.h"
+
+#include <string.h>
+#include <weft/files.h>
+#include <weft/random.h>
+
+/* What the store is shown; all of it lives in the pool but the tensors. */
+struct weft_keeper {
+    weft_pool pool;
+    const weft_store *store;
+    void *self;
+    weft_state_view state;
+    weft_state_tensor *tensors;
+    weft_saves saves;
+    int saves_seen; /* requests by signal that were heeded */
+};
+
+static weft_entry enter(const weft_run *run, const void *table, const char *function,
+                        weft_error *err)
+{
+    return weft_enter_service(run->plan->plugins, table, function, err);
+}
+
+/* ---- what the run is ---- */
+
+static bool gives(const weft_plugin *plugin, const char *capability)
+{
+    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+        for (int i = 0; c->gives && c->gives[i]; i++)
+            if (strcmp(c->gives[i], capability) == 0)
+                return true;
+    return false;
+}
+
+static weft_status list_plugins(struct weft_keeper *k, const weft_plugins *plugins, weft_error *err)
+{
+    const char **list = weft_pool_alloc(&k->pool, (3 * (size_t)plugins->n + 1) * sizeof *list);
+    if (!list)
+        return weft_fail_memory(err);
+    k->state.plugins = list;
+    k->state.model = "";
+    for (int i = 0; i < plugins->n; i++) {
+        const weft_plugin *plugin = plugins->list[i].module.plugin;
+        list[3 * i] = plugin->name;
+        list[3 * i + 1] = plugin->version;
+        list[3 * i + 2] = plugins->list[i].module.id.sha256;
+        if (gives(plugin, "model"))
+            k->state.model = plugin->name;
+    }
+    return WEFT_OK;
+}
+
+static bool is_listed(const char *const *list, int n, const char *op, const char *kernel)
+{
+    for (int i = 0; i < n; i += 2)
+        if (strcmp(list[i], op) == 0 && strcmp(list[i + 1], kernel) == 0)
+            return true;
+    return false;
+}
+
+/* Every kernel that the training programs use, once. */
+static weft_status list_kernels(struct weft_keeper *k, const weft_lowered *l, weft_error *err)
+{
+    int n = 0, most = 0;
+    for (int a = 0; a < l->n_programs; a++)
+        most += l->programs[a].n;
+    const char **list = weft_pool_alloc(&k->pool, (2 * (size_t)most + 1) * sizeof *list);
+    if (!list)
+        return weft_fail_memory(err);
+    for (int a = 0; a < l->n_programs; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            const weft_instruction *in = &l->programs[a].list[i];
+            const char *kernel = in->kernel ? in->kernel->name : "plain";
+            if (in->kind != WEFT_COMPUTE || is_listed(list, n, in->node->op->name, kernel))
+                continue;
+            list[n++] = in->node->op->name;
+            list[n++] = kernel;
+        }
+    k->state.kernels = list;
+    return WEFT_OK;
+}
+
+static int add_section(weft_setting *out, const char *section, const weft_param *table,
+                       const weft_params *params)
+{
+    int n = 0;
+    for (; table && table->name; table++) {
+        if (table->flags & WEFT_PARAM_PER_RANK)
+            continue;
+        if (out)
+            out[n] = (weft_setting){section, table->name, weft_params_text(params, table->name)};
+        n++;
+    }
+    return n;
+}
+
+static int add_settings(const weft_plan *plan, weft_setting *out)
+{
+    const weft_plugins *plugins = plan->plugins;
+    int n = add_section(out, "train", weft_core_params("train"), plan->train);
+    n += add_section(out ? out + n : NULL, "mesh", weft_core_params("mesh"), plan->mesh_params);
+    for (int i = 0; i < plugins->n; i++)
+        n += add_section(out ? out + n : NULL, plugins->list[i].module.plugin->name,
+                         plugins->list[i].module.plugin->params, plugins->list[i].params);
+    return n;
+}
+
+static weft_status list_settings(struct weft_keeper *k, const weft_plan *plan, weft_error *err)
+{
+    weft_setting *list =
+        weft_pool_alloc(&k->pool, ((size_t)add_settings(plan, NULL) + 1) * sizeof *list);
+    if (!list)
+        return weft_fail_memory(err);
+    k->state.settings = list;
+    k->state.n_settings = add_settings(plan, list);
+    return WEFT_OK;
+}
+
+/* Its sizes, what it makes of a text that is hard to get right, and its files. */
+static weft_status identify_tokenizer(const weft_run *run, uint64_t *id, const char *const **files,
+                                      weft_error *err)
+{
+    static const char probe[] = "The  quick brown fox's 1234567 jumps\n\tover 3.14 caf\xc3\xa9s, "
+                                "\xe4\xb8\xad\xe6\x96\x87 and \xf0\x9f\x98\x80!\r\n";
+    const weft_tokenizer *t = run->tokenizer;
+    int32_t *ids = NULL;
+    size_t n = 0, capacity = 0;
+    if (!t)
+        return WEFT_OK;
+    const weft_entry entry = enter(run, t, "encode", err);
+    const int32_t numbers[] = {t->vocab_size(run->tokenizer_self), t->bos(run->tokenizer_self),
+                               t->eos(run->tokenizer_self)};
+    weft_status s =
+        t->encode(run->tokenizer_self, probe, sizeof probe - 1, &ids, &n, &capacity, err);
+    *files = t->files ? t->files(run->tokenizer_self) : NULL;
+    s = weft_leave(&entry, s);
+    uint64_t hash = weft_hash_bytes(weft_hash_name("tokenizer"), numbers, sizeof numbers);
+    hash = weft_hash_bytes(hash, ids, n * sizeof *ids);
+    weft_free(ids);
+    for (int i = 0; *files && (*files)[i] && !s; i++) {
+        char *data;
+        size_t bytes;
+        s = weft_read_file((*files)[i], &data, &bytes, err);
+        if (s)
+            break;
+        hash = weft_hash_bytes(hash, data, bytes);
+        weft_free(data);
+    }
+    *id = hash ? hash : 1;
+    return s;
+}
+
+static weft_progress progress_of(const weft_run *run)
+{
+    return (weft_progress){.step = run->step,
+                           .samples = run->consumed,
+                           .tokens = run->view.total_tokens,
+                           .skipped = run->view.skipped,
+                           .in_a_row = run->view.in_a_row};
+}
+
+static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    k->state = (weft_state_view){.rank = plan->rank,
+                                 .ranks = plan->ranks,
+                                 .device = plan->device,
+                                 .device_self = plan->device_self,
+                                 .n_tensors = plan->states.n,
+                                 .steps = plan->steps,
+                                 .saves = &k->saves,
+                                 .progress = progress_of(run)};
+    const weft_entry entry = enter(run, run->data, "fingerprint", NULL);
+    if (run->data->fingerprint)
+        k->state.data_id = run->data->fingerprint(run->data_self);
+    weft_leave(&entry, WEFT_OK);
+    weft_status s = weft_plan_state(plan, run->state, &k->tensors, err);
+    k->state.tensors = k->tensors;
+    k->state.same_plugins = weft_params_is(plan->weft, "plugin_change", "refuse");
+    s = s ? s : list_plugins(k, plan->plugins, err);
+    s = s ? s : list_kernels(k, plan->lowered[WEFT_MODE_TRAIN], err);
+    s = s ? s : list_settings(k, plan, err);
+    return s ? s : identify_tokenizer(run, &k->state.tokenizer_id, &k->state.tokenizer_files, err);
+}
+
+/* ---- where the run begins ---- */
+
+static weft_status load_weights(weft_run *run, struct weft_keeper *k, weft_error *err)
+{
+    void *self;
+    bool loaded = false;
+    const weft_weights *weights = weft_plugins_service(run->plan->plugins, "weights", &self);
+    if (!weights || !weights->load)
+        return WEFT_OK;
+    const weft_entry entry = enter(run, weights, "load", err);
+    return weft_leave(&entry, weights->load(self, &k->state, &loaded, err));
+}
+
+weft_status weft_run_continue(weft_run *run, weft_error *err)
+{
+    struct weft_keeper *k = run->keeper = weft_alloc_zero(1, sizeof *k);
+    weft_store_found found = WEFT_STORE_NOTHING;
+    weft_progress at;
+    if (!k)
+        return weft_fail_memory(err);
+    k->store = weft_plugins_service(run->plan->plugins, "store", &k->self);
+    run->view.saves = k->store ? &k->saves : NULL;
+    weft_status s = describe(run, k, err);
+    at = k->state.progress;
+    if (!s && k->store) {
+        const weft_entry entry = enter(run, k->store, "load", err);
+        s = weft_leave(&entry, k->store->load(k->self, &k->state, &at, &found, err));
+    }
+    if (!s && found == WEFT_STORE_NOTHING)
+        s = load_weights(run, k, err);
+    if (s || found != WEFT_STORE_STATE)
+        return s;
+    run->step = run->view.step = at.step;
+    run->consumed = run->view.samples = at.samples;
+    run->view.total_tokens = at.tokens;
+    run->view.skipped = at.skipped;
+    run->view.in_a_row = at.in_a_row;
+    return WEFT_OK;
+}
+
+void weft_keeper_destroy(weft_run *run)
+{
+    struct weft_keeper *k = run->keeper;
+    if (!k)
+        return;
+    weft_keeper_abandon(run);
+    weft_free(k->tensors);
+    weft_pool_release(&k->pool);
+    weft_free(k);
+    run->view.saves = NULL;
+    run->keeper = NULL;
+}
+
+/* ---- while it runs ---- */
+
+weft_status weft_keeper_before_update(weft_run *run, weft_error *err)
+{
+    struct weft_keeper *k = run->keeper;
+    if (!k || !k->store)
+        return WEFT_OK;
+    const weft_entry entry = enter(run, k->store, "before_update", err);
+    return weft_leave(&entry, k->store->before_update(k->self, err));
+}
+
+void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish)
+{
+    struct weft_keeper *k = run->keeper;
+    wish->saves = run->saves_asked ? (int32_t)*run->saves_asked : 0;
+    if (!k || !k->store)
+        return;
+    const weft_progress at = progress_of(run);
+    const weft_entry entry = enter(run, k->store, "want", NULL);
+    wish->save = k->store->want(k->self, &at, run->view.elapsed_s, last);
+    wish->ready = k->store->ready(k->self);
+    weft_leave(&entry, WEFT_OK);
+}
+
+static weft_status advance(const weft_run *run, weft_error *err)
+{
+    const struct weft_keeper *k = run->keeper;
+    const weft_entry entry = enter(run, k->store, "advance", err);
+    return weft_leave(&entry, k->store->advance(k->self, err));
+}
+
+static weft_status begin(const weft_run *run, weft_error *err)
+{
+    const struct weft_keeper *k = run->keeper;
+    const weft_entry entry = enter(run, k->store, "begin", err);
+    return weft_leave(&entry, k->store->begin(k->self, &k->state, err));
+}
+
+static weft_status finish(const weft_run *run, bool last, weft_error *err)
+{
+    const struct weft_keeper *k = run->keeper;
+    const weft_entry entry = enter(run, k->store, "finish", err);
+    return weft_leave(&entry, k->store->finish(k->self, last, err));
+}
+
+/* Everything here depends on what all ranks know alike. */
+weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool stop, bool last,
+                            weft_error *err)
+{
+    struct weft_keeper *k = run->keeper;
+    bool save = stop, ready = true;
+    if (!k || !k->store)
+        return WEFT_OK;
+    int saves = k->saves_seen;
+    for (int r = 0; r < n; r++) {
+        save = save || all[r].save;
+        ready = ready && all[r].ready;
+        saves = all[r].saves > saves ? all[r].saves : saves;
+    }
+    save = save || saves > k->saves_seen;
+    run->saved = save || ready;
+    k->saves_seen = saves;
+    k->state.progress = progress_of(run);
+    weft_status s = ready ? advance(run, err) : WEFT_OK;
+    if (!s && save)
+        s = begin(run, err);
+    return s || !(stop || last) ? s : finish(run, true, err);
+}
+
+bool weft_keeper_keeps(const weft_run *run)
+{
+    return run->keeper && run->keeper->store;
+}
+
+bool weft_keeper_saves(const weft_run *run)
+{
+    return weft_keeper_keeps(run) && run->dir;
+}
+
+/* Ranks that end alike, with an error that leaves the state as it was: what is under way may end
+ * well. */
+void weft_keeper_finish(weft_run *run)
+{
+    struct weft_keeper *k = run->keeper;
+    weft_error err = {0};
+    if (k && k->store && finish(run, false, &err))
+        weft_log_print(run->log, WEFT_LOG_WARN, "%s", weft_error_text(&err));
+    weft_error_release(&err);
+}
+
+weft_status weft_keeper_end(weft_run *run, weft_error *err)
+{
+    void *self;
+    const weft_weights *weights = weft_plugins_service(run->plan->plugins, "weights", &self);
+    struct weft_keeper *k = run->keeper;
+    if (!k || !weights || !weights->save)
+        return WEFT_OK;
+    k->state.progress = progress_of(run);
+    const weft_entry entry = enter(run, weights, "save", err);
+    return weft_leave(&entry, weights->save(self, &k->state, err));
+}
+
+void weft_keeper_abandon(weft_run *run)
+{
+    struct weft_keeper *k = run->keeper;
+    if (!k || !k->store)
+        return;
+    const weft_entry entry = enter(run, k->store, "abandon", NULL);
+    k->store->abandon(k->self);
+    weft_leave(&entry, WEFT_OK);
+}

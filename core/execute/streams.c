@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs on a device that computes later than it is told to: what instructions on other queues
+ * wait for becomes events, and the host waits where it reads, nowhere else.
+ *
+ * A list of tasks begins and ends with all queues in step. In between the queues meet one task
+ * late: what a task enqueues comes behind all of the tasks before the last, and of the last one's
+ * body behind what the plan says (weft_boundary). A captured task is on the first queue alone, and
+ * is waited for as a whole, or ends with all queues in step. What a prologue begins is enqueued
+ * before the body of the task before it, and so lies before it on its queue. Nobody waits for the
+ * queue of transfers in that way, but for each transfer by itself. */
+#include "execute/streams.h"
+
+/* ---- life ---- */
+
+static int count_queues(const weft_plan *plan)
+{
+    int n = plan->device->n_queues;
+    return n < 1 ? 1 : n > WEFT_MOST_QUEUES ? WEFT_MOST_QUEUES : n;
+}
+
+static weft_status create_events(const weft_plan *plan, weft_device_event **list, int n,
+                                 weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < n && !s; i++)
+        s = weft_device_event_create(plan, &list[i], err);
+    return s;
+}
+
+static bool reads_inputs_beside(const weft_lowered *l)
+{
+    for (int a = 0; a < l->n_programs; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            const weft_instruction *in = &l->programs[a].list[i];
+            for (int k = 0; k < in->n_ins + in->n_outs && in->queue != WEFT_QUEUE_COMPUTE; k++)
+                if (in->buffers[k] >= 0 && l->buffers[in->buffers[k]].base == WEFT_BASE_INPUT)
+                    return true;
+        }
+    return false;
+}
+
+weft_status weft_streams_create(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    if (!weft_device_is_async(plan))
+        return WEFT_OK;
+    struct weft_streams *q = run->streams = weft_alloc_zero(1, sizeof *q);
+    if (!q || !(q->tags = weft_alloc_zero(WEFT_MOST_TAGS, sizeof *q->tags)))
+        return weft_fail_memory(err);
+    q->n_queues = count_queues(plan);
+    q->communicates = weft_plan_captures_sent(plan);
+    weft_status s = create_events(plan, q->marks, q->n_queues, err);
+    for (int i = 0; i < 2 && !s; i++)
+        s = create_events(plan, q->ends[i], q->n_queues, err);
+    for (int m = 0; m < WEFT_MODES && !s; m++) {
+        const weft_lowered *l = plan->lowered[m];
+        q->reads_beside[m] = l && reads_inputs_beside(l);
+        if (!l || !l->n_events)
+            continue;
+        q->events[m] = weft_alloc_zero((size_t)l->n_events, sizeof(weft_device_event *));
+        s = q->events[m] ? create_events(plan, q->events[m], l->n_events, err)
+                         : weft_fail_memory(err);
+    }
+    return s;
+}
+
+static void destroy_events(const weft_plan *plan, weft_device_event **list, int n)
+{
+    for (int i = 0; list && i < n; i++)
+        if (list[i])
+            weft_device_event_destroy(plan, list[i]);
+}
+
+void weft_streams_destroy(weft_run *run)
+{
+    struct weft_streams *q = run->streams;
+    if (!q)
+        return;
+    destroy_events(run->plan, q->marks, q->n_queues);
+    for (int i = 0; i < 2; i++)
+        destroy_events(run->plan, q->ends[i], q->n_queues);
+    for (int m = 0; m < WEFT_MODES; m++) {
+        if (q->events[m])
+            destroy_events(run->plan, q->events[m], run->plan->lowered[m]->n_events);
+        weft_free(q->events[m]);
+    }
+    weft_free(q->tags);
+    weft_free(q);
+    run->streams = NULL;
+}
+
+/* ---- order ---- */
+
+weft_status weft_streams_order(weft_run *run, int from, int to, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    if (!q || from == to)
+        return WEFT_OK;
+    weft_status s = weft_device_record(run->plan, from, q->marks[from], err);
+    return s ? s : weft_device_await(run->plan, to, q->marks[from], err);
+}
+
+static weft_status record_all(const weft_run *run, weft_device_event *const *events,
+                              weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int from = 0; from < run->streams->n_queues && !s; from++)
+        if (!weft_is_transfers(from))
+            s = weft_device_record(run->plan, from, events[from], err);
+    return s;
+}
+
+static weft_status await_all(const weft_run *run, weft_device_event *const *events, weft_error *err)
+{
+    const int n = run->streams->n_queues;
+    weft_status s = WEFT_OK;
+    for (int from = 0; from < n && !s; from++)
+        for (int to = 0; to < n && !weft_is_transfers(from) && !s; to++)
+            if (to != from)
+                s = weft_device_await(run->plan, to, events[from], err);
+    return s;
+}
+
+weft_status weft_streams_join(weft_run *run, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    if (!q)
+        return WEFT_OK;
+    q->before = NULL;
+    q->boundary = NULL;
+    weft_status s = record_all(run, q->marks, err);
+    return s ? s : await_all(run, q->marks, err);
+}
+
+weft_status weft_streams_pass_on(weft_run *run, const weft_program *p, bool captured,
+                                 weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    const bool joined = !q->before;
+    q->before = p;
+    q->before_captured = captured;
+    q->ended ^= 1;
+    weft_status s = record_all(run, q->ends[q->ended], err);
+    return s || joined ? s : await_all(run, q->ends[q->ended ^ 1], err);
+}
+
+weft_status weft_streams_cross(weft_run *run, const weft_lowered *l, const weft_program *p,
+                               bool prologue, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    q->boundary = NULL;
+    q->crossed = 0;
+    if (!q->before)
+        return WEFT_OK;
+    q->boundary = weft_lowered_boundary(l, q->before, p, prologue);
+    return q->boundary ? WEFT_OK : weft_streams_join(run, err);
+}
+
+weft_status weft_streams_await(weft_run *run, const weft_lowered *l, const weft_program *p,
+                               const weft_instruction *in, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    const weft_boundary *b = q->boundary;
+    weft_status s = WEFT_OK;
+    for (; b && q->crossed < b->n_waits && b->waits[q->crossed].after == in - p->list && !s;
+         q->crossed++) {
+        const weft_instruction *on = &q->before->list[b->waits[q->crossed].before];
+        s = weft_device_await(run->plan, in->queue,
+                              q->before_captured ? q->ends[q->ended][on->queue]
+                                                 : q->events[l->graph->config.mode][on->event],
+                              err);
+    }
+    return s;
+}
+
+weft_status weft_streams_before(weft_run *run, const weft_lowered *l, const weft_program *p,
+                                const weft_instruction *in, int64_t micro, weft_error *err)
+{
+    const struct weft_streams *q = run->streams;
+    if (!q)
+        return WEFT_OK;
+    weft_status s = q->captured ? WEFT_OK : weft_streams_await(run, l, p, in, err);
+    for (int i = 0; i < in->n_waits && !s; i++) {
+        int event = p->list[in->waits[i]].event;
+        s = weft_device_await(run->plan, in->queue, q->events[l->graph->config.mode][event], err);
+    }
+    if (!q->captured)
+        weft_streams_tag(run, in->queue, (weft_tagged){.in = in, .program = p, .micro = micro});
+    return s;
+}
+
+weft_status weft_streams_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               weft_error *err)
+{
+    if (!run->streams || in->event < 0)
+        return WEFT_OK;
+    return weft_device_record(run->plan, in->queue,
+                              run->streams->events[l->graph->config.mode][in->event], err);
+}
+
+int weft_streams_transfers(const weft_run *run, const weft_instruction *in)
+{
+    return run->streams && run->streams->n_queues > WEFT_QUEUE_TRANSFERS ? WEFT_QUEUE_TRANSFERS
+                                                                         : in->queue;
+}
+
+weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_error *err)
+{
+    const struct weft_streams *q = run->streams;
+    return q && q->reads_beside[l->graph->config.mode] ? weft_streams_join(run, err) : WEFT_OK;
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stages of a pipeline send each other: begun here, awaited there. A send is over when its
+ * place is needed again, at the latest when the tasks end; a receive, before its first reader. */
+#include "execute/run.h"
+#include "host/enter.h"
+
+#include <string.h>
+
+struct weft_transfer {
+    weft_request *posted[WEFT_MOST_POSTED]; /* in order */
+    int n;
+    const weft_instruction *by; /* the last that began one */
+};
+
+weft_status weft_transfers_create(weft_run *run, weft_error *err)
+{
+    for (int m = 0; m < WEFT_MODES; m++) {
+        const weft_lowered *l = run->plan->lowered[m];
+        if (!l || !l->n_transfers)
+            continue;
+        run->transfers[m] = weft_alloc_zero((size_t)l->n_transfers, sizeof *run->transfers[m]);
+        if (!run->transfers[m])
+            return weft_fail_memory(err);
+    }
+    return WEFT_OK;
+}
+
+void weft_transfers_destroy(weft_run *run)
+{
+    for (int m = 0; m < WEFT_MODES; m++)
+        weft_free(run->transfers[m]);
+}
+
+static weft_entry enter(const weft_run *run, const char *what, weft_error *err)
+{
+    return weft_enter(run->groups.transport_by, what, WEFT_NOWHERE, err);
+}
+
+/* For whoever must be told in what this rank waits. */
+static weft_doing set_task(const weft_run *run, const weft_node *n, const char *what)
+{
+    return weft_control_set_task(run->groups.control, run->groups.rank,
+                                 (weft_doing){what, n->by, n->block});
+}
+
+/* Until the oldest is over. */
+static weft_status await(weft_run *run, struct weft_transfer *t, const weft_instruction *in,
+                         const char *what, weft_error *err)
+{
+    const weft_groups *g = &run->groups;
+    weft_request *oldest = t->posted[0];
+    memmove(t->posted, t->posted + 1, (size_t)--t->n * sizeof *t->posted);
+    const weft_doing before = set_task(run, in->node, what);
+    const double since = weft_now();
+    const weft_entry entry = enter(run, "wait", err);
+    weft_status s =
+        weft_leave(&entry, g->transport->wait(g->transport_self, oldest,
+                                              weft_device_queue(run->plan, in->queue), err));
+    run->waited_s += weft_now() - since;
+    weft_control_set_task(g->control, g->rank, before);
+    return s;
+}
+
+static struct weft_transfer *transfer_of(weft_run *run, const weft_lowered *l,
+                                         const weft_instruction *in)
+{
+    return &run->transfers[l->graph->config.mode][in->transfer];
+}
+
+static const weft_group *group_of(const weft_run *run, const weft_node *n)
+{
+    return weft_groups_find(&run->groups, weft_channel_of(n, n->steps), n->steps->axes,
+                            n->steps->n_axes);
+}
+
+weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               size_t bytes, void *place, weft_error *err)
+{
+    struct weft_transfer *t = transfer_of(run, l, in);
+    const weft_groups *g = &run->groups;
+    const weft_tensor *v = &in->tensors[0];
+    weft_status s = t->n ? await(run, t, in, "send", err) : WEFT_OK;
+    if (s)
+        return s;
+    if (weft_tensor_count(v) == 0)
+        return WEFT_OK;
+    const weft_group *group = group_of(run, in->node);
+    int to = weft_node_shifts(in->node) ? (group->me + 1) % group->n : in->node->steps->to;
+    const weft_box box = weft_box_of(place, v->data, (int64_t)bytes);
+    if (place && (s = weft_device_move(run->plan, in->queue, &box, 1, err)))
+        return s;
+    if (!place) /* from where it lies */
+        place = v->data;
+    t->by = in;
+    int queue = weft_streams_transfers(run, in);
+    if ((s = weft_streams_order(run, in->queue, queue, err)))
+        return s;
+    const weft_entry entry = enter(run, "send", err);
+    s = weft_leave(&entry,
+                   g->transport->send(g->transport_self, group->handle, to, place,
+                                      weft_tensor_count(v), v->dtype,
+                                      weft_device_queue(run->plan, queue), &t->posted[t->n], err));
+    t->n += !s;
+    return s;
+}
+
+weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                               weft_error *err)
+{
+    struct weft_transfer *t = transfer_of(run, l, in);
+    const weft_groups *g = &run->groups;
+    const weft_tensor *v = &in->tensors[0];
+    if (t->n == WEFT_MOST_POSTED)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is received too early",
+                         in->node->outs[0]->name);
+    int from = in->node->steps->dim;
+    if (weft_node_shifts(in->node))
+        from = (group_of(run, in->node)->me + group_of(run, in->node)->n - 1) %
+               group_of(run, in->node)->n;
+    if (weft_tensor_count(v) == 0)
+        return WEFT_OK;
+    t->by = in;
+    const weft_entry entry = enter(run, "recv", err);
+    weft_status s = weft_leave(
+        &entry, g->transport->recv(g->transport_self, group_of(run, in->node)->handle, from,
+                                   v->data, weft_tensor_count(v), v->dtype,
+                                   weft_device_queue(run->plan, in->queue), &t->posted[t->n], err));
+    t->n += !s;
+    return s;
+}
+
+weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft_instruction *in,
+                                weft_error *err)
+{
+    struct weft_transfer *t = transfer_of(run, l, in);
+    weft_status s = t->n ? await(run, t, in, "recv", err) : WEFT_OK; /* of nothing, nothing */
+    bool sends = weft_node_shifts(in->node) && t[1].n;
+    return !s && sends ? await(run, t + 1, in, "send", err) : s;
+}
+
+weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < l->n_transfers && !s; i++) {
+        struct weft_transfer *t = &run->transfers[l->graph->config.mode][i];
+        while (t->n && !s)
+            s = await(run, t, t->by, "send", err);
+    }
+    return s;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/wrap.h"
+
+static weft_entry enter(weft_blame in, weft_where where, weft_error *err)
+{
+    return (weft_entry){.in = in,
+                        .before = weft_blame_set(in),
+                        .where = where,
+                        .err = err,
+                        .n_items = err ? err->n_items : 0,
+                        .out_of_memory = err && err->out_of_memory};
+}
+
+weft_entry weft_enter(const char *plugin, const char *hook, weft_where where, weft_error *err)
+{
+    return enter((weft_blame){.plugin = plugin, .hook = hook}, where, err);
+}
+
+weft_entry weft_enter_op(const char *plugin, const char *function, const char *op, weft_error *err)
+{
+    return enter((weft_blame){.plugin = plugin, .hook = function, .op = op}, WEFT_NOWHERE, err);
+}
+
+weft_entry weft_enter_service(const weft_plugins *plugins, const void *table, const char *function,
+                              weft_error *err)
+{
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    const weft_link *l = weft_wraps_find_table(plugins, table);
+    if (l)
+        return weft_link_enter(l, function, err);
+    for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_SERVICE, &i, &k, &loaded, &c);)
+        if (c->table == table)
+            return weft_enter(loaded->module.plugin->name, function, loaded->module.where, err);
+    return weft_enter(NULL, function, WEFT_NOWHERE, err);
+}
+
+bool weft_entry_is_silent(const weft_entry *entry)
+{
+    const weft_error *err = entry->err;
+    return err && err->n_items == entry->n_items && err->out_of_memory == entry->out_of_memory;
+}
+
+/* The user cannot have done wrong what nobody names, and no signal asked to stop. */
+static weft_status blame_plugin(weft_status s)
+{
+    switch (s) {
+    case WEFT_ERR_MEMORY:
+    case WEFT_ERR_IO:
+    case WEFT_ERR_RUN:
+    case WEFT_ERR_PEER:
+    case WEFT_ERR_REPEATS:
+        return s;
+    default:
+        return WEFT_ERR_RUN;
+    }
+}
+
+weft_status weft_leave(const weft_entry *entry, weft_status s)
+{
+    weft_blame_set(entry->before);
+    if (!s || !weft_entry_is_silent(entry))
+        return s;
+    const char *plugin = entry->in.plugin;
+    return weft_fail(entry->err, blame_plugin(s), entry->where,
+                     "%s%s%s failed in %s%s%s and does not say why; with weft_fail() it would",
+                     plugin ? "plugin '" : "the core", plugin ? plugin : "", plugin ? "'" : "",
+                     entry->in.hook, entry->in.op ? " of op " : "",
+                     entry->in.op ? entry->in.op : "");
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugins of one rank: found, opened, checked, ordered, created. Internal to weft (core and
+ * cli). */
+#ifndef WEFT_PLUGIN_PLUGINS_H
+#define WEFT_PLUGIN_PLUGINS_H
+
+#include "settings/settings.h"
+#include <weft/plugin.h>
+
+/* ---- loading a shared object (loader.c) ---- */
+
+/* Which bytes a file holds: hex digits; build_id "": none. */
+typedef struct weft_file_id {
+    char sha256[65], build_id[65];
+} weft_file_id;
+
+typedef struct weft_module {
+    const weft_plugin *plugin;
+    const char *path; /* real path of the .so; NULL: built in */
+    weft_where where; /* the INI line that listed it */
+    weft_file_id id;  /* of the .so; built in: empty */
+} weft_module;
+
+/* Where plugins are looked for, in this order: `extra` (NULL-ended, may be NULL; [weft]
+ * plugin_path), WEFT_PLUGIN_PATH (colon-separated) from the environment, the build tree's plugins
+ * if the program runs uninstalled, else the installed folder. Plugins linked into the program come
+ * after the user's folders. Trusted dirs are these; a plugin's real path must lie in one. */
+typedef struct weft_search weft_search;
+/* Letters, digits and '_', a letter first: what a section, a file name and a symbol can all carry.
+ */
+bool weft_plugin_name_ok(const char *name);
+weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err);
+/* One that only finds, and opens nothing: no lock is asked. */
+weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err);
+/* One of the two, with the folders of [weft] plugin_path, and, if it opens, its lock: it then opens
+ * only what that knows. weft: that section, NULL: none. The system's own lock, if there is one,
+ * holds for every search that opens. */
+weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
+                                   weft_error *err);
+void weft_search_destroy(weft_search *search);
+/* The file of the i-th lock that holds, from 0; NULL past the end. */
+const char *weft_search_locked_by(const weft_search *search, int i);
+/* Holds what is part of the process by now against every lock, once plugins are opened. */
+weft_status weft_search_check_mapped(const weft_search *search, weft_error *err);
+/* Names of all plugins that could be listed, sorted (looks at file names only, opens nothing).
+ * NULL-ended array owned by search; NULL when out of memory. */
+const char *const *weft_search_names(weft_search *search);
+/* The i-th folder in which plugins are looked for, from 0; NULL past the end. */
+const char *weft_search_folder(const weft_search *search, int i);
+/* The i-th file that has this plugin's name, in the order of folders: the first one is opened, and
+ * hides the others. NULL past the end, or when out of memory. Owned by search. */
+const char *weft_search_copy(weft_search *search, const char *name, int i);
+/* One line of the list of plugins that weft's makers know: a name, and what to do if it is not
+ * here. Neither ends in NUL. */
+typedef struct weft_known {
+    const char *name;
+    int name_size;
+    const char *advice;
+    int advice_size;
+} weft_known;
+/* The text of that list (plugins.known, beside weft's own plugins); weft_free it. NULL: there is
+ * none. */
+char *weft_search_known(const weft_search *search);
+/* The next line of the text, which it moves on; false at the end. */
+bool weft_known_next(const char **text, weft_known *out);
+/* Is this plugin found in a folder that the user has named? */
+bool weft_search_is_users(weft_search *search, const char *name);
+/* Finds, opens (RTLD_NOW|LOCAL|NODELETE through our loader in libltdl) and checks one plugin's
+ * descriptor. */
+weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
+                             weft_module *out, weft_error *err);
+
+/* The same without opening it. *path: the real path, owned by search; NULL: built in. */
+weft_status weft_module_find(weft_search *search, const char *name, weft_where where,
+                             const char **path, weft_error *err);
+
+/* ---- the listed set ---- */
+
+typedef struct weft_loaded {
+    weft_module module;
+    bool optional; /* listed as ?name */
+    const weft_params *params;
+    weft_host host;
+    void *self;
+    bool created, opened;
+} weft_loaded;
+
+/* One contribution of the set. */
+typedef struct weft_slot {
+    int plugin;
+    const weft_contribution *item;
+    int place; /* passes: where it runs among those of its stage */
+} weft_slot;
+
+typedef struct weft_plugins {
+    int n;
+    weft_loaded *list; /* in listed order */
+    weft_slot *passes; /* as they run: by stage, then in listed order, but for those that wait for a
+                          capability (`after`) */
+    int n_passes;
+    weft_search *search;
+    const struct weft_link
+        *links; /* of services that plugins stand around, newest first; see wrap.h */
+    weft_pool link_pool;
+    void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
+                      before create. */
+} weft_plugins;
+
+/* What can be wrong before one is opened; *search finds and opens them. */
+weft_status weft_plugins_check(weft_settings *settings, weft_search **search, weft_error *err);
+/* Opens every listed plugin (cpu is added first if none gives "device", and the log says so),
+ * checks all descriptors, claims and checks all sections (also [weft], [train], [mesh] and, through
+ * weft_settings_finish, unknown ones), then checks capabilities and order. Every error at once. */
+weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out,
+                              weft_error *err);
+/* Calls create in listed order; host gives rank, ranks, threads, dir, log, ... and is completed per
+ * plugin. On error destroys what was created. */
+weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err);
+weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err);
+/* One of them. */
+weft_status weft_loaded_open(weft_loaded *loaded, weft_error *err);
+/* Undo, in reverse order; safe in any state. destroy also releases the set. */
+void weft_plugins_close(weft_plugins *plugins);
+void weft_plugins_destroy(weft_plugins *plugins);
+
+/* The first service of this name and its instance, as its outermost wrap shows it once plugins are
+ * created; NULL if nobody gives it. */
+const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self);
+/* The plugin whose service, or wrap, has this table; NULL: none, or table is NULL. */
+const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
+/* Can it send from one rank to another? An error if not, for a run that must. by: the plugin that
+ * gives it. */
+weft_status weft_transport_check_send(const weft_transport *transport, const char *by,
+                                      weft_error *err);
+/* Of a pass, for messages: "mesh", "graph", "placed", "joint"; "?" for a value out of range. */
+const char *weft_stage_name(weft_pass_stage stage);
+/* From a service as a wrap shows it to what that wrap stands around; false: no wrap does. */
+bool weft_plugins_inner(const weft_plugins *plugins, const void **table, void **self);
+/* Appends "transport: trace around count around local" for one wrapped service and goes on to the
+ * next; start with *i = 0; false at the end. */
+bool weft_plugins_print_wraps(const weft_plugins *plugins, int *i, weft_text *text);
+/* Walks contributions of one kind in listed order: start with *plugin = *item = 0; false at the
+ * end. */
+bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,
+                       const weft_loaded **loaded, const weft_contribution **contribution);
+
+/* Every kernel of the set must be for an op that a listed plugin brings or that known(name) says
+ * the core has. Call it once the core's ops are at hand. */
+weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op),
+                                       weft_error *err);
+
+/* The names of an op's flags (WEFT_OP_*) by blanks: "half matmul". */
+void weft_op_flags_print(unsigned flags, weft_text *text);
+/* `weft inspect NAME` from the descriptor: text or JSON. all: advanced parameters too. */
+void weft_plugin_describe(const weft_module *module, bool all, weft_text *text);
+void weft_plugin_describe_json(const weft_module *module, weft_text *text);
+/* As a page for man, section 7. */
+void weft_plugin_describe_man(const weft_module *module, weft_text *text);
+
+#endif

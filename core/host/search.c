@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where plugins are: an ordered list of folders, and from a name to one trustworthy real path. */
+#include "host/internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef WEFT_PLUGIN_DIR
+#define WEFT_PLUGIN_DIR "/usr/local/lib/weft/plugins"
+#endif
+/* A lock that holds for the whole system; it need not be there. */
+#ifndef WEFT_SYSTEM_LOCK
+#define WEFT_SYSTEM_LOCK "/etc/weft/plugins.lock"
+#endif
+/* Who must have signed it; it need not be there either. */
+#ifndef WEFT_SYSTEM_KEY
+#define WEFT_SYSTEM_KEY "/etc/weft/plugins.key"
+#endif
+bool weft_plugin_name_ok(const char *name)
+{
+    if (!name || !isalpha((unsigned char)name[0]) || strlen(name) > WEFT_PLUGIN_NAME)
+        return false;
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_')
+            return false;
+    return true;
+}
+
+/* ---- folders ---- */
+
+static weft_status add_folder(weft_search *s, const char *real, bool build, weft_error *err)
+{
+    for (int i = 0; i < s->n_folders; i++)
+        if (s->folders[i].build == build && strcmp(s->folders[i].real, real) == 0)
+            return WEFT_OK;
+    if (s->n_folders == s->capacity) {
+        int capacity = s->capacity ? 2 * s->capacity : 4;
+        weft_folder *more = weft_realloc(s->folders, (size_t)capacity * sizeof *more);
+        if (!more)
+            return weft_fail_memory(err);
+        s->folders = more;
+        s->capacity = capacity;
+    }
+    char *copy = weft_pool_strdup(&s->pool, real);
+    if (!copy)
+        return weft_fail_memory(err);
+    s->folders[s->n_folders++] = (weft_folder){copy, build};
+    return WEFT_OK;
+}
+
+/* A folder that the user named: it must be there. */
+static weft_status add_user_folder(weft_search *s, const char *path, const char *source,
+                                   weft_error *err)
+{
+    char real[PATH_MAX];
+    struct stat st;
+    if (!realpath(path, real) || stat(real, &st) != 0)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "%s: plugin folder '%s': %s; create it or take it out of %s", source, path,
+                         strerror(errno), source);
+    if (!S_ISDIR(st.st_mode))
+        return weft_fail(
+            err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+            "%s: '%s' is not a folder; name the folder that holds the plugins' .so files", source,
+            path);
+    return add_folder(s, real, false, err);
+}
+
+static weft_status add_environment(weft_search *s, weft_error *err)
+{
+    const char *list = getenv("WEFT_PLUGIN_PATH");
+    weft_status status = WEFT_OK;
+    while (list && *list) {
+        size_t n = strcspn(list, ":");
+        if (n > 0) {
+            char *path = weft_format("%.*s", (int)n, list);
+            if (!path)
+                return weft_fail_memory(err);
+            weft_status added = add_user_folder(s, path, "WEFT_PLUGIN_PATH", err);
+            status = status ? status : added;
+            weft_free(path);
+        }
+        list += n + (list[n] == ':');
+    }
+    return status;
+}
+
+static bool lies_in(const char *path, const char *folder_path)
+{
+    size_t n = strlen(folder_path);
+    return strncmp(path, folder_path, n) == 0 && (path[n] == '/' || (n == 1 && path[0] == '/'));
+}
+
+/* An uninstalled program never sees installed plugins: they may be those of another build. */
+static weft_status add_own_folders(weft_search *s, weft_error *err)
+{
+    char real[PATH_MAX];
+    if (weft_find_build_folder(real))
+        return add_folder(s, real, true, err);
+    if (realpath(WEFT_PLUGIN_DIR, real))
+        return add_folder(s, real, false, err);
+    return WEFT_OK;
+}
+
+/* ---- locks ---- */
+
+static weft_status add_lock(weft_search *s, int i, const char *file, const char *key, weft_where at,
+                            weft_error *err)
+{
+    weft_status status = weft_vetted_read(file, at, i == 0, key, &s->locks[i], err);
+    status = status ? status : weft_vetted_check_process(s->locks[i], err);
+    return status ? status : weft_vetted_check_mapped(s->locks[i], err);
+}
+
+static bool is_absent(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+static weft_status add_system_lock(weft_search *s, weft_error *err)
+{
+    const char *key = is_absent(WEFT_SYSTEM_KEY) ? NULL : WEFT_SYSTEM_KEY;
+    if (is_absent(WEFT_SYSTEM_LOCK))
+        return WEFT_OK;
+    return add_lock(s, 0, WEFT_SYSTEM_LOCK, key, WEFT_NOWHERE, err);
+}
+
+/* The run's own. */
+static weft_status add_run_lock(weft_search *s, const weft_params *weft, weft_error *err)
+{
+    const char *lock = weft_params_text(weft, "lock"), *key = weft_params_text(weft, "lock_key");
+    if (!*lock && *key)
+        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(weft, "lock_key"),
+                         "[weft] lock_key is the key that a lock is signed with, and there is no "
+                         "lock; name one, or take this out");
+    return *lock ? add_lock(s, 1, lock, *key ? key : NULL, weft_params_where(weft, "lock"), err)
+                 : WEFT_OK;
+}
+
+const char *weft_search_locked_by(const weft_search *search, int i)
+{
+    for (int k = 0; k < 2; k++)
+        if (search->locks[k] && i-- == 0)
+            return search->locks[k]->file;
+    return NULL;
+}
+
+static weft_status create(const char *const *extra, bool closed, weft_search **out, weft_error *err)
+{
+    weft_status status;
+    *out = NULL;
+    weft_search *s = weft_alloc_zero(1, sizeof *s);
+    if (!s)
+        return weft_fail_memory(err);
+    s->closed = closed;
+    status = weft_loader_init(err);
+    if (status != WEFT_OK)
+        goto fail;
+    s->loader = true;
+    for (int i = 0; extra && extra[i]; i++) {
+        weft_status added = add_user_folder(s, extra[i], "[weft] plugin_path", err);
+        status = status ? status : added;
+    }
+    weft_status added = add_environment(s, err);
+    status = status ? status : added;
+    s->n_user = s->n_folders;
+    if (status == WEFT_OK)
+        status = add_own_folders(s, err);
+    weft_status locked = closed ? WEFT_OK : add_system_lock(s, err);
+    status = status ? status : locked;
+    if (status != WEFT_OK)
+        goto fail;
+    *out = s;
+    return WEFT_OK;
+
+fail:
+    weft_search_destroy(s);
+    return status;
+}
+
+weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err)
+{
+    return create(extra, false, out, err);
+}
+
+weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err)
+{
+    return create(extra, true, out, err);
+}
+
+weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
+                                   weft_error *err)
+{
+    int n = 0;
+    *out = NULL;
+    while (weft && weft_params_word(weft, "plugin_path", n))
+        n++;
+    const char **extra = weft_alloc_zero((size_t)n + 1, sizeof *extra);
+    if (!extra)
+        return weft_fail_memory(err);
+    for (int i = 0; i < n; i++)
+        extra[i] = weft_params_word(weft, "plugin_path", i);
+    weft_status status = create(extra, closed, out, err);
+    weft_free(extra);
+    if (status || closed || !weft)
+        return status;
+    status = add_run_lock(*out, weft, err);
+    if (status) {
+        weft_search_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void weft_search_destroy(weft_search *search)
+{
+    if (!search)
+        return;
+    if (search->loader)
+        weft_loader_exit();
+    for (int i = 0; i < 2; i++)
+        weft_vetted_destroy(search->locks[i]);
+    weft_free(search->folders);
+    weft_free(search->names);
+    weft_pool_release(&search->pool);
+    weft_free(search);
+}
+
+/* ---- from a name to a file ---- */
+
+static bool is_trusted(const weft_search *s, const char *real)
+{
+    for (int i = 0; i < s->n_folders; i++)
+        if (lies_in(real, s->folders[i].real))
+            return true;
+    return false;
+}
+
+char *weft_folder_file(const weft_folder *f, const char *name)
+{
+    return f->build ? weft_format("%s/%s/.libs/%s.so", f->real, name, name)
+                    : weft_format("%s/%s.so", f->real, name);
+}
+
+/* *real stays NULL if this folder does not have the plugin. */
+static weft_status locate_in(weft_search *s, const weft_folder *f, const char *name,
+                             weft_where where, const char **real, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    char resolved[PATH_MAX];
+    struct stat st;
+    char *path = weft_folder_file(f, name);
+    if (!path)
+        return weft_fail_memory(err);
+    if (lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        goto done;
+    if (!realpath(path, resolved) || stat(resolved, &st) != 0)
+        status = weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s': %s cannot be resolved: %s",
+                           name, path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        status =
+            weft_fail(err, WEFT_ERR_INPUT, where, "plugin '%s': %s is not a file", name, resolved);
+    else if (!is_trusted(s, resolved))
+        status = weft_fail(err, WEFT_ERR_INPUT, where,
+                           "plugin '%s': %s leads to %s, outside the plugin folders; copy the file "
+                           "into one, or add its folder to [weft] plugin_path",
+                           name, path, resolved);
+    else if (!(*real = weft_pool_strdup(&s->pool, resolved)))
+        status = weft_fail_memory(err);
+done:
+    weft_free(path);
+    return status;
+}
+
+weft_status weft_search_locate(weft_search *search, const char *name, weft_where where,
+                               weft_found *found, const char **path, weft_error *err)
+{
+    *found = WEFT_FOUND_NONE;
+    *path = NULL;
+    if (!weft_plugin_name_ok(name))
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "'%s' is no plugin name: write letters, digits and '_', a letter first, "
+                         "without folder and .so",
+                         name);
+    for (int i = 0; i <= search->n_folders; i++) {
+        if (i == search->n_user && weft_loader_builtin(name)) {
+            *found = WEFT_FOUND_BUILTIN;
+            return WEFT_OK;
+        }
+        if (i == search->n_folders)
+            break;
+        weft_status status = locate_in(search, &search->folders[i], name, where, path, err);
+        if (status != WEFT_OK)
+            return status;
+        if (*path) {
+            *found = WEFT_FOUND_FILE;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_OK;
+}
+
+bool weft_search_is_users(weft_search *search, const char *name)
+{
+    weft_found found;
+    const char *path;
+    if (weft_search_locate(search, name, WEFT_NOWHERE, &found, &path, NULL) != WEFT_OK || !path)
+        return false;
+    for (int i = 0; i < search->n_user; i++)
+        if (lies_in(path, search->folders[i].real))
+            return true;
+    return false;
+}
+
+/* False: the list of known plugins does not have it, or there is no memory. */
+static bool advise(const weft_search *search, const char *name, const char *searched,
+                   weft_where where, weft_error *err)
+{
+    char *list = weft_search_known(search);
+    const char *p = list;
+    weft_known k;
+    bool known = false;
+    while (p && !known && weft_known_next(&p, &k))
+        known =
+            strlen(name) == (size_t)k.name_size && strncmp(name, k.name, (size_t)k.name_size) == 0;
+    if (known)
+        weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; %.*s", name, searched,
+                  k.advice_size, k.advice);
+    weft_free(list);
+    return known;
+}
+
+weft_status weft_search_missing(weft_search *search, const char *name, weft_where where,
+                                weft_error *err)
+{
+    const char *const *names = weft_search_names(search);
+    int n = 0;
+    if (!names)
+        return weft_fail_memory(err);
+    while (names[n])
+        n++;
+    const char *near = weft_nearest(name, names, n);
+    weft_text folders = {0};
+    for (int i = 0; i < search->n_folders; i++)
+        weft_text_print(&folders, "%s%s", i ? ", " : "", search->folders[i].real);
+    const char *searched =
+        search->n_folders ? weft_text_get(&folders) : "any folder: there is none to look in";
+    weft_status status =
+        advise(search, name, searched, where, err) ? WEFT_ERR_INPUT
+        : near
+            ? weft_fail(err, WEFT_ERR_INPUT, where, "no plugin '%s' in %s; did you mean '%s'?",
+                        name, searched, near)
+            : weft_fail(err, WEFT_ERR_INPUT, where,
+                        "no plugin '%s' in %s; `weft plugins` lists what there is", name, searched);
+    weft_text_release(&folders);
+    return status;
+}

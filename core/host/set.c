@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The listed set: its modules, sections, order and capabilities, all errors at once; then its
+ * hooks, each under its plugin's name. */
+#include "host/enter.h"
+#include "host/internal.h"
+#include "host/wrap.h"
+
+#include <string.h>
+
+static weft_status keep(weft_status first, weft_status next)
+{
+    return first != WEFT_OK ? first : next;
+}
+
+/* ---- load ---- */
+
+typedef struct loading {
+    weft_settings *settings;
+    const weft_log *log;
+    weft_plugins *plugins;
+    const weft_listed *listed;
+    int n_listed;
+    const weft_params *train;
+    weft_error *err;
+    bool incomplete; /* a listed plugin could not be opened: nothing can be said of the set as a
+                        whole */
+} loading;
+
+static weft_status claim_core(loading *l, const char *name, const weft_params **out)
+{
+    return weft_settings_section(l->settings, name, weft_core_params(name), out, l->err);
+}
+
+/* A section whose plugin is not there has no table to be checked against; it is not unknown either.
+ */
+static weft_status ignore_section(loading *l, const char *name)
+{
+    static const weft_param nothing[] = {{0}};
+    weft_error unread = {0};
+    const weft_params *params;
+    weft_settings_section(l->settings, name, nothing, &params, &unread);
+    bool out_of_memory = unread.out_of_memory;
+    weft_error_release(&unread);
+    return out_of_memory ? weft_fail_memory(l->err) : WEFT_OK;
+}
+
+static weft_status open_listed(loading *l, const weft_listed *listed)
+{
+    weft_found found;
+    const char *path;
+    weft_module module;
+    if (listed->optional &&
+        weft_search_locate(l->plugins->search, listed->name, listed->where, &found, &path, NULL) ==
+            WEFT_OK &&
+        found == WEFT_FOUND_NONE) {
+        weft_log_print(l->log, WEFT_LOG_INFO, "plugin ?%s is not there and left out", listed->name);
+        return ignore_section(l, listed->name);
+    }
+    weft_status status =
+        weft_module_open(l->plugins->search, listed->name, listed->where, &module, l->err);
+    if (status != WEFT_OK) {
+        l->incomplete = true;
+        return keep(status, ignore_section(l, listed->name));
+    }
+    weft_loaded *loaded = &l->plugins->list[l->plugins->n++];
+    *loaded = (weft_loaded){.module = module, .optional = listed->optional};
+    return WEFT_OK;
+}
+
+/* What can be said of them without opening one. */
+static weft_status find_all(loading *l)
+{
+    const char *path;
+    weft_status status = WEFT_OK;
+    l->n_listed = weft_settings_plugins(l->settings, &l->listed);
+    for (int i = 0; i < l->n_listed; i++)
+        if (!l->listed[i].optional)
+            status = keep(status, weft_module_find(l->plugins->search, l->listed[i].name,
+                                                   l->listed[i].where, &path, l->err));
+    return status;
+}
+
+static weft_status open_all(loading *l)
+{
+    weft_status status = WEFT_OK;
+    l->n_listed = weft_settings_plugins(l->settings, &l->listed);
+    l->plugins->list = weft_alloc_zero((size_t)l->n_listed + 1,
+                                       sizeof *l->plugins->list); /* one more for a device */
+    if (!l->plugins->list)
+        return weft_fail_memory(l->err);
+    for (int i = 0; i < l->n_listed; i++)
+        status = keep(status, open_listed(l, &l->listed[i]));
+    return status;
+}
+
+static weft_status add_default_device(loading *l)
+{
+    weft_plugins *p = l->plugins;
+    void *self;
+    if (l->incomplete || weft_plugins_service(p, "device", &self))
+        return WEFT_OK;
+    weft_module module;
+    weft_status status = weft_module_open(p->search, "cpu", WEFT_NOWHERE, &module, l->err);
+    if (status != WEFT_OK) {
+        l->incomplete = true;
+        return weft_fail(l->err, status, WEFT_NOWHERE,
+                         "no listed plugin gives a device, and the default, cpu, cannot be used; "
+                         "list a device in [weft] plugins");
+    }
+    weft_log_print(l->log, WEFT_LOG_INFO, "no listed plugin gives a device: using cpu");
+    memmove(p->list + 1, p->list, (size_t)p->n * sizeof *p->list);
+    p->list[0] = (weft_loaded){.module = module};
+    p->n++;
+    return WEFT_OK;
+}
+
+static weft_status claim_sections(loading *l)
+{
+    static const weft_param nothing[] = {{0}};
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < l->plugins->n; i++) {
+        weft_loaded *loaded = &l->plugins->list[i];
+        const weft_plugin *plugin = loaded->module.plugin;
+        status = keep(status, weft_settings_section(l->settings, plugin->name,
+                                                    plugin->params ? plugin->params : nothing,
+                                                    &loaded->params, l->err));
+        loaded->host.params = loaded->params;
+        loaded->host.train = l->train;
+    }
+    return status;
+}
+
+static bool is_listed(const loading *l, const char *name)
+{
+    for (int i = 0; i < l->n_listed; i++)
+        if (strcmp(l->listed[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Sections that nobody claimed; those of plugins that exist are told to be listed. */
+static weft_status check_sections(loading *l, bool early)
+{
+    const char *const *names = weft_search_names(l->plugins->search);
+    int n = 0, kept = 0;
+    if (!names)
+        return weft_fail_memory(l->err);
+    while (names[n])
+        n++;
+    const char **unlisted = weft_alloc_zero((size_t)n + 1, sizeof *unlisted);
+    if (!unlisted)
+        return weft_fail_memory(l->err);
+    for (int i = 0; i < n; i++)
+        if (!is_listed(l, names[i]))
+            unlisted[kept++] = names[i];
+    weft_status status =
+        (early ? weft_settings_begin : weft_settings_finish)(l->settings, unlisted, l->err);
+    weft_free(unlisted);
+    return status;
+}
+
+/* All that can be said before a plugin is opened. stop: none may be. */
+static weft_status prepare(loading *l, bool *stop)
+{
+    const weft_params *core = NULL, *mesh = NULL;
+    weft_status named = claim_core(l, "weft", &core);
+    /* With [weft] wrong nobody knows whether it names a lock: folders are looked into, and nothing
+     * is opened. */
+    weft_status found = weft_search_create_for(core, !core, &l->plugins->search, l->err);
+    /* Without folders every plugin would be missing: those errors would only hide this one. */
+    named = keep(named, found ? found : check_sections(l, true));
+    weft_status status = claim_core(l, "train", &l->train);
+    status = keep(status, claim_core(l, "mesh", &mesh));
+    /* What is misspelt in [weft], or a section, may have been a lock; under one nothing is opened
+     * for the sake of more errors. */
+    *stop = named || (status && weft_search_locked_by(l->plugins->search, 0));
+    return *stop ? keep(keep(named, status), found ? found : find_all(l)) : status;
+}
+
+weft_status weft_plugins_check(weft_settings *settings, weft_search **search, weft_error *err)
+{
+    bool stop;
+    weft_plugins none = {0};
+    loading l = {.settings = settings, .plugins = &none, .err = err};
+    weft_status status = prepare(&l, &stop);
+    if (status) {
+        weft_search_destroy(none.search);
+        none.search = NULL;
+    }
+    *search = none.search;
+    return status;
+}
+
+weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out,
+                              weft_error *err)
+{
+    *out = NULL;
+    loading l = {.settings = settings, .log = log, .err = err};
+    l.plugins = weft_alloc_zero(1, sizeof *l.plugins);
+    if (!l.plugins)
+        return weft_fail_memory(err);
+    bool stop;
+    weft_status status = prepare(&l, &stop);
+    if (stop)
+        goto fail;
+    status = keep(status, open_all(&l));
+    if (!l.plugins->list)
+        goto fail;
+    status = keep(status, add_default_device(&l));
+    status = keep(status, weft_search_check_mapped(l.plugins->search, err));
+    status = keep(status, claim_sections(&l));
+    status = keep(status, check_sections(&l, false));
+    if (!l.incomplete)
+        status = keep(status, weft_order_check(l.plugins, err));
+    if (status != WEFT_OK)
+        goto fail;
+    *out = l.plugins;
+    return WEFT_OK;
+
+fail:
+    weft_plugins_destroy(l.plugins);
+    return status;
+}
+
+/* ---- hooks ---- */
+
+static weft_entry enter(const weft_loaded *loaded, const char *hook, weft_error *err)
+{
+    return weft_enter(loaded->module.plugin->name, hook, loaded->module.where, err);
+}
+
+/* What a hook noted stays; this says whose hook it was. */
+static weft_status leave(const weft_entry *entry, weft_status s)
+{
+    bool silent = weft_entry_is_silent(entry);
+    weft_status status = weft_leave(entry, s);
+    if (status && !silent)
+        weft_fail(entry->err, status, entry->where, "plugin '%s' failed in %s; see above",
+                  entry->in.plugin, entry->in.hook);
+    return status;
+}
+
+/* Plans need a tokenizer's size. */
+static bool is_ready(const weft_loaded *loaded, const char *service)
+{
+    return loaded->opened || (loaded->created && strcmp(service, "tokenizer") == 0);
+}
+
+/* Another plugin's service, for plugins: only once it is open, with the wraps that are; a tokenizer
+ * as soon as it is created. */
+static const void *host_service(const weft_host *host, const char *name, void **self)
+{
+    const weft_plugins *plugins = host->core;
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *contribution;
+    const weft_link *l = weft_wraps_find(plugins, name);
+    *self = NULL;
+    while (l && !is_ready(l->by, name))
+        l = l->inner;
+    if (l) {
+        *self = l->outside_self;
+        return l->outside;
+    }
+    while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &contribution)) {
+        if (strcmp(contribution->service, name) != 0)
+            continue;
+        if (!is_ready(loaded, name))
+            return NULL;
+        *self = loaded->self;
+        return contribution->table;
+    }
+    return NULL;
+}
+
+static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const weft_host *host,
+                              weft_error *err)
+{
+    const weft_plugin *plugin = loaded->module.plugin;
+    const weft_params *train = loaded->host.train;
+    loaded->host = *host;
+    loaded->host.params = loaded->params;
+    loaded->host.train = train;
+    loaded->host.service = host_service;
+    loaded->host.core = plugins;
+    loaded->self = NULL;
+    if (plugin->create) {
+        const weft_entry entry = enter(loaded, "create", err);
+        weft_status status = leave(&entry, plugin->create(&loaded->host, &loaded->self, err));
+        if (status != WEFT_OK)
+            return status;
+    }
+    loaded->created = true;
+    return weft_wraps_add(plugins, loaded, err);
+}
+
+static void destroy_created(weft_plugins *plugins)
+{
+    weft_wraps_release(plugins);
+    for (int i = plugins->n - 1; i >= 0; i--) {
+        weft_loaded *loaded = &plugins->list[i];
+        const weft_plugin *plugin = loaded->module.plugin;
+        if (loaded->created && plugin->destroy) {
+            const weft_entry entry = enter(loaded, "destroy", NULL);
+            plugin->destroy(loaded->self);
+            leave(&entry, WEFT_OK);
+        }
+        loaded->created = false;
+        loaded->self = NULL;
+    }
+}
+
+static void log_wraps(const weft_plugins *plugins, const weft_log *log)
+{
+    weft_text text = {0};
+    for (int i = 0; weft_plugins_print_wraps(plugins, &i, &text); weft_text_clear(&text))
+        weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
+    weft_text_release(&text);
+}
+
+weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err)
+{
+    for (int i = 0; i < plugins->n; i++) {
+        weft_status status = create_one(plugins, &plugins->list[i], host, err);
+        if (status == WEFT_OK)
+            continue;
+        destroy_created(plugins);
+        return status;
+    }
+    if (host->rank == 0)
+        log_wraps(plugins, host->log);
+    return WEFT_OK;
+}
+
+weft_status weft_loaded_open(weft_loaded *loaded, weft_error *err)
+{
+    const weft_plugin *plugin = loaded->module.plugin;
+    weft_status status = WEFT_OK;
+    if (plugin->open) {
+        const weft_entry entry = enter(loaded, "open", err);
+        status = leave(&entry, plugin->open(loaded->self, err));
+    }
+    loaded->opened = status == WEFT_OK;
+    return status;
+}
+
+weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < plugins->n && !status; i++)
+        status = weft_loaded_open(&plugins->list[i], err);
+    if (status)
+        weft_plugins_close(plugins);
+    return status;
+}
+
+void weft_plugins_close(weft_plugins *plugins)
+{
+    for (int i = plugins ? plugins->n - 1 : -1; i >= 0; i--) {
+        weft_loaded *loaded = &plugins->list[i];
+        const weft_plugin *plugin = loaded->module.plugin;
+        if (loaded->opened && plugin->close) {
+            const weft_entry entry = enter(loaded, "close", NULL);
+            plugin->close(loaded->self);
+            leave(&entry, WEFT_OK);
+        }
+        loaded->opened = false;
+    }
+}
+
+void weft_plugins_destroy(weft_plugins *plugins)
+{
+    if (!plugins)
+        return;
+    weft_plugins_close(plugins);
+    destroy_created(plugins);
+    weft_search_destroy(plugins->search);
+    weft_free(plugins->passes);
+    weft_free(plugins->list);
+    weft_free(plugins);
+}
+
+/* ---- looking at the set ---- */
+
+bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin, int *item,
+                       const weft_loaded **loaded, const weft_contribution **contribution)
+{
+    for (; *plugin < plugins->n; (*plugin)++, *item = 0) {
+        const weft_contribution *table = plugins->list[*plugin].module.plugin->contributions;
+        while (table && table[*item].kind != WEFT_END) {
+            const weft_contribution *now = &table[(*item)++];
+            if (now->kind != kind)
+                continue;
+            *loaded = &plugins->list[*plugin];
+            *contribution = now;
+            return true;
+        }
+    }
+    return false;
+}
+
+const void *weft_plugins_service(const weft_plugins *plugins, const char *name, void **self)
+{
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *contribution;
+    const weft_link *l = weft_wraps_find(plugins, name);
+    if (l) {
+        *self = l->outside_self;
+        return l->outside;
+    }
+    while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &contribution)) {
+        if (strcmp(contribution->service, name) != 0)
+            continue;
+        *self = loaded->self;
+        return contribution->table;
+    }
+    *self = NULL;
+    return NULL;
+}
+
+const char *weft_plugins_giver(const weft_plugins *plugins, const void *table)
+{
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    const weft_link *l = table ? weft_wraps_find_table(plugins, table) : NULL;
+    if (l)
+        return l->by->module.plugin->name;
+    while (table && weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &c))
+        if (c->table == table)
+            return loaded->module.plugin->name;
+    return NULL;
+}
+
+static bool is_op_of_set(const weft_plugins *plugins, const char *name)
+{
+    for (int i = 0; i < plugins->n; i++) {
+        const weft_op *const *ops = plugins->list[i].module.plugin->ops;
+        for (int j = 0; ops && ops[j]; j++)
+            if (strcmp(ops[j]->name, name) == 0)
+                return true;
+    }
+    return false;
+}
+
+weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op),
+                                       weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < plugins->n; i++) {
+        const weft_module *m = &plugins->list[i].module;
+        for (const weft_kernel *k = m->plugin->kernels; k && k->op; k++)
+            if (!k->optional && !known(k->op) && !is_op_of_set(plugins, k->op))
+                status = keep(status,
+                              weft_fail(err, WEFT_ERR_INPUT, m->where,
+                                        "plugin '%s' has a kernel '%s' for op '%s', which neither "
+                                        "weft nor a listed plugin has; list the plugin that "
+                                        "brings the op, or leave '%s' out",
+                                        m->plugin->name, k->name, k->op, m->plugin->name));
+    }
+    return status;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tasks of a training step take, by a roofline of all that the ranks of a pipeline do. */
+#include "compile/driver/plan.h"
+#include "compile/program/compile.h"
+#include "host/enter.h"
+
+#include <string.h>
+
+/* Does a node read, in its own part, what another stage has made? Inputs are every rank's own. */
+static bool is_sent(const weft_node *n, const weft_value *v)
+{
+    return weft_part_is_micro(n->part) && !weft_node_is(v->node, WEFT_OP_SOURCE) &&
+           v->node->part == n->part && v->node->stage != n->stage;
+}
+
+/* What goes to another stage counts once, however many read it there. */
+static void count_boundary(const weft_graph *g, const weft_node *n, bool *seen, weft_costs *out)
+{
+    for (int i = 0; i < n->n_ins; i++) {
+        const weft_value *v = n->ins[i];
+        if (!is_sent(n, v) || seen[v->id])
+            continue;
+        seen[v->id] = true;
+        out->bytes[n->part == WEFT_PART_B][v->node->stage] += (double)weft_value_part_bytes(g, v);
+    }
+}
+
+/* ---- programs ---- */
+
+/* How often a program runs in a step. */
+static double repeats(const weft_plan *plan, const weft_program *p)
+{
+    return weft_part_is_micro(p->part) ? (double)plan->micro_batches : 1;
+}
+
+static void count_computed(const weft_lowered *l, const weft_instruction *in,
+                           const weft_work_cost *cost, double times, weft_forecast *f)
+{
+    const double flops = in->kind == WEFT_COMPUTE ? times * in->flops : 0;
+    f->flops += flops;
+    if (flops > 0 && (in->node->op->flags & WEFT_OP_MATMUL))
+        f->products[weft_roofline_dtype(l, in)] += flops;
+    if (cost->known)
+        return;
+    f->unknown_flops += flops;
+    if (f->n_unknown++ == 0)
+        f->unknown = in->node->op->name;
+}
+
+/* Of the planned rank: what its time goes to, of which these are the program's seconds. */
+static void sum_up(const weft_roofline *r, const weft_lowered *l, const weft_program *p,
+                   double seconds, double times, weft_forecast *f)
+{
+    double busy = 0;
+    for (int i = 0; i < p->n; i++) {
+        const weft_work_cost cost = weft_roofline_cost(r, l, &p->list[i]);
+        f->work_s[cost.work] += times * cost.seconds;
+        if (r->in_turn || p->list[i].queue == WEFT_QUEUE_COMPUTE)
+            busy += cost.work == WEFT_WORK_SENT ? 0 : cost.seconds;
+        count_computed(l, &p->list[i], &cost, times, f);
+    }
+    f->waits_s += seconds - times * busy;
+}
+
+/* Seconds of the tasks of each program, together. */
+static double seconds_of(const weft_lowered *l, const weft_program *p, const weft_task_time *times)
+{
+    double seconds = 0;
+    for (int t = 0; t < l->tasks->n; t++) {
+        const weft_task *task = &l->tasks->list[t];
+        if (task->part == p->part && task->stage == p->stage)
+            seconds += times[t].end - times[t].start;
+    }
+    return seconds;
+}
+
+/* What a rank of the pipeline takes for its tasks: each by itself, and on average. */
+static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, const weft_lowered *l,
+                              int rank, weft_forecast *f, weft_error *err)
+{
+    weft_task_time *times = weft_alloc(((size_t)l->tasks->n + 1) * sizeof *times);
+    f->costs.of[rank] = weft_alloc(((size_t)l->tasks->n + 1) * sizeof **f->costs.of);
+    weft_status s = times && f->costs.of[rank] ? weft_roofline_course(r, l, NULL, times, err)
+                                               : weft_fail_memory(err);
+    for (int t = 0; t < l->tasks->n && !s; t++)
+        f->costs.of[rank][t] = times[t].end - times[t].start;
+    for (int i = 0; i < l->n_programs && !s; i++) {
+        const weft_program *p = &l->programs[i];
+        double seconds = seconds_of(l, p, times);
+        f->costs.seconds[p->part][weft_part_is_micro(p->part) ? p->stage : rank] +=
+            seconds / repeats(plan, p);
+        if (l == plan->lowered[WEFT_MODE_TRAIN])
+            sum_up(r, l, p, seconds, repeats(plan, p), f);
+    }
+    weft_free(times);
+    f->model_flops += l->model_flops / f->costs.ranks;
+    f->model_attention += l->model_attention / f->costs.ranks;
+    return s;
+}
+
+/* Another rank of the pipeline, which is lowered for this alone: as plan.c does it. */
+static weft_status lower_other(const weft_plan *plan, const weft_roofline *r, int number, int rank,
+                               weft_lowered **out, weft_error *err)
+{
+    weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    weft_states states = {0};
+    int coord[WEFT_MAX_AXES];
+    weft_mesh_coord(&plan->mesh, number, coord);
+    weft_lower_options options = {.kernels = &plan->kernels,
+                                  .states = &states,
+                                  .tasks = &plan->tasks[WEFT_MODE_TRAIN]->of[rank],
+                                  .rank = number,
+                                  .n_queues = r->in_turn ? 1 : plan->device->n_queues};
+    weft_status s =
+        weft_states_init(&states, g, coord, plan->lowered[WEFT_MODE_TRAIN]->alignment, err);
+    s = s ? s : weft_lower(g, &options, out, err);
+    weft_states_release(&states);
+    return s;
+}
+
+static weft_status lower_ranks(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+                               weft_error *err)
+{
+    weft_lowered *mine = plan->lowered[WEFT_MODE_TRAIN];
+    const weft_tasks *tasks = plan->tasks[WEFT_MODE_TRAIN];
+    const int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
+    const int stride = axis < 0 ? 0 : weft_mesh_stride(&plan->mesh, axis);
+    const int here = (int)(mine->tasks - tasks->of);
+    f->ranks = weft_alloc_zero((size_t)tasks->ranks, sizeof(weft_lowered *));
+    weft_status s = f->ranks ? WEFT_OK : weft_fail_memory(err);
+    for (int i = 0; i < tasks->ranks && !s; i++)
+        if (i != here)
+            s = lower_other(plan, r, plan->rank + (i - here) * stride, i, &f->ranks[i], err);
+    if (!s)
+        f->ranks[here] = mine;
+    return s;
+}
+
+static weft_status run_ranks(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+                             weft_error *err)
+{
+    const weft_tasks *tasks = plan->tasks[WEFT_MODE_TRAIN];
+    weft_status s = weft_timeline_reserve(tasks, &f->timeline, err);
+    s = s ? s : weft_roofline_pipeline(r, f->ranks, tasks->ranks, 0, NULL, f->timeline->of, err);
+    if (!s)
+        weft_timeline_sum_up(f->timeline);
+    return s;
+}
+
+/* From a stage to the next: to another host, if any two that follow each other are on two. */
+static void set_link(const weft_plan *plan, const weft_device_rates *rates, weft_costs *costs)
+{
+    const int axis = weft_graph_stage_axis(plan->graphs[WEFT_MODE_TRAIN]);
+    const bool far = axis >= 0 && weft_reach_of(rates, &plan->mesh, &axis, 1).hosts > 1;
+    costs->bytes_per_s = far ? rates->net : rates->link;
+    costs->latency_s = rates->launch_s + (far ? rates->net_s : rates->link_s);
+}
+
+static weft_status count_boundaries(const weft_plan *plan, weft_costs *out, weft_error *err)
+{
+    weft_graph *g = plan->graphs[WEFT_MODE_TRAIN];
+    bool *seen = weft_alloc_zero((size_t)weft_graph_values(g) + 1, sizeof *seen);
+    if (!seen)
+        return weft_fail_memory(err);
+    weft_graph_mark_live(g);
+    for (const weft_node *n = g->first; n; n = n->next)
+        if (n->mark)
+            count_boundary(g, n, seen, out);
+    weft_free(seen);
+    return WEFT_OK;
+}
+
+/* ---- the whole ---- */
+
+bool weft_plan_captures_sent(const weft_plan *plan)
+{
+    void *self;
+    const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
+    if (!t || !t->captured || weft_plan_is_staged(plan))
+        return false;
+    const weft_entry entry = weft_enter_service(plan->plugins, t, "captured", NULL);
+    const bool may = t->captured(self);
+    weft_leave(&entry, WEFT_OK);
+    return may;
+}
+
+bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op)
+{
+    void *self;
+    const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
+    if (!t || !t->sends_terms)
+        return false;
+    const weft_entry entry = weft_enter_service(plan->plugins, t, "sends_terms", NULL);
+    const bool does = t->sends_terms(self, op);
+    weft_leave(&entry, WEFT_OK);
+    return does;
+}
+
+/* By whom and what ranks send each other. */
+static void set_transport(const weft_plan *plan, weft_roofline *r)
+{
+    weft_roofline_share(r, weft_device_sharers(plan, &r->rates));
+    if (weft_plan_is_staged(plan))
+        weft_roofline_stage(r);
+    r->terms[WEFT_REDUCE_SUM] = weft_plan_sends_terms(plan, WEFT_REDUCE_SUM);
+    r->terms[WEFT_REDUCE_MAX] = weft_plan_sends_terms(plan, WEFT_REDUCE_MAX);
+}
+
+bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out)
+{
+    *out = (weft_roofline){.in_turn = !weft_device_is_async(plan),
+                           .transfers = plan->device->n_queues > WEFT_QUEUE_TRANSFERS,
+                           .staged = !plan->device->host_memory,
+                           .captures = weft_device_is_async(plan) && plan->device->begin,
+                           .captures_sent = weft_plan_captures_sent(plan)};
+    bool known = weft_device_find_rates(plan, &out->rates);
+    if (known)
+        set_transport(plan, out);
+    else
+        weft_roofline_assume(out, 1e12, 1e10);
+    return known;
+}
+
+weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+                               weft_error *err)
+{
+    const weft_tasks *t = plan->tasks[WEFT_MODE_TRAIN];
+    memset(f, 0, sizeof *f);
+    weft_status s = weft_costs_init(&f->costs, t->ranks, t->stages, err);
+    if (s)
+        return s;
+    set_link(plan, &r->rates, &f->costs);
+    s = count_boundaries(plan, &f->costs, err);
+    s = s ? s : lower_ranks(plan, r, f, err);
+    for (int i = 0; i < t->ranks && !s; i++)
+        s = count_rank(plan, r, f->ranks[i], i, f, err);
+    s = s ? s : run_ranks(plan, r, f, err);
+    if (s)
+        weft_forecast_release(plan, f);
+    return s;
+}
+
+void weft_forecast_release(const weft_plan *plan, weft_forecast *f)
+{
+    for (int i = 0; f->ranks && i < plan->tasks[WEFT_MODE_TRAIN]->ranks; i++)
+        if (f->ranks[i] != plan->lowered[WEFT_MODE_TRAIN])
+            weft_lowered_destroy(f->ranks[i]);
+    weft_free(f->ranks);
+    weft_timeline_destroy(f->timeline);
+    weft_costs_release(&f->costs);
+    *f = (weft_forecast){0};
+}
+
+/* Neighbouring stages are of different ranks, if there are several. */
+static void print_sent(const weft_costs *costs, double bytes, const char *where, weft_text *text)
+{
+    if (bytes <= 0 || costs->ranks == 1)
+        return;
+    weft_text_add(text, ", ");
+    weft_print_bytes(text, bytes);
+    weft_text_print(text, " %s", where);
+}
+
+void weft_plan_print_costs(const weft_costs *costs, weft_text *text)
+{
+    for (int s = 0; s < costs->stages; s++) {
+        weft_text_print(text, "  stage %d, rank %d: forward ", s, s % costs->ranks);
+        weft_print_seconds(text, costs->seconds[WEFT_PART_F][s]);
+        weft_text_add(text, ", backward ");
+        weft_print_seconds(text, costs->seconds[WEFT_PART_B][s]);
+        print_sent(costs, costs->bytes[0][s], "sent on", text);
+        print_sent(costs, costs->bytes[1][s], "sent back", text);
+        weft_text_add(text, "\n");
+    }
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the tasks of a rank's list run, were the rank alone: queues, what instructions wait for, and
+ * where queues meet between tasks, as execute/tasks.c, streams.c and captured.c have them. */
+#include "forecast/course.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NONE = -1 };
+
+typedef weft_course course;
+
+static const weft_program *program_at(const course *c, int task)
+{
+    const weft_task *t = &c->l->tasks->list[task];
+    return weft_lowered_program(c->l, t->part, t->stage);
+}
+
+/* ---- queues ---- */
+
+static int queue_of(const course *c, int queue)
+{
+    return c->r->in_turn ? WEFT_QUEUE_COMPUTE : queue;
+}
+
+static double latest(const double *ends)
+{
+    return fmax(ends[WEFT_QUEUE_COMPUTE], ends[WEFT_QUEUE_COLLECTIVES]);
+}
+
+/* What is on the queue of transfers is waited for by itself. */
+static void await_all(course *c, const double *ends)
+{
+    for (int q = 0; q < WEFT_MOST_QUEUES; q++)
+        c->queue[q] = fmax(c->queue[q], latest(ends));
+}
+
+static void meet(course *c)
+{
+    await_all(c, c->queue);
+    c->before = NONE;
+}
+
+static void pass_on(course *c, int task, bool captured)
+{
+    const bool met = c->before == NONE;
+    c->before = task;
+    c->before_captured = captured;
+    c->ended ^= 1;
+    memcpy(c->ends[c->ended], c->queue, sizeof c->queue);
+    if (!met)
+        await_all(c, c->ends[c->ended ^ 1]);
+}
+
+/* ---- instructions ---- */
+
+static double after_own(const weft_instruction *in, const weft_task_time *times)
+{
+    double time = 0;
+    for (int k = 0; k < in->n_waits; k++)
+        time = fmax(time, times[in->waits[k]].end);
+    return time;
+}
+
+static double after_before(const course *c, const weft_boundary *b, int i)
+{
+    double time = 0;
+    for (int k = 0; b && k < b->n_waits; k++) {
+        const int on = b->waits[k].before;
+        if (b->waits[k].after == i)
+            time = fmax(time, c->before_captured
+                                  ? c->ends[c->ended][c->l->programs[b->before].list[on].queue]
+                                  : c->times[c->before % WEFT_REMEMBERED][on].end);
+    }
+    return time;
+}
+
+/* Where what is sent is handed over to the transport: behind all of in's queue. */
+static double hand_over(course *c, const weft_instruction *in)
+{
+    const int on = queue_of(c, c->r->transfers ? WEFT_QUEUE_TRANSFERS : in->queue);
+    c->queue[on] = fmax(c->queue[on], c->queue[queue_of(c, in->queue)]);
+    return c->queue[on];
+}
+
+/* All ranks of a ring are alike: what this one is sent comes when what it sends is there. That goes
+ * on beside the queues, one after the other. A rank sends by the transfer behind the one that it
+ * receives by, and awaits both at once. */
+static weft_task_time shift_on(course *c, const weft_instruction *in, double seconds)
+{
+    double *arrives = &c->arrives[in->transfer - 1];
+    const double start = fmax(fmax(hand_over(c, in), *arrives), c->ring);
+    *arrives = c->ring = start + seconds;
+    return (weft_task_time){start, c->ring};
+}
+
+static bool goes_beside(const course *c, const weft_instruction *in)
+{
+    return weft_node_shifts(in->node) && in->kind == WEFT_POST_SEND && !c->r->in_turn;
+}
+
+/* Later than `start` if others make it wait. false: it is not known how long. */
+static bool await_others(course *c, const weft_instruction *in, double *start)
+{
+    double all = -1, before = 0;
+    if (!c->pipeline)
+        return true;
+    if (weft_course_passes_on(in) && in->kind != WEFT_POST_RECV) {
+        if (!weft_pipeline_await(c, in->transfer, &all))
+            return false;
+    } else if (in->kind == WEFT_COLLECTIVE &&
+               (before = weft_roofline_before_stages(c->r, c->l, in)) >= 0) {
+        if (!weft_pipeline_meet(c, *start + before, &all))
+            return false;
+        all -= before;
+    }
+    if (all > *start && queue_of(c, in->queue) == WEFT_QUEUE_COMPUTE)
+        c->stood += all - *start;
+    *start = fmax(*start, all);
+    return true;
+}
+
+/* Where it stands on its queue; but what goes on beside that, until it has come. */
+static weft_task_time pass_queue(course *c, const weft_instruction *in, double start,
+                                 weft_task_time *on_queue)
+{
+    const double seconds = weft_roofline_cost(c->r, c->l, in).seconds;
+    const bool beside = goes_beside(c, in);
+    const double end = beside ? start : start + seconds;
+    c->queue[queue_of(c, in->queue)] = end;
+    *on_queue = (weft_task_time){start, end};
+    if (beside)
+        return shift_on(c, in, seconds);
+    if (weft_node_shifts(in->node) && in->kind == WEFT_POST_RECV)
+        c->arrives[in->transfer] = end; /* not before */
+    else if (c->pipeline && weft_course_passes_on(in) && in->kind != WEFT_AWAIT)
+        weft_pipeline_post(c, in, in->kind == WEFT_POST_SEND ? hand_over(c, in) : start);
+    return *on_queue;
+}
+
+/* The host waits until it has what it sends on, or what it has received. */
+static bool holds_host(const course *c, const weft_instruction *in)
+{
+    return c->r->through_host &&
+           (in->kind == WEFT_COLLECTIVE || in->kind == WEFT_POST_SEND || in->kind == WEFT_AWAIT);
+}
+
+static bool run_one(course *c, const weft_program *p, int i, int task)
+{
+    const weft_instruction *in = &p->list[i];
+    weft_task_time *times = c->times[task % WEFT_REMEMBERED];
+    double start = fmax(c->queue[queue_of(c, in->queue)], c->host);
+    if (!c->r->in_turn)
+        start = fmax(start, fmax(after_own(in, times), after_before(c, c->boundary, i)));
+    if (weft_node_shifts(in->node) && in->kind == WEFT_AWAIT)
+        start = fmax(start, c->arrives[in->transfer]);
+    if (!await_others(c, in, &start))
+        return false;
+    const weft_task_time seen = pass_queue(c, in, start, &times[i]);
+    if (holds_host(c, in))
+        c->host = times[i].end;
+    if (c->watch)
+        c->watch->see(c->watch->self, task, in, &seen);
+    return true;
+}
+
+/* ---- tasks ---- */
+
+/* A prologue stands before the body of the task before it; behind it, if that makes what prologues
+ * read; and the host waits behind a stretch of the list. */
+enum { FIRST, AHEAD, BODY, BEHIND, END, PHASES };
+
+static bool is_update(const course *c, int task)
+{
+    return c->l->tasks->list[task].part == WEFT_PART_UPDATE;
+}
+
+/* Of the stretch that the host enqueues before it waits. */
+static bool is_last(const course *c, int task)
+{
+    return task + 1 == c->l->tasks->n || (is_update(c, task + 1) && !is_update(c, task));
+}
+
+/* Whose instructions come now; NONE: nobody's. */
+static int task_of(const course *c)
+{
+    const bool first = c->task == 0 || is_last(c, c->task - 1), last = is_last(c, c->task),
+               makes = c->l->tasks->list[c->task].part == WEFT_PART_BEGIN;
+    switch (c->phase) {
+    case FIRST:
+        return first ? c->task : NONE;
+    case AHEAD:
+        return last || makes ? NONE : c->task + 1;
+    case BODY:
+        return c->task;
+    case BEHIND:
+        return last || !makes ? NONE : c->task + 1;
+    default:
+        return NONE;
+    }
+}
+
+/* NULL: all before is done. */
+static const weft_boundary *cross(course *c, const weft_program *p)
+{
+    if (c->before == NONE)
+        return NULL;
+    const weft_boundary *b =
+        weft_lowered_boundary(c->l, program_at(c, c->before), p, c->phase != BODY);
+    if (!b)
+        meet(c);
+    return b;
+}
+
+/* What is captured on several queues waits for all of them, and all for it. */
+static void enter_body(course *c, const weft_program *p)
+{
+    c->boundary = cross(c, p);
+    c->captured = c->r->captures && weft_task_repeats(p, c->boundary, c->r->captures_sent);
+    c->forks = c->captured && !weft_program_is_on_first(p);
+    if (c->forks)
+        await_all(c, c->queue);
+    c->at = p->n_prologue;
+}
+
+static void leave_body(course *c, int task)
+{
+    if (c->forks)
+        meet(c);
+    else
+        pass_on(c, task, c->captured);
+}
+
+/* false: it waits for another rank in the middle. */
+static bool run_some(course *c, int task)
+{
+    const weft_program *p = program_at(c, task);
+    const bool body = c->phase == BODY;
+    const int end = body ? p->n : p->n_prologue;
+    if (!body && !end)
+        return true;
+    if (!c->entered && body) {
+        enter_body(c, p);
+    } else if (!c->entered) {
+        c->boundary = cross(c, p);
+        c->at = 0;
+    }
+    for (c->entered = true; c->at < end; c->at++)
+        if (!run_one(c, p, c->at, task))
+            return false;
+    if (body)
+        leave_body(c, task);
+    c->entered = false;
+    return true;
+}
+
+/* Where the host waits, all that was sent is over. false: nobody knows when. */
+static bool end_task(course *c)
+{
+    const double start = c->task > 0 ? c->out[c->task - 1].end : 0;
+    const bool last = is_last(c, c->task);
+    if (last)
+        meet(c);
+    for (int i = 0; last && c->pipeline && i < c->l->n_transfers; i++)
+        for (double over = 0; over >= 0;) {
+            if (!weft_pipeline_await(c, i, &over))
+                return false;
+            c->queue[WEFT_QUEUE_COMPUTE] = fmax(c->queue[WEFT_QUEUE_COMPUTE], over);
+        }
+    if (last)
+        meet(c);
+    const double end = fmax(start, c->queue[WEFT_QUEUE_COMPUTE]);
+    c->out[c->task] = (weft_task_time){fmin(start + c->stood, end), end};
+    c->stood = 0;
+    return true;
+}
+
+static bool run_phase(course *c)
+{
+    const int task = task_of(c);
+    if (c->phase == END)
+        return end_task(c);
+    return task == NONE || run_some(c, task);
+}
+
+bool weft_course_is_through(const weft_course *c)
+{
+    return c->task == c->l->tasks->n;
+}
+
+bool weft_course_advance(weft_course *c)
+{
+    const int task = c->task, phase = c->phase, at = c->at;
+    while (!weft_course_is_through(c) && run_phase(c))
+        if (++c->phase == PHASES) {
+            c->phase = FIRST;
+            c->task++;
+        }
+    return c->task != task || c->phase != phase || c->at != at;
+}
+
+/* ---- life ---- */
+
+weft_status weft_course_begin(weft_course *c, weft_error *err)
+{
+    int longest = 1;
+    bool ok = true;
+    c->before = NONE;
+    c->arrives = weft_alloc_zero((size_t)c->l->n_transfers + 1, sizeof *c->arrives);
+    for (int i = 0; i < c->l->n_programs; i++)
+        longest = c->l->programs[i].n > longest ? c->l->programs[i].n : longest;
+    for (int i = 0; i < WEFT_REMEMBERED && ok; i++) {
+        c->times[i] = weft_alloc((size_t)longest * sizeof *c->times[i]);
+        ok = c->times[i] != NULL;
+    }
+    return ok && c->arrives ? WEFT_OK : weft_fail_memory(err);
+}
+
+void weft_course_end(weft_course *c)
+{
+    weft_free(c->arrives);
+    for (int i = 0; i < WEFT_REMEMBERED; i++)
+        weft_free(c->times[i]);
+}
+
+weft_status weft_roofline_course(const weft_roofline *r, const weft_lowered *l,
+                                 const weft_course_watch *watch, weft_task_time *out,
+                                 weft_error *err)
+{
+    weft_course c = {.r = r, .l = l, .watch = watch, .out = out};
+    weft_status s = weft_course_begin(&c, err);
+    if (!s)
+        weft_course_advance(&c);
+    weft_course_end(&c);
+    return s;
+}
