@@ -97,7 +97,7 @@ static weft_status load(work *w, weft_error *err)
     const generate_source *source = w->job->source;
     if (w->job->wishes->untrained)
         return WEFT_OK;
-    return source->checkpoint ? weft_run_read_weights(w->run, source->folder, err)
+    return source->checkpoint ? generate_read_weights(w->run, source->folder, err)
                               : weft_run_take_weights(w->run, err);
 }
 

@@ -94,4 +94,9 @@ weft_status generate_print_more(const generate_texts *t, const weft_continuation
 weft_status generate_print_json(const generate_texts *t, const weft_continuation *c,
                                 weft_error *err);
 
+/* ---- generate_weights.c ---- */
+
+/* All that is wrong with the folder's tensors is said before anything is read. */
+weft_status generate_read_weights(weft_run *run, const char *path, weft_error *err);
+
 #endif

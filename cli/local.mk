@@ -36,6 +36,7 @@ weft_SOURCES = \
 	cli/generate_options.c \
 	cli/generate_source.c \
 	cli/generate_texts.c \
+	cli/generate_weights.c \
 	cli/inspect.c \
 	cli/job.c \
 	cli/join.c \

@@ -16,7 +16,9 @@ core_libcore_la_SOURCES = \
 	core/base/pool.c \
 	core/base/random.c \
 	core/base/text.c \
+	core/base/units.c \
 	core/base/atomic_file.h \
+	core/base/units.h \
 	core/settings/beside.c \
 	core/settings/check.c \
 	core/settings/core_params.c \

@@ -336,9 +336,7 @@ weft_status weft_keeper_end(weft_run *run, weft_error *err);
 void weft_keeper_abandon(weft_run *run);
 
 weft_status weft_run_evaluate(weft_run *run, weft_error *err);
-/* weights.c: parameters from a folder of .safetensors files with their names; or from the service
- * `weights`. */
-weft_status weft_run_read_weights(weft_run *run, const char *path, weft_error *err);
+/* Parameters from the service `weights`. */
 weft_status weft_run_take_weights(weft_run *run, weft_error *err);
 /* Texts of the service `generator`, for the log and observers. */
 weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);

@@ -172,18 +172,6 @@ static weft_status count_boundaries(const weft_plan *plan, weft_costs *out, weft
 
 /* ---- the whole ---- */
 
-bool weft_plan_captures_sent(const weft_plan *plan)
-{
-    void *self;
-    const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
-    if (!t || !t->captured || weft_plan_is_staged(plan))
-        return false;
-    const weft_entry entry = weft_enter_service(plan->plugins, t, "captured", NULL);
-    const bool may = t->captured(self);
-    weft_leave(&entry, WEFT_OK);
-    return may;
-}
-
 bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op)
 {
     void *self;

@@ -242,3 +242,15 @@ void weft_device_describe(const weft_plan *p, weft_text *text)
         p->device->describe(p->device_self, text);
     weft_leave(&entry, WEFT_OK);
 }
+
+bool weft_plan_captures_sent(const weft_plan *plan)
+{
+    void *self;
+    const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
+    if (!t || !t->captured || weft_plan_is_staged(plan))
+        return false;
+    const weft_entry entry = weft_enter_service(plan->plugins, t, "captured", NULL);
+    const bool may = t->captured(self);
+    weft_leave(&entry, WEFT_OK);
+    return may;
+}

@@ -4,6 +4,7 @@
 #ifndef WEFT_LOWER_PLAN_H
 #define WEFT_LOWER_PLAN_H
 
+#include "base/units.h"
 #include "forecast/roofline.h"
 #include "host/plugins.h"
 
@@ -205,10 +206,6 @@ void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part pa
                              weft_text *text);
 /* What ranks compute alike at the end of a step after gathering it (repeats.c). */
 void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);
-/* "1.2 GFLOP". */
-void weft_print_flops(weft_text *text, double flops);
-/* "1.23 GiB", "4.5 MiB", "17 B". */
-void weft_print_bytes(weft_text *text, double bytes);
 /* A line of a name, which is filled up to so many columns, and bytes. */
 void weft_print_named(weft_text *text, const char *name, int width, double bytes);
 /* Memory of libraries, and what is left of the device (room.c). */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/units.h"
+
+void weft_print_bytes(weft_text *text, double bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    int u = 0;
+    for (; bytes >= 1024 && u < 6; u++)
+        bytes /= 1024;
+    weft_text_print(text, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
+}
+
+void weft_print_flops(weft_text *text, double flops)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
+    int u = 0;
+    for (; flops >= 1000 && u < 6; u++)
+        flops /= 1000;
+    weft_text_print(text, "%.3g %sFLOP", flops, units[u]);
+}
