@@ -13,6 +13,7 @@ typedef struct prometheus {
     char *path;             /* NULL: nothing is written */
     char *run;              /* the label of all figures */
     double eval_loss, start_s;
+    int64_t finished; /* steps */
 } prometheus;
 
 static const weft_param params[] = {
@@ -125,7 +126,7 @@ static void print(const prometheus *p, const weft_run_view *run, bool running, w
     const weft_saves *saves = run->saves;
     const figure list[] = {
         {"running", "gauge", "1 while the run goes on, 0 when it has ended.", running},
-        {"step", "gauge", "The last step that is finished.", (double)run->step},
+        {"step", "gauge", "The last step that is finished.", (double)p->finished},
         {"steps", "gauge", "Steps of the run in all.", (double)run->steps},
         {"ranks", "gauge", "Ranks of the run.", run->ranks},
         {"last_step_timestamp_seconds", "gauge", "When the last step was finished.",
@@ -199,6 +200,7 @@ static weft_status on_start(prometheus *p, const weft_run_view *run, weft_error 
         return WEFT_OK;
     }
     p->start_s = 1e-9 * (double)weft_utc();
+    p->finished = run->step;
     p->path = *file ? weft_strdup(file) : weft_format("%s/metrics.prom", run->dir);
     p->run = weft_strdup(*name ? name : last_part(run->dir));
     return p->path && p->run ? WEFT_OK : weft_fail_memory(err);
@@ -206,6 +208,7 @@ static weft_status on_start(prometheus *p, const weft_run_view *run, weft_error 
 
 static weft_status on_step_end(prometheus *p, const weft_run_view *run, weft_error *err)
 {
+    p->finished = run->step;
     if (run->step < run->steps && weft_now() < p->next_s)
         return WEFT_OK;
     weft_status s = write_file(p, run, true, err);

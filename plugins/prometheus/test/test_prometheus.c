@@ -235,6 +235,7 @@ static void written_now_and_then(void **state)
     weft_run_view last = step_view(30);
     last.peak_flops = 0; /* not known */
     event(f, WEFT_EVENT_STEP_END, last);
+    last.step = 31; /* which has failed */
     event(f, WEFT_EVENT_STOP, last);
     text = read_text(f);
     assert_null(strstr(text, "mfu"));
