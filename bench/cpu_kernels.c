@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast the cpu plugin's kernels are, against the machine's memory copy: cpu_kernels [threads]
  * [seconds per kernel]. */
-#include "compile/graph/ops/ops.h"
+#include "../tests/lib/standard_ops.h"
 #include "cpu.h"
 
 #include <math.h>
@@ -82,7 +82,7 @@ static void zero_ints(bench *b, int from)
 
 static const weft_op *find_op(const char *name)
 {
-    for (const weft_op *const *o = weft_standard_ops(); *o; o++)
+    for (const weft_op *const *o = standard_ops(); *o; o++)
         if (strcmp((*o)->name, name) == 0)
             return *o;
     return NULL;

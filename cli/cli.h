@@ -101,6 +101,9 @@ void weft_cli_options_release(weft_cli_options *options);
 weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out,
                               weft_error *err);
 
+/* The command's own INI alone: weft has its [weft] defaults. */
+weft_status weft_cli_built_in(weft_settings **out, const weft_params **weft, weft_error *err);
+
 /* From now on a plugin that calls exit is named, and ends the command with 1. */
 weft_status weft_cli_guard_exit(weft_error *err);
 

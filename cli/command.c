@@ -5,6 +5,7 @@
 #include "processors.h"
 #include "session.h"
 
+#include "cli/crash.h"
 #include "host/enter.h"
 
 #include <errno.h>
@@ -137,6 +138,7 @@ static weft_status open_command(weft_search *search, const char *name, weft_modu
     s = s ? s : weft_search_check_mapped(search, err);
     if (s)
         return s;
+    weft_crash_note_plugin(module);
     *command = find(module->plugin, name);
     if (*command)
         return WEFT_OK;

@@ -2,8 +2,6 @@
 /* The ops and kernels of a plugin, as small graphs use them. */
 #include "conform.h"
 
-#include "compile/graph/ops/ops.h"
-
 #include <string.h>
 
 static const double seconds = 120;
@@ -243,7 +241,7 @@ static bool tried(const seen *s, const char *op)
 
 static void tell_untried(const conform *c, const weft_plugin *plugin, const seen *s)
 {
-    for (const weft_op *const *op = plugin ? plugin->ops : weft_standard_ops(); op && *op; op++)
+    for (const weft_op *const *op = plugin ? plugin->ops : weft_core_ops(); op && *op; op++)
         if ((*op)->plain && !tried(s, (*op)->name))
             conform_skip(c,
                          "op %s: no graph of the runs tried has it; set what it needs (-o), or "

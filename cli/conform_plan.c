@@ -3,6 +3,7 @@
 #include "conform.h"
 
 #include "cli.h"
+#include "cli/crash.h"
 #include "execute/control.h"
 #include "processors.h"
 
@@ -165,6 +166,8 @@ weft_status conform_plan_init(conform_plan *p, const conform *c, const conform_c
     s = s ? s : weft_cli_settings(&options, &p->settings, err);
     weft_text_release(&ini);
     s = s ? s : weft_plugins_load(p->settings, &p->log, &p->plugins, err);
+    if (!s)
+        weft_crash_note_plugins(p->plugins);
     if (!s && !is_listed(c, p->plugins))
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "plugin '%s' is not listed", c->plugin);
     if (s)

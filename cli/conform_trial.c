@@ -86,8 +86,9 @@ weft_status conform_trial_put(conform_trial *t, const void *data, size_t bytes, 
     conform_buffer *b = &t->buffers[t->n_buffers];
     void *memory = NULL;
     unsigned char *host = weft_alloc(bytes + 2 * GUARD);
-    weft_status s = host ? weft_device_alloc(t->p->plan, bytes + 2 * GUARD, &memory, err)
-                         : weft_fail_memory(err);
+    weft_status s =
+        host ? t->p->plan->device->alloc(t->p->plan->device_self, bytes + 2 * GUARD, &memory, err)
+             : weft_fail_memory(err);
     if (!s) {
         t->n_buffers++;
         *b = (conform_buffer){memory, bytes};
@@ -132,7 +133,8 @@ static weft_status get(const conform_trial *t, int i, const char *what, void *da
 void conform_trial_release(conform_trial *t)
 {
     for (int i = 0; i < t->n_buffers; i++)
-        weft_device_free(t->p->plan, t->buffers[i].memory, t->buffers[i].bytes + 2 * GUARD);
+        t->p->plan->device->free(t->p->plan->device_self, t->buffers[i].memory,
+                                 t->buffers[i].bytes + 2 * GUARD);
     t->n_buffers = 0;
     weft_pool_release(&t->pool);
 }
@@ -184,7 +186,7 @@ weft_status conform_trial_launch(const conform_trial *t, weft_call *call, weft_e
     weft_status s = k->prepare ? k->prepare(&shapes, &call->state, err) : WEFT_OK;
     bool prepared = k->prepare && !s;
     s = s ? s : k->launch(call, err);
-    s = s ? s : weft_device_wait(t->p->plan, err);
+    s = s ? s : t->p->plan->device->wait(t->p->plan->device_self, err);
     if (prepared && k->release)
         k->release(call->state);
     call->watch = NULL;

@@ -4,7 +4,7 @@
 #define WEFT_CLI_GENERATE_H
 
 #include "cli.h"
-#include "execute/generate.h"
+#include "generate/generate.h"
 
 /* What the command line says. */
 typedef struct generate_wishes {
@@ -31,7 +31,8 @@ typedef struct generate_axes {
 
 /* Where the model comes from (generate_source.c). */
 typedef struct generate_source {
-    const char *name;     /* what stands for the INI file in messages */
+    const char *name;     /* what was given */
+    char *origin;         /* what stands for the INI file in messages; NULL: name does */
     char *folder;         /* a checkpoint or a model folder; NULL: none */
     bool checkpoint;      /* one of ours */
     char *ini;            /* the INI's text; NULL: `name` is a file */

@@ -62,7 +62,7 @@ weft_status generate_options_init(generate_options *out, const weft_cli_options 
     size_t at[MOST_EDITS];
     *out = (generate_options){.options = *given};
     weft_cli_options *o = &out->options;
-    o->ini = s->name;
+    o->ini = s->origin ? s->origin : s->name;
     o->ini_text = s->ini;
     o->no_data = true;
     o->threads = true;

@@ -4,7 +4,6 @@
 #include "host/enter.h"
 #include "job.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -28,40 +27,6 @@ static bool has(const char *folder, const char *name)
     bool there = path && access(path, F_OK) == 0;
     weft_free(path);
     return there;
-}
-
-/* The newest whole checkpoint in a folder: step-N with the largest N that has a manifest; NULL:
- * none. */
-static char *newest_in(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    long long best = -1;
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        char *end = NULL;
-        long long step =
-            strncmp(e->d_name, "step-", 5) == 0 ? strtoll(e->d_name + 5, &end, 10) : -1;
-        char *path = step > best && end != e->d_name + 5 && !*end
-                         ? weft_format("%s/%s", folder, e->d_name)
-                         : NULL;
-        if (path && has(path, "manifest.json"))
-            best = step;
-        weft_free(path);
-    }
-    if (dir)
-        closedir(dir);
-    return best < 0 ? NULL : weft_format("%s/step-%lld", folder, best);
-}
-
-/* The checkpoint that a folder is, holds, or has in its `ckpt`; NULL: none. */
-static char *find_checkpoint(const char *folder)
-{
-    if (has(folder, "manifest.json"))
-        return weft_strdup(folder);
-    char *found = newest_in(folder), *inner = found ? NULL : weft_format("%s/ckpt", folder);
-    if (inner)
-        found = newest_in(inner);
-    weft_free(inner);
-    return found;
 }
 
 /* ---- settings of a checkpoint ---- */
@@ -155,7 +120,9 @@ static weft_status settings_of_checkpoint(generate_source *s, weft_error *err)
     weft_status status = weft_manifest_read(weft_io_system(), s->folder, &m, err);
     status = status ? status : add_plugins(m.json, &ini, err);
     status = status ? status : add_sections(m.json, &ini, err);
-    if (!status && (ini.out_of_memory || !(s->ini = weft_strdup(weft_text_get(&ini)))))
+    s->origin = weft_format("%s/manifest.json", s->folder);
+    if (!status &&
+        (!s->origin || ini.out_of_memory || !(s->ini = weft_strdup(weft_text_get(&ini)))))
         status = weft_fail_memory(err);
     weft_text_release(&ini);
     weft_manifest_release(&m);
@@ -218,7 +185,8 @@ static weft_status not_a_model(const char *path, weft_error *err)
 
 static bool is_of(const weft_plugins *plugins, const weft_model_format *format, const char *path)
 {
-    const weft_entry entry = weft_enter_service(plugins, format, "is", NULL);
+    const weft_entry entry =
+        weft_enter(weft_plugins_giver(plugins, format), "is", WEFT_NOWHERE, NULL);
     bool is = format->is(path);
     weft_leave(&entry, WEFT_OK);
     return is;
@@ -254,7 +222,8 @@ static weft_status settings_of_format(generate_source *s, const char *path, weft
     if (!status && (!format || !is_of(plugins, format, path)))
         status = not_a_model(path, err);
     if (!status) {
-        const weft_entry entry = weft_enter_service(plugins, format, "settings", err);
+        const weft_entry entry =
+            weft_enter(weft_plugins_giver(plugins, format), "settings", WEFT_NOWHERE, err);
         status = weft_leave(&entry, format->settings(path, &ini, err));
     }
     if (!status && !(s->ini = weft_strdup(weft_text_get(&ini))))
@@ -360,7 +329,9 @@ static weft_status weights_of_ini(generate_source *s, weft_settings *settings, w
     if (status)
         return status;
     const char *dir = weft_params_text(run, "dir");
-    s->folder = *dir ? find_checkpoint(dir) : NULL;
+    status = *dir ? weft_checkpoint_find(weft_io_system(), dir, &s->folder, err) : WEFT_OK;
+    if (status)
+        return status;
     s->checkpoint = s->folder != NULL;
     s->weights = !s->folder && s->lists_weights;
     if (s->weights)
@@ -441,7 +412,7 @@ static weft_status look_at_settings(generate_source *s, const weft_cli_options *
 {
     weft_cli_options read = *options;
     weft_settings *settings;
-    read.ini = s->name;
+    read.ini = s->origin ? s->origin : s->name;
     read.ini_text = s->ini;
     read.ini_data = s->ini && s->checkpoint;
     read.edits = s->edits;
@@ -482,9 +453,9 @@ weft_status generate_source_find(generate_source *s, const char *path,
     weft_status status = WEFT_OK;
     *s = (generate_source){.name = path};
     if (is_folder(path)) {
-        s->folder = find_checkpoint(path);
+        status = weft_checkpoint_find(weft_io_system(), path, &s->folder, err);
         s->checkpoint = s->folder != NULL;
-        status = s->checkpoint ? find_lock(s, err) : WEFT_OK;
+        status = s->checkpoint && !status ? find_lock(s, err) : status;
         status = status ? status : take_edits(s, options, err);
         if (status)
             return status;
@@ -501,6 +472,7 @@ weft_status generate_source_find(generate_source *s, const char *path,
 void generate_source_release(generate_source *s)
 {
     weft_free(s->folder);
+    weft_free(s->origin);
     weft_free(s->ini);
     weft_free(s->eos);
     weft_free(s->own_tokenizer);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prompts in, continuations out. */
 #include "generate.h"
-#include "host/enter.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -35,9 +34,7 @@ static weft_status add_prompt(generate_texts *t, const char *text, size_t size, 
     int bos = weft_run_tokenizer_bos(by);
     if (bos >= 0)
         ids[n++] = bos;
-    const weft_entry entry = weft_enter(by->by, "encode", WEFT_NOWHERE, err);
-    weft_status s =
-        weft_leave(&entry, by->table->encode(by->self, text, size, &ids, &n, &capacity, err));
+    weft_status s = by->table->encode(by->self, text, size, &ids, &n, &capacity, err);
     s = s ? s : add_ids(t, ids, n, err);
     weft_free(ids);
     return s;

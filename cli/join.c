@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a job that others started. */
-#include "host/crash.h"
+#include "base/blame.h"
 #include "job.h"
 #include "record.h"
 #include "stop.h"
@@ -173,7 +173,7 @@ static void report(seat *s, int rank, const weft_verdict *why)
 static weft_status run(seat *s, const weft_cli_options *options, int rank, weft_status status)
 {
     weft_rank *r = &s->rank;
-    weft_crash_set_rank(rank);
+    weft_blame_set_rank(rank);
     r->session.host.rank = rank;
     r->status = status ? status : prepare(s, options, rank);
     r->status = r->status ? r->status : r->body(r, r->ctx);

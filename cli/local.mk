@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The weft command, one file per subcommand.
-bin_PROGRAMS += weft
+noinst_PROGRAMS += weft
+bin_PROGRAMS += cli/weft
 weft_SOURCES = \
 	cli/about.c \
 	cli/about.h \
@@ -52,6 +53,7 @@ weft_SOURCES = \
 	cli/oracle.c \
 	cli/oracle_bound.c \
 	cli/oracle_compare.c \
+	cli/oracle_fed.c \
 	cli/oracle_part.c \
 	cli/oracle_record.c \
 	cli/oracle_rounding.c \
@@ -104,14 +106,19 @@ weft_SOURCES = \
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_CPPFLAGS = $(AM_CPPFLAGS) -DWEFT_FEATURES='"$(FEATURES)"'
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
-# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses; by where
-# it lies itself, so that what is installed knows nothing of the folder that it was built in.
+# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses: it knows
+# where that lies. What is installed is linked once more, and knows nothing of it.
 weft_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../core/.libs' $(BUILTIN_PLUGIN_FLAGS)
+cli_weft_SOURCES =
+cli_weft_LDADD = $(weft_OBJECTS) $(weft_LDADD)
+cli_weft_DEPENDENCIES = $(weft_OBJECTS) $(weft_DEPENDENCIES)
+cli_weft_LDFLAGS = $(AM_LDFLAGS) $(BUILTIN_PLUGIN_FLAGS)
 if BUILTIN_PLUGINS
 weft_SOURCES += cli/builtin.c
 weft_LDADD += $(LTDL_LIBS)
 # libtool does not see that -dlpreopen needs the plugins.
 EXTRA_weft_DEPENDENCIES = $(noinst_LTLIBRARIES)
+EXTRA_cli_weft_DEPENDENCIES = $(noinst_LTLIBRARIES)
 endif
 
 # Files of `weft new-plugin`, and the page of `weft report`, as C strings.

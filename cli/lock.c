@@ -4,6 +4,7 @@
 #include "lock.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -12,35 +13,45 @@
 
 enum { MOST = 200 };
 
+/* Does it name a process of this host that is gone? Who has just taken the lock has not signed yet.
+ */
+static bool is_gone(const char *who)
+{
+    char host[65] = "", its[65] = "";
+    long pid = 0;
+    return sscanf(who, "process %ld on %64s", &pid, its) == 2 && pid > 0 &&
+           gethostname(host, sizeof host - 1) == 0 && strcmp(host, its) == 0 &&
+           kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
 /* Who holds it, as he wrote it. */
 static weft_status in_use(int fd, const char *dir, const char *path, weft_error *err)
 {
-    char who[MOST + 1] = "another process";
+    char who[MOST + 1];
     ssize_t n = pread(fd, who, MOST, 0);
-    if (n > 0)
-        who[n] = '\0';
+    who[n > 0 ? n : 0] = '\0';
     who[strcspn(who, "\n")] = '\0';
     return weft_fail(
         err, WEFT_ERR_IO, WEFT_NOWHERE,
         "a run is going on in %s: %s holds %s; wait for its end (--wait does), or choose another "
         "[weft] dir",
-        dir, n > 0 ? who : "another process", path);
+        dir, *who && !is_gone(who) ? who : "another process", path);
 }
 
-static weft_status sign(int fd, const char *path, weft_error *err)
+weft_status weft_cli_lock_sign(const char *dir, int fd, weft_error *err)
 {
     char host[65] = "";
     if (gethostname(host, sizeof host - 1) != 0)
         host[0] = '\0';
     char *text = weft_format("process %ld on %s\n", (long)getpid(), *host ? host : "this host");
     size_t n = text ? strlen(text) : 0;
-    bool well = text && ftruncate(fd, 0) == 0 && pwrite(fd, text, n, 0) == (ssize_t)n;
+    const bool well = text && ftruncate(fd, 0) == 0 && pwrite(fd, text, n, 0) == (ssize_t)n;
     int code = errno;
     weft_free(text);
     if (!text)
         return weft_fail_memory(err);
     return well ? WEFT_OK
-                : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s: %s", path,
+                : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot write %s/lock: %s", dir,
                             strerror(code));
 }
 
@@ -56,8 +67,6 @@ weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err)
         s = busy ? in_use(*fd, dir, path, err)
                  : weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot lock %s: %s", path,
                              strerror(errno));
-    } else if (!s) {
-        s = sign(*fd, path, err);
     }
     if (s)
         weft_cli_unlock(fd);

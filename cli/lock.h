@@ -8,6 +8,8 @@
  * WEFT_LOCK_BUSY, and the error, which time may cure, names it. */
 enum { WEFT_LOCK_BUSY = -2 };
 weft_status weft_cli_lock(const char *dir, int *fd, weft_error *err);
+/* Writes into the lock who holds it. A run that makes no step leaves the file as it is. */
+weft_status weft_cli_lock_sign(const char *dir, int fd, weft_error *err);
 /* What is negative is fine. */
 void weft_cli_unlock(int *fd);
 

@@ -2,7 +2,7 @@
 /* The weft command: one subcommand after another. */
 #include "cli.h"
 
-#include "host/crash.h"
+#include "cli/crash.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

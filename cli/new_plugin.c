@@ -2,9 +2,9 @@
 /* weft new-plugin NAME: a folder with a plugin that builds, loads and has a test, to be changed
  * into one's own. Its files are those in cli/templates, with the @WORDS@ replaced. */
 #include "cli.h"
+#include "ops.h"
 #include "templates.h"
 
-#include "compile/graph/ops/ops.h"
 #include "host/plugins.h"
 #include <weft/files.h>
 
@@ -161,6 +161,7 @@ static weft_status check_name(const char *name, const kind *k, weft_error *err)
 {
     weft_search *search = NULL;
     const char *path = NULL;
+    weft_ops ops = {0};
     weft_error none = {0};
     weft_status status = weft_search_create(NULL, &search, err);
     if (status != WEFT_OK)
@@ -171,11 +172,12 @@ static weft_status check_name(const char *name, const kind *k, weft_error *err)
         status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                            "there is a plugin '%s' already, %s; choose another name", name,
                            path ? path : "built in");
-    const weft_op *const *ops = weft_standard_ops();
-    for (int i = 0; k->op && status == WEFT_OK && ops[i]; i++)
-        if (strcmp(ops[i]->name, name) == 0)
-            status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                               "weft has an op '%s' already; choose another name", name);
+    if (k->op && status == WEFT_OK)
+        status = weft_cli_ops_init(&ops, search, NULL, err);
+    if (status == WEFT_OK && k->op && weft_ops_find(&ops, name))
+        status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                           "weft has an op '%s' already; choose another name", name);
+    weft_ops_release(&ops);
     weft_error_release(&none);
     weft_search_destroy(search);
     return status;

@@ -3,12 +3,50 @@
  * put together here: kernels may be of another plugin than their op. */
 #include "ops.h"
 
+#include "cli.h"
+#include "cli/describe.h"
 #include "compile/driver/plan.h"
-#include "compile/graph/ops/ops.h"
 
 #include <string.h>
 
-enum { N_FIELDS = 10 };
+enum { N_FIELDS = 10, MOST_TABLES = 8 };
+
+/* ---- of a plugin and of what nobody needs to list ---- */
+
+static weft_status add_defaults(const weft_params *weft, weft_search *search,
+                                const weft_plugin *plugin, const weft_op *const **tables,
+                                const char **names, int *n, weft_error *err)
+{
+    weft_default d;
+    weft_status s = WEFT_OK;
+    for (int i = 0; !s && *n < MOST_TABLES && weft_default_get(weft, i, &d); i++) {
+        weft_module m;
+        if (d.service[0] || (plugin && strcmp(plugin->name, d.name) == 0))
+            continue;
+        s = weft_module_open(search, d.name, d.where, &m, err);
+        if (s)
+            break;
+        tables[*n] = m.plugin->ops;
+        names[(*n)++] = m.plugin->name;
+    }
+    return s;
+}
+
+weft_status weft_cli_ops_init(weft_ops *ops, weft_search *search, const weft_plugin *plugin,
+                              weft_error *err)
+{
+    const weft_op *const *tables[MOST_TABLES] = {plugin ? plugin->ops : NULL};
+    const char *names[MOST_TABLES] = {plugin ? plugin->name : NULL};
+    int n = 1;
+    weft_settings *settings = NULL;
+    const weft_params *weft = NULL;
+    memset(ops, 0, sizeof *ops);
+    weft_status s = weft_cli_built_in(&settings, &weft, err);
+    s = s ? s : add_defaults(weft, search, plugin, tables, names, &n, err);
+    s = s ? s : weft_ops_init(ops, tables, names, n, err);
+    weft_settings_destroy(settings);
+    return s;
+}
 
 /* ---- lines ---- */
 
@@ -117,7 +155,7 @@ static weft_status take_lines(weft_op_table *t, const weft_text *text, weft_erro
 weft_status weft_op_table_add_core(weft_op_table *t, weft_error *err)
 {
     weft_text text = {0};
-    for (const weft_op *const *op = weft_standard_ops(); *op; op++)
+    for (const weft_op *const *op = weft_core_ops(); *op; op++)
         add_op(*op, "core", &text);
     weft_status s = take_lines(t, &text, err);
     weft_text_release(&text);
@@ -262,7 +300,7 @@ void weft_op_table_print(const weft_op_table *t, weft_op_form form, weft_text *t
                             "|---|---|---|---|---|---|---|---|---|---|\n");
     const char *before = "[";
     for (int i = 0; i < t->n_ops && !text->out_of_memory; i++) {
-        if (!t->all && strcmp(t->ops[i].owner, "core") == 0 && !has_kernel(t, t->ops[i].name))
+        if (i < t->n_known && !has_kernel(t, t->ops[i].name))
             continue;
         if (form == WEFT_OPS_MARKDOWN) {
             markdown_row(t, &t->ops[i], text);

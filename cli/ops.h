@@ -3,6 +3,7 @@
 #ifndef WEFT_CLI_OPS_H
 #define WEFT_CLI_OPS_H
 
+#include "compile/graph/internal.h"
 #include "probe.h"
 
 /* Of one op; every field is there, empty where there is nothing to say. */
@@ -17,14 +18,19 @@ typedef struct weft_kernel_row {
 } weft_kernel_row;
 
 typedef struct weft_op_table {
-    bool all; /* shows the core's ops that have no kernel, too */
     weft_pool pool;
     weft_op_row *ops;
     weft_kernel_row *kernels;
     int n_ops, n_kernels, ops_capacity, kernels_capacity;
+    int n_known; /* the first ones: shown only if one of the kernels is for them */
 } weft_op_table;
 
 typedef enum weft_op_form { WEFT_OPS_TEXT, WEFT_OPS_JSON, WEFT_OPS_MARKDOWN } weft_op_form;
+
+/* The ops of a plugin (NULL: none), of the core, and of plugins that need not be listed; opens
+ * these. Release ops in every case. */
+weft_status weft_cli_ops_init(weft_ops *ops, weft_search *search, const weft_plugin *plugin,
+                              weft_error *err);
 
 /* Adds the core's ops; those of a plugin, with its kernels. */
 weft_status weft_op_table_add_core(weft_op_table *table, weft_error *err);

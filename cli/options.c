@@ -2,6 +2,8 @@
 /* What all subcommands take beside their own options, and settings from it. */
 #include "cli.h"
 
+#include "cli/built_in.h"
+
 #include <string.h>
 
 enum { MAX_RANKS = 1 << 20, MOST_OPTIONS = 32 };
@@ -124,6 +126,15 @@ void weft_cli_options_release(weft_cli_options *options)
     *options = (weft_cli_options){0};
 }
 
+weft_status weft_cli_built_in(weft_settings **out, const weft_params **weft, weft_error *err)
+{
+    static const weft_param table[] = {
+        {.name = "defaults", .type = WEFT_PARAM_STRING, .flags = WEFT_PARAM_LIST}, {0}};
+    weft_status s =
+        weft_settings_read_text(WEFT_BUILT_IN, weft_built_in, strlen(weft_built_in), out, err);
+    return s ? s : weft_settings_section(*out, "weft", table, weft, err);
+}
+
 weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **out, weft_error *err)
 {
     weft_status status;
@@ -161,6 +172,8 @@ weft_status weft_cli_settings(const weft_cli_options *options, weft_settings **o
         if (edited != WEFT_OK)
             status = edited;
     }
+    weft_status fallen = weft_settings_fall_back(*out, WEFT_BUILT_IN, weft_built_in, err);
+    status = status ? status : fallen;
     if (status == WEFT_OK)
         return WEFT_OK;
     weft_settings_destroy(*out);

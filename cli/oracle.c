@@ -19,6 +19,7 @@ typedef struct look {
     int64_t steps;
     bool trace;              /* every value of the last step's forward */
     bool evaluate, generate; /* behind it */
+    bool feed;               /* then the reference once more, fed what the other run made */
     int64_t micro_batch;     /* the reference's; 0: what its INI says */
     int64_t eval_batches[2];
 } look;
@@ -122,6 +123,7 @@ static int record_both(const comparison *c, const look *how, oracle_record recor
         return weft_cli_report(err);
     }
     records[1].reference = &records[0];
+    records[1].fed = how->feed;
     int code = record_one(c, how, 0, &records[0], err);
     return code ? code : record_one(c, how, 1, &records[1], err);
 }
@@ -149,9 +151,30 @@ static look closer(const comparison *c, const oracle_record records[2], const or
         how.micro_batch = sizes[0] = sizes[1];
     how.evaluate = !parted && (c->surveys[0].evaluates || c->surveys[1].evaluates);
     how.generate = !parted && records[0].writes && records[1].writes;
+    how.feed = how.trace && !parted && records[0].ranks == 1 &&
+               (records[0].half || records[1].half) && !records[0].eighth && !records[1].eighth;
     for (int i = 0; i < 2; i++)
         how.eval_batches[i] = 3 * (common_multiple(sizes[0], sizes[1]) / sizes[i]);
     return how;
+}
+
+static int feed(const comparison *c, const look *how, const oracle_record *b, oracle_verdict *v,
+                weft_text *out, weft_error *err)
+{
+    oracle_record fed;
+    look again = *how;
+    again.trace = again.evaluate = again.generate = false;
+    int code = 0;
+    if (!oracle_record_init(&fed, how->steps)) {
+        weft_fail_memory(err);
+        code = weft_cli_report(err);
+    }
+    fed.feeds = b;
+    code = code ? code : record_one(c, &again, 0, &fed, err);
+    if (!code)
+        oracle_compare_fed(&fed, b, v, out);
+    oracle_record_release(&fed);
+    return code;
 }
 
 static int look_closer(const comparison *c, const oracle_record records[2], oracle_verdict *v,
@@ -167,6 +190,8 @@ static int look_closer(const comparison *c, const oracle_record records[2], orac
         oracle_compare_values(&both[0], &both[1], v, out);
     if (!code && how.trace && v->first >= 0)
         oracle_explain(&both[0], &both[1], c->exact, out);
+    if (!code && how.feed && v->first < 0)
+        code = feed(c, &how, &both[1], v, out, err);
     if (!code && !parted)
         oracle_compare_said(&both[0], &both[1], v, out);
     oracle_record_release(&both[1]);

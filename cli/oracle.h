@@ -15,6 +15,12 @@ typedef struct oracle_part {
     double scale; /* by what factor it is too large or too small, beyond what rounding does */
 } oracle_part;
 
+/* What of a tensor each rank holds: places, no data. */
+typedef struct oracle_parts {
+    weft_tensor *list;
+    int n, room;
+} oracle_parts;
+
 /* The logits of a row may be so far apart where products read 8 bits. */
 #define ORACLE_TURNED 0.0625
 /* The gradients of values may be so many times farther apart than values. */
@@ -25,9 +31,11 @@ typedef struct oracle_tensor {
     const char *name, *gradient_name;
     int64_t count;
     double *gradient, *parameter;
-    double *before;   /* the parameter before the first step; NULL: this is not that */
-    oracle_part part; /* of the gradient; of the run that is compared */
-    bool frozen;      /* gradient is all zeros */
+    double *before;     /* the parameter before the first step; NULL: this is not that */
+    oracle_part part;   /* of the gradient; of the run that is compared */
+    oracle_parts parts; /* of the gradient */
+    bool fed;           /* the gradient is the sum of what was fed alone */
+    bool frozen;        /* gradient is all zeros */
 } oracle_tensor;
 
 typedef struct oracle_step {
@@ -46,6 +54,9 @@ typedef struct oracle_value {
     int64_t count;
     bool backward;
     bool moves;                 /* changes a layout alone */
+    bool numbered;              /* its name depends on what else is in the graph */
+    bool term;                  /* one of several terms of a gradient */
+    bool apart;                 /* its places depend on the mesh */
     bool changed;               /* the reference has none of this name, or makes it by another op */
     struct oracle_value *cause; /* where it was made otherwise than in the reference: nearest in its
                                    chain, itself included; NULL: nowhere */
@@ -53,6 +64,12 @@ typedef struct oracle_value {
                       traced */
     double size;   /* of the reference's, in the Euclidean norm; -1: not known yet */
     oracle_part part;
+    uint64_t id;           /* what it is known by in both graphs; 0: it is not fed */
+    double *fed;           /* [micro_batches count]: what a reference that is fed gets */
+    int64_t micro_batches; /* of a step */
+    oracle_parts parts;    /* of micro-batch 0 */
+    bool replaced;         /* by what it was fed */
+    bool compared;         /* with that, being made of what was fed alone */
 } oracle_value;
 
 /* What the trained model says of data that it has not learnt from. */
@@ -91,7 +108,9 @@ typedef struct oracle_record {
     bool trace;
     const struct oracle_record
         *reference; /* the other run, recorded before; NULL: this is the reference */
-    weft_map by_name;
+    bool fed;       /* every micro-batch's values are kept for a reference that will be fed them */
+    const struct oracle_record *feeds; /* whose values replace this run's; NULL: nobody's */
+    weft_map by_name, by_id;
     int64_t micro_batch;
     bool seq_ordered;     /* the sequence lies in an order of its own */
     int chunks;           /* parts of the head */
@@ -112,7 +131,8 @@ weft_status oracle_run(weft_rank *rank, void *ctx);
 /* ---- oracle_values.c ---- */
 
 /* Lists the values of a run's graph, and where it differs from the reference's. */
-weft_status oracle_list_values(oracle_record *r, const weft_graph *g, weft_error *err);
+weft_status oracle_list_values(oracle_record *r, const weft_graph *g, int64_t micro_batches,
+                               weft_error *err);
 weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v,
                                const weft_tensor *local, int64_t micro, weft_error *err);
 /* ---- oracle_part.c ---- */
@@ -124,6 +144,10 @@ void oracle_measure(const double *reference, const weft_tensor *t, double least,
 /* The same of the whole. */
 void oracle_measure_whole(const double *reference, const double *other, int64_t n,
                           oracle_part *worst);
+
+/* The same of the whole, and of parts, of which each may be an eighth of its share. */
+void oracle_measure_parts(const double *reference, const double *other, int64_t n,
+                          const oracle_parts *parts, double least, oracle_part *worst);
 
 /* ---- oracle_said.c ---- */
 
@@ -155,6 +179,21 @@ bool oracle_compare_constants(const oracle_record *a, const oracle_record *b, we
 
 /* Of ranks that hold the same, the first one speaks; terms of open sums are added up. */
 bool oracle_speaks(const weft_run *run, const weft_value *v);
+
+/* ---- oracle_fed.c ---- */
+
+/* Of all values that were listed: what each is known by. */
+weft_status oracle_identify(oracle_record *r, const weft_graph *g, int64_t micro_batches,
+                            weft_error *err);
+bool oracle_add_part(weft_pool *pool, oracle_parts *to, const weft_tensor *t);
+/* A rank's part of what a reference will be fed. */
+weft_status oracle_keep(oracle_record *r, oracle_value *to, const weft_value *v,
+                        const weft_tensor *local, int64_t micro, weft_error *err);
+/* Is v made of what was fed, added up and moved, and of what is the same in all micro-batches? */
+bool oracle_is_fed(const oracle_record *r, const weft_value *v);
+/* Compares what a reference has made with what it is fed, and puts that in its place. */
+weft_status oracle_feed(oracle_record *r, weft_run *run, const weft_value *v,
+                        const weft_tensor *local, int64_t micro, weft_error *err);
 
 /* ---- oracle_rounding.c ---- */
 
@@ -225,6 +264,12 @@ void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness e
 void oracle_compare_said(oracle_record *a, const oracle_record *b, oracle_verdict *v,
                          weft_text *out);
 
+/* ---- oracle_fed.c ---- */
+
+/* fed: the reference, fed what b recorded. Names the first op that makes something else. */
+void oracle_compare_fed(const oracle_record *fed, const oracle_record *b, oracle_verdict *v,
+                        weft_text *out);
+
 /* ---- oracle_trace.c ---- */
 
 /* Every value of one step's forward and backward that both runs have: the whole, and each rank's
@@ -237,5 +282,9 @@ void oracle_compare_values(oracle_record *a, const oracle_record *b, oracle_verd
  */
 void oracle_explain(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                     weft_text *out);
+
+/* "%NAME = OP (block), caused by PLUGIN", and by how much it parts. */
+void oracle_print_value(weft_text *out, const oracle_value *v);
+void oracle_print_apart(weft_text *out, const oracle_part *apart, const oracle_errors *bound);
 
 #endif

@@ -27,7 +27,7 @@ void oracle_judge(oracle_verdict *v, double error, double bound, const char *wha
 void oracle_judge_part(oracle_verdict *v, const oracle_part *part, const oracle_errors *bound,
                        const char *what, int64_t s, const char *name)
 {
-    char scale[64];
+    char scale[96];
     snprintf(scale, sizeof scale, "scale of a rank's part of %s", what);
     oracle_judge(v, part->error, bound->whole, what, s, name);
     oracle_judge(v, part->scale, bound->scale, scale, s, name);

@@ -65,3 +65,23 @@ void oracle_measure_whole(const double *reference, const double *other, int64_t 
         add(&s, reference[i], other[i]);
     judge(&s, 0, worst);
 }
+
+void oracle_measure_parts(const double *reference, const double *other, int64_t n,
+                          const oracle_parts *parts, double least, oracle_part *worst)
+{
+    sums s = {0, 0, 0, 0};
+    for (int64_t i = 0; i < n; i++)
+        add(&s, reference[i], other[i]);
+    double size = fmax(sqrt(s.size), least);
+    judge(&s, size, worst);
+    for (int k = 0; k < parts->n; k++) {
+        const weft_tensor *t = &parts->list[k];
+        int64_t elements = weft_tensor_count(t);
+        s = (sums){0, 0, 0, 0};
+        for (int64_t i = 0; i < elements; i++) {
+            int64_t at = weft_global_index(t, i);
+            add(&s, reference[at], other[at]);
+        }
+        judge(&s, size / 8 * sqrt((double)elements / (double)n), worst);
+    }
+}

@@ -59,19 +59,22 @@ static double *whole_of(const oracle_tensor *t, oracle_kind kind)
 }
 
 /* A rank's part of a gradient; a sum that is still open says nothing by itself. */
-static void measure(const oracle_record *r, int64_t step, oracle_tensor *to, const weft_value *v,
-                    const weft_tensor *t)
+static weft_status measure(oracle_record *r, int64_t step, oracle_tensor *to, const weft_value *v,
+                           const weft_tensor *t, weft_error *err)
 {
+    if (r->fed && !weft_layout_open_axes(v->layout) && !oracle_add_part(&r->pool, &to->parts, t))
+        return weft_fail_memory(err);
     const oracle_tensor *x = r->reference && !weft_layout_open_axes(v->layout)
                                  ? oracle_find(r->reference, step, to->name)
                                  : NULL;
     if (!x || x->count != to->count || x->frozen)
-        return;
+        return WEFT_OK;
     double part = (double)weft_tensor_count(t) / (double)x->count, size = 0;
     for (int64_t i = 0; i < x->count; i++)
         size += x->gradient[i] * x->gradient[i];
     double share = oracle_gradient_share(r->reference, r, x, step);
     oracle_measure(x->gradient, t, sqrt(part) * fmax(sqrt(size), share), &to->part);
+    return WEFT_OK;
 }
 
 static weft_status add(oracle_record *r, weft_run *run, const weft_value *v, oracle_tensor *to,
@@ -100,7 +103,7 @@ static weft_status add(oracle_record *r, weft_run *run, const weft_value *v, ora
         }
     }
     if (!s && !again && n > 0 && kind == GRADIENT)
-        measure(r, run->step, to, v, &t);
+        s = measure(r, run->step, to, v, &t, err);
     weft_free(t.data);
     return s;
 }
@@ -121,6 +124,8 @@ static weft_status gather(oracle_record *r, weft_run *run, oracle_kind kind, wef
                 oracle_speaks(run, v) == (round == 0) &&
                 (round == 0 || !weft_layout_open_axes(v->layout)))
                 s = add(r, run, v, t, kind, round == 1, err);
+            if (v && kind == GRADIENT && r->feeds)
+                t->fed = oracle_is_fed(r, v);
         }
         r->steps[run->step].loss = run->view.loss;
         r->steps[run->step].norm = run->view.grad_norm;
@@ -149,7 +154,7 @@ static weft_status start(weft_rank *rank, oracle_record *r, weft_plan *plan, wef
     weft_status s = WEFT_OK;
     pthread_mutex_lock(&r->lock);
     find_dtypes(r, plan->graphs[WEFT_MODE_TRAIN]);
-    s = oracle_list_values(r, plan->graphs[WEFT_MODE_TRAIN], &rank->err);
+    s = oracle_list_values(r, plan->graphs[WEFT_MODE_TRAIN], plan->micro_batches, &rank->err);
     pthread_mutex_unlock(&r->lock);
     s = weft_rank_agree(rank, "listing values", s);
     s = s ? s
@@ -171,7 +176,7 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
     const weft_plan_options options = {.rank = session->host.rank,
                                        .ranks = session->host.ranks,
                                        .train_only = !r->evaluate && !r->generate,
-                                       .fetch_computed = r->trace,
+                                       .fetch_computed = r->trace || r->feeds,
                                        .fetch_rounded = true};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);

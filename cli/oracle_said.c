@@ -3,8 +3,7 @@
  * of validation data, and the text that they write. The reference always takes the likeliest token,
  * and the other run reads the same ones, so that a choice between two that are as likely does not
  * part all that comes behind it. */
-#include "execute/decoder.h"
-#include "host/enter.h"
+#include "generate/decoder.h"
 #include "oracle.h"
 
 #include <math.h>
@@ -81,9 +80,8 @@ static weft_status write_texts(oracle_record *r, weft_run *run, weft_error *err)
     for (int i = 0, at = 0; !s && i < MOST_TEXTS; i++) {
         const int32_t *prompt;
         size_t n = 0;
-        const weft_entry entry = weft_enter_service(plan->plugins, plan->generator, "prompt", err);
-        s = weft_leave(&entry, plan->generator->prompt(plan->generator_self, i, run->tokenizer,
-                                                       run->tokenizer_self, &prompt, &n, err));
+        s = plan->generator->prompt(plan->generator_self, i, run->tokenizer, run->tokenizer_self,
+                                    &prompt, &n, err);
         if (s || n == 0)
             break;
         s = write_text(r, &d, prompt, n, i, &at, err);

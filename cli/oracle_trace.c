@@ -24,7 +24,7 @@ static void print_place(weft_text *out, int block)
         weft_text_print(out, "%s)", words.text);
 }
 
-static void print_value(weft_text *out, const oracle_value *v)
+void oracle_print_value(weft_text *out, const oracle_value *v)
 {
     weft_text_print(out, "%%%s = %s", v->name, v->op);
     print_place(out, v->block);
@@ -38,7 +38,7 @@ static void print_cause(weft_text *out, const oracle_value *v)
     weft_text_add(out, v->cause->moves ? "; moved before in "
                        : v->cause == v ? "; made otherwise here: "
                                        : "; made otherwise before: ");
-    print_value(out, v->cause);
+    oracle_print_value(out, v->cause);
 }
 
 /* How far a value is apart that both runs have: the whole, or a rank's part. false: it cannot be
@@ -128,7 +128,7 @@ static const oracle_tensor *first_gradient(const oracle_record *a, const oracle_
     return NULL;
 }
 
-static void print_apart(weft_text *out, const oracle_part *apart, const oracle_errors *bound)
+void oracle_print_apart(weft_text *out, const oracle_part *apart, const oracle_errors *bound)
 {
     bool scaled = apart->error <= bound->whole;
     weft_text_print(out, "%s%.3g, bound %.3g", scaled ? "in scale by " : "",
@@ -149,9 +149,9 @@ static void explain_values(const oracle_record *a, const oracle_record *b,
     }
     const oracle_errors bound = bound_of(v, *bounds);
     weft_text_add(out, "no parameter's gradient parts; the first in the backward that does is ");
-    print_value(out, v);
+    oracle_print_value(out, v);
     weft_text_add(out, ": ");
-    print_apart(out, &apart, &bound);
+    oracle_print_apart(out, &apart, &bound);
     print_cause(out, v);
     weft_text_add(out, "\n");
 }
@@ -172,11 +172,11 @@ static void explain_backward(const oracle_record *a, const oracle_record *b,
     }
     weft_text_print(out,
                     "first parted at the gradient of %s (in the order of the backward): ", x->name);
-    print_apart(out, &apart, bound);
+    oracle_print_apart(out, &apart, bound);
     const oracle_value *v = weft_map_get(&b->by_name, x->gradient_name, strlen(x->gradient_name));
     if (v) {
         weft_text_add(out, "\n        ");
-        print_value(out, v);
+        oracle_print_value(out, v);
         print_cause(out, v);
     }
     weft_text_add(out, "\n");
@@ -195,9 +195,9 @@ void oracle_explain(oracle_record *a, const oracle_record *b, oracle_exactness e
     }
     const oracle_errors bound = bound_of(v, bounds);
     weft_text_add(out, "first parted at ");
-    print_value(out, v);
+    oracle_print_value(out, v);
     weft_text_print(out, ", step %lld: ", (long long)a->n_steps);
-    print_apart(out, &apart, &bound);
+    oracle_print_apart(out, &apart, &bound);
     print_cause(out, v);
     weft_text_add(out, "\n");
 }

@@ -77,7 +77,7 @@ static bool is_traced(const oracle_record *r, const weft_graph *g, const weft_va
             return false;
     if (weft_dtype_is_f8(v->dtype))
         return false;
-    if (is_numbered(g, v))
+    if (is_numbered(g, v) || v->node->phase == WEFT_RECOMPUTE)
         return false;
     if (v->node->phase == WEFT_BACKWARD &&
         (r->eighth || is_term(g, v) || weft_value_dim(v, "batch") < 0 ||
@@ -122,6 +122,9 @@ static weft_status list_one(oracle_record *r, const weft_graph *g, const weft_no
     to->block = n->block;
     to->backward = n->phase == WEFT_BACKWARD;
     to->moves = n->steps || weft_node_is(n, WEFT_OP_GATHER);
+    to->numbered = is_numbered(g, v);
+    to->term = strchr(v->name, '\'') && is_term(g, v);
+    to->apart = g->seq_order && is_apart(g, v);
     to->changed = r->reference && (!known || strcmp(known->op, to->op) != 0);
     to->cause = cause_of(r, n, to);
     to->count = 1;
@@ -133,7 +136,8 @@ static weft_status list_one(oracle_record *r, const weft_graph *g, const weft_no
     return WEFT_OK;
 }
 
-weft_status oracle_list_values(oracle_record *r, const weft_graph *g, weft_error *err)
+weft_status oracle_list_values(oracle_record *r, const weft_graph *g, int64_t micro_batches,
+                               weft_error *err)
 {
     if (r->values)
         return WEFT_OK;
@@ -146,6 +150,8 @@ weft_status oracle_list_values(oracle_record *r, const weft_graph *g, weft_error
     for (const weft_node *n = g->first; n; n = n->next)
         for (int i = 0; i < n->n_outs && !s; i++)
             s = list_one(r, g, n, n->outs[i], &r->values[r->n_values++], err);
+    if (!s && (r->feeds || r->fed))
+        s = oracle_identify(r, g, micro_batches, err);
     return s;
 }
 
@@ -186,15 +192,18 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
     weft_status s = oracle_round(r, run, v, micro, err);
     if (s)
         return s;
-    if (!r->trace || run->step + 1 != r->n_steps || micro != 0 || !oracle_speaks(run, v))
+    if (run->step + 1 == r->n_steps && r->feeds)
+        return oracle_feed(r, run, v, local, micro, err);
+    if (!r->trace || run->step + 1 != r->n_steps || !oracle_speaks(run, v))
         return WEFT_OK;
     pthread_mutex_lock(&r->lock);
     oracle_value *to = find(r, v->name);
-    int64_t n = to && to->whole ? weft_tensor_count(local) : 0;
+    s = to && r->fed ? oracle_keep(r, to, v, local, micro, err) : WEFT_OK;
+    int64_t n = to && to->whole && micro == 0 ? weft_tensor_count(local) : 0;
     for (int64_t i = 0; i < n; i++)
         to->whole[weft_global_index(local, i)] += weft_tensor_get(local, i);
-    if (to && to->whole)
+    if (n > 0)
         measure(r, to, v, local, n);
     pthread_mutex_unlock(&r->lock);
-    return WEFT_OK;
+    return s;
 }

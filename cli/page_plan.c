@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a report shows of the plan: memory over a step, collectives, the pipeline. */
 #include "execute/run.h"
+#include "forecast/forecast.h"
 #include "page.h"
 
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft plan: the run as a program, read before it runs. Opens no hardware, peers or data. */
-#include "compile/driver/plan.h"
+#include "cli/built_in.h"
+#include "forecast/forecast.h"
+#include "kit/task_lists.h"
 #include "plan_ranks.h"
 #include "plan_timeline.h"
 #include "session.h"
@@ -43,7 +45,7 @@ static weft_status text_after(weft_session *s, const char *name, unsigned how, w
 {
     weft_plan *plan;
     const weft_plan_options options = {
-        .rank = s->host.rank, .ranks = s->host.ranks, .stop_after = name};
+        .rank = s->host.rank, .ranks = s->host.ranks, .stop_after = name, .spread = WEFT_SPREAD};
     weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
     if (!status)
         weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], how, text);
@@ -171,7 +173,7 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
             return status;
     }
     weft_plan *plan;
-    weft_plan_options options = {.ranks = s->host.ranks};
+    weft_plan_options options = {.ranks = s->host.ranks, .spread = WEFT_SPREAD};
     weft_status status = weft_cli_read_rank(w->rank, s->host.ranks, &options.rank, err);
     if (status)
         return status;

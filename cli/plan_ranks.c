@@ -2,7 +2,9 @@
 /* weft plan --rank all: what each rank of the pipeline computes, holds and sends. Ranks that differ
  * on other axes alone are alike. */
 #include "plan_ranks.h"
+#include "forecast/forecast.h"
 
+#include "cli/built_in.h"
 #include "cli/columns.h"
 
 #include <stdlib.h>
@@ -84,7 +86,7 @@ weft_status weft_cli_print_ranks(weft_session *s, weft_text *text, weft_error *e
         weft_columns_add(&c, heads[i]);
     for (int i = 0, n = 1, stride = 1; i < n && !status; i++) {
         const weft_plan_options options = {
-            .rank = i * stride, .ranks = s->host.ranks, .train_only = true};
+            .rank = i * stride, .ranks = s->host.ranks, .train_only = true, .spread = WEFT_SPREAD};
         weft_plan *plan;
         status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
         if (status)

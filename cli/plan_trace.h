@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_PLAN_TRACE_H
 #define WEFT_CLI_PLAN_TRACE_H
 
-#include "compile/driver/plan.h"
+#include "forecast/forecast.h"
 
 /* When tasks and instructions run. */
 typedef struct weft_cli_steps {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
-#include "host/crash.h"
-#include "host/enter.h"
+#include "base/blame.h"
 
 #include <string.h>
 #include <time.h>
@@ -28,11 +27,8 @@ void weft_rank_leave_transport(const weft_plugins *plugins)
 {
     void *self;
     const weft_transport *transport = weft_plugins_service(plugins, "transport", &self);
-    if (!transport || !transport->leave)
-        return;
-    const weft_entry entry = weft_enter_service(plugins, transport, "leave", NULL);
-    transport->leave(self);
-    weft_leave(&entry, WEFT_OK);
+    if (transport && transport->leave)
+        transport->leave(self);
 }
 
 /* Wakes whoever waits for this rank. */
@@ -105,7 +101,7 @@ static void *run_rank(void *arg)
 {
     weft_rank *rank = arg;
     struct weft_crew *c = rank->crew;
-    weft_crash_set_rank(rank->session.host.rank);
+    weft_blame_set_rank(rank->session.host.rank);
     rank->status = rank->body(rank, rank->ctx);
     if (rank->status && rank->control)
         leave(rank);

@@ -3,8 +3,9 @@
  * last step, and, blank while the run goes on, how it ended. run.json takes the end from there, now
  * or at the next start. */
 #include "record.h"
+#include "cli/crash.h"
 #include "folder.h"
-#include "host/crash.h"
+#include "forecast/forecast.h"
 
 #include <errno.h>
 #include <inttypes.h>

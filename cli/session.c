@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
+#include "cli/crash.h"
 #include "processors.h"
 
 #include <errno.h>
@@ -88,7 +89,10 @@ static weft_status load(weft_session *s, const weft_cli_options *options, const 
         status = weft_settings_without(s->settings, other, err);
     if (!status && other)
         status = weft_settings_with(s->settings, "local@first", err);
-    return status ? status : weft_plugins_load(s->settings, &s->log, &s->plugins, err);
+    status = status ? status : weft_plugins_load(s->settings, &s->log, &s->plugins, err);
+    if (!status)
+        weft_crash_note_plugins(s->plugins);
+    return status;
 }
 
 /* The plugin that gives the transport; NULL: none does. */

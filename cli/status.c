@@ -23,6 +23,7 @@ typedef struct standing {
     int64_t exit_code;         /* -1: not known */
     const char *host, *job, *version, *started;
     int64_t pid, step, steps, saved; /* saved: the newest checkpoint; 0: none */
+    int64_t skipped;                 /* updates that were left out */
     int ranks, hosts;
     double loss, rate, step_s, left_s, step_age_s, saved_age_s; /* NaN: not known */
     bool known, alive;                                          /* is its process? */
@@ -66,6 +67,7 @@ static void take_metrics(const json_t *lines, standing *s)
         return;
     int64_t at = weft_folder_time(json_string_value(json_object_get(newest, "time")));
     s->step = json_integer_value(json_object_get(last, "step"));
+    s->skipped = json_integer_value(json_object_get(last, "skipped"));
     s->loss = number_of(last, "loss");
     s->rate = median_of(lines, "tokens_per_s");
     s->step_s = median_of(lines, "step_s");
@@ -90,6 +92,8 @@ static void take_progress(const json_t *progress, const json_t *about, standing 
         s->step = json_integer_value(step);
     if (at)
         s->step_age_s = 1e-9 * (double)(weft_utc() - at);
+    if (json_is_integer(json_object_get(progress, "skipped")))
+        s->skipped = json_integer_value(json_object_get(progress, "skipped"));
     if (json_is_number(json_object_get(progress, "loss")))
         s->loss = number_of(progress, "loss");
     s->rate = isnan(s->rate) ? number_of(progress, "tokens_per_s") : s->rate;
@@ -204,6 +208,9 @@ static void print(const char *dir, const standing *s, weft_text *text)
         add_seconds(text, s->step_age_s);
         weft_text_add(text, " ago\n");
     }
+    if (s->skipped > 0)
+        weft_text_print(text, "  skipped     %" PRId64 " update%s: the step was not finite\n",
+                        s->skipped, s->skipped == 1 ? "" : "s");
     if (s->saved > 0) {
         weft_text_print(text, "  checkpoint  step %" PRId64 ", ", s->saved);
         add_seconds(text, s->saved_age_s);
@@ -231,15 +238,17 @@ static json_t *real(double x)
 static weft_status print_json(const standing *s, weft_text *text, weft_error *err)
 {
     json_t *o = json_pack(
-        "{s:s, s:s?, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:I, s:o, s:s?, s:i, "
+        "{s:s, s:s?, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s?, s:I, s:o, s:s?, "
+        "s:i, "
         "s:i, s:s?, "
         "s:s?}",
         "state", s->state, "why", is_over(s) ? s->why : NULL, "exit_code",
         s->exit_code >= 0 ? json_integer(s->exit_code) : json_null(), "step", (json_int_t)s->step,
-        "steps", (json_int_t)s->steps, "loss", real(s->loss), "tokens_per_s", real(s->rate),
-        "step_s", real(s->step_s), "left_s", real(s->left_s), "step_age_s", real(s->step_age_s),
-        "checkpoint_step", s->saved ? json_integer(s->saved) : json_null(), "checkpoint_age_s",
-        real(s->saved_age_s), "host", s->host, "pid", (json_int_t)s->pid, "alive",
+        "steps", (json_int_t)s->steps, "skipped", (json_int_t)s->skipped, "loss", real(s->loss),
+        "tokens_per_s", real(s->rate), "step_s", real(s->step_s), "left_s", real(s->left_s),
+        "step_age_s", real(s->step_age_s), "checkpoint_step",
+        s->saved ? json_integer(s->saved) : json_null(), "checkpoint_age_s", real(s->saved_age_s),
+        "host", s->host, "pid", (json_int_t)s->pid, "alive",
         s->known ? json_boolean(s->alive) : json_null(), "job", s->job, "ranks", s->ranks, "hosts",
         s->hosts, "version", s->version, "started", s->started);
     char *words = o ? json_dumps(o, JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9)) : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stop.h"
+#include "base/blame.h"
 #include "cli.h"
-#include "host/crash.h"
 #include "record.h"
 
 #include <pthread.h>
@@ -69,7 +69,7 @@ void weft_stop_end_by(int number)
 
 static void acknowledge(void)
 {
-    long long step = (long long)weft_crash_latest_step();
+    long long step = (long long)weft_blame_latest_step();
     const char *begin = weft_cli_terminal() ? "\r\033[K" : "";
     char line[128];
     if (step > 0)

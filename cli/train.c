@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train: the plan, executed. */
 #include "about.h"
+#include "cli/built_in.h"
 #include "execute/digest.h"
 #include "execute/run.h"
-#include "host/enter.h"
+#include "forecast/forecast.h"
+#include "generate/generate.h"
 #include "job.h"
 #include "lock.h"
 #include "record.h"
@@ -188,6 +190,7 @@ static weft_status write_folder(weft_session *session, training *t, const weft_a
     weft_free(above);
     if (!s && t->lock < 0)
         s = weft_cli_lock(dir, &t->lock, err);
+    s = s ? s : weft_cli_lock_sign(dir, t->lock, err);
     s = s ? s : open_log(session, about, err);
     s = s ? s : weft_record_begin(session, t->plan, about, t->run->step, &t->record, err);
     if (!s)
@@ -224,10 +227,8 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
     weft_text_clear(&text);
     weft_text_add(&text, "data: ");
-    const weft_entry entry = weft_enter_service(plan->plugins, run->data, "describe", NULL);
     if (run->data->describe)
         run->data->describe(run->data_self, &text);
-    weft_leave(&entry, WEFT_OK);
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
     weft_text_release(&text);
 }
@@ -235,7 +236,8 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
 static weft_status make_plan(weft_rank *rank, weft_plan **plan)
 {
     const weft_session *session = &rank->session;
-    const weft_plan_options options = {.rank = session->host.rank, .ranks = session->host.ranks};
+    const weft_plan_options options = {
+        .rank = session->host.rank, .ranks = session->host.ranks, .spread = WEFT_SPREAD};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err);
     return s ? s : weft_session_check_learns(session, *plan, &rank->err);
@@ -259,6 +261,8 @@ static weft_status prepare(weft_rank *rank, training *t, bool waits)
     s = s ? s
           : weft_rank_agree(rank, "preparing the run",
                             weft_run_create(t->plan, &session->host, &t->run, &rank->err));
+    if (!s)
+        t->run->write_texts = weft_generate_asked;
     s = s ? s : weft_rank_agree(rank, "loading the state", weft_run_continue(t->run, &rank->err));
     s = s ? s
           : weft_rank_agree(rank, "making the run folder",

@@ -234,9 +234,9 @@ void weft_vet_print(const weft_vetted *set, weft_text *text)
 {
     static const char *const words[] = {"program", "plugin", "library"};
     struct utsname here;
-    weft_text_print(text,
-                    "weft-lock 1\n# weft %s; bytes that may run. Made by weft vet.\nmachine %s\n",
-                    WEFT_VERSION, uname(&here) == 0 ? here.machine : "unknown");
+    weft_text_print(
+        text, WEFT_VETTED_HEAD "\n# weft %s; bytes that may run. Made by weft vet.\nmachine %s\n",
+        WEFT_VERSION, uname(&here) == 0 ? here.machine : "unknown");
     for (int i = 0; i < set->n; i++) {
         const weft_vetted_line *l = &set->lines[i];
         weft_text_add(text, words[l->kind]);

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# The core's code, folders in the order of dependence. Tests of its inner parts link this.
+# The core's code, rooms in the order of dependence. It links without anything of lib; a program that
+# does so says how it vets (host/vetting.h).
 noinst_LTLIBRARIES += core/libcore.la
 core_libcore_la_SOURCES = \
+	core/base/array.c \
 	core/base/atomic_file.c \
 	core/base/blame.c \
-	core/base/boxes.c \
 	core/base/clock.c \
 	core/base/dtype.c \
 	core/base/error.c \
 	core/base/files.c \
-	core/base/journal.c \
 	core/base/log.c \
 	core/base/memory.c \
 	core/base/open_file.c \
@@ -17,7 +17,9 @@ core_libcore_la_SOURCES = \
 	core/base/random.c \
 	core/base/text.c \
 	core/base/units.c \
+	core/base/array.h \
 	core/base/atomic_file.h \
+	core/base/blame.h \
 	core/base/units.h \
 	core/settings/beside.c \
 	core/settings/check.c \
@@ -34,15 +36,8 @@ core_libcore_la_SOURCES = \
 	core/settings/ini.h \
 	core/settings/internal.h \
 	core/settings/settings.h \
-	core/host/arrange.c \
-	core/host/capability.c \
-	core/host/crash.c \
 	core/host/descriptor.c \
 	core/host/enter.c \
-	core/host/forward_data.c \
-	core/host/forward_device.c \
-	core/host/forward_state.c \
-	core/host/forward_transport.c \
 	core/host/known.c \
 	core/host/loader.c \
 	core/host/module.c \
@@ -51,15 +46,12 @@ core_libcore_la_SOURCES = \
 	core/host/search.c \
 	core/host/services.c \
 	core/host/set.c \
-	core/host/sort.c \
 	core/host/uninstalled.c \
-	core/host/vocabulary.c \
 	core/host/wrap.c \
-	core/host/crash.h \
 	core/host/enter.h \
 	core/host/internal.h \
-	core/host/order.h \
 	core/host/plugins.h \
+	core/host/vetting.h \
 	core/host/wrap.h \
 	core/compile/mesh/layout.c \
 	core/compile/mesh/mesh.c \
@@ -71,7 +63,6 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/cache.c \
 	core/compile/graph/grad.c \
 	core/compile/graph/graph.c \
-	core/compile/graph/head.c \
 	core/compile/graph/infer.c \
 	core/compile/graph/insert.c \
 	core/compile/graph/line.c \
@@ -79,6 +70,7 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/map.c \
 	core/compile/graph/marks.c \
 	core/compile/graph/node.c \
+	core/compile/graph/ops.c \
 	core/compile/graph/optimize.c \
 	core/compile/graph/order.c \
 	core/compile/graph/print.c \
@@ -87,7 +79,7 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/rule.c \
 	core/compile/graph/state.c \
 	core/compile/graph/surgery.c \
-	core/compile/graph/user_rules.c \
+	core/compile/graph/tensor.c \
 	core/compile/graph/verify.c \
 	core/compile/graph/grad.h \
 	core/compile/graph/internal.h \
@@ -95,21 +87,6 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/print.h \
 	core/compile/graph/rule.h \
 	core/compile/graph/watch.h \
-	core/compile/graph/ops/activation.c \
-	core/compile/graph/ops/add.c \
-	core/compile/graph/ops/attention.c \
-	core/compile/graph/ops/cache.c \
-	core/compile/graph/ops/chunk.c \
-	core/compile/graph/ops/embedding.c \
-	core/compile/graph/ops/linear.c \
-	core/compile/graph/ops/loss.c \
-	core/compile/graph/ops/norm.c \
-	core/compile/graph/ops/rope.c \
-	core/compile/graph/ops/scalar.c \
-	core/compile/graph/ops/source.c \
-	core/compile/graph/ops/table.c \
-	core/compile/graph/ops/tensor.c \
-	core/compile/graph/ops/ops.h \
 	core/compile/place/gather.c \
 	core/compile/place/move.c \
 	core/compile/place/parts.c \
@@ -123,10 +100,8 @@ core_libcore_la_SOURCES = \
 	core/compile/autodiff/autodiff_reach.c \
 	core/compile/autodiff/autodiff_sum.c \
 	core/compile/autodiff/autodiff.h \
-	core/compile/schedule/builtin.c \
 	core/compile/schedule/circles.c \
 	core/compile/schedule/tasks.c \
-	core/compile/schedule/text.c \
 	core/compile/schedule/verify.c \
 	core/compile/schedule/schedule.h \
 	core/compile/schedule/verify.h \
@@ -144,13 +119,12 @@ core_libcore_la_SOURCES = \
 	core/compile/program/memory.c \
 	core/compile/program/order.c \
 	core/compile/program/pack.c \
-	core/compile/program/reach.c \
 	core/compile/program/schedule.c \
-	core/compile/program/seen.c \
 	core/compile/program/sent.c \
 	core/compile/program/slots.c \
 	core/compile/program/states.c \
 	core/compile/program/waits.c \
+	core/compile/program/walk.c \
 	core/compile/program/workspace.c \
 	core/compile/program/compile.h \
 	core/compile/program/exchange.h \
@@ -158,7 +132,7 @@ core_libcore_la_SOURCES = \
 	core/compile/program/lower.h \
 	core/compile/program/order.h \
 	core/compile/program/pack.h \
-	core/compile/driver/check.c \
+	core/compile/program/walk.h \
 	core/compile/driver/device.c \
 	core/compile/driver/held.c \
 	core/compile/driver/passes.c \
@@ -171,15 +145,11 @@ core_libcore_la_SOURCES = \
 	core/execute/collective.c \
 	core/execute/control.c \
 	core/execute/control_local.c \
-	core/execute/decoder.c \
 	core/execute/diagnose.c \
 	core/execute/digest.c \
 	core/execute/evaluate.c \
 	core/execute/execute.c \
-	core/execute/finite.c \
-	core/execute/generate.c \
 	core/execute/groups.c \
-	core/execute/guard.c \
 	core/execute/host_transport.c \
 	core/execute/init.c \
 	core/execute/inputs.c \
@@ -188,7 +158,6 @@ core_libcore_la_SOURCES = \
 	core/execute/loop.c \
 	core/execute/observe.c \
 	core/execute/places.c \
-	core/execute/replicas.c \
 	core/execute/run.c \
 	core/execute/samples.c \
 	core/execute/scalars.c \
@@ -205,25 +174,24 @@ core_libcore_la_SOURCES = \
 	core/execute/collective.h \
 	core/execute/control.h \
 	core/execute/control_kind.h \
-	core/execute/decoder.h \
 	core/execute/digest.h \
-	core/execute/generate.h \
 	core/execute/run.h \
 	core/execute/streams.h \
 	core/execute/watch.h
-core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"' -DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"' -DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
-core_libcore_la_LIBADD = $(INIH_LIBS) $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LTDL_LIBS) $(LIBM)
+core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(plugindir)"' \
+	-DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"'
+core_libcore_la_LIBADD = $(INIH_LIBS) $(LTDL_LIBS) $(LIBM)
 
-# libweft is that, showing what headers declare: the public ones to plugins, those that folders of
-# the core offer each other to the program. Three folders have a header of their own.
+# libweft is that and lib, showing what headers declare: the public ones to plugins, those that rooms
+# offer each other to the program. Three rooms have a header of their own.
 lib_LTLIBRARIES += core/libweft.la
 core_libweft_la_SOURCES =
-core_libweft_la_LIBADD = core/libcore.la
+core_libweft_la_LIBADD = lib/libinner.la
 # Plugins load on equal ABI numbers only; the library's own number is the minor one.
 core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(ABI_MINOR):0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
 EXTRA_core_libweft_la_DEPENDENCIES = core/libweft.map
-private_headers = $(filter-out core/host/internal.h core/settings/internal.h lib/io/internal.h,$(filter %.h,$(core_libcore_la_SOURCES)))
-core/libweft.map: core/make-map core/local.mk $(weftinclude_HEADERS) $(private_headers)
+private_headers = $(filter-out core/host/internal.h core/settings/internal.h lib/io/internal.h,$(filter %.h,$(core_libcore_la_SOURCES) $(lib_libkit_la_SOURCES) $(lib_libshared_la_SOURCES)))
+core/libweft.map: core/make-map core/local.mk lib/local.mk $(weftinclude_HEADERS) $(private_headers)
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && cd $(srcdir) && \
 	    $(SHELL) core/make-map $(ABI) $(PACKAGE_VERSION) $(weftinclude_HEADERS) -- $(private_headers) \
 	    >'$(abs_builddir)/$@.new' && mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'
@@ -261,7 +229,6 @@ EXTRA_DIST += core/make-map \
 	core/compile/autodiff/README.md \
 	core/compile/driver/README.md \
 	core/compile/graph/README.md \
-	core/compile/graph/ops/README.md \
 	core/compile/mesh/README.md \
 	core/compile/place/README.md \
 	core/compile/program/README.md \

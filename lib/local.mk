@@ -1,32 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the core, the command and plugins share, and the core does without.
-core_libcore_la_SOURCES += \
+noinst_LTLIBRARIES += lib/libkit.la lib/libshared.la lib/libinner.la
+lib_libkit_la_SOURCES = \
+	lib/kit/boxes.c \
+	lib/kit/head.c \
+	lib/kit/loss.c \
+	lib/kit/norm.c \
+	lib/kit/pairs.c \
+	lib/kit/schedules.c \
+	lib/kit/task_lists.c \
+	lib/kit/vocabulary.c \
+	lib/kit/loss.h \
+	lib/kit/task_lists.h
+lib_libshared_la_SOURCES = \
+	lib/cli/built_in.c \
 	lib/cli/columns.c \
+	lib/cli/crash.c \
 	lib/cli/describe.c \
 	lib/cli/describe_man.c \
 	lib/cli/options.c \
+	lib/cli/built_in.h \
 	lib/cli/columns.h \
+	lib/cli/crash.h \
+	lib/cli/describe.h \
+	lib/forecast/check.c \
 	lib/forecast/costs.c \
 	lib/forecast/course.c \
 	lib/forecast/forecast.c \
 	lib/forecast/libraries.c \
 	lib/forecast/measured.c \
 	lib/forecast/pipeline.c \
+	lib/forecast/reach.c \
 	lib/forecast/repeats.c \
 	lib/forecast/report.c \
 	lib/forecast/roofline.c \
 	lib/forecast/room.c \
+	lib/forecast/seen.c \
 	lib/forecast/simulate.c \
 	lib/forecast/svg.c \
 	lib/forecast/timeline.c \
 	lib/forecast/course.h \
+	lib/forecast/forecast.h \
 	lib/forecast/roofline.h \
 	lib/forecast/timeline.h \
+	lib/generate/decoder.c \
+	lib/generate/generate.c \
+	lib/generate/decoder.h \
+	lib/generate/generate.h \
 	lib/io/box.c \
+	lib/io/checkpoint.c \
 	lib/io/fetch.c \
 	lib/io/folder.c \
 	lib/io/header.c \
 	lib/io/io.c \
+	lib/io/journal.c \
 	lib/io/manifest.c \
 	lib/io/merge.c \
 	lib/io/read.c \
@@ -38,7 +65,6 @@ core_libcore_la_SOURCES += \
 	lib/io/types.c \
 	lib/io/internal.h \
 	lib/io/shard.h \
-	lib/kit/pairs.c \
 	lib/net/control_tcp.c \
 	lib/net/handshake.c \
 	lib/net/link.c \
@@ -54,17 +80,28 @@ core_libcore_la_SOURCES += \
 	lib/vet/elf.c \
 	lib/vet/image.c \
 	lib/vet/libraries.c \
+	lib/vet/locks.c \
 	lib/vet/sha256.c \
 	lib/vet/signature.c \
 	lib/vet/vetted.c \
 	lib/vet/vetted_check.c \
 	lib/vet/elf.h \
 	lib/vet/image.h \
+	lib/vet/locks.h \
 	lib/vet/sha256.h \
 	lib/vet/vetted.h
+lib_libshared_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) \
+	-DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
+lib_libshared_la_LIBADD = $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LIBM)
+
+# The core and these, for tests of their inner parts.
+lib_libinner_la_SOURCES =
+lib_libinner_la_LIBADD = core/libcore.la lib/libkit.la lib/libshared.la
+
 EXTRA_DIST += \
 	lib/cli/README.md \
 	lib/forecast/README.md \
+	lib/generate/README.md \
 	lib/io/README.md \
 	lib/kit/README.md \
 	lib/net/README.md \

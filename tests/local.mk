@@ -85,10 +85,10 @@ fuzz_drivers = \
 	tests/fuzz/fuzz_schedule \
 	tests/fuzz/fuzz_vetted
 check_PROGRAMS += $(fuzz_drivers)
-FUZZ_LIBS = tests/fuzz/libfuzz.la core/libcore.la $(JANSSON_LIBS) $(LTDL_LIBS) $(LIBM)
+FUZZ_LIBS = tests/fuzz/libfuzz.la lib/libinner.la $(JANSSON_LIBS) $(LTDL_LIBS) $(LIBM)
 tests_fuzz_fuzz_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_fuzz_config_LDADD = tests/fuzz/libfuzz.la plugins/hf/libhf.la $(FUZZ_LIBS)
-tests_fuzz_fuzz_graph_LDADD = tests/lib/libgraphtext.la $(FUZZ_LIBS)
+tests_fuzz_fuzz_graph_LDADD = tests/lib/libgraphtext.la tests/lib/libstandard.la $(FUZZ_LIBS)
 tests_fuzz_fuzz_header_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_fuzz_header_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_ini_LDADD = $(FUZZ_LIBS)
@@ -106,8 +106,22 @@ tests_lib_libgraphtext_la_SOURCES = \
 	tests/lib/reader.c \
 	tests/lib/reader.h
 
+# The ops of a run that lists nothing.
+check_LTLIBRARIES += tests/lib/libstandard.la
+tests_lib_libstandard_la_SOURCES = \
+	tests/lib/standard_ops.c \
+	tests/lib/standard_ops.h
+tests_lib_libstandard_la_LIBADD = plugins/ops/libops.la
+
+# The proof that all who touch the same memory are in some order.
+check_LTLIBRARIES += tests/lib/liborderproof.la
+tests_lib_liborderproof_la_SOURCES = \
+	tests/lib/order_proof.c \
+	tests/lib/order_proof.h
+
 # What several tests share.
 check_LTLIBRARIES += tests/unit/libhelpers.la
+tests_unit_libhelpers_la_LIBADD = tests/lib/libstandard.la
 tests_unit_libhelpers_la_SOURCES = \
 	tests/unit/fault_io.c \
 	tests/unit/fault_model.c \
@@ -140,7 +154,7 @@ tests_unit_test_roofline_LDADD = $(PLAN_LIBS)
 tests_unit_test_graph_text_LDADD = tests/lib/libgraphtext.la $(PLAN_LIBS)
 tests_unit_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_test_group_LDADD = $(PLAN_LIBS)
-tests_unit_test_order_LDADD = $(PLAN_LIBS)
+tests_unit_test_order_LDADD = tests/lib/liborderproof.la $(PLAN_LIBS)
 tests_unit_test_memory_LDADD = $(PLAN_LIBS)
 tests_unit_test_places_LDADD = $(PLAN_LIBS)
 
@@ -200,8 +214,8 @@ bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 EXTRA_PROGRAMS += bench/cpu_kernels
 bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
-bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la core/libweft.la $(DNNL_LIBS) $(LIBM)
-CLEANFILES += $(EXTRA_PROGRAMS)
+bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la core/libweft.la $(DNNL_LIBS) $(LIBM)
+CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
 EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/gpu bench/lock bench/pairs bench/pipeline bench/pipeline.py \
 	bench/ranks bench/threads bench/tokenize.py bench/torch_ceilings.py bench/torch_llama.py
 
@@ -240,18 +254,40 @@ tests_unit_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 # Its library is the real one but for the place of the system's lock.
 if !BUILTIN_PLUGINS
 check_LTLIBRARIES += tests/vetted/libweft.la
-tests_vetted_libweft_la_SOURCES = core/host/search.c
-tests_vetted_libweft_la_CPPFLAGS = $(core_libcore_la_CPPFLAGS) -UWEFT_SYSTEM_LOCK -UWEFT_SYSTEM_KEY \
+tests_vetted_libweft_la_SOURCES = lib/vet/locks.c
+tests_vetted_libweft_la_CPPFLAGS = $(lib_libshared_la_CPPFLAGS) -UWEFT_SYSTEM_LOCK -UWEFT_SYSTEM_KEY \
 	-DWEFT_SYSTEM_LOCK='"$(abs_builddir)/tests/vetted/etc/plugins.lock"' -DWEFT_SYSTEM_KEY='"$(abs_builddir)/tests/vetted/etc/plugins.key"'
-tests_vetted_libweft_la_LIBADD = $(filter-out %-search.lo,$(core_libcore_la_OBJECTS)) $(core_libcore_la_LIBADD)
+tests_vetted_libweft_la_LIBADD = $(core_libcore_la_OBJECTS) $(lib_libkit_la_OBJECTS) \
+	$(filter-out %-locks.lo,$(lib_libshared_la_OBJECTS)) $(core_libcore_la_LIBADD) $(lib_libshared_la_LIBADD)
 tests_vetted_libweft_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/vetted
-EXTRA_tests_vetted_libweft_la_DEPENDENCIES = core/libcore.la core/libweft.map
+EXTRA_tests_vetted_libweft_la_DEPENDENCIES = lib/libinner.la core/libweft.map
 EXTRA_PROGRAMS += tests/vetted/weft
 vetted = tests/vetted/weft$(EXEEXT)
 tests_vetted_weft_SOURCES =
 tests_vetted_weft_LDADD = $(weft_OBJECTS) tests/vetted/libweft.la $(JANSSON_LIBS) $(LIBM)
 tests_vetted_weft_LDFLAGS = $(AM_LDFLAGS) -no-install
 EXTRA_tests_vetted_weft_DEPENDENCIES = $(weft_OBJECTS)
+endif
+
+# The core without anything of lib, in a library that plugins take for libweft, and a program that
+# trains with it. What plugins take of lib/kit is in a library of its own, which the core does
+# without.
+if !BUILTIN_PLUGINS
+check_LTLIBRARIES += tests/alone/libweft.la
+tests_alone_libweft_la_SOURCES = tests/alone/vetting.c
+tests_alone_libweft_la_LIBADD = core/libcore.la
+tests_alone_libweft_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/alone
+EXTRA_tests_alone_libweft_la_DEPENDENCIES = core/libweft.map
+check_LTLIBRARIES += tests/alone/libkit.la
+tests_alone_libkit_la_SOURCES =
+tests_alone_libkit_la_LIBADD = lib/libkit.la tests/alone/libweft.la $(LIBM)
+tests_alone_libkit_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/alone
+EXTRA_tests_alone_libkit_la_DEPENDENCIES = core/libweft.map
+EXTRA_PROGRAMS += tests/alone/train
+alone = tests/alone/train$(EXEEXT)
+tests_alone_train_SOURCES = tests/alone/train.c
+tests_alone_train_LDADD = tests/alone/libkit.la tests/alone/libweft.la
+tests_alone_train_LDFLAGS = $(AM_LDFLAGS) -no-install -Wl,--no-as-needed
 endif
 
 # The command without its main.
@@ -274,22 +310,22 @@ EXTRA_tests_unit_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
 tests_unit_test_insert_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_test_state_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
-tests_unit_test_sha256_LDADD = core/libcore.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
-tests_unit_test_columns_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_control_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_waits_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_watch_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_sha256_LDADD = lib/libinner.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
+tests_unit_test_columns_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_control_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_waits_LDADD = tests/lib/liborderproof.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_watch_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 check_LTLIBRARIES += tests/unit/libintruder.la
 tests_unit_libintruder_la_SOURCES = tests/unit/intruder.c tests/unit/intruder.h
-INTRUDER_LIBS = tests/unit/libintruder.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
+INTRUDER_LIBS = tests/unit/libintruder.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_test_impostor_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_intruder_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_channel_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_link_LDADD = $(INTRUDER_LIBS)
 tests_unit_test_token_LDADD = $(INTRUDER_LIBS)
-tests_unit_test_optimize_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_grad_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_ops_LDADD = tests/unit/libhelpers.la core/libcore.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_optimize_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_grad_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_test_ops_LDADD = tests/unit/libhelpers.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 
 # Shared objects for the tests of the plugin loader, many of them wrong on purpose.
 fixture_sources = \
@@ -356,6 +392,7 @@ run_fixture_sources = \
 	tests/fixtures/run/one_kv.c \
 	tests/fixtures/run/order.c \
 	tests/fixtures/run/overrun.c \
+	tests/fixtures/run/own_block.c \
 	tests/fixtures/run/tally.c \
 	tests/fixtures/run/tilt.c \
 	tests/fixtures/run/transfers.c \
@@ -364,6 +401,7 @@ run_fixture_sources = \
 	tests/fixtures/run/relinear.c \
 	tests/fixtures/run/skew.c \
 	tests/fixtures/run/slip.c \
+	tests/fixtures/run/slow_rank.c \
 	tests/fixtures/run/slow_save.c \
 	tests/fixtures/run/sp.c \
 	tests/fixtures/run/spike.c \
@@ -386,7 +424,7 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_statement.c \
 	tests/fixtures/run/wrong_transport.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
-check_DATA += $(fixtures) $(vetted)
+check_DATA += $(fixtures) $(vetted) $(alone)
 $(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)
 	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
 $(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/fault.h tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
@@ -396,6 +434,7 @@ CLEANFILES += $(fixtures)
 
 dist_check_SCRIPTS += \
 	tests/scripts/check-abi \
+	tests/scripts/check-alone \
 	tests/scripts/check-axis \
 	tests/scripts/check-bad-input \
 	tests/scripts/check-bitwise \
@@ -406,6 +445,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-commands \
 	tests/scripts/check-config \
 	tests/scripts/check-conform \
+	tests/scripts/check-core-words \
 	tests/scripts/check-cuda \
 	tests/scripts/check-cuda-runs \
 	tests/scripts/check-cuda-use \
@@ -483,6 +523,7 @@ EXTRA_DIST += \
 	tests/bad/commands \
 	tests/driver \
 	tests/lsan.supp \
+	tests/quick \
 	tests/slowest
 
 TESTS = $(check_PROGRAMS) $(dist_check_SCRIPTS)
@@ -521,6 +562,41 @@ AM_TESTS_ENVIRONMENT = \
 	WEFT='$(abs_top_builddir)/$(program)'; export WEFT; \
 	WEFT_BUILD='$(abs_top_builddir)'; export WEFT_BUILD; \
 	WEFT_TEST_FIXTURES='$(abs_top_builddir)/tests/fixtures/plugins'; export WEFT_TEST_FIXTURES;
+
+# What the change at hand reaches, in 40 s of a processor, and always the unit tests but for the
+# longest, and these, in 30 s. See tests/quick; QUICK_BASE=COMMIT: what has changed since then.
+QUICK_SECONDS = 40
+quick_tests = \
+	$(filter-out $(long_unit_tests),$(filter tests/unit/%,$(check_PROGRAMS))) \
+	tests/bad/ini/test_bad_ini \
+	tests/scripts/check-abi \
+	tests/scripts/check-bitwise \
+	tests/scripts/check-commands \
+	tests/scripts/check-determinism \
+	tests/scripts/check-docs \
+	tests/scripts/check-includes \
+	tests/scripts/check-mutations-apply \
+	tests/scripts/check-release \
+	tests/scripts/check-slips \
+	tests/scripts/check-style \
+	tests/scripts/check-symbols
+long_unit_tests = \
+	tests/unit/test_golden \
+	tests/unit/test_memory \
+	tests/unit/test_place \
+	tests/unit/test_surgery \
+	tests/unit/test_torture
+.PHONY: check-quick
+check-quick: check-data
+	@tests=$$(WEFT_TREE='$(abs_top_srcdir)' QUICK_BASE='$(QUICK_BASE)' \
+	    bash '$(srcdir)'/tests/quick '$(QUICK_SECONDS)' '$(TESTS)' '$(quick_tests)') || exit; \
+	logs=''; for test in $$tests; do logs="$$logs $$test.log"; done; \
+	rm -f $$logs; $(MAKE) $(AM_MAKEFLAGS) $(TEST_SUITE_LOG) TEST_LOGS="$$logs"
+
+# What each test of the last run has taken, in seconds of a processor.
+.PHONY: check-times
+check-times:
+	@SLOWEST=all $(SHELL) $(srcdir)/tests/slowest $(TEST_LOGS:.log=.trs)
 
 # More than `make check` has time for. Of what has too many cases even so, each day others are taken;
 # a line says which, so that they can be had again.

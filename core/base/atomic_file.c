@@ -5,23 +5,41 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <weft/files.h>
 
 weft_status weft_errno_status(int e)
 {
     bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
-                 e == EROFS || e == EPERM || e == ELOOP;
+                 e == EROFS || e == EPERM || e == ELOOP || e == ENAMETOOLONG || e == ENOTEMPTY;
     return users ? WEFT_ERR_INPUT : WEFT_ERR_IO;
 }
 
 weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
 {
+    return weft_fail_errno_hint(err, path, what, "");
+}
+
+weft_status weft_fail_errno_hint(weft_error *err, const char *path, const char *what,
+                                 const char *hint)
+{
     char buffer[128];
     int e = errno;
+    if (e == ENOMEM)
+        return weft_fail_memory(err);
     const char *reason = strerror_r(e, buffer, sizeof buffer);
-    return weft_fail(err, weft_errno_status(e), (weft_where){path, 0}, "cannot %s: %s", what,
-                     reason);
+    return weft_fail(err, weft_errno_status(e), (weft_where){path, 0}, "cannot %s: %s%s", what,
+                     reason, hint);
+}
+
+/* Who removes what others have left takes this lock first. Not all file systems have it. */
+static bool is_locked(int fd)
+{
+    struct stat info;
+    return (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && fstat(fd, &info) == 0 &&
+           info.st_nlink > 0;
 }
 
 /* mkstemp would ignore the user's umask, so names are tried by hand; O_EXCL keeps two writers
@@ -36,11 +54,13 @@ weft_status weft_atomic_file_open(weft_atomic_file *file, const char *path, weft
         if (!name)
             return weft_fail_memory(err);
         int fd = weft_open_to_write(name, WEFT_WRITE_NEW);
-        if (fd >= 0) {
+        if (fd >= 0 && is_locked(fd)) {
             *file = (weft_atomic_file){path, name, fd};
             return WEFT_OK;
         }
-        int error = errno;
+        int error = fd >= 0 ? EEXIST : errno;
+        if (fd >= 0)
+            close(fd);
         weft_free(name);
         errno = error;
         if (error != EEXIST)
@@ -88,20 +108,16 @@ static weft_status flush_folder_of(const char *path, weft_error *err)
 weft_status weft_atomic_file_commit(weft_atomic_file *file, weft_error *err)
 {
     weft_status status = WEFT_OK;
-    if (fsync(file->fd) != 0) {
+    if (fsync(file->fd) != 0)
         status = weft_fail_errno(err, file->path, "flush to disk");
-        weft_atomic_file_abandon(file);
-        return status;
-    }
-    if (close(file->fd) != 0)
-        status = weft_fail_errno(err, file->path, "close");
-    file->fd = -1;
-    if (status == WEFT_OK && rename(file->temporary, file->path) != 0)
+    else if (rename(file->temporary, file->path) != 0)
         status = weft_fail_errno(err, file->path, "put the finished file in its place");
-    if (status != WEFT_OK) {
+    if (status) {
         weft_atomic_file_abandon(file);
         return status;
     }
+    close(file->fd); /* with its lock; it is on the disk */
+    file->fd = -1;
     weft_free(file->temporary);
     return flush_folder_of(file->path, err);
 }

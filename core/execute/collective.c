@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "execute/collective.h"
 #include "execute/run.h"
-#include "host/enter.h"
 
 /* ---- places ---- */
 
@@ -52,26 +51,18 @@ static weft_status call(const weft_groups *g, const weft_exchange_part *p, void 
     void *self = g->transport_self;
     const weft_group *group =
         weft_groups_find(g, WEFT_CHANNEL_COLLECTIVES, p->step->axes, p->step->n_axes);
-    const weft_entry entry =
-        weft_enter(g->transport_by, weft_move_name(p->step->move), WEFT_NOWHERE, err);
-    weft_status s = WEFT_ERR_INTERNAL;
+    void *of = group->handle;
     switch (p->step->move) {
     case WEFT_ALL_GATHER:
-        s = t->all_gather(self, group->handle, send, recv, p->count, p->dtype, queue, err);
-        break;
+        return t->all_gather(self, of, send, recv, p->count, p->dtype, queue, err);
     case WEFT_REDUCE_SCATTER:
-        s = t->reduce_scatter(self, group->handle, send, recv, p->count, p->dtype, p->op, queue,
-                              err);
-        break;
+        return t->reduce_scatter(self, of, send, recv, p->count, p->dtype, p->op, queue, err);
     case WEFT_ALL_REDUCE:
-        s = t->all_reduce(self, group->handle, send, recv, p->count, p->dtype, p->op, queue, err);
-        break;
+        return t->all_reduce(self, of, send, recv, p->count, p->dtype, p->op, queue, err);
     case WEFT_ALL_TO_ALL:
-        s = t->all_to_all(self, group->handle, send, recv, p->count, p->dtype, queue, err);
-        break;
+        return t->all_to_all(self, of, send, recv, p->count, p->dtype, queue, err);
     case WEFT_BROADCAST:
-        s = t->broadcast(self, group->handle, p->step->dim, recv, p->count, p->dtype, queue, err);
-        break;
+        return t->broadcast(self, of, p->step->dim, recv, p->count, p->dtype, queue, err);
     case WEFT_SLICE:
     case WEFT_ZERO:
     case WEFT_SEND:
@@ -79,7 +70,8 @@ static weft_status call(const weft_groups *g, const weft_exchange_part *p, void 
     case WEFT_KEEP:
         break;
     }
-    return weft_leave(&entry, s);
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is no collective",
+                     weft_move_name(p->step->move));
 }
 
 /* For whoever must be told in what this rank waits. */
@@ -100,9 +92,11 @@ weft_status weft_collective(weft_run *run, const weft_instruction *in, void *wor
     for (int i = 0; i < in->exchange->n_parts && !s; i++) {
         const weft_exchange_part *part = &in->exchange->parts[i];
         set_task(g, in->node, part->step);
+        const double since = weft_now();
         s = part->sends
                 ? call(g, part, address(&w, part->send), address(&w, part->recv), queue, err)
                 : move(run, &w, part, err);
+        run->sent_s += part->sends ? weft_now() - since : 0;
     }
     weft_control_set_task(g->control, g->rank, before);
     return s;

@@ -127,12 +127,11 @@ weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *e
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
     search f = {.run = run, .l = l, .first = {-1, -1}};
-    int n = run->n_watchers;
-    run->n_watchers = 0; /* observers saw this step already */
+    run->runs_again = true;
     /* all ranks run all of it, wherever theirs is */
     const weft_task_hooks hooks = {.after = look, .self = &f};
     weft_status s = weft_run_tasks(run, l, WEFT_PART_BEGIN, WEFT_PART_B, &hooks, err);
-    run->n_watchers = n;
+    run->runs_again = false;
     s = s ? s : find_first(run, &f.first, err);
     if (s)
         return s;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "execute/digest.h"
+#include "base/array.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,18 +23,11 @@ static void add(digest *d, const char *prefix, const char *key, const char *valu
 {
     if (d->status)
         return;
-    if (d->n == d->capacity) {
-        int more = d->capacity ? 2 * d->capacity : 64;
-        item *fresh = weft_realloc(d->items, (size_t)more * sizeof *fresh);
-        if (!fresh) {
-            d->status = WEFT_ERR_MEMORY;
-            return;
-        }
-        d->items = fresh;
-        d->capacity = more;
+    item *i = weft_array_push(&d->items, &d->n, &d->capacity, sizeof *i);
+    if (!i) {
+        d->status = WEFT_ERR_MEMORY;
+        return;
     }
-    item *i = &d->items[d->n++];
-    memset(i, 0, sizeof *i);
     snprintf(i->key, sizeof i->key, "%s%s", prefix, key);
     if (strlen(value) < sizeof i->value)
         snprintf(i->value, sizeof i->value, "%s", value);
@@ -86,18 +80,26 @@ static void print_collectives(const weft_lowered *l, weft_text *text)
         }
 }
 
+static void add_plugins(digest *d, const weft_plugins *plugins, int from, int to, const char *list)
+{
+    for (int i = from; i <= to; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "plugin %d of [weft] %s", i - from + 1, list);
+        add(d, key, "", i == to ? "(no more)" : plugins->list[i].module.plugin->name);
+    }
+}
+
 static void make(digest *d, const weft_plan *plan)
 {
     static const char *const modes[] = {"training graph", "evaluation graph", "generation graph",
                                         "decoding graph"};
     static const char *const collectives[] = {"training collectives", "evaluation collectives",
                                               "generation collectives", "decoding collectives"};
-    for (int i = 0; i <= plan->plugins->n; i++) {
-        char key[64];
-        bool end = i == plan->plugins->n;
-        snprintf(key, sizeof key, "plugin %d of [weft] plugins", i + 1);
-        add(d, key, "", end ? "(no more)" : plan->plugins->list[i].module.plugin->name);
-    }
+    int n_defaults = 0;
+    while (n_defaults < plan->plugins->n && plan->plugins->list[n_defaults].is_default)
+        n_defaults++;
+    add_plugins(d, plan->plugins, n_defaults, plan->plugins->n, "plugins");
+    add_plugins(d, plan->plugins, 0, n_defaults, "defaults");
     for (int i = 0; i < plan->plugins->n; i++) {
         const weft_loaded *loaded = &plan->plugins->list[i];
         add(d, "version of plugin ", loaded->module.plugin->name, loaded->module.plugin->version);
@@ -110,7 +112,7 @@ static void make(digest *d, const weft_plan *plan)
         weft_text text = {0};
         if (!plan->graphs[m])
             continue;
-        weft_graph_print(plan->graphs[m], true, &text);
+        weft_graph_print(plan->graphs[m], WEFT_PRINT_WHOLE, &text);
         add_text(d, modes[m], &text);
         weft_text_clear(&text);
         print_collectives(plan->lowered[m], &text);

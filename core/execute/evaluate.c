@@ -69,6 +69,5 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
         return s;
     run->view.eval_tokens = (int64_t)tokens;
     run->view.eval_loss = tokens > 0 ? loss / tokens : NAN; /* a mean of nothing */
-    weft_observe(run, WEFT_EVENT_EVALUATE);
-    return WEFT_OK;
+    return weft_observe(run, WEFT_EVENT_EVALUATE, err);
 }

@@ -92,33 +92,26 @@ static weft_status launch(weft_run *run, const weft_lowered *l, const weft_instr
 static weft_status launch_shown(weft_run *run, const weft_lowered *l, const weft_instruction *in,
                                 int64_t micro, weft_error *err)
 {
-    const weft_instruction_view view = weft_instruction_describe(l, in);
+    weft_instruction_view view;
     double began = 0;
-    weft_observe_instruction(run, &view, micro, WEFT_EVENT_INSTRUCTION_BEGIN);
-    weft_status s = weft_timing_begin(run, &view, micro, &began, err);
+    weft_status s = weft_instruction_describe(run, l, in, micro, &view, err);
+    s = s ? s : weft_observe_instruction(run, &view, micro, WEFT_EVENT_INSTRUCTION_BEGIN, err);
+    s = s ? s : weft_timing_begin(run, &view, micro, &began, err);
     s = s ? s : launch(run, l, in, micro, err);
     s = s ? s : weft_timing_end(run, &view, micro, began, err);
-    if (!s)
-        weft_observe_instruction(run, &view, micro, WEFT_EVENT_INSTRUCTION_END);
-    return s;
+    return s ? s : weft_observe_instruction(run, &view, micro, WEFT_EVENT_INSTRUCTION_END, err);
 }
 
 static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_program *p,
                            const weft_instruction *in, int64_t micro, weft_error *err)
 {
     weft_status s = weft_streams_before(run, l, p, in, micro, err);
-    if (!s && run->guard)
-        s = weft_guard_before(run, l, in, micro, err);
     if (!s)
         s = run->shows_instructions ? launch_shown(run, l, in, micro, err)
                                     : launch(run, l, in, micro, err);
     s = s ? s : weft_streams_after(run, l, in, err);
     if (s)
         weft_streams_explain(run, s, err);
-    if (!s && run->guard)
-        s = weft_guard_after(run, l, in, micro, err);
-    if (!s && run->check_finite)
-        s = weft_finite_check(run, l, in, micro, err);
     for (int i = 0; in->fetch && !s && i < in->n_outs; i++)
         if (weft_instruction_out(in, i)->fetch)
             s = weft_observe_value(run, l, weft_instruction_out(in, i), micro, err);
@@ -184,8 +177,7 @@ static weft_status run_some(weft_run *run, const weft_lowered *l, const weft_tas
     weft_status s = WEFT_OK;
     if (from == to)
         return WEFT_OK;
-    if (run->guard)
-        weft_guard_begin(run, l);
+    run->stretch++;
     if (adversary)
         s = run_adversarial(run, l, p, (span){from, to, adversary + (uint64_t)task->part},
                             task->micro_batch, err);
@@ -202,7 +194,7 @@ weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const we
     if (weft_lowered_uploads(l, p))
         s = weft_upload_micro_batch(run, l, task->micro_batch, err);
     if (!s && p->n_prologue)
-        s = weft_streams_prologue(run, l, task, err);
+        s = weft_streams_enter(run, err);
     return s ? s : run_some(run, l, task, 0, p->n_prologue, err);
 }
 
@@ -214,5 +206,5 @@ weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *
     weft_status s = weft_streams_begin(run, l, task, &replayed, err);
     if (!s && !replayed)
         s = run_some(run, l, task, p->n_prologue, p->n, err);
-    return s ? s : weft_streams_end(run, l, task, replayed, err);
+    return s ? s : weft_streams_end(run, replayed, err);
 }

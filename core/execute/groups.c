@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The groups of ranks that programs communicate in, one for each set of axes. */
+#include "base/array.h"
 #include "execute/collective.h"
-#include "host/enter.h"
 #include "host/plugins.h"
 
 #include <string.h>
@@ -35,16 +35,9 @@ static int member(const weft_mesh *mesh, const int *coord, const int *axes, int 
 static weft_status add_group(weft_groups *g, const int *coord, weft_channel channel,
                              const weft_step *step, weft_error *err)
 {
-    if (g->n == g->capacity) {
-        int more = g->capacity ? 2 * g->capacity : 8;
-        weft_group *fresh = weft_realloc(g->list, (size_t)more * sizeof *fresh);
-        if (!fresh)
-            return weft_fail_memory(err);
-        g->list = fresh;
-        g->capacity = more;
-    }
-    weft_group *made = &g->list[g->n];
-    memset(made, 0, sizeof *made);
+    weft_group *made = weft_array_push(&g->list, &g->n, &g->capacity, sizeof *made);
+    if (!made)
+        return weft_fail_memory(err);
     made->channel = channel;
     made->n = 1;
     made->n_axes = step->n_axes;
@@ -54,15 +47,13 @@ static weft_status add_group(weft_groups *g, const int *coord, weft_channel chan
     made->ranks = weft_alloc((size_t)made->n * sizeof *made->ranks);
     if (!made->ranks)
         return weft_fail_memory(err);
-    g->n++;
     for (int i = 0; i < made->n; i++) {
         made->ranks[i] = member(g->mesh, coord, made->axes, made->n_axes, i);
         if (made->ranks[i] == g->rank)
             made->me = i;
     }
-    const weft_entry entry = weft_enter(g->transport_by, "group", WEFT_NOWHERE, err);
-    return weft_leave(&entry, g->transport->group(g->transport_self, made->ranks, made->n, made->me,
-                                                  &made->handle, err));
+    return g->transport->group(g->transport_self, made->ranks, made->n, made->me, &made->handle,
+                               err);
 }
 
 /* ---- pairs ---- */
@@ -79,9 +70,7 @@ static weft_status add_pair(const weft_groups *g, weft_group *group, int from, i
         return weft_fail_memory(err);
     group->pairs = fresh;
     group->pairs[group->n_pairs++] = (struct weft_pair){from, to};
-    const weft_entry entry = weft_enter(g->transport_by, "connect", WEFT_NOWHERE, err);
-    return weft_leave(&entry,
-                      g->transport->connect(g->transport_self, group->handle, from, to, err));
+    return g->transport->connect(g->transport_self, group->handle, from, to, err);
 }
 
 /* Who will send to whom in this step, over all of the mesh. */
@@ -155,11 +144,8 @@ weft_status weft_groups_add(weft_groups *g, const weft_lowered *l, weft_error *e
 void weft_groups_release(weft_groups *g)
 {
     for (int i = g->n - 1; i >= 0; i--) {
-        if (g->list[i].handle) {
-            const weft_entry entry = weft_enter(g->transport_by, "ungroup", WEFT_NOWHERE, NULL);
+        if (g->list[i].handle)
             g->transport->ungroup(g->transport_self, g->list[i].handle);
-            weft_leave(&entry, WEFT_OK);
-        }
         weft_free(g->list[i].ranks);
         weft_free(g->list[i].pairs);
     }

@@ -4,7 +4,6 @@
  * queue that a piece comes from; other queues go on meanwhile. The host's memory for all of it is
  * planned (compile/driver/staging.c). */
 #include "execute/run.h"
-#include "host/enter.h"
 
 /* Host memory that something is on its way through. */
 typedef struct buffer {
@@ -42,7 +41,7 @@ static weft_status create(const weft_plan *plan, buffer *b, int64_t bytes, weft_
 {
     weft_status s = WEFT_OK;
     if (weft_device_is_async(plan))
-        s = weft_device_event_create(plan, &b->last, err);
+        s = plan->device->event_create(plan->device_self, &b->last, err);
     if (s || bytes == 0)
         return s;
     b->bytes = (size_t)bytes;
@@ -64,7 +63,7 @@ static void release(const weft_plan *plan, const buffer *b)
     if (b->at)
         weft_device_free_host(plan, b->at, b->bytes);
     if (b->last)
-        weft_device_event_destroy(plan, b->last);
+        plan->device->event_destroy(plan->device_self, b->last);
 }
 
 static int number_of(const weft_plan *plan, const weft_queue *queue)

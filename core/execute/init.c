@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values: a function of (seed, name, global element index) alone, the same bits on any
  * mesh, machine and number of threads. */
+#include "base/blame.h"
 #include "execute/run.h"
-#include "host/crash.h"
 
 #include <string.h>
 #include <weft/random.h>
@@ -42,7 +42,7 @@ typedef struct job {
 static void *work(void *arg)
 {
     job *j = arg;
-    weft_crash_set_rank(j->run->plan->rank);
+    weft_blame_set_rank(j->run->plan->rank);
     uint64_t stream = weft_hash_name(j->entry->name);
     for (;;) {
         pthread_mutex_lock(&j->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What observers of instructions are shown: the plan's own words. */
+/* What observers of instructions are shown: the plan's own words, and where operands lie. */
 #include "execute/run.h"
 
 int64_t weft_instruction_bytes(const weft_graph *g, const weft_instruction *in)
@@ -21,32 +21,119 @@ static const weft_program *program_of(const weft_lowered *l, const weft_instruct
     return p;
 }
 
-weft_instruction_view weft_instruction_describe(const weft_lowered *l, const weft_instruction *in)
+weft_status weft_run_operands(weft_run *run, int n, weft_error *err)
 {
-    const weft_program *p = program_of(l, in);
-    weft_instruction_view view = {.mode = l->graph->config.mode,
-                                  .program = weft_part_name(p->part),
-                                  .index = (int)(in - p->list),
-                                  .n = p->n,
-                                  .kind = in->kind,
-                                  .nodes = in->parts ? in->parts : &in->node,
-                                  .n_nodes = in->parts ? in->n_ins : 1,
-                                  .mesh = &l->graph->config.mesh,
-                                  .flops = in->flops,
-                                  .bytes = weft_instruction_bytes(l->graph, in),
-                                  .queue = in->queue};
-    if (in->kind == WEFT_COMPUTE) {
-        view.kernel = in->kernel ? in->kernel->name : "plain";
-        view.by = in->owner;
-    }
-    return view;
+    if (n <= run->operands_capacity)
+        return WEFT_OK;
+    weft_operand *more = weft_realloc(run->operands, (size_t)n * sizeof *more);
+    if (!more)
+        return weft_fail_memory(err);
+    run->operands = more;
+    run->operands_capacity = n;
+    return WEFT_OK;
 }
 
-void weft_observe_instruction(weft_run *run, const weft_instruction_view *view, int64_t micro,
-                              weft_event event)
+/* Operand or result i; room to work in behind them. What is observed is read where it lies; what
+ * was received is there by itself. */
+static weft_operand describe_operand(const weft_run *run, const weft_lowered *l,
+                                     const weft_instruction *in, int i, int64_t micro)
+{
+    const int n = in->n_ins + in->n_outs, buffer = i < n ? in->buffers[i] : in->workspace;
+    const bool result = i >= in->n_ins && i < n;
+    const weft_buffer *b = buffer >= 0 ? &l->buffers[buffer] : NULL;
+    weft_operand o = {.buffer = buffer, .last = -1};
+    o.read = i < in->n_ins || (result && (in->kind == WEFT_OBSERVE || in->kind == WEFT_AWAIT)) ||
+             (in->accumulate && i == in->n_ins);
+    o.written = i >= in->n_ins && in->kind != WEFT_OBSERVE;
+    if (i < n) {
+        o.value = result ? weft_instruction_out(in, i - in->n_ins) : weft_instruction_in(in, i);
+        o.tensor = in->tensors[i];
+        o.bytes = (size_t)weft_tensor_count(&o.tensor) * weft_dtype_size(o.tensor.dtype);
+    } else {
+        o.bytes = (size_t)b->bytes;
+    }
+    o.tensor.data = weft_run_address(run, l, buffer, micro);
+    if (b && b->base == WEFT_BASE_SLOT && micro > 0)
+        o.slot = micro;
+    if (b && b->base == WEFT_BASE_ARENA) {
+        o.first = b->first;
+        o.last = b->last;
+    }
+    return o;
+}
+
+weft_status weft_instruction_describe(weft_run *run, const weft_lowered *l,
+                                      const weft_instruction *in, int64_t micro,
+                                      weft_instruction_view *view, weft_error *err)
+{
+    const weft_program *p = program_of(l, in);
+    const int n = in->n_ins + in->n_outs + (in->workspace >= 0);
+    weft_status s = weft_run_operands(run, n, err);
+    for (int i = 0; i < n && !s; i++)
+        run->operands[i] = describe_operand(run, l, in, i, micro);
+    *view = (weft_instruction_view){.mode = l->graph->config.mode,
+                                    .program = weft_part_name(p->part),
+                                    .index = (int)(in - p->list),
+                                    .n = p->n,
+                                    .kind = in->kind,
+                                    .nodes = in->parts ? in->parts : &in->node,
+                                    .n_nodes = in->parts ? in->n_ins : 1,
+                                    .mesh = &l->graph->config.mesh,
+                                    .flops = in->flops,
+                                    .bytes = weft_instruction_bytes(l->graph, in),
+                                    .queue = in->queue,
+                                    .position = in->position,
+                                    .early = in->early,
+                                    .stretch = run->stretch,
+                                    .operands = run->operands,
+                                    .n_ins = in->n_ins,
+                                    .n_outs = in->n_outs,
+                                    .n_operands = s ? 0 : n};
+    if (in->kind == WEFT_COMPUTE) {
+        view->kernel = in->kernel ? in->kernel->name : "plain";
+        view->by = in->owner;
+    }
+    return s;
+}
+
+weft_status weft_observe_instruction(weft_run *run, const weft_instruction_view *view,
+                                     int64_t micro, weft_event event, weft_error *err)
 {
     run->view.instruction = view;
     run->view.micro_batch = micro;
-    weft_observe(run, event);
+    weft_status s = weft_observe(run, event, err);
     run->view.instruction = NULL;
+    return s;
+}
+
+static weft_status room_for_copy(weft_run *run, size_t bytes, weft_error *err)
+{
+    if (bytes <= run->host_copy_bytes)
+        return WEFT_OK;
+    void *more = weft_realloc(run->host_copy, bytes);
+    if (!more)
+        return weft_fail_memory(err);
+    run->host_copy = more;
+    run->host_copy_bytes = bytes;
+    return WEFT_OK;
+}
+
+weft_status weft_run_tensor(const weft_run_view *view, int i, weft_tensor *out, weft_error *err)
+{
+    weft_run *run = view->core;
+    const weft_instruction_view *in = view->instruction;
+    const int n = in ? in->n_operands : view->n_operands;
+    if (i < 0 || i >= n)
+        return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "an observer asks for operand %d of %d", i, n);
+    const weft_operand *o = &(in ? in->operands : view->operands)[i];
+    *out = o->tensor;
+    if (!out->data || o->bytes == 0)
+        return WEFT_OK;
+    if (run->plan->device->host_memory)
+        return weft_run_wait(run, err);
+    weft_status s = room_for_copy(run, o->bytes, err);
+    s = s ? s : weft_run_download(run, run->host_copy, out->data, o->bytes, err);
+    out->data = run->host_copy;
+    return s;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread that fills the next step's inputs while this one computes. */
+#include "base/blame.h"
 #include "execute/run.h"
-#include "host/crash.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void *work(void *arg)
 {
     weft_run *run = arg;
     weft_loader *l = &run->loader;
-    weft_crash_set_rank(run->plan->rank);
+    weft_blame_set_rank(run->plan->rank);
     pthread_mutex_lock(&l->lock);
     while (!l->quit) {
         if (!l->wanted || l->ready) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The training loop. */
+#include "base/blame.h"
 #include "execute/run.h"
-#include "host/crash.h"
-#include "host/enter.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static weft_lowered *train_of(const weft_run *run)
@@ -134,10 +134,11 @@ static weft_status one_step(weft_run *run, weft_error *err)
     double start = weft_now();
     const weft_batch *batch;
     run->view.step = run->step + 1;
-    weft_crash_set_step(run->view.step);
+    run->sent_s = 0;
+    weft_blame_set_step(run->view.step);
     watch_step(run);
-    weft_observe(run, WEFT_EVENT_STEP_BEGIN);
-    weft_status s = weft_times_begin(run, err);
+    weft_status s = weft_observe(run, WEFT_EVENT_STEP_BEGIN, err);
+    s = s ? s : weft_times_begin(run, err);
     s = s ? s : weft_loader_get(run, &batch, err);
     if (s)
         return s;
@@ -151,10 +152,10 @@ static weft_status one_step(weft_run *run, weft_error *err)
     s = weft_upload(run, train_of(run), batch, err);
     s = s ? s : compute(run, err);
     s = s ? s : read_reports(run, err);
-    s = s ? s : weft_replicas_check(run, false, err);
+    s = s ? s : weft_observe_step(run, WEFT_EVENT_GRADIENTS, err);
     s = !s && run->probe ? run->probe->gradients(run->probe, run, err) : s;
     s = s ? s : update(run, err);
-    s = s ? s : weft_replicas_check(run, true, err);
+    s = s ? s : weft_observe_step(run, WEFT_EVENT_UPDATED, err);
     s = !s && run->probe ? run->probe->updated(run->probe, run, err) : s;
     if (s)
         return s;
@@ -168,18 +169,21 @@ static weft_status one_step(weft_run *run, weft_error *err)
     return WEFT_OK;
 }
 
-/* The device's own rate is measured after the first step has warmed everything up, if anybody will
- * see it. A step that is faster shows that it was measured badly: it is looked at again, and never
- * below what was done. */
-static void measure_peak(weft_run *run)
+/* The device's own rate is measured if anybody will see it, and not before the run has taken some
+ * time, for measuring would be most of a short one; unless instructions' times are held against it.
+ * A step that is faster shows that it was measured badly: it is looked at again, and never below
+ * what was done. */
+static void measure_peak(weft_run *run, double elapsed_s)
 {
+    static const double soonest_s = 2;
     const weft_plan *plan = run->plan;
     weft_run_view *view = &run->view;
     double reached = view->step_s > 0 ? view->flops / view->step_s : 0;
-    bool first = run->step == run->first_step + 1,
+    bool due = !run->peak_asked && (elapsed_s >= soonest_s || run->shows_times),
          wrong = view->peak_flops > 0 && reached > view->peak_flops;
-    if (!plan->device->peak || !weft_is_observed(run, WEFT_EVENT_STEP_END) || (!first && !wrong))
+    if (!plan->device->peak || !weft_is_observed(run, WEFT_EVENT_STEP_END) || (!due && !wrong))
         return;
+    run->peak_asked = true;
     view->peak_flops =
         weft_device_peak(plan, plan->lowered[WEFT_MODE_TRAIN]->product_dtype, reached);
     if (view->peak_flops > 0 && view->peak_flops < reached)
@@ -189,12 +193,8 @@ static void measure_peak(weft_run *run)
 static bool wants_text(const weft_run *run, bool last)
 {
     const weft_plan *plan = run->plan;
-    if (!plan->generator)
-        return false;
-    const weft_entry entry = weft_enter_service(plan->plugins, plan->generator, "want", NULL);
-    bool wants = plan->generator->want(plan->generator_self, run->step, last);
-    weft_leave(&entry, WEFT_OK);
-    return wants;
+    return run->write_texts && plan->generator &&
+           plan->generator->want(plan->generator_self, run->step, last);
 }
 
 static weft_status after_step(weft_run *run, weft_error *err)
@@ -204,7 +204,7 @@ static weft_status after_step(weft_run *run, weft_error *err)
     weft_status s = WEFT_OK;
     if (every > 0 && (run->step % every == 0 || last))
         s = weft_run_evaluate(run, err);
-    return s || !wants_text(run, last) ? s : weft_run_generate(run, last, err);
+    return s || !wants_text(run, last) ? s : run->write_texts(run, err);
 }
 
 static const char *plugin_name(const weft_run *run, int i)
@@ -220,6 +220,7 @@ static weft_wish wish_of(weft_run *run, bool stop, bool last)
     weft_keeper_wish(run, last, &mine);
     mine.save = mine.save || (a->what & WEFT_ASK_SAVE);
     mine.times = a->what & WEFT_ASK_TIMES;
+    mine.own_s = run->streams ? 0 : run->view.step_s - run->sent_s;
     if ((a->what & WEFT_ASK_SAVE) && !weft_keeper_keeps(run) && !a->told) {
         weft_log_print(run->log, WEFT_LOG_WARN,
                        "plugin '%s' asks to save, and no listed plugin keeps the state; list one, "
@@ -229,6 +230,25 @@ static weft_wish wish_of(weft_run *run, bool stop, bool last)
     }
     a->what = 0;
     return mine;
+}
+
+static int by_own(const void *a, const void *b)
+{
+    const double x = ((const weft_wish *)a)->own_s, y = ((const weft_wish *)b)->own_s;
+    return (x > y) - (x < y);
+}
+
+/* Who holds the others up, if anybody does. Sorts the list, which nobody needs any more. */
+static void find_slowest(weft_run *run, weft_wish *all, int n)
+{
+    weft_run_view *v = &run->view;
+    for (int r = v->slowest_rank = 0; r < n; r++)
+        if (all[r].own_s > all[v->slowest_rank].own_s)
+            v->slowest_rank = r;
+    qsort(all, (size_t)n, sizeof *all, by_own);
+    const bool known = n > 1 && all[0].own_s > 0;
+    v->slowest_s = known ? all[n - 1].own_s : 0;
+    v->median_s = known ? (all[(n - 1) / 2].own_s + all[n / 2].own_s) / 2 : 0;
 }
 
 /* A signal reaches the ranks at different times, their clocks differ, and so may what their
@@ -253,6 +273,8 @@ static weft_status agree(weft_run *run, bool stop, bool last, bool *leave, weft_
         run->wants_times = run->wants_times || all[r].times;
     }
     s = s ? s : weft_keeper_act(run, all, n, *leave, last, err);
+    if (!s)
+        find_slowest(run, all, n);
     weft_free(all);
     return s;
 }
@@ -280,12 +302,13 @@ static weft_status loop(weft_run *run, const volatile sig_atomic_t *stop, double
         s = one_step(run, err);
         if (s)
             return s;
-        measure_peak(run);
+        measure_peak(run, weft_now() - start);
         s = weft_timing_finish(run, err);
         if ((s = s ? s : weft_times_end(run, err)))
             return s;
         run->view.elapsed_s = weft_now() - start;
-        weft_observe(run, WEFT_EVENT_STEP_END);
+        if ((s = weft_observe(run, WEFT_EVENT_STEP_END, err)))
+            return s;
         if (run->step_made)
             run->step_made(run->step_made_ctx, &run->view);
         run->view.parts = NULL;
@@ -334,17 +357,15 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
                        "nothing is left to do: [train] steps = %lld is the total, and all are "
                        "done; a greater one goes on",
                        (long long)run->plan->steps);
-    if (steps)
-        weft_observe(run, WEFT_EVENT_START);
-    weft_status s = loop(run, stop, start, err);
-    weft_crash_set_step(-1);
+    weft_status s = steps ? weft_observe(run, WEFT_EVENT_START, err) : WEFT_OK;
+    s = s ? s : loop(run, stop, start, err);
+    weft_blame_set_step(-1);
     weft_control_set_moment(run->plan->plugins->control, run->watch, (weft_moment){.step = 0});
     run->watch->patient = true;
     if (s)
         weft_keeper_abandon(run);
     run->view.status = s;
     run->view.elapsed_s = weft_now() - start;
-    if (steps)
-        weft_observe(run, WEFT_EVENT_STOP);
-    return s;
+    weft_status stopped = steps ? weft_observe(run, WEFT_EVENT_STOP, err) : WEFT_OK;
+    return s ? s : stopped;
 }

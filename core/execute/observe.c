@@ -1,41 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What observers are shown. Their errors are logged and switch them off, unless the system may
- * allow tomorrow what it refuses today; the run goes on. */
+ * allow tomorrow what it refuses today, and the run goes on; those of an observer that `fails` end
+ * it. */
 #include "execute/run.h"
 #include "host/enter.h"
 
 #include <string.h>
 
-static const char *event_name(weft_event event)
-{
-    switch (event) {
-    case WEFT_EVENT_START:
-        return "start";
-    case WEFT_EVENT_STEP_BEGIN:
-        return "step_begin";
-    case WEFT_EVENT_STEP_END:
-        return "step_end";
-    case WEFT_EVENT_EVALUATE:
-        return "evaluate";
-    case WEFT_EVENT_VALUE:
-        return "value";
-    case WEFT_EVENT_STOP:
-        return "stop";
-    case WEFT_EVENT_TEXT:
-        return "text";
-    case WEFT_EVENT_INSTRUCTION_BEGIN:
-        return "instruction_begin";
-    case WEFT_EVENT_INSTRUCTION_END:
-        return "instruction_end";
-    case WEFT_EVENT_INSTRUCTION_TIMES:
-        return "instruction_times";
-    }
-    return "event";
-}
-
 void weft_run_ask(const weft_run_view *view, unsigned what)
 {
-    struct weft_asked *a = view->asked;
+    struct weft_asked *a = view->core ? &view->core->asked : NULL;
     if (!a)
         return;
     a->what |= what;
@@ -45,52 +19,106 @@ void weft_run_ask(const weft_run_view *view, unsigned what)
         a->saves = a->now;
 }
 
-/* A disk that is full now may have room later: said once, and once when it is over. */
+/* A disk that is full now may have room later, and none again at the next save: said once, and once
+ * when it has been over for a while, for longer each time that it comes back. */
 static void note(const weft_run *run, weft_watcher *w, weft_event event, weft_status s,
                  const char *why)
 {
     const char *plugin = w->loaded->module.plugin->name;
-    const bool before = w->lost_s > 0;
+    const double now = weft_now();
     w->off = s && s != WEFT_ERR_IO;
-    if (s && !(before && s == WEFT_ERR_IO))
+    if (s && (w->off || w->lost_s <= 0)) {
         weft_log_print(run->log, WEFT_LOG_ERROR, "%s failed at %s and %s; the run goes on: %s",
-                       plugin, event_name(event), w->off ? "is switched off" : "will try again",
-                       why);
-    else if (!s && before)
-        weft_log_print(run->log, WEFT_LOG_INFO, "%s no longer fails, %.1f s later", plugin,
-                       weft_now() - w->lost_s);
-    w->lost_s = !s ? 0 : before ? w->lost_s : weft_now();
+                       plugin, weft_event_name(event),
+                       w->off ? "is switched off" : "will try again", why);
+        w->lost_s = now;
+        w->patience_s = w->patience_s > 0 ? 2 * w->patience_s : 5;
+    }
+    w->well_s = s ? 0 : w->well_s > 0 ? w->well_s : now;
+    if (s || w->lost_s <= 0 || (event != WEFT_EVENT_STOP && now - w->well_s < w->patience_s))
+        return;
+    weft_log_print(run->log, WEFT_LOG_INFO, "%s no longer fails, %.1f s later", plugin,
+                   w->well_s - w->lost_s);
+    w->lost_s = 0;
 }
 
-static void show(weft_run *run, weft_watcher *w, weft_event event)
+static weft_status call(weft_run *run, const weft_watcher *w, weft_event event, weft_error *err)
 {
-    if (w->off || !(w->contribution->events & (unsigned)event))
-        return;
-    const char *plugin = w->loaded->module.plugin->name;
-    weft_error err = {0};
     run->asked.now = (int)(w->loaded - run->plan->plugins->list);
-    const weft_entry entry = weft_enter(plugin, event_name(event), w->loaded->module.where, &err);
-    weft_status s =
-        weft_leave(&entry, w->contribution->observe(w->loaded->self, event, &run->view, &err));
-    note(run, w, event, s, weft_error_text(&err));
-    weft_error_release(&err);
+    const weft_entry entry = weft_enter(w->loaded->module.plugin->name, weft_event_name(event),
+                                        w->loaded->module.where, err);
+    return weft_leave(&entry, w->contribution->observe(w->loaded->self, event, &run->view, err));
+}
+
+static weft_status show(weft_run *run, weft_watcher *w, weft_event event, weft_error *err)
+{
+    if (w->off || !(w->events & (unsigned)event))
+        return WEFT_OK;
+    if (w->contribution->fails)
+        return call(run, w, event, err);
+    if (run->runs_again)
+        return WEFT_OK;
+    weft_error why = {0};
+    weft_status s = call(run, w, event, &why);
+    note(run, w, event, s, weft_error_text(&why));
+    weft_error_release(&why);
+    return WEFT_OK;
 }
 
 /* In listed order; the end of things in reverse. */
-void weft_observe(weft_run *run, weft_event event)
+weft_status weft_observe(weft_run *run, weft_event event, weft_error *err)
 {
+    weft_status s = WEFT_OK;
     bool reverse = event == WEFT_EVENT_STOP || event == WEFT_EVENT_STEP_END ||
                    event == WEFT_EVENT_INSTRUCTION_END;
-    for (int i = 0; i < run->n_watchers; i++)
-        show(run, &run->watchers[reverse ? run->n_watchers - 1 - i : i], event);
+    for (int i = 0; i < run->n_watchers && !s; i++)
+        s = show(run, &run->watchers[reverse ? run->n_watchers - 1 - i : i], event, err);
+    return s;
 }
 
 bool weft_is_observed(const weft_run *run, weft_event event)
 {
     for (int i = 0; i < run->n_watchers; i++)
-        if (!run->watchers[i].off && (run->watchers[i].contribution->events & (unsigned)event))
+        if (!run->watchers[i].off && (run->watchers[i].events & (unsigned)event))
             return true;
     return false;
+}
+
+static void add_operand(weft_run *run, const weft_value *v)
+{
+    const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
+    if (!v)
+        return;
+    weft_operand *o = &run->operands[run->view.n_operands++];
+    *o = (weft_operand){.value = v, .buffer = l->buffer_of[v->id], .last = -1};
+    weft_local_tensor(l->graph, v, l->coord, &o->tensor);
+    o->bytes = (size_t)weft_tensor_count(&o->tensor) * weft_dtype_size(v->dtype);
+    if (weft_layout_held(v->layout, l->coord))
+        o->tensor.data = weft_run_address(run, l, o->buffer, 0);
+}
+
+weft_status weft_observe_step(weft_run *run, weft_event event, weft_error *err)
+{
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
+    const bool updated = event == WEFT_EVENT_UPDATED;
+    if (!weft_is_observed(run, event))
+        return WEFT_OK;
+    weft_status s = weft_run_operands(run, g->n_parameters + g->n_states + g->n_reports + 1, err);
+    if (s)
+        return s;
+    if (!updated)
+        add_operand(run, g->loss_report);
+    for (int i = 0; !updated && i < g->n_reports; i++)
+        add_operand(run, g->reports[i].value);
+    for (int i = 0; i < g->n_parameters; i++)
+        add_operand(run, updated ? g->parameters[i] : g->parameters[i]->gradient);
+    for (int i = 0; updated && i < g->n_states; i++)
+        add_operand(run, g->states[i]);
+    run->view.operands = run->operands;
+    s = weft_observe(run, event, err);
+    run->view.operands = NULL;
+    run->view.n_operands = 0;
+    return s;
 }
 
 static weft_status show_piece(weft_run *run, const weft_value *v, const weft_tensor *t,
@@ -99,9 +127,8 @@ static weft_status show_piece(weft_run *run, const weft_value *v, const weft_ten
     run->view.value = v;
     run->view.tensor = t;
     run->view.micro_batch = micro;
-    weft_observe(run, WEFT_EVENT_VALUE);
-    weft_status s = WEFT_OK;
-    if (run->probe && run->probe->value)
+    weft_status s = weft_observe(run, WEFT_EVENT_VALUE, err);
+    if (!s && run->probe && run->probe->value)
         s = run->probe->value(run->probe, run, v, t, micro, err);
     run->view.value = NULL;
     run->view.tensor = NULL;

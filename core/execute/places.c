@@ -2,7 +2,6 @@
 /* Where the collectives of a group find what they send and put what they receive, as a number: for
  * transports that can do more where all members use the same places. */
 #include "execute/collective.h"
-#include "host/enter.h"
 
 #include <weft/random.h>
 
@@ -59,9 +58,7 @@ weft_status weft_groups_tell_places(const weft_groups *g, weft_lowered *const lo
         uint64_t hash = 0;
         for (int m = 0; m < WEFT_MODES; m++)
             hash = lowered[m] ? digest_of(g, &g->list[i], lowered[m], hash) : hash;
-        const weft_entry entry = weft_enter(g->transport_by, "places", WEFT_NOWHERE, err);
-        s = weft_leave(&entry,
-                       g->transport->places(g->transport_self, g->list[i].handle, hash, err));
+        s = g->transport->places(g->transport_self, g->list[i].handle, hash, err);
     }
     return s;
 }

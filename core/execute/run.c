@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "execute/run.h"
-#include "execute/generate.h"
 #include "host/enter.h"
 
 #include <stdio.h>
@@ -51,29 +50,23 @@ static int64_t step_inputs_of(const weft_plan *plan, const weft_lowered *l, int 
     return l->step_input_bytes;
 }
 
-static size_t allocated(const weft_plan *plan, size_t bytes)
+static size_t allocated(const weft_run *run, size_t bytes)
 {
-    return (bytes ? bytes : 64) +
-           (weft_params_has(plan->weft, "check", "memory") ? WEFT_GUARD_BYTES : 0);
+    return (bytes ? bytes : 64) + (run->has_margins ? WEFT_MARGIN_BYTES : 0);
 }
 
 enum { PIECES = 5 };
 
-typedef struct piece {
-    void *at;
-    size_t bytes;
-} piece;
-
-/* As it was allocated; at NULL: it was not. */
-static piece piece_of(const weft_run *run, int i)
+/* As planned; at NULL: it was not allocated. */
+static weft_memory piece_of(const weft_run *run, int i)
 {
     const weft_plan *plan = run->plan;
-    const piece list[PIECES] = {{run->arena, run->arena_bytes},
-                                {run->state, (size_t)plan->states.bytes},
-                                {run->inputs, run->inputs_bytes},
-                                {run->step_inputs, run->step_inputs_bytes},
-                                {run->cache, (size_t)plan->caches.bytes}};
-    return (piece){list[i].at, allocated(plan, list[i].bytes)};
+    const weft_memory list[PIECES] = {{"arena", run->arena, run->arena_bytes},
+                                      {"state", run->state, (size_t)plan->states.bytes},
+                                      {"inputs", run->inputs, run->inputs_bytes},
+                                      {"step inputs", run->step_inputs, run->step_inputs_bytes},
+                                      {"key-value cache", run->cache, (size_t)plan->caches.bytes}};
+    return list[i];
 }
 
 static weft_status allocate(weft_run *run, weft_error *err)
@@ -93,7 +86,8 @@ static weft_status allocate(weft_run *run, weft_error *err)
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0] && !s; i++)
         if (pieces[i].bytes || pieces[i].at != &run->cache)
-            s = weft_device_alloc(plan, allocated(plan, pieces[i].bytes), pieces[i].at, err);
+            s = plan->device->alloc(plan->device_self, allocated(run, pieces[i].bytes),
+                                    pieces[i].at, err);
     if (s) {
         weft_text need = {0};
         weft_print_bytes(&need, (double)weft_plan_bytes(plan));
@@ -114,11 +108,9 @@ static weft_status add_memory(weft_run *run, weft_error *err)
         return WEFT_OK;
     weft_status s = WEFT_OK;
     for (int i = 0; i < PIECES && !s; i++) {
-        const piece p = piece_of(run, i);
-        const weft_entry entry =
-            weft_enter(run->groups.transport_by, "add_memory", WEFT_NOWHERE, err);
-        s = p.at ? t->add_memory(run->groups.transport_self, p.at, p.bytes, err) : WEFT_OK;
-        s = weft_leave(&entry, s);
+        const weft_memory p = piece_of(run, i);
+        s = p.at ? t->add_memory(run->groups.transport_self, p.at, allocated(run, p.bytes), err)
+                 : WEFT_OK;
         run->n_added += !s;
     }
     return s;
@@ -128,22 +120,46 @@ static void remove_memory(weft_run *run)
 {
     const weft_transport *t = run->groups.transport;
     while (run->n_added > 0) {
-        const piece p = piece_of(run, --run->n_added);
-        const weft_entry entry =
-            weft_enter(run->groups.transport_by, "remove_memory", WEFT_NOWHERE, NULL);
+        const weft_memory p = piece_of(run, --run->n_added);
         if (p.at && t->remove_memory)
-            t->remove_memory(run->groups.transport_self, p.at, p.bytes);
-        weft_leave(&entry, WEFT_OK);
+            t->remove_memory(run->groups.transport_self, p.at, allocated(run, p.bytes));
     }
 }
 
 static void free_memory(weft_run *run)
 {
     for (int i = 0; i < PIECES; i++) {
-        const piece p = piece_of(run, i);
+        const weft_memory p = piece_of(run, i);
         if (p.at)
-            weft_device_free(run->plan, p.at, p.bytes);
+            run->plan->device->free(run->plan->device_self, p.at, allocated(run, p.bytes));
     }
+}
+
+weft_status weft_observe_memory(weft_run *run, weft_error *err)
+{
+    weft_memory list[PIECES];
+    int n = 0;
+    for (int i = 0; i < PIECES; i++) {
+        list[n] = piece_of(run, i);
+        n += list[n].at != NULL;
+    }
+    run->view.memory = list;
+    run->view.n_memory = n;
+    weft_status s = weft_observe(run, WEFT_EVENT_MEMORY, err);
+    run->view.memory = NULL;
+    run->view.n_memory = 0;
+    return s;
+}
+
+static unsigned wanted_events(const weft_loaded *loaded, const weft_contribution *c)
+{
+    if (!c->wants)
+        return c->events;
+    const weft_entry entry =
+        weft_enter(loaded->module.plugin->name, "wants", loaded->module.where, NULL);
+    const unsigned events = c->wants(loaded->self) & c->events;
+    weft_leave(&entry, WEFT_OK);
+    return events;
 }
 
 static weft_status find_watchers(weft_run *run, weft_error *err)
@@ -159,11 +175,14 @@ static weft_status find_watchers(weft_run *run, weft_error *err)
         return weft_fail_memory(err);
     for (int i = 0, k = 0;
          weft_plugins_next(run->plan->plugins, WEFT_OBSERVER, &i, &k, &loaded, &c);) {
-        run->watchers[run->n_watchers++] = (weft_watcher){.loaded = loaded, .contribution = c};
-        bool times = c->events & WEFT_EVENT_INSTRUCTION_TIMES;
-        if (times || c->events & (WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END))
+        const unsigned events = wanted_events(loaded, c);
+        run->watchers[run->n_watchers++] =
+            (weft_watcher){.loaded = loaded, .contribution = c, .events = events};
+        bool times = events & WEFT_EVENT_INSTRUCTION_TIMES;
+        if (times || events & (WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END))
             run->shows_instructions = true;
         run->shows_times = run->shows_times || times;
+        run->has_margins = run->has_margins || (events & WEFT_EVENT_MEMORY);
     }
     return WEFT_OK;
 }
@@ -189,15 +208,6 @@ static weft_where place_of(const weft_plugins *plugins, const char *key)
         if (weft_params_given(plugins->list[i].params, key))
             return weft_params_where(plugins->list[i].params, key);
     return WEFT_NOWHERE;
-}
-
-static weft_status check_checks(const weft_params *weft, weft_error *err)
-{
-    if (!weft_params_has(weft, "check", "none") || !weft_params_word(weft, "check", 1))
-        return WEFT_OK;
-    return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(weft, "check"),
-                     "[weft] check = %s: none stands alone; leave it out, or the others",
-                     weft_params_text(weft, "check"));
 }
 
 static weft_status check_device(const weft_device *d, weft_error *err)
@@ -245,14 +255,11 @@ static weft_status begin_data(weft_run *run, weft_error *err)
     if (!run->data)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(run->plan->weft, "plugins"),
                          "no listed plugin gives data; list one, as text, in [weft] plugins");
-    const weft_entry entry = weft_enter_service(plugins, run->data, "begin", err);
-    weft_status s =
-        weft_leave(&entry, run->data->begin(run->data_self, run->plan->seq_len, run->seed, err));
+    weft_status s = run->data->begin(run->data_self, run->plan->seq_len, run->seed, err);
     if (s || !run->tokenizer)
         return s;
     const weft_dim *vocab = weft_map_get(&g->dims, "vocab", 5);
-    const weft_run_tokenizer tokenizer = weft_run_tokenizer_find(plugins);
-    int ids = weft_run_tokenizer_vocab_size(&tokenizer);
+    int ids = run->tokenizer->vocab_size(run->tokenizer_self);
     if (vocab && vocab->size < ids)
         return weft_fail(err, WEFT_ERR_INPUT, place_of(plugins, "vocab_size"),
                          "the tokenizer has %d ids and the model's vocabulary only %lld; set "
@@ -271,11 +278,8 @@ static weft_status prepare(weft_run *run, weft_error *err)
         s = s ? s : weft_prepare(&run->prepared, &run->plan->kernels, run->plan->lowered[m], err);
     }
     s = s ? s : weft_groups_tell_places(&run->groups, run->plan->lowered, err);
-    if (s || !run->plan->device->settle)
-        return s;
-    const weft_kernels *k = &run->plan->kernels;
-    const weft_entry entry = weft_enter(k->device_by, "settle", WEFT_NOWHERE, err);
-    return weft_leave(&entry, k->device->settle(k->device_self, err));
+    const weft_plan *plan = run->plan;
+    return s || !plan->device->settle ? s : plan->device->settle(plan->device_self, err);
 }
 
 weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **out, weft_error *err)
@@ -290,14 +294,15 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     run->threads = host->threads;
     run->seed = (uint64_t)weft_params_int(plan->train, "seed");
     run->asked = (struct weft_asked){.now = -1, .stops = -1};
-    run->check_finite = weft_params_has(plan->weft, "check", "nan");
     run->view = (weft_run_view){
         .rank = plan->rank,
         .ranks = plan->ranks,
         .dir = host->dir,
         .steps = plan->steps,
         .micro_batch = -1,
-        .asked = &run->asked,
+        .core = run,
+        .mesh = &plan->mesh,
+        .micro_batches = plan->micro_batches,
         .planned_bytes = weft_plan_bytes(plan),
         .base_bytes = weft_device_peak_bytes(plan) ? 0 : weft_peak_bytes(),
         .flops = plan->lowered[WEFT_MODE_TRAIN] ? plan->lowered[WEFT_MODE_TRAIN]->model_flops : 0};
@@ -308,7 +313,6 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
         (weft_groups){.mesh = &plan->mesh, .rank = plan->rank, .control = plan->plugins->control};
     weft_status s = check_device(plan->device, err);
     s = s ? s : find_transport(run, err);
-    s = s ? s : check_checks(plan->weft, err);
     s = s ? s : begin_data(run, err);
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate_reports(run, err);
@@ -319,8 +323,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : weft_transfers_create(run, err);
     s = s ? s : prepare(run, err);
     s = s ? s : weft_init_state(run, err);
-    if (!s && weft_params_has(plan->weft, "check", "memory"))
-        s = weft_guard_create(run, err);
+    s = s ? s : weft_observe_memory(run, err);
     if (!s && plan->lowered[WEFT_MODE_TRAIN])
         s = weft_loader_create(run, err);
     if (!s)
@@ -348,9 +351,10 @@ void weft_run_destroy(weft_run *run)
     weft_streams_destroy(run);
     weft_free(run->boxes);
     weft_prepared_release(&run->prepared);
-    weft_guard_destroy(run);
     free_memory(run);
     weft_free(run->watchers);
+    weft_free(run->operands);
+    weft_free(run->host_copy);
     weft_times_destroy(run);
     weft_free(run->reports);
     weft_free(run->scalars);

@@ -15,8 +15,11 @@
 typedef struct weft_watcher {
     const weft_loaded *loaded;
     const weft_contribution *contribution;
+    unsigned events; /* those that it needs in this run */
     bool off;
-    double lost_s; /* since when it cannot do its work; 0: it can */
+    double lost_s;     /* since when it cannot do its work, as far as was said; 0: it can */
+    double well_s;     /* since when it can; 0: it cannot */
+    double patience_s; /* for how long it must, to be taken for well again */
 } weft_watcher;
 
 /* What observers have asked for since the ranks last agreed. */
@@ -76,8 +79,15 @@ typedef struct weft_run {
     weft_watch *watch, alone; /* the control channel's; alone: of the one rank that needs none */
     weft_watcher *watchers;
     int n_watchers;
-    bool shows_instructions;    /* some watcher asks for them */
-    bool shows_times;           /* ... and when they ran */
+    bool shows_instructions; /* some watcher asks for them */
+    bool shows_times;        /* ... and when they ran */
+    bool has_margins;        /* some watcher asks for the memory */
+    bool runs_again;         /* the step, to look into it: observers saw it already */
+    int64_t stretch;         /* prologues and bodies that have begun */
+    weft_operand *operands;  /* room for those that observers are shown */
+    int operands_capacity;
+    void *host_copy; /* of the one that an observer has asked for last */
+    size_t host_copy_bytes;
     struct weft_timing *timing; /* NULL: nobody asks */
     weft_loader loader;
     bool loader_made;
@@ -90,12 +100,11 @@ typedef struct weft_run {
     void *scalars_host;         /* where the device puts it: SCALAR_BYTES each */
     int n_scalars;              /* for which there is room */
     weft_report *reports;       /* as many as the training graph has */
-    struct weft_guard *guard;   /* [weft] check = memory; NULL: off */
-    bool check_finite;          /* [weft] check = nan */
     struct weft_probe *probe;   /* who compares runs; NULL: nobody */
     struct weft_times *times;   /* NULL until somebody asks for them */
     bool wants_times;           /* all ranks: somebody has asked for those of the next step */
     double waited_s;            /* for other stages, since the task began */
+    double sent_s;              /* in calls of the transport, of this step */
     int64_t stop_after; /* end after this many steps, as if all were done; 0: [train] steps */
     int64_t consumed;   /* global samples, the data position */
     int64_t step;       /* finished steps */
@@ -105,7 +114,10 @@ typedef struct weft_run {
         *saves_asked; /* how often somebody has asked for a save; NULL: nobody can */
     void (*step_made)(void *ctx, const weft_run_view *view); /* after each; NULL: nobody is told */
     void *step_made_ctx;
-    bool saved; /* the store was busy after the last step, and some ranks may still be */
+    /* When the service `generator` wants texts, after a step; NULL: none are written. */
+    weft_status (*write_texts)(struct weft_run *run, weft_error *err);
+    bool peak_asked; /* the device has been asked for its rate */
+    bool saved;      /* the store was busy after the last step, and some ranks may still be */
     uint64_t seed;
 } weft_run;
 
@@ -184,13 +196,11 @@ weft_status weft_streams_join(weft_run *run, weft_error *err);
 /* What `from` has enqueued so far comes before what `to` will. */
 weft_status weft_streams_order(weft_run *run, int from, int to, weft_error *err);
 /* Before a task's prologue. */
-weft_status weft_streams_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
-                                  weft_error *err);
+weft_status weft_streams_enter(weft_run *run, weft_error *err);
 /* Around a task's body. *replayed: it need not be enqueued. */
 weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
                                bool *replayed, weft_error *err);
-weft_status weft_streams_end(weft_run *run, const weft_lowered *l, const weft_task *task,
-                             bool replayed, weft_error *err);
+weft_status weft_streams_end(weft_run *run, bool replayed, weft_error *err);
 /* The queue that an instruction's transfers use. */
 int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
 /* Behind an upload of inputs on the first queue, where other queues read some, too. */
@@ -227,14 +237,21 @@ weft_status weft_transfer_await(weft_run *run, const weft_lowered *l, const weft
                                 weft_error *err);
 /* Until everything that was begun is over. */
 weft_status weft_transfers_end(weft_run *run, const weft_lowered *l, weft_error *err);
-void weft_observe(weft_run *run, weft_event event);
+weft_status weft_observe(weft_run *run, weft_event event, weft_error *err);
 /* Does anybody who is not switched off see this event? */
 bool weft_is_observed(const weft_run *run, weft_event event);
+/* The run's memory; what a step has made: GRADIENTS, or UPDATED. */
+weft_status weft_observe_memory(weft_run *run, weft_error *err);
+weft_status weft_observe_step(weft_run *run, weft_event event, weft_error *err);
 /* instruction.c: what observers are told of one, and showing it at INSTRUCTION_BEGIN or _END. micro
- * as in weft_execute. */
-weft_instruction_view weft_instruction_describe(const weft_lowered *l, const weft_instruction *in);
-void weft_observe_instruction(weft_run *run, const weft_instruction_view *view, int64_t micro,
-                              weft_event event);
+ * as in weft_execute. The view's operands are those of the instruction that was described last. */
+weft_status weft_instruction_describe(weft_run *run, const weft_lowered *l,
+                                      const weft_instruction *in, int64_t micro,
+                                      weft_instruction_view *view, weft_error *err);
+weft_status weft_observe_instruction(weft_run *run, const weft_instruction_view *view,
+                                     int64_t micro, weft_event event, weft_error *err);
+/* Room for n operands of observers. */
+weft_status weft_run_operands(weft_run *run, int n, weft_error *err);
 /* weft_instruction_view's bytes. */
 int64_t weft_instruction_bytes(const weft_graph *g, const weft_instruction *in);
 /* timing.c: when instructions ran, for observers of INSTRUCTION_TIMES. Around one, which is shown
@@ -295,30 +312,12 @@ void weft_loader_want(weft_run *run, int64_t first_sample);
 /* Waits for what was asked for. */
 weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error *err);
 
-/* guard.c: every byte outside an instruction's results must stay as it is, and no operand may hold
- * what nobody wrote. */
-enum { WEFT_GUARD_BYTES = 4096 }; /* behind every piece of memory, while guarded */
-weft_status weft_guard_create(weft_run *run, weft_error *err);
-void weft_guard_destroy(weft_run *run);
-/* Before a program, and before and after each of its instructions. micro as in weft_execute. */
-void weft_guard_begin(weft_run *run, const weft_lowered *l);
-/* A task's body comes next, and before it the prologue of the task behind it, which may receive to
- * where something lay that this task needs no more. */
-void weft_guard_enter(weft_run *run, const weft_lowered *l, const weft_task *task);
-weft_status weft_guard_before(weft_run *run, const weft_lowered *l, const weft_instruction *in,
-                              int64_t micro, weft_error *err);
-weft_status weft_guard_after(weft_run *run, const weft_lowered *l, const weft_instruction *in,
-                             int64_t micro, weft_error *err);
-
-/* finite.c: after an instruction: is every floating result finite? */
-weft_status weft_finite_check(weft_run *run, const weft_lowered *l, const weft_instruction *in,
-                              int64_t micro, weft_error *err);
-
 /* store.c: keeping the state. Without a store they do nothing. */
 typedef struct weft_wish { /* one rank's, after a step */
     int32_t saves;         /* asked for by signals so far */
     int32_t by;            /* stop: the plugin that wants it; -1: a signal */
     bool stop, save, ready, times;
+    double own_s; /* of the step, without calls of the transport; 0: not known */
 } weft_wish;
 void weft_keeper_destroy(weft_run *run);
 weft_status weft_keeper_before_update(weft_run *run, weft_error *err);
@@ -338,14 +337,8 @@ void weft_keeper_abandon(weft_run *run);
 weft_status weft_run_evaluate(weft_run *run, weft_error *err);
 /* Parameters from the service `weights`. */
 weft_status weft_run_take_weights(weft_run *run, weft_error *err);
-/* Texts of the service `generator`, for the log and observers. */
-weft_status weft_run_generate(weft_run *run, bool last, weft_error *err);
 /* Names the micro-batch and the first gradient that is not finite. */
 weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *err);
-/* [weft] check = replicas: do ranks that should hold the same do so? updated: of parameters and
- * states after the update, else of gradients, loss and reports before it. Fails on all ranks alike.
- */
-weft_status weft_replicas_check(weft_run *run, bool updated, weft_error *err);
 /* High-water mark of this process in bytes, 0 if unknown. */
 size_t weft_peak_bytes(void);
 

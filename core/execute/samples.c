@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples from the data plugin, which is not trusted: kernels index memory with what it gives. */
 #include "execute/run.h"
-#include "host/enter.h"
 
 #include <inttypes.h>
 
@@ -49,19 +48,15 @@ static weft_status check_sample(const weft_lowered *l, const source *of, const w
 
 int64_t weft_count_samples(const weft_run *run, weft_split split)
 {
-    const weft_entry entry = weft_enter_service(run->plan->plugins, run->data, "samples", NULL);
-    int64_t n = run->data->samples(run->data_self, split);
-    weft_leave(&entry, WEFT_OK);
-    return n;
+    return run->data->samples(run->data_self, split);
 }
 
 /* Sample of->number as the data, or a wrap around it, gives it. */
 static weft_status read_from(weft_run *run, const weft_lowered *l, const weft_data *data,
                              void *self, source *of, weft_sample *sample, weft_error *err)
 {
-    const weft_entry entry = weft_enter_service(run->plan->plugins, data, "sample", err);
-    of->plugin = entry.in.plugin;
-    weft_status s = weft_leave(&entry, data->sample(self, of->split, of->number, sample, err));
+    of->plugin = weft_plugins_giver(run->plan->plugins, data);
+    weft_status s = data->sample(self, of->split, of->number, sample, err);
     return s ? s : check_sample(l, of, sample, run->plan->seq_len, err);
 }
 

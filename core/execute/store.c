@@ -2,7 +2,6 @@
 /* A run and what keeps its state: what a store is shown of it, where the run begins, when it is
  * saved. */
 #include "execute/run.h"
-#include "host/enter.h"
 
 #include <string.h>
 #include <weft/files.h>
@@ -18,12 +17,6 @@ struct weft_keeper {
     weft_saves saves;
     int saves_seen; /* requests by signal that were heeded */
 };
-
-static weft_entry enter(const weft_run *run, const void *table, const char *function,
-                        weft_error *err)
-{
-    return weft_enter_service(run->plan->plugins, table, function, err);
-}
 
 /* ---- what the run is ---- */
 
@@ -131,13 +124,11 @@ static weft_status identify_tokenizer(const weft_run *run, uint64_t *id, const c
     size_t n = 0, capacity = 0;
     if (!t)
         return WEFT_OK;
-    const weft_entry entry = enter(run, t, "encode", err);
     const int32_t numbers[] = {t->vocab_size(run->tokenizer_self), t->bos(run->tokenizer_self),
                                t->eos(run->tokenizer_self)};
     weft_status s =
         t->encode(run->tokenizer_self, probe, sizeof probe - 1, &ids, &n, &capacity, err);
     *files = t->files ? t->files(run->tokenizer_self) : NULL;
-    s = weft_leave(&entry, s);
     uint64_t hash = weft_hash_bytes(weft_hash_name("tokenizer"), numbers, sizeof numbers);
     hash = weft_hash_bytes(hash, ids, n * sizeof *ids);
     weft_free(ids);
@@ -174,10 +165,8 @@ static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *er
                                  .steps = plan->steps,
                                  .saves = &k->saves,
                                  .progress = progress_of(run)};
-    const weft_entry entry = enter(run, run->data, "fingerprint", NULL);
     if (run->data->fingerprint)
         k->state.data_id = run->data->fingerprint(run->data_self);
-    weft_leave(&entry, WEFT_OK);
     weft_status s = weft_plan_state(plan, run->state, &k->tensors, err);
     k->state.tensors = k->tensors;
     k->state.same_plugins = weft_params_is(plan->weft, "plugin_change", "refuse");
@@ -196,8 +185,7 @@ static weft_status load_weights(weft_run *run, struct weft_keeper *k, weft_error
     const weft_weights *weights = weft_plugins_service(run->plan->plugins, "weights", &self);
     if (!weights || !weights->load)
         return WEFT_OK;
-    const weft_entry entry = enter(run, weights, "load", err);
-    return weft_leave(&entry, weights->load(self, &k->state, &loaded, err));
+    return weights->load(self, &k->state, &loaded, err);
 }
 
 weft_status weft_run_continue(weft_run *run, weft_error *err)
@@ -211,10 +199,8 @@ weft_status weft_run_continue(weft_run *run, weft_error *err)
     run->view.saves = k->store ? &k->saves : NULL;
     weft_status s = describe(run, k, err);
     at = k->state.progress;
-    if (!s && k->store) {
-        const weft_entry entry = enter(run, k->store, "load", err);
-        s = weft_leave(&entry, k->store->load(k->self, &k->state, &at, &found, err));
-    }
+    if (!s && k->store)
+        s = k->store->load(k->self, &k->state, &at, &found, err);
     if (!s && found == WEFT_STORE_NOTHING)
         s = load_weights(run, k, err);
     if (s || found != WEFT_STORE_STATE)
@@ -245,10 +231,7 @@ void weft_keeper_destroy(weft_run *run)
 weft_status weft_keeper_before_update(weft_run *run, weft_error *err)
 {
     struct weft_keeper *k = run->keeper;
-    if (!k || !k->store)
-        return WEFT_OK;
-    const weft_entry entry = enter(run, k->store, "before_update", err);
-    return weft_leave(&entry, k->store->before_update(k->self, err));
+    return k && k->store ? k->store->before_update(k->self, err) : WEFT_OK;
 }
 
 void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish)
@@ -258,31 +241,8 @@ void weft_keeper_wish(weft_run *run, bool last, weft_wish *wish)
     if (!k || !k->store)
         return;
     const weft_progress at = progress_of(run);
-    const weft_entry entry = enter(run, k->store, "want", NULL);
     wish->save = k->store->want(k->self, &at, run->view.elapsed_s, last);
     wish->ready = k->store->ready(k->self);
-    weft_leave(&entry, WEFT_OK);
-}
-
-static weft_status advance(const weft_run *run, weft_error *err)
-{
-    const struct weft_keeper *k = run->keeper;
-    const weft_entry entry = enter(run, k->store, "advance", err);
-    return weft_leave(&entry, k->store->advance(k->self, err));
-}
-
-static weft_status begin(const weft_run *run, weft_error *err)
-{
-    const struct weft_keeper *k = run->keeper;
-    const weft_entry entry = enter(run, k->store, "begin", err);
-    return weft_leave(&entry, k->store->begin(k->self, &k->state, err));
-}
-
-static weft_status finish(const weft_run *run, bool last, weft_error *err)
-{
-    const struct weft_keeper *k = run->keeper;
-    const weft_entry entry = enter(run, k->store, "finish", err);
-    return weft_leave(&entry, k->store->finish(k->self, last, err));
 }
 
 /* Everything here depends on what all ranks know alike. */
@@ -303,10 +263,10 @@ weft_status weft_keeper_act(weft_run *run, const weft_wish *all, int n, bool sto
     run->saved = save || ready;
     k->saves_seen = saves;
     k->state.progress = progress_of(run);
-    weft_status s = ready ? advance(run, err) : WEFT_OK;
+    weft_status s = ready ? k->store->advance(k->self, err) : WEFT_OK;
     if (!s && save)
-        s = begin(run, err);
-    return s || !(stop || last) ? s : finish(run, true, err);
+        s = k->store->begin(k->self, &k->state, err);
+    return s || !(stop || last) ? s : k->store->finish(k->self, true, err);
 }
 
 bool weft_keeper_keeps(const weft_run *run)
@@ -325,7 +285,7 @@ void weft_keeper_finish(weft_run *run)
 {
     struct weft_keeper *k = run->keeper;
     weft_error err = {0};
-    if (k && k->store && finish(run, false, &err))
+    if (k && k->store && k->store->finish(k->self, false, &err))
         weft_log_print(run->log, WEFT_LOG_WARN, "%s", weft_error_text(&err));
     weft_error_release(&err);
 }
@@ -338,16 +298,12 @@ weft_status weft_keeper_end(weft_run *run, weft_error *err)
     if (!k || !weights || !weights->save)
         return WEFT_OK;
     k->state.progress = progress_of(run);
-    const weft_entry entry = enter(run, weights, "save", err);
-    return weft_leave(&entry, weights->save(self, &k->state, err));
+    return weights->save(self, &k->state, err);
 }
 
 void weft_keeper_abandon(weft_run *run)
 {
     struct weft_keeper *k = run->keeper;
-    if (!k || !k->store)
-        return;
-    const weft_entry entry = enter(run, k->store, "abandon", NULL);
-    k->store->abandon(k->self);
-    weft_leave(&entry, WEFT_OK);
+    if (k && k->store)
+        k->store->abandon(k->self);
 }

@@ -23,7 +23,7 @@ static weft_status create_events(const weft_plan *plan, weft_device_event **list
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < n && !s; i++)
-        s = weft_device_event_create(plan, &list[i], err);
+        s = plan->device->event_create(plan->device_self, &list[i], err);
     return s;
 }
 
@@ -48,7 +48,6 @@ weft_status weft_streams_create(weft_run *run, weft_error *err)
     if (!q || !(q->tags = weft_alloc_zero(WEFT_MOST_TAGS, sizeof *q->tags)))
         return weft_fail_memory(err);
     q->n_queues = count_queues(plan);
-    q->communicates = weft_plan_captures_sent(plan);
     weft_status s = create_events(plan, q->marks, q->n_queues, err);
     for (int i = 0; i < 2 && !s; i++)
         s = create_events(plan, q->ends[i], q->n_queues, err);
@@ -68,7 +67,7 @@ static void destroy_events(const weft_plan *plan, weft_device_event **list, int 
 {
     for (int i = 0; list && i < n; i++)
         if (list[i])
-            weft_device_event_destroy(plan, list[i]);
+            plan->device->event_destroy(plan->device_self, list[i]);
 }
 
 void weft_streams_destroy(weft_run *run)
@@ -126,48 +125,44 @@ weft_status weft_streams_join(weft_run *run, weft_error *err)
     struct weft_streams *q = run->streams;
     if (!q)
         return WEFT_OK;
-    q->before = NULL;
-    q->boundary = NULL;
+    weft_walk_meet(&q->walk);
     weft_status s = record_all(run, q->marks, err);
     return s ? s : await_all(run, q->marks, err);
 }
 
-weft_status weft_streams_pass_on(weft_run *run, const weft_program *p, bool captured,
-                                 weft_error *err)
+weft_status weft_streams_pass_on(weft_run *run, weft_error *err)
 {
     struct weft_streams *q = run->streams;
-    const bool joined = !q->before;
-    q->before = p;
-    q->before_captured = captured;
     q->ended ^= 1;
     weft_status s = record_all(run, q->ends[q->ended], err);
-    return s || joined ? s : await_all(run, q->ends[q->ended ^ 1], err);
+    return s || !q->walk.before ? s : await_all(run, q->ends[q->ended ^ 1], err);
 }
 
-weft_status weft_streams_cross(weft_run *run, const weft_lowered *l, const weft_program *p,
-                               bool prologue, weft_error *err)
+weft_walk *weft_streams_walk(weft_run *run, weft_walk *alone)
 {
-    struct weft_streams *q = run->streams;
-    q->boundary = NULL;
-    q->crossed = 0;
-    if (!q->before)
+    return run->streams ? &run->streams->walk : alone;
+}
+
+weft_status weft_streams_enter(weft_run *run, weft_error *err)
+{
+    if (!run->streams)
         return WEFT_OK;
-    q->boundary = weft_lowered_boundary(l, q->before, p, prologue);
-    return q->boundary ? WEFT_OK : weft_streams_join(run, err);
+    run->streams->crossed = 0;
+    return run->streams->walk.step.meets ? weft_streams_join(run, err) : WEFT_OK;
 }
 
 weft_status weft_streams_await(weft_run *run, const weft_lowered *l, const weft_program *p,
                                const weft_instruction *in, weft_error *err)
 {
     struct weft_streams *q = run->streams;
-    const weft_boundary *b = q->boundary;
+    const weft_boundary *b = q->walk.step.boundary;
     weft_status s = WEFT_OK;
     for (; b && q->crossed < b->n_waits && b->waits[q->crossed].after == in - p->list && !s;
          q->crossed++) {
-        const weft_instruction *on = &q->before->list[b->waits[q->crossed].before];
+        const weft_instruction *on = &q->walk.before->list[b->waits[q->crossed].before];
         s = weft_device_await(run->plan, in->queue,
-                              q->before_captured ? q->ends[q->ended][on->queue]
-                                                 : q->events[l->graph->config.mode][on->event],
+                              q->walk.before_kept ? q->ends[q->ended][on->queue]
+                                                  : q->events[l->graph->config.mode][on->event],
                               err);
     }
     return s;

@@ -3,6 +3,7 @@
 #ifndef WEFT_RUN_STREAMS_H
 #define WEFT_RUN_STREAMS_H
 
+#include "compile/program/walk.h"
 #include "execute/run.h"
 
 /* What a tag stands for. */
@@ -20,16 +21,12 @@ struct weft_streams {
     weft_device_event *marks[WEFT_MOST_QUEUES];   /* of queues, for one await */
     weft_device_event *ends[2][WEFT_MOST_QUEUES]; /* of the last two bodies, on each queue */
     int ended;                                    /* which of the two is the last body's */
-    const weft_program *before;             /* whose body that was; NULL: all queues are in step */
-    bool before_captured;                   /* so its instructions' events are not recorded */
-    const weft_boundary *boundary;          /* of what is being enqueued; NULL: none */
-    int crossed;                            /* of its waits: those that are enqueued */
-    weft_device_event **events[WEFT_MODES]; /* by instruction's event */
-    bool reads_beside[WEFT_MODES];          /* inputs, on another queue than the first */
-    bool captured;                          /* the body that is being enqueued */
-    bool forks;                             /* ... is on more queues than the first */
-    bool communicates;                      /* collectives may be captured, too */
-    uint64_t tag;                           /* the last */
+    weft_walk walk;                               /* through the list that is being enqueued */
+    int crossed;                                  /* of the step's waits: those that are enqueued */
+    weft_device_event **events[WEFT_MODES];       /* by instruction's event */
+    bool reads_beside[WEFT_MODES];                /* inputs, on another queue than the first */
+    bool captured;                                /* the body that is being enqueued */
+    uint64_t tag;                                 /* the last */
     uint64_t last[WEFT_MOST_QUEUES];
     weft_tagged *tags; /* [WEFT_MOST_TAGS], a ring */
 };
@@ -42,15 +39,13 @@ static inline bool weft_is_transfers(int queue)
 
 /* waiting.c: what is enqueued on a queue from now on. */
 void weft_streams_tag(weft_run *run, int queue, weft_tagged what);
-/* streams.c: what is enqueued next is of this program: its prologue, or its body. */
-weft_status weft_streams_cross(weft_run *run, const weft_lowered *l, const weft_program *p,
-                               bool prologue, weft_error *err);
-/* ... and this is its next instruction, which waits for what it must of the task before. */
+/* streams.c: where the way through the list is noted; `alone` on a device that computes at once. */
+weft_walk *weft_streams_walk(weft_run *run, weft_walk *alone);
+/* This is the next instruction of the walk's step: it waits for what it must of the task before. */
 weft_status weft_streams_await(weft_run *run, const weft_lowered *l, const weft_program *p,
                                const weft_instruction *in, weft_error *err);
 /* A body is enqueued. What comes next waits for it only where the plan says so, for those before it
- * in any case. captured: by the device, which knows it as one. */
-weft_status weft_streams_pass_on(weft_run *run, const weft_program *p, bool captured,
-                                 weft_error *err);
+ * in any case. */
+weft_status weft_streams_pass_on(weft_run *run, weft_error *err);
 
 #endif

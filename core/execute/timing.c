@@ -28,7 +28,8 @@ weft_status weft_timing_create(weft_run *run, weft_error *err)
     if (!t)
         return weft_fail_memory(err);
     t->events = run->streams && plan->device->elapsed;
-    return t->events ? weft_device_timed_event_create(plan, &t->origin, err) : WEFT_OK;
+    return t->events ? plan->device->timed_event_create(plan->device_self, &t->origin, err)
+                     : WEFT_OK;
 }
 
 void weft_timing_destroy(weft_run *run)
@@ -37,23 +38,27 @@ void weft_timing_destroy(weft_run *run)
     if (!t)
         return;
     for (int i = 0; i < t->made; i++) {
-        weft_device_event_destroy(run->plan, t->list[i].begin);
-        weft_device_event_destroy(run->plan, t->list[i].end);
+        run->plan->device->event_destroy(run->plan->device_self, t->list[i].begin);
+        run->plan->device->event_destroy(run->plan->device_self, t->list[i].end);
     }
     if (t->origin)
-        weft_device_event_destroy(run->plan, t->origin);
+        run->plan->device->event_destroy(run->plan->device_self, t->origin);
     weft_free(t->list);
     weft_free(t);
     run->timing = NULL;
 }
 
-static void show(weft_run *run, const weft_instruction_view *view, int64_t micro, double began,
-                 double ended)
+static weft_status show(weft_run *run, const weft_instruction_view *view, int64_t micro,
+                        double began, double ended, weft_error *err)
 {
+    weft_instruction_view past = *view;
+    past.operands = NULL; /* another's by now */
+    past.n_operands = 0;
     run->view.began_s = began;
     run->view.ended_s = ended;
-    weft_observe_instruction(run, view, micro, WEFT_EVENT_INSTRUCTION_TIMES);
+    weft_status s = weft_observe_instruction(run, &past, micro, WEFT_EVENT_INSTRUCTION_TIMES, err);
     run->view.began_s = run->view.ended_s = 0;
+    return s;
 }
 
 /* Of all that is recorded until it is read. */
@@ -80,11 +85,12 @@ static weft_status make_place(weft_run *run, struct weft_timing *t, weft_error *
     }
     timed *made = &t->list[t->made];
     *made = (timed){0};
-    weft_status s = weft_device_timed_event_create(run->plan, &made->begin, err);
+    weft_status s =
+        run->plan->device->timed_event_create(run->plan->device_self, &made->begin, err);
     if (s)
         return s;
-    if ((s = weft_device_timed_event_create(run->plan, &made->end, err))) {
-        weft_device_event_destroy(run->plan, made->begin);
+    if ((s = run->plan->device->timed_event_create(run->plan->device_self, &made->end, err))) {
+        run->plan->device->event_destroy(run->plan->device_self, made->begin);
         return s;
     }
     t->made++;
@@ -120,8 +126,7 @@ weft_status weft_timing_end(weft_run *run, const weft_instruction_view *view, in
         return WEFT_OK;
     if (t->events)
         return weft_device_record(run->plan, view->queue, t->list[t->n++].end, err);
-    show(run, view, micro, began, weft_now());
-    return WEFT_OK;
+    return show(run, view, micro, began, weft_now(), err);
 }
 
 weft_status weft_timing_show(weft_run *run, weft_error *err)
@@ -132,11 +137,11 @@ weft_status weft_timing_show(weft_run *run, weft_error *err)
     for (int i = 0; t && i < t->n && !s; i++) {
         const timed *one = &t->list[i];
         double from, to;
-        s = weft_device_elapsed(run->plan, t->origin, one->begin, &from, err);
-        s = s ? s : weft_device_elapsed(run->plan, t->origin, one->end, &to, err);
+        s = run->plan->device->elapsed(run->plan->device_self, t->origin, one->begin, &from, err);
+        s = s ? s
+              : run->plan->device->elapsed(run->plan->device_self, t->origin, one->end, &to, err);
         run->view.step = one->step;
-        if (!s)
-            show(run, &one->view, one->micro, t->origin_s + from, t->origin_s + to);
+        s = s ? s : show(run, &one->view, one->micro, t->origin_s + from, t->origin_s + to, err);
     }
     run->view.step = step;
     if (t)

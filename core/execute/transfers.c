@@ -2,7 +2,6 @@
 /* What stages of a pipeline send each other: begun here, awaited there. A send is over when its
  * place is needed again, at the latest when the tasks end; a receive, before its first reader. */
 #include "execute/run.h"
-#include "host/enter.h"
 
 #include <string.h>
 
@@ -31,11 +30,6 @@ void weft_transfers_destroy(weft_run *run)
         weft_free(run->transfers[m]);
 }
 
-static weft_entry enter(const weft_run *run, const char *what, weft_error *err)
-{
-    return weft_enter(run->groups.transport_by, what, WEFT_NOWHERE, err);
-}
-
 /* For whoever must be told in what this rank waits. */
 static weft_doing set_task(const weft_run *run, const weft_node *n, const char *what)
 {
@@ -52,11 +46,10 @@ static weft_status await(weft_run *run, struct weft_transfer *t, const weft_inst
     memmove(t->posted, t->posted + 1, (size_t)--t->n * sizeof *t->posted);
     const weft_doing before = set_task(run, in->node, what);
     const double since = weft_now();
-    const weft_entry entry = enter(run, "wait", err);
     weft_status s =
-        weft_leave(&entry, g->transport->wait(g->transport_self, oldest,
-                                              weft_device_queue(run->plan, in->queue), err));
+        g->transport->wait(g->transport_self, oldest, weft_device_queue(run->plan, in->queue), err);
     run->waited_s += weft_now() - since;
+    run->sent_s += weft_now() - since;
     weft_control_set_task(g->control, g->rank, before);
     return s;
 }
@@ -95,11 +88,8 @@ weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_
     int queue = weft_streams_transfers(run, in);
     if ((s = weft_streams_order(run, in->queue, queue, err)))
         return s;
-    const weft_entry entry = enter(run, "send", err);
-    s = weft_leave(&entry,
-                   g->transport->send(g->transport_self, group->handle, to, place,
-                                      weft_tensor_count(v), v->dtype,
-                                      weft_device_queue(run->plan, queue), &t->posted[t->n], err));
+    s = g->transport->send(g->transport_self, group->handle, to, place, weft_tensor_count(v),
+                           v->dtype, weft_device_queue(run->plan, queue), &t->posted[t->n], err);
     t->n += !s;
     return s;
 }
@@ -120,11 +110,9 @@ weft_status weft_transfer_recv(weft_run *run, const weft_lowered *l, const weft_
     if (weft_tensor_count(v) == 0)
         return WEFT_OK;
     t->by = in;
-    const weft_entry entry = enter(run, "recv", err);
-    weft_status s = weft_leave(
-        &entry, g->transport->recv(g->transport_self, group_of(run, in->node)->handle, from,
-                                   v->data, weft_tensor_count(v), v->dtype,
-                                   weft_device_queue(run->plan, in->queue), &t->posted[t->n], err));
+    weft_status s = g->transport->recv(
+        g->transport_self, group_of(run, in->node)->handle, from, v->data, weft_tensor_count(v),
+        v->dtype, weft_device_queue(run->plan, in->queue), &t->posted[t->n], err);
     t->n += !s;
     return s;
 }

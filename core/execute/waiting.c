@@ -2,7 +2,6 @@
 /* Where the host waits for a device that computes later; what its queues are at, if it fails or
  * hangs. */
 #include "execute/streams.h"
-#include "host/enter.h"
 
 #include <errno.h>
 #include <string.h>
@@ -139,8 +138,7 @@ static weft_status look(weft_run *run, double since, weft_error *err)
     const weft_transport *t = run->groups.transport;
     if (!t || !t->check || run->plan->ranks == 1)
         return WEFT_OK;
-    const weft_entry entry = weft_enter(run->groups.transport_by, "check", WEFT_NOWHERE, err);
-    return weft_leave(&entry, t->check(run->groups.transport_self, err));
+    return t->check(run->groups.transport_self, err);
 }
 
 /* event NULL: all that was enqueued. */
@@ -151,7 +149,7 @@ static weft_status ask(weft_run *run, weft_device_event *event, weft_error *err)
     bool done = false;
     weft_status s = WEFT_OK;
     for (int64_t i = 0; !done && !s; i++) {
-        s = weft_device_poll(run->plan, event, &done, err);
+        s = run->plan->device->poll(run->plan->device_self, event, &done, err);
         if (s || done)
             break;
         rest(i);
@@ -174,14 +172,14 @@ weft_status weft_run_wait_for(weft_run *run, weft_device_event *event, weft_erro
 void weft_streams_drain(weft_run *run)
 {
     weft_error unsaid = {0};
-    weft_device_wait(run->plan, &unsaid);
+    run->plan->device->wait(run->plan->device_self, &unsaid);
     weft_error_release(&unsaid);
 }
 
 weft_status weft_run_wait(weft_run *run, weft_error *err)
 {
     weft_status s = run->streams ? ask(run, NULL, err) : WEFT_OK;
-    s = s ? s : weft_device_wait(run->plan, err);
+    s = s ? s : run->plan->device->wait(run->plan->device_self, err);
     s = s ? s : weft_timing_show(run, err);
     if (s)
         weft_streams_explain(run, s, err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters alone, for runs that only write text. */
 #include "execute/run.h"
-#include "host/enter.h"
 
 weft_status weft_run_take_weights(weft_run *run, weft_error *err)
 {
@@ -19,10 +18,8 @@ weft_status weft_run_take_weights(weft_run *run, weft_error *err)
                                   .tensors = tensors,
                                   .n_tensors = plan->states.n};
     bool loaded = false;
-    if (weights) {
-        const weft_entry entry = weft_enter_service(plan->plugins, weights, "load", err);
-        s = weft_leave(&entry, weights->load(self, &view, &loaded, err));
-    }
+    if (weights)
+        s = weights->load(self, &view, &loaded, err);
     if (!s && !loaded)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "plugins"),
                       "no listed plugin loads weights; list hf and set [hf] load");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be wrong with a plugin's descriptor, found before any of its code runs. */
 #include "host/internal.h"
-#include "host/order.h"
 #include "host/wrap.h"
 
 #include <ctype.h>
@@ -37,7 +36,8 @@ static void complain(check *c, const char *format, ...)
 
 const char *weft_stage_name(weft_pass_stage stage)
 {
-    static const char *const names[WEFT_STAGES] = {"mesh", "graph", "placed", "joint", "ordered"};
+    static const char *const names[WEFT_STAGES] = {"mesh",   "graph", "table",
+                                                   "placed", "joint", "ordered"};
     return (unsigned)stage < WEFT_STAGES ? names[stage] : "?";
 }
 
@@ -45,6 +45,27 @@ const char *weft_kind_name(weft_kind kind)
 {
     static const char *const names[] = {"end", "pass", "service", "observer", "command", "wrap"};
     return (unsigned)kind < 6 ? names[kind] : "?";
+}
+
+const char *weft_event_name(weft_event event)
+{
+    static const char *const names[] = {"start",
+                                        "step_begin",
+                                        "step_end",
+                                        "evaluate",
+                                        "value",
+                                        "stop",
+                                        "text",
+                                        "instruction_begin",
+                                        "instruction_end",
+                                        "instruction_times",
+                                        "memory",
+                                        "gradients",
+                                        "updated"};
+    unsigned i = 0;
+    while (i < sizeof names / sizeof names[0] && (unsigned)event != 1u << i)
+        i++;
+    return i < sizeof names / sizeof names[0] ? names[i] : NULL;
 }
 
 const char *weft_param_type_name(weft_param_type type)
@@ -235,10 +256,10 @@ static void check_capabilities(check *c, const char *list_name, const char *cons
 static void check_pass(check *c, const weft_contribution *k)
 {
     if ((unsigned)k->stage >= WEFT_STAGES)
-        complain(
-            c,
-            "a pass has stage %d, which is none; there are mesh, graph, placed, joint and ordered",
-            (int)k->stage);
+        complain(c,
+                 "a pass has stage %d, which is none; there are mesh, graph, table, placed, joint "
+                 "and ordered",
+                 (int)k->stage);
     else if (!(k->stage == WEFT_STAGE_MESH ? k->mesh != NULL : k->graph != NULL))
         complain(c, "a pass of stage %s has no function for it", weft_stage_name(k->stage));
 }
@@ -305,7 +326,8 @@ static void check_observer(check *c, const weft_contribution *k)
     const unsigned all = WEFT_EVENT_START | WEFT_EVENT_STEP_BEGIN | WEFT_EVENT_STEP_END |
                          WEFT_EVENT_EVALUATE | WEFT_EVENT_VALUE | WEFT_EVENT_STOP |
                          WEFT_EVENT_TEXT | WEFT_EVENT_INSTRUCTION_BEGIN |
-                         WEFT_EVENT_INSTRUCTION_END | WEFT_EVENT_INSTRUCTION_TIMES;
+                         WEFT_EVENT_INSTRUCTION_END | WEFT_EVENT_INSTRUCTION_TIMES |
+                         WEFT_EVENT_MEMORY | WEFT_EVENT_GRADIENTS | WEFT_EVENT_UPDATED;
     if (!k->observe)
         complain(c, "an observer has no function");
     if (k->events == 0 || (k->events & ~all))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/wrap.h"
+#include "host/enter.h"
 
 static weft_entry enter(weft_blame in, weft_where where, weft_error *err)
 {
@@ -19,20 +19,6 @@ weft_entry weft_enter(const char *plugin, const char *hook, weft_where where, we
 weft_entry weft_enter_op(const char *plugin, const char *function, const char *op, weft_error *err)
 {
     return enter((weft_blame){.plugin = plugin, .hook = function, .op = op}, WEFT_NOWHERE, err);
-}
-
-weft_entry weft_enter_service(const weft_plugins *plugins, const void *table, const char *function,
-                              weft_error *err)
-{
-    const weft_loaded *loaded;
-    const weft_contribution *c;
-    const weft_link *l = weft_wraps_find_table(plugins, table);
-    if (l)
-        return weft_link_enter(l, function, err);
-    for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_SERVICE, &i, &k, &loaded, &c);)
-        if (c->table == table)
-            return weft_enter(loaded->module.plugin->name, function, loaded->module.where, err);
-    return weft_enter(NULL, function, WEFT_NOWHERE, err);
 }
 
 bool weft_entry_is_silent(const weft_entry *entry)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls into plugins. While one lasts the thread knows whom it is in, for crash reports; and an
- * error that comes back without words gets some. Every call of a function that may fail stands
- * between the two:
+ * error that comes back without words gets some. Tables of services do it by themselves (wrap.h);
+ * every other call stands between the two:
  *
  *     weft_entry entry = weft_enter(plugin->name, "open", plugin->where, err);
  *     s = weft_leave(&entry, plugin->open(self, err));
@@ -19,15 +19,11 @@ typedef struct weft_entry {
     bool out_of_memory;
 } weft_entry;
 
-/* plugin: NULL is the core. hook: what a plugin's author calls it: the hook, or the service's
- * function. where: the line that lists the plugin. err: where the call notes errors; NULL: it has
- * none to note. */
+/* plugin: NULL is the core. hook: what a plugin's author calls it. where: the line that lists the
+ * plugin. err: where the call notes errors; NULL: it has none to note. */
 weft_entry weft_enter(const char *plugin, const char *hook, weft_where where, weft_error *err);
 /* The same for a function of an op, or of a kernel for it: "plain", "launch", "differentiate". */
 weft_entry weft_enter_op(const char *plugin, const char *function, const char *op, weft_error *err);
-/* The same for a function of a service of the set, by the service's table. */
-weft_entry weft_enter_service(const weft_plugins *plugins, const void *table, const char *function,
-                              weft_error *err);
 /* s: what the call returned, or WEFT_OK. Returns it; but an error that was not explained is one of
  * the plugin, not of the user. */
 weft_status weft_leave(const weft_entry *entry, weft_status s);

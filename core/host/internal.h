@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of core/host and lib/vet share among themselves; nobody else includes this. */
+/* What the files of core/host, lib/vet and lib/cli share among themselves; nobody else includes
+ * this. */
 #ifndef WEFT_PLUGIN_INTERNAL_H
 #define WEFT_PLUGIN_INTERNAL_H
 
 #include "host/plugins.h"
-#include "vet/vetted.h"
+#include "host/vetting.h"
 #include <limits.h>
 #include <sys/types.h>
 
@@ -53,8 +54,8 @@ struct weft_search {
     weft_seen *seen;
     const char **names;
     bool loader;
-    bool closed;           /* nothing is opened */
-    weft_vetted *locks[2]; /* the system's, the run's; NULL: none */
+    bool closed;       /* nothing is opened */
+    weft_locks *locks; /* NULL: none holds */
 };
 
 /* The real path of the build tree's plugins, if the running program lies in that tree
@@ -75,14 +76,6 @@ weft_status weft_search_missing(weft_search *search, const char *name, weft_wher
                                 weft_error *err);
 enum { WEFT_PLUGIN_NAME = 49 }; /* bytes, as many as a section's name has */
 
-/* ---- libraries.c ---- */
-
-bool weft_search_is_locked(const weft_search *search);
-/* Under a lock: opens all libraries that a file needs, so that nothing is looked for when it is
- * opened. of: whose file it is. */
-weft_status weft_libraries_open(const weft_search *search, const char *file, const char *of,
-                                weft_where where, weft_error *err);
-
 /* ---- descriptor.c ---- */
 
 /* Everything that can be said of a descriptor without running it; all errors at once. */
@@ -94,6 +87,9 @@ const char *weft_param_type_name(weft_param_type type);
 const char *weft_numerics_name(weft_numerics numerics);
 
 /* ---- order.c ---- */
+
+/* A need's capability without the '?' of an optional one. */
+const char *weft_plain_capability(const char *need, char buffer[64], bool *optional);
 
 /* Capabilities of the listed set: each given once, each need met in time, nothing refused is there.
  * Fills plugins->passes. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One plugin: found, opened, its descriptor checked. */
-#include "host/crash.h"
 #include "host/internal.h"
 
 #include <errno.h>
@@ -46,52 +45,47 @@ weft_status weft_module_find(weft_search *search, const char *name, weft_where w
     return found == WEFT_FOUND_FILE ? check_twice(search, name, *path, where, err) : WEFT_OK;
 }
 
-/* Under a lock: a copy that nobody can change, and that every lock knows. */
-static weft_status take_vetted(const weft_search *s, const char *name, const char *path,
-                               weft_where where, int *fd, weft_file_id *id, weft_error *err)
-{
-    weft_status status = WEFT_OK;
-    for (int i = 0; i < 2 && !status; i++)
-        if (s->locks[i])
-            status = weft_vetted_check_owner(s->locks[i], path, where, err);
-    status = status ? status : weft_image_seal(path, where, fd, id, err);
-    for (int i = 0; i < 2 && !status; i++)
-        if (s->locks[i])
-            status = weft_vetted_check_plugin(s->locks[i], name, path, id, where, err);
-    if (status && *fd >= 0) {
-        close(*fd);
-        *fd = -1;
-    }
-    return status;
-}
-
 /* Once for each file and process: ranks may be many threads. */
 static weft_status identify(const char *path, weft_where where, weft_file_id *id, weft_error *err)
 {
     if (weft_loader_identify(path, id))
         return WEFT_OK;
-    return weft_image_identify_file(path, where, id, err);
+    return weft_program_vetting.identify(path, where, id, err);
 }
 
+/* Under a lock: a copy that nobody can change, and that every lock knows. */
 static weft_status open_file(const weft_search *s, const char *name, const char *path,
                              weft_where where, weft_file_id *id, const weft_plugin **plugin,
                              weft_error *err)
 {
     int fd = -1;
     char copy[32];
-    const bool locked = weft_search_is_locked(s);
-    weft_status status =
-        locked ? take_vetted(s, name, path, where, &fd, id, err) : identify(path, where, id, err);
+    weft_status status = s->locks
+                             ? weft_program_vetting.take(s->locks, name, path, where, &fd, id, err)
+                             : identify(path, where, id, err);
     if (status)
         return status;
     weft_blame before = weft_blame_set((weft_blame){.plugin = name, .hook = "constructor"});
     snprintf(copy, sizeof copy, "/proc/self/fd/%d", fd);
-    if (locked && (status = weft_libraries_open(s, copy, name, where, err)))
+    if (s->locks &&
+        (status = weft_program_vetting.open_needs(s->locks, copy, name, where, err)) != WEFT_OK)
         close(fd);
     else
         status = weft_loader_open(name, path, fd, id, where, plugin, err);
     weft_blame_set(before);
     return status;
+}
+
+weft_status weft_library_find(const weft_host *host, const char *name, const char **path,
+                              weft_error *err)
+{
+    const weft_plugins *plugins = host->core;
+    const weft_search *search = plugins ? plugins->search : NULL;
+    const char *by = weft_blame_get().plugin;
+    *path = name;
+    return search && search->locks
+               ? weft_program_vetting.find(search->locks, by ? by : "a plugin", name, path, err)
+               : WEFT_OK;
 }
 
 weft_status weft_module_open(weft_search *search, const char *name, weft_where where,
@@ -115,8 +109,6 @@ weft_status weft_module_open(weft_search *search, const char *name, weft_where w
     status = weft_descriptor_check(plugin, name, path, where, err);
     if (status != WEFT_OK)
         return status;
-    if (path)
-        weft_crash_note_plugin(plugin->name, plugin);
     out->plugin = plugin;
     out->path = path;
     return WEFT_OK;

@@ -78,18 +78,18 @@ weft_status weft_module_find(weft_search *search, const char *name, weft_where w
 
 typedef struct weft_loaded {
     weft_module module;
-    bool optional; /* listed as ?name */
+    bool optional;   /* listed as ?name */
+    bool is_default; /* of [weft] defaults, and not listed */
     const weft_params *params;
     weft_host host;
     void *self;
-    bool created, opened;
+    bool created, opened, failed; /* failed: in create */
 } weft_loaded;
 
 /* One contribution of the set. */
 typedef struct weft_slot {
     int plugin;
     const weft_contribution *item;
-    int place; /* passes: where it runs among those of its stage */
 } weft_slot;
 
 typedef struct weft_plugins {
@@ -104,17 +104,28 @@ typedef struct weft_plugins {
     weft_pool link_pool;
     void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
                       before create. */
+    bool unmet;    /* a plugin has asked for the service of one that could not be created */
 } weft_plugins;
+
+/* One word of [weft] defaults. */
+typedef struct weft_default {
+    const char *word;
+    char service[32]; /* it is for runs where no listed plugin gives this; "": for all */
+    const char *name;
+    weft_where where;
+} weft_default;
+/* The i-th, from 0; false past the end. weft: that section. */
+bool weft_default_get(const weft_params *weft, int i, weft_default *out);
 
 /* What can be wrong before one is opened; *search finds and opens them. */
 weft_status weft_plugins_check(weft_settings *settings, weft_search **search, weft_error *err);
-/* Opens every listed plugin (cpu is added first if none gives "device", and the log says so),
- * checks all descriptors, claims and checks all sections (also [weft], [train], [mesh] and, through
- * weft_settings_finish, unknown ones), then checks capabilities and order. Every error at once. */
+/* Opens every listed plugin, and before them those of [weft] defaults, checks all descriptors,
+ * claims and checks all sections (also [weft], [train], [mesh] and, through weft_settings_finish,
+ * unknown ones), then checks capabilities and order. Every error at once. */
 weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft_plugins **out,
                               weft_error *err);
 /* Calls create in listed order; host gives rank, ranks, threads, dir, log, ... and is completed per
- * plugin. On error destroys what was created. */
+ * plugin. What is wrong with several is noted of all. On error destroys what was created. */
 weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err);
 weft_status weft_plugins_open(weft_plugins *plugins, weft_error *err);
 /* One of them. */
@@ -132,6 +143,8 @@ const char *weft_plugins_giver(const weft_plugins *plugins, const void *table);
  * gives it. */
 weft_status weft_transport_check_send(const weft_transport *transport, const char *by,
                                       weft_error *err);
+/* Of an observer, for messages: "step_end"; NULL: there is no such event. */
+const char *weft_event_name(weft_event event);
 /* Of a pass, for messages: "mesh", "graph", "placed", "joint"; "?" for a value out of range. */
 const char *weft_stage_name(weft_pass_stage stage);
 /* From a service as a wrap shows it to what that wrap stands around; false: no wrap does. */
@@ -148,13 +161,5 @@ bool weft_plugins_next(const weft_plugins *plugins, weft_kind kind, int *plugin,
  * the core has. Call it once the core's ops are at hand. */
 weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known)(const char *op),
                                        weft_error *err);
-
-/* The names of an op's flags (WEFT_OP_*) by blanks: "half matmul". */
-void weft_op_flags_print(unsigned flags, weft_text *text);
-/* `weft inspect NAME` from the descriptor: text or JSON. all: advanced parameters too. */
-void weft_plugin_describe(const weft_module *module, bool all, weft_text *text);
-void weft_plugin_describe_json(const weft_module *module, weft_text *text);
-/* As a page for man, section 7. */
-void weft_plugin_describe_man(const weft_module *module, weft_text *text);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where plugins are: an ordered list of folders, and from a name to one trustworthy real path. */
+#include "base/array.h"
 #include "host/internal.h"
 
 #include <ctype.h>
@@ -13,14 +14,7 @@
 #ifndef WEFT_PLUGIN_DIR
 #define WEFT_PLUGIN_DIR "/usr/local/lib/weft/plugins"
 #endif
-/* A lock that holds for the whole system; it need not be there. */
-#ifndef WEFT_SYSTEM_LOCK
-#define WEFT_SYSTEM_LOCK "/etc/weft/plugins.lock"
-#endif
-/* Who must have signed it; it need not be there either. */
-#ifndef WEFT_SYSTEM_KEY
-#define WEFT_SYSTEM_KEY "/etc/weft/plugins.key"
-#endif
+
 bool weft_plugin_name_ok(const char *name)
 {
     if (!name || !isalpha((unsigned char)name[0]) || strlen(name) > WEFT_PLUGIN_NAME)
@@ -38,18 +32,12 @@ static weft_status add_folder(weft_search *s, const char *real, bool build, weft
     for (int i = 0; i < s->n_folders; i++)
         if (s->folders[i].build == build && strcmp(s->folders[i].real, real) == 0)
             return WEFT_OK;
-    if (s->n_folders == s->capacity) {
-        int capacity = s->capacity ? 2 * s->capacity : 4;
-        weft_folder *more = weft_realloc(s->folders, (size_t)capacity * sizeof *more);
-        if (!more)
-            return weft_fail_memory(err);
-        s->folders = more;
-        s->capacity = capacity;
-    }
     char *copy = weft_pool_strdup(&s->pool, real);
-    if (!copy)
+    weft_folder *f =
+        copy ? weft_array_push(&s->folders, &s->n_folders, &s->capacity, sizeof *f) : NULL;
+    if (!f)
         return weft_fail_memory(err);
-    s->folders[s->n_folders++] = (weft_folder){copy, build};
+    *f = (weft_folder){copy, build};
     return WEFT_OK;
 }
 
@@ -107,51 +95,18 @@ static weft_status add_own_folders(weft_search *s, weft_error *err)
     return WEFT_OK;
 }
 
-/* ---- locks ---- */
-
-static weft_status add_lock(weft_search *s, int i, const char *file, const char *key, weft_where at,
-                            weft_error *err)
-{
-    weft_status status = weft_vetted_read(file, at, i == 0, key, &s->locks[i], err);
-    status = status ? status : weft_vetted_check_process(s->locks[i], err);
-    return status ? status : weft_vetted_check_mapped(s->locks[i], err);
-}
-
-static bool is_absent(const char *path)
-{
-    struct stat st;
-    return lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
-}
-
-static weft_status add_system_lock(weft_search *s, weft_error *err)
-{
-    const char *key = is_absent(WEFT_SYSTEM_KEY) ? NULL : WEFT_SYSTEM_KEY;
-    if (is_absent(WEFT_SYSTEM_LOCK))
-        return WEFT_OK;
-    return add_lock(s, 0, WEFT_SYSTEM_LOCK, key, WEFT_NOWHERE, err);
-}
-
-/* The run's own. */
-static weft_status add_run_lock(weft_search *s, const weft_params *weft, weft_error *err)
-{
-    const char *lock = weft_params_text(weft, "lock"), *key = weft_params_text(weft, "lock_key");
-    if (!*lock && *key)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(weft, "lock_key"),
-                         "[weft] lock_key is the key that a lock is signed with, and there is no "
-                         "lock; name one, or take this out");
-    return *lock ? add_lock(s, 1, lock, *key ? key : NULL, weft_params_where(weft, "lock"), err)
-                 : WEFT_OK;
-}
-
 const char *weft_search_locked_by(const weft_search *search, int i)
 {
-    for (int k = 0; k < 2; k++)
-        if (search->locks[k] && i-- == 0)
-            return search->locks[k]->file;
-    return NULL;
+    return search->locks ? weft_program_vetting.file(search->locks, i) : NULL;
 }
 
-static weft_status create(const char *const *extra, bool closed, weft_search **out, weft_error *err)
+weft_status weft_search_check_mapped(const weft_search *search, weft_error *err)
+{
+    return search->locks ? weft_program_vetting.check_mapped(search->locks, err) : WEFT_OK;
+}
+
+static weft_status create(const char *const *extra, const weft_params *weft, bool closed,
+                          weft_search **out, weft_error *err)
 {
     weft_status status;
     *out = NULL;
@@ -172,7 +127,7 @@ static weft_status create(const char *const *extra, bool closed, weft_search **o
     s->n_user = s->n_folders;
     if (status == WEFT_OK)
         status = add_own_folders(s, err);
-    weft_status locked = closed ? WEFT_OK : add_system_lock(s, err);
+    weft_status locked = closed ? WEFT_OK : weft_program_vetting.open(weft, &s->locks, err);
     status = status ? status : locked;
     if (status != WEFT_OK)
         goto fail;
@@ -186,12 +141,12 @@ fail:
 
 weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err)
 {
-    return create(extra, false, out, err);
+    return create(extra, NULL, false, out, err);
 }
 
 weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err)
 {
-    return create(extra, true, out, err);
+    return create(extra, NULL, true, out, err);
 }
 
 weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
@@ -206,15 +161,8 @@ weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_se
         return weft_fail_memory(err);
     for (int i = 0; i < n; i++)
         extra[i] = weft_params_word(weft, "plugin_path", i);
-    weft_status status = create(extra, closed, out, err);
+    weft_status status = create(extra, weft, closed, out, err);
     weft_free(extra);
-    if (status || closed || !weft)
-        return status;
-    status = add_run_lock(*out, weft, err);
-    if (status) {
-        weft_search_destroy(*out);
-        *out = NULL;
-    }
     return status;
 }
 
@@ -224,8 +172,8 @@ void weft_search_destroy(weft_search *search)
         return;
     if (search->loader)
         weft_loader_exit();
-    for (int i = 0; i < 2; i++)
-        weft_vetted_destroy(search->locks[i]);
+    if (search->locks)
+        weft_program_vetting.close(search->locks);
     weft_free(search->folders);
     weft_free(search->names);
     weft_pool_release(&search->pool);

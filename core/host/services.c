@@ -1,20 +1,346 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The services whose tables weft knows. */
-#include "host/plugins.h"
+/* The services whose tables weft knows, and the one way into them: whoever calls a service calls a
+ * function made here, which finds the link that has it and enters its plugin (wrap.h). */
+#include "base/array.h"
 #include "host/wrap.h"
 
 #include <string.h>
 
+/* ---- the lists ---- */
+
+/* DO(service, function, N, (type, name, ...)) may fail, ASK(service, function, type, ...) answers,
+ * TELL(service, function, ...) does neither. Before the N parameters stands self, behind those of
+ * DO err. */
+
+/* clang-format off */
+#define DEVICE(DO, ASK, TELL) \
+    DO(device, alloc, 2, (size_t, bytes, void **, memory)) \
+    TELL(device, free, 2, (void *, memory, size_t, bytes)) \
+    ASK(device, exportable, bool, 0, ()) \
+    DO(device, alloc_host, 2, (size_t, bytes, void **, memory)) \
+    TELL(device, free_host, 2, (void *, memory, size_t, bytes)) \
+    DO(device, upload, 4, (weft_queue *, queue, void *, to, const void *, from, size_t, bytes)) \
+    DO(device, download, 4, (weft_queue *, queue, void *, to, const void *, from, size_t, bytes)) \
+    DO(device, move, 3, (weft_queue *, queue, const weft_box *, boxes, int, n)) \
+    DO(device, reduce, 2, (weft_queue *, queue, const weft_reduction *, r)) \
+    ASK(device, queue, weft_queue *, 1, (int, i)) \
+    ASK(device, threads, int, 0, ()) \
+    DO(device, event_create, 1, (weft_device_event **, event)) \
+    TELL(device, event_destroy, 1, (weft_device_event *, event)) \
+    DO(device, record, 2, (weft_queue *, queue, weft_device_event *, event)) \
+    DO(device, await, 2, (weft_queue *, queue, weft_device_event *, event)) \
+    DO(device, poll, 2, (weft_device_event *, event, bool *, done)) \
+    DO(device, wait, 0, ()) \
+    DO(device, timed_event_create, 1, (weft_device_event **, event)) \
+    DO(device, elapsed, 3, (weft_device_event *, from, weft_device_event *, to, double *, s)) \
+    ASK(device, stream, void *, 1, (weft_queue *, queue)) \
+    DO(device, queue_create, 1, (weft_queue **, queue)) \
+    TELL(device, queue_destroy, 1, (weft_queue *, queue)) \
+    DO(device, begin, 2, (uint64_t, key, bool *, replayed)) \
+    DO(device, end, 0, ()) \
+    TELL(device, forget, 0, ()) \
+    DO(device, settle, 0, ()) \
+    TELL(device, tag, 2, (weft_queue *, queue, uint64_t, number)) \
+    ASK(device, reached, uint64_t, 1, (weft_queue *, queue)) \
+    ASK(device, plain, bool, 0, ()) \
+    ASK(device, adversary, uint64_t, 0, ()) \
+    ASK(device, peak, double, 2, (weft_dtype, dtype, double, reached)) \
+    TELL(device, describe, 1, (weft_text *, text)) \
+    ASK(device, library_bytes, size_t, 1, (int64_t, captured)) \
+    ASK(device, rates, bool, 1, (weft_device_rates *, out)) \
+    ASK(device, peak_bytes, size_t, 0, ())
+
+/* SEND(transport, function, ...) does something with a group, its first parameter. */
+#define TRANSPORT(DO, ASK, TELL, SEND) \
+    SEND(transport, connect, 3, (void *, group, int, from, int, to)) \
+    DO(transport, check, 0, ()) \
+    DO(transport, add_memory, 2, (void *, memory, size_t, bytes)) \
+    TELL(transport, remove_memory, 2, (void *, memory, size_t, bytes)) \
+    ASK(transport, library_bytes, size_t, 2, (const weft_planned_group *, groups, int, n)) \
+    DO(transport, takes, 1, (const weft_device *, device)) \
+    ASK(transport, sends_terms, bool, 1, (weft_reduce, op)) \
+    TELL(transport, leave, 0, ()) \
+    SEND(transport, all_gather, 6, (void *, group, const void *, send, void *, recv, \
+        int64_t, count, weft_dtype, dtype, weft_queue *, queue)) \
+    SEND(transport, reduce_scatter, 7, (void *, group, const void *, send, void *, recv, \
+        int64_t, count, weft_dtype, dtype, weft_reduce, op, weft_queue *, queue)) \
+    SEND(transport, all_reduce, 7, (void *, group, const void *, send, void *, recv, \
+        int64_t, count, weft_dtype, dtype, weft_reduce, op, weft_queue *, queue)) \
+    SEND(transport, all_to_all, 6, (void *, group, const void *, send, void *, recv, \
+        int64_t, count, weft_dtype, dtype, weft_queue *, queue)) \
+    SEND(transport, send, 7, (void *, group, int, to, const void *, data, \
+        int64_t, count, weft_dtype, dtype, weft_queue *, queue, weft_request **, request)) \
+    SEND(transport, recv, 7, (void *, group, int, from, void *, data, \
+        int64_t, count, weft_dtype, dtype, weft_queue *, queue, weft_request **, request)) \
+    DO(transport, wait, 2, (weft_request *, request, weft_queue *, queue)) \
+    SEND(transport, broadcast, 6, (void *, group, int, root, void *, data, \
+        int64_t, count, weft_dtype, dtype, weft_queue *, queue))
+
+#define TOKENIZER(DO, ASK, TELL) \
+    ASK(tokenizer, vocab_size, int, 0, ()) \
+    ASK(tokenizer, bos, int, 0, ()) \
+    ASK(tokenizer, eos, int, 0, ()) \
+    DO(tokenizer, encode, 5, (const char *, text, size_t, n, \
+        int32_t **, ids, size_t *, n_ids, size_t *, capacity)) \
+    DO(tokenizer, decode, 3, (const int32_t *, ids, size_t, n, weft_text *, text)) \
+    ASK(tokenizer, files, const char *const *, 0, ())
+
+#define DATA(DO, ASK, TELL) \
+    DO(data, begin, 2, (int64_t, seq_len, uint64_t, seed)) \
+    ASK(data, samples, int64_t, 1, (weft_split, split)) \
+    DO(data, sample, 3, (weft_split, split, int64_t, i, const weft_sample *, out)) \
+    TELL(data, describe, 1, (weft_text *, text)) \
+    ASK(data, fingerprint, uint64_t, 0, ())
+
+#define GENERATOR(DO, ASK, TELL) \
+    ASK(generator, context, int64_t, 0, ()) \
+    ASK(generator, want, bool, 2, (int64_t, step, bool, last)) \
+    DO(generator, prompt, 5, (int, i, const weft_tokenizer *, tokenizer, void *, tokenizer_self, \
+        const int32_t **, ids, size_t *, n)) \
+    ASK(generator, pick, int32_t, 5, (const float *, logits, int64_t, vocab, int64_t, step, \
+        int, text_number, int64_t, n)) \
+    TELL(generator, done, 5, (int64_t, step, int, text_number, const char *, prompt, \
+        const char *, continuation, const weft_log *, log))
+
+#define STORE(DO, ASK, TELL) \
+    ASK(store, buffer_bytes, int64_t, 1, (const weft_state_view *, state)) \
+    DO(store, load, 3, (const weft_state_view *, state, weft_progress *, progress, \
+        weft_store_found *, found)) \
+    ASK(store, want, bool, 3, (const weft_progress *, at, double, elapsed_s, bool, last)) \
+    DO(store, begin, 1, (const weft_state_view *, state)) \
+    DO(store, before_update, 0, ()) \
+    ASK(store, ready, bool, 0, ()) \
+    DO(store, advance, 0, ()) \
+    DO(store, finish, 1, (bool, last)) \
+    TELL(store, abandon, 0, ())
+
+#define WEIGHTS(DO, ASK, TELL) \
+    DO(weights, load, 2, (const weft_state_view *, state, bool *, loaded)) \
+    DO(weights, save, 1, (const weft_state_view *, state))
+
+#define SCHEDULE(DO, ASK, TELL) \
+    DO(schedule, generate, 4, (int, ranks, int, stages, int64_t, micro_batches, \
+        weft_tasks *, tasks))
+
+/* ---- a function of each ---- */
+
+#define PARAMS_0()
+#define PARAMS_1(A, a) , A a
+#define PARAMS_2(A, a, ...) , A a PARAMS_1(__VA_ARGS__)
+#define PARAMS_3(A, a, ...) , A a PARAMS_2(__VA_ARGS__)
+#define PARAMS_4(A, a, ...) , A a PARAMS_3(__VA_ARGS__)
+#define PARAMS_5(A, a, ...) , A a PARAMS_4(__VA_ARGS__)
+#define PARAMS_6(A, a, ...) , A a PARAMS_5(__VA_ARGS__)
+#define PARAMS_7(A, a, ...) , A a PARAMS_6(__VA_ARGS__)
+#define ARGS_0()
+#define ARGS_1(A, a) , a
+#define ARGS_2(A, a, ...) , a ARGS_1(__VA_ARGS__)
+#define ARGS_3(A, a, ...) , a ARGS_2(__VA_ARGS__)
+#define ARGS_4(A, a, ...) , a ARGS_3(__VA_ARGS__)
+#define ARGS_5(A, a, ...) , a ARGS_4(__VA_ARGS__)
+#define ARGS_6(A, a, ...) , a ARGS_5(__VA_ARGS__)
+#define ARGS_7(A, a, ...) , a ARGS_6(__VA_ARGS__)
+/* clang-format on */
+
+/* Where nothing can fail. */
+static weft_blame blame(const weft_link *l, const char *function)
+{
+    return weft_blame_set((weft_blame){.plugin = l->by->module.plugin->name, .hook = function});
+}
+
+/* l: whose function it is; t: that one's table. */
+#define FIND(service, function)                                                                    \
+    const weft_link *l = weft_link_find(self, offsetof(weft_##service, function));                 \
+    const weft_##service *t = l->table
+
+#define DO(service, function, n, list)                                                             \
+    static weft_status service##_##function(void *self PARAMS_##n list, weft_error *err)           \
+    {                                                                                              \
+        FIND(service, function);                                                                   \
+        const weft_entry entry = weft_link_enter(l, #function, err);                               \
+        return weft_leave(&entry, t->function(l->self ARGS_##n list, err));                        \
+    }
+
+#define ASK(service, function, type, n, list)                                                      \
+    static type service##_##function(void *self PARAMS_##n list)                                   \
+    {                                                                                              \
+        FIND(service, function);                                                                   \
+        const weft_blame before = blame(l, #function);                                             \
+        type answer = t->function(l->self ARGS_##n list);                                          \
+        weft_blame_set(before);                                                                    \
+        return answer;                                                                             \
+    }
+
+#define TELL(service, function, n, list)                                                           \
+    static void service##_##function(void *self PARAMS_##n list)                                   \
+    {                                                                                              \
+        FIND(service, function);                                                                   \
+        const weft_blame before = blame(l, #function);                                             \
+        t->function(l->self ARGS_##n list);                                                        \
+        weft_blame_set(before);                                                                    \
+    }
+
+#define SEND(service, function, n, list)                                                           \
+    static weft_status service##_##function(void *self PARAMS_##n list, weft_error *err)           \
+    {                                                                                              \
+        FIND(service, function);                                                                   \
+        weft_status s = check_group(self, l, #function, group, err);                               \
+        if (s)                                                                                     \
+            return s;                                                                              \
+        const weft_entry entry = weft_link_enter(l, #function, err);                               \
+        return weft_leave(&entry, t->function(l->self ARGS_##n list, err));                        \
+    }
+
+/* ---- groups of transports ---- */
+
+/* A group that who is called has not made would be read as one of its own: threads would wait for a
+ * lock that is none. So it never gets there. */
+
+static int find_given(const weft_given *given, const void *group)
+{
+    for (int i = 0; i < given->n; i++)
+        if (given->list[i] == group)
+            return i;
+    return -1;
+}
+
+/* Whose groups the functions of this link are called with. */
+static const weft_link *maker_for(const weft_link *l)
+{
+    return weft_link_find(l, offsetof(weft_transport, group));
+}
+
+/* self: the link that was called; l: the one that has the function. */
+static weft_status check_group(const weft_link *self, const weft_link *l, const char *function,
+                               const void *group, weft_error *err)
+{
+    const weft_link *maker = maker_for(l), *outer = maker_for(self);
+    const char *inner = maker->by->module.plugin->name;
+    if (find_given(maker->given, group) >= 0)
+        return WEFT_OK;
+    if (outer != maker && find_given(outer->given, group) >= 0)
+        return weft_fail(err, WEFT_ERR_RUN, outer->by->module.where,
+                         "plugin '%s' hands out groups of its own, and has no %s for them; a wrap "
+                         "that does has every function that takes a group",
+                         outer->by->module.plugin->name, function);
+    const char *by = weft_blame_get().plugin;
+    return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
+                     "plugin '%s' calls %s of '%s' with a group that '%s' has not made; pass on "
+                     "the one that next->group has given",
+                     by ? by : "?", function, inner, inner);
+}
+
+static weft_status transport_group(void *self, const int *ranks, int n, int me, void **group,
+                                   weft_error *err)
+{
+    FIND(transport, group);
+    weft_given *given = l->given;
+    /* before it is made: then nothing can keep it from being noted */
+    if (!weft_array_push(&given->list, &given->n, &given->capacity, sizeof *given->list))
+        return weft_fail_memory(err);
+    const weft_entry entry = weft_link_enter(l, "group", err);
+    weft_status s = weft_leave(&entry, t->group(l->self, ranks, n, me, group, err));
+    if (s)
+        given->n--;
+    else
+        given->list[given->n - 1] = *group;
+    return s;
+}
+
+static void transport_ungroup(void *self, void *group)
+{
+    FIND(transport, ungroup);
+    weft_given *given = maker_for(l)->given;
+    weft_error err = {0};
+    if (check_group(self, l, "ungroup", group, &err)) {
+        weft_log_print(l->by->host.log, WEFT_LOG_WARN, "%s", weft_error_text(&err));
+        weft_error_release(&err);
+        return;
+    }
+    given->list[find_given(given, group)] = given->list[given->n - 1];
+    given->n--;
+    const weft_blame before = blame(l, "ungroup");
+    t->ungroup(l->self, group);
+    weft_blame_set(before);
+}
+
+/* A wrap with groups of its own need not know of it: nobody below is told then. */
+static weft_status transport_places(void *self, void *group, uint64_t digest, weft_error *err)
+{
+    FIND(transport, places);
+    if (find_given(maker_for(l)->given, group) < 0)
+        return WEFT_OK;
+    const weft_entry entry = weft_link_enter(l, "places", err);
+    return weft_leave(&entry, t->places(l->self, group, digest, err));
+}
+
+static bool sees_collectives(const weft_transport *t)
+{
+    return t->all_gather || t->reduce_scatter || t->all_reduce || t->all_to_all || t->broadcast;
+}
+
+/* What is enqueued again passes by all that would have been called: each must allow it. */
+static bool transport_captured(void *self)
+{
+    bool may = true;
+    for (const weft_link *l = self; l && may; l = l->inner) {
+        const weft_transport *t = l->table;
+        if (!t->captured) {
+            may = !sees_collectives(t);
+            continue;
+        }
+        const weft_blame before = blame(l, "captured");
+        may = t->captured(l->self);
+        weft_blame_set(before);
+    }
+    return may;
+}
+
+/* ---- the tables ---- */
+
+/* clang-format off */
+DEVICE(DO, ASK, TELL)
+TRANSPORT(DO, ASK, TELL, SEND)
+TOKENIZER(DO, ASK, TELL)
+DATA(DO, ASK, TELL)
+GENERATOR(DO, ASK, TELL)
+STORE(DO, ASK, TELL)
+WEIGHTS(DO, ASK, TELL)
+SCHEDULE(DO, ASK, TELL)
+
+#define ENTRY(service, function, ...) .function = service##_##function,
+
+static const weft_device device = {DEVICE(ENTRY, ENTRY, ENTRY)};
+static const weft_transport transport = {
+    TRANSPORT(ENTRY, ENTRY, ENTRY, ENTRY)
+    ENTRY(transport, group, )
+    ENTRY(transport, ungroup, )
+    ENTRY(transport, places, )
+    ENTRY(transport, captured, )
+};
+static const weft_tokenizer tokenizer = {TOKENIZER(ENTRY, ENTRY, ENTRY)};
+static const weft_data data = {DATA(ENTRY, ENTRY, ENTRY)};
+static const weft_generator generator = {GENERATOR(ENTRY, ENTRY, ENTRY)};
+static const weft_store store = {STORE(ENTRY, ENTRY, ENTRY)};
+static const weft_weights weights = {WEIGHTS(ENTRY, ENTRY, ENTRY)};
+static const weft_schedule schedule = {SCHEDULE(ENTRY, ENTRY, ENTRY)};
+/* clang-format on */
+
+#define KIND(service)                                                                              \
+    {                                                                                              \
+#service, "weft_" #service, sizeof service, &service                                       \
+    }
+
 static const weft_service_kind kinds[] = {
-    {"device", "weft_device", sizeof(weft_device), &weft_forward_device},
-    {"transport", "weft_transport", sizeof(weft_transport), &weft_forward_transport},
-    {"tokenizer", "weft_tokenizer", sizeof(weft_tokenizer), &weft_forward_tokenizer},
-    {"data", "weft_data", sizeof(weft_data), &weft_forward_data},
-    {"generator", "weft_generator", sizeof(weft_generator), &weft_forward_generator},
-    {"store", "weft_store", sizeof(weft_store), &weft_forward_store},
-    {"weights", "weft_weights", sizeof(weft_weights), &weft_forward_weights},
+    KIND(device),
+    KIND(transport),
+    KIND(tokenizer),
+    KIND(data),
+    KIND(generator),
+    KIND(store),
+    KIND(weights),
+    KIND(schedule),
     {"format", "weft_model_format", sizeof(weft_model_format), NULL},
-    {"schedule", "weft_schedule", sizeof(weft_schedule), &weft_forward_schedule},
 };
 
 const weft_service_kind *weft_service_kind_find(const char *name)

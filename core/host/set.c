@@ -5,6 +5,7 @@
 #include "host/internal.h"
 #include "host/wrap.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static weft_status keep(weft_status first, weft_status next)
@@ -20,7 +21,7 @@ typedef struct loading {
     weft_plugins *plugins;
     const weft_listed *listed;
     int n_listed;
-    const weft_params *train;
+    const weft_params *weft, *train, *mesh;
     weft_error *err;
     bool incomplete; /* a listed plugin could not be opened: nothing can be said of the set as a
                         whole */
@@ -44,11 +45,22 @@ static weft_status ignore_section(loading *l, const char *name)
     return out_of_memory ? weft_fail_memory(l->err) : WEFT_OK;
 }
 
+static weft_status open_module(loading *l, const char *name, weft_where where, bool optional)
+{
+    weft_module module;
+    weft_status status = weft_module_open(l->plugins->search, name, where, &module, l->err);
+    if (status != WEFT_OK) {
+        l->incomplete = true;
+        return keep(status, ignore_section(l, name));
+    }
+    l->plugins->list[l->plugins->n++] = (weft_loaded){.module = module, .optional = optional};
+    return WEFT_OK;
+}
+
 static weft_status open_listed(loading *l, const weft_listed *listed)
 {
     weft_found found;
     const char *path;
-    weft_module module;
     if (listed->optional &&
         weft_search_locate(l->plugins->search, listed->name, listed->where, &found, &path, NULL) ==
             WEFT_OK &&
@@ -56,15 +68,7 @@ static weft_status open_listed(loading *l, const weft_listed *listed)
         weft_log_print(l->log, WEFT_LOG_INFO, "plugin ?%s is not there and left out", listed->name);
         return ignore_section(l, listed->name);
     }
-    weft_status status =
-        weft_module_open(l->plugins->search, listed->name, listed->where, &module, l->err);
-    if (status != WEFT_OK) {
-        l->incomplete = true;
-        return keep(status, ignore_section(l, listed->name));
-    }
-    weft_loaded *loaded = &l->plugins->list[l->plugins->n++];
-    *loaded = (weft_loaded){.module = module, .optional = listed->optional};
-    return WEFT_OK;
+    return open_module(l, listed->name, listed->where, listed->optional);
 }
 
 /* What can be said of them without opening one. */
@@ -80,38 +84,95 @@ static weft_status find_all(loading *l)
     return status;
 }
 
+static bool is_listed(const loading *l, const char *name)
+{
+    for (int i = 0; i < l->n_listed; i++)
+        if (strcmp(l->listed[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_open(const weft_plugins *p, const char *name)
+{
+    for (int i = 0; i < p->n; i++)
+        if (strcmp(p->list[i].module.plugin->name, name) == 0)
+            return true;
+    return false;
+}
+
+bool weft_default_get(const weft_params *weft, int i, weft_default *out)
+{
+    const char *word = weft_params_word(weft, "defaults", i);
+    const char *colon = word ? strchr(word, ':') : NULL;
+    if (!word)
+        return false;
+    *out = (weft_default){.word = word,
+                          .name = colon ? colon + 1 : word,
+                          .where = weft_params_word_where(weft, "defaults", i)};
+    if (colon)
+        snprintf(out->service, sizeof out->service, "%.*s", (int)(colon - word), word);
+    return true;
+}
+
+static weft_status open_default(loading *l, const weft_default *d)
+{
+    void *self;
+    const bool lacking = strchr(d->word, ':') != NULL;
+    if (lacking && !weft_service_kind_find(d->service))
+        return weft_fail(l->err, WEFT_ERR_INPUT, d->where,
+                         "[weft] defaults: '%s' is no service; write the name of a plugin, or "
+                         "SERVICE:NAME, as device:cpu",
+                         d->word);
+    if (is_listed(l, d->name) || is_open(l->plugins, d->name) || (lacking && l->incomplete) ||
+        (lacking && weft_plugins_service(l->plugins, d->service, &self)))
+        return WEFT_OK;
+    weft_status status = open_module(l, d->name, d->where, false);
+    if (status == WEFT_OK)
+        l->plugins->list[l->plugins->n - 1].is_default = true;
+    if (status != WEFT_OK && lacking)
+        return weft_fail(l->err, status, d->where,
+                         "no listed plugin gives a %s, and the default, %s, cannot be used; list "
+                         "one in [weft] plugins",
+                         d->service, d->name);
+    if (status == WEFT_OK && lacking && !weft_plugins_service(l->plugins, d->service, &self))
+        return weft_fail(l->err, WEFT_ERR_INPUT, d->where,
+                         "[weft] defaults: plugin '%s' gives no %s; name one that does", d->name,
+                         d->service);
+    if (status == WEFT_OK && lacking)
+        weft_log_print(l->log, WEFT_LOG_INFO, "no listed plugin gives a %s: using %s", d->service,
+                       d->name);
+    return status;
+}
+
+/* Puts the last n of the list first. */
+static void move_to_front(weft_plugins *p, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const weft_loaded last = p->list[p->n - 1];
+        memmove(p->list + 1, p->list, (size_t)(p->n - 1) * sizeof *p->list);
+        p->list[0] = last;
+    }
+}
+
 static weft_status open_all(loading *l)
 {
+    int n_defaults = 0;
+    weft_default d;
     weft_status status = WEFT_OK;
     l->n_listed = weft_settings_plugins(l->settings, &l->listed);
-    l->plugins->list = weft_alloc_zero((size_t)l->n_listed + 1,
-                                       sizeof *l->plugins->list); /* one more for a device */
+    while (weft_default_get(l->weft, n_defaults, &d))
+        n_defaults++;
+    l->plugins->list =
+        weft_alloc_zero((size_t)l->n_listed + (size_t)n_defaults + 1, sizeof *l->plugins->list);
     if (!l->plugins->list)
         return weft_fail_memory(l->err);
     for (int i = 0; i < l->n_listed; i++)
         status = keep(status, open_listed(l, &l->listed[i]));
+    const int n_listed = l->plugins->n;
+    for (int i = 0; weft_default_get(l->weft, i, &d); i++)
+        status = keep(status, open_default(l, &d));
+    move_to_front(l->plugins, l->plugins->n - n_listed);
     return status;
-}
-
-static weft_status add_default_device(loading *l)
-{
-    weft_plugins *p = l->plugins;
-    void *self;
-    if (l->incomplete || weft_plugins_service(p, "device", &self))
-        return WEFT_OK;
-    weft_module module;
-    weft_status status = weft_module_open(p->search, "cpu", WEFT_NOWHERE, &module, l->err);
-    if (status != WEFT_OK) {
-        l->incomplete = true;
-        return weft_fail(l->err, status, WEFT_NOWHERE,
-                         "no listed plugin gives a device, and the default, cpu, cannot be used; "
-                         "list a device in [weft] plugins");
-    }
-    weft_log_print(l->log, WEFT_LOG_INFO, "no listed plugin gives a device: using cpu");
-    memmove(p->list + 1, p->list, (size_t)p->n * sizeof *p->list);
-    p->list[0] = (weft_loaded){.module = module};
-    p->n++;
-    return WEFT_OK;
 }
 
 static weft_status claim_sections(loading *l)
@@ -125,17 +186,11 @@ static weft_status claim_sections(loading *l)
                                                     plugin->params ? plugin->params : nothing,
                                                     &loaded->params, l->err));
         loaded->host.params = loaded->params;
+        loaded->host.weft = l->weft;
         loaded->host.train = l->train;
+        loaded->host.mesh = l->mesh;
     }
     return status;
-}
-
-static bool is_listed(const loading *l, const char *name)
-{
-    for (int i = 0; i < l->n_listed; i++)
-        if (strcmp(l->listed[i].name, name) == 0)
-            return true;
-    return false;
 }
 
 /* Sections that nobody claimed; those of plugins that exist are told to be listed. */
@@ -162,18 +217,20 @@ static weft_status check_sections(loading *l, bool early)
 /* All that can be said before a plugin is opened. stop: none may be. */
 static weft_status prepare(loading *l, bool *stop)
 {
-    const weft_params *core = NULL, *mesh = NULL;
-    weft_status named = claim_core(l, "weft", &core);
+    weft_status named = claim_core(l, "weft", &l->weft);
     /* With [weft] wrong nobody knows whether it names a lock: folders are looked into, and nothing
      * is opened. */
-    weft_status found = weft_search_create_for(core, !core, &l->plugins->search, l->err);
+    weft_status found = weft_search_create_for(l->weft, !l->weft, &l->plugins->search, l->err);
     /* Without folders every plugin would be missing: those errors would only hide this one. */
     named = keep(named, found ? found : check_sections(l, true));
     weft_status status = claim_core(l, "train", &l->train);
-    status = keep(status, claim_core(l, "mesh", &mesh));
+    status = keep(status, claim_core(l, "mesh", &l->mesh));
     /* What is misspelt in [weft], or a section, may have been a lock; under one nothing is opened
      * for the sake of more errors. */
-    *stop = named || (status && weft_search_locked_by(l->plugins->search, 0));
+    bool locked = !named && weft_search_locked_by(l->plugins->search, 0);
+    if (locked)
+        status = keep(status, check_sections(l, true)); /* keys of [train] and [mesh] */
+    *stop = named || (status && locked);
     return *stop ? keep(keep(named, status), found ? found : find_all(l)) : status;
 }
 
@@ -188,6 +245,34 @@ weft_status weft_plugins_check(weft_settings *settings, weft_search **search, we
         none.search = NULL;
     }
     *search = none.search;
+    return status;
+}
+
+static bool is_given(const weft_plugins *p, const char *capability)
+{
+    for (int i = 0; i < p->n; i++)
+        for (const weft_contribution *c = p->list[i].module.plugin->contributions;
+             c && c->kind != WEFT_END; c++)
+            for (int k = 0; c->gives && c->gives[k]; k++)
+                if (strcmp(c->gives[k], capability) == 0)
+                    return true;
+    return false;
+}
+
+/* A key that nobody reads would be ignored without a word. */
+static weft_status check_served(const loading *l, const char *section, const weft_params *params)
+{
+    weft_status status = WEFT_OK;
+    for (const weft_param *p = weft_core_params(section); params && p->name; p++) {
+        const char *text = weft_params_text(params, p->name);
+        if (!(p->flags & WEFT_PARAM_SERVED) || is_given(l->plugins, p->name) ||
+            strcmp(text, p->value ? p->value : "") == 0)
+            continue;
+        status = keep(status, weft_fail(l->err, WEFT_ERR_INPUT, weft_params_where(params, p->name),
+                                        "[%s] %s is read by a plugin that is neither listed nor "
+                                        "among [weft] defaults; list one that gives '%s'",
+                                        section, p->name, p->name));
+    }
     return status;
 }
 
@@ -206,12 +291,14 @@ weft_status weft_plugins_load(weft_settings *settings, const weft_log *log, weft
     status = keep(status, open_all(&l));
     if (!l.plugins->list)
         goto fail;
-    status = keep(status, add_default_device(&l));
     status = keep(status, weft_search_check_mapped(l.plugins->search, err));
     status = keep(status, claim_sections(&l));
     status = keep(status, check_sections(&l, false));
-    if (!l.incomplete)
+    if (!l.incomplete) {
+        status = keep(status, check_served(&l, "weft", l.weft));
+        status = keep(status, check_served(&l, "mesh", l.mesh));
         status = keep(status, weft_order_check(l.plugins, err));
+    }
     if (status != WEFT_OK)
         goto fail;
     *out = l.plugins;
@@ -229,14 +316,27 @@ static weft_entry enter(const weft_loaded *loaded, const char *hook, weft_error 
     return weft_enter(loaded->module.plugin->name, hook, loaded->module.where, err);
 }
 
-/* What a hook noted stays; this says whose hook it was. */
+/* Has the hook said where in the input it is wrong? */
+static bool has_place(const weft_entry *entry)
+{
+    const char *file = entry->where.file;
+    bool placed = false;
+    for (int i = entry->n_items; entry->err && i < entry->err->n_items; i++) {
+        const char *text = entry->err->items[i].text;
+        placed = placed || strncmp(text, "-o ", 3) == 0 ||
+                 (file && strncmp(text, file, strlen(file)) == 0);
+    }
+    return placed;
+}
+
+/* Of what has no place of its own this says in whose hook it was. */
 static weft_status leave(const weft_entry *entry, weft_status s)
 {
-    bool silent = weft_entry_is_silent(entry);
+    const bool silent = weft_entry_is_silent(entry);
     weft_status status = weft_leave(entry, s);
-    if (status && !silent)
-        weft_fail(entry->err, status, entry->where, "plugin '%s' failed in %s; see above",
-                  entry->in.plugin, entry->in.hook);
+    if (status && !silent && !has_place(entry))
+        weft_fail(entry->err, status, entry->where, "plugin '%s' failed in %s", entry->in.plugin,
+                  entry->in.hook);
     return status;
 }
 
@@ -246,57 +346,71 @@ static bool is_ready(const weft_loaded *loaded, const char *service)
     return loaded->opened || (loaded->created && strcmp(service, "tokenizer") == 0);
 }
 
+/* Has the one that gives it failed? */
+static bool failed_to_give(const weft_plugins *plugins, const char *service)
+{
+    int plugin = 0, item = 0;
+    const weft_loaded *loaded;
+    const weft_contribution *c;
+    while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &c))
+        if (strcmp(c->service, service) == 0)
+            return loaded->failed;
+    return false;
+}
+
 /* Another plugin's service, for plugins: only once it is open, with the wraps that are; a tokenizer
  * as soon as it is created. */
 static const void *host_service(const weft_host *host, const char *name, void **self)
 {
-    const weft_plugins *plugins = host->core;
-    int plugin = 0, item = 0;
-    const weft_loaded *loaded;
-    const weft_contribution *contribution;
+    weft_plugins *plugins = host->core;
     const weft_link *l = weft_wraps_find(plugins, name);
-    *self = NULL;
     while (l && !is_ready(l->by, name))
         l = l->inner;
-    if (l) {
-        *self = l->outside_self;
-        return l->outside;
-    }
-    while (weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &contribution)) {
-        if (strcmp(contribution->service, name) != 0)
-            continue;
-        if (!is_ready(loaded, name))
-            return NULL;
-        *self = loaded->self;
-        return contribution->table;
-    }
-    return NULL;
+    plugins->unmet = plugins->unmet || (!l && failed_to_give(plugins, name));
+    *self = l ? l->outside_self : NULL;
+    return l ? l->outside : NULL;
 }
 
 static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const weft_host *host,
                               weft_error *err)
 {
     const weft_plugin *plugin = loaded->module.plugin;
-    const weft_params *train = loaded->host.train;
+    const weft_host claimed = loaded->host;
     loaded->host = *host;
     loaded->host.params = loaded->params;
-    loaded->host.train = train;
+    loaded->host.weft = claimed.weft;
+    loaded->host.train = claimed.train;
+    loaded->host.mesh = claimed.mesh;
     loaded->host.service = host_service;
     loaded->host.core = plugins;
     loaded->self = NULL;
     if (plugin->create) {
         const weft_entry entry = enter(loaded, "create", err);
         weft_status status = leave(&entry, plugin->create(&loaded->host, &loaded->self, err));
+        loaded->failed = status != WEFT_OK;
         if (status != WEFT_OK)
             return status;
     }
     loaded->created = true;
-    return weft_wraps_add(plugins, loaded, err);
+    return WEFT_OK;
+}
+
+/* After one that failed: only what is wrong with this one is noted, not what it misses. */
+static weft_status create_more(weft_plugins *plugins, weft_loaded *loaded, const weft_host *host,
+                               weft_error *err)
+{
+    weft_error mine = {0};
+    weft_status status = create_one(plugins, loaded, host, &mine);
+    status = status ? status : weft_wraps_add(plugins, loaded, &mine);
+    for (int i = 0; i < mine.n_items && status == WEFT_ERR_INPUT && !plugins->unmet; i++)
+        weft_fail(err, mine.items[i].status, WEFT_NOWHERE, "%s", mine.items[i].text);
+    plugins->unmet = false;
+    weft_error_release(&mine);
+    return status;
 }
 
 static void destroy_created(weft_plugins *plugins)
 {
-    weft_wraps_release(plugins);
     for (int i = plugins->n - 1; i >= 0; i--) {
         weft_loaded *loaded = &plugins->list[i];
         const weft_plugin *plugin = loaded->module.plugin;
@@ -308,6 +422,7 @@ static void destroy_created(weft_plugins *plugins)
         loaded->created = false;
         loaded->self = NULL;
     }
+    weft_wraps_release(plugins);
 }
 
 static void log_wraps(const weft_plugins *plugins, const weft_log *log)
@@ -320,10 +435,18 @@ static void log_wraps(const weft_plugins *plugins, const weft_log *log)
 
 weft_status weft_plugins_create(weft_plugins *plugins, const weft_host *host, weft_error *err)
 {
-    for (int i = 0; i < plugins->n; i++) {
-        weft_status status = create_one(plugins, &plugins->list[i], host, err);
-        if (status == WEFT_OK)
+    weft_status status = WEFT_OK, more = WEFT_OK;
+    for (int i = 0;
+         i < plugins->n && (!status || status == WEFT_ERR_INPUT) && more != WEFT_ERR_MEMORY; i++) {
+        weft_loaded *loaded = &plugins->list[i];
+        if (status) {
+            more = create_more(plugins, loaded, host, err);
             continue;
+        }
+        status = create_one(plugins, loaded, host, err);
+        status = status ? status : weft_wraps_add(plugins, loaded, err);
+    }
+    if (status) {
         destroy_created(plugins);
         return status;
     }
@@ -450,14 +573,23 @@ weft_status weft_plugins_check_kernels(const weft_plugins *plugins, bool (*known
     weft_status status = WEFT_OK;
     for (int i = 0; i < plugins->n; i++) {
         const weft_module *m = &plugins->list[i].module;
+        const weft_kernel *first = NULL;
+        int more = -1;
         for (const weft_kernel *k = m->plugin->kernels; k && k->op; k++)
-            if (!k->optional && !known(k->op) && !is_op_of_set(plugins, k->op))
-                status = keep(status,
-                              weft_fail(err, WEFT_ERR_INPUT, m->where,
-                                        "plugin '%s' has a kernel '%s' for op '%s', which neither "
-                                        "weft nor a listed plugin has; list the plugin that "
-                                        "brings the op, or leave '%s' out",
-                                        m->plugin->name, k->name, k->op, m->plugin->name));
+            if (!k->optional && !known(k->op) && !is_op_of_set(plugins, k->op)) {
+                first = first ? first : k;
+                more++;
+            }
+        char others[48] = "";
+        if (more > 0)
+            snprintf(others, sizeof others, ", and %d more like it", more);
+        if (first)
+            status = keep(status, weft_fail(err, WEFT_ERR_INPUT, m->where,
+                                            "plugin '%s' has a kernel '%s' for op '%s', which "
+                                            "neither weft nor a plugin of this run has%s; list the "
+                                            "plugin that brings the op, or leave '%s' out",
+                                            m->plugin->name, first->name, first->op, others,
+                                            m->plugin->name));
     }
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/wrap.h"
-#include "host/order.h"
+#include "host/internal.h"
 
 #include <string.h>
 
@@ -62,7 +62,7 @@ static const void *make_outside(weft_plugins *plugins, const weft_link *l,
     return outside;
 }
 
-/* kind NULL: a plugin's own table, which is called as it is. */
+/* kind NULL, or without functions to call it: a table that is called as it is. */
 static weft_link *add_link(weft_plugins *plugins, const weft_loaded *by, const weft_contribution *c,
                            const weft_link *inner, const weft_service_kind *kind, weft_error *err)
 {
@@ -78,7 +78,7 @@ static weft_link *add_link(weft_plugins *plugins, const weft_loaded *by, const w
                          .outside_self = by->self,
                          .given = given,
                          .next = plugins->links};
-        if (kind) {
+        if (kind && kind->forward) {
             l->outside = make_outside(plugins, l, kind);
             l->outside_self = l;
         }
@@ -89,23 +89,6 @@ static weft_link *add_link(weft_plugins *plugins, const weft_loaded *by, const w
     }
     plugins->links = l;
     return l;
-}
-
-static weft_status find_service(weft_plugins *plugins, const char *name,
-                                const weft_service_kind *kind, const weft_link **out,
-                                weft_error *err)
-{
-    const weft_loaded *loaded;
-    const weft_contribution *c;
-    *out = weft_wraps_find(plugins, name);
-    if (*out)
-        return WEFT_OK;
-    for (int i = 0, k = 0; weft_plugins_next(plugins, WEFT_SERVICE, &i, &k, &loaded, &c);)
-        if (strcmp(c->service, name) == 0) {
-            *out = add_link(plugins, loaded, c, NULL, kind, err);
-            return *out ? WEFT_OK : WEFT_ERR_MEMORY;
-        }
-    return WEFT_OK;
 }
 
 /* What weft does not know it can still compare. */
@@ -129,16 +112,15 @@ static weft_status add_wrap(weft_plugins *plugins, const weft_loaded *by,
     bool optional;
     const char *service = weft_plain_capability(c->service, name, &optional);
     const weft_service_kind *kind = weft_service_kind_find(service);
-    const weft_link *inner;
-    weft_status s = find_service(plugins, service, kind, &inner, err);
-    if (s || (!inner && optional))
-        return s;
+    const weft_link *inner = weft_wraps_find(plugins, service);
+    if (!inner && optional)
+        return WEFT_OK;
     if (!inner)
         return weft_fail(err, WEFT_ERR_INPUT, by->module.where,
                          "plugin '%s' wraps '%s', and no listed plugin gives a service of this "
                          "name; list one that does",
                          by->module.plugin->name, service);
-    s = kind ? WEFT_OK : check_size(by, c, inner, err);
+    weft_status s = kind ? WEFT_OK : check_size(by, c, inner, err);
     const weft_link *l = s ? NULL : add_link(plugins, by, c, inner, kind, err);
     if (!l)
         return s ? s : WEFT_ERR_MEMORY;
@@ -148,9 +130,13 @@ static weft_status add_wrap(weft_plugins *plugins, const weft_loaded *by,
 
 weft_status weft_wraps_add(weft_plugins *plugins, const weft_loaded *loaded, weft_error *err)
 {
-    const weft_contribution *c = loaded->module.plugin->contributions;
+    const weft_contribution *first = loaded->module.plugin->contributions;
     weft_status s = WEFT_OK;
-    for (; c && c->kind != WEFT_END && !s; c++)
+    for (const weft_contribution *c = first; c && c->kind != WEFT_END; c++)
+        if (c->kind == WEFT_SERVICE && !weft_wraps_find(plugins, c->service) &&
+            !add_link(plugins, loaded, c, NULL, weft_service_kind_find(c->service), err))
+            return WEFT_ERR_MEMORY;
+    for (const weft_contribution *c = first; c && c->kind != WEFT_END && !s; c++)
         if (c->kind == WEFT_WRAP)
             s = add_wrap(plugins, loaded, c, err);
     return s;
@@ -180,7 +166,8 @@ bool weft_plugins_print_wraps(const weft_plugins *plugins, int *i, weft_text *te
 {
     const weft_link *outermost = plugins->links;
     for (int seen = 0; outermost; outermost = outermost->next)
-        if (weft_wraps_find(plugins, outermost->service) == outermost && seen++ == *i)
+        if (outermost->inner && weft_wraps_find(plugins, outermost->service) == outermost &&
+            seen++ == *i)
             break;
     if (!outermost)
         return false;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Services that plugins stand around. Internal to core/host.
+/* Services, and plugins that stand around them. Internal to core/host.
  *
  * A chain of links: the service, and every wrap of it in listed order. Whoever calls link n calls
  * its `outside`, a table of the core's with the link as self. Each function of that table finds the
- * link that has it, from n inwards, enters the plugin there, and calls its own table. So the thread
- * always knows whose code it is in, and what a wrap leaves out goes past it. A service without
- * wraps has no links, and is called as it is. */
+ * link that has it, from n inwards, enters the plugin there, and calls its own table (services.c).
+ * So the thread always knows whose code it is in, and what a wrap leaves out goes past it. A
+ * service whose table weft does not know, or whose functions take no instance, is called as it is.
+ */
 #ifndef WEFT_PLUGIN_WRAP_H
 #define WEFT_PLUGIN_WRAP_H
 
@@ -45,19 +46,10 @@ typedef struct weft_link {
 const weft_link *weft_link_find(const void *self, size_t offset);
 weft_entry weft_link_enter(const weft_link *l, const char *function, weft_error *err);
 
-extern const weft_device weft_forward_device;
-extern const weft_transport weft_forward_transport;
-extern const weft_data weft_forward_data;
-extern const weft_tokenizer weft_forward_tokenizer;
-extern const weft_generator weft_forward_generator;
-extern const weft_store weft_forward_store;
-extern const weft_weights weft_forward_weights;
-extern const weft_schedule weft_forward_schedule;
-
-/* Puts the wraps of a plugin that was just created around what they wrap. */
+/* Makes the links of a plugin that was just created: its services, then what it wraps. */
 weft_status weft_wraps_add(weft_plugins *plugins, const weft_loaded *loaded, weft_error *err);
 void weft_wraps_release(weft_plugins *plugins);
-/* The outermost link of a service; NULL: nothing stands around it. */
+/* The outermost link of a service; NULL: no plugin that is created gives it. */
 const weft_link *weft_wraps_find(const weft_plugins *plugins, const char *service);
 /* The link that is called by this table; NULL: none is. */
 const weft_link *weft_wraps_find_table(const weft_plugins *plugins, const void *table);

@@ -4,6 +4,7 @@
  * they are wrong at once. */
 #include "settings/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { NAMES_FILES = WEFT_PARAM_FILE | WEFT_PARAM_LIBRARY };
@@ -86,6 +87,19 @@ static weft_status check_list(weft_settings *settings, const weft_section *secti
     return status == WEFT_OK ? join_words(&settings->pool, value, err) : status;
 }
 
+static weft_status set_twice(const char *section, const char *key, const weft_setting *setting,
+                             weft_error *err)
+{
+    char line[16] = "";
+
+    if (setting->before.line > 0)
+        snprintf(line, sizeof(line), ":%d", setting->before.line);
+    return weft_fail(err, WEFT_ERR_INPUT, setting->where,
+                     "[%s] %s is set already (%s%s), and what is set once stays; take one of the "
+                     "two out",
+                     section, key, setting->before.file, line);
+}
+
 static weft_status check_value(weft_settings *settings, const weft_section *section,
                                weft_checked *value, weft_error *err)
 {
@@ -103,12 +117,8 @@ static weft_status check_value(weft_settings *settings, const weft_section *sect
     value->given = filled;
     value->where = setting ? setting->where : WEFT_NOWHERE;
     if (setting && setting->before.file && (value->param->flags & WEFT_PARAM_ONCE))
-        return weft_fail(err, WEFT_ERR_INPUT, setting->where,
-                         "[%s] %s is set already (%s:%d), and what is set once stays; take one of "
-                         "the two out",
-                         section->name, value->param->name, setting->before.file,
-                         setting->before.line);
-    if (!filled && !dropped && (value->param->flags & WEFT_PARAM_REQUIRED))
+        return set_twice(section->name, value->param->name, setting, err);
+    if (!filled && !dropped && !settings->broken && (value->param->flags & WEFT_PARAM_REQUIRED))
         return required(settings, section, value->param, value->where, err);
     if (!filled && (!preset.text || preset.text[0] == '\0'))
         return WEFT_OK;

@@ -21,6 +21,11 @@ static const weft_param run_params[] = {
      .flags = WEFT_PARAM_REQUIRED | WEFT_PARAM_LIST,
      .help =
          "the plugins of this run, composed in this order; ?name marks one that may be missing"},
+    {.name = "defaults",
+     .type = WEFT_PARAM_STRING,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED,
+     .help = "the plugins of every run that [weft] plugins need not name, composed before those "
+             "that it names; SERVICE:NAME only where none of them gives that service"},
     {.name = "dir",
      .type = WEFT_PARAM_PATH,
      .flags = WEFT_PARAM_PER_RANK,
@@ -96,7 +101,7 @@ static const weft_param run_params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "none",
      .choices = checks,
-     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED | WEFT_PARAM_SERVED,
      .help = "what is checked while running, one or several: replicas: the ranks that should hold "
              "the same do; "
              "memory: no instruction writes outside its results or "
@@ -142,7 +147,7 @@ static const weft_param train_params[] = {
      .value = "42",
      .min = 0,
      .max = NO_LIMIT,
-     .help = "seed of initial weights, data order and dropout"},
+     .help = "seed of initial weights, data order, and whatever else a plugin draws"},
     {.name = "dtype",
      .type = WEFT_PARAM_CHOICE,
      .value = "f32",
@@ -197,7 +202,7 @@ static const weft_param mesh_params[] = {
              "plugins are listed"},
     {.name = "rule",
      .type = WEFT_PARAM_STRING,
-     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED,
+     .flags = WEFT_PARAM_LIST | WEFT_PARAM_ADVANCED | WEFT_PARAM_SERVED,
      .help = "placement rules that count before those of plugins, one a line: 'param:PATTERN DIM "
              "AXIS', 'input DIM AXIS', 'role:ROLE DIM AXIS'; '-' "
              "for DIM: whole over the axis"},

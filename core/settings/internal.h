@@ -28,7 +28,7 @@ struct weft_params {
 /* What the user wrote for one key, the last time it was set. */
 typedef struct weft_setting {
     const char *key;
-    const weft_ini_line *lines;
+    weft_ini_line *lines;
     weft_where where;
     weft_where before; /* where it was set before that; nowhere: it was not */
     bool data;         /* it comes from data: no file is named by it */
@@ -57,10 +57,12 @@ struct weft_settings {
     weft_pool pool;
     weft_kept_file *files; /* in reading order */
     bool packed;           /* there are no files but these */
+    bool broken;           /* lines were wrong: what is not set may stand there */
     weft_where file;       /* the main file */
     weft_section *sections;
     weft_listed *listed;
     int n_listed, n_files;
+    bool fallback;        /* what is read holds only where nothing was said */
     const char **removed; /* names taken out by --without: their sections are left alone */
     int n_removed;
 };
@@ -71,7 +73,7 @@ weft_section *weft_section_add(weft_settings *settings, const char *name, weft_w
 const weft_setting *weft_setting_find(const weft_section *section, const char *key);
 /* Sets a key to new lines, the later one wins. */
 weft_status weft_setting_put(weft_settings *settings, weft_section *section, const char *key,
-                             const weft_ini_line *lines, weft_where where, weft_error *err);
+                             weft_ini_line *lines, weft_where where, weft_error *err);
 
 /* Splits the lines of a value at blanks. */
 weft_status weft_split_words(weft_pool *pool, const weft_ini_line *lines, const char ***words,

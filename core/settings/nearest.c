@@ -45,6 +45,21 @@ static bool is_prefix(const char *a, size_t n, const char *b, size_t m)
     return shorter >= 3 && strncmp(a, b, shorter) == 0;
 }
 
+/* Is each part of a name the beginning of the other's, as in valid_path and validation_path? */
+static bool is_shortened(const char *a, const char *b)
+{
+    for (;;) {
+        size_t n = strcspn(a, "_"), m = strcspn(b, "_");
+
+        if (n < 3 || n > m || strncmp(a, b, n) != 0)
+            return false;
+        if (!a[n] || !b[m])
+            return !a[n] && !b[m];
+        a += n + 1;
+        b += m + 1;
+    }
+}
+
 const char *weft_nearest(const char *word, const char *const *candidates, int n)
 {
     const char *best = NULL, *prefix = NULL;
@@ -56,7 +71,8 @@ const char *weft_nearest(const char *word, const char *const *candidates, int n)
                apart = longer - (size < m ? size : m);
         int limit = size / 3 > 2 ? (int)(size / 3) : 2;
 
-        if (is_prefix(word, size, candidates[i], m) && (!prefix || apart < difference)) {
+        if ((is_prefix(word, size, candidates[i], m) || is_shortened(word, candidates[i])) &&
+            (!prefix || apart < difference)) {
             prefix = candidates[i];
             difference = apart;
         }

@@ -61,7 +61,7 @@ const weft_setting *weft_setting_find(const weft_section *section, const char *k
 }
 
 weft_status weft_setting_put(weft_settings *settings, weft_section *section, const char *key,
-                             const weft_ini_line *lines, weft_where where, weft_error *err)
+                             weft_ini_line *lines, weft_where where, weft_error *err)
 {
     weft_setting **end = &section->settings, *setting;
 
@@ -240,6 +240,15 @@ static weft_status include(weft_settings *settings, const frame *now, const weft
     return read_file(settings, path, entry->where, now, err);
 }
 
+/* An empty value is none. */
+static bool is_set(const weft_setting *setting)
+{
+    for (const weft_ini_line *line = setting ? setting->lines : NULL; line; line = line->next)
+        if (line->text[0])
+            return true;
+    return false;
+}
+
 static weft_status use_entry(weft_settings *settings, const frame *now, const weft_ini_entry *entry,
                              weft_error *err)
 {
@@ -250,9 +259,12 @@ static weft_status use_entry(weft_settings *settings, const frame *now, const we
     if (entry->key && strcmp(entry->key, "include") == 0 &&
         (entry->section[0] == '\0' || strcmp(entry->section, "weft") == 0))
         return include(settings, now, entry, err);
-    section = weft_section_add(settings, entry->section, entry->where);
+    section = weft_section_add(settings, entry->section,
+                               settings->fallback ? settings->file : entry->where);
     if (!section)
         return weft_fail_memory(err);
+    if (settings->fallback && entry->key && is_set(weft_setting_find(section, entry->key)))
+        return WEFT_OK;
     return entry->key
                ? weft_setting_put(settings, section, entry->key, entry->lines, entry->where, err)
                : WEFT_OK;
@@ -289,11 +301,29 @@ static weft_settings *create(const char *name, weft_error *err)
     return NULL;
 }
 
+/* Where lines are wrong, what the others say to the core is checked all the same. A wrong one may
+ * have named a lock: no plugin is opened for the sake of more errors. */
+static void check_core(weft_settings *settings, weft_error *err)
+{
+    static const char *const names[] = {"weft", "train", "mesh"};
+    const weft_params *params;
+    settings->broken = true;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        weft_section *section = weft_section_find(settings, names[i]);
+        if (!section)
+            continue;
+        weft_settings_section(settings, names[i], weft_core_params(names[i]), &params, err);
+        weft_section_unknown(settings, section, err);
+    }
+}
+
 static weft_status finish_reading(weft_settings *settings, weft_status status, weft_settings **out,
                                   weft_error *err)
 {
     weft_status listed = status == WEFT_ERR_MEMORY ? status : weft_settings_list(settings, err);
 
+    if (status == WEFT_ERR_INPUT)
+        check_core(settings, err);
     if (status == WEFT_OK)
         status = listed;
     if (status == WEFT_OK)
@@ -332,11 +362,30 @@ weft_status weft_settings_read_text(const char *name, const char *text, size_t s
     return finish_reading(settings, read_entries(settings, &now, text, size, err), out, err);
 }
 
+weft_status weft_settings_fall_back(weft_settings *settings, const char *name, const char *text,
+                                    weft_error *err)
+{
+    const frame now = {.name = name};
+
+    settings->fallback = true;
+    weft_status status = read_entries(settings, &now, text, strlen(text), err);
+    settings->fallback = false;
+    return status;
+}
+
 void weft_settings_take_as_data(weft_settings *settings)
 {
-    for (weft_section *section = settings->sections; section; section = section->next)
-        for (weft_setting *s = section->settings; s; s = s->next)
+    for (weft_section *section = settings->sections; section; section = section->next) {
+        section->where.line = 0;
+        for (weft_setting *s = section->settings; s; s = s->next) {
             s->data = true;
+            s->where.line = 0;
+            for (weft_ini_line *line = s->lines; line; line = line->next)
+                line->where.line = 0;
+        }
+    }
+    for (int i = 0; i < settings->n_listed; i++)
+        settings->listed[i].where.line = 0;
 }
 
 /* ---- from one rank to another ---- */

@@ -22,6 +22,10 @@ weft_status weft_settings_read(const char *file, weft_settings **out, weft_error
  * directory. */
 weft_status weft_settings_read_text(const char *name, const char *text, size_t size,
                                     weft_settings **out, weft_error *err);
+/* Adds what a command's own INI says of keys that nobody has set; behind overrides. name: as for
+ * weft_settings_read_text, lives as long as settings. */
+weft_status weft_settings_fall_back(weft_settings *settings, const char *name, const char *text,
+                                    weft_error *err);
 /* What it says by now is what a checkpoint says, not the user: files, folders and libraries that it
  * names are as if not set. What is set from now on is the user's. */
 void weft_settings_take_as_data(weft_settings *settings);
@@ -68,12 +72,5 @@ void weft_settings_print(const weft_settings *settings, bool with_sources, bool 
                          weft_text *text);
 /* The core's own sections' tables: [weft], [train], [mesh]. NULL for any other name. */
 const weft_param *weft_core_params(const char *section);
-
-/* Where the i-th word of a list comes from. */
-weft_where weft_params_word_where(const weft_params *params, const char *key, int i);
-
-/* The nearest of n candidates to `word` by edit distance (<= 2, or a third of its length, or a
- * common prefix); NULL if none is near. */
-const char *weft_nearest(const char *word, const char *const *candidates, int n);
 
 #endif

@@ -203,7 +203,8 @@ typedef struct weft_device {
     uint64_t (*adversary)(void *self);
     /* Optional: measured rate of a matrix product of this dtype in flop/s, in at most 100 ms; 0:
      * unknown. reached: the run's own best so far, which shows a lower rate to be wrong. Called
-     * after the first step, and again whenever a step is faster than the answer. */
+     * when a run has made steps for some seconds, and again whenever a step is faster than the
+     * answer. */
     double (*peak)(void *self, weft_dtype dtype, double reached);
     /* Optional: one line for the log: "2 threads, AVX-512, bf16 products in hardware". */
     void (*describe)(void *self, weft_text *text);

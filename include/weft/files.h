@@ -36,7 +36,8 @@ weft_status weft_open_file(const char *path, weft_where at, int *fd, weft_error 
 /* Reads a whole file into fresh memory (weft_free), NUL-terminated. Opened as by
  * weft_open_file. */
 weft_status weft_read_file(const char *path, char **data, size_t *size, weft_error *err);
-/* Writes a file whole or not at all: temporary file beside it, fsync, rename. A link, a device, a
+/* Writes a file whole or not at all: temporary file beside it (PATH.tmp-*, under an flock for as
+ * long as it is written), fsync, rename. A link, a device, a
  * pipe or a folder of that name stays what it is, and is an input error. */
 weft_status weft_write_file(const char *path, const void *data, size_t size, weft_error *err);
 

@@ -191,6 +191,8 @@ int64_t weft_graph_context(const weft_graph *g);
 /* f32, or f64 when the run asks for it: what models build in. */
 weft_dtype weft_graph_dtype(const weft_graph *g);
 
+/* Which dim of v has this name; -1: none. */
+int weft_value_dim(const weft_value *v, const char *name);
 /* What the node's op is: has it one of these flags (WEFT_OP_...)? Is it of this family? */
 bool weft_node_is(const weft_node *n, unsigned flags);
 bool weft_node_in(const weft_node *n, const char *family);
@@ -367,6 +369,28 @@ typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } w
  * over the axis. An axis that the mesh does not have is ignored. */
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
                    const char *axis);
+
+/* A line of the table in full. */
+typedef struct weft_table_rule {
+    weft_rule_of of;
+    const char *pattern, *dim, *axis; /* as for weft_add_rule */
+    const char *by;                   /* who says so; NULL: the plugin whose pass adds it */
+    const char *text; /* in the user's words; not NULL: it counts before all lines without */
+    weft_where where; /* where the user says it */
+    bool idle; /* what weft_graph_rule shows: the mesh has no such axis, so it says nothing */
+} weft_table_rule;
+
+/* The same, also for a line of the user. */
+void weft_add_rule_with(weft_graph *g, const weft_table_rule *rule);
+/* The i-th line of the table, from 0; false past the end. Behind them what was said of axes that
+ * the mesh does not have, once for each plugin and axis. */
+bool weft_graph_rule(const weft_graph *g, int i, weft_table_rule *out);
+/* The i-th axis that a plugin has declared, those of one rank, too, which the mesh does not have;
+ * NULL past the end. */
+const char *weft_graph_axis(const weft_graph *g, int i);
+/* Are passes left out, as where a plan is asked to stop behind one? What a line speaks of need not
+ * be there then. */
+bool weft_graph_is_partial(const weft_graph *g);
 /* Parameters that a `gather` stands behind are stored cut by this axis too, unless it cuts them
  * already. A gather takes all such axes off that are left; with the attribute `axes`, names with a
  * space between, those alone. So one gather may stand behind another, each with a scope and marks

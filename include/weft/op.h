@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops (what a computation means) and kernels (how a device does it). Both are contributions of
- * plugins; the core brings the standard ops. */
+ * plugins; the core has but what it adds itself: sources, add, cast, accumulate and moves. */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
 
@@ -65,6 +65,8 @@ typedef struct weft_call {
 int64_t weft_call_int(const weft_call *call, const char *key);
 double weft_call_real(const weft_call *call, const char *key);
 const char *weft_call_text(const weft_call *call, const char *key);
+/* Has the node the attribute at all? */
+bool weft_call_has(const weft_call *call, const char *key);
 
 /* Does any dim of any tensor have a length at run time? Kernels that do not know these refuse the
  * call, in `accepts`. */
@@ -132,6 +134,17 @@ typedef struct weft_ring {
     const char *rule, *index, *travels, *returns, *merge;
 } weft_ring;
 
+/* How text that is written part by part computes an op whose queries look at earlier places of
+ * their sequence. Operands: the rows [batch seq heads] that are looked at, keys and values, the
+ * places of the queries (index) and of the rows (index_keys), and the documents that the rows are
+ * of (segments_keys). Rows are then read from caches, which op `write` (cache, rows, index ->
+ * cache) has put those of this part into. A node whose attribute `causal` is 0 cannot be computed
+ * so. */
+typedef struct weft_cached {
+    int keys, values, index, index_keys, segments_keys;
+    const char *write;
+} weft_cached;
+
 /* What an op means. The table is const; one instance serves all graphs. What others ask of an op
  * are its flags and its family, never its name.
  *
@@ -174,7 +187,7 @@ typedef struct weft_ring {
  * family: what it is a form of, for passes that look for a kind of computation: "linear" is every
  * op whose result 0 is a product of tokens and a weight, contracting the dims that they share, and
  * "attention" one whose operands are attention's. A pass that replaces an op by one of its own
- * gives that the family of what it replaces. NULL: its name.
+ * gives that the family of what it replaces, and its `cached`. NULL: its name.
  *
  * attrs: the names of the attributes that it and its kernels read, "eps, theta"; NULL: none. Others
  * are refused where a node is given one (weft_set_int and its kin, weft_add_full). Gradient nodes
@@ -182,6 +195,9 @@ typedef struct weft_ring {
  *
  * ring: how shards of an index that it contracts may travel, for an op whose `attrs` name
  * `ring`; NULL: they may not.
+ *
+ * cached: how text is written with it, part by part; NULL: as anything else is computed, of the
+ * part alone.
  *
  * flops: floating-point operations of one call; NULL: one per element of the largest tensor.
  *
@@ -207,6 +223,7 @@ struct weft_op {
     weft_status (*differentiate)(weft_backward *b, const weft_node *node, weft_value *const *dys,
                                  weft_value **dxs, weft_error *err);
     const weft_ring *ring;
+    const weft_cached *cached;
 };
 
 /* ---- kernels ---- */

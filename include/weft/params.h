@@ -33,6 +33,8 @@ enum {
     WEFT_PARAM_LIBRARY = 128, /* a STRING: the name or path of a shared library that the plugin
                                  opens with weft_library_find. `weft vet` vets it; it is not taken
                                  from a checkpoint */
+    WEFT_PARAM_SERVED = 256,  /* of the core's own sections: a plugin does what the key says, one
+                                 that  gives the capability of its name; without one it is refused */
 };
 
 typedef struct weft_param {
@@ -69,6 +71,12 @@ bool weft_params_is(const weft_params *params, const char *key, const char *word
 bool weft_params_given(const weft_params *params, const char *key);
 /* Where the value comes from, for error messages. */
 weft_where weft_params_where(const weft_params *params, const char *key);
+/* Lists: where the i-th word comes from. */
+weft_where weft_params_word_where(const weft_params *params, const char *key, int i);
+
+/* For messages: the nearest of n candidates to `word` by edit distance (<= 2, or a third of its
+ * length, or a common prefix); NULL if none is near. */
+const char *weft_nearest(const char *word, const char *const *candidates, int n);
 
 #ifdef __cplusplus
 }

@@ -48,7 +48,35 @@ typedef enum weft_event {
      * (`elapsed`), they are shown when the host has waited for all of them, before STEP_END; else
      * at once, by the host's clock. */
     WEFT_EVENT_INSTRUCTION_TIMES = 512,
+    /* Once, before all others: the run's memory is there, and the state is initialised. Who asks
+     * for it finds WEFT_MARGIN_BYTES that are nobody's behind each piece. */
+    WEFT_EVENT_MEMORY = 1024,
+    WEFT_EVENT_GRADIENTS = 2048, /* all that a step computes before the update is known */
+    WEFT_EVENT_UPDATED = 4096,   /* parameters and states have their next content */
 } weft_event;
+
+enum { WEFT_MARGIN_BYTES = 4096 };
+
+/* A piece of memory that the run has allocated of its device. */
+typedef struct weft_memory {
+    const char *name; /* "arena", "state", ... */
+    void *at;
+    size_t bytes;
+} weft_memory;
+
+/* What an instruction works on, or what a step has made, where it lies on this rank. */
+typedef struct weft_operand {
+    const weft_value *value; /* NULL: room that an instruction works in */
+    weft_tensor tensor; /* this rank's part; data is the device's, NULL: other ranks hold it alone;
+                           of room to work in only data counts */
+    size_t bytes;       /* of the content */
+    /* INSTRUCTION */
+    bool read, written; /* by it */
+    int buffer;         /* in which of the plan's buffers of this mode it is; -1: in none */
+    int64_t slot;       /* which micro-batch's, of buffers that have a place for several; else 0 */
+    int first, last;    /* of the arena: between these positions nobody else has this memory; last
+                           below first: it lies elsewhere, or keeps its place */
+} weft_operand;
 
 typedef struct weft_report {
     const char *name;
@@ -82,6 +110,14 @@ typedef struct weft_instruction_view {
     int64_t bytes; /* COLLECTIVE: what this rank sends, as `weft plan` counts it; else the size of
                       operands and results together */
     int queue;
+    /* BEGIN and END alone */
+    int position; /* in the order of all instructions of the mode's programs */
+    bool early;   /* in its program's prologue: before the body of the task before it */
+    /* Prologues and bodies that have begun so far: where it grows the host may have written inputs
+     * and state. */
+    int64_t stretch;
+    const weft_operand *operands; /* operands, results, and room to work in if it has some */
+    int n_ins, n_outs, n_operands;
 } weft_instruction_view;
 
 /* How long one part of a step takes, waits for other stages of a pipeline left out: of several
@@ -105,6 +141,11 @@ typedef struct weft_run_view {
     const weft_saves *saves;      /* NULL: nobody keeps the state */
     int64_t waits; /* how often this rank waited so long for others that it was worth a word */
     double step_s, data_s, elapsed_s; /* seconds: this step, of it waiting for data, since START */
+    /* Of the step before, and of all ranks' own time in it, which is without calls of the
+     * transport: the longest, whose that is, and the median. 0: one rank, or a device that computes
+     * by itself, so that the host does not know. */
+    double slowest_s, median_s;
+    int slowest_rank;
     double flops;         /* model flops of this step: 6 N + attention, see the page of metrics */
     double peak_flops;    /* the device's measured matrix rate in the run's dtype; 0: unknown */
     size_t planned_bytes; /* arena, state and inputs as planned */
@@ -124,10 +165,17 @@ typedef struct weft_run_view {
     int piece;                 /* which of these, from 0 */
     int64_t micro_batch;       /* VALUE, INSTRUCTION: from 0; -1 outside micro-batches */
     const weft_instruction_view *instruction; /* INSTRUCTION */
-    double began_s, ended_s;                  /* INSTRUCTION_TIMES, as weft_now() */
-    const char *prompt, *text;                /* TEXT */
-    weft_status status;                       /* STOP: why */
-    struct weft_asked *asked;                 /* the core's own: weft_run_ask */
+    const weft_memory *memory;                /* MEMORY: the arena first */
+    int n_memory;
+    const weft_operand *operands; /* GRADIENTS: the loss, reports, gradients; UPDATED: parameters,
+                                     states; the same on every rank, in this order */
+    int n_operands;
+    const weft_mesh *mesh;     /* GRADIENTS, UPDATED */
+    int64_t micro_batches;     /* of a step */
+    double began_s, ended_s;   /* INSTRUCTION_TIMES, as weft_now() */
+    const char *prompt, *text; /* TEXT */
+    weft_status status;        /* STOP: why */
+    struct weft_run *core;     /* the core's own: weft_run_ask, weft_run_tensor */
 } weft_run_view;
 
 /* What an observer may ask of the run. */
@@ -139,17 +187,23 @@ enum {
 /* Asks for one of these or both, from an observer on any rank: one that asks is enough. All ranks
  * agree once a step, after STEP_END; what is asked later counts after the next step. */
 void weft_run_ask(const weft_run_view *run, unsigned what);
+/* INSTRUCTION_BEGIN and _END, GRADIENTS, UPDATED: operand i with its data in memory that the host
+ * may read, until the next call or the end of the event; waits for what is enqueued. NULL where
+ * this rank holds nothing of it. */
+weft_status weft_run_tensor(const weft_run_view *run, int i, weft_tensor *out, weft_error *err);
 
 /* ---- contributions ---- */
 
 /* Of passes. Within a stage, listed order. GRAPH passes see the model's graph before placement;
- * PLACED passes see it with a layout on every value and redistributes where these change; both run
+ * TABLE passes see it as those have left it, and add lines to the table that placement goes by;
+ * PLACED passes see it with a layout on every value and redistributes where these change; all run
  * once per mode. JOINT passes see the placed graph with its backward (train mode only). ORDERED
  * passes see the graph in the order in which it will run, with the part and pipeline stage of every
  * node, once per mode. What these three add is placed at once. */
 typedef enum weft_pass_stage {
     WEFT_STAGE_MESH,
     WEFT_STAGE_GRAPH,
+    WEFT_STAGE_TABLE,
     WEFT_STAGE_PLACED,
     WEFT_STAGE_JOINT,
     WEFT_STAGE_ORDERED,
@@ -229,6 +283,10 @@ typedef struct weft_contribution {
     /* OBSERVER: set of events. An error is logged, the run goes on, and the observer is switched
      * off; after WEFT_ERR_IO it is shown what comes next all the same, and may try again */
     unsigned events;
+    bool fails; /* its errors end the run instead, with their code */
+    /* Optional: which of these events this run needs, 0 for none. Asked once, before the run's
+     * memory is there. */
+    unsigned (*wants)(void *self);
     weft_status (*observe)(void *self, weft_event event, const weft_run_view *run, weft_error *err);
     /* COMMAND */
     const weft_command *command;
@@ -236,8 +294,8 @@ typedef struct weft_contribution {
 
 /* What a plugin may ask of its host; valid until destroy. */
 typedef struct weft_host {
-    const weft_params *params; /* this plugin's section */
-    const weft_params *train;  /* [train] */
+    const weft_params *params;              /* this plugin's section */
+    const weft_params *weft, *train, *mesh; /* [weft], [train], [mesh] */
     /* Rank 0's lines go to standard error and into log.txt of the run folder, those below [weft]
      * log nowhere. Of the other ranks only warnings and errors are shown, on standard error of
      * their process and without a word of which rank it is; none is in log.txt. So what is said

@@ -150,6 +150,15 @@ int64_t weft_folder_bytes_read(const weft_folder *folder);
 
 /* ---- a checkpoint's manifest.json: its files and their sums ---- */
 
+/* Is this the name of a checkpoint's folder, "step-12"? */
+bool weft_checkpoint_step(const char *name, int64_t *step);
+/* The checkpoint that is meant by a folder: itself, if it has a manifest, else the newest whole one
+ * in FOLDER/ckpt, else in FOLDER. *path NULL: there is none; weft_free. */
+weft_status weft_checkpoint_find(const weft_io *io, const char *folder, char **path,
+                                 weft_error *err);
+/* The 16 hex digits that a sum is written as. */
+bool weft_sum_parse(const char *text, uint64_t *sum);
+
 #define WEFT_MANIFEST_FORMAT "weft checkpoint 1"
 
 typedef struct weft_manifest_file {

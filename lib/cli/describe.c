@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin described from its descriptor alone, as text and as JSON. */
+#include "cli/describe.h"
 #include "host/internal.h"
 
 #include <string.h>
@@ -17,14 +18,12 @@ static void add_words(weft_text *text, const char *label, const char *const *wor
 
 static void add_events(weft_text *text, unsigned events, bool json)
 {
-    static const char *const names[] = {
-        "start", "step_begin", "step_end",          "evaluate",       "value",
-        "stop",  "text",       "instruction_begin", "instruction_end"};
     bool first = true;
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const char *name;
+    for (unsigned i = 0; (name = weft_event_name((weft_event)(1u << i))); i++) {
         if (!(events & 1u << i))
             continue;
-        weft_text_print(text, json ? "%s\"%s\"" : "%s%s", first ? "" : json ? ", " : " ", names[i]);
+        weft_text_print(text, json ? "%s\"%s\"" : "%s%s", first ? "" : json ? ", " : " ", name);
         first = false;
     }
 }
@@ -97,13 +96,12 @@ static void describe_param(const weft_param *q, weft_text *text)
     weft_text_print(text, "\n      %s\n", q->help);
 }
 
-static void describe_params(const weft_plugin *plugin, bool all, weft_text *text)
+void weft_params_describe(const char *section, const weft_param *q, bool all, weft_text *text)
 {
     int hidden = 0;
-    const weft_param *q = plugin->params;
     if (!q || !q->name)
         return;
-    weft_text_print(text, "\nparameters, section [%s]\n", plugin->name);
+    weft_text_print(text, "parameters, section [%s]\n", section);
     for (; q->name; q++) {
         if ((q->flags & WEFT_PARAM_ADVANCED) && !all)
             hidden++;
@@ -156,7 +154,9 @@ void weft_plugin_describe(const weft_module *module, bool all, weft_text *text)
     weft_text_print(text, "  abi       %u.%u\n", p->abi_major, p->abi_minor);
     weft_text_print(text, "  numerics  %s\n", numerics[p->numerics]);
     describe_contributions(p, text);
-    describe_params(p, all, text);
+    if (p->params && p->params->name)
+        weft_text_add(text, "\n");
+    weft_params_describe(p->name, p->params, all, text);
     describe_ops(p, text);
 }
 

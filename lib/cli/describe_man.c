@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin's page for man, section 7, from its descriptor alone. */
+#include "cli/describe.h"
 #include "host/internal.h"
 
 #include <ctype.h>
@@ -123,6 +124,12 @@ static void print_param(const weft_param *q, weft_text *text)
     weft_text_add(text, "\n");
 }
 
+void weft_params_describe_man(const weft_param *params, weft_text *text)
+{
+    for (const weft_param *q = params; q && q->name; q++)
+        print_param(q, text);
+}
+
 static void print_ops(const weft_plugin *p, weft_text *text)
 {
     if (p->ops && p->ops[0])
@@ -143,8 +150,7 @@ void weft_plugin_describe_man(const weft_module *module, weft_text *text)
     print_contributions(p, text);
     if (p->params && p->params->name)
         weft_text_add(text, ".SH PARAMETERS\n");
-    for (const weft_param *q = p->params; q && q->name; q++)
-        print_param(q, text);
+    weft_params_describe_man(p->params, text);
     print_ops(p, text);
     weft_text_add(text, ".SH LICENCE\n");
     add(text, p->licence);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tasks of a training step take, by a roofline of all that the ranks of a pipeline do. */
-#include "compile/driver/plan.h"
 #include "compile/program/compile.h"
-#include "host/enter.h"
+#include "forecast/forecast.h"
 
 #include <string.h>
 
@@ -75,13 +74,15 @@ static double seconds_of(const weft_lowered *l, const weft_program *p, const wef
 }
 
 /* What a rank of the pipeline takes for its tasks: each by itself, and on average. */
-static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, const weft_lowered *l,
+static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, weft_lowered *l,
                               int rank, weft_forecast *f, weft_error *err)
 {
     weft_task_time *times = weft_alloc(((size_t)l->tasks->n + 1) * sizeof *times);
     f->costs.of[rank] = weft_alloc(((size_t)l->tasks->n + 1) * sizeof **f->costs.of);
-    weft_status s = times && f->costs.of[rank] ? weft_roofline_course(r, l, NULL, times, err)
-                                               : weft_fail_memory(err);
+    weft_seen seen = {0};
+    weft_status s =
+        times && f->costs.of[rank] ? weft_forecast_see(l, &seen, err) : weft_fail_memory(err);
+    s = s ? s : weft_roofline_course(r, l, NULL, times, err);
     for (int t = 0; t < l->tasks->n && !s; t++)
         f->costs.of[rank][t] = times[t].end - times[t].start;
     for (int i = 0; i < l->n_programs && !s; i++) {
@@ -94,7 +95,7 @@ static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, con
     }
     weft_free(times);
     f->model_flops += l->model_flops / f->costs.ranks;
-    f->model_attention += l->model_attention / f->costs.ranks;
+    f->model_attention += seen.model / f->costs.ranks;
     return s;
 }
 
@@ -176,12 +177,7 @@ bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op)
 {
     void *self;
     const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
-    if (!t || !t->sends_terms)
-        return false;
-    const weft_entry entry = weft_enter_service(plan->plugins, t, "sends_terms", NULL);
-    const bool does = t->sends_terms(self, op);
-    weft_leave(&entry, WEFT_OK);
-    return does;
+    return t && t->sends_terms && t->sends_terms(self, op);
 }
 
 /* By whom and what ranks send each other. */

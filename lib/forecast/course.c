@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the tasks of a rank's list run, were the rank alone: queues, what instructions wait for, and
- * where queues meet between tasks, as execute/tasks.c, streams.c and captured.c have them. */
+ * where queues meet between tasks. */
 #include "forecast/course.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { NONE = -1 };
-
 typedef weft_course course;
-
-static const weft_program *program_at(const course *c, int task)
-{
-    const weft_task *t = &c->l->tasks->list[task];
-    return weft_lowered_program(c->l, t->part, t->stage);
-}
 
 /* ---- queues ---- */
 
@@ -35,20 +27,11 @@ static void await_all(course *c, const double *ends)
         c->queue[q] = fmax(c->queue[q], latest(ends));
 }
 
-static void meet(course *c)
+static void pass_on(course *c)
 {
-    await_all(c, c->queue);
-    c->before = NONE;
-}
-
-static void pass_on(course *c, int task, bool captured)
-{
-    const bool met = c->before == NONE;
-    c->before = task;
-    c->before_captured = captured;
     c->ended ^= 1;
     memcpy(c->ends[c->ended], c->queue, sizeof c->queue);
-    if (!met)
+    if (c->walk.before)
         await_all(c, c->ends[c->ended ^ 1]);
 }
 
@@ -68,9 +51,9 @@ static double after_before(const course *c, const weft_boundary *b, int i)
     for (int k = 0; b && k < b->n_waits; k++) {
         const int on = b->waits[k].before;
         if (b->waits[k].after == i)
-            time = fmax(time, c->before_captured
+            time = fmax(time, c->walk.before_kept
                                   ? c->ends[c->ended][c->l->programs[b->before].list[on].queue]
-                                  : c->times[c->before % WEFT_REMEMBERED][on].end);
+                                  : c->times[c->walk.before_index % WEFT_REMEMBERED][on].end);
     }
     return time;
 }
@@ -151,7 +134,7 @@ static bool run_one(course *c, const weft_program *p, int i, int task)
     weft_task_time *times = c->times[task % WEFT_REMEMBERED];
     double start = fmax(c->queue[queue_of(c, in->queue)], c->host);
     if (!c->r->in_turn)
-        start = fmax(start, fmax(after_own(in, times), after_before(c, c->boundary, i)));
+        start = fmax(start, fmax(after_own(in, times), after_before(c, c->walk.step.boundary, i)));
     if (weft_node_shifts(in->node) && in->kind == WEFT_AWAIT)
         start = fmax(start, c->arrives[in->transfer]);
     if (!await_others(c, in, &start))
@@ -166,137 +149,74 @@ static bool run_one(course *c, const weft_program *p, int i, int task)
 
 /* ---- tasks ---- */
 
-/* A prologue stands before the body of the task before it; behind it, if that makes what prologues
- * read; and the host waits behind a stretch of the list. */
-enum { FIRST, AHEAD, BODY, BEHIND, END, PHASES };
-
-static bool is_update(const course *c, int task)
-{
-    return c->l->tasks->list[task].part == WEFT_PART_UPDATE;
-}
-
-/* Of the stretch that the host enqueues before it waits. */
-static bool is_last(const course *c, int task)
-{
-    return task + 1 == c->l->tasks->n || (is_update(c, task + 1) && !is_update(c, task));
-}
-
-/* Whose instructions come now; NONE: nobody's. */
-static int task_of(const course *c)
-{
-    const bool first = c->task == 0 || is_last(c, c->task - 1), last = is_last(c, c->task),
-               makes = c->l->tasks->list[c->task].part == WEFT_PART_BEGIN;
-    switch (c->phase) {
-    case FIRST:
-        return first ? c->task : NONE;
-    case AHEAD:
-        return last || makes ? NONE : c->task + 1;
-    case BODY:
-        return c->task;
-    case BEHIND:
-        return last || !makes ? NONE : c->task + 1;
-    default:
-        return NONE;
-    }
-}
-
-/* NULL: all before is done. */
-static const weft_boundary *cross(course *c, const weft_program *p)
-{
-    if (c->before == NONE)
-        return NULL;
-    const weft_boundary *b =
-        weft_lowered_boundary(c->l, program_at(c, c->before), p, c->phase != BODY);
-    if (!b)
-        meet(c);
-    return b;
-}
-
 /* What is captured on several queues waits for all of them, and all for it. */
-static void enter_body(course *c, const weft_program *p)
+static void enter(course *c, const weft_walk_step *s)
 {
-    c->boundary = cross(c, p);
-    c->captured = c->r->captures && weft_task_repeats(p, c->boundary, c->r->captures_sent);
-    c->forks = c->captured && !weft_program_is_on_first(p);
-    if (c->forks)
+    if (s->meets || s->forks)
         await_all(c, c->queue);
-    c->at = p->n_prologue;
-}
-
-static void leave_body(course *c, int task)
-{
-    if (c->forks)
-        meet(c);
-    else
-        pass_on(c, task, c->captured);
+    c->at = s->kind == WEFT_WALK_BODY ? s->program->n_prologue : 0;
+    c->entered = true;
 }
 
 /* false: it waits for another rank in the middle. */
-static bool run_some(course *c, int task)
+static bool run_some(course *c, const weft_walk_step *s)
 {
-    const weft_program *p = program_at(c, task);
-    const bool body = c->phase == BODY;
-    const int end = body ? p->n : p->n_prologue;
-    if (!body && !end)
-        return true;
-    if (!c->entered && body) {
-        enter_body(c, p);
-    } else if (!c->entered) {
-        c->boundary = cross(c, p);
-        c->at = 0;
-    }
-    for (c->entered = true; c->at < end; c->at++)
-        if (!run_one(c, p, c->at, task))
+    const bool body = s->kind == WEFT_WALK_BODY;
+    const int end = body ? s->program->n : s->program->n_prologue;
+    if (!c->entered)
+        enter(c, s);
+    for (; c->at < end; c->at++)
+        if (!run_one(c, s->program, c->at, s->index))
             return false;
-    if (body)
-        leave_body(c, task);
-    c->entered = false;
+    if (s->forks)
+        await_all(c, c->queue);
+    else if (body)
+        pass_on(c);
     return true;
 }
 
 /* Where the host waits, all that was sent is over. false: nobody knows when. */
-static bool end_task(course *c)
+static bool end_task(course *c, const weft_walk_step *s)
 {
-    const double start = c->task > 0 ? c->out[c->task - 1].end : 0;
-    const bool last = is_last(c, c->task);
-    if (last)
-        meet(c);
-    for (int i = 0; last && c->pipeline && i < c->l->n_transfers; i++)
+    const double start = s->index > 0 ? c->out[s->index - 1].end : 0;
+    if (s->last)
+        await_all(c, c->queue);
+    for (int i = 0; s->last && c->pipeline && i < c->l->n_transfers; i++)
         for (double over = 0; over >= 0;) {
             if (!weft_pipeline_await(c, i, &over))
                 return false;
             c->queue[WEFT_QUEUE_COMPUTE] = fmax(c->queue[WEFT_QUEUE_COMPUTE], over);
         }
-    if (last)
-        meet(c);
+    if (s->last)
+        await_all(c, c->queue);
     const double end = fmax(start, c->queue[WEFT_QUEUE_COMPUTE]);
-    c->out[c->task] = (weft_task_time){fmin(start + c->stood, end), end};
+    c->out[s->index] = (weft_task_time){fmin(start + c->stood, end), end};
     c->stood = 0;
     return true;
 }
 
-static bool run_phase(course *c)
-{
-    const int task = task_of(c);
-    if (c->phase == END)
-        return end_task(c);
-    return task == NONE || run_some(c, task);
-}
-
 bool weft_course_is_through(const weft_course *c)
 {
-    return c->task == c->l->tasks->n;
+    return c->through;
 }
 
 bool weft_course_advance(weft_course *c)
 {
-    const int task = c->task, phase = c->phase, at = c->at;
-    while (!weft_course_is_through(c) && run_phase(c))
-        if (++c->phase == PHASES) {
-            c->phase = FIRST;
-            c->task++;
+    const int64_t made = c->made;
+    const int at = c->at;
+    while (!c->through) {
+        const weft_walk_step *s = &c->walk.step;
+        if (!c->begun && !weft_walk_next(&c->walk)) {
+            c->through = true;
+            break;
         }
-    return c->task != task || c->phase != phase || c->at != at;
+        c->begun = true;
+        if (!(s->kind == WEFT_WALK_OVER ? end_task(c, s) : run_some(c, s)))
+            break;
+        c->begun = c->entered = false;
+        c->made++;
+    }
+    return c->made != made || c->at != at;
 }
 
 /* ---- life ---- */
@@ -305,7 +225,9 @@ weft_status weft_course_begin(weft_course *c, weft_error *err)
 {
     int longest = 1;
     bool ok = true;
-    c->before = NONE;
+    weft_walk_init(&c->walk, c->l, WEFT_PART_BEGIN, WEFT_PART_UPDATE);
+    c->walk.keeps = c->r->captures;
+    c->walk.communicates = c->r->captures_sent;
     c->arrives = weft_alloc_zero((size_t)c->l->n_transfers + 1, sizeof *c->arrives);
     for (int i = 0; i < c->l->n_programs; i++)
         longest = c->l->programs[i].n > longest ? c->l->programs[i].n : longest;

@@ -4,6 +4,7 @@
 #ifndef WEFT_LOWER_COURSE_H
 #define WEFT_LOWER_COURSE_H
 
+#include "compile/program/walk.h"
 #include "forecast/roofline.h"
 
 /* The body that was enqueued last, and the prologues of two tasks at most, are still asked for. */
@@ -22,18 +23,17 @@ typedef struct weft_course {
     double queue[WEFT_MOST_QUEUES];
     double ends[2][WEFT_MOST_QUEUES]; /* of the last two bodies, on each queue */
     int ended;
-    double host;          /* it enqueues nothing before: it waits for what goes through it */
-    double ring;          /* when what was last sent to the next rank has come */
-    double *arrives;      /* by transfer: of a ring, when what it receives has come */
-    int before;           /* the task whose body that was; -1: all are in step */
-    bool before_captured; /* so it is waited for as a whole */
+    double host;     /* it enqueues nothing before: it waits for what goes through it */
+    double ring;     /* when what was last sent to the next rank has come */
+    double *arrives; /* by transfer: of a ring, when what it receives has come */
     weft_task_time *times[WEFT_REMEMBERED]; /* by task, modulo; of its instructions */
 
-    int task, phase; /* where it is in its list */
-    bool entered;    /* in the middle of that */
-    int at;          /* ... at this instruction */
-    const weft_boundary *boundary;
-    bool captured, forks;
+    weft_walk walk; /* where it is in its list */
+    bool begun;     /* in the middle of a step, which waits for another rank */
+    bool entered;   /* ... and is */
+    int at;         /* ... at this instruction */
+    int64_t made;   /* steps */
+    bool through;
     double stood; /* how long others have kept the first queue from this task */
 } weft_course;
 

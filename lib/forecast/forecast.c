@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `weft plan` says of a step's time, where the device says what it reaches. */
-#include "compile/driver/plan.h"
+#include "forecast/forecast.h"
 
 /* Of what is counted in large numbers. */
 static void print_count(weft_text *text, double n)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that libraries take beside what is planned: estimates of the device and the transport, for
  * what the plan will ask of them. */
-#include "compile/driver/plan.h"
-#include "host/enter.h"
+#include "forecast/forecast.h"
 
 #include <string.h>
 
@@ -92,17 +91,14 @@ static bool add_graph(group_list *groups, const weft_plan *plan, const weft_devi
     return ok;
 }
 
-static int64_t transport_bytes(const weft_plan *plan, const weft_transport *t, void *self,
-                               const group_list *groups)
+static int64_t transport_bytes(const weft_transport *t, void *self, const group_list *groups)
 {
     weft_planned_group *list = weft_alloc(((size_t)groups->n + 1) * sizeof *list);
     if (!list)
         return -1;
     for (int i = 0; i < groups->n; i++)
         list[i] = groups->list[i].group;
-    const weft_entry entry = weft_enter_service(plan->plugins, t, "library_bytes", NULL);
     size_t bytes = t->library_bytes(self, list, groups->n);
-    weft_leave(&entry, WEFT_OK);
     weft_free(list);
     return (int64_t)bytes;
 }
@@ -140,7 +136,7 @@ weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft
     out->keeps = kept > 0;
     out->captured = (int64_t)weft_device_library_bytes(plan, kept) - out->device;
     if (!s && t && t->library_bytes && groups.n > 0) {
-        out->transport = transport_bytes(plan, t, self, &groups);
+        out->transport = transport_bytes(t, self, &groups);
         out->transport_name = t->name;
         s = out->transport >= 0 ? WEFT_OK : weft_fail_memory(err);
     }

@@ -200,7 +200,7 @@ static weft_status run(const weft_pipeline *p, weft_course *courses, weft_error 
         if (!weft_course_is_through(&courses[i]))
             return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                              "rank %d of the pipeline waits in task %d for what never comes", i,
-                             courses[i].task);
+                             courses[i].walk.step.index);
     return WEFT_OK;
 }
 

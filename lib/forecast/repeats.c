@@ -2,7 +2,7 @@
 /* What several ranks compute alike at the end of a step, because an op there wants whole what they
  * store in parts: an optimizer of whole matrices. What is computed alike because it is held alike
  * costs nothing that could be saved, and is not counted. */
-#include "compile/driver/plan.h"
+#include "forecast/forecast.h"
 
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan as text. */
 #include "cli/columns.h"
-#include "compile/driver/plan.h"
+#include "forecast/forecast.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +170,71 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     print_slots(l, text);
     weft_text_add(text, "the arena at its peak, by class\n");
     print_peak(l, text);
+}
+
+/* ---- the table that placement went by ---- */
+
+/* What lines of this kind call v; NULL: they do not speak of it. */
+static const char *table_name(const weft_value *v, weft_rule_of of)
+{
+    switch (of) {
+    case WEFT_RULE_PARAM:
+        return weft_node_is(v->node, WEFT_OP_PARAMETER) ? v->name : NULL;
+    case WEFT_RULE_INPUT:
+        return weft_node_is(v->node, WEFT_OP_INPUT) ? v->name : NULL;
+    default:
+        return v->role;
+    }
+}
+
+/* What it says the last word on; else why on nothing. */
+static void print_effect(const weft_graph *g, const weft_table_line *line, weft_text *text)
+{
+    const char *name, *first = NULL;
+    bool found = false;
+    int n = 0;
+    for (const weft_node *node = g->first; node; node = node->next)
+        for (int i = 0; i < node->n_outs; i++) {
+            const weft_value *v = node->outs[i];
+            if (!(name = table_name(v, line->of)) || !weft_table_matches(line, line->of, name))
+                continue;
+            found = found || !line->dim || weft_value_dim(v, line->dim) >= 0;
+            if (weft_table_line_of(g, line->of, name, v, line->axis) != line)
+                continue;
+            first = first ? first : v->name;
+            n++;
+        }
+    if (line->axis < 0)
+        weft_text_add(text, "no effect: the axis has one rank\n");
+    else if (n == 0)
+        weft_text_add(text,
+                      found ? "no effect: other rules count\n" : "no effect: nothing has it\n");
+    else
+        weft_text_print(text, "%d: %s%s\n", n, first, n > 1 ? ", ..." : "");
+}
+
+static void print_table(const weft_graph *g, weft_text *text)
+{
+    static const char *const words[] = {"param", "input", "role"};
+    if (g->n_table)
+        weft_text_add(text, "placement rules                           by                      cut "
+                            "(or whole, '-')\n");
+    for (int i = 0; i < g->n_table; i++) {
+        const weft_table_line *line = g->table[i];
+        char rule[256], by[128];
+        snprintf(by, sizeof by, "%s", line->by);
+        if (line->text)
+            snprintf(rule, sizeof rule, "%s", line->text);
+        else
+            snprintf(rule, sizeof rule, "%s%s%s %s %s", words[line->of], line->pattern ? ":" : "",
+                     line->pattern ? line->pattern : "", line->dim ? line->dim : "-",
+                     g->config.mesh.axis[line->axis].name);
+        if (line->where.file)
+            snprintf(by, sizeof by, line->where.line ? "%s:%d" : "%s", line->where.file,
+                     line->where.line);
+        weft_text_print(text, "  %-38s  %-22s  ", rule, by);
+        print_effect(g, line, text);
+    }
 }
 
 /* Collectives of one kind, cause and time. */
@@ -411,6 +477,22 @@ static void print_sizes(const weft_plan *plan, weft_mode mode, weft_text *text)
     }
 }
 
+static void print_seen(weft_lowered *l, weft_text *text)
+{
+    weft_seen seen;
+    if (weft_forecast_see(l, &seen, NULL)) {
+        text->out_of_memory = true;
+        return;
+    }
+    if (!seen.cut)
+        return;
+    weft_text_add(text, "attention: ");
+    weft_print_flops(text, seen.flops);
+    weft_text_add(text, " of them, ");
+    weft_print_flops(text, seen.seen);
+    weft_text_add(text, " of these for what causality lets queries see\n");
+}
+
 void weft_plan_print(const weft_plan *plan, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -438,18 +520,12 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     weft_text_add(text, " in all, ");
     weft_print_flops(text, l->model_flops);
     weft_text_add(text, " of them count for MFU\n");
-    if (l->attention_cut) {
-        weft_text_add(text, "attention: ");
-        weft_print_flops(text, l->attention_flops);
-        weft_text_add(text, " of them, ");
-        weft_print_flops(text, l->attention_seen);
-        weft_text_add(text, " of these for what causality lets queries see\n");
-    }
+    print_seen(plan->lowered[WEFT_MODE_TRAIN], text);
     weft_plan_print_forecast(plan, text);
     weft_plan_print_repeats(plan, text);
     print_memory(plan, text);
     print_collectives(plan, text);
-    weft_table_print(plan->graphs[WEFT_MODE_TRAIN], text);
+    print_table(plan->graphs[WEFT_MODE_TRAIN], text);
     weft_text_add(text, "programs:");
     for (int m = 0; m < WEFT_MODES; m++)
         print_sizes(plan, (weft_mode)m, text);

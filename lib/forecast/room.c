@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of libraries, and what is left of a device whose size is known, for `weft plan`. */
-#include "compile/driver/plan.h"
+#include "forecast/forecast.h"
 
 enum { WIDTH = 21 };
 

@@ -38,10 +38,10 @@ static weft_status open_file(weft_folder *folder, store_file *file, weft_error *
     while (fd < 0 && (errno == EMFILE || errno == ENFILE) && close_idle(folder))
         fd = store_open(io, file->path, O_RDONLY, 0);
     if (fd < 0)
-        return store_fail_errno(err, file->path, "open", "");
+        return weft_fail_errno_hint(err, file->path, "open", "");
     weft_status status = WEFT_OK;
     if (io->size(io->ctx, fd, &bytes) != 0)
-        status = store_fail_errno(err, file->path, "ask for its size", "");
+        status = weft_fail_errno_hint(err, file->path, "ask for its size", "");
     else if (bytes != file->bytes)
         status = weft_fail(err, WEFT_ERR_INPUT, (weft_where){file->path, 0},
                            "somebody changed this file while it was being read");

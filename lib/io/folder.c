@@ -11,10 +11,10 @@ static weft_status read_header(weft_folder *folder, store_file *file, weft_error
     const weft_io *io = &folder->io;
     int fd = store_open(io, file->path, O_RDONLY, 0);
     if (fd < 0)
-        return store_fail_errno(err, file->path, "open", "");
+        return weft_fail_errno_hint(err, file->path, "open", "");
     weft_status status = WEFT_OK;
     if (io->size(io->ctx, fd, &file->bytes) != 0)
-        status = store_fail_errno(err, file->path, "ask for its size", "");
+        status = weft_fail_errno_hint(err, file->path, "ask for its size", "");
     else
         status =
             store_header_read(io, fd, file->path, file->bytes, &folder->pool, &file->header, err);
@@ -152,7 +152,7 @@ weft_status weft_folder_open(const weft_io *io, const char *path, weft_folder **
     if (fd < 0 && errno == ENOTDIR)
         return open_named(io, NULL, &path, 1, out, err);
     if (fd < 0)
-        return store_fail_errno(err, path, "open", "");
+        return weft_fail_errno_hint(err, path, "open", "");
     io->close(io->ctx, fd);
     return open_listed(io, path, out, err);
 }

@@ -2,6 +2,7 @@
 #ifndef STORE_INTERNAL_H
 #define STORE_INTERNAL_H
 
+#include "base/atomic_file.h"
 #include <weft/store.h>
 
 #include <pthread.h>
@@ -9,9 +10,6 @@
 
 /* ---- io.c ---- */
 
-/* Notes what the system said about `what` ("read", "create this file"), from errno; hint: what else
- * to say, or "". */
-weft_status store_fail_errno(weft_error *err, const char *path, const char *what, const char *hint);
 /* All n bytes, through short transfers and EINTR. */
 weft_status store_read(const weft_io *io, int fd, const char *path, void *to, int64_t n, int64_t at,
                        weft_error *err);

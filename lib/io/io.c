@@ -174,19 +174,6 @@ const weft_io *weft_io_system(void)
 
 /* ---- over any seam ---- */
 
-weft_status store_fail_errno(weft_error *err, const char *path, const char *what, const char *hint)
-{
-    char buffer[128];
-    int e = errno;
-    if (e == ENOMEM)
-        return weft_fail_memory(err);
-    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
-                 e == EROFS || e == EPERM || e == ELOOP || e == ENAMETOOLONG || e == ENOTEMPTY;
-    const char *reason = strerror_r(e, buffer, sizeof buffer);
-    return weft_fail(err, users ? WEFT_ERR_INPUT : WEFT_ERR_IO, (weft_where){path, 0},
-                     "cannot %s: %s%s", what, reason, hint);
-}
-
 int store_open(const weft_io *io, const char *path, int flags, mode_t mode)
 {
     int fd = 0;
@@ -220,7 +207,7 @@ weft_status store_read(const weft_io *io, int fd, const char *path, void *to, in
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return store_fail_errno(err, path, "read", "");
+            return weft_fail_errno_hint(err, path, "read", "");
         if (got == 0)
             return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
                              "ends at byte %lld, %lld bytes too early: it was cut off",
@@ -243,7 +230,7 @@ weft_status store_write(const weft_io *io, int fd, const char *path, const void 
         if (put == 0)
             errno = ENOSPC;
         if (put <= 0)
-            return store_fail_errno(err, path, "write", store_untouched);
+            return weft_fail_errno_hint(err, path, "write", store_untouched);
         p += put;
         at += put;
         n -= put;
@@ -256,7 +243,7 @@ static weft_status read_whole(const weft_io *io, int fd, const char *path, char 
 {
     int64_t bytes = 0;
     if (io->size(io->ctx, fd, &bytes) != 0)
-        return store_fail_errno(err, path, "ask for its size", "");
+        return weft_fail_errno_hint(err, path, "ask for its size", "");
     char *p = weft_alloc((size_t)bytes + 1);
     if (!p)
         return weft_fail_memory(err);
@@ -276,7 +263,7 @@ weft_status weft_io_read_file(const weft_io *io, const char *path, char **data, 
 {
     int fd = store_open(io, path, O_RDONLY, 0);
     if (fd < 0)
-        return store_fail_errno(err, path, "open", "");
+        return weft_fail_errno_hint(err, path, "open", "");
     weft_status status = read_whole(io, fd, path, data, size, err);
     io->close(io->ctx, fd);
     return status;
@@ -289,19 +276,19 @@ weft_status weft_io_write_file(const weft_io *io, const char *path, const void *
     bool free = io->unlink(io->ctx, path) == 0 || errno == ENOENT;
     int fd = free ? store_open(io, path, O_WRONLY | O_CREAT | O_EXCL, 0666) : -1;
     if (fd < 0)
-        return store_fail_errno(err, path, "create this file", store_untouched);
+        return weft_fail_errno_hint(err, path, "create this file", store_untouched);
     weft_status status = store_write(io, fd, path, data, (int64_t)size, 0, err);
     if (status == WEFT_OK && store_fsync(io, fd) != 0)
-        status = store_fail_errno(err, path, "flush to disk", store_untouched);
+        status = weft_fail_errno_hint(err, path, "flush to disk", store_untouched);
     /* Closed even where a signal came in between. */
     if (io->close(io->ctx, fd) != 0 && errno != EINTR && status == WEFT_OK)
-        status = store_fail_errno(err, path, "close", store_untouched);
+        status = weft_fail_errno_hint(err, path, "close", store_untouched);
     return status;
 }
 
 weft_status weft_io_list(const weft_io *io, const char *path, char ***names, weft_error *err)
 {
     if (io->list(io->ctx, path, names) != 0)
-        return store_fail_errno(err, path, "list this folder", "");
+        return weft_fail_errno_hint(err, path, "list this folder", "");
     return WEFT_OK;
 }

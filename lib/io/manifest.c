@@ -29,21 +29,7 @@ void weft_manifest_seal(weft_text *text)
 
 static weft_status damaged(const weft_manifest *m, const char *what, weft_error *err)
 {
-    return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s/manifest.json %s", m->path, what);
-}
-
-/* A file that cannot be read is damage, whatever stands there instead of it. */
-static weft_status read_text(const weft_io *io, const char *name, char **text, size_t *n,
-                             weft_error *err)
-{
-    weft_error why = {0};
-    weft_status s = weft_io_read_file(io, name, text, n, &why);
-    if (s && (s == WEFT_ERR_MEMORY || why.n_items == 0 || !why.items[0].text))
-        s = weft_fail_memory(err);
-    else if (s)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "%s", why.items[0].text);
-    weft_error_release(&why);
-    return s;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s/manifest.json %s", m->path, what);
 }
 
 static weft_status check_sum(const weft_manifest *m, const char *text, weft_error *err)
@@ -59,14 +45,12 @@ static weft_status check_sum(const weft_manifest *m, const char *text, weft_erro
                : damaged(m, "is damaged: its sum is another", err);
 }
 
-static bool read_hex(const json_t *j, uint64_t *out)
+bool weft_sum_parse(const char *text, uint64_t *sum)
 {
-    const char *text = json_string_value(j);
-    char *end;
-    if (!text || strlen(text) != 16)
+    if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
         return false;
-    *out = strtoull(text, &end, 16);
-    return !*end;
+    *sum = strtoull(text, NULL, 16);
+    return true;
 }
 
 static bool read_count(const json_t *j, int64_t *out)
@@ -95,7 +79,8 @@ static bool read_file(const json_t *j, weft_manifest_file *f)
         return false;
     f->sums.sum = weft_alloc_zero((size_t)f->sums.n + 1, sizeof *f->sums.sum);
     for (int64_t i = 0; i < f->sums.n; i++)
-        if (!f->sums.sum || !read_hex(json_array_get(sums, (size_t)i), &f->sums.sum[i]))
+        if (!f->sums.sum ||
+            !weft_sum_parse(json_string_value(json_array_get(sums, (size_t)i)), &f->sums.sum[i]))
             return false;
     return f->sums.sum != NULL;
 }
@@ -127,7 +112,8 @@ weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifes
     char *name = weft_format("%s/manifest.json", path), *text = NULL;
     size_t n;
     *m = (weft_manifest){.path = weft_strdup(path)};
-    weft_status s = name && m->path ? read_text(io, name, &text, &n, err) : weft_fail_memory(err);
+    weft_status s =
+        name && m->path ? weft_io_read_file(io, name, &text, &n, err) : weft_fail_memory(err);
     s = s ? s : check_sum(m, text, err);
     if (!s && !(m->json = json_loads(text, JSON_REJECT_DUPLICATES, NULL)))
         s = damaged(m, "is no JSON", err);

@@ -41,7 +41,7 @@ static weft_status create_file(weft_shard *s, const weft_text *header, weft_erro
     uint64_t length = header->size;
     s->fd = store_open(&s->io, s->path, O_RDWR | O_CREAT | O_EXCL, 0666);
     if (s->fd < 0)
-        return store_fail_errno(err, s->path, "create this file", store_untouched);
+        return weft_fail_errno_hint(err, s->path, "create this file", store_untouched);
     s->created = true;
     weft_status status = write_at(s, &length, sizeof length, 0, err);
     return status == WEFT_OK ? write_at(s, header->data, (int64_t)length, sizeof length, err)
@@ -122,12 +122,12 @@ static weft_status finish(weft_shard *s, weft_error *err)
     if (status != WEFT_OK)
         return status;
     if (store_fsync(&s->io, s->fd) != 0)
-        return store_fail_errno(err, s->path, "flush to disk", store_untouched);
+        return weft_fail_errno_hint(err, s->path, "flush to disk", store_untouched);
     int fd = s->fd;
     s->fd = -1;
     /* Closed even where a signal came in between. */
     if (s->io.close(s->io.ctx, fd) != 0 && errno != EINTR)
-        return store_fail_errno(err, s->path, "close", store_untouched);
+        return weft_fail_errno_hint(err, s->path, "close", store_untouched);
     return WEFT_OK;
 }
 

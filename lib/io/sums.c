@@ -82,7 +82,7 @@ static weft_status sum_open_file(const weft_io *io, int fd, const char *path, we
     int64_t bytes = 0;
     store_summer summer;
     if (io->size(io->ctx, fd, &bytes) != 0)
-        return store_fail_errno(err, path, "ask for its size", "");
+        return weft_fail_errno_hint(err, path, "ask for its size", "");
     weft_status status = store_summer_init(&summer, bytes, err);
     if (status != WEFT_OK)
         return status;
@@ -99,7 +99,7 @@ weft_status weft_sums_of_file(const weft_io *io, const char *path, weft_sums *ou
 {
     int fd = store_open(io, path, O_RDONLY, 0);
     if (fd < 0)
-        return store_fail_errno(err, path, "open", "");
+        return weft_fail_errno_hint(err, path, "open", "");
     weft_status status = sum_open_file(io, fd, path, out, err);
     io->close(io->ctx, fd);
     return status;

@@ -25,10 +25,10 @@ weft_status weft_io_sync_dir(const weft_io *io, const char *path, weft_error *er
 {
     int fd = store_open(io, path, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
-        return store_fail_errno(err, path, "open this folder", "");
+        return weft_fail_errno_hint(err, path, "open this folder", "");
     weft_status status = WEFT_OK;
     if (store_fsync(io, fd) != 0 && errno != EINVAL)
-        status = store_fail_errno(err, path, "flush this folder to disk", store_untouched);
+        status = weft_fail_errno_hint(err, path, "flush this folder to disk", store_untouched);
     io->close(io->ctx, fd);
     return status;
 }
@@ -49,7 +49,7 @@ static weft_status make_dir(const weft_io *io, const char *path, weft_error *err
         if (is_folder(io, path))
             return WEFT_OK;
         errno = error;
-        return store_fail_errno(err, path, "create this folder", store_untouched);
+        return weft_fail_errno_hint(err, path, "create this folder", store_untouched);
     }
     char *parent = store_parent(path);
     if (!parent)
@@ -98,7 +98,7 @@ static weft_status remove_at(const weft_io *io, const char *path, int depth, wef
     if (io->unlink(io->ctx, path) == 0 || errno == ENOENT)
         return WEFT_OK;
     if (errno != EISDIR && errno != EPERM)
-        return store_fail_errno(err, path, "remove", "");
+        return weft_fail_errno_hint(err, path, "remove", "");
     if (depth > 64)
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
                          "folders lie too deep in each other to be removed; remove them by hand");
@@ -108,7 +108,7 @@ static weft_status remove_at(const weft_io *io, const char *path, int depth, wef
         status = remove_names(io, path, names, depth, err);
     weft_names_free(names);
     if (status == WEFT_OK && io->rmdir(io->ctx, path) != 0 && errno != ENOENT)
-        status = store_fail_errno(err, path, "remove this folder", "");
+        status = weft_fail_errno_hint(err, path, "remove this folder", "");
     return status;
 }
 

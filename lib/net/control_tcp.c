@@ -2,8 +2,8 @@
 /* The control channel of ranks that are processes: every rank has one connection, to rank 0, and a
  * thread that reads it, so that a rank that has ended is known at once, whatever the others are
  * doing. An exchange is a gather at rank 0 and a broadcast. */
+#include "base/blame.h"
 #include "execute/control_kind.h"
-#include "host/crash.h"
 #include "net/rendezvous.h"
 #include "net/socket.h"
 
@@ -273,7 +273,7 @@ static bool is_closing(tcp *t)
 static void *read_all(void *arg)
 {
     tcp *t = arg;
-    weft_crash_set_rank(t->rank);
+    weft_blame_set_rank(t->rank);
     struct pollfd *list = weft_alloc_zero((size_t)t->n_peers + 1, sizeof *list);
     weft_verdict why;
     bool well = list != NULL;

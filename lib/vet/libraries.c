@@ -4,9 +4,8 @@
  * that it is another file. So each is opened ahead, by the path that the locks know, once its bytes
  * are what was vetted, and what it needs before it: then the linker finds the name taken and looks
  * no further. */
-#include "host/crash.h"
-#include "host/internal.h"
 #include "vet/elf.h"
+#include "vet/locks.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct opening {
-    const weft_search *search;
+    const weft_locks *locks;
     const char *of; /* who needs it, for messages */
     weft_where where;
     weft_error *err;
@@ -24,14 +23,9 @@ typedef struct opening {
     const struct opening *above;
 } opening;
 
-bool weft_search_is_locked(const weft_search *search)
+static weft_vetted *first_lock(const weft_locks *locks)
 {
-    return search->locks[0] || search->locks[1];
-}
-
-static weft_vetted *first_lock(const weft_search *s)
-{
-    return s->locks[0] ? s->locks[0] : s->locks[1];
+    return locks->of[0] ? locks->of[0] : locks->of[1];
 }
 
 static weft_status open_name(const opening *o, const char *name, const char **path);
@@ -70,7 +64,7 @@ static weft_status check_file(const opening *o, const char *path)
 {
     weft_status s = WEFT_OK;
     for (int i = 0; i < 2 && !s; i++) {
-        weft_vetted *v = o->search->locks[i];
+        weft_vetted *v = o->locks->of[i];
         s = v ? weft_vetted_check_owner(v, path, o->where, o->err) : WEFT_OK;
         s = !v || s ? s : weft_vetted_check_file(v, path, o->where, o->err);
     }
@@ -102,7 +96,7 @@ static bool is_asked_for(const weft_vetted_line *line, const char *name, const c
 
 static weft_status open_name(const opening *o, const char *name, const char **path)
 {
-    weft_vetted *v = first_lock(o->search);
+    weft_vetted *v = first_lock(o->locks);
     char resolved[PATH_MAX];
     const char *real = strchr(name, '/') ? realpath(name, resolved) : NULL;
     weft_vetted_line *found = NULL;
@@ -123,32 +117,17 @@ static weft_status open_name(const opening *o, const char *name, const char **pa
     return s;
 }
 
-weft_status weft_libraries_open(const weft_search *search, const char *file, const char *of,
+weft_status weft_libraries_open(const weft_locks *locks, const char *file, const char *of,
                                 weft_where where, weft_error *err)
 {
-    const opening o = {.search = search, .of = of, .where = where, .err = err, .path = file};
+    const opening o = {.locks = locks, .of = of, .where = where, .err = err, .path = file};
     return open_needs(&o, NULL);
 }
 
-weft_status weft_library_find(const weft_host *host, const char *name, const char **path,
-                              weft_error *err)
+weft_status weft_libraries_find(const weft_locks *locks, const char *of, const char *name,
+                                const char **path, weft_error *err)
 {
-    const weft_plugins *plugins = host->core;
-    const weft_search *search = plugins ? plugins->search : NULL;
-    *path = name;
-    if (!search || !weft_search_is_locked(search))
-        return WEFT_OK;
-    const char *by = weft_blame_get().plugin;
-    const opening o = {
-        .search = search, .of = by ? by : "a plugin", .where = WEFT_NOWHERE, .err = err};
+    const opening o = {.locks = locks, .of = of, .where = WEFT_NOWHERE, .err = err};
     weft_status s = open_name(&o, name, path);
-    return s ? s : weft_search_check_mapped(search, err);
-}
-
-weft_status weft_search_check_mapped(const weft_search *search, weft_error *err)
-{
-    weft_status s = WEFT_OK;
-    for (int i = 0; i < 2 && !s; i++)
-        s = search->locks[i] ? weft_vetted_check_mapped(search->locks[i], err) : WEFT_OK;
-    return s;
+    return s ? s : weft_locks_check_mapped(locks, err);
 }

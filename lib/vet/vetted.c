@@ -37,8 +37,8 @@ static weft_status check_path(const char *path, unsigned owner, weft_where where
         const char *why = exposed(&info, owner);
         if (why)
             return weft_fail(err, WEFT_ERR_INPUT, where,
-                             "%s is under a lock, but %s: %s; only root and the lock's owner may "
-                             "change it or the folders above it",
+                             "%s: a lock holds only where nobody but root and its owner may "
+                             "change the file or the folders above it, but %s: %s",
                              path, part, why);
         char *slash = strrchr(part, '/');
         if (!slash || !part[1])
@@ -88,7 +88,7 @@ typedef struct reading {
 static weft_status bad(const reading *r, const char *what)
 {
     return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->v->file, r->line},
-                     "%s; write the lock with `weft vet`", what);
+                     "%s; write the lock again, with `weft vet`", what);
 }
 
 /* The next word, cut off the line. */
@@ -183,9 +183,13 @@ static weft_status read_lines(weft_vetted *v, char *text, size_t size, weft_erro
         r.line++;
         char *begin = p + strspn(p, " \t");
         weft_status s = WEFT_OK;
-        if (r.line == 1 && strcmp(begin, "weft-lock 1") != 0)
-            return bad(&r, "this is no lock of plugins that this weft reads: its first line is not "
-                           "'weft-lock 1'");
+        if (r.line == 1 && strcmp(begin, WEFT_VETTED_HEAD) != 0)
+            return bad(&r, strncmp(begin, "weft-lock ", 10) == 0
+                               ? "this lock was written by another version of weft: its first line "
+                                 "is not '" WEFT_VETTED_HEAD
+                                 "', and its lines may mean other things"
+                               : "this is no lock of plugins: its first line is not "
+                                 "'" WEFT_VETTED_HEAD "'");
         if (r.line > 1 && *begin && *begin != '#')
             s = read_line(&r, begin);
         first = first ? first : s;

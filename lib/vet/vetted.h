@@ -2,7 +2,7 @@
 /* Vetted sets: a lock file says which bytes may run as plugins, and which libraries, program and
  * libweft they were vetted with. Written by `weft vet`, a line each:
  *
- *     weft-lock 1
+ *     weft-lock 2
  *     machine x86_64
  *     program SHA-256 BUILD-ID STAMP PATH
  *     plugin NAME VERSION ABI SHA-256 BUILD-ID PATH
@@ -16,6 +16,9 @@
 #define WEFT_PLUGIN_VETTED_H
 
 #include "vet/image.h"
+
+/* The first line; another number whenever the lines below it mean something else. */
+#define WEFT_VETTED_HEAD "weft-lock 2"
 
 typedef enum weft_vetted_kind {
     WEFT_VETTED_PROGRAM,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lock, held against what runs: plugins before they are opened, and the process. */
 #include "host/internal.h"
+#include "vet/vetted.h"
 
 #include <errno.h>
 #include <fnmatch.h>

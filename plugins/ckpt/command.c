@@ -38,15 +38,19 @@ static void ls_line(weft_text *text, const ckpt_manifest *m)
                     m->path);
 }
 
-static weft_status ls_one(const weft_command_host *host, const char *path, weft_error *err)
+/* *damaged: how many were so far. */
+static weft_status ls_one(const weft_command_host *host, const char *path, int *damaged,
+                          weft_error *err)
 {
     ckpt_manifest m;
     weft_text text = {0};
     weft_error why = {0};
-    if (ckpt_manifest_read(weft_io_system(), path, &m, &why))
+    if (ckpt_manifest_read(weft_io_system(), path, &m, &why)) {
         weft_text_print(&text, "damaged: %s\n", weft_error_text(&why));
-    else
+        *damaged += 1;
+    } else {
         ls_line(&text, &m);
+    }
     weft_status s = print(host, &text, err);
     weft_error_release(&why);
     weft_text_release(&text);
@@ -54,7 +58,8 @@ static weft_status ls_one(const weft_command_host *host, const char *path, weft_
     return s;
 }
 
-static weft_status ls_root(const weft_command_host *host, const char *root, int *n, weft_error *err)
+static weft_status ls_root(const weft_command_host *host, const char *root, int *n, int *damaged,
+                           weft_error *err)
 {
     ckpt_list list;
     weft_status s = ckpt_scan(weft_io_system(), root, &list, err);
@@ -67,7 +72,7 @@ static weft_status ls_root(const weft_command_host *host, const char *root, int 
                             list.list[i].step);
             s = print(host, &text, err);
         } else {
-            s = path ? ls_one(host, path, err) : weft_fail_memory(err);
+            s = path ? ls_one(host, path, damaged, err) : weft_fail_memory(err);
         }
         weft_text_release(&text);
         weft_free(path);
@@ -82,16 +87,19 @@ static weft_status ls(const weft_command_host *host, const char *const *names, w
     const weft_io *io = weft_io_system();
     char *inner = weft_format("%s/ckpt", names[0]),
          *manifest = weft_format("%s/manifest.json", names[0]);
-    int n = 0;
+    int n = 0, damaged = 0;
     weft_status s = inner && manifest ? WEFT_OK : weft_fail_memory(err);
     if (!s && ckpt_exists(io, manifest)) {
-        s = ls_one(host, names[0], err);
+        s = ls_one(host, names[0], &damaged, err);
     } else if (!s) {
-        s = ls_root(host, ckpt_exists(io, inner) ? inner : names[0], &n, err);
+        s = ls_root(host, ckpt_exists(io, inner) ? inner : names[0], &n, &damaged, err);
         if (!s && !n)
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                           "%s holds no checkpoint: neither step-N nor ckpt/step-N in it", names[0]);
     }
+    if (!s && damaged)
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%d of these %s damaged", damaged,
+                      damaged == 1 ? "is" : "are");
     weft_free(inner);
     weft_free(manifest);
     return s;

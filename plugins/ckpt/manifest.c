@@ -87,16 +87,6 @@ void ckpt_manifest_write(weft_text *text, const weft_state_view *state, const we
 
 /* ---- reading ---- */
 
-static bool read_hex(const json_t *j, uint64_t *out)
-{
-    const char *text = json_string_value(j);
-    char *end;
-    if (!text || strlen(text) != 16)
-        return false;
-    *out = strtoull(text, &end, 16);
-    return !*end;
-}
-
 /* Steps are added to it. */
 static bool read_count(const json_t *j, int64_t *out)
 {
@@ -114,8 +104,9 @@ static bool read_members(ckpt_manifest *m)
            read_count(json_object_get(m->root, "tokens"), &m->progress.tokens) &&
            read_count(json_object_get(m->root, "skipped"), &m->progress.skipped) &&
            (!row || read_count(row, &m->progress.in_a_row)) &&
-           read_hex(json_object_get(m->root, "data"), &m->data_id) &&
-           read_hex(json_object_get(m->root, "tokenizer"), &m->tokenizer_id);
+           weft_sum_parse(json_string_value(json_object_get(m->root, "data")), &m->data_id) &&
+           weft_sum_parse(json_string_value(json_object_get(m->root, "tokenizer")),
+                          &m->tokenizer_id);
 }
 
 weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifest *m,

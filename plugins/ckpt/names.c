@@ -53,18 +53,6 @@ ckpt_entry ckpt_look(const weft_io *io, const char *dir)
     return e;
 }
 
-/* "step-12" and nothing else. */
-static bool read_step(const char *name, int64_t *step)
-{
-    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
-        return false;
-    char *end;
-    errno = 0;
-    long long n = strtoll(name + 5, &end, 10);
-    *step = n;
-    return !*end && !errno;
-}
-
 static int by_step(const void *a, const void *b)
 {
     const ckpt_entry *x = a, *y = b;
@@ -86,7 +74,7 @@ weft_status ckpt_scan(const weft_io *io, const char *root, ckpt_list *out, weft_
     out->list = weft_alloc_zero((size_t)n + 1, sizeof *out->list);
     for (int i = 0; i < n && out->list; i++) {
         int64_t step;
-        if (!read_step(names[i], &step))
+        if (!weft_checkpoint_step(names[i], &step))
             continue;
         char *dir = weft_format("%s/%s", root, names[i]);
         ckpt_entry *e = &out->list[out->n++];
@@ -108,31 +96,12 @@ void ckpt_list_release(ckpt_list *list)
     *list = (ckpt_list){0};
 }
 
-static weft_status newest_in(const weft_io *io, const char *root, char **path, weft_error *err)
-{
-    ckpt_list list;
-    weft_status s = ckpt_scan(io, root, &list, err);
-    int i = list.n - 1;
-    while (i >= 0 && !list.list[i].whole)
-        i--;
-    if (!s && i >= 0 && !(*path = ckpt_step_path(root, list.list[i].step)))
-        s = weft_fail_memory(err);
-    ckpt_list_release(&list);
-    return s;
-}
-
 weft_status ckpt_resolve(const weft_io *io, const char *name, char **path, weft_error *err)
 {
     *path = NULL;
     if (!ckpt_exists(io, name))
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s: %s", name, strerror(errno));
-    if (exists_in(io, name, "manifest.json"))
-        return (*path = weft_strdup(name)) ? WEFT_OK : weft_fail_memory(err);
-    char *inner = weft_format("%s/ckpt", name);
-    weft_status s = inner ? newest_in(io, inner, path, err) : weft_fail_memory(err);
-    if (!s && !*path)
-        s = newest_in(io, name, path, err);
-    weft_free(inner);
+    weft_status s = weft_checkpoint_find(io, name, path, err);
     if (!s && !*path)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "%s holds no checkpoint: neither a manifest.json, nor a whole step-N or "

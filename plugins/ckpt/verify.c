@@ -12,21 +12,20 @@ static weft_status verify_file(const weft_io *io, const ckpt_manifest *m,
     weft_sums now = {0};
     weft_error why = {0};
     weft_status s = path ? weft_sums_of_file(io, path, &now, &why) : weft_fail_memory(&why);
-    if (s) /* a file that is not there is damage, not bad input */
-        s = weft_fail(err, s == WEFT_ERR_INPUT ? WEFT_ERR_IO : s, WEFT_NOWHERE, "%s",
-                      weft_error_text(&why));
+    if (s)
+        s = weft_fail(err, s, WEFT_NOWHERE, "%s", weft_error_text(&why));
     weft_error_release(&why);
     if (!s && now.bytes != f->sums.bytes)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "%s has %" PRId64 " bytes, %" PRId64 " were written", path, now.bytes,
                       f->sums.bytes);
     else if (!s && now.chunk != f->sums.chunk)
-        s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+        s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "%s: its sums are of chunks of %" PRId64 " bytes, not %" PRId64, path,
                       f->sums.chunk, now.chunk);
     for (int64_t i = 0; !s && i < now.n; i++)
         if (now.sum[i] != f->sums.sum[i])
-            s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                           "%s is damaged: bytes %" PRId64 " to %" PRId64
                           " have another sum than when written",
                           path, i * now.chunk, i + 1 < now.n ? (i + 1) * now.chunk : now.bytes);
@@ -54,7 +53,7 @@ static weft_status find_strays(const weft_io *io, const ckpt_manifest *m, const 
     for (int i = 0; names && names[i]; i++) {
         char *name = weft_format("%s%s", inside, names[i]);
         if (name && !is_known(m, name))
-            found = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
+            found = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                               "%s/%s does not belong here: the manifest does not know it", m->path,
                               name);
         weft_free(name);

@@ -2,7 +2,6 @@
 #include "cpu.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
 
@@ -35,10 +34,7 @@ static bool types_fit(const weft_call *call, bool backward)
 /* Unless the attribute says no. */
 static bool is_causal(const weft_call *call)
 {
-    for (int i = 0; i < call->n_attrs; i++)
-        if (strcmp(call->attrs[i].key, "causal") == 0)
-            return call->attrs[i].i != 0;
-    return true;
+    return !weft_call_has(call, "causal") || weft_call_int(call, "causal") != 0;
 }
 
 /* One walk costs 5 tile products and cuts work by (batch row, kv head) only; two walks cost 7 and

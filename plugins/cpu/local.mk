@@ -75,7 +75,7 @@ plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_sumsq
 # Looks at what libweft does not export.
-plugins_cpu_test_test_cpu_sumsq_LDADD = plugins/cpu/libcpu.la core/libcore.la $(DNNL_LIBS) $(CMOCKA_LIBS) $(LIBM)
+plugins_cpu_test_test_cpu_sumsq_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la lib/libinner.la $(DNNL_LIBS) $(CMOCKA_LIBS) $(LIBM)
 plugins_cpu_test_test_cpu_sumsq_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_sumsq_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 

@@ -4,7 +4,6 @@
 #include "gpu.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { Q, K, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K, OUT, LSE, DOUT };
 enum { MOST_HEAD = 256 };
@@ -72,9 +71,8 @@ static cuda_attention_args args_of(const weft_call *call)
                              .group = (int32_t)(q->whole[2] / k->whole[2]),
                              .causal = 1,
                              .scale = (float)(scale != 0.0 ? scale : 1.0 / sqrt((double)d))};
-    for (int i = 0; i < call->n_attrs; i++)
-        if (strcmp(call->attrs[i].key, "causal") == 0)
-            a.causal = weft_call_int(call, "causal") != 0;
+    if (weft_call_has(call, "causal"))
+        a.causal = weft_call_int(call, "causal") != 0;
     return a;
 }
 

@@ -10,20 +10,12 @@ bool f8_is(const weft_node *n, const weft_op *op)
     return strcmp(n->op->name, op->name) == 0; /* our own */
 }
 
-static bool has_dim(const weft_value *v, const char *name)
-{
-    for (int d = 0; d < v->n_dims; d++)
-        if (strcmp(v->dims[d].name, name) == 0)
-            return true;
-    return false;
-}
-
 void f8_dims(const weft_value *a, const weft_value *b, bool shared, f8_names *out)
 {
     size_t n = 0;
     out->text[0] = '\0';
     for (int d = 0; d < a->n_dims; d++)
-        if (has_dim(b, a->dims[d].name) == shared && n < sizeof out->text)
+        if ((weft_value_dim(b, a->dims[d].name) >= 0) == shared && n < sizeof out->text)
             n += (size_t)snprintf(out->text + n, sizeof out->text - n, "%s%s", n ? " " : "",
                                   a->dims[d].name);
 }

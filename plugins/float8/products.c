@@ -5,18 +5,10 @@
 
 #include <string.h>
 
-static bool has_dim(const weft_value *v, const char *name)
-{
-    for (int d = 0; d < v->n_dims; d++)
-        if (strcmp(v->dims[d].name, name) == 0)
-            return true;
-    return false;
-}
-
 static void print_dims(weft_text *text, const weft_value *v, const weft_value *without)
 {
     for (int d = 0; d < v->n_dims; d++)
-        if (!without || !has_dim(without, v->dims[d].name))
+        if (!without || weft_value_dim(without, v->dims[d].name) < 0)
             weft_text_print(text, " %s", v->dims[d].name);
 }
 
@@ -41,7 +33,7 @@ static weft_status infer(weft_graph *graph, weft_node *node, weft_error *err)
     out->n_dims = 0;
     for (int i = 0; i < 2; i++)
         for (int d = 0; d < node->ins[i]->n_dims; d++)
-            if (!has_dim(node->ins[1 - i], node->ins[i]->dims[d].name))
+            if (weft_value_dim(node->ins[1 - i], node->ins[i]->dims[d].name) < 0)
                 out->dims[out->n_dims++] = node->ins[i]->dims[d];
     out->dtype = weft_graph_dtype(graph);
     return WEFT_OK;

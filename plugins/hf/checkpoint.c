@@ -3,7 +3,6 @@
  * Moments and counters are left alone. */
 #include "hf.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -26,47 +25,9 @@ bool hf_has_file(const char *folder, const char *name)
     return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
 }
 
-/* The newest step-N with a manifest in root; *path stays NULL if there is none. */
-static weft_status find_newest(const char *root, char **path, weft_error *err)
-{
-    int64_t newest = -1;
-    weft_status s = WEFT_OK;
-    DIR *dir = opendir(root);
-    if (!dir)
-        return WEFT_OK;
-    for (struct dirent *entry; !s && (entry = readdir(dir));) {
-        char *end = NULL;
-        if (strncmp(entry->d_name, "step-", 5) != 0 || entry->d_name[5] < '0' ||
-            entry->d_name[5] > '9')
-            continue;
-        int64_t step = strtoll(entry->d_name + 5, &end, 10);
-        if (*end || step <= newest)
-            continue;
-        char *candidate = weft_format("%s/%s", root, entry->d_name);
-        if (!candidate)
-            s = weft_fail_memory(err);
-        else if (hf_has_file(candidate, "manifest.json")) {
-            weft_free(*path);
-            *path = candidate;
-            newest = step;
-        } else {
-            weft_free(candidate);
-        }
-    }
-    closedir(dir);
-    return s;
-}
-
 static weft_status resolve(const char *path, char **out, weft_error *err)
 {
-    *out = NULL;
-    if (hf_has_file(path, "manifest.json"))
-        return (*out = weft_strdup(path)) ? WEFT_OK : weft_fail_memory(err);
-    char *inner = weft_format("%s/ckpt", path);
-    weft_status s = inner ? find_newest(inner, out, err) : weft_fail_memory(err);
-    if (!s && !*out)
-        s = find_newest(path, out, err);
-    weft_free(inner);
+    weft_status s = weft_checkpoint_find(weft_io_system(), path, out, err);
     if (!s && !*out)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                       "%s: is neither a Hugging Face folder (config.json) nor a checkpoint "

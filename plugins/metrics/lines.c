@@ -97,7 +97,8 @@ static bool has_field(const char *name)
     static const char *const fields[] = {
         "step",          "loss",      "grad_norm",   "lr",    "tokens",     "total_tokens",
         "tokens_per_s",  "step_s",    "data_s",      "mfu",   "peak_bytes", "base_bytes",
-        "planned_bytes", "eval_loss", "eval_tokens", "parts", "time",       "skipped"};
+        "planned_bytes", "eval_loss", "eval_tokens", "parts", "time",       "skipped",
+        "slowest_rank",  "slowest_s", "median_s"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
             return true;
@@ -134,6 +135,11 @@ void metrics_add_step_json(weft_text *text, const weft_run_view *run)
     add_measured(text, "tokens_per_s", metrics_tokens_per_s(run));
     add_measured(text, "step_s", run->step_s);
     add_measured(text, "data_s", run->data_s);
+    if (run->slowest_s > 0) {
+        add_int(text, "slowest_rank", run->slowest_rank);
+        add_measured(text, "slowest_s", run->slowest_s);
+        add_measured(text, "median_s", run->median_s);
+    }
     add_measured(text, "mfu", metrics_mfu(run));
     add_int(text, "peak_bytes", (int64_t)run->peak_bytes);
     add_int(text, "base_bytes", (int64_t)run->base_bytes);
@@ -258,6 +264,9 @@ void metrics_add_summary(weft_text *text, const weft_run_view *run, const metric
     weft_text_add(text, ": ");
     metrics_add_count(text, (double)run->total_tokens);
     weft_text_print(text, " tokens, loss %.4f, ", loss);
+    if (run->skipped > 0)
+        weft_text_print(text, "%" PRId64 " update%s skipped, ", run->skipped,
+                        run->skipped == 1 ? "" : "s");
     add_rates(text, window);
     weft_text_add(text, ", peak memory ");
     add_bytes(text, (double)memory->peak);

@@ -25,5 +25,5 @@ endif
 
 check_PROGRAMS += plugins/nccl/test/test_exact
 plugins_nccl_test_test_exact_SOURCES = plugins/nccl/test/test_exact.c plugins/nccl/collective.c
-plugins_nccl_test_test_exact_LDADD = core/libcore.la $(CMOCKA_LIBS) $(LIBM)
+plugins_nccl_test_test_exact_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 plugins_nccl_test_test_exact_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/nccl

@@ -3,8 +3,10 @@
 #include <weft/files.h>
 #include <weft/weft.h>
 
+#include <glob.h>
 #include <math.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 typedef struct prometheus {
@@ -126,6 +128,8 @@ static void print(const prometheus *p, const weft_run_view *run, bool running, w
     const weft_saves *saves = run->saves;
     const figure list[] = {
         {"running", "gauge", "1 while the run goes on, 0 when it has ended.", running},
+        {"failed", "gauge", "1 if the run has ended with an error.",
+         run->status != WEFT_OK && run->status != WEFT_ERR_STOPPED},
         {"step", "gauge", "The last step that is finished.", (double)p->finished},
         {"steps", "gauge", "Steps of the run in all.", (double)run->steps},
         {"ranks", "gauge", "Ranks of the run.", run->ranks},
@@ -152,6 +156,13 @@ static void print(const prometheus *p, const weft_run_view *run, bool running, w
         {"checkpoint_wait_seconds_total", "counter",
          "How long training has waited for checkpoints of this process.",
          saves ? saves->held_s : NAN},
+        {"slowest_rank", "gauge",
+         "The rank that took longest for what it does itself, in the step before.",
+         run->slowest_s > 0 ? run->slowest_rank : NAN},
+        {"slowest_rank_seconds", "gauge", "How long that took, without sending and waiting.",
+         run->slowest_s > 0 ? run->slowest_s : NAN},
+        {"median_rank_seconds", "gauge", "The same of the median of all ranks.",
+         run->slowest_s > 0 ? run->median_s : NAN},
         {"tokens_total", "counter", "Tokens with a label since the start of training.",
          (double)run->total_tokens},
         {"tokens_per_second", "gauge", "Tokens of the last step by its time, all ranks.",
@@ -189,6 +200,23 @@ static const char *last_part(const char *dir)
     return !dir ? "" : slash && slash[1] ? slash + 1 : dir;
 }
 
+/* What a process that was killed has left of this file; who writes one still holds its lock. */
+static void remove_left(const char *path)
+{
+    glob_t left = {0};
+    char *pattern = weft_format("%s.tmp-*", path);
+    if (pattern && glob(pattern, GLOB_NOSORT, NULL, &left) == 0)
+        for (size_t i = 0; i < left.gl_pathc; i++) {
+            const int fd = weft_open_to_write(left.gl_pathv[i], WEFT_WRITE_SHARED);
+            if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+                unlink(left.gl_pathv[i]);
+            if (fd >= 0)
+                close(fd);
+        }
+    globfree(&left);
+    weft_free(pattern);
+}
+
 static weft_status on_start(prometheus *p, const weft_run_view *run, weft_error *err)
 {
     const char *file = weft_params_text(p->host->params, "file"),
@@ -203,7 +231,10 @@ static weft_status on_start(prometheus *p, const weft_run_view *run, weft_error 
     p->finished = run->step;
     p->path = *file ? weft_strdup(file) : weft_format("%s/metrics.prom", run->dir);
     p->run = weft_strdup(*name ? name : last_part(run->dir));
-    return p->path && p->run ? WEFT_OK : weft_fail_memory(err);
+    if (!p->path || !p->run)
+        return weft_fail_memory(err);
+    remove_left(p->path);
+    return WEFT_OK;
 }
 
 static weft_status on_step_end(prometheus *p, const weft_run_view *run, weft_error *err)

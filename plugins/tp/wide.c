@@ -7,19 +7,11 @@
 
 static const char role[] = "tp_sum";
 
-static bool has_dim(const weft_value *v, const char *name)
-{
-    for (int d = 0; d < v->n_dims; d++)
-        if (strcmp(v->dims[d].name, name) == 0)
-            return true;
-    return false;
-}
-
 static bool contracts(const weft_node *n, const char *dim)
 {
     for (int i = 0; i < n->n_ins; i++)
-        if (n->ins[i]->weight && has_dim(n->ins[i], dim))
-            return !has_dim(n->outs[0], dim);
+        if (n->ins[i]->weight && weft_value_dim(n->ins[i], dim) >= 0)
+            return weft_value_dim(n->outs[0], dim) < 0;
     return false;
 }
 

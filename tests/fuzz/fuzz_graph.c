@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs as text, layouts and tables in them. */
 #include "../lib/graph_text.h"
+#include "../lib/standard_ops.h"
 #include "compile/graph/internal.h"
 #include "compile/graph/print.h"
 #include "fuzz.h"
@@ -78,7 +79,7 @@ static weft_status parse(const char *data, size_t n)
 int main(int argc, char **argv)
 {
     weft_error err = {0};
-    if (weft_ops_init(&ops, NULL, NULL, 0, &err))
+    if (standard_ops_init(&ops, NULL, NULL, 0, &err))
         return 99;
     int code = fuzz_main(&(fuzz_target){"fuzz_graph", seeds, words, parse}, argc, argv);
     weft_ops_release(&ops);

@@ -2,6 +2,7 @@
 /* Lists of a pipeline's tasks as text, and their proof. */
 #include "compile/schedule/schedule.h"
 #include "fuzz.h"
+#include "kit/task_lists.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,14 +14,14 @@
 #define SHA "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 static const char *const seeds[] = {
-    "weft-lock 1\nmachine x86_64\nprogram " SHA " - - /usr/bin/weft\nplugin llama3 0.1.0 0.1 " SHA
+    "weft-lock 2\nmachine x86_64\nprogram " SHA " - - /usr/bin/weft\nplugin llama3 0.1.0 0.1 " SHA
     " aabb /usr/lib/weft/llama3.so\nlibrary libc.so.6 " SHA " 00ff 1:2:3:4.5 /lib/libc.so.6\n",
-    "weft-lock 1\n# a comment\n\nmachine aarch64\nplugin a 1 0.1 " SHA
+    "weft-lock 2\n# a comment\n\nmachine aarch64\nplugin a 1 0.1 " SHA
     " - /a b/c.so\n  library d " SHA " 01 - /d\n",
     NULL};
 static const char *const words[] = {
     "\nplugin ", "\nlibrary ", "\nprogram ", "\nmachine ",    SHA, " -",
-    "\n",        " ",          "\t",         "weft-lock 1\n", NULL};
+    "\n",        " ",          "\t",         "weft-lock 2\n", NULL};
 
 static char *object;
 static size_t object_size;

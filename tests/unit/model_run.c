@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model_run.h"
+
+#include "cli/built_in.h"
 #include "execute/control.h"
 
 #include <setjmp.h>
@@ -253,6 +255,7 @@ void model_run_start(model_run *m, const char *plugins, const char *rest)
         weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &m->settings, &m->err);
     weft_text_release(&ini);
     const weft_params *run = NULL;
+    s = s ? s : weft_settings_fall_back(m->settings, WEFT_BUILT_IN, weft_built_in, &m->err);
     s = s ? s : weft_plugins_load(m->settings, &m->log, &m->plugins, &m->err);
     s = s ? s : weft_settings_section(m->settings, "weft", weft_core_params("weft"), &run, &m->err);
     check(m, s, "loading");

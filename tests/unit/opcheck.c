@@ -11,19 +11,27 @@
 
 #include <weft/random.h>
 
-#include "compile/graph/ops/ops.h"
+#include "../lib/standard_ops.h"
 #include "opcheck.h"
 
 const weft_op *opcheck_find(const char *name)
 {
-    for (const weft_op *const *op = weft_standard_ops(); *op; op++)
-        if (!strcmp((*op)->name, name))
-            return *op;
-    fail_msg("there is no op %s", name);
-    return NULL;
+    const weft_op *op = standard_op(name);
+    if (!op)
+        fail_msg("there is no op %s", name);
+    return op;
 }
 
 /* ---- tensors ---- */
+
+/* Of the extents of dims [from, to). */
+static int64_t product(const weft_tensor *t, int from, int to)
+{
+    int64_t n = 1;
+    for (int d = from; d < to; d++)
+        n *= t->size[d];
+    return n;
+}
 
 static void *get_memory(weft_pool *pool, size_t bytes)
 {
@@ -65,7 +73,7 @@ weft_tensor opcheck_random(const weft_tensor *like, uint64_t seed, uint64_t stre
 weft_tensor opcheck_slice(const weft_tensor *t, int d, int64_t lo, int64_t hi, weft_pool *pool)
 {
     weft_tensor shape = *t, to;
-    int64_t outer = op_product(t, 0, d), inner = op_product(t, d + 1, t->n_dims), i = 0;
+    int64_t outer = product(t, 0, d), inner = product(t, d + 1, t->n_dims), i = 0;
     shape.size[d] = hi - lo;
     shape.lo[d] = t->lo[d] + lo;
     to = opcheck_new(&shape, pool);
@@ -96,7 +104,7 @@ void opcheck_same(const weft_tensor *a, const weft_tensor *b, double tolerance, 
 static void fill(weft_tensor *t, const char *kind, uint64_t seed, uint64_t stream)
 {
     long bound = strtol(kind + 1, NULL, 10);
-    int64_t last = op_last(t);
+    int64_t last = t->n_dims ? t->size[t->n_dims - 1] : 1;
     for (int64_t i = 0; i < weft_tensor_count(t); i++) {
         double u = weft_random_uniform(seed, stream, (uint64_t)i), x = 0.0;
         if (*kind == 'f')

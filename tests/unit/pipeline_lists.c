@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline_lists.h"
+#include "kit/task_lists.h"
 
 #include <setjmp.h>
 #include <string.h>

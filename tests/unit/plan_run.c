@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_run.h"
 
+#include "cli/built_in.h"
+
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,7 @@ weft_status plan_run_init(plan_run *p, const char *plugins, const char *rest,
     weft_status s =
         weft_settings_read_text("test.ini", weft_text_get(&ini), ini.size, &p->settings, &p->err);
     weft_text_release(&ini);
+    s = s ? s : weft_settings_fall_back(p->settings, WEFT_BUILT_IN, weft_built_in, &p->err);
     s = s ? s : weft_plugins_load(p->settings, &p->log, &p->plugins, &p->err);
     s = s ? s : weft_plugins_create(p->plugins, &p->host, &p->err);
     return s ? s : weft_plan_create(p->plugins, p->settings, options, &p->plan, &p->err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planned.h"
+#include "../lib/standard_ops.h"
 #include "mesh_passes.h"
 
 #include <stdio.h>
@@ -169,7 +170,7 @@ static weft_status build(planned *p, const planned_spec *spec)
                                 spec->micro ? spec->micro : 1, spec->chunk};
     for (int i = 0; i < p->n; i++)
         more[i] = p->list[i].plugin->ops;
-    weft_status s = weft_ops_init(&p->ops, more, NULL, p->n, &p->err);
+    weft_status s = standard_ops_init(&p->ops, more, NULL, p->n, &p->err);
     const weft_op *op = spec->instead;
     if (!s && op &&
         !weft_map_set(&p->ops.by_name, &p->ops.pool, op->name, strlen(op->name),

@@ -3,6 +3,7 @@
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
 
+#include "../lib/standard_ops.h"
 #include "compile/graph/internal.h"
 
 #include <setjmp.h>
@@ -23,7 +24,7 @@ typedef struct model {
 static inline void begin(model *m)
 {
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&m->ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&m->ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = {
         .mode = WEFT_MODE_TRAIN, .ops = &m->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
     config.mesh = (weft_mesh){

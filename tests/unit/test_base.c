@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/array.h"
 #include <weft/base.h>
 
 /* ---- errors ---- */
@@ -167,6 +168,31 @@ static void pool_text_and_failure(void **state)
     weft_pool_release(&pool);
 }
 
+static void array_grows(void **state)
+{
+    (void)state;
+    int *list = NULL, n = 0, capacity = 0;
+    for (int i = 1; i <= 100; i++) {
+        int *fresh = weft_array_push(&list, &n, &capacity, sizeof *fresh);
+        assert_ptr_equal(fresh, &list[i - 1]);
+        assert_int_equal(*fresh, 0);
+        assert_int_equal(n, i);
+        assert_true(capacity >= n);
+        *fresh = i;
+    }
+    while (n < capacity)
+        assert_non_null(weft_array_push(&list, &n, &capacity, sizeof *list));
+    const int *before = list;
+    weft_alloc_fail_at(1);
+    assert_null(weft_array_push(&list, &n, &capacity, sizeof *list));
+    weft_alloc_fail_at(0);
+    assert_ptr_equal(list, before);
+    assert_int_equal(n, capacity);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(list[i], i < 100 ? i + 1 : 0);
+    weft_free(list);
+}
+
 /* ---- text ---- */
 
 static void text_grows(void **state)
@@ -317,6 +343,7 @@ int main(void)
         cmocka_unit_test(formatting),
         cmocka_unit_test(pool_gives_zeroed_aligned_memory),
         cmocka_unit_test(pool_text_and_failure),
+        cmocka_unit_test(array_grows),
         cmocka_unit_test(text_grows),
         cmocka_unit_test(reals_are_written_briefly),
         cmocka_unit_test(text_notes_out_of_memory),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tasks of a planned step take: all of its operations, and what goes from stage to stage.
  */
+#include "forecast/forecast.h"
 #include "plan_run.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients as functions: the same graph as the statements make, differences where no statement
  * would do, and what is wrong with one named. */
+#include "../lib/standard_ops.h"
 #include "planned.h"
 #include "sim.h"
 
@@ -84,7 +85,7 @@ static void as_statements(void **state)
     (void)state;
     weft_ops ops;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++)
         for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
             planned_spec spec = {.axes = meshes[m][0], .passes = meshes[m][1], .micro = 2};

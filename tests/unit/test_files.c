@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <weft/files.h>
+#include <weft/store.h>
 
 /* Every test works in a fresh folder, which must hold no stray temporary file in the end. */
 static int enter(void **state)
@@ -284,6 +285,51 @@ static void exposed_folders_are_told(void **state)
     }
 }
 
+/* Whoever meets an error of the system, the same one is the user's. */
+static void one_error_has_one_code(void **state)
+{
+    char name[301];
+    (void)state;
+    memset(name, 'n', 300);
+    name[300] = '\0';
+    assert_int_equal(weft_write_file(name, "x", 1, NULL), WEFT_ERR_INPUT);
+    assert_int_equal(weft_io_write_file(weft_io_system(), name, "x", 1, NULL), WEFT_ERR_INPUT);
+    assert_int_equal(weft_write_file("/dev/null/x", "x", 1, NULL), WEFT_ERR_INPUT);
+    assert_int_equal(weft_io_write_file(weft_io_system(), "/dev/null/x", "x", 1, NULL),
+                     WEFT_ERR_INPUT);
+}
+
+static void expect_checkpoint(const char *folder, const char *want)
+{
+    char *path;
+    assert_int_equal(weft_checkpoint_find(weft_io_system(), folder, &path, NULL), WEFT_OK);
+    if (want)
+        assert_string_equal(path, want);
+    else
+        assert_null(path);
+    weft_free(path);
+}
+
+static void checkpoints_are_found(void **state)
+{
+    static const char *const whole[] = {"run/step-9", "run/ckpt/step-2", "run/ckpt/step-10"};
+    (void)state;
+    expect_checkpoint("run", NULL);
+    assert_int_equal(weft_make_dirs("run/ckpt/step-11", NULL), WEFT_OK); /* unfinished */
+    assert_int_equal(weft_make_dirs("run/ckpt/step-12x", NULL), WEFT_OK);
+    assert_int_equal(weft_write_file("run/ckpt/step-12x/manifest.json", "", 0, NULL), WEFT_OK);
+    expect_checkpoint("run", NULL);
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        char *manifest = weft_format("%s/manifest.json", whole[i]);
+        assert_int_equal(weft_make_dirs(whole[i], NULL), WEFT_OK);
+        assert_int_equal(weft_write_file(manifest, "", 0, NULL), WEFT_OK);
+        weft_free(manifest);
+        expect_checkpoint("run", whole[i]);
+    }
+    expect_checkpoint("run/ckpt", "run/ckpt/step-10");
+    expect_checkpoint("run/step-9", "run/step-9");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +343,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_are_taken_as_asked, enter, leave),
         cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, enter, leave),
         cmocka_unit_test_setup_teardown(exposed_folders_are_told, enter, leave),
+        cmocka_unit_test_setup_teardown(one_error_has_one_code, enter, leave),
+        cmocka_unit_test_setup_teardown(checkpoints_are_found, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

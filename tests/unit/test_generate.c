@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text part by part: logits do not depend on where a prompt was cut, caches are planned, and a full
  * context goes on. */
-#include "execute/generate.h"
+#include "forecast/forecast.h"
+#include "generate/generate.h"
 #include "model_run.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradient statements: what is wrong with one is said before a graph is made of it. */
+#include "../lib/standard_ops.h"
 #include "compile/graph/grad.h"
-#include "compile/graph/ops/ops.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@ static weft_status check(const char *rule, const char *text, weft_error *err)
     const char *const grad[] = {text, NULL};
     const weft_op brk = {.name = "brk", .rule = rule, .grad = grad};
     const weft_op *const list[] = {&brk, NULL}, *const *const more[] = {list};
-    assert_int_equal(weft_ops_init(&ops, more, NULL, 1, err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&ops, more, NULL, 1, err), WEFT_OK);
     weft_status s = weft_ops_check_texts(&ops, list, err);
     weft_ops_release(&ops);
     return s;
@@ -44,8 +44,8 @@ static void sound_ones(void **state)
     }
     weft_ops ops;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
-    if (weft_ops_check_texts(&ops, weft_standard_ops(), &err))
+    assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    if (weft_ops_check_texts(&ops, standard_ops(), &err))
         fail_msg("%s", weft_error_text(&err));
     weft_ops_release(&ops);
 }
@@ -121,7 +121,7 @@ static void of_functions(void **state)
                              .grad_reads = cases[i].reads,
                              .differentiate = never_called};
         const weft_op *const list[] = {&brk, NULL}, *const *const more[] = {list};
-        assert_int_equal(weft_ops_init(&ops, more, NULL, 1, &err), WEFT_OK);
+        assert_int_equal(standard_ops_init(&ops, more, NULL, 1, &err), WEFT_OK);
         weft_status s = weft_ops_check_texts(&ops, list, &err);
         assert_int_equal(s, cases[i].words ? WEFT_ERR_INTERNAL : WEFT_OK);
         assert_string_equal(weft_error_text(&err), cases[i].words ? cases[i].words : "");
@@ -174,16 +174,16 @@ static void op_twice(void **state)
     static const char *const names[] = {"solo", "duo", "trio"};
     weft_ops ops;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, more, names, 2, &err), WEFT_ERR_INPUT);
+    assert_int_equal(standard_ops_init(&ops, more, names, 2, &err), WEFT_ERR_INPUT);
     assert_string_equal(weft_error_text(&err),
                         "plugin 'duo' brings an op 'mine', which plugin 'solo' has already; choose "
                         "another name");
     weft_error_release(&err);
     weft_ops_release(&ops);
-    assert_int_equal(weft_ops_init(&ops, more + 2, names + 2, 1, &err), WEFT_ERR_INPUT);
+    assert_int_equal(standard_ops_init(&ops, more + 2, names + 2, 1, &err), WEFT_ERR_INPUT);
     assert_string_equal(
         weft_error_text(&err),
-        "plugin 'trio' brings an op 'linear', which weft has already; choose another name");
+        "plugin 'trio' brings an op 'linear', which plugin 'ops' has already; choose another name");
     weft_error_release(&err);
     weft_ops_release(&ops);
 }

@@ -2,6 +2,7 @@
 /* Graphs as text: what is printed whole reads back as the same graph, what people read says each
  * block once, and garbage is refused by line. */
 #include "../lib/graph_text.h"
+#include "../lib/standard_ops.h"
 #include "plan_run.h"
 
 #include <setjmp.h>
@@ -385,7 +386,7 @@ static void garbage_is_refused(void **state)
     weft_ops ops;
     weft_error err = {0};
     weft_graph *g;
-    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = small_config(&ops);
     if (weft_graph_parse(small, &config, &g, &err))
         fail_msg("the small text is not read: %s", weft_error_text(&err));
@@ -426,7 +427,7 @@ static void two_kinds_are_refused(void **state)
     weft_ops ops;
     weft_error err = {0};
     (void)state;
-    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = small_config(&ops);
     config.mesh = mesh;
     for (int i = 0; i < 4; i++) {
@@ -455,7 +456,7 @@ static void noise(void **state)
     static const char letters[] = " %@:;,=()[]{}~+*/.\"\\\n0123456789abtpxyw";
     weft_ops ops;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = small_config(&ops);
     int read = 0;
     for (uint64_t round = 0; round < 3000; round++) {
@@ -495,7 +496,7 @@ static void out_of_memory(void **state)
     weft_ops ops;
     weft_error err = {0};
     weft_graph *g = NULL;
-    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = small_config(&ops);
     weft_status s = WEFT_ERR_MEMORY;
     int failed = 0;

@@ -4,6 +4,7 @@
  * graph before. */
 #include "execute/control.h"
 #include "execute/run.h"
+#include "forecast/forecast.h"
 #include "plan_run.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Labels further on: those of the whole sample, wherever a rank's part of it begins and ends. */
+#include "../lib/standard_ops.h"
 #include "execute/run.h"
 
 #include <setjmp.h>
@@ -45,7 +46,7 @@ static const weft_plan plan = {.device = &device};
 static void start(fixture *f, int rank)
 {
     *f = (fixture){0};
-    assert_int_equal(weft_ops_init(&f->ops, NULL, NULL, 0, &f->err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&f->ops, NULL, NULL, 0, &f->err), WEFT_OK);
     weft_graph_config config = {
         .ops = &f->ops,
         .dtype = WEFT_F32,

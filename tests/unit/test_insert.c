@@ -2,6 +2,7 @@
 /* Nodes, parameters and inputs that are added in the middle of a graph, taken out of it, and
  * parameters that are frozen. */
 #include "../lib/graph_text.h"
+#include "../lib/standard_ops.h"
 #include "compile/graph/internal.h"
 
 #include <setjmp.h>
@@ -23,7 +24,7 @@ static const weft_init one = {WEFT_INIT_ONE, 0, 0};
 static void begin(model *m, int tp)
 {
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&m->ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&m->ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = {
         .mode = WEFT_MODE_TRAIN, .ops = &m->ops, .dtype = WEFT_F32, .sizes = {4, 6, 1, 0}};
     if (tp > 1)

@@ -2,6 +2,7 @@
 /* Terms of the loss, several heads, what they predict, and logits that a pass has changed: the same
  * in all modes. */
 #include "../lib/graph_text.h"
+#include "../lib/standard_ops.h"
 #include "planned.h"
 #include "sim.h"
 
@@ -303,7 +304,7 @@ static void without_a_head(void **state)
     weft_ops ops;
     weft_graph *g;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     weft_graph_config config = {
         .mode = WEFT_MODE_TRAIN, .ops = &ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
     assert_int_equal(weft_graph_create(&config, &g, &err), WEFT_OK);

@@ -2,6 +2,7 @@
 /* Waits between queues: every two accesses to the same memory are in some order, and no wait can be
  * left out; of those between tasks none may come later, either. On devices with two and with three
  * queues, and in the adversarial spread. */
+#include "../lib/order_proof.h"
 #include "compile/program/order.h"
 #include "plan_run.h"
 
@@ -55,7 +56,7 @@ static int check_each(weft_lowered *l, const char *what)
             for (int k = 0; k < in->n_waits; k++, n++) {
                 int last = in->waits[--in->n_waits], out = in->waits[k];
                 in->waits[k] = k == in->n_waits ? out : last;
-                if (weft_check_order(l, &err) == WEFT_OK)
+                if (check_order(l, &err) == WEFT_OK)
                     fail_msg("%s: instruction %d of program %d need not wait for %d", what, i, a,
                              out);
                 weft_error_clear(&err);
@@ -80,7 +81,7 @@ static void must_be_refused(const weft_lowered *l, const char *what, const weft_
                             const weft_boundary_wait *planned)
 {
     weft_error err = {0};
-    if (weft_check_order(l, &err) == WEFT_OK)
+    if (check_order(l, &err) == WEFT_OK)
         fail_msg("%s: instruction %d of program %d need not wait for %d of program %d", what,
                  planned->after, b->after, planned->before, b->before);
     weft_error_release(&err);
@@ -121,7 +122,7 @@ static void test_samples(void **state)
             start(&p, &samples[i], rank);
             for (int m = 0; m < WEFT_MODES; m++) {
                 weft_lowered *l = p.plan->lowered[m];
-                if (l && weft_check_order(l, &p.err))
+                if (l && check_order(l, &p.err))
                     fail_msg("%s, rank %d: %s", samples[i].plugins, rank, plan_run_errors(&p));
                 n += l && rank == 0 ? check_each(l, samples[i].plugins) : 0;
                 between += l && rank == 0 ? check_boundaries(l, samples[i].plugins) : 0;
@@ -146,7 +147,7 @@ static void test_overlap_is_found(void **state)
             continue;
         int64_t offset = b->offset;
         b->offset = 0; /* where others lie */
-        found += weft_check_order(l, &p.err) != WEFT_OK;
+        found += check_order(l, &p.err) != WEFT_OK;
         weft_error_clear(&p.err);
         b->offset = offset;
         tried++;

@@ -2,6 +2,7 @@
 /* Placement and gradients: whatever the mesh, the passes and their order, the numbers are those of
  * one rank. WEFT_LONG=1: many times as many plans.
  */
+#include "../lib/standard_ops.h"
 #include "parity.h"
 
 #include <math.h>
@@ -285,7 +286,7 @@ static const weft_op *op_of(const char *name)
 {
     weft_ops ops;
     weft_error err = {0};
-    assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
     const weft_op *op = weft_ops_find(&ops, name);
     assert_non_null(op);
     weft_ops_release(&ops);

@@ -3,7 +3,8 @@
 #include "plugin_run.h"
 
 #include "../fixtures/plugins/fixture.h"
-#include "host/crash.h"
+#include "base/blame.h"
+#include "cli/crash.h"
 #include "host/enter.h"
 #include <pthread.h>
 #include <signal.h>
@@ -86,6 +87,28 @@ static void test_wraps_in_order(void **state)
     assert_int_equal(read_note("cpu good_a good_b twice_wrap good_wrap"), 42 * 2 + 1);
 }
 
+/* Nothing stands around it, and the thread knows all the same whose code it is in. */
+static void test_services_are_entered(void **state)
+{
+    (void)state;
+    run r = {0};
+    void *self;
+    weft_text text = {0};
+    assert_loads(&r, load(&r, "second_device", ""));
+    assert_int_equal(create(&r), WEFT_OK);
+    const weft_device *device = weft_plugins_service(r.plugins, "device", &self);
+    assert_string_equal(device->name, "second");
+    assert_null(device->alloc);
+    device->describe(self, &text);
+    assert_string_equal(weft_text_get(&text), "describe of second_device");
+    assert_int_equal(device->settle(self, &r.err), WEFT_ERR_RUN);
+    assert_says(&r.err, "run.ini:4: plugin 'second_device' failed in settle and does not say why");
+    assert_null(weft_blame_get().plugin);
+    assert_string_equal(weft_plugins_giver(r.plugins, device), "second_device");
+    weft_text_release(&text);
+    release(&r);
+}
+
 /* Before it is open a wrap is not seen by plugins; its service has to be listed before it. */
 static void test_wrap(void **state)
 {
@@ -152,14 +175,35 @@ static void test_default_device(void **state)
 {
     (void)state;
     run r = {0};
-    assert_loads(&r, load(&r, "good_a", "[cpu]\n"));
+    assert_loads(&r, load(&r, "good_a", "[weft]\ndefaults = device:cpu\n[cpu]\n"));
     assert_int_equal(r.plugins->n, 2);
     assert_string_equal(r.plugins->list[0].module.plugin->name, "cpu");
     assert_non_null(strstr(weft_text_get(&r.seen), "using cpu"));
     release(&r);
-    assert_loads(&r, load(&r, "second_device", ""));
+    assert_loads(&r, load(&r, "second_device", "[weft]\ndefaults = device:cpu\n"));
     assert_int_equal(r.plugins->n, 1);
     assert_string_equal(weft_text_get(&r.seen), "");
+    release(&r);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    run r = {0};
+    /* before those that are listed, in their order, once */
+    assert_loads(&r, load(&r, "second_device", "[weft]\ndefaults = good_a good_b good_a\n"));
+    assert_int_equal(r.plugins->n, 3);
+    assert_string_equal(r.plugins->list[0].module.plugin->name, "good_a");
+    assert_string_equal(r.plugins->list[1].module.plugin->name, "good_b");
+    release(&r);
+    assert_loads(&r, load(&r, "good_a cpu", "[weft]\ndefaults = good_a device:cpu\n"));
+    assert_int_equal(r.plugins->n, 2);
+    assert_int_equal(load(&r, "cpu", "[weft]\ndefaults = nowhere\n"), WEFT_ERR_INPUT);
+    release(&r);
+    /* a section of one that is not there is not unknown */
+    assert_int_equal(load(&r, "good_a", "[weft]\ndefaults = device:no_cpu\n"), WEFT_ERR_INPUT);
+    assert_non_null(strstr(weft_error_text(&r.err), "no plugin 'no_cpu'"));
+    assert_non_null(strstr(r.err.items[r.err.n_items - 1].text, "the default, no_cpu"));
     release(&r);
 }
 
@@ -394,8 +438,8 @@ static void test_silent_errors(void **state)
 static void crash_in_child(void)
 {
     run r = {0};
-    weft_crash_set_rank(3);
-    weft_crash_set_step(17);
+    weft_blame_set_rank(3);
+    weft_blame_set_step(17);
     if (load(&r, "cpu crash_create", "") != WEFT_OK || weft_crash_install(&r.err) != WEFT_OK)
         _exit(99);
     (void)create(&r);
@@ -489,10 +533,12 @@ int main(void)
         cmocka_unit_test(test_hooks_in_order),
         cmocka_unit_test(test_host),
         cmocka_unit_test(test_transports_that_cannot_send),
+        cmocka_unit_test(test_services_are_entered),
         cmocka_unit_test(test_wrap),
         cmocka_unit_test(test_wraps_in_order),
         cmocka_unit_test(test_walk),
         cmocka_unit_test(test_default_device),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_optional),
         cmocka_unit_test(test_given_twice),
         cmocka_unit_test(test_unmet_need),

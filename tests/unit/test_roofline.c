@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times by a roofline, against sums made by hand. */
+#include "forecast/roofline.h"
 #include "plan_run.h"
 
 #include <math.h>
@@ -185,8 +186,9 @@ static void the_slower_of_work_and_bytes(void **state)
                    "[train]\nsteps = 2\nseq_len = 16\nglobal_batch = 4\n[llama3]\ndim = 32\n"
                    "n_layers = 1\nn_heads = 4\nffn_dim = 48\nvocab_size = 64\n",
                    &(weft_plan_options){.ranks = 1, .train_only = true});
-    const weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
     weft_roofline r = {.rates = {.other = 1, .memory = 5 << 10, .launch_s = 1}};
+    assert_int_equal(weft_forecast_see(l, NULL, &p.err), WEFT_OK);
     r.rates.product[WEFT_F32] = 1 << 16;
     r.rates.attention[WEFT_F32] = 1 << 10;
     assert_cost(&r, l, "linear", WEFT_WORK_PRODUCT, 1 + 4, true);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of tasks: those of the known schedules, as text, and proved or refused. */
+#include "kit/task_lists.h"
 #include "pipeline_lists.h"
 #include "pipeline_sim.h"
 

@@ -2,8 +2,11 @@
 /* Settings: what is read and how it is checked. Wrong texts are in tests/bad/ini. */
 #include "settings_run.h"
 
+#include <limits.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- values ---- */
 
@@ -51,6 +54,45 @@ static void values_are_read(void **state)
     assert_true(weft_params_given(p, "count"));
     assert_where(weft_params_where(p, "count"), "run.ini", 6);
     weft_settings_destroy(settings);
+}
+
+/* A locale whose numbers have a comma, made where there is none; NULL: it cannot be made. */
+static const char *comma_locale(char *folder, size_t size)
+{
+    char command[PATH_MAX + 128];
+    const char *made = NULL;
+
+    snprintf(folder, size, "/tmp/weft-locale-XXXXXX");
+    if (!mkdtemp(folder))
+        return NULL;
+    snprintf(command, sizeof command, "localedef -c -f UTF-8 -i de_DE %s/comma >/dev/null 2>&1",
+             folder);
+    if (system(command) <= 256 && setenv("LOCPATH", folder, 1) == 0)
+        made = setlocale(LC_NUMERIC, "comma");
+    return made && strcmp(localeconv()->decimal_point, ",") == 0 ? made : NULL;
+}
+
+/* A plugin's library may have set a locale; and it keeps the thread's. */
+static void numbers_are_read_in_any_locale(void **state)
+{
+    char folder[PATH_MAX], command[PATH_MAX + 16];
+    const char *comma = comma_locale(folder, sizeof folder);
+    weft_settings *settings;
+    const weft_params *p;
+
+    (void)state;
+    uselocale(LC_GLOBAL_LOCALE);
+    settings = read_text("[demo]\nrate = 0.25\n");
+    p = demo(settings);
+    assert_true(weft_params_real(p, "rate") == 0.25);
+    assert_true(uselocale((locale_t)0) == LC_GLOBAL_LOCALE);
+    if (!comma)
+        print_message("no locale with a comma can be made here (localedef)\n");
+    weft_settings_destroy(settings);
+    setlocale(LC_ALL, "C");
+    unsetenv("LOCPATH");
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
 }
 
 static void getters_refuse_other_keys_and_types(void **state)
@@ -389,11 +431,34 @@ static void data_names_no_files(void **state)
     weft_settings_destroy(settings);
 }
 
+/* A command's own INI gives way to what the user has said; an empty value says nothing. */
+static void fall_back_gives_way(void **state)
+{
+    weft_settings *settings = read_text("[demo]\nnote = mine\nsize =\n");
+    weft_error err = {0};
+    (void)state;
+    assert_edit(weft_settings_override, settings, "demo.numbers=3", NULL);
+    assert_int_equal(weft_settings_fall_back(settings, "built-in.ini",
+                                             "[demo]\nnote = theirs\nsize = 7\nmode = careful\n"
+                                             "numbers = 1 2\n",
+                                             &err),
+                     WEFT_OK);
+    const weft_params *p = demo(settings);
+    assert_string_equal(weft_params_text(p, "note"), "mine");
+    assert_int_equal(weft_params_int(p, "size"), 7);
+    assert_string_equal(weft_params_text(p, "mode"), "careful");
+    assert_string_equal(weft_params_where(p, "mode").file, "built-in.ini");
+    assert_string_equal(weft_params_word(p, "numbers", 0), "3");
+    weft_settings_destroy(settings);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_hold),
+        cmocka_unit_test(fall_back_gives_way),
         cmocka_unit_test(values_are_read),
+        cmocka_unit_test(numbers_are_read_in_any_locale),
         cmocka_unit_test(getters_refuse_other_keys_and_types),
         cmocka_unit_test(integers_take_suffixes),
         cmocka_unit_test(ranges_hold_their_ends),

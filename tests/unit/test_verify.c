@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The verifier: it passes what placement makes, and names the node and what is wrong with it when
  * one thing in a sound graph is broken. */
+#include "../lib/standard_ops.h"
 #include "planned.h"
 
 #include <setjmp.h>
@@ -490,7 +491,7 @@ static void builders_are_checked(void **state)
         weft_ops ops;
         weft_graph *g;
         weft_error err = {0};
-        assert_int_equal(weft_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
+        assert_int_equal(standard_ops_init(&ops, NULL, NULL, 0, &err), WEFT_OK);
         weft_graph_config config = {
             .mode = WEFT_MODE_TRAIN, .ops = &ops, .dtype = WEFT_F32, .sizes = {4, 6, 1, 0}};
         assert_int_equal(weft_graph_create(&config, &g, &err), WEFT_OK);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waits of programs at random: every two instructions that touch the same memory are in some order,
  * by a definition of order that is written down here, and no wait can be left out. */
+#include "../lib/order_proof.h"
 #include "compile/program/order.h"
 
 #include <weft/random.h>
@@ -126,7 +127,7 @@ static void check_drawn(uint64_t seed, int n_queues, int *n_waits)
     if (!in_order(&d, -1, -1))
         fail_msg("program %d on %d queues: some memory is touched in no order", (int)seed,
                  n_queues);
-    assert_int_equal(weft_check_order(&d.l, &err), WEFT_OK);
+    assert_int_equal(check_order(&d.l, &err), WEFT_OK);
     for (int i = 0; i < d.program.n; i++)
         for (int k = 0; k < d.list[i].n_waits; k++, ++*n_waits) {
             int on = d.list[i].waits[k];
@@ -138,7 +139,7 @@ static void check_drawn(uint64_t seed, int n_queues, int *n_waits)
             /* what proves plans finds it missing, too */
             int last = d.list[i].waits[--d.list[i].n_waits];
             d.list[i].waits[k] = last;
-            assert_int_equal(weft_check_order(&d.l, &err), WEFT_ERR_INTERNAL);
+            assert_int_equal(check_order(&d.l, &err), WEFT_ERR_INTERNAL);
             weft_error_clear(&err);
             d.list[i].waits[k] = on;
             d.list[i].waits[d.list[i].n_waits++] = last;

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "../lib/standard_ops.h"
 #include "trial.h"
 
 #include <math.h>
@@ -13,8 +14,6 @@
 #include <string.h>
 
 #include <weft/random.h>
-
-const weft_op *const *weft_standard_ops(void);
 
 /* ---- memory: exactly as much as there is, so that the sanitizer sees what is read or written
  * beside it; without it, a guard sees what is written ---- */
@@ -71,7 +70,7 @@ void trial_init(trial *t, const char *op)
     memset(t, 0, sizeof *t);
     t->tolerance = 4e-6;
     t->launcher = op;
-    t->op = find_in(weft_standard_ops(), op);
+    t->op = find_in(standard_ops(), op);
     for (int i = 0; machine.ops && machine.ops[i] && !t->op; i++)
         t->op = find_in(machine.ops[i], op);
     for (const weft_kernel *k = machine.kernels; k->op && !t->kernel; k++)

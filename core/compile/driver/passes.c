@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs, pass by pass: the plugins' and the core's own, each verified, timed and blamed. */
+#include "base/array.h"
 #include "compile/driver/plan.h"
 #include "host/enter.h"
 
@@ -9,15 +10,11 @@
 
 weft_status weft_plan_record(weft_plan *p, weft_pass_record record, weft_error *err)
 {
-    if (p->n_records == p->records_capacity) {
-        int more = p->records_capacity ? 2 * p->records_capacity : 16;
-        weft_pass_record *fresh = weft_realloc(p->records, (size_t)more * sizeof *fresh);
-        if (!fresh)
-            return weft_fail_memory(err);
-        p->records = fresh;
-        p->records_capacity = more;
-    }
-    p->records[p->n_records++] = record;
+    weft_pass_record *r =
+        weft_array_push(&p->records, &p->n_records, &p->records_capacity, sizeof *r);
+    if (!r)
+        return weft_fail_memory(err);
+    *r = record;
     return WEFT_OK;
 }
 
@@ -183,6 +180,9 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
 {
     weft_graph_config config = {
         .mode = mode, .mesh = p->mesh, .ops = &p->ops, .dice = options->dice};
+    config.axes = p->axes;
+    config.n_axes = p->n_axes;
+    config.partial = options->stop_after != NULL;
     config.dtype = weft_params_is(p->train, "dtype", "f64") ? WEFT_F64 : WEFT_F32;
     config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches,
                                 weft_params_int(p->train, "loss_chunk")};
@@ -190,21 +190,6 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     if (mode == WEFT_MODE_GENERATE || mode == WEFT_MODE_DECODE)
         size_writing(&p->writing, &config);
     return weft_graph_create(&config, g, err);
-}
-
-/* What the user adds to the table. Whether a rule speaks of anything can be told of the whole
- * training graph. */
-static weft_status add_rules(weft_plan *p, weft_graph *g, const limit *l, weft_error *err)
-{
-    const char *axes[2 * WEFT_MAX_AXES];
-    for (int i = 0; i < p->n_axes; i++)
-        axes[i] = p->axes[i];
-    const weft_log *log = p->plugins->n ? p->plugins->list[0].host.log : NULL;
-    if (!l->after && g->config.mode == WEFT_MODE_TRAIN && p->rank == 0 && log &&
-        weft_table_check(g, axes, p->n_axes, log))
-        return weft_fail_memory(err);
-    return weft_table_add_user(g, p->mesh_params, axes, p->n_axes,
-                               l->after || g->config.mode != WEFT_MODE_TRAIN, err);
 }
 
 static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error *err)
@@ -216,7 +201,11 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     if (!l->after && !g->loss && !g->loss_sum && !g->logits)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
                          "no listed plugin builds a model; list one, as llama3, in [weft] plugins");
-    s = add_rules(p, g, l, err);
+    const bool passed = l->passed; /* what the table says counts all the same */
+    s = run_stage(p, g, WEFT_STAGE_TABLE, l, err);
+    l->passed = l->passed || passed;
+    if (s || l->reached)
+        return s;
     if (g->config.places)
         s = s ? s : core_step(p, g, "cache", weft_graph_cache, err);
     s = s ? s : core_step(p, g, "place", weft_graph_place, err);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compile/driver/plan.h"
-#include "compile/graph/ops/ops.h"
 #include "compile/mesh/plan.h"
 #include "host/enter.h"
 
@@ -51,9 +50,9 @@ static weft_status read_sections(weft_plan *p, weft_settings *settings, weft_err
     return check_counts(p, err);
 }
 
-static bool is_standard(const char *name)
+static bool is_core(const char *name)
 {
-    for (const weft_op *const *op = weft_standard_ops(); *op; op++)
+    for (const weft_op *const *op = weft_core_ops(); *op; op++)
         if (strcmp((*op)->name, name) == 0)
             return true;
     return false;
@@ -91,9 +90,8 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
     const weft_op *const **ops = weft_alloc_zero(n + 1, sizeof *ops);
     const weft_kernel **tables = weft_alloc_zero(n + 1, sizeof *tables);
     const char **names = weft_alloc_zero(n + 1, sizeof *names);
-    weft_status s = ops && tables && names
-                        ? weft_plugins_check_kernels(p->plugins, is_standard, err)
-                        : weft_fail_memory(err);
+    weft_status s = ops && tables && names ? weft_plugins_check_kernels(p->plugins, is_core, err)
+                                           : weft_fail_memory(err);
     for (size_t i = 0; !s && i < n; i++) {
         ops[i] = p->plugins->list[i].module.plugin->ops;
         tables[i] = p->plugins->list[i].module.plugin->kernels;
@@ -102,9 +100,7 @@ static weft_status gather_ops(weft_plan *p, weft_error *err)
     s = s ? s : weft_ops_init(&p->ops, ops, names, (int)n, err);
     s = s ? s : check_texts(p, err);
     s = s ? s
-          : weft_kernels_init(&p->kernels, p->device, p->device_self,
-                              weft_plugins_giver(p->plugins, p->device), tables, names, (int)n,
-                              err);
+          : weft_kernels_init(&p->kernels, p->device, p->device_self, tables, names, (int)n, err);
     weft_free(ops);
     weft_free(tables);
     weft_free(names);
@@ -150,25 +146,29 @@ weft_status weft_plan_ranks(const weft_plugins *plugins, int *ranks, weft_error 
     return s;
 }
 
-/* Where fsdp would stand: behind the model, and behind bf16, whose copies it then gathers. */
-static void suggest_spread(const weft_plugins *plugins, weft_mesh_plan *mesh)
+/* Behind the model, and behind copies in fewer bits, which it then gathers. */
+static void suggest_spread(const weft_plugins *plugins, const char *name, weft_mesh_plan *mesh)
 {
+    if (!name)
+        return;
+    snprintf(mesh->spread, sizeof mesh->spread, "%s", name);
     for (int i = 0; i < plugins->n; i++) {
         const weft_plugin *plugin = plugins->list[i].module.plugin;
-        bool behind = strcmp(plugin->name, "bf16") == 0;
+        bool behind = false;
         for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
             for (int k = 0; c->gives && c->gives[k]; k++)
-                behind = behind || strcmp(c->gives[k], "model") == 0;
+                behind = behind || strcmp(c->gives[k], "model") == 0 ||
+                         strcmp(c->gives[k], "low_precision") == 0;
         if (behind)
-            snprintf(mesh->spread, sizeof mesh->spread, "fsdp@after:%s", plugin->name);
+            snprintf(mesh->spread, sizeof mesh->spread, "%s@after:%s", name, plugin->name);
     }
 }
 
-static weft_status make_mesh(weft_plan *p, weft_error *err)
+static weft_status make_mesh(weft_plan *p, const char *spread, weft_error *err)
 {
     weft_mesh_plan mesh;
     weft_mesh_plan_init(&mesh, p->ranks);
-    suggest_spread(p->plugins, &mesh);
+    suggest_spread(p->plugins, spread, &mesh);
     weft_status s = collect_axes(p->plugins, &mesh, err);
     if (s)
         return s;
@@ -222,7 +222,7 @@ static void fetch_computed(weft_graph *g)
 {
     for (weft_node *n = g->first; n; n = n->next)
         for (int i = 0; i < n->n_outs && n->n_ins && !weft_node_accumulates(n); i++)
-            n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH && n->phase != WEFT_RECOMPUTE;
+            n->outs[i]->fetch = n->scope == WEFT_MICRO_BATCH;
 }
 
 static void fetch_rounded(weft_graph *g)
@@ -278,17 +278,12 @@ static weft_status build(weft_plan *p, weft_settings *settings, const weft_plan_
     weft_status s = read_sections(p, settings, err);
     s = s ? s : find_services(p, err);
     s = s ? s : gather_ops(p, err);
-    s = s ? s : make_mesh(p, err);
+    s = s ? s : make_mesh(p, options->spread, err);
     if (!s && !options->write)
         s = build_training(p, options, err);
     if (s || options->stop_after || options->train_only || (!options->write && !p->generator))
         return s;
-    int64_t context = p->seq_len;
-    if (p->generator) {
-        const weft_entry entry = weft_enter_service(p->plugins, p->generator, "context", NULL);
-        context = p->generator->context(p->generator_self);
-        weft_leave(&entry, WEFT_OK);
-    }
+    int64_t context = p->generator ? p->generator->context(p->generator_self) : p->seq_len;
     p->writing = options->write ? *options->write : (weft_writing){1, context, context, true};
     return build_writing(p, options, err);
 }

@@ -5,7 +5,7 @@
 #define WEFT_LOWER_PLAN_H
 
 #include "base/units.h"
-#include "forecast/roofline.h"
+#include "compile/program/lower.h"
 #include "host/plugins.h"
 
 /* What one pass did, for `weft plan`. */
@@ -35,6 +35,7 @@ typedef struct weft_plan_options {
     bool fetch_computed; /* all that the training graph computes once of a micro-batch is marked
                             `fetch` */
     uint64_t dice;       /* tests: random legal placement */
+    const char *spread;  /* the plugin to be advised where none spreads a run; NULL: none */
 } weft_plan_options;
 
 /* Host memory through which goes what ranks send each other, where the transport carries that alone
@@ -77,10 +78,9 @@ void weft_plan_destroy(weft_plan *plan);
  * prompts. */
 const weft_graph *weft_plan_model(const weft_plan *plan);
 
-/* ---- device.c: functions of the plan's device, which see ---- */
+/* ---- device.c: those functions of the plan's device that take a queue, here by its number, or
+ * that it may lack; the others are called by its table ---- */
 
-weft_status weft_device_alloc(const weft_plan *plan, size_t bytes, void **memory, weft_error *err);
-void weft_device_free(const weft_plan *plan, void *memory, size_t bytes);
 /* Pinned, if the device has such memory; zeroed. */
 weft_status weft_device_alloc_host(const weft_plan *plan, size_t bytes, void **memory,
                                    weft_error *err);
@@ -93,26 +93,12 @@ weft_status weft_device_download(const weft_plan *plan, int queue, void *to_host
                                  size_t bytes, weft_error *err);
 weft_status weft_device_move(const weft_plan *plan, int queue, const weft_box *boxes, int n,
                              weft_error *err);
-weft_status weft_device_wait(const weft_plan *plan, weft_error *err);
 /* Does it compute later than it is told to? Else it has no events. */
 bool weft_device_is_async(const weft_plan *plan);
-weft_status weft_device_event_create(const weft_plan *plan, weft_device_event **event,
-                                     weft_error *err);
-/* Of a device that has these. */
-weft_status weft_device_timed_event_create(const weft_plan *plan, weft_device_event **event,
-                                           weft_error *err);
-weft_status weft_device_elapsed(const weft_plan *plan, weft_device_event *from,
-                                weft_device_event *to, double *seconds, weft_error *err);
-void weft_device_event_destroy(const weft_plan *plan, weft_device_event *event);
 weft_status weft_device_record(const weft_plan *plan, int queue, weft_device_event *event,
                                weft_error *err);
 weft_status weft_device_await(const weft_plan *plan, int queue, weft_device_event *event,
                               weft_error *err);
-/* Is the event done? NULL: all. */
-weft_status weft_device_poll(const weft_plan *plan, weft_device_event *event, bool *done,
-                             weft_error *err);
-weft_status weft_device_begin(const weft_plan *plan, uint64_t key, bool *replayed, weft_error *err);
-weft_status weft_device_end(const weft_plan *plan, weft_error *err);
 void weft_device_forget(const weft_plan *plan);
 void weft_device_tag(const weft_plan *plan, int queue, uint64_t tag);
 uint64_t weft_device_reached(const weft_plan *plan, int queue);
@@ -149,77 +135,18 @@ weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_erro
 /* Makes the lists of tasks of a mode whose graph is there. */
 weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err);
 
-/* ---- costs.c: a training step before it is run ---- */
-
 /* May the device keep tasks in which ranks communicate, as the transport says? Not where what they
  * send goes through the host. */
 bool weft_plan_captures_sent(const weft_plan *plan);
-/* Does the transport make such reductions by sending all terms? */
-bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op);
-/* What the device says of itself. false: nothing; 1e12 flop/s and 1e10 byte/s are assumed. */
-bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
 
-typedef struct weft_forecast {
-    weft_costs costs;                    /* without what stages wait for each other */
-    weft_timeline *timeline;             /* with it */
-    weft_lowered **ranks;                /* of the pipeline; the planned one is the plan's own */
-    double work_s[WEFT_WORKS], waits_s;  /* of the planned rank's step: what its instructions take,
-                                            and how long it computes nothing for those that send */
-    double model_flops, model_attention; /* what MFU counts of a step, a rank of the pipeline */
-    const char *unknown;                 /* the first op whose time is not known */
-    int n_unknown;
-    double flops, unknown_flops;  /* of the planned rank: all, and those of such */
-    double products[WEFT_DTYPES]; /* of these, products' by the dtype that they run in */
-} weft_forecast;
+/* ---- states.c, staging.c, held.c: memory ---- */
 
-/* What the tasks of a training step take, what goes from stage to stage, and when they run.
- * weft_forecast_release. */
-weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *roofline,
-                               weft_forecast *f, weft_error *err);
-void weft_forecast_release(const weft_plan *plan, weft_forecast *f);
-/* In words, if the device says what it reaches (forecast.c): a step's time, tokens/s, MFU. */
-void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
-/* A line a stage. */
-void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
-
-/* ---- check.c: what a run would refuse that the plan can see ---- */
-
-weft_status weft_plan_check(const weft_plan *plan, weft_error *err);
-
-/* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
-
-typedef struct weft_libraries {
-    int64_t device, captured, loading, transport; /* captured: tasks that are replayed; loading:
-                                                     what kernels take before the first step */
-    bool keeps;                                   /* there are tasks that a device may replay */
-    const char *transport_name;                   /* NULL: it does not say */
-} weft_libraries;
-
-weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft_error *err);
-
-/* ---- what `weft plan` says (report.c) ---- */
-
-/* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
-void weft_plan_print(const weft_plan *plan, weft_text *text);
-/* One program's instructions with their operands' places. */
-void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part,
-                             weft_text *text);
-/* What ranks compute alike at the end of a step after gathering it (repeats.c). */
-void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);
-/* A line of a name, which is filled up to so many columns, and bytes. */
-void weft_print_named(weft_text *text, const char *name, int width, double bytes);
-/* Memory of libraries, and what is left of the device (room.c). */
-void weft_plan_print_libraries(const weft_plan *plan, weft_text *text);
-/* Trained elements, all ranks together. */
-int64_t weft_plan_parameters(const weft_plan *plan);
 /* What a store is shown: every parameter and state, this rank's part, at its place in `memory`
  * (NULL: without data). weft_free. */
 weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out,
                             weft_error *err);
 /* Memory that saving takes on this rank; 0 without a store. */
 int64_t weft_plan_store_bytes(const weft_plan *plan);
-/* How many shares of a micro-batch have no sample: it is cut into more than it has. */
-int64_t weft_plan_idle(const weft_plan *plan);
 /* staging.c. All modes are lowered; release in any case. */
 weft_status weft_staging_init(weft_staging *staging, const weft_plan *plan, weft_error *err);
 void weft_staging_release(weft_staging *staging);

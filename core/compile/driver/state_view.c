@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameters and optimizer state as a store sees them. */
 #include "compile/driver/plan.h"
-#include "host/enter.h"
 
 #include <string.h>
 
@@ -55,9 +54,7 @@ int64_t weft_plan_store_bytes(const weft_plan *plan)
                                   .device = plan->device,
                                   .tensors = list,
                                   .n_tensors = plan->states.n};
-    const weft_entry entry = weft_enter_service(plan->plugins, store, "buffer_bytes", NULL);
     int64_t bytes = store->buffer_bytes(self, &view);
-    weft_leave(&entry, WEFT_OK);
     weft_free(list);
     return bytes;
 }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lists of tasks of a mode: a plugin's schedule, or the trivial one. */
 #include "compile/driver/plan.h"
-#include "host/enter.h"
 
 static weft_status generate(const weft_plan *p, const weft_schedule *schedule, void *self,
                             weft_tasks *tasks, weft_error *err)
 {
-    const weft_entry entry = weft_enter_service(p->plugins, schedule, "generate", err);
-    weft_status s = weft_leave(&entry, schedule->generate(self, tasks->ranks, tasks->stages,
-                                                          tasks->micro_batches, tasks, err));
+    weft_status s =
+        schedule->generate(self, tasks->ranks, tasks->stages, tasks->micro_batches, tasks, err);
     s = s ? s : weft_tasks_frame(tasks, err);
     const weft_tasks_limits limits = {.sending = WEFT_TASKS_SENDING};
     s = s ? s : weft_tasks_verify(tasks, &limits, err);

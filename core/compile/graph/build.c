@@ -276,13 +276,3 @@ weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_valu
 {
     return weft_add(g, op, name, 3, (weft_value *[]){a, b, c});
 }
-
-weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_value *w)
-{
-    return weft_add2(g, "linear", name, x, w);
-}
-
-weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias)
-{
-    return bias ? weft_add2(g, "add_bias", name, x, bias) : x;
-}

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text is written part by part: attention finds the keys and values of the parts before in caches.
- * Models know nothing of it. A place that is not yet written has an index beyond that of every
- * query, so causality hides it; padding in front of a short prompt has a segment of its own. */
+/* Text is written part by part: what looks at earlier places (weft_op.cached) finds the keys and
+ * values of the parts before in caches. Models know nothing of it. A place that is not yet written
+ * has an index beyond that of every query, so causality hides it; padding in front of a short
+ * prompt has a segment of its own. */
 #include "compile/graph/internal.h"
 
 #include <string.h>
-
-enum { K = 1, V, INDEX_Q, INDEX_K, SEGMENTS_Q, SEGMENTS_K };
 
 bool weft_graph_writes(const weft_graph *g)
 {
@@ -14,10 +13,11 @@ bool weft_graph_writes(const weft_graph *g)
 }
 
 /* The state that x, [batch seq heads], is written into. */
-static weft_value *add_cache(weft_graph *g, weft_node *attention, const char *suffix, weft_value *x)
+static weft_value *add_cache(weft_graph *g, const weft_node *reader, const char *suffix,
+                             weft_value *x)
 {
     const weft_dim *context = weft_map_get(&g->dims, "context", 7);
-    char *name = weft_pool_format(&g->pool, "%s.%s", attention->outs[0]->name, suffix);
+    char *name = weft_pool_format(&g->pool, "%s.%s", reader->outs[0]->name, suffix);
     if (!name) {
         weft_fail_memory(&g->error);
         return NULL;
@@ -40,19 +40,22 @@ static weft_value *add_cache(weft_graph *g, weft_node *attention, const char *su
                                                                                           : NULL;
 }
 
-static void cache_operand(weft_graph *g, weft_node *attention, int operand, const char *suffix)
+static void cache_operand(weft_graph *g, weft_node *n, int operand, const char *suffix)
 {
-    weft_value *x = attention->ins[operand], *state = add_cache(g, attention, suffix, x);
-    weft_value *all = weft_add3(g, "cache", NULL, state, x, attention->ins[INDEX_Q]);
+    const weft_cached *how = n->op->cached;
+    weft_value *x = n->ins[operand], *state = add_cache(g, n, suffix, x);
+    weft_value *all = weft_add3(g, how->write, NULL, state, x, n->ins[how->index]);
     if (!all)
         return;
     all->update_of = state;
-    weft_node_set_operand(g, attention, operand, all);
+    weft_node_set_operand(g, n, operand, all);
 }
 
-static void cache_attention(weft_graph *g, weft_node *n)
+static void cache_node(weft_graph *g, weft_node *n)
 {
-    if (n->ins[K]->n_dims != 3 || (weft_node_has(n, "causal") && !weft_node_int(n, "causal"))) {
+    const weft_cached *how = n->op->cached;
+    if (n->ins[how->keys]->n_dims != 3 ||
+        (weft_node_has(n, "causal") && !weft_node_int(n, "causal"))) {
         weft_graph_fail(
             g, WEFT_ERR_INPUT, WEFT_NOWHERE,
             "%s cannot read from a cache: it is not causal; text is written without one",
@@ -61,20 +64,20 @@ static void cache_attention(weft_graph *g, weft_node *n)
     }
     weft_value *index = weft_add_input(g, "cached_index"),
                *segments = weft_add_input(g, "cached_segments");
-    cache_operand(g, n, K, "keys");
-    cache_operand(g, n, V, "values");
-    weft_node_set_operand(g, n, INDEX_K, index);
-    weft_node_set_operand(g, n, SEGMENTS_K, segments);
+    cache_operand(g, n, how->keys, "keys");
+    cache_operand(g, n, how->values, "values");
+    weft_node_set_operand(g, n, how->index_keys, index);
+    weft_node_set_operand(g, n, how->segments_keys, segments);
 }
 
 weft_status weft_graph_cache(weft_graph *g)
 {
     for (weft_node *n = g->first; n && !weft_graph_status(g); n = n->next) {
-        if (!weft_node_in(n, "attention"))
+        if (!n->op->cached)
             continue;
         g->spot.before = n;
         g->spot.block = n->block;
-        cache_attention(g, n);
+        cache_node(g, n);
         g->spot.before = NULL;
         g->spot.block = WEFT_BLOCK_NONE;
     }

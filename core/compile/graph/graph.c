@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A graph's life, its lists, and what others may look at. */
 #include "compile/graph/internal.h"
-#include "compile/graph/ops/ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -278,7 +277,7 @@ weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more,
     weft_status s = WEFT_OK;
     memset(ops, 0, sizeof *ops);
     for (int i = -1; i < n_more; i++) {
-        const weft_op *const *list = i < 0 ? weft_standard_ops() : more[i];
+        const weft_op *const *list = i < 0 ? weft_core_ops() : more[i];
         for (; list && *list && !s; list++)
             s = add_op(ops, *list, i >= 0 && names ? names[i] : NULL, err);
     }

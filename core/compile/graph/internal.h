@@ -15,12 +15,14 @@
 #define WEFT_MAX_ELEMENTS ((int64_t)1 << 50) /* of one value, and of the tokens of a step */
 #define WEFT_MAX_BYTES    ((int64_t)1 << 60) /* of all values together */
 
-/* All ops that a run knows: the standard ones and those of listed plugins. Shared by its graphs. */
+/* All ops that a run knows: the structural ones and those of its plugins. Shared by its graphs. */
 typedef struct weft_ops {
     weft_pool pool;
     weft_map by_name, owners;
 } weft_ops;
 
+/* The structural ops, NULL-ended (ops.c). */
+const weft_op *const *weft_core_ops(void);
 /* more: NULL-ended arrays of ops from plugins, n_more of them, which names[i] (NULL: nobody's) has
  * brought; a name twice is an error. */
 weft_status weft_ops_init(weft_ops *ops, const weft_op *const *const *more,
@@ -38,8 +40,7 @@ typedef struct weft_table_line {
     const char *pattern, *dim; /* NULL: any; whole */
     int axis;                  /* -1: one that has but one rank */
     const char *by;
-    bool user;        /* from [mesh] rule: counts before all of plugins */
-    const char *text; /* the user's words */
+    const char *text; /* the user's words: it counts before all of plugins; NULL: a plugin's */
     weft_where where;
 } weft_table_line;
 
@@ -74,6 +75,9 @@ typedef struct weft_graph_config {
     /* Of GENERATE and DECODE: the most tokens of a text (0: seq_len), and the places of the
      * key-value cache (0: there is none). */
     int64_t context, places;
+    const char (*axes)[24]; /* that plugins have declared, of one rank, too */
+    int n_axes;
+    bool partial; /* not all passes will run */
 } weft_graph_config;
 
 /* Where a node is added, and what it takes from there. */
@@ -222,13 +226,12 @@ weft_status weft_graph_check_updates(weft_graph *g);
 weft_status weft_graph_check_reports(weft_graph *g);
 /* Of these, the parameters (optimize.c). */
 weft_status weft_graph_check_claims(weft_graph *g);
+/* Are there gradients? If not, that is noted, and of what. */
+bool weft_graph_is_joint(weft_graph *g, const char *what);
 
 /* ---- terms of the loss (loss.c) ---- */
 
 enum { WEFT_LOSS_NAME = 64 }; /* a name, with its end */
-weft_status weft_loss_check_name(weft_graph *g, const char *name);
-/* weft_add_loss of a sum over tokens, unchecked, at the spot and in the mode of the graph. */
-void weft_loss_add_sum(weft_graph *g, const char *name, weft_value *sum, double weight);
 /* Adds to the list of terms alone. */
 void weft_loss_push_term(weft_graph *g, const char *name, weft_value *v);
 /* Have terms more than one name? Only then is each reported. */
@@ -236,31 +239,16 @@ bool weft_loss_has_terms(const weft_graph *g);
 /* Reports them; weft_graph_differentiate calls it. */
 weft_status weft_loss_report(weft_graph *g);
 
-/* ---- the table (table.c, user_rules.c) ---- */
+/* ---- the table (table.c) ---- */
 
 /* Notes that a plugin has said something of an axis that the mesh does not have. */
 void weft_graph_note_stray(weft_graph *g, const char *axis);
-/* Appends a copy of the line. */
-weft_status weft_table_add(weft_graph *g, const weft_table_line *line);
 bool weft_table_matches(const weft_table_line *line, weft_rule_of of, const char *name);
 /* The line that says what an axis does to v, called `name` (of a role: the role); NULL: none. */
 const weft_table_line *weft_table_line_of(const weft_graph *g, weft_rule_of of, const char *name,
                                           const weft_value *v, int axis);
 /* The user's line that has this axis cut this dim; nowhere: there is none. */
 weft_where weft_table_where(const weft_graph *g, int axis, const char *dim);
-int weft_value_dim(const weft_value *v, const char *name); /* -1: none of this name */
-
-/* Adds the rules of [mesh] rule, behind those of all plugins. axes: the names that plugins have
- * declared, of one rank or more. Everything that is wrong is noted. partial: not all passes have
- * run, so what a rule speaks of need not be there yet. */
-weft_status weft_table_add_user(weft_graph *g, const weft_params *mesh, const char *const *axes,
-                                int n_axes, bool partial, weft_error *err);
-/* Of the whole training graph, without the user's rules: warns of rules that speak of nothing that
- * is there, and of axes that nobody declares. */
-weft_status weft_table_check(const weft_graph *g, const char *const *axes, int n_axes,
-                             const weft_log *log);
-/* Every line, who wrote it, and what it says the last word on. */
-void weft_table_print(const weft_graph *g, weft_text *text);
 
 /* ---- placement (place.c, move.c) ---- */
 
@@ -311,9 +299,9 @@ bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsign
 
 /* Is the graph one that writes text? */
 bool weft_graph_writes(const weft_graph *g);
-/* Before placement: every attention node reads its keys and values from a cache of config.places
- * places, which its own keys and values are written into. Caches are states, laid out as what is
- * written into them. */
+/* Before placement: every node whose op can (weft_op.cached) reads its keys and values from a cache
+ * of config.places places, which its own keys and values are written into. Caches are states, laid
+ * out as what is written into them. */
 weft_status weft_graph_cache(weft_graph *g);
 /* The layout of a cache: that of its node's `like`, whole in the sequence and without open sums. */
 weft_status weft_place_cache(weft_graph *g, weft_value *v);

@@ -353,9 +353,3 @@ uint32_t weft_rule_in_letters(const weft_rule *rule)
         set |= weft_rule_letters(&rule->in[i]);
     return set;
 }
-
-bool weft_rule_contracts(const weft_rule *rule, int letter, int result)
-{
-    return (weft_rule_in_letters(rule) >> letter & 1) &&
-           weft_rule_dim(&rule->out[result], letter) < 0;
-}

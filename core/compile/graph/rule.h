@@ -55,8 +55,5 @@ int weft_rule_dim(const weft_rule_part *part, int letter);
 uint32_t weft_rule_letters(const weft_rule_part *part);
 /* The letters of all operands, as a set. */
 uint32_t weft_rule_in_letters(const weft_rule *rule);
-/* True if some operand has the letter and this result does not: cutting it leaves that result open.
- */
-bool weft_rule_contracts(const weft_rule *rule, int letter, int result);
 
 #endif

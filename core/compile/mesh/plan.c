@@ -102,9 +102,8 @@ static weft_status resolve(const weft_mesh_plan *plan, int64_t degree[], weft_er
     if (plan->n == 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                          "%d ranks, but no listed plugin spreads a run over ranks; list one that "
-                         "does, in [weft] plugins or on the command line, as with --with %s, or "
-                         "start with -n 1",
-                         plan->ranks, *plan->spread ? plan->spread : "fsdp");
+                         "does, in [weft] plugins or on the command line%s%s, or start with -n 1",
+                         plan->ranks, *plan->spread ? ", as with --with " : "", plan->spread);
     weft_text text = {0};
     for (int i = 0; i < plan->n; i++)
         if (degree[i] > 1)

@@ -109,7 +109,7 @@ static void check_table(weft_graph *g)
             weft_graph_fail(g, WEFT_ERR_INPUT, g->table[i]->where,
                             "%s: axis %s holds the stages of a pipeline and cuts nothing; take the "
                             "rule out",
-                            g->table[i]->user ? "[mesh] rule" : g->table[i]->by, g->stages_axis);
+                            g->table[i]->text ? "[mesh] rule" : g->table[i]->by, g->stages_axis);
     for (int i = 0; i < g->n_storage && axis >= 0; i++)
         if (g->storage[i] == axis)
             weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,

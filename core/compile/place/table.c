@@ -10,19 +10,27 @@ bool weft_table_matches(const weft_table_line *line, weft_rule_of of, const char
     return line->of == of && (!line->pattern || fnmatch(line->pattern, name, 0) == 0);
 }
 
-weft_status weft_table_add(weft_graph *g, const weft_table_line *line)
+static bool keep_text(weft_graph *g, const char **text)
+{
+    if (*text)
+        *text = weft_pool_strdup(&g->pool, *text);
+    else
+        return true;
+    return *text != NULL;
+}
+
+static void add_line(weft_graph *g, const weft_table_line *line)
 {
     weft_table_line *kept = weft_pool_alloc(&g->pool, sizeof *kept);
-    if (!kept)
-        return weft_fail_memory(&g->error);
-    *kept = *line;
-    kept->pattern = line->pattern ? weft_pool_strdup(&g->pool, line->pattern) : NULL;
-    kept->dim = line->dim ? weft_pool_strdup(&g->pool, line->dim) : NULL;
-    if ((line->pattern && !kept->pattern) || (line->dim && !kept->dim))
-        return weft_fail_memory(&g->error);
-    return weft_graph_push(g, (void ***)&g->table, &g->n_table, &g->table_capacity, kept)
-               ? WEFT_OK
-               : weft_graph_status(g);
+    bool ok = kept != NULL;
+    if (ok)
+        *kept = *line;
+    ok = ok && keep_text(g, &kept->pattern) && keep_text(g, &kept->dim) &&
+         keep_text(g, &kept->by) && keep_text(g, &kept->text);
+    if (!ok)
+        weft_fail_memory(&g->error);
+    else
+        weft_graph_push(g, (void ***)&g->table, &g->n_table, &g->table_capacity, kept);
 }
 
 void weft_graph_note_stray(weft_graph *g, const char *axis)
@@ -43,12 +51,55 @@ void weft_graph_note_stray(weft_graph *g, const char *axis)
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
                    const char *axis)
 {
-    int a = weft_mesh_find(&g->config.mesh, axis);
-    if (a < 0)
-        weft_graph_note_stray(g, axis);
+    weft_add_rule_with(g,
+                       &(weft_table_rule){.of = of, .pattern = pattern, .dim = dim, .axis = axis});
+}
+
+/* A line of the user is shown though its axis has one rank. */
+void weft_add_rule_with(weft_graph *g, const weft_table_rule *rule)
+{
+    const int axis = weft_mesh_find(&g->config.mesh, rule->axis);
+    if (axis < 0 && !rule->text)
+        weft_graph_note_stray(g, rule->axis);
     else
-        weft_table_add(g, &(weft_table_line){
-                              .of = of, .pattern = pattern, .dim = dim, .axis = a, .by = g->by});
+        add_line(g, &(weft_table_line){.of = rule->of,
+                                       .pattern = rule->pattern,
+                                       .dim = rule->dim,
+                                       .axis = axis,
+                                       .by = rule->by ? rule->by : g->by,
+                                       .text = rule->text,
+                                       .where = rule->where});
+}
+
+bool weft_graph_rule(const weft_graph *g, int i, weft_table_rule *out)
+{
+    if (i < 0 || i >= g->n_table + g->n_strays)
+        return false;
+    if (i >= g->n_table) {
+        const weft_stray *s = g->strays[i - g->n_table];
+        *out = (weft_table_rule){.axis = s->axis, .by = s->by, .idle = true};
+        return true;
+    }
+    const weft_table_line *l = g->table[i];
+    *out = (weft_table_rule){.of = l->of,
+                             .pattern = l->pattern,
+                             .dim = l->dim,
+                             .axis = l->axis >= 0 ? g->config.mesh.axis[l->axis].name : NULL,
+                             .by = l->by,
+                             .text = l->text,
+                             .where = l->where,
+                             .idle = l->axis < 0};
+    return true;
+}
+
+const char *weft_graph_axis(const weft_graph *g, int i)
+{
+    return i >= 0 && i < g->config.n_axes ? g->config.axes[i] : NULL;
+}
+
+bool weft_graph_is_partial(const weft_graph *g)
+{
+    return g->config.partial;
 }
 
 int weft_value_dim(const weft_value *v, const char *name)
@@ -67,8 +118,8 @@ static const weft_table_line *find_line(const weft_graph *g, bool user, weft_rul
     const weft_table_line *best = NULL;
     for (int i = 0; i < g->n_table; i++) {
         const weft_table_line *line = g->table[i];
-        if (line->user != user || line->axis != axis || !weft_table_matches(line, of, name) ||
-            (line->dim && weft_value_dim(v, line->dim) < 0))
+        if ((line->text != NULL) != user || line->axis != axis ||
+            !weft_table_matches(line, of, name) || (line->dim && weft_value_dim(v, line->dim) < 0))
             continue;
         bool last = user || of == WEFT_RULE_ROLE;
         if (last || !best ||
@@ -176,7 +227,7 @@ weft_status weft_table_source(weft_graph *g, weft_value *v)
             const weft_table_line *line = weft_table_line_of(g, of, v->name, v, a);
             if (line && line->dim && weft_value_dim(v, line->dim) == d)
                 v->layout = weft_layout_cut(v->layout, d, a, false);
-            else if (line && line->user && !line->dim)
+            else if (line && line->text && !line->dim)
                 whole |= 1u << a;
         }
     v->placed = true;
@@ -207,7 +258,7 @@ weft_where weft_table_where(const weft_graph *g, int axis, const char *dim)
 {
     for (int i = 0; i < g->n_table; i++) {
         const weft_table_line *line = g->table[i];
-        if (line->user && line->axis == axis && line->dim && strcmp(line->dim, dim) == 0)
+        if (line->text && line->axis == axis && line->dim && strcmp(line->dim, dim) == 0)
             return line->where;
     }
     return WEFT_NOWHERE;

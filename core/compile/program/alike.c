@@ -2,6 +2,7 @@
 /* For which micro-batches does a program touch the same memory? For those whose values lie in the
  * same slots. What a device has captured for one of them it may replay for the others. */
 #include "compile/program/compile.h"
+#include "compile/program/walk.h"
 
 /* By number, the inputs' behind all others: does the program touch something in these slots? */
 static void find_touched(const weft_lowered *l, const weft_program *p, bool *touched)
@@ -117,29 +118,24 @@ int64_t weft_program_like(const weft_program *p, int64_t micro)
     return p->like && micro >= 0 ? p->like[micro] : micro;
 }
 
-/* As a run goes through the list: the host waits before an update, and what is kept on several
- * queues ends with all in step; behind those a task waits for nothing. */
 weft_status weft_lowered_kept(const weft_lowered *l, bool communicates, int64_t *instructions,
                               weft_error *err)
 {
     const int64_t places = l->graph->config.sizes.micro_batches + 1;
     bool *kept = weft_alloc_zero((size_t)(l->n_programs * places) + 1, sizeof *kept);
-    const weft_program *before = NULL;
+    weft_walk w;
     if (!kept)
         return weft_fail_memory(err);
     *instructions = 0;
-    for (int t = 0; t < l->tasks->n; t++) {
-        const weft_task *task = &l->tasks->list[t];
-        const weft_program *p = weft_lowered_program(l, task->part, task->stage);
-        if (task->part == WEFT_PART_UPDATE)
-            before = NULL;
-        const weft_boundary *b = before ? weft_lowered_boundary(l, before, p, false) : NULL;
-        const bool repeats = weft_task_repeats(p, b, communicates);
+    weft_walk_init(&w, l, WEFT_PART_BEGIN, WEFT_PART_UPDATE);
+    w.keeps = true;
+    w.communicates = communicates;
+    while (weft_walk_next(&w)) {
+        const weft_program *p = w.step.program;
         bool *mine =
-            &kept[(p - l->programs) * places + weft_program_like(p, task->micro_batch) + 1];
-        *instructions += repeats && !*mine ? p->n : 0;
-        *mine = *mine || repeats;
-        before = repeats && !weft_program_is_on_first(p) ? NULL : p;
+            &kept[(p - l->programs) * places + weft_program_like(p, w.step.task->micro_batch) + 1];
+        *instructions += w.step.kept && !*mine ? p->n : 0;
+        *mine = *mine || w.step.kept;
     }
     weft_free(kept);
     return WEFT_OK;

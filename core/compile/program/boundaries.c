@@ -2,6 +2,7 @@
 /* What a task waits for of the one before it, whose body may still run: each instruction for the
  * last one on every other queue that touches the same memory, but for what other waits imply. What
  * came before that is done by then, for streams.c joins all queues one task late. */
+#include "base/array.h"
 #include "compile/program/lower.h"
 #include "compile/program/order.h"
 
@@ -156,15 +157,10 @@ static weft_status add(planner *p, int t, int ahead, bool prologue, weft_error *
     if (after->part == WEFT_PART_UPDATE || (prologue && !after->n_prologue) ||
         weft_lowered_boundary(l, before, after, prologue)) /* before an update the host waits */
         return WEFT_OK;
-    if (l->n_boundaries == l->boundaries_capacity) {
-        int more = l->boundaries_capacity ? 2 * l->boundaries_capacity : 8;
-        weft_boundary *fresh = weft_realloc(l->boundaries, (size_t)more * sizeof *fresh);
-        if (!fresh)
-            return weft_fail_memory(err);
-        l->boundaries = fresh;
-        l->boundaries_capacity = more;
-    }
-    weft_boundary *b = &l->boundaries[l->n_boundaries++];
+    weft_boundary *b =
+        weft_array_push(&l->boundaries, &l->n_boundaries, &l->boundaries_capacity, sizeof *b);
+    if (!b)
+        return weft_fail_memory(err);
     *b = (weft_boundary){.before = (int)(before - l->programs),
                          .after = (int)(after - l->programs),
                          .prologue = prologue,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A buffer for every live value: shared where a result may lie where an operand lay. */
+#include "base/array.h"
 #include "compile/program/compile.h"
 
 #include <string.h>
@@ -7,18 +8,14 @@
 int weft_compile_add_buffer(weft_compiler *c, weft_buffer b)
 {
     weft_lowered *l = c->l;
-    if (l->n_buffers == l->buffers_capacity) {
-        int more = l->buffers_capacity ? 2 * l->buffers_capacity : 256;
-        weft_buffer *fresh = weft_realloc(l->buffers, (size_t)more * sizeof *fresh);
-        if (!fresh) {
-            weft_fail_memory(c->err);
-            return -1;
-        }
-        l->buffers = fresh;
-        l->buffers_capacity = more;
+    weft_buffer *fresh =
+        weft_array_push(&l->buffers, &l->n_buffers, &l->buffers_capacity, sizeof *fresh);
+    if (!fresh) {
+        weft_fail_memory(c->err);
+        return -1;
     }
-    l->buffers[l->n_buffers] = b;
-    return l->n_buffers++;
+    *fresh = b;
+    return l->n_buffers - 1;
 }
 
 static void share(weft_compiler *c, const weft_value *v, int buffer)

@@ -5,8 +5,6 @@
 
 #include "compile/program/lower.h"
 
-typedef struct weft_seen weft_seen; /* of seen.c */
-
 typedef struct weft_compiler {
     weft_lowered *l;
     weft_graph *g;
@@ -24,7 +22,6 @@ typedef struct weft_compiler {
     bool *fused; /* by node id: its result is made in place by an operand's maker; no instruction */
     bool *early; /* by node id: stands in its program's prologue */
     bool *adds;  /* by node id: adds to its first result's buffer instead of writing it */
-    weft_seen *seen;              /* shares that are known already */
     double products[WEFT_DTYPES]; /* operations of the forward's products, by dtype */
     bool repeats;                 /* forward and backward run more than once after BEGIN */
 } weft_compiler;
@@ -67,10 +64,8 @@ weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
  * alike. */
 weft_status weft_compile_workspace(weft_compiler *c, const weft_instruction *in, int64_t *bytes);
 /* flops.c: the operations of one run of an instruction, and its share of a step's. */
-weft_status weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
-                               weft_part part);
-/* seen.c: of an attention's operations in a step, what the causal mask leaves of them. */
-weft_status weft_compile_see(weft_compiler *c, weft_instruction *in, double flops);
+void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
+                        weft_part part);
 /* In which dtype most of the products run, once all are counted. */
 void weft_compile_find_product_dtype(weft_compiler *c);
 /* The call of a node on this rank; tensors has room for all operands and results. */

@@ -5,6 +5,14 @@
 
 #include <string.h>
 
+weft_box weft_box_of(void *to, const void *from, int64_t bytes)
+{
+    weft_box b = {.to = to, .from = from, .bytes = bytes};
+    for (int d = 0; d < WEFT_BOX_DIMS; d++)
+        b.n[d] = 1;
+    return b;
+}
+
 static const weft_times once = {1, 0, 0};
 
 static weft_place behind(weft_place p, int64_t bytes)

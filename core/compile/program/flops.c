@@ -18,11 +18,7 @@ weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n)
     return narrowest;
 }
 
-/* How often a product of the forward is computed in a step, forward and backward: its gradients
- * cost twice what it does, in equal shares for each operand that can have one; what is frozen needs
- * none.
- */
-static double passes(const weft_node *n)
+double weft_product_passes(const weft_node *n)
 {
     int possible = 0, needed = 0;
     for (int i = 0; i < n->n_ins; i++) {
@@ -36,7 +32,6 @@ static double passes(const weft_node *n)
 static void count_product(weft_compiler *c, const weft_node *n, double flops)
 {
     c->l->model_flops += flops;
-    c->l->model_attention += weft_node_in(n, "attention") ? flops : 0;
     c->products[weft_product_dtype(c->g, n)] +=
         flops + 1; /* the same where a rank's share is empty */
 }
@@ -50,8 +45,8 @@ void weft_compile_find_product_dtype(weft_compiler *c)
     c->l->product_dtype = most;
 }
 
-weft_status weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
-                               weft_part part)
+void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call *call,
+                        weft_part part)
 {
     const weft_node *n = in->node;
     double flops = 0, times = part == WEFT_PART_F || part == WEFT_PART_B
@@ -71,6 +66,5 @@ weft_status weft_compile_count(weft_compiler *c, weft_instruction *in, const wef
     in->flops = flops;
     c->l->flops += flops * times;
     if (n->phase == WEFT_FORWARD && (n->op->flags & WEFT_OP_MATMUL))
-        count_product(c, n, passes(n) * flops * times);
-    return weft_compile_see(c, in, flops * times);
+        count_product(c, n, weft_product_passes(n) * flops * times);
 }

@@ -5,13 +5,11 @@
 #include <string.h>
 
 weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,
-                              const char *device_by, const weft_kernel *const *tables,
-                              const char *const *owners, int n_tables, weft_error *err)
+                              const weft_kernel *const *tables, const char *const *owners,
+                              int n_tables, weft_error *err)
 {
-    *kernels = (weft_kernels){.device = device, .device_self = device_self, .device_by = device_by};
-    const weft_entry entry = weft_enter(device_by, "plain", WEFT_NOWHERE, NULL);
+    *kernels = (weft_kernels){.device = device, .device_self = device_self};
     kernels->plain = device->plain && device->plain(device_self);
-    weft_leave(&entry, WEFT_OK);
     int n = 0;
     for (int i = 0; i < n_tables; i++)
         for (const weft_kernel *k = tables[i]; k && k->op; k++)
@@ -69,10 +67,8 @@ int64_t weft_device_alignment(const weft_device *d)
 void weft_kernels_address(const weft_kernels *kernels, int queue, weft_call *call)
 {
     const weft_device *d = kernels->device;
-    const weft_entry entry = weft_enter(kernels->device_by, "queue", WEFT_NOWHERE, NULL);
     call->queue = d->queue ? d->queue(kernels->device_self, queue) : NULL;
     call->threads = d->threads ? d->threads(kernels->device_self) : 1;
-    weft_leave(&entry, WEFT_OK);
 }
 
 weft_call weft_instruction_call(const weft_instruction *in, const weft_kernels *kernels)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs from an ordered graph: the instructions themselves. */
 #include "compile/program/lower.h"
+#include "base/array.h"
 #include "compile/program/compile.h"
 #include "host/enter.h"
 
@@ -44,18 +45,11 @@ void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumula
 
 static weft_instruction *append(weft_compiler *c, weft_program *p, int position)
 {
-    if (p->n == p->capacity) {
-        int more = p->capacity ? 2 * p->capacity : 64;
-        weft_instruction *fresh = weft_realloc(p->list, (size_t)more * sizeof *fresh);
-        if (!fresh) {
-            weft_fail_memory(c->err);
-            return NULL;
-        }
-        p->list = fresh;
-        p->capacity = more;
+    weft_instruction *in = weft_array_push(&p->list, &p->n, &p->capacity, sizeof *in);
+    if (!in) {
+        weft_fail_memory(c->err);
+        return NULL;
     }
-    weft_instruction *in = &p->list[p->n++];
-    memset(in, 0, sizeof *in);
     in->workspace = in->event = -1;
     in->position = position;
     return in;
@@ -285,8 +279,8 @@ static weft_status add_compute(weft_compiler *c, weft_node *n, int position)
         return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "op '%s' has neither a plain kernel nor one for this device", n->op->name);
     int64_t workspace = 0;
-    s = weft_compile_count(c, in, &call, program->part);
-    s = s ? s : weft_compile_workspace(c, in, &workspace);
+    weft_compile_count(c, in, &call, program->part);
+    s = weft_compile_workspace(c, in, &workspace);
     if (s)
         return s;
     say_more(c, in, &call);

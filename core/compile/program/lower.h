@@ -19,13 +19,12 @@ typedef struct weft_kernels {
     bool plain; /* use reference kernels only */
     const weft_device *device;
     void *device_self;
-    const char *device_by; /* the plugin that gives the device */
 } weft_kernels;
 
 /* tables: kernel tables of plugins, each ended by op == NULL; owners: the plugins' names. */
 weft_status weft_kernels_init(weft_kernels *kernels, const weft_device *device, void *device_self,
-                              const char *device_by, const weft_kernel *const *tables,
-                              const char *const *owners, int n_tables, weft_error *err);
+                              const weft_kernel *const *tables, const char *const *owners,
+                              int n_tables, weft_error *err);
 void weft_kernels_release(weft_kernels *kernels);
 /* The best kernel for a call; NULL: the op's plain one. */
 const weft_kernel *weft_kernels_find(const weft_kernels *kernels, const weft_call *call);
@@ -122,8 +121,8 @@ typedef struct weft_instruction {
     int transfer;            /* POST_SEND, POST_RECV, AWAIT: which, from 0 on; of what is shifted, a
                                 rank receives one and sends the next, and awaits both at once */
     double flops;            /* of one run of it */
-    double masked;           /* the share of them that an attention's mask leaves nothing of */
-    weft_kernel_work work;   /* of one launch, if the kernel says; launches 0: it does not */
+    double masked; /* the share of them that a mask leaves nothing of, once a forecast has looked */
+    weft_kernel_work work; /* of one launch, if the kernel says; launches 0: it does not */
     bool accumulate;
     bool early;   /* stands in its program's prologue */
     bool fetch;   /* some result goes to observers */
@@ -211,15 +210,11 @@ typedef struct weft_lowered {
                             fragmentation */
     int peak_position;
     int coord[WEFT_MAX_AXES];
-    int64_t load_bytes;     /* the most that a kernel takes before the first step */
-    double flops;           /* of one step: everything that is computed */
-    double model_flops;     /* of one step, what MFU counts: the forward's products, and for each as
-                               much again for every operand's gradient that is needed; three times the
-                               forward's where nothing is frozen */
-    double model_attention; /* of these, attention's */
-    double attention_flops; /* of one step: attention, recomputed or not */
-    double attention_seen;  /* of these, what queries see under causality, of one document */
-    bool attention_cut;     /* queries are a part of the sequence */
+    int64_t load_bytes; /* the most that a kernel takes before the first step */
+    double flops;       /* of one step: everything that is computed */
+    double model_flops; /* of one step, what MFU counts: the forward's products, and for each as
+                           much again for every operand's gradient that is needed; three times the
+                           forward's where nothing is frozen */
     weft_dtype product_dtype; /* that most of these run in: what MFU is measured against */
 } weft_lowered;
 
@@ -237,6 +232,10 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
 void weft_lowered_destroy(weft_lowered *l);
 /* The dtype that a product of this node runs in. */
 weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n);
+/* How often a product of the forward is computed in a step, forward and backward: its gradients
+ * cost twice what it does, in equal shares for each operand that can have one; what is frozen needs
+ * none. */
+double weft_product_passes(const weft_node *n);
 /* Of every part and every stage that it has there is one, maybe without instructions; else NULL. */
 weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
 /* Of two programs whose tasks follow each other in the list; NULL: they never do. */

@@ -53,12 +53,4 @@ static inline bool weft_crossing_counts(const weft_instruction *in)
     return in->queue != WEFT_QUEUE_TRANSFERS;
 }
 
-/* ---- the proof ---- */
-
-/* Proves that waits and queues put every two accesses that conflict into an order: inside of
- * programs, from one task to the next (all before that is done), between a prologue and what runs
- * beside it, and of what is sent or received with all that runs meanwhile. The error names the
- * first two that are in none. */
-weft_status weft_check_order(const weft_lowered *l, weft_error *err);
-
 #endif

@@ -12,6 +12,8 @@
 /* Steps of the innermost loop: about a quarter of a second in all. A few thousand blocks need far
  * less; where the limit ends an order before all is placed, the others' best is kept. */
 static const int64_t work_limit = 300000000, search_limit = 40000000;
+/* And what the search may take for each byte that it could gain: a second for some 10 MiB. */
+static const int64_t steps_a_byte = 64;
 
 typedef struct block {
     int64_t bytes; /* rounded up to the alignment */
@@ -361,6 +363,12 @@ static void search(packer *p, comparison *start, bool together, int64_t work)
     }
 }
 
+static int64_t search_work(const packer *p)
+{
+    int64_t lost = p->best - p->peak;
+    return lost < search_limit / steps_a_byte ? lost * steps_a_byte : search_limit;
+}
+
 static void pack(packer *p)
 {
     static comparison *const orders[] = {compare_load, compare_magnitude, compare_magnitude_life,
@@ -371,9 +379,10 @@ static void pack(packer *p)
     for (int i = 0; i < ORDERS && p->best > p->peak; i++)
         if (try_order(p, orders[i]))
             best = orders[i];
+    int64_t work = search_work(p);
     for (int i = 0; i < ORDERS; i++)
-        search(p, orders[i], true, search_limit / 12);
-    search(p, best, false, search_limit * 3 / 4);
+        search(p, orders[i], true, work / 12);
+    search(p, best, false, work * 3 / 4);
 }
 
 weft_status weft_pack(weft_piece *pieces, int n, int64_t alignment, weft_packed *out,

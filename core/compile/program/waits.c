@@ -10,25 +10,12 @@
 #include <weft/marks.h>
 #include <weft/random.h>
 
-/* For each instruction and queue: the last instruction there that is done before it begins; -1:
- * none. */
-typedef struct clocks {
-    int *at;
-    int *before;                /* of each instruction, the one before it on its queue; -1: none */
+typedef struct queues {
+    weft_clock *clock;          /* of each instruction */
+    int *before;                /* of each, the one before it on its queue; -1: none */
     int last[WEFT_MOST_QUEUES]; /* of each queue, so far */
-    int n_queues;
-} clocks;
-
-static int *clock_of(const clocks *c, int i)
-{
-    return &c->at[i * c->n_queues];
-}
-
-static void advance(const clocks *c, int *to, int i)
-{
-    for (int q = 0; q < c->n_queues; q++)
-        to[q] = clock_of(c, i)[q] > to[q] ? clock_of(c, i)[q] : to[q];
-}
+    int n;
+} queues;
 
 static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_error *err)
 {
@@ -42,25 +29,15 @@ static weft_status add_wait(weft_lowered *l, weft_instruction *in, int on, weft_
     return WEFT_OK;
 }
 
-/* What is done before an instruction is what was done before the last one on its queue. */
-static void begin(clocks *c, int i, int queue)
-{
-    int last = c->last[queue];
-    for (int q = 0; q < c->n_queues; q++)
-        clock_of(c, i)[q] = last < 0 ? -1 : clock_of(c, last)[q];
-    c->before[i] = last;
-    c->last[queue] = i;
-}
-
 /* For each other queue, the latest earlier instruction that conflicts and is not known to be done:
  * those before it on that queue are done then, too. on[q]: -1: none. */
 static void find_conflicts(const weft_lowered *l, const weft_program *p, int i, int *on,
-                           weft_access *mine, weft_access *other, const clocks *c)
+                           weft_access *mine, weft_access *other, const queues *c)
 {
     const weft_instruction *in = &p->list[i];
-    const int *done = clock_of(c, i);
+    const int *done = c->clock[i].at;
     int n_mine = weft_accesses(l, in, 0, mine);
-    for (int q = 0; q < c->n_queues; q++) {
+    for (int q = 0; q < c->n; q++) {
         int k = q == in->queue ? -1 : c->last[q];
         while (k > done[q] && !weft_accesses_conflict(mine, n_mine, other,
                                                       weft_accesses(l, &p->list[k], 0, other)))
@@ -70,22 +47,19 @@ static void find_conflicts(const weft_lowered *l, const weft_program *p, int i, 
 }
 
 /* Of these, those that no other one implies. */
-static weft_status plan(weft_lowered *l, weft_program *p, int i, const int *on, const clocks *c,
+static weft_status plan(weft_lowered *l, weft_program *p, int i, const int *on, const queues *c,
                         weft_error *err)
 {
     weft_instruction *in = &p->list[i];
-    int *mine = clock_of(c, i);
-    for (int q = 0; q < c->n_queues; q++) {
+    for (int q = 0; q < c->n; q++) {
         bool implied = on[q] < 0;
-        for (int r = 0; r < c->n_queues && !implied; r++)
-            implied = r != q && on[r] >= 0 && clock_of(c, on[r])[q] >= on[q];
+        for (int r = 0; r < c->n && !implied; r++)
+            implied = r != q && on[r] >= 0 && c->clock[on[r]].at[q] >= on[q];
         weft_status s = implied ? WEFT_OK : add_wait(l, in, on[q], err);
         if (s)
             return s;
     }
-    for (int k = 0; k < in->n_waits; k++)
-        advance(c, mine, in->waits[k]);
-    mine[in->queue] = i;
+    weft_clock_fill(p, i, c->clock);
     return WEFT_OK;
 }
 
@@ -123,15 +97,17 @@ static void number_events(weft_lowered *l, const weft_program *p)
 }
 
 static weft_status plan_program(weft_lowered *l, weft_program *p, weft_access *space, int most,
-                                clocks *c, uint64_t seed, weft_error *err)
+                                queues *c, uint64_t seed, weft_error *err)
 {
     weft_status s = WEFT_OK;
     int on[WEFT_MOST_QUEUES], a = (int)(p - l->programs);
-    for (int q = 0; q < c->n_queues; q++)
+    for (int q = 0; q < c->n; q++)
         c->last[q] = -1;
     for (int i = 0; i < p->n && !s; i++) {
-        p->list[i].queue = queue_of(&p->list[i], c->n_queues, seed, a, i);
-        begin(c, i, p->list[i].queue);
+        const int queue = p->list[i].queue = queue_of(&p->list[i], c->n, seed, a, i);
+        c->before[i] = c->last[queue];
+        c->last[queue] = i;
+        weft_clock_fill(p, i, c->clock);
         find_conflicts(l, p, i, on, space, space + most, c);
         s = plan(l, p, i, on, c, err);
     }
@@ -148,14 +124,14 @@ weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_e
     for (int a = 0; a < l->n_programs; a++)
         longest = l->programs[a].n > longest ? l->programs[a].n : longest;
     weft_access *space = weft_alloc(2 * (size_t)most * sizeof *space);
-    clocks c = {.at = weft_alloc(((size_t)longest + 1) * (size_t)n_queues * sizeof(int)),
+    queues c = {.clock = weft_alloc(((size_t)longest + 1) * sizeof *c.clock),
                 .before = weft_alloc(((size_t)longest + 1) * sizeof(int)),
-                .n_queues = n_queues};
-    weft_status s = space && c.at && c.before ? WEFT_OK : weft_fail_memory(err);
+                .n = n_queues};
+    weft_status s = space && c.clock && c.before ? WEFT_OK : weft_fail_memory(err);
     for (int a = 0; a < l->n_programs && !s; a++)
         s = plan_program(l, &l->programs[a], space, most, &c, seed, err);
     weft_free(space);
-    weft_free(c.at);
+    weft_free(c.clock);
     weft_free(c.before);
     return s;
 }

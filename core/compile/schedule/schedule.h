@@ -36,12 +36,8 @@ weft_status weft_tasks_frame(weft_tasks *tasks, weft_error *err);
  * stages backward. Framed. */
 weft_status weft_tasks_trivial(weft_tasks *tasks, weft_error *err);
 
-/* ---- text (text.c) ---- */
-
 /* "begin", "3F12" (stage, part, micro-batch), "step_end". */
 void weft_task_print(const weft_task *task, weft_text *text);
-/* The lists as text: of each rank "rank 0:" and its tasks, in lines that an editor can show. */
-void weft_tasks_print(const weft_tasks *tasks, weft_text *text);
 
 /* ---- proof (verify.c) ---- */
 

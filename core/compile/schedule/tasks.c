@@ -110,3 +110,13 @@ weft_status weft_tasks_trivial(weft_tasks *t, weft_error *err)
     }
     return s ? s : weft_tasks_frame(t, err);
 }
+
+void weft_task_print(const weft_task *task, weft_text *text)
+{
+    static const char *const names[] = {"begin", "F", "B", "step_end", "update"};
+    if (weft_part_is_micro(task->part))
+        weft_text_print(text, "%d%s%lld", task->stage, names[task->part],
+                        (long long)task->micro_batch);
+    else
+        weft_text_add(text, names[task->part]);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pass on the joint graph of a small model on a mesh: what it adds is placed, verified and
  * closes its norm once. */
+#include "../../../tests/lib/standard_ops.h"
 #include "../adamw.h"
 #include "compile/graph/internal.h"
 #include "settings/settings.h"
@@ -98,7 +99,7 @@ static void begin(fixture *f, const char *ini)
     assert_int_equal(adamw_LTX_plugin.create(&f->host, &f->self, &f->err), WEFT_OK);
 
     const weft_op *const *more[] = {adamw_ops};
-    assert_int_equal(weft_ops_init(&f->ops, more, NULL, 1, &f->err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&f->ops, more, NULL, 1, &f->err), WEFT_OK);
     weft_graph_config config = {
         .mode = WEFT_MODE_TRAIN, .ops = &f->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
     config.mesh = (weft_mesh){

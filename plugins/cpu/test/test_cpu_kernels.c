@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "compile/graph/ops/ops.h"
+#include "../../../tests/lib/standard_ops.h"
 #include "cpu.h"
 #include "trial_ops.h"
 
@@ -34,7 +34,7 @@ static void test_every_op_has_a_kernel(void **state)
         "gather",   "redistribute", "lowest"}; /* single numbers, what lowering replaces, and where
                                                   maxima begin, once a step */
     (void)state;
-    for (const weft_op *const *o = weft_standard_ops(); *o; o++) {
+    for (const weft_op *const *o = standard_ops(); *o; o++) {
         bool expected = !((*o)->flags & WEFT_OP_SOURCE);
         for (size_t i = 0; i < sizeof plain_only / sizeof *plain_only; i++)
             expected = expected && strcmp((*o)->name, plain_only[i]) != 0;

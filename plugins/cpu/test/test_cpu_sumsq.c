@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sum of squares against the plain op, and against an exact one. */
-#include "compile/graph/ops/ops.h"
+#include "../../../tests/lib/standard_ops.h"
 #include "cpu.h"
 
 #include <math.h>
@@ -61,7 +61,7 @@ static double squares(bool plain, weft_tensor *x, weft_dtype out_type, double st
     call.workspace_bytes = kernel->workspace(&call);
     call.workspace = weft_alloc_aligned(64, call.workspace_bytes + 64);
     assert_non_null(call.workspace);
-    assert_int_equal(plain ? weft_op_sumsq.plain(&call, NULL) : kernel->launch(&call, NULL),
+    assert_int_equal(plain ? standard_op("sumsq")->plain(&call, NULL) : kernel->launch(&call, NULL),
                      WEFT_OK);
     weft_free_aligned(call.workspace);
     return weft_tensor_get(&result, 0);

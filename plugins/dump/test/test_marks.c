@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pass on the joint graph of a small model on a mesh: what is asked for is marked, and sums
  * over ranks are closed first. */
+#include "../../../tests/lib/standard_ops.h"
 #include "../dump.h"
 #include "compile/graph/internal.h"
 #include "settings/settings.h"
@@ -64,7 +65,7 @@ static weft_status run_pass(fixture *f, const char *ini)
                      WEFT_OK);
     assert_int_equal(dump_LTX_plugin.create(&f->host, (void **)&f->self, &f->err), WEFT_OK);
     const weft_op *const *more[] = {dump_ops};
-    assert_int_equal(weft_ops_init(&f->ops, more, NULL, 1, &f->err), WEFT_OK);
+    assert_int_equal(standard_ops_init(&f->ops, more, NULL, 1, &f->err), WEFT_OK);
     weft_graph_config config = {
         .mode = WEFT_MODE_TRAIN, .ops = &f->ops, .dtype = WEFT_F32, .sizes = {4, 6, 2, 0}};
     config.mesh = (weft_mesh){1, {{.name = "dp_shard", .size = 2, .by = "fsdp"}}};

@@ -279,6 +279,49 @@ static void transfers_are_matched(void **state)
     says(f, "  failed  recv of fsdp");
 }
 
+static const flight_entry *entry(const fixture *f, int rank, int place)
+{
+    return &f->rank[rank]->ring.entries[place];
+}
+
+/* A pair's messages are matched by their numbers, of each direction its own. */
+static void each_direction_counts(void **state)
+{
+    fixture *f = *state;
+    weft_request *request;
+    begin(f, "[flight]\n");
+    uint64_t first = f->rank[0]->ring.head->written;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal((i < 3 ? wrapped()->send(f->rank[0], f->pair[0], 1, NULL, 6, WEFT_BF16,
+                                                  NULL, &request, &f->err)
+                                : wrapped()->recv(f->rank[0], f->pair[0], 1, NULL, 6, WEFT_BF16,
+                                                  NULL, &request, &f->err)),
+                         WEFT_OK);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(entry(f, 0, (int)first + i)->in_group, i < 3 ? i + 1 : i - 2);
+}
+
+/* A transfer may be awaited long after it was begun, when the ring has others in its place. */
+static void what_the_ring_has_lost_is_not_marked(void **state)
+{
+    enum { ENTRIES = 16 };
+    fixture *f = *state;
+    weft_request *request;
+    begin(f, "[flight]\nentries = 16\n");
+    assert_int_equal(f->rank[0]->ring.head->capacity, ENTRIES);
+    uint64_t first = f->rank[0]->ring.head->written;
+    assert_int_equal(
+        wrapped()->send(f->rank[0], f->pair[0], 1, NULL, 6, WEFT_BF16, NULL, &request, &f->err),
+        WEFT_OK);
+    for (int i = 0; i < ENTRIES; i++)
+        collective(f, 0, f->all[0], 8);
+    const flight_entry before = *entry(f, 0, (int)first % ENTRIES);
+    assert_int_equal(before.kind, FLIGHT_ALL_GATHER);
+    result = WEFT_ERR_PEER;
+    assert_int_equal(wrapped()->wait(f->rank[0], request, NULL, &f->err), WEFT_ERR_PEER);
+    assert_memory_equal(entry(f, 0, (int)first % ENTRIES), &before, sizeof before);
+}
+
 static void ranks_are_listed_in_order(void **state)
 {
     fixture *f = *state;
@@ -351,6 +394,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_error_of_ones_own_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(threads_go_together, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_elsewhere_comes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_direction_counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_the_ring_has_lost_is_not_marked, setup, teardown),
         cmocka_unit_test_setup_teardown(ranks_are_listed_in_order, setup, teardown),
         cmocka_unit_test_setup_teardown(who_followed_is_not_to_blame, setup, teardown),
         cmocka_unit_test_setup_teardown(a_run_that_moves_is_no_deadlock, setup, teardown),

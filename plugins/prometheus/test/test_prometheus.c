@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <weft/files.h>
 #include <weft/weft.h>
@@ -206,6 +207,7 @@ static void figures_are_there(void **state)
     has(text, "weft_failed_saves_total{run=\"my \\\"run\\\"\"} 1\n");
     has(text, "weft_skipped_updates_total{run=\"my \\\"run\\\"\"} 3\n");
     has(text, "weft_running{run=\"my \\\"run\\\"\"} 1\n");
+    has(text, "weft_failed{run=\"my \\\"run\\\"\"} 0\n");
     has(text, "weft_step{run=\"my \\\"run\\\"\"} 2\n");
     has(text, "weft_loss{run=\"my \\\"run\\\"\"} 4.5\n");
     has(text, "# TYPE weft_tokens_total counter\nweft_tokens_total{run=\"my \\\"run\\\"\"} 4096\n");
@@ -216,8 +218,8 @@ static void figures_are_there(void **state)
     has(text, ",name=\"odd \\\"\\\\\\nname\"} 0.25\n");
     assert_null(strstr(text, "grad_norm"));
     assert_null(strstr(text, "none"));
-    assert_int_equal(families, 24);
-    assert_int_equal(samples, 25);
+    assert_int_equal(families, 25);
+    assert_int_equal(samples, 26);
     weft_free(text);
 }
 
@@ -236,11 +238,13 @@ static void written_now_and_then(void **state)
     last.peak_flops = 0; /* not known */
     event(f, WEFT_EVENT_STEP_END, last);
     last.step = 31; /* which has failed */
+    last.status = WEFT_ERR_IO;
     event(f, WEFT_EVENT_STOP, last);
     text = read_text(f);
+    has(text, "\"} 1\n# HELP weft_step ");
     assert_null(strstr(text, "mfu"));
     has(text, "\"} 30\n# HELP weft_steps ");
-    has(text, "\"} 0\n# HELP weft_step ");
+    has(text, "\"} 0\n# HELP weft_failed ");
     weft_free(text);
 }
 
@@ -253,6 +257,27 @@ static void only_rank_0_writes(void **state)
     event(f, WEFT_EVENT_START, run);
     event(f, WEFT_EVENT_STEP_END, run);
     assert_int_equal(access(f->file, F_OK), -1);
+}
+
+/* One that is written still is under a lock, whoever writes it. */
+static void what_was_left_is_removed(void **state)
+{
+    fixture *f = *state;
+    char dead[128], alive[128], other[128];
+    snprintf(dead, sizeof dead, "%s.tmp-4711-0", f->file);
+    snprintf(alive, sizeof alive, "%s.tmp-4712-0", f->file);
+    snprintf(other, sizeof other, "%s/other.prom.tmp-4711-0", f->dir);
+    const int fds[] = {weft_open_to_write(dead, WEFT_WRITE_NEW),
+                       weft_open_to_write(alive, WEFT_WRITE_NEW),
+                       weft_open_to_write(other, WEFT_WRITE_NEW)};
+    assert_int_equal(flock(fds[1], LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(begin(f, "[prometheus]\n"), WEFT_OK);
+    event(f, WEFT_EVENT_START, (weft_run_view){0});
+    assert_int_equal(access(dead, F_OK), -1);
+    assert_int_equal(unlink(alive), 0);
+    assert_int_equal(unlink(other), 0);
+    for (int i = 0; i < 3; i++)
+        close(fds[i]);
 }
 
 static void other_names_are_refused(void **state)
@@ -269,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(figures_are_there, setup, teardown),
         cmocka_unit_test_setup_teardown(written_now_and_then, setup, teardown),
         cmocka_unit_test_setup_teardown(only_rank_0_writes, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_left_is_removed, setup, teardown),
         cmocka_unit_test_setup_teardown(other_names_are_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

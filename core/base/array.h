@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays that grow. Internal to weft (core and cli). */
+#ifndef WEFT_BASE_ARRAY_H
+#define WEFT_BASE_ARRAY_H
+
+#include <stddef.h>
+
+/* One more, zeroed, at the end of an array of *n elements of `size` bytes, with room for *capacity;
+ * array: the address of the pointer to it, weft_free. NULL: out of memory, and all is as it was. */
+void *weft_array_push(void *array, int *n, int *capacity, size_t size);
+
+#endif

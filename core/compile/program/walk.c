@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order of a list, and where queues meet in it. Uploads wait for nobody. */
+#include "compile/program/walk.h"
+
+/* A prologue stands before the body of the task before it; behind it, if that makes what prologues
+ * read. The host waits behind a stretch of the list. */
+enum { FIRST, AHEAD, BODY, BEHIND, OVER, PHASES };
+enum { NONE = -1 };
+
+static int next_task(const weft_walk *w, int i)
+{
+    const weft_task_list *t = w->l->tasks;
+    for (i++; i < t->n; i++)
+        if (t->list[i].part >= w->first && t->list[i].part <= w->last)
+            return i;
+    return NONE;
+}
+
+void weft_walk_init(weft_walk *w, const weft_lowered *l, weft_part first, weft_part last)
+{
+    *w = (weft_walk){.l = l, .first = first, .last = last, .fresh = true};
+    w->task = next_task(w, NONE);
+}
+
+void weft_walk_meet(weft_walk *w)
+{
+    w->before = NULL;
+    w->step.boundary = NULL;
+    w->step.meets = false;
+}
+
+static bool is_update(const weft_walk *w, int task)
+{
+    return w->l->tasks->list[task].part == WEFT_PART_UPDATE;
+}
+
+/* Of those that the host enqueues before it waits. */
+static bool is_last(const weft_walk *w)
+{
+    const int next = next_task(w, w->task);
+    return next == NONE || (is_update(w, next) && !is_update(w, w->task));
+}
+
+/* Whose instructions come now; NONE: nobody's. */
+static int task_of(const weft_walk *w, int phase)
+{
+    const bool makes = w->l->tasks->list[w->task].part == WEFT_PART_BEGIN;
+    switch (phase) {
+    case FIRST:
+        return w->fresh ? w->task : NONE;
+    case AHEAD:
+        return makes || is_last(w) ? NONE : next_task(w, w->task);
+    case BEHIND:
+        return makes && !is_last(w) ? next_task(w, w->task) : NONE;
+    default:
+        return w->task;
+    }
+}
+
+static void leave(weft_walk *w)
+{
+    const weft_walk_step *s = &w->step;
+    if (s->kind == WEFT_WALK_BODY && s->program) {
+        w->before = s->forks ? NULL : s->program;
+        w->before_index = s->index;
+        w->before_kept = s->kept;
+    }
+    if (s->kind == WEFT_WALK_OVER)
+        w->fresh = s->last;
+    if (s->last)
+        w->before = NULL;
+}
+
+static void enter(weft_walk *w, weft_walk_step *s)
+{
+    const bool prologue = s->kind == WEFT_WALK_PROLOGUE;
+    if (w->before && (!prologue || s->program->n_prologue)) {
+        s->boundary = weft_lowered_boundary(w->l, w->before, s->program, prologue);
+        s->meets = !s->boundary;
+    }
+    if (s->meets)
+        w->before = NULL;
+    if (prologue)
+        return;
+    s->kept = w->keeps && weft_task_repeats(s->program, s->boundary, w->communicates);
+    s->forks = s->kept && !weft_program_is_on_first(s->program);
+}
+
+static bool has_prologue(const weft_lowered *l, const weft_program *p)
+{
+    return p->n_prologue > 0 || weft_lowered_uploads(l, p);
+}
+
+/* False: nothing comes in this phase. */
+static bool begin_step(weft_walk *w, int phase)
+{
+    const int task = task_of(w, phase);
+    if (task == NONE)
+        return false;
+    const weft_task *t = &w->l->tasks->list[task];
+    w->step = (weft_walk_step){
+        .kind = phase == BODY   ? WEFT_WALK_BODY
+                : phase == OVER ? WEFT_WALK_OVER
+                                : WEFT_WALK_PROLOGUE,
+        .index = task,
+        .task = t,
+        .program = weft_lowered_program(w->l, t->part, t->stage),
+        .last = phase == OVER && is_last(w),
+    };
+    if (w->step.kind == WEFT_WALK_PROLOGUE && !has_prologue(w->l, w->step.program))
+        return false;
+    if (phase != OVER)
+        enter(w, &w->step);
+    return true;
+}
+
+bool weft_walk_next(weft_walk *w)
+{
+    leave(w);
+    while (w->task != NONE) {
+        const int phase = w->phase;
+        const bool there = begin_step(w, phase);
+        w->phase = (phase + 1) % PHASES;
+        if (phase == OVER)
+            w->task = next_task(w, w->task);
+        if (there)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way through a rank's list of tasks: whose prologue or body comes next, and what it waits for.
+ * A run enqueues in this order, a prediction follows it, and what a device keeps is counted along
+ * it. */
+#ifndef WEFT_PROGRAM_WALK_H
+#define WEFT_PROGRAM_WALK_H
+
+#include "compile/program/lower.h"
+
+typedef enum weft_walk_kind {
+    WEFT_WALK_PROLOGUE, /* what a task begins early; there is something */
+    WEFT_WALK_BODY,
+    WEFT_WALK_OVER /* nothing more of this task */
+} weft_walk_kind;
+
+typedef struct weft_walk_step {
+    weft_walk_kind kind;
+    int index; /* of the task, in the list */
+    const weft_task *task;
+    const weft_program *program;
+    /* of a prologue or a body */
+    bool meets;                    /* it comes behind all that is enqueued */
+    const weft_boundary *boundary; /* else what it waits for of the body before; NULL: nothing */
+    /* of a body */
+    bool kept;  /* by a device that keeps tasks */
+    bool forks; /* ... on several queues: all are in step before and behind it */
+    /* of an end */
+    bool last; /* the host waits here, and all queues are in step */
+} weft_walk_step;
+
+typedef struct weft_walk {
+    const weft_lowered *l;
+    weft_part first, last;      /* only tasks of these parts */
+    bool keeps, communicates;   /* the device keeps tasks; those in which ranks communicate, too */
+    weft_walk_step step;        /* after weft_walk_next */
+    const weft_program *before; /* whose body was the last; NULL: all queues are in step */
+    int before_index;
+    bool before_kept; /* it is waited for as a whole */
+    int task, phase;  /* where it is */
+    bool fresh;       /* at the beginning, or behind where the host waits */
+} weft_walk;
+
+/* All queues are in step at first. */
+void weft_walk_init(weft_walk *walk, const weft_lowered *l, weft_part first, weft_part last);
+/* Goes on to the next step; false: there is none. */
+bool weft_walk_next(weft_walk *walk);
+/* All queues have been put in step, whatever the plan says. */
+void weft_walk_meet(weft_walk *walk);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan says of a run before it runs: times, memory, texts for people. */
+#ifndef WEFT_FORECAST_FORECAST_H
+#define WEFT_FORECAST_FORECAST_H
+
+#include "compile/driver/plan.h"
+#include "forecast/roofline.h"
+
+/* ---- costs.c: a training step before it is run ---- */
+
+/* Does the transport make such reductions by sending all terms? */
+bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op);
+/* What the device says of itself. false: nothing; 1e12 flop/s and 1e10 byte/s are assumed. */
+bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
+
+typedef struct weft_forecast {
+    weft_costs costs;                    /* without what stages wait for each other */
+    weft_timeline *timeline;             /* with it */
+    weft_lowered **ranks;                /* of the pipeline; the planned one is the plan's own */
+    double work_s[WEFT_WORKS], waits_s;  /* of the planned rank's step: what its instructions take,
+                                            and how long it computes nothing for those that send */
+    double model_flops, model_attention; /* what MFU counts of a step, a rank of the pipeline */
+    const char *unknown;                 /* the first op whose time is not known */
+    int n_unknown;
+    double flops, unknown_flops;  /* of the planned rank: all, and those of such */
+    double products[WEFT_DTYPES]; /* of these, products' by the dtype that they run in */
+} weft_forecast;
+
+/* What the tasks of a training step take, what goes from stage to stage, and when they run.
+ * weft_forecast_release. */
+weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *roofline,
+                               weft_forecast *f, weft_error *err);
+void weft_forecast_release(const weft_plan *plan, weft_forecast *f);
+/* In words, if the device says what it reaches (forecast.c): a step's time, tokens/s, MFU. */
+void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
+/* A line a stage. */
+void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
+
+/* ---- check.c: what a run would refuse that the plan can see ---- */
+
+weft_status weft_plan_check(const weft_plan *plan, weft_error *err);
+
+/* ---- libraries.c: memory beside what is planned, as the plugins estimate it ---- */
+
+typedef struct weft_libraries {
+    int64_t device, captured, loading, transport; /* captured: tasks that are replayed; loading:
+                                                     what kernels take before the first step */
+    bool keeps;                                   /* there are tasks that a device may replay */
+    const char *transport_name;                   /* NULL: it does not say */
+} weft_libraries;
+
+weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft_error *err);
+
+/* ---- what `weft plan` says (report.c) ---- */
+
+/* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
+void weft_plan_print(const weft_plan *plan, weft_text *text);
+/* One program's instructions with their operands' places. */
+void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part,
+                             weft_text *text);
+/* What ranks compute alike at the end of a step after gathering it (repeats.c). */
+void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);
+/* A line of a name, which is filled up to so many columns, and bytes. */
+void weft_print_named(weft_text *text, const char *name, int width, double bytes);
+/* Memory of libraries, and what is left of the device (room.c). */
+void weft_plan_print_libraries(const weft_plan *plan, weft_text *text);
+/* Trained elements, all ranks together. */
+int64_t weft_plan_parameters(const weft_plan *plan);
+/* How many shares of a micro-batch have no sample: it is cut into more than it has. */
+int64_t weft_plan_idle(const weft_plan *plan);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of tasks as text that can be edited; weft_tasks_parse reads it. */
+#ifndef WEFT_KIT_TASK_LISTS_H
+#define WEFT_KIT_TASK_LISTS_H
+
+#include "compile/schedule/schedule.h"
+
+/* Of each rank "rank 0:" and its tasks, in lines that an editor can show. */
+void weft_tasks_print(const weft_tasks *tasks, weft_text *text);
+
+#endif
