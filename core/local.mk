@@ -28,7 +28,6 @@ core_libcore_la_SOURCES = \
 	core/settings/listed.c \
 	core/settings/nearest.c \
 	core/settings/params.c \
-	core/settings/print.c \
 	core/settings/settings.c \
 	core/settings/unknown.c \
 	core/settings/utf8.c \

@@ -18,11 +18,13 @@ lib_libshared_la_SOURCES = \
 	lib/cli/crash.c \
 	lib/cli/describe.c \
 	lib/cli/describe_man.c \
+	lib/cli/effective.c \
 	lib/cli/options.c \
 	lib/cli/built_in.h \
 	lib/cli/columns.h \
 	lib/cli/crash.h \
 	lib/cli/describe.h \
+	lib/cli/settings.h \
 	lib/forecast/check.c \
 	lib/forecast/costs.c \
 	lib/forecast/course.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What settings are made of. Internal to core/settings. */
+/* What settings are made of. Internal to core/settings and, for commands, to lib/cli. */
 #ifndef WEFT_SETTINGS_INTERNAL_H
 #define WEFT_SETTINGS_INTERNAL_H
 

@@ -66,10 +66,6 @@ weft_status weft_settings_finish(weft_settings *settings, const char *const *can
 weft_status weft_settings_begin(weft_settings *settings, const char *const *candidates,
                                 weft_error *err);
 
-/* Appends the effective INI, loadable again: every claimed section, every key. with_sources adds ";
- * run.ini:14" comments; only_given leaves defaults out. */
-void weft_settings_print(const weft_settings *settings, bool with_sources, bool only_given,
-                         weft_text *text);
 /* The core's own sections' tables: [weft], [train], [mesh]. NULL for any other name. */
 const weft_param *weft_core_params(const char *section);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The effective INI: every claimed section, loadable again. */
+#include "cli/settings.h"
 #include "settings/internal.h"
 
 #include <string.h>
