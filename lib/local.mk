@@ -18,6 +18,7 @@ lib_libshared_la_SOURCES = \
 	lib/cli/crash.c \
 	lib/cli/describe.c \
 	lib/cli/describe_man.c \
+	lib/cli/edits.c \
 	lib/cli/effective.c \
 	lib/cli/options.c \
 	lib/cli/built_in.h \

@@ -83,6 +83,9 @@ weft_status weft_split_words(weft_pool *pool, const weft_ini_line *lines, const 
  * the command line names from the working directory. NULL when out of memory. */
 const char *weft_path_beside(weft_pool *pool, const char *path, weft_where at);
 
+/* A name as listed, '?' taken off; it must be a new one. Strings are kept, not copied. */
+weft_status weft_listed_make(const weft_settings *settings, const char *word, weft_where where,
+                             weft_listed *out, weft_error *err);
 /* Makes the list of plugins from [weft] plugins. */
 weft_status weft_settings_list(weft_settings *settings, weft_error *err);
 

@@ -37,17 +37,11 @@ weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **
                                  weft_error *err);
 void weft_settings_destroy(weft_settings *settings);
 
-/* -o section.key=value; the value may be empty (not set). */
-weft_status weft_settings_override(weft_settings *settings, const char *assignment,
-                                   weft_error *err);
-/* --with NAME, NAME@after:OTHER, NAME@before:OTHER, NAME@first; --without NAME. Unknown OTHER or
- * NAME is an error with the nearest name. */
-weft_status weft_settings_with(weft_settings *settings, const char *spec, weft_error *err);
-weft_status weft_settings_without(weft_settings *settings, const char *name, weft_error *err);
-
-/* The listed plugins in order, after --with and --without. A name twice is an error noted when the
+/* The listed plugins in order. A name twice is an error noted when the
  * INI was read. */
 int weft_settings_plugins(const weft_settings *settings, const weft_listed **list);
+/* Which of them has this name; -1: none. */
+int weft_listed_find(const weft_settings *settings, const char *name);
 
 /* Checks section `name` against `table` (NULL: no keys): wrong type, range, missing REQUIRED, all
  * of them go to err. Unknown keys are left to weft_settings_finish, which knows all tables, unless

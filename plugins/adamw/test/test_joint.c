@@ -4,7 +4,7 @@
 #include "../../../tests/lib/standard_ops.h"
 #include "../adamw.h"
 #include "compile/graph/internal.h"
-#include "settings/settings.h"
+#include "cli/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
