@@ -300,14 +300,10 @@ static weft_status read_eos(generate_source *s, const char *folder, weft_error *
 
 static void look_at_plugins(generate_source *s, const weft_settings *settings)
 {
-    const weft_listed *list;
-    for (int n = weft_settings_plugins(settings, &list); n > 0; n--) {
-        const char *name = list[n - 1].name;
-        s->lists_text = s->lists_text || strcmp(name, "text") == 0;
-        s->sample = s->sample || strcmp(name, "sample") == 0;
-        s->lists_store = s->lists_store || strcmp(name, "ckpt") == 0;
-        s->lists_weights = s->lists_weights || strcmp(name, "hf") == 0;
-    }
+    s->lists_text = s->lists_text || weft_listed_find(settings, "text") >= 0;
+    s->sample = s->sample || weft_listed_find(settings, "sample") >= 0;
+    s->lists_store = s->lists_store || weft_listed_find(settings, "ckpt") >= 0;
+    s->lists_weights = s->lists_weights || weft_listed_find(settings, "hf") >= 0;
 }
 
 /* A folder that the parameters begin as says what ends texts, too. */

@@ -57,30 +57,27 @@ static weft_status add_plugin(making *m, const char *name, weft_where at, weft_e
 }
 
 /* What a run takes though nobody has listed it. */
-static weft_status add_defaults(making *m, const weft_listed *listed, int n, weft_error *err)
+static weft_status add_defaults(making *m, weft_error *err)
 {
     const weft_params *weft = NULL;
     weft_default d;
     weft_status s =
         weft_settings_section(m->settings, "weft", weft_core_params("weft"), &weft, err);
     for (int i = 0; !s && weft_default_get(weft, i, &d); i++) {
-        bool needed = strcmp(d.service, "device") != 0 || !m->device;
-        for (int k = 0; k < n; k++)
-            needed = needed && strcmp(listed[k].name, d.name) != 0;
+        bool needed = (strcmp(d.service, "device") != 0 || !m->device) &&
+                      weft_listed_find(m->settings, d.name) < 0;
         s = needed ? add_plugin(m, d.name, d.where, err) : WEFT_OK;
     }
     return s;
 }
 
 /* With -n the command lists local by itself, where no transport is listed. */
-static weft_status add_local(making *m, const weft_listed *listed, int n, weft_error *err)
+static weft_status add_local(making *m, weft_error *err)
 {
     weft_error absent = {0};
     const char *path;
-    bool needed = true;
-    for (int i = 0; i < n; i++)
-        needed = needed && strcmp(listed[i].name, "local") != 0;
-    needed = needed && !weft_module_find(m->search, "local", WEFT_NOWHERE, &path, &absent);
+    const bool needed = weft_listed_find(m->settings, "local") < 0 &&
+                        !weft_module_find(m->search, "local", WEFT_NOWHERE, &path, &absent);
     weft_error_release(&absent);
     return needed ? add_plugin(m, "local", WEFT_NOWHERE, err) : WEFT_OK;
 }
@@ -100,8 +97,8 @@ static weft_status vet_ini(const weft_cli_options *options, weft_vetted *set, we
         weft_status added = add_plugin(&m, listed[i].name, listed[i].where, err);
         s = s ? s : added;
     }
-    s = s ? s : add_defaults(&m, listed, n, err);
-    s = s ? s : add_local(&m, listed, n, err);
+    s = s ? s : add_defaults(&m, err);
+    s = s ? s : add_local(&m, err);
     weft_search_destroy(search);
     weft_settings_destroy(settings);
     return s;

@@ -19,8 +19,6 @@ typedef struct loading {
     weft_settings *settings;
     const weft_log *log;
     weft_plugins *plugins;
-    const weft_listed *listed;
-    int n_listed;
     const weft_params *weft, *train, *mesh;
     weft_error *err;
     bool incomplete; /* a listed plugin could not be opened: nothing can be said of the set as a
@@ -75,21 +73,14 @@ static weft_status open_listed(loading *l, const weft_listed *listed)
 static weft_status find_all(loading *l)
 {
     const char *path;
+    const weft_listed *listed;
     weft_status status = WEFT_OK;
-    l->n_listed = weft_settings_plugins(l->settings, &l->listed);
-    for (int i = 0; i < l->n_listed; i++)
-        if (!l->listed[i].optional)
-            status = keep(status, weft_module_find(l->plugins->search, l->listed[i].name,
-                                                   l->listed[i].where, &path, l->err));
+    const int n = weft_settings_plugins(l->settings, &listed);
+    for (int i = 0; i < n; i++)
+        if (!listed[i].optional)
+            status = keep(status, weft_module_find(l->plugins->search, listed[i].name,
+                                                   listed[i].where, &path, l->err));
     return status;
-}
-
-static bool is_listed(const loading *l, const char *name)
-{
-    for (int i = 0; i < l->n_listed; i++)
-        if (strcmp(l->listed[i].name, name) == 0)
-            return true;
-    return false;
 }
 
 static bool is_open(const weft_plugins *p, const char *name)
@@ -123,7 +114,8 @@ static weft_status open_default(loading *l, const weft_default *d)
                          "[weft] defaults: '%s' is no service; write the name of a plugin, or "
                          "SERVICE:NAME, as device:cpu",
                          d->word);
-    if (is_listed(l, d->name) || is_open(l->plugins, d->name) || (lacking && l->incomplete) ||
+    if (weft_listed_find(l->settings, d->name) >= 0 || is_open(l->plugins, d->name) ||
+        (lacking && l->incomplete) ||
         (lacking && weft_plugins_service(l->plugins, d->service, &self)))
         return WEFT_OK;
     weft_status status = open_module(l, d->name, d->where, false);
@@ -157,17 +149,18 @@ static void move_to_front(weft_plugins *p, int n)
 static weft_status open_all(loading *l)
 {
     int n_defaults = 0;
+    const weft_listed *listed;
     weft_default d;
     weft_status status = WEFT_OK;
-    l->n_listed = weft_settings_plugins(l->settings, &l->listed);
+    const int n = weft_settings_plugins(l->settings, &listed);
     while (weft_default_get(l->weft, n_defaults, &d))
         n_defaults++;
     l->plugins->list =
-        weft_alloc_zero((size_t)l->n_listed + (size_t)n_defaults + 1, sizeof *l->plugins->list);
+        weft_alloc_zero((size_t)n + (size_t)n_defaults + 1, sizeof *l->plugins->list);
     if (!l->plugins->list)
         return weft_fail_memory(l->err);
-    for (int i = 0; i < l->n_listed; i++)
-        status = keep(status, open_listed(l, &l->listed[i]));
+    for (int i = 0; i < n; i++)
+        status = keep(status, open_listed(l, &listed[i]));
     const int n_listed = l->plugins->n;
     for (int i = 0; weft_default_get(l->weft, i, &d); i++)
         status = keep(status, open_default(l, &d));
@@ -206,7 +199,7 @@ static weft_status check_sections(loading *l, bool early)
     if (!unlisted)
         return weft_fail_memory(l->err);
     for (int i = 0; i < n; i++)
-        if (!is_listed(l, names[i]))
+        if (weft_listed_find(l->settings, names[i]) < 0)
             unlisted[kept++] = names[i];
     weft_status status =
         (early ? weft_settings_begin : weft_settings_finish)(l->settings, unlisted, l->err);

@@ -78,9 +78,8 @@ static bool is_excused(const weft_settings *settings, const char *name)
 {
     if (weft_core_params(name))
         return true;
-    for (int i = 0; i < settings->n_listed; i++)
-        if (strcmp(settings->listed[i].name, name) == 0)
-            return true;
+    if (weft_listed_find(settings, name) >= 0)
+        return true;
     for (int i = 0; i < settings->n_removed; i++)
         if (strcmp(settings->removed[i], name) == 0)
             return true;
