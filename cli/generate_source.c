@@ -136,18 +136,13 @@ static weft_status settings_of_checkpoint(generate_source *s, weft_error *err)
 static weft_status read_run(const char *path, weft_settings **run, weft_error *err)
 {
     char *text = NULL;
-    size_t size = 0;
-    weft_text pack = {0};
+    weft_kept_file file = {.name = path, .real = path};
     *run = NULL;
     if (access(path, F_OK) != 0)
         return WEFT_OK;
-    weft_status status = weft_read_file(path, &text, &size, err);
-    weft_text_print(&pack, "%zu %zu %zu\n%s%s", strlen(path), strlen(path), size, path, path);
-    weft_text_add_bytes(&pack, text ? text : "", size);
-    if (!status && pack.out_of_memory)
-        status = weft_fail_memory(err);
-    status = status ? status : weft_settings_unpack(weft_text_get(&pack), pack.size, run, err);
-    weft_text_release(&pack);
+    weft_status status = weft_read_file(path, &text, &file.size, err);
+    file.text = text;
+    status = status ? status : weft_settings_read_kept(&file, run, err);
     weft_free(text);
     return status;
 }

@@ -21,6 +21,7 @@ lib_libshared_la_SOURCES = \
 	lib/cli/edits.c \
 	lib/cli/effective.c \
 	lib/cli/options.c \
+	lib/cli/pack.c \
 	lib/cli/built_in.h \
 	lib/cli/columns.h \
 	lib/cli/crash.h \

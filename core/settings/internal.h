@@ -45,14 +45,6 @@ typedef struct weft_section {
     struct weft_section *next;
 } weft_section;
 
-/* A file as it was read. */
-typedef struct weft_kept_file {
-    const char *name, *real; /* as it was asked for; its real path */
-    const char *text;
-    size_t size;
-    struct weft_kept_file *next;
-} weft_kept_file;
-
 struct weft_settings {
     weft_pool pool;
     weft_kept_file *files; /* in reading order */

@@ -84,7 +84,7 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
 
 /* ---- files ---- */
 
-/* Reads a file of at most WEFT_INI_FILE bytes. at: the include; nowhere for the main file. */
+/* Reads a file, and one byte of more than it may have. at: as for keep. */
 static weft_status read_text(const char *path, char **data, size_t *size, weft_where at,
                              weft_error *err)
 {
@@ -109,9 +109,6 @@ static weft_status read_text(const char *path, char **data, size_t *size, weft_w
     *size = fread(buffer, 1, WEFT_INI_FILE + 1, file);
     if (ferror(file))
         status = weft_fail(err, WEFT_ERR_INPUT, at, "cannot read '%s': %s", path, strerror(errno));
-    else if (*size > WEFT_INI_FILE)
-        status = weft_fail(err, WEFT_ERR_INPUT, at,
-                           "'%s' has more than %d bytes; that is no INI file", path, WEFT_INI_FILE);
 done:
     fclose(file);
     if (status == WEFT_OK)
@@ -129,24 +126,31 @@ static const weft_kept_file *find_kept(const weft_settings *settings, const char
     return NULL;
 }
 
-static weft_kept_file *add_kept(weft_settings *settings, const char *name, const char *real,
-                                const char *text, size_t size)
+/* Keeps a copy of a file. at: the include; nowhere for the main file. */
+static weft_status keep(weft_settings *settings, const weft_kept_file *file, weft_where at,
+                        const weft_kept_file **out, weft_error *err)
 {
-    weft_kept_file **end = &settings->files,
-                   *kept = weft_pool_alloc(&settings->pool, sizeof(*kept));
-    char *copy = weft_pool_alloc(&settings->pool, size + 1);
+    weft_kept_file **end = &settings->files, *kept;
+    char *text;
 
-    if (!kept || !copy)
-        return NULL;
-    memcpy(copy, text, size);
-    *kept = (weft_kept_file){
-        .name = weft_pool_strdup(&settings->pool, name), .text = copy, .size = size};
-    kept->real = weft_pool_strdup(&settings->pool, real);
+    if (file->size > WEFT_INI_FILE)
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "'%s' has more than %d bytes; that is no INI file", file->name,
+                         WEFT_INI_FILE);
+    kept = weft_pool_alloc(&settings->pool, sizeof(*kept));
+    text = weft_pool_alloc(&settings->pool, file->size + 1);
+    if (!kept || !text)
+        return weft_fail_memory(err);
+    *kept = (weft_kept_file){.name = weft_pool_strdup(&settings->pool, file->name),
+                             .real = weft_pool_strdup(&settings->pool, file->real),
+                             .text = memcpy(text, file->text, file->size),
+                             .size = file->size};
     if (!kept->name || !kept->real)
-        return NULL;
+        return weft_fail_memory(err);
     while (*end)
         end = &(*end)->next;
-    return *end = kept;
+    *out = *end = kept;
+    return WEFT_OK;
 }
 
 /* The file, from the disk or from what was given; a file that is included twice is read once. */
@@ -166,9 +170,13 @@ static weft_status keep_file(weft_settings *settings, const char *path, weft_whe
     status = read_text(path, &text, &size, at, err);
     if (status != WEFT_OK)
         return status;
-    *out = add_kept(settings, path, realpath(path, real) ? real : path, text, size);
+    status = keep(
+        settings,
+        &(weft_kept_file){
+            .name = path, .real = realpath(path, real) ? real : path, .text = text, .size = size},
+        at, out, err);
     weft_free(text);
-    return *out ? WEFT_OK : weft_fail_memory(err);
+    return status;
 }
 
 /* "a.ini -> b.ini -> a.ini", from the frame where the cycle begins. */
@@ -362,6 +370,25 @@ weft_status weft_settings_read_text(const char *name, const char *text, size_t s
     return finish_reading(settings, read_entries(settings, &now, text, size, err), out, err);
 }
 
+weft_status weft_settings_read_kept(const weft_kept_file *files, weft_settings **out,
+                                    weft_error *err)
+{
+    weft_settings *settings = create(files->name, err);
+    weft_status status = settings ? WEFT_OK : WEFT_ERR_MEMORY;
+    const weft_kept_file *kept;
+
+    *out = NULL;
+    for (const weft_kept_file *f = files; f && status == WEFT_OK; f = f->next)
+        status = keep(settings, f, WEFT_NOWHERE, &kept, err);
+    if (status != WEFT_OK) {
+        weft_settings_destroy(settings);
+        return status;
+    }
+    settings->packed = true;
+    return finish_reading(
+        settings, read_file(settings, settings->file.file, WEFT_NOWHERE, NULL, err), out, err);
+}
+
 weft_status weft_settings_fall_back(weft_settings *settings, const char *name, const char *text,
                                     weft_error *err)
 {
@@ -386,68 +413,6 @@ void weft_settings_take_as_data(weft_settings *settings)
     }
     for (int i = 0; i < settings->n_listed; i++)
         settings->listed[i].where.line = 0;
-}
-
-/* ---- from one rank to another ---- */
-
-weft_status weft_settings_pack(const weft_settings *settings, weft_text *pack, weft_error *err)
-{
-    for (const weft_kept_file *f = settings->files; f; f = f->next) {
-        weft_text_print(pack, "%zu %zu %zu\n%s%s", strlen(f->name), strlen(f->real), f->size,
-                        f->name, f->real);
-        weft_text_add_bytes(pack, f->text, f->size);
-    }
-    return pack->out_of_memory ? weft_fail_memory(err) : WEFT_OK;
-}
-
-/* One file off the piece. */
-static weft_status unpack_file(weft_settings *settings, const char **pack, size_t *size,
-                               weft_error *err)
-{
-    size_t n[3], head;
-    const char *line = memchr(*pack, '\n', *size);
-    char text[80], name[PATH_MAX + 1], real[PATH_MAX + 1];
-
-    head = line ? (size_t)(line - *pack) + 1 : 0;
-    if (head == 0 || head >= sizeof(text))
-        goto broken;
-    memcpy(text, *pack, head);
-    text[head] = '\0';
-    if (sscanf(text, "%zu %zu %zu", &n[0], &n[1], &n[2]) != 3 || n[0] > PATH_MAX ||
-        n[1] > PATH_MAX || n[2] > WEFT_INI_FILE)
-        goto broken;
-    if (n[0] + n[1] + n[2] > *size - head)
-        goto broken;
-    snprintf(name, sizeof(name), "%.*s", (int)n[0], *pack + head);
-    snprintf(real, sizeof(real), "%.*s", (int)n[1], *pack + head + n[0]);
-    head += n[0] + n[1];
-    if (!add_kept(settings, name, real, *pack + head, n[2]))
-        return weft_fail_memory(err);
-    *pack += head + n[2];
-    *size -= head + n[2];
-    return WEFT_OK;
-broken:
-    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "what rank 0 has sent is no INI");
-}
-
-weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out,
-                                 weft_error *err)
-{
-    weft_settings *settings = create("", err);
-    weft_status status = settings ? WEFT_OK : WEFT_ERR_MEMORY;
-
-    *out = NULL;
-    do {
-        status = status ? status : unpack_file(settings, &pack, &size, err);
-    } while (status == WEFT_OK && size > 0);
-    if (status != WEFT_OK) {
-        weft_settings_destroy(settings);
-        return status;
-    }
-    settings->packed = true;
-    settings->file.file = settings->files->name;
-    return finish_reading(
-        settings, read_file(settings, settings->file.file, WEFT_NOWHERE, NULL, err), out, err);
 }
 
 void weft_settings_destroy(weft_settings *settings)

@@ -8,6 +8,14 @@
 
 typedef struct weft_settings weft_settings;
 
+/* A file as it was read. */
+typedef struct weft_kept_file {
+    const char *name, *real; /* as it was asked for; its real path */
+    const char *text;
+    size_t size;
+    struct weft_kept_file *next;
+} weft_kept_file;
+
 /* A name from [weft] plugins. */
 typedef struct weft_listed {
     const char *name;
@@ -22,6 +30,10 @@ weft_status weft_settings_read(const char *file, weft_settings **out, weft_error
  * directory. */
 weft_status weft_settings_read_text(const char *name, const char *text, size_t size,
                                     weft_settings **out, weft_error *err);
+/* The same from files that are in memory, the first the INI, with what it includes behind it; no
+ * file is opened. */
+weft_status weft_settings_read_kept(const weft_kept_file *files, weft_settings **out,
+                                    weft_error *err);
 /* Adds what a command's own INI says of keys that nobody has set; behind overrides. name: as for
  * weft_settings_read_text, lives as long as settings. */
 weft_status weft_settings_fall_back(weft_settings *settings, const char *name, const char *text,
@@ -29,12 +41,6 @@ weft_status weft_settings_fall_back(weft_settings *settings, const char *name, c
 /* What it says by now is what a checkpoint says, not the user: files, folders and libraries that it
  * names are as if not set. What is set from now on is the user's. */
 void weft_settings_take_as_data(weft_settings *settings);
-/* Appends all files that were read, the INI and what it includes, in one piece: for a rank that
- * does not have them. */
-weft_status weft_settings_pack(const weft_settings *settings, weft_text *pack, weft_error *err);
-/* The same settings from such a piece, with the same places in messages; no file is opened. */
-weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out,
-                                 weft_error *err);
 void weft_settings_destroy(weft_settings *settings);
 
 /* The listed plugins in order. A name twice is an error noted when the
