@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* INI texts, and the piece in which they are sent to other ranks. */
-#include "fuzz.h"
 #include "cli/settings.h"
+#include "fuzz.h"
 
 #include <stdlib.h>
 

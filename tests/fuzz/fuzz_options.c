@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of -o, --with and --without, and lists of words: the first byte says which. */
-#include "fuzz.h"
 #include "cli/settings.h"
+#include "fuzz.h"
 
 #include <stdlib.h>
 

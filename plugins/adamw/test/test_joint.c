@@ -3,8 +3,8 @@
  * closes its norm once. */
 #include "../../../tests/lib/standard_ops.h"
 #include "../adamw.h"
-#include "compile/graph/internal.h"
 #include "cli/settings.h"
+#include "compile/graph/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
