@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "cli/crash.h"
 #include "execute/control.h"
+#include "forecast/forecast.h"
 #include "processors.h"
 
 #include <stdio.h>
@@ -180,7 +181,7 @@ weft_status conform_plan_init(conform_plan *p, const conform *c, const conform_c
                           .exchange_within = weft_host_exchange_within,
                           .waiting = weft_host_waiting};
     s = weft_plugins_create(p->plugins, &p->host, err);
-    const weft_plan_options how = {.rank = 0, .ranks = k->ranks};
+    const weft_plan_options how = {.rank = 0, .ranks = k->ranks, .broken = weft_plan_keep_broken};
     s = s ? s : weft_plan_create(p->plugins, p->settings, &how, &p->plan, err);
     return s ? s : check_size(c, p->plan->graphs[WEFT_MODE_TRAIN], err);
 }

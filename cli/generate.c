@@ -2,6 +2,7 @@
 /* weft generate: a trained model continues texts, on any mesh. */
 #include "generate.h"
 #include "execute/digest.h"
+#include "forecast/forecast.h"
 #include "job.h"
 
 #include <string.h>
@@ -87,8 +88,10 @@ static weft_status make_plan(work *w, weft_error *err)
     weft_session *session = &w->rank->session;
     weft_writing writing;
     weft_status s = size_writing(w, &writing, err);
-    const weft_plan_options options = {
-        .rank = session->host.rank, .ranks = session->host.ranks, .write = &writing};
+    const weft_plan_options options = {.rank = session->host.rank,
+                                       .ranks = session->host.ranks,
+                                       .write = &writing,
+                                       .broken = weft_plan_keep_broken};
     return s ? s : weft_plan_create(session->plugins, session->settings, &options, &w->plan, err);
 }
 

@@ -5,6 +5,7 @@
 #include "compile/driver/plan.h"
 #include "compile/mesh/plan.h"
 #include "execute/control.h"
+#include "forecast/forecast.h"
 #include "generate.h"
 #include "host/enter.h"
 
@@ -144,7 +145,8 @@ void generate_axes_release(generate_axes *a)
 static weft_status try_plan(const generate_options *o, weft_error *err)
 {
     const weft_writing writing = {.rows = 1, .context = 2, .places = 2, .cache = true};
-    const weft_plan_options how = {.rank = 0, .ranks = 1, .write = &writing};
+    const weft_plan_options how = {
+        .rank = 0, .ranks = 1, .write = &writing, .broken = weft_plan_keep_broken};
     weft_plan *plan = NULL;
     draft d;
     weft_status s = draft_init(&d, &o->options, err);

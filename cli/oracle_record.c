@@ -3,6 +3,8 @@
  */
 #include "oracle.h"
 
+#include "forecast/forecast.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -177,7 +179,8 @@ weft_status oracle_run(weft_rank *rank, void *ctx)
                                        .ranks = session->host.ranks,
                                        .train_only = !r->evaluate && !r->generate,
                                        .fetch_computed = r->trace || r->feeds,
-                                       .fetch_rounded = true};
+                                       .fetch_rounded = true,
+                                       .broken = weft_plan_keep_broken};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, &plan, &rank->err);
     s = s ? s : weft_session_check_learns(session, plan, &rank->err);

@@ -3,6 +3,7 @@
  * nothing else. */
 #include "page.h"
 #include "about.h"
+#include "forecast/forecast.h"
 #include "session.h"
 #include "templates.h"
 
@@ -162,7 +163,8 @@ static weft_status add_about(json_t *page, const char *dir, int *ranks, weft_err
 static weft_status plan_again(json_t *page, const char *ini, int ranks, weft_error *err)
 {
     const weft_cli_options options = {.ini = ini, .ranks = ranks};
-    const weft_plan_options how = {.ranks = ranks, .train_only = true};
+    const weft_plan_options how = {
+        .ranks = ranks, .train_only = true, .broken = weft_plan_keep_broken};
     weft_session session = {0};
     weft_plan *plan = NULL;
     weft_status s = weft_session_init(&session, &options, 0, NULL, true, err);

@@ -44,8 +44,11 @@ static weft_status text_after(weft_session *s, const char *name, unsigned how, w
                               weft_error *err)
 {
     weft_plan *plan;
-    const weft_plan_options options = {
-        .rank = s->host.rank, .ranks = s->host.ranks, .stop_after = name, .spread = WEFT_SPREAD};
+    const weft_plan_options options = {.rank = s->host.rank,
+                                       .ranks = s->host.ranks,
+                                       .stop_after = name,
+                                       .spread = WEFT_SPREAD,
+                                       .broken = weft_plan_keep_broken};
     weft_status status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
     if (!status)
         weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], how, text);
@@ -173,7 +176,8 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
             return status;
     }
     weft_plan *plan;
-    weft_plan_options options = {.ranks = s->host.ranks, .spread = WEFT_SPREAD};
+    weft_plan_options options = {
+        .ranks = s->host.ranks, .spread = WEFT_SPREAD, .broken = weft_plan_keep_broken};
     weft_status status = weft_cli_read_rank(w->rank, s->host.ranks, &options.rank, err);
     if (status)
         return status;

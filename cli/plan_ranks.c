@@ -85,8 +85,11 @@ weft_status weft_cli_print_ranks(weft_session *s, weft_text *text, weft_error *e
     for (int i = 0; i < c.n; i++)
         weft_columns_add(&c, heads[i]);
     for (int i = 0, n = 1, stride = 1; i < n && !status; i++) {
-        const weft_plan_options options = {
-            .rank = i * stride, .ranks = s->host.ranks, .train_only = true, .spread = WEFT_SPREAD};
+        const weft_plan_options options = {.rank = i * stride,
+                                           .ranks = s->host.ranks,
+                                           .train_only = true,
+                                           .spread = WEFT_SPREAD,
+                                           .broken = weft_plan_keep_broken};
         weft_plan *plan;
         status = weft_plan_create(s->plugins, s->settings, &options, &plan, err);
         if (status)

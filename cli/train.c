@@ -236,8 +236,10 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
 static weft_status make_plan(weft_rank *rank, weft_plan **plan)
 {
     const weft_session *session = &rank->session;
-    const weft_plan_options options = {
-        .rank = session->host.rank, .ranks = session->host.ranks, .spread = WEFT_SPREAD};
+    const weft_plan_options options = {.rank = session->host.rank,
+                                       .ranks = session->host.ranks,
+                                       .spread = WEFT_SPREAD,
+                                       .broken = weft_plan_keep_broken};
     weft_status s =
         weft_plan_create(session->plugins, session->settings, &options, plan, &rank->err);
     return s ? s : weft_session_check_learns(session, *plan, &rank->err);

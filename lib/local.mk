@@ -27,6 +27,7 @@ lib_libshared_la_SOURCES = \
 	lib/cli/crash.h \
 	lib/cli/describe.h \
 	lib/cli/settings.h \
+	lib/forecast/broken.c \
 	lib/forecast/check.c \
 	lib/forecast/costs.c \
 	lib/forecast/course.c \

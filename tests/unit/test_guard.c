@@ -221,7 +221,8 @@ static void breaks(const char *stage, bool placed)
              sizes, stage);
     snprintf(path, sizeof path, "%s/before-breaker.graph", dir);
     assert_int_equal(
-        plan_run_init(&p, "llama3 cpu adamw breaker", text, &(weft_plan_options){.ranks = 1}),
+        plan_run_init(&p, "llama3 cpu adamw breaker", text,
+                      &(weft_plan_options){.ranks = 1, .broken = weft_plan_keep_broken}),
         WEFT_ERR_INTERNAL);
     assert_null(p.plan);
     const char *errors = plan_run_errors(&p);

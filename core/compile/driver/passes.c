@@ -5,8 +5,6 @@
 #include "host/enter.h"
 
 #include <string.h>
-#include <unistd.h>
-#include <weft/files.h>
 
 weft_status weft_plan_record(weft_plan *p, weft_pass_record record, weft_error *err)
 {
@@ -232,56 +230,29 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     return s || l->reached ? s : core_step(p, g, "verify", verify, err);
 }
 
-/* Builds the graph once more, up to the pass that broke it, and writes it down. */
-static weft_status write_before(weft_plan *p, weft_mode mode, const weft_plan_options *options,
-                                const limit *broken, const char *path, weft_error *err)
+/* Builds the graph once more, up to the pass that broke it. */
+static void show_before(weft_plan *p, weft_mode mode, const weft_plan_options *options,
+                        const limit *broken, weft_error *err)
 {
     limit l = {.before = broken->failed};
     weft_graph *g = NULL;
     weft_text text = {0};
-    weft_status s = new_graph(p, mode, options, &g, err);
-    s = s ? s : run_passes(p, g, &l, err);
+    weft_error why = {0};
+    weft_status s = new_graph(p, mode, options, &g, &why);
+    s = s ? s : run_passes(p, g, &l, &why);
     if (!s)
         weft_graph_print(g, WEFT_PRINT_WHOLE, &text);
     if (!s && text.out_of_memory)
-        s = weft_fail_memory(err);
-    s = s ? s : weft_write_file(path, weft_text_get(&text), text.size, err);
-    weft_text_release(&text);
-    weft_graph_destroy(g);
-    return s;
-}
-
-/* The run folder if there is one, else the user's cache; NULL: neither. */
-static const char *folder_for_graphs(const weft_plan *p, weft_error *err)
-{
-    const char *dir = weft_params_text(p->weft, "dir"),
-               *cache = p->plugins->n ? p->plugins->list[0].host.cache_dir : NULL;
-    if (*dir && access(dir, W_OK) == 0)
-        return dir;
-    return cache && !weft_make_dirs(cache, err) ? cache : NULL;
-}
-
-static void leave_reproducer(weft_plan *p, weft_mode mode, const weft_plan_options *options,
-                             const limit *broken, weft_error *err)
-{
-    weft_error why = {0};
-    const char *dir = folder_for_graphs(p, &why);
-    char *path = dir ? weft_format("%s/before-%s.graph", dir, broken->failed_by) : NULL;
-    if (!dir) { /* what is wrong is told; this would have helped to find it */
-        weft_error_release(&why);
-        return;
-    }
-    if (!path)
-        weft_fail_memory(err);
-    else if (write_before(p, mode, options, broken, path, &why))
+        s = weft_fail_memory(&why);
+    if (s)
         weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                   "the graph before %s's pass could not be written: %s", broken->failed_by,
                   weft_error_text(&why));
     else
-        weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                  "the graph before %s's pass was written to %s", broken->failed_by, path);
-    weft_free(path);
+        options->broken(p, broken->failed_by, &text, err);
+    weft_text_release(&text);
     weft_error_release(&why);
+    weft_graph_destroy(g);
 }
 
 weft_status weft_plan_graph(weft_plan *p, weft_mode mode, const weft_plan_options *options,
@@ -290,7 +261,7 @@ weft_status weft_plan_graph(weft_plan *p, weft_mode mode, const weft_plan_option
     limit l = {.after = options->stop_after};
     weft_status s = new_graph(p, mode, options, &p->graphs[mode], err);
     s = s ? s : run_passes(p, p->graphs[mode], &l, err);
-    if (s == WEFT_ERR_INTERNAL && l.failed && p->rank == 0)
-        leave_reproducer(p, mode, options, &l, err);
+    if (s == WEFT_ERR_INTERNAL && l.failed && p->rank == 0 && options->broken)
+        show_before(p, mode, options, &l, err);
     return s;
 }

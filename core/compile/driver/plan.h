@@ -24,6 +24,8 @@ typedef struct weft_writing {
     bool cache;      /* keys and values are kept; else every token computes all places again */
 } weft_writing;
 
+struct weft_plan;
+
 typedef struct weft_plan_options {
     int rank, ranks;
     const char *stop_after; /* plugin after whose last graph or placed pass to stop: the train graph
@@ -36,6 +38,10 @@ typedef struct weft_plan_options {
                             `fetch` */
     uint64_t dice;       /* tests: random legal placement */
     const char *spread;  /* the plugin to be advised where none spreads a run; NULL: none */
+    /* Is handed a graph as it was before a pass of `plugin` broke it, on rank 0; NULL: nobody is.
+     * Notes in err where it is. */
+    void (*broken)(const struct weft_plan *plan, const char *plugin, const weft_text *graph,
+                   weft_error *err);
 } weft_plan_options;
 
 /* Host memory through which goes what ranks send each other, where the transport carries that alone
