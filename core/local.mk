@@ -4,7 +4,6 @@
 noinst_LTLIBRARIES += core/libcore.la
 core_libcore_la_SOURCES = \
 	core/base/array.c \
-	core/base/atomic_file.c \
 	core/base/blame.c \
 	core/base/clock.c \
 	core/base/dtype.c \
@@ -12,14 +11,13 @@ core_libcore_la_SOURCES = \
 	core/base/files.c \
 	core/base/log.c \
 	core/base/memory.c \
-	core/base/open_file.c \
 	core/base/pool.c \
 	core/base/random.c \
 	core/base/text.c \
 	core/base/units.c \
 	core/base/array.h \
-	core/base/atomic_file.h \
 	core/base/blame.h \
+	core/base/files.h \
 	core/base/units.h \
 	core/settings/beside.c \
 	core/settings/check.c \

@@ -52,6 +52,7 @@ lib_libshared_la_SOURCES = \
 	lib/generate/generate.c \
 	lib/generate/decoder.h \
 	lib/generate/generate.h \
+	lib/io/atomic_file.c \
 	lib/io/box.c \
 	lib/io/checkpoint.c \
 	lib/io/fetch.c \
@@ -61,6 +62,7 @@ lib_libshared_la_SOURCES = \
 	lib/io/journal.c \
 	lib/io/manifest.c \
 	lib/io/merge.c \
+	lib/io/open_file.c \
 	lib/io/read.c \
 	lib/io/safetensors.c \
 	lib/io/shard.c \
@@ -68,6 +70,7 @@ lib_libshared_la_SOURCES = \
 	lib/io/sums.c \
 	lib/io/tree.c \
 	lib/io/types.c \
+	lib/io/atomic_file.h \
 	lib/io/internal.h \
 	lib/io/shard.h \
 	lib/net/control_tcp.c \

@@ -270,8 +270,7 @@ EXTRA_tests_vetted_weft_DEPENDENCIES = $(weft_OBJECTS)
 endif
 
 # The core without anything of lib, in a library that plugins take for libweft, and a program that
-# trains with it. What plugins take of lib/kit is in a library of its own, which the core does
-# without.
+# trains with it. What plugins take of lib is in a library of its own, which the core does without.
 if !BUILTIN_PLUGINS
 check_LTLIBRARIES += tests/alone/libweft.la
 tests_alone_libweft_la_SOURCES = tests/alone/vetting.c
@@ -279,7 +278,7 @@ tests_alone_libweft_la_LIBADD = core/libcore.la
 tests_alone_libweft_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/alone
 EXTRA_tests_alone_libweft_la_DEPENDENCIES = core/libweft.map
 check_LTLIBRARIES += tests/alone/libkit.la
-tests_alone_libkit_la_SOURCES =
+tests_alone_libkit_la_SOURCES = lib/io/atomic_file.c lib/io/open_file.c
 tests_alone_libkit_la_LIBADD = lib/libkit.la tests/alone/libweft.la $(LIBM)
 tests_alone_libkit_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/alone
 EXTRA_tests_alone_libkit_la_DEPENDENCIES = core/libweft.map

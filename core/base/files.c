@@ -1,48 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <weft/files.h>
-
-#include "base/atomic_file.h"
+/* Files that are read, and what the system says of files. */
+#include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weft/files.h>
 
-static bool is_folder(const char *path)
+weft_status weft_errno_status(int e)
 {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
+                 e == EROFS || e == EPERM || e == ELOOP || e == ENAMETOOLONG || e == ENOTEMPTY;
+    return users ? WEFT_ERR_INPUT : WEFT_ERR_IO;
 }
 
-static weft_status make_dir(const char *path, weft_error *err)
+weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
 {
-    if (mkdir(path, 0777) == 0)
-        return WEFT_OK;
-    int error = errno;
-    if (is_folder(path))
-        return WEFT_OK;
-    errno = error == EEXIST ? ENOTDIR : error; /* of mkdir, not of what was asked since */
-    return weft_fail_errno(err, path, "create this folder");
+    return weft_fail_errno_hint(err, path, what, "");
 }
 
-weft_status weft_make_dirs(const char *path, weft_error *err)
+weft_status weft_fail_errno_hint(weft_error *err, const char *path, const char *what,
+                                 const char *hint)
 {
-    char *copy = weft_strdup(path);
-    if (!copy)
+    char buffer[128];
+    int e = errno;
+    if (e == ENOMEM)
         return weft_fail_memory(err);
-    weft_status status = WEFT_OK;
-    for (char *p = copy + 1; *copy && *p && status == WEFT_OK; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        status = make_dir(copy, err);
-        *p = '/';
-    }
-    if (status == WEFT_OK)
-        status = make_dir(copy, err);
-    weft_free(copy);
-    return status;
+    const char *reason = strerror_r(e, buffer, sizeof buffer);
+    return weft_fail(err, weft_errno_status(e), (weft_where){path, 0}, "cannot %s: %s%s", what,
+                     reason, hint);
 }
 
 /* A pipe that whoever started this process has opened: somebody writes to it. */
@@ -141,17 +129,4 @@ weft_status weft_read_file(const char *path, char **data, size_t *size, weft_err
     *data = text.data;
     *size = text.size;
     return WEFT_OK;
-}
-
-weft_status weft_write_file(const char *path, const void *data, size_t size, weft_error *err)
-{
-    weft_atomic_file file;
-    weft_status status = weft_atomic_file_open(&file, path, err);
-    if (status != WEFT_OK)
-        return status;
-    status = weft_atomic_file_write(&file, data, size, err);
-    if (status == WEFT_OK)
-        return weft_atomic_file_commit(&file, err);
-    weft_atomic_file_abandon(&file);
-    return status;
 }

@@ -2,7 +2,7 @@
 #ifndef STORE_INTERNAL_H
 #define STORE_INTERNAL_H
 
-#include "base/atomic_file.h"
+#include "base/files.h"
 #include <weft/store.h>
 
 #include <pthread.h>

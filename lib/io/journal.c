@@ -2,7 +2,8 @@
 /* Files that grow by whole records, whatever the disk does meanwhile. */
 #include <weft/files.h>
 
-#include "base/atomic_file.h"
+#include "base/files.h"
+#include "io/atomic_file.h"
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
  * gaps. */
 #include <weft/files.h>
 
-#include "base/atomic_file.h"
+#include "io/atomic_file.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one way to files that are written. */
-#include "base/atomic_file.h"
+/* The one way to files and folders that are written. */
+#include "io/atomic_file.h"
+
+#include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <weft/files.h>
@@ -59,6 +62,44 @@ weft_status weft_check_replaceable(const char *path, weft_error *err)
 {
     struct stat info;
     return lstat(path, &info) != 0 || is_regular(&info) ? WEFT_OK : refuse(path, err);
+}
+
+/* ---- folders ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static weft_status make_dir(const char *path, weft_error *err)
+{
+    if (mkdir(path, 0777) == 0)
+        return WEFT_OK;
+    int error = errno;
+    if (is_folder(path))
+        return WEFT_OK;
+    errno = error == EEXIST ? ENOTDIR : error; /* of mkdir, not of what was asked since */
+    return weft_fail_errno(err, path, "create this folder");
+}
+
+weft_status weft_make_dirs(const char *path, weft_error *err)
+{
+    char *copy = weft_strdup(path);
+    if (!copy)
+        return weft_fail_memory(err);
+    weft_status status = WEFT_OK;
+    for (char *p = copy + 1; *copy && *p && status == WEFT_OK; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        status = make_dir(copy, err);
+        *p = '/';
+    }
+    if (status == WEFT_OK)
+        status = make_dir(copy, err);
+    weft_free(copy);
+    return status;
 }
 
 const char *weft_folder_exposed(const char *path)

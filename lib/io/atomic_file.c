@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/atomic_file.h"
+#include "io/atomic_file.h"
+
+#include "base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,30 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <weft/files.h>
-
-weft_status weft_errno_status(int e)
-{
-    bool users = e == ENOENT || e == ENOTDIR || e == EISDIR || e == EACCES || e == EEXIST ||
-                 e == EROFS || e == EPERM || e == ELOOP || e == ENAMETOOLONG || e == ENOTEMPTY;
-    return users ? WEFT_ERR_INPUT : WEFT_ERR_IO;
-}
-
-weft_status weft_fail_errno(weft_error *err, const char *path, const char *what)
-{
-    return weft_fail_errno_hint(err, path, what, "");
-}
-
-weft_status weft_fail_errno_hint(weft_error *err, const char *path, const char *what,
-                                 const char *hint)
-{
-    char buffer[128];
-    int e = errno;
-    if (e == ENOMEM)
-        return weft_fail_memory(err);
-    const char *reason = strerror_r(e, buffer, sizeof buffer);
-    return weft_fail(err, weft_errno_status(e), (weft_where){path, 0}, "cannot %s: %s%s", what,
-                     reason, hint);
-}
 
 /* Who removes what others have left takes this lock first. Not all file systems have it. */
 static bool is_locked(int fd)
@@ -129,4 +107,17 @@ void weft_atomic_file_abandon(weft_atomic_file *file)
     unlink(file->temporary);
     weft_free(file->temporary);
     *file = (weft_atomic_file){.fd = -1};
+}
+
+weft_status weft_write_file(const char *path, const void *data, size_t size, weft_error *err)
+{
+    weft_atomic_file file;
+    weft_status status = weft_atomic_file_open(&file, path, err);
+    if (status != WEFT_OK)
+        return status;
+    status = weft_atomic_file_write(&file, data, size, err);
+    if (status == WEFT_OK)
+        return weft_atomic_file_commit(&file, err);
+    weft_atomic_file_abandon(&file);
+    return status;
 }
