@@ -19,7 +19,6 @@ core_libcore_la_SOURCES = \
 	core/base/blame.h \
 	core/base/files.h \
 	core/base/units.h \
-	core/settings/beside.c \
 	core/settings/check.c \
 	core/settings/core_params.c \
 	core/settings/ini.c \
@@ -28,22 +27,18 @@ core_libcore_la_SOURCES = \
 	core/settings/params.c \
 	core/settings/settings.c \
 	core/settings/unknown.c \
-	core/settings/utf8.c \
 	core/settings/value.c \
 	core/settings/ini.h \
 	core/settings/internal.h \
 	core/settings/settings.h \
 	core/host/descriptor.c \
 	core/host/enter.c \
-	core/host/known.c \
 	core/host/loader.c \
 	core/host/module.c \
-	core/host/names.c \
 	core/host/order.c \
 	core/host/search.c \
 	core/host/services.c \
 	core/host/set.c \
-	core/host/uninstalled.c \
 	core/host/wrap.c \
 	core/host/enter.h \
 	core/host/internal.h \

@@ -58,12 +58,6 @@ struct weft_search {
     weft_locks *locks; /* NULL: none holds */
 };
 
-/* The real path of the build tree's plugins, if the running program lies in that tree
- * (uninstalled.c). */
-bool weft_find_build_folder(char plugins[PATH_MAX]);
-/* Where this folder would hold the plugin; NULL when out of memory. */
-char *weft_folder_file(const weft_folder *f, const char *name);
-
 /* What weft_search_locate found. A wrong file (outside the trusted folders, unreadable) is an
  * error, never "missing". */
 typedef enum weft_found { WEFT_FOUND_NONE, WEFT_FOUND_FILE, WEFT_FOUND_BUILTIN } weft_found;

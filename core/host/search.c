@@ -4,16 +4,26 @@
 #include "host/internal.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weft/files.h>
 
 #ifndef WEFT_PLUGIN_DIR
 #define WEFT_PLUGIN_DIR "/usr/local/lib/weft/plugins"
 #endif
+
+#ifndef WEFT_KNOWN_PLUGINS
+#define WEFT_KNOWN_PLUGINS "/usr/local/share/weft/plugins.known"
+#endif
+
+enum { MOST_BYTES = 1 << 20 };
 
 bool weft_plugin_name_ok(const char *name)
 {
@@ -84,11 +94,48 @@ static bool lies_in(const char *path, const char *folder_path)
     return strncmp(path, folder_path, n) == 0 && (path[n] == '/' || (n == 1 && path[0] == '/'));
 }
 
+/* Is this folder the top of the tree that the program was built in? A marker of somebody else's, or
+ * one that was made elsewhere and linked here, is none. */
+static bool is_build_tree(const char *folder, uid_t owner)
+{
+    char line[PATH_MAX + 1] = "", path[PATH_MAX + 16];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/.weft-build", folder);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    ssize_t n = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == owner
+                    ? read(fd, line, sizeof line - 1)
+                    : 0;
+    close(fd);
+    return n > 1 && line[n - 1] == '\n' && (line[n - 1] = '\0', strcmp(line, folder) == 0);
+}
+
+/* The real path of the build tree's plugins, if the running program lies in that tree: it runs
+ * where it was built. configure leaves a file .weft-build at the top of the tree, whose one line is
+ * the tree's real path: so no path is compiled in, and a build gives the same bytes wherever it is
+ * made. */
+static bool find_build_folder(char plugins[PATH_MAX])
+{
+    char program[PATH_MAX], path[PATH_MAX + 16], *slash;
+    struct stat st;
+    if (!realpath("/proc/self/exe", program) || stat(program, &st) != 0)
+        return false;
+    while ((slash = strrchr(program, '/')) && slash > program) {
+        *slash = '\0';
+        if (!is_build_tree(program, st.st_uid))
+            continue;
+        snprintf(path, sizeof path, "%s/plugins", program);
+        return realpath(path, plugins) != NULL;
+    }
+    return false;
+}
+
 /* An uninstalled program never sees installed plugins: they may be those of another build. */
 static weft_status add_own_folders(weft_search *s, weft_error *err)
 {
     char real[PATH_MAX];
-    if (weft_find_build_folder(real))
+    if (find_build_folder(real))
         return add_folder(s, real, true, err);
     if (realpath(WEFT_PLUGIN_DIR, real))
         return add_folder(s, real, false, err);
@@ -182,18 +229,19 @@ void weft_search_destroy(weft_search *search)
 
 /* ---- from a name to a file ---- */
 
+/* Where this folder would hold the plugin; NULL when out of memory. */
+static char *folder_file(const weft_folder *f, const char *name)
+{
+    return f->build ? weft_format("%s/%s/.libs/%s.so", f->real, name, name)
+                    : weft_format("%s/%s.so", f->real, name);
+}
+
 static bool is_trusted(const weft_search *s, const char *real)
 {
     for (int i = 0; i < s->n_folders; i++)
         if (lies_in(real, s->folders[i].real))
             return true;
     return false;
-}
-
-char *weft_folder_file(const weft_folder *f, const char *name)
-{
-    return f->build ? weft_format("%s/%s/.libs/%s.so", f->real, name, name)
-                    : weft_format("%s/%s.so", f->real, name);
 }
 
 /* *real stays NULL if this folder does not have the plugin. */
@@ -203,7 +251,7 @@ static weft_status locate_in(weft_search *s, const weft_folder *f, const char *n
     weft_status status = WEFT_OK;
     char resolved[PATH_MAX];
     struct stat st;
-    char *path = weft_folder_file(f, name);
+    char *path = folder_file(f, name);
     if (!path)
         return weft_fail_memory(err);
     if (lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
@@ -264,6 +312,147 @@ bool weft_search_is_users(weft_search *search, const char *name)
         if (lies_in(path, search->folders[i].real))
             return true;
     return false;
+}
+
+/* ---- the names of all plugins that there are, from file names alone ---- */
+
+typedef struct name_list {
+    weft_search *search;
+    const char **names;
+    int n, capacity;
+    bool failed;
+} name_list;
+
+static void add_name(void *self, const char *name)
+{
+    name_list *list = self;
+    if (list->failed)
+        return;
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(list->names[i], name) == 0)
+            return;
+    char *copy = weft_pool_strdup(&list->search->pool, name);
+    const char **next =
+        copy ? weft_array_push(&list->names, &list->n, &list->capacity, sizeof *next) : NULL;
+    list->failed = !next;
+    if (next)
+        *next = copy;
+}
+
+static void add_entry(name_list *list, const weft_folder *f, const char *entry)
+{
+    size_t n = strlen(entry);
+    char name[WEFT_PLUGIN_NAME + 1];
+    if (!f->build && (n <= 3 || strcmp(entry + n - 3, ".so") != 0))
+        return;
+    size_t keep = f->build ? n : n - 3;
+    if (keep >= sizeof name)
+        return;
+    memcpy(name, entry, keep);
+    name[keep] = '\0';
+    if (!weft_plugin_name_ok(name))
+        return;
+    char *path = folder_file(f, name);
+    struct stat st;
+    list->failed = list->failed || !path;
+    if (path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        add_name(list, name);
+    weft_free(path);
+}
+
+static void scan_folder(name_list *list, const weft_folder *f)
+{
+    DIR *dir = opendir(f->real);
+    if (!dir)
+        return; /* a folder that cannot be listed may still be opened from by name */
+    for (struct dirent *entry; (entry = readdir(dir));)
+        add_entry(list, f, entry->d_name);
+    closedir(dir);
+}
+
+const char *weft_search_folder(const weft_search *search, int i)
+{
+    return i >= 0 && i < search->n_folders ? search->folders[i].real : NULL;
+}
+
+const char *weft_search_copy(weft_search *search, const char *name, int i)
+{
+    struct stat st;
+    for (int k = 0; k < search->n_folders; k++) {
+        char *path = folder_file(&search->folders[k], name);
+        if (!path)
+            return NULL;
+        bool counts = stat(path, &st) == 0 && S_ISREG(st.st_mode) && i-- == 0;
+        const char *found = counts ? weft_pool_strdup(&search->pool, path) : NULL;
+        weft_free(path);
+        if (counts)
+            return found;
+    }
+    return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+const char *const *weft_search_names(weft_search *search)
+{
+    static const char *const none[] = {NULL};
+    if (search->names)
+        return search->names;
+    name_list list = {.search = search};
+    for (int i = 0; i < search->n_folders; i++)
+        scan_folder(&list, &search->folders[i]);
+    weft_loader_builtins(add_name, &list);
+    if (!list.failed && list.n == 0)
+        return none;
+    const int n = list.n;
+    if (list.failed || !weft_array_push(&list.names, &list.n, &list.capacity, sizeof *list.names)) {
+        weft_free(list.names);
+        return NULL;
+    }
+    qsort(list.names, (size_t)n, sizeof *list.names, compare_names); /* NULL stays behind them */
+    search->names = list.names;
+    return search->names;
+}
+
+/* ---- plugins that weft's makers know of and that are not here: what there is to do about it
+ * stands in a file that whoever builds or packages weft has written ---- */
+
+bool weft_known_next(const char **text, weft_known *out)
+{
+    for (const char *line = *text; *line; line = *text) {
+        const char *end = line + strcspn(line, "\n");
+        *text = end + (*end == '\n');
+        line += strspn(line, " \t");
+        size_t name = strcspn(line, " \t\n");
+        const char *words = line + name + strspn(line + name, " \t");
+        while (end > words && isspace((unsigned char)end[-1]))
+            end--;
+        if (*line == '#' || name == 0 || words >= end)
+            continue;
+        *out = (weft_known){line, (int)name, words, (int)(end - words)};
+        return true;
+    }
+    return false;
+}
+
+/* A file that is not there, or cannot be read, knows nothing: it is a help, no more. */
+char *weft_search_known(const weft_search *search)
+{
+    const char *path = WEFT_KNOWN_PLUGINS;
+    char *text = NULL, *own = NULL;
+    size_t size;
+    for (int i = 0; i < search->n_folders; i++)
+        if (search->folders[i].build)
+            path = own = weft_format("%s/../plugins.known", search->folders[i].real);
+    if (!path || weft_read_file(path, &text, &size, NULL) != WEFT_OK || size > MOST_BYTES) {
+        weft_free(text);
+        text = NULL;
+    }
+    weft_free(own);
+    return text;
 }
 
 /* False: the list of known plugins does not have it, or there is no memory. */

@@ -4,8 +4,10 @@
  * they are wrong at once. */
 #include "settings/internal.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NAMES_FILES = WEFT_PARAM_FILE | WEFT_PARAM_LIBRARY };
 
@@ -25,6 +27,23 @@ static weft_status required(const weft_settings *settings, const weft_section *s
                      param->help ? param->help : "it has no default");
 }
 
+/* The path, or, for a relative one, the absolute path from the folder of the file that names it, so
+ * that the effective INI says the same wherever it is read again; the command line names from the
+ * working directory. NULL when out of memory. */
+static const char *path_beside(weft_pool *pool, const char *path, weft_where at)
+{
+    char here[PATH_MAX];
+    const char *slash = at.line > 0 && at.file ? strrchr(at.file, '/') : NULL;
+    int n = slash ? (int)(slash - at.file) + 1 : 0;
+    if (path[0] == '/')
+        return path;
+    if (n > 0 && at.file[0] == '/')
+        return weft_pool_format(pool, "%.*s%s", n, at.file, path);
+    if (!getcwd(here, sizeof here))
+        return path; /* a folder that has gone: whoever opens it will say so */
+    return weft_pool_format(pool, "%s/%.*s%s", here, n, n ? at.file : "", path);
+}
+
 static weft_status check_scalar(weft_settings *settings, const weft_section *section,
                                 const weft_ini_line *lines, weft_checked *value, weft_error *err)
 {
@@ -37,7 +56,7 @@ static weft_status check_scalar(weft_settings *settings, const weft_section *sec
                          section->name, value->param->name);
     value->text = line->text;
     if (value->param->flags & WEFT_PARAM_BESIDE)
-        value->text = weft_path_beside(&settings->pool, line->text, line->where);
+        value->text = path_beside(&settings->pool, line->text, line->where);
     if (!value->text)
         return weft_fail_memory(err);
     return weft_value_parse(section->name, value->param, line->text, line->where, value, err);
@@ -80,7 +99,7 @@ static weft_status check_list(weft_settings *settings, const weft_section *secti
         if (parsed != WEFT_OK)
             status = parsed;
         if (value->param->flags & WEFT_PARAM_BESIDE)
-            value->words[i] = weft_path_beside(&settings->pool, value->words[i], value->wheres[i]);
+            value->words[i] = path_beside(&settings->pool, value->words[i], value->wheres[i]);
         if (!value->words[i])
             return weft_fail_memory(err);
     }

@@ -71,10 +71,6 @@ weft_status weft_setting_put(weft_settings *settings, weft_section *section, con
 weft_status weft_split_words(weft_pool *pool, const weft_ini_line *lines, const char ***words,
                              weft_where **wheres, int *n, weft_error *err);
 
-/* The path, or, for a relative one, the absolute path from the folder of the file that names it;
- * the command line names from the working directory. NULL when out of memory. */
-const char *weft_path_beside(weft_pool *pool, const char *path, weft_where at);
-
 /* A name as listed, '?' taken off; it must be a new one. Strings are kept, not copied. */
 weft_status weft_listed_make(const weft_settings *settings, const char *word, weft_where where,
                              weft_listed *out, weft_error *err);
@@ -88,7 +84,5 @@ weft_status weft_section_unknown(const weft_settings *settings, const weft_secti
 /* Parses one word into out's integer, real or boolean; a wrong one is an error at `where`. */
 weft_status weft_value_parse(const char *section, const weft_param *param, const char *word,
                              weft_where where, weft_checked *out, weft_error *err);
-/* Appends what would be right: "an integer from 1 to 8 (ranks) or 'auto'". */
-void weft_value_expected(const weft_param *param, weft_text *text);
 
 #endif

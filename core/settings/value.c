@@ -119,7 +119,8 @@ static void print_range(weft_text *text, const weft_param *param)
         weft_text_add_real(text, param->max);
 }
 
-void weft_value_expected(const weft_param *param, weft_text *text)
+/* "an integer from 1 to 8 (ranks) or 'auto'" */
+static void print_expected(const weft_param *param, weft_text *text)
 {
     const char *const *choice = param->choices;
 
@@ -185,7 +186,7 @@ weft_status weft_value_parse(const char *section, const weft_param *param, const
 
     if (verdict == GOOD)
         return WEFT_OK;
-    weft_value_expected(param, &text);
+    print_expected(param, &text);
     if (verdict == NOT_OF_TYPE)
         print_hint(param, word, &text);
     if (text.out_of_memory)
