@@ -341,6 +341,11 @@ typedef struct weft_host {
 weft_status weft_library_find(const weft_host *host, const char *name, const char **path,
                               weft_error *err);
 
+/* For services that wait for the run's device, while a run lasts: until the event is done. As where
+ * the core waits, what has failed is named, who has ended is noticed, and [weft] rank_timeout
+ * holds. */
+weft_status weft_event_wait(const weft_host *host, weft_device_event *event, weft_error *err);
+
 /* For models: how many ids the embedding and the head have. That is `given`, unless vocab_size in
  * the model's section is auto: then as many as the run's tokenizer has. */
 weft_status weft_vocabulary(const weft_host *host, const char *section, int64_t given,
