@@ -129,7 +129,7 @@ core_libcore_la_SOURCES = \
 	core/compile/driver/held.c \
 	core/compile/driver/passes.c \
 	core/compile/driver/plan.c \
-	core/compile/driver/staging.c \
+	core/compile/driver/calls.c \
 	core/compile/driver/state_view.c \
 	core/compile/driver/tasks.c \
 	core/compile/driver/plan.h \
@@ -142,7 +142,6 @@ core_libcore_la_SOURCES = \
 	core/execute/evaluate.c \
 	core/execute/execute.c \
 	core/execute/groups.c \
-	core/execute/host_transport.c \
 	core/execute/init.c \
 	core/execute/inputs.c \
 	core/execute/instruction.c \

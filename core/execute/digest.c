@@ -80,12 +80,14 @@ static void print_collectives(const weft_lowered *l, weft_text *text)
         }
 }
 
-static void add_plugins(digest *d, const weft_plugins *plugins, int from, int to, const char *list)
+static void add_plugins(digest *d, const weft_plugins *plugins, bool defaults, const char *list)
 {
-    for (int i = from; i <= to; i++) {
+    for (int i = 0, number = 1; i <= plugins->n; i++) {
         char key[64];
-        snprintf(key, sizeof key, "plugin %d of [weft] %s", i - from + 1, list);
-        add(d, key, "", i == to ? "(no more)" : plugins->list[i].module.plugin->name);
+        if (i < plugins->n && plugins->list[i].is_default != defaults)
+            continue;
+        snprintf(key, sizeof key, "plugin %d of [weft] %s", number++, list);
+        add(d, key, "", i == plugins->n ? "(no more)" : plugins->list[i].module.plugin->name);
     }
 }
 
@@ -95,11 +97,8 @@ static void make(digest *d, const weft_plan *plan)
                                         "decoding graph"};
     static const char *const collectives[] = {"training collectives", "evaluation collectives",
                                               "generation collectives", "decoding collectives"};
-    int n_defaults = 0;
-    while (n_defaults < plan->plugins->n && plan->plugins->list[n_defaults].is_default)
-        n_defaults++;
-    add_plugins(d, plan->plugins, n_defaults, plan->plugins->n, "plugins");
-    add_plugins(d, plan->plugins, 0, n_defaults, "defaults");
+    add_plugins(d, plan->plugins, false, "plugins");
+    add_plugins(d, plan->plugins, true, "defaults");
     for (int i = 0; i < plan->plugins->n; i++) {
         const weft_loaded *loaded = &plan->plugins->list[i];
         add(d, "version of plugin ", loaded->module.plugin->name, loaded->module.plugin->version);

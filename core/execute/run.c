@@ -241,7 +241,15 @@ static weft_status find_transport(weft_run *run, weft_error *err)
     weft_groups *g = &run->groups;
     g->transport = weft_plugins_service(plan->plugins, "transport", &g->transport_self);
     g->transport_by = weft_plugins_giver(plan->plugins, g->transport);
-    return weft_plan_is_staged(plan) ? weft_host_transport_create(run, err) : WEFT_OK;
+    const weft_device *d = plan->device;
+    if (!g->transport || g->transport->device_memory || plan->ranks == 1 ||
+        (d->host_memory && !weft_device_is_async(plan)))
+        return WEFT_OK;
+    return weft_fail(
+        err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "defaults"),
+        "transport %s carries what lies in the host's memory, and %s has memory of its "
+        "own: a plugin must stand around the transport that brings it there and back",
+        g->transport->name, d->name);
 }
 
 static weft_status begin_data(weft_run *run, weft_error *err)
@@ -289,6 +297,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     if (!run)
         return weft_fail_memory(err);
     run->plan = plan;
+    plan->plugins->run = run;
     run->log = host->log;
     run->dir = host->dir;
     run->threads = host->threads;
@@ -337,6 +346,7 @@ void weft_run_destroy(weft_run *run)
 {
     if (!run)
         return;
+    run->plan->plugins->run = NULL;
     /* first, for what a device still waits for of others keeps it from giving anything back */
     weft_device_forget(run->plan);
     remove_memory(run);
@@ -346,7 +356,6 @@ void weft_run_destroy(weft_run *run)
     weft_loader_destroy(run);
     weft_keeper_destroy(run);
     weft_transfers_destroy(run);
-    weft_host_transport_destroy(run);
     weft_timing_destroy(run);
     weft_streams_destroy(run);
     weft_free(run->boxes);

@@ -69,10 +69,9 @@ typedef struct weft_run {
     weft_groups groups;
     const weft_op *staged[WEFT_STAGED_OPS]; /* those that the log has named */
     int n_staged;
-    bool explained;                             /* where the device failed has been said */
-    struct weft_streams *streams;               /* NULL: the device computes at once */
-    struct weft_host_transport *host_transport; /* NULL: the transport takes the device's memory */
-    weft_box *boxes;                            /* room for those of one move */
+    bool explained;               /* where the device failed has been said */
+    struct weft_streams *streams; /* NULL: the device computes at once */
+    weft_box *boxes;              /* room for those of one move */
     int n_boxes;
     struct weft_transfer *transfers[WEFT_MODES]; /* by number in the mode's programs */
     const weft_host *host;
@@ -222,9 +221,6 @@ void weft_streams_explain(weft_run *run, weft_status status, weft_error *err);
  * tensors' data are known. */
 weft_status weft_collective(weft_run *run, const weft_instruction *in, void *workspace,
                             weft_error *err);
-/* host_transport.c: for a transport that does not take the device's memory: stands around it. */
-weft_status weft_host_transport_create(weft_run *run, weft_error *err);
-void weft_host_transport_destroy(weft_run *run);
 /* transfers.c: sends and receives between stages. place: where what is sent waits, until it is
  * there. */
 weft_status weft_transfers_create(weft_run *run, weft_error *err);

@@ -169,6 +169,12 @@ weft_status weft_run_wait_for(weft_run *run, weft_device_event *event, weft_erro
     return s;
 }
 
+weft_status weft_event_wait(const weft_host *host, weft_device_event *event, weft_error *err)
+{
+    const weft_plugins *plugins = host->core;
+    return weft_run_wait_for(plugins->run, event, err);
+}
+
 void weft_streams_drain(weft_run *run)
 {
     weft_error unsaid = {0};

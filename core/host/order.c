@@ -442,8 +442,11 @@ static void print_order(set *s, weft_text *text)
         weft_text_add(text, "; no order of these plugins works, so leave one out");
     } else {
         weft_text_add(text, "; this order works: plugins =");
-        bool listed = false; /* nobody need list those that come first anyway */
-        for (int place = 0; place < g->n; place++) {
+        bool listed = false; /* nobody need list those that come first, or last, anyway */
+        int end = g->n;
+        while (end > 0 && s->plugins->list[node_at(g, end - 1)].is_default)
+            end--;
+        for (int place = 0; place < end; place++) {
             const weft_loaded *p = &s->plugins->list[node_at(g, place)];
             listed = listed || !p->is_default;
             if (listed)

@@ -104,7 +104,8 @@ typedef struct weft_plugins {
     weft_pool link_pool;
     void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
                       before create. */
-    bool unmet;    /* a plugin has asked for the service of one that could not be created */
+    struct weft_run *run; /* that lasts, for weft_event_wait; NULL: none */
+    bool unmet;           /* a plugin has asked for the service of one that could not be created */
 } weft_plugins;
 
 /* One word of [weft] defaults. */

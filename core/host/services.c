@@ -56,6 +56,7 @@
     DO(transport, check, 0, ()) \
     DO(transport, add_memory, 2, (void *, memory, size_t, bytes)) \
     TELL(transport, remove_memory, 2, (void *, memory, size_t, bytes)) \
+    DO(transport, plan, 3, (const weft_planned_call *, calls, int, n, int64_t *, host_bytes)) \
     ASK(transport, library_bytes, size_t, 2, (const weft_planned_group *, groups, int, n)) \
     DO(transport, takes, 1, (const weft_device *, device)) \
     ASK(transport, sends_terms, bool, 1, (weft_reduce, op)) \

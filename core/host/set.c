@@ -136,13 +136,25 @@ static weft_status open_default(loading *l, const weft_default *d)
     return status;
 }
 
-/* Puts the last n of the list first. */
-static void move_to_front(weft_plugins *p, int n)
+static bool wraps(const weft_plugin *plugin)
 {
-    for (int i = 0; i < n; i++) {
-        const weft_loaded last = p->list[p->n - 1];
-        memmove(p->list + 1, p->list, (size_t)(p->n - 1) * sizeof *p->list);
-        p->list[0] = last;
+    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+        if (c->kind == WEFT_WRAP)
+            return true;
+    return false;
+}
+
+/* Puts the defaults, which are behind those that are listed, before them; but one that stands
+ * around a service stays there, outermost. */
+static void move_to_front(weft_plugins *p, int n_listed)
+{
+    int to = 0;
+    for (int i = n_listed; i < p->n; i++) {
+        const weft_loaded moved = p->list[i];
+        if (wraps(moved.module.plugin))
+            continue;
+        memmove(p->list + to + 1, p->list + to, (size_t)(i - to) * sizeof *p->list);
+        p->list[to++] = moved;
     }
 }
 
@@ -164,7 +176,7 @@ static weft_status open_all(loading *l)
     const int n_listed = l->plugins->n;
     for (int i = 0; weft_default_get(l->weft, i, &d); i++)
         status = keep(status, open_default(l, &d));
-    move_to_front(l->plugins, l->plugins->n - n_listed);
+    move_to_front(l->plugins, n_listed);
     return status;
 }
 

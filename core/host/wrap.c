@@ -45,12 +45,13 @@ const weft_link *weft_wraps_find_table(const weft_plugins *plugins, const void *
     return l;
 }
 
-/* The functions that the chain has somewhere; all else as the service has it. */
+/* The functions that the chain has somewhere; all else as the service has it, or a table that was
+ * chosen. */
 static const void *make_outside(weft_plugins *plugins, const weft_link *l,
                                 const weft_service_kind *kind)
 {
     const weft_link *service = l;
-    while (service->inner)
+    while (service->inner && !service->chosen)
         service = service->inner;
     char *outside = weft_pool_alloc(&plugins->link_pool, kind->size);
     for (size_t at = 0; outside && at < kind->size; at += sizeof(word)) {
@@ -64,17 +65,19 @@ static const void *make_outside(weft_plugins *plugins, const weft_link *l,
 
 /* kind NULL, or without functions to call it: a table that is called as it is. */
 static weft_link *add_link(weft_plugins *plugins, const weft_loaded *by, const weft_contribution *c,
-                           const weft_link *inner, const weft_service_kind *kind, weft_error *err)
+                           const void *table, const weft_link *inner, const weft_service_kind *kind,
+                           weft_error *err)
 {
     weft_link *l = weft_pool_alloc(&plugins->link_pool, sizeof *l);
     weft_given *given = weft_pool_alloc(&plugins->link_pool, sizeof *given);
     if (l && given) {
         *l = (weft_link){.service = inner ? inner->service : c->service,
                          .by = by,
-                         .table = c->table,
+                         .table = table,
                          .self = by->self,
                          .inner = inner,
-                         .outside = c->table,
+                         .chosen = inner && c->around,
+                         .outside = table,
                          .outside_self = by->self,
                          .given = given,
                          .next = plugins->links};
@@ -105,6 +108,19 @@ static weft_status check_size(const weft_loaded *by, const weft_contribution *c,
                      theirs);
 }
 
+/* NULL: it does not stand around the service here. */
+static const void *choose_table(const weft_plugins *plugins, const weft_loaded *by,
+                                const weft_contribution *c, const weft_link *inner)
+{
+    if (!c->around)
+        return c->table;
+    const weft_link *device = weft_wraps_find(plugins, "device");
+    const weft_entry entry = weft_enter(by->module.plugin->name, "around", by->module.where, NULL);
+    const void *table = c->around(by->self, inner->outside, device ? device->outside : NULL);
+    weft_leave(&entry, WEFT_OK);
+    return table;
+}
+
 static weft_status add_wrap(weft_plugins *plugins, const weft_loaded *by,
                             const weft_contribution *c, weft_error *err)
 {
@@ -121,9 +137,12 @@ static weft_status add_wrap(weft_plugins *plugins, const weft_loaded *by,
                          "name; list one that does",
                          by->module.plugin->name, service);
     weft_status s = kind ? WEFT_OK : check_size(by, c, inner, err);
-    const weft_link *l = s ? NULL : add_link(plugins, by, c, inner, kind, err);
+    const void *table = s ? NULL : choose_table(plugins, by, c, inner);
+    if (!table)
+        return s;
+    const weft_link *l = add_link(plugins, by, c, table, inner, kind, err);
     if (!l)
-        return s ? s : WEFT_ERR_MEMORY;
+        return WEFT_ERR_MEMORY;
     const weft_entry entry = weft_link_enter(l, "wrap", err);
     return weft_leave(&entry, c->wrap(by->self, inner->outside, inner->outside_self, err));
 }
@@ -134,7 +153,7 @@ weft_status weft_wraps_add(weft_plugins *plugins, const weft_loaded *loaded, wef
     weft_status s = WEFT_OK;
     for (const weft_contribution *c = first; c && c->kind != WEFT_END; c++)
         if (c->kind == WEFT_SERVICE && !weft_wraps_find(plugins, c->service) &&
-            !add_link(plugins, loaded, c, NULL, weft_service_kind_find(c->service), err))
+            !add_link(plugins, loaded, c, c->table, NULL, weft_service_kind_find(c->service), err))
             return WEFT_ERR_MEMORY;
     for (const weft_contribution *c = first; c && c->kind != WEFT_END && !s; c++)
         if (c->kind == WEFT_WRAP)

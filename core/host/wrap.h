@@ -35,6 +35,7 @@ typedef struct weft_link {
     const void *table; /* the plugin's own */
     void *self;
     const struct weft_link *inner; /* NULL: this is the service */
+    bool chosen;                   /* by `around`: what is not a function is this table's, too */
     const void *outside;
     void *outside_self;
     weft_given *given;            /* of this plugin's transport */

@@ -277,8 +277,8 @@ typedef struct weft_contribution {
      * itself may be called. Functions that nobody further in has are NULL there. Both are the
      * core's, which knows by them in whose code an error arises, and live until destroy. The
      * service must be listed before. Of several wraps of one service the first listed is nearest to
-     * it, and the last one is called first. A wrap whose `group` gives handles of its own, or the
-     * like, has every function that takes them. */
+     * it, and the last one is called first; those of [weft] defaults are called before. A wrap
+     * whose `group` gives handles of its own, or the like, has every function that takes them. */
     weft_status (*wrap)(void *self, const void *next, void *next_self, weft_error *err);
     /* OBSERVER: set of events. An error is logged, the run goes on, and the observer is switched
      * off; after WEFT_ERR_IO it is shown what comes next all the same, and may try again */
@@ -290,6 +290,11 @@ typedef struct weft_contribution {
     weft_status (*observe)(void *self, weft_event event, const weft_run_view *run, weft_error *err);
     /* COMMAND */
     const weft_command *command;
+    /* WRAP, optional: whether it stands around the service, where that depends on who gives it.
+     * Asked right before `wrap`, by which the wrap learns that it does. Returns a table of the
+     * service's type that lives as long as self, from which what is not a function is read, too;
+     * NULL: what is there is left as it is. device: of those that are listed before; NULL: none. */
+    const void *(*around)(void *self, const void *next, const weft_device *device);
 } weft_contribution;
 
 /* What a plugin may ask of its host; valid until destroy. */
@@ -335,6 +340,11 @@ typedef struct weft_host {
  * error if the lock does not know it. *path lives as long as the plugin; from create on. */
 weft_status weft_library_find(const weft_host *host, const char *name, const char **path,
                               weft_error *err);
+
+/* For services that wait for the run's device, while a run lasts: until the event is done. As where
+ * the core waits, what has failed is named, who has ended is noticed, and [weft] rank_timeout
+ * holds. */
+weft_status weft_event_wait(const weft_host *host, weft_device_event *event, weft_error *err);
 
 /* For models: how many ids the embedding and the head have. That is `given`, unless vocab_size in
  * the model's section is auto: then as many as the run's tokenizer has. */

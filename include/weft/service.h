@@ -28,6 +28,18 @@ typedef struct weft_planned_group {
     int peers;         /* pairs of `connect` that this rank is an end of */
 } weft_planned_group;
 
+/* What one rank will call a transport for, for its `plan`: a collective, or sends and receives of
+ * one size, either being WEFT_SEND. */
+typedef struct weft_planned_call {
+    weft_mode mode; /* modes run one after the other: what one needs the next may use */
+    weft_move move;
+    int members;   /* of the group */
+    int64_t count; /* as in the call */
+    weft_dtype dtype;
+    int at_once; /* so many such transfers are under way together at most, from the call to the end
+                    of `wait`; of a collective 1 */
+} weft_planned_call;
+
 /* capability "transport". Carries tensors only. Every member of a group calls the same collectives
  * in the same order with the same counts: there is no count per member. Of what does not divide,
  * the core sends as much for every member as the largest part has, and packs and unpacks around the
@@ -44,8 +56,8 @@ typedef struct weft_transport {
     unsigned ranks; /* WEFT_RANKS_*, one or both; none: processes. `weft train -n` starts threads
                        where it may */
     bool device_memory; /* takes whatever memory the device has, behind what is on `queue`; else
-                           what the host may use, and it is there already: with other devices all
-                           goes through the host, which waits for it */
+                           what the host may use, and it is there already: with other devices a
+                           wrap is needed that brings it there and says true here */
     bool ordered;       /* the sums of floating numbers are made in the order of the group: the same
                            bits on every run and every rank */
     /* ranks[n] in the group's order; me: this rank's place in it. Collective over all ranks of the
@@ -79,6 +91,13 @@ typedef struct weft_transport {
      * before the first collective; collective as `group` is. A wrap that sends from or receives in
      * other places of that memory than it is given keeps this to itself. */
     weft_status (*places)(void *self, void *group, uint64_t digest, weft_error *err);
+    /* Optional: all that this rank will call it for, in no order, for a transport, or a wrap, that
+     * needs memory for it. *host_bytes: how much of the host's that will be, in all; it is in the
+     * plan. A wrap that has this calls the one further in by itself, for what it will
+     * send there, and counts that memory, too. From `create` on; who has planned before plans
+     * anew, and nothing is under way then. */
+    weft_status (*plan)(void *self, const weft_planned_call *calls, int n, int64_t *host_bytes,
+                        weft_error *err);
     /* Optional: the device's memory that the transport and its library take for these groups, an
      * estimate in bytes for the plan. From `create` on. */
     size_t (*library_bytes)(void *self, const weft_planned_group *groups, int n);

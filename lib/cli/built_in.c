@@ -2,4 +2,4 @@
 #include "cli/built_in.h"
 
 const char weft_built_in[] = "[weft]\n"
-                             "defaults = ops check rules device:cpu\n";
+                             "defaults = ops check rules device:cpu through_host\n";

@@ -180,11 +180,25 @@ bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op)
     return t && t->sends_terms && t->sends_terms(self, op);
 }
 
+/* Does the transport carry the host's memory alone, beside a device that has its own, whatever
+ * stands around it? */
+static bool goes_through_host(const weft_plan *plan)
+{
+    void *self;
+    const weft_plugins *plugins = plan->plugins;
+    const void *t = weft_plugins_service(plugins, "transport", &self);
+    while (t && weft_plugins_inner(plugins, &t, &self))
+        continue;
+    const bool host_only = t && !((const weft_transport *)t)->device_memory;
+    return host_only && plan->ranks > 1 &&
+           !(plan->device->host_memory && !weft_device_is_async(plan));
+}
+
 /* By whom and what ranks send each other. */
 static void set_transport(const weft_plan *plan, weft_roofline *r)
 {
     weft_roofline_share(r, weft_device_sharers(plan, &r->rates));
-    if (weft_plan_is_staged(plan))
+    if (goes_through_host(plan))
         weft_roofline_stage(r);
     r->terms[WEFT_REDUCE_SUM] = weft_plan_sends_terms(plan, WEFT_REDUCE_SUM);
     r->terms[WEFT_REDUCE_MAX] = weft_plan_sends_terms(plan, WEFT_REDUCE_MAX);

@@ -165,8 +165,8 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     weft_plan_print_libraries(plan, text);
     if (held.host_inputs)
         print_line(text, "on the host, inputs", (double)held.host_inputs);
-    if (weft_plan_is_staged(plan))
-        print_line(text, "on the host, to send", (double)weft_staging_bytes(&plan->staging));
+    if (plan->sending)
+        print_line(text, "on the host, to send", (double)plan->sending);
     print_slots(l, text);
     weft_text_add(text, "the arena at its peak, by class\n");
     print_peak(l, text);

@@ -65,11 +65,11 @@ static void test_transports_that_cannot_send(void **state)
 }
 
 /* What the plugins make of the note, the listed order being theirs. */
-static int read_note(const char *plugins)
+static int read_note(const char *plugins, const char *rest)
 {
     run r = {0};
     void *self;
-    assert_loads(&r, load(&r, plugins, ""));
+    assert_loads(&r, load(&r, plugins, rest));
     assert_int_equal(create(&r), WEFT_OK);
     const fixture_notes *table = weft_plugins_service(r.plugins, "notes", &self);
     int note = table->read(self);
@@ -81,10 +81,16 @@ static int read_note(const char *plugins)
 static void test_wraps_in_order(void **state)
 {
     (void)state;
-    assert_int_equal(read_note("cpu good_a good_b"), 42);
-    assert_int_equal(read_note("cpu good_a good_b good_wrap"), 42 + 1);
-    assert_int_equal(read_note("cpu good_a good_b good_wrap twice_wrap"), (42 + 1) * 2);
-    assert_int_equal(read_note("cpu good_a good_b twice_wrap good_wrap"), 42 * 2 + 1);
+    assert_int_equal(read_note("cpu good_a good_b", ""), 42);
+    assert_int_equal(read_note("cpu good_a good_b good_wrap", ""), 42 + 1);
+    assert_int_equal(read_note("cpu good_a good_b good_wrap twice_wrap", ""), (42 + 1) * 2);
+    assert_int_equal(read_note("cpu good_a good_b twice_wrap good_wrap", ""), 42 * 2 + 1);
+    /* one that need not be listed is the outermost; one that is not needed stands nowhere */
+    assert_int_equal(read_note("cpu good_a good_b good_wrap", "[weft]\ndefaults = twice_wrap\n"),
+                     (42 + 1) * 2);
+    assert_int_equal(read_note("cpu good_a good_b twice_wrap", "[weft]\ndefaults = good_wrap\n"),
+                     42 * 2 + 1);
+    assert_int_equal(read_note("second_device good_a good_b twice_wrap good_wrap", ""), 42 + 1);
 }
 
 /* Nothing stands around it, and the thread knows all the same whose code it is in. */
@@ -195,6 +201,11 @@ static void test_defaults(void **state)
     assert_int_equal(r.plugins->n, 3);
     assert_string_equal(r.plugins->list[0].module.plugin->name, "good_a");
     assert_string_equal(r.plugins->list[1].module.plugin->name, "good_b");
+    release(&r);
+    /* behind them, if they stand around a service */
+    assert_loads(&r, load(&r, "cpu good_b", "[weft]\ndefaults = good_wrap good_a\n"));
+    assert_string_equal(r.plugins->list[0].module.plugin->name, "good_a");
+    assert_string_equal(r.plugins->list[3].module.plugin->name, "good_wrap");
     release(&r);
     assert_loads(&r, load(&r, "good_a cpu", "[weft]\ndefaults = good_a device:cpu\n"));
     assert_int_equal(r.plugins->n, 2);

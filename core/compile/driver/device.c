@@ -122,5 +122,5 @@ bool weft_plan_captures_sent(const weft_plan *plan)
 {
     void *self;
     const weft_transport *t = weft_plugins_service(plan->plugins, "transport", &self);
-    return t && t->captured && !weft_plan_is_staged(plan) && t->captured(self);
+    return t && t->captured && t->captured(self);
 }

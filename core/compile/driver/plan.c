@@ -305,7 +305,7 @@ weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
     p->rank = options->rank;
     p->ranks = options->ranks;
     weft_status s = build(p, settings, options, err);
-    s = s ? s : weft_staging_init(&p->staging, p, err);
+    s = s ? s : weft_plan_sending(p, err);
     if (!s)
         return WEFT_OK;
     weft_plan_destroy(p);
@@ -324,7 +324,6 @@ void weft_plan_destroy(weft_plan *p)
     }
     weft_states_release(&p->states);
     weft_states_release(&p->caches);
-    weft_staging_release(&p->staging);
     weft_kernels_release(&p->kernels);
     weft_ops_release(&p->ops);
     weft_free(p->records);

@@ -44,14 +44,6 @@ typedef struct weft_plan_options {
                    weft_error *err);
 } weft_plan_options;
 
-/* Host memory through which goes what ranks send each other, where the transport carries that alone
- * and the device has memory of its own; else nothing. */
-typedef struct weft_staging {
-    int64_t send, recv; /* of collectives, one after the other */
-    int64_t *places;    /* of transfers that are on their way at once: bytes of each */
-    int n_places;
-} weft_staging;
-
 typedef struct weft_plan {
     weft_plugins *plugins; /* not owned */
     const weft_params *train, *weft, *mesh_params;
@@ -61,7 +53,7 @@ typedef struct weft_plan {
     weft_ops ops;
     weft_kernels kernels;
     weft_states states, caches;
-    weft_staging staging;
+    int64_t sending; /* the host's memory, in bytes, that the transport needs for what ranks send */
     weft_writing writing;
     weft_graph *graphs[WEFT_MODES];
     weft_tasks *tasks[WEFT_MODES]; /* of all ranks of the pipeline */
@@ -141,11 +133,10 @@ weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_erro
 /* Makes the lists of tasks of a mode whose graph is there. */
 weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err);
 
-/* May the device keep tasks in which ranks communicate, as the transport says? Not where what they
- * send goes through the host. */
+/* May the device keep tasks in which ranks communicate, as the transport says? */
 bool weft_plan_captures_sent(const weft_plan *plan);
 
-/* ---- states.c, staging.c, held.c: memory ---- */
+/* ---- states.c, calls.c, held.c: memory ---- */
 
 /* What a store is shown: every parameter and state, this rank's part, at its place in `memory`
  * (NULL: without data). weft_free. */
@@ -153,12 +144,8 @@ weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tens
                             weft_error *err);
 /* Memory that saving takes on this rank; 0 without a store. */
 int64_t weft_plan_store_bytes(const weft_plan *plan);
-/* staging.c. All modes are lowered; release in any case. */
-weft_status weft_staging_init(weft_staging *staging, const weft_plan *plan, weft_error *err);
-void weft_staging_release(weft_staging *staging);
-int64_t weft_staging_bytes(const weft_staging *staging);
-/* Is there any? */
-bool weft_plan_is_staged(const weft_plan *plan);
+/* calls.c: tells the transport what ranks send. All modes are lowered. */
+weft_status weft_plan_sending(weft_plan *plan, weft_error *err);
 
 /* ---- held.c: memory that a run asks for, in bytes ---- */
 
