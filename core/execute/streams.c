@@ -48,6 +48,7 @@ weft_status weft_streams_create(weft_run *run, weft_error *err)
     if (!q || !(q->tags = weft_alloc_zero(WEFT_MOST_TAGS, sizeof *q->tags)))
         return weft_fail_memory(err);
     q->n_queues = count_queues(plan);
+    q->communicates = weft_plan_captures_sent(plan);
     weft_status s = create_events(plan, q->marks, q->n_queues, err);
     for (int i = 0; i < 2 && !s; i++)
         s = create_events(plan, q->ends[i], q->n_queues, err);

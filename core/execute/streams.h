@@ -25,6 +25,7 @@ struct weft_streams {
     int crossed;                                  /* of the step's waits: those that are enqueued */
     weft_device_event **events[WEFT_MODES];       /* by instruction's event */
     bool reads_beside[WEFT_MODES];                /* inputs, on another queue than the first */
+    bool communicates;                            /* tasks in which ranks do are captured, too */
     bool captured;                                /* the body that is being enqueued */
     uint64_t tag;                                 /* the last */
     uint64_t last[WEFT_MOST_QUEUES];
