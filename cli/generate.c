@@ -154,12 +154,13 @@ static weft_status set_rules(work *w, weft_error *err)
     int n = source->n_eos;
     if (n)
         memcpy(w->eos, source->eos, (size_t)n * sizeof *w->eos);
-    int eos = t->tokenizer.table ? weft_run_tokenizer_eos(&t->tokenizer) : -1;
+    const weft_run_tokenizer *by = &t->tokenizer;
+    int eos = by->table ? by->table->eos(by->self) : -1;
     if (eos >= 0)
         w->eos[n++] = eos;
     w->generation = (weft_generation){
         .most = w->job->wishes->most, .eos = w->eos, .n_eos = n, .added = added, .ctx = w};
-    w->generation.vocab = t->tokenizer.table ? weft_run_tokenizer_vocab_size(&t->tokenizer) : 0;
+    w->generation.vocab = by->table ? by->table->vocab_size(by->self) : 0;
     return WEFT_OK;
 }
 

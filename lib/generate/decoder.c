@@ -58,11 +58,6 @@ bool weft_decoder_add(weft_decoder *d, const int32_t *ids)
     return true;
 }
 
-void weft_decoder_forget(weft_decoder *d)
-{
-    d->begun = NULL;
-}
-
 /* ---- inputs ---- */
 
 static int32_t id_at(const weft_decoder *d, int64_t row, int64_t place)

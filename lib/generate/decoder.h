@@ -28,8 +28,6 @@ void weft_decoder_release(weft_decoder *d);
 void weft_decoder_start(weft_decoder *d, const int32_t *const *ids, const size_t *n, int64_t rows);
 /* One more token for every row, if there is a place left. */
 bool weft_decoder_add(weft_decoder *d, const int32_t *ids);
-/* Parameters have changed. */
-void weft_decoder_forget(weft_decoder *d);
 /* Computes what is not yet computed; logits are those behind the last place. All ranks together. */
 weft_status weft_decoder_run(weft_decoder *d, weft_error *err);
 

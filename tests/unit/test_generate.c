@@ -220,7 +220,7 @@ static void what_is_added_is_whole_characters(void **state)
     };
     static const weft_tokenizer table = {
         .size = sizeof table, .bos = no_bos, .eos = no_bos, .decode = decode_bytes};
-    const weft_run_tokenizer tokenizer = {.table = &table, .by = "a test"};
+    const weft_run_tokenizer tokenizer = {.table = &table};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weft_text before = {0}, after = {0};
