@@ -2,6 +2,7 @@
 /* weft generate: a trained model continues texts, on any mesh. */
 #include "generate.h"
 #include "execute/digest.h"
+#include "execute/run.h"
 #include "job.h"
 
 #include <string.h>
@@ -114,7 +115,7 @@ static weft_status check_ids(const work *w, weft_error *err)
 
 static weft_status start(work *w, weft_error *err)
 {
-    weft_status s = weft_decoder_init(&w->decoder, w->run, err);
+    weft_status s = weft_decoder_init(&w->decoder, w->plan, w->run, w->run->step, err);
     return s ? s : check_ids(w, err);
 }
 

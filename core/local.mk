@@ -201,6 +201,7 @@ weftincludedir = $(includedir)/weft
 weftinclude_HEADERS = \
 	include/weft/base.h \
 	include/weft/device.h \
+	include/weft/execute.h \
 	include/weft/files.h \
 	include/weft/graph.h \
 	include/weft/mesh.h \

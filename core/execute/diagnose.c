@@ -130,7 +130,7 @@ weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *e
     run->runs_again = true;
     /* all ranks run all of it, wherever theirs is */
     const weft_task_hooks hooks = {.after = look, .self = &f};
-    weft_status s = weft_run_tasks(run, l, WEFT_PART_BEGIN, WEFT_PART_B, &hooks, err);
+    weft_status s = weft_run_parts(run, WEFT_MODE_TRAIN, WEFT_PART_BEGIN, WEFT_PART_B, &hooks, err);
     run->runs_again = false;
     s = s ? s : find_first(run, &f.first, err);
     if (s)

@@ -23,38 +23,40 @@ void weft_sample_release(weft_sample *s)
     memset(s, 0, sizeof *s);
 }
 
-weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_lowered *l,
-                            int64_t micro_batches, weft_error *err)
+weft_status weft_batch_create(weft_run *run, weft_mode mode, int64_t micro_batches,
+                              weft_batch **out, weft_error *err)
 {
-    void *step = NULL, *micro = NULL;
+    const weft_plan *plan = run->plan;
+    weft_batch *b = *out = weft_alloc_zero(1, sizeof *b);
+    if (!b)
+        return weft_fail_memory(err);
     b->plan = plan;
-    b->bytes = weft_lowered_batch(l, micro_batches);
-    weft_status s = weft_device_alloc_host(plan, b->bytes.step, &step, err);
-    s = s ? s : weft_device_alloc_host(plan, b->bytes.micro, &micro, err);
-    b->step = step;
-    b->micro = micro;
-    return s;
+    b->l = plan->lowered[mode];
+    b->bytes = weft_lowered_batch(b->l, micro_batches);
+    weft_status s = weft_device_alloc_host(plan, b->bytes.step, &b->step, err);
+    return s ? s : weft_device_alloc_host(plan, b->bytes.micro, &b->micro, err);
 }
 
-void weft_batch_release(weft_batch *b)
+void weft_batch_destroy(weft_batch *b)
 {
-    if (b->step)
+    if (b && b->step)
         weft_device_free_host(b->plan, b->step, b->bytes.step);
-    if (b->micro)
+    if (b && b->micro)
         weft_device_free_host(b->plan, b->micro, b->bytes.micro);
-    memset(b, 0, sizeof *b);
+    weft_free(b);
 }
 
-int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro,
-                          const char *name, weft_tensor *t)
+void *weft_batch_input(const weft_batch *b, int64_t micro, const char *name, weft_tensor *t)
 {
+    const weft_lowered *l = b->l;
     const weft_value *v = weft_map_get(&l->graph->inputs, name, strlen(name));
     if (!v || l->buffer_of[v->id] < 0)
         return NULL;
     const weft_buffer *buffer = &l->buffers[l->buffer_of[v->id]];
     weft_local_tensor(l->graph, v, l->coord, t);
-    char *base = buffer->base == WEFT_BASE_INPUT ? b->micro + micro * l->input_bytes : b->step;
-    return (int32_t *)(void *)(base + buffer->offset);
+    char *base =
+        buffer->base == WEFT_BASE_INPUT ? (char *)b->micro + micro * l->input_bytes : b->step;
+    return base + buffer->offset;
 }
 
 /* What a sample fills. Each input has a layout of its own, so which rows a rank needs is asked of
@@ -143,9 +145,9 @@ static void fill_part(const weft_graph *g, const weft_value *v, const part *p, c
     }
 }
 
-void weft_fill_inputs(const weft_lowered *l, const weft_batch *b, int64_t micro, int64_t row,
-                      const weft_sample *s)
+void weft_fill_inputs(const weft_batch *b, int64_t micro, int64_t row, const weft_sample *s)
 {
+    const weft_lowered *l = b->l;
     for (int i = 0; i < l->graph->n_inputs; i++) {
         const weft_value *v = l->graph->inputs_list[i];
         weft_tensor t;
@@ -153,39 +155,39 @@ void weft_fill_inputs(const weft_lowered *l, const weft_batch *b, int64_t micro,
         if (!find_part(l, v, micro, row, &p))
             continue;
         int64_t of = find_filled(v->name)->step ? 0 : micro;
-        fill_part(l->graph, v, &p, s, weft_batch_input(l, b, of, v->name, &t) + p.at);
+        int32_t *to = weft_batch_input(b, of, v->name, &t);
+        fill_part(l->graph, v, &p, s, to + p.at);
     }
 }
 
-void weft_fill_step(const weft_lowered *l, const weft_batch *b, int64_t step)
+void weft_fill_step(const weft_batch *b, int64_t step)
 {
     weft_tensor t;
-    int32_t *index = weft_batch_input(l, b, 0, "index", &t);
+    int32_t *index = weft_batch_input(b, 0, "index", &t);
     for (int64_t i = 0; index && i < t.size[0]; i++)
-        index[i] = (int32_t)weft_seq_place(l->graph, t.lo[0] + i);
-    void *at = weft_batch_input(l, b, 0, "step", &t);
+        index[i] = (int32_t)weft_seq_place(b->l->graph, t.lo[0] + i);
+    void *at = weft_batch_input(b, 0, "step", &t);
     float number = (float)step;
     if (at)
         memcpy(at, &number, sizeof number);
 }
 
-void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *b, int64_t micro,
-                           int64_t number)
+void weft_fill_micro_batch(const weft_batch *b, int64_t micro, int64_t number)
 {
     weft_tensor t;
-    void *at = weft_batch_input(l, b, micro, "micro_batch", &t);
+    void *at = weft_batch_input(b, micro, "micro_batch", &t);
     float as_real = (float)number;
     if (at)
         memcpy(at, &as_real, sizeof as_real);
 }
 
-weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, weft_error *err)
+weft_status weft_run_feed(weft_run *run, const weft_batch *b, weft_error *err)
 {
     weft_status s = WEFT_OK;
     run->batch = b;
-    if (l->step_input_bytes)
+    if (b->l->step_input_bytes)
         s = weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, run->step_inputs, b->step,
-                               (size_t)l->step_input_bytes, err);
+                               (size_t)b->l->step_input_bytes, err);
     s = s ? s : weft_streams_join(run, err);
     if (s)
         weft_streams_explain(run, s, err);
@@ -198,8 +200,8 @@ weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_
                                     weft_error *err)
 {
     char *to = (char *)run->inputs + l->inputs.slot_of[micro] * l->input_bytes;
-    weft_status s =
-        weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, to,
-                           run->batch->micro + micro * l->input_bytes, (size_t)l->input_bytes, err);
+    weft_status s = weft_device_upload(run->plan, WEFT_QUEUE_COMPUTE, to,
+                                       (char *)run->batch->micro + micro * l->input_bytes,
+                                       (size_t)l->input_bytes, err);
     return s ? s : weft_streams_uploaded(run, l, err);
 }

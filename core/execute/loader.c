@@ -16,7 +16,7 @@ static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, weft_
             continue;
         s = weft_read_sample(run, l, WEFT_SPLIT_TRAIN, first + i, &sample, err);
         if (!s)
-            weft_fill_inputs(l, b, micro, row, &sample);
+            weft_fill_inputs(b, micro, row, &sample);
     }
     weft_sample_release(&sample);
     return s;
@@ -35,7 +35,7 @@ static void *work(void *arg)
         }
         int64_t first = l->first_sample;
         pthread_mutex_unlock(&l->lock);
-        weft_status s = fill(run, &l->batch[l->filling], first, &l->err);
+        weft_status s = fill(run, l->batch[l->filling], first, &l->err);
         pthread_mutex_lock(&l->lock);
         l->status = s;
         l->ready = true;
@@ -53,8 +53,7 @@ weft_status weft_loader_create(weft_run *run, weft_error *err)
     run->loader_made = true;
     for (int i = 0; i < 2; i++) {
         weft_status s =
-            weft_batch_init(&l->batch[i], run->plan, run->plan->lowered[WEFT_MODE_TRAIN],
-                            run->plan->micro_batches, err);
+            weft_batch_create(run, WEFT_MODE_TRAIN, run->plan->micro_batches, &l->batch[i], err);
         if (s)
             return s;
     }
@@ -79,7 +78,7 @@ void weft_loader_destroy(weft_run *run)
         pthread_join(l->thread, NULL);
     }
     for (int i = 0; i < 2; i++)
-        weft_batch_release(&l->batch[i]);
+        weft_batch_destroy(l->batch[i]);
     weft_error_release(&l->err);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
@@ -103,7 +102,7 @@ weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error 
     while (!l->ready)
         pthread_cond_wait(&l->changed, &l->lock);
     weft_status s = l->status;
-    *batch = &l->batch[l->filling];
+    *batch = l->batch[l->filling];
     l->filling = !l->filling;
     l->wanted = false;
     for (int i = 0; s && i < l->err.n_items; i++)

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <weft/execute.h>
 
 /* One observer contribution. */
 typedef struct weft_watcher {
@@ -32,11 +33,12 @@ struct weft_asked {
 };
 
 /* The inputs of one step on the host: step inputs, then those of each micro-batch. */
-typedef struct weft_batch {
+struct weft_batch {
     const weft_plan *plan; /* whose device gives the memory */
-    char *step, *micro;    /* micro: micro_batches blobs of input_bytes */
+    const weft_lowered *l;
+    void *step, *micro; /* micro: micro_batches blobs of input_bytes */
     weft_batch_bytes bytes;
-} weft_batch;
+};
 
 /* Fills the next step's inputs while this one computes. */
 typedef struct weft_loader {
@@ -47,13 +49,13 @@ typedef struct weft_loader {
     int64_t first_sample; /* of the wanted step */
     weft_status status;
     weft_error err;
-    weft_batch batch[2];
+    weft_batch *batch[2];
     int filling; /* which of the two */
 } weft_loader;
 
 enum { WEFT_STAGED_OPS = 64 };
 
-typedef struct weft_run {
+struct weft_run {
     weft_plan *plan;
     const weft_log *log;
     const char *dir;
@@ -119,7 +121,7 @@ typedef struct weft_run {
     bool peak_asked; /* the device has been asked for its rate */
     bool saved;      /* the store was busy after the last step, and some ranks may still be */
     uint64_t seed;
-} weft_run;
+};
 
 /* Looks into a run from outside, on every rank: after all gradients are known, after the update,
  * and (NULL: not) at every value marked `fetch`. */
@@ -145,17 +147,6 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
 /* ---- parts ---- */
 
 weft_status weft_init_state(weft_run *run, weft_error *err);
-/* Called around every task; each may be NULL. */
-typedef struct weft_task_hooks {
-    weft_status (*before)(void *self, const weft_task *task, weft_error *err);
-    weft_status (*after)(void *self, const weft_task *task, weft_error *err);
-    void *self;
-} weft_task_hooks;
-/* Runs this rank's tasks of these parts in the order of its list: each one's prologue before the
- * body of the task before it, or behind that of BEGIN, whose results prologues read. hooks may be
- * NULL. */
-weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
-                           const weft_task_hooks *hooks, weft_error *err);
 /* times.c: how long parts take. begin and end of a step, on all ranks; around a task, whose waits
  * for other stages are added to run->waited_s meanwhile. */
 weft_status weft_times_begin(weft_run *run, weft_error *err);
@@ -205,11 +196,8 @@ weft_status weft_streams_end(weft_run *run, bool replayed, weft_error *err);
 int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
 /* Behind an upload of inputs on the first queue, where other queues read some, too. */
 weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_error *err);
-/* Until all that was enqueued is done: the one place where a rank waits for its device. What has
- * failed is named, and so is what hangs: for longer than [weft] rank_timeout. */
-weft_status weft_run_wait(weft_run *run, weft_error *err);
-/* Until one event is done, in the same way; NULL: of a device that has none. Where something goes
- * through the host. */
+/* Until one event is done, as in weft_run_wait, the one place where a rank waits for its device;
+ * NULL: of a device that has none. Where something goes through the host. */
 weft_status weft_run_wait_for(weft_run *run, weft_device_event *event, weft_error *err);
 /* At the run's end, well or not: the host's memory is no longer the device's. */
 void weft_streams_drain(weft_run *run);
@@ -275,19 +263,11 @@ weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t m
 
 /* inputs.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample
  * NULL: padding. */
-void weft_fill_inputs(const weft_lowered *l, const weft_batch *batch, int64_t micro, int64_t row,
+void weft_fill_inputs(const weft_batch *batch, int64_t micro, int64_t row,
                       const weft_sample *sample);
-void weft_fill_step(const weft_lowered *l, const weft_batch *batch, int64_t step);
+void weft_fill_step(const weft_batch *batch, int64_t step);
 /* number: what the graph is told of the micro-batch that lies at place `micro` of the batch. */
-void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *batch, int64_t micro,
-                           int64_t number);
-weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_lowered *l,
-                            int64_t micro_batches, weft_error *err);
-void weft_batch_release(weft_batch *b);
-/* Where an input lies in a batch, and this rank's part of it without data; NULL: the graph does not
- * use it. */
-int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro,
-                          const char *name, weft_tensor *t);
+void weft_fill_micro_batch(const weft_batch *batch, int64_t micro, int64_t number);
 weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
 void weft_sample_release(weft_sample *s);
 /* samples.c: sample i of a split from the data plugin, checked: no kernel sees an id, label or
@@ -298,9 +278,6 @@ weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split sp
 int64_t weft_count_samples(const weft_run *run, weft_split split);
 /* Does any input of this rank hold something of row `row` of a micro-batch? */
 bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row);
-/* The inputs of a step, behind all that reads those of before; those of its micro-batches come with
- * the tasks that run from now on. The batch may change again after the next wait. */
-weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, weft_error *err);
 /* Those of a micro-batch, to its slot; enqueued in a prologue. */
 weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_t micro,
                                     weft_error *err);

@@ -34,9 +34,10 @@ static weft_status run_body(weft_run *run, const weft_lowered *l, const weft_tas
     return !s && hooks->after ? hooks->after(hooks->self, task, err) : s;
 }
 
-weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
+weft_status weft_run_parts(weft_run *run, weft_mode mode, weft_part first, weft_part last,
                            const weft_task_hooks *hooks, weft_error *err)
 {
+    const weft_lowered *l = run->plan->lowered[mode];
     static const weft_task_hooks none;
     weft_walk alone, *w = weft_streams_walk(run, &alone);
     weft_walk_init(w, l, first, last);

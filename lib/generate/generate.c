@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing token after token, and the texts of a model that is being trained. */
 #include "generate/generate.h"
+#include "execute/run.h"
 
 #include <string.h>
 
@@ -106,11 +107,11 @@ static bool is_eos(const weft_generation *g, int32_t id)
 static weft_status choose(const weft_decoder *d, const weft_generation *g, weft_continuation *t,
                           int row, int32_t *id, weft_error *err)
 {
-    const weft_plan *plan = d->run->plan;
+    const weft_plan *plan = d->plan;
     int64_t vocab = g->vocab > 0 && g->vocab < d->vocab ? g->vocab : d->vocab,
             added = (int64_t)(t->n - t->n_prompt);
-    *id = plan->generator->pick(plan->generator_self, d->logits + row * d->vocab, vocab,
-                                d->run->step, t->number, added);
+    *id = plan->generator->pick(plan->generator_self, d->logits + row * d->vocab, vocab, d->step,
+                                t->number, added);
     if (*id < 0)
         t->ending = WEFT_ENDING_LENGTH;
     else if (is_eos(g, *id))
@@ -124,7 +125,7 @@ static void look_for_end(const weft_decoder *d, const weft_generation *g, weft_c
 {
     if (!t->ending && g->most > 0 && (int64_t)(t->n - t->n_prompt) >= g->most)
         t->ending = WEFT_ENDING_LENGTH;
-    if (!t->ending && !g->slides && (int64_t)t->n >= d->run->plan->writing.context)
+    if (!t->ending && !g->slides && (int64_t)t->n >= d->plan->writing.context)
         t->ending = WEFT_ENDING_CONTEXT;
 }
 
@@ -173,7 +174,7 @@ static weft_status start(weft_decoder *d, const weft_continuation *texts, int n,
 weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation *texts, int n,
                           weft_error *err)
 {
-    const weft_plan *plan = d->run->plan;
+    const weft_plan *plan = d->plan;
     size_t context = (size_t)plan->writing.context, half = context > 1 ? context / 2 : 1;
     int32_t *next = weft_alloc_zero((size_t)d->rows, sizeof *next);
     weft_status s = next ? start(d, texts, n, g->slides ? context : (size_t)d->places, err)
@@ -239,7 +240,7 @@ weft_status weft_generate_asked(weft_run *run, weft_error *err)
                          .vocab = tokenizer->vocab_size(run->tokenizer_self),
                          .slides = true};
     weft_decoder d;
-    weft_status s = weft_decoder_init(&d, run, err);
+    weft_status s = weft_decoder_init(&d, plan, run, run->step, err);
     for (int i = 0; !s; i++) {
         const int32_t *prompt;
         size_t n = 0;
