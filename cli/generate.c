@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft generate: a trained model continues texts, on any mesh. */
 #include "generate.h"
-#include "execute/digest.h"
 #include "execute/run.h"
 #include "job.h"
+#include "net/digest.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -146,7 +146,6 @@ core_libcore_la_SOURCES = \
 	core/execute/control.c \
 	core/execute/control_local.c \
 	core/execute/diagnose.c \
-	core/execute/digest.c \
 	core/execute/evaluate.c \
 	core/execute/execute.c \
 	core/execute/groups.c \
@@ -174,7 +173,6 @@ core_libcore_la_SOURCES = \
 	core/execute/collective.h \
 	core/execute/control.h \
 	core/execute/control_kind.h \
-	core/execute/digest.h \
 	core/execute/run.h \
 	core/execute/streams.h \
 	core/execute/watch.h
