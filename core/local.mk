@@ -145,7 +145,6 @@ core_libcore_la_SOURCES = \
 	core/execute/collective.c \
 	core/execute/control.c \
 	core/execute/control_local.c \
-	core/execute/diagnose.c \
 	core/execute/evaluate.c \
 	core/execute/execute.c \
 	core/execute/groups.c \

@@ -76,8 +76,13 @@ static bool is_finite(const weft_run *run)
 /* Why nothing is to be learnt from this step. */
 static weft_status explain(weft_run *run, weft_error *err)
 {
-    if (run->view.tokens > 0)
-        return weft_diagnose(run, run->view.loss, run->view.grad_norm, err);
+    if (run->view.tokens > 0) {
+        weft_status s = weft_observe_step(run, WEFT_EVENT_NOT_FINITE, err);
+        return s ? s
+                 : weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE,
+                             "step %lld is not finite: loss %g, gradient norm %g",
+                             (long long)run->view.step, run->view.loss, run->view.grad_norm);
+    }
     return weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE,
                      "step %lld has nothing to learn from: not one of its %lld tokens has a label",
                      (long long)run->view.step,

@@ -84,7 +84,7 @@ struct weft_run {
     bool shows_instructions; /* some watcher asks for them */
     bool shows_times;        /* ... and when they ran */
     bool has_margins;        /* some watcher asks for the memory */
-    bool runs_again;         /* the step, to look into it: observers saw it already */
+    bool is_showing;         /* to an observer, who may run something itself */
     int64_t stretch;         /* prologues and bodies that have begun */
     weft_operand *operands;  /* room for those that observers are shown */
     int operands_capacity;
@@ -314,8 +314,6 @@ void weft_keeper_abandon(weft_run *run);
 weft_status weft_run_evaluate(weft_run *run, weft_error *err);
 /* Parameters from the service `weights`. */
 weft_status weft_run_take_weights(weft_run *run, weft_error *err);
-/* Names the micro-batch and the first gradient that is not finite. */
-weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *err);
 /* High-water mark of this process in bytes, 0 if unknown. */
 size_t weft_peak_bytes(void);
 
