@@ -141,34 +141,28 @@ core_libcore_la_SOURCES = \
 	core/compile/driver/state_view.c \
 	core/compile/driver/tasks.c \
 	core/compile/driver/plan.h \
-	core/execute/captured.c \
 	core/execute/collective.c \
 	core/execute/control.c \
 	core/execute/control_local.c \
+	core/execute/data.c \
 	core/execute/evaluate.c \
 	core/execute/execute.c \
 	core/execute/groups.c \
 	core/execute/host_transport.c \
 	core/execute/init.c \
-	core/execute/inputs.c \
 	core/execute/instruction.c \
-	core/execute/loader.c \
+	core/execute/keeper.c \
 	core/execute/loop.c \
 	core/execute/observe.c \
-	core/execute/places.c \
 	core/execute/run.c \
-	core/execute/samples.c \
 	core/execute/scalars.c \
 	core/execute/staged.c \
-	core/execute/store.c \
 	core/execute/streams.c \
 	core/execute/tasks.c \
 	core/execute/times.c \
-	core/execute/timing.c \
 	core/execute/transfers.c \
 	core/execute/waiting.c \
 	core/execute/watch.c \
-	core/execute/weights.c \
 	core/execute/collective.h \
 	core/execute/control.h \
 	core/execute/control_kind.h \

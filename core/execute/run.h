@@ -171,7 +171,7 @@ weft_status weft_run_scalars(weft_run *run, const weft_lowered *l, const weft_va
 weft_status weft_run_staged(weft_run *run, const weft_call *call, const char *owner,
                             weft_error *err);
 
-/* ---- streams.c, captured.c, waiting.c: a device that computes later; else they do nothing ---- */
+/* ---- streams.c, waiting.c: a device that computes later; else they do nothing ---- */
 
 weft_status weft_streams_create(weft_run *run, weft_error *err);
 void weft_streams_destroy(weft_run *run);
@@ -242,7 +242,7 @@ weft_status weft_observe_instruction(weft_run *run, const weft_instruction_view 
 weft_status weft_run_operands(weft_run *run, int n, weft_error *err);
 /* weft_instruction_view's bytes. */
 int64_t weft_instruction_bytes(const weft_graph *g, const weft_instruction *in);
-/* timing.c: when instructions ran, for observers of INSTRUCTION_TIMES. Around one, which is shown
+/* When instructions ran, for observers of INSTRUCTION_TIMES. Around one, which is shown
  * at once where the host's clock is the device's. */
 weft_status weft_timing_create(weft_run *run, weft_error *err);
 void weft_timing_destroy(weft_run *run);
@@ -261,7 +261,7 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
 weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro,
                                  weft_error *err);
 
-/* inputs.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample
+/* data.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample
  * NULL: padding. */
 void weft_fill_inputs(const weft_batch *batch, int64_t micro, int64_t row,
                       const weft_sample *sample);
@@ -270,7 +270,7 @@ void weft_fill_step(const weft_batch *batch, int64_t step);
 void weft_fill_micro_batch(const weft_batch *batch, int64_t micro, int64_t number);
 weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
 void weft_sample_release(weft_sample *s);
-/* samples.c: sample i of a split from the data plugin, checked: no kernel sees an id, label or
+/* Sample i of a split from the data plugin, checked: no kernel sees an id, label or
  * position that is out of range. Everything that wants a sample takes it here. */
 weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
                              weft_sample *sample, weft_error *err);
@@ -289,7 +289,7 @@ void weft_loader_want(weft_run *run, int64_t first_sample);
 /* Waits for what was asked for. */
 weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error *err);
 
-/* store.c: keeping the state. Without a store they do nothing. */
+/* keeper.c: keeping the state. Without a store they do nothing. */
 typedef struct weft_wish { /* one rank's, after a step */
     int32_t saves;         /* asked for by signals so far */
     int32_t by;            /* stop: the plugin that wants it; -1: a signal */

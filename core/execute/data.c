@@ -1,9 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From global samples to this rank's inputs. */
+/* From global samples to this rank's inputs: samples of the data plugin, which is not trusted, for
+ * kernels index memory with what it gives; inputs; a thread that fills the next step's while this
+ * one computes. */
+#include "base/blame.h"
 #include "execute/run.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
+
+/* ---- samples ---- */
+
+typedef struct range {
+    const char *what, *of; /* what the number is, and what says where it must lie */
+    int64_t low, high;
+} range;
+
+/* A sample, and who made it. */
+typedef struct source {
+    const char *plugin;
+    weft_split split;
+    int64_t number;
+} source;
+
+static weft_status check_range(const int32_t *numbers, int64_t n, const range *r, const source *of,
+                               weft_error *err)
+{
+    int64_t i = 0;
+    while (i < n && numbers[i] >= r->low && numbers[i] < r->high)
+        i++;
+    if (i == n)
+        return WEFT_OK;
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "%s sample %" PRId64 " of plugin '%s': %s %" PRId32 " at place %" PRId64
+                     " is not in the range of %s, %" PRId64 " to %" PRId64,
+                     of->split == WEFT_SPLIT_TRAIN ? "training" : "validation", of->number,
+                     of->plugin, r->what, numbers[i], i, r->of, r->low, r->high - 1);
+}
+
+static weft_status check_sample(const weft_lowered *l, const source *of, const weft_sample *sample,
+                                int64_t seq_len, weft_error *err)
+{
+    const weft_dim *vocab = weft_map_get(&l->graph->dims, "vocab", 5),
+                   *table = weft_map_get(&l->graph->dims, "positions", 9); /* if they are learned */
+    int64_t ids = vocab ? vocab->size : INT32_MAX, positions = table ? table->size : INT32_MAX;
+    const range id = {"the id", "the model's vocabulary", 0, ids},
+                label = {"the label", "the model's vocabulary and -1, which does not count", -1,
+                         ids},
+                position = {"the position", "the model's positions", 0, positions};
+    weft_status s = check_range(sample->ids, seq_len, &id, of, err);
+    s = s ? s : check_range(sample->labels, seq_len, &label, of, err);
+    return s ? s : check_range(sample->positions, seq_len, &position, of, err);
+}
+
+int64_t weft_count_samples(const weft_run *run, weft_split split)
+{
+    return run->data->samples(run->data_self, split);
+}
+
+/* Sample of->number as the data, or a wrap around it, gives it. */
+static weft_status read_from(weft_run *run, const weft_lowered *l, const weft_data *data,
+                             void *self, source *of, weft_sample *sample, weft_error *err)
+{
+    of->plugin = weft_plugins_giver(run->plan->plugins, data);
+    weft_status s = data->sample(self, of->split, of->number, sample, err);
+    return s ? s : check_sample(l, of, sample, run->plan->seq_len, err);
+}
+
+weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
+                             weft_sample *sample, weft_error *err)
+{
+    const void *data = run->data;
+    void *self = run->data_self;
+    source of = {NULL, split, i};
+    weft_error why = {0};
+    weft_status s = read_from(run, l, data, self, &of, sample, &why), inner = s;
+    /* Who is furthest in and gives it so is to blame: the wraps around only pass it on. */
+    while (inner && weft_plugins_inner(run->plan->plugins, &data, &self)) {
+        weft_error theirs = {0};
+        inner = read_from(run, l, data, self, &of, sample, &theirs);
+        weft_error_release(inner ? &why : &theirs);
+        if (inner)
+            why = theirs;
+    }
+    for (int k = 0; k < why.n_items; k++)
+        weft_fail(err, why.items[k].status, WEFT_NOWHERE, "%s", why.items[k].text);
+    if (why.out_of_memory)
+        weft_fail_memory(err);
+    weft_error_release(&why);
+    return s;
+}
+
+/* ---- inputs ---- */
 
 weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err)
 {
@@ -204,4 +292,112 @@ weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_
                                        (char *)run->batch->micro + micro * l->input_bytes,
                                        (size_t)l->input_bytes, err);
     return s ? s : weft_streams_uploaded(run, l, err);
+}
+
+/* ---- the loader ---- */
+
+static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, weft_error *err)
+{
+    const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
+    weft_sample sample;
+    weft_status s = weft_sample_init(&sample, run->plan->seq_len, err);
+    for (int64_t i = 0; i < run->plan->global_batch && !s; i++) {
+        int64_t micro = i / run->plan->micro_batch, row = i % run->plan->micro_batch;
+        if (!weft_owns_row(l, micro, row))
+            continue;
+        s = weft_read_sample(run, l, WEFT_SPLIT_TRAIN, first + i, &sample, err);
+        if (!s)
+            weft_fill_inputs(b, micro, row, &sample);
+    }
+    weft_sample_release(&sample);
+    return s;
+}
+
+static void *work(void *arg)
+{
+    weft_run *run = arg;
+    weft_loader *l = &run->loader;
+    weft_blame_set_rank(run->plan->rank);
+    pthread_mutex_lock(&l->lock);
+    while (!l->quit) {
+        if (!l->wanted || l->ready) {
+            pthread_cond_wait(&l->changed, &l->lock);
+            continue;
+        }
+        int64_t first = l->first_sample;
+        pthread_mutex_unlock(&l->lock);
+        weft_status s = fill(run, l->batch[l->filling], first, &l->err);
+        pthread_mutex_lock(&l->lock);
+        l->status = s;
+        l->ready = true;
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+weft_status weft_loader_create(weft_run *run, weft_error *err)
+{
+    weft_loader *l = &run->loader;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    run->loader_made = true;
+    for (int i = 0; i < 2; i++) {
+        weft_status s =
+            weft_batch_create(run, WEFT_MODE_TRAIN, run->plan->micro_batches, &l->batch[i], err);
+        if (s)
+            return s;
+    }
+    int code = pthread_create(&l->thread, NULL, work, run);
+    if (code)
+        return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "cannot start the data thread: %s",
+                         strerror(code));
+    l->running = true;
+    return WEFT_OK;
+}
+
+void weft_loader_destroy(weft_run *run)
+{
+    weft_loader *l = &run->loader;
+    if (!run->loader_made)
+        return;
+    if (l->running) {
+        pthread_mutex_lock(&l->lock);
+        l->quit = true;
+        pthread_cond_broadcast(&l->changed);
+        pthread_mutex_unlock(&l->lock);
+        pthread_join(l->thread, NULL);
+    }
+    for (int i = 0; i < 2; i++)
+        weft_batch_destroy(l->batch[i]);
+    weft_error_release(&l->err);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+}
+
+void weft_loader_want(weft_run *run, int64_t first_sample)
+{
+    weft_loader *l = &run->loader;
+    pthread_mutex_lock(&l->lock);
+    l->first_sample = first_sample;
+    l->wanted = true;
+    l->ready = false;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error *err)
+{
+    weft_loader *l = &run->loader;
+    pthread_mutex_lock(&l->lock);
+    while (!l->ready)
+        pthread_cond_wait(&l->changed, &l->lock);
+    weft_status s = l->status;
+    *batch = l->batch[l->filling];
+    l->filling = !l->filling;
+    l->wanted = false;
+    for (int i = 0; s && i < l->err.n_items; i++)
+        weft_fail(err, l->err.items[i].status, WEFT_NOWHERE, "%s", l->err.items[i].text);
+    pthread_mutex_unlock(&l->lock);
+    return s;
 }
