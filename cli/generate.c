@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft generate: a trained model continues texts, on any mesh. */
 #include "generate.h"
-#include "execute/digest.h"
+#include "execute/run.h"
 #include "forecast/forecast.h"
 #include "job.h"
+#include "net/digest.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -117,7 +118,7 @@ static weft_status check_ids(const work *w, weft_error *err)
 
 static weft_status start(work *w, weft_error *err)
 {
-    weft_status s = weft_decoder_init(&w->decoder, w->run, err);
+    weft_status s = weft_decoder_init(&w->decoder, w->plan, w->run, w->run->step, err);
     return s ? s : check_ids(w, err);
 }
 
@@ -157,12 +158,13 @@ static weft_status set_rules(work *w, weft_error *err)
     int n = source->n_eos;
     if (n)
         memcpy(w->eos, source->eos, (size_t)n * sizeof *w->eos);
-    int eos = t->tokenizer.table ? weft_run_tokenizer_eos(&t->tokenizer) : -1;
+    const weft_run_tokenizer *by = &t->tokenizer;
+    int eos = by->table ? by->table->eos(by->self) : -1;
     if (eos >= 0)
         w->eos[n++] = eos;
     w->generation = (weft_generation){
         .most = w->job->wishes->most, .eos = w->eos, .n_eos = n, .added = added, .ctx = w};
-    w->generation.vocab = t->tokenizer.table ? weft_run_tokenizer_vocab_size(&t->tokenizer) : 0;
+    w->generation.vocab = by->table ? by->table->vocab_size(by->self) : 0;
     return WEFT_OK;
 }
 

@@ -31,7 +31,7 @@ static weft_status add_prompt(generate_texts *t, const char *text, size_t size, 
     if (!ids)
         return weft_fail_memory(err);
     const weft_run_tokenizer *by = &t->tokenizer;
-    int bos = weft_run_tokenizer_bos(by);
+    int bos = by->table->bos(by->self);
     if (bos >= 0)
         ids[n++] = bos;
     weft_status s = by->table->encode(by->self, text, size, &ids, &n, &capacity, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parameters of a checkpoint, or of any folder of .safetensors files with their names. */
+#include "execute/run.h"
 #include "generate.h"
 
 #include <errno.h>

@@ -34,7 +34,7 @@ static int32_t note(oracle_record *r, const weft_decoder *d, int text, int at)
 {
     const oracle_said *before = r->reference ? &r->reference->said : NULL;
     int32_t id = likeliest(d->logits, d->vocab);
-    if (d->run->plan->rank == 0) {
+    if (d->plan->rank == 0) {
         r->said.ids[at] = id;
         r->said.text_of[at] = text;
         memcpy(&r->said.logits[at * d->vocab], d->logits, (size_t)d->vocab * sizeof(float));
@@ -72,7 +72,7 @@ static weft_status write_texts(oracle_record *r, weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
     weft_decoder d = {0};
-    weft_status s = weft_decoder_init(&d, run, err);
+    weft_status s = weft_decoder_init(&d, run->plan, run, run->step, err);
     if (!s && plan->rank == 0)
         s = reserve(r, d.vocab, err);
     if (plan->plugins->control)

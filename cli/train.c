@@ -2,12 +2,12 @@
 /* weft train: the plan, executed. */
 #include "about.h"
 #include "cli/built_in.h"
-#include "execute/digest.h"
 #include "execute/run.h"
 #include "forecast/forecast.h"
 #include "generate/generate.h"
 #include "job.h"
 #include "lock.h"
+#include "net/digest.h"
 #include "record.h"
 #include "shared.h"
 #include "stop.h"

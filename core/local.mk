@@ -133,39 +133,30 @@ core_libcore_la_SOURCES = \
 	core/compile/driver/state_view.c \
 	core/compile/driver/tasks.c \
 	core/compile/driver/plan.h \
-	core/execute/captured.c \
 	core/execute/collective.c \
 	core/execute/control.c \
 	core/execute/control_local.c \
-	core/execute/diagnose.c \
-	core/execute/digest.c \
+	core/execute/data.c \
 	core/execute/evaluate.c \
 	core/execute/execute.c \
 	core/execute/groups.c \
 	core/execute/init.c \
-	core/execute/inputs.c \
 	core/execute/instruction.c \
-	core/execute/loader.c \
+	core/execute/keeper.c \
 	core/execute/loop.c \
 	core/execute/observe.c \
-	core/execute/places.c \
 	core/execute/run.c \
-	core/execute/samples.c \
 	core/execute/scalars.c \
 	core/execute/staged.c \
-	core/execute/store.c \
 	core/execute/streams.c \
 	core/execute/tasks.c \
 	core/execute/times.c \
-	core/execute/timing.c \
 	core/execute/transfers.c \
 	core/execute/waiting.c \
 	core/execute/watch.c \
-	core/execute/weights.c \
 	core/execute/collective.h \
 	core/execute/control.h \
 	core/execute/control_kind.h \
-	core/execute/digest.h \
 	core/execute/run.h \
 	core/execute/streams.h \
 	core/execute/watch.h
@@ -192,6 +183,7 @@ weftincludedir = $(includedir)/weft
 weftinclude_HEADERS = \
 	include/weft/base.h \
 	include/weft/device.h \
+	include/weft/execute.h \
 	include/weft/files.h \
 	include/weft/graph.h \
 	include/weft/mesh.h \

@@ -74,12 +74,14 @@ lib_libshared_la_SOURCES = \
 	lib/io/internal.h \
 	lib/io/shard.h \
 	lib/net/control_tcp.c \
+	lib/net/digest.c \
 	lib/net/handshake.c \
 	lib/net/link.c \
 	lib/net/rendezvous.c \
 	lib/net/rendezvous_host.c \
 	lib/net/socket.c \
 	lib/net/token.c \
+	lib/net/digest.h \
 	lib/net/handshake.h \
 	lib/net/link.h \
 	lib/net/rendezvous.h \

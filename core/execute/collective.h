@@ -34,7 +34,7 @@ typedef struct weft_groups {
 
 /* Makes every group that the programs use, in their order. */
 weft_status weft_groups_add(weft_groups *groups, const weft_lowered *l, weft_error *err);
-/* places.c: tells the transport, of every group, where its collectives lie. All groups are made. */
+/* Tells the transport, of every group, where its collectives lie. All groups are made. */
 weft_status weft_groups_tell_places(const weft_groups *groups,
                                     weft_lowered *const lowered[WEFT_MODES], weft_error *err);
 void weft_groups_release(weft_groups *groups);

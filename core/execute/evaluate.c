@@ -17,7 +17,7 @@ static weft_status fill(weft_run *run, const weft_batch *b, int64_t first, int64
         if (there)
             s = weft_read_sample(run, l, WEFT_SPLIT_VALIDATION, first + row, sample, err);
         if (!s)
-            weft_fill_inputs(l, b, 0, row, there ? sample : NULL);
+            weft_fill_inputs(b, 0, row, there ? sample : NULL);
     }
     return s;
 }
@@ -28,8 +28,8 @@ static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, d
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_EVALUATE];
     const weft_value *const sums[] = {l->graph->loss_sum, l->graph->tokens};
     double more[2] = {0, 0};
-    weft_status s = weft_upload(run, l, b, err);
-    s = s ? s : weft_run_tasks(run, l, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
+    weft_status s = weft_run_feed(run, b, err);
+    s = s ? s : weft_run_parts(run, WEFT_MODE_EVALUATE, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
     s = s ? s : weft_run_scalars(run, l, sums, 2, more, err);
     *loss += more[0];
     *tokens += more[1];
@@ -39,7 +39,6 @@ static weft_status one_batch(weft_run *run, const weft_batch *b, double *loss, d
 weft_status weft_run_evaluate(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_lowered *l = plan->lowered[WEFT_MODE_EVALUATE];
     int64_t samples = weft_count_samples(run, WEFT_SPLIT_VALIDATION);
     int64_t batches = (samples + plan->micro_batch - 1) / plan->micro_batch;
     if (!weft_params_is(plan->train, "eval_batches", "all") &&
@@ -47,23 +46,24 @@ weft_status weft_run_evaluate(weft_run *run, weft_error *err)
         batches = weft_params_int(plan->train, "eval_batches");
     if (batches == 0)
         return WEFT_OK;
-    weft_batch b = {0};
+    weft_batch *b = NULL;
     weft_sample sample = {0};
     double loss = 0, tokens = 0;
-    weft_status s = weft_batch_init(&b, plan, l, 1, err);
+    weft_status s = weft_batch_create(run, WEFT_MODE_EVALUATE, 1, &b, err);
     s = s ? s : weft_sample_init(&sample, plan->seq_len, err);
     if (!s) {
-        weft_fill_step(l, &b, run->step);
-        s = weft_upload(run, l, &b, err);
+        weft_fill_step(b, run->step);
+        s = weft_run_feed(run, b, err);
     }
-    s = s ? s : weft_run_tasks(run, l, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
+    s = s ? s
+          : weft_run_parts(run, WEFT_MODE_EVALUATE, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
     s = s ? s : weft_run_wait(run, err); /* the inputs are filled anew */
     for (int64_t i = 0; i < batches && !s; i++) {
-        weft_fill_micro_batch(l, &b, 0, i);
-        s = fill(run, &b, i * plan->micro_batch, samples, &sample, err);
-        s = s ? s : one_batch(run, &b, &loss, &tokens, err);
+        weft_fill_micro_batch(b, 0, i);
+        s = fill(run, b, i * plan->micro_batch, samples, &sample, err);
+        s = s ? s : one_batch(run, b, &loss, &tokens, err);
     }
-    weft_batch_release(&b);
+    weft_batch_destroy(b);
     weft_sample_release(&sample);
     if (s)
         return s;

@@ -118,6 +118,39 @@ static weft_status room_for_copy(weft_run *run, size_t bytes, weft_error *err)
     return WEFT_OK;
 }
 
+/* Where the host can read it. */
+static weft_status take_to_host(weft_run *run, weft_tensor *t, weft_error *err)
+{
+    const size_t bytes = (size_t)weft_tensor_count(t) * weft_dtype_size(t->dtype);
+    if (!t->data || bytes == 0)
+        return WEFT_OK;
+    if (run->plan->device->host_memory)
+        return weft_run_wait(run, err);
+    weft_status s = room_for_copy(run, bytes, err);
+    s = s ? s : weft_run_download(run, run->host_copy, t->data, bytes, err);
+    t->data = run->host_copy;
+    return s;
+}
+
+weft_status weft_run_value(weft_run *run, weft_mode mode, const weft_value *v, weft_tensor *out,
+                           weft_error *err)
+{
+    const weft_lowered *l = run->plan->lowered[mode];
+    weft_local_tensor(l->graph, v, l->coord, out);
+    out->data = weft_run_address(run, l, l->buffer_of[v->id], 0);
+    return take_to_host(run, out, err);
+}
+
+const weft_graph *weft_run_graph(const weft_run *run, weft_mode mode)
+{
+    return run->plan->graphs[mode];
+}
+
+const weft_value *weft_run_logits(const weft_run *run, weft_mode mode)
+{
+    return run->plan->graphs[mode]->logits;
+}
+
 weft_status weft_run_tensor(const weft_run_view *view, int i, weft_tensor *out, weft_error *err)
 {
     weft_run *run = view->core;
@@ -126,14 +159,6 @@ weft_status weft_run_tensor(const weft_run_view *view, int i, weft_tensor *out, 
     if (i < 0 || i >= n)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "an observer asks for operand %d of %d", i, n);
-    const weft_operand *o = &(in ? in->operands : view->operands)[i];
-    *out = o->tensor;
-    if (!out->data || o->bytes == 0)
-        return WEFT_OK;
-    if (run->plan->device->host_memory)
-        return weft_run_wait(run, err);
-    weft_status s = room_for_copy(run, o->bytes, err);
-    s = s ? s : weft_run_download(run, run->host_copy, out->data, o->bytes, err);
-    out->data = run->host_copy;
-    return s;
+    *out = (in ? in->operands : view->operands)[i].tensor;
+    return take_to_host(run, out, err);
 }

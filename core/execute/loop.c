@@ -28,7 +28,7 @@ static weft_status show_sources(void *self, const weft_task *task, weft_error *e
 static weft_status compute(weft_run *run, weft_error *err)
 {
     const weft_task_hooks hooks = {.before = show_sources, .self = run};
-    return weft_run_tasks(run, train_of(run), WEFT_PART_BEGIN, WEFT_PART_STEP_END, &hooks, err);
+    return weft_run_parts(run, WEFT_MODE_TRAIN, WEFT_PART_BEGIN, WEFT_PART_STEP_END, &hooks, err);
 }
 
 static weft_status read_reports(weft_run *run, weft_error *err)
@@ -76,8 +76,13 @@ static bool is_finite(const weft_run *run)
 /* Why nothing is to be learnt from this step. */
 static weft_status explain(weft_run *run, weft_error *err)
 {
-    if (run->view.tokens > 0)
-        return weft_diagnose(run, run->view.loss, run->view.grad_norm, err);
+    if (run->view.tokens > 0) {
+        weft_status s = weft_observe_step(run, WEFT_EVENT_NOT_FINITE, err);
+        return s ? s
+                 : weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE,
+                             "step %lld is not finite: loss %g, gradient norm %g",
+                             (long long)run->view.step, run->view.loss, run->view.grad_norm);
+    }
     return weft_fail(err, WEFT_ERR_REPEATS, WEFT_NOWHERE,
                      "step %lld has nothing to learn from: not one of its %lld tokens has a label",
                      (long long)run->view.step,
@@ -91,8 +96,8 @@ static weft_status update(weft_run *run, weft_error *err)
         run->view.in_a_row = 0;
         weft_status ready = weft_keeper_before_update(run, err);
         return ready ? ready
-                     : weft_run_tasks(run, train_of(run), WEFT_PART_UPDATE, WEFT_PART_UPDATE, NULL,
-                                      err);
+                     : weft_run_parts(run, WEFT_MODE_TRAIN, WEFT_PART_UPDATE, WEFT_PART_UPDATE,
+                                      NULL, err);
     }
     weft_error why = {0};
     weft_status s = explain(run, &why);
@@ -146,10 +151,10 @@ static weft_status one_step(weft_run *run, weft_error *err)
     run->consumed += run->plan->global_batch;
     if (run->view.step < run->plan->steps)
         weft_loader_want(run, run->consumed);
-    weft_fill_step(train_of(run), batch, run->view.step);
+    weft_fill_step(batch, run->view.step);
     for (int64_t k = 0; k < run->plan->micro_batches; k++)
-        weft_fill_micro_batch(train_of(run), batch, k, k);
-    s = weft_upload(run, train_of(run), batch, err);
+        weft_fill_micro_batch(batch, k, k);
+    s = weft_run_feed(run, batch, err);
     s = s ? s : compute(run, err);
     s = s ? s : read_reports(run, err);
     s = s ? s : weft_observe_step(run, WEFT_EVENT_GRADIENTS, err);

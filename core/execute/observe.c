@@ -47,7 +47,11 @@ static weft_status call(weft_run *run, const weft_watcher *w, weft_event event, 
     run->asked.now = (int)(w->loaded - run->plan->plugins->list);
     const weft_entry entry = weft_enter(w->loaded->module.plugin->name, weft_event_name(event),
                                         w->loaded->module.where, err);
-    return weft_leave(&entry, w->contribution->observe(w->loaded->self, event, &run->view, err));
+    const bool outer = run->is_showing;
+    run->is_showing = true;
+    weft_status s = w->contribution->observe(w->loaded->self, event, &run->view, err);
+    run->is_showing = outer;
+    return weft_leave(&entry, s);
 }
 
 static weft_status show(weft_run *run, weft_watcher *w, weft_event event, weft_error *err)
@@ -56,7 +60,7 @@ static weft_status show(weft_run *run, weft_watcher *w, weft_event event, weft_e
         return WEFT_OK;
     if (w->contribution->fails)
         return call(run, w, event, err);
-    if (run->runs_again)
+    if (run->is_showing) /* what another observer runs */
         return WEFT_OK;
     weft_error why = {0};
     weft_status s = call(run, w, event, &why);

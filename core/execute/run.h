@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <weft/execute.h>
 
 /* One observer contribution. */
 typedef struct weft_watcher {
@@ -32,11 +33,12 @@ struct weft_asked {
 };
 
 /* The inputs of one step on the host: step inputs, then those of each micro-batch. */
-typedef struct weft_batch {
+struct weft_batch {
     const weft_plan *plan; /* whose device gives the memory */
-    char *step, *micro;    /* micro: micro_batches blobs of input_bytes */
+    const weft_lowered *l;
+    void *step, *micro; /* micro: micro_batches blobs of input_bytes */
     weft_batch_bytes bytes;
-} weft_batch;
+};
 
 /* Fills the next step's inputs while this one computes. */
 typedef struct weft_loader {
@@ -47,13 +49,13 @@ typedef struct weft_loader {
     int64_t first_sample; /* of the wanted step */
     weft_status status;
     weft_error err;
-    weft_batch batch[2];
+    weft_batch *batch[2];
     int filling; /* which of the two */
 } weft_loader;
 
 enum { WEFT_STAGED_OPS = 64 };
 
-typedef struct weft_run {
+struct weft_run {
     weft_plan *plan;
     const weft_log *log;
     const char *dir;
@@ -81,7 +83,7 @@ typedef struct weft_run {
     bool shows_instructions; /* some watcher asks for them */
     bool shows_times;        /* ... and when they ran */
     bool has_margins;        /* some watcher asks for the memory */
-    bool runs_again;         /* the step, to look into it: observers saw it already */
+    bool is_showing;         /* to an observer, who may run something itself */
     int64_t stretch;         /* prologues and bodies that have begun */
     weft_operand *operands;  /* room for those that observers are shown */
     int operands_capacity;
@@ -118,7 +120,7 @@ typedef struct weft_run {
     bool peak_asked; /* the device has been asked for its rate */
     bool saved;      /* the store was busy after the last step, and some ranks may still be */
     uint64_t seed;
-} weft_run;
+};
 
 /* Looks into a run from outside, on every rank: after all gradients are known, after the update,
  * and (NULL: not) at every value marked `fetch`. */
@@ -144,17 +146,6 @@ weft_status weft_run_train(weft_run *run, const volatile sig_atomic_t *stop, wef
 /* ---- parts ---- */
 
 weft_status weft_init_state(weft_run *run, weft_error *err);
-/* Called around every task; each may be NULL. */
-typedef struct weft_task_hooks {
-    weft_status (*before)(void *self, const weft_task *task, weft_error *err);
-    weft_status (*after)(void *self, const weft_task *task, weft_error *err);
-    void *self;
-} weft_task_hooks;
-/* Runs this rank's tasks of these parts in the order of its list: each one's prologue before the
- * body of the task before it, or behind that of BEGIN, whose results prologues read. hooks may be
- * NULL. */
-weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
-                           const weft_task_hooks *hooks, weft_error *err);
 /* times.c: how long parts take. begin and end of a step, on all ranks; around a task, whose waits
  * for other stages are added to run->waited_s meanwhile. */
 weft_status weft_times_begin(weft_run *run, weft_error *err);
@@ -179,7 +170,7 @@ weft_status weft_run_scalars(weft_run *run, const weft_lowered *l, const weft_va
 weft_status weft_run_staged(weft_run *run, const weft_call *call, const char *owner,
                             weft_error *err);
 
-/* ---- streams.c, captured.c, waiting.c: a device that computes later; else they do nothing ---- */
+/* ---- streams.c, waiting.c: a device that computes later; else they do nothing ---- */
 
 weft_status weft_streams_create(weft_run *run, weft_error *err);
 void weft_streams_destroy(weft_run *run);
@@ -204,11 +195,8 @@ weft_status weft_streams_end(weft_run *run, bool replayed, weft_error *err);
 int weft_streams_transfers(const weft_run *run, const weft_instruction *in);
 /* Behind an upload of inputs on the first queue, where other queues read some, too. */
 weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_error *err);
-/* Until all that was enqueued is done: the one place where a rank waits for its device. What has
- * failed is named, and so is what hangs: for longer than [weft] rank_timeout. */
-weft_status weft_run_wait(weft_run *run, weft_error *err);
-/* Until one event is done, in the same way; NULL: of a device that has none. Where something goes
- * through the host. */
+/* Until one event is done, as in weft_run_wait, the one place where a rank waits for its device;
+ * NULL: of a device that has none. Where something goes through the host. */
 weft_status weft_run_wait_for(weft_run *run, weft_device_event *event, weft_error *err);
 /* At the run's end, well or not: the host's memory is no longer the device's. */
 void weft_streams_drain(weft_run *run);
@@ -250,7 +238,7 @@ weft_status weft_observe_instruction(weft_run *run, const weft_instruction_view 
 weft_status weft_run_operands(weft_run *run, int n, weft_error *err);
 /* weft_instruction_view's bytes. */
 int64_t weft_instruction_bytes(const weft_graph *g, const weft_instruction *in);
-/* timing.c: when instructions ran, for observers of INSTRUCTION_TIMES. Around one, which is shown
+/* When instructions ran, for observers of INSTRUCTION_TIMES. Around one, which is shown
  * at once where the host's clock is the device's. */
 weft_status weft_timing_create(weft_run *run, weft_error *err);
 void weft_timing_destroy(weft_run *run);
@@ -269,24 +257,16 @@ weft_status weft_observe_value(weft_run *run, const weft_lowered *l, const weft_
 weft_status weft_observe_sources(weft_run *run, const weft_lowered *l, int64_t micro,
                                  weft_error *err);
 
-/* inputs.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample
+/* data.c: one sample's part of this rank's inputs. Sample `row` of micro-batch `micro`; sample
  * NULL: padding. */
-void weft_fill_inputs(const weft_lowered *l, const weft_batch *batch, int64_t micro, int64_t row,
+void weft_fill_inputs(const weft_batch *batch, int64_t micro, int64_t row,
                       const weft_sample *sample);
-void weft_fill_step(const weft_lowered *l, const weft_batch *batch, int64_t step);
+void weft_fill_step(const weft_batch *batch, int64_t step);
 /* number: what the graph is told of the micro-batch that lies at place `micro` of the batch. */
-void weft_fill_micro_batch(const weft_lowered *l, const weft_batch *batch, int64_t micro,
-                           int64_t number);
-weft_status weft_batch_init(weft_batch *b, const weft_plan *plan, const weft_lowered *l,
-                            int64_t micro_batches, weft_error *err);
-void weft_batch_release(weft_batch *b);
-/* Where an input lies in a batch, and this rank's part of it without data; NULL: the graph does not
- * use it. */
-int32_t *weft_batch_input(const weft_lowered *l, const weft_batch *b, int64_t micro,
-                          const char *name, weft_tensor *t);
+void weft_fill_micro_batch(const weft_batch *batch, int64_t micro, int64_t number);
 weft_status weft_sample_init(weft_sample *s, int64_t seq_len, weft_error *err);
 void weft_sample_release(weft_sample *s);
-/* samples.c: sample i of a split from the data plugin, checked: no kernel sees an id, label or
+/* Sample i of a split from the data plugin, checked: no kernel sees an id, label or
  * position that is out of range. Everything that wants a sample takes it here. */
 weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split split, int64_t i,
                              weft_sample *sample, weft_error *err);
@@ -294,9 +274,6 @@ weft_status weft_read_sample(weft_run *run, const weft_lowered *l, weft_split sp
 int64_t weft_count_samples(const weft_run *run, weft_split split);
 /* Does any input of this rank hold something of row `row` of a micro-batch? */
 bool weft_owns_row(const weft_lowered *l, int64_t micro, int64_t row);
-/* The inputs of a step, behind all that reads those of before; those of its micro-batches come with
- * the tasks that run from now on. The batch may change again after the next wait. */
-weft_status weft_upload(weft_run *run, const weft_lowered *l, const weft_batch *b, weft_error *err);
 /* Those of a micro-batch, to its slot; enqueued in a prologue. */
 weft_status weft_upload_micro_batch(weft_run *run, const weft_lowered *l, int64_t micro,
                                     weft_error *err);
@@ -308,7 +285,7 @@ void weft_loader_want(weft_run *run, int64_t first_sample);
 /* Waits for what was asked for. */
 weft_status weft_loader_get(weft_run *run, const weft_batch **batch, weft_error *err);
 
-/* store.c: keeping the state. Without a store they do nothing. */
+/* keeper.c: keeping the state. Without a store they do nothing. */
 typedef struct weft_wish { /* one rank's, after a step */
     int32_t saves;         /* asked for by signals so far */
     int32_t by;            /* stop: the plugin that wants it; -1: a signal */
@@ -333,8 +310,6 @@ void weft_keeper_abandon(weft_run *run);
 weft_status weft_run_evaluate(weft_run *run, weft_error *err);
 /* Parameters from the service `weights`. */
 weft_status weft_run_take_weights(weft_run *run, weft_error *err);
-/* Names the micro-batch and the first gradient that is not finite. */
-weft_status weft_diagnose(weft_run *run, double loss, double norm, weft_error *err);
 /* High-water mark of this process in bytes, 0 if unknown. */
 size_t weft_peak_bytes(void);
 

@@ -48,6 +48,7 @@ weft_status weft_streams_create(weft_run *run, weft_error *err)
     if (!q || !(q->tags = weft_alloc_zero(WEFT_MOST_TAGS, sizeof *q->tags)))
         return weft_fail_memory(err);
     q->n_queues = count_queues(plan);
+    q->communicates = weft_plan_captures_sent(plan);
     weft_status s = create_events(plan, q->marks, q->n_queues, err);
     for (int i = 0; i < 2 && !s; i++)
         s = create_events(plan, q->ends[i], q->n_queues, err);
@@ -130,7 +131,9 @@ weft_status weft_streams_join(weft_run *run, weft_error *err)
     return s ? s : await_all(run, q->marks, err);
 }
 
-weft_status weft_streams_pass_on(weft_run *run, weft_error *err)
+/* A body is enqueued. What comes next waits for it only where the plan says so, for those before it
+ * in any case. */
+static weft_status pass_on(weft_run *run, weft_error *err)
 {
     struct weft_streams *q = run->streams;
     q->ended ^= 1;
@@ -151,8 +154,9 @@ weft_status weft_streams_enter(weft_run *run, weft_error *err)
     return run->streams->walk.step.meets ? weft_streams_join(run, err) : WEFT_OK;
 }
 
-weft_status weft_streams_await(weft_run *run, const weft_lowered *l, const weft_program *p,
-                               const weft_instruction *in, weft_error *err)
+/* This is the next instruction of the walk's step: it waits for what it must of the task before. */
+static weft_status await_boundary(weft_run *run, const weft_lowered *l, const weft_program *p,
+                                  const weft_instruction *in, weft_error *err)
 {
     struct weft_streams *q = run->streams;
     const weft_boundary *b = q->walk.step.boundary;
@@ -174,7 +178,7 @@ weft_status weft_streams_before(weft_run *run, const weft_lowered *l, const weft
     const struct weft_streams *q = run->streams;
     if (!q)
         return WEFT_OK;
-    weft_status s = q->captured ? WEFT_OK : weft_streams_await(run, l, p, in, err);
+    weft_status s = q->captured ? WEFT_OK : await_boundary(run, l, p, in, err);
     for (int i = 0; i < in->n_waits && !s; i++) {
         int event = p->list[in->waits[i]].event;
         s = weft_device_await(run->plan, in->queue, q->events[l->graph->config.mode][event], err);
@@ -203,4 +207,77 @@ weft_status weft_streams_uploaded(weft_run *run, const weft_lowered *l, weft_err
 {
     const struct weft_streams *q = run->streams;
     return q && q->reads_beside[l->graph->config.mode] ? weft_streams_join(run, err) : WEFT_OK;
+}
+
+/* ---- tasks that the device keeps ---- */
+
+/* Around a task's body. Where all that it enqueues is the same whenever it is at the same places in
+ * memory, a device may keep it, and the host leaves it out from then on. What a kept task waits for
+ * of others, and they of it, lies outside of it: so it has no events in common with them, and a
+ * task that waits for others in the middle is not kept, for all of it would wait. */
+
+/* The same for the same places in memory: those of inputs and other values that lie in slots. */
+static uint64_t key_of(const weft_lowered *l, const weft_program *p, int64_t micro)
+{
+    return (uint64_t)l->graph->config.mode << 60 | (uint64_t)(p - l->programs) << 40 |
+           (uint64_t)(weft_program_like(p, micro) + 1);
+}
+
+/* What other queues get comes behind what the first one has. */
+static weft_status fork_queues(weft_run *run, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 1; i < run->streams->n_queues && !s; i++)
+        if (!weft_is_transfers(i))
+            s = weft_streams_order(run, WEFT_QUEUE_COMPUTE, i, err);
+    return s;
+}
+
+/* The first queue waits for all others. */
+static weft_status gather_queues(weft_run *run, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 1; i < run->streams->n_queues && !s; i++)
+        if (!weft_is_transfers(i))
+            s = weft_streams_order(run, i, WEFT_QUEUE_COMPUTE, err);
+    return s;
+}
+
+weft_status weft_streams_begin(weft_run *run, const weft_lowered *l, const weft_task *task,
+                               bool *replayed, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    weft_status s = weft_streams_enter(run, err);
+    if (s || !q || !q->walk.step.kept)
+        return s;
+    const bool forks = q->walk.step.forks;
+    const weft_program *p = q->walk.step.program;
+    weft_streams_tag(run, WEFT_QUEUE_COMPUTE,
+                     (weft_tagged){.program = p, .micro = task->micro_batch});
+    s = forks ? gather_queues(run, err) : await_boundary(run, l, p, &p->list[0], err);
+    s = s ? s
+          : run->plan->device->begin(run->plan->device_self, key_of(l, p, task->micro_batch),
+                                     replayed, err);
+    q->captured = !s;
+    return s || *replayed || !forks ? s : fork_queues(run, err);
+}
+
+static weft_status end_captured(weft_run *run, bool replayed, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    weft_status s = q->walk.step.forks && !replayed ? gather_queues(run, err) : WEFT_OK;
+    s = s ? s : run->plan->device->end(run->plan->device_self, err);
+    q->captured = false;
+    return s;
+}
+
+weft_status weft_streams_end(weft_run *run, bool replayed, weft_error *err)
+{
+    struct weft_streams *q = run->streams;
+    if (!q)
+        return WEFT_OK;
+    weft_status s = q->captured ? end_captured(run, replayed, err) : WEFT_OK;
+    if (s || q->walk.step.forks) /* all on the first queue, whatever the plan says */
+        return s ? s : weft_streams_join(run, err);
+    return pass_on(run, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What streams.c, captured.c and waiting.c share. */
+/* What tasks.c, streams.c and waiting.c share. */
 #ifndef WEFT_RUN_STREAMS_H
 #define WEFT_RUN_STREAMS_H
 
@@ -25,6 +25,7 @@ struct weft_streams {
     int crossed;                                  /* of the step's waits: those that are enqueued */
     weft_device_event **events[WEFT_MODES];       /* by instruction's event */
     bool reads_beside[WEFT_MODES];                /* inputs, on another queue than the first */
+    bool communicates;                            /* tasks in which ranks do are captured, too */
     bool captured;                                /* the body that is being enqueued */
     uint64_t tag;                                 /* the last */
     uint64_t last[WEFT_MOST_QUEUES];
@@ -41,11 +42,5 @@ static inline bool weft_is_transfers(int queue)
 void weft_streams_tag(weft_run *run, int queue, weft_tagged what);
 /* streams.c: where the way through the list is noted; `alone` on a device that computes at once. */
 weft_walk *weft_streams_walk(weft_run *run, weft_walk *alone);
-/* This is the next instruction of the walk's step: it waits for what it must of the task before. */
-weft_status weft_streams_await(weft_run *run, const weft_lowered *l, const weft_program *p,
-                               const weft_instruction *in, weft_error *err);
-/* A body is enqueued. What comes next waits for it only where the plan says so, for those before it
- * in any case. */
-weft_status weft_streams_pass_on(weft_run *run, weft_error *err);
 
 #endif

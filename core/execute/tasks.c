@@ -34,16 +34,20 @@ static weft_status run_body(weft_run *run, const weft_lowered *l, const weft_tas
     return !s && hooks->after ? hooks->after(hooks->self, task, err) : s;
 }
 
-weft_status weft_run_tasks(weft_run *run, const weft_lowered *l, weft_part first, weft_part last,
+weft_status weft_run_parts(weft_run *run, weft_mode mode, weft_part first, weft_part last,
                            const weft_task_hooks *hooks, weft_error *err)
 {
+    const weft_lowered *l = run->plan->lowered[mode];
     static const weft_task_hooks none;
     weft_walk alone, *w = weft_streams_walk(run, &alone);
-    weft_status s = weft_streams_join(run, err); /* the first task is behind all before */
     weft_walk_init(w, l, first, last);
     w->keeps = run->plan->device->begin && !run->shows_instructions;
-    w->communicates = weft_plan_captures_sent(run->plan);
-    while (!s && weft_walk_next(w)) {
+    w->communicates = run->streams && run->streams->communicates;
+    bool going = weft_walk_next(w);
+    /* what is sent early is behind all before, as bodies are since the last list's end */
+    weft_status s =
+        going && w->step.kind == WEFT_WALK_PROLOGUE ? weft_streams_join(run, err) : WEFT_OK;
+    for (; !s && going; going = weft_walk_next(w)) {
         if (w->step.kind == WEFT_WALK_PROLOGUE)
             s = run_prologue(run, l, w->step.task, err);
         else if (w->step.kind == WEFT_WALK_BODY)

@@ -49,19 +49,10 @@ const char *weft_kind_name(weft_kind kind)
 
 const char *weft_event_name(weft_event event)
 {
-    static const char *const names[] = {"start",
-                                        "step_begin",
-                                        "step_end",
-                                        "evaluate",
-                                        "value",
-                                        "stop",
-                                        "text",
-                                        "instruction_begin",
-                                        "instruction_end",
-                                        "instruction_times",
-                                        "memory",
-                                        "gradients",
-                                        "updated"};
+    static const char *const names[] = {
+        "start",  "step_begin", "step_end",          "evaluate",        "value",
+        "stop",   "text",       "instruction_begin", "instruction_end", "instruction_times",
+        "memory", "gradients",  "updated",           "not_finite"};
     unsigned i = 0;
     while (i < sizeof names / sizeof names[0] && (unsigned)event != 1u << i)
         i++;
@@ -323,11 +314,7 @@ static void check_wrap(check *c, const weft_contribution *k)
 
 static void check_observer(check *c, const weft_contribution *k)
 {
-    const unsigned all = WEFT_EVENT_START | WEFT_EVENT_STEP_BEGIN | WEFT_EVENT_STEP_END |
-                         WEFT_EVENT_EVALUATE | WEFT_EVENT_VALUE | WEFT_EVENT_STOP |
-                         WEFT_EVENT_TEXT | WEFT_EVENT_INSTRUCTION_BEGIN |
-                         WEFT_EVENT_INSTRUCTION_END | WEFT_EVENT_INSTRUCTION_TIMES |
-                         WEFT_EVENT_MEMORY | WEFT_EVENT_GRADIENTS | WEFT_EVENT_UPDATED;
+    const unsigned all = 2u * WEFT_EVENT_NOT_FINITE - 1; /* the last */
     if (!k->observe)
         complain(c, "an observer has no function");
     if (k->events == 0 || (k->events & ~all))

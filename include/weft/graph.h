@@ -164,6 +164,11 @@ weft_node *weft_graph_last(const weft_graph *g);
 /* The value of this name; NULL: none. */
 weft_value *weft_graph_find(const weft_graph *g, const char *name);
 int weft_graph_blocks(const weft_graph *g); /* how many transformer layers */
+/* How many stages the pipeline has; 1: nobody makes any. */
+int weft_graph_stages(const weft_graph *g);
+/* The stage of a block (0, 1, ..., WEFT_BLOCK_EMBEDDING, WEFT_BLOCK_HEAD); 0 for those of which
+ * nobody says it. */
+int weft_graph_stage_of(const weft_graph *g, int block);
 /* Training: what is differentiated, the sum of all terms that weft_add_head and weft_add_loss have
  * added by now, each scaled by its weight over the valid tokens of the whole step. Each micro-batch
  * has its own, and the step's loss is the sum of these, on all ranks, weft_accumulate(g,

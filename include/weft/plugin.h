@@ -53,6 +53,10 @@ typedef enum weft_event {
     WEFT_EVENT_MEMORY = 1024,
     WEFT_EVENT_GRADIENTS = 2048, /* all that a step computes before the update is known */
     WEFT_EVENT_UPDATED = 4096,   /* parameters and states have their next content */
+    /* After GRADIENTS, instead of the update: the loss or the norm is not finite. The state is
+     * whole, so the step may be run again (<weft/execute.h>). An observer that `fails`, and knows
+     * why, says it as the step's error: WEFT_ERR_REPEATS. */
+    WEFT_EVENT_NOT_FINITE = 8192,
 } weft_event;
 
 enum { WEFT_MARGIN_BYTES = 4096 };
@@ -137,7 +141,7 @@ typedef struct weft_run_view {
     int64_t tokens, total_tokens; /* of this step (valid labels), since the start of training */
     int64_t samples;              /* global samples consumed */
     int64_t skipped, in_a_row;    /* updates left out so far; of these, the last ones */
-    double loss, grad_norm;       /* of STEP_END */
+    double loss, grad_norm;       /* of STEP_END, NOT_FINITE */
     const weft_saves *saves;      /* NULL: nobody keeps the state */
     int64_t waits; /* how often this rank waited so long for others that it was worth a word */
     double step_s, data_s, elapsed_s; /* seconds: this step, of it waiting for data, since START */
@@ -167,8 +171,8 @@ typedef struct weft_run_view {
     const weft_instruction_view *instruction; /* INSTRUCTION */
     const weft_memory *memory;                /* MEMORY: the arena first */
     int n_memory;
-    const weft_operand *operands; /* GRADIENTS: the loss, reports, gradients; UPDATED: parameters,
-                                     states; the same on every rank, in this order */
+    const weft_operand *operands; /* GRADIENTS, NOT_FINITE: the loss, reports, gradients; UPDATED:
+                                     parameters, states; the same on every rank, in this order */
     int n_operands;
     const weft_mesh *mesh;     /* GRADIENTS, UPDATED */
     int64_t micro_batches;     /* of a step */

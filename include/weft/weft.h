@@ -5,6 +5,7 @@
 
 #include <weft/base.h>
 #include <weft/device.h>
+#include <weft/execute.h>
 #include <weft/files.h>
 #include <weft/graph.h>
 #include <weft/marks.h>

@@ -3,35 +3,32 @@
 
 #include <string.h>
 
-weft_status weft_decoder_init(weft_decoder *d, weft_run *run, weft_error *err)
+weft_status weft_decoder_init(weft_decoder *d, const weft_plan *plan, weft_run *run, int64_t step,
+                              weft_error *err)
 {
-    const weft_plan *plan = run->plan;
-    *d = (weft_decoder){.run = run,
-                        .prompt = plan->lowered[WEFT_MODE_GENERATE],
-                        .one = plan->lowered[WEFT_MODE_DECODE]};
+    *d = (weft_decoder){.plan = plan, .run = run, .step = step};
     d->rows = plan->writing.rows;
     d->places = plan->writing.places;
-    d->vocab = d->prompt->graph->logits->dims[1].size;
+    d->vocab = weft_run_logits(run, WEFT_MODE_GENERATE)->dims[1].size;
     size_t rows = (size_t)d->rows;
     d->ids = weft_alloc_zero(rows * (size_t)d->places, sizeof *d->ids);
     d->padding = weft_alloc_zero(rows, sizeof *d->padding);
     d->logits = weft_alloc_zero(rows * (size_t)d->vocab, sizeof *d->logits);
-    d->downloaded =
-        weft_alloc_zero(rows * (size_t)d->vocab, weft_dtype_size(d->prompt->graph->logits->dtype));
-    if (!d->ids || !d->padding || !d->logits || !d->downloaded)
+    if (!d->ids || !d->padding || !d->logits)
         return weft_fail_memory(err);
-    weft_status s = weft_batch_init(&d->batch[0], plan, d->prompt, 1, err);
-    return s || !d->one ? s : weft_batch_init(&d->batch[1], plan, d->one, 1, err);
+    weft_status s = weft_batch_create(run, WEFT_MODE_GENERATE, 1, &d->batch[0], err);
+    return s || !weft_run_graph(run, WEFT_MODE_DECODE)
+               ? s
+               : weft_batch_create(run, WEFT_MODE_DECODE, 1, &d->batch[1], err);
 }
 
 void weft_decoder_release(weft_decoder *d)
 {
-    weft_batch_release(&d->batch[0]);
-    weft_batch_release(&d->batch[1]);
+    weft_batch_destroy(d->batch[0]);
+    weft_batch_destroy(d->batch[1]);
     weft_free(d->ids);
     weft_free(d->padding);
     weft_free(d->logits);
-    weft_free(d->downloaded);
     memset(d, 0, sizeof *d);
 }
 
@@ -58,11 +55,6 @@ bool weft_decoder_add(weft_decoder *d, const int32_t *ids)
     return true;
 }
 
-void weft_decoder_forget(weft_decoder *d)
-{
-    d->begun = NULL;
-}
-
 /* ---- inputs ---- */
 
 static int32_t id_at(const weft_decoder *d, int64_t row, int64_t place)
@@ -81,74 +73,74 @@ static int32_t segment_at(const weft_decoder *d, int64_t row, int64_t place)
 }
 
 /* An input [batch, places]: this rank's part, beginning at a place of the text. */
-static void fill(const weft_decoder *d, const weft_lowered *l, const weft_batch *b,
-                 const char *name, int64_t first,
+static void fill(const weft_decoder *d, const weft_batch *b, const char *name, int64_t first,
                  int32_t (*at)(const weft_decoder *, int64_t, int64_t))
 {
     weft_tensor t;
-    int32_t *data = weft_batch_input(l, b, 0, name, &t);
+    int32_t *data = weft_batch_input(b, 0, name, &t);
     for (int64_t r = 0; data && r < t.size[0]; r++)
         for (int64_t i = 0; i < t.size[1]; i++)
             *data++ = at(d, t.lo[0] + r, first + t.lo[1] + i);
 }
 
-static void fill_index(const weft_lowered *l, const weft_batch *b, const char *name, int64_t first)
+static void fill_index(const weft_batch *b, const char *name, int64_t first)
 {
     weft_tensor t;
-    int32_t *data = weft_batch_input(l, b, 0, name, &t);
+    int32_t *data = weft_batch_input(b, 0, name, &t);
     for (int64_t i = 0; data && i < t.size[0]; i++)
         data[i] = (int32_t)(first + t.lo[0] + i);
 }
 
-static void fill_last(const weft_lowered *l, const weft_batch *b, int64_t last)
+static void fill_last(const weft_batch *b, int64_t last)
 {
     weft_tensor t;
-    int32_t *data = weft_batch_input(l, b, 0, "last", &t);
+    int32_t *data = weft_batch_input(b, 0, "last", &t);
     for (int64_t i = 0; data && i < t.size[0]; i++)
         data[i] = (int32_t)last;
 }
 
 /* Tokens from place `first` on; those behind the text are computed, too, and overwritten when it
  * gets there. */
-static void fill_all(const weft_decoder *d, const weft_lowered *l, const weft_batch *b,
-                     int64_t first, int64_t n)
+static void fill_all(const weft_decoder *d, const weft_batch *b, int64_t first, int64_t n)
 {
-    fill(d, l, b, "ids", first, id_at);
-    fill(d, l, b, "positions", first, position_at);
-    fill(d, l, b, "segments", first, segment_at);
-    fill(d, l, b, "cached_segments", 0, segment_at);
-    fill_index(l, b, "index", first);
-    fill_index(l, b, "cached_index", 0);
-    fill_last(l, b, n - 1);
+    fill(d, b, "ids", first, id_at);
+    fill(d, b, "positions", first, position_at);
+    fill(d, b, "segments", first, segment_at);
+    fill(d, b, "cached_segments", 0, segment_at);
+    fill_index(b, "index", first);
+    fill_index(b, "cached_index", 0);
+    fill_last(b, n - 1);
+}
+
+static void fill_step(const weft_batch *b, int64_t step)
+{
+    weft_tensor t;
+    float *number = weft_batch_input(b, 0, "step", &t);
+    if (number)
+        *number = (float)step;
 }
 
 /* ---- programs ---- */
 
 /* The next n places. */
-static weft_status part(weft_decoder *d, const weft_lowered *l, int64_t n, weft_error *err)
+static weft_status part(weft_decoder *d, weft_mode mode, int64_t n, weft_error *err)
 {
-    const weft_batch *b = &d->batch[l == d->one];
-    weft_fill_step(l, b, d->run->step);
-    fill_all(d, l, b, d->done, n);
-    weft_status s = weft_upload(d->run, l, b, err);
-    if (!s && d->begun != l)
-        s = weft_run_tasks(d->run, l, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
-    d->begun = l;
-    s = s ? s : weft_run_tasks(d->run, l, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
+    const weft_batch *b = d->batch[mode == WEFT_MODE_DECODE];
+    fill_step(b, d->step);
+    fill_all(d, b, d->done, n);
+    weft_status s = weft_run_feed(d->run, b, err);
+    if (!s && d->begun != mode)
+        s = weft_run_parts(d->run, mode, WEFT_PART_BEGIN, WEFT_PART_BEGIN, NULL, err);
+    d->begun = mode;
+    s = s ? s : weft_run_parts(d->run, mode, WEFT_PART_F, WEFT_PART_STEP_END, NULL, err);
     d->done += n;
     return s;
 }
 
-static weft_status read_logits(weft_decoder *d, const weft_lowered *l, weft_error *err)
+static weft_status read_logits(weft_decoder *d, weft_mode mode, weft_error *err)
 {
-    weft_run *run = d->run;
-    const weft_value *v = l->graph->logits;
     weft_tensor t;
-    weft_local_tensor(l->graph, v, l->coord, &t);
-    size_t bytes = (size_t)weft_tensor_count(&t) * weft_dtype_size(t.dtype);
-    t.data = d->downloaded;
-    weft_status s = weft_device_download(
-        run->plan, WEFT_NOW, t.data, weft_run_address(run, l, l->buffer_of[v->id], 0), bytes, err);
+    weft_status s = weft_run_value(d->run, mode, weft_run_logits(d->run, mode), &t, err);
     for (int64_t i = 0; i < d->rows * d->vocab && !s; i++)
         d->logits[i] = (float)weft_tensor_get(&t, i);
     return s;
@@ -156,16 +148,19 @@ static weft_status read_logits(weft_decoder *d, const weft_lowered *l, weft_erro
 
 weft_status weft_decoder_run(weft_decoder *d, weft_error *err)
 {
-    const weft_lowered *l = NULL;
+    const int64_t most = weft_graph_seq_len(weft_run_graph(d->run, WEFT_MODE_GENERATE));
+    weft_mode mode = WEFT_MODE_GENERATE;
     weft_status s = WEFT_OK;
-    if (!d->one)
+    if (!d->batch[1])
         d->done = 0;
+    if (d->done == d->n)
+        return WEFT_OK;
     while (d->done < d->n && !s) {
-        int64_t left = d->n - d->done, most = d->prompt->graph->config.sizes.seq_len;
-        l = left == 1 && d->one ? d->one : d->prompt;
-        s = part(d, l, left < most ? left : most, err);
+        int64_t left = d->n - d->done;
+        mode = left == 1 && d->batch[1] ? WEFT_MODE_DECODE : WEFT_MODE_GENERATE;
+        s = part(d, mode, left < most ? left : most, err);
         if (!s && d->done < d->n) /* the inputs are filled anew */
             s = weft_run_wait(d->run, err);
     }
-    return s || !l ? s : read_logits(d, l, err);
+    return s ? s : read_logits(d, mode, err);
 }

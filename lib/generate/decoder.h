@@ -4,32 +4,34 @@
 #ifndef WEFT_RUN_DECODER_H
 #define WEFT_RUN_DECODER_H
 
-#include "execute/run.h"
+#include "compile/driver/plan.h"
+
+#include <weft/execute.h>
 
 typedef struct weft_decoder {
+    const weft_plan *plan;
     weft_run *run;
-    const weft_lowered *prompt, *one; /* the programs for many tokens and for one; one NULL: no
-                                         cache, everything is computed again */
-    const weft_lowered *begun;        /* whose weights are in memory now */
-    weft_batch batch[2];              /* inputs of either */
+    int64_t step;         /* of the training: finished ones */
+    weft_mode begun;      /* whose weights are in memory now; TRAIN: nobody's */
+    weft_batch *batch[2]; /* inputs of the programs for many tokens, and of those for one; the
+                             second NULL: no cache, everything is computed again */
     int64_t rows, places, vocab;
     int32_t *ids;     /* [rows places] */
     int64_t *padding; /* [rows]: places in front of the text */
     int64_t n, done;  /* places that are filled; of these, computed */
     float *logits;    /* [rows vocab]: behind the last place */
-    char *downloaded; /* as the program made them */
 } weft_decoder;
 
-/* Of the plan's graphs that write text. Release in every case. */
-weft_status weft_decoder_init(weft_decoder *d, weft_run *run, weft_error *err);
+/* Of the plan's graphs that write text; the run is the plan's, behind `step` steps. Release in
+ * every case. */
+weft_status weft_decoder_init(weft_decoder *d, const weft_plan *plan, weft_run *run, int64_t step,
+                              weft_error *err);
 void weft_decoder_release(weft_decoder *d);
 /* New texts: ids of n[r] > 0 tokens for row r, r < rows (the rest repeats row 0). The longest fits
  * in the places. */
 void weft_decoder_start(weft_decoder *d, const int32_t *const *ids, const size_t *n, int64_t rows);
 /* One more token for every row, if there is a place left. */
 bool weft_decoder_add(weft_decoder *d, const int32_t *ids);
-/* Parameters have changed. */
-void weft_decoder_forget(weft_decoder *d);
 /* Computes what is not yet computed; logits are those behind the last place. All ranks together. */
 weft_status weft_decoder_run(weft_decoder *d, weft_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing token after token, and the texts of a model that is being trained. */
 #include "generate/generate.h"
-#include "host/enter.h"
+#include "execute/run.h"
 
 #include <string.h>
 
@@ -47,39 +47,14 @@ weft_run_tokenizer weft_run_tokenizer_find(const weft_plugins *plugins)
 {
     weft_run_tokenizer t;
     t.table = weft_plugins_service(plugins, "tokenizer", &t.self);
-    t.by = weft_plugins_giver(plugins, t.table);
     return t;
-}
-
-static int ask(const weft_run_tokenizer *t, const char *name, int (*function)(void *self))
-{
-    const weft_entry entry = weft_enter(t->by, name, WEFT_NOWHERE, NULL);
-    int answer = function(t->self);
-    weft_leave(&entry, WEFT_OK);
-    return answer;
-}
-
-int weft_run_tokenizer_vocab_size(const weft_run_tokenizer *t)
-{
-    return ask(t, "vocab_size", t->table->vocab_size);
-}
-
-int weft_run_tokenizer_bos(const weft_run_tokenizer *t)
-{
-    return ask(t, "bos", t->table->bos);
-}
-
-int weft_run_tokenizer_eos(const weft_run_tokenizer *t)
-{
-    return ask(t, "eos", t->table->eos);
 }
 
 static weft_status decode(const weft_run_tokenizer *t, const int32_t *ids, size_t n,
                           weft_text *text, weft_error *err)
 {
     weft_text bytes = {0};
-    const weft_entry entry = weft_enter(t->by, "decode", WEFT_NOWHERE, err);
-    weft_status s = weft_leave(&entry, t->table->decode(t->self, ids, n, &bytes, err));
+    weft_status s = t->table->decode(t->self, ids, n, &bytes, err);
     if (!s)
         weft_text_add_utf8(text, weft_text_get(&bytes), bytes.size);
     if (!s && (bytes.out_of_memory || text->out_of_memory))
@@ -105,8 +80,8 @@ weft_status weft_continuation_decode(const weft_continuation *t,
                                      weft_text *after, weft_error *err)
 {
     weft_text whole = {0};
-    size_t bos =
-        t->n_prompt > 0 && t->ids[0] == weft_run_tokenizer_bos(tokenizer); /* nobody wrote that */
+    size_t bos = t->n_prompt > 0 &&
+                 t->ids[0] == tokenizer->table->bos(tokenizer->self); /* nobody wrote that */
     weft_status s = decode(tokenizer, t->ids + bos, t->n_prompt - bos, before, err);
     s = s ? s : decode(tokenizer, t->ids + bos, t->n - bos, &whole, err);
     if (!s) {
@@ -132,11 +107,11 @@ static bool is_eos(const weft_generation *g, int32_t id)
 static weft_status choose(const weft_decoder *d, const weft_generation *g, weft_continuation *t,
                           int row, int32_t *id, weft_error *err)
 {
-    const weft_plan *plan = d->run->plan;
+    const weft_plan *plan = d->plan;
     int64_t vocab = g->vocab > 0 && g->vocab < d->vocab ? g->vocab : d->vocab,
             added = (int64_t)(t->n - t->n_prompt);
-    *id = plan->generator->pick(plan->generator_self, d->logits + row * d->vocab, vocab,
-                                d->run->step, t->number, added);
+    *id = plan->generator->pick(plan->generator_self, d->logits + row * d->vocab, vocab, d->step,
+                                t->number, added);
     if (*id < 0)
         t->ending = WEFT_ENDING_LENGTH;
     else if (is_eos(g, *id))
@@ -150,7 +125,7 @@ static void look_for_end(const weft_decoder *d, const weft_generation *g, weft_c
 {
     if (!t->ending && g->most > 0 && (int64_t)(t->n - t->n_prompt) >= g->most)
         t->ending = WEFT_ENDING_LENGTH;
-    if (!t->ending && !g->slides && (int64_t)t->n >= d->run->plan->writing.context)
+    if (!t->ending && !g->slides && (int64_t)t->n >= d->plan->writing.context)
         t->ending = WEFT_ENDING_CONTEXT;
 }
 
@@ -199,7 +174,7 @@ static weft_status start(weft_decoder *d, const weft_continuation *texts, int n,
 weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation *texts, int n,
                           weft_error *err)
 {
-    const weft_plan *plan = d->run->plan;
+    const weft_plan *plan = d->plan;
     size_t context = (size_t)plan->writing.context, half = context > 1 ? context / 2 : 1;
     int32_t *next = weft_alloc_zero((size_t)d->rows, sizeof *next);
     weft_status s = next ? start(d, texts, n, g->slides ? context : (size_t)d->places, err)
@@ -224,7 +199,7 @@ weft_status weft_generate(weft_decoder *d, weft_generation *g, weft_continuation
 static weft_status finish(weft_run *run, const weft_continuation *t, weft_error *err)
 {
     weft_text before = {0}, after = {0};
-    const weft_run_tokenizer tokenizer = weft_run_tokenizer_find(run->plan->plugins);
+    const weft_run_tokenizer tokenizer = {run->tokenizer, run->tokenizer_self};
     weft_status s = weft_continuation_decode(t, &tokenizer, &before, &after, err);
     for (size_t i = 0; i < after.size; i++) /* whoever gets it takes a C string */
         after.data[i] = after.data[i] ? after.data[i] : ' ';
@@ -258,14 +233,14 @@ weft_status weft_generate_asked(weft_run *run, weft_error *err)
     const weft_plan *plan = run->plan;
     if (!plan->lowered[WEFT_MODE_GENERATE] || !run->tokenizer)
         return WEFT_OK;
-    const weft_run_tokenizer tokenizer = weft_run_tokenizer_find(plan->plugins);
-    int32_t eos = weft_run_tokenizer_eos(&tokenizer);
+    const weft_tokenizer *tokenizer = run->tokenizer;
+    int32_t eos = tokenizer->eos(run->tokenizer_self);
     weft_generation g = {.eos = &eos,
                          .n_eos = eos >= 0,
-                         .vocab = weft_run_tokenizer_vocab_size(&tokenizer),
+                         .vocab = tokenizer->vocab_size(run->tokenizer_self),
                          .slides = true};
     weft_decoder d;
-    weft_status s = weft_decoder_init(&d, run, err);
+    weft_status s = weft_decoder_init(&d, plan, run, run->step, err);
     for (int i = 0; !s; i++) {
         const int32_t *prompt;
         size_t n = 0;

@@ -27,17 +27,12 @@ weft_status weft_continuation_init(weft_continuation *t, int number, const int32
                                    weft_error *err);
 void weft_continuation_release(weft_continuation *t);
 
-/* A tokenizer, and the plugin that gives it. */
+/* A tokenizer and its instance. */
 typedef struct weft_run_tokenizer {
     const weft_tokenizer *table; /* NULL: there is none */
     void *self;
-    const char *by;
 } weft_run_tokenizer;
 weft_run_tokenizer weft_run_tokenizer_find(const weft_plugins *plugins);
-/* As the tokenizer's functions; there must be one. */
-int weft_run_tokenizer_vocab_size(const weft_run_tokenizer *t);
-int weft_run_tokenizer_bos(const weft_run_tokenizer *t);
-int weft_run_tokenizer_eos(const weft_run_tokenizer *t);
 
 /* The text of the prompt, and what its continuation adds to it, as UTF-8. It is the difference of
  * two texts, since a character may have bytes in several tokens, and some tokenizers write a first

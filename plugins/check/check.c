@@ -34,7 +34,7 @@ static void close_run(void *self)
 static unsigned wants(void *self)
 {
     const checks *c = self;
-    return (c->replicas ? WEFT_EVENT_GRADIENTS | WEFT_EVENT_UPDATED : 0u) |
+    return WEFT_EVENT_NOT_FINITE | (c->replicas ? WEFT_EVENT_GRADIENTS | WEFT_EVENT_UPDATED : 0u) |
            (c->memory ? WEFT_EVENT_MEMORY | WEFT_EVENT_INSTRUCTION_BEGIN : 0u) |
            (c->memory || c->nan ? WEFT_EVENT_INSTRUCTION_END : 0u);
 }
@@ -57,6 +57,8 @@ static weft_status observe(void *self, weft_event event, const weft_run_view *ru
         return check_memory_before(c->kept, run, err);
     case WEFT_EVENT_INSTRUCTION_END:
         return look_after(c, run, err);
+    case WEFT_EVENT_NOT_FINITE:
+        return check_diagnose(c->host, run, err);
     default:
         return check_replicas(c->host, run, event == WEFT_EVENT_UPDATED, err);
     }
@@ -70,7 +72,7 @@ static void destroy(void *self)
 static const weft_contribution contributions[] = {
     {.kind = WEFT_OBSERVER,
      .events = WEFT_EVENT_MEMORY | WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END |
-               WEFT_EVENT_GRADIENTS | WEFT_EVENT_UPDATED,
+               WEFT_EVENT_GRADIENTS | WEFT_EVENT_UPDATED | WEFT_EVENT_NOT_FINITE,
      .fails = true,
      .wants = wants,
      .gives = (const char *const[]){"check", NULL},

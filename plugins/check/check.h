@@ -23,6 +23,10 @@ weft_status check_memory_after(check_memory *memory, const weft_run_view *run, w
 
 weft_status check_nan(const weft_run_view *run, weft_error *err);
 
+/* ---- diagnose.c: at NOT_FINITE: runs the step again; its error is where it began ---- */
+
+weft_status check_diagnose(const weft_host *host, const weft_run_view *run, weft_error *err);
+
 /* ---- replicas.c: at GRADIENTS and UPDATED: do ranks that should hold the same do so? ---- */
 
 weft_status check_replicas(const weft_host *host, const weft_run_view *run, bool updated,

@@ -4,6 +4,7 @@ plugins_check_libcheck_la_SOURCES = \
 	plugins/check/check.c \
 	plugins/check/memory.c \
 	plugins/check/nan.c \
+	plugins/check/diagnose.c \
 	plugins/check/replicas.c \
 	plugins/check/check.h
 plugins_check_libcheck_la_CFLAGS = $(PLUGIN_CFLAGS)

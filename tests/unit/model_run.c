@@ -198,11 +198,11 @@ double model_run_evaluate(model_run *m, int64_t *tokens)
     return m->run->view.eval_loss;
 }
 
-static void set_ints(const weft_lowered *l, const weft_batch *batch, const char *name,
-                     const int32_t *values, int32_t first)
+static void set_ints(const weft_batch *batch, const char *name, const int32_t *values,
+                     int32_t first)
 {
     weft_tensor t;
-    int32_t *to = weft_batch_input(l, batch, 0, name, &t);
+    int32_t *to = weft_batch_input(batch, 0, name, &t);
     assert_non_null(to);
     for (int64_t i = 0; i < weft_tensor_count(&t); i++)
         to[i] = values ? values[i] : first + (int32_t)i;
@@ -212,23 +212,25 @@ static void set_ints(const weft_lowered *l, const weft_batch *batch, const char 
 model_numbers model_run_logits(model_run *m, int64_t sample, int64_t last)
 {
     const weft_lowered *l = m->plan->lowered[WEFT_MODE_GENERATE];
-    weft_batch batch = {0};
+    weft_batch *batch = NULL;
     weft_sample s = {0};
     assert_non_null(l);
     assert_non_null(m->samples.ids);
     assert_int_equal(l->graph->config.sizes.seq_len, m->plan->seq_len);
-    check(m, weft_batch_init(&batch, m->plan, l, 1, &m->err), "logits");
+    check(m, weft_batch_create(m->run, WEFT_MODE_GENERATE, 1, &batch, &m->err), "logits");
     check(m, weft_sample_init(&s, m->plan->seq_len, &m->err), "logits");
     take_sample(m, WEFT_SPLIT_VALIDATION, sample, &s, &m->err);
-    weft_fill_step(l, &batch, 0);
-    weft_fill_inputs(l, &batch, 0, 0, &s);
-    set_ints(l, &batch, "cached_index", NULL, 0);
-    set_ints(l, &batch, "cached_segments", s.segments, 0);
-    set_ints(l, &batch, "last", NULL, (int32_t)last);
-    check(m, weft_upload(m->run, l, &batch, &m->err), "logits");
-    check(m, weft_run_tasks(m->run, l, WEFT_PART_BEGIN, WEFT_PART_STEP_END, NULL, &m->err),
+    weft_fill_step(batch, 0);
+    weft_fill_inputs(batch, 0, 0, &s);
+    set_ints(batch, "cached_index", NULL, 0);
+    set_ints(batch, "cached_segments", s.segments, 0);
+    set_ints(batch, "last", NULL, (int32_t)last);
+    check(m, weft_run_feed(m->run, batch, &m->err), "logits");
+    check(m,
+          weft_run_parts(m->run, WEFT_MODE_GENERATE, WEFT_PART_BEGIN, WEFT_PART_STEP_END, NULL,
+                         &m->err),
           "logits");
-    weft_batch_release(&batch);
+    weft_batch_destroy(batch);
     weft_sample_release(&s);
     return read_buffer(m, l, l->graph->logits);
 }

@@ -64,8 +64,8 @@ static void parts_are_as_single_tokens(void **state)
         weft_decoder parts, single;
         size_t n = TOKENS, one = 1;
         start(&m, runs[r].ini);
-        good(weft_decoder_init(&parts, m.run, &m.err), &m);
-        good(weft_decoder_init(&single, m.run, &m.err), &m);
+        good(weft_decoder_init(&parts, m.plan, m.run, m.run->step, &m.err), &m);
+        good(weft_decoder_init(&single, m.plan, m.run, m.run->step, &m.err), &m);
         weft_decoder_start(&parts, &prompt, &n, 1);
         good(weft_decoder_run(&parts, &m.err), &m);
         weft_decoder_start(&single, &prompt, &one, 1);
@@ -111,7 +111,7 @@ static void a_full_context_goes_on(void **state)
     weft_decoder d;
     weft_continuation t;
     start(&m, RUN "context = 16\ntokens = 1000\n" LLAMA);
-    good(weft_decoder_init(&d, m.run, &m.err), &m);
+    good(weft_decoder_init(&d, m.plan, m.run, m.run->step, &m.err), &m);
     weft_generation slides = {.most = 40, .slides = true}, ends = {.most = 40};
     good(weft_continuation_init(&t, 0, ids, 30, &m.err), &m);
     good(weft_generate(&d, &slides, &t, 1, &m.err), &m);
@@ -160,7 +160,7 @@ static void what_slides_is_as_what_begins(void **state)
     (void)state;
     make_ids(ids);
     start(&m, RUN "context = 16\ntokens = 1000\n" LLAMA);
-    good(weft_decoder_init(&d, m.run, &m.err), &m);
+    good(weft_decoder_init(&d, m.plan, m.run, m.run->step, &m.err), &m);
     for (size_t i = 0; i < sizeof prompts / sizeof prompts[0]; i++) {
         weft_continuation t;
         weft_generation slides = {.most = ADDED, .slides = true};
@@ -170,7 +170,7 @@ static void what_slides_is_as_what_begins(void **state)
         while (n < prompts[i] + ADDED) {
             const int32_t *window = want + from;
             size_t size = n - from;
-            good(weft_decoder_init(&fresh, m.run, &m.err), &m);
+            good(weft_decoder_init(&fresh, m.plan, m.run, m.run->step, &m.err), &m);
             weft_decoder_start(&fresh, &window, &size, 1);
             good(weft_decoder_run(&fresh, &m.err), &m);
             want[n++] = likeliest(&fresh);
@@ -220,7 +220,7 @@ static void what_is_added_is_whole_characters(void **state)
     };
     static const weft_tokenizer table = {
         .size = sizeof table, .bos = no_bos, .eos = no_bos, .decode = decode_bytes};
-    const weft_run_tokenizer tokenizer = {.table = &table, .by = "a test"};
+    const weft_run_tokenizer tokenizer = {.table = &table};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weft_text before = {0}, after = {0};

@@ -95,7 +95,7 @@ static void planned_is_what_it_takes(void **state)
     assert_int_equal(s.run->arena_bytes, arena);
     assert_int_equal(allocated, s.run->arena_bytes + (size_t)plan->states.bytes +
                                     s.run->inputs_bytes + s.run->step_inputs_bytes);
-    const weft_batch_bytes held = s.run->loader.batch[0].bytes, /* and those of the next step */
+    const weft_batch_bytes held = s.run->loader.batch[0]->bytes, /* and those of the next step */
         evaluated = weft_lowered_batch(plan->lowered[WEFT_MODE_EVALUATE], 1);
     assert_int_equal(weft_plan_bytes(plan),
                      allocated + 2 * (held.step + held.micro) + evaluated.step + evaluated.micro);

@@ -35,13 +35,14 @@ typedef struct fixture {
     weft_lowered l;
     weft_buffer buffers[N_CASES];
     int buffer_of[N_CASES];
-    weft_batch batch;
+    weft_plan plan;
+    weft_run run;
+    weft_batch *batch;
     weft_error err;
 } fixture;
 
 /* Of host memory. */
 static const weft_device device;
-static const weft_plan plan = {.device = &device};
 
 static void start(fixture *f, int rank)
 {
@@ -69,12 +70,15 @@ static void start(fixture *f, int rank)
             (weft_buffer){.base = step ? WEFT_BASE_STEP_INPUT : WEFT_BASE_INPUT, .offset = *bytes};
         *bytes += weft_nominal_bytes(f->g, v);
     }
-    assert_int_equal(weft_batch_init(&f->batch, &plan, &f->l, MICROS, &f->err), WEFT_OK);
+    f->plan = (weft_plan){.device = &device, .lowered = {&f->l}};
+    f->run.plan = &f->plan;
+    assert_int_equal(weft_batch_create(&f->run, WEFT_MODE_TRAIN, MICROS, &f->batch, &f->err),
+                     WEFT_OK);
 }
 
 static void end(fixture *f)
 {
-    weft_batch_release(&f->batch);
+    weft_batch_destroy(f->batch);
     weft_graph_destroy(f->g);
     weft_ops_release(&f->ops);
     weft_error_release(&f->err);
@@ -90,14 +94,14 @@ static void fill(fixture *f)
             for (int k = 0; k < SEQ; k++)
                 of_row[k] = labels[k] < 0 ? -1 : labels[k] + 100 * (int32_t)(micro * ROWS + row);
             if (weft_owns_row(&f->l, micro, row))
-                weft_fill_inputs(&f->l, &f->batch, micro, row, &s);
+                weft_fill_inputs(f->batch, micro, row, &s);
         }
 }
 
 static void see(fixture *f, int i, int64_t micro)
 {
     weft_tensor t;
-    const int32_t *is = weft_batch_input(&f->l, &f->batch, micro, cases[i].name, &t);
+    const int32_t *is = weft_batch_input(f->batch, micro, cases[i].name, &t);
     assert_non_null(is);
     assert_true(weft_tensor_count(&t) > 0);
     for (int64_t j = 0; j < weft_tensor_count(&t); j++) {
@@ -122,9 +126,9 @@ static void labels_further_on(void **state)
         for (int i = 0; i < N_CASES; i++)
             for (int64_t micro = 0; micro < MICROS; micro++)
                 see(&f, i, micro);
-        weft_fill_inputs(&f.l, &f.batch, 0, rank / 2, NULL);
+        weft_fill_inputs(f.batch, 0, rank / 2, NULL);
         weft_tensor t;
-        const int32_t *is = weft_batch_input(&f.l, &f.batch, 0, "labels+1", &t);
+        const int32_t *is = weft_batch_input(f.batch, 0, "labels+1", &t);
         for (int64_t j = 0; j < weft_tensor_count(&t); j++)
             assert_int_equal(is[j], -1);
         end(&f);

@@ -330,11 +330,6 @@ bool weft_node_set_shift(weft_graph *g, weft_node *n, int d);
 
 /* ---- stages (stages.c) ---- */
 
-/* How many stages the pipeline has; 1: nobody makes any. */
-int weft_graph_stages(const weft_graph *g);
-/* The stage of a block (0, 1, ..., WEFT_BLOCK_EMBEDDING, WEFT_BLOCK_HEAD); 0 for those of which
- * nobody says it. */
-int weft_graph_stage_of(const weft_graph *g, int block);
 /* Some block of a stage; WEFT_BLOCK_NONE: it has none. */
 int weft_graph_block_in(const weft_graph *g, int stage);
 /* The axis that stages are spread over; -1: none, all are of every rank. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "execute/digest.h"
+#include "net/digest.h"
 #include "base/array.h"
 
 #include <stdio.h>
