@@ -100,11 +100,9 @@ core_libcore_la_SOURCES = \
 	core/compile/autodiff/autodiff_reach.c \
 	core/compile/autodiff/autodiff_sum.c \
 	core/compile/autodiff/autodiff.h \
-	core/compile/schedule/circles.c \
 	core/compile/schedule/tasks.c \
 	core/compile/schedule/verify.c \
 	core/compile/schedule/schedule.h \
-	core/compile/schedule/verify.h \
 	core/compile/program/alike.c \
 	core/compile/program/boundaries.c \
 	core/compile/program/buffers.c \
