@@ -9,13 +9,20 @@ typedef struct verifier {
     const weft_tasks *t;
     const weft_tasks_limits *limits;
     weft_error *err;
-    int *start;    /* by rank: number of its first task, all ranks' counted; [ranks]: of all */
-    int *rank_of;  /* by task */
-    int *place[2]; /* forward, backward; by stage and micro-batch: its task */
-    int *transfer; /* by task: the transfer that its result leaves by; NONE: it stays */
-    int *arrival;  /* by task: the transfer that brings its operand; NONE: it is here */
+    weft_pool pool; /* of all that follows, and what checks need besides */
+    int *start;     /* by rank: number of its first task, all ranks' counted; [ranks]: of all */
+    int *rank_of;   /* by task */
+    int *place[2];  /* forward, backward; by stage and micro-batch: its task */
+    int *transfer;  /* by task: the transfer that its result leaves by; NONE: it stays */
+    int *arrival;   /* by task: the transfer that brings its operand; NONE: it is here */
     int n_transfers;
 } verifier;
+
+/* Of zeros; NULL: out of memory. */
+static int *list_of(verifier *v, size_t n)
+{
+    return weft_pool_alloc(&v->pool, n * sizeof(int));
+}
 
 static const weft_task *task_at(const verifier *v, int task)
 {
@@ -157,10 +164,13 @@ static weft_status check_order(const verifier *v)
     return WEFT_OK;
 }
 
-static weft_status check_room(const verifier *v, int64_t *alive)
+static weft_status check_room(verifier *v)
 {
     if (!v->limits || !v->limits->waiting)
         return WEFT_OK;
+    int *alive = list_of(v, (size_t)v->t->stages);
+    if (!alive)
+        return weft_fail_memory(v->err);
     for (int i = 0; i < v->start[v->t->ranks]; i++) {
         const weft_task *task = task_at(v, i);
         if (task->part == WEFT_PART_B)
@@ -218,9 +228,12 @@ static weft_status match(verifier *v, int sender, int way, const int *sent_as, i
     return WEFT_OK;
 }
 
-static weft_status match_all(verifier *v, int *sent_as, int *queue)
+static weft_status match_all(verifier *v)
 {
     int n = v->start[v->t->ranks];
+    int *sent_as = list_of(v, (size_t)n + 1), *queue = list_of(v, (size_t)n + 1);
+    if (!sent_as || !queue)
+        return weft_fail_memory(v->err);
     for (int i = 0; i < n; i++)
         sent_as[i] = v->transfer[i] = v->arrival[i] = NONE;
     for (int i = 0; i < n; i++)
@@ -351,59 +364,62 @@ static int sort(order *o)
     return done;
 }
 
-static weft_status check_circles(const verifier *v)
+static weft_status check_circles(verifier *v)
 {
     int64_t slots = v->limits ? v->limits->sending : 0;
     size_t rings = (size_t)v->t->stages * (size_t)(slots + 1);
     order o = {.n_tasks = v->start[v->t->ranks]};
     o.n = 2 * o.n_tasks + v->n_transfers;
     size_t n = (size_t)o.n + 1;
-    int *last[2] = {weft_alloc(rings * sizeof(int)), weft_alloc(rings * sizeof(int))};
-    o.events = weft_alloc_zero(n, sizeof *o.events);
-    o.left = weft_alloc(n * sizeof *o.left);
-    o.first = weft_alloc(n * sizeof *o.first);
-    o.next = weft_alloc(n * MOST_BEFORE * sizeof *o.next);
-    o.ready = weft_alloc(n * sizeof *o.ready);
-    weft_status s = last[0] && last[1] && o.events && o.left && o.first && o.next && o.ready
-                        ? WEFT_OK
-                        : weft_fail_memory(v->err);
-    for (size_t i = 0; i < 2 * rings && !s; i++)
+    int *last[2] = {list_of(v, rings), list_of(v, rings)};
+    o.events = weft_pool_alloc(&v->pool, n * sizeof *o.events);
+    o.left = list_of(v, n);
+    o.first = list_of(v, n);
+    o.next = list_of(v, n * MOST_BEFORE);
+    o.ready = list_of(v, n);
+    if (!last[0] || !last[1] || !o.events || !o.left || !o.first || !o.next || !o.ready)
+        return weft_fail_memory(v->err);
+    for (size_t i = 0; i < 2 * rings; i++)
         last[i / rings][i % rings] = (i + 1) % (size_t)(slots + 1) == 0 ? 0 : NONE;
-    for (int r = 0; r < v->t->ranks && !s; r++)
+    for (int r = 0; r < v->t->ranks; r++)
         add_rank(v, &o, r, last);
-    if (!s) {
-        s = sort(&o) == o.n ? WEFT_OK : name_circle(v, &o);
-    }
-    weft_free(last[0]);
-    weft_free(last[1]);
-    weft_free(o.events);
-    weft_free(o.left);
-    weft_free(o.first);
-    weft_free(o.next);
-    weft_free(o.ready);
-    return s;
+    return sort(&o) == o.n ? WEFT_OK : name_circle(v, &o);
 }
 
 /* ---- the whole ---- */
 
-static weft_status verify(verifier *v)
+static weft_status begin(verifier *v)
 {
     const weft_tasks *t = v->t;
-    int n = v->start[t->ranks];
-    size_t bytes = ((size_t)n + 1) * sizeof(int);
-    int *sent_as = weft_alloc(bytes), *queue = weft_alloc(bytes);
-    int64_t *alive = weft_alloc_zero((size_t)t->stages, sizeof *alive);
-    weft_status s = sent_as && queue && alive ? WEFT_OK : weft_fail_memory(v->err);
+    v->start = list_of(v, (size_t)t->ranks + 1);
+    for (int r = 0; v->start && r < t->ranks; r++)
+        v->start[r + 1] = v->start[r] + t->of[r].n;
+    size_t n = v->start ? (size_t)v->start[t->ranks] + 1 : 1,
+           places = (size_t)t->stages * (size_t)t->micro_batches;
+    v->rank_of = list_of(v, n);
+    v->place[FORWARD] = list_of(v, places);
+    v->place[BACKWARD] = list_of(v, places);
+    v->transfer = list_of(v, n);
+    v->arrival = list_of(v, n);
+    if (!v->start || !v->rank_of || !v->place[0] || !v->place[1] || !v->transfer || !v->arrival)
+        return weft_fail_memory(v->err);
+    for (int r = 0; r < t->ranks; r++)
+        for (int i = v->start[r]; i < v->start[r + 1]; i++)
+            v->rank_of[i] = r;
+    for (size_t i = 0; i < places; i++)
+        v->place[FORWARD][i] = v->place[BACKWARD][i] = NONE;
+    return WEFT_OK;
+}
+
+static weft_status verify(verifier *v)
+{
+    weft_status s = begin(v);
     s = s ? s : enter_all(v);
     s = s ? s : check_missing(v);
     s = s ? s : check_order(v);
-    s = s ? s : check_room(v, alive);
-    s = s ? s : match_all(v, sent_as, queue);
-    s = s ? s : check_circles(v);
-    weft_free(sent_as);
-    weft_free(queue);
-    weft_free(alive);
-    return s;
+    s = s ? s : check_room(v);
+    s = s ? s : match_all(v);
+    return s ? s : check_circles(v);
 }
 
 /* As many as there must be, and what there may be besides: more than that cannot be right, and is
@@ -426,30 +442,7 @@ weft_status weft_tasks_verify(const weft_tasks *t, const weft_tasks_limits *limi
     if (s)
         return s;
     verifier v = {.t = t, .limits = limits, .err = err};
-    v.start = weft_alloc_zero((size_t)t->ranks + 1, sizeof *v.start);
-    for (int r = 0; v.start && r < t->ranks; r++)
-        v.start[r + 1] = v.start[r] + t->of[r].n;
-    size_t n = v.start ? (size_t)v.start[t->ranks] + 1 : 1,
-           places = (size_t)t->stages * (size_t)t->micro_batches;
-    v.rank_of = weft_alloc(n * sizeof(int));
-    v.place[FORWARD] = weft_alloc(places * sizeof(int));
-    v.place[BACKWARD] = weft_alloc(places * sizeof(int));
-    v.transfer = weft_alloc(n * sizeof(int));
-    v.arrival = weft_alloc(n * sizeof(int));
-    s = v.start && v.rank_of && v.place[0] && v.place[1] && v.transfer && v.arrival
-            ? WEFT_OK
-            : weft_fail_memory(err);
-    for (int r = 0; r < t->ranks && !s; r++)
-        for (int i = v.start[r]; i < v.start[r + 1]; i++)
-            v.rank_of[i] = r;
-    for (size_t i = 0; i < places && !s; i++)
-        v.place[FORWARD][i] = v.place[BACKWARD][i] = NONE;
-    s = s ? s : verify(&v);
-    weft_free(v.start);
-    weft_free(v.rank_of);
-    weft_free(v.place[FORWARD]);
-    weft_free(v.place[BACKWARD]);
-    weft_free(v.transfer);
-    weft_free(v.arrival);
+    s = verify(&v);
+    weft_pool_release(&v.pool);
     return s;
 }
