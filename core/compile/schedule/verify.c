@@ -166,7 +166,7 @@ static weft_status check_order(const verifier *v)
 
 static weft_status check_room(verifier *v)
 {
-    if (!v->limits || !v->limits->waiting)
+    if (!v->limits->waiting)
         return WEFT_OK;
     int *alive = list_of(v, (size_t)v->t->stages);
     if (!alive)
@@ -284,14 +284,14 @@ static void add_rank(const verifier *v, order *o, int rank, int *last[2])
         if (i - 1 >= v->start[rank])
             after(o, run, o->n_tasks + i - 1);
         after(o, run, post);
-        if (v->arrival[i] != NONE)
+        if (v->arrival[i] != NONE) {
             after(o, run, 2 * o->n_tasks + v->arrival[i]);
-        if (v->arrival[i] != NONE)
             after(o, 2 * o->n_tasks + v->arrival[i], post);
+        }
         if (v->transfer[i] == NONE)
             continue;
         const weft_task *task = task_at(v, i);
-        int64_t slots = v->limits ? v->limits->sending : 0;
+        int64_t slots = v->limits->sending;
         int transfer = 2 * o->n_tasks + v->transfer[i];
         o->events[transfer].task = i;
         after(o, transfer, run);
@@ -307,31 +307,34 @@ static void add_rank(const verifier *v, order *o, int rank, int *last[2])
     }
 }
 
+/* One that the event waits for and that has not happened. */
+static int awaited(const order *o, int e)
+{
+    int k = 0;
+    while (o->left[o->events[e].before[k]] == 0)
+        k++;
+    return o->events[e].before[k];
+}
+
 /* Follows what is waited for until it comes back to where it was. */
 static weft_status name_circle(const verifier *v, const order *o)
 {
     int e = 0;
     while (o->left[e] == 0)
         e++;
-    for (int i = 0; i < 2 * o->n; i++) { /* into the circle, and on; the last half is inside it */
-        int k = 0;
-        while (o->left[o->events[e].before[k]] == 0)
-            k++;
-        e = o->events[e].before[k];
-    }
+    for (int i = 0; i < 2 * o->n; i++) /* into the circle, and on; the last half is inside it */
+        e = awaited(o, e);
     weft_text text = {0};
     int begin = e, last = NONE, named = 0;
     do {
-        int k = 0, task = o->events[e].task;
+        int task = o->events[e].task;
         if (task != last && named < 8) {
             weft_text_add(&text, named ? ", which waits for " : "");
             name_task(v, task, &text);
             named++;
         }
         last = task;
-        while (o->left[o->events[e].before[k]] == 0)
-            k++;
-        e = o->events[e].before[k];
+        e = awaited(o, e);
     } while (e != begin);
     weft_status s = weft_fail(v->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
                               "schedule: ranks would wait for each other for ever: %s, and so on "
@@ -366,7 +369,7 @@ static int sort(order *o)
 
 static weft_status check_circles(verifier *v)
 {
-    int64_t slots = v->limits ? v->limits->sending : 0;
+    int64_t slots = v->limits->sending;
     size_t rings = (size_t)v->t->stages * (size_t)(slots + 1);
     order o = {.n_tasks = v->start[v->t->ranks]};
     o.n = 2 * o.n_tasks + v->n_transfers;
@@ -441,7 +444,8 @@ weft_status weft_tasks_verify(const weft_tasks *t, const weft_tasks_limits *limi
     weft_status s = check_count(t, err);
     if (s)
         return s;
-    verifier v = {.t = t, .limits = limits, .err = err};
+    static const weft_tasks_limits none;
+    verifier v = {.t = t, .limits = limits ? limits : &none, .err = err};
     s = verify(&v);
     weft_pool_release(&v.pool);
     return s;
