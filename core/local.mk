@@ -108,7 +108,6 @@ core_libcore_la_SOURCES = \
 	core/compile/program/buffers.c \
 	core/compile/program/early.c \
 	core/compile/program/exchange.c \
-	core/compile/program/exchange_boxes.c \
 	core/compile/program/flops.c \
 	core/compile/program/fuse.c \
 	core/compile/program/group.c \
@@ -118,15 +117,12 @@ core_libcore_la_SOURCES = \
 	core/compile/program/order.c \
 	core/compile/program/pack.c \
 	core/compile/program/schedule.c \
-	core/compile/program/sent.c \
 	core/compile/program/slots.c \
 	core/compile/program/states.c \
 	core/compile/program/waits.c \
 	core/compile/program/walk.c \
 	core/compile/program/workspace.c \
 	core/compile/program/compile.h \
-	core/compile/program/exchange.h \
-	core/compile/program/exchange_boxes.h \
 	core/compile/program/lower.h \
 	core/compile/program/order.h \
 	core/compile/program/pack.h \
