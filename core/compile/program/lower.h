@@ -310,22 +310,11 @@ void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coor
 int64_t weft_seq_place(const weft_graph *g, int64_t i);
 /* Global row-major index of local element i. */
 uint64_t weft_global_index(const weft_tensor *t, int64_t i);
-/* Room that a collective needs, in bytes: two values between steps, and what is sent and received;
- * each part aligned. */
-typedef struct weft_collective_space {
-    int64_t between, send, recv;
-} weft_collective_space;
-void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, int64_t alignment,
-                           weft_collective_space *out);
 /* Where in the memory of its base (of SLOT: in the arena) a buffer is for a micro-batch (-1: any).
  */
 int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
 /* Bytes of the largest shard of a value: what its buffer takes on every rank. */
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
-/* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the
- * other, so that nothing need be packed? */
-bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before,
-                         const weft_value *v);
 /* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones
  * are: packing them would cost more than it saves.
  */
