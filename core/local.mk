@@ -104,7 +104,6 @@ core_libcore_la_SOURCES = \
 	core/compile/schedule/verify.c \
 	core/compile/schedule/schedule.h \
 	core/compile/program/alike.c \
-	core/compile/program/boundaries.c \
 	core/compile/program/buffers.c \
 	core/compile/program/early.c \
 	core/compile/program/exchange.c \
@@ -119,7 +118,6 @@ core_libcore_la_SOURCES = \
 	core/compile/program/schedule.c \
 	core/compile/program/slots.c \
 	core/compile/program/states.c \
-	core/compile/program/waits.c \
 	core/compile/program/walk.c \
 	core/compile/program/workspace.c \
 	core/compile/program/compile.h \

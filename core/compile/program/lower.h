@@ -163,9 +163,9 @@ typedef struct weft_instruction {
     bool fetch;   /* some result goes to observers */
     int position; /* in the order that buffers live by */
     int queue;
-    int event;  /* recorded behind it, for those on other queues that wait; -1: nobody does */
-    int *waits; /* instructions of the same program on other queues that must be done first; for
-                   other tasks' see weft_boundary */
+    int event; /* recorded behind it, for those on other queues that wait; -1: nobody does */
+    int waits[WEFT_MOST_QUEUES - 1]; /* instructions of the same program on other queues that must
+                                        be done first; for other tasks' see weft_boundary */
     int n_waits;
 } weft_instruction;
 
