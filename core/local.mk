@@ -92,17 +92,13 @@ core_libcore_la_SOURCES = \
 	core/compile/autodiff/autodiff_reach.c \
 	core/compile/autodiff/autodiff_sum.c \
 	core/compile/autodiff/autodiff.h \
-	core/compile/schedule/circles.c \
 	core/compile/schedule/tasks.c \
 	core/compile/schedule/verify.c \
 	core/compile/schedule/schedule.h \
-	core/compile/schedule/verify.h \
 	core/compile/program/alike.c \
-	core/compile/program/boundaries.c \
 	core/compile/program/buffers.c \
 	core/compile/program/early.c \
 	core/compile/program/exchange.c \
-	core/compile/program/exchange_boxes.c \
 	core/compile/program/flops.c \
 	core/compile/program/fuse.c \
 	core/compile/program/group.c \
@@ -112,15 +108,11 @@ core_libcore_la_SOURCES = \
 	core/compile/program/order.c \
 	core/compile/program/pack.c \
 	core/compile/program/schedule.c \
-	core/compile/program/sent.c \
 	core/compile/program/slots.c \
 	core/compile/program/states.c \
-	core/compile/program/waits.c \
 	core/compile/program/walk.c \
 	core/compile/program/workspace.c \
 	core/compile/program/compile.h \
-	core/compile/program/exchange.h \
-	core/compile/program/exchange_boxes.h \
 	core/compile/program/lower.h \
 	core/compile/program/order.h \
 	core/compile/program/pack.h \

@@ -288,14 +288,13 @@ static void queues_go_on_beside_each_other(void **state)
 {
     (void)state;
     course c;
-    int first = 0;
     course_start(&c);
     const int f = add_task(&c, WEFT_PART_F);
     add_zeros(&c, f, 20, 1);
     add_zeros(&c, f, 10, 0);
     weft_instruction *third = add_zeros(&c, f, 5, 0);
     add_zeros(&c, f, 7, 1);
-    third->waits = &first;
+    third->waits[0] = 0; /* the first */
     third->n_waits = 1;
     assert_seconds(run(&c), 27);
     assert_seconds(c.when[f][2].start, 20);

@@ -57,9 +57,9 @@ weft_status weft_compile_buffers(weft_compiler *c);
 weft_status weft_compile_slots(weft_compiler *c);
 /* alike.c: for which micro-batches programs touch the same memory. Slots are known. */
 weft_status weft_compile_alike(weft_compiler *c);
-/* exchange.c: how a collective is carried out. Its parts, operands and workspace are known. */
-weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
-                                  const weft_collective_space *space);
+/* exchange.c: how a collective is carried out, and what it takes. Its parts and operands are known.
+ */
+weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in, int64_t *workspace);
 /* workspace.c: what the instruction's kernel needs on any rank of this stage, as far as they choose
  * alike. */
 weft_status weft_compile_workspace(weft_compiler *c, const weft_instruction *in, int64_t *bytes);

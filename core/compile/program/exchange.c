@@ -1,9 +1,237 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redistributes, step by step: pack, a collective over nominal chunks, unpack. */
-#include "compile/program/exchange.h"
-#include "compile/program/exchange_boxes.h"
+/* How a collective is carried out, redistribute by redistribute and step by step: pack, a
+ * collective over nominal chunks, unpack. The room that it takes, and what it sends. */
+#include "base/array.h"
+#include "compile/program/compile.h"
 
 #include <string.h>
+
+/* The parts of an exchange while they are collected. */
+typedef struct maker {
+    weft_exchange x;
+    int parts_capacity, boxes_capacity;
+    bool failed; /* out of memory */
+    const weft_graph *g;
+    const weft_mesh *mesh;
+    const int *coord;
+} maker;
+
+/* A box several times, each so many bytes behind the one before. */
+typedef struct times {
+    int n;
+    int64_t to, from;
+} times;
+
+/* ---- room ---- */
+
+/* In bytes: two values between steps, and what is sent and received; each part aligned. */
+typedef struct space {
+    int64_t between, send, recv;
+} space;
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the
+ * other, so that nothing need be packed? */
+static bool is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before,
+                      const weft_value *v)
+{
+    if (step->move != WEFT_ALL_GATHER && step->move != WEFT_REDUCE_SCATTER)
+        return false;
+    int d = step->dim;
+    for (int i = 0; i < d; i++)
+        if (v->dims[i].size > 1)
+            return false;
+    static const int first[WEFT_MAX_AXES];
+    int list[WEFT_MAX_AXES];
+    weft_layout cut = step->move == WEFT_ALL_GATHER ? before : step->after;
+    int64_t pieces = 1;
+    for (int i = weft_layout_list(cut, d, list) - 1; i >= 0; i--)
+        pieces *= mesh->axis[list[i]].size;
+    return weft_layout_span(mesh, cut, &v->dims[d], d, first).chunk * pieces == v->dims[d].size;
+}
+
+/* One step of a value: what it sends and receives. */
+static void step_sizes(const weft_graph *g, const weft_value *v, const weft_step *s,
+                       weft_layout before, int64_t *send, int64_t *recv)
+{
+    int64_t width = (int64_t)weft_dtype_size(v->dtype);
+    int64_t from = weft_layout_elements(&g->config.mesh, before, v->n_dims, v->dims) * width,
+            to = weft_layout_elements(&g->config.mesh, s->after, v->n_dims, v->dims) * width;
+    weft_axes axes = 0;
+    for (int k = 0; k < s->n_axes; k++)
+        axes |= 1u << s->axes[k];
+    int64_t count = weft_mesh_count(&g->config.mesh, axes);
+    *send = *recv = 0;
+    if (s->move == WEFT_ALL_GATHER) {
+        *send = from;
+        *recv = from * count;
+    } else if (s->move == WEFT_REDUCE_SCATTER) {
+        *send = to * count;
+        *recv = to;
+    } else if (s->move == WEFT_ALL_TO_ALL) {
+        *send = *recv = to * count;
+    }
+}
+
+bool weft_part_goes_alone(const weft_graph *g, const weft_node *part)
+{
+    enum { LARGE = 1 << 20 };
+    const weft_value *v = part->steps->move == WEFT_ALL_GATHER ? part->outs[0] : part->ins[0];
+    return weft_nominal_bytes(g, v) >= LARGE &&
+           (part->steps->move == WEFT_ALL_REDUCE ||
+            is_direct(&g->config.mesh, part->steps, part->ins[0]->layout, part->outs[0]));
+}
+
+/* Side by side: what all send, what all receive. All-reduces happen where they were packed. */
+static void joint_sizes(const weft_graph *g, const weft_instruction *in, int64_t alignment,
+                        space *out)
+{
+    for (int i = 0; i < in->n_ins; i++) {
+        const weft_node *n = in->parts[i];
+        const weft_value *v = n->outs[0];
+        int64_t send, recv;
+        if (weft_part_goes_alone(g, n))
+            continue;
+        step_sizes(g, v, n->steps, n->ins[0]->layout, &send, &recv);
+        if (n->steps->move == WEFT_ALL_REDUCE)
+            send = weft_nominal_bytes(g, v);
+        out->send += send;
+        out->recv += recv;
+    }
+    out->send = weft_align(out->send, alignment);
+    out->recv = weft_align(out->recv, alignment);
+}
+
+static void find_space(const weft_graph *g, const weft_instruction *in, int64_t alignment,
+                       space *out)
+{
+    const weft_node *n = in->node;
+    const weft_value *v = n->outs[0];
+    weft_layout before = n->ins[0]->layout;
+    *out = (space){0};
+    if (in->parts) {
+        joint_sizes(g, in, alignment, out);
+        return;
+    }
+    for (int i = 0; i < n->n_steps; before = n->steps[i++].after) {
+        int64_t send, recv, width = (int64_t)weft_dtype_size(v->dtype);
+        step_sizes(g, v, &n->steps[i], before, &send, &recv);
+        if (is_direct(&g->config.mesh, &n->steps[i], before, v))
+            send = recv = 0;
+        if (i + 1 < n->n_steps)
+            out->between = larger(
+                out->between, weft_align(weft_layout_elements(&g->config.mesh, n->steps[i].after,
+                                                              v->n_dims, v->dims) *
+                                             width,
+                                         alignment));
+        out->send = larger(out->send, weft_align(send, alignment));
+        out->recv = larger(out->recv, weft_align(recv, alignment));
+    }
+}
+
+/* ---- boxes ---- */
+
+static void add_part(maker *m, weft_exchange_part part)
+{
+    weft_exchange *x = &m->x;
+    weft_exchange_part *fresh =
+        weft_array_push(&x->parts, &x->n_parts, &m->parts_capacity, sizeof *fresh);
+    m->failed = m->failed || !fresh;
+    part.first = x->n_boxes;
+    if (fresh)
+        *fresh = part;
+}
+
+/* The boxes that follow come behind everything before. */
+static void begin_boxes(maker *m, const weft_step *step)
+{
+    const weft_exchange *x = &m->x;
+    bool empty = x->n_parts && !x->parts[x->n_parts - 1].sends && !x->parts[x->n_parts - 1].n;
+    if (!empty)
+        add_part(m, (weft_exchange_part){.step = step});
+}
+
+static bool same_but_place(const weft_box *a, const weft_box *b)
+{
+    for (int d = 1; d < WEFT_BOX_DIMS; d++)
+        if (a->n[d] != b->n[d] || a->to_stride[d] != b->to_stride[d] ||
+            a->from_stride[d] != b->from_stride[d])
+            return false;
+    return a->bytes == b->bytes;
+}
+
+/* Boxes that differ in their places alone, each as far from the one before as that from its own,
+ * are one: of members of a group nearly all are. The first dim is kept for this. */
+static bool joins(weft_place_box *last, const weft_place_box *next)
+{
+    weft_box *b = &last->box;
+    bool zeros = last->from.of == WEFT_PLACE_ZEROS;
+    if (last->to.of != next->to.of || last->from.of != next->from.of ||
+        !same_but_place(b, &next->box))
+        return false;
+    int64_t to = next->to.at - last->to.at, from = zeros ? 0 : next->from.at - last->from.at;
+    if (b->n[0] > 1 && (to != b->n[0] * b->to_stride[0] || from != b->n[0] * b->from_stride[0]))
+        return false;
+    if (b->n[0] == 1) {
+        b->to_stride[0] = to;
+        b->from_stride[0] = from;
+    }
+    b->n[0]++;
+    return true;
+}
+
+/* box: without places, and its first dim is free. */
+static void add_boxes(maker *m, weft_place to, weft_place from, weft_box box, times t)
+{
+    weft_exchange *x = &m->x;
+    for (int d = 1; d < WEFT_BOX_DIMS; d++)
+        if (box.n[d] <= 0)
+            return;
+    if (box.bytes <= 0 || m->failed)
+        return;
+    box.n[0] = t.n;
+    box.to_stride[0] = t.n > 1 ? t.to : 0;
+    box.from_stride[0] = t.n > 1 ? t.from : 0;
+    const weft_place_box next = {to, from, box};
+    weft_exchange_part *part = &x->parts[x->n_parts - 1];
+    if (part->n && t.n == 1 && joins(&x->boxes[x->n_boxes - 1], &next))
+        return;
+    weft_place_box *fresh =
+        weft_array_push(&x->boxes, &x->n_boxes, &m->boxes_capacity, sizeof *fresh);
+    m->failed = !fresh;
+    if (!fresh)
+        return;
+    *fresh = next;
+    part->n++;
+}
+
+/* Into memory of the program's own, without parts that do nothing. */
+static weft_status keep_exchange(weft_compiler *c, maker *m, weft_exchange **out)
+{
+    weft_exchange *x = &m->x;
+    int n = 0;
+    for (int i = 0; i < x->n_parts; i++)
+        if (x->parts[i].sends || x->parts[i].n)
+            x->parts[n++] = x->parts[i];
+    x->n_parts = n;
+    weft_exchange *kept = *out = weft_pool_alloc(&c->l->pool, sizeof *kept);
+    if (!kept)
+        return weft_fail_memory(c->err);
+    *kept = *x;
+    kept->parts = weft_pool_alloc(&c->l->pool, ((size_t)n + 1) * sizeof *kept->parts);
+    kept->boxes = weft_pool_alloc(&c->l->pool, ((size_t)x->n_boxes + 1) * sizeof *kept->boxes);
+    if (!kept->parts || !kept->boxes)
+        return weft_fail_memory(c->err);
+    if (n)
+        memcpy(kept->parts, x->parts, (size_t)n * sizeof *kept->parts);
+    if (x->n_boxes)
+        memcpy(kept->boxes, x->boxes, (size_t)x->n_boxes * sizeof *kept->boxes);
+    return WEFT_OK;
+}
 
 weft_box weft_box_of(void *to, const void *from, int64_t bytes)
 {
@@ -13,16 +241,11 @@ weft_box weft_box_of(void *to, const void *from, int64_t bytes)
     return b;
 }
 
-static const weft_times once = {1, 0, 0};
+static const times once = {1, 0, 0};
 
 static weft_place behind(weft_place p, int64_t bytes)
 {
     return (weft_place){p.of, p.at + bytes};
-}
-
-static void add_box(weft_exchange_maker *m, weft_place to, weft_place from, weft_box box)
-{
-    weft_exchange_add_boxes(m, to, from, box, once);
 }
 
 /* Runs that touch on both sides are one. */
@@ -50,40 +273,39 @@ typedef struct block {
 static const weft_place zeros = {WEFT_PLACE_ZEROS, 0};
 
 /* `count` entries of the middle dim, for every outer one. */
-static void copy_ranges(weft_exchange_maker *m, const block *to, int64_t to_at, const block *from,
-                        int64_t from_at, int64_t count, weft_times t)
+static void copy_ranges(maker *m, const block *to, int64_t to_at, const block *from,
+                        int64_t from_at, int64_t count, times t)
 {
     if (count > 0)
-        weft_exchange_add_boxes(
+        add_boxes(
             m, behind(to->at, to_at * to->inner), behind(from->at, from_at * from->inner),
             box_of(to->outer, count * to->inner, to->size * to->inner, from->size * from->inner),
             t);
 }
 
-static void copy_range(weft_exchange_maker *m, const block *to, int64_t to_at, const block *from,
-                       int64_t from_at, int64_t count)
+static void copy_range(maker *m, const block *to, int64_t to_at, const block *from, int64_t from_at,
+                       int64_t count)
 {
     copy_ranges(m, to, to_at, from, from_at, count, once);
 }
 
-static void clear_ranges(weft_exchange_maker *m, const block *to, int64_t at, int64_t count,
-                         weft_times t)
+static void clear_ranges(maker *m, const block *to, int64_t at, int64_t count, times t)
 {
     if (count > 0)
-        weft_exchange_add_boxes(
-            m, behind(to->at, at * to->inner), zeros,
-            box_of(to->outer, count * to->inner, to->size * to->inner, to->size * to->inner), t);
+        add_boxes(m, behind(to->at, at * to->inner), zeros,
+                  box_of(to->outer, count * to->inner, to->size * to->inner, to->size * to->inner),
+                  t);
 }
 
-static void copy_all(weft_exchange_maker *m, weft_place to, weft_place from, int64_t bytes)
+static void copy_all(maker *m, weft_place to, weft_place from, int64_t bytes)
 {
-    add_box(m, to, from, weft_box_of(NULL, NULL, bytes));
+    add_boxes(m, to, from, weft_box_of(NULL, NULL, bytes), once);
 }
 
 /* ---- one step ---- */
 
 typedef struct stage {
-    weft_exchange_maker *m;
+    maker *m;
     const weft_value *v; /* dims and dtype */
     const weft_step *step;
     weft_layout before;
@@ -107,6 +329,16 @@ static block as_block(const stage *s, weft_layout l, int d, weft_place at, int64
             b.inner *= sp.hi - sp.lo;
     }
     return b;
+}
+
+static int64_t local_bytes(const stage *s, weft_layout l)
+{
+    int64_t n = (int64_t)weft_dtype_size(s->v->dtype);
+    for (int d = 0; d < s->v->n_dims; d++) {
+        weft_span sp = span_of(s, l, d, s->m->coord);
+        n *= sp.hi - sp.lo;
+    }
+    return n;
 }
 
 static int members(const stage *s)
@@ -172,115 +404,104 @@ static row row_from(const stage *s, weft_layout l, int d, int first)
     return r;
 }
 
-static int64_t elements(const block *b, weft_dtype dtype)
+/* Of a gather and a reduce-scatter: the layout in which the dim is cut. */
+static weft_layout cut_of(const stage *s)
 {
-    return b->outer * b->size * (b->inner / (int64_t)weft_dtype_size(dtype));
+    return s->step->move == WEFT_ALL_GATHER ? s->before : s->step->after;
 }
 
-/* What one member sends of, or receives as, its piece: nominal. cut: the layout in which the dim is
- * cut. */
-static int64_t piece_count(const stage *s, weft_layout cut)
+/* What one member sends of, or receives as, its piece: nominal. */
+static int64_t piece_count(const stage *s)
 {
-    block piece = as_block(s, s->before, s->step->dim, zeros,
-                           span_of(s, cut, s->step->dim, s->m->coord).chunk);
-    return elements(&piece, s->v->dtype);
+    const int64_t chunk = span_of(s, cut_of(s), s->step->dim, s->m->coord).chunk;
+    const block piece = as_block(s, s->before, s->step->dim, zeros, chunk);
+    return piece.outer * chunk * (piece.inner / (int64_t)weft_dtype_size(s->v->dtype));
 }
 
-static void pack_gather(const stage *s, weft_place send)
+/* Between this member's part of the cut value, dense, and its piece, nominal. */
+static void move_mine(const stage *s, weft_place dense, weft_place nominal, bool pack)
 {
-    int d = s->step->dim;
-    weft_span mine = span_of(s, s->before, d, s->m->coord);
-    block from = as_block(s, s->before, d, s->from, mine.hi - mine.lo),
-          to = as_block(s, s->before, d, send, mine.chunk);
-    copy_range(s->m, &to, 0, &from, 0, mine.hi - mine.lo);
+    const int d = s->step->dim;
+    const weft_span mine = span_of(s, cut_of(s), d, s->m->coord);
+    const int64_t n = mine.hi - mine.lo;
+    const block part = as_block(s, s->before, d, dense, n),
+                piece = as_block(s, s->before, d, nominal, mine.chunk);
+    copy_range(s->m, pack ? &piece : &part, 0, pack ? &part : &piece, 0, n);
 }
 
-/* Member i's piece lies at recv + i * stride bytes. */
-static void unpack_gather(const stage *s, weft_place recv, int64_t stride)
+/* Between the whole value and the pieces of all members, `stride` bytes one behind the other.
+ * Padding is summed, too. */
+static void move_all(const stage *s, weft_layout whole, weft_place dense, weft_place pieces,
+                     int64_t stride, bool pack)
 {
-    int d = s->step->dim;
-    weft_span whole = span_of(s, s->step->after, d, s->m->coord);
-    block to = as_block(s, s->step->after, d, s->to, whole.hi - whole.lo);
-    for (int i = 0, all = members(s); i < all;) {
-        row r = row_from(s, s->before, d, i);
-        block piece = as_block(s, s->before, d, behind(recv, i * stride), r.span.chunk);
-        copy_ranges(s->m, &to, r.span.lo - whole.lo, &piece, 0, r.span.hi - r.span.lo,
-                    (weft_times){r.n, r.span.chunk * to.inner, stride});
+    const int d = s->step->dim;
+    const weft_span all = span_of(s, whole, d, s->m->coord);
+    const block value = as_block(s, whole, d, dense, all.hi - all.lo);
+    for (int i = 0, n = members(s); i < n;) {
+        const row r = row_from(s, cut_of(s), d, i);
+        const block piece = as_block(s, s->before, d, behind(pieces, i * stride), r.span.chunk);
+        const int64_t at = r.span.lo - all.lo, size = r.span.hi - r.span.lo,
+                      next = r.span.chunk * value.inner;
+        if (pack) {
+            copy_ranges(s->m, &piece, 0, &value, at, size, (times){r.n, stride, next});
+            clear_ranges(s->m, &piece, size, r.span.chunk - size, (times){r.n, stride, 0});
+        } else {
+            copy_ranges(s->m, &value, at, &piece, 0, size, (times){r.n, next, stride});
+        }
         i += r.n;
     }
 }
 
-/* Padding is summed, too. */
-static void pack_scatter(const stage *s, weft_place send, int64_t stride)
+/* What is sent of a part, `at` bytes behind where sending begins; of all, `stride` bytes for each
+ * member. All-reduces happen where they were packed. */
+static void pack_part(const stage *s, int64_t at, int64_t stride)
 {
-    int d = s->step->dim;
-    weft_span whole = span_of(s, s->before, d, s->m->coord);
-    block from = as_block(s, s->before, d, s->from, whole.hi - whole.lo);
-    for (int i = 0, all = members(s); i < all;) {
-        row r = row_from(s, s->step->after, d, i);
-        block piece = as_block(s, s->before, d, behind(send, i * stride), r.span.chunk);
-        int64_t n = r.span.hi - r.span.lo;
-        copy_ranges(s->m, &piece, 0, &from, r.span.lo - whole.lo, n,
-                    (weft_times){r.n, stride, r.span.chunk * from.inner});
-        clear_ranges(s->m, &piece, n, r.span.chunk - n, (weft_times){r.n, stride, 0});
-        i += r.n;
-    }
+    const weft_place to = behind(s->send, at);
+    if (s->step->move == WEFT_ALL_GATHER)
+        move_mine(s, s->from, to, true);
+    else if (s->step->move == WEFT_REDUCE_SCATTER)
+        move_all(s, s->before, s->from, to, stride, true);
+    else
+        copy_all(s->m, to, s->from, local_bytes(s, s->before));
 }
 
-static void unpack_scatter(const stage *s, weft_place recv)
+static void unpack_part(const stage *s, int64_t at, int64_t stride)
 {
-    int d = s->step->dim;
-    weft_span mine = span_of(s, s->step->after, d, s->m->coord);
-    block to = as_block(s, s->step->after, d, s->to, mine.hi - mine.lo),
-          piece = as_block(s, s->before, d, recv, mine.chunk);
-    copy_range(s->m, &to, 0, &piece, 0, mine.hi - mine.lo);
-}
-
-static bool is_direct(const stage *s)
-{
-    return weft_step_is_direct(s->m->mesh, s->step, s->before, s->v);
+    const weft_place from = behind(s->recv, at);
+    if (s->step->move == WEFT_ALL_GATHER)
+        move_all(s, s->step->after, s->to, from, stride, false);
+    else if (s->step->move == WEFT_REDUCE_SCATTER)
+        move_mine(s, s->to, from, false);
+    else
+        copy_all(s->m, s->to, behind(s->send, at), local_bytes(s, s->before));
 }
 
 static void add_call(const stage *s, weft_place send, weft_place recv, int64_t count,
                      weft_dtype dtype)
 {
     bool max = weft_layout_open(s->before, s->step->axes[0]) == WEFT_OPEN_MAX;
-    weft_exchange_add_part(s->m,
-                           (weft_exchange_part){.step = s->step,
-                                                .sends = true,
-                                                .send = send,
-                                                .recv = recv,
-                                                .count = count,
-                                                .dtype = dtype,
-                                                .op = max ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM});
+    add_part(s->m, (weft_exchange_part){.step = s->step,
+                                        .sends = true,
+                                        .send = send,
+                                        .recv = recv,
+                                        .count = count,
+                                        .dtype = dtype,
+                                        .op = max ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM});
 }
 
-static void all_gather(const stage *s)
+/* An all_gather or a reduce_scatter. */
+static void move_pieces(const stage *s)
 {
-    int64_t count = piece_count(s, s->before);
-    bool direct = is_direct(s);
-    if (!direct)
-        weft_exchange_begin_boxes(s->m, s->step), pack_gather(s, s->send);
-    add_call(s, direct ? s->from : s->send, direct ? s->to : s->recv, count, s->v->dtype);
-    if (direct)
+    const int64_t count = piece_count(s), stride = count * (int64_t)weft_dtype_size(s->v->dtype);
+    if (is_direct(s->m->mesh, s->step, s->before, s->v)) {
+        add_call(s, s->from, s->to, count, s->v->dtype);
         return;
-    weft_exchange_begin_boxes(s->m, s->step);
-    unpack_gather(s, s->recv, count * (int64_t)weft_dtype_size(s->v->dtype));
-}
-
-static void reduce_scatter(const stage *s)
-{
-    int64_t count = piece_count(s, s->step->after);
-    bool direct = is_direct(s);
-    if (!direct) {
-        weft_exchange_begin_boxes(s->m, s->step);
-        pack_scatter(s, s->send, count * (int64_t)weft_dtype_size(s->v->dtype));
     }
-    add_call(s, direct ? s->from : s->send, direct ? s->to : s->recv, count, s->v->dtype);
-    if (direct)
-        return;
-    weft_exchange_begin_boxes(s->m, s->step);
-    unpack_scatter(s, s->recv);
+    begin_boxes(s->m, s->step);
+    pack_part(s, 0, stride);
+    add_call(s, s->send, s->recv, count, s->v->dtype);
+    begin_boxes(s->m, s->step);
+    unpack_part(s, 0, stride);
 }
 
 /* ---- all_to_all ---- */
@@ -330,9 +551,8 @@ static void turn_pieces(const stage *s, const turn *t, const weft_span part[2],
         b.to_stride[i + 1] = unpack ? dense_stride[i] : piece_stride[i];
         b.from_stride[i + 1] = unpack ? piece_stride[i] : dense_stride[i];
     }
-    weft_exchange_add_boxes(
-        s->m, unpack ? behind(dense, at) : piece, unpack ? piece : behind(dense, at), b,
-        (weft_times){n_pieces, unpack ? next : t->piece, unpack ? t->piece : next});
+    add_boxes(s->m, unpack ? behind(dense, at) : piece, unpack ? piece : behind(dense, at), b,
+              (times){n_pieces, unpack ? next : t->piece, unpack ? t->piece : next});
 }
 
 /* Packs for everyone, or unpacks from everyone. */
@@ -357,24 +577,14 @@ static void turn_all(const stage *s, const turn *t, bool unpack)
 static void all_to_all(const stage *s)
 {
     const turn t = turn_of(s);
-    weft_exchange_begin_boxes(s->m, s->step);
+    begin_boxes(s->m, s->step);
     turn_all(s, &t, false);
     add_call(s, s->send, s->recv, t.piece / (int64_t)weft_dtype_size(s->v->dtype), s->v->dtype);
-    weft_exchange_begin_boxes(s->m, s->step);
+    begin_boxes(s->m, s->step);
     turn_all(s, &t, true);
 }
 
 /* ---- steps without pieces ---- */
-
-static int64_t local_bytes(const stage *s, weft_layout l)
-{
-    int64_t n = (int64_t)weft_dtype_size(s->v->dtype);
-    for (int d = 0; d < s->v->n_dims; d++) {
-        weft_span sp = span_of(s, l, d, s->m->coord);
-        n *= sp.hi - sp.lo;
-    }
-    return n;
-}
 
 static void slice(const stage *s)
 {
@@ -392,10 +602,8 @@ static void add_step(const stage *s)
     int here = s->m->coord[s->step->axes[0]];
     switch (s->step->move) {
     case WEFT_ALL_GATHER:
-        all_gather(s);
-        break;
     case WEFT_REDUCE_SCATTER:
-        reduce_scatter(s);
+        move_pieces(s);
         break;
     case WEFT_ALL_TO_ALL:
         all_to_all(s);
@@ -404,22 +612,22 @@ static void add_step(const stage *s)
         add_call(s, s->from, s->to, bytes / width, s->v->dtype);
         break;
     case WEFT_SLICE:
-        weft_exchange_begin_boxes(s->m, s->step);
+        begin_boxes(s->m, s->step);
         slice(s);
         break;
     case WEFT_BROADCAST: /* who holds it sends it from where it will be */
-        weft_exchange_begin_boxes(s->m, s->step);
+        begin_boxes(s->m, s->step);
         if (here == s->step->dim)
             copy_all(s->m, s->to, s->from, bytes);
         add_call(s, s->to, s->to, bytes / width, s->v->dtype);
         break;
     case WEFT_KEEP: /* others may have had a part in the step before */
-        weft_exchange_begin_boxes(s->m, s->step);
+        begin_boxes(s->m, s->step);
         if (here == s->step->to)
             copy_all(s->m, s->to, s->from, bytes);
         break;
     case WEFT_ZERO:
-        weft_exchange_begin_boxes(s->m, s->step);
+        begin_boxes(s->m, s->step);
         copy_all(s->m, s->to, here == (s->step->dim > 0 ? s->step->dim : 0) ? s->from : zeros,
                  bytes);
         break;
@@ -432,8 +640,7 @@ static void add_step(const stage *s)
 /* ---- several as one ---- */
 
 /* Part i of an instruction whose parts are sent side by side. */
-static stage part_of(weft_exchange_maker *m, const weft_instruction *in, int i, weft_place send,
-                     weft_place recv)
+static stage part_of(maker *m, const weft_instruction *in, int i, weft_place send, weft_place recv)
 {
     return (stage){.m = m,
                    .v = in->parts[i]->outs[0],
@@ -447,34 +654,12 @@ static stage part_of(weft_exchange_maker *m, const weft_instruction *in, int i, 
 
 static int64_t part_bytes(const stage *s)
 {
-    if (s->step->move == WEFT_ALL_REDUCE)
-        return local_bytes(s, s->before);
-    return piece_count(s, s->step->move == WEFT_ALL_GATHER ? s->before : s->step->after) *
-           (int64_t)weft_dtype_size(s->v->dtype);
+    return s->step->move == WEFT_ALL_REDUCE
+               ? local_bytes(s, s->before)
+               : piece_count(s) * (int64_t)weft_dtype_size(s->v->dtype);
 }
 
-static void pack_part(const stage *s, int64_t at, int64_t stride)
-{
-    if (s->step->move == WEFT_ALL_GATHER)
-        pack_gather(s, behind(s->send, at));
-    else if (s->step->move == WEFT_REDUCE_SCATTER)
-        pack_scatter(s, behind(s->send, at), stride);
-    else
-        copy_all(s->m, behind(s->send, at), s->from, local_bytes(s, s->before));
-}
-
-static void unpack_part(const stage *s, int64_t at, int64_t stride)
-{
-    if (s->step->move == WEFT_ALL_GATHER)
-        unpack_gather(s, behind(s->recv, at), stride);
-    else if (s->step->move == WEFT_REDUCE_SCATTER)
-        unpack_scatter(s, behind(s->recv, at));
-    else
-        copy_all(s->m, s->to, behind(s->send, at), local_bytes(s, s->before));
-}
-
-/* Gathers move bytes: their parts may differ in dtype. All-reduces happen where they were packed.
- */
+/* Gathers move bytes: their parts may differ in dtype. */
 static void exchange_parts(const stage *s, int64_t bytes)
 {
     if (s->step->move == WEFT_ALL_GATHER)
@@ -486,8 +671,7 @@ static void exchange_parts(const stage *s, int64_t bytes)
 
 /* The parts that are sent side by side: visit(part, where its bytes begin, bytes of all). Returns
  * the bytes of all. */
-static int64_t each_packed(weft_exchange_maker *m, const weft_instruction *in, weft_place send,
-                           weft_place recv,
+static int64_t each_packed(maker *m, const weft_instruction *in, weft_place send, weft_place recv,
                            void (*visit)(const stage *part, int64_t at, int64_t all), int64_t all)
 {
     int64_t at = 0;
@@ -502,8 +686,7 @@ static int64_t each_packed(weft_exchange_maker *m, const weft_instruction *in, w
     return at;
 }
 
-static void add_parts(weft_exchange_maker *m, const weft_instruction *in, weft_place send,
-                      weft_place recv)
+static void add_parts(maker *m, const weft_instruction *in, weft_place send, weft_place recv)
 {
     const stage first = part_of(m, in, 0, send, recv);
     for (int i = 0; i < in->n_ins; i++) {
@@ -514,15 +697,15 @@ static void add_parts(weft_exchange_maker *m, const weft_instruction *in, weft_p
     int64_t bytes = each_packed(m, in, send, recv, NULL, 0);
     if (!bytes)
         return;
-    weft_exchange_begin_boxes(m, first.step);
+    begin_boxes(m, first.step);
     each_packed(m, in, send, recv, pack_part, bytes);
     exchange_parts(&first, bytes);
-    weft_exchange_begin_boxes(m, first.step);
+    begin_boxes(m, first.step);
     each_packed(m, in, send, recv, unpack_part, bytes);
 }
 
-static void add_steps(weft_exchange_maker *m, const weft_instruction *in, int64_t between,
-                      weft_place send, weft_place recv)
+static void add_steps(maker *m, const weft_instruction *in, int64_t between, weft_place send,
+                      weft_place recv)
 {
     const weft_node *n = in->node;
     stage s = {.m = m, .v = n->outs[0], .before = n->ins[0]->layout, .send = send, .recv = recv};
@@ -536,17 +719,67 @@ static void add_steps(weft_exchange_maker *m, const weft_instruction *in, int64_
     }
 }
 
-weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in,
-                                  const weft_collective_space *space)
+weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in, int64_t *workspace)
 {
-    weft_exchange_maker m = {.g = c->g, .mesh = &c->g->config.mesh, .coord = c->l->coord};
-    const weft_place send = {WEFT_PLACE_WORKSPACE, 2 * space->between},
-                     recv = behind(send, space->send);
+    maker m = {.g = c->g, .mesh = &c->g->config.mesh, .coord = c->l->coord};
+    space room;
+    find_space(c->g, in, c->l->alignment, &room);
+    const weft_place send = {WEFT_PLACE_WORKSPACE, 2 * room.between},
+                     recv = behind(send, room.send);
     if (in->parts)
         add_parts(&m, in, send, recv);
     else
-        add_steps(&m, in, space->between, send, recv);
-    weft_status s = m.failed ? weft_fail_memory(c->err) : weft_exchange_keep(c, &m, &in->exchange);
-    weft_exchange_release(&m);
+        add_steps(&m, in, room.between, send, recv);
+    *workspace = 2 * room.between + room.send + room.recv;
+    weft_status s = m.failed ? weft_fail_memory(c->err) : keep_exchange(c, &m, &in->exchange);
+    weft_free(m.x.parts);
+    weft_free(m.x.boxes);
     return s;
+}
+
+/* ---- what is sent ---- */
+
+weft_channel weft_channel_of(const weft_node *n, const weft_step *step)
+{
+    if (step->move == WEFT_SHIFT)
+        return WEFT_CHANNEL_RING;
+    if (step->move != WEFT_SEND)
+        return WEFT_CHANNEL_COLLECTIVES;
+    return n->phase == WEFT_FORWARD || n->phase == WEFT_RECOMPUTE ? WEFT_CHANNEL_ACTIVATIONS
+                                                                  : WEFT_CHANNEL_GRADIENTS;
+}
+
+static int64_t bytes_of(const weft_mesh *mesh, const weft_node *n)
+{
+    const weft_value *v = n->outs[0];
+    weft_layout before = n->ins[0]->layout;
+    int64_t bytes = 0;
+    for (int k = 0; k < n->n_steps; before = n->steps[k++].after)
+        bytes += weft_step_bytes(mesh, &n->steps[k], before, v->n_dims, v->dims, v->dtype);
+    return bytes;
+}
+
+/* Of an all_reduce of so many elements. */
+static int64_t reduced(const weft_mesh *mesh, const weft_node *n, int64_t elements)
+{
+    const weft_dim all = {.name = "all", .size = elements, .grain = 1};
+    return weft_step_bytes(mesh, n->steps, (weft_layout){0}, 1, &all, n->outs[0]->dtype);
+}
+
+/* What is reduced with others is cut with them, not by itself: of a number, no rank has more than
+ * its share of all of them. A part counts what it adds to those before it. */
+int64_t weft_part_sent_bytes(const weft_graph *g, const weft_instruction *in, int part)
+{
+    const weft_mesh *mesh = &g->config.mesh;
+    const weft_node *n = in->parts ? in->parts[part] : in->node;
+    if (!in->parts || n->steps->move != WEFT_ALL_REDUCE || weft_part_goes_alone(g, n))
+        return bytes_of(mesh, n);
+    int64_t before = 0, with = 0;
+    for (int i = 0; i <= part; i++) {
+        const weft_value *v = in->parts[i]->ins[0];
+        before = with;
+        if (!weft_part_goes_alone(g, in->parts[i]))
+            with += weft_layout_elements(mesh, v->layout, v->n_dims, v->dims);
+    }
+    return reduced(mesh, n, with) - reduced(mesh, n, before);
 }

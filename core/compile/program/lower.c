@@ -126,11 +126,9 @@ static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
     }
     if (s)
         return s;
-    weft_collective_space space;
-    weft_collective_sizes(c->g, in, c->l->alignment, &space);
-    if ((s = weft_compile_exchange(c, in, &space)))
-        return s;
-    return add_workspace(c, in, 2 * space.between + space.send + space.recv, in->position);
+    int64_t workspace;
+    s = weft_compile_exchange(c, in, &workspace);
+    return s ? s : add_workspace(c, in, workspace, in->position);
 }
 
 /* The sender copies what it sends to a place of its own, which nothing else uses before it is

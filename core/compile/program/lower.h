@@ -5,7 +5,6 @@
 #define WEFT_LOWER_LOWER_H
 
 #include "compile/graph/internal.h"
-#include "compile/program/exchange.h"
 #include "compile/schedule/schedule.h"
 
 #include <weft/plugin.h>
@@ -56,6 +55,42 @@ weft_status weft_caches_init(weft_states *caches, const weft_graph *g, const int
                              int64_t alignment, weft_error *err);
 void weft_states_release(weft_states *states);
 const weft_state_entry *weft_states_find(const weft_states *states, const char *name);
+
+/* ---- exchanges: a collective as it is carried out ---- */
+
+/* Boxes that the device moves, calls of the transport, boxes again: all of it is known before the
+ * run. */
+
+/* A byte of one of the instruction's tensors, or of its workspace. */
+typedef struct weft_place {
+    int of; /* tensor; WEFT_PLACE_* */
+    int64_t at;
+} weft_place;
+
+enum { WEFT_PLACE_WORKSPACE = -1, WEFT_PLACE_ZEROS = -2 };
+
+typedef struct weft_place_box {
+    weft_place to, from;
+    weft_box box; /* but for where */
+} weft_place_box;
+
+/* Boxes in any order, or one call of the transport. */
+typedef struct weft_exchange_part {
+    const weft_step *step; /* what it is a part of */
+    bool sends;            /* else boxes */
+    int first, n;
+    weft_place send, recv; /* recv: of an all_reduce and a broadcast, what is sent, too */
+    int64_t count;
+    weft_dtype dtype;
+    weft_reduce op;
+} weft_exchange_part;
+
+/* One part after the other. */
+typedef struct weft_exchange {
+    weft_exchange_part *parts;
+    weft_place_box *boxes;
+    int n_parts, n_boxes;
+} weft_exchange;
 
 /* ---- programs ---- */
 
@@ -128,9 +163,9 @@ typedef struct weft_instruction {
     bool fetch;   /* some result goes to observers */
     int position; /* in the order that buffers live by */
     int queue;
-    int event;  /* recorded behind it, for those on other queues that wait; -1: nobody does */
-    int *waits; /* instructions of the same program on other queues that must be done first; for
-                   other tasks' see weft_boundary */
+    int event; /* recorded behind it, for those on other queues that wait; -1: nobody does */
+    int waits[WEFT_MOST_QUEUES - 1]; /* instructions of the same program on other queues that must
+                                        be done first; for other tasks' see weft_boundary */
     int n_waits;
 } weft_instruction;
 
@@ -275,22 +310,11 @@ void weft_local_tensor(const weft_graph *g, const weft_value *v, const int *coor
 int64_t weft_seq_place(const weft_graph *g, int64_t i);
 /* Global row-major index of local element i. */
 uint64_t weft_global_index(const weft_tensor *t, int64_t i);
-/* Room that a collective needs, in bytes: two values between steps, and what is sent and received;
- * each part aligned. */
-typedef struct weft_collective_space {
-    int64_t between, send, recv;
-} weft_collective_space;
-void weft_collective_sizes(const weft_graph *g, const weft_instruction *in, int64_t alignment,
-                           weft_collective_space *out);
 /* Where in the memory of its base (of SLOT: in the arena) a buffer is for a micro-batch (-1: any).
  */
 int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
 /* Bytes of the largest shard of a value: what its buffer takes on every rank. */
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
-/* Do a gather's or reduce-scatter's pieces, all of one size, lie in the whole value one behind the
- * other, so that nothing need be packed? */
-bool weft_step_is_direct(const weft_mesh *mesh, const weft_step *step, weft_layout before,
-                         const weft_value *v);
 /* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones
  * are: packing them would cost more than it saves.
  */

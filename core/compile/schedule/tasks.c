@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of tasks, and the one that everybody has who lists no schedule. */
+#include "base/array.h"
 #include "compile/schedule/schedule.h"
 
 #include <string.h>
@@ -42,19 +43,6 @@ int weft_tasks_rank(const weft_tasks *t, int stage)
     return stage % t->ranks;
 }
 
-static weft_status reserve(weft_task_list *l, int more, weft_error *err)
-{
-    if (l->n + more <= l->capacity)
-        return WEFT_OK;
-    int capacity = 2 * l->capacity + more + 16;
-    weft_task *fresh = weft_realloc(l->list, (size_t)capacity * sizeof *fresh);
-    if (!fresh)
-        return weft_fail_memory(err);
-    l->list = fresh;
-    l->capacity = capacity;
-    return WEFT_OK;
-}
-
 weft_status weft_tasks_add(weft_tasks *t, int rank, weft_part part, int stage, int64_t micro_batch,
                            weft_error *err)
 {
@@ -64,10 +52,11 @@ weft_status weft_tasks_add(weft_tasks *t, int rank, weft_part part, int stage, i
     weft_task_list *l = &t->of[rank];
     if (l->n >= 2 * WEFT_MAX_TASKS)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "rank %d has too many tasks", rank);
-    weft_status s = reserve(l, 1, err);
-    if (!s)
-        l->list[l->n++] = (weft_task){part, stage, micro_batch};
-    return s;
+    weft_task *task = weft_array_push(&l->list, &l->n, &l->capacity, sizeof *task);
+    if (!task)
+        return weft_fail_memory(err);
+    *task = (weft_task){part, stage, micro_batch};
+    return WEFT_OK;
 }
 
 static bool has(const weft_task_list *l, weft_part part)
@@ -78,20 +67,26 @@ static bool has(const weft_task_list *l, weft_part part)
     return false;
 }
 
+static weft_status add_first(weft_tasks *t, int rank, weft_part part, weft_error *err)
+{
+    weft_task_list *l = &t->of[rank];
+    weft_status s = weft_tasks_add(t, rank, part, 0, -1, err);
+    if (s)
+        return s;
+    const weft_task task = l->list[l->n - 1];
+    memmove(l->list + 1, l->list, (size_t)(l->n - 1) * sizeof task);
+    l->list[0] = task;
+    return WEFT_OK;
+}
+
 weft_status weft_tasks_frame(weft_tasks *t, weft_error *err)
 {
     weft_status s = WEFT_OK;
     for (int r = 0; r < t->ranks && !s; r++) {
         weft_task_list *l = &t->of[r];
-        s = reserve(l, 3, err);
-        if (s)
-            return s;
-        if (!has(l, WEFT_PART_BEGIN)) {
-            memmove(l->list + 1, l->list, (size_t)l->n * sizeof *l->list);
-            l->list[0] = (weft_task){WEFT_PART_BEGIN, 0, -1};
-            l->n++;
-        }
-        if (!has(l, WEFT_PART_STEP_END))
+        if (!has(l, WEFT_PART_BEGIN))
+            s = add_first(t, r, WEFT_PART_BEGIN, err);
+        if (!s && !has(l, WEFT_PART_STEP_END))
             s = weft_tasks_add(t, r, WEFT_PART_STEP_END, 0, -1, err);
         if (!s && t->backward && !has(l, WEFT_PART_UPDATE))
             s = weft_tasks_add(t, r, WEFT_PART_UPDATE, 0, -1, err);

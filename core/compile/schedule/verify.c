@@ -1,9 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Proof that lists of tasks run to their end: each rank by itself, and what goes from one to
- * another. */
-#include "compile/schedule/verify.h"
+/* Proof that lists of tasks run to their end: each rank by itself, what goes from one to another,
+ * and that no ranks wait for each other. Nothing is simulated. */
+#include "compile/schedule/schedule.h"
 
-const weft_task *weft_verifier_task(const weft_verifier *v, int task)
+enum { NONE = -1, FORWARD = 0, BACKWARD = 1 };
+
+typedef struct verifier {
+    const weft_tasks *t;
+    const weft_tasks_limits *limits;
+    weft_error *err;
+    weft_pool pool; /* of all that follows, and what checks need besides */
+    int *start;     /* by rank: number of its first task, all ranks' counted; [ranks]: of all */
+    int *rank_of;   /* by task */
+    int *place[2];  /* forward, backward; by stage and micro-batch: its task */
+    int *transfer;  /* by task: the transfer that its result leaves by; NONE: it stays */
+    int *arrival;   /* by task: the transfer that brings its operand; NONE: it is here */
+    int n_transfers;
+} verifier;
+
+/* Of zeros; NULL: out of memory. */
+static int *list_of(verifier *v, size_t n)
+{
+    return weft_pool_alloc(&v->pool, n * sizeof(int));
+}
+
+static const weft_task *task_at(const verifier *v, int task)
 {
     int rank = v->rank_of[task];
     return &v->t->of[rank].list[task - v->start[rank]];
@@ -14,27 +35,27 @@ static int direction(const weft_task *task)
     return task->part == WEFT_PART_B ? BACKWARD : FORWARD;
 }
 
-static int *place_of(const weft_verifier *v, int way, int stage, int64_t micro)
+static int *place_of(const verifier *v, int way, int stage, int64_t micro)
 {
     return &v->place[way][(int64_t)stage * v->t->micro_batches + micro];
 }
 
 /* "rank 1, task 5 (1F3)" */
-void weft_verifier_name(const weft_verifier *v, int task, weft_text *text)
+static void name_task(const verifier *v, int task, weft_text *text)
 {
     int rank = v->rank_of[task];
     weft_text_print(text, "rank %d, task %d (", rank, task - v->start[rank]);
-    weft_task_print(weft_verifier_task(v, task), text);
+    weft_task_print(task_at(v, task), text);
     weft_text_add(text, ")");
 }
 
-static weft_status wrong(const weft_verifier *v, int task, const char *what, int other)
+static weft_status wrong(const verifier *v, int task, const char *what, int other)
 {
     weft_text text = {0};
-    weft_verifier_name(v, task, &text);
+    name_task(v, task, &text);
     weft_text_print(&text, " %s", what);
     if (other != NONE)
-        weft_verifier_name(v, other, &text);
+        name_task(v, other, &text);
     weft_status s =
         weft_fail(v->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "schedule: %s", weft_text_get(&text));
     weft_text_release(&text);
@@ -43,7 +64,7 @@ static weft_status wrong(const weft_verifier *v, int task, const char *what, int
 
 /* ---- each rank by itself ---- */
 
-static weft_status check_frame(const weft_verifier *v, int rank, int i)
+static weft_status check_frame(const verifier *v, int rank, int i)
 {
     const weft_task_list *l = &v->t->of[rank];
     int ends = v->t->backward ? 2 : 1, task = v->start[rank] + i;
@@ -63,7 +84,7 @@ static weft_status check_frame(const weft_verifier *v, int rank, int i)
                  NONE);
 }
 
-static weft_status enter(const weft_verifier *v, int rank, int i)
+static weft_status enter(const verifier *v, int rank, int i)
 {
     const weft_tasks *t = v->t;
     const weft_task *task = &t->of[rank].list[i];
@@ -83,7 +104,7 @@ static weft_status enter(const weft_verifier *v, int rank, int i)
     return WEFT_OK;
 }
 
-static weft_status enter_all(const weft_verifier *v)
+static weft_status enter_all(const verifier *v)
 {
     const weft_tasks *t = v->t;
     for (int r = 0; r < t->ranks; r++) {
@@ -103,7 +124,7 @@ static weft_status enter_all(const weft_verifier *v)
     return WEFT_OK;
 }
 
-static weft_status check_missing(const weft_verifier *v)
+static weft_status check_missing(const verifier *v)
 {
     const weft_tasks *t = v->t;
     for (int way = 0; way <= t->backward; way++)
@@ -118,7 +139,7 @@ static weft_status check_missing(const weft_verifier *v)
 
 /* The task that makes what this one reads: of the neighbouring stage; of a backward where there is
  * none, its own forward. NONE: it reads inputs alone. */
-static int maker_of(const weft_verifier *v, const weft_task *task)
+static int maker_of(const verifier *v, const weft_task *task)
 {
     if (task->part == WEFT_PART_F)
         return task->stage == 0 ? NONE : *place_of(v, FORWARD, task->stage - 1, task->micro_batch);
@@ -127,10 +148,10 @@ static int maker_of(const weft_verifier *v, const weft_task *task)
     return *place_of(v, BACKWARD, task->stage + 1, task->micro_batch);
 }
 
-static weft_status check_order(const weft_verifier *v)
+static weft_status check_order(const verifier *v)
 {
     for (int i = 0; i < v->start[v->t->ranks]; i++) {
-        const weft_task *task = weft_verifier_task(v, i);
+        const weft_task *task = task_at(v, i);
         if (!weft_part_is_micro(task->part))
             continue;
         int forward = *place_of(v, FORWARD, task->stage, task->micro_batch);
@@ -143,12 +164,15 @@ static weft_status check_order(const weft_verifier *v)
     return WEFT_OK;
 }
 
-static weft_status check_room(const weft_verifier *v, int64_t *alive)
+static weft_status check_room(verifier *v)
 {
-    if (!v->limits || !v->limits->waiting)
+    if (!v->limits->waiting)
         return WEFT_OK;
+    int *alive = list_of(v, (size_t)v->t->stages);
+    if (!alive)
+        return weft_fail_memory(v->err);
     for (int i = 0; i < v->start[v->t->ranks]; i++) {
-        const weft_task *task = weft_verifier_task(v, i);
+        const weft_task *task = task_at(v, i);
         if (task->part == WEFT_PART_B)
             alive[task->stage]--;
         if (task->part != WEFT_PART_F || ++alive[task->stage] <= v->limits->waiting[task->stage])
@@ -168,28 +192,28 @@ static weft_status check_room(const weft_verifier *v, int64_t *alive)
 /* ---- channels ---- */
 
 /* Does a task's operand come from another rank? */
-static bool receives(const weft_verifier *v, int task)
+static bool receives(const verifier *v, int task)
 {
-    if (!weft_part_is_micro(weft_verifier_task(v, task)->part))
+    if (!weft_part_is_micro(task_at(v, task)->part))
         return false;
-    int maker = maker_of(v, weft_verifier_task(v, task));
+    int maker = maker_of(v, task_at(v, task));
     return maker != NONE && v->rank_of[maker] != v->rank_of[task];
 }
 
 /* Channels are (sender, kind): stage after stage lies on rank after rank, so a rank sends one kind
  * to one other. In a channel transfers have the order in which they are sent, and so must be
  * received. */
-static weft_status match(weft_verifier *v, int sender, int way, const int *sent_as, int *queue)
+static weft_status match(verifier *v, int sender, int way, const int *sent_as, int *queue)
 {
     const weft_tasks *t = v->t;
     int receiver = (sender + (way == FORWARD ? 1 : t->ranks - 1)) % t->ranks, n = 0;
     for (int i = v->start[sender]; i < v->start[sender + 1]; i++)
-        if (sent_as[i] != NONE && direction(weft_verifier_task(v, i)) == way)
+        if (sent_as[i] != NONE && direction(task_at(v, i)) == way)
             queue[n++] = i;
     for (int i = v->start[receiver], k = 0; i < v->start[receiver + 1]; i++) {
-        if (direction(weft_verifier_task(v, i)) != way || !receives(v, i))
+        if (direction(task_at(v, i)) != way || !receives(v, i))
             continue;
-        int maker = maker_of(v, weft_verifier_task(v, i));
+        int maker = maker_of(v, task_at(v, i));
         if (queue[k] != maker)
             return wrong(v, i,
                          way == FORWARD
@@ -204,14 +228,17 @@ static weft_status match(weft_verifier *v, int sender, int way, const int *sent_
     return WEFT_OK;
 }
 
-static weft_status match_all(weft_verifier *v, int *sent_as, int *queue)
+static weft_status match_all(verifier *v)
 {
     int n = v->start[v->t->ranks];
+    int *sent_as = list_of(v, (size_t)n + 1), *queue = list_of(v, (size_t)n + 1);
+    if (!sent_as || !queue)
+        return weft_fail_memory(v->err);
     for (int i = 0; i < n; i++)
         sent_as[i] = v->transfer[i] = v->arrival[i] = NONE;
     for (int i = 0; i < n; i++)
         if (receives(v, i))
-            sent_as[maker_of(v, weft_verifier_task(v, i))] = i;
+            sent_as[maker_of(v, task_at(v, i))] = i;
     weft_status s = WEFT_OK;
     for (int way = 0; way <= v->t->backward && !s; way++)
         for (int r = 0; r < v->t->ranks && !s; r++)
@@ -219,26 +246,183 @@ static weft_status match_all(weft_verifier *v, int *sent_as, int *queue)
     return s;
 }
 
+/* ---- circles ---- */
+
+/* There is a graph of what must be over before what, and it has a topological order, or a circle
+ * that can be named. */
+
+/* What happens: that a task's receive is posted, that a task runs, that a transfer is done. Each
+ * with the few things that must have happened before. That the transfers of a channel are done one
+ * after the other follows: both ends post theirs in that order. */
+enum { MOST_BEFORE = 4 };
+
+typedef struct event {
+    int before[MOST_BEFORE];
+    int n, task; /* task: to name */
+} event;
+
+typedef struct order {
+    event *events;
+    int n, n_tasks;    /* events: posts of all tasks, runs of all, transfers */
+    int *left;         /* by event: how much before it has not happened */
+    int *first, *next; /* by event: who waits for it, linked by event and place in `before` */
+    int *ready;
+} order;
+
+static void after(order *o, int e, int before)
+{
+    o->events[e].before[o->events[e].n++] = before;
+}
+
+static void add_rank(const verifier *v, order *o, int rank, int *last[2])
+{
+    for (int i = v->start[rank]; i < v->start[rank + 1]; i++) {
+        int post = i, run = o->n_tasks + i;
+        o->events[post].task = o->events[run].task = i;
+        if (i - 2 >= v->start[rank])
+            after(o, post, o->n_tasks + i - 2); /* while the task before this one runs */
+        if (i - 1 >= v->start[rank])
+            after(o, run, o->n_tasks + i - 1);
+        after(o, run, post);
+        if (v->arrival[i] != NONE) {
+            after(o, run, 2 * o->n_tasks + v->arrival[i]);
+            after(o, 2 * o->n_tasks + v->arrival[i], post);
+        }
+        if (v->transfer[i] == NONE)
+            continue;
+        const weft_task *task = task_at(v, i);
+        int64_t slots = v->limits->sending;
+        int transfer = 2 * o->n_tasks + v->transfer[i];
+        o->events[transfer].task = i;
+        after(o, transfer, run);
+        /* the slots of a stage's results are taken in turn */
+        int *ring = last[task->part == WEFT_PART_B] + task->stage * (slots + 1);
+        if (slots > 0) {
+            int *turn = &ring[slots], *old = &ring[*turn];
+            if (*old != NONE)
+                after(o, run, *old);
+            *old = transfer;
+            *turn = (*turn + 1) % (int)slots;
+        }
+    }
+}
+
+/* One that the event waits for and that has not happened. */
+static int awaited(const order *o, int e)
+{
+    int k = 0;
+    while (o->left[o->events[e].before[k]] == 0)
+        k++;
+    return o->events[e].before[k];
+}
+
+/* Follows what is waited for until it comes back to where it was. */
+static weft_status name_circle(const verifier *v, const order *o)
+{
+    int e = 0;
+    while (o->left[e] == 0)
+        e++;
+    for (int i = 0; i < 2 * o->n; i++) /* into the circle, and on; the last half is inside it */
+        e = awaited(o, e);
+    weft_text text = {0};
+    int begin = e, last = NONE, named = 0;
+    do {
+        int task = o->events[e].task;
+        if (task != last && named < 8) {
+            weft_text_add(&text, named ? ", which waits for " : "");
+            name_task(v, task, &text);
+            named++;
+        }
+        last = task;
+        e = awaited(o, e);
+    } while (e != begin);
+    weft_status s = weft_fail(v->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                              "schedule: ranks would wait for each other for ever: %s, and so on "
+                              "in a circle",
+                              weft_text_get(&text));
+    weft_text_release(&text);
+    return s;
+}
+
+/* What waits for an event is linked through (waiting event, its slot). */
+static int sort(order *o)
+{
+    int n_ready = 0, done = 0;
+    for (int e = 0; e < o->n; e++)
+        o->first[e] = NONE;
+    for (int e = 0; e < o->n; e++) {
+        o->left[e] = o->events[e].n;
+        for (int k = 0; k < o->events[e].n; k++) {
+            int link = e * MOST_BEFORE + k, to = o->events[e].before[k];
+            o->next[link] = o->first[to];
+            o->first[to] = link;
+        }
+        if (o->left[e] == 0)
+            o->ready[n_ready++] = e;
+    }
+    for (; done < n_ready; done++)
+        for (int l = o->first[o->ready[done]]; l != NONE; l = o->next[l])
+            if (--o->left[l / MOST_BEFORE] == 0)
+                o->ready[n_ready++] = l / MOST_BEFORE;
+    return done;
+}
+
+static weft_status check_circles(verifier *v)
+{
+    int64_t slots = v->limits->sending;
+    size_t rings = (size_t)v->t->stages * (size_t)(slots + 1);
+    order o = {.n_tasks = v->start[v->t->ranks]};
+    o.n = 2 * o.n_tasks + v->n_transfers;
+    size_t n = (size_t)o.n + 1;
+    int *last[2] = {list_of(v, rings), list_of(v, rings)};
+    o.events = weft_pool_alloc(&v->pool, n * sizeof *o.events);
+    o.left = list_of(v, n);
+    o.first = list_of(v, n);
+    o.next = list_of(v, n * MOST_BEFORE);
+    o.ready = list_of(v, n);
+    if (!last[0] || !last[1] || !o.events || !o.left || !o.first || !o.next || !o.ready)
+        return weft_fail_memory(v->err);
+    for (size_t i = 0; i < 2 * rings; i++)
+        last[i / rings][i % rings] = (i + 1) % (size_t)(slots + 1) == 0 ? 0 : NONE;
+    for (int r = 0; r < v->t->ranks; r++)
+        add_rank(v, &o, r, last);
+    return sort(&o) == o.n ? WEFT_OK : name_circle(v, &o);
+}
+
 /* ---- the whole ---- */
 
-static weft_status verify(weft_verifier *v)
+static weft_status begin(verifier *v)
 {
     const weft_tasks *t = v->t;
-    int n = v->start[t->ranks];
-    size_t bytes = ((size_t)n + 1) * sizeof(int);
-    int *sent_as = weft_alloc(bytes), *queue = weft_alloc(bytes);
-    int64_t *alive = weft_alloc_zero((size_t)t->stages, sizeof *alive);
-    weft_status s = sent_as && queue && alive ? WEFT_OK : weft_fail_memory(v->err);
+    v->start = list_of(v, (size_t)t->ranks + 1);
+    for (int r = 0; v->start && r < t->ranks; r++)
+        v->start[r + 1] = v->start[r] + t->of[r].n;
+    size_t n = v->start ? (size_t)v->start[t->ranks] + 1 : 1,
+           places = (size_t)t->stages * (size_t)t->micro_batches;
+    v->rank_of = list_of(v, n);
+    v->place[FORWARD] = list_of(v, places);
+    v->place[BACKWARD] = list_of(v, places);
+    v->transfer = list_of(v, n);
+    v->arrival = list_of(v, n);
+    if (!v->start || !v->rank_of || !v->place[0] || !v->place[1] || !v->transfer || !v->arrival)
+        return weft_fail_memory(v->err);
+    for (int r = 0; r < t->ranks; r++)
+        for (int i = v->start[r]; i < v->start[r + 1]; i++)
+            v->rank_of[i] = r;
+    for (size_t i = 0; i < places; i++)
+        v->place[FORWARD][i] = v->place[BACKWARD][i] = NONE;
+    return WEFT_OK;
+}
+
+static weft_status verify(verifier *v)
+{
+    weft_status s = begin(v);
     s = s ? s : enter_all(v);
     s = s ? s : check_missing(v);
     s = s ? s : check_order(v);
-    s = s ? s : check_room(v, alive);
-    s = s ? s : match_all(v, sent_as, queue);
-    s = s ? s : weft_verify_circles(v);
-    weft_free(sent_as);
-    weft_free(queue);
-    weft_free(alive);
-    return s;
+    s = s ? s : check_room(v);
+    s = s ? s : match_all(v);
+    return s ? s : check_circles(v);
 }
 
 /* As many as there must be, and what there may be besides: more than that cannot be right, and is
@@ -260,31 +444,9 @@ weft_status weft_tasks_verify(const weft_tasks *t, const weft_tasks_limits *limi
     weft_status s = check_count(t, err);
     if (s)
         return s;
-    weft_verifier v = {.t = t, .limits = limits, .err = err};
-    v.start = weft_alloc_zero((size_t)t->ranks + 1, sizeof *v.start);
-    for (int r = 0; v.start && r < t->ranks; r++)
-        v.start[r + 1] = v.start[r] + t->of[r].n;
-    size_t n = v.start ? (size_t)v.start[t->ranks] + 1 : 1,
-           places = (size_t)t->stages * (size_t)t->micro_batches;
-    v.rank_of = weft_alloc(n * sizeof(int));
-    v.place[FORWARD] = weft_alloc(places * sizeof(int));
-    v.place[BACKWARD] = weft_alloc(places * sizeof(int));
-    v.transfer = weft_alloc(n * sizeof(int));
-    v.arrival = weft_alloc(n * sizeof(int));
-    s = v.start && v.rank_of && v.place[0] && v.place[1] && v.transfer && v.arrival
-            ? WEFT_OK
-            : weft_fail_memory(err);
-    for (int r = 0; r < t->ranks && !s; r++)
-        for (int i = v.start[r]; i < v.start[r + 1]; i++)
-            v.rank_of[i] = r;
-    for (size_t i = 0; i < places && !s; i++)
-        v.place[FORWARD][i] = v.place[BACKWARD][i] = NONE;
-    s = s ? s : verify(&v);
-    weft_free(v.start);
-    weft_free(v.rank_of);
-    weft_free(v.place[FORWARD]);
-    weft_free(v.place[BACKWARD]);
-    weft_free(v.transfer);
-    weft_free(v.arrival);
+    static const weft_tasks_limits none;
+    verifier v = {.t = t, .limits = limits ? limits : &none, .err = err};
+    s = verify(&v);
+    weft_pool_release(&v.pool);
     return s;
 }
