@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ac has marked stays marked, whichever pass puts a value behind it later. */
+/* What ac marks, which stays marked whichever pass puts a value behind it later; and what bf16
+ * leaves wide. */
 #include "planned.h"
 
 #include <setjmp.h>
@@ -51,8 +52,48 @@ static void narrowed_copies(void **state)
         assert_int_equal(count_narrowed(orders[i], "tp=2"), n);
 }
 
+static void start(planned *p, const char *passes)
+{
+    if (planned_init(p, &(planned_spec){.axes = "tp=1", .passes = passes, .placed_only = true}))
+        fail_msg("%s", weft_error_text(&p->err));
+}
+
+static void every_other_block(void **state)
+{
+    planned p;
+    int n = 0;
+    (void)state;
+    start(&p, "ac:mode=every");
+    for (const weft_node *node = weft_graph_first(p.g); node; node = node->next) {
+        if (!node->n_outs || !node->outs[0]->recompute)
+            continue;
+        assert_int_equal(node->block % 2, 0);
+        n++;
+    }
+    assert_true(n > 0);
+    planned_release(&p);
+}
+
+/* What an op gives beside its result are sums that a backward divides by. */
+static void statistics_stay_wide(void **state)
+{
+    planned p;
+    int n = 0;
+    (void)state;
+    start(&p, "bf16");
+    for (const weft_node *node = weft_graph_first(p.g); node; node = node->next)
+        for (int i = 1; i < node->n_outs; i++, n++) {
+            assert_int_equal(node->outs[0]->dtype, WEFT_BF16);
+            assert_int_equal(node->outs[i]->dtype, WEFT_F32);
+        }
+    assert_true(n > 0);
+    planned_release(&p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(narrowed_copies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(narrowed_copies),
+                                       cmocka_unit_test(every_other_block),
+                                       cmocka_unit_test(statistics_stay_wide)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,6 +158,27 @@ static void every_parameter_is_updated(void **state)
     assert_string_equal(f->g->reports[1].name, "lr");
 }
 
+/* Without patterns. */
+static void assert_decay(fixture *f, const char *ini, double of_matrices, double of_vectors)
+{
+    begin(f, ini);
+    assert_int_equal(adamw_joint(f->self, f->g, &f->err), WEFT_OK);
+    for (const weft_node *n = weft_graph_first(f->g); n; n = n->next)
+        if (strcmp(n->op->name, "adamw") == 0)
+            assert_true(weft_node_real(n, "weight_decay") ==
+                        (n->ins[0]->n_dims == 2 ? of_matrices : of_vectors));
+}
+
+static void vectors_do_not_decay(void **state)
+{
+    assert_decay(*state, "[adamw]\n", 0.1, 0);
+}
+
+static void unless_all_decay(void **state)
+{
+    assert_decay(*state, "[adamw]\ndecay = all\n", 0.1, 0.1);
+}
+
 static void the_norm_is_closed_once(void **state)
 {
     fixture *f = *state;
@@ -193,7 +214,8 @@ static void patterns_must_match(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(every_parameter_is_updated),
-                                       TEST(the_norm_is_closed_once), TEST(patterns_must_match)};
+    const struct CMUnitTest tests[] = {TEST(every_parameter_is_updated), TEST(vectors_do_not_decay),
+                                       TEST(unless_all_decay), TEST(the_norm_is_closed_once),
+                                       TEST(patterns_must_match)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
