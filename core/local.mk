@@ -88,8 +88,6 @@ core_libcore_la_SOURCES = \
 	core/compile/place/table.c \
 	core/compile/autodiff/autodiff.c \
 	core/compile/autodiff/autodiff_function.c \
-	core/compile/autodiff/autodiff_node.c \
-	core/compile/autodiff/autodiff_reach.c \
 	core/compile/autodiff/autodiff_sum.c \
 	core/compile/autodiff/autodiff.h \
 	core/compile/schedule/tasks.c \

@@ -36,8 +36,8 @@ static void complain(check *c, const char *format, ...)
 
 const char *weft_stage_name(weft_pass_stage stage)
 {
-    static const char *const names[WEFT_STAGES] = {"mesh",   "graph", "table",
-                                                   "placed", "joint", "ordered"};
+    static const char *const names[WEFT_STAGES] = {"mesh",  "graph",  "table",  "placed",
+                                                   "joint", "closed", "ordered"};
     return (unsigned)stage < WEFT_STAGES ? names[stage] : "?";
 }
 

@@ -123,8 +123,9 @@ enum {
 
 /* How an op is computed where an index that it contracts stays cut: shard by shard, while shards
  * travel round the ranks. A node whose attribute `ring` is not 0 is placed by this rule and, where
- * an axis cuts `index`, becomes a step of the op for every shard, with shifts between: so no kernel
- * communicates, and the kernels are those of the op, called with another rank's shard as operands.
+ * an axis cuts `index`, becomes a step of the op for every shard, with shifts between, by a pass of
+ * the stage closed (cp's): so no kernel communicates, and the kernels are those of the op, called
+ * with another rank's shard as operands.
  *
  * rule: as the op's, with one letter for `index` in what travels and what stays. travels: the
  * operands that do, "1 2 4". returns: results that are gradients of what travels, "1 2": each is

@@ -57,7 +57,39 @@ void weft_replace(weft_graph *g, weft_value *old, weft_value *value);
  * Refused where an operand would stand behind it, or a reader before. */
 void weft_move_before(weft_graph *g, weft_node *n, weft_node *before);
 
+/* ---- steps in the place of a node: in the stage closed ----
+ *
+ * A node that shards travel for becomes steps of the same op there, with shifts between. What is
+ * added is neither inferred nor placed: the caller says of every value what it is, and the verifier
+ * refuses what does not hold. */
+
+/* Do shards travel for it: has its op a ring, and the node the attribute? */
+bool weft_node_rings(const weft_node *node);
+/* Does operand i, or result i behind the operands, go round in the ring that the node has? */
+bool weft_ring_moves(const weft_node *n, int i);
+/* Which dim of operand i, or of result i behind the operands, has this index in the rule of the
+ * node; -1: none. */
+int weft_node_index(weft_graph *g, const weft_node *n, int i, const char *index);
+/* A node right before `of`, with its block, chunk, phase, scope, stage and plugin, and with its
+ * attributes if the op is the same; result i is as likes[i] in dims, dtype, layout and turn. Until
+ * the pass ends the caller may change all these. NULL after an error. */
+weft_node *weft_add_bare(weft_graph *g, weft_node *of, const char *op, const char *name, int n_ins,
+                         weft_value *const *ins, int n_outs, weft_value *const *likes);
+/* Lets a bare `redistribute` shift dim d of its operand, one rank further than that is turned
+ * already. */
+bool weft_node_set_shift(weft_graph *g, weft_node *n, int d);
+/* Does the node bring shards of a dim to the ranks behind? */
+static inline bool weft_node_shifts(const weft_node *n)
+{
+    return n->n_steps == 1 && n->steps[0].move == WEFT_SHIFT;
+}
+/* What made a makes b from now on, and the other way round: values keep their names and readers. */
+void weft_swap_makers(weft_value *a, weft_value *b);
+
 /* ---- questions ---- */
+
+/* Does the op declare the attribute, or is it a mark? */
+bool weft_op_declares(const weft_op *op, const char *key);
 
 /* Values are numbered from 0 (weft_value.id); as many as have ever been made. */
 int weft_graph_values(const weft_graph *g);

@@ -201,15 +201,18 @@ weft_status weft_run_tensor(const weft_run_view *run, int i, weft_tensor *out, w
 /* Of passes. Within a stage, listed order. GRAPH passes see the model's graph before placement;
  * TABLE passes see it as those have left it, and add lines to the table that placement goes by;
  * PLACED passes see it with a layout on every value and redistributes where these change; all run
- * once per mode. JOINT passes see the placed graph with its backward (train mode only). ORDERED
- * passes see the graph in the order in which it will run, with the part and pipeline stage of every
- * node, once per mode. What these three add is placed at once. */
+ * once per mode. JOINT passes see the placed graph with its backward (train mode only). What
+ * these two add is placed at once. CLOSED passes see the graph whole, with what the host reads: no
+ * pass behind asks what a node means, so they may put the steps of a computation in its place.
+ * ORDERED passes see the graph in the order in which it will run, with the part and pipeline stage
+ * of every node; what they add is placed at once. Both once per mode. */
 typedef enum weft_pass_stage {
     WEFT_STAGE_MESH,
     WEFT_STAGE_GRAPH,
     WEFT_STAGE_TABLE,
     WEFT_STAGE_PLACED,
     WEFT_STAGE_JOINT,
+    WEFT_STAGE_CLOSED,
     WEFT_STAGE_ORDERED,
     WEFT_STAGES
 } weft_pass_stage;

@@ -97,10 +97,18 @@ static weft_status cut_sequence(void *self, weft_graph *g, weft_error *err)
     return weft_graph_status(g);
 }
 
+static weft_status make_steps(void *self, weft_graph *g, weft_error *err)
+{
+    (void)self, (void)err;
+    cp_expand_rings(g);
+    return weft_graph_status(g);
+}
+
 static const char *const needs[] = {"model", NULL}, *const gives_axis[] = {"axis:cp", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axis, .gives = gives_axis},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = cut_sequence, .needs = needs},
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_CLOSED, .graph = make_steps},
     {.kind = WEFT_END},
 };
 

@@ -4,7 +4,8 @@ plugins_cp_libcp_la_SOURCES = \
 	plugins/cp/cost.c \
 	plugins/cp/cp.c \
 	plugins/cp/cp.h \
-	plugins/cp/order.c
+	plugins/cp/order.c \
+	plugins/cp/ring.c
 plugins_cp_libcp_la_CFLAGS = $(PLUGIN_CFLAGS)
 
 plugins_cp_cp_la_SOURCES =

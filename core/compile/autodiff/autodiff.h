@@ -40,19 +40,10 @@ weft_node *weft_backward_accumulate(weft_backward *b, weft_value *v, weft_value 
 /* The sum of all contributions to the gradient of x, in the cuts of x. */
 weft_value *weft_backward_total(weft_backward *b, weft_value *x);
 
-/* ---- autodiff_node.c ---- */
-
-/* Adds what n contributes to the gradients of its operands. */
-weft_status weft_backward_visit(weft_backward *b, weft_node *n);
-
 /* ---- autodiff_function.c ---- */
 
-/* The same for a node whose op has a function for it. */
+/* Adds what n contributes to the gradients of its operands, by the function that its op has for
+ * it. */
 weft_status weft_backward_call(weft_backward *b, weft_node *n, weft_value *const *dys);
-
-/* ---- autodiff_reach.c ---- */
-
-/* Every parameter that is trained has a gradient, and there is one. */
-weft_status weft_backward_check_used(weft_graph *g);
 
 #endif

@@ -154,6 +154,22 @@ static weft_status close_roots(weft_graph *g)
                                                                       : weft_graph_status(g);
 }
 
+/* What nobody makes steps of would be computed of a rank's own shard alone. */
+static weft_status check_rings(const weft_plan *p, const weft_graph *g, weft_error *err)
+{
+    const weft_node *n = g->first;
+    while (n && !weft_node_rings(n))
+        n = n->next;
+    for (int i = 0; n && i < p->plugins->n_passes; i++)
+        if (p->plugins->passes[i].item->stage == WEFT_STAGE_CLOSED)
+            return WEFT_OK;
+    return !n ? WEFT_OK
+              : weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p->weft, "plugins"),
+                          "%s is to be computed in a ring, and no listed plugin has a pass of the "
+                          "stage closed, which would make its steps; list one, as cp",
+                          n->outs[0]->name);
+}
+
 static weft_status verify(weft_graph *g)
 {
     return weft_graph_verify(g, weft_graph_error(g));
@@ -219,10 +235,12 @@ static weft_status run_passes(weft_plan *p, weft_graph *g, limit *l, weft_error 
     if (s || l->reached)
         return s;
     s = core_step(p, g, "close", close_roots, err);
-    if (weft_graph_has_rings(g))
-        s = s ? s : core_step(p, g, "ring", weft_graph_expand_rings, err);
+    s = s ? s : check_rings(p, g, err);
+    s = s ? s : run_stage(p, g, WEFT_STAGE_CLOSED, l, err);
+    if (s || l->reached)
+        return s;
     if (mode == WEFT_MODE_TRAIN)
-        s = s ? s : core_step(p, g, "order", weft_graph_order, err);
+        s = core_step(p, g, "order", weft_graph_order, err);
     if (s)
         return s;
     weft_graph_assign_parts(g);

@@ -100,11 +100,10 @@ struct weft_graph {
     weft_error error;
     weft_node *first, *last;
     int n_nodes, n_values, n_blocks;
-    weft_map names;   /* value by name */
-    weft_map inputs;  /* value by input name */
-    weft_map moved;   /* redistributes already made: (value, layout, phase) -> value */
-    weft_map shifted; /* of values of no block: (value, dim) -> what shifts it */
-    weft_map dims;    /* weft_dim by name */
+    weft_map names;  /* value by name */
+    weft_map inputs; /* value by input name */
+    weft_map moved;  /* redistributes already made: (value, layout, phase) -> value */
+    weft_map dims;   /* weft_dim by name */
     weft_value **parameters;
     int n_parameters, parameters_capacity;
     weft_value **states;
@@ -182,8 +181,6 @@ weft_value *weft_node_drop_operand(weft_node *n);
 void weft_node_come_before(weft_graph *g, weft_node *n, weft_node *at);
 /* Adds pointer p to a growing array in the graph's pool. */
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p);
-/* Does the op declare the attribute, or is it a mark (attrs.c)? */
-bool weft_op_declares(const weft_op *op, const char *key);
 /* If not, that is noted; name: of the node's result, NULL: not known. */
 weft_status weft_check_attr(weft_graph *g, const weft_op *op, const char *name, const char *key);
 /* Gives the node that made v an attribute, unchecked; key and text are copied. */
@@ -275,11 +272,6 @@ static inline bool weft_node_accumulates(const weft_node *n)
 {
     return n->op->flags & WEFT_OP_ACCUMULATES;
 }
-/* Does the node bring shards of a dim to the ranks behind? */
-static inline bool weft_node_shifts(const weft_node *n)
-{
-    return n->n_steps == 1 && n->steps[0].move == WEFT_SHIFT;
-}
 /* Does the node bring a value from one coordinate of an axis to another? */
 static inline bool weft_node_sends(const weft_node *n)
 {
@@ -316,17 +308,6 @@ weft_status weft_graph_check_reach(weft_graph *g, weft_error *err);
 /* Orders nodes so that the head's chunks run one after the other, forward and backward of each
  * together. */
 weft_status weft_graph_order(weft_graph *g);
-
-/* ---- rings (ring.c) ---- */
-
-/* Every node that shards of an index travel for becomes a step for each shard, with shifts between.
- * The graph is whole: nothing behind this asks what such a node means. */
-weft_status weft_graph_expand_rings(weft_graph *g);
-bool weft_graph_has_rings(const weft_graph *g);
-/* Does operand i, or result i behind the operands, go round in the ring that the node has? */
-bool weft_ring_moves(const weft_node *n, int i);
-/* Lets a redistribute shift dim d of its operand, one rank further than that is turned already. */
-bool weft_node_set_shift(weft_graph *g, weft_node *n, int d);
 
 /* ---- stages (stages.c) ---- */
 

@@ -4,7 +4,7 @@
 #ifndef WEFT_GRAPH_RULE_H
 #define WEFT_GRAPH_RULE_H
 
-#include <weft/graph.h>
+#include <weft/pass.h>
 
 enum { WEFT_RULE_MAX_LETTERS = 32, WEFT_RULE_MAX_NAME = 32, WEFT_RULE_MAX_PARTS = 64 };
 
@@ -37,9 +37,6 @@ weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int
 /* The rule of a node, through its op's make_rule if it has one. results: check it against the dims
  * of the node's results too. */
 weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *out, weft_error *err);
-
-/* Do shards travel for it: has its op a ring, and the node the attribute? */
-bool weft_node_rings(const weft_node *node);
 
 /* Before any use of it: can the op's rule and linear groups be read, and does every index of a
  * result come from an operand, unless the op infers its results itself? Of an op that makes its
