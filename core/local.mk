@@ -65,7 +65,6 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/graph.c \
 	core/compile/graph/infer.c \
 	core/compile/graph/insert.c \
-	core/compile/graph/line.c \
 	core/compile/graph/loss.c \
 	core/compile/graph/map.c \
 	core/compile/graph/marks.c \

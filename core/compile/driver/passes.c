@@ -242,7 +242,7 @@ static weft_status write_before(weft_plan *p, weft_mode mode, const weft_plan_op
     weft_status s = new_graph(p, mode, options, &g, err);
     s = s ? s : run_passes(p, g, &l, err);
     if (!s)
-        weft_graph_print(g, WEFT_PRINT_WHOLE, &text);
+        weft_graph_print_whole(g, &text);
     if (!s && text.out_of_memory)
         s = weft_fail_memory(err);
     s = s ? s : weft_write_file(path, weft_text_get(&text), text.size, err);
