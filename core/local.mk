@@ -56,8 +56,6 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/grad.c \
 	core/compile/graph/graph.c \
 	core/compile/graph/infer.c \
-	core/compile/graph/insert.c \
-	core/compile/graph/line.c \
 	core/compile/graph/loss.c \
 	core/compile/graph/map.c \
 	core/compile/graph/marks.c \
@@ -66,11 +64,8 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/optimize.c \
 	core/compile/graph/order.c \
 	core/compile/graph/print.c \
-	core/compile/graph/query.c \
-	core/compile/graph/remove.c \
 	core/compile/graph/rule.c \
 	core/compile/graph/state.c \
-	core/compile/graph/surgery.c \
 	core/compile/graph/tensor.c \
 	core/compile/graph/verify.c \
 	core/compile/graph/grad.h \

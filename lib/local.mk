@@ -3,11 +3,13 @@
 noinst_LTLIBRARIES += lib/libkit.la lib/libshared.la lib/libinner.la
 lib_libkit_la_SOURCES = \
 	lib/kit/boxes.c \
+	lib/kit/costs.c \
 	lib/kit/head.c \
 	lib/kit/loss.c \
 	lib/kit/norm.c \
 	lib/kit/pairs.c \
 	lib/kit/schedules.c \
+	lib/kit/surgery.c \
 	lib/kit/task_lists.c \
 	lib/kit/vocabulary.c \
 	lib/kit/loss.h \
@@ -32,6 +34,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/costs.c \
 	lib/forecast/course.c \
 	lib/forecast/forecast.c \
+	lib/forecast/graph.c \
 	lib/forecast/libraries.c \
 	lib/forecast/measured.c \
 	lib/forecast/pipeline.c \

@@ -111,7 +111,7 @@ static void make(digest *d, const weft_plan *plan)
         weft_text text = {0};
         if (!plan->graphs[m])
             continue;
-        weft_graph_print(plan->graphs[m], WEFT_PRINT_WHOLE, &text);
+        weft_graph_print_whole(plan->graphs[m], &text);
         add_text(d, modes[m], &text);
         weft_text_clear(&text);
         print_collectives(plan->lowered[m], &text);

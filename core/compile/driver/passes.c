@@ -259,7 +259,7 @@ static void show_before(weft_plan *p, weft_mode mode, const weft_plan_options *o
     weft_status s = new_graph(p, mode, options, &g, &why);
     s = s ? s : run_passes(p, g, &l, &why);
     if (!s)
-        weft_graph_print(g, WEFT_PRINT_WHOLE, &text);
+        weft_graph_print_whole(g, &text);
     if (!s && text.out_of_memory)
         s = weft_fail_memory(&why);
     if (s)

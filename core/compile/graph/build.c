@@ -276,3 +276,30 @@ weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_valu
 {
     return weft_add(g, op, name, 3, (weft_value *[]){a, b, c});
 }
+
+weft_value *weft_accumulate(weft_graph *g, weft_value *v, weft_total how)
+{
+    if (!v || weft_graph_status(g))
+        return NULL;
+    if (g->config.mode != WEFT_MODE_TRAIN)
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                               "%s cannot be accumulated: there are steps in training only; ask "
+                               "weft_graph_mode",
+                               v->name);
+    if (weft_value_available(v) == WEFT_STEP_END)
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                               "%s cannot be accumulated: it is known only after the last "
+                               "micro-batch",
+                               v->name);
+    weft_node_spec spec = {
+        .op = weft_ops_find(g->config.ops, how == WEFT_MAX ? "accumulate_max" : "accumulate"),
+        .n_ins = 1,
+        .ins = &v,
+        .n_outs = 1,
+        .scope = WEFT_MICRO_BATCH};
+    weft_node *n = weft_graph_add_node(g, &spec);
+    if (n && how == WEFT_SUM && weft_dtype_is_float(v->dtype) &&
+        weft_dtype_size(v->dtype) < weft_dtype_size(g->config.dtype))
+        n->outs[0]->dtype = g->config.dtype;
+    return n ? n->outs[0] : NULL;
+}

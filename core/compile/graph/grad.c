@@ -219,6 +219,38 @@ bool weft_grad_covers(const weft_node *n, int operand)
     return covers;
 }
 
+weft_value *weft_value_before_moves(weft_value *v)
+{
+    while (v && v->node->steps)
+        v = v->node->ins[0];
+    return v;
+}
+
+bool weft_grad_covers_wanted(const weft_node *n, const bool *wanted)
+{
+    for (int i = 0; i < n->n_ins; i++)
+        if ((!wanted || wanted[n->ins[i]->id]) && weft_grad_covers(n, i))
+            return true;
+    return false;
+}
+
+weft_status weft_gradient_wanted(weft_graph *g, bool *wanted)
+{
+    for (weft_node *n = g->first; n; n = n->next) {
+        weft_grad s;
+        for (const char *const *text = n->op->grad; text && *text; text++) {
+            weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &g->error);
+            if (st)
+                return st;
+        }
+        bool trained = weft_node_is(n, WEFT_OP_PARAMETER) && !n->outs[0]->frozen;
+        bool want = trained || weft_grad_covers_wanted(n, wanted);
+        for (int r = 0; r < n->n_outs; r++)
+            wanted[n->outs[r]->id] = want;
+    }
+    return WEFT_OK;
+}
+
 /* ---- before any graph: what can be told of the ops alone ---- */
 
 static weft_status check_made(const weft_ops *ops, const weft_op *op, const char *text,

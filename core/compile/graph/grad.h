@@ -24,6 +24,8 @@ weft_status weft_grad_read(const weft_op *op, const char *text, int n_ins, int n
                            weft_grad *out, weft_error *err);
 /* Can this operand of the node get a gradient, by a statement or by the op's function? */
 bool weft_grad_covers(const weft_node *n, int operand);
+/* And one of those whose ids are marked; NULL: all are. */
+bool weft_grad_covers_wanted(const weft_node *n, const bool *wanted);
 /* Is the gradient of this result among the words of a statement, behind its colon? */
 bool weft_grad_reads_dy(const char *words, int result);
 /* May this result of an op have a gradient: is there a statement that reads it, or does the

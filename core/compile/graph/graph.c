@@ -57,6 +57,10 @@ weft_value *weft_graph_find(const weft_graph *g, const char *name)
 {
     return weft_map_get(&g->names, name, strlen(name));
 }
+int weft_graph_values(const weft_graph *g)
+{
+    return g->n_values;
+}
 int weft_graph_blocks(const weft_graph *g)
 {
     return g->n_blocks;
@@ -179,6 +183,15 @@ void weft_graph_set_chunk(weft_graph *g, int chunk)
     g->spot.chunk = chunk;
 }
 
+void weft_graph_at(weft_graph *g, weft_node *before)
+{
+    if (!g->spot.before)
+        g->end = g->spot;
+    g->spot = before
+                  ? (weft_spot){before, before->block, before->chunk, before->phase, before->scope}
+                  : g->end;
+}
+
 const char *weft_graph_name(weft_graph *g, const char *base)
 {
     const char *name = base;
@@ -253,6 +266,92 @@ void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
     else
         g->reports[g->n_reports++] = (weft_report_value){copy, v, g->by};
 }
+
+void weft_graph_replace_root(weft_graph *g, const weft_value *v, weft_value *by)
+{
+    weft_value **const roots[] = {&g->loss, &g->loss_sum, &g->tokens, &g->logits};
+    for (size_t i = 0; i < sizeof roots / sizeof roots[0]; i++)
+        if (*roots[i] == v)
+            *roots[i] = by;
+    for (int i = 0; i < g->n_terms; i++)
+        if (g->terms[i]->value == v)
+            g->terms[i]->value = by;
+    for (int i = 0; i < g->n_reports; i++)
+        if (g->reports[i].value == v)
+            g->reports[i].value = by;
+}
+
+/* ---- what passes say of the whole ---- */
+
+void weft_add_regather(weft_graph *g, const char *axis)
+{
+    int a = weft_mesh_find(&g->config.mesh, axis);
+    if (a < 0) {
+        weft_graph_note_stray(g, axis);
+        return;
+    }
+    g->regather |= 1u << a;
+    g->regather_by = g->by;
+}
+
+static bool is_permutation(weft_graph *g, const int32_t *order, int64_t n)
+{
+    bool *seen = weft_alloc_zero((size_t)n + 1, sizeof *seen), all = seen != NULL;
+    for (int64_t i = 0; i < n && all; i++) {
+        all = order[i] >= 0 && order[i] < n && !seen[order[i]];
+        if (all)
+            seen[order[i]] = true;
+    }
+    if (!seen)
+        weft_fail_memory(&g->error);
+    weft_free(seen);
+    return all;
+}
+
+void weft_set_seq_order(weft_graph *g, const int32_t *order, int64_t n)
+{
+    int64_t seq = weft_graph_seq_len(g);
+    if (weft_graph_status(g))
+        return;
+    if (g->placed || weft_graph_writes(g) || g->seq_order) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        g->seq_order ? "the order of the sequence is set already, by %s"
+                                     : "the order of the sequence is set before placement, in "
+                                       "graphs that train or validate%s",
+                        g->seq_order ? g->seq_order_by : "");
+        return;
+    }
+    if (n != seq || !is_permutation(g, order, n)) {
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "an order of the sequence has each of the %lld places once",
+                        (long long)seq);
+        return;
+    }
+    int32_t *kept = weft_pool_alloc(&g->pool, (size_t)n * sizeof *kept);
+    if (!kept) {
+        weft_fail_memory(&g->error);
+        return;
+    }
+    memcpy(kept, order, (size_t)n * sizeof *kept);
+    g->seq_order = kept;
+    g->seq_order_by = g->by;
+}
+
+void weft_add_storage(weft_graph *g, const char *axis)
+{
+    int a = weft_mesh_find(&g->config.mesh, axis);
+    for (int i = 0; i < g->n_storage; i++)
+        if (g->storage[i] == a)
+            return;
+    if (a < 0) {
+        weft_graph_note_stray(g, axis);
+        return;
+    }
+    g->storage_by[g->n_storage] = g->by;
+    g->storage[g->n_storage++] = a;
+}
+
+/* ---- all ops ---- */
 
 static weft_status add_op(weft_ops *ops, const weft_op *op, const char *by, weft_error *err)
 {

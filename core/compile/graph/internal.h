@@ -346,6 +346,8 @@ weft_status weft_check_marks(const weft_node *n, weft_error *err);
 
 /* ---- text (print.c) ---- */
 
+/* One line a node: everything, as it can be read back. */
+void weft_graph_print_whole(const weft_graph *g, weft_text *text);
 const char *weft_scope_name(weft_scope scope);
 const char *weft_phase_name(weft_phase phase);
 const char *weft_mode_name(weft_mode mode);

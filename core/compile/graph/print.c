@@ -1,56 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which lines a graph's text has: sections of a block, each printed once where nobody needs it
- * twice. */
 #include "compile/graph/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct printer {
-    weft_liner liner;
-    weft_section *sections;
-    int n_sections;
-    weft_node **nodes;
-    weft_pool pool;
-    weft_map forms; /* the first section of a structure, by its numbered lines */
-    weft_text *out;
-} printer;
+enum { MANY = 6 }; /* longer lists are cut where that is wished */
 
-/* ---- sections ---- */
+/* ---- names ---- */
 
-static weft_phase direction(const weft_node *n)
+const char *weft_scope_name(weft_scope s)
 {
-    return n->phase == WEFT_RECOMPUTE ? WEFT_BACKWARD : n->phase;
+    static const char *const names[] = {"unplaced", "start", "step_begin", "micro_batch",
+                                        "step_end"};
+    return names[s];
 }
 
-static void add_to_section(printer *p, weft_node **at, weft_phase phase)
+const char *weft_phase_name(weft_phase p)
 {
-    const weft_node *n = *at;
-    weft_section *s = p->n_sections ? &p->sections[p->n_sections - 1] : NULL;
-    if (!s || s->block != n->block || s->chunk != n->chunk || s->phase != phase) {
-        s = &p->sections[p->n_sections++];
-        *s = (weft_section){n->block, n->chunk, phase, at, 0};
-    }
-    s->n++;
+    static const char *const names[] = {"forward", "recompute", "backward", "update"};
+    return names[p];
 }
 
-static bool is_input(const weft_node *n)
+const char *weft_mode_name(weft_mode mode)
 {
-    return weft_node_is(n, WEFT_OP_INPUT);
+    static const char *const names[WEFT_MODES] = {"train", "evaluate", "generate", "decode"};
+    return names[mode];
 }
 
-/* People get the inputs first: where each is met would only tear the blocks apart. */
-static void find_sections(printer *p, bool inputs_first)
+const char *weft_init_name(weft_init_kind kind)
 {
-    int n_nodes = 0;
-    for (int pass = inputs_first ? 0 : 1; pass < 2; pass++)
-        for (weft_node *n = p->liner.g->first; n; n = n->next) {
-            if (inputs_first && is_input(n) != (pass == 0))
-                continue;
-            p->nodes[n_nodes] = n;
-            add_to_section(p, &p->nodes[n_nodes++], pass ? direction(n) : WEFT_FORWARD);
-        }
+    static const char *const names[] = {"zero", "one", "normal", "trunc_normal", "uniform"};
+    return names[kind];
 }
 
 const char *weft_block_name(int block)
@@ -68,6 +49,266 @@ weft_block_words weft_block_describe(const char *before, int block)
     return words;
 }
 
+static void add_name(weft_liner *l, const weft_value *v, weft_text *t)
+{
+    if (l->name)
+        l->name(l, v, t);
+    else
+        weft_text_print(t, "%c%s", v->node->n_ins == 0 && v->weight ? '@' : '%', v->name);
+}
+
+/* ---- types ---- */
+
+static void add_dim(weft_liner *l, const weft_value *v, int d, weft_text *t)
+{
+    const weft_dim *dim = &v->dims[d];
+    int list[WEFT_MAX_AXES], n = weft_layout_list(v->layout, d, list);
+    weft_text_add(t, dim->name);
+    for (int i = 0; i < n; i++) {
+        bool fine = weft_layout_fine(v->layout, list[i]) && (!l->says_size || dim->grain > 1);
+        weft_text_print(t, "/%s%s", l->g->config.mesh.axis[list[i]].name, fine ? "!" : "");
+    }
+    if (l->says_size && !l->says_size(l, dim))
+        return;
+    if (dim->grain > 1)
+        weft_text_print(t, " %lld*%lld", (long long)(dim->size / dim->grain),
+                        (long long)dim->grain);
+    else
+        weft_text_print(t, " %lld", (long long)dim->size);
+}
+
+void weft_value_print_type(weft_liner *l, const weft_value *v, weft_text *t)
+{
+    weft_text_print(t, "%s[", weft_dtype_name(v->dtype));
+    for (int d = 0; d < v->n_dims; d++) {
+        weft_text_add(t, d ? ", " : "");
+        add_dim(l, v, d, t);
+    }
+    weft_text_add(t, "]");
+    for (int a = 0; a < l->g->config.mesh.n_axes; a++) {
+        if (weft_layout_open(v->layout, a))
+            weft_text_print(t, " %s+%s",
+                            weft_layout_open(v->layout, a) == WEFT_OPEN_MAX ? "max" : "",
+                            l->g->config.mesh.axis[a].name);
+        if (weft_layout_at(v->layout, a) >= 0)
+            weft_text_print(t, " @%s=%d", l->g->config.mesh.axis[a].name,
+                            weft_layout_at(v->layout, a));
+    }
+    if (v->turn)
+        weft_text_print(t, " >%s:%d", v->dims[v->turn_dim].name, v->turn);
+}
+
+static void add_marks(weft_liner *l, const weft_value *v, weft_text *t)
+{
+    if (v->recompute)
+        weft_text_add(t, " ~");
+    if (v->role)
+        weft_text_print(t, " (%s)", v->role);
+    if (v->frozen)
+        weft_text_add(t, " frozen");
+    if (v->fetch)
+        weft_text_add(t, " fetched");
+    if (v->update_of) {
+        weft_text_add(t, " becomes ");
+        add_name(l, v->update_of, t);
+    }
+}
+
+/* ---- the op ---- */
+
+void weft_print_steps(const weft_mesh *mesh, const weft_step *steps, int n_steps, weft_text *t)
+{
+    for (int i = n_steps - 1; i >= 0; i--) {
+        weft_text_print(t, "%s[", weft_move_name(steps[i].move));
+        for (int k = 0; k < steps[i].n_axes; k++)
+            weft_text_print(t, "%s%s", k ? "," : "", mesh->axis[steps[i].axes[k]].name);
+        weft_text_add(t, i ? "] . " : "]");
+    }
+}
+
+/* The shortest text that reads back as the same number; never looks like an integer. */
+static void print_real(weft_text *t, double x)
+{
+    char digits[40];
+    for (int precision = 6; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, x);
+        if (strtod(digits, NULL) == x)
+            break;
+    }
+    weft_text_print(t, "%s%s", digits, strpbrk(digits, ".eni") ? "" : ".0");
+}
+
+/* Blocks that differ only in how their parameters begin are equal. */
+static void add_init(const weft_liner *l, const weft_value *v, weft_text *t)
+{
+    if (l->alike)
+        return;
+    const double numbers[] = {v->init.std, v->init.cut};
+    int n = v->init.kind < WEFT_INIT_NORMAL ? 0 : v->init.kind == WEFT_INIT_TRUNC_NORMAL ? 2 : 1;
+    weft_text_add(t, weft_init_name(v->init.kind));
+    for (int i = 0; i < n; i++) {
+        weft_text_add(t, " ");
+        if (l->brief)
+            weft_text_print(t, "%.3g", numbers[i]);
+        else
+            print_real(t, numbers[i]);
+    }
+}
+
+/* Moments, most of all state, are said without a word. */
+static void add_kind(const weft_liner *l, const weft_value *v, weft_text *t)
+{
+    bool begins = v->init.kind != WEFT_INIT_ZERO && !l->alike;
+    if (v->kind != WEFT_STATE_OPTIMIZER || begins)
+        weft_text_add(t, weft_state_kind_name(v->kind));
+    if (!begins)
+        return;
+    weft_text_add(t, " ");
+    add_init(l, v, t);
+}
+
+static void add_operands(weft_liner *l, const weft_node *n, weft_text *t)
+{
+    for (int i = 0; i < n->n_ins; i++) {
+        if (l->brief && n->n_ins > MANY && i == 2) {
+            weft_text_print(t, ", ... %d more", n->n_ins - i);
+            break;
+        }
+        weft_text_add(t, i ? ", " : "");
+        add_name(l, n->ins[i], t);
+    }
+    if (n->like) {
+        weft_text_add(t, "; like ");
+        add_name(l, n->like, t);
+    }
+}
+
+static void add_attrs(const weft_node *n, weft_text *t)
+{
+    for (int i = 0; i < n->n_attrs; i++) {
+        const weft_attr *a = &n->attrs[i];
+        weft_text_print(t, "%s%s ", i ? ", " : " {", a->key);
+        if (a->kind == WEFT_ATTR_INT)
+            weft_text_print(t, "%lld", (long long)a->i);
+        else if (a->kind == WEFT_ATTR_REAL)
+            print_real(t, a->r);
+        else
+            weft_text_add_json(t, a->text);
+    }
+    weft_text_add(t, n->n_attrs ? "}" : "");
+}
+
+static void add_op(weft_liner *l, const weft_node *n, weft_text *t)
+{
+    weft_text_add(t, "= ");
+    if (n->steps)
+        weft_print_steps(&l->g->config.mesh, n->steps, n->n_steps, t);
+    else
+        weft_text_add(t, n->op->name);
+    weft_text_add(t, "(");
+    if (weft_node_is(n, WEFT_OP_PARAMETER))
+        add_init(l, n->outs[0], t);
+    else if (weft_node_is(n, WEFT_OP_STATE))
+        add_kind(l, n->outs[0], t);
+    add_operands(l, n, t);
+    weft_text_add(t, ")");
+    add_attrs(n, t);
+}
+
+static void add_right(const weft_liner *l, const weft_node *n, weft_text *t)
+{
+    weft_text_add(t, n->by);
+    if (n->scope != (l->g->placed ? WEFT_MICRO_BATCH : WEFT_SCOPE_NONE))
+        weft_text_print(t, ", %s", weft_scope_name(n->scope));
+    if (n->phase == WEFT_RECOMPUTE)
+        weft_text_add(t, ", again");
+    if (n->why && !l->alike)
+        weft_text_print(t, ", for %s", n->why);
+}
+
+/* ---- the line ---- */
+
+static void add_other_results(weft_liner *l, const weft_node *n, weft_text *t)
+{
+    for (int r = 1; r < n->n_outs; r++) {
+        if (l->brief && n->n_outs > MANY) {
+            weft_text_print(t, "; ... %d more", n->n_outs - r);
+            return;
+        }
+        weft_text_add(t, "; ");
+        add_name(l, n->outs[r], t);
+        weft_text_add(t, ": ");
+        weft_value_print_type(l, n->outs[r], t);
+        add_marks(l, n->outs[r], t);
+    }
+}
+
+void weft_line_print(weft_liner *l, const weft_node *n, weft_text *t, size_t at[WEFT_CELLS + 1])
+{
+    at[0] = t->size;
+    if (n->n_outs) {
+        add_name(l, n->outs[0], t);
+        weft_text_add(t, ":");
+    } else {
+        weft_text_add(t, "-");
+    }
+    at[1] = t->size;
+    if (n->n_outs) {
+        weft_value_print_type(l, n->outs[0], t);
+        add_marks(l, n->outs[0], t);
+        add_other_results(l, n, t);
+    }
+    at[2] = t->size;
+    add_op(l, n, t);
+    at[3] = t->size;
+    add_right(l, n, t);
+    at[4] = t->size;
+}
+
+/* ---- sections ---- */
+
+static weft_phase direction(const weft_node *n)
+{
+    return n->phase == WEFT_RECOMPUTE ? WEFT_BACKWARD : n->phase;
+}
+
+static void add_to_section(weft_sections *to, weft_node **at, weft_phase phase)
+{
+    const weft_node *n = *at;
+    weft_section *s = to->n ? &to->list[to->n - 1] : NULL;
+    if (!s || s->block != n->block || s->chunk != n->chunk || s->phase != phase) {
+        s = &to->list[to->n++];
+        *s = (weft_section){n->block, n->chunk, phase, at, 0};
+    }
+    s->n++;
+}
+
+bool weft_sections_init(weft_sections *sections, const weft_graph *g, bool inputs_first)
+{
+    size_t n_nodes = 1;
+    for (const weft_node *n = g->first; n; n = n->next)
+        n_nodes++;
+    *sections = (weft_sections){weft_alloc(n_nodes * sizeof *sections->nodes),
+                                weft_alloc(n_nodes * sizeof *sections->list), 0};
+    if (!sections->nodes || !sections->list)
+        return false;
+    weft_node **at = sections->nodes;
+    for (int pass = inputs_first ? 0 : 1; pass < 2; pass++)
+        for (weft_node *n = g->first; n; n = n->next) {
+            if (inputs_first && weft_node_is(n, WEFT_OP_INPUT) != (pass == 0))
+                continue;
+            *at = n;
+            add_to_section(sections, at++, pass ? direction(n) : WEFT_FORWARD);
+        }
+    return true;
+}
+
+void weft_sections_release(weft_sections *sections)
+{
+    weft_free(sections->nodes);
+    weft_free(sections->list);
+}
+
 static void print_place(const weft_section *s, weft_text *t)
 {
     if (weft_block_name(s->block))
@@ -80,7 +321,7 @@ static void print_place(const weft_section *s, weft_text *t)
         weft_text_print(t, ", chunk %d", s->chunk);
 }
 
-static void print_direction(const weft_section *s, weft_text *t)
+void weft_section_print_direction(const weft_section *s, weft_text *t)
 {
     if (s->phase != WEFT_FORWARD)
         weft_text_print(t, ", %s", weft_phase_name(s->phase));
@@ -127,14 +368,13 @@ static void print_columns(const columns *c, weft_text *t)
     }
 }
 
-static bool print_lines(printer *p, const weft_section *s, weft_text *t)
+static bool print_lines(weft_liner *l, const weft_section *s, weft_text *t)
 {
     columns c = {.n = s->n, .at = weft_alloc((size_t)s->n * sizeof *c.at)};
     if (!c.at)
         return false;
-    weft_line_begin(&p->liner, s);
     for (int i = 0; i < s->n; i++)
-        weft_line_print(&p->liner, s->nodes[i], &c.text, c.at[i]);
+        weft_line_print(l, s->nodes[i], &c.text, c.at[i]);
     bool there = !c.text.out_of_memory;
     if (there)
         print_columns(&c, t);
@@ -143,111 +383,16 @@ static bool print_lines(printer *p, const weft_section *s, weft_text *t)
     return there;
 }
 
-static bool print_section(printer *p, const weft_section *s)
+bool weft_section_print(weft_liner *l, const weft_section *s, weft_text *t)
 {
-    print_place(s, p->out);
-    print_direction(s, p->out);
-    return print_lines(p, s, p->out);
-}
-
-/* ---- equal sections ---- */
-
-/* Sections in a row that are as an earlier one; their numbers go up or down by one. */
-typedef struct fold {
-    const weft_section *as, *first, *last;
-} fold;
-
-enum { MAX_FOLDS = 8 };
-
-static int number_of(const weft_section *s)
-{
-    return s->chunk >= 0 ? s->chunk : s->block;
-}
-
-static void print_fold(const fold *f, weft_text *t)
-{
-    const char *what = f->as->chunk >= 0 ? "chunk" : "block";
-    int from = number_of(f->first), to = number_of(f->last);
-    if (f->as->chunk >= 0)
-        weft_text_print(t, "%s, ",
-                        weft_block_name(f->as->block) ? weft_block_name(f->as->block) : "common");
-    if (from == to)
-        weft_text_print(t, "%s %d as %s %d", what, from, what, number_of(f->as));
-    else
-        weft_text_print(t, "%ss %d..%d as %s %d", what, from, to, what, number_of(f->as));
-    print_direction(f->as, t);
-}
-
-static bool may_follow(const fold *f, const weft_section *as, const weft_section *s)
-{
-    int step = number_of(s) - number_of(f->last), before = number_of(f->last) - number_of(f->first);
-    return f->as == as && ((step == 1 && before >= 0) || (step == -1 && before <= 0));
-}
-
-static void flush(fold *folds, int *n, weft_text *t)
-{
-    for (int i = 0; i < *n; i++)
-        print_fold(&folds[i], t);
-    *n = 0;
-}
-
-/* The first section of the same structure; s itself if it is the first; NULL when out of memory. */
-static const weft_section *find_form(printer *p, const weft_section *s)
-{
-    weft_liner numbered = p->liner;
-    numbered.naming = WEFT_NAMES_NUMBERED;
-    numbered.sizes = true;
-    weft_text form = {0};
-    size_t at[WEFT_CELLS + 1];
-    weft_text_print(&form, "%d %d %d\n", s->block < 0 ? s->block : 0, s->chunk >= 0, (int)s->phase);
-    weft_line_begin(&numbered, s);
-    for (int i = 0; i < s->n; i++) {
-        weft_line_print(&numbered, s->nodes[i], &form, at);
-        weft_text_add(&form, "\n");
-    }
-    p->liner.n_sections = numbered.n_sections;
-    const weft_section *known =
-        form.out_of_memory ? NULL : weft_map_get(&p->forms, form.data, form.size);
-    if (!known && !form.out_of_memory &&
-        weft_map_set(&p->forms, &p->pool, form.data, form.size, (void *)(uintptr_t)s))
-        known = s;
-    weft_text_release(&form);
-    return known;
-}
-
-static bool print_once(printer *p)
-{
-    fold folds[MAX_FOLDS];
-    int n = 0;
-    for (int i = 0; i < p->n_sections; i++) {
-        const weft_section *s = &p->sections[i],
-                           *as = s->block >= 0 || s->chunk >= 0 ? find_form(p, s) : s;
-        if (!as)
-            return false;
-        if (as == s) {
-            flush(folds, &n, p->out);
-            if (!print_section(p, s))
-                return false;
-            continue;
-        }
-        int k = 0;
-        while (k < n && !may_follow(&folds[k], as, s))
-            k++;
-        if (k == MAX_FOLDS) {
-            flush(folds, &n, p->out);
-            k = 0;
-        }
-        if (k == n)
-            folds[n++] = (fold){as, s, s};
-        folds[k].last = s;
-    }
-    flush(folds, &n, p->out);
-    return true;
+    print_place(s, t);
+    weft_section_print_direction(s, t);
+    return print_lines(l, s, t);
 }
 
 /* ---- the whole ---- */
 
-static void print_head(const weft_graph *g, weft_text *t)
+void weft_graph_print_head(const weft_graph *g, weft_text *t)
 {
     const weft_mesh *mesh = &g->config.mesh;
     weft_text_print(t, "graph %s%s%s", weft_mode_name(g->config.mode), g->placed ? " placed" : "",
@@ -297,8 +442,9 @@ static void print_root(const char *what, const weft_value *v, weft_text *t)
         weft_text_print(t, "  %s %%%s\n", what, v->name);
 }
 
-static void print_roots(const weft_graph *g, bool gradients, weft_text *t)
+void weft_graph_print_end(const weft_graph *g, bool gradients, weft_text *t)
 {
+    print_table(g, t);
     weft_text_add(t, "roots\n");
     print_root("loss", g->loss, t);
     print_root("loss_report", g->loss_report, t);
@@ -315,41 +461,15 @@ static void print_roots(const weft_graph *g, bool gradients, weft_text *t)
                             g->parameters[i]->name);
 }
 
-static bool print_all(printer *p)
+void weft_graph_print_whole(const weft_graph *g, weft_text *t)
 {
-    for (int i = 0; i < p->n_sections; i++)
-        if (!print_section(p, &p->sections[i]))
-            return false;
-    return true;
-}
-
-void weft_graph_print(const weft_graph *g, unsigned how, weft_text *t)
-{
-    bool whole = how & WEFT_PRINT_WHOLE;
-    printer p = {.out = t};
-    p.liner = (weft_liner){
-        .g = g, .naming = whole ? WEFT_NAMES_WHOLE : WEFT_NAMES_SHORT, .sizes = how != 0};
-    size_t n_nodes = 1;
-    for (const weft_node *n = g->first; n; n = n->next)
-        n_nodes++;
-    p.nodes = weft_alloc(n_nodes * sizeof *p.nodes);
-    p.sections = weft_alloc(n_nodes * sizeof *p.sections);
-    p.liner.numbers = weft_alloc_zero((size_t)g->n_values + 1, sizeof *p.liner.numbers);
-    bool there = p.nodes && p.sections && p.liner.numbers;
-    if (there) {
-        print_head(g, t);
-        if (!whole)
-            weft_text_add(t, "# @ parameter or state, % value, x' gradient of x, x* x computed "
-                             "again; ~ not kept for the backward; dim/axis: cut by the axis, "
-                             "+axis: open sum over it\n");
-        find_sections(&p, !whole);
-        there = whole ? print_all(&p) : print_once(&p);
-        print_table(g, t);
-        print_roots(g, whole, t);
-    }
+    weft_liner liner = {.g = g};
+    weft_sections sections;
+    bool there = weft_sections_init(&sections, g, false);
+    weft_graph_print_head(g, t);
+    for (int i = 0; there && i < sections.n; i++)
+        there = weft_section_print(&liner, &sections.list[i], t);
+    weft_graph_print_end(g, true, t);
     t->out_of_memory = t->out_of_memory || !there;
-    weft_pool_release(&p.pool);
-    weft_free(p.nodes);
-    weft_free(p.sections);
-    weft_free(p.liner.numbers);
+    weft_sections_release(&sections);
 }

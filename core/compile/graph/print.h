@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph as text: print.c says which lines, line.c writes one, parse.c reads them all back.
+/* A graph as text, whole; tests/lib reads it back. What people read of it is
+ * lib/forecast/graph.c's, made of the same lines.
  *
  *     graph train placed on tp 2 dp_shard 4
  *     block 3
@@ -27,40 +28,43 @@ typedef struct weft_section {
     int n;
 } weft_section;
 
-typedef enum weft_naming {
-    WEFT_NAMES_WHOLE,
-    WEFT_NAMES_SHORT,    /* without what says the block */
-    WEFT_NAMES_NUMBERED, /* equal for sections of equal structure: own values by number, other
-                            blocks' in the order in which they are met */
-} weft_naming;
+/* The nodes of a graph, in sections. */
+typedef struct weft_sections {
+    weft_node **nodes;
+    weft_section *list;
+    int n;
+} weft_sections;
 
-typedef struct weft_number {
-    int section, number; /* section: 1 + the one that it counts in */
-    bool own;
-} weft_number;
-
+/* Who writes lines; zero but for the graph: as they are in the whole text. */
 typedef struct weft_liner {
     const weft_graph *g;
-    const weft_section *section;
-    weft_naming naming;
-    bool sizes;           /* of every dim; else where a dim is met first in a section */
-    weft_number *numbers; /* by value id */
-    int n_sections, n_met;
-    weft_dim known[16];
-    int n_known;
+    /* NULL: @name or %name */
+    void (*name)(struct weft_liner *liner, const weft_value *v, weft_text *text);
+    /* Is the size of this dim said here? NULL: always. */
+    bool (*says_size)(struct weft_liner *liner, const weft_dim *dim);
+    bool brief; /* long lists are cut, numbers rounded */
+    bool alike; /* nothing that blocks of equal structure may differ in: how parameters begin, for
+                   whom nodes are */
 } weft_liner;
 
 enum { WEFT_CELLS = 4 }; /* name, type, op, right */
 
-/* Starts a section: what is known and numbered is that of this one. */
-void weft_line_begin(weft_liner *liner, const weft_section *section);
+/* inputs_first: where each is met would only tear the blocks apart. False when out of memory. */
+bool weft_sections_init(weft_sections *sections, const weft_graph *g, bool inputs_first);
+void weft_sections_release(weft_sections *sections);
+/* The lines of a section in columns, its name above. False when out of memory. */
+bool weft_section_print(weft_liner *liner, const weft_section *section, weft_text *text);
+/* ", backward" and the end of the line. */
+void weft_section_print_direction(const weft_section *section, weft_text *text);
 /* Appends a node's cells to text; cell i is [at[i], at[i + 1]). */
 void weft_line_print(weft_liner *liner, const weft_node *n, weft_text *text,
                      size_t at[WEFT_CELLS + 1]);
+void weft_value_print_type(weft_liner *liner, const weft_value *v, weft_text *text);
+/* The first line of a graph's text; what stands behind the sections. */
+void weft_graph_print_head(const weft_graph *g, weft_text *text);
+void weft_graph_print_end(const weft_graph *g, bool gradients, weft_text *text);
 /* "all_gather[tp] . reduce_scatter[cp]": the last step first, as functions compose. */
 void weft_print_steps(const weft_mesh *mesh, const weft_step *steps, int n_steps, weft_text *text);
-/* The shortest text that reads back as the same number; never looks like an integer. */
-void weft_print_real(weft_text *text, double x);
 const char *weft_init_name(weft_init_kind kind);
 /* "head", "embedding"; NULL for layers and none. */
 const char *weft_block_name(int block);

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What passes ask of values and nodes: bytes, costs, what gradients read. */
+/* For passes that weigh: bytes and costs of values and nodes, and what gradients read. */
 #include "compile/graph/grad.h"
 #include "compile/graph/internal.h"
 #include "host/enter.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-int weft_graph_values(const weft_graph *g)
-{
-    return g->n_values;
-}
 
 /* ---- bytes ---- */
 
@@ -107,38 +102,6 @@ void weft_node_cost(const weft_graph *g, const weft_node *n, weft_cost *out)
 
 /* ---- gradients ---- */
 
-weft_value *weft_value_before_moves(weft_value *v)
-{
-    while (v && v->node->steps)
-        v = v->node->ins[0];
-    return v;
-}
-
-static bool covers_wanted(const weft_node *n, const bool *wanted)
-{
-    for (int i = 0; i < n->n_ins; i++)
-        if ((!wanted || wanted[n->ins[i]->id]) && weft_grad_covers(n, i))
-            return true;
-    return false;
-}
-
-weft_status weft_gradient_wanted(weft_graph *g, bool *wanted)
-{
-    for (weft_node *n = g->first; n; n = n->next) {
-        weft_grad s;
-        for (const char *const *text = n->op->grad; text && *text; text++) {
-            weft_status st = weft_grad_read(n->op, *text, n->n_ins, n->n_outs, &s, &g->error);
-            if (st)
-                return st;
-        }
-        bool trained = weft_node_is(n, WEFT_OP_PARAMETER) && !n->outs[0]->frozen;
-        bool want = trained || covers_wanted(n, wanted);
-        for (int r = 0; r < n->n_outs; r++)
-            wanted[n->outs[r]->id] = want;
-    }
-    return WEFT_OK;
-}
-
 static int add_once(weft_value **list, int n, weft_value *v)
 {
     for (int i = 0; i < n; i++)
@@ -183,7 +146,7 @@ int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **lis
             statement_wanted(n, &s, wanted))
             n_list = statement_reads(n, &s, list, n_list);
     weft_error_release(&ignored);
-    if (!n->op->differentiate || !covers_wanted(n, wanted))
+    if (!n->op->differentiate || !weft_grad_covers_wanted(n, wanted))
         return n_list;
     for (int i = 0; i < n->n_ins; i++)
         n_list = weft_grad_declares(n, n->ins[i]) ? add_once(list, n_list, n->ins[i]) : n_list;
