@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that libraries take beside what is planned: estimates of the device and the transport, for
  * what the plan will ask of them. */
+#include "compile/program/walk.h"
 #include "forecast/forecast.h"
 
 #include <string.h>
@@ -103,6 +104,31 @@ static int64_t transport_bytes(const weft_transport *t, void *self, const group_
     return (int64_t)bytes;
 }
 
+/* How many instructions a device keeps: those of each task of the list that repeats, once for the
+ * same places in memory. */
+static weft_status count_kept(const weft_lowered *l, bool communicates, int64_t *instructions,
+                              weft_error *err)
+{
+    const int64_t places = l->graph->config.sizes.micro_batches + 1;
+    bool *kept = weft_alloc_zero((size_t)(l->n_programs * places) + 1, sizeof *kept);
+    weft_walk w;
+    if (!kept)
+        return weft_fail_memory(err);
+    *instructions = 0;
+    weft_walk_init(&w, l, WEFT_PART_BEGIN, WEFT_PART_UPDATE);
+    w.keeps = true;
+    w.communicates = communicates;
+    while (weft_walk_next(&w)) {
+        const weft_program *p = w.step.program;
+        bool *mine =
+            &kept[(p - l->programs) * places + weft_program_like(p, w.step.task->micro_batch) + 1];
+        *instructions += w.step.kept && !*mine ? p->n : 0;
+        *mine = *mine || w.step.kept;
+    }
+    weft_free(kept);
+    return WEFT_OK;
+}
+
 static weft_status gather(const weft_plan *plan, group_list *groups, int64_t *kept, weft_error *err)
 {
     weft_device_rates rates;
@@ -114,7 +140,7 @@ static weft_status gather(const weft_plan *plan, group_list *groups, int64_t *ke
         const weft_lowered *l = plan->lowered[m];
         int64_t mine = 0;
         if (l && plan->device->begin)
-            s = weft_lowered_kept(l, communicates, &mine, err);
+            s = count_kept(l, communicates, &mine, err);
         if (!s && l && !add_graph(groups, plan, &rates, l))
             s = weft_fail_memory(err);
         *kept += mine;

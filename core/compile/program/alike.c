@@ -2,7 +2,6 @@
 /* For which micro-batches does a program touch the same memory? For those whose values lie in the
  * same slots. What a device has captured for one of them it may replay for the others. */
 #include "compile/program/compile.h"
-#include "compile/program/walk.h"
 
 /* By number, the inputs' behind all others: does the program touch something in these slots? */
 static void find_touched(const weft_lowered *l, const weft_program *p, bool *touched)
@@ -67,76 +66,7 @@ weft_status weft_compile_alike(weft_compiler *c)
     return s;
 }
 
-static bool repeats(const weft_instruction *in, bool communicates)
-{
-    switch (in->kind) {
-    case WEFT_ZERO_FILL:
-    case WEFT_COPY:
-        return !in->fetch;
-    case WEFT_COMPUTE:
-        return in->kernel && !in->fetch;
-    case WEFT_COLLECTIVE:
-        return communicates && !in->fetch;
-    case WEFT_OBSERVE:
-    case WEFT_POST_SEND:
-    case WEFT_POST_RECV:
-    case WEFT_AWAIT:
-        break;
-    }
-    return false;
-}
-
-static bool program_repeats(const weft_program *p, bool communicates)
-{
-    bool same = p->n && !p->n_prologue;
-    for (int i = 0; i < p->n && same; i++)
-        same = repeats(&p->list[i], communicates);
-    return same;
-}
-
-/* Does more than the first instruction of a body wait? */
-static bool waits_inside(const weft_boundary *b)
-{
-    return b && b->n_waits > 0 && b->waits[b->n_waits - 1].after > 0;
-}
-
-bool weft_task_repeats(const weft_program *p, const weft_boundary *boundary, bool communicates)
-{
-    return program_repeats(p, communicates) && !waits_inside(boundary);
-}
-
-bool weft_program_is_on_first(const weft_program *p)
-{
-    int i = 0;
-    while (i < p->n && p->list[i].queue == WEFT_QUEUE_COMPUTE)
-        i++;
-    return i == p->n;
-}
-
 int64_t weft_program_like(const weft_program *p, int64_t micro)
 {
     return p->like && micro >= 0 ? p->like[micro] : micro;
-}
-
-weft_status weft_lowered_kept(const weft_lowered *l, bool communicates, int64_t *instructions,
-                              weft_error *err)
-{
-    const int64_t places = l->graph->config.sizes.micro_batches + 1;
-    bool *kept = weft_alloc_zero((size_t)(l->n_programs * places) + 1, sizeof *kept);
-    weft_walk w;
-    if (!kept)
-        return weft_fail_memory(err);
-    *instructions = 0;
-    weft_walk_init(&w, l, WEFT_PART_BEGIN, WEFT_PART_UPDATE);
-    w.keeps = true;
-    w.communicates = communicates;
-    while (weft_walk_next(&w)) {
-        const weft_program *p = w.step.program;
-        bool *mine =
-            &kept[(p - l->programs) * places + weft_program_like(p, w.step.task->micro_batch) + 1];
-        *instructions += w.step.kept && !*mine ? p->n : 0;
-        *mine = *mine || w.step.kept;
-    }
-    weft_free(kept);
-    return WEFT_OK;
 }

@@ -280,18 +280,8 @@ const weft_boundary *weft_lowered_boundary(const weft_lowered *l, const weft_pro
 int weft_lowered_first_stage(const weft_lowered *l);
 /* Does the prologue of the program begin with the upload of its micro-batch's inputs? */
 bool weft_lowered_uploads(const weft_lowered *l, const weft_program *p);
-/* Are all its instructions on the first queue? */
-bool weft_program_is_on_first(const weft_program *p);
-/* Is the body of a task kept by a device that keeps such? What it enqueues is the same whenever it
- * is at the same places in memory, and nothing in its middle waits for the task before
- * (`boundary`), for all of it would. communicates: collectives are kept, too. */
-bool weft_task_repeats(const weft_program *p, const weft_boundary *boundary, bool communicates);
 /* The first micro-batch for which the program is at the same places in memory; -1: of all one. */
 int64_t weft_program_like(const weft_program *p, int64_t micro);
-/* How many instructions are kept: those of each task of the list that repeats, once for the same
- * places. */
-weft_status weft_lowered_kept(const weft_lowered *l, bool communicates, int64_t *instructions,
-                              weft_error *err);
 /* What the inputs of the micro-batches take that are on their way at once. */
 int64_t weft_lowered_inputs(const weft_lowered *l);
 /* What the host holds of a step before it is uploaded: what all micro-batches share, and their own

@@ -7,6 +7,56 @@
 enum { FIRST, AHEAD, BODY, BEHIND, OVER, PHASES };
 enum { NONE = -1 };
 
+static bool repeats(const weft_instruction *in, bool communicates)
+{
+    switch (in->kind) {
+    case WEFT_ZERO_FILL:
+    case WEFT_COPY:
+        return !in->fetch;
+    case WEFT_COMPUTE:
+        return in->kernel && !in->fetch;
+    case WEFT_COLLECTIVE:
+        return communicates && !in->fetch;
+    case WEFT_OBSERVE:
+    case WEFT_POST_SEND:
+    case WEFT_POST_RECV:
+    case WEFT_AWAIT:
+        break;
+    }
+    return false;
+}
+
+static bool program_repeats(const weft_program *p, bool communicates)
+{
+    bool same = p->n && !p->n_prologue;
+    for (int i = 0; i < p->n && same; i++)
+        same = repeats(&p->list[i], communicates);
+    return same;
+}
+
+/* Does more than the first instruction of a body wait? */
+static bool waits_inside(const weft_boundary *b)
+{
+    return b && b->n_waits > 0 && b->waits[b->n_waits - 1].after > 0;
+}
+
+/* Is the body of a task kept by a device that keeps such? What it enqueues is the same whenever it
+ * is at the same places in memory, and nothing in its middle waits for the task before
+ * (`boundary`), for all of it would. communicates: collectives are kept, too. */
+static bool task_repeats(const weft_program *p, const weft_boundary *boundary, bool communicates)
+{
+    return program_repeats(p, communicates) && !waits_inside(boundary);
+}
+
+/* Are all its instructions on the first queue? */
+static bool is_on_first(const weft_program *p)
+{
+    int i = 0;
+    while (i < p->n && p->list[i].queue == WEFT_QUEUE_COMPUTE)
+        i++;
+    return i == p->n;
+}
+
 static int next_task(const weft_walk *w, int i)
 {
     const weft_task_list *t = w->l->tasks;
@@ -82,8 +132,8 @@ static void enter(weft_walk *w, weft_walk_step *s)
         w->before = NULL;
     if (prologue)
         return;
-    s->kept = w->keeps && weft_task_repeats(s->program, s->boundary, w->communicates);
-    s->forks = s->kept && !weft_program_is_on_first(s->program);
+    s->kept = w->keeps && task_repeats(s->program, s->boundary, w->communicates);
+    s->forks = s->kept && !is_on_first(s->program);
 }
 
 static bool has_prologue(const weft_lowered *l, const weft_program *p)
