@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a launcher's ranks tell it at their end: nothing secret, and nobody else may. */
-#include "job.h"
+#include "launch/job.h"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of `weft generate` share. */
-#ifndef WEFT_CLI_GENERATE_H
-#define WEFT_CLI_GENERATE_H
+#ifndef WEFT_TOOLS_GENERATE_H
+#define WEFT_TOOLS_GENERATE_H
 
 #include "cli.h"
 #include "generate/generate.h"
@@ -16,7 +16,7 @@ typedef struct generate_wishes {
 
 enum { GENERATE_MOST_AXES = 16 };
 
-/* An axis of several ranks, of a plugin that is to write on one (generate_axes.c). */
+/* An axis of several ranks, of a plugin that is to write on one (axes.c). */
 typedef struct generate_axis {
     char *plugin;
     char *set; /* its degree, as an edit: "tp.degree=1"; NULL: no setting is known to hold it */
@@ -29,7 +29,7 @@ typedef struct generate_axes {
     int n;
 } generate_axes;
 
-/* Where the model comes from (generate_source.c). */
+/* Where the model comes from (source.c). */
 typedef struct generate_source {
     const char *name;     /* what was given */
     char *origin;         /* what stands for the INI file in messages; NULL: name does */
@@ -76,7 +76,7 @@ weft_status generate_axes_settle(generate_source *s, const weft_cli_options *giv
                                  const generate_wishes *w, weft_error *err);
 void generate_axes_release(generate_axes *a);
 
-/* Prompts as ids (generate_texts.c). */
+/* Prompts as ids (texts.c). */
 typedef struct generate_texts {
     weft_continuation *list;
     int n;
@@ -95,7 +95,7 @@ weft_status generate_print_more(const generate_texts *t, const weft_continuation
 weft_status generate_print_json(const generate_texts *t, const weft_continuation *c,
                                 weft_error *err);
 
-/* ---- generate_weights.c ---- */
+/* ---- weights.c ---- */
 
 /* All that is wrong with the folder's tensors is said before anything is read. */
 weft_status generate_read_weights(weft_run *run, const char *path, weft_error *err);

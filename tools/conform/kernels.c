@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels against the plain one: every dtype that they accept, memory of the device with guards
  * around it, exactly the workspace that they ask for, and that full of NaN. */
-#include "conform_trial.h"
+#include "trial.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* From what the user names to the settings and the weights of a model. */
 #include "generate.h"
 #include "host/enter.h"
-#include "job.h"
+#include "launch/job.h"
 
 #include <errno.h>
 #include <jansson.h>

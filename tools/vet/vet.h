@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft vet: a set of plugins as bytes, told without opening one of them. */
-#ifndef WEFT_CLI_VET_H
-#define WEFT_CLI_VET_H
+#ifndef WEFT_TOOLS_VET_H
+#define WEFT_TOOLS_VET_H
 
 #include "vet/vetted.h"
 
@@ -20,7 +20,7 @@ weft_status weft_vet_add_named(weft_vetted *set, const char *name, bool *found, 
 /* Appends the lock's text. */
 void weft_vet_print(const weft_vetted *set, weft_text *text);
 
-/* ---- vet_libraries.c ---- */
+/* ---- libraries.c ---- */
 
 /* Called with a library's real path, and the name that it is asked for by; bare: it is looked for
  * by this name, and not by a path. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft conform: does a plugin do what it declares? Each part of the work is done by a process of
  * its own, which sends what it finds as lines, so that a crash is one more finding. */
-#ifndef WEFT_CLI_CONFORM_H
-#define WEFT_CLI_CONFORM_H
+#ifndef WEFT_TOOLS_CONFORM_H
+#define WEFT_TOOLS_CONFORM_H
 
 #include "compile/driver/plan.h"
 #include "compile/graph/watch.h"
 #include <weft/options.h>
 
-/* ---- findings (conform_child.c) ---- */
+/* ---- findings (child.c) ---- */
 
 /* Of the parts' process, and of those that it starts in turn. */
 typedef struct conform {
@@ -44,7 +44,7 @@ void *conform_share(size_t bytes);
 bool conform_isolate(const conform *c, double seconds, void (*part)(const conform *c, void *self),
                      void *self);
 
-/* ---- this program, called once more (conform_program.c) ---- */
+/* ---- this program, called once more (program.c) ---- */
 
 /* Calls it in a folder (NULL: this one) with words that NULL ends, the first of them "weft". text:
  * what it printed. Returns its exit code, or 128 and the signal that ended it: SIGALRM after so
@@ -54,7 +54,7 @@ int conform_call(const char *const *argv, const char *folder, int seconds, weft_
  * the last one. Cuts the text off behind it. */
 const char *conform_gist(weft_text *said);
 
-/* ---- a run of the plugin's, planned (conform_plan.c) ---- */
+/* ---- a run of the plugin's, planned (plan.c) ---- */
 
 typedef struct conform_case {
     const char *model;  /* "llama3", "gpt2" */
@@ -90,7 +90,7 @@ weft_status conform_plan_init(conform_plan *p, const conform *c, const conform_c
                               weft_error *err);
 void conform_plan_release(conform_plan *p);
 
-/* ---- uses of ops (conform_use.c) ---- */
+/* ---- uses of ops (use.c) ---- */
 
 /* An op on whole tensors of the host, floats in f64, as a graph uses it. like: one more operand,
  * without data. */
@@ -122,7 +122,7 @@ int64_t conform_differ(const weft_tensor *want, const weft_tensor *got, double t
 void conform_print_difference(const weft_tensor *want, const weft_tensor *got, int result,
                               int64_t i, weft_text *text);
 
-/* ---- values of a graph (conform_values.c) ---- */
+/* ---- values of a graph (values.c) ---- */
 
 typedef struct conform_values {
     weft_tensor *of; /* by value id; without data: not known */
@@ -158,25 +158,25 @@ void conform_check_prepare(const conform *c, const weft_kernel *k, const weft_ca
 /* State that the plugin has added to a graph that ranks share. */
 void conform_check_states(const conform *c, const weft_graph *g);
 
-/* Logits of validation against those of training (conform_modes.c). */
+/* Logits of validation against those of training (modes.c). */
 void conform_check_modes(const conform *c, const weft_plan *plan);
 
-/* Two INIs by the oracle; exactly: "all", or NULL (conform_runs.c). */
+/* Two INIs by the oracle; exactly: "all", or NULL (runs.c). */
 void conform_compare_runs(const conform *c, const char *what, const char *one, const char *two,
                           const char *exactly);
-/* Validation's loss and greedy text of one rank and of a mesh of so many (conform_texts.c). */
+/* Validation's loss and greedy text of one rank and of a mesh of so many (texts.c). */
 void conform_compare_validation(const conform *c, const char *what, const char *one,
                                 const char *many, int ranks);
 void conform_compare_text(const conform *c, const char *what, const char *one, const char *many,
                           int ranks);
-/* A run on one rank, whole and resumed (conform_resume.c). */
+/* A run on one rank, whole and resumed (resume.c). */
 void conform_compare_resumed(const conform *c, const char *what, const char *ini);
-/* The author's run on meshes; is a plugin a model? (conform_own.c) */
+/* The author's run on meshes; is a plugin a model? (own.c) */
 bool conform_gives_model(const weft_plugin *plugin);
 void conform_own_runs(const conform *c);
 
-/* All ops and kernels (conform_ops.c); allocation failures and leaks of hooks and passes
- * (conform_memory.c); runs on meshes (conform_runs.c); commands (conform_commands.c). */
+/* All ops and kernels (ops.c); allocation failures and leaks of hooks and passes
+ * (memory.c); runs on meshes (runs.c); commands (commands.c). */
 void conform_ops(const conform *c, void *module);
 void conform_memory(const conform *c, void *module);
 void conform_runs(const conform *c, void *module);

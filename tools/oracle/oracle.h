@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of `weft oracle` share: what a run was like, and how far two may part. */
-#ifndef WEFT_CLI_ORACLE_H
-#define WEFT_CLI_ORACLE_H
+#ifndef WEFT_TOOLS_ORACLE_H
+#define WEFT_TOOLS_ORACLE_H
 
 #include "compile/graph/map.h"
 #include "execute/run.h"
-#include "ranks.h"
+#include "launch/ranks.h"
 
 /* How far what one rank holds is from the reference's, of the rank of which it is worst. Both are
  * relative to the reference's size there, or to the part's share of the whole where that is more.
@@ -118,7 +118,7 @@ typedef struct oracle_record {
     int n_values;
 } oracle_record;
 
-/* ---- oracle_record.c ---- */
+/* ---- record.c ---- */
 
 /* false: out of memory. Release in every case. */
 bool oracle_record_init(oracle_record *r, int64_t n_steps);
@@ -128,14 +128,14 @@ void oracle_complete(oracle_record *r);
 /* Body of weft_ranks_run; ctx is the record. */
 weft_status oracle_run(weft_rank *rank, void *ctx);
 
-/* ---- oracle_values.c ---- */
+/* ---- values.c ---- */
 
 /* Lists the values of a run's graph, and where it differs from the reference's. */
 weft_status oracle_list_values(oracle_record *r, const weft_graph *g, int64_t micro_batches,
                                weft_error *err);
 weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_value *v,
                                const weft_tensor *local, int64_t micro, weft_error *err);
-/* ---- oracle_part.c ---- */
+/* ---- part.c ---- */
 
 /* A rank's part t of a tensor that the reference has as a whole; least: at the least so large. */
 void oracle_measure(const double *reference, const weft_tensor *t, double least,
@@ -149,12 +149,12 @@ void oracle_measure_whole(const double *reference, const double *other, int64_t 
 void oracle_measure_parts(const double *reference, const double *other, int64_t n,
                           const oracle_parts *parts, double least, oracle_part *worst);
 
-/* ---- oracle_said.c ---- */
+/* ---- said.c ---- */
 
 /* After training: validation and texts, where the record asks for them. All ranks. */
 weft_status oracle_listen(oracle_record *r, weft_run *run, weft_error *err);
 
-/* ---- oracle_settings.c ---- */
+/* ---- settings.c ---- */
 
 /* A setting of those that say what is computed. */
 typedef struct oracle_setting {
@@ -180,7 +180,7 @@ bool oracle_compare_constants(const oracle_record *a, const oracle_record *b, we
 /* Of ranks that hold the same, the first one speaks; terms of open sums are added up. */
 bool oracle_speaks(const weft_run *run, const weft_value *v);
 
-/* ---- oracle_fed.c ---- */
+/* ---- fed.c ---- */
 
 /* Of all values that were listed: what each is known by. */
 weft_status oracle_identify(oracle_record *r, const weft_graph *g, int64_t micro_batches,
@@ -195,12 +195,12 @@ bool oracle_is_fed(const oracle_record *r, const weft_value *v);
 weft_status oracle_feed(oracle_record *r, weft_run *run, const weft_value *v,
                         const weft_tensor *local, int64_t micro, weft_error *err);
 
-/* ---- oracle_rounding.c ---- */
+/* ---- rounding.c ---- */
 
 /* Where v is rounded to 8 bits: how near its elements are to rounding to the other neighbour. */
 weft_status oracle_round(oracle_record *r, weft_run *run, const weft_value *v, int64_t micro,
                          weft_error *err);
-/* ---- oracle_bound.c ---- */
+/* ---- bound.c ---- */
 
 /* How far two runs may be apart at the end of a step's roundings, relative. */
 typedef struct oracle_errors {
@@ -220,7 +220,7 @@ oracle_errors oracle_bound(oracle_record *a, const oracle_record *b, int64_t ste
  * terms is rounded by more than its own share. */
 double oracle_gradient_scale(const oracle_errors *e);
 
-/* ---- oracle_compare.c ---- */
+/* ---- compare.c ---- */
 
 typedef enum oracle_exactness {
     ORACLE_ROUNDING,
@@ -258,19 +258,19 @@ weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, 
 void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                     oracle_verdict *v, weft_text *out);
 
-/* ---- oracle_said.c ---- */
+/* ---- said.c ---- */
 
 /* Validation and texts, as far as both were asked for them. */
 void oracle_compare_said(oracle_record *a, const oracle_record *b, oracle_verdict *v,
                          weft_text *out);
 
-/* ---- oracle_fed.c ---- */
+/* ---- fed.c ---- */
 
 /* fed: the reference, fed what b recorded. Names the first op that makes something else. */
 void oracle_compare_fed(const oracle_record *fed, const oracle_record *b, oracle_verdict *v,
                         weft_text *out);
 
-/* ---- oracle_trace.c ---- */
+/* ---- trace.c ---- */
 
 /* Every value of one step's forward and backward that both runs have: the whole, and each rank's
  * part. */

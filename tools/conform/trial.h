@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One kernel on one use of its op: operands and results in memory of the device, with guards around
  * them, and what the plain kernel makes of the same. */
-#ifndef WEFT_CLI_CONFORM_TRIAL_H
-#define WEFT_CLI_CONFORM_TRIAL_H
+#ifndef WEFT_TOOLS_CONFORM_TRIAL_H
+#define WEFT_TOOLS_CONFORM_TRIAL_H
 
 #include "conform.h"
 
@@ -59,7 +59,7 @@ double conform_trial_tolerance(const weft_tensor *t, weft_dtype dtype);
 /* Frees what was made; the trial can be made again. */
 void conform_trial_release(conform_trial *t);
 
-/* Calls with lengths that are read at run time: refused, or heeded (conform_lengths.c). */
+/* Calls with lengths that are read at run time: refused, or heeded (lengths.c). */
 void conform_check_lengths(conform_trial *t, int threads);
 
 #endif

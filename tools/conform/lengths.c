@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lengths that are read at run time: where a dim has one, only the places below it are to be
  * touched. A kernel that does not know them refuses such calls. */
-#include "conform_trial.h"
+#include "trial.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What oracle_rounding.c records and oracle_bound.c reads. */
-#ifndef WEFT_CLI_ORACLE_ROUNDING_H
-#define WEFT_CLI_ORACLE_ROUNDING_H
+/* What rounding.c records and bound.c reads. */
+#ifndef WEFT_TOOLS_ORACLE_ROUNDING_H
+#define WEFT_TOOLS_ORACLE_ROUNDING_H
 
 #include "oracle.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What two runs have rounded to floats of 8 bits: the reference keeps what each value was rounded
  * to and how far it was from where it would have been rounded otherwise; the other run compares. */
-#include "oracle_rounding.h"
+#include "rounding.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * a halfway point lies between them: a value that was rounded otherwise must have been within the
  * error of one, and what it differs by is added to the error of all that comes after.
  * docs/oracle.md has the formulas. */
-#include "oracle_rounding.h"
+#include "rounding.h"
 
 #include <math.h>
 #include <stdlib.h>

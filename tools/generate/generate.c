@@ -2,7 +2,7 @@
 /* weft generate: a trained model continues texts, on any mesh. */
 #include "generate.h"
 #include "execute/digest.h"
-#include "job.h"
+#include "launch/job.h"
 
 #include <string.h>
 #include <unistd.h>

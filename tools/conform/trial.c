@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "conform_trial.h"
+#include "trial.h"
 
 #include "host/enter.h"
 
