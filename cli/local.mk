@@ -103,4 +103,4 @@ cli/commit.c: FORCE
 	    printf 'extern const char weft_commit[];\nconst char weft_commit[] = "%s";\n' "$$commit" >$@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 CLEANFILES += cli/commit.c
-EXTRA_DIST += $(templates)
+EXTRA_DIST += $(templates) cli/README.md cli/launch/README.md

@@ -48,3 +48,4 @@ weft_SOURCES += \
 	tools/vet/set.c \
 	tools/vet/vet.c \
 	tools/vet/vet.h
+EXTRA_DIST += tools/conform/README.md tools/generate/README.md tools/oracle/README.md tools/vet/README.md
