@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft tokenize --train: count words on all threads, merge, write. */
+#include "../training/train.h"
+#include "../tokenizer/tiktoken.h"
 #include "command.h"
-#include "tokenizer/tiktoken.h"
-#include "train/train.h"
 
 #include <weft/files.h>
 

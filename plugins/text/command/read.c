@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files to tasks: text files are cut where the tokenizer allows it, JSON Lines at lines. */
-#include "build.h"
+#include "../data/build.h"
 #include "command.h"
 
 #include <limits.h>

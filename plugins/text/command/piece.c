@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One task: pieces of text, and what they become. */
+#include "../text.h"
 #include "command.h"
-#include "text.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ids to text: a document a line. */
-#include "build.h"
+#include "../data/build.h"
 #include "command.h"
 
 #include <weft/files.h>

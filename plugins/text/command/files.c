@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names on the command line to files. */
+#include "../text.h"
 #include "command.h"
-#include "text.h"
 
 #include <errno.h>
 #include <fts.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tokenizer it is. */
+#include "../tokenizer/tiktoken.h"
 #include "command.h"
-#include "tokenizer/tiktoken.h"
 
 #include <weft/files.h>
 

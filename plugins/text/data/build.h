@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "text.h"
+#include "../text.h"
 
 /* ---- writer.c: a bounded buffer in front of a file ---- */
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The run's tokenizer, built in or from a file, and the tokenizer service over it. */
-#include "text.h"
+#include "../text.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "tokenizer/config.h"
-#include "tokenizer/tiktoken.h"
+#include "config.h"
+#include "tiktoken.h"
 
 struct text_tokenizer_file {
     tokenizer *t;

@@ -5,11 +5,11 @@
 #ifndef WEFT_TEXT_COMMAND_H
 #define WEFT_TEXT_COMMAND_H
 
-#include "tokenizer/tokenizer.h"
+#include "../tokenizer/tokenizer.h"
 
 #include <weft/weft.h>
 
-/* ---- command_options.c ---- */
+/* ---- options.c ---- */
 
 typedef enum tokenize_mode {
     TOKENIZE_ENCODE,
@@ -42,7 +42,7 @@ weft_status tokenize_options_parse(tokenize_options *o, int threads, int argc, c
 void tokenize_options_release(tokenize_options *o);
 extern const char tokenize_usage[];
 
-/* ---- command_files.c: names to files ---- */
+/* ---- files.c: names to files ---- */
 
 typedef struct tokenize_file {
     char *path;
@@ -60,7 +60,7 @@ typedef struct tokenize_files {
 weft_status tokenize_files_find(tokenize_files *files, const tokenize_options *o, weft_error *err);
 void tokenize_files_release(tokenize_files *files);
 
-/* ---- command_work.c: tasks and threads ---- */
+/* ---- work.c: tasks and threads ---- */
 
 /* A document, or a part of one, cut where ids do not change. */
 typedef struct tokenize_piece {
@@ -129,7 +129,7 @@ weft_status tokenize_ring_submit(tokenize_ring *ring, weft_error *err);
 void tokenize_ring_fail(tokenize_ring *ring);
 weft_status tokenize_ring_finish(tokenize_ring *ring, weft_error *err);
 
-/* ---- command_piece.c ---- */
+/* ---- piece.c ---- */
 
 /* Works on every piece of a task: JSON is read, UTF-8 checked; notes what is wrong in task->err. */
 void tokenize_task_run(tokenize_worker *worker, tokenize_task *task);
@@ -138,7 +138,7 @@ weft_status tokenize_task_end_piece(tokenize_task *task, tokenize_piece piece, w
 void tokenize_task_clear(tokenize_task *task);
 void tokenize_task_release(tokenize_task *task);
 
-/* ---- command_output.c ---- */
+/* ---- output.c ---- */
 
 /* Standard output, or a file that appears when it is complete. */
 typedef struct tokenize_output {
@@ -159,7 +159,7 @@ weft_status tokenize_output_close(tokenize_output *out, bool ok, weft_error *err
 /* ---- the modes ---- */
 
 weft_status tokenize_load(const tokenize_options *o, tokenizer **out,
-                          weft_error *err); /* command_info.c */
+                          weft_error *err); /* info.c */
 weft_status tokenize_info(const weft_command_host *host, const tokenize_options *o,
                           weft_error *err);
 weft_status tokenize_encode(const weft_command_host *host, const tokenize_options *o,
