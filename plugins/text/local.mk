@@ -33,9 +33,11 @@ plugins_text_libtext_la_SOURCES = \
 	plugins/text/tokenizer/engine.h \
 	plugins/text/tokenizer/json.h \
 	plugins/text/tokenizer/tiktoken.h \
+	plugins/text/tokenizer/text_tokenizer.h \
 	plugins/text/tokenizer/tokenizer.h \
 	plugins/text/tokenizer/translate.h \
 	plugins/text/tokenizer/unicode_tables.h \
+	plugins/text/tokenizer/utf8.h \
 	plugins/text/training/bpe.c \
 	plugins/text/training/count.c \
 	plugins/text/training/pairs.c \
@@ -47,6 +49,7 @@ plugins_text_libtext_la_SOURCES = \
 	plugins/text/data/blocks.c \
 	plugins/text/data/build.c \
 	plugins/text/data/cache.c \
+	plugins/text/data/describe.c \
 	plugins/text/data/encode.c \
 	plugins/text/data/files.c \
 	plugins/text/data/identity.c \
@@ -62,6 +65,7 @@ plugins_text_libtext_la_SOURCES = \
 	plugins/text/data/workers.c \
 	plugins/text/data/writer.c \
 	plugins/text/data/build.h \
+	plugins/text/data/data.h \
 	plugins/text/command/command.c \
 	plugins/text/command/decode.c \
 	plugins/text/command/encode.c \
@@ -74,7 +78,7 @@ plugins_text_libtext_la_SOURCES = \
 	plugins/text/command/train.c \
 	plugins/text/command/work.c \
 	plugins/text/command/command.h \
-	plugins/text/describe.c \
+	plugins/text/service.c \
 	plugins/text/text.c \
 	plugins/text/text.h
 plugins_text_libtext_la_CFLAGS = $(PLUGIN_CFLAGS) $(TEXT_CFLAGS)

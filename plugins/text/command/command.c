@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft tokenize: text to ids and back, counts, and new vocabularies. */
 #include "command.h"
-#include "../text.h"
 
 static weft_status run(const weft_command_host *host, int argc, char **argv, weft_error *err)
 {

@@ -158,8 +158,7 @@ weft_status tokenize_output_close(tokenize_output *out, bool ok, weft_error *err
 
 /* ---- the modes ---- */
 
-weft_status tokenize_load(const tokenize_options *o, tokenizer **out,
-                          weft_error *err); /* info.c */
+weft_status tokenize_load(const tokenize_options *o, tokenizer **out, weft_error *err); /* info.c */
 weft_status tokenize_info(const weft_command_host *host, const tokenize_options *o,
                           weft_error *err);
 weft_status tokenize_encode(const weft_command_host *host, const tokenize_options *o,
@@ -168,5 +167,9 @@ weft_status tokenize_decode(const weft_command_host *host, const tokenize_option
                             weft_error *err);
 weft_status tokenize_train(const weft_command_host *host, const tokenize_options *o,
                            weft_error *err);
+
+/* ---- command.c ---- */
+
+extern const weft_command text_command; /* weft tokenize */
 
 #endif

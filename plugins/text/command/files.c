@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names on the command line to files. */
-#include "../text.h"
+#include "../data/data.h"
 #include "command.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One task: pieces of text, and what they become. */
-#include "../text.h"
+#include "../tokenizer/utf8.h"
 #include "command.h"
 
 #include <jansson.h>

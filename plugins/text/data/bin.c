@@ -2,7 +2,7 @@
 /* Files of tokens that other programs made: ids without anything else (nanoGPT), behind a header
  * (llm.c), or beside an index (Megatron). They are the user's and may change at any time, so they
  * are read and never mapped. */
-#include "../text.h"
+#include "data.h"
 
 #include <errno.h>
 #include <fcntl.h>

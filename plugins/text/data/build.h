@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "../text.h"
+#include "data.h"
 
 /* ---- writer.c: a bounded buffer in front of a file ---- */
 

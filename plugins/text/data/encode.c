@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One thread's tokenizer. */
-#include "../text.h"
+#include "data.h"
 
 weft_status text_encoder_init(text_encoder *e, const text_plugin *text, weft_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From [text] path to a list of files: folders are walked, globs expanded, everything in an order
  * that depends on names alone. */
-#include "../text.h"
+#include "data.h"
 
 #include <errno.h>
 #include <fts.h>

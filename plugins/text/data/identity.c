@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tokens are made from: as a text that a token file is checked against, and as a number for
  * digests and checkpoints. */
-#include "../text.h"
+#include "data.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stretch of a file and the ids it becomes. */
+#include "../tokenizer/utf8.h"
 #include "build.h"
 
 enum { KEEP_BYTES = 8 << 20 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON Lines: one field of each line is a document. */
+#include "../tokenizer/utf8.h"
 #include "build.h"
 
 #include <jansson.h>

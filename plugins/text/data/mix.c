@@ -3,7 +3,7 @@
  * source has floor(b * block * share), and one, the filler, what is left. Within a block the order
  * is a permutation. So shares are exact over any long stretch, near over a short one, and a
  * sample's source, and its number in there, take the same time for every i. */
-#include "../text.h"
+#include "data.h"
 
 __extension__ typedef unsigned __int128 wide;
 

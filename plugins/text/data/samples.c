@@ -9,7 +9,7 @@
  *
  * Validation: each token held back is a label once, source after source; the first one's id is the
  * last training token of its source. */
-#include "../text.h"
+#include "data.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of data: the words of the INI, their files, and their tokens. */
-#include "../text.h"
+#include "data.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The run's tokenizer, built in or from a file, and the tokenizer service over it. */
-#include "../text.h"
+/* The run's tokenizer, built in or from a file. */
+#include "text_tokenizer.h"
+#include "config.h"
+#include "tiktoken.h"
+#include "utf8.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "config.h"
-#include "tiktoken.h"
-
 struct text_tokenizer_file {
     tokenizer *t;
     pthread_mutex_t lock;
-    tokenizer_scratch *scratch; /* of the service; under lock */
+    tokenizer_scratch *scratch; /* of prompts; under lock */
     char *paths[3];             /* NULL-ended */
 };
 
@@ -270,31 +270,12 @@ size_t text_tokenizer_cut(const text_tokenizer *t, const char *s, size_t n, size
     return at > from ? at : n;
 }
 
-/* ---- the service ---- */
+/* ---- prompts and the way back ---- */
 
-static int service_vocab_size(void *self)
+weft_status text_tokenizer_encode_prompt(const text_tokenizer *t, const char *s, size_t n,
+                                         int32_t **ids, size_t *n_ids, size_t *capacity,
+                                         weft_error *err)
 {
-    const text_plugin *text = self;
-    return text->tokenizer->vocab_size;
-}
-
-/* A run whose documents have no BOS must not be prompted with one, so it has none. */
-static int service_bos(void *self)
-{
-    const text_plugin *text = self;
-    return text->bos ? text->tokenizer->bos : -1;
-}
-
-static int service_eos(void *self)
-{
-    const text_plugin *text = self;
-    return text->eos ? text->tokenizer->eos : -1;
-}
-
-static weft_status service_encode(void *self, const char *s, size_t n, int32_t **ids, size_t *n_ids,
-                                  size_t *capacity, weft_error *err)
-{
-    const text_tokenizer *t = ((text_plugin *)self)->tokenizer;
     size_t valid = text_utf8_valid(s, n);
     if (valid < n)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
@@ -311,26 +292,14 @@ static weft_status service_encode(void *self, const char *s, size_t n, int32_t *
     return status;
 }
 
-static weft_status service_decode(void *self, const int32_t *ids, size_t n, weft_text *out,
-                                  weft_error *err)
+weft_status text_tokenizer_decode(const text_tokenizer *t, const int32_t *ids, size_t n,
+                                  weft_text *out, weft_error *err)
 {
-    const text_tokenizer *t = ((text_plugin *)self)->tokenizer;
     return t->file ? tokenizer_decode(t->file->t, ids, n, out, err)
                    : bytes_decode(ids, n, out, err);
 }
 
-static const char *const *service_files(void *self)
+const char *const *text_tokenizer_files(const text_tokenizer *t)
 {
-    const text_tokenizer *t = ((text_plugin *)self)->tokenizer;
     return t->file ? (const char *const *)t->file->paths : NULL;
 }
-
-const weft_tokenizer text_tokenizer_service = {
-    .size = sizeof(weft_tokenizer),
-    .vocab_size = service_vocab_size,
-    .bos = service_bos,
-    .eos = service_eos,
-    .encode = service_encode,
-    .decode = service_decode,
-    .files = service_files,
-};

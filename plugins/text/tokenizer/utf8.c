@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* UTF-8 as in Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF. */
-#include "../text.h"
+#include "utf8.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One line for the log. */
-#include "text.h"
+#include "data.h"
 
 /* 4332496 as 4,332,496. */
 static void add_number(weft_text *out, int64_t number)
