@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ac has marked stays marked, whichever pass puts a value behind it later. */
+#include "../../lib/planned.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+static bool stays_in_block(const weft_value *v)
+{
+    for (int i = 0; i < v->n_uses; i++)
+        if (v->uses[i].node->block != v->node->block)
+            return false;
+    return true;
+}
+
+/* The narrowed copies of wide sums: kept, they would take what ac is there to save. */
+static int count_narrowed(const char *passes, const char *axes)
+{
+    planned p;
+    int n = 0;
+    planned_spec spec = {.axes = axes, .passes = passes, .placed_only = true};
+    if (planned_init(&p, &spec))
+        fail_msg("%s", weft_error_text(&p.err));
+    for (const weft_node *node = weft_graph_first(p.g); node; node = node->next) {
+        const weft_value *v = node->n_outs ? node->outs[0] : NULL;
+        if (node->block < 0 || strcmp(node->op->name, "cast") != 0 || v->weight ||
+            !stays_in_block(v))
+            continue;
+        if (!v->recompute)
+            fail_msg("%s: %s is kept", passes, v->name);
+        n++;
+    }
+    planned_release(&p);
+    return n;
+}
+
+static void narrowed_copies(void **state)
+{
+    static const char *const orders[] = {
+        "ac bf16 tp:reduce_dtype=f32", "ac tp:reduce_dtype=f32 bf16",
+        "bf16 ac tp:reduce_dtype=f32", "bf16 tp:reduce_dtype=f32 ac",
+        "tp:reduce_dtype=f32 ac bf16", "tp:reduce_dtype=f32 bf16 ac"};
+    (void)state;
+    int n = count_narrowed(orders[0], "tp=2");
+    assert_true(n > 0);
+    for (size_t i = 1; i < sizeof orders / sizeof orders[0]; i++)
+        assert_int_equal(count_narrowed(orders[i], "tp=2"), n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(narrowed_copies)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
