@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long it takes to plan large runs, and how many nodes that is: Llama-3 405B on hundreds of
  * ranks, placed, differentiated, updated. */
-#include "../tests/unit/planned.h"
+#include "../tests/lib/planned.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_ABOUT_H
 #define WEFT_CLI_ABOUT_H
 
-#include "ranks.h"
+#include "launch/ranks.h"
 
 /* Where a rank runs. */
 typedef struct weft_about_rank {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin that ends the process is found out: whoever calls exit runs what is to be done at the
  * exit on its own thread, and that is still in the plugin. */
-#include "job.h"
+#include "launch/job.h"
 #include "record.h"
 
 #include <pthread.h>

@@ -1,110 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-# The weft command, one file per subcommand.
+# The weft command: what its subcommands share, and those that are small. tools/ has the others.
 noinst_PROGRAMS += weft
 bin_PROGRAMS += cli/weft
 weft_SOURCES = \
 	cli/about.c \
-	cli/about.h \
 	cli/command.c \
 	cli/config.c \
-	cli/conform.c \
-	cli/conform_child.c \
-	cli/conform_commands.c \
-	cli/conform_gradient.c \
-	cli/conform_kernels.c \
-	cli/conform_lengths.c \
-	cli/conform_memory.c \
-	cli/conform_modes.c \
-	cli/conform_ops.c \
-	cli/conform_order.c \
-	cli/conform_own.c \
-	cli/conform_plan.c \
-	cli/conform_program.c \
-	cli/conform_resume.c \
-	cli/conform_runs.c \
-	cli/conform_shards.c \
-	cli/conform_states.c \
-	cli/conform_texts.c \
-	cli/conform_trial.c \
-	cli/conform_use.c \
-	cli/conform_values.c \
 	cli/exit.c \
-	cli/farewell.c \
 	cli/folder.c \
-	cli/folder.h \
-	cli/generate.c \
-	cli/generate_axes.c \
-	cli/generate_options.c \
-	cli/generate_source.c \
-	cli/generate_texts.c \
-	cli/generate_weights.c \
 	cli/inspect.c \
-	cli/job.c \
-	cli/join.c \
-	cli/launch.c \
-	cli/launcher.c \
-	cli/leftover.c \
 	cli/lock.c \
 	cli/log.c \
 	cli/main.c \
 	cli/new_plugin.c \
 	cli/ops.c \
 	cli/options.c \
-	cli/oracle.c \
-	cli/oracle_bound.c \
-	cli/oracle_compare.c \
-	cli/oracle_fed.c \
-	cli/oracle_part.c \
-	cli/oracle_record.c \
-	cli/oracle_rounding.c \
-	cli/oracle_rounding.h \
-	cli/oracle_said.c \
-	cli/oracle_settings.c \
-	cli/oracle_trace.c \
-	cli/oracle_values.c \
 	cli/page.c \
-	cli/page.h \
 	cli/page_plan.c \
 	cli/plan.c \
 	cli/plan_ranks.c \
-	cli/plan_ranks.h \
 	cli/plan_timeline.c \
-	cli/plan_timeline.h \
 	cli/plan_trace.c \
-	cli/plan_trace.h \
 	cli/plugins.c \
 	cli/probe.c \
 	cli/processors.c \
-	cli/ranks.c \
 	cli/record.c \
-	cli/record.h \
 	cli/report.c \
 	cli/session.c \
 	cli/shared.c \
-	cli/stop.c \
 	cli/status.c \
 	cli/train.c \
-	cli/vet.c \
-	cli/vet_libraries.c \
-	cli/vet_set.c \
+	cli/about.h \
 	cli/cli.h \
-	cli/conform.h \
-	cli/conform_trial.h \
-	cli/generate.h \
-	cli/job.h \
+	cli/folder.h \
 	cli/lock.h \
 	cli/ops.h \
-	cli/oracle.h \
+	cli/page.h \
+	cli/plan_ranks.h \
+	cli/plan_timeline.h \
+	cli/plan_trace.h \
 	cli/probe.h \
 	cli/processors.h \
-	cli/shared.h \
-	cli/stop.h \
-	cli/ranks.h \
+	cli/record.h \
 	cli/session.h \
+	cli/shared.h \
 	cli/templates.h \
-	cli/vet.h
+	cli/launch/farewell.c \
+	cli/launch/job.c \
+	cli/launch/join.c \
+	cli/launch/launch.c \
+	cli/launch/launcher.c \
+	cli/launch/leftover.c \
+	cli/launch/ranks.c \
+	cli/launch/stop.c \
+	cli/launch/job.h \
+	cli/launch/ranks.h \
+	cli/launch/stop.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
-weft_CPPFLAGS = $(AM_CPPFLAGS) -DWEFT_FEATURES='"$(FEATURES)"'
+weft_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli -DWEFT_FEATURES='"$(FEATURES)"'
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
 # Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses: it knows
 # where that lies. What is installed is linked once more, and knows nothing of it.
@@ -150,4 +103,4 @@ cli/commit.c: FORCE
 	    printf 'extern const char weft_commit[];\nconst char weft_commit[] = "%s";\n' "$$commit" >$@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 CLEANFILES += cli/commit.c
-EXTRA_DIST += $(templates)
+EXTRA_DIST += $(templates) cli/README.md cli/launch/README.md

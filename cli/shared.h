@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_SHARED_H
 #define WEFT_CLI_SHARED_H
 
-#include "ranks.h"
+#include "launch/ranks.h"
 
 /* All ranks, once rank 0 has made the folder: rank 0 writes something there that nobody could know,
  * and every rank reads it. WEFT_ERR_INPUT on a rank that does not find it; the others learn who it

@@ -5,12 +5,12 @@
 #include "execute/run.h"
 #include "forecast/forecast.h"
 #include "generate/generate.h"
-#include "job.h"
+#include "launch/job.h"
+#include "launch/stop.h"
 #include "lock.h"
 #include "net/digest.h"
 #include "record.h"
 #include "shared.h"
-#include "stop.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -276,7 +276,7 @@ static weft_status prepare(weft_rank *rank, training *t, bool waits)
                                open_own_log(session, t->run->step < t->plan->steps, &rank->err));
 }
 
-/* As in join.c: all ranks end with the code of the one that failed first. */
+/* As in launch/join.c: all ranks end with the code of the one that failed first. */
 static int exit_code(const weft_rank *rank, weft_status s)
 {
     weft_verdict why;

@@ -1,73 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-TEST_LIBS = tests/unit/libhelpers.la core/libweft.la $(CMOCKA_LIBS) $(LTDL_LIBS) $(LIBM)
+TEST_LIBS = tests/lib/libhelpers.la core/libweft.la $(CMOCKA_LIBS) $(LTDL_LIBS) $(LIBM)
 LDADD = $(TEST_LIBS)
 
 # A program test_x is made of test_x.c.
 check_PROGRAMS += \
-	tests/unit/test_base \
-	tests/unit/test_boxes \
-	tests/unit/test_channel \
-	tests/unit/test_columns \
-	tests/unit/test_control \
-	tests/unit/test_costs \
-	tests/unit/test_differentiate \
-	tests/unit/test_example \
-	tests/unit/test_f8 \
-	tests/unit/test_farewell \
-	tests/unit/test_files \
-	tests/unit/test_generate \
-	tests/unit/test_golden \
-	tests/unit/test_golden_cp \
-	tests/unit/test_grad \
-	tests/unit/test_graph_text \
-	tests/unit/test_group \
-	tests/unit/test_guard \
-	tests/unit/test_impostor \
-	tests/unit/test_inputs \
-	tests/unit/test_insert \
-	tests/unit/test_intruder \
-	tests/unit/test_layout \
-	tests/unit/test_link \
-	tests/unit/test_log \
-	tests/unit/test_loss \
-	tests/unit/test_memory \
-	tests/unit/test_mesh \
-	tests/unit/test_ops \
-	tests/unit/test_optimize \
-	tests/unit/test_options \
-	tests/unit/test_order \
-	tests/unit/test_pack \
-	tests/unit/test_packed \
-	tests/unit/test_place \
-	tests/unit/test_places \
-	tests/unit/test_plugin_files \
-	tests/unit/test_plugins \
-	tests/unit/test_processors \
-	tests/unit/test_random \
-	tests/unit/test_read_safetensors \
-	tests/unit/test_recompute \
-	tests/unit/test_ring_rows \
-	tests/unit/test_roofline \
-	tests/unit/test_rule \
-	tests/unit/test_scale \
-	tests/unit/test_schedule \
-	tests/unit/test_schedule_local \
-	tests/unit/test_settings \
-	tests/unit/test_settings_files \
-	tests/unit/test_sha256 \
-	tests/unit/test_state \
-	tests/unit/test_store \
-	tests/unit/test_store_bad \
-	tests/unit/test_store_faults \
-	tests/unit/test_store_sums \
-	tests/unit/test_surgery \
-	tests/unit/test_token \
-	tests/unit/test_timeline \
-	tests/unit/test_torture \
-	tests/unit/test_traffic \
-	tests/unit/test_verify \
-	tests/unit/test_waits \
-	tests/unit/test_watch \
+	tests/unit/base/test_base \
+	tests/unit/base/test_f8 \
+	tests/unit/base/test_files \
+	tests/unit/base/test_random \
+	tests/unit/settings/test_settings \
+	tests/unit/settings/test_settings_files \
+	tests/unit/host/test_plugin_files \
+	tests/unit/host/test_plugins \
+	tests/unit/compile/test_differentiate \
+	tests/unit/compile/test_example \
+	tests/unit/compile/test_grad \
+	tests/unit/compile/test_graph_text \
+	tests/unit/compile/test_group \
+	tests/unit/compile/test_insert \
+	tests/unit/compile/test_layout \
+	tests/unit/compile/test_loss \
+	tests/unit/compile/test_memory \
+	tests/unit/compile/test_mesh \
+	tests/unit/compile/test_ops \
+	tests/unit/compile/test_optimize \
+	tests/unit/compile/test_order \
+	tests/unit/compile/test_pack \
+	tests/unit/compile/test_place \
+	tests/unit/compile/test_recompute \
+	tests/unit/compile/test_rule \
+	tests/unit/compile/test_scale \
+	tests/unit/compile/test_schedule \
+	tests/unit/compile/test_schedule_local \
+	tests/unit/compile/test_state \
+	tests/unit/compile/test_surgery \
+	tests/unit/compile/test_traffic \
+	tests/unit/compile/test_verify \
+	tests/unit/compile/test_waits \
+	tests/unit/execute/test_golden \
+	tests/unit/execute/test_golden_cp \
+	tests/unit/execute/test_guard \
+	tests/unit/execute/test_inputs \
+	tests/unit/execute/test_packed \
+	tests/unit/execute/test_places \
+	tests/unit/execute/test_ring_rows \
+	tests/unit/execute/test_watch \
+	tests/unit/lib/test_boxes \
+	tests/unit/lib/test_channel \
+	tests/unit/lib/test_columns \
+	tests/unit/lib/test_control \
+	tests/unit/lib/test_costs \
+	tests/unit/lib/test_generate \
+	tests/unit/lib/test_impostor \
+	tests/unit/lib/test_intruder \
+	tests/unit/lib/test_link \
+	tests/unit/lib/test_options \
+	tests/unit/lib/test_read_safetensors \
+	tests/unit/lib/test_roofline \
+	tests/unit/lib/test_sha256 \
+	tests/unit/lib/test_store \
+	tests/unit/lib/test_store_bad \
+	tests/unit/lib/test_store_faults \
+	tests/unit/lib/test_store_sums \
+	tests/unit/lib/test_timeline \
+	tests/unit/lib/test_token \
+	tests/unit/cli/test_farewell \
+	tests/unit/cli/test_log \
+	tests/unit/cli/test_processors \
+	tests/unit/cli/test_torture \
 	tests/bad/ini/test_bad_ini \
 	tests/random/random_runs
 
@@ -120,83 +120,83 @@ tests_lib_liborderproof_la_SOURCES = \
 	tests/lib/order_proof.h
 
 # What several tests share.
-check_LTLIBRARIES += tests/unit/libhelpers.la
-tests_unit_libhelpers_la_LIBADD = tests/lib/libstandard.la
-tests_unit_libhelpers_la_SOURCES = \
-	tests/unit/fault_io.c \
-	tests/unit/fault_model.c \
-	tests/unit/opcheck.c \
-	tests/unit/opcheck_shards.c \
-	tests/unit/fault_io.h \
-	tests/unit/fault_model.h \
-	tests/unit/opcheck.h \
-	tests/unit/plugin_run.h \
-	tests/unit/small_model.h \
-	tests/unit/settings_run.h \
-	tests/unit/store_run.h
+check_LTLIBRARIES += tests/lib/libhelpers.la
+tests_lib_libhelpers_la_LIBADD = tests/lib/libstandard.la
+tests_lib_libhelpers_la_SOURCES = \
+	tests/lib/fault_io.c \
+	tests/lib/fault_model.c \
+	tests/lib/opcheck.c \
+	tests/lib/opcheck_shards.c \
+	tests/lib/fault_io.h \
+	tests/lib/fault_model.h \
+	tests/lib/opcheck.h \
+	tests/lib/plugin_run.h \
+	tests/lib/small_model.h \
+	tests/lib/settings_run.h \
+	tests/lib/store_run.h
 
 # Calls that are built by hand; with the machine.c of a plugin, in whose tests it is compiled.
-trial = tests/unit/trial.c tests/unit/trial.h
-trial_ops = $(trial) tests/unit/trial_ops.c tests/unit/trial_ops.h
-trial_attention = $(trial) tests/unit/trial_attention.c tests/unit/trial_attention.h
-trial_products = $(trial_ops) tests/unit/trial_products.c
+trial = tests/lib/trial.c tests/lib/trial.h
+trial_ops = $(trial) tests/lib/trial_ops.c tests/lib/trial_ops.h
+trial_attention = $(trial) tests/lib/trial_attention.c tests/lib/trial_attention.h
+trial_products = $(trial_ops) tests/lib/trial_products.c
 
 # The plan of a run inside a test.
-check_LTLIBRARIES += tests/unit/libplan.la
-tests_unit_libplan_la_SOURCES = \
-	tests/unit/plan_run.c \
-	tests/unit/symbolic.c \
-	tests/unit/plan_run.h \
-	tests/unit/symbolic.h
-PLAN_LIBS = tests/unit/libplan.la $(TEST_LIBS)
-tests_unit_test_costs_LDADD = $(PLAN_LIBS)
-tests_unit_test_roofline_LDADD = $(PLAN_LIBS)
-tests_unit_test_graph_text_LDADD = tests/lib/libgraphtext.la $(PLAN_LIBS)
-tests_unit_test_guard_LDADD = $(PLAN_LIBS)
-tests_unit_test_group_LDADD = $(PLAN_LIBS)
-tests_unit_test_order_LDADD = tests/lib/liborderproof.la $(PLAN_LIBS)
-tests_unit_test_memory_LDADD = $(PLAN_LIBS)
-tests_unit_test_places_LDADD = $(PLAN_LIBS)
+check_LTLIBRARIES += tests/lib/libplan.la
+tests_lib_libplan_la_SOURCES = \
+	tests/lib/plan_run.c \
+	tests/lib/symbolic.c \
+	tests/lib/plan_run.h \
+	tests/lib/symbolic.h
+PLAN_LIBS = tests/lib/libplan.la $(TEST_LIBS)
+tests_unit_lib_test_costs_LDADD = $(PLAN_LIBS)
+tests_unit_lib_test_roofline_LDADD = $(PLAN_LIBS)
+tests_unit_compile_test_graph_text_LDADD = tests/lib/libgraphtext.la $(PLAN_LIBS)
+tests_unit_execute_test_guard_LDADD = $(PLAN_LIBS)
+tests_unit_compile_test_group_LDADD = $(PLAN_LIBS)
+tests_unit_compile_test_order_LDADD = tests/lib/liborderproof.la $(PLAN_LIBS)
+tests_unit_compile_test_memory_LDADD = $(PLAN_LIBS)
+tests_unit_execute_test_places_LDADD = $(PLAN_LIBS)
 
-pipeline_lists = tests/unit/pipeline_lists.c tests/unit/pipeline_lists.h
-tests_unit_test_schedule_SOURCES = tests/unit/test_schedule.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h $(pipeline_lists)
-tests_unit_test_schedule_local_SOURCES = tests/unit/test_schedule_local.c $(pipeline_lists)
-tests_unit_test_schedule_local_LDADD = plugins/local/liblocal.la $(TEST_LIBS)
-tests_unit_test_timeline_SOURCES = tests/unit/test_timeline.c tests/unit/pipeline_sim.c tests/unit/pipeline_sim.h
+pipeline_lists = tests/lib/pipeline_lists.c tests/lib/pipeline_lists.h
+tests_unit_compile_test_schedule_SOURCES = tests/unit/compile/test_schedule.c tests/lib/pipeline_sim.c tests/lib/pipeline_sim.h $(pipeline_lists)
+tests_unit_compile_test_schedule_local_SOURCES = tests/unit/compile/test_schedule_local.c $(pipeline_lists)
+tests_unit_compile_test_schedule_local_LDADD = plugins/local/liblocal.la $(TEST_LIBS)
+tests_unit_lib_test_timeline_SOURCES = tests/unit/lib/test_timeline.c tests/lib/pipeline_sim.c tests/lib/pipeline_sim.h
 
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
-check_LTLIBRARIES += tests/unit/libsim.la
-tests_unit_libsim_la_SOURCES = \
-	tests/unit/mesh_passes.c \
-	tests/unit/parity.c \
-	tests/unit/planned.c \
-	tests/unit/sim.c \
-	tests/unit/sim_step.c \
-	tests/unit/mesh_passes.h \
-	tests/unit/parity.h \
-	tests/unit/planned.h \
-	tests/unit/sim.h
+check_LTLIBRARIES += tests/lib/libsim.la
+tests_lib_libsim_la_SOURCES = \
+	tests/lib/mesh_passes.c \
+	tests/lib/parity.c \
+	tests/lib/planned.c \
+	tests/lib/sim.c \
+	tests/lib/sim_step.c \
+	tests/lib/mesh_passes.h \
+	tests/lib/parity.h \
+	tests/lib/planned.h \
+	tests/lib/sim.h
 SIM_PLUGINS = plugins/ac/libac.la plugins/adamw/libadamw.la plugins/bf16/libbf16.la plugins/fsdp/libfsdp.la plugins/gpt2/libgpt2.la \
 	plugins/llama3/libllama3.la plugins/tp/libtp.la
-SIM_LIBS = tests/unit/libsim.la $(SIM_PLUGINS) $(TEST_LIBS)
+SIM_LIBS = tests/lib/libsim.la $(SIM_PLUGINS) $(TEST_LIBS)
 SIM_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
-tests_unit_test_differentiate_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_differentiate_LDADD = $(SIM_LIBS)
-tests_unit_test_layout_LDADD = tests/unit/libsim.la $(TEST_LIBS)
-tests_unit_test_loss_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_loss_LDADD = tests/lib/libgraphtext.la $(SIM_LIBS)
-tests_unit_test_place_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_place_LDADD = $(SIM_LIBS)
-tests_unit_test_recompute_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_recompute_LDADD = $(SIM_LIBS)
-tests_unit_test_scale_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_scale_LDADD = $(SIM_LIBS)
-tests_unit_test_surgery_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_surgery_LDADD = $(SIM_LIBS)
-tests_unit_test_traffic_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_traffic_LDADD = $(SIM_LIBS)
-tests_unit_test_verify_CFLAGS = $(SIM_CFLAGS)
-tests_unit_test_verify_LDADD = $(SIM_LIBS)
+tests_unit_compile_test_differentiate_CFLAGS = $(SIM_CFLAGS)
+tests_unit_compile_test_differentiate_LDADD = $(SIM_LIBS)
+tests_unit_compile_test_layout_LDADD = tests/lib/libsim.la $(TEST_LIBS)
+tests_unit_compile_test_loss_CFLAGS = $(SIM_CFLAGS)
+tests_unit_compile_test_loss_LDADD = tests/lib/libgraphtext.la $(SIM_LIBS)
+tests_unit_compile_test_place_CFLAGS = $(SIM_CFLAGS)
+tests_unit_compile_test_place_LDADD = $(SIM_LIBS)
+tests_unit_compile_test_recompute_CFLAGS = $(SIM_CFLAGS)
+tests_unit_compile_test_recompute_LDADD = $(SIM_LIBS)
+tests_unit_compile_test_scale_CFLAGS = $(SIM_CFLAGS)
+tests_unit_compile_test_scale_LDADD = $(SIM_LIBS)
+tests_unit_compile_test_surgery_CFLAGS = $(SIM_CFLAGS)
+tests_unit_compile_test_surgery_LDADD = $(SIM_LIBS)
+tests_unit_compile_test_traffic_CFLAGS = $(SIM_CFLAGS)
+tests_unit_compile_test_traffic_LDADD = $(SIM_LIBS)
+tests_unit_compile_test_verify_CFLAGS = $(SIM_CFLAGS)
+tests_unit_compile_test_verify_LDADD = $(SIM_LIBS)
 
 # make bench/plan_scale: how long planning takes.
 EXTRA_PROGRAMS += bench/plan_scale
@@ -220,35 +220,35 @@ EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py
 	bench/ranks bench/threads bench/tokenize.py bench/torch_ceilings.py bench/torch_llama.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
-check_LTLIBRARIES += tests/unit/libmodel.la
-tests_unit_libmodel_la_SOURCES = \
-	tests/unit/model_run.c \
-	tests/unit/read_safetensors.c \
-	tests/unit/model_run.h \
-	tests/unit/read_safetensors.h
-tests_unit_libmodel_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-MODEL_LIBS = tests/unit/libmodel.la $(JANSSON_LIBS) $(TEST_LIBS)
-tests_unit_test_f8_LDADD = $(MODEL_LIBS)
-tests_unit_test_generate_LDADD = $(MODEL_LIBS)
-tests_unit_test_golden_LDADD = $(MODEL_LIBS)
-tests_unit_test_golden_cp_LDADD = $(MODEL_LIBS)
-tests_unit_test_packed_LDADD = $(MODEL_LIBS)
-tests_unit_test_read_safetensors_LDADD = $(MODEL_LIBS)
-tests_unit_test_ring_rows_LDADD = $(MODEL_LIBS)
+check_LTLIBRARIES += tests/lib/libmodel.la
+tests_lib_libmodel_la_SOURCES = \
+	tests/lib/model_run.c \
+	tests/lib/read_safetensors.c \
+	tests/lib/model_run.h \
+	tests/lib/read_safetensors.h
+tests_lib_libmodel_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+MODEL_LIBS = tests/lib/libmodel.la $(JANSSON_LIBS) $(TEST_LIBS)
+tests_unit_base_test_f8_LDADD = $(MODEL_LIBS)
+tests_unit_lib_test_generate_LDADD = $(MODEL_LIBS)
+tests_unit_execute_test_golden_LDADD = $(MODEL_LIBS)
+tests_unit_execute_test_golden_cp_LDADD = $(MODEL_LIBS)
+tests_unit_execute_test_packed_LDADD = $(MODEL_LIBS)
+tests_unit_lib_test_read_safetensors_LDADD = $(MODEL_LIBS)
+tests_unit_execute_test_ring_rows_LDADD = $(MODEL_LIBS)
 
 # Whole runs at random, by the command.
 tests_random_random_runs_SOURCES = tests/random/case.c tests/random/compare.c tests/random/draw.c tests/random/judge.c tests/random/process.c \
-	tests/random/random_runs.c tests/random/reduce.c tests/random/random.h tests/unit/read_safetensors.c tests/unit/read_safetensors.h
+	tests/random/random_runs.c tests/random/reduce.c tests/random/random.h tests/lib/read_safetensors.c tests/lib/read_safetensors.h
 tests_random_random_runs_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_random_random_runs_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
 
 # A part of the command.
-tests_unit_test_processors_SOURCES = tests/unit/test_processors.c cli/processors.c
-tests_unit_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_cli_test_processors_SOURCES = tests/unit/cli/test_processors.c cli/processors.c
+tests_unit_cli_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 
 # The op of the example plugin.
-tests_unit_test_example_SOURCES = tests/unit/test_example.c examples/plugin/relu2.c examples/plugin/tinylm.h
-tests_unit_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+tests_unit_compile_test_example_SOURCES = tests/unit/compile/test_example.c examples/plugin/relu2.c examples/plugin/tinylm.h
+tests_unit_compile_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 # The command, knowing where its library is: for locks of plugins, which refuse LD_LIBRARY_PATH.
 # Its library is the real one but for the place of the system's lock.
@@ -290,41 +290,41 @@ tests_alone_train_LDFLAGS = $(AM_LDFLAGS) -no-install -Wl,--no-as-needed
 endif
 
 # The command without its main.
-tests_unit_test_torture_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli
-tests_unit_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) $(CMOCKA_LIBS)
-tests_unit_test_torture_LDFLAGS = $(weft_LDFLAGS)
+tests_unit_cli_test_torture_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli
+tests_unit_cli_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) $(CMOCKA_LIBS)
+tests_unit_cli_test_torture_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_torture_DEPENDENCIES = $(weft_OBJECTS)
 
-tests_unit_test_log_CPPFLAGS = $(tests_unit_test_torture_CPPFLAGS) $(JANSSON_CFLAGS)
-tests_unit_test_log_LDADD = $(tests_unit_test_torture_LDADD)
-tests_unit_test_log_LDFLAGS = $(weft_LDFLAGS)
+tests_unit_cli_test_log_CPPFLAGS = $(tests_unit_cli_test_torture_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_unit_cli_test_log_LDADD = $(tests_unit_cli_test_torture_LDADD)
+tests_unit_cli_test_log_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_log_DEPENDENCIES = $(weft_OBJECTS)
 
-tests_unit_test_farewell_CPPFLAGS = $(tests_unit_test_torture_CPPFLAGS)
-tests_unit_test_farewell_LDADD = $(tests_unit_test_torture_LDADD)
-tests_unit_test_farewell_LDFLAGS = $(weft_LDFLAGS)
+tests_unit_cli_test_farewell_CPPFLAGS = $(tests_unit_cli_test_torture_CPPFLAGS)
+tests_unit_cli_test_farewell_LDADD = $(tests_unit_cli_test_torture_LDADD)
+tests_unit_cli_test_farewell_LDFLAGS = $(weft_LDFLAGS)
 EXTRA_tests_unit_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
 
 # Looks at what libweft does not export.
-tests_unit_test_insert_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
-tests_unit_test_state_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
-tests_unit_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
-tests_unit_test_sha256_LDADD = lib/libinner.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
-tests_unit_test_columns_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_control_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_waits_LDADD = tests/lib/liborderproof.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_watch_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-check_LTLIBRARIES += tests/unit/libintruder.la
-tests_unit_libintruder_la_SOURCES = tests/unit/intruder.c tests/unit/intruder.h
-INTRUDER_LIBS = tests/unit/libintruder.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_impostor_LDADD = $(INTRUDER_LIBS)
-tests_unit_test_intruder_LDADD = $(INTRUDER_LIBS)
-tests_unit_test_channel_LDADD = $(INTRUDER_LIBS)
-tests_unit_test_link_LDADD = $(INTRUDER_LIBS)
-tests_unit_test_token_LDADD = $(INTRUDER_LIBS)
-tests_unit_test_optimize_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_grad_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_test_ops_LDADD = tests/unit/libhelpers.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_compile_test_insert_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
+tests_unit_compile_test_state_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
+tests_unit_lib_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
+tests_unit_lib_test_sha256_LDADD = lib/libinner.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
+tests_unit_lib_test_columns_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_lib_test_control_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_compile_test_waits_LDADD = tests/lib/liborderproof.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_execute_test_watch_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+check_LTLIBRARIES += tests/lib/libintruder.la
+tests_lib_libintruder_la_SOURCES = tests/lib/intruder.c tests/lib/intruder.h
+INTRUDER_LIBS = tests/lib/libintruder.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_lib_test_impostor_LDADD = $(INTRUDER_LIBS)
+tests_unit_lib_test_intruder_LDADD = $(INTRUDER_LIBS)
+tests_unit_lib_test_channel_LDADD = $(INTRUDER_LIBS)
+tests_unit_lib_test_link_LDADD = $(INTRUDER_LIBS)
+tests_unit_lib_test_token_LDADD = $(INTRUDER_LIBS)
+tests_unit_compile_test_optimize_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_compile_test_grad_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_compile_test_ops_LDADD = tests/lib/libhelpers.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 
 # Shared objects for the tests of the plugin loader, many of them wrong on purpose.
 fixture_sources = \
@@ -580,11 +580,11 @@ quick_tests = \
 	tests/scripts/check-style \
 	tests/scripts/check-symbols
 long_unit_tests = \
-	tests/unit/test_golden \
-	tests/unit/test_memory \
-	tests/unit/test_place \
-	tests/unit/test_surgery \
-	tests/unit/test_torture
+	tests/unit/execute/test_golden \
+	tests/unit/compile/test_memory \
+	tests/unit/compile/test_place \
+	tests/unit/compile/test_surgery \
+	tests/unit/cli/test_torture
 .PHONY: check-quick
 check-quick: check-data
 	@tests=$$(WEFT_TREE='$(abs_top_srcdir)' QUICK_BASE='$(QUICK_BASE)' \

@@ -52,7 +52,7 @@ endif
 check_PROGRAMS += plugins/cpu/test/test_cpu_attention
 plugins_cpu_test_test_cpu_attention_SOURCES = plugins/cpu/test/test_cpu_attention.c $(trial_attention) plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_attention_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/unit
+plugins_cpu_test_test_cpu_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_attention_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_device
@@ -64,13 +64,13 @@ plugins_cpu_test_test_cpu_device_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 check_PROGRAMS += plugins/cpu/test/test_cpu_kernels
 plugins_cpu_test_test_cpu_kernels_SOURCES = plugins/cpu/test/test_cpu_kernels.c $(trial_ops) plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_kernels_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/unit
+plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_products
 plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.c $(trial_products) plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/unit
+plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_sumsq

@@ -97,7 +97,7 @@ if UNIT_TESTS
 gpu_trials = plugins/cuda/test/gpu_attention plugins/cuda/test/gpu_kernels plugins/cuda/test/gpu_products
 EXTRA_PROGRAMS += $(gpu_trials)
 check_DATA += $(gpu_trials)
-GPU_TRIAL_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/unit
+GPU_TRIAL_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/lib
 GPU_TRIAL_LIBS = plugins/cuda/libmodules.la plugins/cuda/libweftcuda.la \
 	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
 plugins_cuda_test_gpu_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c $(trial_attention) plugins/cuda/test/machine_gpu.c
@@ -124,7 +124,7 @@ CLEANFILES += $(cuda_emulated)
 
 check_LTLIBRARIES += plugins/cuda/test/libemulated.la
 plugins_cuda_test_libemulated_la_SOURCES = $(cuda_emulator) plugins/cuda/test/fake_blas.c $(plugins_cuda_libweftcuda_la_SOURCES)
-plugins_cuda_test_libemulated_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/unit
+plugins_cuda_test_libemulated_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda -I$(top_srcdir)/tests/lib
 plugins_cuda_test_libemulated_la_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
 
 check_PROGRAMS += plugins/cuda/test/test_cuda_kernels plugins/cuda/test/test_cuda_attention plugins/cuda/test/test_cuda_products plugins/cuda/test/test_cuda_far plugins/cuda/test/test_emulate
@@ -133,7 +133,7 @@ plugins_cuda_test_test_cuda_kernels_LDADD = plugins/cuda/test/libemulated.la $(c
 	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
 # What automake cannot read out of the line above.
 plugins_cuda_test_test_cuda_kernels_DEPENDENCIES = plugins/cuda/test/libemulated.la $(cuda_emulated) \
-	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/unit/libhelpers.la core/libweft.la
+	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/lib/libhelpers.la core/libweft.la
 plugins_cuda_test_test_cuda_kernels_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPFLAGS)
 plugins_cuda_test_test_cuda_kernels_CFLAGS = $(plugins_cuda_test_libemulated_la_CFLAGS) $(OPENMP_CFLAGS)
 plugins_cuda_test_test_cuda_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c $(trial_attention) plugins/cuda/test/machine.c
@@ -172,7 +172,7 @@ plugins_cuda_test_races_kernels_SOURCES = plugins/cuda/test/test_cuda_kernels.c 
 plugins_cuda_test_races_kernels_LDADD = plugins/cuda/test/libraces.la $(cuda_raced) \
 	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la $(TEST_LIBS)
 plugins_cuda_test_races_kernels_DEPENDENCIES = plugins/cuda/test/libraces.la $(cuda_raced) \
-	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/unit/libhelpers.la core/libweft.la
+	plugins/adamw/libadamw.la plugins/float8/libfloat8.la plugins/tp/libtp.la tests/lib/libhelpers.la core/libweft.la
 plugins_cuda_test_races_kernels_CPPFLAGS = $(plugins_cuda_test_libemulated_la_CPPFLAGS) -DFIND_RACES
 plugins_cuda_test_races_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 plugins_cuda_test_races_attention_SOURCES = plugins/cuda/test/test_cuda_attention.c $(trial_attention) plugins/cuda/test/machine.c
@@ -187,7 +187,7 @@ plugins_cuda_test_races_products_CPPFLAGS = $(plugins_cuda_test_races_kernels_CP
 plugins_cuda_test_races_products_CFLAGS = $(plugins_cuda_test_races_kernels_CFLAGS)
 plugins_cuda_test_test_races_SOURCES = plugins/cuda/test/test_races.c plugins/cuda/test/races.c plugins/cuda/test/emulate.c
 plugins_cuda_test_test_races_LDADD = plugins/cuda/test/wrong.raced.o $(TEST_LIBS)
-plugins_cuda_test_test_races_DEPENDENCIES = plugins/cuda/test/wrong.raced.o tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_races_DEPENDENCIES = plugins/cuda/test/wrong.raced.o tests/lib/libhelpers.la core/libweft.la
 plugins_cuda_test_test_races_CPPFLAGS = $(AM_CPPFLAGS)
 
 # A driver and a cuBLASLt that are the host, in a library of their own: whole runs load it.
@@ -208,19 +208,19 @@ CLEANFILES += $(cuda_faked) plugins/cuda/test/emulate.faked.o $(fake_cuda)
 check_PROGRAMS += plugins/cuda/test/test_fake_driver
 plugins_cuda_test_test_fake_driver_SOURCES = plugins/cuda/test/test_fake_driver.c plugins/cuda/driver.c
 plugins_cuda_test_test_fake_driver_LDADD = $(TEST_LIBS)
-plugins_cuda_test_test_fake_driver_DEPENDENCIES = plugins/cuda/test/libfakecuda.so tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_fake_driver_DEPENDENCIES = plugins/cuda/test/libfakecuda.so tests/lib/libhelpers.la core/libweft.la
 plugins_cuda_test_test_fake_driver_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda
 
 check_PROGRAMS += plugins/cuda/test/test_fake_nccl
 plugins_cuda_test_test_fake_nccl_SOURCES = plugins/cuda/test/test_fake_nccl.c plugins/cuda/driver.c plugins/nccl/api.c
 plugins_cuda_test_test_fake_nccl_LDADD = $(TEST_LIBS)
-plugins_cuda_test_test_fake_nccl_DEPENDENCIES = plugins/cuda/test/libfakecuda.so tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_fake_nccl_DEPENDENCIES = plugins/cuda/test/libfakecuda.so tests/lib/libhelpers.la core/libweft.la
 plugins_cuda_test_test_fake_nccl_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS) -I$(top_srcdir)/plugins/cuda
 
 # Kernels that are wrong on purpose.
 plugins_cuda_test_test_emulate_SOURCES = plugins/cuda/test/test_emulate.c plugins/cuda/test/emulate.c
 plugins_cuda_test_test_emulate_LDADD = plugins/cuda/test/wrong.emulated.o $(TEST_LIBS)
-plugins_cuda_test_test_emulate_DEPENDENCIES = plugins/cuda/test/wrong.emulated.o tests/unit/libhelpers.la core/libweft.la
+plugins_cuda_test_test_emulate_DEPENDENCIES = plugins/cuda/test/wrong.emulated.o tests/lib/libhelpers.la core/libweft.la
 plugins_cuda_test_test_emulate_CPPFLAGS = $(AM_CPPFLAGS)
 plugins_cuda_test_test_emulate_CFLAGS = $(AM_CFLAGS) $(CUDA_SANITIZE)
 plugins/cuda/test/wrong.emulated.o: plugins/cuda/test/wrong.cc plugins/cuda/test/target.h plugins/cuda/test/emulate.h

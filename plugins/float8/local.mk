@@ -30,7 +30,7 @@ endif
 
 check_PROGRAMS += plugins/float8/test/test_float8
 plugins_float8_test_test_float8_LDADD = plugins/float8/libfloat8.la $(MODEL_LIBS)
-plugins_float8_test_test_float8_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/unit
+plugins_float8_test_test_float8_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/lib
 plugins_float8_test_test_float8_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/float8/test/test_float8_loops

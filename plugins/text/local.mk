@@ -4,37 +4,6 @@ TEXT_LIBS = $(JANSSON_LIBS) $(PCRE2_LIBS) $(UTF8PROC_LIBS) $(XXHASH_LIBS) $(ZLIB
 
 noinst_LTLIBRARIES += plugins/text/libtext.la
 plugins_text_libtext_la_SOURCES = \
-	plugins/text/bin.c \
-	plugins/text/bin_scan.c \
-	plugins/text/blocks.c \
-	plugins/text/build.c \
-	plugins/text/cache.c \
-	plugins/text/command.c \
-	plugins/text/command_decode.c \
-	plugins/text/command_encode.c \
-	plugins/text/command_files.c \
-	plugins/text/command_info.c \
-	plugins/text/command_options.c \
-	plugins/text/command_output.c \
-	plugins/text/command_piece.c \
-	plugins/text/command_read.c \
-	plugins/text/command_train.c \
-	plugins/text/command_work.c \
-	plugins/text/describe.c \
-	plugins/text/encode.c \
-	plugins/text/files.c \
-	plugins/text/identity.c \
-	plugins/text/input.c \
-	plugins/text/job.c \
-	plugins/text/jsonl.c \
-	plugins/text/mix.c \
-	plugins/text/plain.c \
-	plugins/text/progress.c \
-	plugins/text/samples.c \
-	plugins/text/source.c \
-	plugins/text/text.c \
-	plugins/text/token_file.c \
-	plugins/text/tokenizer.c \
 	plugins/text/tokenizer/added.c \
 	plugins/text/tokenizer/bpe.c \
 	plugins/text/tokenizer/config.c \
@@ -55,28 +24,63 @@ plugins_text_libtext_la_SOURCES = \
 	plugins/text/tokenizer/ranks.c \
 	plugins/text/tokenizer/scan.c \
 	plugins/text/tokenizer/split.c \
+	plugins/text/tokenizer/text_tokenizer.c \
 	plugins/text/tokenizer/tiktoken.c \
 	plugins/text/tokenizer/translate.c \
 	plugins/text/tokenizer/unicode.c \
-	plugins/text/train/bpe.c \
-	plugins/text/train/count.c \
-	plugins/text/train/pairs.c \
-	plugins/text/train/tokens.c \
-	plugins/text/train/write.c \
-	plugins/text/utf8.c \
-	plugins/text/workers.c \
-	plugins/text/writer.c \
-	plugins/text/build.h \
-	plugins/text/command.h \
-	plugins/text/text.h \
+	plugins/text/tokenizer/utf8.c \
 	plugins/text/tokenizer/config.h \
 	plugins/text/tokenizer/engine.h \
 	plugins/text/tokenizer/json.h \
 	plugins/text/tokenizer/tiktoken.h \
+	plugins/text/tokenizer/text_tokenizer.h \
 	plugins/text/tokenizer/tokenizer.h \
 	plugins/text/tokenizer/translate.h \
 	plugins/text/tokenizer/unicode_tables.h \
-	plugins/text/train/train.h
+	plugins/text/tokenizer/utf8.h \
+	plugins/text/training/bpe.c \
+	plugins/text/training/count.c \
+	plugins/text/training/pairs.c \
+	plugins/text/training/tokens.c \
+	plugins/text/training/write.c \
+	plugins/text/training/train.h \
+	plugins/text/data/bin.c \
+	plugins/text/data/bin_scan.c \
+	plugins/text/data/blocks.c \
+	plugins/text/data/build.c \
+	plugins/text/data/cache.c \
+	plugins/text/data/describe.c \
+	plugins/text/data/encode.c \
+	plugins/text/data/files.c \
+	plugins/text/data/identity.c \
+	plugins/text/data/input.c \
+	plugins/text/data/job.c \
+	plugins/text/data/jsonl.c \
+	plugins/text/data/mix.c \
+	plugins/text/data/plain.c \
+	plugins/text/data/progress.c \
+	plugins/text/data/samples.c \
+	plugins/text/data/source.c \
+	plugins/text/data/token_file.c \
+	plugins/text/data/workers.c \
+	plugins/text/data/writer.c \
+	plugins/text/data/build.h \
+	plugins/text/data/data.h \
+	plugins/text/command/command.c \
+	plugins/text/command/decode.c \
+	plugins/text/command/encode.c \
+	plugins/text/command/files.c \
+	plugins/text/command/info.c \
+	plugins/text/command/options.c \
+	plugins/text/command/output.c \
+	plugins/text/command/piece.c \
+	plugins/text/command/read.c \
+	plugins/text/command/train.c \
+	plugins/text/command/work.c \
+	plugins/text/command/command.h \
+	plugins/text/service.c \
+	plugins/text/text.c \
+	plugins/text/text.h
 plugins_text_libtext_la_CFLAGS = $(PLUGIN_CFLAGS) $(TEXT_CFLAGS)
 
 plugins_text_text_la_SOURCES =

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text: training data from files or folders of text and JSON Lines, tokenised once and packed. */
 #include "text.h"
+#include "command/command.h"
 
 #include <string.h>
 

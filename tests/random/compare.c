@@ -2,7 +2,7 @@
 /* What two run folders say: are the numbers the same within what their dtypes allow? */
 #include "random.h"
 
-#include "../unit/read_safetensors.h"
+#include "../lib/read_safetensors.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A save that is cut off, or refused, at every one of its calls to the file system: what was whole
  * before stays whole, and what is said to be saved is there. */
-#include "../../../tests/unit/fault_io.h"
+#include "../../../tests/lib/fault_io.h"
 #include "../ckpt.h"
 #include "execute/control.h"
 #include "settings/settings.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folders that Transformers saved (tests/golden/hf): the logits are its, parts are read as parts,
  * and there and back is the same to the byte. */
-#include "../../../tests/unit/model_run.h"
+#include "../../../tests/lib/model_run.h"
 #include "../hf.h"
 
 #include <ftw.h>

@@ -6,9 +6,9 @@
  * follows a text to encode.
  *
  * With -DWEFT_LIBFUZZER it is a target for libFuzzer. */
-#include "../text.h"
 #include "../tokenizer/engine.h"
 #include "../tokenizer/tiktoken.h"
+#include "../tokenizer/utf8.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is read: files, folders, patterns, documents, JSON Lines, UTF-8 and what is wrong with them.
  */
+#include "../tokenizer/utf8.h"
 #include "text_run.h"
 
 #define BARE "\nbos = no\neos = no\n" /* the stream is the text */

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "../text.h"
 #include "../tokenizer/engine.h"
 
 /* ---- golden files ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft tokenize when memory runs out: every mode ends with an error, and leaves nothing behind. */
-#include "text.h"
+#include "command/command.h"
 
 #include <weft/files.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where long documents are cut: the words of both parts are the words of the whole. */
 #include "tokenizer/tiktoken.h"
-#include "train/train.h"
+#include "training/train.h"
 
 #include <setjmp.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../build.h"
+#include "../data/build.h"
 #include "settings/settings.h"
 
 extern const weft_plugin text_LTX_plugin;

@@ -3,7 +3,7 @@
 #ifndef TRAIN_REFERENCE_H
 #define TRAIN_REFERENCE_H
 
-#include "train/train.h"
+#include "training/train.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "../text.h"
+#include "utf8.h"
 
 /* Texts in a row: text i ends at ends[i]. */
 typedef struct pieces {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "../text.h"
+#include "utf8.h"
 
 /* ---- scratch ---- */
 

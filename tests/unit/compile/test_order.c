@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waits between queues: every two accesses to the same memory are in some order, and no wait can be
+ * left out; of those between tasks none may come later, either. On devices with two and with three
+ * queues, and in the adversarial spread. */
+#include "../../lib/order_proof.h"
+#include "../../lib/plan_run.h"
+#include "compile/program/order.h"
+
+#include <setjmp.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+#define MODEL                                                                                      \
+    "[train]\nsteps = 2\nseq_len = 16\nglobal_batch = 8\nmicro_batch = 2\n"                        \
+    "[llama3]\ndim = 32\nn_layers = 4\nn_heads = 4\nn_kv_heads = 2\nhead_dim = 8\nffn_dim = "      \
+    "48\nvocab_size = 64\n"
+
+typedef struct sample {
+    const char *plugins, *sections;
+    int ranks;
+} sample;
+
+static const sample samples[] = {
+    {"llama3 later local fsdp adamw", "", 4},
+    {"llama3 later local bf16 fsdp ac adamw", "", 2},
+    {"llama3 later local tp fsdp adamw", "[tp]\ndegree = 2\n", 4},
+    {"llama3 later local pp adamw", "[pp]\ndegree = 2\n", 2},
+    {"llama3 later local pp fsdp adamw", "[pp]\ndegree = 2\n", 4},
+    {"llama3 later local tp pp adamw", "[tp]\ndegree = 2\n[pp]\ndegree = 4\n", 8},
+    {"llama3 later local cp adamw", "[cp]\ndegree = 2\nattention = ring\n", 2},
+    {"llama3 later local cp fsdp adamw", "[cp]\ndegree = 2\nattention = ring\n", 4},
+    {"llama3 later local pp fsdp adamw", "[pp]\ndegree = 2\nschedule = interleaved\n", 4},
+    {"llama3 later local pp fsdp adamw", "[pp]\ndegree = 2\nschedule = gpipe\n", 4},
+    {"llama3 cpu local fsdp adamw", "", 4},
+    {"llama3 cpu local tp fsdp adamw", "[tp]\ndegree = 2\n[cpu]\nqueues = adversarial\n", 4},
+};
+
+static void start(plan_run *p, const sample *s, int rank)
+{
+    weft_text text = {0};
+    weft_text_print(&text, "%s%s", MODEL, s->sections);
+    plan_run_start(p, s->plugins, weft_text_get(&text),
+                   &(weft_plan_options){.rank = rank, .ranks = s->ranks});
+    weft_text_release(&text);
+}
+
+/* Takes each wait out and puts it back. Returns how many there are. */
+static int check_each(weft_lowered *l, const char *what)
+{
+    int n = 0;
+    weft_error err = {0};
+    for (int a = 0; a < l->n_programs; a++)
+        for (int i = 0; i < l->programs[a].n; i++) {
+            weft_instruction *in = &l->programs[a].list[i];
+            for (int k = 0; k < in->n_waits; k++, n++) {
+                int last = in->waits[--in->n_waits], out = in->waits[k];
+                in->waits[k] = k == in->n_waits ? out : last;
+                if (check_order(l, &err) == WEFT_OK)
+                    fail_msg("%s: instruction %d of program %d need not wait for %d", what, i, a,
+                             out);
+                weft_error_clear(&err);
+                in->waits[k] = out;
+                in->waits[in->n_waits++] = last;
+            }
+        }
+    weft_error_release(&err);
+    return n;
+}
+
+static int next_on(const weft_program *p, int i, int by)
+{
+    const int queue = p->list[i].queue;
+    for (i += by; i >= 0 && i < p->n; i += by)
+        if (p->list[i].queue == queue)
+            return i;
+    return -1;
+}
+
+static void must_be_refused(const weft_lowered *l, const char *what, const weft_boundary *b,
+                            const weft_boundary_wait *planned)
+{
+    weft_error err = {0};
+    if (check_order(l, &err) == WEFT_OK)
+        fail_msg("%s: instruction %d of program %d need not wait for %d of program %d", what,
+                 planned->after, b->after, planned->before, b->before);
+    weft_error_release(&err);
+}
+
+/* The same with what tasks wait for of the one before; each may neither be left out, nor come with
+ * the next instruction of its queue, nor be for the one before on the other queue. */
+static int check_boundaries(weft_lowered *l, const char *what)
+{
+    enum { NOBODY = -1 };
+    int n = 0;
+    for (int i = 0; i < l->n_boundaries; i++)
+        for (int k = 0; k < l->boundaries[i].n_waits; k++, n++) {
+            weft_boundary *b = &l->boundaries[i];
+            weft_boundary_wait *wait = &b->waits[k], planned = *wait;
+            wait->after = NOBODY;
+            must_be_refused(l, what, b, &planned);
+            wait->after = next_on(&l->programs[b->after], planned.after, 1);
+            must_be_refused(l, what, b, &planned);
+            *wait = planned;
+            wait->before = next_on(&l->programs[b->before], planned.before, -1);
+            if (wait->before < 0)
+                wait->after = NOBODY;
+            must_be_refused(l, what, b, &planned);
+            *wait = planned;
+        }
+    return n;
+}
+
+static void test_samples(void **state)
+{
+    int between = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
+        for (int rank = 0; rank < samples[i].ranks; rank += samples[i].ranks - 1) {
+            plan_run p;
+            int n = 0;
+            start(&p, &samples[i], rank);
+            for (int m = 0; m < WEFT_MODES; m++) {
+                weft_lowered *l = p.plan->lowered[m];
+                if (l && check_order(l, &p.err))
+                    fail_msg("%s, rank %d: %s", samples[i].plugins, rank, plan_run_errors(&p));
+                n += l && rank == 0 ? check_each(l, samples[i].plugins) : 0;
+                between += l && rank == 0 ? check_boundaries(l, samples[i].plugins) : 0;
+            }
+            assert_true(rank > 0 || n > 0);
+            plan_run_release(&p);
+        }
+    assert_true(between > 0);
+}
+
+/* Memory that another instruction on another queue still uses. */
+static void test_overlap_is_found(void **state)
+{
+    (void)state;
+    plan_run p;
+    int found = 0, tried = 0;
+    start(&p, &samples[3], 0);
+    weft_lowered *l = p.plan->lowered[WEFT_MODE_TRAIN];
+    for (int i = 0; i < l->n_buffers; i++) {
+        weft_buffer *b = &l->buffers[i];
+        if (b->kind != WEFT_CLASS_SENT)
+            continue;
+        int64_t offset = b->offset;
+        b->offset = 0; /* where others lie */
+        found += check_order(l, &p.err) != WEFT_OK;
+        weft_error_clear(&p.err);
+        b->offset = offset;
+        tried++;
+    }
+    assert_true(tried > 0);
+    assert_int_equal(found, tried);
+    plan_run_release(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples),
+                                       cmocka_unit_test(test_overlap_is_found)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

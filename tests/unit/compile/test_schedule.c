@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of tasks: those of the known schedules, as text, and proved or refused. */
+#include "../../lib/pipeline_lists.h"
+#include "../../lib/pipeline_sim.h"
+#include "kit/task_lists.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+static weft_tasks *create(int ranks, int stages, int64_t micro)
+{
+    weft_tasks *t;
+    assert_int_equal(weft_tasks_create(ranks, stages, micro, true, &t, NULL), WEFT_OK);
+    return t;
+}
+
+static weft_tasks *schedule(weft_schedule_kind kind, int ranks, int stages, int64_t micro)
+{
+    weft_tasks *t = create(ranks, stages, micro);
+    assert_int_equal(weft_schedule_fill(kind, t, NULL), WEFT_OK);
+    assert_int_equal(weft_tasks_frame(t, NULL), WEFT_OK);
+    return t;
+}
+
+/* The most micro-batches of all of a rank's stages together that wait for their backward. */
+static int64_t most_waiting(const weft_tasks *t, int rank)
+{
+    int64_t alive = 0, most = 0;
+    for (int i = 0; i < t->of[rank].n; i++) {
+        weft_part part = t->of[rank].list[i].part;
+        alive += (part == WEFT_PART_F) - (part == WEFT_PART_B);
+        most = alive > most ? alive : most;
+    }
+    return most;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void check_one(weft_schedule_kind kind, int p, int v, int64_t m)
+{
+    weft_tasks *t = schedule(kind, p, p * v, m);
+    weft_error err = {0};
+    const weft_tasks_limits one = {.sending = 1};
+    if (weft_tasks_verify(t, &one, &err))
+        fail_msg("%s, %d ranks, %d stages each, %d micro-batches: %s", weft_schedule_name(kind), p,
+                 v, (int)m, weft_error_text(&err));
+    assert_true(pipeline_finishes(t, &one, 1));
+    bool whole = m % p == 0 && m >= p;
+    for (int r = 0; r < p; r++) {
+        int64_t want = kind == WEFT_SCHEDULE_GPIPE  ? v * m
+                       : kind == WEFT_SCHEDULE_1F1B ? least(m, p - r)
+                       : v > 1 ? least(v * m, (v - 1) * p + 2 * (p - 1 - r) + 1)
+                               : least(m, p - r);
+        if (whole || v == 1)
+            assert_int_equal(most_waiting(t, r), want);
+    }
+    double bubble = 3.0 * (p - 1) / v;
+    if ((v > 1 ? whole : m >= p) && fabs(pipeline_bubble(t) - bubble) > 1e-6)
+        fail_msg("%s, %d ranks, %d stages each, %d micro-batches: idle for %g, not %g",
+                 weft_schedule_name(kind), p, v, (int)m, pipeline_bubble(t), bubble);
+    weft_tasks_destroy(t);
+}
+
+static void known_schedules_have_their_bubbles(void **state)
+{
+    (void)state;
+    for (int p = 1; p <= 8; p++)
+        for (int64_t m = 1; m <= 20; m++) {
+            check_one(WEFT_SCHEDULE_1F1B, p, 1, m);
+            for (int v = 1; v <= 3; v++) {
+                check_one(WEFT_SCHEDULE_GPIPE, p, v, m);
+                check_one(WEFT_SCHEDULE_INTERLEAVED, p, v, m);
+            }
+        }
+}
+
+static void stages_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    weft_error err = {0};
+    weft_tasks *t = create(2, 4, 3);
+    assert_int_equal(weft_schedule_fill(WEFT_SCHEDULE_1F1B, t, &err), WEFT_ERR_INPUT);
+    assert_non_null(strstr(weft_error_text(&err), "1f1b cannot have 4 stages on 2 ranks"));
+    weft_tasks_destroy(t);
+    weft_error_clear(&err);
+    t = create(2, 3, 3);
+    assert_int_equal(weft_schedule_fill(WEFT_SCHEDULE_GPIPE, t, &err), WEFT_ERR_INPUT);
+    weft_tasks_destroy(t);
+    weft_error_clear(&err);
+    assert_int_equal(weft_tasks_create(2, 2, (int64_t)1 << 40, true, &t, &err), WEFT_ERR_INPUT);
+    assert_null(t);
+    weft_error_release(&err);
+}
+
+/* ---- text ---- */
+
+static void text_comes_back(void **state)
+{
+    (void)state;
+    weft_tasks *t = schedule(WEFT_SCHEDULE_INTERLEAVED, 3, 6, 11), *again = create(3, 6, 11);
+    weft_text one = {0}, two = {0};
+    weft_tasks_print(t, &one);
+    assert_int_equal(weft_tasks_parse(again, "x", weft_text_get(&one), NULL), WEFT_OK);
+    weft_tasks_print(again, &two);
+    assert_string_equal(weft_text_get(&one), weft_text_get(&two));
+    assert_memory_equal(weft_text_get(&one), "rank 0: begin 0F0 0F1 0F2 3F0", 29);
+    for (const char *line = weft_text_get(&one); *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 100);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(t->of[r].n, again->of[r].n);
+        for (int i = 0; i < t->of[r].n; i++) {
+            const weft_task *a = &t->of[r].list[i], *b = &again->of[r].list[i];
+            assert_true(a->part == b->part && a->stage == b->stage &&
+                        a->micro_batch == b->micro_batch);
+        }
+    }
+    weft_text_release(&one);
+    weft_text_release(&two);
+    weft_tasks_destroy(t);
+    weft_tasks_destroy(again);
+}
+
+static void bad_text_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"# a comment\n\nrank 0: begin 0F\n", "x:3: '0F' is no task"},
+        {"rank 0: 0F0x", "x:1: '0F0x' is no task"},
+        {"rank 0: F0", "x:1: 'F0' is no task"},
+        {"rank 0: 0f0", "x:1: '0f0' is no task"},
+        {"rank 0: -1F0", "x:1: '-1F0' is no task"},
+        {"rank 0: 0F99999999999999999999", "is no task"},
+        {"rank 0: update#\n begins", "x:2: 'begins' is no task"},
+        {"begin", "x:1: 'begin' stands before any rank"},
+        {"rank 0: begin\nrank 2: begin", "x:2: '2:' is a rank that the pipeline does not have"},
+        {"rank", "x:1: 'rank' must be followed by a number"},
+        {"rank 1 begin", "x:1: '1' is no number of a rank"},
+        {"rank 1:0F0", "x:1: '1:0F0' is no number of a rank"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_tasks *t = create(2, 2, 2);
+        weft_error err = {0};
+        assert_int_equal(weft_tasks_parse(t, "x", cases[i].text, &err), WEFT_ERR_INPUT);
+        if (!strstr(weft_error_text(&err), cases[i].error))
+            fail_msg("'%s' gives '%s'", cases[i].text, weft_error_text(&err));
+        weft_error_release(&err);
+        weft_tasks_destroy(t);
+    }
+}
+
+/* ---- proof ---- */
+
+static void bad_lists_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rank0, *rank1, *error;
+    } cases[] = {
+        {"begin 0F0 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update", NULL},
+        {"begin 0F0 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0 lacks 0F1"},
+        {"begin 0F0 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 step_end update",
+         "rank 1 lacks 1B1"},
+        {"begin 0F0 0F1 0F0 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 3 (0F0) is there twice: it is also rank 0, task 1 (0F0)"},
+        {"begin 0F0 0F1 0B0 0B1 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 5 (0B1) is there twice"},
+        {"begin 0F0 0B1 0F1 0B0 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 2 (0B1) runs before its forward, rank 0, task 3 (0F1)"},
+        {"begin 0F0 0F1 0B0 0B1 step_end update", "begin 1B0 1F0 1F1 1B1 step_end update",
+         "rank 1, task 1 (1B0) runs before its forward"},
+        {"begin 0F0 0B0 0F1 0B1 step_end update", "begin 1F0 1F1 1B0 1B1 step_end update",
+         "ranks would wait for each other for ever: rank"},
+        {"begin 0F0 0F1 0B0 0B1 step_end update", "begin 1F1 1F0 1B0 1B1 step_end update",
+         "rank 1, task 1 (1F1) receives activations out of order: what is sent to it then is the "
+         "result of rank 0, task 1 (0F0)"},
+        {"begin 0F0 0F1 0B1 0B0 step_end update", "begin 1F0 1F1 1B0 1B1 step_end update",
+         "rank 0, task 3 (0B1) receives gradients out of order"},
+        {"begin 1F0 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 1 (1F0) is of another rank's stage"},
+        {"begin 2F0 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 1 (2F0) is of a stage that the pipeline does not have"},
+        {"begin 0F2 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 1 (0F2) is of a micro-batch that the step does not have"},
+        {"0F0 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 0 (0F0) is first; that must be begin"},
+        {"begin 0F0 0F1 0B0 0B1 update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 4 (0B1) stands at the end"},
+        {"begin 0F0 begin 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 2 (begin) stands among forwards and backwards"},
+        {"begin 0F0 0F1 0B0 0B1 step_end update", "", "rank 1 has 0 tasks"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_tasks *t = create(2, 2, 2);
+        weft_error err = {0};
+        char *text = weft_format("rank 0: %s\nrank 1: %s\n", cases[i].rank0, cases[i].rank1);
+        assert_int_equal(weft_tasks_parse(t, "x", text, &err), WEFT_OK);
+        weft_status s = weft_tasks_verify(t, NULL, &err);
+        assert_int_equal(s, cases[i].error ? WEFT_ERR_INPUT : WEFT_OK);
+        if (cases[i].error && !strstr(weft_error_text(&err), cases[i].error))
+            fail_msg("'%s' gives '%s'", text, weft_error_text(&err));
+        weft_error_release(&err);
+        weft_tasks_destroy(t);
+        weft_free(text);
+    }
+}
+
+static void room_is_counted(void **state)
+{
+    (void)state;
+    weft_tasks *t = schedule(WEFT_SCHEDULE_1F1B, 3, 3, 5);
+    weft_error err = {0};
+    const int64_t enough[] = {3, 2, 1}, too_few[] = {3, 1, 1};
+    assert_int_equal(weft_tasks_verify(t, &(weft_tasks_limits){enough, 1}, &err), WEFT_OK);
+    assert_int_equal(weft_tasks_verify(t, &(weft_tasks_limits){too_few, 1}, &err), WEFT_ERR_INPUT);
+    assert_non_null(strstr(weft_error_text(&err),
+                           "rank 1, task 2 (1F1) is one micro-batch too many of its stage that "
+                           "waits for the backward: there is room for 1"));
+    weft_error_release(&err);
+    weft_tasks_destroy(t);
+}
+
+/* ---- random lists ---- */
+
+static void proof_agrees_with_simulation(void **state)
+{
+    (void)state;
+    int accepted = 0, refused = 0;
+    for (uint64_t seed = 1; seed <= 6000; seed++) {
+        pipeline_case c;
+        weft_error err = {0};
+        pipeline_case_init(&c, seed);
+        bool proved = !weft_tasks_verify(c.tasks, &c.limits, &err);
+        if (proved != pipeline_finishes(c.tasks, &c.limits, seed)) {
+            weft_text text = {0};
+            pipeline_case_print(&c, &text);
+            fail_msg("seed %d: %s\n%s", (int)seed,
+                     proved ? "proved, and does not finish" : weft_error_text(&err),
+                     weft_text_get(&text));
+        }
+        assert_int_equal(proved, err.n_items == 0);
+        accepted += proved;
+        refused += !proved;
+        weft_error_release(&err);
+        pipeline_case_release(&c);
+    }
+    print_message("%d lists accepted, %d refused\n", accepted, refused);
+    assert_true(accepted > 1000 && refused > 1000);
+}
+
+static void large_ones_take_no_time(void **state)
+{
+    (void)state;
+    double start = weft_now();
+    weft_tasks *t = schedule(WEFT_SCHEDULE_INTERLEAVED, 16, 128, 1024);
+    assert_int_equal(weft_tasks_verify(t, &(weft_tasks_limits){.sending = 1}, NULL), WEFT_OK);
+    print_message("%d ranks, %d stages, %d micro-batches: %.3f s\n", t->ranks, t->stages,
+                  (int)t->micro_batches, weft_now() - start);
+    assert_true(weft_now() - start < 1);
+    weft_tasks_destroy(t);
+}
+
+/* Every allocation may fail. */
+static void out_of_memory_is_said(void **state)
+{
+    (void)state;
+    weft_tasks *t = schedule(WEFT_SCHEDULE_1F1B, 3, 3, 5);
+    for (long n = 1;; n++) {
+        weft_error err = {0};
+        weft_alloc_fail_at(n);
+        weft_status s = weft_tasks_verify(t, NULL, &err);
+        bool all = weft_alloc_count() < n;
+        weft_alloc_fail_at(0);
+        weft_error_release(&err);
+        assert_int_equal(s, all ? WEFT_OK : WEFT_ERR_MEMORY);
+        if (all)
+            break;
+    }
+    weft_tasks_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_schedules_have_their_bubbles),
+        cmocka_unit_test(stages_that_do_not_fit_are_refused),
+        cmocka_unit_test(text_comes_back),
+        cmocka_unit_test(bad_text_is_named),
+        cmocka_unit_test(bad_lists_are_named),
+        cmocka_unit_test(room_is_counted),
+        cmocka_unit_test(proof_agrees_with_simulation),
+        cmocka_unit_test(large_ones_take_no_time),
+        cmocka_unit_test(out_of_memory_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tasks of a planned step take: all of its operations, and what goes from stage to stage.
+ */
+#include "../../lib/plan_run.h"
+#include "forecast/forecast.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <string.h>
+/* last: it needs the headers above */
+#include <cmocka.h>
+
+#define MODEL                                                                                      \
+    "[train]\nsteps = 2\nseq_len = 16\nglobal_batch = 16\nmicro_batch = 4\n"                       \
+    "[llama3]\ndim = 32\nn_layers = 4\nn_heads = 4\nn_kv_heads = 2\nhead_dim = 8\nffn_dim = "      \
+    "48\nvocab_size = 64\n"
+
+static void start(plan_run *p, const char *plugins, const char *sections, int ranks)
+{
+    weft_text text = {0};
+    weft_text_print(&text, "%s%s", MODEL, sections);
+    plan_run_start(p, plugins, weft_text_get(&text),
+                   &(weft_plan_options){.ranks = ranks, .train_only = true});
+    weft_text_release(&text);
+}
+
+static weft_costs costs_of(const plan_run *p, double flops_per_s, double bytes_per_s)
+{
+    weft_roofline r;
+    weft_forecast f;
+    assert_false(weft_plan_roofline(p->plan, &r));
+    weft_roofline_assume(&r, flops_per_s, bytes_per_s);
+    assert_int_equal(weft_plan_forecast(p->plan, &r, &f, NULL), WEFT_OK);
+    const weft_costs costs = f.costs;
+    f.costs = (weft_costs){0};
+    weft_forecast_release(p->plan, &f);
+    return costs;
+}
+
+static double step_of(const weft_costs *c, int64_t micro_batches)
+{
+    double sum = 0;
+    for (int part = 0; part < WEFT_PARTS; part++) {
+        bool micro = part == WEFT_PART_F || part == WEFT_PART_B;
+        for (int i = 0; i < (micro ? c->stages : c->ranks); i++)
+            sum += c->seconds[part][i] * (micro ? (double)micro_batches : 1);
+    }
+    return sum;
+}
+
+/* One operation a second, and sending takes none: the seconds of a step are its operations. Sums
+ * that a kernel makes in place count here, and not there. */
+static void check_flops(const char *plugins, const char *sections, int ranks)
+{
+    plan_run p;
+    start(&p, plugins, sections, ranks);
+    weft_costs c = costs_of(&p, 1, INFINITY);
+    double want = p.plan->lowered[WEFT_MODE_TRAIN]->flops, got = step_of(&c, p.plan->micro_batches);
+    if (got < want || got > 1.01 * want)
+        fail_msg("%s: tasks take %.0f operations, and the step has %.0f", plugins, got, want);
+    weft_costs_release(&c);
+    plan_run_release(&p);
+}
+
+static void every_operation_counts_once(void **state)
+{
+    (void)state;
+    check_flops("llama3 adamw", "", 1);
+    check_flops("llama3 bf16 ac adamw", "[ac]\nmode = full\n", 1);
+    check_flops("llama3 order ac adamw", "[order]\nstages = 3\n", 1);
+    check_flops("llama3 local tp fsdp adamw", "[tp]\ndegree = 2\n[fsdp]\ndegree = 2\n", 4);
+}
+
+/* What is sent within a stage takes time as well. */
+static void collectives_take_time(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, "llama3 local tp adamw", "[tp]\ndegree = 2\n", 2);
+    weft_costs c = costs_of(&p, INFINITY, 1);
+    /* with the sequence cut: a gather before each attention and MLP, a scatter of sums behind, and
+     * one of the embedding's sums; each sends a half of B S E f32. The head is the backward's. */
+    double half = 4 * 16 * 32 * 4 / 2.0;
+    assert_true(c.seconds[WEFT_PART_F][0] == (4 * 4 + 1) * half);
+    weft_costs_release(&c);
+    plan_run_release(&p);
+}
+
+static void stages_send_activations_and_gradients(void **state)
+{
+    (void)state;
+    plan_run p;
+    start(&p, "llama3 order adamw", "[order]\nstages = 3\n", 1);
+    weft_costs c = costs_of(&p, 1, 1);
+    for (int s = 0; s < 3; s++) {
+        double bytes = 4 * 16 * 32 * 4; /* B S E f32 */
+        assert_true(c.bytes[0][s] == (s < 2 ? bytes : 0));
+        assert_true(c.bytes[1][s] == (s > 0 ? bytes : 0));
+    }
+    weft_costs_release(&c);
+    plan_run_release(&p);
+}
+
+static weft_costs seen_from(int rank)
+{
+    plan_run p;
+    plan_run_start(&p, "llama3 local pp adamw", MODEL "[pp]\ndegree = 2\nvirtual_stages = 2\n",
+                   &(weft_plan_options){.rank = rank, .ranks = 2, .train_only = true});
+    weft_costs c = costs_of(&p, 1, 1);
+    plan_run_release(&p);
+    return c;
+}
+
+/* Those of other ranks are lowered for it: each rank is told the same. */
+static void ranks_of_a_pipeline_agree(void **state)
+{
+    (void)state;
+    weft_costs a = seen_from(0), b = seen_from(1);
+    assert_int_equal(a.stages, 4);
+    for (int part = 0; part < WEFT_PARTS; part++)
+        for (int i = 0; i < (weft_part_is_micro((weft_part)part) ? 4 : 2); i++)
+            assert_true(a.seconds[part][i] == b.seconds[part][i]);
+    for (int s = 0; s < 4; s++)
+        assert_true(a.seconds[WEFT_PART_F][s] > 0 && a.seconds[WEFT_PART_B][s] > 0 &&
+                    a.bytes[0][s] == b.bytes[0][s] && a.bytes[1][s] == b.bytes[1][s]);
+    weft_costs_release(&a);
+    weft_costs_release(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_counts_once),
+        cmocka_unit_test(collectives_take_time),
+        cmocka_unit_test(stages_send_activations_and_gradients),
+        cmocka_unit_test(ranks_of_a_pipeline_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft generate: a trained model continues texts, on any mesh. */
+#include "generate.h"
+#include "execute/run.h"
+#include "forecast/forecast.h"
+#include "launch/job.h"
+#include "net/digest.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* What all ranks share. */
+typedef struct job {
+    const generate_wishes *wishes;
+    const generate_source *source;
+} job;
+
+/* One rank's. */
+typedef struct work {
+    weft_rank *rank;
+    const job *job;
+    weft_plan *plan;
+    weft_run *run;
+    generate_texts texts;
+    weft_decoder decoder;
+    weft_generation generation;
+    int32_t *eos;
+    bool streams; /* text appears as it is written */
+    size_t printed;
+} work;
+
+/* ---- sizes ---- */
+
+static weft_status find_texts(work *w, weft_error *err)
+{
+    const generate_wishes *wishes = w->job->wishes;
+    weft_run_tokenizer tokenizer = weft_run_tokenizer_find(w->rank->session.plugins);
+    bool ids = wishes->ids.n > 0;
+    if (!ids && !tokenizer.table)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "no tokenizer comes with %s; give the prompt as --ids \"1 2 3\"",
+                         w->job->source->name);
+    if (ids)
+        tokenizer.table = NULL;
+    return generate_texts_init(&w->texts, wishes, &tokenizer, err);
+}
+
+static void find_lengths(const work *w, int64_t *least, int64_t *most)
+{
+    *least = INT64_MAX;
+    *most = 0;
+    for (int i = 0; i < w->texts.n; i++) {
+        int64_t n = (int64_t)w->texts.list[i].n_prompt;
+        *least = n < *least ? n : *least;
+        *most = n > *most ? n : *most;
+    }
+}
+
+/* As many places as the longest prompt and what is added to it need; shorter prompts have padding
+ * in front, which is no part of their context. */
+static weft_status size_writing(const work *w, weft_writing *writing, weft_error *err)
+{
+    const generate_wishes *wishes = w->job->wishes;
+    const weft_params *train;
+    weft_status s = weft_settings_section(w->rank->session.settings, "train",
+                                          weft_core_params("train"), &train, err);
+    if (s)
+        return s;
+    int64_t least, most,
+        context = wishes->context > 0 ? wishes->context : weft_params_int(train, "seq_len");
+    find_lengths(w, &least, &most);
+    if (most >= context)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "the longest prompt has %lld tokens, and the context %lld%s",
+                         (long long)most, (long long)context,
+                         wishes->context > 0 ? "" : ", as [train] seq_len; --context sets another");
+    int64_t places = most + wishes->most, limit = context + most - least;
+    *writing = (weft_writing){.rows = w->texts.n < wishes->batch ? w->texts.n : wishes->batch,
+                              .cache = !wishes->no_cache};
+    writing->places = places < limit ? places : limit;
+    writing->context = context < most + wishes->most ? context : most + wishes->most;
+    return WEFT_OK;
+}
+
+/* ---- a run ---- */
+
+static weft_status make_plan(work *w, weft_error *err)
+{
+    weft_session *session = &w->rank->session;
+    weft_writing writing;
+    weft_status s = size_writing(w, &writing, err);
+    const weft_plan_options options = {.rank = session->host.rank,
+                                       .ranks = session->host.ranks,
+                                       .write = &writing,
+                                       .broken = weft_plan_keep_broken};
+    return s ? s : weft_plan_create(session->plugins, session->settings, &options, &w->plan, err);
+}
+
+static weft_status load(work *w, weft_error *err)
+{
+    const generate_source *source = w->job->source;
+    if (w->job->wishes->untrained)
+        return WEFT_OK;
+    return source->checkpoint ? generate_read_weights(w->run, source->folder, err)
+                              : weft_run_take_weights(w->run, err);
+}
+
+static weft_status check_ids(const work *w, weft_error *err)
+{
+    for (int i = 0; i < w->texts.n; i++)
+        for (size_t k = 0; k < w->texts.list[i].n; k++)
+            if (w->texts.list[i].ids[k] >= w->decoder.vocab)
+                return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                                 "prompt %d has the id %d, and the model only %lld ids", i + 1,
+                                 (int)w->texts.list[i].ids[k], (long long)w->decoder.vocab);
+    return WEFT_OK;
+}
+
+static weft_status start(work *w, weft_error *err)
+{
+    weft_status s = weft_decoder_init(&w->decoder, w->plan, w->run, w->run->step, err);
+    return s ? s : check_ids(w, err);
+}
+
+static weft_status prepare(work *w)
+{
+    weft_rank *rank = w->rank;
+    weft_session *session = &rank->session;
+    weft_status s =
+        weft_rank_agree(rank, "opening plugins", weft_plugins_open(session->plugins, &rank->err));
+    s = s ? s : weft_rank_agree(rank, "reading prompts", find_texts(w, &rank->err));
+    s = s ? s : weft_rank_agree(rank, "planning", make_plan(w, &rank->err));
+    s = s ? s
+          : weft_rank_agree(rank, "comparing the ranks",
+                            weft_digest_check(w->plan, rank->control, &rank->err));
+    s = s ? s
+          : weft_rank_agree(rank, "preparing the run",
+                            weft_run_create(w->plan, &session->host, &w->run, &rank->err));
+    s = s ? s : weft_rank_agree(rank, "loading weights", load(w, &rank->err));
+    return s ? s : weft_rank_agree(rank, "preparing to write", start(w, &rank->err));
+}
+
+/* ---- writing ---- */
+
+static weft_status added(void *ctx, const weft_continuation *t, weft_error *err)
+{
+    work *w = ctx;
+    return w->streams ? generate_print_more(&w->texts, t, &w->printed, err) : WEFT_OK;
+}
+
+/* What ends texts: the tokenizer's mark, and those that come with the model. */
+static weft_status set_rules(work *w, weft_error *err)
+{
+    const generate_source *source = w->job->source;
+    const generate_texts *t = &w->texts;
+    if (!(w->eos = weft_alloc(((size_t)source->n_eos + 1) * sizeof *w->eos)))
+        return weft_fail_memory(err);
+    int n = source->n_eos;
+    if (n)
+        memcpy(w->eos, source->eos, (size_t)n * sizeof *w->eos);
+    const weft_run_tokenizer *by = &t->tokenizer;
+    int eos = by->table ? by->table->eos(by->self) : -1;
+    if (eos >= 0)
+        w->eos[n++] = eos;
+    w->generation = (weft_generation){
+        .most = w->job->wishes->most, .eos = w->eos, .n_eos = n, .added = added, .ctx = w};
+    w->generation.vocab = by->table ? by->table->vocab_size(by->self) : 0;
+    return WEFT_OK;
+}
+
+static weft_status print_group(work *w, const weft_continuation *list, int n, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < n && !s; i++) {
+        size_t printed = 0;
+        s = w->job->wishes->json ? generate_print_json(&w->texts, &list[i], err)
+                                 : generate_print_more(&w->texts, &list[i], &printed, err);
+    }
+    return s;
+}
+
+static weft_status write_group(work *w, weft_continuation *list, int n, weft_error *err)
+{
+    bool first = w->rank->session.host.rank == 0;
+    w->printed = 0;
+    w->streams = first && n == 1 && !w->job->wishes->json;
+    weft_status s = w->streams ? generate_print_more(&w->texts, list, &w->printed, err) : WEFT_OK;
+    s = s ? s : weft_generate(&w->decoder, &w->generation, list, n, err);
+    return s || w->streams || !first ? s : print_group(w, list, n, err);
+}
+
+static void tell_speed(const work *w, double seconds)
+{
+    const weft_session *session = &w->rank->session;
+    double tokens = (double)w->generation.tokens;
+    weft_log_print(session->host.log, WEFT_LOG_INFO, "%.0f tokens in %.2f s: %.1f tokens/s%s",
+                   tokens, seconds, seconds > 0 ? tokens / seconds : 0,
+                   w->plan->writing.cache ? "" : " without a cache");
+}
+
+static weft_status write_all(work *w, weft_error *err)
+{
+    weft_status s = set_rules(w, err);
+    int rows = (int)w->plan->writing.rows;
+    double begin = weft_now();
+    for (int i = 0; i < w->texts.n && !s; i += rows)
+        s = write_group(w, w->texts.list + i, w->texts.n - i < rows ? w->texts.n - i : rows, err);
+    if (!s && w->rank->session.host.rank == 0)
+        tell_speed(w, weft_now() - begin);
+    return s;
+}
+
+static weft_status body(weft_rank *rank, void *ctx)
+{
+    work w = {.rank = rank, .job = ctx};
+    weft_status s = prepare(&w);
+    s = s ? s : write_all(&w, &rank->err);
+    weft_decoder_release(&w.decoder);
+    weft_free(w.eos);
+    generate_texts_release(&w.texts);
+    weft_run_destroy(w.run);
+    weft_plan_destroy(w.plan);
+    return s;
+}
+
+/* ---- the command ---- */
+
+static weft_status check(const generate_wishes *w, weft_error *err)
+{
+    if (w->ids.n && (w->prompts.n || w->prompts_file))
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "give prompts as text or as --ids, not both");
+    if (w->most < 1 || w->batch < 1 || w->context == 0 || w->context < -1)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--max-tokens, --batch and --context must be at least 1");
+    if (w->greedy && w->temperature)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--greedy is --temperature 0: give one of the two");
+    return WEFT_OK;
+}
+
+static int run(int argc, char **argv, const weft_cli_options *given, const generate_wishes *wishes)
+{
+    weft_error err = {0};
+    generate_source source = {0};
+    generate_options all = {0};
+    weft_status s = check(wishes, &err);
+    s = s ? s : generate_source_find(&source, given->arguments[0], given, wishes->untrained, &err);
+    s = s ? s : generate_axes_settle(&source, given, wishes, &err);
+    s = s ? s : generate_options_init(&all, given, wishes, &source, &err);
+    job j = {wishes, &source};
+    int code = s ? weft_cli_conclude(s, &err) : weft_job_run(argc, argv, &all.options, body, &j);
+    generate_options_release(&all);
+    generate_source_release(&source);
+    weft_error_release(&err);
+    return code;
+}
+
+int weft_cmd_generate(int argc, char **argv)
+{
+    generate_wishes w = {.most = 128, .top_k = -1, .seed = -1, .context = -1, .batch = 8};
+    const weft_option extra[] = {
+        {.name = "prompt",
+         .argument = "TEXT",
+         .help = "continue this text; may be repeated",
+         .values = &w.prompts},
+        {.name = "prompts",
+         .argument = "FILE",
+         .help = "continue every line of a file",
+         .text = &w.prompts_file},
+        {.name = "ids",
+         .argument = "\"1 2 3\"",
+         .help = "continue these token ids, and print ids; may be repeated",
+         .values = &w.ids},
+        {.name = "max-tokens",
+         .argument = "N",
+         .help = "the most that is added to a prompt (128)",
+         .number = &w.most},
+        {.name = "greedy", .help = "always the likeliest token", .flag = &w.greedy},
+        {.name = "temperature",
+         .argument = "X",
+         .help = "divides the logits; 0 is greedy ([sample] temperature)",
+         .text = &w.temperature},
+        {.name = "top-k",
+         .argument = "N",
+         .help = "choose among the N likeliest tokens; 0: all ([sample] top_k)",
+         .number = &w.top_k},
+        {.name = "top-p",
+         .argument = "X",
+         .help = "choose among those that have this probability together ([sample] top_p)",
+         .text = &w.top_p},
+        {.name = "seed",
+         .argument = "N",
+         .help = "seed of the choices ([sample] seed)",
+         .number = &w.seed},
+        {.name = "context",
+         .argument = "N",
+         .help = "the most tokens of a text, its prompt included ([train] seq_len)",
+         .number = &w.context},
+        {.name = "batch",
+         .argument = "N",
+         .help = "prompts that are continued together (8)",
+         .number = &w.batch},
+        {.name = "no-cache",
+         .help = "compute everything again for every token",
+         .flag = &w.no_cache},
+        {.name = "json",
+         .help = "print a line of JSON for every text: prompt, text, ids, why it ended",
+         .flag = &w.json},
+        {.name = "untrained",
+         .help = "parameters as training begins with them, not those of a checkpoint",
+         .flag = &w.untrained},
+        {.name = NULL},
+    };
+    const weft_cli_usage usage = {
+        .command = "generate",
+        .arguments = "MODEL",
+        .max_arguments = 1,
+        .summary = "Continues texts with a trained model. MODEL: a run folder, a checkpoint "
+                   "(step-N), a Hugging Face folder, or an INI file, whose run\n"
+                   "folder's newest checkpoint is taken and whose mesh is used.",
+        .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
+        .extra = extra,
+    };
+    weft_cli_options options;
+    int code = weft_cli_parse(&usage, argc, argv, &options);
+    if (code == WEFT_CLI_GO)
+        code = run(argc, argv, &options, &w);
+    weft_cli_options_release(&options);
+    weft_option_values_release(&w.prompts);
+    weft_option_values_release(&w.ids);
+    return code;
+}
