@@ -11,10 +11,12 @@ nobase_dist_doc_DATA += \
 	docs/ini.md \
 	docs/oracle.md \
 	docs/packaging.md \
+	docs/pipeline.svg \
 	docs/pipelines.md \
 	docs/plan.md \
 	docs/tokenizers.md \
 	docs/vetting.md \
+	docs/where.md \
 	docs/writing-plugins.md
 
 # Pages for man and the table of ops, made by the program that was built from its own tables: after
@@ -32,7 +34,8 @@ pages/stamp: weft$(EXEEXT) $(plugin_LTLIBRARIES) docs/make-pages docs/make-compl
 	    $(SHELL) $(srcdir)/docs/make-pages ./weft$(EXEEXT) pages && \
 	    $(SHELL) $(srcdir)/docs/make-completion ./weft$(EXEEXT) pages && touch $@
 install-data-local: pages/stamp
-	$(MKDIR_P) '$(DESTDIR)$(man1dir)' '$(DESTDIR)$(man5dir)' '$(DESTDIR)$(man7dir)' '$(DESTDIR)$(docdir)/docs' \
+	$(MKDIR_P) '$(DESTDIR)$(man1dir)' '$(DESTDIR)$(man5dir)' '$(DESTDIR)$(man7dir)' \
+	    '$(DESTDIR)$(docdir)/docs' \
 	    '$(DESTDIR)$(bashcompletiondir)' '$(DESTDIR)$(zshcompletiondir)'
 	$(INSTALL_DATA) pages/*.1 '$(DESTDIR)$(man1dir)'
 	$(INSTALL_DATA) pages/*.5 '$(DESTDIR)$(man5dir)'
@@ -55,6 +58,7 @@ nodist_doc_DATA = weft-sbom.spdx.json
 CLEANFILES += weft-sbom.spdx.json
 weft-sbom.spdx.json: config.status cli/commit.c docs/make-sbom
 	$(AM_V_GEN)$(SHELL) $(srcdir)/docs/make-sbom '$(VERSION)' \
-	    "`sed -n 's/^const char weft_commit.*"\(.*\)";/\1/p' cli/commit.c`" $(SBOM) >$@.new && mv $@.new $@
+	    "`sed -n 's/^const char weft_commit.*"\(.*\)";/\1/p' cli/commit.c`" \
+	    $(SBOM) >$@.new && mv $@.new $@
 clean-local:
 	rm -rf pages
