@@ -19,7 +19,7 @@ weft_status weft_folder_read_about(const char *dir, json_t **out, weft_error *er
     weft_status s = WEFT_OK;
     if (stat(path, &info) != 0)
         s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "%s is no run folder: it has no run.json, which weft train writes there",
+                      "%s is not a run folder: it has no run.json, which weft train writes there",
                       dir);
     s = s ? s : weft_read_file(path, &data, &size, err);
     if (!s && !(*out = json_loadb(data, size, 0, &why)))

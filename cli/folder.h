@@ -10,7 +10,7 @@
 /* DIR/run.json. */
 weft_status weft_folder_read_about(const char *dir, json_t **out, weft_error *err);
 /* Why a start has ended that has not said so itself. */
-#define WEFT_FOLDER_LOST "it ended without a word: it was killed, or its host was lost"
+#define WEFT_FOLDER_LOST "it ended without a message: it was killed, or its host was lost"
 /* DIR/progress.jsonl: what the last start has noted of its last step, and of its end if it has
  * ended; *out is NULL where there is no such file, or nothing can be read. */
 weft_status weft_folder_read_progress(const char *dir, json_t **out, weft_error *err);

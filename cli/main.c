@@ -26,7 +26,7 @@ static const struct command {
     {"config", "print every effective value of an INI file", weft_cmd_config},
     {"plugins", "list the plugins that can be found", weft_cmd_plugins},
     {"inspect", "describe a plugin and its parameters", weft_cmd_inspect},
-    {"vet", "write down which plugins may be opened, and hold others against it", weft_cmd_vet},
+    {"vet", "write down which plugins may be opened, and check files against that", weft_cmd_vet},
     {"conform", "check a plugin against what it declares", weft_cmd_conform},
     {"new-plugin", "make a folder with a plugin to begin with", weft_cmd_new_plugin},
 };

@@ -21,7 +21,8 @@ static weft_status read_rate(const char *option, const char *text, double *rate,
     double given = strtod(text, &end);
     if (end == text || *end || !isfinite(given) || given <= 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "--%s: '%s' is no rate; it is a number above 0, as 3e12", option, text);
+                         "--%s: '%s' is not a rate; a rate is a number above 0, as 3e12", option,
+                         text);
     *rate = given;
     return WEFT_OK;
 }

@@ -100,7 +100,7 @@ int weft_cli_conclude(weft_status s, const weft_error *err)
     if (!s || code)
         return code;
     if (err->n_items == 0)
-        fputs("error: weft failed and does not say why; please report this\n", stderr);
+        fputs("error: weft failed without a message; please report this\n", stderr);
     return 1;
 }
 

@@ -159,7 +159,7 @@ static void note_plugins(weft_session *session)
     weft_text text = {0};
     const char *lock;
     for (int i = 0; (lock = weft_search_locked_by(plugins->search, i)); i++)
-        weft_text_print(&text, "plugins are those that %s knows\n", lock);
+        weft_text_print(&text, "only plugins that %s lists are opened\n", lock);
     for (int i = 0; i < plugins->n; i++) {
         const weft_module *m = &plugins->list[i].module;
         weft_text_print(&text, "plugin %s %s: ", m->plugin->name, m->plugin->version);

@@ -52,8 +52,8 @@ static weft_status read_number(const char *name, long low, long high, bool tail,
     long number = strtol(text, &end, 10);
     if (end == text || errno || (*end && !tail) || number < low || number > high)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s=%s in the environment: an integer from %ld to %ld is due", name, text,
-                         low, high);
+                         "%s=%s in the environment: it must be an integer from %ld to %ld", name,
+                         text, low, high);
     *out = (int)number;
     return WEFT_OK;
 }

@@ -220,7 +220,7 @@ static int attend(pid_t child, const sigset_t *signals, int ranks, int fd)
         fputs("stopped by a signal before the first step\n", stderr);
         return weft_cli_exit_code(WEFT_ERR_STOPPED);
     }
-    fprintf(stderr, "error: %d of %d ranks ended without a word\n", ranks - l.codes.n, ranks);
+    fprintf(stderr, "error: %d of %d ranks ended without a message\n", ranks - l.codes.n, ranks);
     return 1;
 }
 

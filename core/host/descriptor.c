@@ -166,7 +166,7 @@ static void check_param(check *c, const weft_param *q)
         if (strcmp(other->name, q->name) == 0)
             complain(c, "parameter '%s' is declared twice", q->name);
     if ((unsigned)q->type > WEFT_PARAM_CHOICE)
-        complain(c, "parameter '%s' has type %d, which is none", q->name, (int)q->type);
+        complain(c, "parameter '%s' has the unknown type %d", q->name, (int)q->type);
     if (is_empty(q->help))
         complain(c, "parameter '%s' has no help", q->name);
     if (q->type == WEFT_PARAM_CHOICE && (!q->choices || !q->choices[0]))
@@ -239,7 +239,7 @@ static void check_capabilities(check *c, const char *list_name, const char *cons
         if (n > 0 && list[i][n - 1] == '?' && may_be_optional)
             n--;
         if (n == 0 || strcspn(list[i], "? \t\n") < n)
-            complain(c, "'%s' in %s is no capability%s", list[i], list_name,
+            complain(c, "'%s' in %s is not a capability%s", list[i], list_name,
                      may_be_optional ? "" : " (only needs and after may end with '?')");
     }
 }
@@ -248,7 +248,7 @@ static void check_pass(check *c, const weft_contribution *k)
 {
     if ((unsigned)k->stage >= WEFT_STAGES)
         complain(c,
-                 "a pass has stage %d, which is none; there are mesh, graph, table, placed, joint "
+                 "a pass has the unknown stage %d; stages are mesh, graph, table, placed, joint "
                  "and ordered",
                  (int)k->stage);
     else if (!(k->stage == WEFT_STAGE_MESH ? k->mesh != NULL : k->graph != NULL))
@@ -385,7 +385,7 @@ static void check_contributions(check *c)
             return; /* the table's end is missing: what follows is not ours to read */
         }
         if (k->after && k->kind != WEFT_PASS)
-            complain(c, "a contribution that is no pass says after '%s'; only passes wait",
+            complain(c, "a contribution that is not a pass says after '%s'; only passes wait",
                      k->after);
         check_capabilities(c, "after", (const char *const[]){k->after, NULL}, true);
         check_capabilities(c, "needs", k->needs, true);
@@ -400,7 +400,7 @@ static void check_flags(check *c, const weft_op *op)
 {
     const unsigned own = WEFT_OP_PARAMETER | WEFT_OP_STATE | WEFT_OP_INPUT;
     if (op->flags & ~(unsigned)WEFT_OP_FLAGS)
-        complain(c, "op '%s' has flags 0x%x that there are not; <weft/op.h> lists all", op->name,
+        complain(c, "op '%s' has the unknown flags 0x%x; <weft/op.h> lists all", op->name,
                  op->flags & ~(unsigned)WEFT_OP_FLAGS);
     if (op->flags & own)
         complain(c,
@@ -452,9 +452,9 @@ static void check_kernel(check *c, const weft_kernel *k)
     if (!k->launch)
         complain(c, "kernel '%s' of op '%s' has no launch", k->name, k->op);
     if (k->priority <= 0)
-        complain(
-            c, "kernel '%s' of op '%s' has priority %d; expected above 0, which is the plain one's",
-            k->name, k->op, k->priority);
+        complain(c,
+                 "kernel '%s' of op '%s' has priority %d; it must be above 0, the plain kernel's",
+                 k->name, k->op, k->priority);
 }
 
 weft_status weft_descriptor_check(const weft_plugin *plugin, const char *name, const char *path,

@@ -49,7 +49,7 @@ weft_status weft_leave(const weft_entry *entry, weft_status s)
         return s;
     const char *plugin = entry->in.plugin;
     return weft_fail(entry->err, blame_plugin(s), entry->where,
-                     "%s%s%s failed in %s%s%s and does not say why; with weft_fail() it would",
+                     "%s%s%s failed in %s%s%s without a message; weft_fail() gives one",
                      plugin ? "plugin '" : "the core", plugin ? plugin : "", plugin ? "'" : "",
                      entry->in.hook, entry->in.op ? " of op " : "",
                      entry->in.op ? entry->in.op : "");

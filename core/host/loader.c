@@ -82,7 +82,7 @@ static bool is_of_this_machine(const char *path, int fd)
         close(self);
     ssize_t n = pread(fd, &e, sizeof e, 0);
     if (n < SELFMAG || memcmp(e.ident, ELFMAG, SELFMAG) != 0)
-        return refuse(path, n == 0 ? "the file is empty" : "this is no shared object (ELF)");
+        return refuse(path, n == 0 ? "the file is empty" : "this is not a shared object (ELF)");
     if (n < (ssize_t)sizeof e)
         return refuse(path, "the file is cut short");
     if (known && e.ident[EI_DATA] != own.ident[EI_DATA])
@@ -134,7 +134,7 @@ static lt_module open_exact(lt_user_data data, const char *file, lt_dladvise adv
     if (!module) {
         const char *why = dlerror();
         snprintf(loader.error, sizeof loader.error, "%s",
-                 why ? why : "the dynamic linker does not say why");
+                 why ? why : "the dynamic linker gives no reason");
     }
     return module;
 }
@@ -170,7 +170,7 @@ static weft_status add_loader(weft_error *err)
             const char *why = lt_dlerror();
             free(table);
             return weft_fail(err, WEFT_ERR_RUN, WEFT_NOWHERE,
-                             "libltdl does not take weft's plugin loader: %s",
+                             "libltdl refuses weft's plugin loader: %s",
                              why ? why : "no reason given");
         }
     }

@@ -281,8 +281,8 @@ weft_status weft_search_locate(weft_search *search, const char *name, weft_where
     *path = NULL;
     if (!weft_plugin_name_ok(name))
         return weft_fail(err, WEFT_ERR_INPUT, where,
-                         "'%s' is no plugin name: write letters, digits and '_', a letter first, "
-                         "without folder and .so",
+                         "'%s' is not a plugin name: write letters, digits and '_', a letter "
+                         "first, without folder and .so",
                          name);
     for (int i = 0; i <= search->n_folders; i++) {
         if (i == search->n_user && weft_loader_builtin(name)) {

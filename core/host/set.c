@@ -111,7 +111,7 @@ static weft_status open_default(loading *l, const weft_default *d)
     const bool lacking = strchr(d->word, ':') != NULL;
     if (lacking && !weft_service_kind_find(d->service))
         return weft_fail(l->err, WEFT_ERR_INPUT, d->where,
-                         "[weft] defaults: '%s' is no service; write the name of a plugin, or "
+                         "[weft] defaults: '%s' is not a service; write the name of a plugin, or "
                          "SERVICE:NAME, as device:cpu",
                          d->word);
     if (weft_listed_find(l->settings, d->name) >= 0 || is_open(l->plugins, d->name) ||

@@ -113,10 +113,10 @@ static weft_status set_twice(const char *section, const char *key, const weft_se
 
     if (setting->before.line > 0)
         snprintf(line, sizeof(line), ":%d", setting->before.line);
-    return weft_fail(err, WEFT_ERR_INPUT, setting->where,
-                     "[%s] %s is set already (%s%s), and what is set once stays; take one of the "
-                     "two out",
-                     section, key, setting->before.file, line);
+    return weft_fail(
+        err, WEFT_ERR_INPUT, setting->where,
+        "[%s] %s is already set (%s%s), and the first setting stays; take one of the two out",
+        section, key, setting->before.file, line);
 }
 
 static weft_status check_value(weft_settings *settings, const weft_section *section,

@@ -311,7 +311,8 @@ static bool section_line(reader *r, const char *s, size_t n, output *out)
         wrong(r, "section name [%.*s...] has %zu bytes; at most %d", shown(n_name), name, n_name,
               WEFT_INI_NAME);
     } else if (!is_name(name, n_name)) {
-        wrong(r, "[%.*s] is no section name; names are made of letters, digits, '_', '-' and '.'",
+        wrong(r,
+              "[%.*s] is not a section name; names are made of letters, digits, '_', '-' and '.'",
               shown(n_name), name);
     } else {
         memcpy(text, name, n_name);
@@ -351,10 +352,10 @@ static bool pair_line(reader *r, const char *s, size_t n, output *out)
         wrong(r, "key '%.*s...' has %zu bytes; at most %d", shown(n_key), key, n_key,
               WEFT_INI_NAME);
     } else if (!is_name(key, n_key)) {
-        wrong(
-            r,
-            "'%.*s' is no key; keys are made of letters, digits, '_', '-' and '.', and '=' follows",
-            shown(n_key), key);
+        wrong(r,
+              "'%.*s' is not a key; keys are made of letters, digits, '_', '-' and '.', and '=' "
+              "follows",
+              shown(n_key), key);
     } else if (!r->skip) {
         r->above = IN_VALUE;
         r->new_line = r->continues = false;

@@ -49,15 +49,15 @@ static weft_status check_name(const char *name, weft_where where, weft_error *er
     if (n > 0 && n <= WEFT_INI_NAME && good == n && !(name[0] >= '0' && name[0] <= '9'))
         return WEFT_OK;
     if (strchr(name, ','))
-        return weft_fail(err, WEFT_ERR_INPUT, where,
-                         "'%.60s' is no plugin's name; names are separated by blanks, not commas",
-                         name);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, where,
+            "'%.60s' is not a plugin's name; names are separated by blanks, not commas", name);
     if (strchr(name, '='))
         return weft_fail(
             err, WEFT_ERR_INPUT, where,
             "'%.60s' among the plugins' names; a line with a key starts in the first column", name);
     return weft_fail(err, WEFT_ERR_INPUT, where,
-                     "'%.60s' is no plugin's name; names are made of letters, digits and '_'",
+                     "'%.60s' is not a plugin's name; names are made of letters, digits and '_'",
                      name);
 }
 

@@ -59,10 +59,10 @@ static weft_status find_place(const weft_settings *settings, const char *place, 
     if (!place || strcmp(place, "first") == 0)
         return WEFT_OK;
     if (!other || (strncmp(place, "after:", 6) != 0 && strncmp(place, "before:", 7) != 0))
-        return weft_fail(
-            err, WEFT_ERR_INPUT, where,
-            "'@%.60s' is no place; write NAME, NAME@first, NAME@after:OTHER or NAME@before:OTHER",
-            place);
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "'@%.60s' is not a place in the list; write NAME, NAME@first, "
+                         "NAME@after:OTHER or NAME@before:OTHER",
+                         place);
     *index = weft_listed_find(settings, other + 1);
     if (*index < 0)
         return not_listed(settings, other + 1, where, err);

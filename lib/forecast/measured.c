@@ -106,7 +106,7 @@ static weft_status read_one(reader *r, const json_t *one)
     weft_part part;
     const json_t *ms = json_object_get(one, "ms");
     if (!find_part(json_string_value(json_object_get(one, "part")), &part))
-        return wrong(r, "a part is none of begin, forward, backward, step_end, update");
+        return wrong(r, "a part must be begin, forward, backward, step_end or update");
     if (!json_is_number(ms) || json_number_value(ms) < 0)
         return wrong(r, "a part has no \"ms\" that is a time");
     double seconds = json_number_value(ms) / 1000;

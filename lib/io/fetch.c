@@ -131,8 +131,8 @@ static weft_status read_chunk(weft_folder *folder, store_file *file, int64_t ind
         return WEFT_OK;
     return weft_fail(
         err, WEFT_ERR_INPUT, (weft_where){file->path, 0},
-        "bytes %" PRId64 " to %" PRId64 " are not what was written (checksum %016" PRIx64
-        ", not %016" PRIx64
+        "bytes %" PRId64 " to %" PRId64
+        " differ from the bytes that were written (checksum %016" PRIx64 ", not %016" PRIx64
         "): the file was damaged or changed; restore it from a copy, or use another checkpoint",
         begin, begin + n - 1, sum, file->sums.sum[index]);
 }

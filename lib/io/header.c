@@ -23,7 +23,7 @@ typedef struct header_reader {
 static const char *get_numbers(const json_t *list, int64_t *to, int *n)
 {
     if (!json_is_array(list))
-        return "is no list";
+        return "is not a list";
     size_t count = json_array_size(list);
     if (*n >= 0 && count != (size_t)*n)
         return "has another number of items than it should";
@@ -166,7 +166,7 @@ static weft_status check_order(header_reader *r, store_header *h, int64_t data_b
 static weft_status read_metadata(header_reader *r, json_t *metadata, store_header *h)
 {
     if (metadata && !json_is_object(metadata))
-        return BAD(r, "__metadata__ is no object");
+        return BAD(r, "__metadata__ is not an object");
     const char **to = weft_pool_alloc(r->pool, (2 * json_object_size(metadata) + 1) * sizeof *to);
     if (!to)
         return weft_fail_memory(r->err);
@@ -194,8 +194,8 @@ static weft_status read_metadata(header_reader *r, json_t *metadata, store_heade
     r->sharding = json_loadb(json_string_value(sharding), json_string_length(sharding),
                              JSON_REJECT_DUPLICATES, &error);
     if (!r->sharding)
-        return BAD(r, "DCP_SHARDING_INFO is no JSON: %s", error.text);
-    return json_is_object(r->sharding) ? WEFT_OK : BAD(r, "DCP_SHARDING_INFO is no object");
+        return BAD(r, "DCP_SHARDING_INFO is not JSON: %s", error.text);
+    return json_is_object(r->sharding) ? WEFT_OK : BAD(r, "DCP_SHARDING_INFO is not an object");
 }
 
 static weft_status read_entries(header_reader *r, json_t *root, int64_t data_bytes, store_header *h)
@@ -227,7 +227,7 @@ weft_status store_header_parse(const char *path, const char *json, size_t length
     header_reader r = {path, pool, NULL, err};
     *out = (store_header){.data = 8 + (int64_t)length};
     if (length == 0 || json[0] != '{')
-        return BAD(&r, "is no .safetensors file: its header does not begin with {");
+        return BAD(&r, "is not a .safetensors file: its header does not begin with {");
     json_error_t error;
     json_t *root = json_loadb(json, length, JSON_REJECT_DUPLICATES, &error);
     if (!root)
@@ -244,16 +244,16 @@ weft_status store_header_read(const weft_io *io, int fd, const char *path, int64
     weft_where at = {path, 0};
     uint64_t length = 0;
     if (bytes < 8)
-        return weft_fail(err, WEFT_ERR_INPUT, at, "is no .safetensors file: it has only %lld bytes",
-                         (long long)bytes);
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "is not a .safetensors file: it has only %lld bytes", (long long)bytes);
     weft_status status = store_read(io, fd, path, &length, 8, 0, err);
     if (status != WEFT_OK)
         return status;
     if (length > MAX_HEADER)
-        return weft_fail(
-            err, WEFT_ERR_INPUT, at,
-            "is no .safetensors file: its header would have %llu bytes, more than the %d allowed",
-            (unsigned long long)length, MAX_HEADER);
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "is not a .safetensors file: its header would have %llu bytes, more than "
+                         "the %d allowed",
+                         (unsigned long long)length, MAX_HEADER);
     if ((int64_t)length > bytes - 8)
         return weft_fail(err, WEFT_ERR_INPUT, at,
                          "its header has %llu bytes, but only %lld are there: the file was cut off",

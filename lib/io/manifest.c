@@ -92,7 +92,7 @@ static weft_status read_files(weft_manifest *m, weft_error *err)
     if (!format || strcmp(format, WEFT_MANIFEST_FORMAT) != 0)
         return damaged(m,
                        format ? "is of another format; this weft reads '" WEFT_MANIFEST_FORMAT "'"
-                              : "is no manifest of a checkpoint",
+                              : "is not a manifest of a checkpoint",
                        err);
     size_t n = json_array_size(files);
     bool well = json_is_array(files);
@@ -103,7 +103,7 @@ static weft_status read_files(weft_manifest *m, weft_error *err)
         well = read_file(json_array_get(files, i), &m->files[m->n_files++]) &&
                !__builtin_add_overflow(m->bytes, m->files[i].sums.bytes, &m->bytes);
     }
-    return well ? WEFT_OK : damaged(m, "lacks something, or says what cannot be", err);
+    return well ? WEFT_OK : damaged(m, "is incomplete, or contradicts itself", err);
 }
 
 weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifest *m,

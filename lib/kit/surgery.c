@@ -383,7 +383,7 @@ void weft_freeze(weft_graph *g, weft_value *parameter)
         return;
     if (!weft_node_is(parameter->node, WEFT_OP_PARAMETER))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be frozen: it is no parameter", parameter->name);
+                        "%s cannot be frozen: it is not a parameter", parameter->name);
     else if (g->loss_report)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot be frozen any more: its gradient is in the graph; freeze it in "

@@ -87,7 +87,7 @@ static weft_status read_rank(reader *r)
         return wrong(r, "rank", 4, "must be followed by a number and a colon, as 'rank 0:'");
     at = word;
     if (!read_number(&at, word + n, &rank) || at + 1 != word + n || *at != ':')
-        return wrong(r, word, n, "is no number of a rank; write 'rank 0:'");
+        return wrong(r, word, n, "is not the number of a rank; write 'rank 0:'");
     if (rank >= r->t->ranks)
         return wrong(r, word, n, "is a rank that the pipeline does not have");
     r->rank = (int)rank;
@@ -129,7 +129,7 @@ weft_status weft_tasks_parse(weft_tasks *t, const char *name, const char *text, 
             s = read_rank(&r);
         else if (!read_task(word, n, &task))
             s = wrong(&r, word, n,
-                      "is no task; a task is begin, step_end, update, or stage, F or B, and "
+                      "is not a task; a task is begin, step_end, update, or stage, F or B, and "
                       "micro-batch, as 0F3");
         else if (r.rank < 0)
             s = wrong(&r, word, n, "stands before any rank; begin with 'rank 0:'");

@@ -412,7 +412,7 @@ static weft_status ask(tcp *t, weft_control_tag tag, double limit_s, const void 
             weft_text_add_bytes(first, p->data, p->n);
         else if (p->n != bytes)
             s = weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                          "rank 0 sent %zu bytes where %zu were due", p->n, bytes);
+                          "rank 0 sent %zu bytes where %zu were expected", p->n, bytes);
         else if (bytes)
             memcpy(all, p->data, bytes);
         weft_free(p->data);

@@ -58,7 +58,7 @@ static size_t find_place(weft_link *l, void **place)
 static bool make_room(weft_link *l, size_t most, const char **why)
 {
     if (l->head.magic != MAGIC || l->head.bytes > most) {
-        *why = "what it sent is no message of weft";
+        *why = "it sent bytes that are not a message of weft";
         return false;
     }
     if (l->head.bytes == 0)
@@ -91,7 +91,7 @@ weft_arrival weft_link_take(weft_link *l, size_t most, weft_message *out, const 
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return WEFT_ARRIVAL_PART;
     if (got <= 0) {
-        *why = "its connection broke without a word";
+        *why = "its connection broke without a message";
         return WEFT_ARRIVAL_BROKEN;
     }
     if (l->got == 0)

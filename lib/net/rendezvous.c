@@ -52,9 +52,10 @@ static answer shake_hands(const weft_join *join, int fd, weft_link *link, char *
         !weft_socket_receive(fd, &h.theirs, sizeof h.theirs, until))
         return say_text(NOTHING, why, "it does not answer");
     if (!weft_handshake_is_introduction(&h.theirs))
-        return say_text(NOTHING, why, "what listens there is no weft that this one understands");
+        return say_text(NOTHING, why,
+                        "the program that listens there is not weft, or a weft of another version");
     if (!weft_socket_receive(fd, &proof, sizeof proof, until))
-        return say_text(NOTHING, why, "it does not prove who it is");
+        return say_text(NOTHING, why, "it did not prove its identity");
     if (!weft_handshake_check(&h, join->token, &proof))
         return say_text(MISTRUSTED, why,
                         "its token (WEFT_TOKEN, WEFT_TOKEN_FILE) is not that of this rank");
@@ -104,7 +105,7 @@ static answer knock(const weft_join *join, double until, weft_link *link, char *
     else if (m.kind == WEFT_STOPPED)
         a = STOPPED;
     else if (m.kind != WEFT_WELCOME)
-        a = say_text(NOTHING, why, "it does not let this rank in");
+        a = say_text(NOTHING, why, "it refused this rank");
     else if (join->hosts && m.n == hosts)
         memcpy(join->hosts, m.data, hosts);
     if (a == IN && join->patience_s)

@@ -146,7 +146,7 @@ static weft_status hear(reception *r, int i, weft_error *err)
             return let_in(r, i, err);
         send_away(r, i, "its token (WEFT_TOKEN, WEFT_TOKEN_FILE) is another");
     } else if (!weft_handshake_is_introduction(&v->shake.theirs)) {
-        send_away(r, i, "it is no weft that this one understands");
+        send_away(r, i, "it is not weft, or a weft of another version");
     } else if (!answer(r, v)) {
         send_away(r, i, "it does not listen");
     } else {
@@ -164,7 +164,7 @@ static void greet(reception *r, int fd)
         return;
     }
     if (r->n_visitors == VISITORS)
-        send_away(r, 0, "too many came at the same time");
+        send_away(r, 0, "too many connections came at the same time");
     visitor *v = &r->visitors[r->n_visitors++];
     *v = (visitor){.fd = fd, .until = weft_now() + WEFT_HANDSHAKE_LIMIT_S};
     weft_handshake_init(&v->shake, r->join);
@@ -191,7 +191,7 @@ static weft_status open_door(reception *r, weft_error *err)
         else if (is_passing(errno))
             return WEFT_OK;
         else if ((errno == EMFILE || errno == ENFILE) && r->n_visitors > 0)
-            send_away(r, 0, "too many came at the same time");
+            send_away(r, 0, "too many connections came at the same time");
         else
             return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "rank 0 cannot accept connections: %s",
                              strerror(errno));
@@ -245,7 +245,7 @@ static weft_status fail_missing(const reception *r, weft_error *err)
                         r->why_away);
     weft_status s =
         weft_fail(err, WEFT_ERR_PEER, WEFT_NOWHERE,
-                  "rank%s %s of %d did not come to rank 0 (%s%s%s) within %.3g s%s",
+                  "rank%s %s of %d did not reach rank 0 (%s%s%s) within %.3g s%s",
                   count_missing(r) > 1 ? "s" : "", weft_text_get(&who), r->join->ranks,
                   r->join->master, is_other ? ", here " : "", is_other ? weft_text_get(&place) : "",
                   r->join->limit_s, weft_text_get(&away));
@@ -308,7 +308,7 @@ static weft_status attend(reception *r, double until, weft_error *err)
         if (list[i].revents)
             s = hear(r, i, err);
     while (!s && r->n_visitors > 0 && r->visitors[0].until <= weft_now())
-        send_away(r, 0, "it did not say who it is in time");
+        send_away(r, 0, "it did not identify itself in time");
     return !s && list[n].revents ? open_door(r, err) : s;
 }
 

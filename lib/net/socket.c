@@ -143,8 +143,8 @@ static int refuse_foreign(const char *address, const endpoint *list, int n, char
     for (int i = 0; i < n; i++)
         print_address((const struct sockaddr *)&list[i].address, list[i].size, &foreign);
     list_addresses(&own);
-    weft_text_print(&reason, "%s is no address of this host, which has %s", weft_text_get(&foreign),
-                    weft_text_get(&own));
+    weft_text_print(&reason, "%s is not an address of this host, which has %s",
+                    weft_text_get(&foreign), weft_text_get(&own));
     refuse(why, address, weft_text_get(&reason));
     weft_text_release(&foreign);
     weft_text_release(&own);

@@ -153,11 +153,11 @@ weft_status weft_token_check(const weft_join *join, weft_error *err)
         return WEFT_OK;
     if (n == 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "the ranks meet over TCP (%s), where anybody may come, and there is no "
-                         "token that tells rank %d who belongs to the run; %s",
+                         "the ranks meet over TCP (%s), which strangers may reach, and rank %d has "
+                         "no token to tell the run's ranks from them; %s",
                          join->master, join->rank, advice);
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "the token of rank %d has %zu characters, and over TCP (%s) at least %d are "
-                     "due, since a short one can be guessed; %s",
+                     "the token of rank %d has %zu characters, and over TCP (%s) it needs at least "
+                     "%d, since a short one can be guessed; %s",
                      join->rank, n, join->master, (int)LEAST, advice);
 }

@@ -41,8 +41,8 @@ static weft_status check_size(int fd, const char *path, weft_where where, size_t
     if (fstat(fd, &info) != 0)
         return fail_file(path, where, "cannot be read", err);
     if (!S_ISREG(info.st_mode) || info.st_size > MOST_BYTES)
-        return weft_fail(err, WEFT_ERR_INPUT, where, "%s: this is no file, or more than 1 GiB",
-                         path);
+        return weft_fail(err, WEFT_ERR_INPUT, where,
+                         "%s: this is not a regular file, or has more than 1 GiB", path);
     *size = (size_t)info.st_size;
     return WEFT_OK;
 }
@@ -174,7 +174,7 @@ weft_status weft_image_seal(const char *path, weft_where where, int *fd, weft_fi
     if ((*fd = open_memory(path)) < 0)
         s = weft_fail(err, WEFT_ERR_INPUT, where,
                       "%s: a lock asks for a copy in sealed memory (memfd), which this system does "
-                      "not give: %s; allow memfd_create",
+                      "not have: %s; allow memfd_create",
                       path, strerror(errno));
     s = s ? s : copy_open(from, *fd, path, where, err);
     if (!s && fcntl(*fd, F_ADD_SEALS, seals) != 0)

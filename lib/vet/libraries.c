@@ -51,7 +51,7 @@ static weft_status open_needs(const opening *o, const char *name)
     weft_elf e;
     weft_status s = weft_image_map(o->path, o->where, &bytes, &size, o->err);
     if (!s && !weft_elf_init(&e, bytes ? bytes : "", size))
-        s = weft_fail(o->err, WEFT_ERR_INPUT, o->where, "%s: this is no shared object", o->path);
+        s = weft_fail(o->err, WEFT_ERR_INPUT, o->where, "%s: this is not a shared object", o->path);
     if (!s && name)
         s = check_name(o, &e, name);
     for (int i = 0; !s && (needed = weft_elf_needed(&e, i)); i++)

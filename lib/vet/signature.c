@@ -101,18 +101,19 @@ static weft_status check(const char *file, const char *key_file, const char *key
         return weft_fail(err, WEFT_ERR_RUN, at, "libsodium does not start");
     if (!parse_key(key_text, &key))
         return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "'%s' is no public key of minisign (`minisign -G` makes one)", key_file);
+                         "'%s' is not a public key of minisign (`minisign -G` makes one)",
+                         key_file);
     if (!parse_signature(sig_text, &s))
         return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "'%s' is no signature of minisign (`minisign -S -m %s` makes one)",
+                         "'%s' is not a signature of minisign (`minisign -S -m %s` makes one)",
                          sig_file, file);
     if (memcmp(key.id, s.id, ID) != 0)
         return weft_fail(err, WEFT_ERR_INPUT, at,
                          "'%s' was signed with another key than '%s' belongs to", file, key_file);
     if (!is_good(&key, &s, bytes, size))
         return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "'%s' is not what was signed in '%s'; put the signed one back, or have "
-                         "this one signed",
+                         "'%s' is not the file that was signed in '%s'; put the signed one back, "
+                         "or have this one signed",
                          file, sig_file);
     return WEFT_OK;
 }

@@ -184,12 +184,12 @@ static weft_status read_lines(weft_vetted *v, char *text, size_t size, weft_erro
         char *begin = p + strspn(p, " \t");
         weft_status s = WEFT_OK;
         if (r.line == 1 && strcmp(begin, WEFT_VETTED_HEAD) != 0)
-            return bad(&r, strncmp(begin, "weft-lock ", 10) == 0
-                               ? "this lock was written by another version of weft: its first line "
-                                 "is not '" WEFT_VETTED_HEAD
-                                 "', and its lines may mean other things"
-                               : "this is no lock of plugins: its first line is not "
-                                 "'" WEFT_VETTED_HEAD "'");
+            return bad(
+                &r, strncmp(begin, "weft-lock ", 10) == 0
+                        ? "this lock was written by another version of weft: its first line "
+                          "is not '" WEFT_VETTED_HEAD "', and its lines may mean other things"
+                        : "this is not a lock of plugins: its first line is not '" WEFT_VETTED_HEAD
+                          "'");
         if (r.line > 1 && *begin && *begin != '#')
             s = read_line(&r, begin);
         first = first ? first : s;
@@ -209,19 +209,19 @@ static weft_status read_file(weft_vetted *v, bool system, const char *key, weft_
         return weft_fail(err, WEFT_ERR_INPUT, at, "lock '%s': %s", v->file, strerror(errno));
     if (!S_ISREG(info.st_mode) || info.st_size > MOST_BYTES)
         return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "lock '%s': this is no file (links are not followed), or more than 4 MiB",
+                         "lock '%s': this is not a regular file (links are not followed), or has "
+                         "more than 4 MiB",
                          v->file);
     if (system && info.st_uid != 0)
-        return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "the system's lock '%s' does not belong to root; whoever wrote it, weft "
-                         "does not start beside it",
-                         v->file);
-    if (info.st_uid != 0 && info.st_uid != geteuid())
         return weft_fail(
             err, WEFT_ERR_INPUT, at,
-            "lock '%s' belongs to another user (%ld), who could change it, and what it "
-            "lets run; take one of root's or of your own",
-            v->file, (long)info.st_uid);
+            "the system's lock '%s' does not belong to root; weft does not run while it is there",
+            v->file);
+    if (info.st_uid != 0 && info.st_uid != geteuid())
+        return weft_fail(err, WEFT_ERR_INPUT, at,
+                         "lock '%s' belongs to another user (%ld), who could change it and so let "
+                         "anything run; take one of root's or your own",
+                         v->file, (long)info.st_uid);
     v->owner = info.st_uid;
     weft_status s = check_path(v->file, v->owner, at, err);
     s = s ? s : weft_read_file(v->file, &text, &size, err);

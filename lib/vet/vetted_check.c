@@ -61,10 +61,10 @@ weft_status weft_vetted_check_file(weft_vetted *v, const char *path, weft_where 
         if (v->lines[i].sound)
             return WEFT_OK;
     if (first == v->n)
-        return weft_fail(err, WEFT_ERR_INPUT, where,
-                         "library %s is not what %s was made with: it is not in it; vet again "
-                         "(`weft vet`), or find out who wants it",
-                         path, v->file);
+        return weft_fail(
+            err, WEFT_ERR_INPUT, where,
+            "library %s is not in %s; vet again (`weft vet`), or find out what loads it", path,
+            v->file);
     weft_image_stamp(path, stamp);
     for (int i = first; i < v->n && stamp[1]; i = next_of(v, path, i + 1))
         sound = sound || (v->lines[i].sound = strcmp(v->lines[i].stamp, stamp) == 0);

@@ -83,7 +83,7 @@ weft_status check_memory_create(const weft_host *host, const weft_run_view *run,
     if (!device->host_memory || device->record)
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(host->weft, "check"),
                          "[weft] check = memory needs a device that computes at once and whose "
-                         "memory the host can read, as cpu; %s is none",
+                         "memory the host can read, as cpu; %s is not one",
                          device->name);
     check_memory *g = weft_alloc_zero(1, sizeof *g);
     if (!g)

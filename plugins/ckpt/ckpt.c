@@ -85,8 +85,8 @@ const weft_param ckpt_params[] = {
      .unit = "bytes",
      .choices = automatic,
      .flags = WEFT_PARAM_ADVANCED,
-     .help = "Memory for what is not yet written when the next update is due; auto: enough for all "
-             "that this rank writes."},
+     .help = "Memory for state that is not yet written when the next update is due; auto: enough "
+             "for all that this rank writes."},
     {.name = NULL},
 };
 

@@ -266,8 +266,8 @@ const weft_command ckpt_command = {
     .name = "ckpt",
     .summary = "list, check, compare and print checkpoints",
     .usage = "usage: weft ckpt ls FOLDER            the checkpoints of a run\n"
-             "       weft ckpt verify FOLDER        reads all of one, and names what is damaged, "
-             "missing or does not belong\n"
+             "       weft ckpt verify FOLDER        reads all of one, and names damaged, missing "
+             "and foreign files\n"
              "       weft ckpt diff A B             what differs: counters, settings, tensors (by "
              "value, whatever the ranks)\n"
              "       weft ckpt cat FOLDER [NAME..]  its tensors; with names: their values, a row a "

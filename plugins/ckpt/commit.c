@@ -86,7 +86,7 @@ static weft_status take_back(const weft_io *io, const char *dir, weft_error *err
     ckpt_entry e = ckpt_look(io, dir);
     if (!is_folder(io, dir) || (!e.whole && !e.unfinished))
         return weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
-                         "%s is left alone: it is no folder with a manifest.json", dir);
+                         "%s is left alone: it is not a folder with a manifest.json", dir);
     if (e.unfinished)
         return WEFT_OK;
     ckpt_manifest m;

@@ -118,7 +118,7 @@ weft_status ckpt_manifest_read(const weft_io *io, const char *path, ckpt_manifes
     m->root = m->base.json;
     if (!s && !read_members(m))
         s = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE,
-                      "%s/manifest.json lacks something, or says what cannot be", path);
+                      "%s/manifest.json is incomplete, or contradicts itself", path);
     return s;
 }
 

@@ -52,8 +52,8 @@ static weft_status init(ring *r, weft_graph *g, weft_node *node)
                          : -1;
     if (!travels || node->n_ins > MOST || node->n_outs > MOST)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "op %s: its ring speaks of an index '%s' that its rule has not, or the op "
-                        "has more than %d operands or results",
+                        "op %s: its ring names an index '%s' that its rule does not have, or the "
+                        "op has more than %d operands or results",
                         node->op->name, r->how->index, MOST);
     return weft_graph_status(g);
 }

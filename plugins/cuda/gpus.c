@@ -141,11 +141,9 @@ static weft_status refuse(const weft_params *params, const char *word, weft_erro
     weft_text_add(&text, "and behind it, as bf16=8e14, any of");
     for (int i = 0; i < KEYS; i++)
         weft_text_print(&text, "%s %s", i ? "," : "", keys[i].name);
-    weft_status s =
-        weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, "gpu"),
-                  "[cuda] gpu: '%s' is nothing that is known of a GPU; there is auto, or "
-                  "one of %s",
-                  word, weft_text_get(&text));
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, "gpu"),
+                              "[cuda] gpu: '%s' is not known of a GPU; give auto, or one of %s",
+                              word, weft_text_get(&text));
     weft_text_release(&text);
     return s;
 }
@@ -187,7 +185,7 @@ static weft_status read_word(const weft_params *params, const char *word, double
         (!keys[i].whole || v[i] == floor(v[i])))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(params, "gpu"),
-                     "[cuda] gpu: '%s' is no %snumber from %g to %g", word,
+                     "[cuda] gpu: '%s' is not a %snumber from %g to %g", word,
                      keys[i].whole ? "whole " : "", keys[i].min, keys[i].max);
 }
 

@@ -102,7 +102,8 @@ static weft_status run(const weft_command_host *host, int argc, char **argv, wef
 }
 
 const weft_command flight_command = {
-    "flight", "say which operation not all ranks of a run have entered, and who is missing",
+    "flight",
+    "say which operation some ranks of a run have not entered, and which ranks are missing",
     "usage: weft flight DIR [--rank R] [--wait S]\n"
     "\n"
     "Reads what the plugin flight records in the run folder DIR: of a run that goes on, hangs, or\n"

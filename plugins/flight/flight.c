@@ -220,7 +220,8 @@ WEFT_PLUGIN(flight) = {
     .name = "flight",
     .version = WEFT_VERSION,
     .licence = "Apache-2.0",
-    .summary = "records what ranks send, and says who was missing when a run hangs or dies",
+    .summary =
+        "records operations between ranks, and names the missing ranks when a run hangs or dies",
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,

@@ -27,7 +27,7 @@ bool flight_is_transfer(int kind)
 static weft_status wrong(const char *path, const char *what, weft_error *err)
 {
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s: %s; it is no record that this weft can read", path, what);
+                     "%s: %s; it is not a record that this weft can read", path, what);
 }
 
 /* It ends, and nothing in it steers a terminal. What is no UTF-8 may be a name that was cut. */

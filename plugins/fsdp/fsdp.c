@@ -43,9 +43,8 @@ static const weft_param params[] = {
      .max = 1 << 20,
      .unit = "blocks",
      .choices = reshards,
-     .help = "With zero = 3: what is freed after the forward and gathered again in the backward: "
-             "yes, everything; no, nothing; a number, all but the "
-             "last so many blocks."},
+     .help = "With zero = 3: which gathered weights are freed after the forward and gathered again "
+             "in the backward: yes, all; no, none; a number, all but the last so many blocks."},
     {.name = "group",
      .type = WEFT_PARAM_CHOICE,
      .value = "block",

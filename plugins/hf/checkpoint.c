@@ -63,7 +63,7 @@ static weft_status read_manifest(hf_checkpoint *c, weft_error *err)
     if (!format || strcmp(format, FORMAT) != 0)
         s = damaged(name,
                     format ? "is of another format than '" FORMAT "'"
-                           : "is no manifest of a checkpoint",
+                           : "is not a manifest of a checkpoint",
                     err);
     c->step = json_integer_value(json_object_get(c->manifest, "step"));
 done:
@@ -144,10 +144,10 @@ static weft_status compare(const hf_checkpoint *c, weft_error *err)
     for (int i = 0; found < weft_folder_count(c->folder) && i < weft_folder_count(c->folder); i++) {
         const char *name = weft_folder_get(c->folder, i)->name;
         if (!hf_map_find(&c->map, name) && wrong++ < MOST_NAMED)
-            s = weft_fail(
-                err, WEFT_ERR_INPUT, at,
-                "tensor '%s' is none of the model's: Hugging Face's files have no place for it",
-                name);
+            s = weft_fail(err, WEFT_ERR_INPUT, at,
+                          "tensor '%s' does not belong to the model: Hugging Face's files have no "
+                          "place for it",
+                          name);
     }
     if (wrong > MOST_NAMED)
         weft_fail(err, WEFT_ERR_INPUT, at, "%d more tensors are wrong", wrong - MOST_NAMED);

@@ -184,7 +184,7 @@ static weft_status no_config(const char *folder, weft_error *err)
                          "Hugging Face folder, which has config.json and *.safetensors",
                          folder);
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s: has no config.json, so it is no Hugging Face folder", folder);
+                     "%s: has no config.json, so it is not a Hugging Face folder", folder);
 }
 
 weft_status hf_config_read(const char *folder, hf_model *m, weft_error *err)

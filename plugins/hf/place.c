@@ -44,7 +44,7 @@ static weft_status check_target(const char *to, bool force, weft_error *err)
     int n = count_entries(to);
     if (n < 0)
         return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "%s: is there, and is no folder; name another target", to);
+                         "%s: it exists, and is not a folder; name another target", to);
     if (n == 0)
         return WEFT_OK;
     if (!force)

@@ -40,8 +40,9 @@ static weft_status list_files(json_t *map, const char *folder, weft_where at, fi
     json_object_foreach(map, tensor, file) {
         const char *name = json_string_value(file);
         if (!name || !name[0] || strchr(name, '/') || name[0] == '.')
-            return weft_fail(err, WEFT_ERR_INPUT, at, "'%s' lies in '%s', which is no file's name",
-                             tensor, name ? name : "?");
+            return weft_fail(err, WEFT_ERR_INPUT, at,
+                             "'%s' lies in '%s', which is not a file's name", tensor,
+                             name ? name : "?");
         int before = f->n;
         weft_status added = add_file(f, name, err);
         if (!added && f->n > before && !hf_has_file(folder, name))
@@ -222,11 +223,11 @@ static weft_status find_strange(const hf_view *v, const char *folder, weft_error
         s = WEFT_ERR_INPUT;
         if (strange++ < MOST_NAMED)
             weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
-                      "tensor '%s' is none of the model's", name);
+                      "tensor '%s' does not belong to the model", name);
     }
     if (strange > MOST_NAMED)
         weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
-                  "%d more tensors are none of the model's", strange - MOST_NAMED);
+                  "%d more tensors do not belong to the model", strange - MOST_NAMED);
     weft_free(sorted);
     return s;
 }

@@ -47,10 +47,10 @@ weft_status nccl_api_open(nccl_api *api, const char *library, weft_error *err)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         found[i] = dlsym(handle, names[i]);
         if (!found[i] && i + NEWER < sizeof names / sizeof *names)
-            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                             "the transport nccl needs %s, which %s does not have: it is no NCCL "
-                             "of version 2.18 or later",
-                             names[i], library);
+            return weft_fail(
+                err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                "the transport nccl needs %s, which %s does not have: it is not NCCL 2.18 or later",
+                names[i], library);
     }
     memcpy(api, found, sizeof found);
     return WEFT_OK;

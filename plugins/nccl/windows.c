@@ -24,7 +24,7 @@ static const char *find_reason(const stand *all, int ranks, int first, int *othe
         if (memcmp(all[r].bytes, all[first].bytes, sizeof all->bytes) != 0)
             return "have memory of different sizes";
         if (all[r].digest != all[first].digest)
-            return "keep what is sent at different places of their memory";
+            return "keep the buffers that they send at different places of their memory";
     }
     return NULL;
 }

@@ -43,7 +43,7 @@ static const weft_param params[] = {
      .max = 1 << 20,
      .unit = "blocks",
      .choices = automatic,
-     .help = "Blocks of every stage, the last one having what is left; auto: as split says."},
+     .help = "Blocks of every stage; the last one has the rest; auto: as split says."},
     {.name = NULL},
 };
 

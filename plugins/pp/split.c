@@ -115,8 +115,9 @@ static weft_status read_split(const pp *self, const weft_graph *g, int *begins, 
         long block = strtol(word, &end, 10);
         bool head = strcmp(word, "head") == 0;
         if (!head && (*end || end == word || block < 0 || block >= weft_graph_blocks(g))) {
-            char *why = weft_format("'%s' is no block of the model, which has 0 to %d, and 'head'",
-                                    word, weft_graph_blocks(g) - 1);
+            char *why =
+                weft_format("'%s' is not a block of the model, which has 0 to %d, and 'head'", word,
+                            weft_graph_blocks(g) - 1);
             weft_status s = why ? wrong(self, "split", err, why) : weft_fail_memory(err);
             weft_free(why);
             return s;

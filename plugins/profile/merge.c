@@ -24,7 +24,7 @@ typedef struct merged {
 static weft_status wrong(const char *path, const char *what, weft_error *err)
 {
     return weft_fail(err, WEFT_ERR_INPUT, (weft_where){path, 0},
-                     "%s; it is no record of the plugin profile", what);
+                     "%s; it is not a record of the plugin profile", what);
 }
 
 static double number_of(const json_t *object, const char *key)
@@ -70,7 +70,7 @@ static weft_status take_events(merged *m, json_t *events, int64_t epoch_ns, cons
         const json_t *ts = json_object_get(event, "ts");
         if (ts && (!json_is_number(ts) ||
                    json_object_set_new(event, "ts", json_real(json_number_value(ts) + shift))))
-            return wrong(path, "an event has a time that is no number", err);
+            return wrong(path, "an event has a time that is not a number", err);
         s = s ? s : count_event(m, event, path, err);
         if (!s && json_array_append(m->events, event))
             s = weft_fail_memory(err);

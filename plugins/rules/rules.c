@@ -87,9 +87,9 @@ static void add(reader *r, const draft *d, const char *text)
     weft_table_rule rule = {.by = "[mesh] rule", .text = text, .where = d->where};
     bool called;
     if (!read_subject(d->word[0], &rule)) {
-        r->status =
-            weft_fail(r->err, WEFT_ERR_INPUT, d->where,
-                      "[mesh] rule '%s': '%s' says not what is cut; %s", text, d->word[0], form);
+        r->status = weft_fail(r->err, WEFT_ERR_INPUT, d->where,
+                              "[mesh] rule '%s': '%s' does not say which dim is cut; %s", text,
+                              d->word[0], form);
         return;
     }
     if (!rules_is_axis(r->g, r->host, d->word[2])) {

@@ -58,8 +58,8 @@ static ucs_status_t narrow(const transport *t, bool together, ucp_config_t *conf
         return ucp_config_modify(config, "NET_DEVICES", "lo");
     if (t->host->rank == 0)
         weft_log_print(t->host->log, WEFT_LOG_INFO,
-                       "ucx: it may listen on all networks of the hosts, and who can connect there "
-                       "can end the run; UCX_NET_DEVICES names those that it uses");
+                       "ucx: it may listen on all networks of the hosts, and any program that can "
+                       "connect there can end the run; UCX_NET_DEVICES names those that it uses");
     return UCS_OK;
 }
 
@@ -309,7 +309,7 @@ WEFT_PLUGIN(ucx) = {
     .name = "ucx",
     .version = WEFT_VERSION,
     .licence = "Apache-2.0",
-    .summary = "ranks as processes that talk through UCX, whoever started them",
+    .summary = "ranks as processes that talk through UCX, however they were started",
     .numerics = WEFT_NUMERICS_BITWISE,
     .contributions = contributions,
     .create = create,

@@ -14,7 +14,7 @@ static const struct attempt {
 } attempts[] = {
     {"without arguments", {NULL}},
     {"with --help", {"--help"}},
-    {"with an option that there is not", {"--no-such-option"}},
+    {"with an unknown option", {"--no-such-option"}},
     {"with nonsense", {"nonsense", "", "--no-such-option=1"}},
 };
 
@@ -27,7 +27,7 @@ static const char *fault_of(int code, const char *said)
         return "crash";
     if (strstr(said, "has called exit("))
         return "exit";
-    return strstr(said, "does not say why") ? "silent" : NULL;
+    return strstr(said, "without a message") ? "silent" : NULL;
 }
 
 static void try_one(const conform *c, const weft_command *command, const struct attempt *a)
@@ -62,8 +62,8 @@ void conform_commands(const conform *c, void *self)
             continue;
         if (strcmp(weft_command_plugin(k->command->name), c->plugin) != 0) {
             conform_fail(c,
-                         "command %s: name: nobody can call it, for `weft %s` opens the plugin %s; "
-                         "a plugin's command has the plugin's name",
+                         "command %s: name: it cannot be called, for `weft %s` opens the plugin "
+                         "%s; a plugin's command has the plugin's name",
                          k->command->name, k->command->name, k->command->name);
             continue;
         }

@@ -173,8 +173,8 @@ static weft_status find_lock(generate_source *s, weft_error *err)
 static weft_status not_a_model(const char *path, weft_error *err)
 {
     return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                     "%s holds no model that can be read: a run folder with a checkpoint, a "
-                     "checkpoint (step-N) or a Hugging Face folder is due",
+                     "%s holds no model that can be read: give a run folder with a checkpoint, a "
+                     "checkpoint (step-N) or a Hugging Face folder",
                      path);
 }
 

@@ -52,7 +52,7 @@ static weft_status add_numbers(generate_texts *t, const char *text, weft_error *
         long id = strtol(p, &end, 10);
         if (end == p || errno || id < 0 || id > INT32_MAX || !strchr(" ,", *end))
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          "--ids: '%.20s' is no id; write numbers, as \"1 2 3\"", p);
+                          "--ids: '%.20s' is not an id; write numbers, as \"1 2 3\"", p);
         else
             ids[n++] = (int32_t)id;
         p = end;

@@ -145,7 +145,7 @@ static weft_status check_lock(const weft_vetted *v, weft_text *text)
         }
         weft_error_release(&why);
     }
-    weft_text_print(text, "%d of %d files are what was vetted\n", v->n - bad, v->n);
+    weft_text_print(text, "%d of %d files are as vetted\n", v->n - bad, v->n);
     return bad ? WEFT_ERR_RUN : WEFT_OK;
 }
 
@@ -213,7 +213,7 @@ int weft_cmd_vet(int argc, char **argv)
     wish w = {0};
     const weft_option extra[] = {
         {.name = "check",
-         .help = "of a lock: say which files are no longer what was vetted; exit code 1 if any",
+         .help = "of a lock: name the files that are no longer as vetted; exit code 1 if any",
          .flag = &w.check},
         {.name = "update",
          .argument = "NAME",
@@ -224,7 +224,9 @@ int weft_cmd_vet(int argc, char **argv)
          .help = "with --check: the lock must be signed (FILE.minisig beside it) with this public "
                  "key",
          .text = &w.key},
-        {.name = "prune", .help = "of a lock: take out what is no longer there", .flag = &w.prune},
+        {.name = "prune",
+         .help = "of a lock: take out the lines of files that are no longer there",
+         .flag = &w.prune},
         {0}};
     const weft_cli_usage usage = {
         .command = "vet",
@@ -248,7 +250,7 @@ int weft_cmd_vet(int argc, char **argv)
                       "--check, --update and --prune are three things; give one of them");
     else if (w.key && !w.check)
         s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                      "--key is for --check: whoever changes a lock signs it again");
+                      "--key is for --check; a lock that is changed must be signed again");
     else if (w.check || w.prune || w.update)
         s = use_lock(&w, options.arguments[0], &set, &text, &err);
     else if (!(s = vet_ini(&options, &set, &notes, &err)))

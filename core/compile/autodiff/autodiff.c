@@ -40,9 +40,9 @@ static weft_status resolve(weft_backward *b, const weft_node *n, const char *arg
             weft_value *x = i < 0 ? v : dys[i];
             if (!x || out->n == WEFT_RULE_MAX_PARTS) {
                 weft_graph_fail(b->g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                                "%s = %s (%s): the loss is not made from all results, and a "
-                                "statement of the gradient reads '%.*s', which there is not; "
-                                "`differentiate` can do without",
+                                "%s = %s (%s): a statement of its gradient reads '%.*s', the "
+                                "gradient of a result that the loss does not use; write this "
+                                "gradient in `differentiate`, which can do without",
                                 n->outs[0]->name, n->op->name, n->by, (int)size, p);
                 return WEFT_ERR_INTERNAL;
             }

@@ -188,9 +188,8 @@ static weft_value *add_full(weft_graph *g, const char *op_name, const char *name
                                    name ? " = " : "", op_name, g->by, i);
     const weft_op *op = weft_ops_find(g->config.ops, op_name);
     if (!op)
-        return weft_graph_fail(
-            g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-            "there is no op '%s'; does the plugin that brings it stand in the list?", op_name);
+        return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                               "there is no op '%s'; is the plugin that has it listed?", op_name);
     for (int i = 0; i < n_attrs; i++)
         if (weft_check_attr(g, op, name, attrs[i].key))
             return NULL;

@@ -229,8 +229,8 @@ static weft_status check_report(weft_graph *g, const char *name, const weft_valu
                         name);
     if (v->n_dims > 0)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "report '%s': %s has %d dim%s; what is reported is one number", name,
-                        v->name, v->n_dims, v->n_dims > 1 ? "s" : "");
+                        "report '%s': %s has %d dim%s; a report is one number", name, v->name,
+                        v->n_dims, v->n_dims > 1 ? "s" : "");
     for (int i = 0; i < g->n_reports; i++)
         if (strcmp(g->reports[i].name, name) == 0)
             weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
@@ -245,8 +245,8 @@ weft_status weft_graph_check_reports(weft_graph *g)
         const weft_report_value *r = &g->reports[i];
         if (weft_value_available(r->value) == WEFT_MICRO_BATCH)
             weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                            "plugin %s reports '%s', %s, of which each micro-batch has its own, "
-                            "and the last would count alone; weft_accumulate makes one of them",
+                            "plugin %s reports '%s', %s, which differs between micro-batches, so "
+                            "that only the last would count; weft_accumulate combines them",
                             r->by, r->name, r->value->name);
     }
     return weft_graph_status(g);

@@ -67,7 +67,7 @@ static weft_status check_gradient(weft_graph *g, const weft_value *p, const weft
     const weft_value *was = p->gradient;
     if (!weft_node_is(p->node, WEFT_OP_PARAMETER))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s is no parameter: it has no gradient to be replaced", p->name);
+                        "%s is not a parameter: it has no gradient to be replaced", p->name);
     else if (!was)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s has no gradient to be replaced; look at its field `gradient` first",
@@ -84,8 +84,8 @@ static weft_status check_gradient(weft_graph *g, const weft_value *p, const weft
                         g->by, p->name, p->updated_by, g->by, p->updated_by);
     else if (weft_value_available(v) == WEFT_MICRO_BATCH)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be the gradient of %s: each micro-batch has its own, and the "
-                        "last would count alone; weft_accumulate makes one of them",
+                        "%s cannot be the gradient of %s: it differs between micro-batches, so "
+                        "that only the last would count; weft_accumulate combines them",
                         v->name, p->name);
     else if (!weft_same_shape(v, was))
         weft_fail_shapes(g, v, "cannot be a gradient in the place of", was);

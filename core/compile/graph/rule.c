@@ -185,7 +185,7 @@ static weft_status parse_group(parser *p, span text, uint64_t *group)
                 return bad(p, "linear groups are lists of operand numbers");
             operand = operand * 10 + (*c - '0');
             if (operand >= p->rule->n_ins)
-                return bad(p, "a linear group names an operand that there is not");
+                return bad(p, "a linear group names an operand that does not exist");
         }
         *group |= UINT64_C(1) << operand;
     }

@@ -113,8 +113,8 @@ void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
         return;
     if (weft_value_available(v) == WEFT_MICRO_BATCH) {
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot become %s: each micro-batch has its own, and the last would "
-                        "count alone; weft_accumulate makes one of them",
+                        "%s cannot become %s: it differs between micro-batches, so that only the "
+                        "last would count; weft_accumulate combines them",
                         v->name, state->name);
         return;
     }

@@ -20,8 +20,8 @@ static bool reads_last_alone(const check *c, weft_scope reader, weft_scope opera
 }
 
 static const char last_alone[] =
-    "runs at the end of the step and reads what each micro-batch has its own of, where the last "
-    "would count alone; weft_accumulate makes one of them: ";
+    "runs at the end of the step and reads a value that differs between micro-batches, so that "
+    "only the last would count; weft_accumulate combines them: ";
 
 static weft_status wrong(check *c, const weft_node *n, const char *what, const char *detail)
 {
@@ -128,9 +128,10 @@ static weft_status check_dtype(check *c, const weft_node *n, weft_value *v)
 {
     int was = v->verified - 1;
     if (v->dtype < 0 || v->dtype >= WEFT_DTYPES)
-        return wrong(c, n, "has a dtype that there is not: ", v->name);
+        return wrong(c, n, "has an unknown dtype: ", v->name);
     if (was >= 0 && (was == WEFT_I32) != (v->dtype == WEFT_I32))
-        return wrong(c, n, was == WEFT_I32 ? "was i32, and is now " : "was no integer, and is now ",
+        return wrong(c, n,
+                     was == WEFT_I32 ? "was i32, and is now " : "was not an integer, and is now ",
                      weft_dtype_name(v->dtype));
     v->verified = 1 + (int)v->dtype;
     return WEFT_OK;
@@ -142,7 +143,7 @@ static weft_status check_structure(check *c, weft_node *n)
         return wrong(c, n, "has no scope", NULL);
     for (int i = 0; i < n->n_ins; i++) {
         if (n->ins[i]->node->mark != 1)
-            return wrong(c, n, "reads what is made later: ", n->ins[i]->name);
+            return wrong(c, n, "reads a value that is made later: ", n->ins[i]->name);
         if (!has_use(c, n->ins[i], n, i))
             return wrong(c, n, "is not listed as a use of ", n->ins[i]->name);
         if (c->g->placed && weft_value_available(n->ins[i]) > n->scope)
@@ -153,7 +154,7 @@ static weft_status check_structure(check *c, weft_node *n)
     if (!c->g->placed && check_scope(c, n))
         return WEFT_ERR_INTERNAL;
     if (n->like && n->like->node->mark != 1)
-        return wrong(c, n, "looks like what is made later: ", n->like->name);
+        return wrong(c, n, "takes its shape from a value that is made later: ", n->like->name);
     for (int i = 0; i < n->n_outs; i++) {
         weft_value *v = n->outs[i];
         if (weft_graph_find(c->g, v->name) != v)
@@ -172,7 +173,7 @@ static weft_status check_structure(check *c, weft_node *n)
         if (c->g->placed && !sound_layout(&c->g->config.mesh, v))
             return wrong(c, n, "has a layout that makes no sense: ", v->name);
         if (v->update_of && !same_place(v, v->update_of))
-            return wrong(c, n, "has not the dims, dtype and layout of what it becomes: ",
+            return wrong(c, n, "differs in dims, dtype or layout from the state that it becomes: ",
                          v->update_of->name);
         weft_status s = check_dtype(c, n, v);
         s = s ? s : check_size(c, v);
@@ -301,7 +302,7 @@ static weft_status check_at(check *c, weft_node *n, int axis)
     for (int i = 0; i < n->n_ins; i++)
         if (weft_layout_byte(n->ins[i]->layout, axis) &&
             weft_layout_at(n->ins[i]->layout, axis) != at)
-            return wrong(c, n, "reads what is not where it runs: ", n->ins[i]->name);
+            return wrong(c, n, "reads a value that is not where it runs: ", n->ins[i]->name);
     for (int i = 1; i < n->n_outs; i++)
         if (weft_layout_at(n->outs[i]->layout, axis) != at)
             return wrong(c, n, "its results are in different places of ",
@@ -345,8 +346,10 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
         if (weft_layout_cuts(n->outs[i]->layout, axis))
             letter = r->out[i].letter[weft_layout_dim(n->outs[i]->layout, axis)];
     if (letter >= 0 && (open || maximum || (r->whole >> letter & 1u)))
-        return wrong(c, n, "an axis cuts an index that must be whole, or what is open over it: ",
-                     c->g->config.mesh.axis[axis].name);
+        return wrong(
+            c, n,
+            "an axis cuts an index that must be whole, or a value that is an open sum over it: ",
+            c->g->config.mesh.axis[axis].name);
     bool linear = open == 0;
     for (int k = 0; k < r->n_groups && !maximum; k++)
         linear = linear || r->group[k] == open;
@@ -412,7 +415,7 @@ static weft_status check_turned(check *c, const weft_node *n)
         for (int k = cut ? weft_layout_list(v->layout, v->turn_dim, list) - 1 : -1; k >= 0; k--)
             count *= c->g->config.mesh.axis[list[k]].size;
         if (v->turn < 0 || v->turn >= count || (v->turn && weft_node_is(n, WEFT_OP_SOURCE)))
-            return wrong(c, n, "is turned round a ring that there is not: ", v->name);
+            return wrong(c, n, "is passed round a ring that does not exist: ", v->name);
     }
     return WEFT_OK;
 }
@@ -446,7 +449,7 @@ static weft_status check_part(check *c, const weft_node *n)
 {
     for (int i = 0; i < n->n_ins; i++)
         if (!weft_node_may_read(n, n->ins[i]->node))
-            return wrong(c, n, "runs in an earlier part or stage than what makes ",
+            return wrong(c, n, "runs in an earlier part or stage than the node that makes ",
                          n->ins[i]->name);
     return WEFT_OK;
 }

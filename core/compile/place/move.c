@@ -195,9 +195,9 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     if (has_stages_meet(g, v, steps, n_steps))
         return weft_graph_fail(
             g, WEFT_ERR_INPUT, WEFT_NOWHERE,
-            "%s is a sum over stages of a pipeline, and would be summed in every "
-            "micro-batch, for %s; a block cannot read it there: let what it is "
-            "the sum of belong to one block, or add it up over micro-batches",
+            "%s is a sum over stages of a pipeline, and would be summed in every micro-batch, for "
+            "%s; a block cannot read it there: let the terms of the sum belong to one block, or "
+            "add it up over micro-batches",
             v->name, why);
     if ((n_steps && !kept) || !name) {
         weft_fail_memory(&g->error);

@@ -230,7 +230,8 @@ weft_status weft_compile_slots(weft_compiler *c)
         const weft_slots *k = &l->slots[i];
         if (k->bytes > WEFT_MAX_BYTES / k->n)
             s = weft_fail(c->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                          "what waits for the backward is more than 2^60 bytes in %d micro-batches",
+                          "the values that wait for the backward are more than 2^60 bytes in %d "
+                          "micro-batches",
                           k->n);
         else
             l->buffers[k->buffer].bytes = k->n * k->bytes;

@@ -159,7 +159,7 @@ static weft_status check_order(const verifier *v)
             return wrong(v, i, "runs before its forward, ", forward);
         int maker = maker_of(v, task);
         if (maker > i && v->rank_of[maker] == v->rank_of[i])
-            return wrong(v, i, "reads what is made later, by ", maker);
+            return wrong(v, i, "reads a result that is made later, by ", maker);
     }
     return WEFT_OK;
 }
@@ -217,10 +217,8 @@ static weft_status match(verifier *v, int sender, int way, const int *sent_as, i
         if (queue[k] != maker)
             return wrong(v, i,
                          way == FORWARD
-                             ? "receives activations out of order: what is sent to it then "
-                               "is the result of "
-                             : "receives gradients out of order: what is sent to it then is "
-                               "the result of ",
+                             ? "receives activations out of order: it is sent the result of "
+                             : "receives gradients out of order: it is sent the result of ",
                          queue[k]);
         v->transfer[maker] = v->arrival[i] = v->n_transfers++;
         k++;

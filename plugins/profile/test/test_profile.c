@@ -352,7 +352,7 @@ static void bad_files_are_named(void **state)
     write_rank(f, 0, "{\"otherData\": {\"epoch_ns\": \"5x\"}, \"traceEvents\": []}");
     refused(f, f->dir, "no traceEvents, or no otherData with epoch_ns");
     write_rank(f, 0, "{\"otherData\": {\"epoch_ns\": \"5\"}, \"traceEvents\": [{\"ts\": \"x\"}]}");
-    refused(f, f->dir, "a time that is no number");
+    refused(f, f->dir, "a time that is not a number");
     write_rank(f, 0, "{\"otherData\": {\"epoch_ns\": \"5\"}, \"traceEvents\": [{\"ts\": 1}]}");
     refused(f, f->dir, "no name or no args");
 }

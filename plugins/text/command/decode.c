@@ -133,7 +133,7 @@ static weft_status add_binary(decode *d, const unsigned char *bytes, size_t n, i
     weft_status status = WEFT_OK;
     if (n % (size_t)width)
         return weft_fail(d->err, WEFT_ERR_INPUT, (weft_where){d->path, 0},
-                         "%zu bytes are no whole number of uint%d", n, 8 * width);
+                         "%zu bytes are not a whole number of uint%d", n, 8 * width);
     for (size_t i = 0; !status && i < n; i += (size_t)width) {
         uint32_t id = 0;
         for (int k = 0; k < width; k++)

@@ -136,9 +136,9 @@ static weft_status fail_json(tokenize_worker *worker, tokenize_task *task,
                                problem->text, problem->column);
     if (!json_is_object(root))
         return weft_fail(&task->err, WEFT_ERR_INPUT, at,
-                         "the line is no object; it should be one with a field \"%s\"", field);
+                         "the line is not an object; it should be one with a field \"%s\"", field);
     if (json_object_get(root, field))
-        return weft_fail(&task->err, WEFT_ERR_INPUT, at, "field \"%s\" is no string", field);
+        return weft_fail(&task->err, WEFT_ERR_INPUT, at, "field \"%s\" is not a string", field);
     void *first = json_object_iter(root);
     return weft_fail(
         &task->err, WEFT_ERR_INPUT, at, "no field \"%s\"%s%.40s%s; choose with --field", field,

@@ -71,7 +71,7 @@ static weft_status check_special(train *t, weft_error *err)
     t->eos = o->eos ? o->eos : t->special[0];
     if (!is_special(t, t->bos) || !is_special(t, t->eos))
         status = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                           "%s %s is none of the special tokens; name it in --special too",
+                           "%s %s is not one of the special tokens; name it in --special, too",
                            is_special(t, t->bos) ? "--eos" : "--bos",
                            is_special(t, t->bos) ? t->eos : t->bos);
     if (o->vocab_size < 256 + t->n_special)

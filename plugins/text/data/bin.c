@@ -52,8 +52,8 @@ static weft_status read_index_head(text_bin *bin, weft_error *err)
         return status;
     if (n < sizeof head || memcmp(head, "MMIDIDX\0", 9) || little(head + 9, 8) != 1)
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){bin->index, 0},
-                         "this is no index of version 1 of Megatron's; remove it if %s needs none, "
-                         "or make both again",
+                         "this is not an index of Megatron's, version 1; remove it if %s needs "
+                         "none, or make both again",
                          bin->path);
     if (head[17] != 8 && head[17] != 4)
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){bin->index, 0},

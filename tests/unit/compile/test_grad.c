@@ -144,7 +144,7 @@ static void wrong_rules(void **state)
         {"a a -> a", NULL,
          "index rule \"a a -> a\": index a occurs twice in one operand or result"},
         {"*, * -> *", "2",
-         "index rule \"*, * -> *\": a linear group names an operand that there is not"},
+         "index rule \"*, * -> *\": a linear group names an operand that does not exist"},
         {"* -> *", "x", "index rule \"* -> *\": linear groups are lists of operand numbers"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

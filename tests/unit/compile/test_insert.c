@@ -307,7 +307,7 @@ static void refusals(void **state)
         {takes_a_read_one, "d cannot be removed: e needs it; let that read something else first"},
         {takes_the_loss, "loss cannot be removed: the run needs it"},
         {takes_a_gradient, "up'.2 cannot be removed: up needs it"},
-        {freezes_a_product, "d cannot be frozen: it is no parameter"},
+        {freezes_a_product, "d cannot be frozen: it is not a parameter"},
         {freezes_too_late, "up cannot be frozen any more: its gradient is in the graph; freeze it "
                            "in a graph pass"},
         {freezes_all, "every parameter is frozen; nothing is left to train"},

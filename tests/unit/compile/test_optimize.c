@@ -195,10 +195,10 @@ static void mistakes(void **state)
                           "norm of all gradients; list noise before adamw"},
         {behind_the_update, "noise cannot replace the gradient of up any more: sgd has updated it; "
                             "list noise before sgd"},
-        {of_a_micro_batch, "cannot be the gradient of up: each micro-batch has its own, and the "},
+        {of_a_micro_batch, "cannot be the gradient of up: it differs between micro-batches, "},
         {of_another_shape, "] cannot be a gradient in the place of f32 up'"},
         {of_a_frozen_one, "up has no gradient to be replaced"},
-        {of_no_parameter, "u is no parameter: it has no gradient"},
+        {of_no_parameter, "u is not a parameter: it has no gradient"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         model m;

@@ -133,18 +133,18 @@ static void bad_text_is_named(void **state)
     static const struct {
         const char *text, *error;
     } cases[] = {
-        {"# a comment\n\nrank 0: begin 0F\n", "x:3: '0F' is no task"},
-        {"rank 0: 0F0x", "x:1: '0F0x' is no task"},
-        {"rank 0: F0", "x:1: 'F0' is no task"},
-        {"rank 0: 0f0", "x:1: '0f0' is no task"},
-        {"rank 0: -1F0", "x:1: '-1F0' is no task"},
-        {"rank 0: 0F99999999999999999999", "is no task"},
-        {"rank 0: update#\n begins", "x:2: 'begins' is no task"},
+        {"# a comment\n\nrank 0: begin 0F\n", "x:3: '0F' is not a task"},
+        {"rank 0: 0F0x", "x:1: '0F0x' is not a task"},
+        {"rank 0: F0", "x:1: 'F0' is not a task"},
+        {"rank 0: 0f0", "x:1: '0f0' is not a task"},
+        {"rank 0: -1F0", "x:1: '-1F0' is not a task"},
+        {"rank 0: 0F99999999999999999999", "is not a task"},
+        {"rank 0: update#\n begins", "x:2: 'begins' is not a task"},
         {"begin", "x:1: 'begin' stands before any rank"},
         {"rank 0: begin\nrank 2: begin", "x:2: '2:' is a rank that the pipeline does not have"},
         {"rank", "x:1: 'rank' must be followed by a number"},
-        {"rank 1 begin", "x:1: '1' is no number of a rank"},
-        {"rank 1:0F0", "x:1: '1:0F0' is no number of a rank"},
+        {"rank 1 begin", "x:1: '1' is not the number of a rank"},
+        {"rank 1:0F0", "x:1: '1:0F0' is not the number of a rank"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weft_tasks *t = create(2, 2, 2);
@@ -181,8 +181,8 @@ static void bad_lists_are_named(void **state)
         {"begin 0F0 0B0 0F1 0B1 step_end update", "begin 1F0 1F1 1B0 1B1 step_end update",
          "ranks would wait for each other for ever: rank"},
         {"begin 0F0 0F1 0B0 0B1 step_end update", "begin 1F1 1F0 1B0 1B1 step_end update",
-         "rank 1, task 1 (1F1) receives activations out of order: what is sent to it then is the "
-         "result of rank 0, task 1 (0F0)"},
+         "rank 1, task 1 (1F1) receives activations out of order: it is sent the result of rank 0, "
+         "task 1 (0F0)"},
         {"begin 0F0 0F1 0B1 0B0 step_end update", "begin 1F0 1F1 1B0 1B1 step_end update",
          "rank 0, task 3 (0B1) receives gradients out of order"},
         {"begin 1F0 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",

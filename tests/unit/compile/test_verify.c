@@ -216,7 +216,7 @@ static const struct broken {
     void (*make)(weft_graph *g);
     const char *words;
 } broken[] = {
-    {"made later", made_later, "reads what is made later: b0.n1"},
+    {"made later", made_later, "reads a value that is made later: b0.n1"},
     {"use forgotten", use_forgotten, "b0.a = silu_mul (llama3): is not listed as a use of b0.u"},
     {"use invented", use_invented, "lists a use that does not read it"},
     {"name shared", name_shared, "shares its name with another value"},
@@ -234,14 +234,15 @@ static const struct broken {
     {"two indices", two_indices,
      "b0.a = silu_mul (llama3): its result's layout does not follow from the operands over tp"},
     {"whole is cut", whole_is_cut,
-     "b0.n1 = rms_norm (llama3): an axis cuts an index that must be whole, or what is open over "
-     "it: tp"},
+     "b0.n1 = rms_norm (llama3): an axis cuts an index that must be whole, or a value that is an "
+     "open sum over it: tp"},
     {"open maximum", open_maximum, "b0.n1 = rms_norm (llama3): reads an open maximum"},
     {"open sum", open_sum,
-     "b0.a = silu_mul (llama3): an axis cuts an index that must be whole, or what is open over it: "
-     "tp"},
+     "b0.a = silu_mul (llama3): an axis cuts an index that must be whole, or a value that is an "
+     "open sum over it: tp"},
     {"half open", half_open,
-     "b0.h = add (llama3): an axis cuts an index that must be whole, or what is open over it: tp"},
+     "b0.h = add (llama3): an axis cuts an index that must be whole, or a value that is an open "
+     "sum over it: tp"},
     {"not contracted", not_contracted,
      "b0.d = linear (llama3): its result's layout does not follow from the operands over tp"},
     {"other order", other_order, "b0.h = add (llama3): operands cut an index in different orders"},
@@ -262,15 +263,15 @@ static const struct broken {
     {"too early", too_early, "b0.a = silu_mul (llama3): runs before its operand is known: b0.g"},
     {"sum too early", sum_too_early, "grad_norm = sqrt (adamw): runs before its operand is known"},
     {"never", never, "b0.a = silu_mul (llama3): has no scope"},
-    {"like later", like_later, "looks like what is made later: grad_norm"},
+    {"like later", like_later, "takes its shape from a value that is made later: grad_norm"},
     {"becomes other", becomes_other,
-     "has not the dims, dtype and layout of what it becomes: model.norm.weight"},
+     "differs in dims, dtype or layout from the state that it becomes: model.norm.weight"},
     {"turned", turned, "b0.a = silu_mul (llama3): has shards of other ranks of one index"},
     {"turned operand", turned_operand,
      "b0.h = add (llama3): has shards of other ranks of one index"},
     {"turned too far", turned_too_far,
-     "b0.a = silu_mul (llama3): is turned round a ring that there is not: b0.a"},
-    {"born turned", born_turned, "ids = input (llama3): is turned round a ring that there is not"},
+     "b0.a = silu_mul (llama3): is passed round a ring that does not exist: b0.a"},
+    {"born turned", born_turned, "ids = input (llama3): is passed round a ring that does not exist"},
 };
 
 static void everything_broken_is_named(void **state)
@@ -470,15 +471,15 @@ static void builders_are_checked(void **state)
         {other_sizes, "dim 'embed' is declared as 8 and as 9"},
         {passes_null_on, "there is no op 'conv9'"},
         {reported_twice, "report 'r' is there already (core); choose another name"},
-        {reports_many, "report 'r': x has 3 dims; what is reported is one number"},
+        {reports_many, "report 'r': x has 3 dims; a report is one number"},
         {state_twice, "state 'm': there is a value of this name already (core)"},
         {updates_tokens, "x cannot be updated: it is neither a parameter nor state"},
         {updates_early, "w cannot be updated yet; let a joint pass or a gradient function do it"},
         {updates_twice, "table is updated twice, first by core; only one plugin may do it, once"},
         {no_results, "there is no op 'conv9'"},
-        {made_integer, "x = embedding (core): was no integer, and is now i32"},
+        {made_integer, "x = embedding (core): was not an integer, and is now i32"},
         {made_number, "ids = input (core): was i32, and is now f32"},
-        {no_dtype, "x = embedding (core): has a dtype that there is not: x"},
+        {no_dtype, "x = embedding (core): has an unknown dtype: x"},
         {prefetches_gelu,
          "y = gelu (core): the mark 'prefetch' is not for this op, but for gathers"},
         {no_such_mark, "there is no mark 6 for x"},

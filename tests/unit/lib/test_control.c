@@ -459,7 +459,7 @@ static void test_a_rank_is_missing(void **state)
     for (int i = 0; i < 3; i++) {
         assert_int_equal(actors[i].joined, WEFT_ERR_PEER);
         assert_non_null(
-            strstr(weft_error_text(&actors[i].err), "ranks 3, 4 of 5 did not come to rank 0"));
+            strstr(weft_error_text(&actors[i].err), "ranks 3, 4 of 5 did not reach rank 0"));
         assert_null(actors[i].control);
     }
     dismiss(actors, 3);

@@ -89,10 +89,10 @@ static void test_trickle_has_an_end(void **state)
     honest_wait(&zero);
     assert_int_equal(zero.joined, WEFT_ERR_PEER);
     assert_true(zero.seconds < WEFT_HANDSHAKE_LIMIT_S + 3);
-    assert_non_null(strstr(weft_error_text(&zero.err), "rank 1 of 2 did not come to rank 0"));
-    assert_non_null(strstr(weft_error_text(&zero.err),
-                           "of those that connected 1 was sent away: it did not say who it is in "
-                           "time"));
+    assert_non_null(strstr(weft_error_text(&zero.err), "rank 1 of 2 did not reach rank 0"));
+    assert_non_null(
+        strstr(weft_error_text(&zero.err),
+               "of those that connected 1 was sent away: it did not identify itself in time"));
     honest_release(&zero);
     shutdown(t.fd, SHUT_RDWR);
     assert_int_equal(pthread_join(t.thread, NULL), 0);

@@ -84,7 +84,7 @@ static void assert_noticed(line *l, const char *reason)
 }
 
 static const char *const altered = "its message was altered or made up on the way";
-static const char *const strange = "what it sent is no message of weft";
+static const char *const strange = "it sent bytes that are not a message of weft";
 
 static void test_order(void **state)
 {
@@ -133,7 +133,7 @@ static void test_cut_and_oversized(void **state)
     size_t n = record(&l, 1, text, sizeof text, bytes);
     deliver(&l, bytes, n - 1);
     shutdown(l.out, SHUT_WR);
-    assert_noticed(&l, "its connection broke without a word");
+    assert_noticed(&l, "its connection broke without a message");
     lay(&l);
     weft_message_head head;
     record(&l, 1, text, sizeof text, bytes);

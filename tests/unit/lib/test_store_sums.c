@@ -147,8 +147,8 @@ static void finds_flipped_bits(void **state)
     /* In the last chunk: reads of the first one do not see it. */
     char words[200];
     snprintf(words, sizeof words,
-             "x.safetensors: bytes %d to %lld are not what was written (checksum ", CHUNK,
-             (long long)sums.bytes - 1);
+             "x.safetensors: bytes %d to %lld differ from the bytes that were written (checksum ",
+             CHUNK, (long long)sums.bytes - 1);
     for (int64_t at = CHUNK; at < sums.bytes; at += 333333) {
         flip("x.safetensors", at);
         folder = open_checked(&sums);
@@ -171,7 +171,7 @@ static void finds_flipped_bits(void **state)
     /* Its own bytes, in the last chunk, are right. */
     uint8_t to = 0;
     refused(weft_folder_read(folder, "q", (int64_t[]){A - 1}, (int64_t[]){1}, WEFT_U8, &to, err),
-            "bytes 0 to 4194303 are not what was written");
+            "bytes 0 to 4194303 differ from the bytes that were written");
     weft_folder_destroy(folder);
     weft_free(text);
     weft_sums_release(&sums);
@@ -292,7 +292,7 @@ static void refuses_sizes_that_cannot_be_added(void **state)
     assert_true(m.bytes == INT64_MAX);
     weft_manifest_release(&m);
     put_manifest((const int64_t[]){INT64_MAX - 1, 2}, 2);
-    refused(weft_manifest_read(io, "", &m, err), "says what cannot be");
+    refused(weft_manifest_read(io, "", &m, err), "contradicts itself");
     weft_manifest_release(&m);
 }
 

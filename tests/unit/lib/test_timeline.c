@@ -326,7 +326,7 @@ static void bad_times_are_named(void **state)
         const char *text, *error;
     } cases[] = {
         {"{\"step\": 1}\nno\n", "m: no line has a time of forward of stage 0"},
-        {"{\"parts\": [{\"part\": \"sideways\", \"stage\": 0, \"ms\": 1}]}", "m:1: a part is none"},
+        {"{\"parts\": [{\"part\": \"sideways\", \"stage\": 0, \"ms\": 1}]}", "m:1: a part must be"},
         {"{\"parts\": [{\"part\": \"forward\", \"stage\": 0}]}", "m:1: a part has no \"ms\""},
         {"{\"parts\": [{\"part\": \"forward\", \"stage\": 0, \"ms\": -1}]}",
          "m:1: a part has no \"ms\""},

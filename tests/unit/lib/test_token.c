@@ -181,7 +181,7 @@ static void test_tcp_needs_one(void **state)
     for (size_t i = 0; i < sizeof masters / sizeof masters[0]; i++) {
         for (int rank = 0; rank < 2; rank++) {
             assert_refused(rank, masters[i], "", "WEFT_TOKEN_FILE");
-            assert_refused(rank, masters[i], "fifteen letters", "at least 16 are due");
+            assert_refused(rank, masters[i], "fifteen letters", "it needs at least 16");
         }
     }
 }
@@ -240,7 +240,7 @@ static void test_foreign_address(void **state)
 {
     (void)state;
     assert_refused(0, "192.0.2.1:29999", token,
-                   "192.0.2.1 is no address of this host, which has 127.0.0.1");
+                   "192.0.2.1 is not an address of this host, which has 127.0.0.1");
 }
 
 /* An address of this host that is not loopback, if it has one. */

@@ -278,8 +278,8 @@ static void with_and_without_change_the_list(void **state)
                 "plugin 'c' is listed twice, first at run.ini:2");
     assert_edit(weft_settings_with, settings, "z", "plugin 'z' is listed twice");
     assert_edit(weft_settings_with, settings, "v@after:q", "plugin 'q' is not listed");
-    assert_edit(weft_settings_with, settings, "v@behind:a", "'@behind:a' is no place");
-    assert_edit(weft_settings_with, settings, "../v", "'../v' is no plugin's name");
+    assert_edit(weft_settings_with, settings, "v@behind:a", "'@behind:a' is not a place");
+    assert_edit(weft_settings_with, settings, "../v", "'../v' is not a plugin's name");
     assert_edit(weft_settings_without, settings, "b", "--without b: plugin 'b' is not listed");
     assert_plugins(settings, "a ?x w c z");
     assert_string_equal(
