@@ -8,6 +8,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/loss.c \
 	lib/kit/norm.c \
 	lib/kit/pairs.c \
+	lib/kit/permute.c \
 	lib/kit/schedules.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \
