@@ -446,7 +446,7 @@ static void wrong_ones(void **state)
         {reads_it_unasked, "it reads bent, which is to be computed again: ask weft_backward_saved"},
         {wrong_dims, "its gradient for operand 0 is "},
         {wrong_dtype, "is bf16 and should be f32: make it with weft_backward_add, or cast it"},
-        {without_words, "failed in differentiate of op bend and without a message"},
+        {without_words, "failed in differentiate of op bend without a message"},
         {unknown_op, "the gradient of bend needs op 'bend_dx', which does not exist"},
         {gives_nothing, "it leaves dxs[0] NULL, and the gradient of operand 0, "},
         {wrong_operand, "it adds times for operand 2, and there are 1, from 0"},

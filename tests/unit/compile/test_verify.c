@@ -271,7 +271,8 @@ static const struct broken {
      "b0.h = add (llama3): has shards of other ranks of one index"},
     {"turned too far", turned_too_far,
      "b0.a = silu_mul (llama3): is passed round a ring that does not exist: b0.a"},
-    {"born turned", born_turned, "ids = input (llama3): is passed round a ring that does not exist"},
+    {"born turned", born_turned,
+     "ids = input (llama3): is passed round a ring that does not exist"},
 };
 
 static void everything_broken_is_named(void **state)

@@ -108,7 +108,7 @@ static void test_services_are_entered(void **state)
     device->describe(self, &text);
     assert_string_equal(weft_text_get(&text), "describe of second_device");
     assert_int_equal(device->settle(self, &r.err), WEFT_ERR_RUN);
-    assert_says(&r.err, "run.ini:4: plugin 'second_device' failed in settle and without a message");
+    assert_says(&r.err, "run.ini:4: plugin 'second_device' failed in settle without a message");
     assert_null(weft_blame_get().plugin);
     assert_string_equal(weft_plugins_giver(r.plugins, device), "second_device");
     weft_text_release(&text);
@@ -399,7 +399,7 @@ static void test_failing_open(void **state)
     assert_int_equal(create(&r), WEFT_OK);
     weft_text_clear(&r.seen);
     assert_int_equal(weft_plugins_open(r.plugins, &r.err), WEFT_ERR_IO);
-    assert_says(&r.err, "plugin 'fail_open' failed in open and without a message");
+    assert_says(&r.err, "plugin 'fail_open' failed in open without a message");
     weft_plugins_destroy(r.plugins);
     r.plugins = NULL;
     assert_string_equal(weft_text_get(&r.seen),
@@ -427,7 +427,7 @@ static void test_silent_errors(void **state)
         assert_int_equal(weft_leave(&entry, cases[i].returned), cases[i].status);
         assert_null(weft_blame_get().plugin);
         assert_int_equal(weft_error_status(&err), cases[i].status);
-        assert_says(&err, "run.ini:3: plugin 'x' failed in sample and without a message");
+        assert_says(&err, "run.ini:3: plugin 'x' failed in sample without a message");
         weft_error_clear(&err);
     }
     const weft_entry fine = weft_enter("x", "sample", where, &err);
