@@ -59,8 +59,8 @@ weft_SOURCES = \
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli -DWEFT_FEATURES='"$(FEATURES)"'
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
-# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses: it knows
-# where that lies. What is installed is linked once more, and knows nothing of it.
+# Uninstalled it finds its library without LD_LIBRARY_PATH, which a lock of plugins refuses: it
+# knows where that lies. What is installed is linked once more, and knows nothing of it.
 weft_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/../core/.libs' $(BUILTIN_PLUGIN_FLAGS)
 cli_weft_SOURCES =
 cli_weft_LDADD = $(weft_OBJECTS) $(weft_LDADD)
@@ -99,8 +99,10 @@ CLEANFILES += cli/template_texts.c
 # Which commit this is: of the checkout, or the one that a tarball was made of.
 nodist_weft_SOURCES += cli/commit.c
 cli/commit.c: FORCE
-	@$(MKDIR_P) $(@D) && commit=$$(cd '$(srcdir)' && if [ -e .git ]; then $(DESCRIBE); else cat .commit; fi 2>/dev/null || echo unknown) && \
-	    printf 'extern const char weft_commit[];\nconst char weft_commit[] = "%s";\n' "$$commit" >$@.new && \
+	@$(MKDIR_P) $(@D) && commit=$$(cd '$(srcdir)' && \
+	        if [ -e .git ]; then $(DESCRIBE); else cat .commit; fi 2>/dev/null || echo unknown) && \
+	    printf 'extern const char weft_commit[];\nconst char weft_commit[] = "%s";\n' \
+	        "$$commit" >$@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 CLEANFILES += cli/commit.c
 EXTRA_DIST += $(templates) cli/README.md cli/launch/README.md

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The core's code, rooms in the order of dependence. It links without anything of lib; a program that
-# does so says how it vets (host/vetting.h).
+# The core's code, rooms in the order of dependence. It links without anything of lib; a program
+# that does so says how it vets (host/vetting.h).
 noinst_LTLIBRARIES += core/libcore.la
 core_libcore_la_SOURCES = \
 	core/base/array.c \
@@ -182,15 +182,18 @@ core_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(INIH_CFLAGS) -DWEFT_PLUGIN_DIR='"$(p
 	-DWEFT_KNOWN_PLUGINS='"$(pkgdatadir)/plugins.known"'
 core_libcore_la_LIBADD = $(INIH_LIBS) $(LTDL_LIBS) $(LIBM)
 
-# libweft is that and lib, showing what headers declare: the public ones to plugins, those that rooms
-# offer each other to the program. Three rooms have a header of their own.
+# libweft is that and lib, showing what headers declare: the public ones to plugins, those that
+# rooms offer each other to the program. Three rooms have a header of their own.
 lib_LTLIBRARIES += core/libweft.la
 core_libweft_la_SOURCES =
 core_libweft_la_LIBADD = lib/libinner.la
 # Plugins load on equal ABI numbers only; the library's own number is the minor one.
-core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(ABI_MINOR):0:0 -no-undefined $(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
+core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(ABI_MINOR):0:0 -no-undefined \
+	$(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
 EXTRA_core_libweft_la_DEPENDENCIES = core/libweft.map
-private_headers = $(filter-out core/host/internal.h core/settings/internal.h lib/io/internal.h,$(filter %.h,$(core_libcore_la_SOURCES) $(lib_libkit_la_SOURCES) $(lib_libshared_la_SOURCES)))
+private_headers = $(filter-out core/host/internal.h core/settings/internal.h lib/io/internal.h,\
+	$(filter %.h,$(core_libcore_la_SOURCES) $(lib_libkit_la_SOURCES) \
+	$(lib_libshared_la_SOURCES)))
 core/libweft.map: core/make-map core/local.mk lib/local.mk $(weftinclude_HEADERS) $(private_headers)
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && cd $(srcdir) && \
 	    $(SHELL) core/make-map $(ABI) $(PACKAGE_VERSION) $(weftinclude_HEADERS) -- $(private_headers) \
@@ -217,10 +220,12 @@ weftinclude_HEADERS = \
 	include/weft/weft.h
 
 pkgconfig_DATA += core/weft.pc
-# Not by configure, which would also replace @words@ here: `make install prefix=DIR` installs elsewhere.
+# Not by configure, which would also replace @words@ here: `make install prefix=DIR` installs
+# elsewhere.
 core/weft.pc: core/weft.pc.in installdirs.stamp Makefile
-	$(AM_V_GEN)sed -e 's|[@]prefix[@]|$(prefix)|' -e 's|[@]libdir[@]|$(libdir)|' -e 's|[@]includedir[@]|$(includedir)|' \
-	    -e 's|[@]ABI[@]|$(ABI)|' -e 's|[@]PACKAGE_VERSION[@]|$(PACKAGE_VERSION)|' $(srcdir)/core/weft.pc.in >$@
+	$(AM_V_GEN)sed -e 's|[@]prefix[@]|$(prefix)|' -e 's|[@]libdir[@]|$(libdir)|' \
+	    -e 's|[@]includedir[@]|$(includedir)|' -e 's|[@]ABI[@]|$(ABI)|' \
+	    -e 's|[@]PACKAGE_VERSION[@]|$(PACKAGE_VERSION)|' $(srcdir)/core/weft.pc.in >$@
 CLEANFILES += core/weft.pc
 EXTRA_DIST += core/weft.pc.in
 noinst_DATA = core/weft-uninstalled.pc

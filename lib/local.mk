@@ -91,7 +91,8 @@ lib_libshared_la_SOURCES = \
 	lib/vet/sha256.h \
 	lib/vet/vetted.h
 lib_libshared_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(SODIUM_CFLAGS) $(XXHASH_CFLAGS) \
-	-DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' -DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
+	-DWEFT_SYSTEM_KEY='"$(sysconfdir)/weft/plugins.key"' \
+	-DWEFT_SYSTEM_LOCK='"$(sysconfdir)/weft/plugins.lock"'
 lib_libshared_la_LIBADD = $(JANSSON_LIBS) $(SODIUM_LIBS) $(XXHASH_LIBS) $(LIBM)
 
 # The core and these, for tests of their inner parts.

@@ -71,7 +71,8 @@ check_PROGRAMS += \
 	tests/bad/ini/test_bad_ini \
 	tests/random/random_runs
 
-# Drivers of parsers: texts changed at random. The text plugin has two more, of data files and of tokenizers.
+# Drivers of parsers: texts changed at random. The text plugin has two more, of data files and of
+# tokenizers.
 check_LTLIBRARIES += tests/fuzz/libfuzz.la
 tests_fuzz_libfuzz_la_SOURCES = tests/fuzz/fuzz.c tests/fuzz/fuzz.h
 text_fuzz_drivers = plugins/text/test/fuzz_text plugins/text/test/fuzz_tokenizer
@@ -159,10 +160,13 @@ tests_unit_compile_test_memory_LDADD = $(PLAN_LIBS)
 tests_unit_execute_test_places_LDADD = $(PLAN_LIBS)
 
 pipeline_lists = tests/lib/pipeline_lists.c tests/lib/pipeline_lists.h
-tests_unit_compile_test_schedule_SOURCES = tests/unit/compile/test_schedule.c tests/lib/pipeline_sim.c tests/lib/pipeline_sim.h $(pipeline_lists)
-tests_unit_compile_test_schedule_local_SOURCES = tests/unit/compile/test_schedule_local.c $(pipeline_lists)
+tests_unit_compile_test_schedule_SOURCES = tests/unit/compile/test_schedule.c \
+	tests/lib/pipeline_sim.c tests/lib/pipeline_sim.h $(pipeline_lists)
+tests_unit_compile_test_schedule_local_SOURCES = tests/unit/compile/test_schedule_local.c \
+	$(pipeline_lists)
 tests_unit_compile_test_schedule_local_LDADD = plugins/local/liblocal.la $(TEST_LIBS)
-tests_unit_lib_test_timeline_SOURCES = tests/unit/lib/test_timeline.c tests/lib/pipeline_sim.c tests/lib/pipeline_sim.h
+tests_unit_lib_test_timeline_SOURCES = tests/unit/lib/test_timeline.c tests/lib/pipeline_sim.c \
+	tests/lib/pipeline_sim.h
 
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
 check_LTLIBRARIES += tests/lib/libsim.la
@@ -176,8 +180,8 @@ tests_lib_libsim_la_SOURCES = \
 	tests/lib/parity.h \
 	tests/lib/planned.h \
 	tests/lib/sim.h
-SIM_PLUGINS = plugins/ac/libac.la plugins/adamw/libadamw.la plugins/bf16/libbf16.la plugins/fsdp/libfsdp.la plugins/gpt2/libgpt2.la \
-	plugins/llama3/libllama3.la plugins/tp/libtp.la
+SIM_PLUGINS = plugins/ac/libac.la plugins/adamw/libadamw.la plugins/bf16/libbf16.la \
+	plugins/fsdp/libfsdp.la plugins/gpt2/libgpt2.la plugins/llama3/libllama3.la plugins/tp/libtp.la
 SIM_LIBS = tests/lib/libsim.la $(SIM_PLUGINS) $(TEST_LIBS)
 SIM_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 tests_unit_compile_test_differentiate_CFLAGS = $(SIM_CFLAGS)
@@ -214,9 +218,11 @@ bench_tokenize_LDADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
 EXTRA_PROGRAMS += bench/cpu_kernels
 bench_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 bench_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
-bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la core/libweft.la $(DNNL_LIBS) $(LIBM)
+bench_cpu_kernels_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la core/libweft.la \
+	$(DNNL_LIBS) $(LIBM)
 CLEANFILES += $(EXTRA_PROGRAMS) tests/vetted/turn
-EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/gpu bench/lock bench/pairs bench/pipeline bench/pipeline.py \
+EXTRA_DIST += bench/checkpoint bench/checkpoint.py bench/context bench/float8.py bench/gpu \
+	bench/lock bench/pairs bench/pipeline bench/pipeline.py \
 	bench/ranks bench/threads bench/tokenize.py bench/torch_ceilings.py bench/torch_llama.py
 
 # What tests of whole models share: a run inside the test, and a reader of .safetensors files.
@@ -237,8 +243,9 @@ tests_unit_lib_test_read_safetensors_LDADD = $(MODEL_LIBS)
 tests_unit_execute_test_ring_rows_LDADD = $(MODEL_LIBS)
 
 # Whole runs at random, by the command.
-tests_random_random_runs_SOURCES = tests/random/case.c tests/random/compare.c tests/random/draw.c tests/random/judge.c tests/random/process.c \
-	tests/random/random_runs.c tests/random/reduce.c tests/random/random.h tests/lib/read_safetensors.c tests/lib/read_safetensors.h
+tests_random_random_runs_SOURCES = tests/random/case.c tests/random/compare.c tests/random/draw.c \
+	tests/random/judge.c tests/random/process.c tests/random/random_runs.c tests/random/reduce.c \
+	tests/random/random.h tests/lib/read_safetensors.c tests/lib/read_safetensors.h
 tests_random_random_runs_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_random_random_runs_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
 
@@ -247,7 +254,8 @@ tests_unit_cli_test_processors_SOURCES = tests/unit/cli/test_processors.c cli/pr
 tests_unit_cli_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 
 # The op of the example plugin.
-tests_unit_compile_test_example_SOURCES = tests/unit/compile/test_example.c examples/plugin/relu2.c examples/plugin/tinylm.h
+tests_unit_compile_test_example_SOURCES = tests/unit/compile/test_example.c \
+	examples/plugin/relu2.c examples/plugin/tinylm.h
 tests_unit_compile_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 # The command, knowing where its library is: for locks of plugins, which refuse LD_LIBRARY_PATH.
@@ -255,10 +263,13 @@ tests_unit_compile_test_example_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 if !BUILTIN_PLUGINS
 check_LTLIBRARIES += tests/vetted/libweft.la
 tests_vetted_libweft_la_SOURCES = lib/vet/locks.c
-tests_vetted_libweft_la_CPPFLAGS = $(lib_libshared_la_CPPFLAGS) -UWEFT_SYSTEM_LOCK -UWEFT_SYSTEM_KEY \
-	-DWEFT_SYSTEM_LOCK='"$(abs_builddir)/tests/vetted/etc/plugins.lock"' -DWEFT_SYSTEM_KEY='"$(abs_builddir)/tests/vetted/etc/plugins.key"'
+tests_vetted_libweft_la_CPPFLAGS = $(lib_libshared_la_CPPFLAGS) -UWEFT_SYSTEM_LOCK \
+	-UWEFT_SYSTEM_KEY \
+	-DWEFT_SYSTEM_LOCK='"$(abs_builddir)/tests/vetted/etc/plugins.lock"' \
+	-DWEFT_SYSTEM_KEY='"$(abs_builddir)/tests/vetted/etc/plugins.key"'
 tests_vetted_libweft_la_LIBADD = $(core_libcore_la_OBJECTS) $(lib_libkit_la_OBJECTS) \
-	$(filter-out %-locks.lo,$(lib_libshared_la_OBJECTS)) $(core_libcore_la_LIBADD) $(lib_libshared_la_LIBADD)
+	$(filter-out %-locks.lo,$(lib_libshared_la_OBJECTS)) $(core_libcore_la_LIBADD) \
+	$(lib_libshared_la_LIBADD)
 tests_vetted_libweft_la_LDFLAGS = $(core_libweft_la_LDFLAGS) -rpath $(abs_builddir)/tests/vetted
 EXTRA_tests_vetted_libweft_la_DEPENDENCIES = lib/libinner.la core/libweft.map
 EXTRA_PROGRAMS += tests/vetted/weft
@@ -292,19 +303,20 @@ endif
 
 # The command without its main.
 tests_unit_cli_test_torture_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli
-tests_unit_cli_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) $(CMOCKA_LIBS)
+tests_unit_cli_test_torture_LDADD = $(filter-out %-main.$(OBJEXT),$(weft_OBJECTS)) $(weft_LDADD) \
+	$(CMOCKA_LIBS)
 tests_unit_cli_test_torture_LDFLAGS = $(weft_LDFLAGS)
-EXTRA_tests_unit_test_torture_DEPENDENCIES = $(weft_OBJECTS)
+EXTRA_tests_unit_cli_test_torture_DEPENDENCIES = $(weft_OBJECTS)
 
 tests_unit_cli_test_log_CPPFLAGS = $(tests_unit_cli_test_torture_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_unit_cli_test_log_LDADD = $(tests_unit_cli_test_torture_LDADD)
 tests_unit_cli_test_log_LDFLAGS = $(weft_LDFLAGS)
-EXTRA_tests_unit_test_log_DEPENDENCIES = $(weft_OBJECTS)
+EXTRA_tests_unit_cli_test_log_DEPENDENCIES = $(weft_OBJECTS)
 
 tests_unit_cli_test_farewell_CPPFLAGS = $(tests_unit_cli_test_torture_CPPFLAGS)
 tests_unit_cli_test_farewell_LDADD = $(tests_unit_cli_test_torture_LDADD)
 tests_unit_cli_test_farewell_LDFLAGS = $(weft_LDFLAGS)
-EXTRA_tests_unit_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
+EXTRA_tests_unit_cli_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
 
 # Looks at what libweft does not export.
 tests_unit_compile_test_insert_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
@@ -313,7 +325,8 @@ tests_unit_lib_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
 tests_unit_lib_test_sha256_LDADD = lib/libinner.la $(SODIUM_LIBS) $(CMOCKA_LIBS)
 tests_unit_lib_test_columns_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_lib_test_control_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
-tests_unit_compile_test_waits_LDADD = tests/lib/liborderproof.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_compile_test_waits_LDADD = tests/lib/liborderproof.la lib/libinner.la $(CMOCKA_LIBS) \
+	$(LIBM)
 tests_unit_execute_test_watch_LDADD = lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 check_LTLIBRARIES += tests/lib/libintruder.la
 tests_lib_libintruder_la_SOURCES = tests/lib/intruder.c tests/lib/intruder.h
@@ -323,7 +336,8 @@ tests_unit_lib_test_intruder_LDADD = $(INTRUDER_LIBS)
 tests_unit_lib_test_channel_LDADD = $(INTRUDER_LIBS)
 tests_unit_lib_test_link_LDADD = $(INTRUDER_LIBS)
 tests_unit_lib_test_token_LDADD = $(INTRUDER_LIBS)
-tests_unit_compile_test_optimize_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
+tests_unit_compile_test_optimize_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) \
+	$(LIBM)
 tests_unit_compile_test_grad_LDADD = tests/lib/libstandard.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 tests_unit_compile_test_ops_LDADD = tests/lib/libhelpers.la lib/libinner.la $(CMOCKA_LIBS) $(LIBM)
 
@@ -425,11 +439,16 @@ run_fixture_sources = \
 	tests/fixtures/run/wrong_transport.c
 fixtures = $(fixture_sources:.c=.so) $(run_fixture_sources:.c=.so)
 check_DATA += $(fixtures) $(vetted) $(alone)
-$(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)
-	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
-$(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c tests/fixtures/run/fault.h tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
-	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
-tests/fixtures/run/later.so: tests/fixtures/run/later.h tests/fixtures/run/later_order.h tests/fixtures/run/later_table.h
+make_fixture = $(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -shared -fPIC -fvisibility=hidden \
+	$(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $<
+$(fixture_sources:.c=.so): tests/fixtures/plugins/%.so: tests/fixtures/plugins/%.c \
+	tests/fixtures/plugins/fixture.h $(weftinclude_HEADERS)
+	$(make_fixture)
+$(run_fixture_sources:.c=.so): tests/fixtures/run/%.so: tests/fixtures/run/%.c \
+	tests/fixtures/run/fault.h tests/fixtures/run/wrong.h $(weftinclude_HEADERS)
+	$(make_fixture)
+tests/fixtures/run/later.so: tests/fixtures/run/later.h tests/fixtures/run/later_order.h \
+	tests/fixtures/run/later_table.h
 CLEANFILES += $(fixtures)
 
 dist_check_SCRIPTS += \
@@ -549,12 +568,15 @@ program = weft$(EXEEXT)
 else
 program = .libs/weft$(EXEEXT)
 endif
-# LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while threads live in them, and crashes.
-# hwloc, which Open MPI asks for processors, reads the names of all PCI devices, which takes minutes under sanitizers.
-# oneDNN looks for profilers' libraries, and libc keeps the last dlopen error in memory of the thread, which then counts as leaked.
+# LeakSanitizer cannot read the thread-local memory of libraries that were opened at run time while
+# threads live in them, and crashes. hwloc, which Open MPI asks for processors, reads the names of
+# all PCI devices, which takes minutes under sanitizers. oneDNN looks for profilers' libraries, and
+# libc keeps the last dlopen error in memory of the thread, which then counts as leaked.
+lsan_options = use_tls=0:suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0
+ubsan_options = halt_on_error=1:print_stacktrace=1
 AM_TESTS_ENVIRONMENT = \
-	LSAN_OPTIONS="$${LSAN_OPTIONS:+$$LSAN_OPTIONS:}use_tls=0:suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0"; export LSAN_OPTIONS; \
-	UBSAN_OPTIONS="$${UBSAN_OPTIONS:+$$UBSAN_OPTIONS:}halt_on_error=1:print_stacktrace=1"; export UBSAN_OPTIONS; \
+	LSAN_OPTIONS="$${LSAN_OPTIONS:+$$LSAN_OPTIONS:}$(lsan_options)"; export LSAN_OPTIONS; \
+	UBSAN_OPTIONS="$${UBSAN_OPTIONS:+$$UBSAN_OPTIONS:}$(ubsan_options)"; export UBSAN_OPTIONS; \
 	DNNL_JIT_PROFILE=0; export DNNL_JIT_PROFILE; \
 	HWLOC_COMPONENTS=-pci; export HWLOC_COMPONENTS; \
 	CMOCKA_MESSAGE_OUTPUT=TAP; export CMOCKA_MESSAGE_OUTPUT; \
@@ -598,8 +620,8 @@ check-quick: check-data
 check-times:
 	@SLOWEST=all $(SHELL) $(srcdir)/tests/slowest $(TEST_LOGS:.log=.trs)
 
-# More than `make check` has time for. Of what has too many cases even so, each day others are taken;
-# a line says which, so that they can be had again.
+# More than `make check` has time for. Of what has too many cases even so, each day others are
+# taken; a line says which, so that they can be had again.
 .PHONY: check-long
 check-long: all
 	WEFT_LONG=1 $(MAKE) $(AM_MAKEFLAGS) check
@@ -616,21 +638,26 @@ check-all: all
 
 # Hosts that are network namespaces, Slurm: needs root and Debian's packages (iproute2, iptables,
 # slurm-wlm, munge), and says what it skips for want of them.
-cluster_tests = tests/cluster/check-hosts tests/cluster/check-breaking tests/cluster/check-disks tests/cluster/check-slurm tests/cluster/check-examples tests/cluster/check-stop
+cluster_tests = tests/cluster/check-hosts tests/cluster/check-breaking tests/cluster/check-disks \
+	tests/cluster/check-slurm tests/cluster/check-examples tests/cluster/check-stop
 EXTRA_DIST += $(cluster_tests) tests/cluster/hosts.sh tests/cluster/slurm.sh
 .PHONY: check-cluster
 check-cluster: all $(fixtures)
 	@failed=0; for test in $(cluster_tests); do \
-	    echo "# $$test"; ($(AM_TESTS_ENVIRONMENT) exec timeout -k 10 7200 bash '$(abs_top_srcdir)'/$$test) || failed=1; \
+	    echo "# $$test"; \
+	    ($(AM_TESTS_ENVIRONMENT) exec timeout -k 10 7200 bash '$(abs_top_srcdir)'/$$test) || \
+	        failed=1; \
 	done; exit $$failed
 
-# Builds with sanitizers beside one that has none. The GPU's code is the same in all of them, and what
-# this one has of it is taken.
+# Builds with sanitizers beside one that has none. The GPU's code is the same in all of them, and
+# what this one has of it is taken.
 beside = source=$$(cd '$(abs_top_srcdir)' && pwd); \
 	take() { $(MKDIR_P) plugins/cuda/kernels; for kernel in $(cuda_kernels); do \
-	    for file in ../plugins/cuda/kernels/$$kernel.fatbin ../plugins/cuda/kernels/$$kernel.ptx ../plugins/cuda/kernels/$$kernel.ptxas; do \
+	    for ending in fatbin ptx ptxas; do \
+	        file=../plugins/cuda/kernels/$$kernel.$$ending; \
 	        [ ! -f $$file ] || cp -pu $$file plugins/cuda/kernels; done; done; }; \
-	build() { "$$source"/configure --quiet --with-cuda='$(with_cuda)' --with-cuda-archs='$(with_cuda_archs)' CC='$(CC)' CXX='$(CXX)' "$$@"; }
+	build() { "$$source"/configure --quiet --with-cuda='$(with_cuda)' \
+	    --with-cuda-archs='$(with_cuda_archs)' CC='$(CC)' CXX='$(CXX)' "$$@"; }
 sanitized = set -e; $(beside); \
 	$(MKDIR_P) sanitizer-build; cd sanitizer-build; \
 	[ -f config.status ] || build --enable-sanitizers; \
@@ -640,27 +667,35 @@ sanitized = set -e; $(beside); \
 .PHONY: check-fuzz
 check-fuzz: all
 	@if [ -n '$(SANITIZE_FLAGS)' ]; then \
-	    WEFT_FUZZ_SECONDS=20 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(fuzz_drivers) $(text_fuzz_drivers)'; \
+	    WEFT_FUZZ_SECONDS=20 $(MAKE) $(AM_MAKEFLAGS) check \
+	        TESTS='$(fuzz_drivers) $(text_fuzz_drivers)'; \
 	else $(sanitized) check-fuzz; fi
 
 # All programs and some of the scripts, with sanitizers; sanitized_scripts: others. It takes hours.
-# RESUME=yes: not what has passed with this build already. Ends with what has passed and what has not;
-# and whatever a sanitizer said, in any process of any test, is in reports/, and a failure.
-sanitized_scripts = tests/scripts/check-ckpt tests/scripts/check-cuda-runs tests/scripts/check-cuda-use \
-	tests/scripts/check-files tests/scripts/check-flight tests/scripts/check-generate tests/scripts/check-later \
-	tests/scripts/check-later-faults tests/scripts/check-mpi tests/scripts/check-nccl tests/scripts/check-nccl-windows \
-	tests/scripts/check-parity tests/scripts/check-rules tests/scripts/check-tokenize tests/scripts/check-transfers tests/scripts/check-ucx
+# RESUME=yes: not what has passed with this build already. Ends with what has passed and what has
+# not; and whatever a sanitizer said, in any process of any test, is in reports/, and a failure.
+sanitized_scripts = tests/scripts/check-ckpt tests/scripts/check-cuda-runs \
+	tests/scripts/check-cuda-use tests/scripts/check-files tests/scripts/check-flight \
+	tests/scripts/check-generate tests/scripts/check-later tests/scripts/check-later-faults \
+	tests/scripts/check-mpi tests/scripts/check-nccl tests/scripts/check-nccl-windows \
+	tests/scripts/check-parity tests/scripts/check-rules tests/scripts/check-tokenize \
+	tests/scripts/check-transfers tests/scripts/check-ucx
 sanitized_tests = $(check_PROGRAMS) $(sanitized_scripts)
 .PHONY: check-sanitizers
 check-sanitizers:
 	@if [ -z '$(SANITIZE_FLAGS)' ]; then $(sanitized) check-sanitizers; exit; fi; \
 	$(MAKE) $(AM_MAKEFLAGS) all || exit; \
 	passed() { [ $$1.trs -nt $(program) ] && grep -q '^:global-test-result: PASS' $$1.trs; }; \
-	left=''; for test in $(sanitized_tests); do [ -n '$(RESUME)' ] && passed $$test || left="$$left $$test"; done; \
+	left=''; for test in $(sanitized_tests); do \
+	    [ -n '$(RESUME)' ] && passed $$test || left="$$left $$test"; \
+	done; \
 	[ -n '$(RESUME)' ] || rm -rf reports; $(MKDIR_P) reports; code=0; \
-	ASAN_OPTIONS="$${ASAN_OPTIONS:+$$ASAN_OPTIONS:}log_path=$(abs_top_builddir)/reports/of"; export ASAN_OPTIONS; \
+	ASAN_OPTIONS="$${ASAN_OPTIONS:+$$ASAN_OPTIONS:}log_path=$(abs_top_builddir)/reports/of"; \
+	export ASAN_OPTIONS; \
 	[ -z "$$left" ] || WEFT_TEST_LIMIT=28800 $(MAKE) $(AM_MAKEFLAGS) check TESTS="$$left" || code=1; \
-	for test in $(sanitized_tests); do passed $$test && echo "passed      $$test" || { code=1; echo "NOT PASSED  $$test"; }; done; \
+	for test in $(sanitized_tests); do \
+	    passed $$test && echo "passed      $$test" || { code=1; echo "NOT PASSED  $$test"; }; \
+	done; \
 	for report in reports/of.*; do [ ! -e "$$report" ] || { code=1; cat "$$report"; }; done; \
 	exit $$code
 
@@ -670,35 +705,50 @@ EXTRA_DIST += tests/races
 check-races:
 	@set -e; $(beside); \
 	$(MKDIR_P) races-build; cd races-build; \
-	[ -f config.status ] || build --enable-sanitizers=thread --without-onednn --without-cmocka CFLAGS='-g -O1'; \
+	[ -f config.status ] || build --enable-sanitizers=thread \
+	    --without-onednn --without-cmocka CFLAGS='-g -O1'; \
 	take; $(MAKE) $(AM_MAKEFLAGS) races
 
 # In that build.
 .PHONY: races
 races: all tests/fixtures/run/later.so $(fake_cuda)
-	@WEFT_TREE='$(abs_top_srcdir)' WEFT_BUILD='$(abs_top_builddir)' WEFT='$(abs_top_builddir)/$(program)' \
-	    WEFT_TEST_FIXTURES='$(abs_top_builddir)/tests/fixtures/plugins' bash '$(abs_top_srcdir)'/tests/races
+	@WEFT_TREE='$(abs_top_srcdir)' WEFT_BUILD='$(abs_top_builddir)' \
+	    WEFT='$(abs_top_builddir)/$(program)' \
+	    WEFT_TEST_FIXTURES='$(abs_top_builddir)/tests/fixtures/plugins' \
+	    bash '$(abs_top_srcdir)'/tests/races
 
 # The programs once more, each under valgrind.
+valgrind_flags = --quiet --leak-check=full --show-leak-kinds=definite \
+	--errors-for-leak-kinds=definite --error-exitcode=99
 .PHONY: check-valgrind
 check-valgrind: all
-	@command -v valgrind >/dev/null || { echo "check-valgrind: there is no valgrind; apt-get install valgrind" >&2; exit 1; }
+	@command -v valgrind >/dev/null || \
+	    { echo "check-valgrind: there is no valgrind; apt-get install valgrind" >&2; exit 1; }
 	WEFT_TEST_LIMIT=28800 $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(check_PROGRAMS)' \
-	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind --quiet --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=99'
+	    LOG_COMPILER='$(LIBTOOL) --mode=execute valgrind $(valgrind_flags)'
 
-# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has torch, transformers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
+# What others' own tools make of our files. By hand: make check-peers PEER_PYTHON=a Python that has
+# torch, transformers, safetensors, tokenizers, tiktoken, tensorboard and prometheus_client.
 EXTRA_PROGRAMS += tests/peers/dcp
-EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_figures.py tests/peers/check_generate.py tests/peers/check_hf.py tests/peers/check_tokenizers.py tests/peers/check_unicode.py
+EXTRA_DIST += tests/peers/check_ckpt.py tests/peers/check_dcp.py tests/peers/check_figures.py \
+	tests/peers/check_generate.py tests/peers/check_hf.py tests/peers/check_tokenizers.py \
+	tests/peers/check_unicode.py
 .PHONY: check-peers
 check-peers: all tests/peers/dcp$(EXEEXT)
 	@if [ -z "$(PEER_PYTHON)" ]; then \
-	    echo "check-peers: SKIPPED, NOTHING WAS CHECKED: make check-peers PEER_PYTHON=/path/to/python (with torch, transformers, safetensors, tiktoken)" >&2; \
+	    echo "check-peers: SKIPPED, NOTHING WAS CHECKED: make check-peers" \
+	        "PEER_PYTHON=/path/to/python (with torch, transformers, safetensors, tiktoken)" >&2; \
 	else set -e; \
 	    echo "check_ckpt.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_ckpt.py ./weft; \
-	    echo "check_dcp.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_dcp.py tests/peers/dcp$(EXEEXT); \
-	    echo "check_figures.py"; PEER_PYTHON='$(PEER_PYTHON)' WEFT='$(abs_top_builddir)/$(program)' WEFT_TREE='$(abs_top_srcdir)' bash $(top_srcdir)/tests/scripts/check-status; \
+	    echo "check_dcp.py"; \
+	    $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_dcp.py tests/peers/dcp$(EXEEXT); \
+	    echo "check_figures.py"; \
+	    PEER_PYTHON='$(PEER_PYTHON)' WEFT='$(abs_top_builddir)/$(program)' \
+	        WEFT_TREE='$(abs_top_srcdir)' bash $(top_srcdir)/tests/scripts/check-status; \
 	    echo "check_generate.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_generate.py ./weft; \
 	    echo "check_hf.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_hf.py ./weft; \
-	    echo "check_tokenizers.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_tokenizers.py weft$(EXEEXT) $(top_srcdir); \
-	    echo "check_unicode.py"; $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_unicode.py weft$(EXEEXT); \
+	    echo "check_tokenizers.py"; \
+	    $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_tokenizers.py weft$(EXEEXT) $(top_srcdir); \
+	    echo "check_unicode.py"; \
+	    $(PEER_PYTHON) $(top_srcdir)/tests/peers/check_unicode.py weft$(EXEEXT); \
 	fi

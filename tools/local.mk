@@ -48,4 +48,5 @@ weft_SOURCES += \
 	tools/vet/set.c \
 	tools/vet/vet.c \
 	tools/vet/vet.h
-EXTRA_DIST += tools/conform/README.md tools/generate/README.md tools/oracle/README.md tools/vet/README.md
+EXTRA_DIST += tools/conform/README.md tools/generate/README.md tools/oracle/README.md \
+	tools/vet/README.md

@@ -7,17 +7,12 @@ plugins_adamw_libadamw_la_SOURCES = \
 	plugins/adamw/ops.c \
 	plugins/adamw/schedule.c \
 	plugins/adamw/adamw.h
-plugins_adamw_libadamw_la_CFLAGS = $(PLUGIN_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS)
+plugins_adamw_libadamw_la_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/adamw/adamw.la
 plugins_adamw_adamw_la_SOURCES =
-plugins_adamw_adamw_la_LIBADD = plugins/adamw/libadamw.la core/libweft.la $(LIBM)
-if BUILTIN_ADAMW
-noinst_LTLIBRARIES += plugins/adamw/adamw.la
-plugins_adamw_adamw_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/adamw/adamw.la
-plugins_adamw_adamw_la_LDFLAGS = $(PLUGIN_LDFLAGS) $(OPENMP_CFLAGS)
-endif
+plugins_adamw_adamw_la_LIBADD = plugins/adamw/libadamw.la $(PLUGIN_LIBS)
+plugins_adamw_adamw_la_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/adamw/test/test_joint
 plugins_adamw_test_test_joint_LDADD = plugins/adamw/libadamw.la $(TEST_LIBS)

@@ -18,18 +18,11 @@ plugins_ckpt_libckpt_la_SOURCES = \
 	plugins/ckpt/writer.c \
 	plugins/ckpt/ckpt.h
 plugins_ckpt_libckpt_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-plugins_ckpt_libckpt_la_CFLAGS = $(PLUGIN_CFLAGS)
 plugins_ckpt_libckpt_la_LIBADD = $(JANSSON_LIBS)
 
+EXTRA_LTLIBRARIES += plugins/ckpt/ckpt.la
 plugins_ckpt_ckpt_la_SOURCES =
-plugins_ckpt_ckpt_la_LIBADD = plugins/ckpt/libckpt.la core/libweft.la $(LIBM)
-if BUILTIN_CKPT
-noinst_LTLIBRARIES += plugins/ckpt/ckpt.la
-plugins_ckpt_ckpt_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/ckpt/ckpt.la
-plugins_ckpt_ckpt_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_ckpt_ckpt_la_LIBADD = plugins/ckpt/libckpt.la $(PLUGIN_LIBS)
 
 check_PROGRAMS += plugins/ckpt/test/test_ckpt plugins/ckpt/test/test_faults
 plugins_ckpt_test_test_ckpt_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)

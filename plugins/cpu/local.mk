@@ -37,22 +37,19 @@ else
 plugins_cpu_libcpu_la_SOURCES += plugins/cpu/own_matmul.c
 endif
 plugins_cpu_libcpu_la_CPPFLAGS = $(AM_CPPFLAGS) $(DNNL_CPPFLAGS)
-plugins_cpu_libcpu_la_CFLAGS = $(PLUGIN_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS) -ffp-contract=fast
+plugins_cpu_libcpu_la_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS) -ffp-contract=fast
 
+EXTRA_LTLIBRARIES += plugins/cpu/cpu.la
 plugins_cpu_cpu_la_SOURCES =
-plugins_cpu_cpu_la_LIBADD = plugins/cpu/libcpu.la core/libweft.la $(DNNL_LIBS) $(LIBM)
-if BUILTIN_CPU
-noinst_LTLIBRARIES += plugins/cpu/cpu.la
-plugins_cpu_cpu_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/cpu/cpu.la
-plugins_cpu_cpu_la_LDFLAGS = $(PLUGIN_LDFLAGS) $(OPENMP_CFLAGS)
-endif
+plugins_cpu_cpu_la_LIBADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(PLUGIN_LIBS)
+plugins_cpu_cpu_la_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_attention
-plugins_cpu_test_test_cpu_attention_SOURCES = plugins/cpu/test/test_cpu_attention.c $(trial_attention) plugins/cpu/test/machine.c
+plugins_cpu_test_test_cpu_attention_SOURCES = plugins/cpu/test/test_cpu_attention.c \
+	$(trial_attention) plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_attention_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/lib
+plugins_cpu_test_test_cpu_attention_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu \
+	-I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_attention_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_device
@@ -62,20 +59,25 @@ plugins_cpu_test_test_cpu_device_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugi
 plugins_cpu_test_test_cpu_device_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_kernels
-plugins_cpu_test_test_cpu_kernels_SOURCES = plugins/cpu/test/test_cpu_kernels.c $(trial_ops) plugins/cpu/test/machine.c
+plugins_cpu_test_test_cpu_kernels_SOURCES = plugins/cpu/test/test_cpu_kernels.c $(trial_ops) \
+	plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_kernels_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/lib
+plugins_cpu_test_test_cpu_kernels_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu \
+	-I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_kernels_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_products
-plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.c $(trial_products) plugins/cpu/test/machine.c
+plugins_cpu_test_test_cpu_products_SOURCES = plugins/cpu/test/test_cpu_products.c \
+	$(trial_products) plugins/cpu/test/machine.c
 plugins_cpu_test_test_cpu_products_LDADD = plugins/cpu/libcpu.la $(DNNL_LIBS) $(LIBM) $(TEST_LIBS)
-plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu -I$(top_srcdir)/tests/lib
+plugins_cpu_test_test_cpu_products_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu \
+	-I$(top_srcdir)/tests/lib
 plugins_cpu_test_test_cpu_products_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/cpu/test/test_cpu_sumsq
 # Looks at what libweft does not export.
-plugins_cpu_test_test_cpu_sumsq_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la lib/libinner.la $(DNNL_LIBS) $(CMOCKA_LIBS) $(LIBM)
+plugins_cpu_test_test_cpu_sumsq_LDADD = plugins/cpu/libcpu.la tests/lib/libstandard.la \
+	lib/libinner.la $(DNNL_LIBS) $(CMOCKA_LIBS) $(LIBM)
 plugins_cpu_test_test_cpu_sumsq_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/plugins/cpu
 plugins_cpu_test_test_cpu_sumsq_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 

@@ -5,17 +5,10 @@ plugins_dump_libdump_la_SOURCES = \
 	plugins/dump/files.c \
 	plugins/dump/joint.c \
 	plugins/dump/dump.h
-plugins_dump_libdump_la_CFLAGS = $(PLUGIN_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/dump/dump.la
 plugins_dump_dump_la_SOURCES =
-plugins_dump_dump_la_LIBADD = plugins/dump/libdump.la core/libweft.la $(LIBM)
-if BUILTIN_DUMP
-noinst_LTLIBRARIES += plugins/dump/dump.la
-plugins_dump_dump_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/dump/dump.la
-plugins_dump_dump_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_dump_dump_la_LIBADD = plugins/dump/libdump.la $(PLUGIN_LIBS)
 
 check_PROGRAMS += plugins/dump/test/test_dump
 plugins_dump_test_test_dump_LDADD = plugins/dump/libdump.la $(TEST_LIBS)

@@ -16,17 +16,13 @@ plugins_float8_libfloat8_la_SOURCES = \
 	plugins/float8/cpu.h \
 	plugins/float8/float8.h \
 	plugins/float8/loops.h
-plugins_float8_libfloat8_la_CFLAGS = $(PLUGIN_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS) -ffp-contract=fast
+plugins_float8_libfloat8_la_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) $(VECTOR_CFLAGS) \
+	-ffp-contract=fast
 
+EXTRA_LTLIBRARIES += plugins/float8/float8.la
 plugins_float8_float8_la_SOURCES =
-plugins_float8_float8_la_LIBADD = plugins/float8/libfloat8.la core/libweft.la $(LIBM)
-if BUILTIN_FLOAT8
-noinst_LTLIBRARIES += plugins/float8/float8.la
-plugins_float8_float8_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/float8/float8.la
-plugins_float8_float8_la_LDFLAGS = $(PLUGIN_LDFLAGS) $(OPENMP_CFLAGS)
-endif
+plugins_float8_float8_la_LIBADD = plugins/float8/libfloat8.la $(PLUGIN_LIBS)
+plugins_float8_float8_la_LDFLAGS = $(AM_LDFLAGS) $(OPENMP_CFLAGS)
 
 check_PROGRAMS += plugins/float8/test/test_float8
 plugins_float8_test_test_float8_LDADD = plugins/float8/libfloat8.la $(MODEL_LIBS)

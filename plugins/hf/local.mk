@@ -18,22 +18,17 @@ plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/view.c \
 	plugins/hf/config.h \
 	plugins/hf/hf.h
-plugins_hf_libhf_la_CFLAGS = $(PLUGIN_CFLAGS) $(JANSSON_CFLAGS)
+plugins_hf_libhf_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/hf/hf.la
 plugins_hf_hf_la_SOURCES =
-plugins_hf_hf_la_LIBADD = plugins/hf/libhf.la core/libweft.la $(JANSSON_LIBS) $(LIBM)
-if BUILTIN_HF
-noinst_LTLIBRARIES += plugins/hf/hf.la
-plugins_hf_hf_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/hf/hf.la
-plugins_hf_hf_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_hf_hf_la_LIBADD = plugins/hf/libhf.la $(JANSSON_LIBS) $(PLUGIN_LIBS)
 
 check_PROGRAMS += plugins/hf/test/test_hf plugins/hf/test/test_hf_place
 plugins_hf_test_test_hf_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 plugins_hf_test_test_hf_LDADD = plugins/hf/libhf.la $(MODEL_LIBS)
-plugins_hf_test_test_hf_place_CPPFLAGS = $(plugins_hf_test_test_hf_CPPFLAGS) -I$(top_srcdir)/plugins/hf
+plugins_hf_test_test_hf_place_CPPFLAGS = $(plugins_hf_test_test_hf_CPPFLAGS) \
+	-I$(top_srcdir)/plugins/hf
 plugins_hf_test_test_hf_place_LDADD = $(plugins_hf_test_test_hf_LDADD)
 
 nobase_dist_doc_DATA += plugins/hf/README.md

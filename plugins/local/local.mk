@@ -4,15 +4,8 @@ plugins_local_liblocal_la_SOURCES = \
 	plugins/local/local.c \
 	plugins/local/local.h \
 	plugins/local/transfer.c
-plugins_local_liblocal_la_CFLAGS = $(PLUGIN_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/local/local.la
 plugins_local_local_la_SOURCES =
-plugins_local_local_la_LIBADD = plugins/local/liblocal.la core/libweft.la $(LIBM)
-if BUILTIN_LOCAL
-noinst_LTLIBRARIES += plugins/local/local.la
-plugins_local_local_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/local/local.la
-plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_local_local_la_LIBADD = plugins/local/liblocal.la $(PLUGIN_LIBS)
 nobase_dist_doc_DATA += plugins/local/README.md

@@ -6,17 +6,10 @@ plugins_metrics_libmetrics_la_SOURCES = \
 	plugins/metrics/resume.c \
 	plugins/metrics/window.c \
 	plugins/metrics/metrics.h
-plugins_metrics_libmetrics_la_CFLAGS = $(PLUGIN_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/metrics/metrics.la
 plugins_metrics_metrics_la_SOURCES =
-plugins_metrics_metrics_la_LIBADD = plugins/metrics/libmetrics.la core/libweft.la $(LIBM)
-if BUILTIN_METRICS
-noinst_LTLIBRARIES += plugins/metrics/metrics.la
-plugins_metrics_metrics_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/metrics/metrics.la
-plugins_metrics_metrics_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_metrics_metrics_la_LIBADD = plugins/metrics/libmetrics.la $(PLUGIN_LIBS)
 
 check_PROGRAMS += plugins/metrics/test/test_metrics
 plugins_metrics_test_test_metrics_LDADD = plugins/metrics/libmetrics.la $(TEST_LIBS)

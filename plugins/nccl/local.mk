@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 nobase_dist_doc_DATA += plugins/nccl/README.md
 EXTRA_DIST += plugins/nccl/test/api_matches.c
+EXTRA_LTLIBRARIES += plugins/nccl/nccl.la
 plugins_nccl_nccl_la_SOURCES = \
 	plugins/nccl/api.c \
 	plugins/nccl/collective.c \
@@ -12,16 +13,7 @@ plugins_nccl_nccl_la_SOURCES = \
 	plugins/nccl/windows.c \
 	plugins/nccl/api.h \
 	plugins/nccl/nccl.h
-plugins_nccl_nccl_la_CPPFLAGS = $(AM_CPPFLAGS)
-plugins_nccl_nccl_la_CFLAGS = $(PLUGIN_CFLAGS)
-plugins_nccl_nccl_la_LIBADD = core/libweft.la $(LIBM)
-if BUILTIN_NCCL
-noinst_LTLIBRARIES += plugins/nccl/nccl.la
-plugins_nccl_nccl_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/nccl/nccl.la
-plugins_nccl_nccl_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_nccl_nccl_la_LIBADD = $(PLUGIN_LIBS)
 
 check_PROGRAMS += plugins/nccl/test/test_exact
 plugins_nccl_test_test_exact_SOURCES = plugins/nccl/test/test_exact.c plugins/nccl/collective.c

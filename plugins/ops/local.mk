@@ -14,16 +14,9 @@ plugins_ops_libops_la_SOURCES = \
 	plugins/ops/rope.c \
 	plugins/ops/scalar.c \
 	plugins/ops/ops.h
-plugins_ops_libops_la_CFLAGS = $(PLUGIN_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/ops/ops.la
 plugins_ops_ops_la_SOURCES =
-plugins_ops_ops_la_LIBADD = plugins/ops/libops.la core/libweft.la $(LIBM)
-if BUILTIN_OPS
-noinst_LTLIBRARIES += plugins/ops/ops.la
-plugins_ops_ops_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/ops/ops.la
-plugins_ops_ops_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_ops_ops_la_LIBADD = plugins/ops/libops.la $(PLUGIN_LIBS)
 
 nobase_dist_doc_DATA += plugins/ops/README.md

@@ -8,17 +8,11 @@ plugins_profile_libprofile_la_SOURCES = \
 	plugins/profile/table.c \
 	plugins/profile/trace.c \
 	plugins/profile/profile.h
-plugins_profile_libprofile_la_CFLAGS = $(PLUGIN_CFLAGS) $(JANSSON_CFLAGS)
+plugins_profile_libprofile_la_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/profile/profile.la
 plugins_profile_profile_la_SOURCES =
-plugins_profile_profile_la_LIBADD = plugins/profile/libprofile.la core/libweft.la $(JANSSON_LIBS) $(LIBM)
-if BUILTIN_PROFILE
-noinst_LTLIBRARIES += plugins/profile/profile.la
-plugins_profile_profile_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/profile/profile.la
-plugins_profile_profile_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_profile_profile_la_LIBADD = plugins/profile/libprofile.la $(JANSSON_LIBS) $(PLUGIN_LIBS)
 
 check_PROGRAMS += plugins/profile/test/test_profile
 plugins_profile_test_test_profile_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)

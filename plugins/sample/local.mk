@@ -4,17 +4,10 @@ plugins_sample_libsample_la_SOURCES = \
 	plugins/sample/choose.c \
 	plugins/sample/sample.c \
 	plugins/sample/sample.h
-plugins_sample_libsample_la_CFLAGS = $(PLUGIN_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/sample/sample.la
 plugins_sample_sample_la_SOURCES =
-plugins_sample_sample_la_LIBADD = plugins/sample/libsample.la core/libweft.la $(LIBM)
-if BUILTIN_SAMPLE
-noinst_LTLIBRARIES += plugins/sample/sample.la
-plugins_sample_sample_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/sample/sample.la
-plugins_sample_sample_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_sample_sample_la_LIBADD = plugins/sample/libsample.la $(PLUGIN_LIBS)
 
 check_PROGRAMS += plugins/sample/test/test_sample
 plugins_sample_test_test_sample_LDADD = plugins/sample/libsample.la $(TEST_LIBS)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-TEXT_CFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(UTF8PROC_CFLAGS) $(XXHASH_CFLAGS) $(ZLIB_CFLAGS) $(ZSTD_CFLAGS)
+TEXT_CFLAGS = $(JANSSON_CFLAGS) $(PCRE2_CFLAGS) $(UTF8PROC_CFLAGS) $(XXHASH_CFLAGS) $(ZLIB_CFLAGS) \
+	$(ZSTD_CFLAGS)
 TEXT_LIBS = $(JANSSON_LIBS) $(PCRE2_LIBS) $(UTF8PROC_LIBS) $(XXHASH_LIBS) $(ZLIB_LIBS) $(ZSTD_LIBS)
 
 noinst_LTLIBRARIES += plugins/text/libtext.la
@@ -81,17 +82,11 @@ plugins_text_libtext_la_SOURCES = \
 	plugins/text/service.c \
 	plugins/text/text.c \
 	plugins/text/text.h
-plugins_text_libtext_la_CFLAGS = $(PLUGIN_CFLAGS) $(TEXT_CFLAGS)
+plugins_text_libtext_la_CFLAGS = $(AM_CFLAGS) $(TEXT_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/text/text.la
 plugins_text_text_la_SOURCES =
-plugins_text_text_la_LIBADD = plugins/text/libtext.la core/libweft.la $(TEXT_LIBS)
-if BUILTIN_TEXT
-noinst_LTLIBRARIES += plugins/text/text.la
-plugins_text_text_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/text/text.la
-plugins_text_text_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_text_text_la_LIBADD = plugins/text/libtext.la $(TEXT_LIBS) $(PLUGIN_LIBS)
 
 check_PROGRAMS += \
 	plugins/text/test/fuzz_text \

@@ -5,15 +5,8 @@ plugins_tp_libtp_la_SOURCES = \
 	plugins/tp/tp.c \
 	plugins/tp/wide.c \
 	plugins/tp/tp.h
-plugins_tp_libtp_la_CFLAGS = $(PLUGIN_CFLAGS)
 
+EXTRA_LTLIBRARIES += plugins/tp/tp.la
 plugins_tp_tp_la_SOURCES =
-plugins_tp_tp_la_LIBADD = plugins/tp/libtp.la core/libweft.la $(LIBM)
-if BUILTIN_TP
-noinst_LTLIBRARIES += plugins/tp/tp.la
-plugins_tp_tp_la_LDFLAGS = $(BUILTIN_LDFLAGS)
-else
-plugin_LTLIBRARIES += plugins/tp/tp.la
-plugins_tp_tp_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-endif
+plugins_tp_tp_la_LIBADD = plugins/tp/libtp.la $(PLUGIN_LIBS)
 nobase_dist_doc_DATA += plugins/tp/README.md

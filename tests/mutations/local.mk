@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 EXTRA_DIST += tests/mutations/mutate.py \
-	tests/mutations/core.list tests/mutations/cpu-cuda.list tests/mutations/plugins.list tests/mutations/text.list
+	tests/mutations/core.list tests/mutations/cpu-cuda.list tests/mutations/plugins.list \
+	tests/mutations/text.list
 nobase_dist_doc_DATA += tests/mutations/README.md
 
 # What tests need beside themselves.
@@ -11,7 +12,10 @@ check-data: all $(check_DATA)
 # NAMES='fsdp*,ring*': some; NAMED=yes: only the tests that they name; RESUME=yes: goes on.
 .PHONY: check-mutations
 check-mutations:
-	@command -v python3 >/dev/null || { echo "check-mutations: there is no python3; apt-get install python3" >&2; exit 1; }
-	python3 '$(abs_top_srcdir)'/tests/mutations/mutate.py run '$(abs_top_srcdir)' '$(abs_builddir)' $(if $(NAMES),'$(NAMES)') \
+	@command -v python3 >/dev/null || \
+	    { echo "check-mutations: there is no python3; apt-get install python3" >&2; exit 1; }
+	python3 '$(abs_top_srcdir)'/tests/mutations/mutate.py run '$(abs_top_srcdir)' '$(abs_builddir)' \
+	    $(if $(NAMES),'$(NAMES)') \
 	    $(if $(NAMED),--named) $(if $(RESUME),--resume) --configure=--with-cuda='$(with_cuda)' \
-	    --configure=--with-cuda-archs='$(with_cuda_archs)' --configure=CC='$(CC)' --configure=CXX='$(CXX)'
+	    --configure=--with-cuda-archs='$(with_cuda_archs)' \
+	    --configure=CC='$(CC)' --configure=CXX='$(CXX)'
