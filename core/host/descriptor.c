@@ -248,8 +248,8 @@ static void check_pass(check *c, const weft_contribution *k)
 {
     if ((unsigned)k->stage >= WEFT_STAGES)
         complain(c,
-                 "a pass has the unknown stage %d; stages are mesh, graph, table, placed, joint "
-                 "and ordered",
+                 "a pass has the unknown stage %d; stages are mesh, graph, table, placed, joint, "
+                 "closed and ordered",
                  (int)k->stage);
     else if (!(k->stage == WEFT_STAGE_MESH ? k->mesh != NULL : k->graph != NULL))
         complain(c, "a pass of stage %s has no function for it", weft_stage_name(k->stage));

@@ -86,7 +86,7 @@ static void damage_hides_nothing_else(void **state)
         write_file(path, data, cut);
         assert_int_equal(command(f, NULL, NULL), WEFT_OK);
         warns(f, path);
-        warns(f, cut ? "it is no record that this weft can read; left out\n"
+        warns(f, cut ? "it is not a record that this weft can read; left out\n"
                      : "it is empty: this rank could not make its record");
         says(f, "3 of 4 ranks");
         says(f, "without a record: rank 1\n");

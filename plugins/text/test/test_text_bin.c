@@ -177,9 +177,9 @@ static void refuses_wrong_indices(void **state)
     assert_int_equal(truncate("a.idx", 60), 0);
     refuse("path = a.bin", "do not fit into 60 bytes");
     assert_int_equal(truncate("a.idx", 10), 0);
-    refuse("path = a.bin", "no index of version 1");
+    refuse("path = a.bin", "not an index of Megatron");
     put("a.idx", "some notes about a.bin, more than an index needs");
-    refuse("path = a.bin", "no index of version 1");
+    refuse("path = a.bin", "not an index of Megatron");
 }
 
 static void refuses_wrong_ids(void **state)

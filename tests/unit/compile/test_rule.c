@@ -130,10 +130,10 @@ static void bad_rules_are_refused(void **state)
         {"a [] -> a b", NULL, 1, 1, "empty or too long"},
         {"a abcdefghijklmnopqrstuvwxyzabcdefgh -> a b", NULL, 1, 1, "empty or too long"},
         {"a b ..., a b -> a b", NULL, 2, 1, "at the end"},
-        {"a b -> a b", "1", 1, 1, "operand that there is not"},
+        {"a b -> a b", "1", 1, 1, "operand that does not exist"},
         {"a b -> a b", "x", 1, 1, "operand numbers"},
         {"a b -> a b", "0,,0", 1, 1, "empty"},
-        {"a b -> a b", "99999999999999999999", 1, 1, "operand that there is not"},
+        {"a b -> a b", "99999999999999999999", 1, 1, "operand that does not exist"},
         {"a b c d e f g -> a b", NULL, 1, 1, "too many dims"},
         {"* ... -> *", NULL, 65, 1, "at most 64"},
     };

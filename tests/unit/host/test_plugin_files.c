@@ -106,7 +106,7 @@ static void test_tables(void **state)
                                         "parameter 'span' has minimum 2 above maximum 1",
                                         "parameter 'must' is required, so its default '3'",
                                         "a pass of stage mesh has no function",
-                                        "a pass has the unknown stage 6; stages are mesh,",
+                                        "a pass has the unknown stage 7; stages are mesh,",
                                         "a pass of stage placed has no function",
                                         "a contribution that is not a pass says after 'two words'",
                                         "'two words' in after is not a capability",
