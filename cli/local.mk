@@ -76,6 +76,8 @@ endif
 
 # Files of `weft new-plugin`, and the page of `weft report`, as C strings.
 templates = \
+	cli/templates/axis.c.in \
+	cli/templates/command.c.in \
 	cli/templates/makefile.in \
 	cli/templates/makefile_gradient.in \
 	cli/templates/observer.c.in \
@@ -85,7 +87,8 @@ templates = \
 	cli/templates/readme.md.in \
 	cli/templates/report.html.in \
 	cli/templates/test.sh.in \
-	cli/templates/test_gradient.c.in
+	cli/templates/test_gradient.c.in \
+	cli/templates/wrap.c.in
 nodist_weft_SOURCES = cli/template_texts.c
 cli/template_texts.c: $(templates) cli/local.mk
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && for file in $(filter %.in,$^); do \

@@ -32,6 +32,16 @@ static const kind kinds[] = {
      "grep -m 1 '@NAME@: step 20: mean loss' train.txt", false, false},
     {"optimizer", weft_template_optimizer_c, "@NAME@", "[@NAME@]\nlr = 0.1",
      "grep -m 1 '= @NAME@(' plan.txt", true, false},
+    {"axis", weft_template_axis_c, "@NAME@ adamw", "[adamw]\nlr = 1e-2",
+     "sed -e 's/cpu/cpu local/' run.ini >two.ini\n"
+     "\"$weft\" plan two.ini -n 2 -o @NAME@.degree=2 --graph >two.txt\n"
+     "grep -m 1 'batch/@NAME@' two.txt\n"
+     "\"$weft\" oracle run.ini two.ini -n 2 -o B:@NAME@.degree=2",
+     false, false},
+    {"wrap", weft_template_wrap_c, "@NAME@ adamw", "[adamw]\nlr = 1e-2",
+     "grep -m 1 '@NAME@: [0-9]* samples were read' train.txt", false, false},
+    {"command", weft_template_command_c, "adamw", "[adamw]\nlr = 1e-2",
+     "test \"$(\"$weft\" @NAME@ text.txt)\" = 1000", false, false},
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
@@ -193,14 +203,16 @@ static const kind *find_kind(const char *name)
 
 int weft_cmd_new_plugin(int argc, char **argv)
 {
-    static const char *const choices[] = {"pass", "op", "observer", "optimizer", NULL};
+    static const char *const choices[] = {"pass",      "axis", "op",      "observer",
+                                          "optimizer", "wrap", "command", NULL};
     const char *which = "pass";
-    const weft_option extra[] = {{.name = "kind",
-                                  .argument = "KIND",
-                                  .help = "pass (default), op, observer or optimizer",
-                                  .text = &which,
-                                  .choices = choices},
-                                 {0}};
+    const weft_option extra[] = {
+        {.name = "kind",
+         .argument = "KIND",
+         .help = "pass (default), axis, op, observer, optimizer, wrap or command",
+         .text = &which,
+         .choices = choices},
+        {0}};
     const weft_cli_usage usage = {
         .command = "new-plugin",
         .arguments = "NAME",

@@ -21,6 +21,8 @@ static void describe_kinds(const weft_plugin *plugin, weft_text *text)
             add_kind(text, "service", k->service);
         if (k->kind == WEFT_COMMAND)
             add_kind(text, "command", k->command->name);
+        if (k->kind == WEFT_AXIS)
+            add_kind(text, "axis", k->axis);
         if (k->kind == WEFT_PASS && !pass)
             add_kind(text, "pass", NULL);
         if (k->kind == WEFT_OBSERVER && !observer)

@@ -3,6 +3,8 @@
 #ifndef WEFT_CLI_TEMPLATES_H
 #define WEFT_CLI_TEMPLATES_H
 
+extern const char weft_template_axis_c[];
+extern const char weft_template_command_c[];
 extern const char weft_template_makefile[];
 extern const char weft_template_makefile_gradient[];
 extern const char weft_template_observer_c[];
@@ -13,5 +15,6 @@ extern const char weft_template_readme_md[];
 extern const char weft_template_report_html[];
 extern const char weft_template_test_gradient_c[];
 extern const char weft_template_test_sh[];
+extern const char weft_template_wrap_c[];
 
 #endif

@@ -124,6 +124,8 @@ tests_lib_liborderproof_la_SOURCES = \
 check_LTLIBRARIES += tests/lib/libhelpers.la
 tests_lib_libhelpers_la_LIBADD = tests/lib/libstandard.la
 tests_lib_libhelpers_la_SOURCES = \
+	tests/lib/created.c \
+	tests/lib/created.h \
 	tests/lib/fault_io.c \
 	tests/lib/fault_model.c \
 	tests/lib/opcheck.c \

@@ -43,8 +43,9 @@ const char *weft_stage_name(weft_pass_stage stage)
 
 const char *weft_kind_name(weft_kind kind)
 {
-    static const char *const names[] = {"end", "pass", "service", "observer", "command", "wrap"};
-    return (unsigned)kind < 6 ? names[kind] : "?";
+    static const char *const names[] = {"end",     "pass", "service", "observer",
+                                        "command", "wrap", "axis"};
+    return (unsigned)kind < 7 ? names[kind] : "?";
 }
 
 const char *weft_event_name(weft_event event)
@@ -100,6 +101,10 @@ static void check_sizes(check *c)
                     "build it again with this weft's headers");
 }
 
+/* What an author of a plugin is to do. */
+#define AGAIN                                                                                      \
+    "build it again with this weft's headers; docs/writing-plugins.md lists what has changed"
+
 static void check_head(check *c)
 {
     const weft_plugin *p = c->plugin;
@@ -110,13 +115,12 @@ static void check_head(check *c)
         return;
     }
     if (p->abi_major != WEFT_ABI_MAJOR)
-        complain(c, "built for ABI major %u, expected %d; build it again with this weft's headers",
-                 p->abi_major, WEFT_ABI_MAJOR);
+        complain(c, "built for ABI major %u, expected %d; " AGAIN, p->abi_major, WEFT_ABI_MAJOR);
     if (p->abi_minor != WEFT_ABI_MINOR)
-        complain(c,
-                 "built for ABI minor %u, expected %d (0.x loads exact matches only); build it "
-                 "again with this weft's headers",
+        complain(c, "built for ABI minor %u, expected %d (0.x loads exact matches only); " AGAIN,
                  p->abi_minor, WEFT_ABI_MINOR);
+    if (c->complaints)
+        return; /* sizes differ, too */
     if (p->size != sizeof(weft_plugin))
         complain(
             c, "its descriptor has %u bytes, expected %zu; build it again with this weft's headers",
@@ -155,6 +159,24 @@ static bool is_key(const char *text)
     return true;
 }
 
+/* Fields lie in the plugin's own struct, behind the host; words of INT and REAL are told from
+ * numbers. */
+static void check_field(check *c, const weft_param *q)
+{
+    const size_t size = c->plugin->self_size;
+    if (q->field == 0)
+        return;
+    if (q->field < sizeof(void *) || q->field >= size || q->flags & WEFT_PARAM_LIST)
+        complain(c,
+                 "parameter '%s' has a field, but %s; leave the field out, or set self_size = "
+                 "WEFT_SELF(struct)",
+                 q->name,
+                 q->flags & WEFT_PARAM_LIST ? "is a list" : "not inside the plugin's struct");
+    if ((q->type == WEFT_PARAM_INT || q->type == WEFT_PARAM_REAL) && q->choices && q->min < 0)
+        complain(c, "parameter '%s' has words and numbers below 0, which are alike in a field",
+                 q->name);
+}
+
 static void check_param(check *c, const weft_param *q)
 {
     const weft_param *table = c->plugin->params;
@@ -173,6 +195,7 @@ static void check_param(check *c, const weft_param *q)
         complain(c, "parameter '%s' is a choice of nothing", q->name);
     if (!(q->min <= q->max))
         complain(c, "parameter '%s' has minimum %g above maximum %g", q->name, q->min, q->max);
+    check_field(c, q);
     if ((q->flags & WEFT_PARAM_REQUIRED) && q->value)
         complain(c, "parameter '%s' is required, so its default '%s' can never be used", q->name,
                  q->value);
@@ -253,6 +276,20 @@ static void check_pass(check *c, const weft_contribution *k)
                  (int)k->stage);
     else if (!(k->stage == WEFT_STAGE_MESH ? k->mesh != NULL : k->graph != NULL))
         complain(c, "a pass of stage %s has no function for it", weft_stage_name(k->stage));
+}
+
+static void check_axis(check *c, const weft_contribution *k)
+{
+    const weft_param *p = c->plugin->params;
+    while (p && p->name && (is_empty(k->degree) || strcmp(p->name, k->degree) != 0))
+        p++;
+    if (is_empty(k->axis))
+        complain(c, "an axis has no name");
+    else if (!p || !p->name || p->type != WEFT_PARAM_INT)
+        complain(c,
+                 "the degree of axis '%s' is said by parameter '%s', which the plugin does not "
+                 "have as an integer",
+                 k->axis, k->degree ? k->degree : "");
 }
 
 /* Tables begin with their size. Another than this weft's is another type, or another weft. */
@@ -377,10 +414,13 @@ static void check_contributions(check *c)
         case WEFT_WRAP:
             check_wrap(c, k);
             break;
+        case WEFT_AXIS:
+            check_axis(c, k);
+            break;
         default:
             complain(c,
-                     "a contribution has kind %d; expected a pass, service, wrap, observer or "
-                     "command, and an empty entry at the end",
+                     "a contribution has kind %d; expected a pass, axis, service, wrap, observer "
+                     "or command, and an empty entry at the end",
                      (int)k->kind);
             return; /* the table's end is missing: what follows is not ours to read */
         }

@@ -61,15 +61,24 @@ const char *weft_plain_capability(const char *need, char buffer[64], bool *optio
     return buffer;
 }
 
-/* A service gives its own name too. */
+/* A service gives its own name too, an axis its own. */
 static bool gives(const weft_contribution *item, const char *capability)
 {
     if (item->kind == WEFT_SERVICE && strcmp(item->service, capability) == 0)
+        return true;
+    if (item->kind == WEFT_AXIS && strncmp(capability, "axis:", 5) == 0 &&
+        strcmp(item->axis, capability + 5) == 0)
         return true;
     for (int i = 0; item->gives && item->gives[i]; i++)
         if (strcmp(item->gives[i], capability) == 0)
             return true;
     return false;
+}
+
+/* An axis is declared as passes of the stage mesh run, which is the first. */
+static bool is_pass(const weft_contribution *item)
+{
+    return item->kind == WEFT_PASS || item->kind == WEFT_AXIS;
 }
 
 /* What it needs, one by one, a wrap its service first; NULL at the end. */
@@ -87,14 +96,14 @@ static bool opens(const weft_contribution *item)
 
 static int give_time(const weft_contribution *item)
 {
-    return opens(item) ? TIME_OPEN : item->kind == WEFT_PASS ? (int)item->stage : TIME_RUN;
+    return opens(item) ? TIME_OPEN : is_pass(item) ? (int)item->stage : TIME_RUN;
 }
 
 static int need_time(const weft_contribution *needer, const weft_contribution *giver)
 {
     if (opens(needer))
         return opens(giver) ? TIME_OPEN : TIME_RUN;
-    return needer->kind == WEFT_PASS ? (int)needer->stage : TIME_RUN;
+    return is_pass(needer) ? (int)needer->stage : TIME_RUN;
 }
 
 /* Negative: given before it is needed, whatever the listed order; positive: after; 0: the listed
@@ -115,7 +124,7 @@ static bool is_before(const set *s, const weft_slot *giver, const weft_slot *nee
     int order = compare(giver, needer);
     if (order)
         return order < 0;
-    return giver->item->kind == WEFT_PASS
+    return is_pass(giver->item)
                ? s->passes.place[giver - s->slots] < s->passes.place[needer - s->slots]
                : s->list.place[giver->plugin] < s->list.place[needer->plugin];
 }
@@ -329,7 +338,7 @@ static void add_after(set *s, int index)
         const weft_slot *giver = &s->slots[i];
         if (!gives(giver->item, capability))
             continue;
-        if (giver->item->kind == WEFT_PASS && giver->item->stage == me->item->stage)
+        if (is_pass(giver->item) && giver->item->stage == me->item->stage)
             s->passes.edge[i * s->n_slots + index] = true;
         if (!found && !find_core(capability) && compare(giver, me) > 0) {
             weft_text where = {0};
@@ -490,7 +499,7 @@ static void check_need(set *s, const weft_slot *needer, const char *need)
     const struct core_capability *core = find_core(capability);
     if (giver && !late)
         return;
-    if (core && needer->item->kind == WEFT_PASS && needer->item->stage < core->from)
+    if (core && is_pass(needer->item) && needer->item->stage < core->from)
         fail(s, needer->plugin,
              "plugin '%s' needs '%s' in stage %s, but weft gives it from stage %s on; please "
              "report it to its author",
@@ -580,7 +589,7 @@ static weft_status list_passes(const set *s, weft_plugins *plugins)
         return weft_fail_memory(s->err);
     for (int place = 0; place < s->n_slots; place++) {
         const weft_slot *slot = &s->slots[node_at(&s->passes, place)];
-        if (slot->item->kind == WEFT_PASS)
+        if (is_pass(slot->item))
             plugins->passes[plugins->n_passes++] = *slot;
     }
     return WEFT_OK;

@@ -92,6 +92,12 @@ typedef struct weft_slot {
     const weft_contribution *item;
 } weft_slot;
 
+/* A line that the user was shown. */
+typedef struct weft_said {
+    const char *line;
+    const struct weft_said *next;
+} weft_said;
+
 typedef struct weft_plugins {
     int n;
     weft_loaded *list; /* in listed order */
@@ -104,8 +110,9 @@ typedef struct weft_plugins {
     weft_pool link_pool;
     void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
                       before create. */
-    struct weft_run *run; /* that lasts, for weft_event_wait; NULL: none */
-    bool unmet;           /* a plugin has asked for the service of one that could not be created */
+    struct weft_run *run;  /* that lasts, for weft_event_wait; NULL: none */
+    const weft_said *said; /* by weft_warn and weft_inform, the last first */
+    bool unmet;            /* a plugin has asked for the service of one that could not be created */
 } weft_plugins;
 
 /* One word of [weft] defaults. */

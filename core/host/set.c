@@ -388,16 +388,36 @@ static weft_status create_one(weft_plugins *plugins, weft_loaded *loaded, const 
     loaded->host.mesh = claimed.mesh;
     loaded->host.service = host_service;
     loaded->host.core = plugins;
-    loaded->self = NULL;
+    loaded->self = plugin->self_size ? weft_alloc_zero(1, plugin->self_size) : &loaded->host;
+    if (!loaded->self)
+        return weft_fail_memory(err);
+    if (plugin->self_size) {
+        const weft_host *own = &loaded->host;
+        memcpy(loaded->self, &own, sizeof own);
+        weft_params_fill(loaded->params, loaded->self);
+    }
+    loaded->created = true; /* to be destroyed, whatever create says */
     if (plugin->create) {
         const weft_entry entry = enter(loaded, "create", err);
-        weft_status status = leave(&entry, plugin->create(&loaded->host, &loaded->self, err));
+        weft_status status = leave(&entry, plugin->create(loaded->self, err));
         loaded->failed = status != WEFT_OK;
-        if (status != WEFT_OK)
-            return status;
+        return status;
     }
-    loaded->created = true;
     return WEFT_OK;
+}
+
+static void destroy_one(weft_loaded *loaded)
+{
+    const weft_plugin *plugin = loaded->module.plugin;
+    if (loaded->created && plugin->destroy) {
+        const weft_entry entry = enter(loaded, "destroy", NULL);
+        plugin->destroy(loaded->self);
+        leave(&entry, WEFT_OK);
+    }
+    if (loaded->self != &loaded->host)
+        weft_free(loaded->self);
+    loaded->created = false;
+    loaded->self = NULL;
 }
 
 /* After one that failed: only what is wrong with this one is noted, not what it misses. */
@@ -416,17 +436,8 @@ static weft_status create_more(weft_plugins *plugins, weft_loaded *loaded, const
 
 static void destroy_created(weft_plugins *plugins)
 {
-    for (int i = plugins->n - 1; i >= 0; i--) {
-        weft_loaded *loaded = &plugins->list[i];
-        const weft_plugin *plugin = loaded->module.plugin;
-        if (loaded->created && plugin->destroy) {
-            const weft_entry entry = enter(loaded, "destroy", NULL);
-            plugin->destroy(loaded->self);
-            leave(&entry, WEFT_OK);
-        }
-        loaded->created = false;
-        loaded->self = NULL;
-    }
+    for (int i = plugins->n - 1; i >= 0; i--)
+        destroy_one(&plugins->list[i]);
     weft_wraps_release(plugins);
 }
 
@@ -506,6 +517,57 @@ void weft_plugins_destroy(weft_plugins *plugins)
     weft_free(plugins->passes);
     weft_free(plugins->list);
     weft_free(plugins);
+}
+
+/* ---- words to the user ---- */
+
+/* Has the run this line already? Without a set, as in tests of one plugin, nobody knows. */
+static bool is_said(weft_plugins *plugins, const char *line)
+{
+    if (!plugins)
+        return false;
+    for (const weft_said *said = plugins->said; said; said = said->next)
+        if (strcmp(said->line, line) == 0)
+            return true;
+    weft_said *said = weft_pool_alloc(&plugins->link_pool, sizeof *said);
+    if (!said)
+        return false;
+    *said = (weft_said){weft_pool_strdup(&plugins->link_pool, line), plugins->said};
+    if (said->line)
+        plugins->said = said;
+    return false;
+}
+
+static void say(const weft_host *host, weft_log_level level, weft_where at, const char *format,
+                va_list args)
+{
+    weft_text line = {0};
+    char *text = host->rank == 0 ? weft_vformat(format, args) : NULL;
+    if (!text)
+        return;
+    if (at.file)
+        weft_text_print(&line, at.line ? "%s:%d: " : "%s: ", at.file, at.line);
+    weft_text_add(&line, text);
+    if (!is_said(host->core, weft_text_get(&line)))
+        weft_log_print(host->log, level, "%s", weft_text_get(&line));
+    weft_text_release(&line);
+    weft_free(text);
+}
+
+void weft_warn(const weft_host *host, weft_where at, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(host, WEFT_LOG_WARN, at, format, args);
+    va_end(args);
+}
+
+void weft_inform(const weft_host *host, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(host, WEFT_LOG_INFO, WEFT_NOWHERE, format, args);
+    va_end(args);
 }
 
 /* ---- looking at the set ---- */

@@ -163,6 +163,39 @@ static weft_params *create_params(weft_settings *settings, const weft_section *s
     return params->values ? params : NULL;
 }
 
+/* The text of `key` in "dim = 256, heads = 16"; NULL: it is not there, or memory is. */
+static const char *preset_text(weft_pool *pool, const char *preset, const char *key)
+{
+    for (const char *p = preset; p; p = strchr(p, ',')) {
+        p += strspn(p, ", ");
+        size_t n = strcspn(p, " =");
+        const char *text = p + n + strspn(p + n, " =");
+        if (strlen(key) == n && strncmp(p, key, n) == 0)
+            return weft_pool_format(pool, "%.*s", (int)strcspn(text, ","), text);
+    }
+    return NULL;
+}
+
+/* Numbers whose word is the name of a parameter with presets are what that one's choice says. */
+static weft_status take_preset(weft_settings *settings, const weft_params *params,
+                               weft_checked *value, weft_error *err)
+{
+    const weft_checked *from = params->values, *end = from + params->n;
+    while (from < end && !(from->param->presets && from->word && value->word &&
+                           strcmp(value->text, from->param->name) == 0))
+        from++;
+    if (from == end || from == value)
+        return WEFT_OK;
+    const char *preset = from->param->presets[from->word - 1];
+    const char *text = preset_text(&settings->pool, preset, value->param->name);
+    if (!text)
+        return weft_fail(err, WEFT_ERR_INTERNAL, from->where,
+                         "[%s] %s = %s has no preset of %s, which stands for it; set %s",
+                         params->section, from->param->name, from->text, value->param->name,
+                         value->param->name);
+    return weft_value_parse(params->section, value->param, text, from->where, value, err);
+}
+
 weft_status weft_settings_section(weft_settings *settings, const char *name,
                                   const weft_param *table, const weft_params **out, weft_error *err)
 {
@@ -193,6 +226,8 @@ weft_status weft_settings_section(weft_settings *settings, const char *name,
         if (checked != WEFT_OK)
             status = checked;
     }
+    for (int i = 0; i < params->n && !status; i++)
+        status = take_preset(settings, params, &params->values[i], err);
     if (params->n == 0)
         status = weft_section_unknown(settings, section, err);
     if (status == WEFT_OK)

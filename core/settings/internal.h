@@ -16,6 +16,7 @@ typedef struct weft_checked {
     int64_t integer;
     double real;
     bool boolean, given;
+    int word; /* which of the parameter's choices it is, from 1; 0: none */
     weft_where where;
 } weft_checked;
 

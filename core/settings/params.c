@@ -92,3 +92,35 @@ weft_where weft_params_word_where(const weft_params *params, const char *key, in
 
     return value && i >= 0 && i < value->n_words ? value->wheres[i] : WEFT_NOWHERE;
 }
+
+void weft_params_fill(const weft_params *params, void *out)
+{
+    for (int i = 0; params && i < params->n; i++) {
+        const weft_checked *value = &params->values[i];
+        const int choice = value->word - 1;
+        const int64_t integer = value->word ? -value->word : value->integer;
+        const double real = value->word ? -value->word : value->real;
+        char *at = (char *)out + value->param->field;
+
+        if (value->param->field == 0)
+            continue;
+        switch (value->param->type) {
+        case WEFT_PARAM_BOOL:
+            memcpy(at, &value->boolean, sizeof value->boolean);
+            break;
+        case WEFT_PARAM_INT:
+            memcpy(at, &integer, sizeof integer);
+            break;
+        case WEFT_PARAM_REAL:
+            memcpy(at, &real, sizeof real);
+            break;
+        case WEFT_PARAM_CHOICE:
+            memcpy(at, &choice, sizeof choice);
+            break;
+        case WEFT_PARAM_STRING:
+        case WEFT_PARAM_PATH:
+            memcpy(at, &value->text, sizeof value->text);
+            break;
+        }
+    }
+}

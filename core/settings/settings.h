@@ -66,6 +66,9 @@ weft_status weft_settings_finish(weft_settings *settings, const char *const *can
 weft_status weft_settings_begin(weft_settings *settings, const char *const *candidates,
                                 weft_error *err);
 
+/* Fills the fields of a plugin's struct that its parameters name. */
+void weft_params_fill(const weft_params *params, void *out);
+
 /* The core's own sections' tables: [weft], [train], [mesh]. NULL for any other name. */
 const weft_param *weft_core_params(const char *section);
 

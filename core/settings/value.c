@@ -10,12 +10,13 @@
 
 enum verdict { GOOD, NOT_OF_TYPE, OUT_OF_RANGE };
 
-static bool is_one_of(const char *word, const char *const *choices)
+/* Which of them it is, from 1; 0: none. */
+static int is_one_of(const char *word, const char *const *choices)
 {
-    for (; choices && *choices; choices++)
-        if (strcmp(word, *choices) == 0)
-            return true;
-    return false;
+    for (int i = 0; choices && choices[i]; i++)
+        if (strcmp(word, choices[i]) == 0)
+            return i + 1;
+    return 0;
 }
 
 static enum verdict check_range(const weft_param *param, double number)
@@ -84,15 +85,16 @@ static enum verdict parse_real(const weft_param *param, const char *word, weft_c
 
 static enum verdict parse(const weft_param *param, const char *word, weft_checked *out)
 {
+    out->word = is_one_of(word, param->choices);
     switch (param->type) {
     case WEFT_PARAM_BOOL:
         return parse_bool(word, out);
     case WEFT_PARAM_INT:
-        return is_one_of(word, param->choices) ? GOOD : parse_int(param, word, out);
+        return out->word ? GOOD : parse_int(param, word, out);
     case WEFT_PARAM_REAL:
-        return is_one_of(word, param->choices) ? GOOD : parse_real(param, word, out);
+        return out->word ? GOOD : parse_real(param, word, out);
     case WEFT_PARAM_CHOICE:
-        return is_one_of(word, param->choices) ? GOOD : NOT_OF_TYPE;
+        return out->word ? GOOD : NOT_OF_TYPE;
     case WEFT_PARAM_STRING:
         return GOOD;
     case WEFT_PARAM_PATH:

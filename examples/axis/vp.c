@@ -14,34 +14,19 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host->params; /* all there is to remember */
-    return WEFT_OK;
-}
-
-static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *err)
-{
-    return weft_mesh_plan_axis(plan, "vp", weft_params_int(self, "degree"),
-                               weft_params_where(self, "degree"), err);
-}
-
-static weft_status add_table(void *self, weft_graph *g, weft_error *err)
+static void add_table(void *self, weft_graph *g)
 {
     (void)self;
-    (void)err;
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "vp"); /* every rank its samples */
     weft_add_rule(g, WEFT_RULE_PARAM, NULL, "vocab", "vp"); /* and its part of embedding and head */
     weft_add_rule(g, WEFT_RULE_ROLE, "residual", "batch",
                   "vp");       /* a looked-up row goes to the rank whose sample asked */
     weft_add_storage(g, "vp"); /* with fsdp, all other parameters are stored cut over vp, too */
-    return weft_graph_status(g);
 }
 
-static const char *const needs[] = {"model", NULL}, *const gives[] = {"axis:vp", NULL};
+static const char *const needs[] = {"model", NULL};
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axis, .gives = gives},
+    {.kind = WEFT_AXIS, .axis = "vp", .degree = "degree"},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = add_table, .needs = needs},
     {.kind = WEFT_END},
 };
@@ -55,5 +40,4 @@ WEFT_PLUGIN(vp) = {
     .numerics = WEFT_NUMERICS_TOLERANCE,
     .params = params,
     .contributions = contributions,
-    .create = create,
 };

@@ -217,12 +217,10 @@ static const weft_transport table = {
 
 /* ---- the pass and the observer ---- */
 
-static weft_status look(void *self, weft_graph *g, weft_error *err)
+static void look(void *self, weft_graph *g)
 {
     counter *c = self;
-    (void)err;
     c->mesh = *weft_graph_mesh(g);
-    return WEFT_OK;
 }
 
 static void report(const counter *c)
@@ -233,21 +231,21 @@ static void report(const counter *c)
             if (!g->all[k].calls)
                 continue;
             any = true;
-            weft_log_print(c->host->log, WEFT_LOG_INFO,
-                           "count_bytes: %s over %s: in the last step %" PRId64 " calls, %" PRId64
-                           " bytes; in all %" PRId64 " calls, %" PRId64 " bytes",
-                           names[k], g->axes, g->step[k].calls, g->step[k].bytes, g->all[k].calls,
-                           g->all[k].bytes);
+            weft_inform(c->host,
+                        "count_bytes: %s over %s: in the last step %" PRId64 " calls, %" PRId64
+                        " bytes; in all %" PRId64 " calls, %" PRId64 " bytes",
+                        names[k], g->axes, g->step[k].calls, g->step[k].bytes, g->all[k].calls,
+                        g->all[k].bytes);
         }
     if (!any)
-        weft_log_print(c->host->log, WEFT_LOG_INFO, "count_bytes: nothing was sent");
+        weft_inform(c->host, "count_bytes: nothing was sent");
 }
 
 static weft_status observe(void *self, weft_event event, const weft_run_view *run, weft_error *err)
 {
     counter *c = self;
-    (void)err;
-    if (event == WEFT_EVENT_STOP && run->rank == 0)
+    (void)run, (void)err;
+    if (event == WEFT_EVENT_STOP)
         report(c);
     for (counted_group *g = c->groups; g; g = g->next) {
         if (event == WEFT_EVENT_STEP_END) /* validation is between the end and the next beginning */
@@ -255,21 +253,6 @@ static weft_status observe(void *self, weft_event event, const weft_run_view *ru
         memset(g->now, 0, sizeof g->now);
     }
     return WEFT_OK;
-}
-
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    counter *c = weft_alloc_zero(1, sizeof *c);
-    if (!c)
-        return weft_fail_memory(err);
-    c->host = host;
-    *self = c;
-    return WEFT_OK;
-}
-
-static void destroy(void *self)
-{
-    weft_free(self);
 }
 
 /* "transport?": a run of one rank need not have one. */
@@ -290,6 +273,5 @@ WEFT_PLUGIN(count_bytes) = {
     .summary = "counts what is sent, by kind and mesh axes",
     .numerics = WEFT_NUMERICS_BITWISE,
     .contributions = contributions,
-    .create = create,
-    .destroy = destroy,
+    .self_size = WEFT_SELF(counter),
 };

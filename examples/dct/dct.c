@@ -139,7 +139,7 @@ static const weft_kernel kernels[] = {KERNEL("dct"), KERNEL("dct_inverse"), {.op
 /* ---- the pass ---- */
 
 /* Who reads what an attention gives reads it turned. */
-static weft_status graph(void *self, weft_graph *g, weft_error *err)
+static void graph(void *self, weft_graph *g)
 {
     int n_found = 0;
     (void)self;
@@ -154,9 +154,8 @@ static weft_status graph(void *self, weft_graph *g, weft_error *err)
         n_found++;
     }
     if (n_found == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "dct: the model has no attention; take dct off the list");
-    return weft_graph_status(g);
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "dct: the model has no attention; take dct off the list");
 }
 
 static const char *const needs[] = {"model", NULL};

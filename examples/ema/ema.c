@@ -3,9 +3,14 @@
  * any mesh. It shows state like a parameter and state of one number. */
 #include <weft/weft.h>
 
+typedef struct ema {
+    const weft_host *host;
+    double decay;
+} ema;
+
 static const weft_param params[] = {
     {.name = "decay",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(ema, decay),
      .value = "0.999",
      .min = 0,
      .max = 1,
@@ -43,48 +48,36 @@ static const weft_op average_op = {
 
 static const weft_op *const ops[] = {&average_op, NULL};
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static void keep_average(const ema *m, weft_graph *g, weft_value *p, weft_value *updates)
 {
-    (void)err;
-    *self = (void *)(uintptr_t)host->params;
-    return WEFT_OK;
-}
-
-static weft_status keep_average(const weft_params *keys, weft_graph *g, weft_value *p,
-                                weft_value *updates, weft_error *err)
-{
-    if (!p->becomes)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "ema: nobody listed before it updates %s; list ema behind the optimizers",
-                         p->name);
+    if (!p->becomes) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "ema: nobody listed before it updates %s; list ema behind the optimizers",
+                        p->name);
+        return;
+    }
+    weft_graph_set_block(g, p->node->block);
     char *name = weft_format("%s.ema", p->name);
-    if (!name)
-        return weft_fail_memory(err);
-    weft_value *average = weft_add_state_like(g, name, p, p->dtype, WEFT_STATE_AVERAGE);
+    weft_value *average =
+        weft_add_state_like(g, name ? name : "ema", p, p->dtype, WEFT_STATE_AVERAGE);
     weft_free(name);
     weft_value *next = weft_add3(g, "ema", NULL, average, p->becomes, updates);
-    weft_set_real(g, next, "decay", weft_params_real(keys, "decay"));
+    weft_set_real(g, next, "decay", m->decay);
     weft_set_update(g, average, next);
-    return weft_graph_status(g);
 }
 
 /* Of what is trained; the others do not change. */
-static weft_status joint(void *self, weft_graph *g, weft_error *err)
+static void joint(void *self, weft_graph *g)
 {
     const weft_init zero = {WEFT_INIT_ZERO, 0, 0};
     weft_value *updates = weft_add_state(g, "ema.updates", "", WEFT_F32, zero, WEFT_STATE_HISTORY);
     weft_value *one = weft_add(g, "constant", NULL, 0, NULL), *p;
     weft_set_real(g, one, "value", 1);
-    weft_status status = weft_graph_status(g);
-    for (int i = 0; status == WEFT_OK && (p = weft_graph_parameter(g, i)); i++) {
-        if (!p->gradient)
-            continue;
-        weft_graph_set_block(g, p->node->block);
-        status = keep_average(self, g, p, updates, err);
-    }
+    for (int i = 0; (p = weft_graph_parameter(g, i)) && !weft_graph_status(g); i++)
+        if (p->gradient)
+            keep_average(self, g, p, updates);
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
     weft_set_update(g, updates, weft_add2(g, "add", NULL, updates, one));
-    return status != WEFT_OK ? status : weft_graph_status(g);
 }
 
 static const char *const optimizer[] = {"optimizer?", NULL};
@@ -101,7 +94,7 @@ WEFT_PLUGIN(ema) = {
     .summary = "keeps an exponential moving average of the parameters",
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
+    .self_size = WEFT_SELF(ema),
     .contributions = contributions,
     .ops = ops,
-    .create = create,
 };

@@ -125,7 +125,7 @@ static void join(weft_graph *g, weft_node *n)
     weft_remove(g, up->node);
 }
 
-static weft_status join_all(void *self, weft_graph *g, weft_error *err)
+static void join_all(void *self, weft_graph *g)
 {
     int n_found = 0;
     (void)self;
@@ -136,9 +136,8 @@ static weft_status join_all(void *self, weft_graph *g, weft_error *err)
         n_found++;
     }
     if (n_found == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "gate_up: the model has no gated feed-forward; take gate_up off the list");
-    return weft_graph_status(g);
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "gate_up: the model has no gated feed-forward; take gate_up off the list");
 }
 
 static const char *const needs[] = {"model", NULL};

@@ -7,15 +7,20 @@
 
 #include <math.h>
 
+typedef struct noise {
+    const weft_host *host;
+    double std, decay;
+} noise;
+
 static const weft_param params[] = {
     {.name = "std",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(noise, std),
      .value = "1e-3",
      .min = 0,
      .max = 1e6,
      .help = "Standard deviation of the noise in the first step."},
     {.name = "decay",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(noise, decay),
      .value = "0.55",
      .min = 0,
      .max = 10,
@@ -79,31 +84,22 @@ static const weft_op noise_op = {
 
 static const weft_op *const ops[] = {&noise_op, NULL};
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static void add_noise(void *self, weft_graph *g)
 {
-    (void)err;
-    *self = (void *)(uintptr_t)host;
-    return WEFT_OK;
-}
-
-static weft_status add_noise(void *self, weft_graph *g, weft_error *err)
-{
-    const weft_host *host = self;
+    const noise *m = self;
     weft_value *p, *step = weft_add_input(g, "step");
-    (void)err;
     for (int i = 0; (p = weft_graph_parameter(g, i)); i++) {
         if (!p->gradient)
             continue;
         weft_graph_set_block(g, p->node->block);
         weft_value *noisy = weft_add2(g, "gradient_noise", NULL, p->gradient, step);
-        weft_set_int(g, noisy, "seed", weft_params_int(host->train, "seed"));
+        weft_set_int(g, noisy, "seed", weft_params_int(m->host->train, "seed"));
         weft_set_int(g, noisy, "name", (int64_t)weft_hash_name(p->name));
-        weft_set_real(g, noisy, "std", weft_params_real(host->params, "std"));
-        weft_set_real(g, noisy, "decay", weft_params_real(host->params, "decay"));
+        weft_set_real(g, noisy, "std", m->std);
+        weft_set_real(g, noisy, "decay", m->decay);
         weft_set_gradient(g, p, noisy);
     }
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
-    return weft_graph_status(g);
 }
 
 /* Behind an optimizer it would come too late. */
@@ -121,7 +117,7 @@ WEFT_PLUGIN(gradient_noise) = {
     .summary = "adds Gaussian noise to gradients",
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
+    .self_size = WEFT_SELF(noise),
     .contributions = contributions,
     .ops = ops,
-    .create = create,
 };

@@ -7,15 +7,21 @@
 #include <fnmatch.h>
 #include <string.h>
 
+typedef struct lora {
+    const weft_host *host;
+    int64_t rank;
+    double alpha;
+} lora;
+
 static const weft_param params[] = {
     {.name = "rank",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(lora, rank),
      .value = "8",
      .min = 1,
      .max = 65536,
      .help = "Width of the adapters."},
     {.name = "alpha",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(lora, alpha),
      .value = "16",
      .min = 0,
      .max = 1e6,
@@ -27,13 +33,6 @@ static const weft_param params[] = {
      .help = "Patterns of names of the weights that get one."},
     {.name = NULL},
 };
-
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host->params; /* all there is to remember */
-    return WEFT_OK;
-}
 
 /* The parameter that a product reads, whatever stands between: casts, gathers. */
 static weft_value *weight_of(const weft_node *linear)
@@ -73,7 +72,7 @@ static weft_value *factor(weft_graph *g, const weft_value *w, const char *which,
 }
 
 /* Right behind the product; who read it reads the sum. */
-static void adapt(weft_graph *g, weft_node *n, const weft_params *p)
+static void adapt(weft_graph *g, weft_node *n, const lora *m)
 {
     weft_value *x = n->ins[0], *y = n->outs[0], *w = weight_of(n);
     const weft_init normal = {WEFT_INIT_NORMAL, 0.02, 0}, zero = {WEFT_INIT_ZERO, 0, 0};
@@ -81,8 +80,7 @@ static void adapt(weft_graph *g, weft_node *n, const weft_params *p)
     weft_value *a = factor(g, w, "A", NULL, &x->dims[x->n_dims - 1], normal);
     weft_value *b = factor(g, w, "B", &y->dims[y->n_dims - 1], NULL, zero);
     weft_value *by = weft_add(g, "constant", NULL, 0, NULL);
-    weft_set_real(g, by, "value",
-                  weft_params_real(p, "alpha") / (double)weft_params_int(p, "rank"));
+    weft_set_real(g, by, "value", m->alpha / (double)m->rank);
     weft_value *more = weft_linear(g, NULL, weft_linear(g, NULL, x, a), b);
     weft_value *sum = weft_add2(g, "add", NULL, y, weft_add2(g, "scale", NULL, more, by));
     weft_graph_at(g, NULL);
@@ -91,26 +89,26 @@ static void adapt(weft_graph *g, weft_node *n, const weft_params *p)
             weft_node_set_operand(g, y->uses[i].node, y->uses[i].operand, sum);
 }
 
-static weft_status add_adapters(void *self, weft_graph *g, weft_error *err)
+static void add_adapters(void *self, weft_graph *g)
 {
-    const weft_params *p = self;
+    const lora *m = self;
+    const weft_params *p = m->host->params;
     weft_value *w;
     int n_adapted = 0;
     for (int i = 0; (w = weft_graph_parameter(g, i)); i++)
         weft_freeze(g, w);
-    weft_graph_dim(g, "lora", weft_params_int(p, "rank"), 1);
+    weft_graph_dim(g, "lora", m->rank, 1);
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
         if (!is_target(p, n))
             continue;
-        adapt(g, n, p);
+        adapt(g, n, m);
         n_adapted++;
     }
     if (n_adapted == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "targets"),
-                         "[lora] targets: no weight of a product has such a name; names look like "
-                         "'%s'",
-                         weft_graph_parameter(g, 0) ? weft_graph_parameter(g, 0)->name : "?");
-    return weft_graph_status(g);
+        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(p, "targets"),
+                        "[lora] targets: no weight of a product has such a name; names look like "
+                        "'%s'",
+                        weft_graph_parameter(g, 0) ? weft_graph_parameter(g, 0)->name : "?");
 }
 
 static const char *const needs[] = {"model", NULL};
@@ -127,6 +125,6 @@ WEFT_PLUGIN(lora) = {
     .summary = "trains low-rank adapters of a frozen model",
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
+    .self_size = WEFT_SELF(lora),
     .contributions = contributions,
-    .create = create,
 };

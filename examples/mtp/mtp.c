@@ -7,32 +7,32 @@
 #include <stdio.h>
 #include <string.h>
 
+typedef struct mtp {
+    const weft_host *host;
+    int64_t heads;
+    double weight;
+    bool validation;
+} mtp;
+
 static const weft_param params[] = {
     {.name = "heads",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(mtp, heads),
      .value = "1",
      .min = 1,
      .max = 16,
      .help = "How many heads; head k predicts the token k places behind the next."},
     {.name = "weight",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(mtp, weight),
      .value = "0.3",
      .min = 1e-6,
      .max = 1e6,
      .help = "Weight of their losses together; that of the model's head is 1."},
     {.name = "validation",
-     .type = WEFT_PARAM_BOOL,
+     WEFT_BOOL(mtp, validation),
      .value = "no",
      .help = "Validation's loss has theirs in it."},
     {.name = NULL},
 };
-
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host->params; /* all there is to remember */
-    return WEFT_OK;
-}
 
 /* What the model's last block leaves, before the norm that its head reads. */
 static weft_value *last_residual(const weft_graph *g)
@@ -44,17 +44,9 @@ static weft_value *last_residual(const weft_graph *g)
     return NULL;
 }
 
-static weft_value *parameter(weft_graph *g, int k, const char *what, const char *shape,
-                             weft_init init)
+static weft_value *norm(weft_graph *g, const char *what, weft_value *x)
 {
-    char name[64];
-    snprintf(name, sizeof name, "mtp.%d.%s.weight", k, what);
-    return weft_add_parameter(g, name, shape, init);
-}
-
-static weft_value *norm(weft_graph *g, int k, const char *what, weft_value *x)
-{
-    weft_value *w = parameter(g, k, what, "embed", (weft_init){WEFT_INIT_ONE, 0, 0});
+    weft_value *w = weft_add_parameter(g, what, "embed", (weft_init){WEFT_INIT_ONE, 0, 0});
     weft_value *y = weft_add2(g, "rms_norm", NULL, x, w);
     weft_set_real(g, y, "eps", 1e-5);
     return y;
@@ -62,37 +54,43 @@ static weft_value *norm(weft_graph *g, int k, const char *what, weft_value *x)
 
 /* x + down(silu(gate(x')) * up(x')), x' = norm(x), normed again for the head. The dims are the
  * model's, so that whatever cuts its feed-forward and its head cuts these. */
-static void add_head(weft_graph *g, int k, weft_value *x, const weft_params *p)
+static void add_head(weft_graph *g, int k, weft_value *x, const mtp *m)
 {
     const weft_init normal = {WEFT_INIT_NORMAL, 0.02, 0};
-    weft_value *n = norm(g, k, "norm", x);
-    weft_value *gate = weft_linear(g, NULL, n, parameter(g, k, "gate_proj", "ffn embed", normal));
-    weft_value *up = weft_linear(g, NULL, n, parameter(g, k, "up_proj", "ffn embed", normal));
+    weft_graph_set_parameter_prefix(g, "mtp.%d.", k);
+    weft_value *n = norm(g, "norm.weight", x);
+    weft_value *gate =
+        weft_linear(g, NULL, n, weft_add_parameter(g, "gate_proj.weight", "ffn embed", normal));
+    weft_value *up =
+        weft_linear(g, NULL, n, weft_add_parameter(g, "up_proj.weight", "ffn embed", normal));
     weft_value *a = weft_add2(g, "silu_mul", NULL, gate, up);
-    weft_value *d = weft_linear(g, NULL, a, parameter(g, k, "down_proj", "embed ffn", normal));
+    weft_value *d =
+        weft_linear(g, NULL, a, weft_add_parameter(g, "down_proj.weight", "embed ffn", normal));
     weft_value *y = weft_add2(g, "add", NULL, x, d);
     weft_set_role(g, y, "residual");
-    weft_value *hidden = norm(g, k, "head_norm", y);
+    weft_value *hidden = norm(g, "head_norm.weight", y);
 
     char name[16];
     snprintf(name, sizeof name, "mtp%d", k);
     weft_head head = {.name = name, .shift = k};
-    head.weight = weft_params_real(p, "weight") / (double)weft_params_int(p, "heads");
-    head.flags = weft_params_bool(p, "validation") ? WEFT_LOSS_VALIDATION : 0;
-    weft_add_head_with(g, hidden, parameter(g, k, "head", "vocab embed", normal), &head);
+    head.weight = m->weight / (double)m->heads;
+    head.flags = m->validation ? WEFT_LOSS_VALIDATION : 0;
+    weft_add_head_with(g, hidden, weft_add_parameter(g, "head.weight", "vocab embed", normal),
+                       &head);
 }
 
 /* The same in every mode: where nobody reads what the heads would, nothing of it is computed. */
-static weft_status add_heads(void *self, weft_graph *g, weft_error *err)
+static void add_heads(void *self, weft_graph *g)
 {
     weft_value *x = last_residual(g);
-    if (!x)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "mtp: the model gives nothing the role 'residual'; take mtp off the list");
+    if (!x) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "mtp: the model gives nothing the role 'residual'; take mtp off the list");
+        return;
+    }
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
-    for (int k = 1; k <= weft_params_int(self, "heads"); k++)
+    for (int k = 1; k <= ((const mtp *)self)->heads; k++)
         add_head(g, k, x, self);
-    return weft_graph_status(g);
 }
 
 static const char *const needs[] = {"model", NULL};
@@ -109,6 +107,6 @@ WEFT_PLUGIN(mtp) = {
     .summary = "heads that predict more tokens than the next",
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
+    .self_size = WEFT_SELF(mtp),
     .contributions = contributions,
-    .create = create,
 };

@@ -52,13 +52,6 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host;
-    return WEFT_OK;
-}
-
 /* ---- which parameters ---- */
 
 static bool matches(const weft_params *keys, const char *key, const char *name)
@@ -128,27 +121,31 @@ static weft_status update(const weft_params *keys, weft_graph *g, weft_value *p,
     return weft_graph_status(g);
 }
 
-static weft_status joint(void *self, weft_graph *g, weft_error *err)
+static void joint(void *self, weft_graph *g)
 {
     const weft_host *host = self;
     void *keys = (void *)(uintptr_t)host->params;
-    weft_status status = check_patterns(keys, g, err);
+    weft_status status = check_patterns(keys, g, weft_graph_error(g));
     int n = weft_graph_unclaimed(g, takes, keys, NULL);
     if (status != WEFT_OK)
         return status;
-    if (n == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(keys, "parameters"),
-                         "[muon]: nothing is left that it takes: what `parameters` names is "
-                         "excluded, not trained, or taken by an optimizer listed before");
+    if (n == 0) {
+        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(keys, "parameters"),
+                        "[muon]: nothing is left that it takes: what `parameters` names is "
+                        "excluded, not trained, or taken by an optimizer listed before");
+        return;
+    }
     weft_value **list = weft_alloc_zero((size_t)n, sizeof *list);
-    if (!list)
-        return weft_fail_memory(err);
+    if (!list) {
+        weft_fail_memory(weft_graph_error(g));
+        return;
+    }
     weft_graph_unclaimed(g, takes, keys, list);
     weft_value *clip = weft_gradient_clip(g, weft_params_real(keys, "max_norm"));
     weft_value *lr = rate(host, g);
     for (int i = 0; i < n && status == WEFT_OK; i++) {
         weft_graph_set_block(g, list[i]->node->block);
-        status = update(keys, g, list[i], clip, lr, err);
+        status = update(keys, g, list[i], clip, lr, weft_graph_error(g));
     }
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
     weft_free(list);
@@ -173,5 +170,4 @@ WEFT_PLUGIN(muon) = {
     .params = params,
     .contributions = contributions,
     .ops = muon_ops,
-    .create = create,
 };

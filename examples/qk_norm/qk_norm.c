@@ -159,40 +159,38 @@ static void add_norm(weft_graph *g, weft_node *attention, int operand, double ep
     weft_node_set_operand(g, reader, which, y);
 }
 
-static weft_status add_norms(void *self, weft_graph *g, weft_error *err)
+typedef struct qk_norm {
+    const weft_host *host;
+    double eps;
+} qk_norm;
+
+static void add_norms(void *self, weft_graph *g)
 {
+    const qk_norm *m = self;
     int n_found = 0;
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
         if (!weft_node_in(n, "attention"))
             continue;
-        add_norm(g, n, 0, weft_params_real(self, "eps"));
-        add_norm(g, n, 1, weft_params_real(self, "eps"));
+        add_norm(g, n, 0, m->eps);
+        add_norm(g, n, 1, m->eps);
         n_found++;
     }
     if (n_found == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "qk_norm: the model has no attention; take qk_norm off the list");
-    return weft_graph_status(g);
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "qk_norm: the model has no attention; take qk_norm off the list");
 }
 
 /* ---- the descriptor ---- */
 
 static const weft_param params[] = {
     {.name = "eps",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(qk_norm, eps),
      .value = "1e-6",
      .min = 0,
      .max = 1,
      .help = "Added to the mean square."},
     {.name = NULL},
 };
-
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host->params; /* all there is to remember */
-    return WEFT_OK;
-}
 
 static const char *const needs[] = {"model", NULL};
 static const weft_contribution contributions[] = {
@@ -209,7 +207,7 @@ WEFT_PLUGIN(qk_norm) = {
     .summary = "queries and keys normed before attention, as in Qwen3",
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
+    .self_size = WEFT_SELF(qk_norm),
     .contributions = contributions,
     .ops = ops,
-    .create = create,
 };

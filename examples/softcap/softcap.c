@@ -56,9 +56,14 @@ static const weft_op softcap_dx_op = {
 
 /* ---- the pass ---- */
 
+typedef struct softcap {
+    const weft_host *host;
+    double cap;
+} softcap;
+
 static const weft_param params[] = {
     {.name = "cap",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(softcap, cap),
      .value = "30",
      .min = 1e-6,
      .max = 1e6,
@@ -66,29 +71,21 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host->params; /* all there is to remember */
-    return WEFT_OK;
-}
-
 /* No question of what the graph is for: in every mode its logits are there to be asked for. */
-static weft_status cap_logits(void *self, weft_graph *g, weft_error *err)
+static void cap_logits(void *self, weft_graph *g)
 {
     weft_value *logits;
     int i = 0;
     for (; (logits = weft_graph_logits(g, i)) && !weft_graph_status(g); i++) {
         weft_graph_at(g, logits->node->next);
         weft_value *y = weft_add1(g, "softcap", NULL, logits);
-        weft_set_real(g, y, "cap", weft_params_real(self, "cap"));
+        weft_set_real(g, y, "cap", ((const softcap *)self)->cap);
         weft_graph_at(g, NULL);
         weft_set_logits(g, logits, y);
     }
     if (i == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "softcap: the model has no logits; take softcap off the list");
-    return weft_graph_status(g);
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "softcap: the model has no logits; take softcap off the list");
 }
 
 static const char *const needs[] = {"model", NULL};
@@ -106,7 +103,7 @@ WEFT_PLUGIN(softcap) = {
     .summary = "logits kept below a cap by a tanh",
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
+    .self_size = WEFT_SELF(softcap),
     .contributions = contributions,
     .ops = ops,
-    .create = create,
 };

@@ -104,9 +104,14 @@ static const weft_op exponent_op = {
 
 /* ---- the passes ---- */
 
+typedef struct settings {
+    const weft_host *host;
+    double keep;
+} settings;
+
 static const weft_param params[] = {
     {.name = "keep",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(settings, keep),
      .value = "1e6",
      .max = 1e15,
      .unit = "bytes",
@@ -114,33 +119,23 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host->params; /* all there is to remember */
-    return WEFT_OK;
-}
-
 /* Where the plugin is listed: the results of attention go through the op. */
-static weft_status insert(void *self, weft_graph *g, weft_error *err)
+static void insert(void *self, weft_graph *g)
 {
-    (void)self, (void)err;
+    (void)self;
     for (weft_node *n = weft_graph_first(g); n; n = n->next) {
         if (!weft_node_in(n, "attention"))
             continue;
         weft_graph_at(g, n->next);
         weft_replace(g, n->outs[0], weft_add1(g, "squash", NULL, n->outs[0]));
     }
-    return weft_graph_status(g);
 }
 
 /* Behind whoever narrows numbers, wherever that is listed: what is computed with is looked at. */
-static weft_status watch(void *self, weft_graph *g, weft_error *err)
+static void watch(void *self, weft_graph *g)
 {
     weft_value *most = NULL;
-    (void)self, (void)err;
-    if (weft_graph_mode(g) != WEFT_MODE_TRAIN)
-        return WEFT_OK;
+    (void)self;
     for (weft_node *n = weft_graph_first(g); n && !most; n = n->next) {
         if (strcmp(n->op->name, "squash") != 0)
             continue;
@@ -149,25 +144,26 @@ static weft_status watch(void *self, weft_graph *g, weft_error *err)
     }
     weft_graph_at(g, NULL);
     weft_add_report(g, "squash_exponent", weft_accumulate(g, most, WEFT_MAX));
-    return weft_graph_status(g);
 }
 
 /* Layouts are there: how much of a result a rank holds decides whether it is kept. */
-static weft_status choose(void *self, weft_graph *g, weft_error *err)
+static void choose(void *self, weft_graph *g)
 {
-    double keep = weft_params_real(self, "keep");
-    (void)err;
+    const double keep = ((const settings *)self)->keep;
     for (weft_node *n = weft_graph_first(g); n; n = n->next)
         if (strcmp(n->op->name, "squash") == 0 &&
             (double)weft_value_part_bytes(g, n->outs[0]) > keep)
             n->outs[0]->recompute = true;
-    return weft_graph_status(g);
 }
 
 static const char *const needs[] = {"model", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = insert, .needs = needs},
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = watch, .after = "low_precision?"},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_GRAPH,
+     .modes = WEFT_IN_TRAIN,
+     .graph = watch,
+     .after = "low_precision?"},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_PLACED, .graph = choose},
     {.kind = WEFT_END},
 };
@@ -181,7 +177,7 @@ WEFT_PLUGIN(squash) = {
     .summary = "results of attention kept between -1 and 1",
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
+    .self_size = WEFT_SELF(settings),
     .contributions = contributions,
     .ops = ops,
-    .create = create,
 };

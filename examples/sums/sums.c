@@ -15,21 +15,6 @@ typedef struct sums {
     uint64_t seed;
 } sums;
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    sums *s = weft_alloc_zero(1, sizeof *s);
-    if (!s)
-        return weft_fail_memory(err);
-    s->host = host;
-    *self = s;
-    return WEFT_OK;
-}
-
-static void destroy(void *self)
-{
-    weft_free(self);
-}
-
 static weft_status begin(void *self, int64_t seq_len, uint64_t seed, weft_error *err)
 {
     sums *s = self;
@@ -135,6 +120,5 @@ WEFT_PLUGIN(sums) = {
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
     .contributions = contributions,
-    .create = create,
-    .destroy = destroy,
+    .self_size = WEFT_SELF(sums),
 };

@@ -16,7 +16,7 @@ static void open_gate(weft_graph *g, weft_node *n)
     weft_remove(g, n);
 }
 
-static weft_status open_gates(void *self, weft_graph *g, weft_error *err)
+static void open_gates(void *self, weft_graph *g)
 {
     int n_found = 0;
     (void)self;
@@ -27,9 +27,8 @@ static weft_status open_gates(void *self, weft_graph *g, weft_error *err)
         n_found++;
     }
     if (n_found == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "ungated: the model has no gated feed-forward; take ungated off the list");
-    return weft_graph_status(g);
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "ungated: the model has no gated feed-forward; take ungated off the list");
 }
 
 static const char *const needs[] = {"model", NULL};

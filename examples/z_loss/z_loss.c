@@ -62,49 +62,47 @@ static const weft_op z_square_de_op = {
 
 /* ---- the pass ---- */
 
+typedef struct z_loss {
+    const weft_host *host;
+    double weight;
+    int mean;
+} z_loss;
+
+enum { STEP, MICRO_BATCH };
+
 static const weft_param params[] = {
     {.name = "weight",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(z_loss, weight),
      .value = "1e-4",
      .min = 0,
      .max = 1e6,
      .help = "What the squares are multiplied by."},
     {.name = "mean",
-     .type = WEFT_PARAM_CHOICE,
+     WEFT_CHOICE(z_loss, mean),
      .value = "step",
      .choices = (const char *const[]){"step", "micro_batch", NULL},
      .help = "Over the tokens of a step, or over those of each micro-batch and then over these."},
     {.name = NULL},
 };
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host->params; /* all there is to remember */
-    return WEFT_OK;
-}
-
 /* Each part of the head gets a term, next to its cross-entropy, so that it runs with it. */
-static void add_part(weft_graph *g, weft_node *nll, const weft_params *p)
+static void add_part(weft_graph *g, weft_node *nll, const z_loss *m)
 {
     weft_graph_at(g, nll);
     weft_value *squares = weft_add3(g, "z_square", NULL, nll->ins[0], nll->ins[1], nll->ins[3]);
     weft_value *sum = weft_add1(g, "sum", NULL, squares);
-    bool each = weft_params_is(p, "mean", "micro_batch");
+    bool each = m->mean == MICRO_BATCH;
     if (each) {
         weft_value *n = weft_add1(g, "count_valid", NULL, weft_add_input(g, "labels"));
         sum = weft_add2(g, "scale", NULL, sum, weft_add1(g, "reciprocal", NULL, n));
     }
     weft_graph_at(g, NULL);
-    weft_add_loss(g, NULL, sum, weft_params_real(p, "weight"),
-                  each ? WEFT_LOSS_PER_MICRO_BATCH : 0);
+    weft_add_loss(g, NULL, sum, m->weight, each ? WEFT_LOSS_PER_MICRO_BATCH : 0);
 }
 
-static weft_status add_z_loss(void *self, weft_graph *g, weft_error *err)
+static void add_z_loss(void *self, weft_graph *g)
 {
     int n_found = 0;
-    if (weft_graph_mode(g) != WEFT_MODE_TRAIN)
-        return WEFT_OK;
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
         if (strcmp(n->op->name, "nll") != 0)
             continue;
@@ -112,14 +110,17 @@ static weft_status add_z_loss(void *self, weft_graph *g, weft_error *err)
         n_found++;
     }
     if (n_found == 0)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "z_loss: the model has no cross-entropy; take z_loss off the list");
-    return weft_graph_status(g);
+        weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                        "z_loss: the model has no cross-entropy; take z_loss off the list");
 }
 
 static const char *const needs[] = {"model", NULL};
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = add_z_loss, .needs = needs},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_GRAPH,
+     .modes = WEFT_IN_TRAIN,
+     .graph = add_z_loss,
+     .needs = needs},
     {.kind = WEFT_END},
 };
 static const weft_op *const ops[] = {&z_square_op, &z_square_de_op, NULL};
@@ -132,7 +133,7 @@ WEFT_PLUGIN(z_loss) = {
     .summary = "keeps the logarithm of the sum of exp(logits) small",
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
+    .self_size = WEFT_SELF(z_loss),
     .contributions = contributions,
     .ops = ops,
-    .create = create,
 };

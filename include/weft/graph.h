@@ -226,6 +226,12 @@ void weft_graph_set_chunk(weft_graph *g, int chunk);
  * they are asked for. */
 void weft_graph_at(weft_graph *g, weft_node *before);
 
+/* What names of values, and of parameters, begin with that are added from now on, until the pass
+ * ends or weft_graph_set_block is called: "b3.", "model.layers.3.". Values whose name is NULL have
+ * none. */
+void weft_graph_set_prefix(weft_graph *g, const char *format, ...) WEFT_PRINTF(2, 3);
+void weft_graph_set_parameter_prefix(weft_graph *g, const char *format, ...) WEFT_PRINTF(2, 3);
+
 /* A trained parameter. shape: dim names, "ffn embed" (HF's orientation: [out, in]). */
 weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init);
 /* State: what a run must keep from step to step beside its parameters. shape: dim names as above,
@@ -263,6 +269,10 @@ weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n
 weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n_ins,
                           weft_value *const *ins, int n_outs, weft_value **outs,
                           const weft_attr *attrs, int n_attrs);
+/* The same, but only once: a node of this op with the same operands and attributes, of the phase
+ * that is being built, is taken if there is one. */
+weft_value *weft_add_once(weft_graph *g, const char *op, const char *name, int n_ins,
+                          weft_value *const *ins, const weft_attr *attrs, int n_attrs);
 /* weft_add of one, two and three operands. */
 weft_value *weft_add1(weft_graph *g, const char *op, const char *name, weft_value *a);
 weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a,
@@ -274,6 +284,10 @@ weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_valu
 void weft_set_int(weft_graph *g, weft_value *v, const char *key, int64_t x);
 void weft_set_real(weft_graph *g, weft_value *v, const char *key, double x);
 void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x);
+/* A pass may set, before placement, what a node's scope is, and whether results are kept for the
+ * backward or computed again (NULL-safe). */
+void weft_set_scope(weft_graph *g, weft_value *v, weft_scope scope);
+void weft_set_recompute(weft_graph *g, weft_value *v, bool again);
 /* What the model says of v, for rules and passes: "residual", "logits". */
 void weft_set_role(weft_graph *g, weft_value *v, const char *role);
 
@@ -367,13 +381,22 @@ void weft_freeze(weft_graph *g, weft_value *parameter);
  * the sum over stages is made once a step: no block can read it. */
 void weft_set_stage(weft_graph *g, const char *axis, int block, int stage);
 
-typedef enum weft_rule_of { WEFT_RULE_PARAM, WEFT_RULE_INPUT, WEFT_RULE_ROLE } weft_rule_of;
+typedef enum weft_rule_of {
+    WEFT_RULE_PARAM,
+    WEFT_RULE_INPUT,
+    WEFT_RULE_ROLE,
+    WEFT_RULE_VALUE
+} weft_rule_of;
 
 /* Adds a line to the table: dim `dim` of (all parameters whose name matches `pattern`, NULL for all
- * | all inputs | values of role `pattern`) is cut by the mesh axis `axis`. dim NULL (roles): whole
- * over the axis. An axis that the mesh does not have is ignored. */
+ * | all inputs | values of role `pattern` | the value called `pattern`, which counts before its role) is
+ * cut by the mesh axis `axis`. dim NULL (roles, values): whole over the axis. An axis that the mesh
+ * does not have is ignored. */
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
                    const char *axis);
+
+/* The same of one value that is no parameter: it need not have a role. NULL-safe. */
+void weft_add_rule_of(weft_graph *g, const weft_value *v, const char *dim, const char *axis);
 
 /* A line of the table in full. */
 typedef struct weft_table_rule {

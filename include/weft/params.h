@@ -48,14 +48,54 @@ typedef struct weft_param {
                                    numbers, as "auto" */
     unsigned flags;
     const char *help; /* one sentence */
+    /* Where in the plugin's own struct the value goes before create (weft_plugin.self_size): see
+     * WEFT_BOOL and its like, which set `type` with it. 0: nowhere, the getters below are asked.
+     * Lists have no field. */
+    size_t field;
+    /* CHOICE: for each choice, what other keys of the table are then, "dim = 256, heads = 16". It
+     * counts where such a key's value is the word that is this parameter's name: with presets in
+     * `flavor`, dim = flavor is 256. NULL: none. */
+    const char *const *presets;
 } weft_param;
+
+/* The type of a parameter, and the field of struct `type` that it fills; a field of another type is
+ * an error of the compiler.
+ *
+ *     BOOL    bool
+ *     INT     int64_t; of a word of `choices` -1 for the first, -2 for the second, ...: let min be
+ *             at least 0
+ *     REAL    double; the same
+ *     CHOICE  int: which of the choices, from 0
+ *     TEXT    const char *, a STRING; "" if it is not set
+ *     PATH    const char *
+ *
+ *     static const weft_param params[] = {
+ *         {.name = "degree", WEFT_INT(tp, degree), .min = 1, .max = 64, .help = "..."},
+ */
+#ifdef __cplusplus
+#define WEFT_FIELD(type, member, of)                                                               \
+    (offsetof(type, member) + 0 * sizeof(static_cast<of type::*>(&type::member)))
+#else
+#define WEFT_FIELD(type, member, of)                                                               \
+    (offsetof(type, member) + 0 * sizeof(char[_Generic(((type *)0)->member, of : 1)]))
+#endif
+#define WEFT_BOOL(type_, member) .type = WEFT_PARAM_BOOL, .field = WEFT_FIELD(type_, member, bool)
+#define WEFT_INT(type_, member)  .type = WEFT_PARAM_INT, .field = WEFT_FIELD(type_, member, int64_t)
+#define WEFT_REAL(type_, member) .type = WEFT_PARAM_REAL, .field = WEFT_FIELD(type_, member, double)
+#define WEFT_CHOICE(type_, member)                                                                 \
+    .type = WEFT_PARAM_CHOICE, .field = WEFT_FIELD(type_, member, int)
+#define WEFT_TEXT(type_, member)                                                                   \
+    .type = WEFT_PARAM_STRING, .field = WEFT_FIELD(type_, member, const char *)
+#define WEFT_PATH(type_, member)                                                                   \
+    .type = WEFT_PARAM_PATH, .field = WEFT_FIELD(type_, member, const char *)
 
 /* One section's values, parsed and checked against its table. Const after creation, so free to
  * share between threads. */
 typedef struct weft_params weft_params;
 
 /* The getters cannot fail on a key of the table; asking for another key, or with another type, is a
- * bug and gives 0, "" or false. INT and REAL whose value is a word (weft_params_is) give 0. */
+ * bug and gives 0, "" or false. INT and REAL whose value is a word (weft_params_is) give 0, but for
+ * words that a preset explains. */
 bool weft_params_bool(const weft_params *params, const char *key);
 int64_t weft_params_int(const weft_params *params, const char *key);
 double weft_params_real(const weft_params *params, const char *key);

@@ -217,7 +217,8 @@ typedef enum weft_pass_stage {
     WEFT_STAGES
 } weft_pass_stage;
 
-/* What a mesh pass may do; the core collects and nests the axes in listed order. */
+/* What a mesh pass may do; the core collects and nests the axes in listed order. Where a parameter
+ * says the degree, a contribution of kind WEFT_AXIS is shorter. */
 typedef struct weft_mesh_plan weft_mesh_plan;
 /* Declares an axis. degree 0: auto (what is left of the ranks; one axis at most). at: where the
  * degree was set. */
@@ -256,8 +257,17 @@ typedef enum weft_kind {
     WEFT_SERVICE,
     WEFT_OBSERVER,
     WEFT_COMMAND,
-    WEFT_WRAP
+    WEFT_WRAP,
+    WEFT_AXIS
 } weft_kind;
+
+/* In which modes a pass runs, as bits. */
+enum {
+    WEFT_IN_TRAIN = 1 << WEFT_MODE_TRAIN,
+    WEFT_IN_EVALUATE = 1 << WEFT_MODE_EVALUATE,
+    WEFT_IN_GENERATE = 1 << WEFT_MODE_GENERATE,
+    WEFT_IN_DECODE = 1 << WEFT_MODE_DECODE,
+};
 
 typedef struct weft_contribution {
     weft_kind kind; /* WEFT_END ends the table */
@@ -270,8 +280,15 @@ typedef struct weft_contribution {
      * the list. */
     weft_pass_stage stage;
     const char *after;
+    unsigned modes; /* all stages but mesh: WEFT_IN_...; 0: all modes */
     weft_status (*mesh)(void *self, weft_mesh_plan *plan, weft_error *err);
-    weft_status (*graph)(void *self, weft_graph *graph, weft_error *err); /* all other stages */
+    /* All other stages. What goes wrong is an error of the graph: weft_graph_fail, or
+     * weft_graph_error for functions that take a weft_error. */
+    void (*graph)(void *self, weft_graph *graph);
+    /* AXIS: a mesh axis of this name; it gives the capability "axis:NAME". degree: the INT
+     * parameter that says its size; a word there (auto) is all ranks that other axes leave. cuts:
+     * NULL, or the dim of all inputs that it will cut (weft_mesh_plan_cuts). */
+    const char *axis, *degree, *cuts;
     /* SERVICE: "device", "data", "tokenizer", "generator", ... and its table.
      * WRAP: the service that it stands around ("x?": only if somebody gives x), and a table of the
      * same type. Functions that this table leaves NULL go to `next`, and what is not a function is
@@ -342,6 +359,12 @@ typedef struct weft_host {
     void *core; /* the core's own */
 } weft_host;
 
+/* Says something to the user once a run: of all ranks that say it the first one's line is shown,
+ * and the same line only once, however often passes run. at: where the user's text gives reason for
+ * it; WEFT_NOWHERE: nowhere. For a rank's own matters there is host->log. */
+void weft_warn(const weft_host *host, weft_where at, const char *format, ...) WEFT_PRINTF(3, 4);
+void weft_inform(const weft_host *host, const char *format, ...) WEFT_PRINTF(2, 3);
+
 /* What to give dlopen for a library that is opened by name, or by a path. Without a lock: what is
  * asked for. Under [weft] lock: the path that was vetted, opened already with all that it needs; an
  * error if the lock does not know it. *path lives as long as the plugin; from create on. */
@@ -373,14 +396,30 @@ typedef struct weft_plugin {
     const weft_contribution *contributions; /* NULL: none */
     const weft_op *const *ops;              /* NULL-ended; NULL: none */
     const weft_kernel *kernels;             /* ended by op == NULL; NULL: none */
-    /* Parameters are parsed and checked. Touches no hardware, peers or files. May be NULL: self is
-     * NULL then. */
-    weft_status (*create)(const weft_host *host, void **self, weft_error *err);
+    /* Size of the plugin's own struct, which begins with a `const weft_host *`: WEFT_SELF(type).
+     * Before create it is zeroed, and the host and all parameters that have a field are filled in;
+     * after destroy it is freed. 0: self is the host. */
+    size_t self_size;
+    /* Parameters are parsed and checked. Touches no hardware, peers or files. May be NULL. */
+    weft_status (*create)(void *self, weft_error *err);
     /* Hardware, peers, files; never called by plan, inspect or config. Undone by close. */
     weft_status (*open)(void *self, weft_error *err);
     void (*close)(void *self);
+    /* What create has made; also after a create that failed. Self itself is not the plugin's to
+     * free. */
     void (*destroy)(void *self);
 } weft_plugin;
+
+/* weft_plugin.self_size of a struct that begins with `const weft_host *host`. */
+#ifdef __cplusplus
+#define WEFT_SELF(type)                                                                            \
+    (sizeof(type) + 0 * sizeof(static_cast<const weft_host * type::*>(&type::host)) +              \
+     0 * sizeof(char[offsetof(type, host) == 0 ? 1 : -1]))
+#else
+#define WEFT_SELF(type)                                                                            \
+    (sizeof(type) + 0 * sizeof(char[_Generic(((type *)0)->host, const weft_host * : 1)]) +         \
+     0 * sizeof(char[offsetof(type, host) == 0 ? 1 : -1]))
+#endif
 
 /* One number for the sizes of what services, observers and commands exchange with the core. */
 #define WEFT_SIZES(a, b, c) ((uint32_t)(sizeof(a) + 1009 * sizeof(b) + 1000003 * sizeof(c)))

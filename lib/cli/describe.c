@@ -39,6 +39,9 @@ static void describe_contributions(const weft_plugin *plugin, weft_text *text)
         if (k->kind == WEFT_PASS)
             weft_text_print(text, ", stage %s%s%s", weft_stage_name(k->stage),
                             k->after ? ", after " : "", k->after ? k->after : "");
+        if (k->kind == WEFT_AXIS)
+            weft_text_print(text, " %s, of %s ranks%s%s", k->axis, k->degree,
+                            k->cuts ? ", cuts " : "", k->cuts ? k->cuts : "");
         if (k->kind == WEFT_SERVICE || k->kind == WEFT_WRAP)
             weft_text_print(text, k->kind == WEFT_WRAP ? " of %s" : " %s", k->service);
         if (k->kind == WEFT_OBSERVER) {
@@ -200,6 +203,12 @@ static void json_contribution(const weft_contribution *k, weft_text *text)
         json_text(text, "stage", weft_stage_name(k->stage));
     if (k->after)
         json_text(text, "after", k->after);
+    if (k->kind == WEFT_AXIS) {
+        json_text(text, "axis", k->axis);
+        json_text(text, "degree", k->degree);
+    }
+    if (k->cuts)
+        json_text(text, "cuts", k->cuts);
     if (k->kind == WEFT_SERVICE || k->kind == WEFT_WRAP)
         json_text(text, "service", k->service);
     if (k->kind == WEFT_OBSERVER) {

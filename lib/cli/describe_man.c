@@ -75,6 +75,8 @@ static void print_contributions(const weft_plugin *p, weft_text *text)
         weft_text_print(text, ".PP\nIt gives a %s", weft_kind_name(k->kind));
         if (k->kind == WEFT_PASS)
             weft_text_print(text, " of stage %s", weft_stage_name(k->stage));
+        if (k->kind == WEFT_AXIS)
+            weft_text_print(text, " %s", k->axis);
         if (k->kind == WEFT_SERVICE)
             weft_text_print(text, " %s", k->service);
         if (k->kind == WEFT_COMMAND) {

@@ -182,6 +182,8 @@ static const char *table_name(const weft_value *v, weft_rule_of of)
         return weft_node_is(v->node, WEFT_OP_PARAMETER) ? v->name : NULL;
     case WEFT_RULE_INPUT:
         return weft_node_is(v->node, WEFT_OP_INPUT) ? v->name : NULL;
+    case WEFT_RULE_VALUE:
+        return v->name;
     default:
         return v->role;
     }
@@ -215,7 +217,7 @@ static void print_effect(const weft_graph *g, const weft_table_line *line, weft_
 
 static void print_table(const weft_graph *g, weft_text *text)
 {
-    static const char *const words[] = {"param", "input", "role"};
+    static const char *const words[] = {"param", "input", "role", "value"};
     if (g->n_table)
         weft_text_add(text, "placement rules                           by                      cut "
                             "(or whole, '-')\n");

@@ -164,8 +164,12 @@ static void take_attributes(weft_graph *g, const weft_value *old, weft_value *va
             weft_node_set_attr(g, value, old->node->attrs[i]);
 }
 
-static void take_marks(weft_value *old, weft_value *value)
+/* What was said of it by its name, too. */
+static void take_marks(weft_graph *g, weft_value *old, weft_value *value)
 {
+    for (int i = 0; i < g->n_table; i++)
+        if (weft_table_matches(g->table[i], WEFT_RULE_VALUE, old->name))
+            g->table[i]->pattern = value->name;
     value->role = value->role ? value->role : old->role;
     value->fetch = value->fetch || old->fetch;
     value->recompute = value->recompute || old->recompute;
@@ -237,8 +241,76 @@ void weft_replace(weft_graph *g, weft_value *old, weft_value *value)
         return;
     if (old->node->mark != MAKES)
         take_attributes(g, old, value);
-    take_marks(old, value);
+    take_marks(g, old, value);
     replace_uses(g, old, value);
+}
+
+/* ---- setters ---- */
+
+static bool may_set(weft_graph *g, const weft_value *v, const char *what)
+{
+    if (v && !weft_graph_status(g) && g->placed)
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "the %s of %s is set in a placed graph; passes of stage graph set it", what,
+                        v->name);
+    return v && !weft_graph_status(g);
+}
+
+void weft_set_scope(weft_graph *g, weft_value *v, weft_scope scope)
+{
+    if (may_set(g, v, "scope"))
+        v->node->scope = scope;
+}
+
+void weft_set_recompute(weft_graph *g, weft_value *v, bool again)
+{
+    if (may_set(g, v, "recomputation"))
+        v->recompute = again;
+}
+
+void weft_add_rule_of(weft_graph *g, const weft_value *v, const char *dim, const char *axis)
+{
+    if (v)
+        weft_add_rule(g, WEFT_RULE_VALUE, v->name, dim, axis);
+}
+
+/* ---- the same node once ---- */
+
+static bool has_attr(const weft_node *n, const weft_attr *a)
+{
+    if (!weft_node_has(n, a->key))
+        return false;
+    return a->kind == WEFT_ATTR_TEXT   ? strcmp(weft_node_text(n, a->key), a->text) == 0
+           : a->kind == WEFT_ATTR_REAL ? weft_node_real(n, a->key) == a->r
+                                       : weft_node_int(n, a->key) == a->i;
+}
+
+static bool is_same(const weft_node *n, const char *op, int n_ins, weft_value *const *ins,
+                    const weft_attr *attrs, int n_attrs)
+{
+    if (strcmp(n->op->name, op) != 0 || n->n_ins != n_ins || n->n_attrs != n_attrs)
+        return false;
+    for (int i = 0; i < n_ins; i++)
+        if (n->ins[i] != ins[i])
+            return false;
+    for (int k = 0; k < n_attrs; k++)
+        if (!has_attr(n, &attrs[k]))
+            return false;
+    return true;
+}
+
+weft_value *weft_add_once(weft_graph *g, const char *op, const char *name, int n_ins,
+                          weft_value *const *ins, const weft_attr *attrs, int n_attrs)
+{
+    const weft_value *first = n_ins > 0 ? ins[0] : NULL;
+    for (int i = 0; first && i < first->n_uses; i++) {
+        weft_node *n = first->uses[i].node;
+        if (n->phase == g->spot.phase && is_same(n, op, n_ins, ins, attrs, n_attrs)) {
+            weft_node_come_before(g, n, g->spot.before);
+            return n->outs[0];
+        }
+    }
+    return weft_add_full(g, op, name, n_ins, ins, 1, NULL, attrs, n_attrs);
 }
 
 /* ---- move ---- */

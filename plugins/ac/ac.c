@@ -7,15 +7,23 @@
 
 static const char *const modes[] = {"none", "full", "every", "op", NULL};
 
+typedef struct ac {
+    const weft_host *host;
+    int64_t every;
+    int mode;
+} ac;
+
+enum { MODE_NONE, MODE_FULL, MODE_EVERY, MODE_OP };
+
 static const weft_param params[] = {
     {.name = "mode",
-     .type = WEFT_PARAM_CHOICE,
+     WEFT_CHOICE(ac, mode),
      .value = "full",
      .choices = modes,
      .help = "none; full: keep only what leaves a block; every: full for one block in `every`; op: "
              "keep the ops of `save`, too."},
     {.name = "every",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(ac, every),
      .value = "2",
      .min = 1,
      .max = 1 << 20,
@@ -28,14 +36,6 @@ static const weft_param params[] = {
      .help = "With mode = op: families of ops, or ops, whose results are kept."},
     {.name = NULL},
 };
-
-/* The host is all there is to remember. */
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host;
-    return WEFT_OK;
-}
 
 static bool leaves_block(const weft_value *v)
 {
@@ -51,66 +51,60 @@ static bool answers_to(const weft_op *op, const char *word)
     return strcmp(word, weft_op_family(op)) == 0 || strcmp(word, op->name) == 0;
 }
 
-static bool is_saved_op(const weft_params *p, const weft_op *op)
+static bool is_saved(const ac *self, const weft_op *op)
 {
     const char *word;
-    for (int i = 0; (word = weft_params_word(p, "save", i)); i++)
+    for (int i = 0; (word = weft_params_word(self->host->params, "save", i)); i++)
         if (answers_to(op, word))
             return true;
     return false;
 }
 
 /* A word that no op of the model answers to is a slip of the pen. */
-static void check_saved(const weft_host *host, const weft_graph *g)
+static void check_saved(const ac *self, const weft_graph *g)
 {
-    const weft_params *p = host->params;
+    const weft_params *p = self->host->params;
     const char *word;
-    if (!weft_params_is(p, "mode", "op") || !weft_params_given(p, "save") || host->rank != 0)
-        return;
-    for (int i = 0; (word = weft_params_word(p, "save", i)); i++) {
+    for (int i = 0; weft_params_given(p, "save") && (word = weft_params_word(p, "save", i)); i++) {
         const weft_node *n = weft_graph_first(g);
         while (n && (n->block < 0 || !answers_to(n->op, word)))
             n = n->next;
-        weft_where at = weft_params_where(p, "save");
         if (!n)
-            weft_log_print(host->log, WEFT_LOG_WARN,
-                           "%s:%d: [ac] save: no op of a block is of family '%s' or called so; "
-                           "'weft plan --graph' shows all ops",
-                           at.file ? at.file : "?", at.line, word);
+            weft_warn(self->host, weft_params_where(p, "save"),
+                      "[ac] save: no op of a block is of family '%s' or called so; "
+                      "'weft plan --graph' shows all ops",
+                      word);
     }
 }
 
-static bool computed_again(const weft_params *p, const weft_node *n)
+/* Is it to be kept whoever reads it? */
+static bool is_kept(const ac *self, const weft_node *n)
 {
-    if (n->block < 0 || n->n_ins == 0)
-        return false;
-    if (weft_params_is(p, "mode", "every") && n->block % weft_params_int(p, "every") != 0)
-        return false;
-    return !weft_params_is(p, "mode", "op") || !is_saved_op(p, n->op);
+    bool kept = n->block < 0 || n->n_ins == 0 ||
+                (self->mode == MODE_EVERY && n->block % self->every != 0) ||
+                (self->mode == MODE_OP && is_saved(self, n->op));
+    for (int i = 0; i < n->n_outs; i++)
+        kept = kept || n->outs[i]->weight || leaves_block(n->outs[i]);
+    return kept;
 }
 
-static weft_status mark(void *self, weft_graph *g, weft_error *err)
+static void mark(void *self, weft_graph *g)
 {
-    const weft_host *host = self;
-    const weft_params *p = host->params;
-    (void)err;
-    if (weft_params_is(p, "mode", "none") || weft_graph_mode(g) != WEFT_MODE_TRAIN)
-        return WEFT_OK;
-    check_saved(host, g);
-    for (weft_node *n = weft_graph_first(g); n; n = n->next) {
-        bool again = computed_again(p, n);
-        for (int i = 0; i < n->n_outs; i++)
-            again = again && !n->outs[i]->weight && !leaves_block(n->outs[i]);
-        for (int i = 0; i < n->n_outs && again; i++)
-            n->outs[i]->recompute = true;
-    }
-    return weft_graph_status(g);
+    const ac *a = self;
+    if (a->mode == MODE_OP)
+        check_saved(a, g);
+    for (weft_node *n = weft_graph_first(g); n && a->mode != MODE_NONE; n = n->next)
+        for (int i = 0, kept = is_kept(a, n); i < n->n_outs && !kept; i++)
+            weft_set_recompute(g, n->outs[i], true);
 }
 
 static const char *const needs[] = {"model", NULL};
-static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = mark, .needs = needs},
-    {.kind = WEFT_END}};
+static const weft_contribution contributions[] = {{.kind = WEFT_PASS,
+                                                   .stage = WEFT_STAGE_GRAPH,
+                                                   .modes = WEFT_IN_TRAIN,
+                                                   .graph = mark,
+                                                   .needs = needs},
+                                                  {.kind = WEFT_END}};
 
 WEFT_PLUGIN(ac) = {
     WEFT_PLUGIN_HEAD,
@@ -120,6 +114,6 @@ WEFT_PLUGIN(ac) = {
     .summary = "activation checkpointing: compute again in the backward instead of keeping",
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
+    .self_size = WEFT_SELF(ac),
     .contributions = contributions,
-    .create = create,
 };

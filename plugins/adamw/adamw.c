@@ -87,36 +87,27 @@ static const weft_param params[] = {
 
 static void warn_of_schedule(const weft_host *host, const adamw_schedule *s)
 {
-    if (host->rank != 0)
-        return;
     if (s->warmup > s->total)
-        weft_log_print(host->log, WEFT_LOG_WARN,
-                       "adamw: warmup_steps = %lld is more than the run's %lld steps: the learning "
-                       "rate never reaches lr",
-                       (long long)s->warmup, (long long)s->total);
+        weft_warn(host, weft_params_where(host->params, "warmup_steps"),
+                  "adamw: warmup_steps = %lld is more than the run's %lld steps: the learning "
+                  "rate never reaches lr",
+                  (long long)s->warmup, (long long)s->total);
     double asked = weft_params_real(host->params, "decay_ratio") * (double)s->total;
     if (s->shape != ADAMW_CONSTANT && asked >= (double)s->decay + 1)
-        weft_log_print(host->log, WEFT_LOG_WARN,
-                       "adamw: decay_ratio asks for %.0f steps of decay, but after the warm-up "
-                       "%lld of %lld are left",
-                       asked, (long long)s->decay, (long long)s->total);
+        weft_warn(host, weft_params_where(host->params, "decay_ratio"),
+                  "adamw: decay_ratio asks for %.0f steps of decay, but after the warm-up "
+                  "%lld of %lld are left",
+                  asked, (long long)s->decay, (long long)s->total);
 }
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self_, weft_error *err)
 {
-    adamw *self = weft_alloc_zero(1, sizeof *self);
-    if (!self)
-        return weft_fail_memory(err);
-    self->host = host;
+    (void)err;
+    adamw *self = self_;
+    const weft_host *host = self->host;
     self->schedule = adamw_schedule_plan(host->params, weft_params_int(host->train, "steps"));
     warn_of_schedule(host, &self->schedule);
-    *out = self;
     return WEFT_OK;
-}
-
-static void destroy(void *self)
-{
-    weft_free(self);
 }
 
 static const char *const optimizer[] = {"optimizer",
@@ -142,6 +133,6 @@ WEFT_PLUGIN(adamw) = {
     .contributions = contributions,
     .ops = adamw_ops,
     .kernels = adamw_cpu_kernels,
+    .self_size = WEFT_SELF(adamw),
     .create = create,
-    .destroy = destroy,
 };

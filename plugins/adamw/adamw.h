@@ -35,7 +35,7 @@ typedef struct adamw {
 /* True if weight decay applies to a parameter of this name and number of dims. */
 bool adamw_decays(const weft_params *params, const char *name, int n_dims);
 /* Adds the step_end graph: norm, clip, learning rate, updates. */
-weft_status adamw_joint(void *self, weft_graph *graph, weft_error *err);
+void adamw_joint(void *self, weft_graph *graph);
 
 /* ---- ops (ops.c) and their kernels for the device "cpu" (cpu.c) ---- */
 

@@ -40,9 +40,9 @@ static void warn_of_untrained(const adamw *self, const weft_graph *g)
 {
     weft_value *p;
     for (int i = 0; (p = weft_graph_parameter(g, i)); i++)
-        if (!p->gradient && !p->frozen && self->host->rank == 0)
-            weft_log_print(
-                self->host->log, WEFT_LOG_WARN,
+        if (!p->gradient && !p->frozen)
+            weft_warn(
+                self->host, WEFT_NOWHERE,
                 "adamw: %s has no gradient and stays as it is: the loss does not depend on it",
                 p->name);
 }
@@ -106,34 +106,30 @@ static weft_status nothing_left(const weft_graph *g, weft_error *err)
                      "adamw: no parameter has a gradient; list a model in [weft] plugins");
 }
 
-weft_status adamw_joint(void *self_, weft_graph *g, weft_error *err)
+void adamw_joint(void *self_, weft_graph *g)
 {
     const adamw *self = self_;
     const weft_params *params = self->host->params;
-    weft_status status = check_patterns(params, g, err);
-    if (status != WEFT_OK)
-        return status;
+    weft_error *err = weft_graph_error(g);
     int n = weft_graph_unclaimed(g, NULL, NULL, NULL);
-    if (n == 0)
-        return nothing_left(g, err);
+    if (check_patterns(params, g, err) || (n == 0 && nothing_left(g, err)))
+        return;
     warn_of_untrained(self, g);
 
     weft_value **parameters = weft_alloc_zero((size_t)n, sizeof *parameters);
-    if (!parameters)
-        return weft_fail_memory(err);
+    if (!parameters) {
+        weft_fail_memory(err);
+        return;
+    }
     weft_graph_unclaimed(g, NULL, NULL, parameters);
     weft_value *clip = weft_gradient_clip(g, weft_params_real(params, "max_norm"));
     weft_value *step = weft_add_input(g, "step");
     weft_value *lr = learning_rate(self, g, step);
-    status = weft_graph_status(g);
-    for (int i = 0; i < n && status == WEFT_OK; i++) {
+    for (int i = 0; i < n && !weft_graph_status(g); i++) {
         weft_graph_set_block(g, parameters[i]->node->block);
-        status = update(self, g, parameters[i], clip, lr, step, err);
+        update(self, g, parameters[i], clip, lr, step, err);
     }
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
     weft_free(parameters);
-    if (status != WEFT_OK)
-        return status;
     weft_add_report(g, "lr", lr);
-    return weft_graph_status(g);
 }

@@ -65,9 +65,9 @@ static void narrow_results(weft_graph *g, weft_node *n)
             n->outs[i]->dtype = WEFT_BF16;
 }
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    *self = (void *)(uintptr_t)host;
+    const weft_host *host = self;
     if (weft_params_is(host->train, "dtype", "f64"))
         return weft_fail(
             err, WEFT_ERR_INPUT, weft_params_where(host->train, "dtype"),
@@ -78,26 +78,22 @@ static weft_status create(const weft_host *host, void **self, weft_error *err)
 /* Parameters that are gathered before they are made narrow travel in twice the bytes. */
 static void check_gathers(const weft_host *host, const weft_graph *g)
 {
-    if (weft_graph_mode(g) != WEFT_MODE_TRAIN || host->rank != 0)
-        return;
-    for (const weft_node *n = weft_graph_first(g); n; n = n->next)
-        if (weft_node_is(n, WEFT_OP_GATHER)) {
-            weft_log_print(host->log, WEFT_LOG_WARN,
-                           "bf16 is listed behind %s: parameters are gathered in f32, twice the "
-                           "bytes of bf16; list bf16 before %s",
-                           n->by, n->by);
-            return;
-        }
+    const weft_node *n = weft_graph_first(g);
+    while (n && !weft_node_is(n, WEFT_OP_GATHER))
+        n = n->next;
+    if (n)
+        weft_warn(host, WEFT_NOWHERE,
+                  "bf16 is listed behind %s: parameters are gathered in f32, twice the "
+                  "bytes of bf16; list bf16 before %s",
+                  n->by, n->by);
 }
 
-static weft_status run(void *self, weft_graph *g, weft_error *err)
+static void run(void *self, weft_graph *g)
 {
-    (void)err;
     check_gathers(self, g);
     for (weft_node *n = weft_graph_first(g); n; n = n->next)
         narrow_results(g, n);
     weft_each_use_edge(g, cast_weight, NULL);
-    return weft_graph_status(g);
 }
 
 static const char *const needs[] = {"model", NULL}, *const gives[] = {"low_precision", NULL};

@@ -7,17 +7,15 @@ typedef struct checks {
     check_memory *kept; /* NULL before MEMORY */
 } checks;
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
+    checks *c = self;
+    const weft_host *host = c->host;
     const weft_params *weft = host->weft;
     if (weft_params_has(weft, "check", "none") && weft_params_word(weft, "check", 1))
         return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(weft, "check"),
                          "[weft] check = %s: none stands alone; leave it out, or the others",
                          weft_params_text(weft, "check"));
-    checks *c = *self = weft_alloc_zero(1, sizeof *c);
-    if (!c)
-        return weft_fail_memory(err);
-    c->host = host;
     c->replicas = host->ranks > 1 && weft_params_has(weft, "check", "replicas");
     c->memory = weft_params_has(weft, "check", "memory");
     c->nan = weft_params_has(weft, "check", "nan");
@@ -64,11 +62,6 @@ static weft_status observe(void *self, weft_event event, const weft_run_view *ru
     }
 }
 
-static void destroy(void *self)
-{
-    weft_free(self);
-}
-
 static const weft_contribution contributions[] = {
     {.kind = WEFT_OBSERVER,
      .events = WEFT_EVENT_MEMORY | WEFT_EVENT_INSTRUCTION_BEGIN | WEFT_EVENT_INSTRUCTION_END |
@@ -88,7 +81,7 @@ WEFT_PLUGIN(check) = {
     .summary = "ends a run at the first fault that [weft] check looks for",
     .numerics = WEFT_NUMERICS_BITWISE,
     .contributions = contributions,
+    .self_size = WEFT_SELF(checks),
     .create = create,
     .close = close_run,
-    .destroy = destroy,
 };

@@ -139,31 +139,23 @@ const weft_store ckpt_store = {
 static void destroy(void *self_)
 {
     ckpt *self = self_;
-    if (!self)
-        return;
     ckpt_abandon(self);
     weft_free(self->root);
     weft_free_aligned(self->buffer.data);
     weft_text_release(&self->why);
     weft_error_release(&self->thread_err);
-    weft_free(self);
 }
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self_, weft_error *err)
 {
-    ckpt *self = weft_alloc_zero(1, sizeof *self);
-    if (!self)
-        return weft_fail_memory(err);
+    ckpt *self = self_;
+    const weft_host *host = self->host;
     *self = (ckpt){.host = host, .params = host->params, .io = weft_io_system(), .saved_step = -1};
-    *out = self;
-    if (host->dir && !(self->root = weft_format("%s/ckpt", host->dir))) {
-        destroy(self);
-        *out = NULL;
+    if (host->dir && !(self->root = weft_format("%s/ckpt", host->dir)))
         return weft_fail_memory(err);
-    }
-    if (!host->dir && host->rank == 0)
-        weft_log_print(host->log, WEFT_LOG_WARN,
-                       "ckpt has nowhere to save to: there is no run folder; set [weft] dir");
+    if (!host->dir)
+        weft_warn(host, WEFT_NOWHERE,
+                  "ckpt has nowhere to save to: there is no run folder; set [weft] dir");
     return WEFT_OK;
 }
 
@@ -188,6 +180,7 @@ WEFT_PLUGIN(ckpt) = {
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = ckpt_params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(ckpt),
     .create = create,
     .destroy = destroy,
 };

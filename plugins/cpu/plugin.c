@@ -56,19 +56,17 @@ static cpu_products products_of(const weft_params *values)
     return cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32;
 }
 
-static weft_status cpu_create(const weft_host *host, void **self, weft_error *err)
+static weft_status cpu_create(void *self, weft_error *err)
 {
-    cpu *c = weft_alloc_zero(1, sizeof *c);
-    if (!c)
-        return weft_fail_memory(err);
-    c->host = host;
+    (void)err;
+    cpu *c = self;
+    const weft_host *host = c->host;
     c->plain = weft_params_is(host->params, "kernels", "plain");
     if (weft_params_is(host->params, "queues", "adversarial"))
         c->adversary = (uint64_t)weft_params_int(host->params, "adversary_seed");
     for (int i = 0; i < CPU_MAX_QUEUES; i++)
         c->queues[i] = (weft_queue){.threads = cpu_team_limit(host->threads),
                                     .products = products_of(host->params)};
-    *self = c;
     return WEFT_OK;
 }
 
@@ -114,11 +112,6 @@ static weft_status cpu_open(void *self, weft_error *err)
 static void cpu_close(void *self)
 {
     (void)self;
-}
-
-static void cpu_destroy(void *self)
-{
-    weft_free(self);
 }
 
 /* ---- the device ---- */
@@ -313,8 +306,8 @@ WEFT_PLUGIN(cpu) = {
     .params = params,
     .contributions = contributions,
     .kernels = cpu_kernels,
+    .self_size = WEFT_SELF(cpu),
     .create = cpu_create,
     .open = cpu_open,
     .close = cpu_close,
-    .destroy = cpu_destroy,
 };

@@ -67,12 +67,10 @@ static const weft_param params[] = {
 
 /* ---- life ---- */
 
-static weft_status cuda_create(const weft_host *host, void **self, weft_error *err)
+static weft_status cuda_create(void *self, weft_error *err)
 {
-    cuda *c = weft_alloc_zero(1, sizeof *c);
-    if (!c)
-        return weft_fail_memory(err);
-    c->host = host;
+    cuda *c = self;
+    const weft_host *host = c->host;
     c->plain = weft_params_is(host->params, "kernels", "plain");
     c->timed = weft_params_is(host->params, "products", "timed");
     c->capture = weft_params_is(host->params, "graphs", "yes");
@@ -85,10 +83,6 @@ static weft_status cuda_create(const weft_host *host, void **self, weft_error *e
         c->queues[i].narrow = c->gpu.narrow;
         c->queues[i].narrow_rows = c->gpu.narrow_rows;
     }
-    if (s)
-        weft_free(c);
-    else
-        *self = c;
     return s;
 }
 
@@ -251,7 +245,6 @@ static void cuda_close(void *self)
 static void cuda_destroy(void *self)
 {
     cuda_products_destroy(((cuda *)self)->products);
-    weft_free(self);
 }
 
 /* ---- what the device says of itself ---- */
@@ -370,6 +363,7 @@ WEFT_PLUGIN(cuda) = {
     .params = params,
     .contributions = contributions,
     .kernels = cuda_kernels,
+    .self_size = WEFT_SELF(cuda),
     .create = cuda_create,
     .open = cuda_open,
     .close = cuda_close,

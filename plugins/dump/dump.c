@@ -73,29 +73,16 @@ static weft_status read_steps(dump *self, weft_error *err)
 static void destroy(void *self_)
 {
     dump *self = self_;
-    if (!self)
-        return;
     dump_forget(self);
     weft_free(self->kept);
     weft_free(self->targets);
     weft_free(self->steps);
     weft_pool_release(&self->pool);
-    weft_free(self);
 }
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self_, weft_error *err)
 {
-    dump *self = weft_alloc_zero(1, sizeof *self);
-    if (!self)
-        return weft_fail_memory(err);
-    self->host = host;
-    weft_status status = read_steps(self, err);
-    if (status != WEFT_OK) {
-        destroy(self);
-        return status;
-    }
-    *out = self;
-    return WEFT_OK;
+    return read_steps(self_, err);
 }
 
 static weft_status open_dump(void *self_, weft_error *err)
@@ -161,6 +148,7 @@ WEFT_PLUGIN(dump) = {
     .params = params,
     .contributions = contributions,
     .ops = dump_ops,
+    .self_size = WEFT_SELF(dump),
     .create = create,
     .open = open_dump,
     .destroy = destroy,

@@ -38,7 +38,7 @@ typedef struct dump {
 /* ---- marking (joint.c) ---- */
 
 /* Marks what the settings ask for; fills self->targets. */
-weft_status dump_joint(void *self, weft_graph *graph, weft_error *err);
+void dump_joint(void *self, weft_graph *graph);
 extern const weft_op *const dump_ops[];
 
 /* ---- keeping and writing (files.c) ---- */

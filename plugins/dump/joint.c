@@ -152,14 +152,13 @@ static weft_status want_pattern(dump *self, weft_graph *g, const weft_node *last
     return status;
 }
 
-weft_status dump_joint(void *self_, weft_graph *g, weft_error *err)
+void dump_joint(void *self_, weft_graph *g)
 {
+    weft_error *err = weft_graph_error(g);
     dump *self = self_;
     const weft_params *params = self->host->params;
     const weft_node *last = weft_graph_last(g);
     const char *word;
-    if (weft_graph_mode(g) != WEFT_MODE_TRAIN)
-        return WEFT_OK;
     self->n_targets = 0;
     weft_pool_release(&self->pool);
     weft_status status = WEFT_OK;
@@ -167,5 +166,4 @@ weft_status dump_joint(void *self_, weft_graph *g, weft_error *err)
         status = want_what(self, g, last, word, err);
     for (int i = 0; status == WEFT_OK && (word = weft_params_word(params, "values", i)); i++)
         status = want_pattern(self, g, last, word, err);
-    return status == WEFT_OK ? weft_graph_status(g) : status;
 }

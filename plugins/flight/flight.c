@@ -160,15 +160,13 @@ static weft_status observe(void *self, weft_event event, const weft_run_view *ru
 
 /* ---- the plugin ---- */
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    flight *f = weft_alloc_zero(1, sizeof *f);
-    if (!f)
-        return weft_fail_memory(err);
-    f->host = host;
+    (void)err;
+    flight *f = self;
+    const weft_host *host = f->host;
     f->capacity = weft_params_int(host->params, "entries");
     f->keep = weft_params_int(host->params, "keep");
-    *out = f;
     return WEFT_OK;
 }
 
@@ -199,10 +197,7 @@ static weft_status open_flight(void *self, weft_error *err)
 static void destroy(void *self)
 {
     flight *f = self;
-    if (!f)
-        return;
     flight_ring_release(&f->ring);
-    weft_free(f);
 }
 
 static const weft_contribution contributions[] = {
@@ -225,6 +220,7 @@ WEFT_PLUGIN(flight) = {
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(flight),
     .create = create,
     .open = open_flight,
     .destroy = destroy,

@@ -75,11 +75,9 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-/* The host is all there is to remember. */
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    *self = (void *)(uintptr_t)host;
-    return f8_check_recipes(host->params, err);
+    return f8_check_recipes(((const weft_host *)self)->params, err);
 }
 
 static const char *const needs[] = {"model", NULL};

@@ -102,10 +102,10 @@ f8_product f8_product_of(const weft_call *call);
 
 /* Is every word of recipe_of one? */
 weft_status f8_check_recipes(const weft_params *p, weft_error *err);
-weft_status f8_early(void *self, weft_graph *g, weft_error *err);
-weft_status f8_late(void *self, weft_graph *g, weft_error *err);
-weft_status f8_placed(void *self, weft_graph *g, weft_error *err);
-weft_status f8_joint(void *self, weft_graph *g, weft_error *err);
+void f8_early(void *self, weft_graph *g);
+void f8_late(void *self, weft_graph *g);
+void f8_placed(void *self, weft_graph *g);
+void f8_joint(void *self, weft_graph *g);
 /* The two states of a tensor under delayed scaling, added by the first call; the scale. name: of
  * the maxima's, into out. */
 weft_value *f8_history(weft_graph *g, const weft_params *p, const char *weight, const char *which,

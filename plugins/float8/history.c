@@ -92,9 +92,9 @@ const weft_op f8_op_history = {
 
 /* Scales are kept for the backward, whoever wants all to be computed again: they are small, and
  * their maxima would be asked of all ranks once more. Those of weights are asked for together. */
-weft_status f8_placed(void *self, weft_graph *g, weft_error *err)
+void f8_placed(void *self, weft_graph *g)
 {
-    (void)self, (void)err;
+    (void)self;
     for (weft_node *n = weft_graph_first(g); n; n = n->next) {
         if (!f8_is(n, &f8_op_scale))
             continue;
@@ -105,7 +105,6 @@ weft_status f8_placed(void *self, weft_graph *g, weft_error *err)
             if (amax->node->steps)
                 weft_set_mark(g, amax, WEFT_MARK_GROUP, WEFT_GROUP_ALL);
     }
-    return weft_graph_status(g);
 }
 
 enum {
@@ -192,11 +191,11 @@ static bool is_history(const weft_node *n)
            strcmp(name + size - end, ".amax") == 0;
 }
 
-weft_status f8_joint(void *self, weft_graph *g, weft_error *err)
+void f8_joint(void *self, weft_graph *g)
 {
     const weft_host *host = self;
     maxima m = {0};
-    weft_status s = find_maxima(g, &m, err);
+    weft_status s = find_maxima(g, &m, weft_graph_error(g));
     for (weft_node *n = weft_graph_first(g); n && !s; n = n->next) {
         if (is_history(n))
             remember(g, host->params, &m, n->outs[0]);
@@ -204,5 +203,4 @@ weft_status f8_joint(void *self, weft_graph *g, weft_error *err)
     }
     weft_graph_set_block(g, WEFT_BLOCK_NONE);
     weft_free(m.list);
-    return s;
 }

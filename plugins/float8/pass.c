@@ -266,7 +266,7 @@ static void tell(const job *j)
                             reasons[i], j->left[i].names, j->left[i].n > FEW ? ", ..." : "");
 }
 
-static weft_status run(void *self, weft_graph *g, bool late)
+static void run(void *self, weft_graph *g, bool late)
 {
     const weft_host *host = self;
     job j = {.g = g, .p = host->params, .late = late};
@@ -276,17 +276,14 @@ static weft_status run(void *self, weft_graph *g, bool late)
             visit(&j, n);
     }
     tell(&j);
-    return weft_graph_status(g);
 }
 
-weft_status f8_early(void *self, weft_graph *g, weft_error *err)
+void f8_early(void *self, weft_graph *g)
 {
-    (void)err;
-    return run(self, g, false);
+    run(self, g, false);
 }
 
-weft_status f8_late(void *self, weft_graph *g, weft_error *err)
+void f8_late(void *self, weft_graph *g)
 {
-    (void)err;
-    return run(self, g, true);
+    run(self, g, true);
 }

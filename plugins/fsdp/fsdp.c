@@ -12,9 +12,20 @@ static const char *const reshards[] = {"yes", "no", NULL};
 static const char *const levels_of_gathers[] = {"no", "step", "micro_batch", NULL};
 static const char *const groups[] = {"block", "none", NULL};
 
+typedef struct fsdp {
+    const weft_host *host;
+    int64_t degree, replicate, reshard, prefetch;
+    int zero, group, two_level;
+} fsdp;
+
+/* What the words of the keys are in the fields. */
+enum { RESHARD_YES = -1, RESHARD_NO = -2 }; /* else but so many blocks */
+enum { GROUP_BLOCK, GROUP_NONE };
+enum { TWO_LEVEL_NO, TWO_LEVEL_STEP, TWO_LEVEL_MICRO_BATCH };
+
 static const weft_param params[] = {
     {.name = "degree",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(fsdp, degree),
      .value = "auto",
      .min = 1,
      .max = 1 << 20,
@@ -23,21 +34,21 @@ static const weft_param params[] = {
      .help = "Size of axis dp_shard: ranks that share one copy of the parameters; auto: all ranks "
              "that other axes leave."},
     {.name = "replicate",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(fsdp, replicate),
      .value = "1",
      .min = 1,
      .max = 1 << 20,
      .unit = "copies",
      .help = "Size of axis dp_replicate: copies of the sharded parameters (HSDP)."},
     {.name = "zero",
-     .type = WEFT_PARAM_CHOICE,
+     WEFT_CHOICE(fsdp, zero),
      .value = "3",
      .choices = levels,
      .help = "What is sharded: 0 nothing; 1 optimizer state (gather and reduce once a step); 2 "
              "gradients, too (reduce every micro-batch); 3 "
              "parameters, too (gather every micro-batch)."},
     {.name = "reshard",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(fsdp, reshard),
      .value = "yes",
      .min = 0,
      .max = 1 << 20,
@@ -46,13 +57,13 @@ static const weft_param params[] = {
      .help = "With zero = 3: which gathered weights are freed after the forward and gathered again "
              "in the backward: yes, all; no, none; a number, all but the last so many blocks."},
     {.name = "group",
-     .type = WEFT_PARAM_CHOICE,
+     WEFT_CHOICE(fsdp, group),
      .value = "block",
      .choices = groups,
      .help = "What is sent as one: block, the parameters (and gradients) of a block; none, each "
              "for itself."},
     {.name = "prefetch",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(fsdp, prefetch),
      .value = "1",
      .min = 0,
      .max = 1000,
@@ -60,7 +71,7 @@ static const weft_param params[] = {
      .help = "With zero = 3: gather this many blocks ahead of the one that computes; more hides "
              "more of the wait and holds more memory."},
     {.name = "two_level",
-     .type = WEFT_PARAM_CHOICE,
+     WEFT_CHOICE(fsdp, two_level),
      .value = "no",
      .choices = levels_of_gathers,
      .help = "With replicate > 1: the copies share their storage, too, and parameters are gathered "
@@ -70,119 +81,77 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-static weft_status check(const weft_params *p, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    weft_where at = weft_params_where(p, "two_level");
-    if (weft_params_is(p, "two_level", "no"))
-        return WEFT_OK;
-    if (weft_params_is(p, "zero", "0"))
+    const fsdp *p = self;
+    weft_where at = weft_params_where(p->host->params, "two_level");
+    if (p->two_level && p->zero == 0)
         return weft_fail(
             err, WEFT_ERR_INPUT, at,
             "[fsdp] two_level: with zero = 0 nothing is gathered; set zero to 1, 2 or 3");
-    if (weft_params_is(p, "two_level", "micro_batch") && !weft_params_is(p, "zero", "3"))
+    if (p->two_level == TWO_LEVEL_MICRO_BATCH && p->zero < 3)
         return weft_fail(
             err, WEFT_ERR_INPUT, at,
-            "[fsdp] two_level = micro_batch: with zero = %s parameters are gathered once "
+            "[fsdp] two_level = micro_batch: with zero = %d parameters are gathered once "
             "a step; set zero = 3, or two_level = step",
-            weft_params_text(p, "zero"));
+            p->zero);
     return WEFT_OK;
 }
 
-/* The settings are all there is to remember. */
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    *self = (void *)(uintptr_t)host->params;
-    return check(host->params, err);
-}
-
-static weft_status declare_axes(void *self, weft_mesh_plan *plan, weft_error *err)
-{
-    const weft_params *p = self;
-    int64_t degree = weft_params_is(p, "degree", "auto") ? 0 : weft_params_int(p, "degree");
-    weft_status s =
-        weft_mesh_plan_axis(plan, "dp_shard", degree, weft_params_where(p, "degree"), err);
-    s = s ? s
-          : weft_mesh_plan_axis(plan, "dp_replicate", weft_params_int(p, "replicate"),
-                                weft_params_where(p, "replicate"), err);
-    s = s ? s : weft_mesh_plan_cuts(plan, "dp_shard", "batch", err);
-    return s ? s : weft_mesh_plan_cuts(plan, "dp_replicate", "batch", err);
-}
-
 /* The last blocks of the forward are the first of the backward: to free what they gathered saves
- * little and costs a gather. */
-static bool gathers_again(const weft_params *p, const weft_graph *g, int block)
+ * little and costs a gather. The head's forward and backward run side by side. */
+static bool gathers_again(const fsdp *p, const weft_graph *g, int block)
 {
-    if (weft_params_is(p, "reshard", "yes") || weft_params_is(p, "reshard", "no"))
-        return weft_params_is(p, "reshard", "yes");
-    return block < weft_graph_blocks(g) - weft_params_int(p, "reshard");
+    if (p->zero < 3 || block == WEFT_BLOCK_HEAD || p->reshard == RESHARD_NO)
+        return false;
+    return p->reshard == RESHARD_YES || block < weft_graph_blocks(g) - p->reshard;
 }
 
-static void set_marks(weft_graph *g, const weft_params *p, weft_value *gathered)
-{
-    if (weft_params_is(p, "group", "block"))
-        weft_set_mark(g, gathered, WEFT_MARK_GROUP, WEFT_GROUP_BLOCK);
-    if (gathered->node->scope == WEFT_MICRO_BATCH && weft_params_int(p, "prefetch") > 0)
-        weft_set_mark(g, gathered, WEFT_MARK_PREFETCH, weft_params_int(p, "prefetch"));
-}
-
-/* Over dp_replicate, whose links are the slower ones: what is left is a shard of dp_shard. */
-static weft_value *gather_copies(weft_graph *g, const weft_params *p, weft_value *v)
+/* A gather where v is used; each: in every micro-batch, else once a step. */
+static weft_value *gather(weft_graph *g, const fsdp *p, weft_value *v, bool each)
 {
     weft_value *gathered = weft_insert_at_use(g, v, "gather", ".g", NULL, NULL);
-    if (!gathered)
-        return NULL;
-    bool every = weft_params_is(p, "two_level", "micro_batch");
-    gathered->node->scope = every ? WEFT_MICRO_BATCH : WEFT_STEP_BEGIN;
-    weft_set_text(g, gathered, "axes", "dp_replicate");
-    set_marks(g, p, gathered);
+    weft_set_scope(g, gathered, each ? WEFT_MICRO_BATCH : WEFT_STEP_BEGIN);
+    if (p->group == GROUP_BLOCK)
+        weft_set_mark(g, gathered, WEFT_MARK_GROUP, WEFT_GROUP_BLOCK);
+    if (each && p->prefetch)
+        weft_set_mark(g, gathered, WEFT_MARK_PREFETCH, p->prefetch);
     return gathered;
 }
 
-static void gather_at_use(weft_graph *g, weft_value *v, void *ctx)
+static void gather_at_use(weft_graph *g, weft_value *v, void *self)
 {
-    const weft_params *p = ctx;
-    if (!weft_params_is(p, "two_level", "no"))
-        v = gather_copies(g, p, v);
-    if (!v)
-        return;
-    weft_value *gathered = weft_insert_at_use(g, v, "gather", ".g", NULL, NULL);
+    const fsdp *p = self;
+    if (p->two_level) { /* over the slower links first: what is left is a shard of dp_shard */
+        v = gather(g, p, v, p->two_level == TWO_LEVEL_MICRO_BATCH);
+        weft_set_text(g, v, "axes", "dp_replicate");
+    }
+    weft_value *gathered = v ? gather(g, p, v, p->zero == 3) : NULL;
     if (!gathered)
         return;
-    bool every = weft_params_is(p, "zero", "3");
-    gathered->node->scope = every ? WEFT_MICRO_BATCH : WEFT_STEP_BEGIN;
-    bool head =
-        gathered->node->block == WEFT_BLOCK_HEAD; /* whose forward and backward run side by side */
-    gathered->recompute = every && gathers_again(p, g, gathered->node->block) && !head;
-    if (weft_params_is(p, "zero", "2"))
+    weft_set_recompute(g, gathered, gathers_again(p, g, gathered->node->block));
+    if (p->zero == 2)
         weft_set_mark(g, gathered, WEFT_MARK_REDUCE_EACH, 1);
-    set_marks(g, p, gathered);
 }
 
-static weft_status shard(void *self, weft_graph *g, weft_error *err)
+static void shard(void *self, weft_graph *g)
 {
-    const weft_params *p = self;
-    (void)err;
+    const fsdp *p = self;
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_replicate");
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "batch", "dp_shard");
-    if (weft_params_is(p, "zero", "0"))
-        return weft_graph_status(g);
+    if (p->zero == 0)
+        return;
     weft_add_storage(g, "dp_shard");
-    if (!weft_params_is(p, "two_level", "no"))
+    if (p->two_level)
         weft_add_storage(g, "dp_replicate");
     weft_each_use_edge(g, gather_at_use, self);
-    return weft_graph_status(g);
 }
 
-static const char *const needs[] = {"model", NULL},
-                         *const gives_axis[] = {"axis:dp_shard", "axis:dp_replicate", NULL},
-                         *const gives_gathered[] = {"gathered", NULL};
+static const char *const needs[] = {"model", NULL}, *const gives[] = {"gathered", NULL};
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axes, .gives = gives_axis},
-    {.kind = WEFT_PASS,
-     .stage = WEFT_STAGE_GRAPH,
-     .graph = shard,
-     .needs = needs,
-     .gives = gives_gathered},
+    {.kind = WEFT_AXIS, .axis = "dp_shard", .degree = "degree", .cuts = "batch"},
+    {.kind = WEFT_AXIS, .axis = "dp_replicate", .degree = "replicate", .cuts = "batch"},
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = shard, .needs = needs, .gives = gives},
     {.kind = WEFT_END},
 };
 
@@ -195,5 +164,6 @@ WEFT_PLUGIN(fsdp) = {
     .numerics = WEFT_NUMERICS_TOLERANCE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(fsdp),
     .create = create,
 };

@@ -5,24 +5,27 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-typedef struct flavor {
-    const char *name;
-    int64_t dim, layers, heads;
-} flavor;
+typedef struct gpt2 {
+    const weft_host *host;
+    int64_t dim, layers, heads, ffn, vocab, positions;
+    double norm_eps;
+    bool tied;
+} gpt2;
 
-static const flavor flavors[] = {{"debug", 128, 4, 4},
-                                 {"124M", 768, 12, 12},
-                                 {"355M", 1024, 24, 16},
-                                 {"774M", 1280, 36, 20},
-                                 {"1558M", 1600, 48, 25}};
 static const char *const flavor_names[] = {"debug", "124M", "355M", "774M", "1558M", NULL};
+static const char *const flavors[] = {
+    "dim = 128, n_layers = 4, n_heads = 4, ffn_dim = 512",
+    "dim = 768, n_layers = 12, n_heads = 12, ffn_dim = 3072",
+    "dim = 1024, n_layers = 24, n_heads = 16, ffn_dim = 4096",
+    "dim = 1280, n_layers = 36, n_heads = 20, ffn_dim = 5120",
+    "dim = 1600, n_layers = 48, n_heads = 25, ffn_dim = 6400",
+};
 static const char *const of_flavor[] = {"flavor", NULL};
 
-#define SIZE(key, text)                                                                            \
+#define SIZE(key, field_, text)                                                                    \
     {                                                                                              \
-        .name = key, .type = WEFT_PARAM_INT, .value = "flavor", .min = 1, .max = 1 << 24,          \
+        .name = key, WEFT_INT(gpt2, field_), .value = "flavor", .min = 1, .max = 1 << 24,          \
         .choices = of_flavor, .help = text                                                         \
     }
 
@@ -33,89 +36,62 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_CHOICE,
      .value = "debug",
      .choices = flavor_names,
+     .presets = flavors,
      .help = "the sizes that the other keys default to"},
-    SIZE("dim", "width of the residual stream (Hugging Face: n_embd)"),
+    SIZE("dim", dim, "width of the residual stream (Hugging Face: n_embd)"),
     {.name = "n_layers",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(gpt2, layers),
      .value = "flavor",
      .min = 1,
      .max = 1 << 14,
      .choices = of_flavor,
      .help = "transformer blocks"},
-    SIZE("n_heads", "attention heads; must divide dim"),
-    SIZE("ffn_dim", "hidden width of the feed-forward; flavor: 4 dim"),
+    SIZE("n_heads", heads, "attention heads; must divide dim"),
+    SIZE("ffn_dim", ffn, "hidden width of the feed-forward; flavor: 4 dim"),
     {.name = "vocab_size",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(gpt2, vocab),
      .value = "50257",
      .min = 1,
      .max = 1 << 24,
      .choices = vocab_words,
      .help = "ids that the embedding knows; auto: as many as the tokenizer has"},
     {.name = "n_positions",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(gpt2, positions),
      .value = "1024",
      .min = 1,
      .max = 1 << 24,
      .unit = "tokens",
      .help = "learned positions; at least seq_len"},
     {.name = "norm_eps",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(gpt2, norm_eps),
      .value = "1e-5",
      .min = 0,
      .max = 1,
      .help = "added to the variance in LayerNorm"},
     {.name = "tied",
-     .type = WEFT_PARAM_BOOL,
+     WEFT_BOOL(gpt2, tied),
      .value = "yes",
      .help = "the head shares the embedding's weight"},
     {.name = NULL},
 };
 
-typedef struct gpt2 {
-    const weft_host *host;
-    flavor size;
-    int64_t ffn;
-} gpt2;
-
-static int64_t pick(const weft_params *p, const char *key, int64_t standard)
+static weft_status create(void *self, weft_error *err)
 {
-    return weft_params_is(p, key, "flavor") ? standard : weft_params_int(p, key);
-}
-
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    const weft_params *p = host->params;
-    gpt2 *m = weft_alloc_zero(1, sizeof *m);
-    if (!m)
-        return weft_fail_memory(err);
-    m->host = host;
-    for (size_t i = 0; i < sizeof flavors / sizeof flavors[0]; i++)
-        if (weft_params_is(p, "flavor", flavors[i].name))
-            m->size = flavors[i];
-    m->size.dim = pick(p, "dim", m->size.dim);
-    m->size.layers = pick(p, "n_layers", m->size.layers);
-    m->size.heads = pick(p, "n_heads", m->size.heads);
-    m->ffn = pick(p, "ffn_dim", 4 * m->size.dim);
+    gpt2 *m = self;
+    const weft_params *p = m->host->params;
     weft_status s = WEFT_OK;
-    if (m->size.dim % m->size.heads)
+    if (weft_params_is(p, "ffn_dim", "flavor"))
+        m->ffn = 4 * m->dim;
+    if (m->dim % m->heads)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_heads"),
-                      "[gpt2] n_heads %lld does not divide dim %lld", (long long)m->size.heads,
-                      (long long)m->size.dim);
-    int64_t seq_len = weft_params_int(host->train, "seq_len");
-    if (weft_params_int(p, "n_positions") < seq_len)
+                      "[gpt2] n_heads %lld does not divide dim %lld", (long long)m->heads,
+                      (long long)m->dim);
+    int64_t seq_len = weft_params_int(m->host->train, "seq_len");
+    if (m->positions < seq_len)
         s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_positions"),
                       "[gpt2] n_positions %lld is less than [train] seq_len %lld",
-                      (long long)weft_params_int(p, "n_positions"), (long long)seq_len);
-    if (s)
-        weft_free(m);
-    else
-        *self = m;
+                      (long long)m->positions, (long long)seq_len);
     return s;
-}
-
-static void destroy(void *self)
-{
-    weft_free(self);
 }
 
 /* ---- the graph ---- */
@@ -125,103 +101,86 @@ static weft_init normal(double std)
     return (weft_init){WEFT_INIT_NORMAL, std, 0};
 }
 
-typedef struct site {
-    const gpt2 *m;
-    weft_graph *g;
-    int64_t layer;
-    char text[2][96];
-} site;
-
-static const char *parameter_name(site *s, const char *part, const char *what)
+/* A parameter of a part: "attn.q_proj", "weight". */
+static weft_value *parameter(weft_graph *g, const char *part, const char *what, const char *shape,
+                             weft_init init)
 {
-    if (s->layer >= 0)
-        snprintf(s->text[0], sizeof s->text[0], "transformer.h.%lld.%s.%s", (long long)s->layer,
-                 part, what);
-    else
-        snprintf(s->text[0], sizeof s->text[0], "transformer.%s.%s", part, what);
-    return s->text[0];
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", part, what);
+    return weft_add_parameter(g, name, shape, init);
 }
 
-static const char *value_name(site *s, const char *name)
+static weft_value *norm(const gpt2 *m, weft_graph *g, const char *name, const char *part,
+                        weft_value *x)
 {
-    if (s->layer >= 0)
-        snprintf(s->text[1], sizeof s->text[1], "b%lld.%s", (long long)s->layer, name);
-    else
-        snprintf(s->text[1], sizeof s->text[1], "%s", name);
-    return s->text[1];
-}
-
-static weft_value *norm(site *s, const char *name, const char *part, weft_value *x)
-{
-    weft_value *w = weft_add_parameter(s->g, parameter_name(s, part, "weight"), "embed",
-                                       (weft_init){WEFT_INIT_ONE, 0, 0});
-    weft_value *b = weft_add_parameter(s->g, parameter_name(s, part, "bias"), "embed",
-                                       (weft_init){WEFT_INIT_ZERO, 0, 0});
-    weft_value *n = weft_add3(s->g, "layer_norm", value_name(s, name), x, w, b);
-    weft_set_real(s->g, n, "eps", weft_params_real(s->m->host->params, "norm_eps"));
+    weft_value *w = parameter(g, part, "weight", "embed", (weft_init){WEFT_INIT_ONE, 0, 0});
+    weft_value *b = parameter(g, part, "bias", "embed", (weft_init){WEFT_INIT_ZERO, 0, 0});
+    weft_value *n = weft_add3(g, "layer_norm", name, x, w, b);
+    weft_set_real(g, n, "eps", m->norm_eps);
     return n;
 }
 
 /* A linear with bias; out and in are dim names. */
-static weft_value *linear(site *s, const char *name, const char *part, const char *out,
+static weft_value *linear(weft_graph *g, const char *name, const char *part, const char *out,
                           const char *in, double std, weft_value *x)
 {
     char shape[64], product[64];
     snprintf(shape, sizeof shape, "%s %s", out, in);
     snprintf(product, sizeof product, "%s.xw", name);
-    weft_value *w = weft_add_parameter(s->g, parameter_name(s, part, "weight"), shape, normal(std));
-    weft_value *b = weft_add_parameter(s->g, parameter_name(s, part, "bias"), out,
-                                       (weft_init){WEFT_INIT_ZERO, 0, 0});
-    return weft_bias(s->g, value_name(s, name), weft_linear(s->g, value_name(s, product), x, w), b);
+    weft_value *w = parameter(g, part, "weight", shape, normal(std));
+    weft_value *b = parameter(g, part, "bias", out, (weft_init){WEFT_INIT_ZERO, 0, 0});
+    return weft_bias(g, name, weft_linear(g, product, x, w), b);
 }
 
-static weft_value *block(site *s, weft_value *x)
+static weft_value *block(const gpt2 *m, weft_graph *g, int64_t layer, weft_value *x)
 {
-    weft_graph *g = s->g;
-    double out_std = 0.02 / sqrt(2.0 * (double)s->m->size.layers);
-    weft_graph_set_block(g, (int)s->layer);
-    weft_value *n = norm(s, "n1", "ln_1", x);
-    weft_value *q = linear(s, "q", "attn.q_proj", "heads", "embed", 0.02, n);
-    weft_value *k = linear(s, "k", "attn.k_proj", "heads", "embed", 0.02, n);
-    weft_value *v = linear(s, "v", "attn.v_proj", "heads", "embed", 0.02, n);
+    double out_std = 0.02 / sqrt(2.0 * (double)m->layers);
+    weft_graph_set_block(g, (int)layer);
+    weft_graph_set_prefix(g, "b%lld.", (long long)layer);
+    weft_graph_set_parameter_prefix(g, "transformer.h.%lld.", (long long)layer);
+    weft_value *n = norm(m, g, "n1", "ln_1", x);
+    weft_value *q = linear(g, "q", "attn.q_proj", "heads", "embed", 0.02, n);
+    weft_value *k = linear(g, "k", "attn.k_proj", "heads", "embed", 0.02, n);
+    weft_value *v = linear(g, "v", "attn.v_proj", "heads", "embed", 0.02, n);
     weft_value *index = weft_add_input(g, "index"), *segments = weft_add_input(g, "segments");
-    weft_value *o = weft_add(g, "attention", value_name(s, "o"), 7,
+    weft_value *o = weft_add(g, "attention", "o", 7,
                              (weft_value *[]){q, k, v, index, index, segments, segments});
     weft_set_int(g, o, "causal", 1);
-    weft_value *d = linear(s, "attn", "attn.c_proj", "embed", "heads", out_std, o);
-    weft_value *h = weft_add2(g, "add", value_name(s, "h"), x, d);
+    weft_value *d = linear(g, "attn", "attn.c_proj", "embed", "heads", out_std, o);
+    weft_value *h = weft_add2(g, "add", "h", x, d);
     weft_set_role(g, h, "residual");
-    n = norm(s, "n2", "ln_2", h);
-    weft_value *f = linear(s, "f", "mlp.c_fc", "ffn", "embed", 0.02, n);
-    weft_value *a = weft_add1(g, "gelu", value_name(s, "a"), f);
-    d = linear(s, "d", "mlp.c_proj", "embed", "ffn", out_std, a);
-    weft_value *y = weft_add2(g, "add", value_name(s, "y"), h, d);
+    n = norm(m, g, "n2", "ln_2", h);
+    weft_value *f = linear(g, "f", "mlp.c_fc", "ffn", "embed", 0.02, n);
+    weft_value *a = weft_add1(g, "gelu", "a", f);
+    d = linear(g, "d", "mlp.c_proj", "embed", "ffn", out_std, a);
+    weft_value *y = weft_add2(g, "add", "y", h, d);
     weft_set_role(g, y, "residual");
     return y;
 }
 
-static weft_status build(void *self, weft_graph *g, weft_error *err)
+/* Text may be longer than what is trained on. */
+static bool fits(const gpt2 *m, weft_graph *g)
+{
+    if (weft_graph_context(g) > m->positions)
+        weft_graph_fail(g, WEFT_ERR_INPUT, weft_params_where(m->host->params, "n_positions"),
+                        "[gpt2] n_positions %lld is less than the %lld tokens of context that "
+                        "text is written with; choose [sample] context = %lld",
+                        (long long)m->positions, (long long)weft_graph_context(g),
+                        (long long)m->positions);
+    return !weft_graph_status(g);
+}
+
+static void build(void *self, weft_graph *g)
 {
     const gpt2 *m = self;
-    const weft_params *p = m->host->params;
-    site s = {.m = m, .g = g, .layer = -1};
     int64_t n_vocab;
-    weft_status status =
-        weft_vocabulary(m->host, "gpt2", weft_params_int(p, "vocab_size"), &n_vocab, err);
-    if (status)
-        return status;
-    if (weft_graph_context(g) > weft_params_int(p, "n_positions"))
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "n_positions"),
-                         "[gpt2] n_positions %lld is less than the %lld tokens of context that "
-                         "text is written with; choose [sample] context = %lld",
-                         (long long)weft_params_int(p, "n_positions"),
-                         (long long)weft_graph_context(g),
-                         (long long)weft_params_int(p, "n_positions"));
-    weft_graph_dim(g, "embed", m->size.dim, 1);
-    weft_graph_dim(g, "heads", m->size.heads, m->size.dim / m->size.heads);
+    if (weft_vocabulary(m->host, "gpt2", m->vocab, &n_vocab, weft_graph_error(g)) || !fits(m, g))
+        return;
+    weft_graph_dim(g, "embed", m->dim, 1);
+    weft_graph_dim(g, "heads", m->heads, m->dim / m->heads);
     weft_graph_dim(g, "ffn", m->ffn, 1);
     weft_graph_dim(g, "vocab", n_vocab, 1);
-    weft_graph_dim(g, "positions", weft_params_int(p, "n_positions"), 1);
+    weft_graph_dim(g, "positions", m->positions, 1);
 
     weft_graph_set_block(g, WEFT_BLOCK_EMBEDDING);
     weft_value *table =
@@ -233,16 +192,13 @@ static weft_status build(void *self, weft_graph *g, weft_error *err)
         weft_add2(g, "embedding", "x.positions", weft_add_input(g, "positions"), places);
     weft_value *x = weft_add2(g, "add", "x", tokens, position);
     weft_set_role(g, x, "residual");
-    for (s.layer = 0; s.layer < m->size.layers; s.layer++)
-        x = block(&s, x);
-    s.layer = -1;
+    for (int64_t layer = 0; layer < m->layers; layer++)
+        x = block(m, g, layer, x);
     weft_graph_set_block(g, WEFT_BLOCK_HEAD);
-    x = norm(&s, "nf", "ln_f", x);
-    weft_value *head = weft_params_bool(p, "tied")
-                           ? table
-                           : weft_add_parameter(g, "lm_head.weight", "vocab embed", normal(0.02));
-    weft_add_head(g, x, head);
-    return weft_graph_status(g);
+    x = norm(m, g, "nf", "transformer.ln_f", x);
+    weft_add_head(g, x,
+                  m->tied ? table
+                          : weft_add_parameter(g, "lm_head.weight", "vocab embed", normal(0.02)));
 }
 
 static const char *const gives[] = {"model", NULL};
@@ -259,6 +215,6 @@ WEFT_PLUGIN(gpt2) = {
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(gpt2),
     .create = create,
-    .destroy = destroy,
 };

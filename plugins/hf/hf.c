@@ -10,16 +10,6 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    hf_plugin *p = weft_alloc_zero(1, sizeof *p);
-    if (!p)
-        return weft_fail_memory(err);
-    p->host = host;
-    *self = p;
-    return WEFT_OK;
-}
-
 /* A wrong folder is said before the run builds anything. */
 static weft_status open_folder(void *self, weft_error *err)
 {
@@ -31,11 +21,6 @@ static weft_status open_folder(void *self, weft_error *err)
     weft_status s = hf_config_read(folder, &m, err);
     hf_model_release(&m);
     return s;
-}
-
-static void destroy(void *self)
-{
-    weft_free(self);
 }
 
 static const weft_contribution contributions[] = {
@@ -54,7 +39,6 @@ WEFT_PLUGIN(hf) = {
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
     .contributions = contributions,
-    .create = create,
+    .self_size = WEFT_SELF(hf_plugin),
     .open = open_folder,
-    .destroy = destroy,
 };

@@ -468,16 +468,6 @@ static weft_status all_reduce(void *self, void *handle, const void *send, void *
 
 /* ---- the plugin ---- */
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    local *l = weft_alloc_zero(1, sizeof *l);
-    if (!l)
-        return weft_fail_memory(err);
-    l->host = host;
-    *self = l;
-    return WEFT_OK;
-}
-
 static weft_status open_world(void *self, weft_error *err)
 {
     local *l = self;
@@ -530,11 +520,6 @@ static void close_world(void *self)
     l->world = NULL;
 }
 
-static void destroy(void *self)
-{
-    weft_free(self);
-}
-
 static const weft_transport transport = {
     .size = sizeof(weft_transport),
     .name = "local",
@@ -565,8 +550,7 @@ WEFT_PLUGIN(local) = {
     .summary = "ranks as threads of one process",
     .numerics = WEFT_NUMERICS_BITWISE,
     .contributions = contributions,
-    .create = create,
+    .self_size = WEFT_SELF(local),
     .open = open_world,
     .close = close_world,
-    .destroy = destroy,
 };

@@ -250,19 +250,17 @@ static weft_status observe(void *self_, weft_event event, const weft_run_view *r
 
 /* ---- the plugin ---- */
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self_, weft_error *err)
 {
-    metrics *self = weft_alloc_zero(1, sizeof *self);
-    if (!self)
-        return weft_fail_memory(err);
-    self->host = host;
+    (void)err;
+    metrics *self = self_;
+    const weft_host *host = self->host;
     self->every = weft_params_int(host->params, "every");
     self->parts = weft_params_int(host->params, "parts");
     self->jsonl = weft_params_bool(host->params, "jsonl");
     self->bar = weft_params_is(host->params, "bar", "yes") ||
                 (weft_params_is(host->params, "bar", "auto") && host->terminal);
     self->last_loss = NAN;
-    *out = self;
     return WEFT_OK;
 }
 
@@ -276,7 +274,6 @@ static void destroy(void *self_)
     erase(self);
     weft_journal_release(&self->file);
     weft_free(self->earlier);
-    weft_free(self);
 }
 
 static const weft_contribution contributions[] = {
@@ -295,6 +292,7 @@ WEFT_PLUGIN(metrics) = {
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(metrics),
     .create = create,
     .destroy = destroy,
 };

@@ -148,14 +148,11 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
 
 /* ---- the plugin ---- */
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    transport *t = weft_alloc_zero(1, sizeof *t);
-    if (!t)
-        return weft_fail_memory(err);
-    t->host = host;
+    (void)err;
+    transport *t = self;
     atomic_init(&t->left, false);
-    *self = t;
     return WEFT_OK;
 }
 
@@ -216,7 +213,6 @@ static void destroy(void *self)
     transport *t = self;
     if (t)
         weft_free(t->world); /* close is not called when open has failed */
-    weft_free(t);
 }
 
 static const weft_transport table = {
@@ -248,6 +244,7 @@ WEFT_PLUGIN(mpi) = {
     .summary = "ranks as processes that talk through MPI",
     .numerics = WEFT_NUMERICS_BITWISE,
     .contributions = contributions,
+    .self_size = WEFT_SELF(transport),
     .create = create,
     .open = open_world,
     .close = close_world,

@@ -179,19 +179,17 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
 
 /* ---- the plugin ---- */
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    transport *t = weft_alloc_zero(1, sizeof *t);
-    if (!t)
-        return weft_fail_memory(err);
-    t->host = host;
+    (void)err;
+    transport *t = self;
+    const weft_host *host = t->host;
     t->exact = weft_params_is(host->params, "sums", "exact");
     t->captured = weft_params_bool(host->params, "captured");
     t->registers = weft_params_is(host->params, "register", "windows") ? NCCL_REGISTERS_WINDOWS
                    : weft_params_is(host->params, "register", "yes")   ? NCCL_REGISTERS_MEMORY
                                                                        : NCCL_REGISTERS_NOTHING;
     atomic_init(&t->left, false);
-    *self = t;
     return WEFT_OK;
 }
 
@@ -286,11 +284,6 @@ static void close_library(void *self)
     nccl_abort_all(t);
 }
 
-static void destroy(void *self)
-{
-    weft_free(self);
-}
-
 /* NCCL's maxima may lose a NaN. */
 static bool sends_terms(void *self, weft_reduce op)
 {
@@ -342,8 +335,8 @@ WEFT_PLUGIN(nccl) = {
     .numerics = WEFT_NUMERICS_TOLERANCE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(transport),
     .create = create,
     .open = open_library,
     .close = close_library,
-    .destroy = destroy,
 };

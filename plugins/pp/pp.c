@@ -11,7 +11,7 @@ static const char *const automatic[] = {"auto", NULL};
 
 static const weft_param params[] = {
     {.name = "degree",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(pp, degree),
      .min = 1,
      .max = 64,
      .unit = "ranks",
@@ -55,43 +55,28 @@ static weft_status check(const weft_params *p, weft_error *err)
                      "[pp] layers_per_stage and split say both where stages begin; take one out");
 }
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    weft_status s = check(host->params, err);
-    pp *made = s ? NULL : weft_alloc_zero(1, sizeof *made);
-    *self = made;
-    if (s || !made)
-        return s ? s : weft_fail_memory(err);
-    made->params = host->params;
-    made->degree = (int)weft_params_int(host->params, "degree");
-    return WEFT_OK;
+    pp *p = self;
+    p->params = p->host->params;
+    return check(p->params, err);
 }
 
 static void destroy(void *self)
 {
-    pp *p = self;
-    if (!p)
-        return;
-    weft_free(p->begins);
-    weft_free(p);
+    weft_free(((pp *)self)->begins);
 }
 
-static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *err)
+static void set_stages(void *self, weft_graph *g)
 {
-    const pp *p = self;
-    return weft_mesh_plan_axis(plan, "pp", p->degree, weft_params_where(p->params, "degree"), err);
-}
-
-static weft_status set_stages(void *self, weft_graph *g, weft_error *err)
-{
-    return pp_split(self, g, err);
+    pp_split(self, g, weft_graph_error(g));
 }
 
 static const weft_schedule schedule = {sizeof schedule, pp_generate};
 
-static const char *const needs[] = {"model", NULL}, *const gives_axis[] = {"axis:pp", NULL};
+static const char *const needs[] = {"model", NULL};
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axis, .gives = gives_axis},
+    {.kind = WEFT_AXIS, .axis = "pp", .degree = "degree"},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = set_stages, .needs = needs},
     {.kind = WEFT_SERVICE, .service = "schedule", .table = &schedule},
     {.kind = WEFT_END},
@@ -106,6 +91,7 @@ WEFT_PLUGIN(pp) = {
     .numerics = WEFT_NUMERICS_TOLERANCE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(pp),
     .create = create,
     .destroy = destroy,
 };

@@ -6,8 +6,9 @@
 #include <weft/weft.h>
 
 typedef struct pp {
+    const weft_host *host;
     const weft_params *params;
-    int degree;
+    int64_t degree;
     /* Where each stage but the first begins: blocks, WEFT_BLOCK_HEAD behind all of them. Found in
      * the first graph, and the same in all others. */
     int *begins;

@@ -177,9 +177,9 @@ static weft_status check_number(const pp *self, const weft_graph *g, int n, weft
             "[pp] %d stages (degree %d, virtual_stages %lld) are more than the model's "
             "%d blocks, embedding and head can be cut into; at most %d work, so "
             "degree %d with virtual_stages %d",
-            n, self->degree, (long long)want / self->degree, weft_graph_blocks(g), places,
-            self->degree < places ? self->degree : places,
-            self->degree < places ? places / self->degree : 1);
+            n, (int)self->degree, (long long)want / self->degree, weft_graph_blocks(g), places,
+            (int)(self->degree < places ? self->degree : places),
+            (int)(self->degree < places ? places / self->degree : 1));
     if (n % self->degree || (given && n != want))
         return weft_fail(
             err, WEFT_ERR_INPUT,
@@ -188,7 +188,8 @@ static weft_status check_number(const pp *self, const weft_graph *g, int n, weft
                                                 : "split"),
             "[pp] %s makes %d stages; degree = %d needs %s%lld",
             weft_params_is(self->params, "split", "auto") ? "layers_per_stage" : "split", n,
-            self->degree, given ? "" : "a multiple of ", (long long)(given ? want : self->degree));
+            (int)self->degree, given ? "" : "a multiple of ",
+            (long long)(given ? want : self->degree));
     return WEFT_OK;
 }
 

@@ -220,18 +220,16 @@ static weft_status observe(void *self_, weft_event event, const weft_run_view *r
 
 /* ---- the plugin ---- */
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self_, weft_error *err)
 {
-    profile *self = weft_alloc_zero(1, sizeof *self);
-    if (!self)
-        return weft_fail_memory(err);
-    self->host = host;
+    (void)err;
+    profile *self = self_;
+    const weft_host *host = self->host;
     self->first = weft_params_int(host->params, "first_step");
     self->last = self->first + weft_params_int(host->params, "steps") - 1;
     self->limits = (profile_limits){weft_params_real(host->params, "flops_per_s"),
                                     weft_params_real(host->params, "bytes_per_s"),
                                     weft_params_real(host->params, "sent_per_s")};
-    *out = self;
     return WEFT_OK;
 }
 
@@ -254,7 +252,6 @@ static void destroy(void *self_)
     if (!self)
         return;
     profile_record_release(&self->record);
-    weft_free(self);
 }
 
 static const weft_contribution contributions[] = {
@@ -275,6 +272,7 @@ WEFT_PLUGIN(profile) = {
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(profile),
     .create = create,
     .open = open_profile,
     .destroy = destroy,

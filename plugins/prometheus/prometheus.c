@@ -24,7 +24,7 @@ static const weft_param params[] = {
      .flags = WEFT_PARAM_PER_RANK,
      .help = "The file, whose name must end in .prom; not set: metrics.prom in the run folder."},
     {.name = "every",
-     .type = WEFT_PARAM_REAL,
+     WEFT_REAL(prometheus, every_s),
      .value = "10",
      .min = 0,
      .max = 1e6,
@@ -268,11 +268,8 @@ static weft_status observe(void *self, weft_event event, const weft_run_view *ru
 static void destroy(void *self)
 {
     prometheus *p = self;
-    if (!p)
-        return;
     weft_free(p->path);
     weft_free(p->run);
-    weft_free(p);
 }
 
 /* Others are not read by the collector, which would be noticed late. */
@@ -287,17 +284,11 @@ static weft_status check_file(const weft_host *host, weft_error *err)
                      file);
 }
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    weft_status s = check_file(host, err);
-    prometheus *p = s ? NULL : weft_alloc_zero(1, sizeof *p);
-    if (s || !p)
-        return s ? s : weft_fail_memory(err);
-    p->host = host;
-    p->every_s = weft_params_real(host->params, "every");
+    prometheus *p = self;
     p->eval_loss = NAN;
-    *out = p;
-    return WEFT_OK;
+    return check_file(p->host, err);
 }
 
 static const weft_contribution contributions[] = {
@@ -316,6 +307,7 @@ WEFT_PLUGIN(prometheus) = {
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(prometheus),
     .create = create,
     .destroy = destroy,
 };

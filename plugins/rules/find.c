@@ -17,6 +17,8 @@ static const char *name_of(const weft_value *v, weft_rule_of of)
         return weft_node_is(v->node, WEFT_OP_PARAMETER) ? v->name : NULL;
     case WEFT_RULE_INPUT:
         return weft_node_is(v->node, WEFT_OP_INPUT) ? v->name : NULL;
+    case WEFT_RULE_VALUE:
+        return v->name;
     default:
         return v->role;
     }
@@ -79,7 +81,7 @@ int rules_candidates(const weft_graph *g, const weft_table_rule *rule, bool dims
 
 const char *rules_kind(weft_rule_of of)
 {
-    static const char *const kinds[] = {"parameter", "input", "value with the role"};
+    static const char *const kinds[] = {"parameter", "input", "value with the role", "value"};
     return kinds[of];
 }
 

@@ -178,20 +178,14 @@ static weft_status add_rules(weft_graph *g, const weft_host *host, weft_error *e
     return r.status ? r.status : weft_graph_status(g);
 }
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    (void)err;
-    *self = (void *)(uintptr_t)host;
-    return WEFT_OK;
-}
-
-static weft_status table(void *self, weft_graph *g, weft_error *err)
+static void table(void *self, weft_graph *g)
 {
     const weft_host *host = self;
     bool warns =
         host->rank == 0 && weft_graph_mode(g) == WEFT_MODE_TRAIN && !weft_graph_is_partial(g);
-    weft_status s = warns ? rules_warn(g, host, err) : WEFT_OK;
-    return s || !weft_params_word(host->mesh, "rule", 0) ? s : add_rules(g, host, err);
+    weft_status s = warns ? rules_warn(g, host, weft_graph_error(g)) : WEFT_OK;
+    if (!s && weft_params_word(host->mesh, "rule", 0))
+        add_rules(g, host, weft_graph_error(g));
 }
 
 static const weft_param params[] = {
@@ -221,5 +215,4 @@ WEFT_PLUGIN(rules) = {
     .numerics = WEFT_NUMERICS_TOLERANCE,
     .params = params,
     .contributions = contributions,
-    .create = create,
 };

@@ -21,7 +21,7 @@ static bool is_spare(const weft_graph *g, int line, const weft_table_rule *rule)
 static void warn_of_line(const weft_graph *g, const weft_host *host, int line,
                          const weft_table_rule *r, const char **names)
 {
-    static const char *const words[] = {"param", "input", "role"};
+    static const char *const words[] = {"param", "input", "role", "value"};
     bool called;
     if (rules_is_found(g, r, &called))
         return;

@@ -246,15 +246,12 @@ static const weft_generator generator = {
 static void destroy(void *self_)
 {
     sample *self = self_;
-    if (!self)
-        return;
     for (int i = 0; i < self->n_prompts; i++) {
         weft_free(self->prompts[i].text);
         weft_free(self->prompts[i].ids);
     }
     weft_free(self->prompts);
     weft_free(self->scratch);
-    weft_free(self);
 }
 
 /* `weft generate` has ids for prompts, too, and asks for them elsewhere. */
@@ -268,13 +265,11 @@ static weft_status check_tokenizer(const weft_host *host, weft_error *err)
                      "prompts with; list one before it, as text, or take sample off the list");
 }
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self_, weft_error *err)
 {
+    sample *self = self_;
+    const weft_host *host = self->host;
     const weft_params *p = host->params;
-    sample *self = weft_alloc_zero(1, sizeof *self);
-    if (!self)
-        return weft_fail_memory(err);
-    self->host = host;
     self->how = (sample_how){weft_params_real(p, "temperature"), weft_params_int(p, "top_k"),
                              weft_params_real(p, "top_p")};
     self->every = weft_params_int(p, "every");
@@ -284,13 +279,7 @@ static weft_status create(const weft_host *host, void **out, weft_error *err)
                                                               : weft_params_int(p, "seed"));
     self->eos = -1;
     weft_status status = check_tokenizer(host, err);
-    status = status ? status : split_prompts(self, weft_params_text(p, "prompt"), err);
-    if (status != WEFT_OK) {
-        destroy(self);
-        return status;
-    }
-    *out = self;
-    return WEFT_OK;
+    return status ? status : split_prompts(self, weft_params_text(p, "prompt"), err);
 }
 
 static const char *const needs[] = {"tokenizer?", NULL};
@@ -309,6 +298,7 @@ WEFT_PLUGIN(sample) = {
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(sample),
     .create = create,
     .destroy = destroy,
 };

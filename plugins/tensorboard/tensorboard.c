@@ -175,25 +175,20 @@ static weft_status observe(void *self, weft_event event, const weft_run_view *ru
 
 /* ---- the plugin ---- */
 
-static weft_status create(const weft_host *host, void **out, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    tensorboard *t = weft_alloc_zero(1, sizeof *t);
-    if (!t)
-        return weft_fail_memory(err);
-    t->host = host;
+    (void)err;
+    tensorboard *t = self;
+    const weft_host *host = t->host;
     t->every = weft_params_int(host->params, "every");
-    *out = t;
     return WEFT_OK;
 }
 
 static void destroy(void *self)
 {
     tensorboard *t = self;
-    if (!t)
-        return;
     weft_journal_release(&t->file);
     weft_free(t->folder);
-    weft_free(t);
 }
 
 static const weft_contribution contributions[] = {
@@ -212,6 +207,7 @@ WEFT_PLUGIN(tensorboard) = {
     .numerics = WEFT_NUMERICS_BITWISE,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(tensorboard),
     .create = create,
     .destroy = destroy,
 };

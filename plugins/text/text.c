@@ -99,11 +99,8 @@ static const weft_param params[] = {
 static void text_destroy(void *self)
 {
     text_plugin *text = self;
-    if (text) {
-        text_sources_release(text);
-        text_tokenizer_close(text->tokenizer);
-    }
-    weft_free(text);
+    text_sources_release(text);
+    text_tokenizer_close(text->tokenizer);
 }
 
 static bool resets_what(const weft_params *p, const char *what)
@@ -115,16 +112,15 @@ static bool resets_what(const weft_params *p, const char *what)
     return false;
 }
 
-static weft_status text_create(const weft_host *host, void **self, weft_error *err)
+static weft_status text_create(void *self, weft_error *err)
 {
+    text_plugin *text = self;
+    const weft_host *host = text->host;
     const weft_params *p = host->params;
     if (!*weft_params_text(p, "field"))
         return weft_fail(
             err, WEFT_ERR_INPUT, weft_params_where(p, "field"),
             "[text] field is empty; name the field of a JSON line that holds the text");
-    text_plugin *text = weft_alloc_zero(1, sizeof *text);
-    if (!text)
-        return weft_fail_memory(err);
     *text = (text_plugin){
         .host = host,
         .format = weft_params_is(p, "format", "auto")    ? TEXT_AUTO
@@ -148,11 +144,6 @@ static weft_status text_create(const weft_host *host, void **self, weft_error *e
         text->eos = text->tokenizer->eos >= 0;
         status = text_sources_init(text, err);
     }
-    if (status) {
-        text_destroy(text);
-        text = NULL;
-    }
-    *self = text;
     return status;
 }
 
@@ -200,6 +191,7 @@ WEFT_PLUGIN(text) = {
     .numerics = WEFT_NUMERICS_CHANGES,
     .params = params,
     .contributions = contributions,
+    .self_size = WEFT_SELF(text_plugin),
     .create = text_create,
     .open = text_open,
     .close = text_close,

@@ -453,16 +453,6 @@ static weft_status wrap(void *self, const void *next, void *next_self, weft_erro
 
 /* ---- life ---- */
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
-{
-    through_host *h = weft_alloc_zero(1, sizeof *h);
-    if (!h)
-        return weft_fail_memory(err);
-    h->host = host;
-    *self = h;
-    return WEFT_OK;
-}
-
 static weft_status open_through_host(void *self, weft_error *err)
 {
     const through_host *h = self;
@@ -485,10 +475,7 @@ static void close_through_host(void *self)
 static void destroy(void *self)
 {
     through_host *h = self;
-    if (!h)
-        return;
     weft_free(h->transfers);
-    weft_free(h);
 }
 
 static const weft_contribution contributions[] = {
@@ -504,7 +491,7 @@ WEFT_PLUGIN(through_host) = {
     .summary = "brings what ranks send to the host, where the transport carries nothing else",
     .numerics = WEFT_NUMERICS_BITWISE,
     .contributions = contributions,
-    .create = create,
+    .self_size = WEFT_SELF(through_host),
     .open = open_through_host,
     .close = close_through_host,
     .destroy = destroy,

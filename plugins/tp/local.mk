@@ -3,7 +3,7 @@ noinst_LTLIBRARIES += plugins/tp/libtp.la
 plugins_tp_libtp_la_SOURCES = \
 	plugins/tp/repeat_kv.c \
 	plugins/tp/tp.c \
-	plugins/tp/wide.c \
+	\
 	plugins/tp/tp.h
 
 EXTRA_LTLIBRARIES += plugins/tp/tp.la

@@ -100,16 +100,18 @@ static void repeat_operand(weft_graph *g, weft_node *attention, int operand)
         weft_node_set_operand(g, attention, operand, repeated);
 }
 
-weft_status tp_repeat_kv(weft_graph *g, int64_t degree)
+bool tp_repeat_kv(weft_graph *g, int64_t degree)
 {
+    bool repeats = false;
     for (weft_node *n = weft_graph_first(g); n && !weft_graph_status(g); n = n->next) {
         if (!weft_node_in(n, "attention") || n->ins[1]->n_dims != 3)
             continue;
         int64_t heads = heads_of(n->ins[0]), kv_heads = heads_of(n->ins[1]);
         if (kv_heads >= degree || kv_heads == heads || heads % kv_heads)
             continue;
+        repeats = true;
         repeat_operand(g, n, 1);
         repeat_operand(g, n, 2);
     }
-    return weft_graph_status(g);
+    return repeats;
 }

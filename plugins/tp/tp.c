@@ -6,33 +6,40 @@
 
 #include <string.h>
 
-const char *const tp_dims[] = {"heads", "ffn", "vocab", NULL};
-
 static const char *const reductions[] = {"auto", "f32", NULL};
+
+typedef struct tp {
+    const weft_host *host;
+    int64_t degree;
+    bool sequence_parallel, regather, loss_parallel;
+    int reduce_dtype;
+} tp;
+
+enum { REDUCE_AUTO, REDUCE_F32 };
 
 static const weft_param params[] = {
     {.name = "degree",
-     .type = WEFT_PARAM_INT,
+     WEFT_INT(tp, degree),
      .min = 1,
      .max = 1 << 16,
      .unit = "ranks",
      .flags = WEFT_PARAM_REQUIRED,
      .help = "Size of axis tp: ranks that share every product."},
     {.name = "sequence_parallel",
-     .type = WEFT_PARAM_BOOL,
+     WEFT_BOOL(tp, sequence_parallel),
      .value = "yes",
      .help = "Cut the sequence of the residual stream, so that norms and sums are shared as well."},
     {.name = "regather",
-     .type = WEFT_PARAM_BOOL,
+     WEFT_BOOL(tp, regather),
      .value = "yes",
      .help = "With sequence_parallel: gather a block's tokens again in the backward instead of "
              "keeping them whole on every rank."},
     {.name = "loss_parallel",
-     .type = WEFT_PARAM_BOOL,
+     WEFT_BOOL(tp, loss_parallel),
      .value = "yes",
      .help = "Keep logits cut by vocabulary; no: every rank holds them whole."},
     {.name = "reduce_dtype",
-     .type = WEFT_PARAM_CHOICE,
+     WEFT_CHOICE(tp, reduce_dtype),
      .value = "auto",
      .choices = reductions,
      .help = "What the forward's sums over tp are made and sent in: auto: the activations' own "
@@ -40,55 +47,59 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-/* The settings are all there is to remember. */
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+/* The dims of parameters that are cut. */
+static const char *const dims[] = {"heads", "ffn", "vocab"};
+enum { DIMS = sizeof dims / sizeof dims[0] };
+
+/* Does a product contract a dim of its weight which tp cuts, so that its result is an open sum? */
+static bool is_row_parallel(const weft_node *n)
 {
-    (void)err;
-    *self = (void *)(uintptr_t)host->params;
-    return WEFT_OK;
+    bool contracts = false;
+    for (int i = 0; i < n->n_ins && weft_node_in(n, "linear"); i++)
+        for (int d = 0; d < DIMS && n->ins[i]->weight; d++)
+            contracts = contracts || (weft_value_dim(n->ins[i], dims[d]) >= 0 &&
+                                      weft_value_dim(n->outs[0], dims[d]) < 0);
+    return contracts;
 }
 
-static weft_status declare_axis(void *self, weft_mesh_plan *plan, weft_error *err)
+/* The sum stays f32 until it is closed. The mark tells whoever narrows values later to leave this
+ * one and to narrow behind it; the gradient stays as narrow as it is, for nothing is summed on its
+ * way. */
+static void keep_wide(weft_graph *g, const tp *self, weft_value *v)
 {
-    const weft_params *p = self;
-    return weft_mesh_plan_axis(plan, "tp", weft_params_int(p, "degree"),
-                               weft_params_where(p, "degree"), err);
+    weft_set_mark(g, v, WEFT_MARK_WIDE, 1);
+    weft_add_rule_of(g, v, self->sequence_parallel ? "seq" : NULL, "tp");
+    if (v->dtype != WEFT_BF16)
+        return;
+    weft_value *narrow = weft_insert_at_use(g, v, "cast", ".n", NULL, NULL);
+    weft_set_mark(g, narrow, WEFT_MARK_PASS_ON, 1);
+    if (!narrow)
+        return;
+    v->dtype = WEFT_F32;
+    narrow->dtype = WEFT_BF16;
+    weft_set_recompute(g, narrow, v->recompute);
 }
 
-/* Are there too few key heads to cut? Then repeat_kv stands before attention, and keys are whole on
- * every rank. */
-static bool repeats_kv(const weft_graph *g)
+static void add_table(void *self, weft_graph *g)
 {
-    for (const weft_node *n = weft_graph_first(g); n; n = n->next)
-        if (n->op == tp_ops[0])
-            return true;
-    return false;
-}
-
-static weft_status add_table(void *self, weft_graph *g, weft_error *err)
-{
-    const weft_params *p = self;
-    (void)err;
-    for (const char *const *dim = tp_dims; *dim; dim++)
-        weft_add_rule(g, WEFT_RULE_PARAM, NULL, *dim, "tp");
-    if (weft_params_is(p, "reduce_dtype", "f32") && weft_params_int(p, "degree") > 1)
-        tp_sum_wide(g, weft_params_bool(p, "sequence_parallel"));
-    if (tp_repeat_kv(g, weft_params_int(p, "degree")))
-        return weft_graph_status(g);
-    if (!repeats_kv(g))
+    const tp *t = self;
+    for (int d = 0; d < DIMS; d++)
+        weft_add_rule(g, WEFT_RULE_PARAM, NULL, dims[d], "tp");
+    for (weft_node *n = weft_graph_first(g); n && t->degree > 1; n = n->next)
+        if (t->reduce_dtype == REDUCE_F32 && is_row_parallel(n))
+            keep_wide(g, t, n->outs[0]);
+    if (!tp_repeat_kv(g, t->degree)) /* keys are whole on every rank then */
         weft_add_rule(g, WEFT_RULE_PARAM, NULL, "kv_heads", "tp");
-    weft_add_rule(g, WEFT_RULE_ROLE, "residual",
-                  weft_params_bool(p, "sequence_parallel") ? "seq" : NULL, "tp");
-    if (weft_params_bool(p, "regather"))
+    weft_add_rule(g, WEFT_RULE_ROLE, "residual", t->sequence_parallel ? "seq" : NULL, "tp");
+    if (t->regather)
         weft_add_regather(g, "tp");
-    if (!weft_params_bool(p, "loss_parallel"))
+    if (!t->loss_parallel)
         weft_add_rule(g, WEFT_RULE_ROLE, "logits", NULL, "tp");
-    return weft_graph_status(g);
 }
 
-static const char *const needs[] = {"model", NULL}, *const gives_axis[] = {"axis:tp", NULL};
+static const char *const needs[] = {"model", NULL};
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_PASS, .stage = WEFT_STAGE_MESH, .mesh = declare_axis, .gives = gives_axis},
+    {.kind = WEFT_AXIS, .axis = "tp", .degree = "degree"},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = add_table, .needs = needs},
     {.kind = WEFT_END},
 };
@@ -101,7 +112,7 @@ WEFT_PLUGIN(tp) = {
     .summary = "tensor, sequence and loss parallelism",
     .numerics = WEFT_NUMERICS_TOLERANCE,
     .params = params,
+    .self_size = WEFT_SELF(tp),
     .contributions = contributions,
     .ops = tp_ops,
-    .create = create,
 };

@@ -7,12 +7,8 @@
 /* repeat_kv(k, q): the heads of k, each as often as q's heads share it, so that they can be cut
  * with q's where k's own are too few. Only q's layout counts. */
 extern const weft_op *const tp_ops[];
-/* Puts repeat_kv before every attention whose key heads are fewer than the ranks of the axis. */
-weft_status tp_repeat_kv(weft_graph *g, int64_t degree);
-
-/* The dims of parameters that tp cuts, NULL-ended. */
-extern const char *const tp_dims[];
-/* Open sums over tp stay f32 until they are closed; sequence: they are cut there then. */
-weft_status tp_sum_wide(weft_graph *g, bool sequence);
+/* Puts repeat_kv before every attention whose key heads are fewer than the ranks of the axis; is
+ * there such a one? */
+bool tp_repeat_kv(weft_graph *g, int64_t degree);
 
 #endif

@@ -184,25 +184,19 @@ static void leave(void *self)
     atomic_store(&((transport *)self)->left, true);
 }
 
-static weft_status create(const weft_host *host, void **self, weft_error *err)
+static weft_status create(void *self, weft_error *err)
 {
-    transport *t = weft_alloc_zero(1, sizeof *t);
-    if (!t)
-        return weft_fail_memory(err);
-    t->host = host;
+    (void)err;
+    transport *t = self;
     atomic_init(&t->left, false);
-    *self = t;
     return WEFT_OK;
 }
 
 static void destroy(void *self)
 {
     transport *t = self;
-    if (!t)
-        return;
     weft_free(t->ends);
     weft_free(t->addresses);
-    weft_free(t);
 }
 
 /* ---- groups ---- */
@@ -312,6 +306,7 @@ WEFT_PLUGIN(ucx) = {
     .summary = "ranks as processes that talk through UCX, however they were started",
     .numerics = WEFT_NUMERICS_BITWISE,
     .contributions = contributions,
+    .self_size = WEFT_SELF(transport),
     .create = create,
     .open = open_worker,
     .close = close_worker,

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mesh_passes.h"
 
-static weft_status cut_sequence(void *self, weft_graph *g, weft_error *err)
+static void cut_sequence(void *self, weft_graph *g)
 {
-    (void)self, (void)err;
+    (void)self;
     weft_add_rule(g, WEFT_RULE_INPUT, NULL, "seq", "cp");
     weft_add_storage(g, "cp");
-    return weft_graph_status(g);
 }
 
 static const weft_contribution contributions[] = {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planned.h"
+
+#include "created.h"
 #include "mesh_passes.h"
 #include "standard_ops.h"
 
@@ -103,7 +105,7 @@ static weft_status create(planned *p, planned_plugin *q)
     s = s ? s
           : weft_settings_section(p->settings, "train", weft_core_params("train"), &q->host.train,
                                   &p->err);
-    return s || !plugin->create ? s : plugin->create(&q->host, &q->self, &p->err);
+    return s ? s : created_init(plugin, &q->host, &q->self, &p->err);
 }
 
 static weft_status create_all(planned *p, const planned_spec *spec)
@@ -155,8 +157,11 @@ static weft_status run_passes(planned *p, weft_pass_stage stage)
         p->g->by = plugin->name;
         p->g->spot.block = WEFT_BLOCK_NONE;
         for (const weft_contribution *c = plugin->contributions; c->kind != WEFT_END && !s; c++)
-            if (c->kind == WEFT_PASS && c->stage == stage)
-                s = pass_done(p, plugin->name, c->graph(p->list[i].self, p->g, &p->err));
+            if (c->kind == WEFT_PASS && c->stage == stage &&
+                (!c->modes || c->modes >> p->g->config.mode & 1u)) {
+                c->graph(p->list[i].self, p->g);
+                s = pass_done(p, plugin->name, WEFT_OK);
+            }
     }
     return s;
 }
@@ -206,8 +211,7 @@ weft_status planned_init(planned *p, const planned_spec *spec)
 void planned_release(planned *p)
 {
     for (int i = 0; i < p->n; i++)
-        if (p->list[i].self && p->list[i].plugin->destroy)
-            p->list[i].plugin->destroy(p->list[i].self);
+        created_release(p->list[i].plugin, &p->list[i].host, p->list[i].self);
     weft_graph_destroy(p->g);
     weft_ops_release(&p->ops);
     weft_settings_destroy(p->settings);

@@ -134,7 +134,8 @@ static bool cuts(const weft_plugin *plugin)
 {
     bool axis = false, degree = false;
     for (const weft_contribution *k = plugin->contributions; k && k->kind != WEFT_END; k++)
-        axis = axis || (k->kind == WEFT_PASS && k->stage == WEFT_STAGE_MESH);
+        axis =
+            axis || k->kind == WEFT_AXIS || (k->kind == WEFT_PASS && k->stage == WEFT_STAGE_MESH);
     for (const weft_param *p = plugin->params; p && p->name; p++)
         degree = degree || (p->type == WEFT_PARAM_INT && strcmp(p->name, "degree") == 0);
     return axis && degree;

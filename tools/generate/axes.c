@@ -66,13 +66,8 @@ static weft_status declare_axes(const weft_loaded *p, weft_mesh_plan *mesh, weft
     const weft_plugin *plugin = p->module.plugin;
     weft_status s = WEFT_OK;
     weft_mesh_plan_init(mesh, 1);
-    mesh->by = plugin->name;
-    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++) {
-        if (s || c->kind != WEFT_PASS || c->stage != WEFT_STAGE_MESH)
-            continue;
-        const weft_entry entry = weft_enter(plugin->name, "mesh", p->module.where, err);
-        s = weft_leave(&entry, c->mesh(p->self, mesh, err));
-    }
+    for (const weft_contribution *c = plugin->contributions; c && c->kind != WEFT_END; c++)
+        s = s ? s : weft_declare_axes(p, c, mesh, err);
     return s;
 }
 

@@ -49,16 +49,18 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
     weft_phase phase = g->spot.phase;
     g->by = name;
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
+    g->prefix = g->parameter_prefix = NULL;
     const weft_entry entry = weft_enter(name, weft_stage_name(c->stage), loaded->module.where, err);
-    weft_status s = c->graph(loaded->self, g, err);
+    c->graph(loaded->self, g);
     if (g->has_parts)
         weft_graph_assign_parts(g); /* of what is new, too */
-    if (!s && !weft_graph_status(g))
+    if (!weft_graph_status(g))
         check(g, c->stage);
-    weft_status broken = hand_over(g, name, err);
+    weft_status s = hand_over(g, name, err);
     g->by = "core";
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
-    s = weft_leave(&entry, s ? s : broken);
+    g->prefix = g->parameter_prefix = NULL;
+    s = weft_leave(&entry, s);
     return s ? s
              : weft_plan_record(p,
                                 (weft_pass_record){.plugin = name,
@@ -101,7 +103,7 @@ static weft_status run_stage(weft_plan *p, weft_graph *g, weft_pass_stage stage,
     for (int i = 0; i < p->plugins->n_passes; i++) {
         const weft_contribution *c = p->plugins->passes[i].item;
         const char *name = pass_name(p->plugins, i);
-        if (c->stage != stage)
+        if (c->stage != stage || (c->modes && !(c->modes >> g->config.mode & 1u)))
             continue;
         l->reached = c == l->before;
         if (l->reached)

@@ -118,16 +118,33 @@ static weft_status find_services(weft_plan *p, weft_error *err)
 
 /* ---- the mesh ---- */
 
+/* A word, as auto, gives 0. */
+static weft_status declare_axis(const weft_loaded *loaded, const weft_contribution *c,
+                                weft_mesh_plan *mesh, weft_error *err)
+{
+    weft_status s = weft_mesh_plan_axis(mesh, c->axis, weft_params_int(loaded->params, c->degree),
+                                        weft_params_where(loaded->params, c->degree), err);
+    return s || !c->cuts ? s : weft_mesh_plan_cuts(mesh, c->axis, c->cuts, err);
+}
+
+weft_status weft_declare_axes(const weft_loaded *loaded, const weft_contribution *c,
+                              weft_mesh_plan *mesh, weft_error *err)
+{
+    const char *name = loaded->module.plugin->name;
+    const bool pass = c->kind == WEFT_PASS && c->stage == WEFT_STAGE_MESH;
+    if (!pass && c->kind != WEFT_AXIS)
+        return WEFT_OK;
+    mesh->by = name;
+    const weft_entry entry = weft_enter(name, "mesh", loaded->module.where, err);
+    return weft_leave(&entry,
+                      pass ? c->mesh(loaded->self, mesh, err) : declare_axis(loaded, c, mesh, err));
+}
+
 static weft_status collect_axes(const weft_plugins *plugins, weft_mesh_plan *mesh, weft_error *err)
 {
     for (int i = 0; i < plugins->n_passes; i++) {
         const weft_loaded *loaded = &plugins->list[plugins->passes[i].plugin];
-        const weft_contribution *c = plugins->passes[i].item;
-        if (c->stage != WEFT_STAGE_MESH)
-            continue;
-        mesh->by = loaded->module.plugin->name;
-        const weft_entry entry = weft_enter(mesh->by, "mesh", loaded->module.where, err);
-        weft_status s = weft_leave(&entry, c->mesh(loaded->self, mesh, err));
+        weft_status s = weft_declare_axes(loaded, plugins->passes[i].item, mesh, err);
         if (s)
             return s;
     }

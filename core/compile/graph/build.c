@@ -4,6 +4,40 @@
 
 #include <string.h>
 
+/* ---- names ---- */
+
+static const char *vprefix(weft_graph *g, const char *format, va_list args)
+{
+    char *text = weft_vformat(format, args);
+    const char *kept = text ? weft_pool_strdup(&g->pool, text) : NULL;
+    if (!kept)
+        weft_fail_memory(&g->error);
+    weft_free(text);
+    return kept;
+}
+
+void weft_graph_set_prefix(weft_graph *g, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    g->prefix = vprefix(g, format, args);
+    va_end(args);
+}
+
+void weft_graph_set_parameter_prefix(weft_graph *g, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    g->parameter_prefix = vprefix(g, format, args);
+    va_end(args);
+}
+
+/* NULL when out of memory, which whoever makes a value notices. */
+static const char *prefixed(weft_graph *g, const char *prefix, const char *name)
+{
+    return prefix && name ? weft_pool_format(&g->pool, "%s%s", prefix, name) : name;
+}
+
 /* ---- sources ---- */
 
 weft_status weft_source_shape(weft_graph *g, weft_value *v, const char *shape)
@@ -58,8 +92,13 @@ static void order_parameter(weft_graph *g)
     }
 }
 
-weft_value *weft_add_parameter(weft_graph *g, const char *name, const char *shape, weft_init init)
+weft_value *weft_add_parameter(weft_graph *g, const char *last, const char *shape, weft_init init)
 {
+    const char *name = prefixed(g, g->parameter_prefix, last);
+    if (!name) {
+        weft_fail_memory(&g->error);
+        return NULL;
+    }
     if (!weft_graph_status(g) && weft_graph_find(g, name))
         return weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "parameter '%s' is added twice",
                                name);
@@ -196,7 +235,7 @@ static weft_value *add_full(weft_graph *g, const char *op_name, const char *name
     if (n_ins > WEFT_RULE_MAX_PARTS && strcmp(op_name, "add") == 0)
         return add_tree(g, name, n_ins, ins);
     weft_node_spec spec = {.op = op,
-                           .name = name,
+                           .name = prefixed(g, g->prefix, name),
                            .n_ins = n_ins,
                            .ins = ins,
                            .n_outs = n_outs,

@@ -174,6 +174,7 @@ void weft_graph_dim(weft_graph *g, const char *name, int64_t units, int64_t grai
 void weft_graph_set_block(weft_graph *g, int block)
 {
     g->spot.block = block;
+    g->prefix = g->parameter_prefix = NULL;
     if (block >= g->n_blocks)
         g->n_blocks = block + 1;
 }

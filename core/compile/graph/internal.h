@@ -139,7 +139,8 @@ struct weft_graph {
     const char *stages_axis, *stages_by; /* the axis, who set them; NULL: nobody */
     bool has_parts;                      /* nodes know their part and stage */
     /* where and on whose behalf nodes are added */
-    weft_spot spot, end; /* end: where weft_graph_at returns to */
+    const char *prefix, *parameter_prefix; /* of names to come; NULL: none */
+    weft_spot spot, end;                   /* end: where weft_graph_at returns to */
     const char *by;
     uint64_t rolls; /* of the dice so far */
 };

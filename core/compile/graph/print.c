@@ -414,7 +414,7 @@ static void print_stage(const weft_graph *g, int block, weft_text *t)
 
 static void print_table(const weft_graph *g, weft_text *t)
 {
-    static const char *const of[] = {"parameters", "inputs", "role"};
+    static const char *const of[] = {"parameters", "inputs", "role", "value"};
     if (g->n_table || g->n_storage || g->regather || weft_graph_stage_axis(g) >= 0)
         weft_text_add(t, "table\n");
     for (int i = 0; i < g->n_table; i++) {

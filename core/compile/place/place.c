@@ -441,7 +441,7 @@ static weft_status give_role(weft_graph *g, weft_value *v)
     if (target.bits == v->layout.bits)
         return WEFT_OK;
     char why[256];
-    snprintf(why, sizeof why, "the table's layout of %s", v->role);
+    snprintf(why, sizeof why, "the table's layout of %s", v->role ? v->role : v->name);
     weft_value *moved = weft_move_to(g, v, target, v->node->next, v->node->phase, why, NULL);
     if (!moved)
         return weft_graph_status(g);
@@ -522,8 +522,7 @@ static weft_status place_op(weft_graph *g, weft_node *n)
         n->outs[i]->placed = true;
     }
     for (int i = 0; !s && i < n->n_outs; i++)
-        if (n->outs[i]->role)
-            s = give_role(g, n->outs[i]);
+        s = give_role(g, n->outs[i]);
     return s;
 }
 

@@ -7,7 +7,9 @@
 
 bool weft_table_matches(const weft_table_line *line, weft_rule_of of, const char *name)
 {
-    return line->of == of && (!line->pattern || fnmatch(line->pattern, name, 0) == 0);
+    if (line->of != of || !line->pattern || of == WEFT_RULE_VALUE)
+        return line->of == of && (!line->pattern || strcmp(line->pattern, name) == 0);
+    return fnmatch(line->pattern, name, 0) == 0;
 }
 
 static bool keep_text(weft_graph *g, const char **text)
@@ -121,7 +123,7 @@ static const weft_table_line *find_line(const weft_graph *g, bool user, weft_rul
         if ((line->text != NULL) != user || line->axis != axis ||
             !weft_table_matches(line, of, name) || (line->dim && weft_value_dim(v, line->dim) < 0))
             continue;
-        bool last = user || of == WEFT_RULE_ROLE;
+        bool last = user || of == WEFT_RULE_ROLE || of == WEFT_RULE_VALUE;
         if (last || !best ||
             (best->dim && line->dim && weft_value_dim(v, line->dim) < weft_value_dim(v, best->dim)))
             best = line;
@@ -245,9 +247,9 @@ weft_status weft_table_source(weft_graph *g, weft_value *v)
 
 bool weft_table_wants(const weft_graph *g, const weft_value *v, int axis, unsigned *state)
 {
-    if (!v->role)
-        return false;
-    const weft_table_line *line = weft_table_line_of(g, WEFT_RULE_ROLE, v->role, v, axis);
+    const weft_table_line *line = weft_table_line_of(g, WEFT_RULE_VALUE, v->name, v, axis);
+    if (!line && v->role)
+        line = weft_table_line_of(g, WEFT_RULE_ROLE, v->role, v, axis);
     if (!line)
         return false;
     *state = line->dim ? 0x80u | (unsigned)weft_value_dim(v, line->dim) << 3 : 0;

@@ -9,6 +9,7 @@
 
 #include "cpu.h"
 #include "settings/settings.h"
+#include "tests/lib/created.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static weft_status begin(session *s, const char *lines, int threads)
         return status;
     s->host.threads = threads;
     s->host.ranks = 1;
-    status = cpu_LTX_plugin.create(&s->host, &s->self, &s->err);
+    status = created_init(&cpu_LTX_plugin, &s->host, &s->self, &s->err);
     if (status != WEFT_OK)
         return status;
     assert_string_equal(cpu_LTX_plugin.contributions[0].service, "device");
@@ -53,7 +54,7 @@ static void end(session *s)
 {
     if (s->self) {
         cpu_LTX_plugin.close(s->self);
-        cpu_LTX_plugin.destroy(s->self);
+        created_release(&cpu_LTX_plugin, &s->host, s->self);
     }
     weft_settings_destroy(s->settings);
     weft_error_release(&s->err);
@@ -149,7 +150,7 @@ static void test_memory(void **state)
     weft_host host = s.host;
     void *self = NULL;
     weft_alloc_fail_at(1);
-    assert_int_equal(cpu_LTX_plugin.create(&host, &self, NULL), WEFT_ERR_MEMORY);
+    assert_int_equal(created_init(&cpu_LTX_plugin, &host, &self, NULL), WEFT_ERR_MEMORY);
     weft_alloc_fail_at(0);
 }
 

@@ -2,6 +2,7 @@
 /* Drives the observer with hand-made values and reads the files back, byte by byte. */
 #include "../dump.h"
 #include "settings/settings.h"
+#include "tests/lib/created.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +48,7 @@ static int setup(void **state)
 
 static void end(fixture *f)
 {
-    dump_LTX_plugin.destroy(f->self);
+    created_release(&dump_LTX_plugin, &f->host, f->self);
     f->self = NULL;
     weft_settings_destroy(f->settings);
     f->settings = NULL;
@@ -102,7 +103,7 @@ static void begin(fixture *f, const char *ini)
     if (weft_settings_section(f->settings, "dump", dump_LTX_plugin.params, &f->host.params,
                               &f->err) != WEFT_OK)
         fail_msg("%s", weft_error_text(&f->err));
-    assert_int_equal(dump_LTX_plugin.create(&f->host, (void **)&f->self, &f->err), WEFT_OK);
+    assert_int_equal(created_init(&dump_LTX_plugin, &f->host, (void **)&f->self, &f->err), WEFT_OK);
     f->self->targets = weft_alloc(sizeof targets);
     assert_non_null(f->self->targets);
     memcpy(f->self->targets, targets, sizeof targets);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
 #include "settings/settings.h"
+#include "tests/lib/created.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -129,7 +130,7 @@ static void begin_rank(fixture *f, int rank)
     void *self;
     f->host[rank] = f->host[0];
     f->host[rank].rank = rank;
-    assert_int_equal(flight_LTX_plugin.create(&f->host[rank], &self, &f->err), WEFT_OK);
+    assert_int_equal(created_init(&flight_LTX_plugin, &f->host[rank], &self, &f->err), WEFT_OK);
     f->rank[rank] = self;
     assert_int_equal(item(WEFT_WRAP)->wrap(self, &nothing, NULL, &f->err), WEFT_OK);
     assert_int_equal(flight_LTX_plugin.open(self, &f->err), WEFT_OK);
@@ -161,7 +162,7 @@ void end_rank(fixture *f, int rank)
         return;
     wrapped()->ungroup(f->rank[rank], f->pair[rank]);
     wrapped()->ungroup(f->rank[rank], f->all[rank]);
-    flight_LTX_plugin.destroy(f->rank[rank]);
+    created_release(&flight_LTX_plugin, &f->host[rank], f->rank[rank]);
     f->rank[rank] = NULL;
 }
 

@@ -2,6 +2,7 @@
 /* Drives the observer with hand-made steps: the file, the lines, the bar. */
 #include "../metrics.h"
 #include "settings/settings.h"
+#include "tests/lib/created.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +53,7 @@ static int setup(void **state)
 
 static void end(fixture *f)
 {
-    metrics_LTX_plugin.destroy(f->self);
+    created_release(&metrics_LTX_plugin, &f->host, f->self);
     f->self = NULL;
     weft_settings_destroy(f->settings);
     f->settings = NULL;
@@ -79,7 +80,7 @@ static weft_status begin(fixture *f, const char *ini, bool terminal)
     assert_int_equal(weft_settings_section(f->settings, "metrics", metrics_LTX_plugin.params,
                                            &f->host.params, &f->err),
                      WEFT_OK);
-    return metrics_LTX_plugin.create(&f->host, &f->self, &f->err);
+    return created_init(&metrics_LTX_plugin, &f->host, &f->self, &f->err);
 }
 
 static weft_status event(fixture *f, weft_event which, weft_run_view run)

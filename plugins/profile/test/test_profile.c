@@ -3,6 +3,7 @@
  * gives the command files that are wrong. */
 #include "../profile.h"
 #include "settings/settings.h"
+#include "tests/lib/created.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +71,7 @@ static int setup(void **state)
 static void end(fixture *f)
 {
     if (f->self)
-        profile_LTX_plugin.destroy(f->self);
+        created_release(&profile_LTX_plugin, &f->host, f->self);
     f->self = NULL;
     weft_settings_destroy(f->settings);
     f->settings = NULL;
@@ -105,7 +106,7 @@ static void begin(fixture *f, const char *ini)
     assert_int_equal(weft_settings_section(f->settings, "profile", profile_LTX_plugin.params,
                                            &f->host.params, &f->err),
                      WEFT_OK);
-    assert_int_equal(profile_LTX_plugin.create(&f->host, &f->self, &f->err), WEFT_OK);
+    assert_int_equal(created_init(&profile_LTX_plugin, &f->host, &f->self, &f->err), WEFT_OK);
     assert_int_equal(profile_LTX_plugin.open(f->self, &f->err), WEFT_OK);
 }
 

@@ -2,6 +2,7 @@
 /* Drives the observer, and reads its file with a parser that takes nothing but what the format
  * allows. */
 #include "settings/settings.h"
+#include "tests/lib/created.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +55,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     fixture *f = *state;
-    prometheus_LTX_plugin.destroy(f->self);
+    created_release(&prometheus_LTX_plugin, &f->host, f->self);
     weft_settings_destroy(f->settings);
     unlink(f->file);
     int code = rmdir(f->dir); /* nothing else is left there */
@@ -72,7 +73,7 @@ static weft_status begin(fixture *f, const char *ini)
     assert_int_equal(weft_settings_section(f->settings, "prometheus", prometheus_LTX_plugin.params,
                                            &f->host.params, &f->err),
                      WEFT_OK);
-    return prometheus_LTX_plugin.create(&f->host, &f->self, &f->err);
+    return created_init(&prometheus_LTX_plugin, &f->host, &f->self, &f->err);
 }
 
 static void event(fixture *f, weft_event which, weft_run_view run)

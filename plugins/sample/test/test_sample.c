@@ -3,6 +3,7 @@
  * a byte. */
 #include "../sample.h"
 #include "cli/settings.h"
+#include "tests/lib/created.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -177,7 +178,7 @@ static int setup(void **state)
 
 static void end(fixture *f)
 {
-    sample_LTX_plugin.destroy(f->self);
+    created_release(&sample_LTX_plugin, &f->host, f->self);
     f->self = NULL;
     weft_settings_destroy(f->settings);
     f->settings = NULL;
@@ -223,7 +224,7 @@ static weft_status begin(fixture *f, const char *ini)
     if (weft_settings_section(f->settings, "train", weft_core_params("train"), &f->host.train,
                               &f->err) != WEFT_OK)
         fail_msg("%s", weft_error_text(&f->err));
-    return sample_LTX_plugin.create(&f->host, &f->self, &f->err);
+    return created_init(&sample_LTX_plugin, &f->host, &f->self, &f->err);
 }
 
 static weft_status prompt(fixture *f, int i, const int32_t **ids, size_t *n)
@@ -365,7 +366,7 @@ static void memory_runs_out(void **state)
         const int32_t *ids;
         size_t n_ids;
         weft_alloc_fail_at(++n);
-        weft_status status = sample_LTX_plugin.create(&f->host, &self, &f->err);
+        weft_status status = created_init(&sample_LTX_plugin, &f->host, &self, &f->err);
         if (status == WEFT_OK)
             status = f->table->prompt(self, 1, &tokenizer, &tokenizer_bos, &ids, &n_ids, &f->err);
         if (status == WEFT_OK && f->table->pick(self, logits, 20, 1, 1, 0) < 0)
@@ -373,7 +374,7 @@ static void memory_runs_out(void **state)
         reached = weft_alloc_count() >= n;
         weft_alloc_fail_at(0);
         assert_int_equal(status, reached ? WEFT_ERR_MEMORY : WEFT_OK);
-        sample_LTX_plugin.destroy(self);
+        created_release(&sample_LTX_plugin, &f->host, self);
     }
     assert_true(n > 5);
 }

@@ -3,6 +3,7 @@
  * description and shares nothing with the writer. */
 #include "../tensorboard.h"
 #include "settings/settings.h"
+#include "tests/lib/created.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +52,7 @@ static int setup(void **state)
 
 static void end(fixture *f)
 {
-    tensorboard_LTX_plugin.destroy(f->self);
+    created_release(&tensorboard_LTX_plugin, &f->host, f->self);
     f->self = NULL;
     weft_settings_destroy(f->settings);
     f->settings = NULL;
@@ -78,7 +79,7 @@ static void begin(fixture *f, const char *ini)
     assert_int_equal(weft_settings_section(f->settings, "tensorboard",
                                            tensorboard_LTX_plugin.params, &f->host.params, &f->err),
                      WEFT_OK);
-    assert_int_equal(tensorboard_LTX_plugin.create(&f->host, &f->self, &f->err), WEFT_OK);
+    assert_int_equal(created_init(&tensorboard_LTX_plugin, &f->host, &f->self, &f->err), WEFT_OK);
 }
 
 static weft_status event(fixture *f, weft_event which, weft_run_view run)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The token file: reused, made again, damaged, interrupted, made by several at once, on a full
  * disk, without memory. */
+#include "tests/lib/created.h"
 #include "text_run.h"
 
 #include <weft/random.h>
@@ -552,7 +553,7 @@ static void survives_every_failed_allocation(void **state)
     assert_int_equal(run_create(&r, ini), WEFT_OK);
     void *self = NULL;
     weft_alloc_fail_at(1);
-    assert_int_equal(text_LTX_plugin.create(&r.host, &self, &r.err), WEFT_ERR_MEMORY);
+    assert_int_equal(created_init(&text_LTX_plugin, &r.host, &self, &r.err), WEFT_ERR_MEMORY);
     weft_alloc_fail_at(0);
     assert_null(self);
     run_end(&r);

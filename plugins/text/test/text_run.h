@@ -4,6 +4,7 @@
 #ifndef WEFT_TEXT_RUN_H
 #define WEFT_TEXT_RUN_H
 
+#include "tests/lib/created.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,7 +127,11 @@ static inline weft_status run_create(run *r, const char *ini)
                                        &r->err);
     void *self = NULL;
     if (!status)
-        status = text_LTX_plugin.create(&r->host, &self, &r->err);
+        status = created_init(&text_LTX_plugin, &r->host, &self, &r->err);
+    if (status) {
+        created_release(&text_LTX_plugin, &r->host, self);
+        self = NULL;
+    }
     r->text = self;
     return status;
 }
@@ -141,7 +146,7 @@ static inline void run_end(run *r)
 {
     if (r->text) {
         text_LTX_plugin.close(r->text);
-        text_LTX_plugin.destroy(r->text);
+        created_release(&text_LTX_plugin, &r->host, r->text);
     }
     weft_settings_destroy(r->settings);
     weft_text_release(&r->lines);

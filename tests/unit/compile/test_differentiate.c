@@ -192,11 +192,11 @@ static const weft_op largest_op = {.name = "largest",
 static const weft_op *const ops[] = {&bend_op, &times_op, &largest_op, NULL};
 
 /* llama3, whose first residual stream is bent. */
-static weft_status build(void *self, weft_graph *g, weft_error *err)
+static void build(void *self, weft_graph *g)
 {
-    weft_status s = llama3_LTX_plugin.contributions[0].graph(self, g, err);
-    if (s)
-        return s;
+    llama3_LTX_plugin.contributions[0].graph(self, g);
+    if (weft_graph_status(g))
+        return;
     weft_value *x = weft_graph_first(g)->outs[0];
     for (weft_node *n = weft_graph_first(g); n; n = n->next)
         if (strcmp(n->op->name, "embedding") == 0)
@@ -208,7 +208,6 @@ static weft_status build(void *self, weft_graph *g, weft_error *err)
         if (x->uses[i].node != y->node)
             weft_node_set_operand(g, x->uses[i].node, x->uses[i].operand, y);
     y->recompute = true;
-    return weft_graph_status(g);
 }
 
 static const weft_contribution contributions[] = {

@@ -28,12 +28,11 @@ static const weft_op cap_op = {
     .name = "cap", .summary = "a soft cap", .rule = "* -> *", .plain = cap};
 static void (*change)(weft_graph *g);
 
-static weft_status build(void *self, weft_graph *g, weft_error *err)
+static void build(void *self, weft_graph *g)
 {
-    weft_status s = llama3_LTX_plugin.contributions[0].graph(self, g, err);
-    if (!s && change)
+    llama3_LTX_plugin.contributions[0].graph(self, g);
+    if (!weft_graph_status(g) && change)
         change(g);
-    return s ? s : weft_graph_status(g);
 }
 
 static const weft_contribution contributions[] = {

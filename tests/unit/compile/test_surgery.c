@@ -49,29 +49,28 @@ static const weft_op *const ops[] = {&largest_op, &minus_op, NULL};
 static void (*change)(weft_graph *g);
 static weft_pass_stage when;
 
-static weft_status change_in(weft_pass_stage stage, weft_graph *g)
+static void change_in(weft_pass_stage stage, weft_graph *g)
 {
     if (change && when == stage)
         change(g);
-    return weft_graph_status(g);
 }
 
-static weft_status build(void *self, weft_graph *g, weft_error *err)
+static void build(void *self, weft_graph *g)
 {
-    weft_status s = llama3_LTX_plugin.contributions[0].graph(self, g, err);
-    return s ? s : change_in(WEFT_STAGE_GRAPH, g);
+    llama3_LTX_plugin.contributions[0].graph(self, g);
+    change_in(WEFT_STAGE_GRAPH, g);
 }
 
-static weft_status placed(void *self, weft_graph *g, weft_error *err)
+static void placed(void *self, weft_graph *g)
 {
-    (void)self, (void)err;
-    return change_in(WEFT_STAGE_PLACED, g);
+    (void)self;
+    change_in(WEFT_STAGE_PLACED, g);
 }
 
-static weft_status joint(void *self, weft_graph *g, weft_error *err)
+static void joint(void *self, weft_graph *g)
 {
-    (void)self, (void)err;
-    return change_in(WEFT_STAGE_JOINT, g);
+    (void)self;
+    change_in(WEFT_STAGE_JOINT, g);
 }
 
 static const weft_contribution contributions[] = {

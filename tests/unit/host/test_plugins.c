@@ -387,7 +387,8 @@ static void test_failing_create(void **state)
     r.plugins = NULL;
     assert_string_equal(
         weft_text_get(&r.seen),
-        "cpu create\ngood_a create\nfail_create create\ngood_a destroy\ncpu destroy\n");
+        "cpu create\ngood_a create\nfail_create create\nfail_create destroy\ngood_a destroy\n"
+        "cpu destroy\n");
     release(&r);
 }
 
