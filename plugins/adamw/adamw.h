@@ -34,7 +34,9 @@ typedef struct adamw {
 
 /* True if weight decay applies to a parameter of this name and number of dims. */
 bool adamw_decays(const weft_params *params, const char *name, int n_dims);
-/* Adds the step_end graph: norm, clip, learning rate, updates. */
+/* Adds the learning rate. */
+weft_status adamw_rate(void *self, weft_graph *graph, weft_error *err);
+/* Adds the rest of the step_end graph: norm, clip, updates. */
 weft_status adamw_joint(void *self, weft_graph *graph, weft_error *err);
 
 /* ---- ops (ops.c) and their kernels for the device "cpu" (cpu.c) ---- */

@@ -108,6 +108,7 @@ static void begin(fixture *f, const char *ini)
     build_model(f->g);
     if (weft_graph_place(f->g) != WEFT_OK || weft_graph_differentiate(f->g) != WEFT_OK)
         fail_msg("%s", weft_error_text(weft_graph_error(f->g)));
+    assert_int_equal(adamw_rate(f->self, f->g, &f->err), WEFT_OK);
 }
 
 static int count_op(const weft_graph *g, const char *op)
