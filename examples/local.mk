@@ -47,11 +47,6 @@ nobase_dist_doc_DATA += \
 	examples/mtp/Makefile \
 	examples/mtp/README.md \
 	examples/mtp/mtp.c \
-	examples/muon/Makefile \
-	examples/muon/README.md \
-	examples/muon/muon.c \
-	examples/muon/muon.h \
-	examples/muon/ops.c \
 	examples/plugin/Makefile \
 	examples/plugin/README.md \
 	examples/plugin/relu2.c \

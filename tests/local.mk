@@ -494,6 +494,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
 	tests/scripts/check-mpi \
+	tests/scripts/check-muon \
 	tests/scripts/check-mutations-apply \
 	tests/scripts/check-nccl \
 	tests/scripts/check-nccl-windows \

@@ -57,6 +57,10 @@ void weft_replace(weft_graph *g, weft_value *old, weft_value *value);
  * Refused where an operand would stand behind it, or a reader before. */
 void weft_move_before(weft_graph *g, weft_node *n, weft_node *before);
 
+/* Behind placement: v as this layout says; v itself, if it lies so. Whoever wants a matrix whole on
+ * one rank of those that share it cuts another dim of the value instead. */
+weft_value *weft_add_move(weft_graph *g, weft_value *v, weft_layout layout);
+
 /* ---- steps in the place of a node: in the stage closed ----
  *
  * A node that shards travel for becomes steps of the same op there, with shifts between. What is

@@ -113,7 +113,10 @@ static weft_status create(void *self_, weft_error *err)
 static const char *const optimizer[] = {"optimizer",
                                         NULL}; /* one of a kind: given here, refused from others */
 
+static const char *const rate[] = {"learning_rate", NULL}; /* for those listed before, too */
+
 static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_JOINT, .gives = rate, .graph = adamw_rate},
     {.kind = WEFT_PASS,
      .stage = WEFT_STAGE_JOINT,
      .gives = optimizer,

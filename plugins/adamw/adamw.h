@@ -34,7 +34,9 @@ typedef struct adamw {
 
 /* True if weight decay applies to a parameter of this name and number of dims. */
 bool adamw_decays(const weft_params *params, const char *name, int n_dims);
-/* Adds the step_end graph: norm, clip, learning rate, updates. */
+/* Adds the learning rate. */
+void adamw_rate(void *self, weft_graph *graph);
+/* Adds the rest of the step_end graph: norm, clip, updates. */
 void adamw_joint(void *self, weft_graph *graph);
 
 /* ---- ops (ops.c) and their kernels for the device "cpu" (cpu.c) ---- */

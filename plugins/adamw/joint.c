@@ -47,17 +47,21 @@ static void warn_of_untrained(const adamw *self, const weft_graph *g)
                 p->name);
 }
 
-static weft_value *learning_rate(const adamw *self, weft_graph *g, weft_value *step)
+/* What optimizers that take some of the parameters share: the value `lr`, and numbers that its node
+ * says. */
+void adamw_rate(void *self_, weft_graph *g)
 {
+    const adamw *self = self_;
     const adamw_schedule *s = &self->schedule;
-    weft_value *lr = weft_add1(g, "lr_schedule", "lr", step);
+    weft_value *lr = weft_add1(g, "lr_schedule", "lr", weft_add_input(g, "step"));
     weft_set_real(g, lr, "lr", s->lr);
     weft_set_real(g, lr, "min_factor", s->min_factor);
     weft_set_int(g, lr, "warmup", s->warmup);
     weft_set_int(g, lr, "decay", s->decay);
     weft_set_int(g, lr, "total", s->total);
     weft_set_text(g, lr, "shape", adamw_shape_name(s->shape));
-    return lr;
+    weft_set_real(g, lr, "weight_decay", weft_params_real(self->host->params, "weight_decay"));
+    weft_set_real(g, lr, "max_norm", weft_params_real(self->host->params, "max_norm"));
 }
 
 static weft_value *moment(weft_graph *g, weft_value *p, const char *which, weft_error *err)
@@ -124,7 +128,7 @@ void adamw_joint(void *self_, weft_graph *g)
     weft_graph_unclaimed(g, NULL, NULL, parameters);
     weft_value *clip = weft_gradient_clip(g, weft_params_real(params, "max_norm"));
     weft_value *step = weft_add_input(g, "step");
-    weft_value *lr = learning_rate(self, g, step);
+    weft_value *lr = weft_graph_find(g, "lr");
     for (int i = 0; i < n && !weft_graph_status(g); i++) {
         weft_graph_set_block(g, parameters[i]->node->block);
         update(self, g, parameters[i], clip, lr, step, err);

@@ -63,6 +63,12 @@ extern const weft_kernel cpu_kernels[];
 bool cpu_sumsq_accepts(const weft_call *call);
 size_t cpu_sumsq_workspace(const weft_call *call);
 weft_status cpu_sumsq_launch(const weft_call *call, weft_error *err);
+/* muon's iteration (newton_schulz.c). */
+bool cpu_newton_schulz_accepts(const weft_call *call);
+size_t cpu_newton_schulz_workspace(const weft_call *call);
+weft_status cpu_newton_schulz_prepare(const weft_call *call, void **state, weft_error *err);
+void cpu_newton_schulz_release(void *state);
+weft_status cpu_newton_schulz_launch(const weft_call *call, weft_error *err);
 
 typedef weft_status cpu_launch(const weft_call *call, weft_error *err);
 

@@ -7,6 +7,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/isa_avx512.c \
 	plugins/cpu/isa_generic.c \
 	plugins/cpu/kernels.c \
+	plugins/cpu/newton_schulz.c \
 	plugins/cpu/peak.c \
 	plugins/cpu/plugin.c \
 	plugins/cpu/product.c \

@@ -109,6 +109,8 @@ static void begin(fixture *f, const char *ini)
     build_model(f->g);
     if (weft_graph_place(f->g) != WEFT_OK || weft_graph_differentiate(f->g) != WEFT_OK)
         fail_msg("%s", weft_error_text(weft_graph_error(f->g)));
+    adamw_rate(f->self, f->g);
+    assert_int_equal(weft_graph_status(f->g), WEFT_OK);
 }
 
 static int count_op(const weft_graph *g, const char *op)
