@@ -9,7 +9,7 @@
 /* ---- broken.c ---- */
 
 /* For weft_plan_options: writes before-PLUGIN.graph, in the run folder or the user's cache. */
-void weft_plan_keep_broken(const weft_plan *plan, const char *plugin, const weft_text *graph,
+void weft_plan_keep_broken(const weft_plan *plan, const char *plugin, const weft_graph *graph,
                            weft_error *err);
 
 /* ---- costs.c: a training step before it is run ---- */

@@ -40,7 +40,7 @@ typedef struct weft_plan_options {
     const char *spread;  /* the plugin to be advised where none spreads a run; NULL: none */
     /* Is handed a graph as it was before a pass of `plugin` broke it, on rank 0; NULL: nobody is.
      * Notes in err where it is. */
-    void (*broken)(const struct weft_plan *plan, const char *plugin, const weft_text *graph,
+    void (*broken)(const struct weft_plan *plan, const char *plugin, const weft_graph *graph,
                    weft_error *err);
 } weft_plan_options;
 
