@@ -91,6 +91,8 @@ lib_libshared_la_SOURCES = \
 	lib/net/rendezvous.h \
 	lib/net/socket.h \
 	lib/net/token.h \
+	lib/print/graph.c \
+	lib/print/graph.h \
 	lib/vet/elf.c \
 	lib/vet/image.c \
 	lib/vet/libraries.c \
@@ -120,4 +122,5 @@ EXTRA_DIST += \
 	lib/io/README.md \
 	lib/kit/README.md \
 	lib/net/README.md \
+	lib/print/README.md \
 	lib/vet/README.md

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A graph that a pass has broken, as it was before. */
 #include "forecast/forecast.h"
+#include "print/graph.h"
 
 #include <unistd.h>
 #include <weft/files.h>

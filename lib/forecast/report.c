@@ -2,6 +2,7 @@
 /* The plan as text. */
 #include "cli/columns.h"
 #include "forecast/forecast.h"
+#include "print/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>

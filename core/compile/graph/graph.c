@@ -351,6 +351,29 @@ void weft_add_storage(weft_graph *g, const char *axis)
     g->storage[g->n_storage++] = a;
 }
 
+/* ---- words ---- */
+
+const char *weft_mode_name(weft_mode mode)
+{
+    static const char *const names[WEFT_MODES] = {"train", "evaluate", "generate", "decode"};
+    return names[mode];
+}
+
+const char *weft_block_name(int block)
+{
+    return block == WEFT_BLOCK_EMBEDDING ? "embedding" : block == WEFT_BLOCK_HEAD ? "head" : NULL;
+}
+
+weft_block_words weft_block_describe(const char *before, int block)
+{
+    weft_block_words words = {""};
+    if (weft_block_name(block))
+        snprintf(words.text, sizeof words.text, "%sthe %s", before, weft_block_name(block));
+    else if (block >= 0)
+        snprintf(words.text, sizeof words.text, "%sblock %d", before, block);
+    return words;
+}
+
 /* ---- all ops ---- */
 
 static weft_status add_op(weft_ops *ops, const weft_op *op, const char *by, weft_error *err)
