@@ -223,8 +223,6 @@ weft_status weft_graph_check_updates(weft_graph *g);
 weft_status weft_graph_check_reports(weft_graph *g);
 /* Of these, the parameters (optimize.c). */
 weft_status weft_graph_check_claims(weft_graph *g);
-/* Are there gradients? If not, that is noted, and of what. */
-bool weft_graph_is_joint(weft_graph *g, const char *what);
 
 /* ---- terms of the loss (loss.c) ---- */
 
