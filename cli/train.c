@@ -223,7 +223,8 @@ static void announce(const weft_session *session, const weft_plan *plan, const w
                        (long long)weft_plan_idle(plan), (long long)plan->micro_batch);
     weft_text_clear(&text);
     weft_text_print(&text, "%s: ", plan->device->name);
-    weft_device_describe(plan, &text);
+    if (plan->device->describe)
+        plan->device->describe(plan->device_self, &text);
     weft_log_print(log, WEFT_LOG_INFO, "%s", weft_text_get(&text));
     weft_text_clear(&text);
     weft_text_add(&text, "data: ");

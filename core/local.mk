@@ -63,7 +63,6 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/ops.c \
 	core/compile/graph/optimize.c \
 	core/compile/graph/order.c \
-	core/compile/graph/print.c \
 	core/compile/graph/rule.c \
 	core/compile/graph/state.c \
 	core/compile/graph/tensor.c \
@@ -71,7 +70,6 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/grad.h \
 	core/compile/graph/internal.h \
 	core/compile/graph/map.h \
-	core/compile/graph/print.h \
 	core/compile/graph/rule.h \
 	core/compile/graph/watch.h \
 	core/compile/place/gather.c \

@@ -4,14 +4,16 @@ noinst_LTLIBRARIES += lib/libkit.la lib/libshared.la lib/libinner.la
 lib_libkit_la_SOURCES = \
 	lib/kit/boxes.c \
 	lib/kit/costs.c \
+	lib/kit/gradients.c \
 	lib/kit/head.c \
 	lib/kit/loss.c \
-	lib/kit/norm.c \
 	lib/kit/pairs.c \
 	lib/kit/permute.c \
 	lib/kit/schedules.c \
+	lib/kit/sequence.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \
+	lib/kit/utc.c \
 	lib/kit/vocabulary.c \
 	lib/kit/loss.h \
 	lib/kit/task_lists.h
@@ -91,6 +93,9 @@ lib_libshared_la_SOURCES = \
 	lib/net/rendezvous.h \
 	lib/net/socket.h \
 	lib/net/token.h \
+	lib/print/graph.c \
+	lib/print/layout.c \
+	lib/print/graph.h \
 	lib/vet/elf.c \
 	lib/vet/image.c \
 	lib/vet/libraries.c \
@@ -120,4 +125,5 @@ EXTRA_DIST += \
 	lib/io/README.md \
 	lib/kit/README.md \
 	lib/net/README.md \
+	lib/print/README.md \
 	lib/vet/README.md

@@ -9,12 +9,3 @@ void weft_print_bytes(weft_text *text, double bytes)
         bytes /= 1024;
     weft_text_print(text, u ? "%.2f %s" : "%.0f %s", bytes, units[u]);
 }
-
-void weft_print_flops(weft_text *text, double flops)
-{
-    static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
-    int u = 0;
-    for (; flops >= 1000 && u < 6; u++)
-        flops /= 1000;
-    weft_text_print(text, "%.3g %sFLOP", flops, units[u]);
-}

@@ -7,7 +7,5 @@
 
 /* "1.23 GiB", "4.5 MiB", "17 B". */
 void weft_print_bytes(weft_text *text, double bytes);
-/* "1.2 GFLOP". */
-void weft_print_flops(weft_text *text, double flops);
 
 #endif

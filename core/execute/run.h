@@ -308,8 +308,6 @@ weft_status weft_keeper_end(weft_run *run, weft_error *err);
 void weft_keeper_abandon(weft_run *run);
 
 weft_status weft_run_evaluate(weft_run *run, weft_error *err);
-/* Parameters from the service `weights`. */
-weft_status weft_run_take_weights(weft_run *run, weft_error *err);
 /* High-water mark of this process in bytes, 0 if unknown. */
 size_t weft_peak_bytes(void);
 

@@ -30,11 +30,9 @@ typedef struct weft_search weft_search;
  */
 bool weft_plugin_name_ok(const char *name);
 weft_status weft_search_create(const char *const *extra, weft_search **out, weft_error *err);
-/* One that only finds, and opens nothing: no lock is asked. */
-weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err);
-/* One of the two, with the folders of [weft] plugin_path, and, if it opens, its lock: it then opens
- * only what that knows. weft: that section, NULL: none. The system's own lock, if there is one,
- * holds for every search that opens. */
+/* With the folders of [weft] plugin_path, and its lock: it then opens only what that knows. weft:
+ * that section, NULL: none. closed: it only finds, and opens nothing, so no lock is asked. The
+ * system's own lock, if there is one, holds for every search that opens. */
 weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
                                    weft_error *err);
 void weft_search_destroy(weft_search *search);

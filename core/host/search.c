@@ -191,11 +191,6 @@ weft_status weft_search_create(const char *const *extra, weft_search **out, weft
     return create(extra, NULL, false, out, err);
 }
 
-weft_status weft_search_create_closed(const char *const *extra, weft_search **out, weft_error *err)
-{
-    return create(extra, NULL, true, out, err);
-}
-
 weft_status weft_search_create_for(const weft_params *weft, bool closed, weft_search **out,
                                    weft_error *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A graph that a pass has broken, as it was before. */
 #include "forecast/forecast.h"
+#include "print/graph.h"
 
 #include <unistd.h>
 #include <weft/files.h>
@@ -16,7 +17,18 @@ static const char *find_folder(const weft_plan *p)
     return cache && !weft_make_dirs(cache, NULL) ? cache : NULL;
 }
 
-void weft_plan_keep_broken(const weft_plan *p, const char *plugin, const weft_text *graph,
+static weft_status write_graph(const char *path, const weft_graph *g, weft_error *err)
+{
+    weft_text text = {0};
+    weft_graph_print_whole(g, &text);
+    weft_status s = text.out_of_memory
+                        ? weft_fail_memory(err)
+                        : weft_write_file(path, weft_text_get(&text), text.size, err);
+    weft_text_release(&text);
+    return s;
+}
+
+void weft_plan_keep_broken(const weft_plan *p, const char *plugin, const weft_graph *graph,
                            weft_error *err)
 {
     weft_error why = {0};
@@ -26,7 +38,7 @@ void weft_plan_keep_broken(const weft_plan *p, const char *plugin, const weft_te
         return;
     if (!path)
         weft_fail_memory(err);
-    else if (weft_write_file(path, weft_text_get(graph), graph->size, &why))
+    else if (write_graph(path, graph, &why))
         weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                   "the graph before %s's pass could not be written: %s", plugin,
                   weft_error_text(&why));

@@ -173,6 +173,19 @@ static weft_status count_boundaries(const weft_plan *plan, weft_costs *out, weft
 
 /* ---- the whole ---- */
 
+bool weft_device_find_rates(const weft_plan *p, weft_device_rates *rates)
+{
+    *rates = (weft_device_rates){0};
+    return p->device->rates && p->device->rates(p->device_self, rates);
+}
+
+int weft_device_sharers(const weft_plan *p, const weft_device_rates *rates)
+{
+    void *self;
+    const weft_transport *t = weft_plugins_service(p->plugins, "transport", &self);
+    return rates->one_a_process && t && t->ranks == WEFT_RANKS_THREADS ? p->ranks : 1;
+}
+
 bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op)
 {
     void *self;

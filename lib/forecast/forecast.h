@@ -9,11 +9,15 @@
 /* ---- broken.c ---- */
 
 /* For weft_plan_options: writes before-PLUGIN.graph, in the run folder or the user's cache. */
-void weft_plan_keep_broken(const weft_plan *plan, const char *plugin, const weft_text *graph,
+void weft_plan_keep_broken(const weft_plan *plan, const char *plugin, const weft_graph *graph,
                            weft_error *err);
 
 /* ---- costs.c: a training step before it is run ---- */
 
+/* What the plan's device says of itself; false: it does not know. */
+bool weft_device_find_rates(const weft_plan *plan, weft_device_rates *rates);
+/* How many ranks compute on one device of these rates. */
+int weft_device_sharers(const weft_plan *plan, const weft_device_rates *rates);
 /* Does the transport make such reductions by sending all terms? */
 bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op);
 /* What the device says of itself. false: nothing; 1e12 flop/s and 1e10 byte/s are assumed. */
@@ -58,6 +62,9 @@ typedef struct weft_libraries {
 weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft_error *err);
 
 /* ---- what `weft plan` says (report.c) ---- */
+
+/* "1.2 GFLOP". */
+void weft_print_flops(weft_text *text, double flops);
 
 /* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
 void weft_plan_print(const weft_plan *plan, weft_text *text);

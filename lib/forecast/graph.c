@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What people read of a graph: short names, long lists cut, each section printed once where nobody
  * needs it twice. */
-#include "compile/graph/print.h"
+#include "print/graph.h"
 
 #include <ctype.h>
 #include <stdlib.h>

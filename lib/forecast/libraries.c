@@ -148,6 +148,13 @@ static weft_status gather(const weft_plan *plan, group_list *groups, int64_t *ke
     return s;
 }
 
+/* captured: instructions that the device keeps. */
+static int64_t device_bytes(const weft_plan *p, int64_t captured)
+{
+    return p->device->library_bytes ? (int64_t)p->device->library_bytes(p->device_self, captured)
+                                    : 0;
+}
+
 weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft_error *err)
 {
     void *self;
@@ -155,12 +162,12 @@ weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft
     group_list groups = {0};
     int64_t kept;
     weft_status s = gather(plan, &groups, &kept, err);
-    *out = (weft_libraries){.device = (int64_t)weft_device_library_bytes(plan, 0)};
+    *out = (weft_libraries){.device = device_bytes(plan, 0)};
     for (int m = 0; m < WEFT_MODES; m++)
         if (plan->lowered[m] && plan->lowered[m]->load_bytes > out->loading)
             out->loading = plan->lowered[m]->load_bytes;
     out->keeps = kept > 0;
-    out->captured = (int64_t)weft_device_library_bytes(plan, kept) - out->device;
+    out->captured = device_bytes(plan, kept) - out->device;
     if (!s && t && t->library_bytes && groups.n > 0) {
         out->transport = transport_bytes(t, self, &groups);
         out->transport_name = t->name;

@@ -2,10 +2,20 @@
 /* The plan as text. */
 #include "cli/columns.h"
 #include "forecast/forecast.h"
+#include "print/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void weft_print_flops(weft_text *text, double flops)
+{
+    static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
+    int u = 0;
+    for (; flops >= 1000 && u < 6; u++)
+        flops /= 1000;
+    weft_text_print(text, "%.3g %sFLOP", flops, units[u]);
+}
 
 /* Elements of all parameters, or of those that are frozen. */
 static int64_t count_parameters(const weft_graph *g, bool frozen)

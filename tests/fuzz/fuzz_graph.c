@@ -3,8 +3,8 @@
 #include "../lib/graph_text.h"
 #include "../lib/standard_ops.h"
 #include "compile/graph/internal.h"
-#include "compile/graph/print.h"
 #include "fuzz.h"
+#include "print/graph.h"
 
 #include <stdlib.h>
 

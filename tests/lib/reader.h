@@ -4,7 +4,7 @@
 #ifndef WEFT_GRAPH_READER_H
 #define WEFT_GRAPH_READER_H
 
-#include "compile/graph/print.h"
+#include "print/graph.h"
 
 /* "becomes @state": the state may stand further down. */
 typedef struct weft_later {

@@ -96,13 +96,39 @@ static weft_status make_plan(work *w, weft_error *err)
     return s ? s : weft_plan_create(session->plugins, session->settings, &options, &w->plan, err);
 }
 
+/* Parameters from the service `weights`. */
+static weft_status take_weights(weft_run *run, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    void *self;
+    const weft_weights *weights = weft_plugins_service(plan->plugins, "weights", &self);
+    weft_state_tensor *tensors;
+    weft_status s = weft_plan_state(plan, run->state, &tensors, err);
+    if (s)
+        return s;
+    const weft_state_view view = {.rank = plan->rank,
+                                  .ranks = plan->ranks,
+                                  .device = plan->device,
+                                  .device_self = plan->device_self,
+                                  .tensors = tensors,
+                                  .n_tensors = plan->states.n};
+    bool loaded = false;
+    if (weights)
+        s = weights->load(self, &view, &loaded, err);
+    if (!s && !loaded)
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(plan->weft, "plugins"),
+                      "no listed plugin loads weights; list hf and set [hf] load");
+    weft_free(tensors);
+    return s;
+}
+
 static weft_status load(work *w, weft_error *err)
 {
     const generate_source *source = w->job->source;
     if (w->job->wishes->untrained)
         return WEFT_OK;
     return source->checkpoint ? generate_read_weights(w->run, source->folder, err)
-                              : weft_run_take_weights(w->run, err);
+                              : take_weights(w->run, err);
 }
 
 static weft_status check_ids(const work *w, weft_error *err)

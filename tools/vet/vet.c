@@ -168,7 +168,7 @@ static weft_status update(const weft_vetted *v, const char *name, weft_vetted *s
 {
     weft_search *search = NULL;
     weft_status s = copy_lines(v, false, set, err);
-    s = s ? s : weft_search_create_closed(NULL, &search, err);
+    s = s ? s : weft_search_create_for(NULL, true, &search, err);
     making m = {.set = set, .search = search, .notes = notes};
     s = s ? s : add_plugin(&m, name, WEFT_NOWHERE, err);
     weft_search_destroy(search);

@@ -94,30 +94,6 @@ double weft_device_peak(const weft_plan *p, weft_dtype dtype, double reached)
     return p->device->peak ? p->device->peak(p->device_self, dtype, reached) : 0;
 }
 
-size_t weft_device_library_bytes(const weft_plan *p, int64_t captured)
-{
-    return p->device->library_bytes ? p->device->library_bytes(p->device_self, captured) : 0;
-}
-
-bool weft_device_find_rates(const weft_plan *p, weft_device_rates *rates)
-{
-    *rates = (weft_device_rates){0};
-    return p->device->rates && p->device->rates(p->device_self, rates);
-}
-
-void weft_device_describe(const weft_plan *p, weft_text *text)
-{
-    if (p->device->describe)
-        p->device->describe(p->device_self, text);
-}
-
-int weft_device_sharers(const weft_plan *p, const weft_device_rates *rates)
-{
-    void *self;
-    const weft_transport *t = weft_plugins_service(p->plugins, "transport", &self);
-    return rates->one_a_process && t && t->ranks == WEFT_RANKS_THREADS ? p->ranks : 1;
-}
-
 bool weft_plan_captures_sent(const weft_plan *plan)
 {
     void *self;

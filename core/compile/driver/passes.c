@@ -256,21 +256,15 @@ static void show_before(weft_plan *p, weft_mode mode, const weft_plan_options *o
 {
     limit l = {.before = broken->failed};
     weft_graph *g = NULL;
-    weft_text text = {0};
     weft_error why = {0};
     weft_status s = new_graph(p, mode, options, &g, &why);
     s = s ? s : run_passes(p, g, &l, &why);
-    if (!s)
-        weft_graph_print_whole(g, &text);
-    if (!s && text.out_of_memory)
-        s = weft_fail_memory(&why);
     if (s)
         weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                   "the graph before %s's pass could not be written: %s", broken->failed_by,
                   weft_error_text(&why));
     else
-        options->broken(p, broken->failed_by, &text, err);
-    weft_text_release(&text);
+        options->broken(p, broken->failed_by, g, err);
     weft_error_release(&why);
     weft_graph_destroy(g);
 }

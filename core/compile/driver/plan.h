@@ -40,7 +40,7 @@ typedef struct weft_plan_options {
     const char *spread;  /* the plugin to be advised where none spreads a run; NULL: none */
     /* Is handed a graph as it was before a pass of `plugin` broke it, on rank 0; NULL: nobody is.
      * Notes in err where it is. */
-    void (*broken)(const struct weft_plan *plan, const char *plugin, const weft_text *graph,
+    void (*broken)(const struct weft_plan *plan, const char *plugin, const weft_graph *graph,
                    weft_error *err);
 } weft_plan_options;
 
@@ -106,12 +106,6 @@ size_t weft_device_peak_bytes(const weft_plan *plan);
 weft_queue *weft_device_queue(const weft_plan *plan, int i);
 uint64_t weft_device_adversary(const weft_plan *plan);
 double weft_device_peak(const weft_plan *plan, weft_dtype dtype, double reached);
-size_t weft_device_library_bytes(const weft_plan *plan, int64_t captured);
-void weft_device_describe(const weft_plan *plan, weft_text *text);
-/* false: it does not know. */
-bool weft_device_find_rates(const weft_plan *plan, weft_device_rates *rates);
-/* How many ranks compute on one device of these rates. */
-int weft_device_sharers(const weft_plan *plan, const weft_device_rates *rates);
 
 /* What is wrong with the texts (rule, linear groups, gradient) of a plugin's ops, which are among
  * `ops`; in the words that a run gives. where: the line that lists the plugin. */

@@ -295,49 +295,6 @@ void weft_add_regather(weft_graph *g, const char *axis)
     g->regather_by = g->by;
 }
 
-static bool is_permutation(weft_graph *g, const int32_t *order, int64_t n)
-{
-    bool *seen = weft_alloc_zero((size_t)n + 1, sizeof *seen), all = seen != NULL;
-    for (int64_t i = 0; i < n && all; i++) {
-        all = order[i] >= 0 && order[i] < n && !seen[order[i]];
-        if (all)
-            seen[order[i]] = true;
-    }
-    if (!seen)
-        weft_fail_memory(&g->error);
-    weft_free(seen);
-    return all;
-}
-
-void weft_set_seq_order(weft_graph *g, const int32_t *order, int64_t n)
-{
-    int64_t seq = weft_graph_seq_len(g);
-    if (weft_graph_status(g))
-        return;
-    if (g->placed || weft_graph_writes(g) || g->seq_order) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        g->seq_order ? "the order of the sequence is set already, by %s"
-                                     : "the order of the sequence is set before placement, in "
-                                       "graphs that train or validate%s",
-                        g->seq_order ? g->seq_order_by : "");
-        return;
-    }
-    if (n != seq || !is_permutation(g, order, n)) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "an order of the sequence has each of the %lld places once",
-                        (long long)seq);
-        return;
-    }
-    int32_t *kept = weft_pool_alloc(&g->pool, (size_t)n * sizeof *kept);
-    if (!kept) {
-        weft_fail_memory(&g->error);
-        return;
-    }
-    memcpy(kept, order, (size_t)n * sizeof *kept);
-    g->seq_order = kept;
-    g->seq_order_by = g->by;
-}
-
 void weft_add_storage(weft_graph *g, const char *axis)
 {
     int a = weft_mesh_find(&g->config.mesh, axis);
@@ -350,6 +307,29 @@ void weft_add_storage(weft_graph *g, const char *axis)
     }
     g->storage_by[g->n_storage] = g->by;
     g->storage[g->n_storage++] = a;
+}
+
+/* ---- words ---- */
+
+const char *weft_mode_name(weft_mode mode)
+{
+    static const char *const names[WEFT_MODES] = {"train", "evaluate", "generate", "decode"};
+    return names[mode];
+}
+
+const char *weft_block_name(int block)
+{
+    return block == WEFT_BLOCK_EMBEDDING ? "embedding" : block == WEFT_BLOCK_HEAD ? "head" : NULL;
+}
+
+weft_block_words weft_block_describe(const char *before, int block)
+{
+    weft_block_words words = {""};
+    if (weft_block_name(block))
+        snprintf(words.text, sizeof words.text, "%sthe %s", before, weft_block_name(block));
+    else if (block >= 0)
+        snprintf(words.text, sizeof words.text, "%sblock %d", before, block);
+    return words;
 }
 
 /* ---- all ops ---- */

@@ -224,8 +224,6 @@ weft_status weft_graph_check_updates(weft_graph *g);
 weft_status weft_graph_check_reports(weft_graph *g);
 /* Of these, the parameters (optimize.c). */
 weft_status weft_graph_check_claims(weft_graph *g);
-/* Are there gradients? If not, that is noted, and of what. */
-bool weft_graph_is_joint(weft_graph *g, const char *what);
 
 /* ---- terms of the loss (loss.c) ---- */
 
@@ -345,12 +343,10 @@ void weft_value_print_shape(const weft_value *v, weft_text *text);
 /* The marks of a node (marks.c): on whom they may be, with the values that they have. */
 weft_status weft_check_marks(const weft_node *n, weft_error *err);
 
-/* ---- text (print.c) ---- */
+/* ---- words (graph.c) ---- */
 
-/* One line a node: everything, as it can be read back. */
-void weft_graph_print_whole(const weft_graph *g, weft_text *text);
-const char *weft_scope_name(weft_scope scope);
-const char *weft_phase_name(weft_phase phase);
 const char *weft_mode_name(weft_mode mode);
+/* "head", "embedding"; NULL for layers and none. */
+const char *weft_block_name(int block);
 
 #endif

@@ -33,6 +33,11 @@ weft_part weft_compiler_part(const weft_compiler *c, int position);
 int weft_compiler_end(const weft_compiler *c, weft_part part);
 /* Does this rank send what the node sends (else it receives it, or has no part in it)? */
 bool weft_compile_is_sender(const weft_compiler *c, const weft_node *n);
+/* Of a node with steps: does it make weights whole? */
+static inline bool weft_is_gather(const weft_node *n)
+{
+    return n->steps[0].move == WEFT_ALL_GATHER && n->outs[0]->weight;
+}
 /* Does this collective go on while others compute, on a device whose queues are more than one in
  * truth? Then nobody should have to wait for it sooner than for what it makes. */
 bool weft_compile_goes_beside(const weft_compiler *c, const weft_node *n);

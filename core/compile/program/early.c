@@ -9,7 +9,7 @@
 /* Of weights, on the queue for such: prologues have no other. */
 static bool is_gather(const weft_node *n)
 {
-    return n->steps && n->steps[0].move == WEFT_ALL_GATHER && n->outs[0]->weight &&
+    return n->steps && weft_is_gather(n) &&
            (weft_get_mark(n, WEFT_MARK_GROUP) || weft_get_mark(n, WEFT_MARK_PREFETCH));
 }
 

@@ -46,11 +46,6 @@ typedef struct grouper {
     int n_out, n_waiting, n_held;
 } grouper;
 
-static bool is_gather(const weft_node *n)
-{
-    return n->steps[0].move == WEFT_ALL_GATHER && n->outs[0]->weight;
-}
-
 static bool is_reduction(const weft_node *n)
 {
     return n->steps[0].move == WEFT_REDUCE_SCATTER || n->steps[0].move == WEFT_ALL_REDUCE;
@@ -60,8 +55,9 @@ static bool may_join(const weft_node *n)
 {
     if (n->n_steps != 1 || n->n_ins != 1 || n->n_outs != 1)
         return false;
-    return weft_get_mark(n, WEFT_MARK_GROUP) ? is_gather(n) || is_reduction(n)
-                                             : weft_get_mark(n, WEFT_MARK_PREFETCH) && is_gather(n);
+    return weft_get_mark(n, WEFT_MARK_GROUP)
+               ? weft_is_gather(n) || is_reduction(n)
+               : weft_get_mark(n, WEFT_MARK_PREFETCH) && weft_is_gather(n);
 }
 
 static int open_kind(const weft_node *n)
@@ -122,7 +118,7 @@ static weft_status join(grouper *g, weft_node *n, int level)
         s = weft_pool_alloc(&g->pool, sizeof *s);
         if (!s)
             return weft_fail_memory(g->c->err);
-        *s = (set){.like = n, .gather = is_gather(n), .level = level};
+        *s = (set){.like = n, .gather = weft_is_gather(n), .level = level};
         g->sets[g->n_sets++] = s;
     }
     s->bytes += bytes;
@@ -162,9 +158,9 @@ static weft_status find_sets(grouper *g, int lo, int hi)
     for (int p = lo; p < hi && !s; p++) {
         weft_node *n = g->c->order[p];
         int level = level_of_needs(g, n);
-        bool of_all = may_join(n) && is_gather(n) && with_all(n) && level < BEHIND_ALL;
+        bool of_all = may_join(n) && weft_is_gather(n) && with_all(n) && level < BEHIND_ALL;
         bool joins = of_all || (may_join(n) && (level == 0 || goes_on(g, n)));
-        g->level[n->id] = of_all ? BEHIND_ALL : joins && !is_gather(n) ? level + 1 : level;
+        g->level[n->id] = of_all ? BEHIND_ALL : joins && !weft_is_gather(n) ? level + 1 : level;
         if (joins)
             s = join(g, n, of_all ? ANY_LEVEL : level);
     }

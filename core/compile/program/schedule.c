@@ -162,20 +162,16 @@ bool weft_compile_goes_beside(const weft_compiler *c, const weft_node *n)
            (weft_get_mark(n, WEFT_MARK_GROUP) || weft_get_mark(n, WEFT_MARK_PREFETCH));
 }
 
-static bool is_gather(const weft_node *n)
-{
-    return n->steps[0].move == WEFT_ALL_GATHER && n->outs[0]->weight;
-}
-
 /* A gather is over when it is first read. A reduction is read late, or in another program: it has
  * time until the next one. */
 int weft_compile_beside_until(const weft_compiler *c, const weft_node *n)
 {
     const weft_program *p = weft_compiler_program(c, c->position[n->id]);
     const int until = sent_until(c, n);
-    for (int i = c->position[n->id] + 1; i < until && !is_gather(n); i++) {
+    for (int i = c->position[n->id] + 1; i < until && !weft_is_gather(n); i++) {
         const weft_node *next = c->order[i];
-        if (c->position[next->id] == i && weft_compile_goes_beside(c, next) && !is_gather(next))
+        if (c->position[next->id] == i && weft_compile_goes_beside(c, next) &&
+            !weft_is_gather(next))
             return i;
     }
     return until < p->to ? until : p->to - 1;

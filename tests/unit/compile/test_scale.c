@@ -3,6 +3,7 @@
  * and of a step, in number and to the byte, against sums over the model's weights that are made
  * here, from its sizes alone. */
 #include "../../lib/planned.h"
+#include "print/graph.h"
 
 #include <setjmp.h>
 #include <stdio.h>

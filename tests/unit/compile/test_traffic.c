@@ -2,6 +2,7 @@
 /* What placement makes of the usual parallelisms: how many collectives, of how many bytes, when, in
  * which dtype, against closed formulas; and what the listed order of passes changes. */
 #include "../../lib/planned.h"
+#include "print/graph.h"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -15,8 +15,8 @@
  * A line is: results (name: type, marks), the op with its operands and attributes, the plugin;
  * behind it, where they are not the usual, scope, "again" (phase recompute) and for whom. Marks: ~
  * recompute, (role), fetched, becomes @state. */
-#ifndef WEFT_GRAPH_PRINT_H
-#define WEFT_GRAPH_PRINT_H
+#ifndef WEFT_PRINT_GRAPH_H
+#define WEFT_PRINT_GRAPH_H
 
 #include "compile/graph/internal.h"
 
@@ -60,13 +60,15 @@ void weft_section_print_direction(const weft_section *section, weft_text *text);
 void weft_line_print(weft_liner *liner, const weft_node *n, weft_text *text,
                      size_t at[WEFT_CELLS + 1]);
 void weft_value_print_type(weft_liner *liner, const weft_value *v, weft_text *text);
+/* One line a node: everything, as it can be read back. */
+void weft_graph_print_whole(const weft_graph *g, weft_text *text);
 /* The first line of a graph's text; what stands behind the sections. */
 void weft_graph_print_head(const weft_graph *g, weft_text *text);
 void weft_graph_print_end(const weft_graph *g, bool gradients, weft_text *text);
 /* "all_gather[tp] . reduce_scatter[cp]": the last step first, as functions compose. */
 void weft_print_steps(const weft_mesh *mesh, const weft_step *steps, int n_steps, weft_text *text);
 const char *weft_init_name(weft_init_kind kind);
-/* "head", "embedding"; NULL for layers and none. */
-const char *weft_block_name(int block);
+const char *weft_scope_name(weft_scope scope);
+const char *weft_phase_name(weft_phase phase);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "compile/graph/print.h"
+#include "print/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,31 +22,10 @@ const char *weft_phase_name(weft_phase p)
     return names[p];
 }
 
-const char *weft_mode_name(weft_mode mode)
-{
-    static const char *const names[WEFT_MODES] = {"train", "evaluate", "generate", "decode"};
-    return names[mode];
-}
-
 const char *weft_init_name(weft_init_kind kind)
 {
     static const char *const names[] = {"zero", "one", "normal", "trunc_normal", "uniform"};
     return names[kind];
-}
-
-const char *weft_block_name(int block)
-{
-    return block == WEFT_BLOCK_EMBEDDING ? "embedding" : block == WEFT_BLOCK_HEAD ? "head" : NULL;
-}
-
-weft_block_words weft_block_describe(const char *before, int block)
-{
-    weft_block_words words = {""};
-    if (weft_block_name(block))
-        snprintf(words.text, sizeof words.text, "%sthe %s", before, weft_block_name(block));
-    else if (block >= 0)
-        snprintf(words.text, sizeof words.text, "%sblock %d", before, block);
-    return words;
 }
 
 static void add_name(weft_liner *l, const weft_value *v, weft_text *t)
