@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct wishes {
-    const char *print_after, *stop_after, *program, *rank;
+    const char *print_after, *stop_after, *program, *rank, *mode;
     bool print_changed, graph, whole, schedule;
     weft_cli_timeline timeline;
 } wishes;
@@ -152,17 +152,60 @@ static weft_status print_changed(weft_session *s, weft_text *out, weft_error *er
     return status;
 }
 
+/* ---- the modes of a run ---- */
+
+static const char *const modes[] = {"train", "evaluate", "generate", "decode", NULL};
+
+/* The mode whose name are the first n bytes; WEFT_MODES: there is none. */
+static weft_mode find_mode(const char *name, size_t n)
+{
+    int m = 0;
+    while (m < WEFT_MODES && (strncmp(modes[m], name, n) != 0 || modes[m][n]))
+        m++;
+    return (weft_mode)m;
+}
+
+static weft_status check_mode(const weft_plan *plan, weft_mode mode, weft_error *err)
+{
+    if (plan->graphs[mode])
+        return WEFT_OK;
+    const bool validates = mode == WEFT_MODE_EVALUATE;
+    return weft_fail(err, WEFT_ERR_INPUT,
+                     validates ? weft_params_where(plan->train, "eval_every") : WEFT_NOWHERE,
+                     validates ? "there is no graph of mode %s: the run never validates; set "
+                                 "[train] eval_every, as -o train.eval_every=100"
+                               : "there is no graph of mode %s: the run writes no text; list a "
+                                 "plugin that asks for some, as --with sample",
+                     modes[mode]);
+}
+
+static weft_status print_graph(const weft_plan *plan, const wishes *w, weft_text *text,
+                               weft_error *err)
+{
+    const weft_mode mode = w->mode ? find_mode(w->mode, strlen(w->mode)) : WEFT_MODE_TRAIN;
+    weft_status s = check_mode(plan, mode, err);
+    if (!s)
+        weft_graph_print(plan->graphs[mode], w->whole ? WEFT_PRINT_WHOLE : 0, text);
+    return s;
+}
+
+/* "forward", or of another mode than training "decode.forward". */
 static weft_status print_program(const weft_plan *plan, const char *name, weft_text *text,
                                  weft_error *err)
 {
-    for (int a = 0; a < WEFT_PARTS; a++)
-        if (strcmp(weft_part_name((weft_part)a), name) == 0) {
-            weft_plan_print_program(plan, WEFT_MODE_TRAIN, (weft_part)a, text);
-            return WEFT_OK;
+    const char *dot = strchr(name, '.'), *part = dot ? dot + 1 : name;
+    const weft_mode mode = dot ? find_mode(name, (size_t)(dot - name)) : WEFT_MODE_TRAIN;
+    for (int a = 0; a < WEFT_PARTS && mode < WEFT_MODES; a++)
+        if (strcmp(weft_part_name((weft_part)a), part) == 0) {
+            weft_status s = check_mode(plan, mode, err);
+            if (!s)
+                weft_plan_print_program(plan, mode, (weft_part)a, text);
+            return s;
         }
-    return weft_fail(
-        err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-        "there is no program '%s'; there are begin, forward, backward, step_end, update", name);
+    return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                     "there is no program '%s'; there are begin, forward, backward, step_end, "
+                     "update, and those of other modes, as evaluate.forward or decode.forward",
+                     name);
 }
 
 static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text, weft_error *err)
@@ -187,7 +230,7 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
     if (!status)
         status = weft_plan_check(plan, err);
     if (!status && w->graph)
-        weft_graph_print(plan->graphs[WEFT_MODE_TRAIN], w->whole ? WEFT_PRINT_WHOLE : 0, text);
+        status = print_graph(plan, w, text, err);
     if (!status && w->schedule)
         weft_tasks_print(plan->tasks[WEFT_MODE_TRAIN], text);
     if (!status && w->program)
@@ -215,14 +258,19 @@ int weft_cmd_plan(int argc, char **argv)
          .text = &w.stop_after},
         {.name = "print-changed", .help = "print what each pass changed", .flag = &w.print_changed},
         {.name = "graph",
-         .help = "print the joint graph (forward, backward, update)",
-         .flag = &w.graph},
+         .argument = "[MODE]",
+         .help = "print the joint graph (forward, backward, update); of another mode than train: "
+                 "evaluate, generate, decode",
+         .flag = &w.graph,
+         .text = &w.mode,
+         .choices = modes},
         {.name = "whole",
          .help = "print every block of a graph, with whole names and all sizes",
          .flag = &w.whole},
         {.name = "program",
          .argument = "NAME",
-         .help = "print a program's instructions: begin, forward, backward, step_end, update",
+         .help = "print a program's instructions: begin, forward, backward, step_end, update; of "
+                 "another mode than train MODE.NAME",
          .text = &w.program},
         {.name = "rank",
          .argument = "R",

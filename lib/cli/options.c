@@ -77,18 +77,23 @@ static weft_status take_number(parse *p, const weft_option *option, const char *
                      (long long)option->max);
 }
 
+static bool is_choice(const weft_option *option, const char *text)
+{
+    const char *const *choice = option->choices;
+    while (*choice && strcmp(text, *choice) != 0)
+        choice++;
+    return *choice != NULL;
+}
+
 static weft_status take_text(parse *p, const weft_option *option, const char *word,
                              const char *text)
 {
-    const char *const *choice = option->choices;
-    while (choice && *choice && strcmp(text, *choice) != 0)
-        choice++;
-    if (!choice || *choice) {
+    if (!option->choices || is_choice(option, text)) {
         *option->text = text;
         return WEFT_OK;
     }
     weft_text list = {0};
-    for (choice = option->choices; *choice; choice++)
+    for (const char *const *choice = option->choices; *choice; choice++)
         weft_text_print(&list, "%s%s",
                         choice == option->choices ? ""
                         : choice[1]               ? ", "
@@ -120,10 +125,12 @@ static weft_status take_option(parse *p, const char *word)
     char name[64]; /* as messages write it: the word may carry its argument */
     snprintf(name, sizeof name, "%s%s", is_short(option) ? "-" : "--", option->name);
     if (option->flag) {
-        if (attached)
+        if (attached && !option->text)
             return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s takes no argument", name);
         *option->flag = true;
-        return WEFT_OK;
+        bool next = option->text && p->at + 1 < p->argc && is_choice(option, p->argv[p->at + 1]);
+        if (!attached && !next)
+            return WEFT_OK;
     }
     if (!attached && p->at + 1 == p->argc)
         return weft_fail(p->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s needs an argument", name);

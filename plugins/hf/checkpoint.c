@@ -124,7 +124,7 @@ static weft_status open_tensors(hf_checkpoint *c, weft_error *err)
 
 /* ---- the model ---- */
 
-static weft_status compare(const hf_checkpoint *c, weft_error *err)
+static weft_status compare(hf_checkpoint *c, hf_extra extra, weft_error *err)
 {
     const weft_where at = {c->path, 0};
     weft_status s = WEFT_OK;
@@ -141,17 +141,16 @@ static weft_status compare(const hf_checkpoint *c, weft_error *err)
                             : "tensor '%s' is missing",
                           want->name);
     }
-    for (int i = 0; found < weft_folder_count(c->folder) && i < weft_folder_count(c->folder); i++) {
-        const char *name = weft_folder_get(c->folder, i)->name;
-        if (!hf_map_find(&c->map, name) && wrong++ < MOST_NAMED)
-            s = weft_fail(err, WEFT_ERR_INPUT, at,
-                          "tensor '%s' does not belong to the model: Hugging Face's files have no "
-                          "place for it",
-                          name);
-    }
     if (wrong > MOST_NAMED)
         weft_fail(err, WEFT_ERR_INPUT, at, "%d more tensors are wrong", wrong - MOST_NAMED);
-    return s;
+    for (int i = 0; found < weft_folder_count(c->folder) && i < weft_folder_count(c->folder); i++) {
+        const weft_stored *t = weft_folder_get(c->folder, i);
+        weft_status one =
+            hf_map_find(&c->map, t->name) ? WEFT_OK : hf_extras_add(&c->extras, t, err);
+        s = s ? s : one;
+    }
+    weft_status extras = hf_extras_settle(&c->extras, extra, c->path, err);
+    return s ? s : extras;
 }
 
 /* What training does not change, and settings do not say: from an import's own words, else from the
@@ -180,7 +179,7 @@ static void recall(hf_checkpoint *c)
     weft_error_release(&err);
 }
 
-weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, weft_error *err)
+weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, hf_extra extra, weft_error *err)
 {
     *c = (hf_checkpoint){0};
     weft_status s = resolve(path, &c->path, err);
@@ -190,7 +189,7 @@ weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, weft_error *e
           : hf_settings_read(json_object_get(c->manifest, "settings"), c->folder, c->path,
                              &c->model, err);
     s = s ? s : hf_map_create(&c->model, &c->map, err);
-    s = s ? s : compare(c, err);
+    s = s ? s : compare(c, extra, err);
     if (!s) {
         recall(c);
         s = hf_tokens_find(c, err);
@@ -200,6 +199,7 @@ weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, weft_error *e
 
 void hf_checkpoint_close(hf_checkpoint *c)
 {
+    hf_extras_release(&c->extras);
     weft_folder_destroy(c->folder);
     hf_map_release(&c->map);
     hf_model_release(&c->model);

@@ -13,6 +13,7 @@ typedef struct arguments {
     const char *target;   /* --to */
     const char *settings; /* --settings */
     const char *size;     /* --max-shard-size */
+    const char *extra;    /* --extra */
     const char *dtype;
 } arguments;
 
@@ -41,12 +42,14 @@ static int64_t read_size(const char *text)
 
 static weft_status parse_words(arguments *a, int argc, char **argv, weft_error *err)
 {
-    static const char *const targets[] = {"hf", "weft", NULL}, *const dtypes[] = {"bf16", "f32",
-                                                                                  "f64", NULL};
+    static const char *const targets[] = {"hf", "weft", NULL},
+                             *const dtypes[] = {"bf16", "f32", "f64", NULL},
+                             *const extras[] = {"leave-out", "export", NULL};
     const weft_option list[] = {
         {.name = "to", .text = &a->target, .choices = targets},
         {.name = "dtype", .text = &a->dtype, .choices = dtypes},
         {.name = "max-shard-size", .text = &a->size},
+        {.name = "extra", .text = &a->extra, .choices = extras},
         {.name = "force", .flag = &a->o.force},
         {.name = "settings", .text = &a->settings},
         {.name = NULL},
@@ -61,6 +64,8 @@ static weft_status parse_words(arguments *a, int argc, char **argv, weft_error *
     weft_status s = weft_options_parse(&options, argc, argv, err);
     a->o.from = folders[0];
     a->o.to = folders[1];
+    if (a->extra)
+        a->o.extra = strcmp(a->extra, "export") == 0 ? HF_EXTRA_EXPORT : HF_EXTRA_LEAVE_OUT;
     return s;
 }
 
@@ -97,6 +102,17 @@ static weft_status check_apart(const hf_options *o, weft_error *err)
     return WEFT_OK;
 }
 
+/* Why a conversion was refused that the flag would have let pass. */
+static weft_status advise(const hf_options *o, const hf_extras *extras, weft_status s,
+                          weft_error *err)
+{
+    if (s && o->extra == HF_EXTRA_REFUSE && extras->n)
+        weft_fail(err, s, WEFT_NOWHERE,
+                  "what does not belong to the model: --extra leave-out leaves it out, --extra "
+                  "export writes it under the names that it has");
+    return s;
+}
+
 static void report(const hf_options *o, const char *what, int tensors, int64_t bytes)
 {
     weft_log_print(o->host->log, WEFT_LOG_INFO, "\r");
@@ -109,7 +125,7 @@ static weft_status to_weft(const hf_options *o, weft_error *err)
     hf_view from;
     hf_place place = {0};
     int64_t bytes = 0;
-    weft_status s = hf_view_open(&from, o->from, err);
+    weft_status s = advise(o, &from.extras, hf_view_open(&from, o->from, o->extra, err), err);
     if (!s && from.model.notes.size)
         weft_log_print(o->host->log, WEFT_LOG_WARN, "%.*s", (int)from.model.notes.size - 1,
                        weft_text_get(&from.model.notes));
@@ -117,7 +133,7 @@ static weft_status to_weft(const hf_options *o, weft_error *err)
     s = s ? s : hf_import(o, &from, place.temporary, &bytes, err);
     s = s ? s : hf_place_commit(&place, err);
     if (!s)
-        report(o, "a checkpoint of weft's", from.map.n, bytes);
+        report(o, "a checkpoint of weft's", from.map.n + from.extras.n, bytes);
     hf_place_end(&place);
     hf_view_close(&from);
     return s;
@@ -128,12 +144,12 @@ static weft_status to_hf(const hf_options *o, weft_error *err)
     hf_checkpoint from;
     hf_place place = {0};
     int64_t bytes = 0;
-    weft_status s = hf_checkpoint_open(&from, o->from, err);
+    weft_status s = advise(o, &from.extras, hf_checkpoint_open(&from, o->from, o->extra, err), err);
     s = s ? s : hf_place_begin(&place, o->to, o->force, err);
     s = s ? s : hf_export(o, &from, place.temporary, &bytes, err);
     s = s ? s : hf_place_commit(&place, err);
     if (!s)
-        report(o, "a Hugging Face folder", from.map.n, bytes);
+        report(o, "a Hugging Face folder", from.map.n + from.extras.n, bytes);
     hf_place_end(&place);
     hf_checkpoint_close(&from);
     return s;
@@ -184,6 +200,8 @@ const weft_command hf_convert = {
         "  --to hf|weft               what TO shall be; taken from FROM if left out\n"
         "  --dtype bf16|f32|f64       how tensors are stored; as in FROM if left out\n"
         "  --max-shard-size SIZE      files of at most this size (5GB)\n"
+        "  --extra leave-out|export   what becomes of tensors that are not the model's own, as of\n"
+        "                             adapters: left out, or written under their names\n"
         "  --force                    replace TO, if it is a checkpoint or a Hugging Face folder\n"
         "  --settings FOLDER          print an INI to train the model of this Hugging Face folder\n"
         "  -h, --help                 this text\n",

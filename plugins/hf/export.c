@@ -11,7 +11,7 @@ typedef struct exports {
     hf_checkpoint *from;
     const char *folder;
     weft_piece *pieces;
-    int *source; /* [n] */
+    int *source; /* [n]; of tensors that are not the model's: behind the map's */
     int n;
 } exports;
 
@@ -24,8 +24,10 @@ static weft_dtype dtype_of(const exports *x, const hf_tensor *t)
 static weft_status list_pieces(exports *x, weft_error *err)
 {
     const hf_map *map = &x->from->map;
-    x->pieces = weft_alloc_zero((size_t)map->n, sizeof *x->pieces);
-    x->source = weft_alloc_zero((size_t)map->n, sizeof *x->source);
+    const hf_extras *extras = &x->from->extras;
+    const size_t most = (size_t)map->n + (size_t)extras->n;
+    x->pieces = weft_alloc_zero(most, sizeof *x->pieces);
+    x->source = weft_alloc_zero(most, sizeof *x->source);
     if (!x->pieces || !x->source)
         return weft_fail_memory(err);
     for (int i = 0; i < map->n; i += map->list[i].parts) {
@@ -37,6 +39,10 @@ static weft_status list_pieces(exports *x, weft_error *err)
         for (int d = 0; d < t->n_dims; d++)
             p->whole[d] = p->size[d] = size[d];
         x->source[x->n++] = i;
+    }
+    for (int i = 0; i < extras->n; i++) {
+        x->pieces[x->n] = hf_extra_piece(extras->list[i], x->o->dtype);
+        x->source[x->n++] = map->n + i;
     }
     return WEFT_OK;
 }
@@ -66,8 +72,10 @@ static weft_status make_rows(const exports *x, int i, int64_t row, int64_t n, vo
 
 static weft_status write_tensor(const exports *x, int i, weft_shard *shard, int at, weft_error *err)
 {
-    const hf_tensor *t = &x->from->map.list[x->source[i]];
     const weft_piece *p = &x->pieces[i];
+    if (x->source[i] >= x->from->map.n)
+        return hf_extra_write(x->from->folder, p, shard, at, err);
+    const hf_tensor *t = &x->from->map.list[x->source[i]];
     int64_t row_bytes = (p->n_dims > 1 ? p->size[1] : 1) * (int64_t)weft_dtype_size(p->dtype),
             most = hf_rows_at_once(row_bytes);
     int64_t edge = t->transposed ? p->size[0] : t->size[0]; /* no read goes over it */

@@ -79,6 +79,26 @@ const hf_tensor *hf_map_find(const hf_map *map, const char *name);
 /* The shape that Hugging Face's tensor has. */
 void hf_shape(const hf_tensor *t, int64_t size[2]);
 
+/* ---- tensors that are not the model's own (extra.c) ---- */
+
+typedef enum hf_extra { HF_EXTRA_REFUSE, HF_EXTRA_LEAVE_OUT, HF_EXTRA_EXPORT } hf_extra;
+
+typedef struct hf_extras {
+    const weft_stored **list;
+    int n, capacity;
+} hf_extras;
+
+weft_status hf_extras_add(hf_extras *x, const weft_stored *t, weft_error *err);
+/* All are there: names them, forgets them, or makes sure that they can be written. where: for
+ * messages. */
+weft_status hf_extras_settle(hf_extras *x, hf_extra how, const char *where, weft_error *err);
+void hf_extras_release(hf_extras *x);
+/* What becomes of one in the other form: the same name; if it is of floats, of dtype `wanted`
+ * (WEFT_DTYPES: as stored). */
+weft_piece hf_extra_piece(const weft_stored *t, weft_dtype wanted);
+weft_status hf_extra_write(weft_folder *folder, const weft_piece *p, weft_shard *shard, int at,
+                           weft_error *err);
+
 /* ---- a Hugging Face folder with its tensors (view.c) ---- */
 
 typedef struct hf_view {
@@ -87,11 +107,12 @@ typedef struct hf_view {
     weft_folder *folder;
     const char *
         *names; /* [map.n] as the files call them: with or without "model." or "transformer." */
+    hf_extras extras;
 } hf_view;
 
 /* Opens config.json, the index and the files, and compares names and shapes: every tensor that is
  * missing, strange or of another shape at once. Close in every case. */
-weft_status hf_view_open(hf_view *v, const char *folder, weft_error *err);
+weft_status hf_view_open(hf_view *v, const char *folder, hf_extra extra, weft_error *err);
 void hf_view_close(hf_view *v);
 /* The box [lo, lo + size) of weft's parameter map.list[i], dense, as elements of dtype. */
 weft_status hf_view_read(hf_view *v, int i, const int64_t *lo, const int64_t *size,
@@ -112,11 +133,12 @@ typedef struct hf_checkpoint {
     char *path; /* the checkpoint's own folder */
     json_t *manifest;
     int64_t step;
+    hf_extras extras;
 } hf_checkpoint;
 
 /* path: a checkpoint, or a run folder, whose latest is taken. What is read is compared with the
  * manifest's sums. Close in every case. */
-weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, weft_error *err);
+weft_status hf_checkpoint_open(hf_checkpoint *c, const char *path, hf_extra extra, weft_error *err);
 void hf_checkpoint_close(hf_checkpoint *c);
 /* A file of a checkpoint, for its manifest. */
 weft_status hf_manifest_file(json_t *files, const char *name, const weft_sums *sums,
@@ -133,6 +155,7 @@ typedef struct hf_options {
     weft_dtype dtype; /* WEFT_DTYPES: as stored */
     int64_t max_shard;
     bool force;
+    hf_extra extra;
 } hf_options;
 
 /* Both write into an existing empty folder. *bytes: of tensors. */

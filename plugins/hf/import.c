@@ -8,14 +8,17 @@ typedef struct imports {
     const hf_options *o;
     hf_view *from;
     const char *folder;
-    weft_piece *pieces; /* [map.n] */
+    weft_piece *pieces; /* [n]: of the map, then those that are not the model's */
+    int n;
     json_t *files;
 } imports;
 
 static weft_status list_pieces(imports *x, weft_error *err)
 {
     const hf_map *map = &x->from->map;
-    x->pieces = weft_alloc_zero((size_t)map->n, sizeof *x->pieces);
+    const hf_extras *extras = &x->from->extras;
+    x->n = map->n + extras->n;
+    x->pieces = weft_alloc_zero((size_t)x->n, sizeof *x->pieces);
     if (!x->pieces)
         return weft_fail_memory(err);
     for (int i = 0; i < map->n; i++) {
@@ -28,12 +31,16 @@ static weft_status list_pieces(imports *x, weft_error *err)
         for (int d = 0; d < t->n_dims; d++)
             p->whole[d] = p->size[d] = t->size[d];
     }
+    for (int i = 0; i < extras->n; i++)
+        x->pieces[map->n + i] = hf_extra_piece(extras->list[i], x->o->dtype);
     return WEFT_OK;
 }
 
 static weft_status write_tensor(const imports *x, int i, weft_shard *shard, int at, weft_error *err)
 {
     const weft_piece *p = &x->pieces[i];
+    if (i >= x->from->map.n)
+        return hf_extra_write(x->from->folder, p, shard, at, err);
     int64_t columns = p->n_dims > 1 ? p->size[1] : 1,
             row_bytes = columns * (int64_t)weft_dtype_size(p->dtype),
             most = hf_rows_at_once(row_bytes);
@@ -62,7 +69,7 @@ static weft_status write_file(const imports *x, const hf_shards *shards, int fil
                                  : weft_fail_memory(err);
     for (int i = 0; i < n && !s; i++) {
         s = write_tensor(x, first + i, shard, i, err);
-        hf_show_progress(x->o, first + i + 1, x->from->map.n);
+        hf_show_progress(x->o, first + i + 1, x->n);
     }
     s = s ? s : weft_shard_finish(shard, &sums, err);
     s = s ? s : hf_manifest_file(x->files, name, &sums, err);
@@ -104,7 +111,7 @@ weft_status hf_import(const hf_options *o, hf_view *from, const char *folder, in
     imports x = {.o = o, .from = from, .folder = folder, .files = json_array()};
     hf_shards shards = {0};
     weft_status s = x.files ? list_pieces(&x, err) : weft_fail_memory(err);
-    s = s ? s : hf_shards_init(&shards, x.pieces, from->map.n, o->max_shard, err);
+    s = s ? s : hf_shards_init(&shards, x.pieces, x.n, o->max_shard, err);
     for (int f = 0; f < shards.n && !s; f++)
         s = write_file(&x, &shards, f, err);
     s = s ? s : write_manifest(&x, err);

@@ -153,7 +153,7 @@ static weft_status load(void *self, const weft_state_view *state, bool *loaded, 
     *loaded = false;
     if (!*folder)
         return WEFT_OK;
-    weft_status s = hf_view_open(&v, folder, err);
+    weft_status s = hf_view_open(&v, folder, HF_EXTRA_REFUSE, err);
     s = s ? s : check(&v, state, folder, err);
     for (int i = 0; i < state->n_tensors && !s; i++)
         if (!state->tensors[i].moment)

@@ -8,6 +8,7 @@ plugins_hf_libhf_la_SOURCES = \
 	plugins/hf/config_write.c \
 	plugins/hf/convert.c \
 	plugins/hf/export.c \
+	plugins/hf/extra.c \
 	plugins/hf/hf.c \
 	plugins/hf/import.c \
 	plugins/hf/load.c \

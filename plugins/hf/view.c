@@ -202,10 +202,9 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static weft_status find_strange(const hf_view *v, const char *folder, weft_error *err)
+static weft_status find_extras(hf_view *v, weft_error *err)
 {
     weft_status s = WEFT_OK;
-    int strange = 0;
     size_t n = (size_t)v->map.n;
     const char **sorted = weft_alloc((n + 1) * sizeof *sorted);
     if (!sorted)
@@ -215,24 +214,17 @@ static weft_status find_strange(const hf_view *v, const char *folder, weft_error
         if (v->names[i])
             sorted[known++] = v->names[i];
     qsort(sorted, known, sizeof *sorted, compare_texts);
-    for (int i = 0; i < weft_folder_count(v->folder); i++) {
-        const char *name = weft_folder_get(v->folder, i)->name;
-        if (is_ignored(&v->model, name) ||
-            bsearch(&name, sorted, known, sizeof *sorted, compare_texts))
-            continue;
-        s = WEFT_ERR_INPUT;
-        if (strange++ < MOST_NAMED)
-            weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
-                      "tensor '%s' does not belong to the model", name);
+    for (int i = 0; i < weft_folder_count(v->folder) && !s; i++) {
+        const weft_stored *t = weft_folder_get(v->folder, i);
+        if (!is_ignored(&v->model, t->name) &&
+            !bsearch(&t->name, sorted, known, sizeof *sorted, compare_texts))
+            s = hf_extras_add(&v->extras, t, err);
     }
-    if (strange > MOST_NAMED)
-        weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}),
-                  "%d more tensors do not belong to the model", strange - MOST_NAMED);
     weft_free(sorted);
     return s;
 }
 
-static weft_status match(hf_view *v, const char *folder, weft_error *err)
+static weft_status match(hf_view *v, const char *folder, hf_extra extra, weft_error *err)
 {
     weft_status s = WEFT_OK;
     int missing = 0;
@@ -246,23 +238,25 @@ static weft_status match(hf_view *v, const char *folder, weft_error *err)
     if (missing > MOST_NAMED)
         weft_fail(err, WEFT_ERR_INPUT, ((weft_where){folder, 0}), "%d more tensors are missing",
                   missing - MOST_NAMED);
-    weft_status strange = find_strange(v, folder, err);
-    return s ? s : strange;
+    weft_status extras = find_extras(v, err);
+    extras = extras ? extras : hf_extras_settle(&v->extras, extra, folder, err);
+    return s ? s : extras;
 }
 
 /* ---- the view ---- */
 
-weft_status hf_view_open(hf_view *v, const char *folder, weft_error *err)
+weft_status hf_view_open(hf_view *v, const char *folder, hf_extra extra, weft_error *err)
 {
     *v = (hf_view){0};
     weft_status s = hf_config_read(folder, &v->model, err);
     s = s ? s : hf_map_create(&v->model, &v->map, err);
     s = s ? s : open_files(v, folder, err);
-    return s ? s : match(v, folder, err);
+    return s ? s : match(v, folder, extra, err);
 }
 
 void hf_view_close(hf_view *v)
 {
+    hf_extras_release(&v->extras);
     weft_folder_destroy(v->folder);
     weft_free(v->names);
     hf_map_release(&v->map);

@@ -186,7 +186,7 @@ static void open_folder(const char *path, weft_folder **folder)
 {
     weft_error err = {0};
     hf_view v;
-    check(hf_view_open(&v, path, &err), &err);
+    check(hf_view_open(&v, path, HF_EXTRA_REFUSE, &err), &err);
     *folder = v.folder;
     v.folder = NULL;
     hf_view_close(&v);
@@ -292,7 +292,7 @@ static void parts_are_parts_of_the_whole(void **state)
         char *folder = golden_folder(cases[c]);
         weft_error err = {0};
         hf_view v;
-        check(hf_view_open(&v, folder, &err), &err);
+        check(hf_view_open(&v, folder, HF_EXTRA_REFUSE, &err), &err);
         for (int i = 0; i < v.map.n; i++) {
             const hf_tensor *t = &v.map.list[i];
             int64_t columns = t->n_dims > 1 ? t->size[1] : 1, zero[2] = {0, 0};
@@ -318,7 +318,7 @@ static void parts_read_no_more(void **state)
     weft_error err = {0};
     hf_view v;
     float part[64 * 64];
-    check(hf_view_open(&v, folder, &err), &err);
+    check(hf_view_open(&v, folder, HF_EXTRA_REFUSE, &err), &err);
     for (int i = 0; i < v.map.n; i++) {
         const hf_tensor *t = &v.map.list[i];
         int64_t half = t->size[0] / 2, before = weft_folder_bytes_read(v.folder),

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 typedef struct result {
-    bool flag, deep;
-    const char *text, *colour;
+    bool flag, deep, paints;
+    const char *text, *colour, *paint;
     int64_t number, any;
     weft_option_values values;
     const char *arguments[16];
@@ -36,6 +36,12 @@ static weft_status parse(result *r, const char *words, int max_arguments)
          .argument = "NAME",
          .help = "one of three",
          .text = &r->colour,
+         .choices = colours},
+        {.name = "paint",
+         .argument = "[NAME]",
+         .help = "maybe one of three",
+         .flag = &r->paints,
+         .text = &r->paint,
          .choices = colours},
         {.name = "n",
          .argument = "N",
@@ -98,6 +104,28 @@ static void test_forms(void **state)
         assert_false(r.deep); /* its name begins like another's */
         result_release(&r);
     }
+}
+
+/* An argument that may be left out is one of its words, or attached. */
+static void test_optional(void **state)
+{
+    static const struct {
+        const char *words, *paint;
+        int n_arguments;
+    } cases[] = {{"--paint", NULL, 0},           {"--paint one", NULL, 1},
+                 {"--paint red one", "red", 1},  {"one --paint red", "red", 1},
+                 {"--paint=blue", "blue", 0},    {"--paint -- red", NULL, 1},
+                 {"--paint --flag red", NULL, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        result r;
+        assert_int_equal(parse(&r, cases[i].words, 1), WEFT_OK);
+        assert_true(r.paints);
+        assert_int_equal(r.n_arguments, cases[i].n_arguments);
+        assert_true(cases[i].paint ? r.paint && strcmp(r.paint, cases[i].paint) == 0 : !r.paint);
+        result_release(&r);
+    }
+    assert_errors("--paint=mauve", 0, "--paint mauve: give red, green or blue\n");
 }
 
 static void test_arguments(void **state)
@@ -224,11 +252,11 @@ static void test_nowhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),     cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_nothing),   cmocka_unit_test(test_values),
-        cmocka_unit_test(test_numbers),   cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_nowhere),
+        cmocka_unit_test(test_forms),     cmocka_unit_test(test_optional),
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_errors),    cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_usage),     cmocka_unit_test(test_nowhere),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }
