@@ -293,6 +293,11 @@ void weft_set_role(weft_graph *g, weft_value *v, const char *role);
 
 /* x . w^T: contracts the dim names that x and w share. */
 weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_value *w);
+/* The same for each index of the dim `each`, which x and w have, w as its first, and the result
+ * has where x has it: [batch seq experts ffn] and [experts embed ffn] give [batch seq experts
+ * embed], a product for every expert, in one. */
+weft_value *weft_linear_each(weft_graph *g, const char *name, weft_value *x, weft_value *w,
+                             const char *each);
 /* x + bias along x's last dims (NULL bias: x). */
 weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias);
 /* The end of a language model: from the last hidden state [batch seq embed] and the head's weight

@@ -186,7 +186,8 @@ typedef struct weft_cached {
  * default.
  *
  * family: what it is a form of, for passes that look for a kind of computation: "linear" is every
- * op whose result 0 is a product of tokens and a weight, contracting the dims that they share, and
+ * op whose result 0 is a product of tokens and a weight, contracting the dims that they share (but
+ * for the one that an attribute `each` is the number of, in operand 0, which the result keeps), and
  * "attention" one whose operands are attention's. A pass that replaces an op by one of its own
  * gives that the family of what it replaces, and its `cached`. NULL: its name.
  *

@@ -15,6 +15,21 @@ weft_value *weft_linear(weft_graph *g, const char *name, weft_value *x, weft_val
     return weft_add2(g, "linear", name, x, w);
 }
 
+weft_value *weft_linear_each(weft_graph *g, const char *name, weft_value *x, weft_value *w,
+                             const char *each)
+{
+    if (!x || !w || !each)
+        return NULL;
+    int at = weft_value_dim(x, each);
+    if (at < 0)
+        return weft_graph_fail(g, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                               "linear_each of %s and %s: %s has no dim '%s'; weft_linear "
+                               "multiplies the same rows by all of a weight",
+                               x->name, w->name, x->name, each);
+    const weft_attr attr = {.key = "each", .kind = WEFT_ATTR_INT, .i = at};
+    return weft_add_full(g, "linear_each", name, 2, (weft_value *[]){x, w}, 1, NULL, &attr, 1);
+}
+
 weft_value *weft_bias(weft_graph *g, const char *name, weft_value *x, weft_value *bias)
 {
     return bias ? weft_add2(g, "add_bias", name, x, bias) : x;

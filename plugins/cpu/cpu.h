@@ -198,11 +198,23 @@ void cpu_attention_release(void *state);
 
 /* ---- matrix products (product.c) ---- */
 
+/* Are extents and strides what oneDNN counts in? */
+bool cpu_product_fits(const cpu_matmul_shape *shape);
+/* bf16 operands are multiplied as they are, or widened. */
+bool cpu_product_is_widened(const weft_call *call, const cpu_matmul_shape *shape);
 bool cpu_product_accepts(const weft_call *call);
 size_t cpu_product_workspace(const weft_call *call);
 weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error *err);
 void cpu_product_release(void *state);
 weft_status cpu_product_launch(const weft_call *call, weft_error *err);
+
+/* ---- a product for each index of a dim (product_each.c) ---- */
+
+bool cpu_each_accepts(const weft_call *call);
+size_t cpu_each_workspace(const weft_call *call);
+weft_status cpu_each_prepare(const weft_call *call, void **state, weft_error *err);
+void cpu_each_release(void *state);
+weft_status cpu_each_launch(const weft_call *call, weft_error *err);
 
 /* ---- peak (peak.c) ---- */
 

@@ -105,6 +105,12 @@ enum { PRIORITY = 10 };
             .prepare = cpu_product_prepare, .release = cpu_product_release,                        \
             .launch = cpu_product_launch                                                           \
     }
+#define EACH(name_, accumulates_)                                                                  \
+    {                                                                                              \
+        HEAD(name_, #name_ BY, accumulates_),                                                      \
+            .accepts = cpu_each_accepts, .workspace = cpu_each_workspace,                          \
+            .prepare = cpu_each_prepare, .release = cpu_each_release, .launch = cpu_each_launch    \
+    }
 #define ATTENTION(name_)                                                                           \
     {                                                                                              \
         HEAD(name_, #name_ "_tiled", false),                                                       \
@@ -117,6 +123,9 @@ const weft_kernel cpu_kernels[] = {
     PRODUCT(linear, false),
     PRODUCT(linear_dx, false),
     PRODUCT(linear_dw, true),
+    EACH(linear_each, false),
+    EACH(linear_each_dx, false),
+    EACH(linear_each_dw, true),
     ATTENTION(attention),
     ATTENTION(attention_dx),
     {.op = "attention",

@@ -11,6 +11,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/peak.c \
 	plugins/cpu/plugin.c \
 	plugins/cpu/product.c \
+	plugins/cpu/product_each.c \
 	plugins/cpu/sliced.c \
 	plugins/cpu/sumsq.c \
 	plugins/cpu/team.c \

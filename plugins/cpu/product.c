@@ -56,7 +56,7 @@ static cpu_matmul_shape shape_of(const weft_call *call)
 
 /* oneDNN counts rows, columns and strides in ints, in places, and rounds them up: it divides by
  * zero beyond. */
-static bool fits_onednn(const cpu_matmul_shape *s)
+bool cpu_product_fits(const cpu_matmul_shape *s)
 {
     const int64_t extents[] = {s->m, s->n, s->k, s->a_row, s->a_col, s->b_row, s->b_col, s->c_row};
     for (size_t i = 0; i < sizeof extents / sizeof extents[0]; i++)
@@ -80,7 +80,7 @@ bool cpu_product_accepts(const weft_call *call)
         all[0]->dtype != all[1]->dtype)
         return false;
     cpu_matmul_shape s = shape_of(call);
-    if (!fits_onednn(&s))
+    if (!cpu_product_fits(&s))
         return false;
     return all[0]->dtype == WEFT_F32 ? all[2]->dtype == WEFT_F32
                                      : all[0]->dtype == WEFT_BF16 && is_half(all[2]->dtype);
@@ -91,8 +91,7 @@ static bool empty(const cpu_matmul_shape *s)
     return s->m == 0 || s->n == 0 || s->k == 0;
 }
 
-/* bf16 operands are multiplied as they are, or widened. */
-static bool is_widened(const weft_call *call, const cpu_matmul_shape *s)
+bool cpu_product_is_widened(const weft_call *call, const cpu_matmul_shape *s)
 {
     return s->ab == WEFT_BF16 && (!call->queue || call->queue->products == CPU_PRODUCTS_F32);
 }
@@ -112,7 +111,7 @@ size_t cpu_product_workspace(const weft_call *call)
     cpu_matmul_shape s = shape_of(call);
     if (empty(&s)) /* of which oneDNN wants to know nothing */
         return 0;
-    if (is_widened(call, &s))
+    if (cpu_product_is_widened(call, &s))
         return cpu_tiles_scratch(&s, threads_of(call, &s));
     size_t bytes = cpu_sliced_scratch(&s, threads_of(call, &s));
     return bytes == SIZE_MAX ? 0 : bytes; /* prepare will say why */
@@ -127,7 +126,7 @@ weft_status cpu_product_prepare(const weft_call *call, void **state, weft_error 
         return weft_fail_memory(err);
     p->shape = shape_of(call);
     p->threads = threads_of(call, &p->shape);
-    p->widened = is_widened(call, &p->shape);
+    p->widened = cpu_product_is_widened(call, &p->shape);
     p->workspace = cpu_product_workspace(call);
     weft_status status = WEFT_OK;
     if (!empty(&p->shape) && !p->widened)
@@ -163,7 +162,7 @@ static weft_status check(const product *p, const weft_call *call, weft_error *er
 {
     cpu_matmul_shape now = shape_of(call);
     if (!same_shape(&p->shape, &now) || p->threads != threads_of(call, &now) ||
-        p->widened != is_widened(call, &now))
+        p->widened != cpu_product_is_widened(call, &now))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "%s: the product was prepared for another size or way of storing the "
                          "result, or for %d threads and not for %d",

@@ -79,14 +79,37 @@ static cudaDataType type_of(int32_t dtype)
                                   : CUDA_R_32F;
 }
 
-/* Row-major [rows columns] is column-major [columns rows]. */
-static weft_status describe(const cuda_blas *blas, cublasLtMatrixLayout_t *layout, int32_t dtype,
-                            int64_t rows, int64_t columns, weft_error *err)
+/* Of each product one behind the other, or row by row in turn. */
+static weft_status describe_each(const cuda_blas *blas, cublasLtMatrixLayout_t layout, int64_t each,
+                                 int64_t step, weft_error *err)
 {
-    return check(blas,
-                 blas->cublasLtMatrixLayoutCreate(layout, type_of(dtype), (uint64_t)columns,
-                                                  (uint64_t)rows, columns),
-                 "cublasLtMatrixLayoutCreate", err);
+    const int32_t count = (int32_t)each;
+    weft_status s = check(blas,
+                          blas->cublasLtMatrixLayoutSetAttribute(
+                              layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+                          "cublasLtMatrixLayoutSetAttribute", err);
+    return s ? s
+             : check(blas,
+                     blas->cublasLtMatrixLayoutSetAttribute(
+                         layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+                     "cublasLtMatrixLayoutSetAttribute", err);
+}
+
+/* Row-major [rows columns] is column-major [columns rows]. */
+static weft_status describe(const cuda_matmul *m, cublasLtMatrixLayout_t *layout, int32_t dtype,
+                            int64_t rows, int64_t columns, bool tokens, weft_error *err)
+{
+    const cuda_blas *blas = &m->products->blas;
+    const cuda_product *p = &m->product;
+    const bool apart = tokens && p->apart;
+    weft_status s = check(
+        blas,
+        blas->cublasLtMatrixLayoutCreate(layout, type_of(dtype), (uint64_t)columns, (uint64_t)rows,
+                                         apart ? cuda_product_count(p) * columns : columns),
+        "cublasLtMatrixLayoutCreate", err);
+    if (!s && p->each)
+        s = describe_each(blas, *layout, p->each, apart ? columns : rows * columns, err);
+    return s;
 }
 
 static weft_status set(const cuda_matmul *m, cublasLtMatmulDescAttributes_t which,
@@ -135,25 +158,31 @@ static weft_status describe_all(cuda_matmul *m, weft_error *err)
     if (!s)
         s = set_int(m, CUBLASLT_MATMUL_DESC_TRANSB, p->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, err);
     if (!s)
-        s = describe(blas, &m->left, p->b, p->turn_b ? p->n : p->k, p->turn_b ? p->k : p->n, err);
+        s = describe(m, &m->left, p->b, p->turn_b ? p->n : p->k, p->turn_b ? p->k : p->n, p->turn_a,
+                     err);
     if (!s)
-        s = describe(blas, &m->right, p->a, p->turn_a ? p->k : p->m, p->turn_a ? p->m : p->k, err);
+        s = describe(m, &m->right, p->a, p->turn_a ? p->k : p->m, p->turn_a ? p->m : p->k, true,
+                     err);
     if (!s)
-        s = describe(blas, &m->result, p->c, p->m, p->n, err);
+        s = describe(m, &m->result, p->c, p->m, p->n, !p->turn_a, err);
     return s;
 }
 
 /* ---- algorithms ---- */
 
+static uint32_t alignment_of(const cuda_product *p)
+{
+    return p->alignment ? (uint32_t)p->alignment : CUDA_PRODUCT_ALIGNMENT;
+}
+
 /* What an algorithm may use, and what it may rely on. */
 static weft_status prefer(const cuda_blas *blas, cublasLtMatmulPreference_t preference,
-                          weft_error *err)
+                          uint32_t alignment, weft_error *err)
 {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint64_t most = CUDA_PRODUCT_WORKSPACE;
-    const uint32_t alignment = CUDA_PRODUCT_ALIGNMENT;
     weft_status s =
         check(blas,
               blas->cublasLtMatmulPreferenceSetAttribute(
@@ -180,7 +209,7 @@ weft_status cuda_matmul_find(const cuda_matmul *m, cublasLtMatmulAlgo_t *algorit
                           "cublasLtMatmulPreferenceCreate", err);
     if (s)
         return s;
-    s = prefer(blas, preference, err);
+    s = prefer(blas, preference, alignment_of(&m->product), err);
     if (!s) {
         cublasStatus_t status = blas->cublasLtMatmulAlgoGetHeuristic(
             m->products->handle, m->desc, m->left, m->right, m->result, m->result, preference, most,
@@ -252,22 +281,22 @@ void cuda_matmul_destroy(cuda_matmul *m)
     weft_free(m);
 }
 
-static bool is_aligned(const cuda_operands *o)
+static bool is_aligned(const cuda_operands *o, uint32_t alignment)
 {
-    const uintptr_t bits = (uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->c |
-                           (uintptr_t)o->workspace | (uintptr_t)o->a_scale | (uintptr_t)o->b_scale;
-    return bits % CUDA_PRODUCT_ALIGNMENT == 0;
+    const uintptr_t bits = (uintptr_t)o->workspace | (uintptr_t)o->a_scale | (uintptr_t)o->b_scale;
+    return ((uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->c) % alignment == 0 &&
+           bits % CUDA_PRODUCT_ALIGNMENT == 0;
 }
 
 weft_status cuda_matmul_launch(const cuda_matmul *m, const weft_queue *queue,
                                const cuda_operands *o, weft_error *err)
 {
-    const float one = 1.0f, beta = m->product.accumulate ? 1.0f : 0.0f;
+    const float one = 1.0f, beta = m->product.accumulate || o->add ? 1.0f : 0.0f;
     const cuda_driver *d = queue->driver;
-    if (!is_aligned(o))
+    if (!is_aligned(o, alignment_of(&m->product)))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "a product's operands do not begin at multiples of %d bytes",
-                         CUDA_PRODUCT_ALIGNMENT);
+                         (int)alignment_of(&m->product));
     weft_status s = m->product.scaling ? set_scales(m, o->a_scale, o->b_scale, err) : WEFT_OK;
     if (!s)
         s = check(&m->products->blas,

@@ -22,7 +22,8 @@
     X(cublasLtMatmulPreferenceDestroy)                                                             \
     X(cublasLtMatmulPreferenceSetAttribute)                                                        \
     X(cublasLtMatrixLayoutCreate)                                                                  \
-    X(cublasLtMatrixLayoutDestroy)
+    X(cublasLtMatrixLayoutDestroy)                                                                 \
+    X(cublasLtMatrixLayoutSetAttribute)
 
 typedef struct cuda_blas {
 #define CUDA_FIELD(function) __typeof__(function) *function;
@@ -38,14 +39,17 @@ weft_status cuda_blas_open(cuda_blas *blas, const char *library, weft_error *err
 typedef enum cuda_scaling { CUDA_UNSCALED, CUDA_SCALED, CUDA_SCALED_ROWS } cuda_scaling;
 
 /* A product of row-major matrices: c[m n] = (or +=) a b, a [m k] or, turned, [k m]; b [k n] or
- * [n k]. All that an algorithm is chosen by: made by cuda_product_of or zeroed first, for it is
- * compared as bytes. */
+ * [n k]. each: so many such products, one behind the other; 0: one. apart: rows of tokens, which a
+ * has and, if a is turned, b, else c, take turns: one of each product, then the next of each.
+ * alignment: operands begin at multiples of so many bytes; 0: CUDA_PRODUCT_ALIGNMENT. All that an
+ * algorithm is chosen by: made by cuda_product_of or zeroed first, for it is compared as bytes. */
 typedef struct cuda_product {
     int64_t m, n, k;
     int32_t turn_a, turn_b, accumulate;
     int32_t a, b, c; /* weft_dtype */
     int32_t scaling; /* cuda_scaling */
-    int32_t unused;
+    int32_t apart, alignment, unused;
+    int64_t each;
 } cuda_product;
 
 /* What linear, linear_dx, linear_dw and float8's of that kind are; unscaled. */
@@ -56,6 +60,10 @@ bool cuda_product_fits(const cuda_product *p);
 static inline bool cuda_product_is_empty(const cuda_product *p)
 {
     return p->m == 0 || p->n == 0 || p->k == 0;
+}
+static inline int64_t cuda_product_count(const cuda_product *p)
+{
+    return p->each ? p->each : 1;
 }
 /* "[m k] x [k n] of bf16 to f32" */
 void cuda_product_print(const cuda_product *p, weft_text *text);
@@ -85,6 +93,7 @@ typedef struct cuda_operands {
     const void *a, *b;
     void *c, *workspace;            /* of CUDA_PRODUCT_WORKSPACE bytes */
     const float *a_scale, *b_scale; /* what to multiply by, not what values were multiplied by */
+    bool add;                       /* to what is there, whatever the product says */
 } cuda_operands;
 
 /* With the algorithm that heuristics put first. *out NULL: there is none. */

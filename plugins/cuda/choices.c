@@ -12,7 +12,7 @@
 #include <weft/random.h>
 #include <weft/store.h>
 
-enum { MOST_CHOICES = 4096, FIELDS = 10, WORDS = 8 };
+enum { MOST_CHOICES = 4096, FIELDS = 13, WORDS = 8 };
 _Static_assert(sizeof(((cublasLtMatmulAlgo_t *)0)->data) == WORDS * sizeof(uint64_t),
                "an algorithm is eight words");
 
@@ -42,9 +42,10 @@ static void print(const cuda_choice *c, weft_text *text)
     const cuda_product *p = &c->product;
     weft_text_print(text,
                     "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId32 " %" PRId32 " %" PRId32
-                    " %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32,
+                    " %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32
+                    " %" PRId64,
                     p->m, p->n, p->k, p->turn_a, p->turn_b, p->accumulate, p->a, p->b, p->c,
-                    p->scaling);
+                    p->scaling, p->apart, p->alignment, p->each);
     for (int i = 0; i < WORDS; i++)
         weft_text_print(text, " %016" PRIx64, (uint64_t)c->algorithm.data[i]);
     weft_text_add(text, "\n");
@@ -89,7 +90,7 @@ static bool parse(const char *line, const char *end, cuda_choice *out)
 {
     uint64_t f[FIELDS], word;
     for (int i = 0; i < FIELDS; i++)
-        if (!take(&line, 10, i < 3 ? INT32_MAX : 255, &f[i]))
+        if (!take(&line, 10, i < 3 || i > 10 ? INT32_MAX : 255, &f[i]))
             return false;
     *out = (cuda_choice){.known = CUDA_KEPT,
                          .product = {.m = (int64_t)f[0],
@@ -101,7 +102,10 @@ static bool parse(const char *line, const char *end, cuda_choice *out)
                                      .a = (int32_t)f[6],
                                      .b = (int32_t)f[7],
                                      .c = (int32_t)f[8],
-                                     .scaling = (int32_t)f[9]}};
+                                     .scaling = (int32_t)f[9],
+                                     .apart = (int32_t)f[10],
+                                     .alignment = (int32_t)f[11],
+                                     .each = (int64_t)f[12]}};
     for (int i = 0; i < WORDS; i++) {
         if (!take(&line, 16, UINT64_MAX, &word))
             return false;

@@ -186,6 +186,13 @@ weft_status cuda_product_prepare(const weft_call *call, void **state, weft_error
 size_t cuda_product_loads(const weft_call *call);
 void cuda_product_release(void *state);
 weft_status cuda_product_launch(const weft_call *call, weft_error *err);
+/* linear_each and its gradients (product_each.c). */
+bool cuda_each_accepts(const weft_call *call);
+size_t cuda_each_workspace(const weft_call *call);
+size_t cuda_each_loads(const weft_call *call);
+weft_kernel_work cuda_each_work(const weft_call *call);
+weft_status cuda_each_prepare(const weft_call *call, void **state, weft_error *err);
+weft_status cuda_each_launch(const weft_call *call, weft_error *err);
 
 bool cuda_f8_product_accepts(const weft_call *call);
 size_t cuda_f8_product_workspace(const weft_call *call);

@@ -69,6 +69,14 @@ enum { PRIORITY = 10 };
                            .release = cuda_product_release, .launch = cuda_product_launch          \
     }
 
+#define EACH(name_)                                                                                \
+    {                                                                                              \
+        HEAD(name_, true), .accepts = cuda_each_accepts, .workspace = cuda_each_workspace,         \
+                           .work = cuda_each_work, .loads = cuda_each_loads,                       \
+                           .prepare = cuda_each_prepare, .release = cuda_product_release,          \
+                           .launch = cuda_each_launch                                              \
+    }
+
 #define F8_PRODUCT(name_)                                                                          \
     {                                                                                              \
         HEAD(name_, true), .accepts = cuda_f8_product_accepts,                                     \
@@ -89,6 +97,9 @@ const weft_kernel cuda_kernels[] = {
     PRODUCT(linear),
     PRODUCT(linear_dx),
     PRODUCT(linear_dw),
+    EACH(linear_each),
+    EACH(linear_each_dx),
+    EACH(linear_each_dw),
     ATTENTION(attention, false),
     ATTENTION(attention_dx, true),
     KERNEL(attention_merge, false, "hfhf>hf", cuda_attention_merge_launch),

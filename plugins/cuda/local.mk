@@ -43,6 +43,7 @@ plugins_cuda_libweftcuda_la_SOURCES = \
 	plugins/cuda/ops_dense.c \
 	plugins/cuda/ops_token.c \
 	plugins/cuda/product.c \
+	plugins/cuda/product_each.c \
 	plugins/cuda/driver.c \
 	plugins/cuda/blas.h \
 	plugins/cuda/choices.h \

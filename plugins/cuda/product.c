@@ -45,7 +45,7 @@ cuda_product cuda_product_of(const weft_call *call)
 
 bool cuda_product_fits(const cuda_product *p)
 {
-    return p->m < INT32_MAX && p->n < INT32_MAX && p->k < INT32_MAX;
+    return p->m < INT32_MAX && p->n < INT32_MAX && p->k < INT32_MAX && p->each < INT32_MAX;
 }
 
 bool cuda_product_accepts(const weft_call *call)
@@ -64,6 +64,8 @@ size_t cuda_product_workspace(const weft_call *call)
 
 void cuda_product_print(const cuda_product *p, weft_text *text)
 {
+    if (p->each)
+        weft_text_print(text, "%lld times ", (long long)p->each);
     weft_text_print(text, "[%lld %lld] x [%lld %lld] of %s", (long long)p->m, (long long)p->k,
                     (long long)p->k, (long long)p->n, weft_dtype_name((weft_dtype)p->a));
     if (p->a != p->b)
@@ -124,9 +126,10 @@ static void *pointer(CUdeviceptr at)
 
 size_t cuda_product_lay_out(const cuda_product *p, CUdeviceptr at, cuda_operands *out)
 {
-    size_t a = align(p->m * p->k, weft_dtype_size((weft_dtype)p->a));
-    size_t b = a + align(p->k * p->n, weft_dtype_size((weft_dtype)p->b));
-    size_t c = b + align(p->m * p->n, weft_dtype_size((weft_dtype)p->c));
+    const int64_t count = cuda_product_count(p);
+    size_t a = align(count * p->m * p->k, weft_dtype_size((weft_dtype)p->a));
+    size_t b = a + align(count * p->k * p->n, weft_dtype_size((weft_dtype)p->b));
+    size_t c = b + align(count * p->m * p->n, weft_dtype_size((weft_dtype)p->c));
     size_t a_scale = c + align(p->m, sizeof(float));
     size_t b_scale = a_scale + align(p->n, sizeof(float));
     *out = (cuda_operands){.a = pointer(at),

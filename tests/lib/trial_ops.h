@@ -41,9 +41,13 @@ void trial_test_elementwise(void **state), trial_test_casts(void **state),
 
 /* linear, linear_dx and linear_dw of these extents. */
 void trial_linear(int64_t m, int64_t n, int64_t k, weft_dtype in, weft_dtype out);
-void trial_test_products(void **state), trial_test_products_of_many_dims(void **state);
+void trial_test_products(void **state), trial_test_products_of_many_dims(void **state),
+    trial_test_products_of_each(void **state);
+/* linear_each and its gradients: outer, each, inner (below 0: there is no such dim), n, k. */
+void trial_linear_each(const int64_t *sizes, weft_dtype in, weft_dtype out);
 
 #define TRIAL_PRODUCTS                                                                             \
-    cmocka_unit_test(trial_test_products), cmocka_unit_test(trial_test_products_of_many_dims)
+    cmocka_unit_test(trial_test_products), cmocka_unit_test(trial_test_products_of_many_dims),     \
+        cmocka_unit_test(trial_test_products_of_each)
 
 #endif

@@ -34,6 +34,47 @@ void trial_test_products(void **state)
     }
 }
 
+/* The rows of operand 0 are [outer each inner], or [outer each] if inner is negative. */
+void trial_linear_each(const int64_t *sizes, weft_dtype in, weft_dtype out)
+{
+    static const char *const ops[] = {"linear_each", "linear_each_dx", "linear_each_dw"};
+    const int64_t o = sizes[0], e = sizes[1], i = sizes[2], n = sizes[3], k = sizes[4];
+    trial t;
+    for (int op = 0; op < 3; op++) {
+        trial_init(&t, ops[op]);
+        trial_int(&t, "each", 1);
+        t.product = true;
+        t.tolerance = 1e-5;
+        const int64_t a = op == 0 ? k : n, b = op == 1 ? k : n;
+        trial_in(&t, in, 1, i < 0 ? SIZES(o, e, a) : SIZES(o, e, i, a));
+        if (op < 2)
+            trial_in(&t, in, 2, SIZES(e, n, k));
+        else
+            trial_in(&t, in, 2, i < 0 ? SIZES(o, e, k) : SIZES(o, e, i, k));
+        if (op < 2)
+            trial_out(&t, out, i < 0 ? SIZES(o, e, b) : SIZES(o, e, i, b));
+        else
+            trial_out(&t, out, SIZES(e, n, k));
+        trial_check(&t);
+    }
+}
+
+void trial_test_products_of_each(void **state)
+{
+    static const int64_t sizes[][5] = {{1, 3, 17, 5, 9}, {5, 3, -1, 17, 6}, {2, 3, 4, 5, 7},
+                                       {1, 63, 2, 3, 5}, {2, 64, -1, 5, 3}, {3, 65, -1, 2, 9},
+                                       {1, 1, 33, 8, 4}, {2, 1, 1, 70, 65}, {0, 3, 4, 5, 7},
+                                       {2, 0, 4, 5, 7},  {2, 3, 0, 5, 7},   {2, 3, 4, 0, 7},
+                                       {2, 3, 4, 5, 0},  {0, 3, -1, 5, 7},  {3, 16, 65, 33, 40}};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        trial_linear_each(sizes[i], WEFT_F32, WEFT_F32);
+        trial_linear_each(sizes[i], WEFT_BF16, WEFT_F32);
+        if (sizes[i][0] == 1 || sizes[i][2] < 0) /* else sums of bf16 are the plain kernel's */
+            trial_linear_each(sizes[i], WEFT_BF16, WEFT_BF16);
+    }
+}
+
 /* Weights of three dims: [heads head_dim embed]. */
 void trial_test_products_of_many_dims(void **state)
 {

@@ -35,8 +35,10 @@ _Static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "
 typedef struct layout {
     cudaDataType type;
     uint64_t rows, columns;
-    int64_t step;
+    int64_t step, next; /* next: elements from one matrix to the one behind it */
+    int32_t count;
 } layout;
+_Static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "no room");
 
 static cublasStatus_t done(const void *allocated)
 {
@@ -119,9 +121,26 @@ EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *made, c
 {
     layout *l = calloc(1, sizeof **made);
     if (l)
-        *l = (layout){type, rows, columns, step};
+        *l = (layout){type, rows, columns, step, 0, 1};
     *made = (cublasLtMatrixLayout_t)(void *)l;
     return done(l);
+}
+
+EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t of,
+                                                       cublasLtMatrixLayoutAttribute_t which,
+                                                       const void *value, size_t size)
+{
+    layout *l = (layout *)(void *)of;
+    bool count = which == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+    if (!count && which != CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (size != (count ? sizeof l->count : sizeof l->next))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (count)
+        memcpy(&l->count, value, size);
+    else
+        memcpy(&l->next, value, size);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
@@ -211,10 +230,11 @@ static bool fits(const product *p)
         (tb ? p->b.rows : p->b.columns) != p->d.columns ||
         (ta ? p->a.rows : p->a.columns) != (tb ? p->b.columns : p->b.rows) ||
         p->a.step < (int64_t)p->a.rows || p->b.step < (int64_t)p->b.rows ||
-        p->d.step < (int64_t)p->d.rows)
+        p->d.step < (int64_t)p->d.rows || p->a.count != p->d.count || p->b.count != p->d.count ||
+        p->d.count < 1)
         return false;
     if (is_f8(p->a.type))
-        return fits_f8(p);
+        return p->d.count == 1 && fits_f8(p);
     return p->a.type == p->b.type && !p->how.a_scale && !p->how.b_scale &&
            (p->d.type == p->a.type || p->d.type == CUDA_R_32F);
 }
@@ -243,7 +263,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (wanted < 1 || memcmp(c, d, sizeof *c) != 0)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!fits(&p) || prefers->workspace < WORKSPACE || prefers->alignment % 16 != 0)
+    if (!fits(&p) || prefers->workspace < WORKSPACE || prefers->alignment < 1)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (; *found < wanted && *found < ALGORITHMS; ++*found)
         results[*found] = result_of(*found, prefers->alignment);
@@ -277,9 +297,14 @@ static float from_f8(uint8_t code, bool e5m2)
                             : ldexpf((float)fraction, 1 - bias - bits));
 }
 
-static float get(const void *data, const layout *l, uint64_t row, uint64_t column)
+static uint64_t place(const layout *l, int32_t which, uint64_t row, uint64_t column)
 {
-    uint64_t at = column * (uint64_t)l->step + row;
+    return (uint64_t)which * (uint64_t)l->next + column * (uint64_t)l->step + row;
+}
+
+static float get(const void *data, const layout *l, int32_t which, uint64_t row, uint64_t column)
+{
+    uint64_t at = place(l, which, row, column);
     if (is_f8(l->type))
         return from_f8(((const uint8_t *)data)[at], l->type == CUDA_R_8F_E5M2);
     return l->type == CUDA_R_16BF ? weft_bf16_to_f32(((const uint16_t *)data)[at])
@@ -291,15 +316,15 @@ static float scale_of(const float *scale, int32_t mode, uint64_t i)
     return !scale ? 1.0f : scale[mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F ? i : 0];
 }
 
-static float sum_of(const product *p, uint64_t i, uint64_t j)
+static float sum_of(const product *p, int32_t which, uint64_t i, uint64_t j)
 {
     bool ta = p->how.turn_a == CUBLAS_OP_T, tb = p->how.turn_b == CUBLAS_OP_T;
     uint64_t terms = ta ? p->a.rows : p->a.columns;
     float sum = 0;
     for (uint64_t n = 0; n < terms; n++) {
         uint64_t k = (n + (uint64_t)p->algorithm * terms / ALGORITHMS) % terms;
-        sum += get(p->left, &p->a, ta ? k : i, ta ? i : k) *
-               get(p->right, &p->b, tb ? j : k, tb ? k : j);
+        sum += get(p->left, &p->a, which, ta ? k : i, ta ? i : k) *
+               get(p->right, &p->b, which, tb ? j : k, tb ? k : j);
     }
     return sum * scale_of(p->how.a_scale, p->how.a_mode, i) *
            scale_of(p->how.b_scale, p->how.b_mode, j);
@@ -313,22 +338,23 @@ static void run(const void *what)
         fake.lag += 1;
     fake.products[p->algorithm]++;
     memset(p->workspace, 0xff, WORKSPACE); /* whoever keeps something there finds it spoilt */
-    for (uint64_t j = 0; j < p->d.columns; j++)
-        for (uint64_t i = 0; i < p->d.rows; i++) {
-            float sum = sum_of(p, i, j);
-            if (p->beta != 0)
-                sum += p->beta * get(p->result, &p->d, i, j);
-            uint64_t at = j * (uint64_t)p->d.step + i;
-            if (p->d.type == CUDA_R_16BF)
-                ((uint16_t *)p->result)[at] = weft_f32_to_bf16(sum);
-            else
-                ((float *)p->result)[at] = sum;
-        }
+    for (int32_t which = 0; which < p->d.count; which++)
+        for (uint64_t j = 0; j < p->d.columns; j++)
+            for (uint64_t i = 0; i < p->d.rows; i++) {
+                float sum = sum_of(p, which, i, j);
+                if (p->beta != 0)
+                    sum += p->beta * get(p->result, &p->d, which, i, j);
+                uint64_t at = place(&p->d, which, i, j);
+                if (p->d.type == CUDA_R_16BF)
+                    ((uint16_t *)p->result)[at] = weft_f32_to_bf16(sum);
+                else
+                    ((float *)p->result)[at] = sum;
+            }
 }
 
 static bool reaches(const void *data, const layout *l)
 {
-    uint64_t elements = (l->columns - 1) * (uint64_t)l->step + l->rows;
+    uint64_t elements = place(l, l->count - 1, l->rows - 1, l->columns - 1) + 1;
     return fake_owns(data, elements * size_of(l->type));
 }
 

@@ -357,7 +357,10 @@ static void test_kept_choices(void **state)
                                          .b = WEFT_F8E5M2,
                                          .c = WEFT_F32,
                                          .scaling = CUDA_SCALED_ROWS,
-                                         .accumulate = i % 2};
+                                         .accumulate = i % 2,
+                                         .apart = 1,
+                                         .alignment = 16,
+                                         .each = 3 * i};
         for (int w = 0; w < 8; w++)
             list[i].algorithm.data[w] = weft_random_bits(1, 2, (uint64_t)(8 * i + w));
     }

@@ -33,6 +33,12 @@ static const opcheck_case cases[] = {
     {"linear", {"f b=4 k=3", "f n=5 k=3"}, 0, {{0}}},
     {"linear", {"f b=2 s=2 h=2 d=3", "f n=3 h=2 d=3"}, 0, {{0}}},
     {"linear", {"f b=2 k=3", "f h=2 d=4 k=3"}, 0, {{0}}},
+    {"linear_each", {"f x=3 b=4 k=5", "f x=3 n=2 k=5"}, 0, {INT("each", 0)}},
+    {"linear_each", {"f b=2 s=3 x=2 k=5", "f x=2 n=4 k=5"}, 0, {INT("each", 2)}},
+    {"linear_each", {"f b=2 x=3 c=2 k=3", "f x=3 n=4 k=3"}, 0, {INT("each", 1)}},
+    {"linear_each", {"f b=2 x=2 h=6/3 d=2", "f x=2 n=4/2 h=6/3 d=2"}, 0, {INT("each", 1)}},
+    {"linear_each", {"f b=2 x=1 k=3", "f x=1 m=2 n=3 k=3"}, 0, {INT("each", 1)}},
+    {"linear_each", {"f b=3 x=2 k=3", "f x=2 k=3"}, 0, {INT("each", 1)}},
     {"add", {"f b=2 s=3 e=4", "f b=2 s=3 e=4"}, 0, {{0}}},
     {"add", {"f e=5", "f e=5", "f e=5", "f e=5"}, 0, {{0}}},
     {"add", {"f b=3"}, 0, {{0}}},
@@ -466,6 +472,17 @@ static void nonsense_is_refused(void **state)
          {{0}}},
         {"cast", {"f e=2"}, 0, {{.key = "dtype", .kind = WEFT_ATTR_TEXT, .text = "f8"}}},
         {"rms_norm", {"f b=2 e=3", "f e=3"}, 0, {{0}}},
+        {"linear_each", {"f x=2 b=2 k=3", "f x=2 n=3 k=3"}, 0, {{0}}},
+        {"linear_each", {"f b=2 x=2 k=3", "f x=2 n=3 k=3"}, 0, {INT("each", 3)}},
+        {"linear_each", {"f b=2 x=2 k=3", "f n=3 x=2 k=3"}, 0, {INT("each", 1)}},
+        {"linear_each", {"f b=2 k=3 x=2", "f x=2 n=3 k=3"}, 0, {INT("each", 2)}},
+        {"linear_each", {"f b=2 x=2 k=3", "f x=2 n=3 m=3"}, 0, {INT("each", 1)}},
+        {"linear_each", {"f b=2 x=2 k=3", "f x=2 k=3 n=3"}, 0, {INT("each", 1)}},
+        {"linear_each", {"f b=2 x=2 k=3", "f x=3 n=3 k=3"}, 0, {INT("each", 1)}},
+        {"linear_each", {"f b=2 x=2 k=3", "f x=2 n=3 k=4"}, 0, {INT("each", 1)}},
+        {"linear_each_dx", {"f b=2 x=2 n=3", "f x=2 k=3 n=3"}, 0, {INT("each", 1)}},
+        {"linear_each_dw", {"f b=2 x=2 n=3", "f x=2 b=2 k=3"}, 0, {INT("each", 1)}},
+        {"linear_each_dw", {"f b=2 x=2 n=3", "f k=2 x=2 b=2"}, 0, {INT("each", 1)}},
     };
     (void)state;
     refused(&c[0], "no dim name in common");
@@ -479,6 +496,17 @@ static void nonsense_is_refused(void **state)
     refused(&c[8], "multiple of the kv heads");
     refused(&c[9], "no dtype is called \"f8\"");
     refused(&c[10], "has 2 dims, not 3");
+    refused(&c[11], "attribute `each` names no dim of the first");
+    refused(&c[12], "attribute `each` names no dim of the first");
+    refused(&c[13], "must be the first of the weight");
+    refused(&c[14], "must stand before those that are contracted");
+    refused(&c[15], "no dim name in common but the one that is kept");
+    refused(&c[16], "must be the last of both");
+    refused(&c[17], "two sizes");
+    refused(&c[18], "two sizes");
+    refused(&c[19], "must stand together, in the same order");
+    refused(&c[20], "must stand at one place in both");
+    refused(&c[21], "must stand together, in the same order");
 }
 
 static void shards_that_do_not_divide_are_refused(void **state)
@@ -542,15 +570,18 @@ static void flops_count_products(void **state)
           "g b=2 k=5"},
          2,
          {{0}}},
+        {"linear_each", {"f b=2 x=3 c=2 k=5", "f x=3 n=4 k=5"}, 0, {INT("each", 1)}},
     };
-    static const double want[] = {2.0 * 6 * 5 * 4, 4.0 * 2 * 3 * 5 * 8},
-                        back[] = {2.0 * 6 * 5 * 4, 10.0 * 2 * 3 * 5 * 8};
+    static const double want[] = {2.0 * 6 * 5 * 4, 4.0 * 2 * 3 * 5 * 8, 2.0 * 12 * 5 * 4},
+                        back[] = {2.0 * 6 * 5 * 4, 10.0 * 2 * 3 * 5 * 8, 2.0 * 12 * 5 * 4};
     opcheck_grad *g = weft_alloc_zero(OPCHECK_INS, sizeof(*g));
     (void)state;
     assert_non_null(g);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         fixture *f = start(&c[k]);
         weft_call call = {.op = f->use.op,
+                          .attrs = f->use.attrs,
+                          .n_attrs = f->use.n_attrs,
                           .n_ins = f->use.n_ins,
                           .n_outs = f->use.n_outs,
                           .ins = f->use.ins,
@@ -559,6 +590,8 @@ static void flops_count_products(void **state)
         for (const char *const *text = f->use.op->grad; *text; text++) {
             opcheck_statement(&f->use, *text, f->use.outs, g, &f->pool);
             call = (weft_call){.op = g->use.op,
+                               .attrs = g->use.attrs,
+                               .n_attrs = g->use.n_attrs,
                                .n_ins = g->use.n_ins,
                                .n_outs = g->use.n_outs,
                                .ins = g->use.ins,
