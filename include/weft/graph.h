@@ -394,9 +394,9 @@ typedef enum weft_rule_of {
 } weft_rule_of;
 
 /* Adds a line to the table: dim `dim` of (all parameters whose name matches `pattern`, NULL for all
- * | all inputs | values of role `pattern` | the value called `pattern`, which counts before its role) is
- * cut by the mesh axis `axis`. dim NULL (roles, values): whole over the axis. An axis that the mesh
- * does not have is ignored. */
+ * | all inputs | values of role `pattern` | the value called `pattern`, which counts before its
+ * role) is cut by the mesh axis `axis`. dim NULL (roles, values): whole over the axis. An axis that
+ * the mesh does not have is ignored. */
 void weft_add_rule(weft_graph *g, weft_rule_of of, const char *pattern, const char *dim,
                    const char *axis);
 
