@@ -159,6 +159,7 @@ static weft_status run_passes(planned *p, weft_pass_stage stage)
         for (const weft_contribution *c = plugin->contributions; c->kind != WEFT_END && !s; c++)
             if (c->kind == WEFT_PASS && c->stage == stage &&
                 (!c->modes || c->modes >> p->g->config.mode & 1u)) {
+                p->g->by = plugin->name;
                 c->graph(p->list[i].self, p->g);
                 s = pass_done(p, plugin->name, WEFT_OK);
             }

@@ -138,8 +138,8 @@ static void nothing_matches(void **state)
 {
     fixture *f = *state;
     assert_int_equal(run_pass(f, "[dump]\nvalues = nromed\n"), WEFT_ERR_INPUT);
-    assert_non_null(strstr(weft_error_text(&f->err), "test.ini:2"));
-    assert_non_null(strstr(weft_error_text(&f->err), "'nromed'"));
+    assert_non_null(strstr(weft_error_text(weft_graph_error(f->g)), "test.ini:2"));
+    assert_non_null(strstr(weft_error_text(weft_graph_error(f->g)), "'nromed'"));
 }
 
 static void again(void **state)
