@@ -4,7 +4,7 @@
 #ifndef WEFT_CLI_CLI_H
 #define WEFT_CLI_CLI_H
 
-#include "cli/settings.h"
+#include "console/settings.h"
 #include <weft/files.h>
 #include <weft/options.h>
 

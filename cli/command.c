@@ -5,7 +5,7 @@
 #include "processors.h"
 #include "session.h"
 
-#include "cli/crash.h"
+#include "console/crash.h"
 #include "host/enter.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #include "cli.h"
 #include "ops.h"
 
-#include "cli/describe.h"
 #include "compile/driver/plan.h"
+#include "console/describe.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@ weft_SOURCES = \
 	cli/about.c \
 	cli/command.c \
 	cli/config.c \
-	cli/exit.c \
+	cli/plugin_exit.c \
 	cli/folder.c \
 	cli/inspect.c \
 	cli/lock.c \
@@ -15,8 +15,8 @@ weft_SOURCES = \
 	cli/new_plugin.c \
 	cli/ops.c \
 	cli/options.c \
-	cli/page.c \
-	cli/page_plan.c \
+	cli/report.c \
+	cli/report_plan.c \
 	cli/plan.c \
 	cli/plan_ranks.c \
 	cli/plan_timeline.c \
@@ -25,7 +25,7 @@ weft_SOURCES = \
 	cli/probe.c \
 	cli/processors.c \
 	cli/record.c \
-	cli/report.c \
+	cli/output.c \
 	cli/session.c \
 	cli/shared.c \
 	cli/status.c \
@@ -35,7 +35,7 @@ weft_SOURCES = \
 	cli/folder.h \
 	cli/lock.h \
 	cli/ops.h \
-	cli/page.h \
+	cli/report.h \
 	cli/plan_ranks.h \
 	cli/plan_timeline.h \
 	cli/plan_trace.h \

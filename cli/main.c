@@ -2,7 +2,7 @@
 /* The weft command: one subcommand after another. */
 #include "cli.h"
 
-#include "cli/crash.h"
+#include "console/crash.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

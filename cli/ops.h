@@ -3,7 +3,7 @@
 #ifndef WEFT_CLI_OPS_H
 #define WEFT_CLI_OPS_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "probe.h"
 
 /* Of one op; every field is there, empty where there is nothing to say. */

@@ -2,7 +2,7 @@
 /* What all subcommands take beside their own options, and settings from it. */
 #include "cli.h"
 
-#include "cli/built_in.h"
+#include "console/built_in.h"
 
 #include <string.h>
 

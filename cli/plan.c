@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft plan: the run as a program, read before it runs. Opens no hardware, peers or data. */
-#include "cli/built_in.h"
+#include "console/built_in.h"
 #include "forecast/forecast.h"
 #include "kit/task_lists.h"
 #include "plan_ranks.h"

@@ -4,8 +4,8 @@
 #include "plan_ranks.h"
 #include "forecast/forecast.h"
 
-#include "cli/built_in.h"
-#include "cli/columns.h"
+#include "console/built_in.h"
+#include "console/columns.h"
 
 #include <stdlib.h>
 #include <string.h>

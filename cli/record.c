@@ -3,7 +3,7 @@
  * last step, and, blank while the run goes on, how it ended. run.json takes the end from there, now
  * or at the next start. */
 #include "record.h"
-#include "cli/crash.h"
+#include "console/crash.h"
 #include "folder.h"
 #include "forecast/forecast.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session.h"
-#include "cli/crash.h"
+#include "console/crash.h"
 #include "processors.h"
 
 #include <errno.h>

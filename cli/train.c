@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft train: the plan, executed. */
 #include "about.h"
-#include "cli/built_in.h"
+#include "console/built_in.h"
 #include "execute/run.h"
 #include "forecast/forecast.h"
 #include "generate/generate.h"

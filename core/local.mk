@@ -22,34 +22,34 @@ core_libcore_la_SOURCES = \
 	core/settings/check.c \
 	core/settings/core_params.c \
 	core/settings/ini.c \
-	core/settings/listed.c \
+	core/settings/list.c \
 	core/settings/nearest.c \
 	core/settings/params.c \
 	core/settings/settings.c \
 	core/settings/unknown.c \
 	core/settings/value.c \
 	core/settings/ini.h \
-	core/settings/internal.h \
+	core/settings/values.h \
 	core/settings/settings.h \
 	core/host/descriptor.c \
 	core/host/enter.c \
 	core/host/loader.c \
 	core/host/module.c \
-	core/host/order.c \
+	core/host/capabilities.c \
 	core/host/search.c \
 	core/host/services.c \
 	core/host/set.c \
 	core/host/wrap.c \
 	core/host/enter.h \
-	core/host/internal.h \
+	core/host/host.h \
 	core/host/plugins.h \
 	core/host/vetting.h \
 	core/host/wrap.h \
 	core/compile/mesh/layout.c \
 	core/compile/mesh/mesh.c \
-	core/compile/mesh/plan.c \
+	core/compile/mesh/axes.c \
 	core/compile/mesh/steps.c \
-	core/compile/mesh/plan.h \
+	core/compile/mesh/axes.h \
 	core/compile/graph/attrs.c \
 	core/compile/graph/build.c \
 	core/compile/graph/cache.c \
@@ -62,17 +62,17 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/node.c \
 	core/compile/graph/ops.c \
 	core/compile/graph/optimize.c \
-	core/compile/graph/order.c \
+	core/compile/graph/chunk_order.c \
 	core/compile/graph/rule.c \
 	core/compile/graph/state.c \
 	core/compile/graph/tensor.c \
 	core/compile/graph/verify.c \
 	core/compile/graph/grad.h \
-	core/compile/graph/internal.h \
+	core/compile/graph/graph.h \
 	core/compile/graph/map.h \
 	core/compile/graph/rule.h \
-	core/compile/graph/watch.h \
-	core/compile/place/gather.c \
+	core/compile/graph/attr_watch.h \
+	core/compile/place/storage.c \
 	core/compile/place/move.c \
 	core/compile/place/parts.c \
 	core/compile/place/place.c \
@@ -84,37 +84,36 @@ core_libcore_la_SOURCES = \
 	core/compile/autodiff/autodiff_sum.c \
 	core/compile/autodiff/autodiff.h \
 	core/compile/schedule/tasks.c \
-	core/compile/schedule/verify.c \
+	core/compile/schedule/proof.c \
 	core/compile/schedule/schedule.h \
-	core/compile/program/alike.c \
+	core/compile/program/same_memory.c \
 	core/compile/program/buffers.c \
-	core/compile/program/early.c \
+	core/compile/program/prologue.c \
 	core/compile/program/exchange.c \
 	core/compile/program/flops.c \
 	core/compile/program/fuse.c \
 	core/compile/program/group.c \
 	core/compile/program/kernels.c \
 	core/compile/program/lower.c \
-	core/compile/program/memory.c \
-	core/compile/program/order.c \
+	core/compile/program/waits.c \
 	core/compile/program/pack.c \
-	core/compile/program/schedule.c \
+	core/compile/program/liveness.c \
 	core/compile/program/slots.c \
 	core/compile/program/states.c \
 	core/compile/program/walk.c \
 	core/compile/program/workspace.c \
-	core/compile/program/compile.h \
+	core/compile/program/compiler.h \
 	core/compile/program/lower.h \
-	core/compile/program/order.h \
+	core/compile/program/waits.h \
 	core/compile/program/pack.h \
 	core/compile/program/walk.h \
 	core/compile/driver/device.c \
-	core/compile/driver/held.c \
+	core/compile/driver/footprint.c \
 	core/compile/driver/passes.c \
 	core/compile/driver/plan.c \
 	core/compile/driver/calls.c \
 	core/compile/driver/state_view.c \
-	core/compile/driver/tasks.c \
+	core/compile/driver/schedule.c \
 	core/compile/driver/plan.h \
 	core/execute/collective.c \
 	core/execute/control.c \
@@ -130,9 +129,9 @@ core_libcore_la_SOURCES = \
 	core/execute/observe.c \
 	core/execute/run.c \
 	core/execute/scalars.c \
-	core/execute/staged.c \
+	core/execute/host_kernel.c \
 	core/execute/streams.c \
-	core/execute/tasks.c \
+	core/execute/run_tasks.c \
 	core/execute/times.c \
 	core/execute/transfers.c \
 	core/execute/waiting.c \
@@ -156,7 +155,7 @@ core_libweft_la_LIBADD = lib/libinner.la
 core_libweft_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(ABI_MINOR):0:0 -no-undefined \
 	$(NO_UNDEFINED) -Wl,--version-script=core/libweft.map
 EXTRA_core_libweft_la_DEPENDENCIES = core/libweft.map
-private_headers = $(filter-out core/host/internal.h core/settings/internal.h lib/io/internal.h,\
+private_headers = $(filter-out core/host/host.h core/settings/values.h lib/io/internal.h,\
 	$(filter %.h,$(core_libcore_la_SOURCES) $(lib_libkit_la_SOURCES) \
 	$(lib_libshared_la_SOURCES)))
 core/libweft.map: core/make-map core/local.mk lib/local.mk $(weftinclude_HEADERS) $(private_headers)

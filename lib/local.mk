@@ -18,35 +18,35 @@ lib_libkit_la_SOURCES = \
 	lib/kit/loss.h \
 	lib/kit/task_lists.h
 lib_libshared_la_SOURCES = \
-	lib/cli/built_in.c \
-	lib/cli/columns.c \
-	lib/cli/crash.c \
-	lib/cli/describe.c \
-	lib/cli/describe_man.c \
-	lib/cli/edits.c \
-	lib/cli/effective.c \
-	lib/cli/options.c \
-	lib/cli/pack.c \
-	lib/cli/built_in.h \
-	lib/cli/columns.h \
-	lib/cli/crash.h \
-	lib/cli/describe.h \
-	lib/cli/settings.h \
-	lib/forecast/broken.c \
+	lib/console/built_in.c \
+	lib/console/columns.c \
+	lib/console/crash.c \
+	lib/console/describe.c \
+	lib/console/describe_man.c \
+	lib/console/edits.c \
+	lib/console/effective.c \
+	lib/console/options.c \
+	lib/console/pack.c \
+	lib/console/built_in.h \
+	lib/console/columns.h \
+	lib/console/crash.h \
+	lib/console/describe.h \
+	lib/console/settings.h \
+	lib/forecast/reproducer.c \
 	lib/forecast/check.c \
 	lib/forecast/costs.c \
 	lib/forecast/course.c \
 	lib/forecast/forecast.c \
 	lib/forecast/graph.c \
 	lib/forecast/libraries.c \
-	lib/forecast/measured.c \
+	lib/forecast/task_times.c \
 	lib/forecast/pipeline.c \
 	lib/forecast/reach.c \
 	lib/forecast/repeats.c \
 	lib/forecast/report.c \
 	lib/forecast/roofline.c \
 	lib/forecast/room.c \
-	lib/forecast/seen.c \
+	lib/forecast/causal.c \
 	lib/forecast/simulate.c \
 	lib/forecast/svg.c \
 	lib/forecast/timeline.c \
@@ -119,7 +119,7 @@ lib_libinner_la_SOURCES =
 lib_libinner_la_LIBADD = core/libcore.la lib/libkit.la lib/libshared.la
 
 EXTRA_DIST += \
-	lib/cli/README.md \
+	lib/console/README.md \
 	lib/forecast/README.md \
 	lib/generate/README.md \
 	lib/io/README.md \

@@ -31,19 +31,19 @@ weft_SOURCES += \
 	tools/generate/texts.c \
 	tools/generate/weights.c \
 	tools/generate/generate.h \
-	tools/oracle/bound.c \
+	tools/oracle/bound_f8.c \
 	tools/oracle/compare.c \
-	tools/oracle/fed.c \
+	tools/oracle/feed.c \
 	tools/oracle/oracle.c \
 	tools/oracle/part.c \
 	tools/oracle/record.c \
-	tools/oracle/rounding.c \
-	tools/oracle/said.c \
+	tools/oracle/rounding_f8.c \
+	tools/oracle/outputs.c \
 	tools/oracle/settings.c \
 	tools/oracle/trace.c \
 	tools/oracle/values.c \
 	tools/oracle/oracle.h \
-	tools/oracle/rounding.h \
+	tools/oracle/rounding_f8.h \
 	tools/vet/libraries.c \
 	tools/vet/set.c \
 	tools/vet/vet.c \

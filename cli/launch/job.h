@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks as processes: found in the environment, joined, or started with mpirun. */
-#ifndef WEFT_CLI_JOB_H
-#define WEFT_CLI_JOB_H
+#ifndef WEFT_CLI_LAUNCH_JOB_H
+#define WEFT_CLI_LAUNCH_JOB_H
 
 #include "ranks.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks of a run as threads of this process: started, agreed with, ended together. */
-#ifndef WEFT_CLI_RANKS_H
-#define WEFT_CLI_RANKS_H
+#ifndef WEFT_CLI_LAUNCH_RANKS_H
+#define WEFT_CLI_LAUNCH_RANKS_H
 
 #include "session.h"
 

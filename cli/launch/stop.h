@@ -2,8 +2,8 @@
 /* How a run is asked to end, or to save, by signals. They are blocked in all threads but one, which
  * waits for them: computing threads must not be interrupted, for what a library computes with may
  * lie where a signal's handler has its stack (oneDNN's products of matrices do that). */
-#ifndef WEFT_CLI_STOP_H
-#define WEFT_CLI_STOP_H
+#ifndef WEFT_CLI_LAUNCH_STOP_H
+#define WEFT_CLI_LAUNCH_STOP_H
 
 #include <signal.h>
 #include <weft/base.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The groups that redistributes and transfers are carried out in. */
-#ifndef WEFT_RUN_COLLECTIVE_H
-#define WEFT_RUN_COLLECTIVE_H
+#ifndef WEFT_EXECUTE_COLLECTIVE_H
+#define WEFT_EXECUTE_COLLECTIVE_H
 
 #include "compile/program/lower.h"
 #include "execute/control.h"

@@ -2,8 +2,8 @@
 /* The control channel between ranks: agreement on status, small exchanges. Carries no tensors.
  * Ranks are threads of this process, or processes that talk over sockets; nothing but the two
  * functions that make a channel knows which. */
-#ifndef WEFT_RUN_CONTROL_H
-#define WEFT_RUN_CONTROL_H
+#ifndef WEFT_EXECUTE_CONTROL_H
+#define WEFT_EXECUTE_CONTROL_H
 
 #include "execute/watch.h"
 #include "host/plugins.h"

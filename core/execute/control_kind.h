@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the kinds of control channel share. */
-#ifndef WEFT_RUN_CONTROL_KIND_H
-#define WEFT_RUN_CONTROL_KIND_H
+#ifndef WEFT_EXECUTE_CONTROL_KIND_H
+#define WEFT_EXECUTE_CONTROL_KIND_H
 
 #include "execute/control.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executing a plan on one rank: memory, data, the loop, its observers. Internal to weft (core and
  * cli). */
-#ifndef WEFT_RUN_RUN_H
-#define WEFT_RUN_RUN_H
+#ifndef WEFT_EXECUTE_RUN_H
+#define WEFT_EXECUTE_RUN_H
 
 #include "compile/driver/plan.h"
 #include "execute/collective.h"
@@ -166,7 +166,7 @@ void *weft_run_address(const weft_run *run, const weft_lowered *l, int buffer, i
 enum { WEFT_SCALAR_BYTES = 8 };
 weft_status weft_run_scalars(weft_run *run, const weft_lowered *l, const weft_value *const *values,
                              int n, double *out, weft_error *err);
-/* staged.c: a plain kernel on a device whose memory the host cannot use, or not yet. */
+/* host_kernel.c: a plain kernel on a device whose memory the host cannot use, or not yet. */
 weft_status weft_run_staged(weft_run *run, const weft_call *call, const char *owner,
                             weft_error *err);
 

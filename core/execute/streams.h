@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tasks.c, streams.c and waiting.c share. */
-#ifndef WEFT_RUN_STREAMS_H
-#define WEFT_RUN_STREAMS_H
+/* What run_tasks.c, streams.c and waiting.c share. */
+#ifndef WEFT_EXECUTE_STREAMS_H
+#define WEFT_EXECUTE_STREAMS_H
 
 #include "compile/program/walk.h"
 #include "execute/run.h"

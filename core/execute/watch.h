@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank says, and when it gives up, while it waits for others. One for every rank; it belongs
  * to the rank's thread. */
-#ifndef WEFT_RUN_WATCH_H
-#define WEFT_RUN_WATCH_H
+#ifndef WEFT_EXECUTE_WATCH_H
+#define WEFT_EXECUTE_WATCH_H
 
 #include <stdatomic.h>
 #include <weft/base.h>

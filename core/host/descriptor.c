@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be wrong with a plugin's descriptor, found before any of its code runs. */
-#include "host/internal.h"
+#include "host/host.h"
 #include "host/wrap.h"
 
 #include <ctype.h>

@@ -6,8 +6,8 @@
  *     weft_entry entry = weft_enter(plugin->name, "open", plugin->where, err);
  *     s = weft_leave(&entry, plugin->open(self, err));
  */
-#ifndef WEFT_PLUGIN_ENTER_H
-#define WEFT_PLUGIN_ENTER_H
+#ifndef WEFT_HOST_ENTER_H
+#define WEFT_HOST_ENTER_H
 
 #include "host/plugins.h"
 

@@ -2,7 +2,7 @@
 /* Our own loader inside libltdl. libltdl's loads lazily, searches the system for bare names and the
  * environment for all of them, and says "file not found" whatever happened. This one opens the one
  * path it was told to, binds at once, and keeps the dynamic linker's own words. */
-#include "host/internal.h"
+#include "host/host.h"
 
 #include <dlfcn.h>
 #include <errno.h>

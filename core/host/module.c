@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One plugin: found, opened, its descriptor checked. */
-#include "host/internal.h"
+#include "host/host.h"
 
 #include <errno.h>
 #include <stdio.h>

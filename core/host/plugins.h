@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugins of one rank: found, opened, checked, ordered, created. Internal to weft (core and
  * cli). */
-#ifndef WEFT_PLUGIN_PLUGINS_H
-#define WEFT_PLUGIN_PLUGINS_H
+#ifndef WEFT_HOST_PLUGINS_H
+#define WEFT_HOST_PLUGINS_H
 
 #include "settings/settings.h"
 #include <weft/plugin.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where plugins are: an ordered list of folders, and from a name to one trustworthy real path. */
 #include "base/array.h"
-#include "host/internal.h"
+#include "host/host.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -2,7 +2,7 @@
 /* The listed set: its modules, sections, order and capabilities, all errors at once; then its
  * hooks, each under its plugin's name. */
 #include "host/enter.h"
-#include "host/internal.h"
+#include "host/host.h"
 #include "host/wrap.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/wrap.h"
-#include "host/internal.h"
+#include "host/host.h"
 
 #include <string.h>
 

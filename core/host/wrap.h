@@ -7,8 +7,8 @@
  * So the thread always knows whose code it is in, and what a wrap leaves out goes past it. A
  * service whose table weft does not know, or whose functions take no instance, is called as it is.
  */
-#ifndef WEFT_PLUGIN_WRAP_H
-#define WEFT_PLUGIN_WRAP_H
+#ifndef WEFT_HOST_WRAP_H
+#define WEFT_HOST_WRAP_H
 
 #include "host/enter.h"
 

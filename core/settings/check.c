@@ -2,7 +2,7 @@
 /* One section against its table. Keys the table does not have are left to weft_settings_finish,
  * which knows all tables and so can say where a key belongs; only where there are no keys at all
  * they are wrong at once. */
-#include "settings/internal.h"
+#include "settings/values.h"
 
 #include <limits.h>
 #include <stdio.h>

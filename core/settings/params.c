@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The getters of one section's checked values. */
-#include "settings/internal.h"
+#include "settings/values.h"
 
 #include <string.h>
 

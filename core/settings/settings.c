@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading: a file and what it includes, then overrides, into sections of settings where the last
  * one set wins. */
-#include "settings/internal.h"
+#include "settings/values.h"
 
 #include <weft/files.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What nobody claimed: keys without a parameter, sections without a plugin. */
-#include "settings/internal.h"
+#include "settings/values.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One word against one parameter's type, range and choices. */
-#include "settings/internal.h"
+#include "settings/values.h"
 
 #include <errno.h>
 #include <locale.h>

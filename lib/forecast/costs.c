@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the tasks of a training step take, by a roofline of all that the ranks of a pipeline do. */
-#include "compile/program/compile.h"
+#include "compile/program/compiler.h"
 #include "forecast/forecast.h"
 
 #include <string.h>

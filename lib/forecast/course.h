@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank on its way through its list (course.c), and what it waits for in other ranks of its
  * pipeline (pipeline.c). */
-#ifndef WEFT_LOWER_COURSE_H
-#define WEFT_LOWER_COURSE_H
+#ifndef WEFT_LIB_FORECAST_COURSE_H
+#define WEFT_LIB_FORECAST_COURSE_H
 
 #include "compile/program/walk.h"
 #include "forecast/roofline.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan says of a run before it runs: times, memory, texts for people. */
-#ifndef WEFT_FORECAST_FORECAST_H
-#define WEFT_FORECAST_FORECAST_H
+#ifndef WEFT_LIB_FORECAST_FORECAST_H
+#define WEFT_LIB_FORECAST_FORECAST_H
 
 #include "compile/driver/plan.h"
 #include "forecast/roofline.h"
 
-/* ---- broken.c ---- */
+/* ---- reproducer.c ---- */
 
 /* For weft_plan_options: writes before-PLUGIN.graph, in the run folder or the user's cache. */
 void weft_plan_keep_broken(const weft_plan *plan, const char *plugin, const weft_graph *graph,

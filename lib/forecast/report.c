@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan as text. */
-#include "cli/columns.h"
+#include "console/columns.h"
 #include "forecast/forecast.h"
 #include "print/graph.h"
 

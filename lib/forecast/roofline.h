@@ -2,8 +2,8 @@
 /* How long planned work takes, by a roofline: every instruction the larger of its operations and
  * its bytes over what the device reaches, and instructions beside each other as their queues and
  * waits let them. A prediction, and no more. */
-#ifndef WEFT_LOWER_ROOFLINE_H
-#define WEFT_LOWER_ROOFLINE_H
+#ifndef WEFT_LIB_FORECAST_ROOFLINE_H
+#define WEFT_LIB_FORECAST_ROOFLINE_H
 
 #include "compile/program/lower.h"
 #include "forecast/timeline.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When each task of a schedule runs, if tasks take what they are said to; as text and as a picture.
  */
-#ifndef WEFT_SCHEDULE_TIMELINE_H
-#define WEFT_SCHEDULE_TIMELINE_H
+#ifndef WEFT_LIB_FORECAST_TIMELINE_H
+#define WEFT_LIB_FORECAST_TIMELINE_H
 
 #include "compile/schedule/schedule.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The programs that write text, fed token by token: several texts at a time, one a row, all ending
  * at the same place. Shorter prompts are padded in front. Internal to weft. */
-#ifndef WEFT_RUN_DECODER_H
-#define WEFT_RUN_DECODER_H
+#ifndef WEFT_LIB_GENERATE_DECODER_H
+#define WEFT_LIB_GENERATE_DECODER_H
 
 #include "compile/driver/plan.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts continued, token by token. Internal to weft. */
-#ifndef WEFT_RUN_GENERATE_H
-#define WEFT_RUN_GENERATE_H
+#ifndef WEFT_LIB_GENERATE_GENERATE_H
+#define WEFT_LIB_GENERATE_GENERATE_H
 
 #include "generate/decoder.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that appears whole or not at all: written beside its place, flushed to disk, then renamed.
  * Internal to lib/io. */
-#ifndef WEFT_IO_ATOMIC_FILE_H
-#define WEFT_IO_ATOMIC_FILE_H
+#ifndef WEFT_LIB_IO_ATOMIC_FILE_H
+#define WEFT_LIB_IO_ATOMIC_FILE_H
 
 #include <weft/base.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For passes that weigh: bytes and costs of values and nodes, and what gradients read. */
 #include "compile/graph/grad.h"
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "host/enter.h"
 
 #include <stdlib.h>

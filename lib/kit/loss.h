@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What heads and other losses share. */
-#ifndef WEFT_KIT_LOSS_H
-#define WEFT_KIT_LOSS_H
+#ifndef WEFT_LIB_KIT_LOSS_H
+#define WEFT_LIB_KIT_LOSS_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 weft_status weft_loss_check_name(weft_graph *g, const char *name);
 /* weft_add_loss of a sum over tokens, unchecked, at the spot and in the mode of the graph. */

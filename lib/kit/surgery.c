@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For passes: nodes put in front of whoever reads a value, values replaced, nodes moved and taken
  * out. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <string.h>
 

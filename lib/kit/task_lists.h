@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of tasks as text that can be edited; weft_tasks_parse reads it. */
-#ifndef WEFT_KIT_TASK_LISTS_H
-#define WEFT_KIT_TASK_LISTS_H
+#ifndef WEFT_LIB_KIT_TASK_LISTS_H
+#define WEFT_LIB_KIT_TASK_LISTS_H
 
 #include "compile/schedule/schedule.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Do all ranks mean the same run? Asked once, before the first step. */
-#ifndef WEFT_RUN_DIGEST_H
-#define WEFT_RUN_DIGEST_H
+#ifndef WEFT_LIB_NET_DIGEST_H
+#define WEFT_LIB_NET_DIGEST_H
 
 #include "compile/driver/plan.h"
 #include "execute/control.h"

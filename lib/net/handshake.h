@@ -9,8 +9,8 @@
  * A proof is an HMAC, keyed with the token, of who proves and of both introductions. One that was
  * heard before, or that comes back to where it was made, proves nothing. The keys of the messages
  * that follow are made in the same way, one for each direction. */
-#ifndef WEFT_RUN_HANDSHAKE_H
-#define WEFT_RUN_HANDSHAKE_H
+#ifndef WEFT_LIB_NET_HANDSHAKE_H
+#define WEFT_LIB_NET_HANDSHAKE_H
 
 #include "execute/control.h"
 #include "net/link.h"

@@ -2,8 +2,8 @@
 /* Whole messages between two ranks that have proved to each other who they are. Each carries a MAC
  * of its content and its number: one that was altered, made up, repeated or left out on the way
  * ends the connection. They are not encrypted. */
-#ifndef WEFT_RUN_LINK_H
-#define WEFT_RUN_LINK_H
+#ifndef WEFT_LIB_NET_LINK_H
+#define WEFT_LIB_NET_LINK_H
 
 #include <weft/base.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How processes that are ranks of one run find each other, and find out that they are. */
-#ifndef WEFT_RUN_RENDEZVOUS_H
-#define WEFT_RUN_RENDEZVOUS_H
+#ifndef WEFT_LIB_NET_RENDEZVOUS_H
+#define WEFT_LIB_NET_RENDEZVOUS_H
 
 #include "execute/control.h"
 #include "net/link.h"

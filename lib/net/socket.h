@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets with time limits. No function raises SIGPIPE or waits for ever. */
-#ifndef WEFT_RUN_SOCKET_H
-#define WEFT_RUN_SOCKET_H
+#ifndef WEFT_LIB_NET_SOCKET_H
+#define WEFT_LIB_NET_SOCKET_H
 
 #include <weft/base.h>
 

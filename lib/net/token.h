@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The secret that the ranks of one run share. */
-#ifndef WEFT_RUN_TOKEN_H
-#define WEFT_RUN_TOKEN_H
+#ifndef WEFT_LIB_NET_TOKEN_H
+#define WEFT_LIB_NET_TOKEN_H
 
 #include "execute/control.h"
 

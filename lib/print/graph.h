@@ -15,10 +15,10 @@
  * A line is: results (name: type, marks), the op with its operands and attributes, the plugin;
  * behind it, where they are not the usual, scope, "again" (phase recompute) and for whom. Marks: ~
  * recompute, (role), fetched, becomes @state. */
-#ifndef WEFT_PRINT_GRAPH_H
-#define WEFT_PRINT_GRAPH_H
+#ifndef WEFT_LIB_PRINT_GRAPH_H
+#define WEFT_LIB_PRINT_GRAPH_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 /* Consecutive lines of one block, chunk and direction. */
 typedef struct weft_section {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can be told of a shared object from its bytes, without the dynamic linker: it is not mapped
  * as an object, and nothing of it runs. The bytes are not trusted. */
-#ifndef WEFT_PLUGIN_ELF_H
-#define WEFT_PLUGIN_ELF_H
+#ifndef WEFT_LIB_VET_ELF_H
+#define WEFT_LIB_VET_ELF_H
 
 #include <stdbool.h>
 #include <stddef.h>

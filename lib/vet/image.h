@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin's file as bytes: what it is, and a copy that nobody can change. */
-#ifndef WEFT_PLUGIN_IMAGE_H
-#define WEFT_PLUGIN_IMAGE_H
+#ifndef WEFT_LIB_VET_IMAGE_H
+#define WEFT_LIB_VET_IMAGE_H
 
 #include "host/plugins.h"
 

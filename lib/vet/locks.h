@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The locks that hold together, and libraries under them. */
-#ifndef WEFT_VET_LOCKS_H
-#define WEFT_VET_LOCKS_H
+#ifndef WEFT_LIB_VET_LOCKS_H
+#define WEFT_LIB_VET_LOCKS_H
 
 #include "host/vetting.h"
 #include "vet/vetted.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256 of bytes. Every command that opens plugins hashes megabytes of them: with the processor's
  * own instructions, where it has them, and else by libsodium, which uses none. */
-#ifndef WEFT_PLUGIN_SHA256_H
-#define WEFT_PLUGIN_SHA256_H
+#ifndef WEFT_LIB_VET_SHA256_H
+#define WEFT_LIB_VET_SHA256_H
 
 #include <stdbool.h>
 #include <stddef.h>

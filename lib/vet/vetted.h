@@ -12,8 +12,8 @@
  * it is that one, it is not read again. '-' stands for a build-id or a stamp that there is not. A
  * name may have several lines: bytes that any of them knows may run. Lines that begin with # and
  * empty ones are not read. */
-#ifndef WEFT_PLUGIN_VETTED_H
-#define WEFT_PLUGIN_VETTED_H
+#ifndef WEFT_LIB_VET_VETTED_H
+#define WEFT_LIB_VET_VETTED_H
 
 #include "vet/image.h"
 

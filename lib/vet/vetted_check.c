@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lock, held against what runs: plugins before they are opened, and the process. */
-#include "host/internal.h"
+#include "host/host.h"
 #include "vet/vetted.h"
 
 #include <errno.h>

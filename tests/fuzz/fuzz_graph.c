@@ -2,7 +2,7 @@
 /* Graphs as text, layouts and tables in them. */
 #include "../lib/graph_text.h"
 #include "../lib/standard_ops.h"
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "fuzz.h"
 #include "print/graph.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* INI texts, and the piece in which they are sent to other ranks. */
-#include "cli/settings.h"
+#include "console/settings.h"
 #include "fuzz.h"
 
 #include <stdlib.h>

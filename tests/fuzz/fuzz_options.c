@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of -o, --with and --without, and lists of words: the first byte says which. */
-#include "cli/settings.h"
+#include "console/settings.h"
 #include "fuzz.h"
 
 #include <stdlib.h>

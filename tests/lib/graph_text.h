@@ -3,7 +3,7 @@
 #ifndef WEFT_TEST_GRAPH_TEXT_H
 #define WEFT_TEST_GRAPH_TEXT_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 /* Reads what weft_graph_print wrote whole; config: of the same mode and mesh. Errors name the line.
  * The graph is not verified. */

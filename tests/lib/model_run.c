@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model_run.h"
 
-#include "cli/built_in.h"
+#include "console/built_in.h"
 #include "execute/control.h"
 
 #include <setjmp.h>

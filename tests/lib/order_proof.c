@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "order_proof.h"
 
-#include "compile/program/order.h"
+#include "compile/program/waits.h"
 
 typedef struct prover {
     const weft_lowered *l;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan_run.h"
 
-#include "cli/built_in.h"
+#include "console/built_in.h"
 
 #include <setjmp.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef WEFT_TESTS_PLANNED_H
 #define WEFT_TESTS_PLANNED_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "settings/settings.h"
 
 #include <weft/plugin.h>

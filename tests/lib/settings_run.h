@@ -4,7 +4,7 @@
 #ifndef SETTINGS_RUN_H
 #define SETTINGS_RUN_H
 
-#include "cli/settings.h"
+#include "console/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

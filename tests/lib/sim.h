@@ -6,7 +6,7 @@
 #ifndef WEFT_TESTS_SIM_H
 #define WEFT_TESTS_SIM_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 /* ---- parts of values (sim_step.c) ---- */
 

@@ -3,7 +3,7 @@
 #ifndef SMALL_MODEL_H
 #define SMALL_MODEL_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "standard_ops.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #ifndef STANDARD_OPS_H
 #define STANDARD_OPS_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 /* NULL-ended. */
 const weft_op *const *standard_ops(void);

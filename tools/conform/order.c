@@ -4,7 +4,7 @@
  * say this, since it holds for indices that must be whole, too. */
 #include "conform.h"
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <string.h>
 #include <weft/random.h>

@@ -3,7 +3,7 @@
 #include "conform.h"
 
 #include "cli.h"
-#include "cli/crash.h"
+#include "console/crash.h"
 #include "execute/control.h"
 #include "forecast/forecast.h"
 #include "processors.h"

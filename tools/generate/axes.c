@@ -2,8 +2,8 @@
 /* A checkpoint of many ranks writes on one, if nobody asks for more. Plugins that cut the model
  * over ranks stay, for they may change it as well, with axes of one rank; one that cannot do so is
  * left out, and that is said. */
+#include "compile/mesh/axes.h"
 #include "compile/driver/plan.h"
-#include "compile/mesh/plan.h"
 #include "execute/control.h"
 #include "forecast/forecast.h"
 #include "generate.h"

@@ -149,7 +149,7 @@ void oracle_measure_whole(const double *reference, const double *other, int64_t 
 void oracle_measure_parts(const double *reference, const double *other, int64_t n,
                           const oracle_parts *parts, double least, oracle_part *worst);
 
-/* ---- said.c ---- */
+/* ---- outputs.c ---- */
 
 /* After training: validation and texts, where the record asks for them. All ranks. */
 weft_status oracle_listen(oracle_record *r, weft_run *run, weft_error *err);
@@ -180,7 +180,7 @@ bool oracle_compare_constants(const oracle_record *a, const oracle_record *b, we
 /* Of ranks that hold the same, the first one speaks; terms of open sums are added up. */
 bool oracle_speaks(const weft_run *run, const weft_value *v);
 
-/* ---- fed.c ---- */
+/* ---- feed.c ---- */
 
 /* Of all values that were listed: what each is known by. */
 weft_status oracle_identify(oracle_record *r, const weft_graph *g, int64_t micro_batches,
@@ -195,12 +195,12 @@ bool oracle_is_fed(const oracle_record *r, const weft_value *v);
 weft_status oracle_feed(oracle_record *r, weft_run *run, const weft_value *v,
                         const weft_tensor *local, int64_t micro, weft_error *err);
 
-/* ---- rounding.c ---- */
+/* ---- rounding_f8.c ---- */
 
 /* Where v is rounded to 8 bits: how near its elements are to rounding to the other neighbour. */
 weft_status oracle_round(oracle_record *r, weft_run *run, const weft_value *v, int64_t micro,
                          weft_error *err);
-/* ---- bound.c ---- */
+/* ---- bound_f8.c ---- */
 
 /* How far two runs may be apart at the end of a step's roundings, relative. */
 typedef struct oracle_errors {
@@ -258,13 +258,13 @@ weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, 
 void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                     oracle_verdict *v, weft_text *out);
 
-/* ---- said.c ---- */
+/* ---- outputs.c ---- */
 
 /* Validation and texts, as far as both were asked for them. */
 void oracle_compare_said(oracle_record *a, const oracle_record *b, oracle_verdict *v,
                          weft_text *out);
 
-/* ---- fed.c ---- */
+/* ---- feed.c ---- */
 
 /* fed: the reference, fed what b recorded. Names the first op that makes something else. */
 void oracle_compare_fed(const oracle_record *fed, const oracle_record *b, oracle_verdict *v,

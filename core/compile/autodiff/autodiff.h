@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of autodiff share. */
-#ifndef WEFT_GRAPH_AUTODIFF_H
-#define WEFT_GRAPH_AUTODIFF_H
+#ifndef WEFT_AUTODIFF_AUTODIFF_H
+#define WEFT_AUTODIFF_AUTODIFF_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 typedef struct weft_parts {
     weft_value **list;

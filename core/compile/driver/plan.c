@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compile/driver/plan.h"
-#include "compile/mesh/plan.h"
+#include "compile/mesh/axes.h"
 #include "host/enter.h"
 
 #include <stdio.h>

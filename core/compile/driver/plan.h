@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run as a program that can be read before it runs: plugins' passes over graphs, one graph per
  * mode, lowered for one rank. Nothing is opened. */
-#ifndef WEFT_LOWER_PLAN_H
-#define WEFT_LOWER_PLAN_H
+#ifndef WEFT_DRIVER_PLAN_H
+#define WEFT_DRIVER_PLAN_H
 
 #include "base/units.h"
 #include "compile/program/lower.h"
@@ -125,7 +125,7 @@ weft_status weft_plan_graph(weft_plan *plan, weft_mode mode, const weft_plan_opt
                             weft_error *err);
 weft_status weft_plan_record(weft_plan *plan, weft_pass_record record, weft_error *err);
 
-/* ---- tasks.c, for plan.c ---- */
+/* ---- schedule.c, for plan.c ---- */
 
 /* Makes the lists of tasks of a mode whose graph is there. */
 weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err);
@@ -133,7 +133,7 @@ weft_status weft_plan_schedule(weft_plan *plan, weft_mode mode, weft_error *err)
 /* May the device keep tasks in which ranks communicate, as the transport says? */
 bool weft_plan_captures_sent(const weft_plan *plan);
 
-/* ---- states.c, calls.c, held.c: memory ---- */
+/* ---- states.c, calls.c, footprint.c: memory ---- */
 
 /* What a store is shown: every parameter and state, this rank's part, at its place in `memory`
  * (NULL: without data). weft_free. */
@@ -144,7 +144,7 @@ int64_t weft_plan_store_bytes(const weft_plan *plan);
 /* calls.c: tells the transport what ranks send. All modes are lowered. */
 weft_status weft_plan_sending(weft_plan *plan, weft_error *err);
 
-/* ---- held.c: memory that a run asks for, in bytes ---- */
+/* ---- footprint.c: memory that a run asks for, in bytes ---- */
 
 typedef struct weft_held {
     int64_t arena, state, caches, store; /* store: what saving takes */

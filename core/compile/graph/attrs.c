@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attributes that ops declare. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "settings/settings.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * values of the parts before in caches. Models know nothing of it. A place that is not yet written
  * has an index beyond that of every query, so causality hides it; padding in front of a short
  * prompt has a segment of its own. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <string.h>
 

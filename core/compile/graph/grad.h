@@ -3,7 +3,7 @@
 #ifndef WEFT_GRAPH_GRAD_H
 #define WEFT_GRAPH_GRAD_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 enum { WEFT_GRAD_MAX_TARGETS = 8 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A graph's life, its lists, and what others may look at. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dims and dtypes of a node's results from its op's rule. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "host/enter.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The terms of a loss: scaled alike, summed, and reported each by its name. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of marks, and what may be marked with what. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <string.h>
 #include <weft/marks.h>

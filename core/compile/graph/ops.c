@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The structural ops: where values come from, and what placement, differentiation and lowering add
  * of themselves. All others are brought by plugins. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <math.h>
 #include <string.h>

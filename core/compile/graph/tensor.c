@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels ask of a call, its attributes and its tensors. */
-#include "compile/graph/internal.h"
-#include "compile/graph/watch.h"
+#include "compile/graph/attr_watch.h"
+#include "compile/graph/graph.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What must be true of a graph after every pass, stated without how it came about. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redistributes: what one costs, and putting one in. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which part of a step and which stage of a pipeline every node runs in. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 const char *weft_part_name(weft_part part)
 {

@@ -4,7 +4,7 @@
  * open sum through a linear group, passes an open maximum through a monotone op, or leaves the op
  * alone. The cheapest role wins. On the axis of a pipeline's stages nothing is chosen: a node is
  * where its block is. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a pass needs to put steps in the place of a node that shards travel for. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <stdlib.h>
 #include <string.h>

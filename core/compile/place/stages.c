@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which block is in which stage of a pipeline, and so at which coordinate of the axis of stages its
  * values are held. Placement chooses nothing on that axis: it asks here. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the table says: layouts of parameters and inputs, demands on roles. */
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <fnmatch.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* How a collective is carried out, redistribute by redistribute and step by step: pack, a
  * collective over nominal chunks, unpack. The room that it takes, and what it sends. */
 #include "base/array.h"
-#include "compile/program/compile.h"
+#include "compile/program/compiler.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations: of every instruction, of a step, and what MFU counts of them. */
 #include "compile/graph/grad.h"
-#include "compile/program/compile.h"
+#include "compile/program/compiler.h"
 #include "host/enter.h"
 
 /* A product runs in the narrowest dtype of what it multiplies: scales and biases beside that do not

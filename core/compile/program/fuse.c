@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums made in place: add(total, y) and accumulate(y) cost nothing where the kernel that makes y
  * can add to the total's memory. */
-#include "compile/program/compile.h"
+#include "compile/program/compiler.h"
 
 #include <string.h>
 

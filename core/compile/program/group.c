@@ -10,7 +10,7 @@
  * - All-reduces: of any block, up to a size; whatever is small is summed at once, however many they
  *   are.
  * - What asks for it (WEFT_GROUP_ALL): of any block, and gathers whatever they wait for. */
-#include "compile/program/compile.h"
+#include "compile/program/compiler.h"
 
 #include <string.h>
 #include <weft/marks.h>

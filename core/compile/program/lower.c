@@ -2,7 +2,7 @@
 /* Programs from an ordered graph: the instructions themselves. */
 #include "compile/program/lower.h"
 #include "base/array.h"
-#include "compile/program/compile.h"
+#include "compile/program/compiler.h"
 #include "host/enter.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From an ordered joint graph to programs: flat lists of instructions whose operands are (base,
  * offset), and a memory plan in which every byte has a place. */
-#ifndef WEFT_LOWER_LOWER_H
-#define WEFT_LOWER_LOWER_H
+#ifndef WEFT_PROGRAM_LOWER_H
+#define WEFT_PROGRAM_LOWER_H
 
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "compile/schedule/schedule.h"
 
 #include <weft/plugin.h>

@@ -2,8 +2,8 @@
 /* Offsets for pieces of memory whose lifetimes are known: those in use at the same time never
  * overlap, and all of them together take little more than the most that is in use at once. Knows
  * nothing of graphs. */
-#ifndef WEFT_LOWER_PACK_H
-#define WEFT_LOWER_PACK_H
+#ifndef WEFT_PROGRAM_PACK_H
+#define WEFT_PROGRAM_PACK_H
 
 #include <weft/base.h>
 

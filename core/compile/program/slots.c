@@ -5,7 +5,7 @@
  * elsewhere. Else all such values lie together, in as many slots as there are micro-batches on
  * their way; inputs always do. What a prologue writes lives from the task before on, whose body
  * runs meanwhile. */
-#include "compile/program/compile.h"
+#include "compile/program/compiler.h"
 
 #include <string.h>
 

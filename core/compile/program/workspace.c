@@ -2,7 +2,7 @@
 /* What kernels take besides their operands. Of a value that is cut unevenly ranks hold parts of
  * other extents, and buffers have room for the largest. So have workspaces: then all ranks of a
  * stage keep everything at the same offsets, and a transport may rely on that. */
-#include "compile/program/compile.h"
+#include "compile/program/compiler.h"
 #include "host/enter.h"
 
 #include <string.h>

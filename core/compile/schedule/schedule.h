@@ -39,7 +39,7 @@ weft_status weft_tasks_trivial(weft_tasks *tasks, weft_error *err);
 /* "begin", "3F12" (stage, part, micro-batch), "step_end". */
 void weft_task_print(const weft_task *task, weft_text *text);
 
-/* ---- proof (verify.c) ---- */
+/* ---- proof (proof.c) ---- */
 
 /* How many results of one stage and part a run lets be under way: the next waits for its place. */
 enum { WEFT_TASKS_SENDING = 1 };

@@ -3,8 +3,8 @@
  * closes its norm once. */
 #include "../../../tests/lib/standard_ops.h"
 #include "../adamw.h"
-#include "cli/settings.h"
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
+#include "console/settings.h"
 #include "tests/lib/created.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * over ranks are closed first. */
 #include "../../../tests/lib/standard_ops.h"
 #include "../dump.h"
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 #include "settings/settings.h"
 #include "tests/lib/created.h"
 

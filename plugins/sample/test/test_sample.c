@@ -2,7 +2,7 @@
 /* Choices from known distributions, and the service as the loop uses it, with a tokenizer of one id
  * a byte. */
 #include "../sample.h"
-#include "cli/settings.h"
+#include "console/settings.h"
 #include "tests/lib/created.h"
 
 #include <setjmp.h>

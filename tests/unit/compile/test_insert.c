@@ -3,7 +3,7 @@
  * parameters that are frozen. */
 #include "../../lib/graph_text.h"
 #include "../../lib/standard_ops.h"
-#include "compile/graph/internal.h"
+#include "compile/graph/graph.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

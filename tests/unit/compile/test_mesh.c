@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Meshes: ranks and coordinates; axes as plugins declare them, sizes left to be found, what cannot
  * be. */
-#include "compile/mesh/plan.h"
+#include "compile/mesh/axes.h"
 
 #include <setjmp.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * queues, and in the adversarial spread. */
 #include "../../lib/order_proof.h"
 #include "../../lib/plan_run.h"
-#include "compile/program/order.h"
+#include "compile/program/waits.h"
 
 #include <setjmp.h>
 #include <string.h>

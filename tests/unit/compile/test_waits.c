@@ -2,7 +2,7 @@
 /* Waits of programs at random: every two instructions that touch the same memory are in some order,
  * by a definition of order that is written down here, and no wait can be left out. */
 #include "../../lib/order_proof.h"
-#include "compile/program/order.h"
+#include "compile/program/waits.h"
 
 #include <weft/random.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One plugin: found, opened, its descriptor checked and described; and what is none. */
 #include "../../lib/plugin_run.h"
-#include "cli/describe.h"
+#include "console/describe.h"
 
 #include <ltdl.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "../../fixtures/plugins/fixture.h"
 #include "base/blame.h"
-#include "cli/crash.h"
+#include "console/crash.h"
 #include "host/enter.h"
 #include <pthread.h>
 #include <signal.h>

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "cli/columns.h"
+#include "console/columns.h"
 
 static void add_row(weft_columns *c, const char *a, const char *b, long long n, const char *d)
 {

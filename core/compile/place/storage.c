@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The gather of a parameter from its storage. */
+#include "compile/graph/graph.h"
+
+#include <string.h>
+
+void weft_place_replace(weft_graph *g, weft_value *v, weft_value *by)
+{
+    for (int i = v->n_uses - 1; i >= 0; i--) {
+        weft_use use = v->uses[i];
+        if (use.node != by->node)
+            weft_node_relink(g, use.node, use.operand, by);
+    }
+    weft_graph_replace_root(g, v, by);
+}
+
+static weft_axes stored_axes(const weft_value *v)
+{
+    while (v->node->n_ins)
+        v = v->node->ins[0];
+    return v->store_axes;
+}
+
+/* The gather of a parameter from its storage: the storage axes come off, or those of them that it
+ * names. */
+weft_status weft_place_gather(weft_graph *g, weft_node *n)
+{
+    int axis = weft_graph_stage_axis(g), at = weft_graph_block_rank(g, n->block);
+    weft_value *v = n->ins[0], *out = n->outs[0];
+    g->gathered_by = g->n_storage ? n->by : NULL;
+    if (at >= 0 && weft_layout_at(v->layout, axis) != at) { /* another stage's parameter */
+        v = weft_move_to(g, v, weft_layout_set_at(v->layout, axis, at), n, n->phase, "its gather",
+                         NULL);
+        if (!v)
+            return weft_graph_status(g);
+        weft_node_relink(g, n, 0, v);
+    }
+    out->layout = v->layout;
+    weft_axes stored = stored_axes(v);
+    for (int a = 0; a < g->config.mesh.n_axes; a++)
+        if ((stored >> a & 1u) && weft_gathers_over(g, n, a))
+            out->layout = weft_layout_clear(out->layout, a);
+    weft_step steps[WEFT_MAX_STEPS];
+    n->n_steps = weft_layout_steps(v->layout, out->layout, v->n_dims, steps);
+    out->placed = true;
+    if (n->n_steps == 0) {
+        weft_place_replace(g, out, v);
+        weft_node_unlink(g, n);
+        return WEFT_OK;
+    }
+    weft_step *kept = weft_pool_alloc(&g->pool, (size_t)n->n_steps * sizeof *kept);
+    if (!kept)
+        return weft_fail_memory(&g->error);
+    memcpy(kept, steps, (size_t)n->n_steps * sizeof *kept);
+    n->steps = kept;
+    n->op = weft_ops_find(g->config.ops, "redistribute");
+    return WEFT_OK;
+}

@@ -1,5 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/built_in.h"
-
-const char weft_built_in[] = "[weft]\n"
-                             "defaults = ops check rules device:cpu through_host\n";
