@@ -33,25 +33,25 @@ void weft_loader_builtins(void (*each)(void *self, const char *name), void *self
 
 /* ---- search.c ---- */
 
-typedef struct weft_folder {
+typedef struct weft_plugin_folder {
     const char *real; /* real path, no slash at its end */
     bool build;       /* plugin NAME lies at NAME/.libs/NAME.so */
-} weft_folder;
+} weft_plugin_folder;
 
 /* A file opened through this search, so that one file under two names is noticed. */
-typedef struct weft_seen {
-    struct weft_seen *next;
+typedef struct weft_opened_file {
+    struct weft_opened_file *next;
     dev_t device;
     ino_t inode;
     const char *name;
-} weft_seen;
+} weft_opened_file;
 
 struct weft_search {
     weft_pool pool;
-    weft_folder *folders;
+    weft_plugin_folder *folders;
     int n_folders, capacity;
     int n_user; /* the first ones, named by the user: they come before builtin plugins */
-    weft_seen *seen;
+    weft_opened_file *seen;
     const char **names;
     bool loader;
     bool closed;       /* nothing is opened */

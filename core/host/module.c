@@ -15,7 +15,7 @@ static weft_status check_twice(weft_search *s, const char *name, const char *pat
     if (stat(path, &st) != 0)
         return weft_fail(err, WEFT_ERR_IO, where, "plugin '%s': %s: %s", name, path,
                          strerror(errno));
-    for (const weft_seen *old = s->seen; old; old = old->next) {
+    for (const weft_opened_file *old = s->seen; old; old = old->next) {
         if (old->device != st.st_dev || old->inode != st.st_ino)
             continue;
         if (strcmp(old->name, name) == 0)
@@ -24,11 +24,11 @@ static weft_status check_twice(weft_search *s, const char *name, const char *pat
                          "plugin '%s' is the same file as '%s': %s; list it once, by its own name",
                          name, old->name, path);
     }
-    weft_seen *now = weft_pool_alloc(&s->pool, sizeof *now);
+    weft_opened_file *now = weft_pool_alloc(&s->pool, sizeof *now);
     char *copy = weft_pool_strdup(&s->pool, name);
     if (!now || !copy)
         return weft_fail_memory(err);
-    *now = (weft_seen){s->seen, st.st_dev, st.st_ino, copy};
+    *now = (weft_opened_file){s->seen, st.st_dev, st.st_ino, copy};
     s->seen = now;
     return WEFT_OK;
 }

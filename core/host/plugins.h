@@ -103,7 +103,7 @@ typedef struct weft_plugins {
                           capability (`after`) */
     int n_passes;
     weft_search *search;
-    const struct weft_link
+    const struct weft_service_link
         *links; /* of services that plugins stand around, newest first; see wrap.h */
     weft_pool link_pool;
     void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set

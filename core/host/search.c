@@ -43,11 +43,11 @@ static weft_status add_folder(weft_search *s, const char *real, bool build, weft
         if (s->folders[i].build == build && strcmp(s->folders[i].real, real) == 0)
             return WEFT_OK;
     char *copy = weft_pool_strdup(&s->pool, real);
-    weft_folder *f =
+    weft_plugin_folder *f =
         copy ? weft_array_push(&s->folders, &s->n_folders, &s->capacity, sizeof *f) : NULL;
     if (!f)
         return weft_fail_memory(err);
-    *f = (weft_folder){copy, build};
+    *f = (weft_plugin_folder){copy, build};
     return WEFT_OK;
 }
 
@@ -225,7 +225,7 @@ void weft_search_destroy(weft_search *search)
 /* ---- from a name to a file ---- */
 
 /* Where this folder would hold the plugin; NULL when out of memory. */
-static char *folder_file(const weft_folder *f, const char *name)
+static char *folder_file(const weft_plugin_folder *f, const char *name)
 {
     return f->build ? weft_format("%s/%s/.libs/%s.so", f->real, name, name)
                     : weft_format("%s/%s.so", f->real, name);
@@ -240,7 +240,7 @@ static bool is_trusted(const weft_search *s, const char *real)
 }
 
 /* *real stays NULL if this folder does not have the plugin. */
-static weft_status locate_in(weft_search *s, const weft_folder *f, const char *name,
+static weft_status locate_in(weft_search *s, const weft_plugin_folder *f, const char *name,
                              weft_where where, const char **real, weft_error *err)
 {
     weft_status status = WEFT_OK;
@@ -334,7 +334,7 @@ static void add_name(void *self, const char *name)
         *next = copy;
 }
 
-static void add_entry(name_list *list, const weft_folder *f, const char *entry)
+static void add_entry(name_list *list, const weft_plugin_folder *f, const char *entry)
 {
     size_t n = strlen(entry);
     char name[WEFT_PLUGIN_NAME + 1];
@@ -355,7 +355,7 @@ static void add_entry(name_list *list, const weft_folder *f, const char *entry)
     weft_free(path);
 }
 
-static void scan_folder(name_list *list, const weft_folder *f)
+static void scan_folder(name_list *list, const weft_plugin_folder *f)
 {
     DIR *dir = opendir(f->real);
     if (!dir)

@@ -144,21 +144,21 @@
 /* clang-format on */
 
 /* Where nothing can fail. */
-static weft_blame blame(const weft_link *l, const char *function)
+static weft_blame blame(const weft_service_link *l, const char *function)
 {
     return weft_blame_set((weft_blame){.plugin = l->by->module.plugin->name, .hook = function});
 }
 
 /* l: whose function it is; t: that one's table. */
 #define FIND(service, function)                                                                    \
-    const weft_link *l = weft_link_find(self, offsetof(weft_##service, function));                 \
+    const weft_service_link *l = weft_service_link_find(self, offsetof(weft_##service, function)); \
     const weft_##service *t = l->table
 
 #define DO(service, function, n, list)                                                             \
     static weft_status service##_##function(void *self PARAMS_##n list, weft_error *err)           \
     {                                                                                              \
         FIND(service, function);                                                                   \
-        const weft_entry entry = weft_link_enter(l, #function, err);                               \
+        const weft_entry entry = weft_service_link_enter(l, #function, err);                       \
         return weft_leave(&entry, t->function(l->self ARGS_##n list, err));                        \
     }
 
@@ -188,7 +188,7 @@ static weft_blame blame(const weft_link *l, const char *function)
         weft_status s = check_group(self, l, #function, group, err);                               \
         if (s)                                                                                     \
             return s;                                                                              \
-        const weft_entry entry = weft_link_enter(l, #function, err);                               \
+        const weft_entry entry = weft_service_link_enter(l, #function, err);                       \
         return weft_leave(&entry, t->function(l->self ARGS_##n list, err));                        \
     }
 
@@ -206,16 +206,16 @@ static int find_given(const weft_given *given, const void *group)
 }
 
 /* Whose groups the functions of this link are called with. */
-static const weft_link *maker_for(const weft_link *l)
+static const weft_service_link *maker_for(const weft_service_link *l)
 {
-    return weft_link_find(l, offsetof(weft_transport, group));
+    return weft_service_link_find(l, offsetof(weft_transport, group));
 }
 
 /* self: the link that was called; l: the one that has the function. */
-static weft_status check_group(const weft_link *self, const weft_link *l, const char *function,
-                               const void *group, weft_error *err)
+static weft_status check_group(const weft_service_link *self, const weft_service_link *l,
+                               const char *function, const void *group, weft_error *err)
 {
-    const weft_link *maker = maker_for(l), *outer = maker_for(self);
+    const weft_service_link *maker = maker_for(l), *outer = maker_for(self);
     const char *inner = maker->by->module.plugin->name;
     if (find_given(maker->given, group) >= 0)
         return WEFT_OK;
@@ -239,7 +239,7 @@ static weft_status transport_group(void *self, const int *ranks, int n, int me, 
     /* before it is made: then nothing can keep it from being noted */
     if (!weft_array_push(&given->list, &given->n, &given->capacity, sizeof *given->list))
         return weft_fail_memory(err);
-    const weft_entry entry = weft_link_enter(l, "group", err);
+    const weft_entry entry = weft_service_link_enter(l, "group", err);
     weft_status s = weft_leave(&entry, t->group(l->self, ranks, n, me, group, err));
     if (s)
         given->n--;
@@ -271,7 +271,7 @@ static weft_status transport_places(void *self, void *group, uint64_t digest, we
     FIND(transport, places);
     if (find_given(maker_for(l)->given, group) < 0)
         return WEFT_OK;
-    const weft_entry entry = weft_link_enter(l, "places", err);
+    const weft_entry entry = weft_service_link_enter(l, "places", err);
     return weft_leave(&entry, t->places(l->self, group, digest, err));
 }
 
@@ -284,7 +284,7 @@ static bool sees_collectives(const weft_transport *t)
 static bool transport_captured(void *self)
 {
     bool may = true;
-    for (const weft_link *l = self; l && may; l = l->inner) {
+    for (const weft_service_link *l = self; l && may; l = l->inner) {
         const weft_transport *t = l->table;
         if (!t->captured) {
             may = !sees_collectives(t);

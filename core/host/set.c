@@ -368,7 +368,7 @@ static bool failed_to_give(const weft_plugins *plugins, const char *service)
 static const void *host_service(const weft_host *host, const char *name, void **self)
 {
     weft_plugins *plugins = host->core;
-    const weft_link *l = weft_wraps_find(plugins, name);
+    const weft_service_link *l = weft_wraps_find(plugins, name);
     while (l && !is_ready(l->by, name))
         l = l->inner;
     plugins->unmet = plugins->unmet || (!l && failed_to_give(plugins, name));
@@ -594,7 +594,7 @@ const void *weft_plugins_service(const weft_plugins *plugins, const char *name, 
     int plugin = 0, item = 0;
     const weft_loaded *loaded;
     const weft_contribution *contribution;
-    const weft_link *l = weft_wraps_find(plugins, name);
+    const weft_service_link *l = weft_wraps_find(plugins, name);
     if (l) {
         *self = l->outside_self;
         return l->outside;
@@ -614,7 +614,7 @@ const char *weft_plugins_giver(const weft_plugins *plugins, const void *table)
     int plugin = 0, item = 0;
     const weft_loaded *loaded;
     const weft_contribution *c;
-    const weft_link *l = table ? weft_wraps_find_table(plugins, table) : NULL;
+    const weft_service_link *l = table ? weft_wraps_find_table(plugins, table) : NULL;
     if (l)
         return l->by->module.plugin->name;
     while (table && weft_plugins_next(plugins, WEFT_SERVICE, &plugin, &item, &loaded, &c))

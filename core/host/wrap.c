@@ -14,32 +14,33 @@ static word word_at(const void *table, size_t offset)
     return w;
 }
 
-const weft_link *weft_link_find(const void *self, size_t offset)
+const weft_service_link *weft_service_link_find(const void *self, size_t offset)
 {
-    const weft_link *l = self;
+    const weft_service_link *l = self;
     while (l->inner && !word_at(l->table, offset))
         l = l->inner;
     return l;
 }
 
-weft_entry weft_link_enter(const weft_link *l, const char *function, weft_error *err)
+weft_entry weft_service_link_enter(const weft_service_link *l, const char *function,
+                                   weft_error *err)
 {
     return weft_enter(l->by->module.plugin->name, function, l->by->module.where, err);
 }
 
 /* ---- chains ---- */
 
-const weft_link *weft_wraps_find(const weft_plugins *plugins, const char *service)
+const weft_service_link *weft_wraps_find(const weft_plugins *plugins, const char *service)
 {
-    const weft_link *l = plugins->links;
+    const weft_service_link *l = plugins->links;
     while (l && strcmp(l->service, service) != 0)
         l = l->next;
     return l;
 }
 
-const weft_link *weft_wraps_find_table(const weft_plugins *plugins, const void *table)
+const weft_service_link *weft_wraps_find_table(const weft_plugins *plugins, const void *table)
 {
-    const weft_link *l = plugins->links;
+    const weft_service_link *l = plugins->links;
     while (l && l->outside != table)
         l = l->next;
     return l;
@@ -47,16 +48,16 @@ const weft_link *weft_wraps_find_table(const weft_plugins *plugins, const void *
 
 /* The functions that the chain has somewhere; all else as the service has it, or a table that was
  * chosen. */
-static const void *make_outside(weft_plugins *plugins, const weft_link *l,
+static const void *make_outside(weft_plugins *plugins, const weft_service_link *l,
                                 const weft_service_kind *kind)
 {
-    const weft_link *service = l;
+    const weft_service_link *service = l;
     while (service->inner && !service->chosen)
         service = service->inner;
     char *outside = weft_pool_alloc(&plugins->link_pool, kind->size);
     for (size_t at = 0; outside && at < kind->size; at += sizeof(word)) {
         word function = word_at(kind->forward, at);
-        word w = function ? word_at(weft_link_find(l, at)->table, at) ? function : 0
+        word w = function ? word_at(weft_service_link_find(l, at)->table, at) ? function : 0
                           : word_at(service->table, at);
         memcpy(outside + at, &w, sizeof w);
     }
@@ -64,23 +65,24 @@ static const void *make_outside(weft_plugins *plugins, const weft_link *l,
 }
 
 /* kind NULL, or without functions to call it: a table that is called as it is. */
-static weft_link *add_link(weft_plugins *plugins, const weft_loaded *by, const weft_contribution *c,
-                           const void *table, const weft_link *inner, const weft_service_kind *kind,
-                           weft_error *err)
+static weft_service_link *add_link(weft_plugins *plugins, const weft_loaded *by,
+                                   const weft_contribution *c, const void *table,
+                                   const weft_service_link *inner, const weft_service_kind *kind,
+                                   weft_error *err)
 {
-    weft_link *l = weft_pool_alloc(&plugins->link_pool, sizeof *l);
+    weft_service_link *l = weft_pool_alloc(&plugins->link_pool, sizeof *l);
     weft_given *given = weft_pool_alloc(&plugins->link_pool, sizeof *given);
     if (l && given) {
-        *l = (weft_link){.service = inner ? inner->service : c->service,
-                         .by = by,
-                         .table = table,
-                         .self = by->self,
-                         .inner = inner,
-                         .chosen = inner && c->around,
-                         .outside = table,
-                         .outside_self = by->self,
-                         .given = given,
-                         .next = plugins->links};
+        *l = (weft_service_link){.service = inner ? inner->service : c->service,
+                                 .by = by,
+                                 .table = table,
+                                 .self = by->self,
+                                 .inner = inner,
+                                 .chosen = inner && c->around,
+                                 .outside = table,
+                                 .outside_self = by->self,
+                                 .given = given,
+                                 .next = plugins->links};
         if (kind && kind->forward) {
             l->outside = make_outside(plugins, l, kind);
             l->outside_self = l;
@@ -96,7 +98,7 @@ static weft_link *add_link(weft_plugins *plugins, const weft_loaded *by, const w
 
 /* What weft does not know it can still compare. */
 static weft_status check_size(const weft_loaded *by, const weft_contribution *c,
-                              const weft_link *inner, weft_error *err)
+                              const weft_service_link *inner, weft_error *err)
 {
     size_t mine = *(const size_t *)c->table, theirs = *(const size_t *)inner->table;
     if (mine == theirs)
@@ -110,11 +112,11 @@ static weft_status check_size(const weft_loaded *by, const weft_contribution *c,
 
 /* NULL: it does not stand around the service here. */
 static const void *choose_table(const weft_plugins *plugins, const weft_loaded *by,
-                                const weft_contribution *c, const weft_link *inner)
+                                const weft_contribution *c, const weft_service_link *inner)
 {
     if (!c->around)
         return c->table;
-    const weft_link *device = weft_wraps_find(plugins, "device");
+    const weft_service_link *device = weft_wraps_find(plugins, "device");
     const weft_entry entry = weft_enter(by->module.plugin->name, "around", by->module.where, NULL);
     const void *table = c->around(by->self, inner->outside, device ? device->outside : NULL);
     weft_leave(&entry, WEFT_OK);
@@ -128,7 +130,7 @@ static weft_status add_wrap(weft_plugins *plugins, const weft_loaded *by,
     bool optional;
     const char *service = weft_plain_capability(c->service, name, &optional);
     const weft_service_kind *kind = weft_service_kind_find(service);
-    const weft_link *inner = weft_wraps_find(plugins, service);
+    const weft_service_link *inner = weft_wraps_find(plugins, service);
     if (!inner && optional)
         return WEFT_OK;
     if (!inner)
@@ -140,10 +142,10 @@ static weft_status add_wrap(weft_plugins *plugins, const weft_loaded *by,
     const void *table = s ? NULL : choose_table(plugins, by, c, inner);
     if (!table)
         return s;
-    const weft_link *l = add_link(plugins, by, c, table, inner, kind, err);
+    const weft_service_link *l = add_link(plugins, by, c, table, inner, kind, err);
     if (!l)
         return WEFT_ERR_MEMORY;
-    const weft_entry entry = weft_link_enter(l, "wrap", err);
+    const weft_entry entry = weft_service_link_enter(l, "wrap", err);
     return weft_leave(&entry, c->wrap(by->self, inner->outside, inner->outside_self, err));
 }
 
@@ -163,7 +165,7 @@ weft_status weft_wraps_add(weft_plugins *plugins, const weft_loaded *loaded, wef
 
 void weft_wraps_release(weft_plugins *plugins)
 {
-    for (const weft_link *l = plugins->links; l; l = l->next)
+    for (const weft_service_link *l = plugins->links; l; l = l->next)
         weft_free(l->given->list);
     weft_pool_release(&plugins->link_pool);
     plugins->links = NULL;
@@ -173,7 +175,7 @@ void weft_wraps_release(weft_plugins *plugins)
 
 bool weft_plugins_inner(const weft_plugins *plugins, const void **table, void **self)
 {
-    const weft_link *l = weft_wraps_find_table(plugins, *table);
+    const weft_service_link *l = weft_wraps_find_table(plugins, *table);
     if (!l || !l->inner)
         return false;
     *table = l->inner->outside;
@@ -183,7 +185,7 @@ bool weft_plugins_inner(const weft_plugins *plugins, const void **table, void **
 
 bool weft_plugins_print_wraps(const weft_plugins *plugins, int *i, weft_text *text)
 {
-    const weft_link *outermost = plugins->links;
+    const weft_service_link *outermost = plugins->links;
     for (int seen = 0; outermost; outermost = outermost->next)
         if (outermost->inner && weft_wraps_find(plugins, outermost->service) == outermost &&
             seen++ == *i)
@@ -192,7 +194,7 @@ bool weft_plugins_print_wraps(const weft_plugins *plugins, int *i, weft_text *te
         return false;
     ++*i;
     weft_text_print(text, "%s: ", outermost->service);
-    for (const weft_link *l = outermost; l; l = l->inner)
+    for (const weft_service_link *l = outermost; l; l = l->inner)
         weft_text_print(text, "%s%s", l->by->module.plugin->name, l->inner ? " around " : "");
     return true;
 }

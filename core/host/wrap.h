@@ -29,30 +29,31 @@ typedef struct weft_given {
     int n, capacity;
 } weft_given;
 
-typedef struct weft_link {
+typedef struct weft_service_link {
     const char *service;
     const weft_loaded *by;
     const void *table; /* the plugin's own */
     void *self;
-    const struct weft_link *inner; /* NULL: this is the service */
-    bool chosen;                   /* by `around`: what is not a function is this table's, too */
+    const struct weft_service_link *inner; /* NULL: this is the service */
+    bool chosen; /* by `around`: what is not a function is this table's, too */
     const void *outside;
     void *outside_self;
-    weft_given *given;            /* of this plugin's transport */
-    const struct weft_link *next; /* of the set, newest first */
-} weft_link;
+    weft_given *given;                    /* of this plugin's transport */
+    const struct weft_service_link *next; /* of the set, newest first */
+} weft_service_link;
 
 /* The link at `self` or further in whose table has a function at this offset: one has, or the
  * function could not have been called. */
-const weft_link *weft_link_find(const void *self, size_t offset);
-weft_entry weft_link_enter(const weft_link *l, const char *function, weft_error *err);
+const weft_service_link *weft_service_link_find(const void *self, size_t offset);
+weft_entry weft_service_link_enter(const weft_service_link *l, const char *function,
+                                   weft_error *err);
 
 /* Makes the links of a plugin that was just created: its services, then what it wraps. */
 weft_status weft_wraps_add(weft_plugins *plugins, const weft_loaded *loaded, weft_error *err);
 void weft_wraps_release(weft_plugins *plugins);
 /* The outermost link of a service; NULL: no plugin that is created gives it. */
-const weft_link *weft_wraps_find(const weft_plugins *plugins, const char *service);
+const weft_service_link *weft_wraps_find(const weft_plugins *plugins, const char *service);
 /* The link that is called by this table; NULL: none is. */
-const weft_link *weft_wraps_find_table(const weft_plugins *plugins, const void *table);
+const weft_service_link *weft_wraps_find_table(const weft_plugins *plugins, const void *table);
 
 #endif

@@ -106,7 +106,7 @@ static weft_status check_list(weft_settings *settings, const weft_section *secti
     return status == WEFT_OK ? join_words(&settings->pool, value, err) : status;
 }
 
-static weft_status set_twice(const char *section, const char *key, const weft_setting *setting,
+static weft_status set_twice(const char *section, const char *key, const weft_ini_key *setting,
                              weft_error *err)
 {
     char line[16] = "";
@@ -122,11 +122,11 @@ static weft_status set_twice(const char *section, const char *key, const weft_se
 static weft_status check_value(weft_settings *settings, const weft_section *section,
                                weft_checked *value, weft_error *err)
 {
-    const weft_setting *said = weft_setting_find(section, value->param->name);
+    const weft_ini_key *said = weft_setting_find(section, value->param->name);
     const bool dropped =
         said && said->data &&
         (value->param->type == WEFT_PARAM_PATH || (value->param->flags & NAMES_FILES));
-    const weft_setting *setting = dropped ? NULL : said;
+    const weft_ini_key *setting = dropped ? NULL : said;
     weft_ini_line preset = {.text = value->param->value, .where = WEFT_NOWHERE};
     const bool filled = setting && first_text(setting->lines); /* empty behind '=': not set */
     const weft_ini_line *lines = filled ? setting->lines : &preset;

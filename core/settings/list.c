@@ -88,7 +88,7 @@ weft_status weft_listed_make(const weft_settings *settings, const char *word, we
 
 weft_status weft_settings_list(weft_settings *settings, weft_error *err)
 {
-    const weft_setting *plugins = weft_setting_find(weft_section_find(settings, "weft"), "plugins");
+    const weft_ini_key *plugins = weft_setting_find(weft_section_find(settings, "weft"), "plugins");
     const char **words;
     weft_where *wheres;
     weft_status status;

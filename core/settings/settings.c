@@ -52,9 +52,9 @@ weft_section *weft_section_add(weft_settings *settings, const char *name, weft_w
     return section;
 }
 
-const weft_setting *weft_setting_find(const weft_section *section, const char *key)
+const weft_ini_key *weft_setting_find(const weft_section *section, const char *key)
 {
-    for (const weft_setting *s = section ? section->settings : NULL; s; s = s->next)
+    for (const weft_ini_key *s = section ? section->settings : NULL; s; s = s->next)
         if (strcmp(s->key, key) == 0)
             return s;
     return NULL;
@@ -63,7 +63,7 @@ const weft_setting *weft_setting_find(const weft_section *section, const char *k
 weft_status weft_setting_put(weft_settings *settings, weft_section *section, const char *key,
                              weft_ini_line *lines, weft_where where, weft_error *err)
 {
-    weft_setting **end = &section->settings, *setting;
+    weft_ini_key **end = &section->settings, *setting;
 
     while (*end && strcmp((*end)->key, key) != 0)
         end = &(*end)->next;
@@ -249,7 +249,7 @@ static weft_status include(weft_settings *settings, const frame *now, const weft
 }
 
 /* An empty value is none. */
-static bool is_set(const weft_setting *setting)
+static bool is_set(const weft_ini_key *setting)
 {
     for (const weft_ini_line *line = setting ? setting->lines : NULL; line; line = line->next)
         if (line->text[0])
@@ -404,7 +404,7 @@ void weft_settings_take_as_data(weft_settings *settings)
 {
     for (weft_section *section = settings->sections; section; section = section->next) {
         section->where.line = 0;
-        for (weft_setting *s = section->settings; s; s = s->next) {
+        for (weft_ini_key *s = section->settings; s; s = s->next) {
             s->data = true;
             s->where.line = 0;
             for (weft_ini_line *line = s->lines; line; line = line->next)

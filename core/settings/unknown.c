@@ -32,7 +32,7 @@ static const char *nearest_key(const weft_section *section, const char *key, wef
 }
 
 static weft_status unknown_key(const weft_settings *settings, const weft_section *section,
-                               const weft_setting *setting, weft_error *err)
+                               const weft_ini_key *setting, weft_error *err)
 {
     const char *near = nearest_key(section, setting->key, err);
     weft_text hint = {0};
@@ -58,7 +58,7 @@ weft_status weft_section_unknown(const weft_settings *settings, const weft_secti
 {
     weft_status status = WEFT_OK;
 
-    for (const weft_setting *setting = section->settings; setting; setting = setting->next)
+    for (const weft_ini_key *setting = section->settings; setting; setting = setting->next)
         if (!has_key(section->table, setting->key))
             status = unknown_key(settings, section, setting, err);
     return status;

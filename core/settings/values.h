@@ -27,19 +27,19 @@ struct weft_params {
 };
 
 /* What the user wrote for one key, the last time it was set. */
-typedef struct weft_setting {
+typedef struct weft_ini_key {
     const char *key;
     weft_ini_line *lines;
     weft_where where;
     weft_where before; /* where it was set before that; nowhere: it was not */
     bool data;         /* it comes from data: no file is named by it */
-    struct weft_setting *next;
-} weft_setting;
+    struct weft_ini_key *next;
+} weft_ini_key;
 
 typedef struct weft_section {
     const char *name;
     weft_where where; /* its first header */
-    weft_setting *settings;
+    weft_ini_key *settings;
     const weft_param *table; /* of whoever claimed it */
     weft_params *params;
     bool claimed;
@@ -63,7 +63,7 @@ struct weft_settings {
 weft_section *weft_section_find(const weft_settings *settings, const char *name);
 /* Finds or adds; NULL when out of memory. */
 weft_section *weft_section_add(weft_settings *settings, const char *name, weft_where where);
-const weft_setting *weft_setting_find(const weft_section *section, const char *key);
+const weft_ini_key *weft_setting_find(const weft_section *section, const char *key);
 /* Sets a key to new lines, the later one wins. */
 weft_status weft_setting_put(weft_settings *settings, weft_section *section, const char *key,
                              weft_ini_line *lines, weft_where where, weft_error *err);

@@ -69,7 +69,7 @@ static const shard *add(sight *v, const weft_tensor *q, const weft_tensor *k)
     return s;
 }
 
-static weft_status see(sight *v, weft_instruction *in, double times, weft_seen *out)
+static weft_status see(sight *v, weft_instruction *in, double times, weft_causal *out)
 {
     const weft_node *n = in->node;
     if (in->kind != WEFT_COMPUTE || !weft_node_in(n, "attention"))
@@ -90,11 +90,11 @@ static weft_status see(sight *v, weft_instruction *in, double times, weft_seen *
     return WEFT_OK;
 }
 
-weft_status weft_forecast_see(weft_lowered *l, weft_seen *out, weft_error *err)
+weft_status weft_forecast_see(weft_lowered *l, weft_causal *out, weft_error *err)
 {
     const weft_graph *g = l->graph;
     sight v = {.g = g};
-    weft_seen sums = {0};
+    weft_causal sums = {0};
     v.before = weft_alloc((size_t)(weft_graph_seq_len(g) + 1) * sizeof *v.before);
     weft_status s = v.before ? WEFT_OK : WEFT_ERR_INTERNAL;
     for (int i = 0; i < l->n_programs && !s; i++) {

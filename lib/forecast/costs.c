@@ -79,7 +79,7 @@ static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, wef
 {
     weft_task_time *times = weft_alloc(((size_t)l->tasks->n + 1) * sizeof *times);
     f->costs.of[rank] = weft_alloc(((size_t)l->tasks->n + 1) * sizeof **f->costs.of);
-    weft_seen seen = {0};
+    weft_causal seen = {0};
     weft_status s =
         times && f->costs.of[rank] ? weft_forecast_see(l, &seen, err) : weft_fail_memory(err);
     s = s ? s : weft_roofline_course(r, l, NULL, times, err);

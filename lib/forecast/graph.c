@@ -14,8 +14,8 @@ typedef struct label {
 
 typedef struct printer {
     weft_liner liner; /* first: what its functions get */
-    weft_sections sections;
-    const weft_section *section;
+    weft_graph_sections sections;
+    const weft_graph_section *section;
     label *labels; /* by value id */
     int n_sections, n_met;
     weft_dim known[16];
@@ -26,7 +26,7 @@ typedef struct printer {
 } printer;
 
 /* Starts a section: what is known and numbered is that of this one. */
-static void begin_section(printer *p, const weft_section *section)
+static void begin_section(printer *p, const weft_graph_section *section)
 {
     p->section = section;
     p->n_known = p->n_met = 0;
@@ -112,7 +112,7 @@ static bool is_news(weft_liner *l, const weft_dim *d)
 
 /* ---- sections, once ---- */
 
-static bool print_section(printer *p, const weft_section *s)
+static bool print_section(printer *p, const weft_graph_section *s)
 {
     begin_section(p, s);
     return weft_section_print(&p->liner, s, p->out);
@@ -120,12 +120,12 @@ static bool print_section(printer *p, const weft_section *s)
 
 /* Sections in a row that are as an earlier one; their numbers go up or down by one. */
 typedef struct fold {
-    const weft_section *as, *first, *last;
+    const weft_graph_section *as, *first, *last;
 } fold;
 
 enum { MAX_FOLDS = 8 };
 
-static int number_of(const weft_section *s)
+static int number_of(const weft_graph_section *s)
 {
     return s->chunk >= 0 ? s->chunk : s->block;
 }
@@ -144,7 +144,7 @@ static void print_fold(const fold *f, weft_text *t)
     weft_section_print_direction(f->as, t);
 }
 
-static bool may_follow(const fold *f, const weft_section *as, const weft_section *s)
+static bool may_follow(const fold *f, const weft_graph_section *as, const weft_graph_section *s)
 {
     int step = number_of(s) - number_of(f->last), before = number_of(f->last) - number_of(f->first);
     return f->as == as && ((step == 1 && before >= 0) || (step == -1 && before <= 0));
@@ -158,7 +158,7 @@ static void flush(fold *folds, int *n, weft_text *t)
 }
 
 /* The first section of the same structure; s itself if it is the first; NULL when out of memory. */
-static const weft_section *find_form(printer *p, const weft_section *s)
+static const weft_graph_section *find_form(printer *p, const weft_graph_section *s)
 {
     const weft_liner people = p->liner;
     p->liner = (weft_liner){.g = people.g, .name = add_number, .alike = true};
@@ -171,7 +171,7 @@ static const weft_section *find_form(printer *p, const weft_section *s)
         weft_text_add(&form, "\n");
     }
     p->liner = people;
-    const weft_section *known =
+    const weft_graph_section *known =
         form.out_of_memory ? NULL : weft_map_get(&p->forms, form.data, form.size);
     if (!known && !form.out_of_memory &&
         weft_map_set(&p->forms, &p->pool, form.data, form.size, (void *)(uintptr_t)s))
@@ -185,8 +185,8 @@ static bool print_once(printer *p)
     fold folds[MAX_FOLDS];
     int n = 0;
     for (int i = 0; i < p->sections.n; i++) {
-        const weft_section *s = &p->sections.list[i],
-                           *as = s->block >= 0 || s->chunk >= 0 ? find_form(p, s) : s;
+        const weft_graph_section *s = &p->sections.list[i],
+                                 *as = s->block >= 0 || s->chunk >= 0 ? find_form(p, s) : s;
         if (!as)
             return false;
         if (as == s) {

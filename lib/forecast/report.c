@@ -491,7 +491,7 @@ static void print_sizes(const weft_plan *plan, weft_mode mode, weft_text *text)
 
 static void print_seen(weft_lowered *l, weft_text *text)
 {
-    weft_seen seen;
+    weft_causal seen;
     if (weft_forecast_see(l, &seen, NULL)) {
         text->out_of_memory = true;
         return;

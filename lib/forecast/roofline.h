@@ -48,13 +48,13 @@ typedef struct weft_work_cost {
 } weft_work_cost;
 
 /* Attention of one step, recomputed or not. */
-typedef struct weft_seen {
+typedef struct weft_causal {
     double flops, seen; /* seen: what queries see under causality, of one document */
     double model;       /* of what MFU counts */
     bool cut;           /* queries are a part of the sequence */
-} weft_seen;
+} weft_causal;
 /* Fills in what the causal mask hides of each attention (masked), and sums; out: may be NULL. */
-weft_status weft_forecast_see(weft_lowered *l, weft_seen *out, weft_error *err);
+weft_status weft_forecast_see(weft_lowered *l, weft_causal *out, weft_error *err);
 
 /* The dtype that a computed product runs in, as its kernel says. */
 weft_dtype weft_roofline_dtype(const weft_lowered *l, const weft_instruction *in);

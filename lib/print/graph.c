@@ -251,24 +251,24 @@ static weft_phase direction(const weft_node *n)
     return n->phase == WEFT_RECOMPUTE ? WEFT_BACKWARD : n->phase;
 }
 
-static void add_to_section(weft_sections *to, weft_node **at, weft_phase phase)
+static void add_to_section(weft_graph_sections *to, weft_node **at, weft_phase phase)
 {
     const weft_node *n = *at;
-    weft_section *s = to->n ? &to->list[to->n - 1] : NULL;
+    weft_graph_section *s = to->n ? &to->list[to->n - 1] : NULL;
     if (!s || s->block != n->block || s->chunk != n->chunk || s->phase != phase) {
         s = &to->list[to->n++];
-        *s = (weft_section){n->block, n->chunk, phase, at, 0};
+        *s = (weft_graph_section){n->block, n->chunk, phase, at, 0};
     }
     s->n++;
 }
 
-bool weft_sections_init(weft_sections *sections, const weft_graph *g, bool inputs_first)
+bool weft_sections_init(weft_graph_sections *sections, const weft_graph *g, bool inputs_first)
 {
     size_t n_nodes = 1;
     for (const weft_node *n = g->first; n; n = n->next)
         n_nodes++;
-    *sections = (weft_sections){weft_alloc(n_nodes * sizeof *sections->nodes),
-                                weft_alloc(n_nodes * sizeof *sections->list), 0};
+    *sections = (weft_graph_sections){weft_alloc(n_nodes * sizeof *sections->nodes),
+                                      weft_alloc(n_nodes * sizeof *sections->list), 0};
     if (!sections->nodes || !sections->list)
         return false;
     weft_node **at = sections->nodes;
@@ -282,13 +282,13 @@ bool weft_sections_init(weft_sections *sections, const weft_graph *g, bool input
     return true;
 }
 
-void weft_sections_release(weft_sections *sections)
+void weft_sections_release(weft_graph_sections *sections)
 {
     weft_free(sections->nodes);
     weft_free(sections->list);
 }
 
-static void print_place(const weft_section *s, weft_text *t)
+static void print_place(const weft_graph_section *s, weft_text *t)
 {
     if (weft_block_name(s->block))
         weft_text_add(t, weft_block_name(s->block));
@@ -300,7 +300,7 @@ static void print_place(const weft_section *s, weft_text *t)
         weft_text_print(t, ", chunk %d", s->chunk);
 }
 
-void weft_section_print_direction(const weft_section *s, weft_text *t)
+void weft_section_print_direction(const weft_graph_section *s, weft_text *t)
 {
     if (s->phase != WEFT_FORWARD)
         weft_text_print(t, ", %s", weft_phase_name(s->phase));
@@ -347,7 +347,7 @@ static void print_columns(const columns *c, weft_text *t)
     }
 }
 
-static bool print_lines(weft_liner *l, const weft_section *s, weft_text *t)
+static bool print_lines(weft_liner *l, const weft_graph_section *s, weft_text *t)
 {
     columns c = {.n = s->n, .at = weft_alloc((size_t)s->n * sizeof *c.at)};
     if (!c.at)
@@ -362,7 +362,7 @@ static bool print_lines(weft_liner *l, const weft_section *s, weft_text *t)
     return there;
 }
 
-bool weft_section_print(weft_liner *l, const weft_section *s, weft_text *t)
+bool weft_section_print(weft_liner *l, const weft_graph_section *s, weft_text *t)
 {
     print_place(s, t);
     weft_section_print_direction(s, t);
@@ -443,7 +443,7 @@ void weft_graph_print_end(const weft_graph *g, bool gradients, weft_text *t)
 void weft_graph_print_whole(const weft_graph *g, weft_text *t)
 {
     weft_liner liner = {.g = g};
-    weft_sections sections;
+    weft_graph_sections sections;
     bool there = weft_sections_init(&sections, g, false);
     weft_graph_print_head(g, t);
     for (int i = 0; there && i < sections.n; i++)

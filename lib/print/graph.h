@@ -21,19 +21,19 @@
 #include "compile/graph/graph.h"
 
 /* Consecutive lines of one block, chunk and direction. */
-typedef struct weft_section {
+typedef struct weft_graph_section {
     int block, chunk;
     weft_phase phase; /* FORWARD, BACKWARD (recomputation too) or UPDATE */
     weft_node **nodes;
     int n;
-} weft_section;
+} weft_graph_section;
 
 /* The nodes of a graph, in sections. */
-typedef struct weft_sections {
+typedef struct weft_graph_sections {
     weft_node **nodes;
-    weft_section *list;
+    weft_graph_section *list;
     int n;
-} weft_sections;
+} weft_graph_sections;
 
 /* Who writes lines; zero but for the graph: as they are in the whole text. */
 typedef struct weft_liner {
@@ -50,12 +50,12 @@ typedef struct weft_liner {
 enum { WEFT_CELLS = 4 }; /* name, type, op, right */
 
 /* inputs_first: where each is met would only tear the blocks apart. False when out of memory. */
-bool weft_sections_init(weft_sections *sections, const weft_graph *g, bool inputs_first);
-void weft_sections_release(weft_sections *sections);
+bool weft_sections_init(weft_graph_sections *sections, const weft_graph *g, bool inputs_first);
+void weft_sections_release(weft_graph_sections *sections);
 /* The lines of a section in columns, its name above. False when out of memory. */
-bool weft_section_print(weft_liner *liner, const weft_section *section, weft_text *text);
+bool weft_section_print(weft_liner *liner, const weft_graph_section *section, weft_text *text);
 /* ", backward" and the end of the line. */
-void weft_section_print_direction(const weft_section *section, weft_text *text);
+void weft_section_print_direction(const weft_graph_section *section, weft_text *text);
 /* Appends a node's cells to text; cell i is [at[i], at[i + 1]). */
 void weft_line_print(weft_liner *liner, const weft_node *n, weft_text *text,
                      size_t at[WEFT_CELLS + 1]);

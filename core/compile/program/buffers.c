@@ -228,14 +228,14 @@ weft_status weft_compile_buffers(weft_compiler *c)
 weft_status weft_plan_memory(weft_buffer *buffers, int n, int64_t alignment, int64_t *arena_bytes,
                              int64_t *live_peak, int *peak_position, weft_error *err)
 {
-    weft_piece *pieces = weft_alloc(((size_t)n + 1) * sizeof *pieces);
+    weft_lifetime *pieces = weft_alloc(((size_t)n + 1) * sizeof *pieces);
     weft_packed packed;
     if (!pieces)
         return weft_fail_memory(err);
     int n_pieces = 0;
     for (int i = 0; i < n; i++)
         if (buffers[i].base == WEFT_BASE_ARENA)
-            pieces[n_pieces++] = (weft_piece){
+            pieces[n_pieces++] = (weft_lifetime){
                 .bytes = buffers[i].bytes, .first = buffers[i].first, .last = buffers[i].last};
     weft_status s = weft_pack(pieces, n_pieces, alignment, &packed, err);
     for (int i = 0, k = 0; i < n && !s; i++)

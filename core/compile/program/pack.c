@@ -33,7 +33,7 @@ typedef struct hole {
 typedef int comparison(const void *a, const void *b);
 
 typedef struct packer {
-    weft_piece *pieces;
+    weft_lifetime *pieces;
     int64_t alignment, best, peak; /* best: of the offsets that the pieces have now */
     int n, instants;
     block *order, *spare;
@@ -385,7 +385,7 @@ static void pack(packer *p)
     search(p, best, false, work * 3 / 4);
 }
 
-weft_status weft_pack(weft_piece *pieces, int n, int64_t alignment, weft_packed *out,
+weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, weft_packed *out,
                       weft_error *err)
 {
     packer p = {.pieces = pieces, .alignment = alignment, .instants = 1};

@@ -7,11 +7,11 @@
 
 #include <weft/base.h>
 
-typedef struct weft_piece {
+typedef struct weft_lifetime {
     int64_t bytes;   /* 0: takes no room */
     int first, last; /* in use at these instants and all between; 0 <= first <= last */
     int64_t offset;  /* out: a multiple of the alignment */
-} weft_piece;
+} weft_lifetime;
 
 typedef struct weft_packed {
     int64_t bytes; /* what the pieces take together */
@@ -21,7 +21,7 @@ typedef struct weft_packed {
 
 /* Equal pieces in equal order have equal offsets on every machine: effort is bounded by work
  * counted, not by a clock. Sums of sizes must not overflow. */
-weft_status weft_pack(weft_piece *pieces, int n, int64_t alignment, weft_packed *out,
+weft_status weft_pack(weft_lifetime *pieces, int n, int64_t alignment, weft_packed *out,
                       weft_error *err);
 
 #endif

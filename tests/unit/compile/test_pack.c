@@ -26,14 +26,14 @@ static int64_t rounded(int64_t bytes, int64_t alignment)
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-static bool overlap(const weft_piece *a, const weft_piece *b)
+static bool overlap(const weft_lifetime *a, const weft_lifetime *b)
 {
     return a->first <= b->last && b->first <= a->last && a->offset < b->offset + b->bytes &&
            b->offset < a->offset + a->bytes;
 }
 
 /* Everything that is promised of every packing. The peak is counted instant by instant. */
-static void check(const weft_piece *list, int n, int64_t alignment, const weft_packed *packed)
+static void check(const weft_lifetime *list, int n, int64_t alignment, const weft_packed *packed)
 {
     int64_t most = 0;
     int at = 0, end = 0;
@@ -61,9 +61,9 @@ static void check(const weft_piece *list, int n, int64_t alignment, const weft_p
 }
 
 /* Packs, checks, packs once more. Returns what is lost, relative to the peak. */
-static double lost(weft_piece *list, int n, int64_t alignment)
+static double lost(weft_lifetime *list, int n, int64_t alignment)
 {
-    weft_piece again[MOST];
+    weft_lifetime again[MOST];
     weft_packed packed, other;
     memcpy(again, list, sizeof *list * (size_t)n);
     assert_int_equal(weft_pack(list, n, alignment, &packed, NULL), WEFT_OK);
@@ -76,17 +76,17 @@ static double lost(weft_piece *list, int n, int64_t alignment)
 }
 
 /* Many short lives and a few long ones; sizes from one kind, or from anything. */
-static int make_random(uint64_t seed, weft_piece *list)
+static int make_random(uint64_t seed, weft_lifetime *list)
 {
     int n = (int)roll(seed, 150) + 1, end = (int)roll(seed, 80) + 1;
     for (int i = 0; i < n; i++) {
         int first = (int)roll(seed, (uint64_t)end),
             life = (int)roll(seed, roll(seed, 10) ? 8 : (uint64_t)end);
-        list[i] = (weft_piece){.bytes = seed % 3 ? (int64_t)roll(seed, 100000)
-                                                 : (int64_t)64 << roll(seed, 8),
-                               .first = first,
-                               .last = first + life < end ? first + life : end - 1,
-                               .offset = -1};
+        list[i] = (weft_lifetime){.bytes = seed % 3 ? (int64_t)roll(seed, 100000)
+                                                    : (int64_t)64 << roll(seed, 8),
+                                  .first = first,
+                                  .last = first + life < end ? first + life : end - 1,
+                                  .offset = -1};
     }
     return n;
 }
@@ -94,7 +94,7 @@ static int make_random(uint64_t seed, weft_piece *list)
 static void random_lives(void **state)
 {
     enum { SEEDS = 60 };
-    weft_piece list[MOST];
+    weft_lifetime list[MOST];
     double sum = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -111,21 +111,21 @@ static void random_lives(void **state)
 
 /* A step of training: each block leaves something for the backward and works on much more that
  * comes and goes; gradients pile up as what was kept goes away. */
-static int make_step(uint64_t seed, weft_piece *list)
+static int make_step(uint64_t seed, weft_lifetime *list)
 {
     enum { BLOCKS = 16, LENGTH = 10 };
     int n = 0, end = 2 * BLOCKS * LENGTH;
     for (int b = 0; b < BLOCKS; b++) {
         int there = b * LENGTH, back = end - (b + 1) * LENGTH;
-        list[n++] = (weft_piece){.bytes = 6400, .first = there, .last = back + 8};
-        list[n++] = (weft_piece){.bytes = 1600, .first = back + 8, .last = end};
+        list[n++] = (weft_lifetime){.bytes = 6400, .first = there, .last = back + 8};
+        list[n++] = (weft_lifetime){.bytes = 1600, .first = back + 8, .last = end};
         for (int i = 0; i < 10; i++) {
             int first = (int)roll(seed, LENGTH - 2), life = (int)roll(seed, 4);
             int64_t bytes = (int64_t)640 << roll(seed, 7);
+            list[n++] = (weft_lifetime){
+                .bytes = bytes, .first = there + first, .last = there + first + life};
             list[n++] =
-                (weft_piece){.bytes = bytes, .first = there + first, .last = there + first + life};
-            list[n++] =
-                (weft_piece){.bytes = bytes, .first = back + first, .last = back + first + life};
+                (weft_lifetime){.bytes = bytes, .first = back + first, .last = back + first + life};
         }
     }
     return n;
@@ -133,7 +133,7 @@ static int make_step(uint64_t seed, weft_piece *list)
 
 static void steps_of_training(void **state)
 {
-    weft_piece list[MOST];
+    weft_lifetime list[MOST];
     (void)state;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         rolls = 0;
@@ -148,7 +148,7 @@ static void steps_of_training(void **state)
 static void more_is_searched_where_more_is_lost(void **state)
 {
     enum { SEEDS = 20, SCALE = 1024 };
-    weft_piece small[MOST], large[MOST];
+    weft_lifetime small[MOST], large[MOST];
     double sum_small = 0, sum_large = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -170,12 +170,12 @@ typedef struct area {
 } area;
 
 /* Cuts a full rectangle of time and memory to pieces, so that nothing need be lost. */
-static int cut(uint64_t seed, area a, int depth, weft_piece *list, int n)
+static int cut(uint64_t seed, area a, int depth, weft_lifetime *list, int n)
 {
     area b = a;
     bool time = roll(seed, 2);
     if (depth == 0 || (time ? a.last - a.first < 2 : a.bytes < 128)) {
-        list[n] = (weft_piece){.bytes = a.bytes, .first = a.first, .last = a.last};
+        list[n] = (weft_lifetime){.bytes = a.bytes, .first = a.first, .last = a.last};
         return n + 1;
     }
     if (time) {
@@ -191,7 +191,7 @@ static int cut(uint64_t seed, area a, int depth, weft_piece *list, int n)
 
 static void nothing_need_be_lost(void **state)
 {
-    weft_piece list[MOST];
+    weft_lifetime list[MOST];
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         rolls = 0;
@@ -208,13 +208,13 @@ static void extremes(void **state)
     (void)state;
     assert_int_equal(weft_pack(NULL, 0, 64, &packed, NULL), WEFT_OK);
     assert_int_equal(packed.bytes, 0);
-    weft_piece empty = {.offset = 7};
+    weft_lifetime empty = {.offset = 7};
     assert_int_equal(weft_pack(&empty, 1, 64, &packed, NULL), WEFT_OK);
     assert_int_equal(packed.bytes, 0);
     assert_int_equal(empty.offset, 0);
-    weft_piece large[] = {{.bytes = (int64_t)1 << 58, .first = 0, .last = 1},
-                          {.bytes = ((int64_t)1 << 58) + 1, .first = 1, .last = 2},
-                          {.bytes = 1, .first = 3, .last = 3}};
+    weft_lifetime large[] = {{.bytes = (int64_t)1 << 58, .first = 0, .last = 1},
+                             {.bytes = ((int64_t)1 << 58) + 1, .first = 1, .last = 2},
+                             {.bytes = 1, .first = 3, .last = 3}};
     assert_int_equal(weft_pack(large, 3, 64, &packed, NULL), WEFT_OK);
     check(large, 3, 64, &packed);
     assert_int_equal(packed.bytes, packed.peak);
@@ -222,7 +222,7 @@ static void extremes(void **state)
 
 static void no_memory(void **state)
 {
-    weft_piece list[MOST];
+    weft_lifetime list[MOST];
     weft_packed packed;
     (void)state;
     rolls = 0;
