@@ -70,7 +70,7 @@ static weft_status call(const weft_groups *g, const weft_exchange_part *p, void 
     case WEFT_KEEP:
         break;
     }
-    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is no collective",
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "%s is not a collective",
                      weft_move_name(p->step->move));
 }
 

@@ -135,7 +135,7 @@ static weft_status keep(weft_settings *settings, const weft_kept_file *file, wef
 
     if (file->size > WEFT_INI_FILE)
         return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "'%s' has more than %d bytes; that is no INI file", file->name,
+                         "'%s' has more than %d bytes; that is not an INI", file->name,
                          WEFT_INI_FILE);
     kept = weft_pool_alloc(&settings->pool, sizeof(*kept));
     text = weft_pool_alloc(&settings->pool, file->size + 1);
@@ -365,7 +365,7 @@ weft_status weft_settings_read_text(const char *name, const char *text, size_t s
     if (size > WEFT_INI_FILE) {
         weft_settings_destroy(settings);
         return weft_fail(err, WEFT_ERR_INPUT, (weft_where){name, 0},
-                         "more than %d bytes; that is no INI file", WEFT_INI_FILE);
+                         "more than %d bytes; that is not an INI", WEFT_INI_FILE);
     }
     return finish_reading(settings, read_entries(settings, &now, text, size, err), out, err);
 }

@@ -50,7 +50,8 @@ static weft_status unpack_file(weft_pool *pool, const char **pack, size_t *size,
     *size -= head + n[2];
     return WEFT_OK;
 broken:
-    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE, "what rank 0 has sent is no INI");
+    return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                     "rank 0 has sent a text that is not an INI");
 }
 
 weft_status weft_settings_unpack(const char *pack, size_t size, weft_settings **out,

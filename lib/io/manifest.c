@@ -116,7 +116,7 @@ weft_status weft_manifest_read(const weft_io *io, const char *path, weft_manifes
         name && m->path ? weft_io_read_file(io, name, &text, &n, err) : weft_fail_memory(err);
     s = s ? s : check_sum(m, text, err);
     if (!s && !(m->json = json_loads(text, JSON_REJECT_DUPLICATES, NULL)))
-        s = damaged(m, "is no JSON", err);
+        s = damaged(m, "is not JSON", err);
     s = s ? s : read_files(m, err);
     weft_free(name);
     weft_free(text);

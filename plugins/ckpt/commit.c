@@ -149,7 +149,8 @@ static void clean(const ckpt *self)
     weft_error err = {0};
     if (self->pending && ckpt_exists(self->io, self->pending) &&
         ckpt_remove(self->io, self->pending, &err))
-        weft_log_print(self->host->log, WEFT_LOG_WARN, "what the failed save left behind stays: %s",
+        weft_log_print(self->host->log, WEFT_LOG_WARN,
+                       "the files of the failed save could not be removed: %s",
                        weft_error_text(&err));
     weft_error_release(&err);
 }

@@ -180,7 +180,7 @@ static weft_status quantise_infer(weft_graph *graph, weft_node *node, weft_error
     int64_t places = 0;
     if (!f8_is_operand(dtype))
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                         "float8_quantise: there is no dtype for products in 8 bits called '%s'",
+                         "float8_quantise: products in 8 bits have no dtype called '%s'",
                          weft_node_text(node, "dtype"));
     for (int k = 0; k < node->ins[1]->n_dims; k++)
         for (int d = 0; d < node->ins[0]->n_dims; d++)

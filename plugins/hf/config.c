@@ -201,7 +201,7 @@ weft_status hf_config_read(const char *folder, hf_model *m, weft_error *err)
     json_t *root = s ? NULL : json_loadb(data, size, JSON_REJECT_DUPLICATES, &where);
     if (!s && !root)
         s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, where.line > 0 ? where.line : 0}),
-                      "is no JSON: %s", where.text);
+                      "is not JSON: %s", where.text);
     else if (!s && !json_is_object(root))
         s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){path, 0}), "holds %s; expected an object",
                       hf_json_type(root));

@@ -107,9 +107,10 @@ static weft_status advise(const hf_options *o, const hf_extras *extras, weft_sta
                           weft_error *err)
 {
     if (s && o->extra == HF_EXTRA_REFUSE && extras->n)
-        weft_fail(err, s, WEFT_NOWHERE,
-                  "what does not belong to the model: --extra leave-out leaves it out, --extra "
-                  "export writes it under the names that it has");
+        weft_fail(
+            err, s, WEFT_NOWHERE,
+            "tensors that do not belong to the model: --extra leave-out leaves them out, --extra "
+            "export writes them under their own names");
     return s;
 }
 

@@ -81,7 +81,7 @@ static weft_status open_indexed(hf_view *v, const char *folder, const char *inde
            *map = json_object_get(root, "weight_map");
     if (!s && !root)
         s = weft_fail(err, WEFT_ERR_INPUT, ((weft_where){index, where.line > 0 ? where.line : 0}),
-                      "is no JSON: %s", where.text);
+                      "is not JSON: %s", where.text);
     else if (!s && !json_is_object(map))
         s = weft_fail(err, WEFT_ERR_INPUT, at, "has no 'weight_map'");
     s = s ? s : list_files(map, folder, at, &f, err);

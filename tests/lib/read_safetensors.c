@@ -70,7 +70,7 @@ static weft_status parse(safetensors *f, const char *path, weft_error *err)
         return bad(path, "it is too short", "", err);
     f->header = json_loadb(f->bytes + 8, (size_t)header, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(f->header))
-        return bad(path, "its header is no JSON object", "", err);
+        return bad(path, "its header is not a JSON object", "", err);
     f->list = weft_alloc_zero(json_object_size(f->header) + 1, sizeof *f->list);
     if (!f->list)
         return weft_fail_memory(err);

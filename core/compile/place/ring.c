@@ -57,8 +57,8 @@ weft_node *weft_add_bare(weft_graph *g, weft_node *of, const char *op, const cha
                            .scope = of->scope};
     if (!spec.op)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "op %s is to be computed with op '%s', and there is no such op",
-                        of->op->name, op);
+                        "op %s is to be computed with op '%s', which does not exist", of->op->name,
+                        op);
     if (spec.op == of->op) {
         spec.attrs = of->attrs;
         spec.n_attrs = of->n_attrs;

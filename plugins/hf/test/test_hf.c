@@ -530,7 +530,7 @@ static void what_changes_numbers_is_refused(void **state)
         {"\"model_type\": \"mistral\"", "'model_type' is 'mistral'; weft knows llama and gpt2"},
         {"\"hidden_size\": 16", "'model_type' is missing"},
         {"\"model_type\": \"llama\"", "'intermediate_size' is missing"},
-        {"\"model_type\" \"llama\"", "is no JSON"},
+        {"\"model_type\" \"llama\"", "is not JSON"},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         hf_model m;
