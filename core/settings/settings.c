@@ -134,9 +134,8 @@ static weft_status keep(weft_settings *settings, const weft_kept_file *file, wef
     char *text;
 
     if (file->size > WEFT_INI_FILE)
-        return weft_fail(err, WEFT_ERR_INPUT, at,
-                         "'%s' has more than %d bytes; that is not an INI", file->name,
-                         WEFT_INI_FILE);
+        return weft_fail(err, WEFT_ERR_INPUT, at, "'%s' has more than %d bytes; that is not an INI",
+                         file->name, WEFT_INI_FILE);
     kept = weft_pool_alloc(&settings->pool, sizeof(*kept));
     text = weft_pool_alloc(&settings->pool, file->size + 1);
     if (!kept || !text)

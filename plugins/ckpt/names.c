@@ -139,10 +139,11 @@ weft_status ckpt_set_strays_aside(const weft_io *io, const char *root, const wef
         char *path = ckpt_step_path(root, list.list[i].step);
         s = path ? ckpt_rename_aside(io, path, err) : weft_fail_memory(err);
         if (!s)
-            weft_log_print(log, WEFT_LOG_WARN,
-                           "%s has files but no manifest.json, so it is not a checkpoint: renamed to "
-                           "step-N.aside-M, never removed",
-                           path);
+            weft_log_print(
+                log, WEFT_LOG_WARN,
+                "%s has files but no manifest.json, so it is not a checkpoint: renamed to "
+                "step-N.aside-M, never removed",
+                path);
         n += !s;
         weft_free(path);
     }
