@@ -21,6 +21,7 @@ typedef struct bench {
 } bench;
 
 static int threads;
+static cpu_products how; /* bf16 is multiplied */
 static double seconds = 0.3;
 
 static double now(void)
@@ -91,7 +92,7 @@ static const weft_op *find_op(const char *name)
 static const weft_kernel *find_kernel(const weft_call *call)
 {
     for (const weft_kernel *k = cpu_kernels; k->op; k++)
-        if (strcmp(k->op, call->op->name) == 0 && k->accepts(call))
+        if (strcmp(k->op, call->op->name) == 0 && weft_kernel_accepts(k, call))
             return k;
     return NULL;
 }
@@ -109,8 +110,7 @@ static void print_rate(const bench *b, double s)
 
 static void run(bench *b)
 {
-    weft_queue queue = {.threads = threads,
-                        .products = cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32};
+    weft_queue queue = {.threads = threads, .products = how};
     weft_attr attrs[] = {{.key = "eps", .kind = WEFT_ATTR_REAL, .r = 1e-5},
                          {.key = "causal", .kind = WEFT_ATTR_INT, .i = 1},
                          {.key = "theta", .kind = WEFT_ATTR_REAL, .r = 5e5}};
@@ -183,12 +183,11 @@ static void products(weft_dtype d, int64_t m, int64_t k, int64_t n)
     run(&dw);
 }
 
-static void attention(weft_dtype t)
+static void attention(weft_dtype t, const char *note)
 {
     enum { B = 4, S = 1024, H = 12, KV = 4, D = 64 };
     double product = 2.0 * B * H * (double)S * S * D / 2; /* one of the products, the causal half */
-    bench f = {.op = "attention", .note = "b4 s1024 h12 kv4 d64 causal", .flops = 2 * product},
-          g = f;
+    bench f = {.op = "attention", .note = note, .flops = 2 * product}, g = f;
     for (bench *b = &f;; b = &g) {
         IN(b, t, D, B, S, H * D), IN(b, t, D, B, S, KV * D), IN(b, t, D, B, S, KV * D);
         IN(b, WEFT_I32, 1, S), IN(b, WEFT_I32, 1, S), IN(b, WEFT_I32, 1, B, S),
@@ -250,6 +249,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: cpu_kernels [threads] [seconds per kernel]\n");
         return 2;
     }
+    how = cpu_has_bf16() ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32;
     weft_text model = {0};
     cpu_model_name(&model);
     printf("%s, %s, %d threads\n", weft_text_get(&model), cpu_isa_name(cpu_isa_get()), threads);
@@ -262,7 +262,12 @@ int main(int argc, char **argv)
         products(t, 128, 768, 32000);
         products(t, 4096, 768, 2048);
         products(t, 256, 768, 32000);
-        attention(t);
+        attention(t, "b4 s1024 h12 kv4 d64 causal");
+        if (t == WEFT_BF16 && how == CPU_PRODUCTS_BF16) {
+            how = CPU_PRODUCTS_F32;
+            attention(t, "the same, products of f32");
+            how = CPU_PRODUCTS_BF16;
+        }
         elementwise(t);
         cross_entropy(t);
     }
