@@ -160,21 +160,47 @@ static void softmax_row(float *scores, float *max, float *sum, float *out, int64
  * the other's ---- */
 
 typedef struct forward_tiles {
-    float *k, *v;     /* [CPU_TILE, padded]; k as [padded, CPU_TILE] */
-    float *q, *out;   /* [CPU_STACK * CPU_TILE, padded] */
-    float *scores;    /* [CPU_STACK * CPU_TILE, CPU_TILE] */
+    cell *k, *v;   /* [padded, CPU_TILE], summed over padded; [CPU_TILE, padded], over CPU_TILE */
+    cell *loaded;  /* [CPU_TILE, padded] */
+    cell *q;       /* [CPU_STACK * CPU_TILE, padded], summed over padded */
+    cell *weights; /* [CPU_STACK * CPU_TILE, CPU_TILE], summed over keys */
+    float *scores; /* the same, in f32 */
+    float *out;    /* [CPU_STACK * CPU_TILE, padded] */
     float *max, *sum; /* [CPU_STACK * CPU_TILE] */
 } forward_tiles;
+
+/* Cells that so many numbers are in. */
+static inline int64_t cells(int64_t numbers)
+{
+    return (numbers + CELLS - 1) / CELLS;
+}
+
+/* The next n cells, or f32 numbers, of a thread's workspace. */
+static inline void *take_work(float **work, int64_t n)
+{
+    float *at = *work;
+    *work += n;
+    return at;
+}
 
 static forward_tiles forward_tiles_at(const cpu_attention *a, float *work)
 {
     int64_t size = CPU_TILE * a->padded, rows = CPU_STACK * CPU_TILE;
-    forward_tiles w = {.k = work, .v = work + size, .q = work + 2 * size};
-    w.out = w.q + rows * a->padded;
-    w.scores = w.out + rows * a->padded;
-    w.max = w.scores + rows * CPU_TILE;
-    w.sum = w.max + rows;
+    forward_tiles w = {.k = take_work(&work, cells(size)), .loaded = take_work(&work, cells(size))};
+    w.v = CELLS == 1 ? w.loaded : take_work(&work, cells(size));
+    w.q = take_work(&work, cells(rows * a->padded));
+    w.out = take_work(&work, rows * a->padded);
+    w.scores = take_work(&work, rows * CPU_TILE);
+    w.weights = CELLS == 1 ? (cell *)w.scores : take_work(&work, cells(rows * CPU_TILE));
+    w.max = take_work(&work, rows);
+    w.sum = take_work(&work, rows);
     return w;
+}
+
+/* What scores are multiplied by, in units of log 2. */
+static inline double score_factor(const cpu_attention *a)
+{
+    return a->scale * LOG2_E;
 }
 
 static void forward_keys(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t,
@@ -185,16 +211,20 @@ static void forward_keys(const weft_call *call, const cpu_attention *a, forward_
             at = at_k(a, t.b, t.j, kv);
     if (seen == SEES_NOTHING)
         return;
-    tile_load(&call->ins[IN_K], at, stride, t.n, a->head_dim, p, 1.0f, w.v);
-    tile_turn(w.v, t.n, p, w.k);
-    tile_product(rows, CPU_TILE, a->head_dim,
-                 (operands){w.q, w.k, w.scores, p, 1, CPU_TILE, CPU_TILE}, false);
+    cells_load(&call->ins[IN_K], at, stride, t.n, a->head_dim, p, 1.0f, w.loaded);
+    tile_turn(w.loaded, t.n, cells(p), w.k);
+    tile_product(rows, CPU_TILE, cells(a->head_dim),
+                 (operands){w.q, w.k, w.scores, cells(p), 1, CPU_TILE, CPU_TILE}, false);
+    cells_scale(w.scores, rows, score_factor(a));
     for (int64_t h = 0; h < heads; h++)
         tile_mask(call, a, t, seen, w.scores + h * t.m * CPU_TILE);
     for (int64_t r = 0; r < rows; r++)
         softmax_row(w.scores + r * CPU_TILE, &w.max[r], &w.sum[r], w.out + r * p, p);
-    tile_load(&call->ins[IN_V], at, stride, t.n, a->head_dim, p, 1.0f, w.v);
-    tile_product(rows, p, t.n, (operands){w.scores, w.v, w.out, CPU_TILE, 1, p, p}, true);
+    cells_along(w.scores, rows, w.weights);
+    cells_load(&call->ins[IN_V], at, stride, t.n, a->head_dim, p, 1.0f, w.loaded);
+    cells_beside(w.loaded, t.n, p, w.v);
+    tile_product(rows, p, cells(t.n), (operands){w.weights, w.v, w.out, cells(CPU_TILE), 1, p, p},
+                 true);
 }
 
 static void store_forward(const weft_call *call, const cpu_attention *a, forward_tiles w, tile t,
@@ -220,8 +250,8 @@ static void forward_rows(const weft_call *call, const cpu_attention *a, forward_
     if (heads <= 0)
         return;
     for (int64_t h = 0; h < heads; h++)
-        tile_load(&call->ins[IN_Q], at_q(a, b, i, lo + h), a->heads * a->head_dim, m, a->head_dim,
-                  p, (float)(a->scale * LOG2_E), w.q + h * m * p);
+        cells_load(&call->ins[IN_Q], at_q(a, b, i, lo + h), a->heads * a->head_dim, m, a->head_dim,
+                   p, cells_load_factor(score_factor(a)), w.q + h * m * cells(p));
     memset(w.out, 0, (size_t)(heads * m * p) * sizeof *w.out);
     for (int64_t r = 0; r < heads * m; r++)
         w.max[r] = -INFINITY, w.sum[r] = 0.0f;

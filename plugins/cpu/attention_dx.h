@@ -9,48 +9,60 @@
  * choice does not change a bit. */
 
 typedef struct backward_tiles {
-    float *q, *dout, *k, *dk, *dv; /* [CPU_TILE, padded]; q is times scale / ln 2 */
-    float *k_turned, *v_turned;    /* [padded, CPU_TILE] */
-    float *spare;                  /* [CPU_TILE, padded] */
-    float *p, *ds;                 /* [CPU_TILE, CPU_TILE] */
-    float *dq;                     /* [group * q_rows, padded], or one tile */
-    const float *delta;            /* [batch, q_rows, heads] */
+    cell *q, *dout, *k;                /* [CPU_TILE, padded], summed over padded */
+    cell *q_rows, *dout_rows, *k_rows; /* the same, summed over rows */
+    cell *k_turned, *v_turned;         /* [padded, CPU_TILE], summed over padded */
+    cell *loaded;                      /* [CPU_TILE, padded] */
+    cell *p_across, *ds_across;        /* [CPU_TILE, CPU_TILE], summed over queries */
+    cell *ds_along;                    /* the same, over keys */
+    float *p, *ds;                     /* in f32 */
+    float *dk, *dv;                    /* [CPU_TILE, padded] */
+    float *dq;                         /* [group * q_rows, padded], or one tile */
+    const float *delta;                /* [batch, q_rows, heads] */
 } backward_tiles;
 
 static backward_tiles backward_tiles_at(const cpu_attention *a, float *work, const float *delta)
 {
     int64_t size = CPU_TILE * a->padded, square = CPU_TILE * CPU_TILE;
-    return (backward_tiles){.q = work,
-                            .dout = work + size,
-                            .k = work + 2 * size,
-                            .dk = work + 3 * size,
-                            .dv = work + 4 * size,
-                            .k_turned = work + 5 * size,
-                            .v_turned = work + 6 * size,
-                            .spare = work + 7 * size,
-                            .p = work + 8 * size,
-                            .ds = work + 8 * size + square,
-                            .dq = work + 8 * size + 2 * square,
-                            .delta = delta};
+    backward_tiles w = {.delta = delta};
+    w.q = take_work(&work, cells(size));
+    w.q_rows = CELLS == 1 ? w.q : take_work(&work, cells(size));
+    w.dout = take_work(&work, cells(size));
+    w.dout_rows = CELLS == 1 ? w.dout : take_work(&work, cells(size));
+    w.k = take_work(&work, cells(size));
+    w.k_rows = CELLS == 1 ? w.k : take_work(&work, cells(size));
+    w.k_turned = take_work(&work, cells(size));
+    w.v_turned = take_work(&work, cells(size));
+    w.loaded = take_work(&work, cells(size));
+    w.dk = take_work(&work, size);
+    w.dv = take_work(&work, size);
+    w.p = take_work(&work, square);
+    w.ds = take_work(&work, square);
+    w.p_across = CELLS == 1 ? (cell *)w.p : take_work(&work, cells(square));
+    w.ds_across = CELLS == 1 ? (cell *)w.ds : take_work(&work, cells(square));
+    w.ds_along = CELLS == 1 ? (cell *)w.ds : take_work(&work, cells(square));
+    w.dq = work;
+    return w;
 }
 
 static void load_queries(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t,
                          int64_t head)
 {
     int64_t at = at_q(a, t.b, t.i, head), stride = a->heads * a->head_dim;
-    tile_load(&call->ins[IN_Q], at, stride, t.m, a->head_dim, a->padded, (float)(a->scale * LOG2_E),
-              w.q);
-    tile_load(&call->ins[IN_DOUT], at, stride, t.m, a->head_dim, a->padded, 1.0f, w.dout);
+    cells_load(&call->ins[IN_Q], at, stride, t.m, a->head_dim, a->padded,
+               cells_load_factor(score_factor(a)), w.q);
+    cells_load(&call->ins[IN_DOUT], at, stride, t.m, a->head_dim, a->padded, 1.0f, w.dout);
 }
 
 static void load_keys(const weft_call *call, const cpu_attention *a, backward_tiles w, tile t,
                       int64_t kv)
 {
     int64_t at = at_k(a, t.b, t.j, kv), stride = a->kv_heads * a->head_dim;
-    tile_load(&call->ins[IN_K], at, stride, t.n, a->head_dim, a->padded, 1.0f, w.k);
-    tile_turn(w.k, t.n, a->padded, w.k_turned);
-    tile_load(&call->ins[IN_V], at, stride, t.n, a->head_dim, a->padded, 1.0f, w.spare);
-    tile_turn(w.spare, t.n, a->padded, w.v_turned);
+    cells_load(&call->ins[IN_K], at, stride, t.n, a->head_dim, a->padded, 1.0f, w.k);
+    cells_beside(w.k, t.n, a->padded, w.k_rows);
+    tile_turn(w.k, t.n, cells(a->padded), w.k_turned);
+    cells_load(&call->ins[IN_V], at, stride, t.n, a->head_dim, a->padded, 1.0f, w.loaded);
+    tile_turn(w.loaded, t.n, cells(a->padded), w.v_turned);
 }
 
 /* p and ds (without scale) of a tile whose queries and keys are loaded. */
@@ -58,11 +70,13 @@ static void weights(const weft_call *call, const cpu_attention *a, backward_tile
                     sight seen, int64_t head)
 {
     const float *lse = call->ins[IN_LSE].data;
-    tile_product(t.m, CPU_TILE, a->head_dim,
-                 (operands){w.q, w.k_turned, w.p, a->padded, 1, CPU_TILE, CPU_TILE}, false);
+    tile_product(t.m, CPU_TILE, cells(a->head_dim),
+                 (operands){w.q, w.k_turned, w.p, cells(a->padded), 1, CPU_TILE, CPU_TILE}, false);
+    cells_scale(w.p, t.m, score_factor(a));
     tile_mask(call, a, t, seen, w.p);
-    tile_product(t.m, CPU_TILE, a->head_dim,
-                 (operands){w.dout, w.v_turned, w.ds, a->padded, 1, CPU_TILE, CPU_TILE}, false);
+    tile_product(t.m, CPU_TILE, cells(a->head_dim),
+                 (operands){w.dout, w.v_turned, w.ds, cells(a->padded), 1, CPU_TILE, CPU_TILE},
+                 false);
     for (int64_t r = 0; r < t.m; r++) {
         int64_t at = (t.b * a->q_rows + t.i + r) * a->heads + head;
         float *p = w.p + r * CPU_TILE, *ds = w.ds + r * CPU_TILE, delta = w.delta[at];
@@ -81,8 +95,22 @@ static void weights(const weft_call *call, const cpu_attention *a, backward_tile
 /* dq of one tile: += ds k */
 static void add_dq(const cpu_attention *a, backward_tiles w, tile t, float *dq)
 {
-    tile_product(t.m, a->padded, t.n, (operands){w.ds, w.k, dq, CPU_TILE, 1, a->padded, a->padded},
+    cells_along(w.ds, t.m, w.ds_along);
+    tile_product(t.m, a->padded, cells(t.n),
+                 (operands){w.ds_along, w.k_rows, dq, cells(CPU_TILE), 1, a->padded, a->padded},
                  true);
+}
+
+/* dk and dv: += ds' q and p' dout */
+static void add_keys(const cpu_attention *a, backward_tiles w, tile t)
+{
+    int64_t p = a->padded, m = cells(t.m);
+    cells_across(w.p, t.m, w.p_across);
+    cells_across(w.ds, t.m, w.ds_across);
+    cells_beside(w.q, t.m, p, w.q_rows);
+    cells_beside(w.dout, t.m, p, w.dout_rows);
+    tile_product(t.n, p, m, (operands){w.p_across, w.dout_rows, w.dv, 1, CPU_TILE, p, p}, true);
+    tile_product(t.n, p, m, (operands){w.ds_across, w.q_rows, w.dk, 1, CPU_TILE, p, p}, true);
 }
 
 static void store_dq(const weft_call *call, const cpu_attention *a, int64_t b, int64_t head,
@@ -109,14 +137,14 @@ static void backward_keys(const weft_call *call, const cpu_attention *a, backwar
         for (int64_t head = lo; head < hi && seen != SEES_NOTHING; head++) {
             load_queries(call, a, w, t, head);
             weights(call, a, w, t, seen, head);
-            tile_product(n, p, t.m, (operands){w.p, w.dout, w.dv, 1, CPU_TILE, p, p}, true);
-            tile_product(n, p, t.m, (operands){w.ds, w.q, w.dk, 1, CPU_TILE, p, p}, true);
+            add_keys(a, w, t);
             if (dq)
                 add_dq(a, w, t, dq + ((head - lo) * a->q_rows + i) * p);
         }
     }
-    tile_store(&call->outs[1], at, stride, n, a->head_dim, p, (float)LN_2,
-               w.dk); /* q is already times scale / ln 2 */
+    /* where q was loaded times a factor, it is in dk already */
+    tile_store(&call->outs[1], at, stride, n, a->head_dim, p, (float)(CELLS == 1 ? LN_2 : a->scale),
+               w.dk);
     tile_store(&call->outs[2], at, stride, n, a->head_dim, p, 1.0f, w.dv);
 }
 

@@ -31,6 +31,15 @@ static bool types_fit(const weft_call *call, bool backward)
            is_half(call->ins[DOUT].dtype);
 }
 
+static bool multiplies_bf16(const weft_call *call, bool backward)
+{
+    for (int i = Q; i <= V; i++)
+        if (call->ins[i].dtype != WEFT_BF16)
+            return false;
+    return (!backward || call->ins[DOUT].dtype == WEFT_BF16) && call->queue &&
+           call->queue->products == CPU_PRODUCTS_BF16 && cpu_has_bf16_dots();
+}
+
 /* Unless the attribute says no. */
 static bool is_causal(const weft_call *call)
 {
@@ -50,9 +59,14 @@ static bool one_pass_pays(const cpu_attention *a)
 static int64_t floats_of(const cpu_attention *a, bool backward)
 {
     int64_t tile = CPU_TILE * a->padded, square = CPU_TILE * CPU_TILE;
+    int64_t rows = a->one_pass ? a->group * a->q_rows * a->padded : tile;
+    if (!backward && a->bf16) /* k, v, loaded; of each head q, out, scores, weights, max and sum */
+        return 3 * tile / 2 + CPU_STACK * (3 * tile / 2 + 3 * square / 2 + 2 * CPU_TILE);
     if (!backward)
         return 2 * tile + CPU_STACK * (2 * tile + square + 2 * CPU_TILE);
-    return 8 * tile + 2 * square + (a->one_pass ? a->group * a->q_rows * a->padded : tile);
+    if (a->bf16) /* nine of cells, dk, dv; p, ds, three of cells */
+        return 9 * tile / 2 + 2 * tile + 2 * square + 3 * square / 2 + rows;
+    return 8 * tile + 2 * square + rows;
 }
 
 /* Two products forward, five backward, or seven; under causality about half of each. */
@@ -84,6 +98,7 @@ bool cpu_attention_read(const weft_call *call, bool backward, cpu_attention *a)
         .group = k->whole[2] > 0 ? q->whole[2] / k->whole[2] : 1,
         .scale = weft_call_real(call, "scale"),
         .causal = is_causal(call),
+        .bf16 = multiplies_bf16(call, backward),
     };
     a->threads = cpu_threads_for(call, operations_of(a, backward));
     if (a->scale == 0.0)
@@ -180,7 +195,7 @@ weft_status cpu_attention_check(const weft_call *call, bool backward, size_t wor
     if (!a || !cpu_attention_read(call, backward, &now) || now.threads != a->threads ||
         now.batch != a->batch || now.q_rows != a->q_rows || now.k_rows != a->k_rows ||
         now.heads != a->heads || now.kv_heads != a->kv_heads || now.head_dim != a->head_dim ||
-        now.one_pass != a->one_pass)
+        now.one_pass != a->one_pass || now.bf16 != a->bf16)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "%s: the kernel was prepared for another size, or for %d threads and not "
                          "for %d",

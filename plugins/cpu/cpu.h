@@ -2,7 +2,8 @@
 /* The CPU device: what its files share. Internal to the plugin (and its tests and bench).
  *
  * The vector kernels are headers (elementwise.h, norm.h, ...) that isa_generic.c, isa_avx2.c and
- * isa_avx512.c compile once each; every launch picks the table of the running CPU. Matrix products
+ * isa_avx512.c compile once each, and isa_avx512bf16.c those of attention; every launch picks the
+ * table of the running CPU. Matrix products
  * are oneDNN's, or our own (product.c on matmul.h). */
 #ifndef WEFT_CPU_H
 #define WEFT_CPU_H
@@ -53,6 +54,8 @@ bool cpu_has_bf16(void);
 /* oneDNN can multiply bf16 at all (AVX-512). */
 bool cpu_can_bf16(void);
 bool cpu_has_amx(void);
+/* AVX512-BF16 and what the vector kernels need besides: attention multiplies bf16 by itself. */
+bool cpu_has_bf16_dots(void);
 /* "AMD EPYC 9B14 ..." into text; "unknown" where the CPU does not say. */
 void cpu_model_name(weft_text *text);
 
@@ -143,6 +146,12 @@ typedef struct cpu_launchers {
                  float *work);
 } cpu_launchers;
 
+/* Attention whose products are of bf16; only where cpu_has_bf16_dots(). */
+typedef struct cpu_attention_launchers {
+    cpu_launch *forward, *backward;
+} cpu_attention_launchers;
+
+extern const cpu_attention_launchers cpu_attention_bf16;
 extern const cpu_launchers cpu_launchers_generic, cpu_launchers_avx2, cpu_launchers_avx512;
 /* The table for this CPU, or for `isa` if the CPU has it (tests). */
 const cpu_launchers *cpu_launchers_get(cpu_isa isa);
@@ -176,6 +185,7 @@ typedef struct cpu_attention {
     int64_t head_lo, kv_lo, group; /* global number of the first local head; q heads per k head */
     double scale;
     bool causal;
+    bool bf16; /* products are of bf16: q, k, v and dout are, and the rank multiplies them so */
     int threads;
     bool one_pass;  /* backward: dq, dk and dv in one walk over the tiles */
     int64_t floats; /* workspace of one thread */

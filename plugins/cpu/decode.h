@@ -68,8 +68,8 @@ static void decode_row(const weft_call *call, const cpu_attention *a, decode_sta
     int64_t heads = least(hi - lo, CPU_STACK);
     if (heads <= 0)
         return;
-    tile_load(&call->ins[IN_Q], at_q(a, b, i, lo), a->head_dim, heads, a->head_dim, a->padded,
-              (float)(a->scale * LOG2_E), w.q);
+    cells_load(&call->ins[IN_Q], at_q(a, b, i, lo), a->head_dim, heads, a->head_dim, a->padded,
+               (float)(a->scale * LOG2_E), w.q);
     memset(w.out, 0, (size_t)(heads * a->padded) * sizeof *w.out);
     for (int64_t h = 0; h < heads; h++)
         w.max[h] = -INFINITY, w.sum[h] = 0.0f;

@@ -55,6 +55,11 @@ bool cpu_has_bf16(void)
     return cpu_has_amx() || (cpu_can_bf16() && leaf7(1, r) && (r[0] >> 5 & 1)); /* AVX512-BF16 */
 }
 
+bool cpu_has_bf16_dots(void)
+{
+    return cpu_isa_get() == CPU_ISA_AVX512 && __builtin_cpu_supports("avx512bf16");
+}
+
 void cpu_model_name(weft_text *text)
 {
     union {
@@ -91,6 +96,10 @@ bool cpu_has_amx(void)
     return false;
 }
 bool cpu_has_bf16(void)
+{
+    return false;
+}
+bool cpu_has_bf16_dots(void)
 {
     return false;
 }

@@ -174,3 +174,9 @@ static inline float sigmoid1(float x)
 {
     return 1.0f / (1.0f + exp1(-x));
 }
+
+/* ---- registers ---- */
+
+typedef float vector __attribute__((vector_size(4 * CPU_VECTOR)));
+typedef float vector_at
+    __attribute__((vector_size(4 * CPU_VECTOR), aligned(4), may_alias)); /* anywhere in memory */

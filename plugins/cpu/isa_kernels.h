@@ -8,6 +8,8 @@
 #include "norm.h"
 #include "rope.h"
 #include "rows.h"
+
+#include "cells_f32.h"
 #include "tile.h"
 
 #include "attention.h"

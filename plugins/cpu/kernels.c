@@ -74,6 +74,23 @@ weft_status cpu_check_workspace(const weft_call *call, size_t needed, weft_error
 CPU_VECTOR_OPS(CPU_DISPATCH)
 #undef CPU_DISPATCH
 
+#if defined(__x86_64__) && defined(__GNUC__)
+static weft_status launch_attention(const weft_call *call, weft_error *err)
+{
+    const cpu_attention *a = call->state;
+    return (a && a->bf16 ? cpu_attention_bf16.forward : dispatch_attention)(call, err);
+}
+
+static weft_status launch_attention_dx(const weft_call *call, weft_error *err)
+{
+    const cpu_attention *a = call->state;
+    return (a && a->bf16 ? cpu_attention_bf16.backward : dispatch_attention_dx)(call, err);
+}
+#else
+#define launch_attention    dispatch_attention
+#define launch_attention_dx dispatch_attention_dx
+#endif
+
 enum { PRIORITY = 10 };
 
 #define HEAD(name_, kernel_, accumulates_)                                                         \
@@ -116,7 +133,7 @@ enum { PRIORITY = 10 };
         HEAD(name_, #name_ "_tiled", false),                                                       \
             .accepts = accepts_##name_, .workspace = cpu_##name_##_workspace,                      \
             .prepare = cpu_##name_##_prepare, .release = cpu_attention_release,                    \
-            .launch = dispatch_##name_                                                             \
+            .launch = launch_##name_                                                               \
     }
 
 const weft_kernel cpu_kernels[] = {

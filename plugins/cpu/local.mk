@@ -5,6 +5,7 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/hardware.c \
 	plugins/cpu/isa_avx2.c \
 	plugins/cpu/isa_avx512.c \
+	plugins/cpu/isa_avx512bf16.c \
 	plugins/cpu/isa_generic.c \
 	plugins/cpu/kernels.c \
 	plugins/cpu/newton_schulz.c \
@@ -19,6 +20,8 @@ plugins_cpu_libcpu_la_SOURCES = \
 	plugins/cpu/attention.h \
 	plugins/cpu/attention_dx.h \
 	plugins/cpu/attention_merge.h \
+	plugins/cpu/cells_bf16.h \
+	plugins/cpu/cells_f32.h \
 	plugins/cpu/cpu.h \
 	plugins/cpu/decode.h \
 	plugins/cpu/elementwise.h \

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of small dense matrices that lie in the cache, held in registers: what attention is made
- * of. */
-
-typedef float vector __attribute__((vector_size(4 * CPU_VECTOR)));
-typedef float vector_at
-    __attribute__((vector_size(4 * CPU_VECTOR), aligned(4), may_alias)); /* anywhere in memory */
+ * of. Operands are cells, of 4 bytes each: a number in f32, or two in bf16 that are multiplied and
+ * summed at once. Before this stands which: cells_f32.h or cells_bf16.h. */
 
 enum { CPU_LINE = 16 }; /* floats of a cache line */
 
@@ -13,7 +10,7 @@ enum { TILE_ROWS = 6, TILE_VECTORS = CPU_VECTOR == 16 ? 4 : 2 };
 
 /* a[i, k] at i * a_row + k * a_col; b and c row-major. */
 typedef struct operands {
-    const float *a, *b;
+    const cell *a, *b;
     float *c;
     int64_t a_row, a_col, b_row, c_row;
 } operands;
@@ -35,13 +32,13 @@ static inline __attribute__((always_inline)) void tile_block(int m, int v, int64
         for (int i = 0; i < m; i++)
             __builtin_prefetch(o.c + (m + i) * o.c_row + e, 1);
     for (int64_t p = 0; p < k; p++) {
-        const float *b = o.b + p * o.b_row, *a = o.a + p * o.a_col;
+        const cell *b = o.b + p * o.b_row, *a = o.a + p * o.a_col;
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) {
-            float ai = a[i * o.a_row];
+            cell ai = a[i * o.a_row];
 #pragma GCC unroll 8
             for (int j = 0; j < v; j++)
-                sum[i][j] += ai * (vector) * (const vector_at *)(b + j * CPU_VECTOR);
+                sum[i][j] = cells_fma(ai, b + j * CPU_VECTOR, sum[i][j]);
         }
     }
 #pragma GCC unroll 8
@@ -86,34 +83,19 @@ static __attribute__((noinline)) void tile_product(int64_t m, int64_t n, int64_t
 
 /* ---- between tensors and tiles ---- */
 
-/* rows x d elements of t, `stride` apart, times `by`, to rows of `padded` floats whose rest is
- * zero. */
-static void tile_load(const weft_tensor *t, int64_t at, int64_t stride, int64_t rows, int64_t d,
-                      int64_t padded, float by, float *to)
-{
-    for (int64_t i = 0; i < rows; i++, to += padded) {
-        const float *x = load(t, at + i * stride, d, to);
-#pragma omp simd
-        for (int64_t e = 0; e < d; e++)
-            to[e] = x[e] * by;
-        for (int64_t e = d; e < padded; e++)
-            to[e] = 0.0f;
-    }
-}
-
-/* to[e][i] = from[i][e], rows of CPU_TILE; places beyond `rows` are zero. Whole lines of `to` are
- * written at a time. */
-static void tile_turn(const float *from, int64_t rows, int64_t padded, float *to)
+/* to[e][i] = from[i][e] of `rows` rows of `width` cells, to rows of CPU_TILE; places beyond `rows`
+ * are zero. Whole lines of `to` are written at a time. */
+static void tile_turn(const cell *from, int64_t rows, int64_t width, cell *to)
 {
     for (int64_t i = 0; i < CPU_TILE; i += CPU_PAD) {
         int64_t n = rows - i < CPU_PAD ? rows - i : CPU_PAD;
-        for (int64_t e = 0; e < padded && n == CPU_PAD; e++)
+        for (int64_t e = 0; e < width && n == CPU_PAD; e++)
 #pragma GCC unroll 16
             for (int r = 0; r < CPU_PAD; r++)
-                to[e * CPU_TILE + i + r] = from[(i + r) * padded + e];
-        for (int64_t e = 0; e < padded && n < CPU_PAD; e++)
+                to[e * CPU_TILE + i + r] = from[(i + r) * width + e];
+        for (int64_t e = 0; e < width && n < CPU_PAD; e++)
             for (int64_t r = 0; r < CPU_PAD; r++)
-                to[e * CPU_TILE + i + r] = r < n ? from[(i + r) * padded + e] : 0.0f;
+                to[e * CPU_TILE + i + r] = r < n ? from[(i + r) * width + e] : 0;
     }
 }
 

@@ -258,8 +258,10 @@ void trial_free_outs(const trial *t, weft_tensor *outs)
 
 /* ---- comparing ---- */
 
-static void compare(const trial *t, int result, const weft_tensor *want, const char *variant)
+static void compare(const trial *t, int result, const weft_tensor *want, int number)
 {
+    const char *variant = machine.variant(t, number);
+    double rounding = machine.rounding ? machine.rounding(t, number) : 0.0;
     const weft_tensor *got = &t->outs[result];
     double largest = t->size, relative = got->dtype == WEFT_BF16 ? 1.0 / 256 : t->tolerance;
     for (int64_t i = 0; i < weft_tensor_count(want); i++) {
@@ -270,7 +272,7 @@ static void compare(const trial *t, int result, const weft_tensor *want, const c
         double x = weft_tensor_get(got, i), y = weft_tensor_get(want, i);
         if (x == y || (isnan(x) && isnan(y)))
             continue;
-        if (isinf(y) || !(fabs(x - y) <= relative * fabs(y) + t->tolerance * largest))
+        if (isinf(y) || !(fabs(x - y) <= relative * fabs(y) + (t->tolerance + rounding) * largest))
             fail_msg("%s, %s: result %d, element %lld of %lld: %.9g, plain %.9g", t->op->name,
                      variant, result, (long long)i, (long long)weft_tensor_count(want), x, y);
     }
@@ -289,7 +291,7 @@ static void check_variant(trial *t, int variant, bool accumulate, const weft_ten
     void *first[MOST_TENSORS];
     trial_run(t, variant, 0, accumulate);
     for (int i = 0; i < t->n_outs; i++) {
-        compare(t, i, &want[i], name);
+        compare(t, i, &want[i], variant);
         first[i] = copy_of(&t->outs[i]);
     }
     for (int r = 1; r < machine.repeats(t); r++) {

@@ -37,6 +37,9 @@ typedef struct trial_machine {
     weft_status (*launch)(const trial *t, int variant, int repeat, const weft_call *call,
                           weft_error *err);
     const char *(*name)(void); /* of a GPU; NULL: the host */
+    /* How far what a variant rounds inside of the kernel may move a result, relative to the
+     * largest; NULL: none rounds any */
+    double (*rounding)(const trial *t, int variant);
 } trial_machine;
 
 extern const trial_machine machine;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How trials run the kernels of the cpu plugin: those in vectors for every instruction set of this
- * CPU, with several thread counts to the same bits; products with f32 and bf16 in hardware and
- * several thread counts, each of which repeats itself. */
+ * CPU, attention with products of bf16, too, with several thread counts to the same bits; products
+ * with f32 and bf16 in hardware and several thread counts, each of which repeats itself. */
 #include "cpu.h"
 #include "trial.h"
 
@@ -9,11 +9,22 @@
 
 enum { PRODUCT_THREADS = 3 };
 
+/* Does variant i multiply what attention reads in bf16 as it is? */
+static bool is_bf16_attention(const trial *t, int i)
+{
+    bool attention =
+        strcmp(t->launcher, "attention") == 0 || strcmp(t->launcher, "attention_dx") == 0;
+    return attention && t->ins[0].dtype == WEFT_BF16 && i == (int)CPU_ISA_AVX512 + 1 &&
+           cpu_has_bf16_dots();
+}
+
 static const char *variant(const trial *t, int i)
 {
     static const char *const products[] = {"f32 products", "bf16 products"};
     if (!t->product)
-        return i <= (int)cpu_isa_get() ? cpu_isa_name((cpu_isa)i) : NULL;
+        return i <= (int)cpu_isa_get()   ? cpu_isa_name((cpu_isa)i)
+               : is_bf16_attention(t, i) ? "products of bf16"
+                                         : NULL;
     i /= PRODUCT_THREADS;
     return i <= (cpu_can_bf16() ? 1 : 0) ? products[i] : NULL;
 }
@@ -33,7 +44,8 @@ static int threads_of(const trial *t, int variant_number, int repeat)
 static void address(const trial *t, int variant_number, int repeat, weft_call *call)
 {
     static _Thread_local weft_queue queue;
-    bool bf16 = t->product && variant_number / PRODUCT_THREADS;
+    bool bf16 =
+        t->product ? variant_number / PRODUCT_THREADS : is_bf16_attention(t, variant_number);
     queue = (weft_queue){.threads = threads_of(t, variant_number, repeat),
                          .products = bf16 ? CPU_PRODUCTS_BF16 : CPU_PRODUCTS_F32,
                          .grain = 1};
@@ -55,9 +67,17 @@ static weft_status launch(const trial *t, int variant_number, int repeat, const 
                           weft_error *err)
 {
     cpu_isa isa = t->product ? CPU_ISA_AVX512 : (cpu_isa)variant_number;
-    cpu_launch *by_isa = vector_launch(cpu_launchers_get(isa), t->launcher);
+    cpu_launch *by_isa = is_bf16_attention(t, variant_number)
+                             ? NULL
+                             : vector_launch(cpu_launchers_get(isa), t->launcher);
     (void)repeat;
     return (by_isa ? by_isa : t->kernel->launch)(call, err);
+}
+
+/* Weights and their gradients become operands in bf16. */
+static double rounding(const trial *t, int variant_number)
+{
+    return is_bf16_attention(t, variant_number) ? 0x1p-8 : 0.0;
 }
 
 const trial_machine machine = {.kernels = cpu_kernels,
@@ -65,4 +85,5 @@ const trial_machine machine = {.kernels = cpu_kernels,
                                .repeats = repeats,
                                .repeated = "the thread count or the run",
                                .address = address,
-                               .launch = launch};
+                               .launch = launch,
+                               .rounding = rounding};
