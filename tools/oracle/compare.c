@@ -24,6 +24,16 @@ void oracle_judge(oracle_verdict *v, double error, double bound, const char *wha
     weft_text_release(&text);
 }
 
+void oracle_join(oracle_verdict *to, const oracle_verdict *other)
+{
+    if (other->first >= 0 && (to->first < 0 || other->first < to->first))
+        to->first = other->first;
+    if (!other->text[0] || (to->text[0] && !(other->worst > to->worst)))
+        return;
+    to->worst = other->worst;
+    memcpy(to->text, other->text, sizeof to->text);
+}
+
 void oracle_judge_part(oracle_verdict *v, const oracle_part *part, const oracle_errors *bound,
                        const char *what, int64_t s, const char *name)
 {
@@ -178,11 +188,13 @@ static double parameter_error(const oracle_record *a, const oracle_record *b, in
 }
 
 static void compare_tensor(const oracle_record *a, const oracle_record *b, int tensor, int64_t s,
-                           const oracle_errors *bounds, oracle_verdict *v, extremes *e)
+                           const oracle_errors *bounds, oracle_verdict *v, oracle_verdict *updates,
+                           extremes *e)
 {
     const oracle_tensor *x = &a->steps[s].tensors[tensor], *y = oracle_find(b, s, x->name);
     double cosine, bound = bounds->whole;
     bool noise;
+    double after = bound + oracle_update_rounding(b, &a->steps[0].tensors[tensor]);
     double gradient = oracle_gradient_error(a, b, x, y, s, bound, &cosine, &noise);
     oracle_judge(v, gradient, bound, "gradient", s, x->name);
     e->gradient = gradient > e->gradient ? gradient : e->gradient;
@@ -195,21 +207,21 @@ static void compare_tensor(const oracle_record *a, const oracle_record *b, int t
         return;
     e->cosine = !x->frozen && cosine < e->cosine ? cosine : e->cosine;
     double parameter = parameter_error(a, b, tensor, s);
-    oracle_judge(v, parameter, 4 * bound, "parameter", s,
+    oracle_judge(v, parameter, 4 * after, "parameter", s,
                  x->name); /* Adam divides by what it rounds */
     e->parameter = parameter > e->parameter ? parameter : e->parameter;
     if (!x->frozen)
-        compare_update(a, b, x, y, s, bound, v, e);
+        compare_update(a, b, x, y, s, after, updates, e);
 }
 
 static void compare_step(oracle_record *a, const oracle_record *b, int64_t s, oracle_verdict *v,
-                         weft_text *out)
+                         oracle_verdict *updates, weft_text *out)
 {
     const oracle_errors errors = oracle_bound(a, b, s);
     const oracle_step *x = &a->steps[s], *y = &b->steps[s];
     extremes e = {.cosine = 1};
     for (int i = 0; i < a->n_tensors; i++)
-        compare_tensor(a, b, i, s, &errors, v, &e);
+        compare_tensor(a, b, i, s, &errors, v, updates, &e);
     double loss = fabs(y->loss - x->loss) / fabs(x->loss),
            norm = fabs(y->norm - x->norm) / fabs(x->norm);
     oracle_judge(v, loss, errors.scale, "loss", s, "");
@@ -283,12 +295,27 @@ weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, 
 }
 
 void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
-                    oracle_verdict *v, weft_text *out)
+                    oracle_verdict *v, oracle_verdict *updates, weft_text *out)
 {
     for (int64_t i = 0; i < a->n_steps; i++) {
         if (exact == ORACLE_ROUNDING)
-            compare_step(a, b, i, v, out);
+            compare_step(a, b, i, v, updates, out);
         else
             compare_bits(a, b, i, exact, v, out);
     }
+}
+
+void oracle_compare_updates(oracle_record *a, const oracle_record *b, oracle_verdict *v,
+                            weft_text *out)
+{
+    const double bound = oracle_plain_bound(a, b);
+    extremes e = {.update = 0};
+    for (int64_t s = 0; s < a->n_steps; s++)
+        for (int i = 0; i < a->n_tensors; i++) {
+            const oracle_tensor *x = &a->steps[s].tensors[i], *y = oracle_find(b, s, x->name);
+            double rounding = oracle_update_rounding(b, &a->steps[0].tensors[i]);
+            if (!x->frozen)
+                compare_update(a, b, x, y, s, bound + rounding, v, &e);
+        }
+    weft_text_print(out, "from the same gradients: updates up to %.2g apart\n", e.update);
 }
