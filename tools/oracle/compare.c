@@ -94,7 +94,7 @@ double oracle_gradient_error(const oracle_record *a, const oracle_record *b, con
     double size, share = oracle_gradient_share(a, b, x, step);
     double error = oracle_relative(x->gradient, y->gradient, x->count, share, cosine, &size);
     *noise = size < 10 * bound * share;
-    return error;
+    return error / oracle_tolerance(x->gradient, x->count);
 }
 
 /* ---- within rounding ---- */

@@ -143,6 +143,9 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
 void oracle_measure(const double *reference, const weft_tensor *t, double least,
                     oracle_part *worst);
 
+/* How many times as far apart as a bound a tensor may be of which few elements are all. */
+double oracle_tolerance(const double *reference, int64_t n);
+
 /* The same of the whole. */
 void oracle_measure_whole(const double *reference, const double *other, int64_t n,
                           oracle_part *worst);
