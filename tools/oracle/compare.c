@@ -118,17 +118,17 @@ static int by_distance(const void *x, const void *y)
 /* The optimizer makes much of little: it divides a gradient by its own size, and one that is next
  * to nothing may have either sign. So the tenth of the elements that parts most does not count, and
  * of the others the update shows settings that a parameter hides. */
-static void compare_update(const oracle_record *a, const oracle_record *b, const oracle_tensor *x,
-                           const oracle_tensor *y, int64_t s, double bound, oracle_verdict *v,
-                           extremes *e)
+static double update_distance(const oracle_record *a, const oracle_record *b,
+                              const oracle_tensor *x, int64_t s, double *rounding)
 {
+    const oracle_tensor *y = oracle_find(b, s, x->name);
     const double *from = s ? a->steps[s - 1].tensors[x - a->steps[s].tensors].parameter : x->before;
     const double *other = s ? oracle_find(b, s - 1, x->name)->parameter : y->before;
     moved *list = weft_alloc((size_t)x->count * sizeof *list + 1);
     double by = 0, apart = 0, size = 0;
     int64_t kept = x->count - (x->count + 9) / 10;
     if (!list)
-        return;
+        return 0;
     for (int64_t i = 0; i < x->count; i++) {
         list[i].by = x->parameter[i] - from[i];
         list[i].apart = y->parameter[i] - other[i] - list[i].by;
@@ -140,10 +140,17 @@ static void compare_update(const oracle_record *a, const oracle_record *b, const
         size += x->parameter[i] * x->parameter[i];
     }
     weft_free(list);
-    if (apart == 0)
+    *rounding = 4 * oracle_epsilon(a, b) * sqrt(size / by);
+    return apart == 0 ? 0 : sqrt(apart / by);
+}
+
+static void compare_update(const oracle_record *a, const oracle_record *b, const oracle_tensor *x,
+                           int64_t s, double bound, oracle_verdict *v, extremes *e)
+{
+    double rounding, error = update_distance(a, b, x, s, &rounding);
+    if (error == 0)
         return;
-    double rounding = 4 * oracle_epsilon(a, b) * sqrt(size), error = sqrt(apart / by);
-    oracle_judge(v, error, bound + rounding / sqrt(by), "update", s, x->name);
+    oracle_judge(v, error, bound + rounding, "update", s, x->name);
     e->update = error > e->update ? error : e->update;
 }
 
@@ -211,7 +218,7 @@ static void compare_tensor(const oracle_record *a, const oracle_record *b, int t
                  x->name); /* Adam divides by what it rounds */
     e->parameter = parameter > e->parameter ? parameter : e->parameter;
     if (!x->frozen)
-        compare_update(a, b, x, y, s, after, updates, e);
+        compare_update(a, b, x, s, after, updates, e);
 }
 
 static void compare_step(oracle_record *a, const oracle_record *b, int64_t s, oracle_verdict *v,
@@ -305,17 +312,23 @@ void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness e
     }
 }
 
-void oracle_compare_updates(oracle_record *a, const oracle_record *b, oracle_verdict *v,
-                            weft_text *out)
+void oracle_compare_updates(const oracle_record *a, const oracle_record *shaken,
+                            const oracle_record *b, oracle_verdict *v, weft_text *out)
 {
-    const double bound = oracle_plain_bound(a, b);
     extremes e = {.update = 0};
+    double most = 0, rounding;
     for (int64_t s = 0; s < a->n_steps; s++)
         for (int i = 0; i < a->n_tensors; i++) {
-            const oracle_tensor *x = &a->steps[s].tensors[i], *y = oracle_find(b, s, x->name);
-            double rounding = oracle_update_rounding(b, &a->steps[0].tensors[i]);
+            const oracle_tensor *x = &a->steps[s].tensors[i];
+            double goes = shaken ? update_distance(a, shaken, x, s, &rounding) : 0;
+            double bound = oracle_plain_bound(a, b) +
+                           oracle_update_rounding(b, &a->steps[0].tensors[i]) + goes;
             if (!x->frozen)
-                compare_update(a, b, x, y, s, bound + rounding, v, &e);
+                compare_update(a, b, x, s, bound, v, &e);
+            most = fmax(most, goes);
         }
-    weft_text_print(out, "from the same gradients: updates up to %.2g apart\n", e.update);
+    weft_text_print(out, "from the same gradients: updates up to %.2g apart", e.update);
+    if (shaken)
+        weft_text_print(out, ", and %.2g from gradients that are rounded", most);
+    weft_text_add(out, "\n");
 }

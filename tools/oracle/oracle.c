@@ -199,23 +199,39 @@ static int look_closer(const comparison *c, const oracle_record records[2], orac
     return code;
 }
 
+static int record_again(const comparison *c, const oracle_record *b, bool shaken, oracle_record *to,
+                        weft_error *err)
+{
+    const look how = {.steps = b->n_steps};
+    if (!oracle_record_init(to, how.steps)) {
+        weft_fail_memory(err);
+        return weft_cli_report(err);
+    }
+    to->learns_from = b;
+    to->shaken = shaken;
+    return record_one(c, &how, 0, to, err);
+}
+
 /* An optimizer may make much of little: Muon's iteration takes what is next to nothing in a
  * gradient a hundred times as far. So an update that parts though no gradient does is judged by
- * what the reference makes of the other run's gradients. */
+ * what the reference makes of the other run's gradients; and where one of both runs rounds more in
+ * it, by how far it goes when these are changed by as much. */
 static int learn_from(const comparison *c, const oracle_record *b, oracle_verdict *v,
                       weft_text *out, weft_error *err)
 {
-    oracle_record again;
-    const look how = {.steps = b->n_steps};
-    int code = 0;
-    if (!oracle_record_init(&again, how.steps)) {
-        weft_fail_memory(err);
-        code = weft_cli_report(err);
-    }
-    again.learns_from = b;
-    code = code ? code : record_one(c, &how, 0, &again, err);
+    oracle_record again, shaken;
+    oracle_verdict first = {.first = -1}, second = {.first = -1};
+    int code = record_again(c, b, false, &again, err);
     if (!code)
-        oracle_compare_updates(&again, b, v, out);
+        oracle_compare_updates(&again, NULL, b, &first, out);
+    bool once_more = !code && first.first >= 0 && oracle_updates_differ(&again, b);
+    if (once_more) {
+        code = record_again(c, b, true, &shaken, err);
+        if (!code)
+            oracle_compare_updates(&again, &shaken, b, &second, out);
+        oracle_record_release(&shaken);
+    }
+    oracle_join(v, once_more ? &second : &first);
     oracle_record_release(&again);
     return code;
 }

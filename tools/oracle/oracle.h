@@ -112,6 +112,7 @@ typedef struct oracle_record {
     bool fed;       /* every micro-batch's values are kept for a reference that will be fed them */
     const struct oracle_record *feeds;       /* whose values replace this run's; NULL: nobody's */
     const struct oracle_record *learns_from; /* whose gradients its update reads; NULL: its own */
+    bool shaken; /* and changed by as much as the update's nodes may round */
     weft_map by_name, by_id;
     int64_t micro_batch;
     bool seq_ordered;     /* the sequence lies in an order of its own */
@@ -210,6 +211,8 @@ weft_status oracle_find_rounding_of_updates(const weft_graph *g, oracle_tensor *
                                             weft_error *err);
 /* In the one of both runs that rounds more; x is the reference's. */
 double oracle_update_rounding(const oracle_record *b, const oracle_tensor *x);
+/* Does one of both runs round more in one? */
+bool oracle_updates_differ(const oracle_record *a, const oracle_record *b);
 /* How far parameters may have parted by that before a step, relative to themselves. a is the
  * reference. */
 double oracle_drift(const oracle_record *a, const oracle_record *b, int64_t step);
@@ -281,9 +284,10 @@ weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, 
  * has a verdict of its own. */
 void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                     oracle_verdict *v, oracle_verdict *updates, weft_text *out);
-/* What updates did, of a reference that learnt from b's gradients. */
-void oracle_compare_updates(oracle_record *a, const oracle_record *b, oracle_verdict *v,
-                            weft_text *out);
+/* What updates did, of a reference that learnt from b's gradients, and how far they go when these
+ * are shaken; shaken: NULL: that was not tried. */
+void oracle_compare_updates(const oracle_record *a, const oracle_record *shaken,
+                            const oracle_record *b, oracle_verdict *v, weft_text *out);
 
 /* ---- outputs.c ---- */
 

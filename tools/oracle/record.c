@@ -5,6 +5,8 @@
 
 #include "forecast/forecast.h"
 
+#include <weft/random.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -138,6 +140,22 @@ static weft_status gather(oracle_record *r, weft_run *run, oracle_kind kind, wef
     return s;
 }
 
+/* Of a gradient, every element changed by no more than so much of itself. */
+static weft_status replace_shaken(weft_run *run, const weft_value *v, const oracle_tensor *from,
+                                  double most, weft_error *err)
+{
+    double *by = weft_alloc((size_t)from->count * sizeof *by + 1);
+    if (!by)
+        return weft_fail_memory(err);
+    for (int64_t i = 0; i < from->count; i++) {
+        double u = weft_random_uniform((uint64_t)run->step, weft_hash_name(v->name), (uint64_t)i);
+        by[i] = from->gradient[i] * (1 + most * (2 * u - 1));
+    }
+    weft_status s = oracle_replace(run, v, 0, by, err);
+    weft_free(by);
+    return s;
+}
+
 /* Another run's gradients, and their norm, in place of its own, before an update reads them. A sum
  * that is still open stays. */
 static weft_status replace_gradients(const oracle_record *r, weft_run *run, weft_error *err)
@@ -151,7 +169,11 @@ static weft_status replace_gradients(const oracle_record *r, weft_run *run, weft
         const oracle_tensor *from = oracle_find(r->learns_from, run->step, p->name);
         if (v && from && !weft_layout_open_axes(v->layout) &&
             weft_layout_held(v->layout, run->plan->lowered[WEFT_MODE_TRAIN]->coord))
-            s = oracle_replace(run, v, 0, from->gradient, err);
+            s = r->shaken
+                    ? replace_shaken(
+                          run, v, from,
+                          oracle_update_rounding(r->learns_from, &r->steps[0].tensors[i]), err)
+                    : oracle_replace(run, v, 0, from->gradient, err);
     }
     return s;
 }

@@ -56,6 +56,16 @@ double oracle_update_rounding(const oracle_record *b, const oracle_tensor *x)
     return fmax(x->rounding, y->rounding);
 }
 
+bool oracle_updates_differ(const oracle_record *a, const oracle_record *b)
+{
+    for (int i = 0; i < a->n_tensors; i++) {
+        const oracle_tensor *x = &a->steps[0].tensors[i];
+        if (x->rounding != oracle_find(b, 0, x->name)->rounding)
+            return true;
+    }
+    return false;
+}
+
 /* What an update is of its parameter. */
 static double share_of(const oracle_record *a, int tensor, int64_t s)
 {
