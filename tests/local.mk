@@ -67,6 +67,7 @@ check_PROGRAMS += \
 	tests/unit/cli/test_farewell \
 	tests/unit/cli/test_log \
 	tests/unit/cli/test_processors \
+	tests/unit/tools/test_part \
 	tests/unit/cli/test_torture \
 	tests/bad/ini/test_bad_ini \
 	tests/random/random_runs
@@ -254,6 +255,8 @@ tests_random_random_runs_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
 # A part of the command.
 tests_unit_cli_test_processors_SOURCES = tests/unit/cli/test_processors.c cli/processors.c
 tests_unit_cli_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_tools_test_part_SOURCES = tests/unit/tools/test_part.c tools/oracle/part.c
+tests_unit_tools_test_part_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir) -I$(top_srcdir)/cli
 
 # The op of the example plugin.
 tests_unit_compile_test_example_SOURCES = tests/unit/compile/test_example.c \

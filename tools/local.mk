@@ -41,6 +41,7 @@ weft_SOURCES += \
 	tools/oracle/outputs.c \
 	tools/oracle/settings.c \
 	tools/oracle/trace.c \
+	tools/oracle/update.c \
 	tools/oracle/values.c \
 	tools/oracle/oracle.h \
 	tools/oracle/rounding_f8.h \

@@ -2,7 +2,7 @@
 /* Whole runs at random: model, precision, data, meshes, the order in which plugins are listed,
  * pipelines, 8 bits, validation, text, dumps, checkpoints, checks. One rank is the reference: many
  * must give its losses, gradients, norms, validation, texts and dumps, and so must others that go
- * on from a checkpoint. What is refused must be refused with an ordinary message. Cases are those
+ * on from a checkpoint. Nothing is refused but a mesh that does not fit its model. Cases are those
  * of seeds: WEFT_SEED is the first, WEFT_CASES how many; WEFT_LONG=1: a thousand, each day others.
  * A case that fails is reduced, and its INIs printed. Prints TAP. */
 #include "random.h"

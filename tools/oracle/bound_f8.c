@@ -111,19 +111,32 @@ double oracle_gradient_scale(const oracle_errors *e)
     return e->scale < e->whole ? 2 * e->scale : e->scale;
 }
 
+static double depth_of(const oracle_record *a)
+{
+    return sqrt(10.0 * (a->blocks + 1));
+}
+
+static double sums_of(const oracle_record *a, const oracle_record *b)
+{
+    return oracle_epsilon(a, b) * 4 * sqrt((double)a->tokens);
+}
+
+double oracle_plain_bound(const oracle_record *a, const oracle_record *b)
+{
+    return 4 * oracle_epsilon(a, b) * depth_of(a) + sums_of(a, b);
+}
+
 oracle_errors oracle_bound(oracle_record *a, const oracle_record *b, int64_t step)
 {
     bool wide = a->wide && b->wide, half = a->half || b->half, eighth = a->eighth || b->eighth;
-    double depth = sqrt(10.0 * (a->blocks + 1)), sum = 4 * sqrt((double)a->tokens),
-           eps = oracle_epsilon(a, b), later = (double)(1 + (half ? 3 : 15) * step);
-    double activations = half && eighth ? 4 * ldexp(1, -8)
-                         : half         ? ldexp(1, -8)
-                                        : 4 * eps,
-           bound = activations * depth + eps * sum;
-    oracle_errors e = {.whole = bound * later};
+    double later = (double)(1 + (half ? 3 : 15) * step), drift = oracle_drift(a, b, step);
+    double bound = half ? (eighth ? 4 : 1) * ldexp(1, -8) * depth_of(a) + sums_of(a, b)
+                        : oracle_plain_bound(a, b);
+    oracle_errors e = {.whole = bound * later + drift};
     if (!wide && a->n_roundings && are_alike(a, b))
         e = pass_all(a, b, step, bound, parted(a, b, step) + (half ? ldexp(1, -8) : 0));
     /* after the first step parameters have parted by rounding, and gradients follow them */
-    e.scale = half && !eighth ? (a->half && b->half ? 1 : 1.5) * ldexp(1, -8) * later : e.whole;
+    e.scale =
+        half && !eighth ? (a->half && b->half ? 1 : 1.5) * ldexp(1, -8) * later + drift : e.whole;
     return e;
 }

@@ -24,6 +24,16 @@ void oracle_judge(oracle_verdict *v, double error, double bound, const char *wha
     weft_text_release(&text);
 }
 
+void oracle_join(oracle_verdict *to, const oracle_verdict *other)
+{
+    if (other->first >= 0 && (to->first < 0 || other->first < to->first))
+        to->first = other->first;
+    if (!other->text[0] || (to->text[0] && !(other->worst > to->worst)))
+        return;
+    to->worst = other->worst;
+    memcpy(to->text, other->text, sizeof to->text);
+}
+
 void oracle_judge_part(oracle_verdict *v, const oracle_part *part, const oracle_errors *bound,
                        const char *what, int64_t s, const char *name)
 {
@@ -84,7 +94,7 @@ double oracle_gradient_error(const oracle_record *a, const oracle_record *b, con
     double size, share = oracle_gradient_share(a, b, x, step);
     double error = oracle_relative(x->gradient, y->gradient, x->count, share, cosine, &size);
     *noise = size < 10 * bound * share;
-    return error;
+    return error / oracle_tolerance(x->gradient, x->count);
 }
 
 /* ---- within rounding ---- */
@@ -108,17 +118,17 @@ static int by_distance(const void *x, const void *y)
 /* The optimizer makes much of little: it divides a gradient by its own size, and one that is next
  * to nothing may have either sign. So the tenth of the elements that parts most does not count, and
  * of the others the update shows settings that a parameter hides. */
-static void compare_update(const oracle_record *a, const oracle_record *b, const oracle_tensor *x,
-                           const oracle_tensor *y, int64_t s, double bound, oracle_verdict *v,
-                           extremes *e)
+static double update_distance(const oracle_record *a, const oracle_record *b,
+                              const oracle_tensor *x, int64_t s, double *rounding)
 {
+    const oracle_tensor *y = oracle_find(b, s, x->name);
     const double *from = s ? a->steps[s - 1].tensors[x - a->steps[s].tensors].parameter : x->before;
     const double *other = s ? oracle_find(b, s - 1, x->name)->parameter : y->before;
     moved *list = weft_alloc((size_t)x->count * sizeof *list + 1);
     double by = 0, apart = 0, size = 0;
     int64_t kept = x->count - (x->count + 9) / 10;
     if (!list)
-        return;
+        return 0;
     for (int64_t i = 0; i < x->count; i++) {
         list[i].by = x->parameter[i] - from[i];
         list[i].apart = y->parameter[i] - other[i] - list[i].by;
@@ -130,10 +140,17 @@ static void compare_update(const oracle_record *a, const oracle_record *b, const
         size += x->parameter[i] * x->parameter[i];
     }
     weft_free(list);
-    if (apart == 0)
+    *rounding = 4 * oracle_epsilon(a, b) * sqrt(size / by);
+    return apart == 0 ? 0 : sqrt(apart / by);
+}
+
+static void compare_update(const oracle_record *a, const oracle_record *b, const oracle_tensor *x,
+                           int64_t s, double bound, oracle_verdict *v, extremes *e)
+{
+    double rounding, error = update_distance(a, b, x, s, &rounding);
+    if (error == 0)
         return;
-    double rounding = 4 * oracle_epsilon(a, b) * sqrt(size), error = sqrt(apart / by);
-    oracle_judge(v, error, bound + rounding / sqrt(by), "update", s, x->name);
+    oracle_judge(v, error, bound + rounding, "update", s, x->name);
     e->update = error > e->update ? error : e->update;
 }
 
@@ -178,11 +195,13 @@ static double parameter_error(const oracle_record *a, const oracle_record *b, in
 }
 
 static void compare_tensor(const oracle_record *a, const oracle_record *b, int tensor, int64_t s,
-                           const oracle_errors *bounds, oracle_verdict *v, extremes *e)
+                           const oracle_errors *bounds, oracle_verdict *v, oracle_verdict *updates,
+                           extremes *e)
 {
     const oracle_tensor *x = &a->steps[s].tensors[tensor], *y = oracle_find(b, s, x->name);
     double cosine, bound = bounds->whole;
     bool noise;
+    double after = bound + oracle_update_rounding(b, &a->steps[0].tensors[tensor]);
     double gradient = oracle_gradient_error(a, b, x, y, s, bound, &cosine, &noise);
     oracle_judge(v, gradient, bound, "gradient", s, x->name);
     e->gradient = gradient > e->gradient ? gradient : e->gradient;
@@ -195,21 +214,21 @@ static void compare_tensor(const oracle_record *a, const oracle_record *b, int t
         return;
     e->cosine = !x->frozen && cosine < e->cosine ? cosine : e->cosine;
     double parameter = parameter_error(a, b, tensor, s);
-    oracle_judge(v, parameter, 4 * bound, "parameter", s,
+    oracle_judge(v, parameter, 4 * after, "parameter", s,
                  x->name); /* Adam divides by what it rounds */
     e->parameter = parameter > e->parameter ? parameter : e->parameter;
     if (!x->frozen)
-        compare_update(a, b, x, y, s, bound, v, e);
+        compare_update(a, b, x, s, after, updates, e);
 }
 
 static void compare_step(oracle_record *a, const oracle_record *b, int64_t s, oracle_verdict *v,
-                         weft_text *out)
+                         oracle_verdict *updates, weft_text *out)
 {
     const oracle_errors errors = oracle_bound(a, b, s);
     const oracle_step *x = &a->steps[s], *y = &b->steps[s];
     extremes e = {.cosine = 1};
     for (int i = 0; i < a->n_tensors; i++)
-        compare_tensor(a, b, i, s, &errors, v, &e);
+        compare_tensor(a, b, i, s, &errors, v, updates, &e);
     double loss = fabs(y->loss - x->loss) / fabs(x->loss),
            norm = fabs(y->norm - x->norm) / fabs(x->norm);
     oracle_judge(v, loss, errors.scale, "loss", s, "");
@@ -283,12 +302,33 @@ weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, 
 }
 
 void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
-                    oracle_verdict *v, weft_text *out)
+                    oracle_verdict *v, oracle_verdict *updates, weft_text *out)
 {
     for (int64_t i = 0; i < a->n_steps; i++) {
         if (exact == ORACLE_ROUNDING)
-            compare_step(a, b, i, v, out);
+            compare_step(a, b, i, v, updates, out);
         else
             compare_bits(a, b, i, exact, v, out);
     }
+}
+
+void oracle_compare_updates(const oracle_record *a, const oracle_record *shaken,
+                            const oracle_record *b, oracle_verdict *v, weft_text *out)
+{
+    extremes e = {.update = 0};
+    double most = 0, rounding;
+    for (int64_t s = 0; s < a->n_steps; s++)
+        for (int i = 0; i < a->n_tensors; i++) {
+            const oracle_tensor *x = &a->steps[s].tensors[i];
+            double goes = shaken ? update_distance(a, shaken, x, s, &rounding) : 0;
+            double bound = oracle_plain_bound(a, b) +
+                           oracle_update_rounding(b, &a->steps[0].tensors[i]) + goes;
+            if (!x->frozen)
+                compare_update(a, b, x, s, bound, v, &e);
+            most = fmax(most, goes);
+        }
+    weft_text_print(out, "from the same gradients: updates up to %.2g apart", e.update);
+    if (shaken)
+        weft_text_print(out, ", and %.2g from gradients that are rounded", most);
+    weft_text_add(out, "\n");
 }

@@ -176,17 +176,18 @@ weft_status oracle_keep(oracle_record *r, oracle_value *to, const weft_value *v,
 
 /* ---- feeding ---- */
 
-static weft_status replace(weft_run *run, const weft_value *v, const weft_tensor *local,
-                           int64_t micro, const double *by, weft_error *err)
+weft_status oracle_replace(weft_run *run, const weft_value *v, int64_t micro, const double *by,
+                           weft_error *err)
 {
     const weft_lowered *l = run->plan->lowered[WEFT_MODE_TRAIN];
-    int64_t n = weft_tensor_count(local);
-    size_t bytes = (size_t)n * weft_dtype_size(local->dtype);
-    weft_tensor t = *local;
+    weft_tensor t;
+    weft_local_tensor(l->graph, v, l->coord, &t);
+    int64_t n = weft_tensor_count(&t);
+    size_t bytes = (size_t)n * weft_dtype_size(t.dtype);
     if (!(t.data = weft_alloc(bytes + 1)))
         return weft_fail_memory(err);
     for (int64_t i = 0; i < n; i++)
-        weft_tensor_set(&t, i, by[weft_global_index(local, i)]);
+        weft_tensor_set(&t, i, by[weft_global_index(&t, i)]);
     weft_status s = weft_device_upload(run->plan, WEFT_NOW,
                                        weft_run_address(run, l, l->buffer_of[v->id], micro), t.data,
                                        bytes, err);
@@ -259,7 +260,7 @@ weft_status oracle_feed(oracle_record *r, weft_run *run, const weft_value *v,
     }
     mine->replaced = true;
     weft_free(made);
-    return replace(run, v, local, micro, by, err);
+    return oracle_replace(run, v, micro, by, err);
 }
 
 /* ---- the verdict ---- */

@@ -34,6 +34,7 @@ typedef struct oracle_tensor {
     double *before;     /* the parameter before the first step; NULL: this is not that */
     oracle_part part;   /* of the gradient; of the run that is compared */
     oracle_parts parts; /* of the gradient */
+    double rounding;    /* what its update's nodes round to takes it so far, relative to itself */
     bool fed;           /* the gradient is the sum of what was fed alone */
     bool frozen;        /* gradient is all zeros */
 } oracle_tensor;
@@ -109,7 +110,9 @@ typedef struct oracle_record {
     const struct oracle_record
         *reference; /* the other run, recorded before; NULL: this is the reference */
     bool fed;       /* every micro-batch's values are kept for a reference that will be fed them */
-    const struct oracle_record *feeds; /* whose values replace this run's; NULL: nobody's */
+    const struct oracle_record *feeds;       /* whose values replace this run's; NULL: nobody's */
+    const struct oracle_record *learns_from; /* whose gradients its update reads; NULL: its own */
+    bool shaken; /* and changed by as much as the update's nodes may round */
     weft_map by_name, by_id;
     int64_t micro_batch;
     bool seq_ordered;     /* the sequence lies in an order of its own */
@@ -140,6 +143,9 @@ weft_status oracle_probe_value(weft_probe *probe, weft_run *run, const weft_valu
 /* A rank's part t of a tensor that the reference has as a whole; least: at the least so large. */
 void oracle_measure(const double *reference, const weft_tensor *t, double least,
                     oracle_part *worst);
+
+/* How many times as far apart as a bound a tensor may be of which few elements are all. */
+double oracle_tolerance(const double *reference, int64_t n);
 
 /* The same of the whole. */
 void oracle_measure_whole(const double *reference, const double *other, int64_t n,
@@ -189,11 +195,27 @@ bool oracle_add_part(weft_pool *pool, oracle_parts *to, const weft_tensor *t);
 /* A rank's part of what a reference will be fed. */
 weft_status oracle_keep(oracle_record *r, oracle_value *to, const weft_value *v,
                         const weft_tensor *local, int64_t micro, weft_error *err);
+/* A rank's part of v becomes that of what `by` is as a whole. */
+weft_status oracle_replace(weft_run *run, const weft_value *v, int64_t micro, const double *by,
+                           weft_error *err);
 /* Is v made of what was fed, added up and moved, and of what is the same in all micro-batches? */
 bool oracle_is_fed(const oracle_record *r, const weft_value *v);
 /* Compares what a reference has made with what it is fed, and puts that in its place. */
 weft_status oracle_feed(oracle_record *r, weft_run *run, const weft_value *v,
                         const weft_tensor *local, int64_t micro, weft_error *err);
+
+/* ---- update.c ---- */
+
+/* Of every parameter of a graph, in its order: what the nodes of its update round to. */
+weft_status oracle_find_rounding_of_updates(const weft_graph *g, oracle_tensor *tensors,
+                                            weft_error *err);
+/* In the one of both runs that rounds more; x is the reference's. */
+double oracle_update_rounding(const oracle_record *b, const oracle_tensor *x);
+/* Does one of both runs round more in one? */
+bool oracle_updates_differ(const oracle_record *a, const oracle_record *b);
+/* How far parameters may have parted by that before a step, relative to themselves. a is the
+ * reference. */
+double oracle_drift(const oracle_record *a, const oracle_record *b, int64_t step);
 
 /* ---- rounding_f8.c ---- */
 
@@ -213,6 +235,8 @@ typedef struct oracle_errors {
 
 /* Of what sums and parameters are kept in. */
 double oracle_epsilon(const oracle_record *a, const oracle_record *b);
+/* Rounding of what is computed in what sums and parameters are kept in, in the first step. */
+double oracle_plain_bound(const oracle_record *a, const oracle_record *b);
 /* Rounding of what passes through the blocks, of sums over the tokens of a step, and to 8 bits; see
  * docs/oracle.md. a is the reference. */
 oracle_errors oracle_bound(oracle_record *a, const oracle_record *b, int64_t step);
@@ -235,6 +259,8 @@ typedef struct oracle_verdict {
     char text[256];
 } oracle_verdict;
 
+/* Adds another verdict to it. */
+void oracle_join(oracle_verdict *to, const oracle_verdict *other);
 /* Notes an error in step s, 0-based. */
 void oracle_judge(oracle_verdict *v, double error, double bound, const char *what, int64_t s,
                   const char *name);
@@ -254,9 +280,14 @@ double oracle_gradient_share(const oracle_record *a, const oracle_record *b, con
 const oracle_tensor *oracle_find(const oracle_record *r, int64_t step, const char *name);
 /* Have both the same parameters? */
 weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, weft_error *err);
-/* A line a step into out. exact: bit for bit, of what it names. */
+/* A line a step into out. exact: bit for bit, of what it names. Within rounding, what updates did
+ * has a verdict of its own. */
 void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
-                    oracle_verdict *v, weft_text *out);
+                    oracle_verdict *v, oracle_verdict *updates, weft_text *out);
+/* What updates did, of a reference that learnt from b's gradients, and how far they go when these
+ * are shaken; shaken: NULL: that was not tried. */
+void oracle_compare_updates(const oracle_record *a, const oracle_record *shaken,
+                            const oracle_record *b, oracle_verdict *v, weft_text *out);
 
 /* ---- outputs.c ---- */
 

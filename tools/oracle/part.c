@@ -5,35 +5,55 @@
 
 #include <math.h>
 
-/* Of a tensor of few elements a single rounding is much. */
-static double tolerance(int64_t n)
-{
-    return 1 + 4 / sqrt((double)n);
-}
-
-/* What is rounded up and down is as large as before, but for as much as chance leaves of what is
- * not along the reference. */
-static double beyond_chance(double scale, double error, int64_t n)
-{
-    double across = error > scale ? sqrt(error * error - scale * scale) : 0,
-           chance = 4 * across / sqrt((double)n);
-    return scale > chance ? scale - chance : 0;
-}
-
 /* Sums over the elements of a part. */
 typedef struct sums {
     int64_t n;
-    double apart, size, along;
+    double apart, size, along, fourth;
 } sums;
 
 static void add(sums *to, double a, double b)
 {
+    double square = isfinite(a) ? a * a : 0;
     to->n++;
-    to->size += isfinite(a) ? a * a : 0;
+    to->size += square;
+    to->fourth += square * square;
     if (a == b || (a != a && b != b))
         return;
     to->apart += (b - a) * (b - a);
     to->along += (b - a) * a;
+}
+
+/* How many elements its size is of: all of them if they are alike, one if that dwarfs the others.
+ */
+static double carriers(const sums *s)
+{
+    return s->fourth > 0 ? s->size * s->size / s->fourth : (double)s->n;
+}
+
+/* Where few elements are all of it, one that is rounded by more than others is much: the mean of
+ * the squares has at most this deviation, and up to four of it are allowed. */
+static double tolerance(const sums *s)
+{
+    return sqrt(1 + 4 / sqrt(carriers(s)));
+}
+
+double oracle_tolerance(const double *reference, int64_t n)
+{
+    sums s = {.n = 0};
+    for (int64_t i = 0; i < n; i++)
+        add(&s, reference[i], reference[i]);
+    return tolerance(&s);
+}
+
+/* Each element is rounded up or down, whatever the others are. So what is off, but across the
+ * reference, says how much of it chance leaves along it: the bound is that of Student's
+ * distribution, which four times the deviation has for many elements; 4 exp(5 / n) is within a
+ * tenth of it from 5 on. Of fewer nothing can be said. */
+static double beyond_chance(const sums *s, double scale, double error)
+{
+    double free = carriers(s) - 1, across = sqrt(fmax(error * error - scale * scale, 0));
+    double chance = free < 4 ? INFINITY : 4 * exp(5 / free) * across / sqrt(free);
+    return scale > chance ? scale - chance : 0;
 }
 
 static void judge(const sums *s, double least, oracle_part *worst)
@@ -43,14 +63,13 @@ static void judge(const sums *s, double least, oracle_part *worst)
         return;
     double error = size > 0 && s->apart == s->apart ? sqrt(s->apart) / size : INFINITY;
     double scale = size > 0 && isfinite(error) ? fabs(s->along) / (size * size) : INFINITY;
-    worst->error = fmax(worst->error, error / tolerance(s->n));
-    worst->scale =
-        fmax(worst->scale, isfinite(scale) ? beyond_chance(scale, error, s->n) : INFINITY);
+    worst->error = fmax(worst->error, error / tolerance(s));
+    worst->scale = fmax(worst->scale, isfinite(scale) ? beyond_chance(s, scale, error) : INFINITY);
 }
 
 void oracle_measure(const double *reference, const weft_tensor *t, double least, oracle_part *worst)
 {
-    sums s = {0, 0, 0, 0};
+    sums s = {.n = 0};
     int64_t n = weft_tensor_count(t);
     for (int64_t i = 0; i < n; i++)
         add(&s, reference[weft_global_index(t, i)], weft_tensor_get(t, i));
@@ -60,7 +79,7 @@ void oracle_measure(const double *reference, const weft_tensor *t, double least,
 void oracle_measure_whole(const double *reference, const double *other, int64_t n,
                           oracle_part *worst)
 {
-    sums s = {0, 0, 0, 0};
+    sums s = {.n = 0};
     for (int64_t i = 0; i < n; i++)
         add(&s, reference[i], other[i]);
     judge(&s, 0, worst);
@@ -69,7 +88,7 @@ void oracle_measure_whole(const double *reference, const double *other, int64_t 
 void oracle_measure_parts(const double *reference, const double *other, int64_t n,
                           const oracle_parts *parts, double least, oracle_part *worst)
 {
-    sums s = {0, 0, 0, 0};
+    sums s = {.n = 0};
     for (int64_t i = 0; i < n; i++)
         add(&s, reference[i], other[i]);
     double size = fmax(sqrt(s.size), least);
@@ -77,7 +96,7 @@ void oracle_measure_parts(const double *reference, const double *other, int64_t 
     for (int k = 0; k < parts->n; k++) {
         const weft_tensor *t = &parts->list[k];
         int64_t elements = weft_tensor_count(t);
-        s = (sums){0, 0, 0, 0};
+        s = (sums){.n = 0};
         for (int64_t i = 0; i < elements; i++) {
             int64_t at = weft_global_index(t, i);
             add(&s, reference[at], other[at]);

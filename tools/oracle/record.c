@@ -5,6 +5,8 @@
 
 #include "forecast/forecast.h"
 
+#include <weft/random.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -48,7 +50,7 @@ static weft_status reserve(oracle_record *r, const weft_run *run, weft_error *er
             (!t->before && !run->step))
             return weft_fail_memory(err);
     }
-    return s->tensors ? WEFT_OK : weft_fail_memory(err);
+    return s->tensors ? oracle_find_rounding_of_updates(g, s->tensors, err) : weft_fail_memory(err);
 }
 
 typedef enum oracle_kind { BEFORE, GRADIENT, PARAMETER } oracle_kind;
@@ -138,11 +140,50 @@ static weft_status gather(oracle_record *r, weft_run *run, oracle_kind kind, wef
     return s;
 }
 
+/* Of a gradient, every element changed by no more than so much of itself. */
+static weft_status replace_shaken(weft_run *run, const weft_value *v, const oracle_tensor *from,
+                                  double most, weft_error *err)
+{
+    double *by = weft_alloc((size_t)from->count * sizeof *by + 1);
+    if (!by)
+        return weft_fail_memory(err);
+    for (int64_t i = 0; i < from->count; i++) {
+        double u = weft_random_uniform((uint64_t)run->step, weft_hash_name(v->name), (uint64_t)i);
+        by[i] = from->gradient[i] * (1 + most * (2 * u - 1));
+    }
+    weft_status s = oracle_replace(run, v, 0, by, err);
+    weft_free(by);
+    return s;
+}
+
+/* Another run's gradients, and their norm, in place of its own, before an update reads them. A sum
+ * that is still open stays. */
+static weft_status replace_gradients(const oracle_record *r, weft_run *run, weft_error *err)
+{
+    const weft_graph *g = run->plan->graphs[WEFT_MODE_TRAIN];
+    const oracle_step *other = &r->learns_from->steps[run->step];
+    weft_status s =
+        g->grad_norm ? oracle_replace(run, g->grad_norm, 0, &other->norm, err) : WEFT_OK;
+    for (int i = 0; i < g->n_parameters && !s; i++) {
+        const weft_value *p = g->parameters[i], *v = p->gradient;
+        const oracle_tensor *from = oracle_find(r->learns_from, run->step, p->name);
+        if (v && from && !weft_layout_open_axes(v->layout) &&
+            weft_layout_held(v->layout, run->plan->lowered[WEFT_MODE_TRAIN]->coord))
+            s = r->shaken
+                    ? replace_shaken(
+                          run, v, from,
+                          oracle_update_rounding(r->learns_from, &r->steps[0].tensors[i]), err)
+                    : oracle_replace(run, v, 0, from->gradient, err);
+    }
+    return s;
+}
+
 static weft_status probe_gradients(weft_probe *probe, weft_run *run, weft_error *err)
 {
     oracle_record *r = (oracle_record *)probe;
     weft_status s = run->step ? WEFT_OK : gather(r, run, BEFORE, err);
-    return s ? s : gather(r, run, GRADIENT, err);
+    s = s ? s : gather(r, run, GRADIENT, err);
+    return s || !r->learns_from ? s : replace_gradients(r, run, err);
 }
 
 static weft_status probe_updated(weft_probe *probe, weft_run *run, weft_error *err)
