@@ -39,6 +39,7 @@ core_libcore_la_SOURCES = \
 	core/host/search.c \
 	core/host/services.c \
 	core/host/set.c \
+	core/host/kept.c \
 	core/host/wrap.c \
 	core/host/enter.h \
 	core/host/host.h \
@@ -74,6 +75,7 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/attr_watch.h \
 	core/compile/place/storage.c \
 	core/compile/place/move.c \
+	core/compile/place/every.c \
 	core/compile/place/parts.c \
 	core/compile/place/place.c \
 	core/compile/place/ring.c \
@@ -90,11 +92,13 @@ core_libcore_la_SOURCES = \
 	core/compile/program/buffers.c \
 	core/compile/program/prologue.c \
 	core/compile/program/exchange.c \
+	core/compile/program/sent.c \
 	core/compile/program/flops.c \
 	core/compile/program/fuse.c \
 	core/compile/program/group.c \
 	core/compile/program/kernels.c \
 	core/compile/program/lower.c \
+	core/compile/program/variants.c \
 	core/compile/program/waits.c \
 	core/compile/program/pack.c \
 	core/compile/program/liveness.c \

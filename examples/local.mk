@@ -19,6 +19,9 @@ nobase_dist_doc_DATA += \
 	examples/cluster/weft@.service \
 	examples/container/Containerfile \
 	examples/container/README.md \
+	examples/compress/Makefile \
+	examples/compress/README.md \
+	examples/compress/compress.c \
 	examples/count_bytes/Makefile \
 	examples/count_bytes/README.md \
 	examples/count_bytes/count_bytes.c \
@@ -32,6 +35,9 @@ nobase_dist_doc_DATA += \
 	examples/ema/Makefile \
 	examples/ema/README.md \
 	examples/ema/ema.c \
+	examples/outer/Makefile \
+	examples/outer/README.md \
+	examples/outer/outer.c \
 	examples/first.ini \
 	examples/gate_up/Makefile \
 	examples/gate_up/README.md \

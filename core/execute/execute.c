@@ -105,11 +105,22 @@ static weft_status launch_shown(weft_run *run, const weft_lowered *l, const weft
 static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_program *p,
                            const weft_instruction *in, int64_t micro, weft_error *err)
 {
+    weft_running *now = &run->plan->plugins->running;
+    *now = (weft_running){.mode = l->graph->config.mode,
+                          .step = run->view.step,
+                          .micro_batch = micro,
+                          .kind = in->kind,
+                          .nodes = in->parts ? in->parts : &in->node,
+                          .n_nodes = in->parts ? in->n_ins : 1,
+                          .tensors = in->tensors,
+                          .n_ins = in->n_ins,
+                          .n_outs = in->n_outs};
     weft_status s = weft_streams_before(run, l, p, in, micro, err);
     if (!s)
         s = run->shows_instructions ? launch_shown(run, l, in, micro, err)
                                     : launch(run, l, in, micro, err);
     s = s ? s : weft_streams_after(run, l, in, err);
+    *now = (weft_running){0};
     if (s)
         weft_streams_explain(run, s, err);
     for (int i = 0; in->fetch && !s && i < in->n_outs; i++)
@@ -172,7 +183,7 @@ static weft_status run_some(weft_run *run, const weft_lowered *l, const weft_tas
                             int to, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    const weft_program *p = weft_lowered_pick(l, task, weft_lowered_runs(l, run->view.step));
     uint64_t adversary = weft_device_adversary(plan);
     weft_status s = WEFT_OK;
     if (from == to)
@@ -189,7 +200,7 @@ static weft_status run_some(weft_run *run, const weft_lowered *l, const weft_tas
 weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
                                   weft_error *err)
 {
-    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    const weft_program *p = weft_lowered_pick(l, task, weft_lowered_runs(l, run->view.step));
     weft_status s = WEFT_OK;
     if (weft_lowered_uploads(l, p))
         s = weft_upload_micro_batch(run, l, task->micro_batch, err);
@@ -201,7 +212,7 @@ weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const we
 weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,
                          weft_error *err)
 {
-    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    const weft_program *p = weft_lowered_pick(l, task, weft_lowered_runs(l, run->view.step));
     bool replayed = false;
     weft_status s = weft_streams_begin(run, l, task, &replayed, err);
     if (!s && !replayed)
