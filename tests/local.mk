@@ -484,6 +484,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-generate \
 	tests/scripts/check-gpu-kit \
 	tests/scripts/check-heads \
+	tests/scripts/check-hash \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \
