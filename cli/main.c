@@ -21,6 +21,8 @@ static const struct command {
      weft_cmd_plan},
     {"generate", "continue texts with a trained model", weft_cmd_generate},
     {"oracle", "run two INI files and compare losses, gradients and parameters", weft_cmd_oracle},
+    {"compare", "say what differs between runs, INI files, plans and checkpoints",
+     weft_cmd_compare},
     {"status", "say how far a run is, and whether it goes on", weft_cmd_status},
     {"report", "write a run as one page for a browser", weft_cmd_report},
     {"config", "print every effective value of an INI file", weft_cmd_config},

@@ -463,6 +463,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-ckpt \
 	tests/scripts/check-ckpt-kill \
 	tests/scripts/check-commands \
+	tests/scripts/check-compare \
 	tests/scripts/check-config \
 	tests/scripts/check-conform \
 	tests/scripts/check-core-words \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Subcommands of weft that have a room of their own; linked into it like those of cli/.
 weft_SOURCES += \
+	tools/compare/compare.c \
 	tools/conform/child.c \
 	tools/conform/commands.c \
 	tools/conform/conform.c \
@@ -48,5 +49,6 @@ weft_SOURCES += \
 	tools/vet/set.c \
 	tools/vet/vet.c \
 	tools/vet/vet.h
-EXTRA_DIST += tools/conform/README.md tools/generate/README.md tools/oracle/README.md \
+EXTRA_DIST += tools/compare/README.md tools/conform/README.md tools/generate/README.md \
+	tools/oracle/README.md \
 	tools/vet/README.md
