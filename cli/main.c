@@ -21,6 +21,8 @@ static const struct command {
      weft_cmd_plan},
     {"generate", "continue texts with a trained model", weft_cmd_generate},
     {"oracle", "run two INI files and compare losses, gradients and parameters", weft_cmd_oracle},
+    {"ablate", "run variants over several seeds, and say what difference each makes",
+     weft_cmd_ablate},
     {"compare", "say what differs between runs, INI files, plans and checkpoints",
      weft_cmd_compare},
     {"status", "say how far a run is, and whether it goes on", weft_cmd_status},

@@ -1,6 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Subcommands of weft that have a room of their own; linked into it like those of cli/.
 weft_SOURCES += \
+	tools/ablate/ablate.c \
+	tools/ablate/cells.c \
+	tools/ablate/plan.c \
+	tools/ablate/results.c \
+	tools/ablate/stats.c \
+	tools/ablate/study.c \
+	tools/ablate/tables.c \
+	tools/ablate/ablate.h \
+	tools/ablate/stats.h \
+	tools/ablate/study.h \
 	tools/compare/compare.c \
 	tools/conform/child.c \
 	tools/conform/commands.c \
@@ -49,6 +59,7 @@ weft_SOURCES += \
 	tools/vet/set.c \
 	tools/vet/vet.c \
 	tools/vet/vet.h
-EXTRA_DIST += tools/compare/README.md tools/conform/README.md tools/generate/README.md \
+EXTRA_DIST += tools/ablate/README.md tools/compare/README.md tools/conform/README.md \
+	tools/generate/README.md \
 	tools/oracle/README.md \
 	tools/vet/README.md

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_MEMBERS = 18 };
+enum { N_MEMBERS = 19 };
 
 /* ---- settings, defaults folded in ---- */
 
@@ -96,6 +96,20 @@ static const char *state_class(const weft_state_entry *e)
     return weft_node_is(e->value->node, WEFT_OP_PARAMETER) ? "parameters" : names[e->value->kind];
 }
 
+/* All ranks' parts together, each once: what a checkpoint holds. */
+static int64_t count_state(const weft_plan *plan)
+{
+    int64_t total = 0;
+    for (int i = 0; i < plan->states.n; i++) {
+        const weft_value *v = plan->states.list[i].value;
+        int64_t bytes = (int64_t)weft_dtype_size(v->dtype);
+        for (int d = 0; d < v->n_dims; d++)
+            bytes *= v->dims[d].size;
+        total += bytes;
+    }
+    return total;
+}
+
 static void add_memory(json_t *o, const weft_plan *plan)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
@@ -115,6 +129,7 @@ static void add_memory(json_t *o, const weft_plan *plan)
             add_bytes(memory, weft_class_name(b->kind), b->bytes);
     }
     json_object_set_new(o, "memory", memory);
+    json_object_set_new(o, "state", json_integer(count_state(plan)));
 }
 
 /* ---- what is sent ---- */

@@ -10,8 +10,9 @@
 
 /* {"weft_plan": 1, "ranks", "program", "plugins": [names], "numerics": {plugin: tier}, "settings":
  * {section: {key: value}}, "parameters", "trained", "steps", "tokens", "micro_batches", "flops",
- * "model_flops", "products": {dtype: flops}, "memory": {class: bytes}, "sent", "collectives":
- * {words: [times, bytes]}, "passes": {words: nodes}}. All of a rank; bytes and flops of a step. */
+ * "model_flops", "products": {dtype: flops}, "memory": {class: bytes}, "state" (of all ranks
+ * together), "sent", "collectives": {words: [times, bytes]}, "passes": {words: nodes}}. All of a
+ * rank; bytes and flops of a step. */
 weft_status weft_plan_to_json(const weft_session *session, const weft_plan *plan, json_t **out,
                               weft_error *err);
 /* Of an INI and edits; nothing is opened. */
