@@ -17,6 +17,7 @@ int weft_cmd_status(int argc, char **argv);
 int weft_cmd_train(int argc, char **argv);
 int weft_cmd_plan(int argc, char **argv);
 int weft_cmd_ablate(int argc, char **argv);
+int weft_cmd_bisect(int argc, char **argv);
 int weft_cmd_compare(int argc, char **argv);
 int weft_cmd_oracle(int argc, char **argv);
 int weft_cmd_conform(int argc, char **argv);

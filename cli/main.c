@@ -23,6 +23,7 @@ static const struct command {
     {"oracle", "run two INI files and compare losses, gradients and parameters", weft_cmd_oracle},
     {"ablate", "run variants over several seeds, and say what difference each makes",
      weft_cmd_ablate},
+    {"bisect", "find which of the differences between two runs does it", weft_cmd_bisect},
     {"compare", "say what differs between runs, INI files, plans and checkpoints",
      weft_cmd_compare},
     {"status", "say how far a run is, and whether it goes on", weft_cmd_status},

@@ -462,6 +462,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-alone \
 	tests/scripts/check-axis \
 	tests/scripts/check-bad-input \
+	tests/scripts/check-bisect \
 	tests/scripts/check-bitwise \
 	tests/scripts/check-broken \
 	tests/scripts/check-channel \

@@ -11,6 +11,10 @@ weft_SOURCES += \
 	tools/ablate/ablate.h \
 	tools/ablate/stats.h \
 	tools/ablate/study.h \
+	tools/bisect/bisect.c \
+	tools/bisect/differences.c \
+	tools/bisect/trial.c \
+	tools/bisect/bisect.h \
 	tools/compare/compare.c \
 	tools/conform/child.c \
 	tools/conform/commands.c \
@@ -59,7 +63,8 @@ weft_SOURCES += \
 	tools/vet/set.c \
 	tools/vet/vet.c \
 	tools/vet/vet.h
-EXTRA_DIST += tools/ablate/README.md tools/compare/README.md tools/conform/README.md \
+EXTRA_DIST += tools/ablate/README.md tools/bisect/README.md tools/compare/README.md \
+	tools/conform/README.md \
 	tools/generate/README.md \
 	tools/oracle/README.md \
 	tools/vet/README.md

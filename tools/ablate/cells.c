@@ -184,7 +184,7 @@ static weft_status put_aside(const ablate_cell *cell, weft_error *err)
 static _Noreturn void become(const ablate_cell *cell, char **argv)
 {
     sigset_t none;
-    const int out = open(cell->out, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0666),
+    const int out = weft_open_to_write(cell->out, WEFT_WRITE_AGAIN),
               in = open("/dev/null", O_RDONLY);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
