@@ -47,6 +47,7 @@ weft_SOURCES += \
 	tools/generate/weights.c \
 	tools/generate/generate.h \
 	tools/oracle/bound_f8.c \
+	tools/oracle/common.c \
 	tools/oracle/compare.c \
 	tools/oracle/feed.c \
 	tools/oracle/oracle.c \
