@@ -17,7 +17,13 @@ typedef struct weft_about {
     int n;
     int64_t steps;      /* of the run, in all */
     int64_t started_ns; /* since 1970 */
+    const weft_plan *plan;
+    uint64_t data_id; /* of the run's data; 0: not known */
 } weft_about;
+
+/* Of the placed graphs of all modes: two runs with equal hashes, settings and data compute the
+ * same. */
+weft_status weft_about_program(const weft_plan *plan, uint64_t *out, weft_error *err);
 
 /* All ranks call it: they tell each other where they are. */
 weft_status weft_about_init(weft_about *about, weft_rank *rank);

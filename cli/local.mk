@@ -53,9 +53,19 @@ weft_SOURCES = \
 	cli/launch/leftover.c \
 	cli/launch/ranks.c \
 	cli/launch/stop.c \
+	cli/study/csv.c \
+	cli/study/differ.c \
+	cli/study/page.c \
+	cli/study/plan.c \
+	cli/study/subject.c \
 	cli/launch/job.h \
 	cli/launch/ranks.h \
-	cli/launch/stop.h
+	cli/launch/stop.h \
+	cli/study/csv.h \
+	cli/study/differ.h \
+	cli/study/page.h \
+	cli/study/plan.h \
+	cli/study/subject.h
 weft_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 weft_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/cli -DWEFT_FEATURES='"$(FEATURES)"'
 weft_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
@@ -86,6 +96,7 @@ templates = \
 	cli/templates/pass.c.in \
 	cli/templates/readme.md.in \
 	cli/templates/report.html.in \
+	cli/templates/study.html.in \
 	cli/templates/test.sh.in \
 	cli/templates/test_gradient.c.in \
 	cli/templates/wrap.c.in
@@ -108,4 +119,4 @@ cli/commit.c: FORCE
 	        "$$commit" >$@.new && \
 	    if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 CLEANFILES += cli/commit.c
-EXTRA_DIST += $(templates) cli/README.md cli/launch/README.md
+EXTRA_DIST += $(templates) cli/README.md cli/launch/README.md cli/study/README.md

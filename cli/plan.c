@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weft plan: the run as a program, read before it runs. Opens no hardware, peers or data. */
+#include "study/plan.h"
 #include "console/built_in.h"
 #include "forecast/forecast.h"
 #include "kit/task_lists.h"
@@ -8,11 +9,12 @@
 #include "session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct wishes {
     const char *print_after, *stop_after, *program, *rank, *mode;
-    bool print_changed, graph, whole, schedule;
+    bool print_changed, graph, whole, schedule, json;
     weft_cli_timeline timeline;
 } wishes;
 
@@ -208,6 +210,21 @@ static weft_status print_program(const weft_plan *plan, const char *name, weft_t
                      name);
 }
 
+static weft_status print_json(const weft_session *s, const weft_plan *plan, weft_text *text,
+                              weft_error *err)
+{
+    json_t *object = NULL;
+    weft_status status = weft_plan_to_json(s, plan, &object, err);
+    char *words = status ? NULL : json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    if (words)
+        weft_text_print(text, "%s\n", words);
+    if (!status && !words)
+        status = weft_fail_memory(err);
+    free(words); /* jansson's */
+    json_decref(object);
+    return status;
+}
+
 static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text, weft_error *err)
 {
     if (w->print_changed)
@@ -235,10 +252,12 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
         weft_tasks_print(plan->tasks[WEFT_MODE_TRAIN], text);
     if (!status && w->program)
         status = print_program(plan, w->program, text, err);
-    if (!status && weft_cli_wants_timeline(&w->timeline))
+    if (!status && w->json)
+        status = print_json(s, plan, text, err);
+    else if (!status && weft_cli_wants_timeline(&w->timeline))
         status = weft_cli_print_timeline(plan, &w->timeline, text, err);
     else if (!status && !w->schedule && !w->program)
-        weft_plan_print(plan, text);
+        weft_plan_print(plan, true, text);
     weft_plan_destroy(plan);
     return status;
 }
@@ -306,6 +325,9 @@ int weft_cmd_plan(int argc, char **argv)
          .argument = "RATE",
          .help = "what is sent takes its bytes at this rate of one rank (default 1e10)",
          .text = &timeline->bytes_per_s},
+        {.name = "json",
+         .help = "print one JSON object, without times: equal plans are equal texts",
+         .flag = &w.json},
         {.name = "width",
          .argument = "N",
          .help = "columns of a timeline (default 100)",

@@ -252,7 +252,7 @@ static weft_status write_files(const weft_session *session, const weft_plan *pla
     weft_settings_print(session->settings, true, false, &text);
     weft_status s = replace(session->host.dir, "config", "ini", before, &text, err);
     weft_text_clear(&text);
-    weft_plan_print(plan, &text);
+    weft_plan_print(plan, false, &text);
     s = s ? s : replace(session->host.dir, "plan", "txt", before, &text, err);
     weft_text_release(&text);
     return s;

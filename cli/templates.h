@@ -13,6 +13,7 @@ extern const char weft_template_optimizer_c[];
 extern const char weft_template_pass_c[];
 extern const char weft_template_readme_md[];
 extern const char weft_template_report_html[];
+extern const char weft_template_study_html[];
 extern const char weft_template_test_gradient_c[];
 extern const char weft_template_test_sh[];
 extern const char weft_template_wrap_c[];

@@ -254,7 +254,7 @@ static weft_status prepare(weft_rank *rank, training *t, bool waits)
           : weft_rank_agree(rank, "comparing the ranks",
                             weft_digest_check(t->plan, rank->control, &rank->err));
     bool first = session->host.rank == 0;
-    weft_about about = {.steps = s ? 0 : t->plan->steps};
+    weft_about about = {.steps = s ? 0 : t->plan->steps, .plan = t->plan};
     s = s ? s : weft_about_init(&about, rank);
     s = s ? s
           : weft_rank_agree(rank, "looking at the run folder", take_folder(rank, waits, &t->lock));
@@ -266,6 +266,8 @@ static weft_status prepare(weft_rank *rank, training *t, bool waits)
                             weft_run_create(t->plan, &session->host, &t->run, &rank->err));
     if (!s)
         t->run->write_texts = weft_generate_asked;
+    if (!s && t->run->data->fingerprint)
+        about.data_id = t->run->data->fingerprint(t->run->data_self);
     s = s ? s : weft_rank_agree(rank, "loading the state", weft_run_continue(t->run, &rank->err));
     s = s ? s
           : weft_rank_agree(rank, "making the run folder",

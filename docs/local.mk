@@ -9,6 +9,7 @@ nobase_dist_doc_DATA += \
 	docs/gpu.md \
 	docs/hf.md \
 	docs/ini.md \
+	docs/ablations.md \
 	docs/oracle.md \
 	docs/packaging.md \
 	docs/pipeline.svg \

@@ -68,6 +68,10 @@ nobase_dist_doc_DATA += \
 	examples/squash/Makefile \
 	examples/squash/README.md \
 	examples/squash/squash.c \
+	examples/studies/README.md \
+	examples/studies/layouts.ini \
+	examples/studies/layouts.txt \
+	examples/studies/parts.txt \
 	examples/sums/Makefile \
 	examples/sums/README.md \
 	examples/sums/sums.c \

@@ -65,6 +65,7 @@ check_PROGRAMS += \
 	tests/unit/lib/test_store_sums \
 	tests/unit/lib/test_timeline \
 	tests/unit/lib/test_token \
+	tests/unit/cli/test_ablate \
 	tests/unit/cli/test_farewell \
 	tests/unit/cli/test_log \
 	tests/unit/cli/test_processors \
@@ -253,7 +254,10 @@ tests_random_random_runs_SOURCES = tests/random/case.c tests/random/compare.c te
 tests_random_random_runs_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_random_random_runs_LDADD = core/libweft.la $(JANSSON_LIBS) $(LIBM)
 
-# A part of the command.
+# Parts of the command.
+tests_unit_cli_test_ablate_SOURCES = tests/unit/cli/test_ablate.c tools/ablate/stats.c
+tests_unit_cli_test_ablate_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+tests_unit_cli_test_ablate_LDADD = $(TEST_LIBS) $(LIBM)
 tests_unit_cli_test_processors_SOURCES = tests/unit/cli/test_processors.c cli/processors.c
 tests_unit_cli_test_processors_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 tests_unit_tools_test_part_SOURCES = tests/unit/tools/test_part.c tools/oracle/part.c
@@ -459,15 +463,18 @@ CLEANFILES += $(fixtures)
 
 dist_check_SCRIPTS += \
 	tests/scripts/check-abi \
+	tests/scripts/check-ablate \
 	tests/scripts/check-alone \
 	tests/scripts/check-axis \
 	tests/scripts/check-bad-input \
+	tests/scripts/check-bisect \
 	tests/scripts/check-bitwise \
 	tests/scripts/check-broken \
 	tests/scripts/check-channel \
 	tests/scripts/check-ckpt \
 	tests/scripts/check-ckpt-kill \
 	tests/scripts/check-commands \
+	tests/scripts/check-compare \
 	tests/scripts/check-config \
 	tests/scripts/check-conform \
 	tests/scripts/check-core-words \
@@ -490,6 +497,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-generate \
 	tests/scripts/check-gpu-kit \
 	tests/scripts/check-heads \
+	tests/scripts/check-hash \
 	tests/scripts/check-hf \
 	tests/scripts/check-includes \
 	tests/scripts/check-install \

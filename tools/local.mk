@@ -1,6 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # Subcommands of weft that have a room of their own; linked into it like those of cli/.
 weft_SOURCES += \
+	tools/ablate/ablate.c \
+	tools/ablate/cells.c \
+	tools/ablate/plan.c \
+	tools/ablate/results.c \
+	tools/ablate/stats.c \
+	tools/ablate/study.c \
+	tools/ablate/tables.c \
+	tools/ablate/ablate.h \
+	tools/ablate/stats.h \
+	tools/ablate/study.h \
+	tools/bisect/bisect.c \
+	tools/bisect/differences.c \
+	tools/bisect/trial.c \
+	tools/bisect/bisect.h \
+	tools/compare/compare.c \
 	tools/conform/child.c \
 	tools/conform/commands.c \
 	tools/conform/conform.c \
@@ -32,6 +47,7 @@ weft_SOURCES += \
 	tools/generate/weights.c \
 	tools/generate/generate.h \
 	tools/oracle/bound_f8.c \
+	tools/oracle/common.c \
 	tools/oracle/compare.c \
 	tools/oracle/feed.c \
 	tools/oracle/oracle.c \
@@ -49,5 +65,8 @@ weft_SOURCES += \
 	tools/vet/set.c \
 	tools/vet/vet.c \
 	tools/vet/vet.h
-EXTRA_DIST += tools/conform/README.md tools/generate/README.md tools/oracle/README.md \
+EXTRA_DIST += tools/ablate/README.md tools/bisect/README.md tools/compare/README.md \
+	tools/conform/README.md \
+	tools/generate/README.md \
+	tools/oracle/README.md \
 	tools/vet/README.md

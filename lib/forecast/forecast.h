@@ -67,8 +67,9 @@ weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft
 /* "1.2 GFLOP". */
 void weft_print_flops(weft_text *text, double flops);
 
-/* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. */
-void weft_plan_print(const weft_plan *plan, weft_text *text);
+/* Parameters, flops, memory by class, the peak and what is alive at it, collectives, passes. times:
+ * how long each pass took, too; without, equal plans are equal texts. */
+void weft_plan_print(const weft_plan *plan, bool times, weft_text *text);
 /* One program's instructions with their operands' places. */
 void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part part,
                              weft_text *text);

@@ -462,11 +462,11 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
     print_average(plan->lowered[WEFT_MODE_TRAIN], rows, n, text);
 }
 
-static void print_passes(const weft_plan *plan, weft_text *text)
+static void print_passes(const weft_plan *plan, bool times, weft_text *text)
 {
     static const char *const heads[] = {"passes", "stage", "nodes", "", "ms"};
     weft_columns c;
-    weft_columns_init(&c, "llrrr");
+    weft_columns_init(&c, times ? "llrrr" : "llrr");
     for (int i = 0; i < c.n; i++)
         weft_columns_add(&c, heads[i]);
     for (int i = 0; i < plan->n_records; i++) {
@@ -479,6 +479,8 @@ static void print_passes(const weft_plan *plan, weft_text *text)
         weft_columns_next(&c);
         weft_text_print(&c.cells, "%+d", r->nodes_after - r->nodes_before);
         weft_columns_next(&c);
+        if (!times)
+            continue;
         weft_text_print(&c.cells, "%8.2f", r->ms); /* the rest of the table must not depend on it */
         weft_columns_next(&c);
     }
@@ -540,7 +542,7 @@ static void print_seen(weft_lowered *l, weft_text *text)
     weft_text_add(text, " of these for what causality lets queries see\n");
 }
 
-void weft_plan_print(const weft_plan *plan, weft_text *text)
+void weft_plan_print(const weft_plan *plan, bool times, weft_text *text)
 {
     const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
     int64_t tokens = plan->global_batch * plan->seq_len;
@@ -578,7 +580,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
         print_sizes(plan, (weft_mode)m, text);
     weft_text_add(text, " instructions\n");
     print_wraps(plan, text);
-    print_passes(plan, text);
+    print_passes(plan, times, text);
     print_notes(plan->graphs[WEFT_MODE_TRAIN], text);
 }
 

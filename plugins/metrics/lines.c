@@ -91,6 +91,13 @@ static void add_time(weft_text *text)
     weft_text_add(text, "\"");
 }
 
+/* As a text: numbers of JSON lose bits. */
+static void add_hash(weft_text *text, const char *key, uint64_t x)
+{
+    add_key(text, key);
+    weft_text_print(text, "\"%016" PRIx64 "\"", x);
+}
+
 /* Reports that have a field of their own are not repeated. */
 static bool has_field(const char *name)
 {
@@ -98,7 +105,7 @@ static bool has_field(const char *name)
         "step",          "loss",      "grad_norm",   "lr",    "tokens",     "total_tokens",
         "tokens_per_s",  "step_s",    "data_s",      "mfu",   "peak_bytes", "base_bytes",
         "planned_bytes", "eval_loss", "eval_tokens", "parts", "time",       "skipped",
-        "slowest_rank",  "slowest_s", "median_s"};
+        "slowest_rank",  "slowest_s", "median_s",    "hash",  "state_hash"};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (strcmp(fields[i], name) == 0)
             return true;
@@ -122,7 +129,7 @@ static void add_parts(weft_text *text, const weft_run_view *run)
     weft_text_add(text, "]");
 }
 
-void metrics_add_step_json(weft_text *text, const weft_run_view *run)
+void metrics_add_step_json(weft_text *text, const weft_run_view *run, const metrics_hash *hash)
 {
     weft_text_add(text, "{");
     add_int(text, "step", run->step);
@@ -147,6 +154,10 @@ void metrics_add_step_json(weft_text *text, const weft_run_view *run)
     for (int i = 0; i < run->n_reports; i++)
         if (!has_field(run->reports[i].name))
             add_exact(text, run->reports[i].name, run->reports[i].value);
+    if (hash->known) {
+        add_hash(text, "hash", hash->parameters);
+        add_hash(text, "state_hash", hash->states);
+    }
     add_time(text);
     add_parts(text, run);
     weft_text_add(text, "}");

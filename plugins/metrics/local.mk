@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LTLIBRARIES += plugins/metrics/libmetrics.la
 plugins_metrics_libmetrics_la_SOURCES = \
+	plugins/metrics/hash.c \
 	plugins/metrics/lines.c \
 	plugins/metrics/metrics.c \
 	plugins/metrics/resume.c \

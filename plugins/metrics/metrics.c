@@ -17,8 +17,9 @@ static const double redraw_s = 0.1;
 
 typedef struct metrics {
     const weft_host *host;
-    int64_t every, parts;
+    int64_t every, parts, hash;
     bool jsonl, bar;
+    metrics_hash last; /* of the step that is made */
     weft_journal file; /* metrics.jsonl; no path: it is not written */
     char *earlier;     /* where lines go of steps that are made again */
     int64_t from;      /* steps finished before this run began */
@@ -56,6 +57,14 @@ static const weft_param params[] = {
      .flags = WEFT_PARAM_PER_RANK,
      .help = "Steps from one measurement of how long the parts of a step take to the next, for "
              "weft plan --times; 0: none."},
+    {.name = "hash",
+     .type = WEFT_PARAM_INT,
+     .value = "0",
+     .min = 0,
+     .max = 1e15,
+     .unit = "steps",
+     .help = "Steps from one hash of the parameters and the other state to the next, beside the "
+             "first and the last step's; the same bits have the same hash on any mesh; 0: none."},
     {.name = "bar",
      .type = WEFT_PARAM_CHOICE,
      .value = "auto",
@@ -123,17 +132,17 @@ static weft_status write_lines(metrics *self, weft_error *err)
     return WEFT_OK;
 }
 
-static weft_status append(metrics *self, void (*add)(weft_text *text, const weft_run_view *run),
-                          const weft_run_view *run, weft_error *err)
+/* Takes the line. */
+static weft_status append(metrics *self, weft_text *line, weft_error *err)
 {
-    if (!self->file.path)
-        return WEFT_OK;
-    weft_text text = {0};
-    add(&text, run);
-    weft_text_add(&text, "\n");
-    weft_status s = weft_journal_add(&self->file, &text, err);
-    weft_text_release(&text);
-    return s ? s : write_lines(self, err);
+    weft_status s = WEFT_OK;
+    if (self->file.path) {
+        weft_text_add(line, "\n");
+        s = weft_journal_add(&self->file, line, err);
+        s = s ? s : write_lines(self, err);
+    }
+    weft_text_release(line);
+    return s;
 }
 
 /* ---- the console ---- */
@@ -193,13 +202,15 @@ static bool wants_line(const metrics *self, const weft_run_view *run)
 
 static weft_status on_step_end(metrics *self, const weft_run_view *run, weft_error *err)
 {
-    weft_text text = {0};
+    weft_text text = {0}, json = {0};
     if (self->parts && (run->step + 1) % self->parts == 0)
         weft_run_ask(run, WEFT_ASK_TIMES);
     metrics_window_add(&self->window, run);
     self->last_loss = run->loss;
     self->memory = (metrics_memory){run->peak_bytes, run->base_bytes, run->planned_bytes};
-    weft_status written = append(self, metrics_add_step_json, run, err), status = WEFT_OK;
+    metrics_add_step_json(&json, run, &self->last);
+    self->last.known = false;
+    weft_status written = append(self, &json, err), status = WEFT_OK;
     if (wants_line(self, run)) {
         metrics_add_step_line(&text, run, &self->window,
                               self->host->terminal ? terminal_width() - 1 : INT_MAX);
@@ -211,8 +222,9 @@ static weft_status on_step_end(metrics *self, const weft_run_view *run, weft_err
 
 static weft_status on_evaluate(metrics *self, const weft_run_view *run, weft_error *err)
 {
-    weft_text text = {0};
-    weft_status written = append(self, metrics_add_eval_json, run, err);
+    weft_text text = {0}, json = {0};
+    metrics_add_eval_json(&json, run);
+    weft_status written = append(self, &json, err);
     metrics_add_eval_line(&text, run);
     weft_status said = say(self, &text, err);
     return written ? written : said;
@@ -248,6 +260,24 @@ static weft_status observe(void *self_, weft_event event, const weft_run_view *r
     }
 }
 
+/* ---- hashes: all ranks ---- */
+
+static unsigned wants_updates(void *self_)
+{
+    const metrics *self = self_;
+    return self->hash ? WEFT_EVENT_UPDATED : 0;
+}
+
+static weft_status observe_update(void *self_, weft_event event, const weft_run_view *run,
+                                  weft_error *err)
+{
+    metrics *self = self_;
+    (void)event;
+    if (run->step != 1 && run->step != run->steps && run->step % self->hash != 0)
+        return WEFT_OK;
+    return metrics_hash_state(self->host, run, &self->last, err);
+}
+
 /* ---- the plugin ---- */
 
 static weft_status create(void *self_, weft_error *err)
@@ -257,6 +287,7 @@ static weft_status create(void *self_, weft_error *err)
     const weft_host *host = self->host;
     self->every = weft_params_int(host->params, "every");
     self->parts = weft_params_int(host->params, "parts");
+    self->hash = weft_params_int(host->params, "hash");
     self->jsonl = weft_params_bool(host->params, "jsonl");
     self->bar = weft_params_is(host->params, "bar", "yes") ||
                 (weft_params_is(host->params, "bar", "auto") && host->terminal);
@@ -280,6 +311,12 @@ static const weft_contribution contributions[] = {
     {.kind = WEFT_OBSERVER,
      .events = WEFT_EVENT_START | WEFT_EVENT_STEP_END | WEFT_EVENT_EVALUATE | WEFT_EVENT_STOP,
      .observe = observe},
+    /* Ranks wait for each other, so an error of one must end it for all. */
+    {.kind = WEFT_OBSERVER,
+     .events = WEFT_EVENT_UPDATED,
+     .fails = true,
+     .wants = wants_updates,
+     .observe = observe_update},
     {.kind = WEFT_END},
 };
 

@@ -25,10 +25,25 @@ void metrics_window_add(metrics_window *window, const weft_run_view *run);
 /* Median of the known values of one of the window's arrays; NaN if there is none. */
 double metrics_median(const metrics_window *window, const double *values);
 
+/* ---- hashes of the state (hash.c) ---- */
+
+/* Of all parameters, and of all that is state beside them. */
+typedef struct metrics_hash {
+    uint64_t parameters, states;
+    bool known;
+} metrics_hash;
+
+/* At UPDATED, all ranks together: the same bits give the same hash on any mesh. */
+weft_status metrics_hash_state(const weft_host *host, const weft_run_view *run, metrics_hash *out,
+                               weft_error *err);
+/* What a part of a tensor adds to its hash; the whole's is the sum of its parts'. */
+uint64_t metrics_hash_part(const char *name, const weft_tensor *t);
+
 /* ---- lines (lines.c); all append to text ---- */
 
-/* JSON objects without newline; numbers that are not finite are null. */
-void metrics_add_step_json(weft_text *text, const weft_run_view *run);
+/* JSON objects without newline; numbers that are not finite are null, and a hash that is not known
+ * is left out. */
+void metrics_add_step_json(weft_text *text, const weft_run_view *run, const metrics_hash *hash);
 void metrics_add_eval_json(weft_text *text, const weft_run_view *run);
 /* At most width columns, if step and loss alone are not more: what does not fit is left out, the
  * least important first. */

@@ -287,20 +287,6 @@ static void compare_bits(const oracle_record *a, const oracle_record *b, int64_t
 
 /* ---- the whole ---- */
 
-weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, weft_error *err)
-{
-    if (a->n_tensors != b->n_tensors)
-        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                         "the two models differ: %d tensors and %d", a->n_tensors, b->n_tensors);
-    for (int i = 0; i < a->n_tensors; i++) {
-        const oracle_tensor *x = &a->steps[0].tensors[i], *y = oracle_find(b, 0, x->name);
-        if (!y || y->count != x->count)
-            return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the two models differ at %s",
-                             x->name);
-    }
-    return WEFT_OK;
-}
-
 void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
                     oracle_verdict *v, oracle_verdict *updates, weft_text *out)
 {

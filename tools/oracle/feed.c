@@ -309,7 +309,7 @@ void oracle_compare_fed(const oracle_record *fed, const oracle_record *b, oracle
     for (int i = 0; i < fed->n_tensors; i++) {
         const oracle_tensor *x = &fed->steps[0].tensors[i], *y = oracle_find(b, 0, x->name);
         oracle_part part = {0, 0};
-        if (x->frozen || !x->fed)
+        if (x->frozen || !x->fed || !y)
             continue;
         oracle_measure_parts(x->gradient, y->gradient, x->count, &y->parts,
                              ldexp(oracle_gradient_share(fed, b, x, 0), -8), &part);

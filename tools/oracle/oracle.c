@@ -185,6 +185,8 @@ static int look_closer(const comparison *c, const oracle_record records[2], orac
     if (!how.trace && !how.evaluate && !how.generate)
         return 0;
     int code = record_both(c, &how, both, err);
+    if (!code && oracle_take_common(&both[0], &both[1], NULL, err))
+        code = weft_cli_report(err);
     bool parted = v->first >= 0;
     if (!code && how.trace && !parted)
         oracle_compare_values(&both[0], &both[1], v, out);
@@ -254,7 +256,7 @@ static int conclude(const comparison *c, oracle_record records[2], weft_text *ou
     oracle_verdict v = {.first = -1}, updates = {.first = -1};
     const oracle_record *a = &records[0], *b = &records[1];
     bool settings = oracle_compare_settings(c->surveys, out) > 0;
-    weft_status s = oracle_check_models(a, b, err);
+    weft_status s = oracle_take_common(&records[0], &records[1], out, err);
     bool same = s || !settings || !oracle_compare_constants(a, b, out);
     if (s) {
         weft_cli_print(out);

@@ -41,6 +41,7 @@ typedef struct oracle_tensor {
 
 typedef struct oracle_step {
     double loss, norm;
+    double head; /* loss.head, where the loss has several terms; else the loss */
     oracle_tensor *tensors;
 } oracle_step;
 
@@ -94,6 +95,7 @@ typedef struct oracle_record {
     int n_tensors, ranks, blocks;
     int64_t tokens;                     /* of a step: the longest sum */
     bool wide;                          /* everything in f64 */
+    bool terms;                         /* the loss has several */
     bool half;                          /* products read or make bf16 */
     bool eighth;                        /* products read floats of 8 bits */
     weft_map rounded;                   /* of `roundings`, by step, micro-batch and value */
@@ -278,8 +280,6 @@ double oracle_gradient_error(const oracle_record *a, const oracle_record *b, con
 double oracle_gradient_share(const oracle_record *a, const oracle_record *b, const oracle_tensor *x,
                              int64_t step);
 const oracle_tensor *oracle_find(const oracle_record *r, int64_t step, const char *name);
-/* Have both the same parameters? */
-weft_status oracle_check_models(const oracle_record *a, const oracle_record *b, weft_error *err);
 /* A line a step into out. exact: bit for bit, of what it names. Within rounding, what updates did
  * has a verdict of its own. */
 void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness exact,
@@ -288,6 +288,12 @@ void oracle_compare(oracle_record *a, const oracle_record *b, oracle_exactness e
  * are shaken; shaken: NULL: that was not tried. */
 void oracle_compare_updates(const oracle_record *a, const oracle_record *shaken,
                             const oracle_record *b, oracle_verdict *v, weft_text *out);
+
+/* ---- common.c ---- */
+
+/* Of two models with different parameters, or losses of other terms, what only one has is named
+ * (out NULL: it is not) and taken out of both records. */
+weft_status oracle_take_common(oracle_record *a, oracle_record *b, weft_text *out, weft_error *err);
 
 /* ---- outputs.c ---- */
 

@@ -112,6 +112,17 @@ static weft_status add(oracle_record *r, weft_run *run, const weft_value *v, ora
     return s;
 }
 
+static void take_loss(oracle_record *r, const weft_run *run)
+{
+    oracle_step *s = &r->steps[run->step];
+    s->loss = s->head = run->view.loss;
+    for (int i = 0; i < run->view.n_reports; i++)
+        if (strcmp(run->view.reports[i].name, "loss.head") == 0) {
+            s->head = run->view.reports[i].value;
+            r->terms = true;
+        }
+}
+
 /* In two rounds: first those who speak, then their replicas compare. */
 static weft_status gather(oracle_record *r, weft_run *run, oracle_kind kind, weft_error *err)
 {
@@ -131,7 +142,7 @@ static weft_status gather(oracle_record *r, weft_run *run, oracle_kind kind, wef
             if (v && kind == GRADIENT && r->feeds)
                 t->fed = oracle_is_fed(r, v);
         }
-        r->steps[run->step].loss = run->view.loss;
+        take_loss(r, run);
         r->steps[run->step].norm = run->view.grad_norm;
         pthread_mutex_unlock(&r->lock);
         if (control)

@@ -176,6 +176,64 @@ static void not_finite_is_null(void **state)
     assert_int_equal(f->lines.size, 0);
 }
 
+/* A tensor of 3 dims cut into boxes at random places, elements of every width. */
+static void parts_add_up(void **state)
+{
+    (void)state;
+    static const weft_dtype dtypes[] = {WEFT_U8, WEFT_BF16, WEFT_F32, WEFT_F64};
+    const int64_t whole[3] = {4, 3, 5};
+    unsigned char bytes[4 * 3 * 5 * 8], part[sizeof bytes];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(37 * i + i / 7);
+    for (int k = 0; k < 4; k++) {
+        const size_t width = weft_dtype_size(dtypes[k]);
+        weft_tensor all = {.data = bytes, .dtype = dtypes[k], .n_dims = 3};
+        memcpy(all.size, whole, sizeof whole);
+        memcpy(all.whole, whole, sizeof whole);
+        const uint64_t expected = metrics_hash_part("w", &all);
+        assert_true(expected != metrics_hash_part("v", &all));
+        uint64_t sum = 0;
+        for (int box = 0; box < 8;
+             box++) { /* cut at (1, 2, 3); at 4 the last dim's rest is empty */
+            const int64_t cut[3] = {1, 2, k % 2 ? 3 : 5};
+            weft_tensor t = {.data = part, .dtype = dtypes[k], .n_dims = 3};
+            memcpy(t.whole, whole, sizeof whole);
+            for (int d = 0; d < 3; d++) {
+                t.lo[d] = box >> d & 1 ? cut[d] : 0;
+                t.size[d] = box >> d & 1 ? whole[d] - cut[d] : cut[d];
+            }
+            size_t n = 0;
+            for (int64_t i = 0; i < 60; i++) {
+                const int64_t at[3] = {i / 15, i / 5 % 3, i % 5};
+                bool in = true;
+                for (int d = 0; d < 3; d++)
+                    in = in && at[d] >= t.lo[d] && at[d] < t.lo[d] + t.size[d];
+                if (in)
+                    memcpy(part + width * n++, bytes + width * (size_t)i, width);
+            }
+            sum += metrics_hash_part("w", &t);
+        }
+        assert_int_equal(sum, expected);
+        bytes[59 * width] ^= 1;
+        assert_true(expected != metrics_hash_part("w", &all));
+        bytes[59 * width] ^= 1;
+    }
+    float one = 2.5f; /* a tensor of no dims is one element */
+    const weft_tensor scalar = {.data = &one, .dtype = WEFT_F32};
+    assert_true(metrics_hash_part("w", &scalar) != 0);
+}
+
+static void hashes_are_written(void **state)
+{
+    (void)state;
+    weft_text text = {0};
+    const weft_run_view run = step_view(1);
+    metrics_add_step_json(&text, &run, &(metrics_hash){0xab, 0xffffffffffffffff, true});
+    assert_non_null(strstr(weft_text_get(&text), ", \"hash\": \"00000000000000ab\", "
+                                                 "\"state_hash\": \"ffffffffffffffff\", \"time"));
+    weft_text_release(&text);
+}
+
 static void numbers_come_back(void **state)
 {
     (void)state;
@@ -184,7 +242,7 @@ static void numbers_come_back(void **state)
         weft_text text = {0};
         weft_run_view run = step_view(1);
         run.loss = losses[i];
-        metrics_add_step_json(&text, &run);
+        metrics_add_step_json(&text, &run, &(metrics_hash){0});
         double back = strtod(strstr(weft_text_get(&text), "\"loss\": ") + 8, NULL);
         assert_true(back == losses[i] ||
                     ((double)(float)losses[i] == losses[i] && (float)back == (float)losses[i]));
@@ -377,7 +435,7 @@ static void terms_of_the_loss(void **state)
     metrics_add_step_line(&line, &run, &window, 50);
     assert_null(strstr(weft_text_get(&line), "head"));
     weft_text_clear(&line);
-    metrics_add_step_json(&line, &run);
+    metrics_add_step_json(&line, &run, &(metrics_hash){0});
     assert_non_null(
         strstr(weft_text_get(&line), ", \"loss.head\": 4.25, \"loss.mtp1\": 0.25, \"time\": "));
     weft_text_release(&line);
@@ -534,6 +592,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(one_object_a_step),
         TEST(not_finite_is_null),
+        TEST(parts_add_up),
+        TEST(hashes_are_written),
         TEST(numbers_come_back),
         TEST(appends_after_half_a_line),
         TEST(waits_for_room),

@@ -95,7 +95,7 @@ static void caches_are_planned(void **state)
     for (int i = 0; i < m.plan->states.n; i++)
         assert_null(weft_states_find(&m.plan->caches, m.plan->states.list[i].name));
     weft_text text = {0};
-    weft_plan_print(m.plan, &text);
+    weft_plan_print(m.plan, true, &text);
     assert_non_null(strstr(weft_text_get(&text), "key-value cache"));
     assert_non_null(strstr(weft_text_get(&text), "decode.forward"));
     weft_text_release(&text);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whatever runs can be compared by: a run folder, an INI, a plan as JSON, a checkpoint. */
+#ifndef WEFT_CLI_STUDY_SUBJECT_H
+#define WEFT_CLI_STUDY_SUBJECT_H
+
+#include "study/plan.h"
+
+typedef enum weft_subject_kind {
+    WEFT_SUBJECT_RUN,
+    WEFT_SUBJECT_INI,
+    WEFT_SUBJECT_PLAN,
+    WEFT_SUBJECT_CHECKPOINT
+} weft_subject_kind;
+
+/* JSON members that it does not have are NULL. */
+typedef struct weft_subject {
+    const char *name; /* the caller's */
+    weft_subject_kind kind;
+    json_t *plan;    /* weft_plan_to_json; of a checkpoint plugins and settings alone */
+    char *no_plan;   /* why there is none */
+    json_t *about;   /* run.json */
+    json_t *lines;   /* metrics.jsonl */
+    bool finished;   /* all steps are made */
+    json_t *tensors; /* {name: "f32 [4, 2] 16 hex digits"} */
+} weft_subject;
+
+/* options: edits and ranks for INIs. Release in every case. */
+weft_status weft_subject_read(weft_subject *to, const char *name, const weft_cli_options *options,
+                              weft_error *err);
+void weft_subject_release(weft_subject *subject);
+
+/* ---- series of runs ---- */
+
+/* The median of what steps have of `key`, the first one left out where there are more; NaN: none
+ * has it. */
+double weft_lines_median(const json_t *lines, const char *key);
+/* Of the last step that has it; NaN. *step: which; may be NULL. */
+double weft_lines_last(const json_t *lines, const char *key, int64_t *step);
+/* The most of any step; NaN. */
+double weft_lines_most(const json_t *lines, const char *key);
+
+#endif

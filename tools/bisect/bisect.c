@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weft bisect A.ini B.ini: which of their differences does it? */
+#include "bisect.h"
+
+#include "study/subject.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <weft/store.h>
+
+/* ---- what makes a run bad ---- */
+
+/* "loss > 2.5 @ 200". */
+static weft_status read_until(bisection *b, const char *text, weft_error *err)
+{
+    char relation[3] = "";
+    long long step = 0;
+    int end = 0;
+    if (strcmp(text, "bits") == 0)
+        return WEFT_OK;
+    if (sscanf(text, " %63[a-z_.A-Z0-9] %2[<>=] %lf @ %lld %n", b->metric, relation, &b->limit,
+               &step, &end) != 4 ||
+        text[end] || (relation[0] != '<' && relation[0] != '>') ||
+        (relation[1] && relation[1] != '=') || step < 1)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--until %.60s: write bits, or a figure of metrics.jsonl, a limit and a "
+                         "step, as in 'loss > 2.5 @ 200'",
+                         text);
+    memcpy(b->relation, relation, sizeof b->relation);
+    b->steps = step;
+    return WEFT_OK;
+}
+
+/* ---- the search ---- */
+
+typedef struct search {
+    bisection *b;
+    bool *has, *kept; /* [n] */
+    int *single;      /* [n]: 1: bad alone; -1: refused alone */
+    weft_text *text, *why;
+} search;
+
+static weft_status try_set(search *s, bisect_outcome *outcome, json_t **lines, weft_error *err)
+{
+    json_t *own = NULL;
+    weft_text_clear(s->why);
+    weft_status status = bisect_try(s->b, s->has, outcome, &own, s->why, err);
+    if (lines)
+        *lines = own;
+    else
+        json_decref(own);
+    return status;
+}
+
+static void set_all(search *s, bool value)
+{
+    for (int i = 0; i < s->b->n; i++)
+        s->has[i] = value;
+}
+
+/* Each by itself, on top of the first run. */
+static weft_status try_alone(search *s, int *found, weft_error *err)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < s->b->n && !status; i++) {
+        bisect_outcome outcome;
+        json_t *lines;
+        set_all(s, false);
+        s->has[i] = true;
+        status = try_set(s, &outcome, &lines, err);
+        if (status)
+            break;
+        s->single[i] = outcome == BISECT_BAD ? 1 : outcome == BISECT_REFUSED ? -1 : 0;
+        *found += s->single[i] > 0;
+        if (s->single[i] > 0) {
+            weft_text_add(s->text, "culprit: ");
+            bisect_print_difference(s->b, i, s->text);
+            weft_text_add(s->text, *s->b->metric ? "" : ", ");
+            if (!*s->b->metric)
+                bisect_print_first(s->b, lines, s->text);
+            weft_text_add(s->text, "\n");
+        }
+        json_decref(lines);
+    }
+    return status;
+}
+
+static void print_set(const search *s, const bool *set, weft_text *text)
+{
+    bool first = true;
+    for (int i = 0; i < s->b->n; i++)
+        if (set[i]) {
+            weft_text_add(text, first ? "" : " only together with ");
+            bisect_print_difference(s->b, i, text);
+            first = false;
+        }
+}
+
+/* What is bad together though no one of it is: from all of it, each is taken out where what is left
+ * is as bad. What stays is all needed. Large sets lose halves, quarters, ... first. */
+static weft_status reduce(search *s, weft_error *err)
+{
+    const int n = s->b->n;
+    int size = 0;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < n; i++)
+        size += s->kept[i];
+    for (int chunk = size > 16 ? size / 2 : 1; chunk > 0 && !status; chunk /= 2)
+        for (int from = 0; from < n && !status;) {
+            bisect_outcome outcome;
+            int taken = 0, i = from;
+            memcpy(s->has, s->kept, (size_t)n * sizeof *s->has);
+            for (; i < n && taken < chunk; i++)
+                if (s->kept[i]) {
+                    s->has[i] = false;
+                    taken++;
+                }
+            from = i;
+            if (taken == 0)
+                break;
+            status = try_set(s, &outcome, NULL, err);
+            if (!status && outcome == BISECT_BAD)
+                memcpy(s->kept, s->has, (size_t)n * sizeof *s->has);
+        }
+    return status;
+}
+
+/* Of those that are not bad alone: are they together? */
+static weft_status try_together(search *s, bool *found, weft_error *err)
+{
+    bisect_outcome outcome;
+    int n = 0;
+    *found = false;
+    for (int i = 0; i < s->b->n; i++) {
+        s->has[i] = s->kept[i] = s->single[i] <= 0;
+        n += s->has[i];
+    }
+    if (n < 2)
+        return WEFT_OK;
+    weft_status status = try_set(s, &outcome, NULL, err);
+    *found = !status && outcome == BISECT_BAD;
+    if (!*found)
+        return status;
+    status = reduce(s, err);
+    if (!status) {
+        weft_text_add(s->text, "culprit: ");
+        print_set(s, s->kept, s->text);
+        weft_text_add(s->text, "\n");
+    }
+    return status;
+}
+
+static void print_refused(const search *s)
+{
+    bool first = true;
+    for (int i = 0; i < s->b->n; i++)
+        if (s->single[i] < 0) {
+            weft_text_add(s->text, first ? "refused alone: " : ", ");
+            bisect_print_difference(s->b, i, s->text);
+            first = false;
+        }
+    weft_text_add(s->text, first ? "" : "\n");
+}
+
+/* ---- whose doing it is ---- */
+
+/* The lines of the oracle's that say where the runs part. */
+static void take_lines(FILE *from, weft_text *text)
+{
+    static const char *const begins[] = {"first parted", "        which changes",
+                                         "the forward does not part", "no gradient parts",
+                                         "error: "};
+    char line[4096];
+    while (fgets(line, sizeof line, from))
+        for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+            if (strncmp(line, begins[i], strlen(begins[i])) == 0)
+                weft_text_print(text, "  %s", line + strspn(line, " "));
+}
+
+static weft_status ask_oracle(search *s, const bool *culprit, weft_error *err)
+{
+    char *one = weft_format("%s/a.ini", s->b->dir), *other = weft_format("%s/b.ini", s->b->dir);
+    int pipes[2];
+    set_all(s, false);
+    weft_status status =
+        one && other ? bisect_write_ini(s->b, s->has, one, err) : weft_fail_memory(err);
+    status = status ? status : bisect_write_ini(s->b, culprit, other, err);
+    if (!status && pipe(pipes) != 0)
+        status = weft_fail(err, WEFT_ERR_IO, WEFT_NOWHERE, "no pipe: %s", strerror(errno));
+    const pid_t child = status ? -1 : fork();
+    if (child == 0) {
+        dup2(pipes[1], 1);
+        dup2(pipes[1], 2);
+        close(pipes[0]);
+        close(pipes[1]);
+        execl("/proc/self/exe", "weft", "oracle", one, other, "--bitwise", "all", (char *)NULL);
+        _exit(1);
+    }
+    if (!status) {
+        close(pipes[1]);
+        FILE *from = fdopen(pipes[0], "r");
+        if (from)
+            take_lines(from, s->text);
+        if (from)
+            fclose(from);
+        int state;
+        while (child > 0 && waitpid(child, &state, 0) < 0 && errno == EINTR)
+            ;
+    }
+    weft_free(one);
+    weft_free(other);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static weft_status try_ends(search *s, bool *same, weft_error *err)
+{
+    bisect_outcome outcome;
+    bisection *b = s->b;
+    set_all(s, false);
+    weft_status status = try_set(s, &outcome, &b->first, err);
+    if (!status && outcome == BISECT_REFUSED)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the first run cannot be run: %s",
+                         weft_text_get(s->why));
+    if (!status && outcome == BISECT_BAD)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                         "--until holds for the first run, too, so no difference does it");
+    set_all(s, true);
+    status = status ? status : try_set(s, &outcome, NULL, err);
+    if (!status && outcome == BISECT_REFUSED)
+        return weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "the second run cannot be run: %s",
+                         weft_text_get(s->why));
+    *same = !status && outcome == BISECT_GOOD;
+    return status;
+}
+
+static weft_status look(search *s, bool oracle, bool *same, weft_error *err)
+{
+    int singles = 0;
+    bool together = false;
+    weft_status status = try_ends(s, same, err);
+    if (status || *same)
+        return status;
+    status = try_alone(s, &singles, err);
+    status = status ? status : try_together(s, &together, err);
+    if (status)
+        return status;
+    if (!singles && !together)
+        weft_text_add(s->text, "all differences together do it, and no part of them that runs\n");
+    print_refused(s);
+    if (!oracle || (!singles && !together))
+        return WEFT_OK;
+    for (int i = 0; !together && i < s->b->n; i++)
+        s->kept[i] = false;
+    for (int i = 0; !together && i < s->b->n; i++)
+        if (s->single[i] > 0) {
+            s->kept[i] = true;
+            break;
+        }
+    weft_text_add(s->text, "by the oracle, ");
+    print_set(s, s->kept, s->text);
+    weft_text_add(s->text, ":\n");
+    return ask_oracle(s, s->kept, err);
+}
+
+static weft_status search_all(bisection *b, bool oracle, weft_text *text, bool *same,
+                              weft_error *err)
+{
+    const size_t n = (size_t)b->n + 1;
+    weft_text why = {0};
+    search s = {.b = b,
+                .has = weft_alloc_zero(n, sizeof *s.has),
+                .kept = weft_alloc_zero(n, sizeof *s.kept),
+                .single = weft_alloc_zero(n, sizeof *s.single),
+                .text = text,
+                .why = &why};
+    weft_status status =
+        s.has && s.kept && s.single ? look(&s, oracle, same, err) : weft_fail_memory(err);
+    weft_text_release(&why);
+    weft_free(s.has);
+    weft_free(s.kept);
+    weft_free(s.single);
+    return status;
+}
+
+static weft_status make_dir(bisection *b, weft_error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    b->dir = weft_format("%s/weft-bisect-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!b->dir)
+        return weft_fail_memory(err);
+    return mkdtemp(b->dir) ? WEFT_OK
+                           : weft_fail(err, WEFT_ERR_IO, (weft_where){b->dir, 0},
+                                       "cannot be made: %s", strerror(errno));
+}
+
+static int conclude(const bisection *b, bool same, weft_text *text)
+{
+    if (b->n == 0)
+        weft_text_add(text, "nothing differs\n");
+    else if (same)
+        weft_text_print(text, "the runs are the same for %lld steps: no difference does it\n",
+                        (long long)b->steps);
+    weft_text_print(text, "%d difference%s, %d runs of %lld steps\n", b->n, b->n == 1 ? "" : "s",
+                    b->runs, (long long)b->steps);
+    const int code = weft_cli_print(text);
+    return code ? code : b->n > 0 && !same;
+}
+
+static int bisect(const weft_cli_options *options, bisection *b, bool oracle, weft_error *err)
+{
+    weft_subject subjects[2] = {0};
+    weft_text text = {0};
+    bool same = false;
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < 2; i++) { /* both are told what is wrong with them */
+        weft_status read = weft_subject_read(&subjects[i], options->arguments[i], options, err);
+        s = s ? s : read;
+    }
+    for (int i = 0; i < 2 && !s; i++)
+        if (subjects[i].kind == WEFT_SUBJECT_CHECKPOINT || !subjects[i].plan)
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "%s cannot be planned, so it cannot be run: %s", subjects[i].name,
+                          subjects[i].no_plan ? subjects[i].no_plan : "it is a checkpoint");
+    b->a = subjects[0].plan;
+    b->b = subjects[1].plan;
+    s = s ? s : bisect_find_differences(b, err);
+    s = s ? s : make_dir(b, err);
+    if (!s && b->n > 0)
+        s = search_all(b, oracle, &text, &same, err);
+    int code = s ? weft_cli_conclude(s, err) : conclude(b, same, &text);
+    if (b->dir)
+        weft_io_remove_tree(weft_io_system(), b->dir, err);
+    weft_text_release(&text);
+    for (int i = 0; i < 2; i++)
+        weft_subject_release(&subjects[i]);
+    json_decref(b->list);
+    json_decref(b->first);
+    weft_free(b->dir);
+    return code;
+}
+
+int weft_cmd_bisect(int argc, char **argv)
+{
+    bisection b = {.steps = 3};
+    const char *until = "bits";
+    bool no_oracle = false;
+    const weft_option extra[] = {
+        {.name = "steps",
+         .argument = "N",
+         .help = "run so many steps (default 3)",
+         .number = &b.steps,
+         .min = 1,
+         .max = 1000000000},
+        {.name = "until",
+         .argument = "WHAT",
+         .help =
+             "what makes a run bad: bits (default), it differs from A's; or a figure at a step, "
+             "as 'loss > 2.5 @ 200'",
+         .text = &until},
+        {.name = "no-oracle",
+         .help = "do not ask the oracle which value the culprit makes otherwise",
+         .flag = &no_oracle},
+        {.name = NULL}};
+    const weft_cli_usage usage = {
+        .command = "bisect",
+        .arguments = "A.ini B.ini",
+        .max_arguments = 2,
+        .summary =
+            "Finds which of the differences between two runs does it: a plugin, its place, a key, "
+            "or "
+            "several that only do so together. A is good, B is bad; INIs or run folders. Runs A "
+            "with "
+            "each difference alone, then with what is left of them. Exit code 0: the runs are the "
+            "same; 1: it says what does it; 2: bad input.",
+        .accepts = WEFT_CLI_INI | WEFT_CLI_RANKS,
+        .extra = extra,
+    };
+    weft_cli_options options;
+    weft_error err = {0};
+    int code = weft_cli_parse(&usage, argc, argv, &options);
+    if (code == WEFT_CLI_GO) {
+        weft_status s = read_until(&b, until, &err);
+        if (options.n_arguments != 2)
+            s = weft_fail(&err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "bisect takes two: weft bisect A.ini B.ini");
+        b.ranks = options.ranks;
+        code = s ? weft_cli_report(&err) : bisect(&options, &b, !no_oracle && !*b.metric, &err);
+    }
+    weft_error_release(&err);
+    weft_cli_options_release(&options);
+    return code;
+}
