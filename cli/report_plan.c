@@ -175,10 +175,13 @@ static void count(json_t *rows, const weft_plan *plan, const weft_program *p,
     weft_text over = {0};
     for (int a = 0; a < step->n_axes; a++)
         weft_text_print(&over, "%s%s", a ? "," : "", mesh->axis[step->axes[a]].name);
+    char part[64];
+    snprintf(part, sizeof part, in->every > 1 ? "%s, every %lld" : "%s", weft_part_name(p->part),
+             (long long)in->every);
     const bool micro = p->part == WEFT_PART_F || p->part == WEFT_PART_B;
     const int64_t times = micro ? plan->micro_batches : 1;
-    json_t *row = find_row(rows, weft_move_name(step->move), weft_text_get(&over),
-                           weft_part_name(p->part), in->node->by ? in->node->by : "");
+    json_t *row = find_row(rows, weft_move_name(step->move), weft_text_get(&over), part,
+                           in->node->by ? in->node->by : "");
     const json_int_t n = json_integer_value(json_array_get(row, 4)),
                      bytes = json_integer_value(json_array_get(row, 5));
     json_array_set_new(row, 4, json_integer(n + times));

@@ -74,6 +74,7 @@ core_libcore_la_SOURCES = \
 	core/compile/graph/attr_watch.h \
 	core/compile/place/storage.c \
 	core/compile/place/move.c \
+	core/compile/place/every.c \
 	core/compile/place/parts.c \
 	core/compile/place/place.c \
 	core/compile/place/ring.c \
@@ -95,6 +96,7 @@ core_libcore_la_SOURCES = \
 	core/compile/program/group.c \
 	core/compile/program/kernels.c \
 	core/compile/program/lower.c \
+	core/compile/program/variants.c \
 	core/compile/program/waits.c \
 	core/compile/program/pack.c \
 	core/compile/program/liveness.c \

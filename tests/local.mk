@@ -16,6 +16,7 @@ check_PROGRAMS += \
 	tests/unit/compile/test_example \
 	tests/unit/compile/test_grad \
 	tests/unit/compile/test_graph_text \
+	tests/unit/compile/test_every \
 	tests/unit/compile/test_group \
 	tests/unit/compile/test_insert \
 	tests/unit/compile/test_layout \
@@ -321,6 +322,7 @@ EXTRA_tests_unit_cli_test_farewell_DEPENDENCIES = $(weft_OBJECTS)
 
 # Looks at what libweft does not export.
 tests_unit_compile_test_insert_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
+tests_unit_compile_test_every_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_compile_test_state_LDADD = tests/lib/libgraphtext.la $(TEST_LIBS)
 tests_unit_lib_test_sha256_CPPFLAGS = $(AM_CPPFLAGS) $(SODIUM_CFLAGS)
 tests_unit_lib_test_sha256_LDADD = lib/libinner.la $(SODIUM_LIBS) $(CMOCKA_LIBS)

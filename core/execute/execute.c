@@ -172,7 +172,7 @@ static weft_status run_some(weft_run *run, const weft_lowered *l, const weft_tas
                             int to, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    const weft_program *p = weft_lowered_pick(l, task, weft_lowered_runs(l, run->view.step));
     uint64_t adversary = weft_device_adversary(plan);
     weft_status s = WEFT_OK;
     if (from == to)
@@ -189,7 +189,7 @@ static weft_status run_some(weft_run *run, const weft_lowered *l, const weft_tas
 weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const weft_task *task,
                                   weft_error *err)
 {
-    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    const weft_program *p = weft_lowered_pick(l, task, weft_lowered_runs(l, run->view.step));
     weft_status s = WEFT_OK;
     if (weft_lowered_uploads(l, p))
         s = weft_upload_micro_batch(run, l, task->micro_batch, err);
@@ -201,7 +201,7 @@ weft_status weft_execute_prologue(weft_run *run, const weft_lowered *l, const we
 weft_status weft_execute(weft_run *run, const weft_lowered *l, const weft_task *task,
                          weft_error *err)
 {
-    const weft_program *p = weft_lowered_program(l, task->part, task->stage);
+    const weft_program *p = weft_lowered_pick(l, task, weft_lowered_runs(l, run->view.step));
     bool replayed = false;
     weft_status s = weft_streams_begin(run, l, task, &replayed, err);
     if (!s && !replayed)

@@ -41,6 +41,7 @@ weft_status weft_run_parts(weft_run *run, weft_mode mode, weft_part first, weft_
     static const weft_task_hooks none;
     weft_walk alone, *w = weft_streams_walk(run, &alone);
     weft_walk_init(w, l, first, last);
+    w->runs = weft_lowered_runs(l, run->view.step);
     w->keeps = run->plan->device->begin && !run->shows_instructions;
     w->communicates = run->streams && run->streams->communicates;
     bool going = weft_walk_next(w);

@@ -29,7 +29,7 @@ static weft_status create_events(const weft_plan *plan, weft_device_event **list
 
 static bool reads_inputs_beside(const weft_lowered *l)
 {
-    for (int a = 0; a < l->n_programs; a++)
+    for (int a = 0; a < l->n_programs + l->n_variants; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             for (int k = 0; k < in->n_ins + in->n_outs && in->queue != WEFT_QUEUE_COMPUTE; k++)

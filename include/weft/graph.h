@@ -145,6 +145,8 @@ struct weft_node {
     weft_phase phase;
     weft_part part;         /* ORDERED passes know it; of new nodes, the next one */
     int stage;              /* of the pipeline; outside F and B it is 0 */
+    int64_t every;          /* it runs in the steps whose number this divides; 1: in all. ORDERED
+                               passes know it, see weft_set_every */
     const char *by;         /* the plugin that caused it */
     const char *why;        /* redistribute: for whom */
     const weft_step *steps; /* redistribute */
@@ -443,8 +445,18 @@ void weft_set_seq_order(weft_graph *g, const int32_t *order, int64_t n);
 void weft_add_regather(weft_graph *g, const char *axis);
 
 /* Joint stage: v becomes the next content of `state` (a parameter or state) at the end of the step;
- * once for each. What each micro-batch has its own of is refused: weft_accumulate first. */
+ * once for each, but see weft_set_every. What each micro-batch has its own of is refused:
+ * weft_accumulate first. */
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v);
+/* Training, of what runs once a step: v is made only in the steps whose number `steps` divides, and
+ * so is whatever only such values are made of, redistributes and what they send included. In the
+ * other steps nothing of it runs, and state that it becomes keeps its content. So nobody may read v
+ * in other steps: who reads it is marked, too, or reads a state that keeps it. otherwise: an
+ * operand of v's node, with v's dims and dtype, which is what v is in the other steps, so that it
+ * is there in every step; NULL: none. If that is what a state is to become already, v may become it
+ * in its place (weft_set_update): an outer step around an optimizer's. The choice follows from the
+ * step's number alone. Marked behind the node's own operands; in other modes there is no mark. */
+void weft_set_every(weft_graph *g, weft_value *v, int64_t steps, weft_value *otherwise);
 /* For optimizers: the parameters that are trained, that nobody has updated yet, and that pick(p,
  * ctx) is true for (NULL: all), in the order of the graph. Returns how many; list (NULL: they are
  * only counted) has room for as many. What is listed last takes what the others have left.

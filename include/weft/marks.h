@@ -37,6 +37,10 @@ typedef enum weft_mark {
      * behind. Set by axis plugins (cp: gradients of keys that were gathered); read when the
      * backward is made. */
     WEFT_MARK_WIDE_GRADIENT,
+    /* Of what runs once a step: in which steps, and (1: the first) which operand the result is in
+     * the others. Set by weft_set_every; read when nodes get their parts. */
+    WEFT_MARK_EVERY,
+    WEFT_MARK_OTHERWISE,
     WEFT_MARKS /* how many there are */
 } weft_mark;
 

@@ -86,7 +86,8 @@ static weft_status count_rank(const weft_plan *plan, const weft_roofline *r, wef
     for (int t = 0; t < l->tasks->n && !s; t++)
         f->costs.of[rank][t] = times[t].end - times[t].start;
     for (int i = 0; i < l->n_programs && !s; i++) {
-        const weft_program *p = &l->programs[i];
+        const weft_task task = {.part = l->programs[i].part, .stage = l->programs[i].stage};
+        const weft_program *p = weft_lowered_pick(l, &task, r->runs);
         double seconds = seconds_of(l, p, times);
         f->costs.seconds[p->part][weft_part_is_micro(p->part) ? p->stage : rank] +=
             seconds / repeats(plan, p);
@@ -145,6 +146,28 @@ static weft_status run_ranks(const weft_plan *plan, const weft_roofline *r, weft
     s = s ? s : weft_roofline_pipeline(r, f->ranks, tasks->ranks, 0, NULL, f->timeline->of, err);
     if (!s)
         weft_timeline_sum_up(f->timeline);
+    return s;
+}
+
+/* On average over steps of all kinds, and at most; the timeline is of those in which only that runs
+ * which runs in all. */
+static weft_status run_kinds(const weft_plan *plan, const weft_roofline *r, weft_forecast *f,
+                             weft_error *err)
+{
+    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    weft_status s = WEFT_OK;
+    for (int runs = WEFT_ALL_PERIODS + 1; runs >= 0 && !s; runs--) {
+        weft_roofline kind = *r;
+        kind.runs = (unsigned)runs;
+        if (weft_lowered_next_runs(l, runs - 1) != runs)
+            continue;
+        weft_timeline_destroy(f->timeline);
+        f->timeline = NULL;
+        s = run_ranks(plan, &kind, f, err);
+        f->step_s += s ? 0 : weft_lowered_share(l, kind.runs) * f->timeline->step_s;
+        f->longest_s =
+            !s && f->timeline->step_s > f->longest_s ? f->timeline->step_s : f->longest_s;
+    }
     return s;
 }
 
@@ -245,7 +268,7 @@ weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *r, we
     s = s ? s : lower_ranks(plan, r, f, err);
     for (int i = 0; i < t->ranks && !s; i++)
         s = count_rank(plan, r, f->ranks[i], i, f, err);
-    s = s ? s : run_ranks(plan, r, f, err);
+    s = s ? s : run_kinds(plan, r, f, err);
     if (s)
         weft_forecast_release(plan, f);
     return s;

@@ -226,10 +226,11 @@ weft_status weft_course_begin(weft_course *c, weft_error *err)
     int longest = 1;
     bool ok = true;
     weft_walk_init(&c->walk, c->l, WEFT_PART_BEGIN, WEFT_PART_UPDATE);
+    c->walk.runs = c->r->runs;
     c->walk.keeps = c->r->captures;
     c->walk.communicates = c->r->captures_sent;
     c->arrives = weft_alloc_zero((size_t)c->l->n_transfers + 1, sizeof *c->arrives);
-    for (int i = 0; i < c->l->n_programs; i++)
+    for (int i = 0; i < c->l->n_programs + c->l->n_variants; i++)
         longest = c->l->programs[i].n > longest ? c->l->programs[i].n : longest;
     for (int i = 0; i < WEFT_REMEMBERED && ok; i++) {
         c->times[i] = weft_alloc((size_t)longest * sizeof *c->times[i]);

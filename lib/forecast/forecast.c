@@ -57,17 +57,24 @@ static void print_work(const weft_plan *plan, const weft_forecast *f, const weft
 static void print_forecast(const weft_plan *plan, const weft_roofline *r, const weft_forecast *f,
                            const weft_timeline *t, weft_text *text)
 {
-    const double tokens = (double)plan->global_batch * (double)plan->seq_len / t->step_s;
+    const double tokens = (double)plan->global_batch * (double)plan->seq_len / f->step_s;
     weft_text_print(text, "predicted, by a roofline of %s: step %s", r->rates.name,
                     f->n_unknown ? "at least " : "");
-    weft_print_seconds(text, t->step_s);
+    weft_print_seconds(text, f->step_s);
     weft_text_add(text, f->n_unknown ? ", at most " : ", ");
     print_count(text, tokens);
     weft_text_add(text, " tokens/s (");
     print_count(text, tokens / plan->ranks);
     weft_text_add(text, " a rank)");
-    print_mfu(plan, r, f, t->step_s, text);
+    print_mfu(plan, r, f, f->step_s, text);
     weft_text_add(text, "\n");
+    if (plan->lowered[WEFT_MODE_TRAIN]->n_periods) {
+        weft_text_add(text, "  on average; a step in which no more runs than in all of them ");
+        weft_print_seconds(text, t->step_s);
+        weft_text_add(text, ", the longest ");
+        weft_print_seconds(text, f->longest_s);
+        weft_text_add(text, "\n");
+    }
     if (r->sharers > 1)
         weft_text_print(text, "  the %d ranks share one device and take it in turn\n", r->sharers);
     if (r->through_host) {

@@ -26,6 +26,7 @@ bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
 typedef struct weft_forecast {
     weft_costs costs;                    /* without what stages wait for each other */
     weft_timeline *timeline;             /* with it */
+    double step_s, longest_s;            /* on average, and of the longest kind of step */
     weft_lowered **ranks;                /* of the pipeline; the planned one is the plan's own */
     double work_s[WEFT_WORKS], waits_s;  /* of the planned rank's step: what its instructions take,
                                             and how long it computes nothing for those that send */

@@ -110,20 +110,24 @@ static weft_status count_kept(const weft_lowered *l, bool communicates, int64_t 
                               weft_error *err)
 {
     const int64_t places = l->graph->config.sizes.micro_batches + 1;
-    bool *kept = weft_alloc_zero((size_t)(l->n_programs * places) + 1, sizeof *kept);
+    bool *kept =
+        weft_alloc_zero((size_t)((l->n_programs + l->n_variants) * places) + 1, sizeof *kept);
     weft_walk w;
     if (!kept)
         return weft_fail_memory(err);
     *instructions = 0;
-    weft_walk_init(&w, l, WEFT_PART_BEGIN, WEFT_PART_UPDATE);
-    w.keeps = true;
-    w.communicates = communicates;
-    while (weft_walk_next(&w)) {
-        const weft_program *p = w.step.program;
-        bool *mine =
-            &kept[(p - l->programs) * places + weft_program_like(p, w.step.task->micro_batch) + 1];
-        *instructions += w.step.kept && !*mine ? p->n : 0;
-        *mine = *mine || w.step.kept;
+    for (int runs = -1; (runs = weft_lowered_next_runs(l, runs)) >= 0;) {
+        weft_walk_init(&w, l, WEFT_PART_BEGIN, WEFT_PART_UPDATE);
+        w.runs = (unsigned)runs;
+        w.keeps = true;
+        w.communicates = communicates;
+        while (weft_walk_next(&w)) {
+            const weft_program *p = w.step.program;
+            bool *mine = &kept[(p - l->programs) * places +
+                               weft_program_like(p, w.step.task->micro_batch) + 1];
+            *instructions += w.step.kept && !*mine ? p->n : 0;
+            *mine = *mine || w.step.kept;
+        }
     }
     weft_free(kept);
     return WEFT_OK;

@@ -262,7 +262,7 @@ static bool same_traffic(const traffic *t, const weft_node *n, const weft_step *
     return t->step->move == s->move && t->node->outs[0]->dtype == n->outs[0]->dtype &&
            t->step->n_axes == s->n_axes &&
            memcmp(t->step->axes, s->axes, sizeof(int) * (size_t)s->n_axes) == 0 &&
-           t->node->phase == n->phase && t->node->scope == n->scope &&
+           t->node->phase == n->phase && t->node->scope == n->scope && t->node->every == n->every &&
            strcmp(t->node->by, n->by) == 0;
 }
 
@@ -392,7 +392,10 @@ static void add_traffic(weft_columns *c, const weft_mesh *mesh, const traffic *r
     add_axes(mesh, row->step, c);
     weft_columns_add(c, weft_dtype_name(row->node->outs[0]->dtype));
     weft_columns_add(c, weft_phase_name(row->node->phase));
-    weft_columns_add(c, weft_scope_name(row->node->scope));
+    weft_text_add(&c->cells, weft_scope_name(row->node->scope));
+    if (row->node->every > 1)
+        weft_text_print(&c->cells, ", every %lld", (long long)row->node->every);
+    weft_columns_next(c);
     weft_columns_add(c, row->node->by);
     weft_text_print(&c->cells, "%lld", (long long)row->count);
     weft_columns_next(c);
@@ -400,6 +403,27 @@ static void add_traffic(weft_columns *c, const weft_mesh *mesh, const traffic *r
     weft_columns_next(c);
     weft_print_bytes(&c->cells, (double)row->bytes);
     weft_columns_next(c);
+}
+
+/* Where not all steps send the same. */
+static void print_average(const weft_lowered *l, const traffic *rows, int n, weft_text *text)
+{
+    double all = 0, least = 0, average = 0;
+    for (int i = 0; i < n; i++) {
+        const double bytes = (double)rows[i].bytes;
+        all += bytes;
+        average += bytes / (double)rows[i].node->every;
+        least += rows[i].node->every == 1 ? bytes : 0;
+    }
+    if (!l->n_periods)
+        return;
+    weft_text_add(text, "bytes sent by a rank in a step: on average ");
+    weft_print_bytes(text, average);
+    weft_text_add(text, ", at least ");
+    weft_print_bytes(text, least);
+    weft_text_add(text, ", at most ");
+    weft_print_bytes(text, all);
+    weft_text_add(text, "\n");
 }
 
 static void print_collectives(const weft_plan *plan, weft_text *text)
@@ -425,6 +449,7 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
         add_traffic(&c, &g->config.mesh, &rows[i]);
     weft_columns_print(&c, text);
     weft_columns_release(&c);
+    print_average(plan->lowered[WEFT_MODE_TRAIN], rows, n, text);
 }
 
 static void print_passes(const weft_plan *plan, weft_text *text)
@@ -589,6 +614,8 @@ static void print_program(const weft_lowered *l, const weft_program *p, weft_tex
         if (in->workspace >= 0)
             weft_text_print(&c.cells, " workspace arena+%lld",
                             (long long)l->buffers[in->workspace].offset);
+        if (in->every > 1)
+            weft_text_print(&c.cells, " every %lld", (long long)in->every);
         if (in->early)
             weft_text_print(&c.cells, " prologue");
         if (in->queue)

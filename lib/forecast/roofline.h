@@ -17,7 +17,8 @@ typedef struct weft_roofline {
     bool captures_sent; /* ... those in which ranks communicate, too */
     int sharers;        /* ranks that compute on one device; below 2: each has its own */
     bool through_host;  /* so goes what is sent, and the host waits for it */
-    bool terms[2];      /* by weft_reduce: all terms are sent to whoever reduces them */
+    unsigned runs; /* the kind of step, weft_lowered_runs; 0: what runs in some only is left out */
+    bool terms[2]; /* by weft_reduce: all terms are sent to whoever reduces them */
 } weft_roofline;
 
 /* Of who knows no device: one rate for all that is computed and one for all that is sent, 0: as it

@@ -332,6 +332,19 @@ void weft_graph_assign_parts(weft_graph *g);
 /* Does the maker run no later than the reader, by part and stage? */
 bool weft_node_may_read(const weft_node *reader, const weft_node *maker);
 
+/* ---- every H steps (every.c) ---- */
+
+enum { WEFT_MOST_PERIODS = 4 }; /* different ones, of a graph */
+int64_t weft_gcd(int64_t a, int64_t b);
+/* In which steps there is something in v: those that this divides. */
+int64_t weft_value_every(const weft_value *v);
+/* The operand that the node's result is in other steps; -1: none. */
+int weft_node_otherwise(const weft_node *n);
+/* Which steps nodes run in; part of weft_graph_assign_parts. */
+void weft_graph_assign_every(weft_graph *g);
+/* Nothing is read in steps in which it is not made. */
+weft_status weft_graph_check_every(weft_graph *g);
+
 /* ---- verifier (verify.c) ---- */
 
 /* Structure, rules, dims, dtypes and, once placed, layouts. Everything that is wrong is noted in

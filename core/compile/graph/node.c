@@ -171,6 +171,7 @@ weft_node *weft_node_new(weft_graph *g, const weft_node_spec *spec)
                      .chunk = g->spot.chunk,
                      .phase = g->spot.phase,
                      .scope = spec->scope,
+                     .every = 1,
                      .by = g->by};
     if (spec->n_attrs)
         memcpy(attrs, spec->attrs, (size_t)spec->n_attrs * sizeof *attrs);

@@ -91,7 +91,15 @@ void weft_fail_shapes(weft_graph *g, const weft_value *a, const char *cannot, co
     weft_text_release(&theirs);
 }
 
-static weft_status check_update(weft_graph *g, const weft_value *state)
+/* Is v in most steps what the state is to become already? */
+static bool goes_on(const weft_value *state, const weft_value *v)
+{
+    const int kept = weft_node_otherwise(v->node);
+    return state->becomes && kept >= 0 &&
+           weft_value_before_moves(v->node->ins[kept]) == weft_value_before_moves(state->becomes);
+}
+
+static weft_status check_update(weft_graph *g, const weft_value *state, const weft_value *v)
 {
     if (!weft_node_is(state->node, WEFT_OP_PARAMETER | WEFT_OP_STATE))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
@@ -100,7 +108,7 @@ static weft_status check_update(weft_graph *g, const weft_value *state)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s cannot be updated yet; let a joint pass or a gradient function do it",
                         state->name);
-    else if (state->updated_by)
+    else if (state->updated_by && !goes_on(state, v))
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                         "%s is updated twice, first by %s; only one plugin may do it, once",
                         state->name, state->updated_by);
@@ -109,7 +117,7 @@ static weft_status check_update(weft_graph *g, const weft_value *state)
 
 void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
 {
-    if (!state || !v || weft_graph_status(g) || check_update(g, state))
+    if (!state || !v || weft_graph_status(g) || check_update(g, state, v))
         return;
     if (weft_value_available(v) == WEFT_MICRO_BATCH) {
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
@@ -132,9 +140,11 @@ void weft_set_update(weft_graph *g, weft_value *state, weft_value *v)
                         v->name, state->name, stored->update_of->name);
         return;
     }
+    if (state->becomes)
+        state->becomes->update_of = NULL;
     stored->update_of = state;
     state->becomes = stored;
-    state->updated_by = g->by;
+    state->updated_by = state->updated_by ? state->updated_by : g->by;
 }
 
 /* ---- when all passes are done ---- */

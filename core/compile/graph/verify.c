@@ -500,5 +500,5 @@ weft_status weft_graph_verify(weft_graph *g, weft_error *err)
     }
     weft_free(c.next_use);
     weft_free(c.known);
-    return first;
+    return first || !g->has_parts ? first : weft_graph_check_every(g);
 }

@@ -119,6 +119,7 @@ static int stage_after_operands(const weft_node *n, int last)
 void weft_graph_assign_parts(weft_graph *g)
 {
     int last = weft_graph_stages(g) - 1;
+    weft_graph_assign_every(g);
     mark_reported(g);
     for (weft_node *n = g->first; n; n = n->next)
         n->part = part_of(g, n);

@@ -90,6 +90,16 @@ static bool read_twice(const weft_compiler *c, const weft_node *n, int buffer)
     return times > 1;
 }
 
+/* The parameter or state that v is the next content of, in all steps or in some. */
+static const weft_value *becomes(const weft_value *v)
+{
+    const weft_value *to = v->update_of;
+    for (int i = 0; i < v->n_uses && !to; i++)
+        if (weft_node_otherwise(v->uses[i].node) == v->uses[i].operand)
+            to = becomes(v->uses[i].node->outs[0]);
+    return to;
+}
+
 /* Result r of n may take operand r's memory: element-wise, and nobody needs the operand (or what
  * shares its memory) any more. State changes in the update alone, which the host may leave out;
  * caches grow whenever they are written. */
@@ -108,7 +118,7 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
     if (b->base == WEFT_BASE_CACHE)
         return to->update_of == from && from->n_uses == 1;
     if (b->base == WEFT_BASE_STATE)
-        return to->update_of == from && c->last_use[from->id] == p &&
+        return becomes(to) == b->value && c->last_use[from->id] == p &&
                weft_compiler_part(c, p) == WEFT_PART_UPDATE;
     return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of;
 }

@@ -60,6 +60,8 @@ int weft_compile_total(const weft_compiler *c, const weft_node *add);
 weft_status weft_compile_buffers(weft_compiler *c);
 /* slots.c: what must lie apart for several micro-batches. All buffers and their lives are known. */
 weft_status weft_compile_slots(weft_compiler *c);
+/* variants.c: programs of the steps in which not all runs. All instructions are there. */
+weft_status weft_compile_variants(weft_compiler *c);
 /* same_memory.c: for which micro-batches programs touch the same memory. Slots are known. */
 weft_status weft_compile_alike(weft_compiler *c);
 /* exchange.c: how a collective is carried out, and what it takes. Its parts and operands are known.

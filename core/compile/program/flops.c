@@ -51,7 +51,7 @@ void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call 
     const weft_node *n = in->node;
     double flops = 0, times = part == WEFT_PART_F || part == WEFT_PART_B
                                   ? (double)c->g->config.sizes.micro_batches
-                                  : 1;
+                                  : 1 / (double)n->every;
     if (n->op->flops) {
         const weft_entry entry =
             weft_enter_op(weft_ops_owner(c->g->config.ops, n->op), "flops", n->op->name, NULL);

@@ -50,7 +50,8 @@ static void fuse_add(weft_compiler *c, weft_node *n)
         return;
     int first = weft_compile_total(c, n);
     weft_value *y = n->ins[!first], *total = n->ins[first];
-    if (!can_grow(c, total, y) || !can_add(c, y))
+    if (!can_grow(c, total, y) || !can_add(c, y) || y->node->every != n->every ||
+        weft_node_otherwise(n) >= 0)
         return;
     c->fused[n->id] = true;
     c->adds[y->node->id] = true;

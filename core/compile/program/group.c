@@ -76,8 +76,8 @@ static bool alike(const weft_node *a, const weft_node *b)
     const weft_step *s = a->steps, *t = b->steps;
     bool same_block = a->block == b->block || s->move == WEFT_ALL_REDUCE || with_all(a);
     bool same_dtype = a->outs[0]->dtype == b->outs[0]->dtype || s->move == WEFT_ALL_GATHER;
-    return with_all(a) == with_all(b) && same_block && same_dtype && a->phase == b->phase &&
-           s->move == t->move && s->n_axes == t->n_axes &&
+    return with_all(a) == with_all(b) && a->every == b->every && same_block && same_dtype &&
+           a->phase == b->phase && s->move == t->move && s->n_axes == t->n_axes &&
            memcmp(s->axes, t->axes, sizeof(int) * (size_t)s->n_axes) == 0 &&
            open_kind(a) == open_kind(b);
 }

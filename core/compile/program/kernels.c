@@ -165,7 +165,7 @@ static weft_status prepare_one(weft_prepared *p, const weft_kernels *kernels, we
 weft_status weft_prepare(weft_prepared *prepared, const weft_kernels *kernels, weft_lowered *l,
                          weft_error *err)
 {
-    for (int a = 0; a < l->n_programs; a++) {
+    for (int a = 0; a < l->n_programs + l->n_variants; a++) {
         for (int i = 0; i < l->programs[a].n; i++) {
             weft_instruction *in = &l->programs[a].list[i];
             bool asks = in->kind == WEFT_COMPUTE && in->kernel &&

@@ -52,6 +52,7 @@ static weft_instruction *append(weft_compiler *c, weft_program *p, int position)
     }
     in->workspace = in->event = -1;
     in->position = position;
+    in->every = 1;
     return in;
 }
 
@@ -60,6 +61,7 @@ static weft_status fill(weft_compiler *c, weft_instruction *in, const weft_node 
 {
     size_t count = (size_t)(n_ins + n_outs);
     in->node = n;
+    in->every = n->every;
     in->n_ins = n_ins;
     in->n_outs = n_outs;
     in->tensors = weft_pool_alloc(&c->l->pool, (count + 1) * sizeof *in->tensors);
@@ -352,7 +354,24 @@ static weft_status add_copy(weft_compiler *c, weft_value *v)
     if (!in)
         return WEFT_ERR_MEMORY;
     in->kind = WEFT_COPY;
-    return fill(c, in, v->node, 1, &v, 1, &v->update_of);
+    weft_status s = fill(c, in, v->node, 1, &v, 1, &v->update_of);
+    in->every = weft_value_every(v);
+    return s;
+}
+
+/* In the steps in which n does not run its result is an operand, where it does not lie there. */
+static weft_status add_otherwise(weft_compiler *c, weft_node *n, int position)
+{
+    const int kept = weft_node_otherwise(n);
+    if (kept < 0 || c->l->buffer_of[n->ins[kept]->id] == c->l->buffer_of[n->outs[0]->id])
+        return WEFT_OK;
+    weft_instruction *in = append(c, weft_compiler_program(c, position), position);
+    if (!in)
+        return WEFT_ERR_MEMORY;
+    in->kind = WEFT_COPY;
+    weft_status s = fill(c, in, n, 1, &n->ins[kept], 1, n->outs);
+    in->every = -n->every;
+    return s;
 }
 
 /* The next contents that are not where they belong yet. */
@@ -441,6 +460,7 @@ static weft_status build(weft_compiler *c)
             c->position[n->id] != p) /* runs as one with an earlier one */
             continue;
         s = add_compute(c, n, p);
+        s = s ? s : add_otherwise(c, n, p);
     }
     s = s ? s : end_awaits(c);
     weft_compile_find_product_dtype(c);
@@ -448,6 +468,7 @@ static weft_status build(weft_compiler *c)
     s = s ? s : add_copies(c);
     weft_lowered *l = c->l;
     l->n_positions = c->n;
+    s = s ? s : weft_compile_variants(c);
     s = s ? s : weft_compile_slots(c);
     s = s ? s : weft_compile_alike(c);
     s = s ? s : check_total(c);
@@ -513,7 +534,7 @@ void weft_lowered_destroy(weft_lowered *l)
 {
     if (!l)
         return;
-    for (int i = 0; i < l->n_programs; i++)
+    for (int i = 0; i < l->n_programs + l->n_variants; i++)
         weft_free(l->programs[i].list);
     weft_free(l->programs);
     weft_free(l->buffers);

@@ -158,6 +158,7 @@ typedef struct weft_instruction {
     double flops;            /* of one run of it */
     double masked; /* the share of them that a mask leaves nothing of, once a forecast has looked */
     weft_kernel_work work; /* of one launch, if the kernel says; launches 0: it does not */
+    int64_t every; /* runs in the steps that this divides; below 0: in the others; 1: in all */
     bool accumulate;
     bool early;   /* stands in its program's prologue */
     bool fetch;   /* some result goes to observers */
@@ -192,8 +193,10 @@ typedef struct weft_program {
     int n_prologue; /* its first instructions, which run before the body of the task before it:
                        receives, and in pipelines the first gather of a micro-batch's program */
     int from, to;   /* its positions are [from, to) */
-    int *like;      /* of F and B, by micro-batch: the first for which all that it touches lies in
-                       the same places */
+    unsigned periods, runs; /* bits of weft_lowered.periods: of its instructions; of those that run
+                               here: of a variant not all */
+    int *like; /* of F and B, by micro-batch: the first for which all that it touches lies in
+                  the same places */
 } weft_program;
 
 /* Values of a micro-batch that live from one program to another, while those of other micro-batches
@@ -232,6 +235,10 @@ typedef struct weft_lowered {
     weft_program *programs; /* parts one after the other; of B the last stage first. So an operand
                                is made in a reader's own program or in an earlier one */
     int n_programs;
+    int n_variants; /* behind these: of what runs once a step, without the instructions that only
+                       some steps have. The host picks one; the memory is the same */
+    int64_t periods[WEFT_MOST_PERIODS];
+    int n_periods;
     weft_slots *slots;
     int n_slots;
     weft_slots inputs; /* of a micro-batch: uploaded in its maker's prologue; n 0: there are none */
@@ -273,6 +280,15 @@ weft_dtype weft_product_dtype(const weft_graph *g, const weft_node *n);
 double weft_product_passes(const weft_node *n);
 /* Of every part and every stage that it has there is one, maybe without instructions; else NULL. */
 weft_program *weft_lowered_program(const weft_lowered *l, weft_part part, int stage);
+/* Which periods a step ends, as bits; of one that ends all: WEFT_ALL_PERIODS. */
+enum { WEFT_ALL_PERIODS = (1 << WEFT_MOST_PERIODS) - 1 };
+unsigned weft_lowered_runs(const weft_lowered *l, int64_t step);
+/* The task's program in such a step. */
+const weft_program *weft_lowered_pick(const weft_lowered *l, const weft_task *task, unsigned runs);
+/* The next kind of step that there is, as bits, from -1 on; -1: there is no more. */
+int weft_lowered_next_runs(const weft_lowered *l, int runs);
+/* How many of all steps are of that kind. */
+double weft_lowered_share(const weft_lowered *l, unsigned runs);
 /* Of two programs whose tasks follow each other in the list; NULL: they never do. */
 const weft_boundary *weft_lowered_boundary(const weft_lowered *l, const weft_program *before,
                                            const weft_program *after, bool prologue);

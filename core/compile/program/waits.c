@@ -39,7 +39,7 @@ int weft_accesses(const weft_lowered *l, const weft_instruction *in, int64_t mic
 int weft_most_accesses(const weft_lowered *l)
 {
     int most = 0;
-    for (int a = 0; a < l->n_programs; a++)
+    for (int a = 0; a < l->n_programs + l->n_variants; a++)
         for (int i = 0; i < l->programs[a].n; i++) {
             const weft_instruction *in = &l->programs[a].list[i];
             int n = in->n_ins + in->n_outs + 1;
@@ -142,12 +142,13 @@ typedef struct planner {
     weft_boundary_wait *waits; /* the same; room for any program's */
     int last[WEFT_MOST_QUEUES]; /* of each queue, so far */
     int n_pairs, n_queues;
+    unsigned runs; /* the kind of step */
 } planner;
 
 static weft_status begin(planner *p, weft_lowered *l, int n_queues, weft_error *err)
 {
     size_t most = (size_t)weft_most_accesses(l) + 1, longest = 1;
-    for (int a = 0; a < l->n_programs; a++)
+    for (int a = 0; a < l->n_programs + l->n_variants; a++)
         longest = (size_t)l->programs[a].n > longest ? (size_t)l->programs[a].n : longest;
     *p = (planner){.l = l, .n_queues = n_queues < WEFT_MOST_QUEUES ? n_queues : WEFT_MOST_QUEUES};
     p->a = weft_pool_alloc(&p->pool, most * sizeof *p->a);
@@ -249,7 +250,7 @@ weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_e
         return WEFT_OK;
     planner p;
     weft_status s = begin(&p, l, n_queues, err);
-    for (int a = 0; a < l->n_programs && !s; a++)
+    for (int a = 0; a < l->n_programs + l->n_variants && !s; a++)
         plan_program(&p, &l->programs[a], seed);
     weft_pool_release(&p.pool);
     return s;
@@ -257,9 +258,9 @@ weft_status weft_plan_waits(weft_lowered *l, int n_queues, uint64_t seed, weft_e
 
 /* ---- boundaries ---- */
 
-static const weft_program *program_at(const weft_lowered *l, int t)
+static const weft_program *program_at(const planner *p, int t)
 {
-    return weft_lowered_program(l, l->tasks->list[t].part, l->tasks->list[t].stage);
+    return weft_lowered_pick(p->l, &p->l->tasks->list[t], p->runs);
 }
 
 static const weft_boundary *find_boundary(const weft_lowered *l, int before, int after,
@@ -307,8 +308,8 @@ static void add_pairs(planner *p, const weft_boundary *b, int ahead)
     for (int t = 0; t + ahead < l->tasks->n; t++) {
         const int64_t before = l->tasks->list[t].micro_batch,
                       after = l->tasks->list[t + ahead].micro_batch;
-        if (program_at(l, t) == &l->programs[b->before] &&
-            program_at(l, t + ahead) == &l->programs[b->after] && !is_known(p, before, after))
+        if (program_at(p, t) == &l->programs[b->before] &&
+            program_at(p, t + ahead) == &l->programs[b->after] && !is_known(p, before, after))
             p->pairs[p->n_pairs++] = (pair){before, after};
     }
 }
@@ -366,7 +367,7 @@ static void plan_crossing(const planner *p, const weft_crossing *c, weft_boundar
 static weft_status add_boundary(planner *p, int t, int ahead, bool prologue, weft_error *err)
 {
     weft_lowered *l = p->l;
-    const weft_program *before = program_at(l, t), *after = program_at(l, t + ahead);
+    const weft_program *before = program_at(p, t), *after = program_at(p, t + ahead);
     if (after->part == WEFT_PART_UPDATE || (prologue && !after->n_prologue) ||
         weft_lowered_boundary(l, before, after, prologue)) /* before an update the host waits */
         return WEFT_OK;
@@ -407,8 +408,11 @@ weft_status weft_plan_boundaries(weft_lowered *l, int n_queues, weft_error *err)
         return WEFT_OK;
     planner p;
     weft_status s = begin(&p, l, n_queues, err);
-    for (int t = 0; t + 1 < l->tasks->n && !s; t++)
-        s = add_behind(&p, t, err);
+    for (int runs = -1; !s && (runs = weft_lowered_next_runs(l, runs)) >= 0;) {
+        p.runs = (unsigned)runs;
+        for (int t = 0; t + 1 < l->tasks->n && !s; t++)
+            s = add_behind(&p, t, err);
+    }
     weft_pool_release(&p.pool);
     return s;
 }

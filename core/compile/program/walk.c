@@ -68,7 +68,7 @@ static int next_task(const weft_walk *w, int i)
 
 void weft_walk_init(weft_walk *w, const weft_lowered *l, weft_part first, weft_part last)
 {
-    *w = (weft_walk){.l = l, .first = first, .last = last, .fresh = true};
+    *w = (weft_walk){.l = l, .first = first, .last = last, .runs = WEFT_ALL_PERIODS, .fresh = true};
     w->task = next_task(w, NONE);
 }
 
@@ -154,7 +154,7 @@ static bool begin_step(weft_walk *w, int phase)
                                 : WEFT_WALK_PROLOGUE,
         .index = task,
         .task = t,
-        .program = weft_lowered_program(w->l, t->part, t->stage),
+        .program = weft_lowered_pick(w->l, t, w->runs),
         .last = phase == OVER && is_last(w),
     };
     if (w->step.kind == WEFT_WALK_PROLOGUE && !has_prologue(w->l, w->step.program))

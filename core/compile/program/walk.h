@@ -31,6 +31,7 @@ typedef struct weft_walk_step {
 typedef struct weft_walk {
     const weft_lowered *l;
     weft_part first, last;      /* only tasks of these parts */
+    unsigned runs;              /* the kind of step: weft_lowered_runs; at first, all */
     bool keeps, communicates;   /* the device keeps tasks; those in which ranks communicate, too */
     weft_walk_step step;        /* after weft_walk_next */
     const weft_program *before; /* whose body was the last; NULL: all queues are in step */
