@@ -32,6 +32,9 @@ nobase_dist_doc_DATA += \
 	examples/ema/Makefile \
 	examples/ema/README.md \
 	examples/ema/ema.c \
+	examples/outer/Makefile \
+	examples/outer/README.md \
+	examples/outer/outer.c \
 	examples/first.ini \
 	examples/gate_up/Makefile \
 	examples/gate_up/README.md \

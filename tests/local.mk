@@ -477,6 +477,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-environments \
 	tests/scripts/check-example \
 	tests/scripts/check-family \
+	tests/scripts/check-every \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \
 	tests/scripts/check-flight \
