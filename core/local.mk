@@ -39,6 +39,7 @@ core_libcore_la_SOURCES = \
 	core/host/search.c \
 	core/host/services.c \
 	core/host/set.c \
+	core/host/kept.c \
 	core/host/wrap.c \
 	core/host/enter.h \
 	core/host/host.h \
@@ -91,6 +92,7 @@ core_libcore_la_SOURCES = \
 	core/compile/program/buffers.c \
 	core/compile/program/prologue.c \
 	core/compile/program/exchange.c \
+	core/compile/program/sent.c \
 	core/compile/program/flops.c \
 	core/compile/program/fuse.c \
 	core/compile/program/group.c \

@@ -492,6 +492,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-install \
 	tests/scripts/check-instructions \
 	tests/scripts/check-known-faults \
+	tests/scripts/check-kept \
 	tests/scripts/check-later \
 	tests/scripts/check-later-faults \
 	tests/scripts/check-maxima \

@@ -92,12 +92,14 @@ weft_status weft_collective(weft_run *run, const weft_instruction *in, void *wor
     for (int i = 0; i < in->exchange->n_parts && !s; i++) {
         const weft_exchange_part *part = &in->exchange->parts[i];
         set_task(g, in->node, part->step);
+        run->plan->plugins->running.sent = part->sent;
         const double since = weft_now();
         s = part->sends
                 ? call(g, part, address(&w, part->send), address(&w, part->recv), queue, err)
                 : move(run, &w, part, err);
         run->sent_s += part->sends ? weft_now() - since : 0;
     }
+    run->plan->plugins->running.sent = NULL;
     weft_control_set_task(g->control, g->rank, before);
     return s;
 }

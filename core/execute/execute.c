@@ -105,11 +105,22 @@ static weft_status launch_shown(weft_run *run, const weft_lowered *l, const weft
 static weft_status run_one(weft_run *run, const weft_lowered *l, const weft_program *p,
                            const weft_instruction *in, int64_t micro, weft_error *err)
 {
+    weft_running *now = &run->plan->plugins->running;
+    *now = (weft_running){.mode = l->graph->config.mode,
+                          .step = run->view.step,
+                          .micro_batch = micro,
+                          .kind = in->kind,
+                          .nodes = in->parts ? in->parts : &in->node,
+                          .n_nodes = in->parts ? in->n_ins : 1,
+                          .tensors = in->tensors,
+                          .n_ins = in->n_ins,
+                          .n_outs = in->n_outs};
     weft_status s = weft_streams_before(run, l, p, in, micro, err);
     if (!s)
         s = run->shows_instructions ? launch_shown(run, l, in, micro, err)
                                     : launch(run, l, in, micro, err);
     s = s ? s : weft_streams_after(run, l, in, err);
+    *now = (weft_running){0};
     if (s)
         weft_streams_explain(run, s, err);
     for (int i = 0; in->fetch && !s && i < in->n_outs; i++)

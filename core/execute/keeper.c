@@ -154,6 +154,23 @@ static weft_progress progress_of(const weft_run *run)
                            .in_a_row = run->view.in_a_row};
 }
 
+/* How many bytes plugins keep, of all ranks. */
+static weft_status count_kept(const weft_run *run, int64_t **kept, weft_error *err)
+{
+    const weft_plan *plan = run->plan;
+    weft_control *control = plan->plugins->control;
+    const size_t n = (size_t)plan->n_kept;
+    int64_t *all = *kept = weft_alloc_zero(n * (size_t)plan->ranks + n + 1, sizeof *all);
+    if (!all)
+        return weft_fail_memory(err);
+    int64_t *mine = control ? all + n * (size_t)plan->ranks : all, i = 0;
+    for (const weft_kept_bytes *k = plan->plugins->kept; k; k = k->next)
+        mine[i++] = k->bytes;
+    return control && n
+               ? weft_control_exchange(control, plan->rank, mine, n * sizeof *mine, all, err)
+               : WEFT_OK;
+}
+
 static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *err)
 {
     const weft_plan *plan = run->plan;
@@ -161,13 +178,16 @@ static weft_status describe(weft_run *run, struct weft_keeper *k, weft_error *er
                                  .ranks = plan->ranks,
                                  .device = plan->device,
                                  .device_self = plan->device_self,
-                                 .n_tensors = plan->states.n,
+                                 .n_tensors = plan->states.n + plan->n_kept,
                                  .steps = plan->steps,
                                  .saves = &k->saves,
                                  .progress = progress_of(run)};
     if (run->data->fingerprint)
         k->state.data_id = run->data->fingerprint(run->data_self);
-    weft_status s = weft_plan_state(plan, run->state, &k->tensors, err);
+    int64_t *kept;
+    weft_status s = count_kept(run, &kept, err);
+    s = s ? s : weft_plan_state(plan, run->state, kept, &k->tensors, err);
+    weft_free(kept);
     k->state.tensors = k->tensors;
     k->state.same_plugins = weft_params_is(plan->weft, "plugin_change", "refuse");
     s = s ? s : list_plugins(k, plan->plugins, err);

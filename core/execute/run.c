@@ -100,6 +100,13 @@ static weft_status allocate(weft_run *run, weft_error *err)
     return s;
 }
 
+/* What plugins keep lies in the state's memory, while that is there. */
+static void place_kept(const weft_run *run)
+{
+    for (weft_kept_bytes *k = run->plan->plugins->kept; k; k = k->next)
+        k->at = run->state ? (char *)run->state + k->offset : NULL;
+}
+
 /* The transport is told of all of it, if it wants to be. */
 static weft_status add_memory(weft_run *run, weft_error *err)
 {
@@ -326,6 +333,7 @@ weft_status weft_run_create(weft_plan *plan, const weft_host *host, weft_run **o
     s = s ? s : find_watchers(run, err);
     s = s ? s : allocate_reports(run, err);
     s = s ? s : allocate(run, err);
+    place_kept(run);
     s = s ? s : add_memory(run, err);
     s = s ? s : weft_streams_create(run, err);
     s = s ? s : weft_timing_create(run, err);
@@ -361,6 +369,8 @@ void weft_run_destroy(weft_run *run)
     weft_free(run->boxes);
     weft_prepared_release(&run->prepared);
     free_memory(run);
+    run->state = NULL;
+    place_kept(run);
     weft_free(run->watchers);
     weft_free(run->operands);
     weft_free(run->host_copy);

@@ -96,6 +96,16 @@ typedef struct weft_said {
     const struct weft_said *next;
 } weft_said;
 
+/* What a plugin keeps from step to step (kept.c). */
+typedef struct weft_kept_bytes {
+    const char *by, *name;
+    int64_t bytes, offset; /* in the memory of states */
+    const char *file_name; /* in checkpoints */
+    unsigned flags;
+    void *at; /* while the run lasts */
+    struct weft_kept_bytes *next;
+} weft_kept_bytes;
+
 typedef struct weft_plugins {
     int n;
     weft_loaded *list; /* in listed order */
@@ -108,6 +118,8 @@ typedef struct weft_plugins {
     weft_pool link_pool;
     void *control; /* the control channel to other ranks, for host->exchange; NULL: one rank. Set
                       before create. */
+    weft_kept_bytes *kept; /* in the order of asking */
+    weft_running running;  /* nodes NULL: nothing */
     struct weft_run *run;  /* that lasts, for weft_event_wait; NULL: none */
     const weft_said *said; /* by weft_warn and weft_inform, the last first */
     bool unmet;            /* a plugin has asked for the service of one that could not be created */

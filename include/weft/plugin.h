@@ -365,6 +365,35 @@ typedef struct weft_host {
 void weft_warn(const weft_host *host, weft_where at, const char *format, ...) WEFT_PRINTF(3, 4);
 void weft_inform(const weft_host *host, const char *format, ...) WEFT_PRINTF(2, 3);
 
+/* What this rank does at this moment, for wraps of its services, which see bytes alone. */
+typedef struct weft_running {
+    weft_mode mode;
+    int64_t step, micro_batch; /* micro_batch: -1 outside of them */
+    weft_instruction_kind kind;
+    const weft_node *const *nodes; /* one, or redistributes that are sent as one */
+    int n_nodes;
+    const weft_tensor *tensors; /* operands, then results: this rank's parts and their bounds */
+    int n_ins, n_outs;
+    const weft_sent *sent; /* in a call of a collective: what is sent; else NULL */
+} weft_running;
+/* False: it runs no instruction, or a device repeats those of a task that it has kept. */
+bool weft_running_now(const weft_host *host, weft_running *out);
+
+/* State of a service, a wrap, an observer: bytes that each rank has for itself from step to step,
+ * zeros at first. They are in the plan's memory, the device's, and in checkpoints, where they are
+ * called PLUGIN.NAME and the mesh. From `create` on, until the graphs are planned: passes, and
+ * weft_transport.plan, know how many are needed. Asked for again, it is the larger of both. */
+enum {
+    /* A run that goes on without them, as on another mesh, begins them anew; else it is refused. */
+    WEFT_KEEP_RESETS = 1,
+    /* The host works on them: refused beside a device that has memory of its own. */
+    WEFT_KEEP_HOST = 2
+};
+weft_status weft_keep(const weft_host *host, const char *name, int64_t bytes, unsigned flags,
+                      weft_error *err);
+/* Where they lie while the run lasts; NULL: there is no run, or none were asked for. */
+void *weft_kept(const weft_host *host, const char *name);
+
 /* What to give dlopen for a library that is opened by name, or by a path. Without a lock: what is
  * asked for. Under [weft] lock: the path that was vetted, opened already with all that it needs; an
  * error if the lock does not know it. *path lives as long as the plugin; from create on. */

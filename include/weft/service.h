@@ -28,6 +28,23 @@ typedef struct weft_planned_group {
     int peers;         /* pairs of `connect` that this rank is an end of */
 } weft_planned_group;
 
+/* A part of what a collective sends, and what that is. Of what goes to several members, each one's
+ * share has such a part at the same place. */
+typedef struct weft_sent_piece {
+    const weft_value *value; /* the redistribute's operand: a gradient, a weight, an activation */
+    weft_tensor tensor;      /* what this rank holds of it before: its bounds; data is NULL */
+    int64_t at, count;       /* of the call's elements; padding counts */
+} weft_sent_piece;
+
+/* What a call of a collective is for, as planned; the same object whenever it is made. */
+typedef struct weft_sent {
+    const weft_node *const *nodes; /* redistributes that are sent as one */
+    int n_nodes;
+    const weft_step *step; /* over which axes, and which dim is cut or made whole by it */
+    const weft_sent_piece *pieces;
+    int n_pieces;
+} weft_sent;
+
 /* What one rank will call a transport for, for its `plan`: a collective, or sends and receives of
  * one size, either being WEFT_SEND. */
 typedef struct weft_planned_call {
@@ -38,6 +55,7 @@ typedef struct weft_planned_call {
     weft_dtype dtype;
     int at_once; /* so many such transfers are under way together at most, from the call to the end
                     of `wait`; of a collective 1 */
+    const weft_sent *sent; /* of a collective: what for, see weft_running; else NULL */
 } weft_planned_call;
 
 /* capability "transport". Carries tensors only. Every member of a group calls the same collectives
@@ -266,12 +284,15 @@ typedef struct weft_generator {
 /* A parameter or a state of any kind, as one rank holds it. */
 typedef struct weft_state_tensor {
     const char *name;
-    bool moment;        /* a state, as an optimizer's moments; else a parameter */
-    bool buffer;        /* a state that belongs to the model: where its parameters go, it goes */
-    weft_tensor tensor; /* this rank's part [lo, lo + size) of the whole, dense, in device memory;
-                           may be empty (a size of 0) */
-    bool elsewhere;     /* another stage of a pipeline holds it: this rank's part is empty, of a
-                           single number, too */
+    bool moment;         /* a state, as an optimizer's moments; else a parameter */
+    bool buffer;         /* a state that belongs to the model: where its parameters go, it goes */
+    weft_tensor tensor;  /* this rank's part [lo, lo + size) of the whole, dense, in device memory;
+                            may be empty (a size of 0) */
+    const char *kept_by; /* the plugin that keeps it (weft_keep): every rank its own bytes, on this
+                            mesh alone; else NULL */
+    bool resets;         /* one that is not found, or of another size, is zeros, and no error */
+    bool elsewhere;      /* another stage of a pipeline holds it: this rank's part is empty, of a
+                            single number, too */
     int replica,
         replicas; /* how many ranks hold this same part, and which of them this is, from 0 */
 } weft_state_tensor;

@@ -59,6 +59,14 @@ static int64_t parameter_bytes(const weft_plan *plan)
     return total;
 }
 
+static int64_t kept_bytes(const weft_plan *plan)
+{
+    int64_t total = 0;
+    for (const weft_kept_bytes *k = plan->plugins->kept; k; k = k->next)
+        total += k->bytes;
+    return total;
+}
+
 static int64_t state_bytes(const weft_plan *plan, weft_state_kind kind)
 {
     int64_t total = 0;
@@ -164,6 +172,8 @@ static void print_memory(const weft_plan *plan, weft_text *text)
     for (int k = WEFT_STATE_AVERAGE; k <= WEFT_STATE_BUFFER; k++)
         if (state_bytes(plan, (weft_state_kind)k))
             print_line(text, others[k], (double)state_bytes(plan, (weft_state_kind)k));
+    if (kept_bytes(plan))
+        print_line(text, "kept by plugins", (double)kept_bytes(plan));
     const weft_held held = weft_plan_held(plan);
     if (held.caches)
         print_line(text, weft_class_name(WEFT_CLASS_CACHE), (double)held.caches);

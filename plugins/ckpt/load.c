@@ -167,23 +167,58 @@ static weft_status wrong_shape(const ckpt_manifest *m, const weft_stored *a,
     return s;
 }
 
-/* Same names, same shapes; all that is wrong at once. Only parameters, if weights. */
-static weft_status check_tensors(const ckpt *self, const ckpt_manifest *m,
-                                 const weft_state_view *state, const weft_folder *folder,
-                                 bool weights, weft_error *err)
+typedef struct loading {
+    const ckpt *self;
+    const weft_state_view *state;
+    const candidate *c;
+    ckpt_manifest manifest;
+    weft_text changes;
+    bool other_data;
+} loading;
+
+/* What a plugin keeps for each rank, and does without where it is not that of this mesh. */
+static bool begins_anew(const weft_state_tensor *t, const weft_folder *folder)
 {
+    const weft_stored *stored = weft_folder_find(folder, t->name);
+    return t->resets && (!stored || !same_shape(stored, &t->tensor));
+}
+
+/* Is it left as it begins? */
+static bool is_left(const loading *l, const weft_state_tensor *t, const weft_folder *folder)
+{
+    return (l->c->weights && !ckpt_of_model(t)) || ckpt_excluded(l->self->params, t->name) ||
+           begins_anew(t, folder);
+}
+
+static const char *why_missing(const weft_state_tensor *t)
+{
+    return t->kept_by  ? ": it was made without the plugin that keeps it, or on another mesh; "
+                         "[ckpt] exclude begins it anew"
+           : t->moment ? ": it was made with another optimizer, or without it; [ckpt] exclude "
+                         "leaves it out, [ckpt] initial takes the weights alone"
+                       : "";
+}
+
+/* Same names, same shapes; all that is wrong at once. Only parameters, if weights. */
+static weft_status check_tensors(const loading *l, const weft_folder *folder, weft_error *err)
+{
+    const ckpt *self = l->self;
+    const ckpt_manifest *m = &l->manifest;
+    const weft_state_view *state = l->state;
+    const bool weights = l->c->weights;
     weft_status s = WEFT_OK;
     for (int i = 0; i < state->n_tensors; i++) {
         const weft_state_tensor *t = &state->tensors[i];
         const weft_stored *stored = weft_folder_find(folder, t->name);
-        if ((weights && !ckpt_of_model(t)) || ckpt_excluded(self->params, t->name))
+        if (!weights && begins_anew(t, folder) && self->host->rank == 0)
+            weft_log_print(self->host->log, WEFT_LOG_WARN,
+                           "%s has no %s, as another mesh has none; it begins anew", m->path,
+                           t->name);
+        if (is_left(l, t, folder))
             continue;
         if (!stored)
             s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE, "%s has no %s%s", m->path, t->name,
-                          t->moment ? ": it was made with another optimizer, or without it; [ckpt] "
-                                      "exclude leaves it out, [ckpt] initial takes the "
-                                      "weights alone"
-                                    : "");
+                          why_missing(t));
         else if (!same_shape(stored, &t->tensor))
             s = wrong_shape(m, stored, t, err);
     }
@@ -199,15 +234,6 @@ static weft_status check_tensors(const ckpt *self, const ckpt_manifest *m,
     }
     return s;
 }
-
-typedef struct loading {
-    const ckpt *self;
-    const weft_state_view *state;
-    const candidate *c;
-    ckpt_manifest manifest;
-    weft_text changes;
-    bool other_data;
-} loading;
 
 /* Whatever is wrong with files is damage, for which an older checkpoint may help; what a file's
  * reader takes for bad input is no input of the user's.
@@ -228,10 +254,9 @@ static weft_status read_all(loading *l, weft_error *err)
     if (!s && !l->c->weights)
         s = ckpt_identity_check(&l->manifest, l->state, restart, &l->other_data, &l->changes, err);
     s = s ? s : damage(weft_manifest_open(self->io, &l->manifest.base, &folder, err));
-    s = s ? s : check_tensors(self, &l->manifest, l->state, folder, l->c->weights, err);
+    s = s ? s : check_tensors(l, folder, err);
     for (int i = 0; i < l->state->n_tensors && skip; i++)
-        skip[i] = (l->c->weights && !ckpt_of_model(&l->state->tensors[i])) ||
-                  ckpt_excluded(self->params, l->state->tensors[i].name);
+        skip[i] = !s && is_left(l, &l->state->tensors[i], folder);
     s = s ? s : damage(ckpt_read(self->host, l->state, folder, skip, err));
     weft_free(skip);
     weft_folder_destroy(folder);

@@ -103,7 +103,7 @@ static weft_status take_weights(weft_run *run, weft_error *err)
     void *self;
     const weft_weights *weights = weft_plugins_service(plan->plugins, "weights", &self);
     weft_state_tensor *tensors;
-    weft_status s = weft_plan_state(plan, run->state, &tensors, err);
+    weft_status s = weft_plan_state(plan, run->state, NULL, &tensors, err);
     if (s)
         return s;
     const weft_state_view view = {.rank = plan->rank,

@@ -36,7 +36,8 @@ static weft_status add_collective(calls *c, const weft_lowered *l, const weft_ex
                                         .members = members_of(&l->graph->config.mesh, part->step),
                                         .count = part->count,
                                         .dtype = part->dtype,
-                                        .at_once = 1};
+                                        .at_once = 1,
+                                        .sent = part->sent};
         s = part->sends ? add(c, call, err) : WEFT_OK;
     }
     return s;

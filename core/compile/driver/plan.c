@@ -323,6 +323,7 @@ weft_status weft_plan_create(weft_plugins *plugins, weft_settings *settings,
     p->ranks = options->ranks;
     weft_status s = build(p, settings, options, err);
     s = s ? s : weft_plan_sending(p, err);
+    s = s ? s : weft_plan_keep(p, err);
     if (!s)
         return WEFT_OK;
     weft_plan_destroy(p);

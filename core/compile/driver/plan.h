@@ -53,6 +53,7 @@ typedef struct weft_plan {
     weft_ops ops;
     weft_kernels kernels;
     weft_states states, caches;
+    int n_kept;      /* by plugins, behind the states in their memory */
     int64_t sending; /* the host's memory, in bytes, that the transport needs for what ranks send */
     weft_writing writing;
     weft_graph *graphs[WEFT_MODES];
@@ -136,9 +137,12 @@ bool weft_plan_captures_sent(const weft_plan *plan);
 /* ---- states.c, calls.c, footprint.c: memory ---- */
 
 /* What a store is shown: every parameter and state, this rank's part, at its place in `memory`
- * (NULL: without data). weft_free. */
-weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out,
-                            weft_error *err);
+ * (NULL: without data), and behind them the n_kept that plugins keep; kept: how many bytes, of rank
+ * after rank. weft_free. */
+weft_status weft_plan_state(const weft_plan *plan, void *memory, const int64_t *kept,
+                            weft_state_tensor **out, weft_error *err);
+/* Gives what plugins keep a place. All that ask have asked. */
+weft_status weft_plan_keep(weft_plan *plan, weft_error *err);
 /* Memory that saving takes on this rank; 0 without a store. */
 int64_t weft_plan_store_bytes(const weft_plan *plan);
 /* calls.c: tells the transport what ranks send. All modes are lowered. */

@@ -17,11 +17,66 @@ static void count_replicas(const weft_mesh *mesh, weft_layout layout,
     }
 }
 
-weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tensor **out,
-                            weft_error *err)
+/* PLUGIN.NAME and the mesh: what a rank keeps for itself is of no use to those of another. */
+static weft_status name_kept(weft_plan *plan, const weft_kept_bytes *k, const char **name,
+                             weft_error *err)
+{
+    weft_text text = {0};
+    weft_text_print(&text, "%s.%s", k->by, k->name);
+    for (int a = 0; a < plan->mesh.n_axes; a++)
+        weft_text_print(&text, "%c%s%d", a ? '.' : '@', plan->mesh.axis[a].name,
+                        plan->mesh.axis[a].size);
+    *name = text.out_of_memory ? NULL : weft_pool_strdup(&plan->states.pool, weft_text_get(&text));
+    weft_text_release(&text);
+    return *name ? WEFT_OK : weft_fail_memory(err);
+}
+
+weft_status weft_plan_keep(weft_plan *plan, weft_error *err)
+{
+    weft_status s = WEFT_OK;
+    for (weft_kept_bytes *k = plan->plugins->kept; k && !s; k = k->next) {
+        k->offset = plan->states.bytes;
+        plan->states.bytes += weft_align(k->bytes, plan->states.alignment);
+        plan->n_kept++;
+        s = name_kept(plan, k, &k->file_name, err);
+        if (!s && (k->flags & WEFT_KEEP_HOST) && !plan->device->host_memory)
+            s = weft_fail(err, WEFT_ERR_INPUT, WEFT_NOWHERE,
+                          "plugin %s works in the host's memory on what it keeps as '%s', and the "
+                          "device '%s' has its own; take one of them out",
+                          k->by, k->name, plan->device->name);
+    }
+    return s;
+}
+
+/* One behind the other, rank after rank; bytes: of each rank, NULL: only this one is known. */
+static void add_kept(const weft_plan *plan, void *memory, const int64_t *bytes,
+                     weft_state_tensor *list)
+{
+    int i = 0;
+    for (const weft_kept_bytes *k = plan->plugins->kept; k; k = k->next, i++) {
+        weft_tensor *t = &list[i].tensor;
+        list[i] = (weft_state_tensor){.name = k->file_name,
+                                      .moment = true,
+                                      .kept_by = k->by,
+                                      .resets = k->flags & WEFT_KEEP_RESETS,
+                                      .replicas = 1};
+        *t = (weft_tensor){.dtype = WEFT_U8, .n_dims = 1, .size = {k->bytes}, .grain = {1}};
+        for (int r = 0; r < plan->ranks && bytes; r++) {
+            const int64_t n = bytes[r * plan->n_kept + i];
+            t->whole[0] += n;
+            t->lo[0] += r < plan->rank ? n : 0;
+        }
+        t->whole[0] = bytes ? t->whole[0] : k->bytes;
+        t->data = memory ? (char *)memory + k->offset : NULL;
+    }
+}
+
+weft_status weft_plan_state(const weft_plan *plan, void *memory, const int64_t *kept,
+                            weft_state_tensor **out, weft_error *err)
 {
     int coord[WEFT_MAX_AXES];
-    weft_state_tensor *list = weft_alloc_zero((size_t)plan->states.n + 1, sizeof *list);
+    weft_state_tensor *list =
+        weft_alloc_zero((size_t)(plan->states.n + plan->n_kept) + 1, sizeof *list);
     *out = list;
     if (!list)
         return weft_fail_memory(err);
@@ -38,6 +93,7 @@ weft_status weft_plan_state(const weft_plan *plan, void *memory, weft_state_tens
         list[i].tensor.data = memory ? (char *)memory + e->offset : NULL;
         count_replicas(&plan->mesh, e->value->layout, coord, &list[i]);
     }
+    add_kept(plan, memory, kept, list + plan->states.n);
     return WEFT_OK;
 }
 
@@ -47,13 +103,13 @@ int64_t weft_plan_store_bytes(const weft_plan *plan)
     weft_state_tensor *list;
     const weft_store *store = weft_plugins_service(plan->plugins, "store", &self);
     if (!store || !store->buffer_bytes || !plan->lowered[WEFT_MODE_TRAIN] ||
-        weft_plan_state(plan, NULL, &list, NULL))
+        weft_plan_state(plan, NULL, NULL, &list, NULL))
         return 0;
     const weft_state_view view = {.rank = plan->rank,
                                   .ranks = plan->ranks,
                                   .device = plan->device,
                                   .tensors = list,
-                                  .n_tensors = plan->states.n};
+                                  .n_tensors = plan->states.n + plan->n_kept};
     int64_t bytes = store->buffer_bytes(self, &view);
     weft_free(list);
     return bytes;

@@ -10,6 +10,8 @@
 typedef struct maker {
     weft_exchange x;
     int parts_capacity, boxes_capacity;
+    weft_sent_piece *pieces; /* of all calls, one behind the other */
+    int n_pieces, pieces_capacity;
     bool failed; /* out of memory */
     const weft_graph *g;
     const weft_mesh *mesh;
@@ -210,7 +212,8 @@ static void add_boxes(maker *m, weft_place to, weft_place from, weft_box box, ti
 }
 
 /* Into memory of the program's own, without parts that do nothing. */
-static weft_status keep_exchange(weft_compiler *c, maker *m, weft_exchange **out)
+static weft_status keep_exchange(weft_compiler *c, maker *m, const weft_instruction *in,
+                                 weft_exchange **out)
 {
     weft_exchange *x = &m->x;
     int n = 0;
@@ -222,10 +225,27 @@ static weft_status keep_exchange(weft_compiler *c, maker *m, weft_exchange **out
     if (!kept)
         return weft_fail_memory(c->err);
     *kept = *x;
+    weft_sent_piece *pieces =
+        weft_pool_alloc(&c->l->pool, ((size_t)m->n_pieces + 1) * sizeof *pieces);
+    weft_sent *sent = weft_pool_alloc(&c->l->pool, ((size_t)n + 1) * sizeof *sent);
     kept->parts = weft_pool_alloc(&c->l->pool, ((size_t)n + 1) * sizeof *kept->parts);
     kept->boxes = weft_pool_alloc(&c->l->pool, ((size_t)x->n_boxes + 1) * sizeof *kept->boxes);
-    if (!kept->parts || !kept->boxes)
+    if (!kept->parts || !kept->boxes || !pieces || !sent)
         return weft_fail_memory(c->err);
+    if (m->n_pieces)
+        memcpy(pieces, m->pieces, (size_t)m->n_pieces * sizeof *pieces);
+    for (int i = n - 1, end = m->n_pieces; i >= 0; i--) {
+        weft_exchange_part *part = &x->parts[i];
+        if (!part->sends)
+            continue;
+        sent[i] = (weft_sent){.nodes = in->parts ? in->parts : &in->node,
+                              .n_nodes = in->parts ? in->n_ins : 1,
+                              .step = part->step,
+                              .pieces = pieces + part->first_piece,
+                              .n_pieces = end - part->first_piece};
+        part->sent = &sent[i];
+        end = part->first_piece;
+    }
     if (n)
         memcpy(kept->parts, x->parts, (size_t)n * sizeof *kept->parts);
     if (x->n_boxes)
@@ -306,7 +326,8 @@ static void copy_all(maker *m, weft_place to, weft_place from, int64_t bytes)
 
 typedef struct stage {
     maker *m;
-    const weft_value *v; /* dims and dtype */
+    const weft_value *v;  /* dims and dtype */
+    const weft_value *of; /* what is sent */
     const weft_step *step;
     weft_layout before;
     weft_place from, to, send, recv;
@@ -476,8 +497,23 @@ static void unpack_part(const stage *s, int64_t at, int64_t stride)
         copy_all(s->m, s->to, behind(s->send, at), local_bytes(s, s->before));
 }
 
-static void add_call(const stage *s, weft_place send, weft_place recv, int64_t count,
-                     weft_dtype dtype)
+/* Of the call that comes next, from element `at` on. */
+static void add_piece(const stage *s, const weft_value *of, int64_t at, int64_t count)
+{
+    maker *m = s->m;
+    weft_sent_piece *piece =
+        weft_array_push(&m->pieces, &m->n_pieces, &m->pieces_capacity, sizeof *piece);
+    weft_value before = *s->v;
+    m->failed = m->failed || !piece;
+    if (!piece)
+        return;
+    before.layout = s->before;
+    *piece = (weft_sent_piece){.value = of, .at = at, .count = count};
+    weft_local_tensor(m->g, &before, m->coord, &piece->tensor);
+}
+
+static void add_call_of(const stage *s, weft_place send, weft_place recv, int64_t count,
+                        weft_dtype dtype, int first_piece)
 {
     bool max = weft_layout_open(s->before, s->step->axes[0]) == WEFT_OPEN_MAX;
     add_part(s->m, (weft_exchange_part){.step = s->step,
@@ -486,7 +522,16 @@ static void add_call(const stage *s, weft_place send, weft_place recv, int64_t c
                                         .recv = recv,
                                         .count = count,
                                         .dtype = dtype,
-                                        .op = max ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM});
+                                        .op = max ? WEFT_REDUCE_MAX : WEFT_REDUCE_SUM,
+                                        .first_piece = first_piece});
+}
+
+/* Of one value alone. */
+static void add_call(const stage *s, weft_place send, weft_place recv, int64_t count)
+{
+    const int first = s->m->n_pieces;
+    add_piece(s, s->of, 0, count);
+    add_call_of(s, send, recv, count, s->v->dtype, first);
 }
 
 /* An all_gather or a reduce_scatter. */
@@ -494,12 +539,12 @@ static void move_pieces(const stage *s)
 {
     const int64_t count = piece_count(s), stride = count * (int64_t)weft_dtype_size(s->v->dtype);
     if (is_direct(s->m->mesh, s->step, s->before, s->v)) {
-        add_call(s, s->from, s->to, count, s->v->dtype);
+        add_call(s, s->from, s->to, count);
         return;
     }
     begin_boxes(s->m, s->step);
     pack_part(s, 0, stride);
-    add_call(s, s->send, s->recv, count, s->v->dtype);
+    add_call(s, s->send, s->recv, count);
     begin_boxes(s->m, s->step);
     unpack_part(s, 0, stride);
 }
@@ -579,7 +624,7 @@ static void all_to_all(const stage *s)
     const turn t = turn_of(s);
     begin_boxes(s->m, s->step);
     turn_all(s, &t, false);
-    add_call(s, s->send, s->recv, t.piece / (int64_t)weft_dtype_size(s->v->dtype), s->v->dtype);
+    add_call(s, s->send, s->recv, t.piece / (int64_t)weft_dtype_size(s->v->dtype));
     begin_boxes(s->m, s->step);
     turn_all(s, &t, true);
 }
@@ -609,7 +654,7 @@ static void add_step(const stage *s)
         all_to_all(s);
         break;
     case WEFT_ALL_REDUCE:
-        add_call(s, s->from, s->to, bytes / width, s->v->dtype);
+        add_call(s, s->from, s->to, bytes / width);
         break;
     case WEFT_SLICE:
         begin_boxes(s->m, s->step);
@@ -619,7 +664,7 @@ static void add_step(const stage *s)
         begin_boxes(s->m, s->step);
         if (here == s->step->dim)
             copy_all(s->m, s->to, s->from, bytes);
-        add_call(s, s->to, s->to, bytes / width, s->v->dtype);
+        add_call(s, s->to, s->to, bytes / width);
         break;
     case WEFT_KEEP: /* others may have had a part in the step before */
         begin_boxes(s->m, s->step);
@@ -644,6 +689,7 @@ static stage part_of(maker *m, const weft_instruction *in, int i, weft_place sen
 {
     return (stage){.m = m,
                    .v = in->parts[i]->outs[0],
+                   .of = in->parts[i]->ins[0],
                    .step = in->parts[i]->steps,
                    .before = in->parts[i]->ins[0]->layout,
                    .from = {i, 0},
@@ -660,13 +706,16 @@ static int64_t part_bytes(const stage *s)
 }
 
 /* Gathers move bytes: their parts may differ in dtype. */
-static void exchange_parts(const stage *s, int64_t bytes)
+static weft_dtype sent_dtype(const stage *s)
 {
-    if (s->step->move == WEFT_ALL_GATHER)
-        add_call(s, s->send, s->recv, bytes, WEFT_U8);
-    else
-        add_call(s, s->send, s->step->move == WEFT_ALL_REDUCE ? s->send : s->recv,
-                 bytes / (int64_t)weft_dtype_size(s->v->dtype), s->v->dtype);
+    return s->step->move == WEFT_ALL_GATHER ? WEFT_U8 : s->v->dtype;
+}
+
+static void note_part(const stage *s, int64_t at, int64_t all)
+{
+    const int64_t width = (int64_t)weft_dtype_size(sent_dtype(s));
+    (void)all;
+    add_piece(s, s->of, at / width, part_bytes(s) / width);
 }
 
 /* The parts that are sent side by side: visit(part, where its bytes begin, bytes of all). Returns
@@ -699,7 +748,11 @@ static void add_parts(maker *m, const weft_instruction *in, weft_place send, wef
         return;
     begin_boxes(m, first.step);
     each_packed(m, in, send, recv, pack_part, bytes);
-    exchange_parts(&first, bytes);
+    const int first_piece = m->n_pieces;
+    each_packed(m, in, send, recv, note_part, bytes);
+    add_call_of(&first, send, first.step->move == WEFT_ALL_REDUCE ? send : recv,
+                bytes / (int64_t)weft_dtype_size(sent_dtype(&first)), sent_dtype(&first),
+                first_piece);
     begin_boxes(m, first.step);
     each_packed(m, in, send, recv, unpack_part, bytes);
 }
@@ -708,7 +761,12 @@ static void add_steps(maker *m, const weft_instruction *in, int64_t between, wef
                       weft_place recv)
 {
     const weft_node *n = in->node;
-    stage s = {.m = m, .v = n->outs[0], .before = n->ins[0]->layout, .send = send, .recv = recv};
+    stage s = {.m = m,
+               .v = n->outs[0],
+               .of = n->ins[0],
+               .before = n->ins[0]->layout,
+               .send = send,
+               .recv = recv};
     const weft_place places[2] = {{WEFT_PLACE_WORKSPACE, 0}, {WEFT_PLACE_WORKSPACE, between}};
     for (int i = 0; i < n->n_steps; i++) {
         s.step = &n->steps[i];
@@ -731,55 +789,9 @@ weft_status weft_compile_exchange(weft_compiler *c, weft_instruction *in, int64_
     else
         add_steps(&m, in, room.between, send, recv);
     *workspace = 2 * room.between + room.send + room.recv;
-    weft_status s = m.failed ? weft_fail_memory(c->err) : keep_exchange(c, &m, &in->exchange);
+    weft_status s = m.failed ? weft_fail_memory(c->err) : keep_exchange(c, &m, in, &in->exchange);
+    weft_free(m.pieces);
     weft_free(m.x.parts);
     weft_free(m.x.boxes);
     return s;
-}
-
-/* ---- what is sent ---- */
-
-weft_channel weft_channel_of(const weft_node *n, const weft_step *step)
-{
-    if (step->move == WEFT_SHIFT)
-        return WEFT_CHANNEL_RING;
-    if (step->move != WEFT_SEND)
-        return WEFT_CHANNEL_COLLECTIVES;
-    return n->phase == WEFT_FORWARD || n->phase == WEFT_RECOMPUTE ? WEFT_CHANNEL_ACTIVATIONS
-                                                                  : WEFT_CHANNEL_GRADIENTS;
-}
-
-static int64_t bytes_of(const weft_mesh *mesh, const weft_node *n)
-{
-    const weft_value *v = n->outs[0];
-    weft_layout before = n->ins[0]->layout;
-    int64_t bytes = 0;
-    for (int k = 0; k < n->n_steps; before = n->steps[k++].after)
-        bytes += weft_step_bytes(mesh, &n->steps[k], before, v->n_dims, v->dims, v->dtype);
-    return bytes;
-}
-
-/* Of an all_reduce of so many elements. */
-static int64_t reduced(const weft_mesh *mesh, const weft_node *n, int64_t elements)
-{
-    const weft_dim all = {.name = "all", .size = elements, .grain = 1};
-    return weft_step_bytes(mesh, n->steps, (weft_layout){0}, 1, &all, n->outs[0]->dtype);
-}
-
-/* What is reduced with others is cut with them, not by itself: of a number, no rank has more than
- * its share of all of them. A part counts what it adds to those before it. */
-int64_t weft_part_sent_bytes(const weft_graph *g, const weft_instruction *in, int part)
-{
-    const weft_mesh *mesh = &g->config.mesh;
-    const weft_node *n = in->parts ? in->parts[part] : in->node;
-    if (!in->parts || n->steps->move != WEFT_ALL_REDUCE || weft_part_goes_alone(g, n))
-        return bytes_of(mesh, n);
-    int64_t before = 0, with = 0;
-    for (int i = 0; i <= part; i++) {
-        const weft_value *v = in->parts[i]->ins[0];
-        before = with;
-        if (!weft_part_goes_alone(g, in->parts[i]))
-            with += weft_layout_elements(mesh, v->layout, v->n_dims, v->dims);
-    }
-    return reduced(mesh, n, with) - reduced(mesh, n, before);
 }

@@ -83,6 +83,8 @@ typedef struct weft_exchange_part {
     int64_t count;
     weft_dtype dtype;
     weft_reduce op;
+    weft_sent *sent; /* what it is for */
+    int first_piece; /* while it is made */
 } weft_exchange_part;
 
 /* One part after the other. */

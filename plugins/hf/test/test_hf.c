@@ -100,7 +100,7 @@ static void load_weights(model_run *m)
     void *self;
     const weft_weights *weights = weft_plugins_service(m->plugins, "weights", &self);
     assert_non_null(weights);
-    check(weft_plan_state(plan, m->run->state, &tensors, &err), &err);
+    check(weft_plan_state(plan, m->run->state, NULL, &tensors, &err), &err);
     const weft_state_view view = {.ranks = 1,
                                   .device = plan->device,
                                   .device_self = plan->device_self,
