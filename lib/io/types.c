@@ -58,7 +58,8 @@ bool store_converts(const store_type *from, weft_dtype to)
     if (!from || (unsigned)to >= WEFT_DTYPES)
         return false;
     bool real = from->half || (from->dtype != WEFT_DTYPES && weft_dtype_is_float(from->dtype));
-    return from->dtype == to || (real && weft_dtype_is_float(to));
+    bool exact = to == WEFT_F64 && (from->dtype == WEFT_I32 || from->dtype == WEFT_U8);
+    return from->dtype == to || exact || (real && weft_dtype_is_float(to));
 }
 
 static double half_to_f64(uint16_t h)
@@ -77,6 +78,13 @@ static double load(const store_type *type, const uint8_t *from)
     uint16_t h = 0;
     float f = 0;
     double d = 0;
+    int32_t i = 0;
+    if (type->dtype == WEFT_U8)
+        return *from;
+    if (type->dtype == WEFT_I32) {
+        memcpy(&i, from, sizeof i);
+        return i;
+    }
     if (weft_dtype_is_f8(type->dtype))
         return (double)weft_f8_values(type->dtype)[*from];
     if (type->dtype == WEFT_F64) {
