@@ -19,6 +19,9 @@ nobase_dist_doc_DATA += \
 	examples/cluster/weft@.service \
 	examples/container/Containerfile \
 	examples/container/README.md \
+	examples/compress/Makefile \
+	examples/compress/README.md \
+	examples/compress/compress.c \
 	examples/count_bytes/Makefile \
 	examples/count_bytes/README.md \
 	examples/count_bytes/count_bytes.c \
