@@ -203,6 +203,7 @@ static weft_status new_graph(const weft_plan *p, weft_mode mode, const weft_plan
     config.sizes = (weft_sizes){p->micro_batch, p->seq_len, p->micro_batches,
                                 weft_params_int(p->train, "loss_chunk")};
     config.head_tokens = p->device->head_tokens;
+    config.training = mode == WEFT_MODE_TRAIN ? NULL : p->graphs[WEFT_MODE_TRAIN];
     if (mode == WEFT_MODE_GENERATE || mode == WEFT_MODE_DECODE)
         size_writing(&p->writing, &config);
     return weft_graph_create(&config, g, err);

@@ -75,7 +75,9 @@ typedef struct weft_graph_config {
     /* Of GENERATE and DECODE: the most tokens of a text (0: seq_len), and the places of the
      * key-value cache (0: there is none). */
     int64_t context, places;
-    const char (*axes)[24]; /* that plugins have declared, of one rank, too */
+    const weft_graph *training; /* of the other modes of a training run: where what they share is
+                                   stored; NULL: there is none */
+    const char (*axes)[24];     /* that plugins have declared, of one rank, too */
     int n_axes;
     bool partial; /* not all passes will run */
 } weft_graph_config;
@@ -280,6 +282,8 @@ static inline bool weft_node_sends(const weft_node *n)
 weft_scope weft_value_available(const weft_value *v);
 /* The layout that the table gives a parameter, state or input. */
 weft_status weft_table_source(weft_graph *g, weft_value *v);
+/* Where training has a parameter or state, too, it lies here as there, whatever reads it. */
+void weft_store_as_trained(const weft_graph *g, weft_value *v);
 /* Does a gather take this axis off? */
 bool weft_gathers_over(const weft_graph *g, const weft_node *gather, int axis);
 /* What the table demands of a value by its role on one axis: true and *state (a layout byte without

@@ -535,6 +535,7 @@ static weft_status place_source(weft_graph *g, weft_value *v)
         return weft_place_cache(g, v);
     v->layout = like->layout;
     v->store_axes = like->store_axes;
+    weft_store_as_trained(g, v);
     v->placed = true;
     return WEFT_OK;
 }

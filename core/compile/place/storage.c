@@ -14,6 +14,17 @@ void weft_place_replace(weft_graph *g, weft_value *v, weft_value *by)
     weft_graph_replace_root(g, v, by);
 }
 
+void weft_store_as_trained(const weft_graph *g, weft_value *v)
+{
+    const weft_value *there =
+        g->config.training ? weft_graph_find(g->config.training, v->name) : NULL;
+    if (!there || !weft_node_is(there->node, WEFT_OP_PARAMETER | WEFT_OP_STATE) ||
+        !weft_same_shape(there, v))
+        return;
+    v->layout = there->layout;
+    v->store_axes = there->store_axes;
+}
+
 static weft_axes stored_axes(const weft_value *v)
 {
     while (v->node->n_ins)

@@ -242,6 +242,7 @@ weft_status weft_table_source(weft_graph *g, weft_value *v)
     int d = n ? storage_dim(g, v, weft_mesh_count(mesh, v->store_axes)) : 0;
     for (int i = 0; i < n; i++) /* appended, whatever the listing order: innermost of the dim */
         v->layout = weft_layout_cut(v->layout, d, list[i], v->dims[d].grain > 1);
+    weft_store_as_trained(g, v);
     return WEFT_OK;
 }
 

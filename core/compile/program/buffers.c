@@ -51,6 +51,35 @@ static bool is_unread(const weft_graph *g, const weft_value *v)
            v->n_uses == 0 && !v->fetch;
 }
 
+/* e: it in the graph that gives states their places; NULL: it is not there. */
+static weft_status fail_stored(weft_compiler *c, const weft_value *v, const weft_state_entry *e)
+{
+    const char *mode = weft_mode_name(c->g->config.mode), *by = v->node->by;
+    weft_text here = {0}, there = {0};
+    if (!e)
+        return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                         "plugin %s: %s of the %s graph is not in the training graph; what a model "
+                         "reads is added in every mode",
+                         by, v->name, mode);
+    weft_value_print_shape(v, &here);
+    weft_value_print_shape(e->value, &there);
+    weft_status s =
+        weft_same_shape(v, e->value)
+            ? weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "plugin %s: %s of the %s graph is cut otherwise than in training, %lld "
+                        "bytes a rank and not %lld; a rule that cuts it holds in every mode",
+                        by, weft_text_get(&here), mode, (long long)weft_nominal_bytes(c->g, v),
+                        (long long)e->bytes)
+            : weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "plugin %s: in the %s graph there is %s %s, and in training %s %s; what a "
+                        "model reads has the same dims and dtype in every mode",
+                        by, mode, weft_dtype_name(v->dtype), weft_text_get(&here),
+                        weft_dtype_name(e->value->dtype), weft_text_get(&there));
+    weft_text_release(&here);
+    weft_text_release(&there);
+    return s;
+}
+
 static weft_status add_source(weft_compiler *c, const weft_value *v)
 {
     weft_lowered *l = c->l;
@@ -68,11 +97,8 @@ static weft_status add_source(weft_compiler *c, const weft_value *v)
         bool cache = v->kind == WEFT_STATE_CACHE;
         const weft_state_entry *e =
             weft_states_find(cache ? c->options->caches : c->options->states, v->name);
-        if (!e || e->bytes != b.bytes)
-            return weft_fail(c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                             "plugin %s: %s of the %s graph is not in the training graph, or of "
-                             "another size there; what a model reads is added in every mode",
-                             v->node->by, v->name, weft_mode_name(c->g->config.mode));
+        if (!e || e->bytes != b.bytes || !weft_same_shape(v, e->value))
+            return fail_stored(c, v, e);
         b.kind = cache ? WEFT_CLASS_CACHE : WEFT_CLASS_STATE;
         b.base = cache ? WEFT_BASE_CACHE : WEFT_BASE_STATE;
         b.offset = e->offset;
