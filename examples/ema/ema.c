@@ -6,6 +6,7 @@
 typedef struct ema {
     const weft_host *host;
     double decay;
+    bool validate;
 } ema;
 
 static const weft_param params[] = {
@@ -15,6 +16,10 @@ static const weft_param params[] = {
      .min = 0,
      .max = 1,
      .help = "What a step leaves of the average; the rest is the new parameter."},
+    {.name = "validate",
+     WEFT_BOOL(ema, validate),
+     .value = "no",
+     .help = "Validation is with the averages."},
     {.name = NULL},
 };
 
@@ -48,6 +53,25 @@ static const weft_op average_op = {
 
 static const weft_op *const ops[] = {&average_op, NULL};
 
+static weft_value *average_of(weft_graph *g, weft_value *p)
+{
+    char *name = weft_format("%s.ema", p->name);
+    weft_value *v = weft_add_state_like(g, name ? name : "ema", p, p->dtype, WEFT_STATE_AVERAGE);
+    weft_free(name);
+    return v;
+}
+
+/* Whoever reads a parameter reads its average. */
+static void validate(void *self, weft_graph *g)
+{
+    weft_value *p;
+    for (int i = 0; ((const ema *)self)->validate && (p = weft_graph_parameter(g, i)); i++)
+        if (!p->frozen) {
+            weft_graph_at(g, p->node->next);
+            weft_replace(g, p, average_of(g, p));
+        }
+}
+
 static void keep_average(const ema *m, weft_graph *g, weft_value *p, weft_value *updates)
 {
     if (!p->becomes) {
@@ -57,10 +81,7 @@ static void keep_average(const ema *m, weft_graph *g, weft_value *p, weft_value 
         return;
     }
     weft_graph_set_block(g, p->node->block);
-    char *name = weft_format("%s.ema", p->name);
-    weft_value *average =
-        weft_add_state_like(g, name ? name : "ema", p, p->dtype, WEFT_STATE_AVERAGE);
-    weft_free(name);
+    weft_value *average = average_of(g, p);
     weft_value *next = weft_add3(g, "ema", NULL, average, p->becomes, updates);
     weft_set_real(g, next, "decay", m->decay);
     weft_set_update(g, average, next);
@@ -82,6 +103,7 @@ static void joint(void *self, weft_graph *g)
 
 static const char *const optimizer[] = {"optimizer?", NULL};
 static const weft_contribution contributions[] = {
+    {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = validate, .modes = WEFT_IN_EVALUATE},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_JOINT, .graph = joint, .needs = optimizer},
     {.kind = WEFT_END},
 };
