@@ -18,38 +18,6 @@ size_t weft_peak_bytes(void)
     return (size_t)kb * 1024;
 }
 
-static size_t largest(const weft_plan *plan,
-                      int64_t (*of)(const weft_plan *, const weft_lowered *, int))
-{
-    int64_t most = 0;
-    for (int m = 0; m < WEFT_MODES; m++) {
-        int64_t n = plan->lowered[m] ? of(plan, plan->lowered[m], m) : 0;
-        most = n > most ? n : most;
-    }
-    return (size_t)most;
-}
-
-static int64_t arena_of(const weft_plan *plan, const weft_lowered *l, int mode)
-{
-    (void)plan;
-    (void)mode;
-    return l->arena_bytes;
-}
-
-static int64_t inputs_of(const weft_plan *plan, const weft_lowered *l, int mode)
-{
-    (void)plan;
-    (void)mode;
-    return weft_lowered_inputs(l);
-}
-
-static int64_t step_inputs_of(const weft_plan *plan, const weft_lowered *l, int mode)
-{
-    (void)plan;
-    (void)mode;
-    return l->step_input_bytes;
-}
-
 static size_t allocated(const weft_run *run, size_t bytes)
 {
     return (bytes ? bytes : 64) + (run->has_margins ? WEFT_MARGIN_BYTES : 0);
@@ -72,9 +40,10 @@ static weft_memory piece_of(const weft_run *run, int i)
 static weft_status allocate(weft_run *run, weft_error *err)
 {
     const weft_plan *plan = run->plan;
-    run->arena_bytes = largest(plan, arena_of);
-    run->inputs_bytes = largest(plan, inputs_of);
-    run->step_inputs_bytes = largest(plan, step_inputs_of);
+    const weft_held held = weft_plan_held(plan);
+    run->arena_bytes = (size_t)held.arena;
+    run->inputs_bytes = (size_t)held.micro_inputs;
+    run->step_inputs_bytes = (size_t)held.step_inputs;
     const struct {
         size_t bytes;
         void **at;

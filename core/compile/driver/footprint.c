@@ -47,8 +47,10 @@ weft_held weft_plan_held(const weft_plan *plan)
     weft_held held = {.arena = most(plan, arena_of),
                       .state = plan->states.bytes,
                       .caches = plan->caches.bytes,
-                      .inputs = most(plan, weft_lowered_inputs) + most(plan, step_inputs_of),
+                      .micro_inputs = most(plan, weft_lowered_inputs),
+                      .step_inputs = most(plan, step_inputs_of),
                       .store = weft_plan_store_bytes(plan)};
+    held.inputs = held.micro_inputs + held.step_inputs;
     *(plan->device->host_memory ? &held.inputs : &held.host_inputs) += batches_of(plan);
     return held;
 }

@@ -152,8 +152,9 @@ weft_status weft_plan_sending(weft_plan *plan, weft_error *err);
 
 typedef struct weft_held {
     int64_t arena, state, caches, store; /* store: what saving takes */
-    int64_t inputs;      /* with those on the host, if that is the device's memory, too */
-    int64_t host_inputs; /* beside a device that has memory of its own */
+    int64_t inputs; /* with those on the host, if that is the device's memory, too */
+    int64_t micro_inputs, step_inputs; /* of these: the device's pieces */
+    int64_t host_inputs;               /* beside a device that has memory of its own */
 } weft_held;
 
 weft_held weft_plan_held(const weft_plan *plan);
