@@ -401,16 +401,19 @@ run_fixture_sources = \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/careless.c \
 	tests/fixtures/run/everywhere.c \
+	tests/fixtures/run/experts.c \
 	tests/fixtures/run/fault.c \
 	tests/fixtures/run/fault_data.c \
 	tests/fixtures/run/fault_device.c \
 	tests/fixtures/run/fault_store.c \
 	tests/fixtures/run/given.c \
+	tests/fixtures/run/groups.c \
 	tests/fixtures/run/later.c \
 	tests/fixtures/run/masked.c \
 	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/misplaced.c \
+	tests/fixtures/run/mistakes.c \
 	tests/fixtures/run/moving_bias.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/one_kv.c \
@@ -477,6 +480,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-compare \
 	tests/scripts/check-config \
 	tests/scripts/check-conform \
+	tests/scripts/check-contracts \
 	tests/scripts/check-core-words \
 	tests/scripts/check-cuda \
 	tests/scripts/check-cuda-runs \
@@ -488,12 +492,14 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-example \
 	tests/scripts/check-family \
 	tests/scripts/check-every \
+	tests/scripts/check-experts \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \
 	tests/scripts/check-flight \
 	tests/scripts/check-float8 \
 	tests/scripts/check-float8-head \
 	tests/scripts/check-float8-random \
+	tests/scripts/check-gathers \
 	tests/scripts/check-generate \
 	tests/scripts/check-gpu-kit \
 	tests/scripts/check-heads \
@@ -508,6 +514,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-later-faults \
 	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
+	tests/scripts/check-mistakes \
 	tests/scripts/check-mpi \
 	tests/scripts/check-muon \
 	tests/scripts/check-mutations-apply \
@@ -518,6 +525,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-oracle \
 	tests/scripts/check-packages \
 	tests/scripts/check-packed \
+	tests/scripts/check-pairs \
 	tests/scripts/check-parity \
 	tests/scripts/check-cp \
 	tests/scripts/check-pp \
