@@ -158,29 +158,48 @@ static void find_order(pp_lists *l, int64_t *last)
     }
 }
 
+/* An I has its W: none of a stage is told here, one that is missing by the proof. */
+static weft_status check_halves(const pp_lists *l, const bool *has_weights, weft_error *err)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const pp_item *item = &l->items[i];
+        if (item->letter == 'I' && !has_weights[item->stage])
+            return weft_fail(
+                err, WEFT_ERR_INPUT, (weft_where){l->name, item->line},
+                "%dI%lld has no %dW%lld: the gradients of weights are missing; a whole "
+                "backward is %dB%lld",
+                item->stage, (long long)item->micro, item->stage, (long long)item->micro,
+                item->stage, (long long)item->micro);
+    }
+    return WEFT_OK;
+}
+
 static weft_status sum_up(pp_lists *l, weft_error *err)
 {
     const size_t n = (size_t)l->stages + 1;
     int64_t *last = weft_alloc_zero(n, sizeof *last);
+    bool *has_weights = weft_alloc_zero(n, sizeof *has_weights);
     l->split = weft_alloc_zero(n, sizeof *l->split);
     l->rank_of = weft_alloc_zero(n, sizeof *l->rank_of);
-    if (!last || !l->split || !l->rank_of) {
-        weft_free(last);
-        return weft_fail_memory(err);
-    }
-    for (size_t s = 0; s < n; s++)
+    weft_status status =
+        last && has_weights && l->split && l->rank_of ? WEFT_OK : weft_fail_memory(err);
+    for (size_t s = 0; s < n && !status; s++)
         l->rank_of[s] = -1;
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < l->n && !status; i++) {
         const pp_item *item = &l->items[i];
         if (!item->letter)
             continue;
+        has_weights[item->stage] |= item->letter == 'W' || item->letter == 'B';
         l->split[item->stage] = l->split[item->stage] || item->letter == 'I' || item->letter == 'W';
         if (l->rank_of[item->stage] < 0)
             l->rank_of[item->stage] = item->rank;
     }
-    find_order(l, last);
+    status = status ? status : check_halves(l, has_weights, err);
+    if (!status)
+        find_order(l, last);
     weft_free(last);
-    return WEFT_OK;
+    weft_free(has_weights);
+    return status;
 }
 
 weft_status pp_lists_read(const char *name, const char *text, size_t size, pp_lists *l,

@@ -140,7 +140,7 @@ static const weft_contribution contributions[] = {
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = set_stages, .needs = needs},
     {.kind = WEFT_PASS,
      .stage = WEFT_STAGE_ORDERED,
-     .modes = 1u << WEFT_MODE_TRAIN,
+     .modes = WEFT_IN_TRAIN,
      .graph = split_backward},
     {.kind = WEFT_SERVICE, .service = "schedule", .table = &schedule},
     {.kind = WEFT_END},

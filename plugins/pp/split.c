@@ -260,6 +260,21 @@ int pp_rank_of(const pp *self, int stage)
     return v ? rank_on_v(self, stage) : rank_on_loop(self, stage);
 }
 
+static weft_status check_ranks(const pp *self, weft_error *err)
+{
+    for (int r = 0; r < self->degree; r++) {
+        int s = 0;
+        while (s < self->n_stages && pp_rank_of(self, s) != r)
+            s++;
+        if (s == self->n_stages)
+            return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "schedule"),
+                             "[pp] schedule = %s: rank %d of the pipeline has no stage; every rank "
+                             "needs one",
+                             weft_params_text(self->params, "schedule"), r);
+    }
+    return WEFT_OK;
+}
+
 static void set_ranks(const pp *self, weft_graph *g)
 {
     for (int s = 0; s < self->n_stages; s++)
@@ -270,7 +285,10 @@ static void set_ranks(const pp *self, weft_graph *g)
 weft_status pp_split(pp *self, weft_graph *g, weft_error *err)
 {
     weft_status s = self->n_stages ? WEFT_OK : pp_load(self, err);
-    s = s || self->n_stages ? s : find_split(self, g, err);
+    if (!s && !self->n_stages) {
+        s = find_split(self, g, err);
+        s = s ? s : check_ranks(self, err);
+    }
     for (int place = 0, stage = 0; !s && place < self->n_blocks + 2; place++) {
         while (stage < self->n_stages - 1 && self->begins[stage] <= place)
             stage++;

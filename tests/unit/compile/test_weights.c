@@ -73,7 +73,7 @@ static void nothing_is_lost(void **state)
     } cases[] = {
         {"llama3 pp", LLAMA, "", 2, 14},
         {"gpt2 pp", GPT2, "", 2, 8},
-        {"bf16 llama3 fsdp pp", LLAMA, "[fsdp]\ndegree = 2\n", 4, 14},
+        {"llama3 bf16 fsdp pp", LLAMA, "[fsdp]\ndegree = 2\n", 4, 14},
         {"llama3 fsdp pp", LLAMA, "[fsdp]\ndegree = 2\nreplicate = 2\n", 8, 14},
         {"llama3 tp pp", LLAMA, "[tp]\ndegree = 2\n", 4, 14},
         {"llama3 cp pp", LLAMA, "[cp]\ndegree = 2\n", 4, 14},
