@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct wishes {
-    const char *print_after, *stop_after, *program, *rank, *mode;
+    const char *print_after, *stop_after, *program, *rank, *mode, *format;
     bool print_changed, graph, whole, schedule, json;
     weft_cli_timeline timeline;
 } wishes;
@@ -249,7 +249,8 @@ static weft_status print_plan(weft_session *s, const wishes *w, weft_text *text,
     if (!status && w->graph)
         status = print_graph(plan, w, text, err);
     if (!status && w->schedule)
-        weft_tasks_print(plan->tasks[WEFT_MODE_TRAIN], text);
+        (w->format && strcmp(w->format, "csv") == 0 ? weft_tasks_print_csv : weft_tasks_print)(
+            plan->tasks[WEFT_MODE_TRAIN], text);
     if (!status && w->program)
         status = print_program(plan, w->program, text, err);
     if (!status && w->json)
@@ -266,6 +267,7 @@ int weft_cmd_plan(int argc, char **argv)
 {
     wishes w = {.timeline = {.width = 100}};
     weft_cli_timeline *timeline = &w.timeline;
+    static const char *const formats[] = {"text", "csv", NULL};
     const weft_option extra[] = {
         {.name = "print-after",
          .argument = "PLUGIN",
@@ -288,16 +290,21 @@ int weft_cmd_plan(int argc, char **argv)
          .flag = &w.whole},
         {.name = "program",
          .argument = "NAME",
-         .help = "print a program's instructions: begin, forward, backward, step_end, update; of "
-                 "another mode than train MODE.NAME",
+         .help =
+             "print a program's instructions: begin, forward, backward, weights, step_end, update; "
+             "of another mode than train MODE.NAME",
          .text = &w.program},
         {.name = "rank",
          .argument = "R",
          .help = "plan this rank (default 0); all: a line for each rank of the pipeline",
          .text = &w.rank},
         {.name = "schedule",
-         .help = "print what every rank of the pipeline runs, in which order",
-         .flag = &w.schedule},
+         .argument = "FORMAT",
+         .help = "print what every rank of the pipeline runs, in which order; csv: as PyTorch "
+                 "reads it",
+         .choices = formats,
+         .flag = &w.schedule,
+         .text = &w.format},
         {.name = "simulate",
          .help = "print how long a step takes, and how long each rank of the pipeline waits",
          .flag = &timeline->simulate},

@@ -89,7 +89,7 @@ static weft_status print(const weft_plan *plan, const weft_cli_timeline *w, cons
     const weft_timeline *timeline = measured ? measured : f->timeline;
     weft_status s = WEFT_OK;
     weft_timeline_print_summary(timeline, text);
-    weft_plan_print_costs(&f->costs, text);
+    weft_plan_print_costs(&f->costs, plan->tasks[WEFT_MODE_TRAIN]->rank_of, text);
     print_rates(w, r, known, &f->costs, text);
     if (w->rows)
         weft_timeline_print(timeline, (int)w->width, text);
@@ -114,8 +114,8 @@ weft_status weft_cli_print_timeline(const weft_plan *plan, const weft_cli_timeli
     if (w->times)
         s = read_times(w->times, &f.costs, err);
     if (!s && w->times)
-        s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], &f.costs, WEFT_TASKS_SENDING,
-                                 &measured, err);
+        s = weft_timeline_create(plan->tasks[WEFT_MODE_TRAIN], &f.costs,
+                                 plan->tasks[WEFT_MODE_TRAIN]->sending, &measured, err);
     s = s ? s : print(plan, w, &roofline, known, &f, measured, text, err);
     weft_timeline_destroy(measured);
     weft_forecast_release(plan, &f);

@@ -26,11 +26,12 @@ static void begin_slice(weft_text *text, int rank, int row, const char *kind, do
                     kind, rank, row, 1e6 * start_s, 1e6 * (end_s - start_s));
 }
 
-static void add_task(const weft_task *task, const weft_task_time *when, int rank, weft_text *text)
+static void add_task(const weft_tasks *tasks, const weft_task *task, const weft_task_time *when,
+                     int rank, weft_text *text)
 {
     begin_slice(text, rank, TASKS, "task", when->start, when->end);
     weft_text_add(text, "\"");
-    weft_task_print(task, text);
+    weft_task_print(tasks, task, text);
     weft_text_print(text,
                     "\", \"args\": {\"program\": \"%s\", \"stage\": %d, \"micro_batch\": %lld}}",
                     weft_part_name(task->part), task->stage, (long long)task->micro_batch);
@@ -153,7 +154,7 @@ static weft_status add_rank(const weft_plan *plan, const weft_cli_steps *steps, 
     if (mine)
         name_rows(l, r, text);
     for (int i = 0; i < t->tasks->of[r].n; i++)
-        add_task(&t->tasks->of[r].list[i], &t->of[r][i], r, text);
+        add_task(t->tasks, &t->tasks->of[r].list[i], &t->of[r][i], r, text);
     return mine ? add_instructions(steps, l, r, text, err) : WEFT_OK;
 }
 

@@ -178,7 +178,7 @@ static void count(json_t *rows, const weft_plan *plan, const weft_program *p,
     char part[64];
     snprintf(part, sizeof part, in->every > 1 ? "%s, every %lld" : "%s", weft_part_name(p->part),
              (long long)in->every);
-    const bool micro = p->part == WEFT_PART_F || p->part == WEFT_PART_B;
+    const bool micro = weft_part_is_micro(p->part);
     const int64_t times = micro ? plan->micro_batches : 1;
     json_t *row = find_row(rows, weft_move_name(step->move), weft_text_get(&over), part,
                            in->node->by ? in->node->by : "");

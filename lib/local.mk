@@ -9,12 +9,12 @@ lib_libkit_la_SOURCES = \
 	lib/kit/loss.c \
 	lib/kit/pairs.c \
 	lib/kit/permute.c \
-	lib/kit/schedules.c \
 	lib/kit/sequence.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \
 	lib/kit/utc.c \
 	lib/kit/vocabulary.c \
+	lib/kit/weights.c \
 	lib/kit/loss.h \
 	lib/kit/task_lists.h
 lib_libshared_la_SOURCES = \

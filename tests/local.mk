@@ -38,6 +38,7 @@ check_PROGRAMS += \
 	tests/unit/compile/test_traffic \
 	tests/unit/compile/test_verify \
 	tests/unit/compile/test_waits \
+	tests/unit/compile/test_weights \
 	tests/unit/execute/test_golden \
 	tests/unit/execute/test_golden_cp \
 	tests/unit/execute/test_guard \
@@ -98,7 +99,7 @@ tests_fuzz_fuzz_header_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_ini_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_manifest_LDADD = $(FUZZ_LIBS)
 tests_fuzz_fuzz_options_LDADD = $(FUZZ_LIBS)
-tests_fuzz_fuzz_schedule_LDADD = $(FUZZ_LIBS)
+tests_fuzz_fuzz_schedule_LDADD = plugins/pp/libpp.la $(FUZZ_LIBS)
 tests_fuzz_fuzz_vetted_LDADD = $(FUZZ_LIBS)
 
 # The text of a graph, read back.
@@ -160,6 +161,7 @@ tests_unit_lib_test_roofline_LDADD = $(PLAN_LIBS)
 tests_unit_compile_test_graph_text_LDADD = tests/lib/libgraphtext.la $(PLAN_LIBS)
 tests_unit_execute_test_guard_LDADD = $(PLAN_LIBS)
 tests_unit_compile_test_group_LDADD = $(PLAN_LIBS)
+tests_unit_compile_test_weights_LDADD = $(PLAN_LIBS)
 tests_unit_compile_test_order_LDADD = tests/lib/liborderproof.la $(PLAN_LIBS)
 tests_unit_compile_test_memory_LDADD = $(PLAN_LIBS)
 tests_unit_execute_test_places_LDADD = $(PLAN_LIBS)
@@ -167,11 +169,14 @@ tests_unit_execute_test_places_LDADD = $(PLAN_LIBS)
 pipeline_lists = tests/lib/pipeline_lists.c tests/lib/pipeline_lists.h
 tests_unit_compile_test_schedule_SOURCES = tests/unit/compile/test_schedule.c \
 	tests/lib/pipeline_sim.c tests/lib/pipeline_sim.h $(pipeline_lists)
+tests_unit_compile_test_schedule_LDADD = plugins/pp/libpp.la $(TEST_LIBS)
 tests_unit_compile_test_schedule_local_SOURCES = tests/unit/compile/test_schedule_local.c \
 	$(pipeline_lists)
-tests_unit_compile_test_schedule_local_LDADD = plugins/local/liblocal.la $(TEST_LIBS)
+tests_unit_compile_test_schedule_local_LDADD = plugins/local/liblocal.la plugins/pp/libpp.la \
+	$(TEST_LIBS)
 tests_unit_lib_test_timeline_SOURCES = tests/unit/lib/test_timeline.c tests/lib/pipeline_sim.c \
-	tests/lib/pipeline_sim.h
+	tests/lib/pipeline_sim.h $(pipeline_lists)
+tests_unit_lib_test_timeline_LDADD = plugins/pp/libpp.la $(TEST_LIBS)
 
 # A model on a mesh, planned with the plugins linked in, and run by all its ranks in one thread.
 check_LTLIBRARIES += tests/lib/libsim.la

@@ -7,12 +7,13 @@
 /* ---- parts of a step ---- */
 
 struct weft_times {
-    bool on;       /* in this step */
-    double *sum;   /* [n] seconds of this rank's tasks so far: of each stage's F and B, and of each
-                      rank's other parts */
-    double *all;   /* [n] of every rank */
+    bool on;     /* in this step */
+    double *sum; /* [n] seconds of this rank's tasks so far: of each stage's F, B and W, and of each
+                    rank's other parts */
+    double *all; /* [n] of every rank */
     int n, stages; /* of the pipeline */
     int ranks, rank;
+    const bool *split;    /* by stage: it has W */
     weft_part_time *list; /* [n] for observers */
 };
 
@@ -33,6 +34,7 @@ static weft_status create(weft_run *run, weft_error *err)
         return weft_fail_memory(err);
     t->stages = tasks->stages;
     t->ranks = tasks->ranks;
+    t->split = tasks->split;
     t->rank = (int)(run->plan->lowered[WEFT_MODE_TRAIN]->tasks - tasks->of);
     t->n = place_of(t, WEFT_PARTS, 0);
     t->sum = weft_alloc((size_t)t->n * sizeof *t->sum);
@@ -108,14 +110,16 @@ weft_status weft_times_end(weft_run *run, weft_error *err)
     weft_status s = control ? weft_control_exchange(control, run->plan->rank, t->sum,
                                                     (size_t)t->n * sizeof *t->sum, t->all, err)
                             : WEFT_OK;
+    int n = 0;
     for (int p = 0, i = 0; p < WEFT_PARTS && !s; p++)
         for (int k = 0; k < (weft_part_is_micro((weft_part)p) ? t->stages : t->ranks); k++, i++) {
             double times = weft_part_is_micro((weft_part)p) ? (double)run->plan->micro_batches : 1;
-            t->list[i] = (weft_part_time){(weft_part)p, k,
-                                          slowest(t, i, control ? run->plan->ranks : 1) / times};
+            if (p != WEFT_PART_W || t->split[k])
+                t->list[n++] = (weft_part_time){
+                    (weft_part)p, k, slowest(t, i, control ? run->plan->ranks : 1) / times};
         }
     run->view.parts = t->list;
-    run->view.n_parts = s ? 0 : t->n;
+    run->view.n_parts = n;
     t->on = run->wants_times = false;
     return s;
 }

@@ -6,8 +6,9 @@
 #include <string.h>
 
 struct weft_transfer {
-    weft_request *posted[WEFT_MOST_POSTED]; /* in order */
+    weft_request **posted; /* in order */
     int n;
+    int64_t next;               /* place of the next that is sent */
     const weft_instruction *by; /* the last that began one */
 };
 
@@ -17,9 +18,14 @@ weft_status weft_transfers_create(weft_run *run, weft_error *err)
         const weft_lowered *l = run->plan->lowered[m];
         if (!l || !l->n_transfers)
             continue;
-        run->transfers[m] = weft_alloc_zero((size_t)l->n_transfers, sizeof *run->transfers[m]);
-        if (!run->transfers[m])
+        const size_t n = (size_t)l->n_transfers;
+        const size_t most = (size_t)(l->sending > WEFT_MOST_POSTED ? l->sending : WEFT_MOST_POSTED);
+        struct weft_transfer *list = run->transfers[m] =
+            weft_alloc_zero(n, sizeof *list + most * sizeof *list->posted);
+        if (!list)
             return weft_fail_memory(err);
+        for (size_t i = 0; i < n; i++)
+            list[i].posted = (weft_request **)(list + n) + i * most;
     }
     return WEFT_OK;
 }
@@ -72,13 +78,20 @@ weft_status weft_transfer_send(weft_run *run, const weft_lowered *l, const weft_
     struct weft_transfer *t = transfer_of(run, l, in);
     const weft_groups *g = &run->groups;
     const weft_tensor *v = &in->tensors[0];
-    weft_status s = t->n ? await(run, t, in, "send", err) : WEFT_OK;
+    const bool micro = weft_part_is_micro(in->node->part) && !weft_node_shifts(in->node);
+    const int64_t places = micro ? l->sending : 1; /* others go one by one */
+    weft_status s = t->n == places ? await(run, t, in, "send", err) : WEFT_OK;
     if (s)
         return s;
     if (weft_tensor_count(v) == 0)
         return WEFT_OK;
     const weft_group *group = group_of(run, in->node);
     int to = weft_node_shifts(in->node) ? (group->me + 1) % group->n : in->node->steps->to;
+    if (place) {
+        place = (char *)place +
+                t->next * weft_align(weft_nominal_bytes(l->graph, in->node->ins[0]), l->alignment);
+        t->next = (t->next + 1) % places;
+    }
     const weft_box box = weft_box_of(place, v->data, (int64_t)bytes);
     if (place && (s = weft_device_move(run->plan, in->queue, &box, 1, err)))
         return s;

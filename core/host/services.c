@@ -120,8 +120,7 @@
     DO(weights, save, 1, (const weft_state_view *, state))
 
 #define SCHEDULE(DO, ASK, TELL) \
-    DO(schedule, generate, 4, (int, ranks, int, stages, int64_t, micro_batches, \
-        weft_tasks *, tasks))
+    DO(schedule, generate, 2, (const weft_pipeline_view *, pipeline, weft_tasks *, tasks))
 
 /* ---- a function of each ---- */
 

@@ -36,12 +36,14 @@ typedef enum weft_mode {
 
 /* What a schedule orders. A step of training: BEGIN once, F (forward) and B (backward) of every
  * pipeline stage for every micro-batch, STEP_END, where all that is reported becomes known, so that
- * a step that is not finite can be refused before UPDATE touches state. The other modes have BEGIN
- * (once per series), F and STEP_END. */
+ * a step that is not finite can be refused before UPDATE touches state. Of a stage that a schedule
+ * splits, B is the gradients that others wait for, and W those of its weights, which only the
+ * step's totals read. The other modes have BEGIN (once per series), F and STEP_END. */
 typedef enum weft_part {
     WEFT_PART_BEGIN,
     WEFT_PART_F,
     WEFT_PART_B,
+    WEFT_PART_W,
     WEFT_PART_STEP_END,
     WEFT_PART_UPDATE,
     WEFT_PARTS
@@ -50,8 +52,11 @@ typedef enum weft_part {
 /* Does it run once for every micro-batch? */
 static inline bool weft_part_is_micro(weft_part part)
 {
-    return part == WEFT_PART_F || part == WEFT_PART_B;
+    return part == WEFT_PART_F || part == WEFT_PART_B || part == WEFT_PART_W;
 }
+
+/* "begin", "forward", "backward", "weights", "step_end", "update". */
+const char *weft_part_name(weft_part part);
 
 /* Blocks: 0, 1, ... are transformer layers. */
 enum { WEFT_BLOCK_NONE = -1, WEFT_BLOCK_EMBEDDING = -2, WEFT_BLOCK_HEAD = -3 };
@@ -387,6 +392,8 @@ void weft_freeze(weft_graph *g, weft_value *parameter);
  * so are the gradients back. Of parameters of no block, and of numbers that are terms of the loss,
  * the sum over stages is made once a step: no block can read it. */
 void weft_set_stage(weft_graph *g, const char *axis, int block, int stage);
+/* Graph stage, behind all weft_set_stage: another coordinate for a stage. */
+void weft_set_stage_rank(weft_graph *g, int stage, int coordinate);
 
 typedef enum weft_rule_of {
     WEFT_RULE_PARAM,

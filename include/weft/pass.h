@@ -122,6 +122,12 @@ weft_status weft_gradient_wanted(weft_graph *g, bool *wanted);
  * not kept for it, but what that is made from is. */
 int weft_gradient_reads(const weft_node *n, const bool *wanted, weft_value **list);
 
+/* Ordered stage: of the backward of these stages (one flag each), what can wait goes from part B to
+ * W: the gradients of weights, which only the step's totals read, and what is made for them alone.
+ * all: for what is computed again (plugin ac), too, which is then held for them. The schedule must
+ * have W of these stages. */
+void weft_split_backward(weft_graph *g, const bool *split, bool all);
+
 #ifdef __cplusplus
 }
 #endif

@@ -168,8 +168,8 @@ typedef struct weft_transport {
 /* One entry of a rank's list. */
 typedef struct weft_task {
     weft_part part;
-    int stage;           /* of F and B; else 0 */
-    int64_t micro_batch; /* of F and B, from 0 on; else -1 */
+    int stage;           /* of F, B and W; else 0 */
+    int64_t micro_batch; /* of F, B and W, from 0 on; else -1 */
 } weft_task;
 
 /* The lists of all ranks of a pipeline, while a schedule makes them. */
@@ -178,32 +178,22 @@ typedef struct weft_tasks weft_tasks;
 weft_status weft_tasks_add(weft_tasks *tasks, int rank, weft_part part, int stage,
                            int64_t micro_batch, weft_error *err);
 
-/* Schedules that everybody knows. */
-typedef enum weft_schedule_kind {
-    WEFT_SCHEDULE_GPIPE, /* all forward, then all backward */
-    WEFT_SCHEDULE_1F1B,  /* one forward, one backward, as soon as there is one; a stage a rank */
-    WEFT_SCHEDULE_INTERLEAVED, /* the same with several stages a rank */
-    WEFT_SCHEDULES
-} weft_schedule_kind;
-
-/* "gpipe", "1f1b", "interleaved". */
-const char *weft_schedule_name(weft_schedule_kind kind);
-/* Adds the tasks of one of them. Numbers of stages that are no multiple of the ranks, or more than
- * one a rank where the schedule has one, are refused. */
-weft_status weft_schedule_fill(weft_schedule_kind kind, weft_tasks *tasks, weft_error *err);
-/* Adds the tasks of a text such as `weft plan --schedule` prints. `name`, of the file, and lines
- * are for errors. It may be any lists; whether they are a schedule is for the core to prove. */
-weft_status weft_tasks_parse(weft_tasks *tasks, const char *name, const char *text,
-                             weft_error *err);
+/* A pipeline that wants a schedule. */
+typedef struct weft_pipeline_view {
+    int ranks, stages;
+    int64_t micro_batches; /* of a step */
+    const int *rank_of;    /* by stage: the rank that has it (weft_set_stage_rank) */
+} weft_pipeline_view;
 
 /* capability "schedule". May be called as soon as all plugins are created. */
 typedef struct weft_schedule {
     size_t size;
-    /* Adds F and B of every stage and micro-batch of a step to the lists of the pipeline's ranks;
-     * stage s is of rank s mod ranks. The core adds what comes before and behind, and proves that
-     * the lists run to their end before anything does. The same on every rank of the run. */
-    weft_status (*generate)(void *self, int ranks, int stages, int64_t micro_batches,
-                            weft_tasks *tasks, weft_error *err);
+    /* Adds F and B of every stage and micro-batch of a step to the lists of the pipeline's ranks,
+     * and of a stage whose backward is split (weft_split_backward) W of every micro-batch. The core
+     * adds what comes before and behind, and proves that the lists run to their end before anything
+     * does. The same on every rank of the run. */
+    weft_status (*generate)(void *self, const weft_pipeline_view *pipeline, weft_tasks *tasks,
+                            weft_error *err);
 } weft_schedule;
 
 /* ---- tokenizer ---- */

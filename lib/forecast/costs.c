@@ -112,6 +112,7 @@ static weft_status lower_other(const weft_plan *plan, const weft_roofline *r, in
                                   .states = &states,
                                   .tasks = &plan->tasks[WEFT_MODE_TRAIN]->of[rank],
                                   .rank = number,
+                                  .sending = plan->tasks[WEFT_MODE_TRAIN]->sending,
                                   .n_queues = r->in_turn ? 1 : plan->device->n_queues};
     weft_status s =
         weft_states_init(&states, g, coord, plan->lowered[WEFT_MODE_TRAIN]->alignment, err);
@@ -264,6 +265,7 @@ weft_status weft_plan_forecast(const weft_plan *plan, const weft_roofline *r, we
     if (s)
         return s;
     set_link(plan, &r->rates, &f->costs);
+    f->costs.split = t->split;
     s = count_boundaries(plan, &f->costs, err);
     s = s ? s : lower_ranks(plan, r, f, err);
     for (int i = 0; i < t->ranks && !s; i++)
@@ -295,13 +297,17 @@ static void print_sent(const weft_costs *costs, double bytes, const char *where,
     weft_text_print(text, " %s", where);
 }
 
-void weft_plan_print_costs(const weft_costs *costs, weft_text *text)
+void weft_plan_print_costs(const weft_costs *costs, const int *rank_of, weft_text *text)
 {
     for (int s = 0; s < costs->stages; s++) {
-        weft_text_print(text, "  stage %d, rank %d: forward ", s, s % costs->ranks);
+        weft_text_print(text, "  stage %d, rank %d: forward ", s, rank_of[s]);
         weft_print_seconds(text, costs->seconds[WEFT_PART_F][s]);
         weft_text_add(text, ", backward ");
         weft_print_seconds(text, costs->seconds[WEFT_PART_B][s]);
+        if (costs->split && costs->split[s]) {
+            weft_text_add(text, ", weights ");
+            weft_print_seconds(text, costs->seconds[WEFT_PART_W][s]);
+        }
         print_sent(costs, costs->bytes[0][s], "sent on", text);
         print_sent(costs, costs->bytes[1][s], "sent back", text);
         weft_text_add(text, "\n");

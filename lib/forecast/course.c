@@ -89,7 +89,7 @@ static bool await_others(course *c, const weft_instruction *in, double *start)
     if (!c->pipeline)
         return true;
     if (weft_course_passes_on(in) && in->kind != WEFT_POST_RECV) {
-        if (!weft_pipeline_await(c, in->transfer, &all))
+        if (!weft_pipeline_has_place(c, in) && !weft_pipeline_await(c, in->transfer, &all))
             return false;
     } else if (in->kind == WEFT_COLLECTIVE &&
                (before = weft_roofline_before_stages(c->r, c->l, in)) >= 0) {

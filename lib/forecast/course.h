@@ -49,6 +49,8 @@ bool weft_course_is_through(const weft_course *course);
 bool weft_course_passes_on(const weft_instruction *in);
 /* At this time what is to be sent, or received, is begun. */
 void weft_pipeline_post(const weft_course *course, const weft_instruction *in, double now);
+/* Does it send, and is one of its places free? */
+bool weft_pipeline_has_place(const weft_course *course, const weft_instruction *in);
 /* When is the oldest that this instruction, or its receive, has begun over? -1: there is none. It
  * is over from then on. */
 bool weft_pipeline_await(const weft_course *course, int transfer, double *over);

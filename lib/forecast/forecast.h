@@ -45,7 +45,7 @@ void weft_forecast_release(const weft_plan *plan, weft_forecast *f);
 /* In words, if the device says what it reaches (forecast.c): a step's time, tokens/s, MFU. */
 void weft_plan_print_forecast(const weft_plan *plan, weft_text *text);
 /* A line a stage. */
-void weft_plan_print_costs(const weft_costs *costs, weft_text *text);
+void weft_plan_print_costs(const weft_costs *costs, const int *rank_of, weft_text *text);
 
 /* ---- check.c: what a run would refuse that the plan can see ---- */
 

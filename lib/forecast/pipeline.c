@@ -20,7 +20,7 @@ typedef struct channel {
 
 /* Of an instruction that begins transfers: those that nobody has waited for. */
 typedef struct begun {
-    int channel, n, which[WEFT_MOST_POSTED];
+    int channel, n, *which;
 } begun;
 
 /* All ranks come to collectives of all stages in one order. */
@@ -35,6 +35,7 @@ struct weft_pipeline {
     channel *channels;
     meeting *meetings;
     begun **begun; /* [n][transfers of its programs] */
+    int *most;     /* [n] of them at once */
     int *met;      /* [n] collectives that it is through */
     bool *waits;   /* [n] it has come to the next one */
     bool out_of_memory;
@@ -92,7 +93,7 @@ void weft_pipeline_post(const weft_course *course, const weft_instruction *in, d
     const bool sends = in->kind == WEFT_POST_SEND;
     const weft_step *step = in->node->steps;
     begun *b = &p->begun[course->rank][in->transfer];
-    if (weft_tensor_count(&in->tensors[0]) == 0 || b->n == WEFT_MOST_POSTED)
+    if (weft_tensor_count(&in->tensors[0]) == 0 || b->n == p->most[course->rank])
         return;
     b->channel = channel_of(p, sends ? course->rank : step->dim, sends ? step->to : course->rank,
                             weft_channel_of(in->node, step));
@@ -112,6 +113,13 @@ void weft_pipeline_post(const weft_course *course, const weft_instruction *in, d
         c->n_wanted++;
     }
     settle(c);
+}
+
+bool weft_pipeline_has_place(const weft_course *course, const weft_instruction *in)
+{
+    const int64_t places = weft_part_is_micro(in->node->part) ? course->l->sending : 1;
+    return in->kind == WEFT_POST_SEND &&
+           course->pipeline->begun[course->rank][in->transfer].n < places;
 }
 
 bool weft_pipeline_await(const weft_course *course, int transfer, double *over)
@@ -160,6 +168,8 @@ static void release(weft_pipeline *p, weft_course *courses)
     for (int i = 0; i < p->n_channels; i++)
         weft_free(p->channels[i].list);
     for (int i = 0; i < p->n; i++) {
+        if (p->begun && p->begun[i])
+            weft_free(p->begun[i][0].which);
         if (p->begun)
             weft_free(p->begun[i]);
         if (courses)
@@ -168,9 +178,25 @@ static void release(weft_pipeline *p, weft_course *courses)
     weft_free(p->channels);
     weft_free(p->meetings);
     weft_free(p->begun);
+    weft_free(p->most);
     weft_free(p->met);
     weft_free(p->waits);
     weft_free(courses);
+}
+
+/* Of one rank. */
+static weft_status reserve_begun(weft_pipeline *p, int rank, const weft_lowered *l, weft_error *err)
+{
+    const int most = l->sending > WEFT_MOST_POSTED ? (int)l->sending : WEFT_MOST_POSTED;
+    const size_t n = (size_t)l->n_transfers + 1;
+    begun *list = p->begun[rank] = weft_alloc_zero(n, sizeof *list);
+    int *which = list ? weft_alloc_zero(n * (size_t)most, sizeof *which) : NULL;
+    p->most[rank] = most;
+    if (!which)
+        return weft_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        list[i].which = which + i * (size_t)most;
+    return WEFT_OK;
 }
 
 static weft_status reserve(weft_pipeline *p, weft_course *courses, weft_error *err)
@@ -179,10 +205,12 @@ static weft_status reserve(weft_pipeline *p, weft_course *courses, weft_error *e
     p->begun = weft_alloc_zero(n, sizeof *p->begun);
     p->met = weft_alloc_zero(n, sizeof *p->met);
     p->waits = weft_alloc_zero(n, sizeof *p->waits);
-    weft_status s = p->begun && p->met && p->waits && courses ? WEFT_OK : weft_fail_memory(err);
+    p->most = weft_alloc_zero(n, sizeof *p->most);
+    weft_status s =
+        p->begun && p->most && p->met && p->waits && courses ? WEFT_OK : weft_fail_memory(err);
     for (int i = 0; i < p->n && !s; i++) {
-        p->begun[i] = weft_alloc_zero((size_t)courses[i].l->n_transfers + 1, sizeof **p->begun);
-        s = p->begun[i] ? weft_course_begin(&courses[i], err) : weft_fail_memory(err);
+        s = reserve_begun(p, i, courses[i].l, err);
+        s = s ? s : weft_course_begin(&courses[i], err);
     }
     return s;
 }

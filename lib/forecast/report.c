@@ -120,7 +120,7 @@ static void print_peak(const weft_lowered *l, weft_text *text)
         alive[n++] = b;
     }
     for (int c = WEFT_CLASS_GRADIENT; c < WEFT_CLASSES; c++)
-        if (c != WEFT_CLASS_SENT || by_class[c]) /* of pipelines alone */
+        if ((c != WEFT_CLASS_SENT && c != WEFT_CLASS_HELD) || by_class[c]) /* of pipelines alone */
             print_line(text, weft_class_name((weft_buffer_class)c), (double)by_class[c]);
     print_line(text, "fragmentation", (double)(l->arena_bytes - l->live_peak));
     weft_part part = WEFT_PART_BEGIN;
@@ -507,8 +507,7 @@ static void print_wraps(const weft_plan *plan, weft_text *text)
 /* Is there such a program for every one of several stages? */
 static bool is_staged(const weft_lowered *l, const weft_program *p)
 {
-    bool repeats = p->part == WEFT_PART_F || p->part == WEFT_PART_B;
-    return repeats && weft_graph_stages(l->graph) > 1;
+    return weft_part_is_micro(p->part) && weft_graph_stages(l->graph) > 1;
 }
 
 static void print_sizes(const weft_plan *plan, weft_mode mode, weft_text *text)

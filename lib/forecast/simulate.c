@@ -17,7 +17,7 @@ typedef struct machine {
     const weft_costs *costs;
     int64_t sending;
     weft_timeline *out;
-    channel *channels; /* [2 * ranks]: activations, gradients; by who sends */
+    channel *channels; /* [2 * ranks * ranks]: activations, gradients; by who sends, who receives */
     int *at;           /* by rank: its next task */
     bool *arrived;     /* by rank: it has come to that task, and the next one's receive is begun */
     int *arrival[2];   /* by rank: the transfer that its next task, and the one behind it, needs */
@@ -37,7 +37,10 @@ static int way_of(const weft_task *k)
 static int neighbour(const machine *m, const weft_task *k, bool behind)
 {
     int stage = k->stage + ((k->part == WEFT_PART_F) == behind ? 1 : -1);
-    return weft_part_is_micro(k->part) && stage >= 0 && stage < m->t->stages ? stage : NONE;
+    return weft_part_is_micro(k->part) && k->part != WEFT_PART_W && stage >= 0 &&
+                   stage < m->t->stages
+               ? stage
+               : NONE;
 }
 
 static bool is_elsewhere(const machine *m, const weft_task *k, int stage)
@@ -45,9 +48,13 @@ static bool is_elsewhere(const machine *m, const weft_task *k, int stage)
     return stage != NONE && weft_tasks_rank(m->t, stage) != weft_tasks_rank(m->t, k->stage);
 }
 
-static channel *channel_of(const machine *m, const weft_task *k, int sender_stage)
+/* The one that a task's operand comes by, or its result leaves by. */
+static channel *channel_of(const machine *m, const weft_task *k, bool leaves)
 {
-    return &m->channels[way_of(k) * m->t->ranks + weft_tasks_rank(m->t, sender_stage)];
+    const int mine = weft_tasks_rank(m->t, k->stage),
+              other = weft_tasks_rank(m->t, neighbour(m, k, leaves)), ranks = m->t->ranks;
+    return &m->channels[(way_of(k) * ranks + (leaves ? mine : other)) * ranks +
+                        (leaves ? other : mine)];
 }
 
 /* What both ends have begun is done one after the other. */
@@ -66,7 +73,7 @@ static int post(const machine *m, const weft_task *k, double now)
     int stage = neighbour(m, k, false);
     if (!is_elsewhere(m, k, stage))
         return NONE;
-    channel *c = channel_of(m, k, stage);
+    channel *c = channel_of(m, k, false);
     if (c->n_wanted == c->capacity)
         return c->capacity; /* never comes */
     c->wanted[c->n_wanted++] = now;
@@ -100,14 +107,13 @@ static bool find_start(const machine *m, int rank, const weft_task *k, double *s
         *start = fmax(*start, m->end);
         return m->ended == m->t->ranks;
     }
-    if (m->arrival[0][rank] != NONE &&
-        !after(channel_of(m, k, neighbour(m, k, false)), m->arrival[0][rank], start))
+    if (m->arrival[0][rank] != NONE && !after(channel_of(m, k, false), m->arrival[0][rank], start))
         return false;
     if (m->sending <= 0 || !is_elsewhere(m, k, neighbour(m, k, true)))
         return true;
     int n = m->n_sends[way_of(k)][k->stage];
     const int *sends = m->sends[way_of(k)] + k->stage * m->t->micro_batches;
-    return n < m->sending || after(channel_of(m, k, k->stage), sends[n - m->sending], start);
+    return n < m->sending || after(channel_of(m, k, true), sends[n - m->sending], start);
 }
 
 static double seconds_of(const machine *m, int rank, const weft_task *k)
@@ -122,7 +128,7 @@ static bool send(const machine *m, const weft_task *k, double now)
 {
     if (!is_elsewhere(m, k, neighbour(m, k, true)))
         return true;
-    channel *c = channel_of(m, k, k->stage);
+    channel *c = channel_of(m, k, true);
     int *n = &m->n_sends[way_of(k)][k->stage];
     if (c->n_sent == c->capacity || *n == m->t->micro_batches)
         return false;
@@ -188,7 +194,7 @@ void weft_timeline_sum_up(weft_timeline *out)
     double first = INFINITY, last = 0, busy = 0;
     for (int r = 0; r < t->ranks; r++) {
         double mine = 0, from = INFINITY, to = 0;
-        int64_t alive = 0;
+        int64_t alive = 0, held = 0;
         for (int i = 0; i < t->of[r].n; i++) {
             const weft_task *k = &t->of[r].list[i];
             const weft_task_time *at = &out->of[r][i];
@@ -198,8 +204,11 @@ void weft_timeline_sum_up(weft_timeline *out)
             mine += at->end - at->start;
             from = fmin(from, at->start);
             to = fmax(to, at->end);
-            alive += k->part == WEFT_PART_F ? 1 : -1;
+            alive += (k->part == WEFT_PART_F) - (k->part == WEFT_PART_B);
+            held += k->part == WEFT_PART_B && t->split[k->stage];
+            held -= k->part == WEFT_PART_W;
             out->alive[r] = alive > out->alive[r] ? alive : out->alive[r];
+            out->held[r] = held > out->held[r] ? held : out->held[r];
         }
         out->idle_s[r] = from < to ? to - from - mine : 0;
         out->idle_most_s = fmax(out->idle_most_s, out->idle_s[r]);
@@ -207,6 +216,7 @@ void weft_timeline_sum_up(weft_timeline *out)
         first = fmin(first, from);
         last = fmax(last, to);
     }
+    out->end = out->step_s > 0 ? (out->step_s - last) / out->step_s : 0;
     out->bubble = last > first ? 1 - busy / ((last - first) * t->ranks) : 0;
 }
 
@@ -223,9 +233,9 @@ static bool reserve(machine *m, weft_pool *pool)
 {
     const weft_tasks *t = m->t;
     size_t ranks = (size_t)t->ranks, stages = (size_t)t->stages, micro = (size_t)t->micro_batches;
-    size_t capacity = (stages + ranks - 1) / ranks * micro;
     bool ok = true;
-    m->channels = take(pool, 2 * ranks, sizeof *m->channels, &ok);
+    int *most = take(pool, 2 * ranks * ranks, sizeof *most, &ok);
+    m->channels = take(pool, 2 * ranks * ranks, sizeof *m->channels, &ok);
     m->at = take(pool, ranks, sizeof *m->at, &ok);
     m->arrived = take(pool, ranks, sizeof *m->arrived, &ok);
     m->clock = take(pool, ranks, sizeof *m->clock, &ok);
@@ -234,9 +244,17 @@ static bool reserve(machine *m, weft_pool *pool)
         m->sends[i] = take(pool, stages * micro, sizeof(int), &ok);
         m->n_sends[i] = take(pool, stages, sizeof(int), &ok);
     }
-    for (size_t i = 0; ok && i < 2 * ranks; i++) {
+    for (int s = 0; ok && s + 1 < t->stages; s++) { /* each stage has one forward and one back */
+        size_t here = (size_t)weft_tasks_rank(t, s), next = (size_t)weft_tasks_rank(t, s + 1);
+        most[here * ranks + next] += (int)micro;
+        most[(ranks + next) * ranks + here] += (int)micro;
+    }
+    for (size_t i = 0; ok && i < 2 * ranks * ranks; i++) {
         channel *c = &m->channels[i];
-        *c = (channel){.capacity = (int)capacity};
+        const size_t capacity = (size_t)most[i];
+        *c = (channel){.capacity = most[i]};
+        if (!capacity)
+            continue;
         c->sent = take(pool, capacity, sizeof(double), &ok);
         c->wanted = take(pool, capacity, sizeof(double), &ok);
         c->takes = take(pool, capacity, sizeof(double), &ok);
@@ -252,7 +270,8 @@ static bool reserve_times(weft_timeline *out)
     out->of = weft_alloc_zero(ranks, sizeof *out->of);
     out->idle_s = weft_alloc_zero(ranks, sizeof *out->idle_s);
     out->alive = weft_alloc_zero(ranks, sizeof *out->alive);
-    bool ok = out->of && out->idle_s && out->alive;
+    out->held = weft_alloc_zero(ranks, sizeof *out->held);
+    bool ok = out->of && out->idle_s && out->alive && out->held;
     for (int r = 0; ok && r < t->ranks; r++) {
         out->of[r] = weft_alloc_zero((size_t)t->of[r].n + 1, sizeof **out->of);
         ok = out->of[r] != NULL;
@@ -301,5 +320,6 @@ void weft_timeline_destroy(weft_timeline *timeline)
     weft_free(timeline->of);
     weft_free(timeline->idle_s);
     weft_free(timeline->alive);
+    weft_free(timeline->held);
     weft_free(timeline);
 }

@@ -8,16 +8,17 @@
 enum { LEFT = 70, RIGHT = 20, TOP = 64, ROW = 30, BOX = 24, LEAST = 960, MOST = 16000 };
 enum { DIGIT = 7, MARGIN = 4 }; /* of a number in a box */
 
-/* By forward, backward; a rank's stages take turns, darker at first. */
+/* By forward, backward, weights; a rank's stages take turns, darker at first. */
 enum { SHADES = 4 };
-static const char *const colours[2][SHADES] = {{"#5b8fd6", "#8fb5e8", "#3f6fb0", "#b9d2f2"},
-                                               {"#e08a4a", "#f0b384", "#bf6a2b", "#f7d3b5"}};
+static const char *const colours[3][SHADES] = {{"#5b8fd6", "#8fb5e8", "#3f6fb0", "#b9d2f2"},
+                                               {"#e08a4a", "#f0b384", "#bf6a2b", "#f7d3b5"},
+                                               {"#5aa469", "#94cba0", "#3c7d4a", "#c3e3ca"}};
 static const char *const other = "#9a9a9a";
 
 static const char *colour_of(const weft_tasks *t, const weft_task *k)
 {
     return weft_part_is_micro(k->part)
-               ? colours[k->part == WEFT_PART_B][k->stage / t->ranks % SHADES]
+               ? colours[k->part - WEFT_PART_F][weft_timeline_turn(t, k->stage) % SHADES]
                : other;
 }
 
@@ -44,7 +45,7 @@ static void print_box(const weft_timeline *t, int rank, int i, double scale, wef
     if (w <= 0)
         return;
     weft_text_print(text, "<g><title>rank %d: ", rank);
-    weft_task_print(k, text);
+    weft_task_print(t->tasks, k, text);
     weft_text_add(text, ", from ");
     weft_print_seconds(text, at->start);
     weft_text_add(text, " to ");
@@ -103,14 +104,17 @@ static void print_legend(const weft_timeline *t, weft_text *text)
 {
     int x = LEFT, stages = (t->tasks->stages + t->tasks->ranks - 1) / t->tasks->ranks;
     char what[64];
-    for (int i = 0; i < 2 * stages && i < 2 * SHADES; i++) {
-        int stage = i / 2, n;
-        const char *part = i % 2 ? "backward" : "forward";
+    bool split = false;
+    for (int s = 0; s < t->tasks->stages; s++)
+        split = split || t->tasks->split[s];
+    for (int i = 0, kinds = split ? 3 : 2; i < kinds * stages && i < kinds * SHADES; i++) {
+        int stage = i / kinds, kind = i % kinds, n;
+        const char *part = weft_part_name((weft_part)(WEFT_PART_F + kind));
         if (stages == 1)
             n = snprintf(what, sizeof what, "%s", part);
         else
             n = snprintf(what, sizeof what, "%s, stage %d of a rank", part, stage + 1);
-        print_key(&x, colours[i % 2][stage], what, n, text);
+        print_key(&x, colours[kind][stage], what, n, text);
     }
     print_key(&x, other, "begin, step_end, update", 23, text);
     print_key(&x, "url(#wait)", "waits", 5, text);

@@ -106,7 +106,7 @@ static weft_status read_one(reader *r, const json_t *one)
     weft_part part;
     const json_t *ms = json_object_get(one, "ms");
     if (!find_part(json_string_value(json_object_get(one, "part")), &part))
-        return wrong(r, "a part must be begin, forward, backward, step_end or update");
+        return wrong(r, "a part must be begin, forward, backward, weights, step_end or update");
     if (!json_is_number(ms) || json_number_value(ms) < 0)
         return wrong(r, "a part has no \"ms\" that is a time");
     double seconds = json_number_value(ms) / 1000;
@@ -152,6 +152,12 @@ static int compare(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
+/* Of stages that are not split, W takes no time. */
+static bool is_needed(const weft_costs *c, weft_part part, int place)
+{
+    return weft_part_is_micro(part) && (part != WEFT_PART_W || (c->split && c->split[place]));
+}
+
 static weft_status set_medians(const reader *r)
 {
     if (r->n)
@@ -165,7 +171,7 @@ static weft_status set_medians(const reader *r)
             while (last < end && last->part == (weft_part)p && last->place == i)
                 last++;
             r->costs->seconds[p][i] = first < last ? first[(last - first) / 2].seconds : 0;
-            if (first == last && weft_part_is_micro((weft_part)p))
+            if (first == last && is_needed(r->costs, (weft_part)p, i))
                 return weft_fail(r->err, WEFT_ERR_INPUT, (weft_where){r->name, 0},
                                  "no line has a time of %s of stage %d; list metrics in a run "
                                  "with the same pipeline, and give its metrics.jsonl",

@@ -25,6 +25,14 @@ void weft_print_seconds(weft_text *text, double seconds)
                     seconds, units[u]);
 }
 
+static bool is_split(const weft_tasks *t)
+{
+    int s = 0;
+    while (s < t->stages && !t->split[s])
+        s++;
+    return s < t->stages;
+}
+
 void weft_timeline_print_summary(const weft_timeline *t, weft_text *text)
 {
     const weft_tasks *tasks = t->tasks;
@@ -34,23 +42,42 @@ void weft_timeline_print_summary(const weft_timeline *t, weft_text *text)
     weft_text_print(text, "%d rank%s, %d stage%s, %lld micro-batch%s\n", tasks->ranks,
                     tasks->ranks == 1 ? "" : "s", tasks->stages, tasks->stages == 1 ? "" : "s",
                     (long long)tasks->micro_batches, tasks->micro_batches == 1 ? "" : "es");
+    if (is_split(tasks))
+        weft_text_print(text, "  %.1f %% of the step is its end, behind the last task\n",
+                        100 * t->end);
+    if (tasks->sending > 1)
+        weft_text_print(text, "  %lld places for what a stage sends at once\n",
+                        (long long)tasks->sending);
     for (int r = 0; r < tasks->ranks; r++) {
         weft_text_print(text, "  rank %d waits ", r);
         weft_print_seconds(text, t->idle_s[r]);
-        weft_text_print(text, "; %lld micro-batch%s alive at most\n", (long long)t->alive[r],
+        weft_text_print(text, "; %lld micro-batch%s alive at most", (long long)t->alive[r],
                         t->alive[r] == 1 ? "" : "es");
+        if (t->held[r])
+            weft_text_print(text, ", %lld held for weights", (long long)t->held[r]);
+        weft_text_add(text, "\n");
     }
+}
+
+int weft_timeline_turn(const weft_tasks *t, int stage)
+{
+    int turn = 0;
+    for (int s = 0; s < stage; s++)
+        turn += weft_tasks_rank(t, s) == weft_tasks_rank(t, stage);
+    return turn;
 }
 
 /* What fills a task's columns. With several stages a rank a letter says which of them it is. */
 static char fill_of(const weft_tasks *t, const weft_task *k)
 {
-    if (k->part != WEFT_PART_F && k->part != WEFT_PART_B)
+    if (!weft_part_is_micro(k->part))
         return '+';
+    if (k->part == WEFT_PART_W)
+        return '~';
     bool forward = k->part == WEFT_PART_F;
     if (t->stages <= t->ranks)
         return forward ? '-' : '=';
-    return (char)((forward ? 'a' : 'A') + k->stage / t->ranks % LETTERS);
+    return (char)((forward ? 'a' : 'A') + weft_timeline_turn(t, k->stage) % LETTERS);
 }
 
 /* The first column whose middle is not before this time. */
@@ -78,6 +105,8 @@ static void print_legend(const weft_timeline *t, int columns, weft_text *text)
         weft_text_add(text, "  a forward, A backward (b, B: a rank's second stage, and so on), ");
     else
         weft_text_add(text, "  - forward, = backward, ");
+    if (is_split(t->tasks))
+        weft_text_add(text, "~ gradients of weights, ");
     weft_text_add(text,
                   ". waits,\n  + begin, step_end, update; numbers are micro-batches; a column "
                   "is ");

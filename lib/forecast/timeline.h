@@ -11,7 +11,8 @@
 /* What tasks take, and what they send to other ranks. Zero at first. */
 typedef struct weft_costs {
     int ranks, stages;
-    double *seconds[WEFT_PARTS]; /* F and B by stage, the others by rank; without waits */
+    double *seconds[WEFT_PARTS]; /* F, B and W by stage, the others by rank; without waits */
+    const bool *split;           /* by stage: it has W; not owned. NULL: none has */
     double **of;                 /* by rank, by place in its list, where tasks of a part differ;
                                     NULL: they do not, or nobody knows */
     double *bytes[2];            /* by stage: what its F sends on, what its B sends back */
@@ -40,12 +41,14 @@ typedef struct weft_timeline {
     const weft_tasks *tasks; /* not owned */
     weft_task_time **of;     /* by rank, by place in its list */
     double step_s;           /* until the last rank is through */
-    double *idle_s;          /* by rank: between its first and its last F or B, in neither */
+    double *idle_s;          /* by rank: between its first and its last F, B or W, in none */
     int64_t *alive;          /* by rank: of all its stages, the most micro-batches at a time that
                                 are behind their F and not behind their B */
+    int64_t *held;           /* by rank: the same, behind their B and not behind their W */
     double idle_most_s;      /* of all ranks */
-    double bubble; /* the share of all ranks' time between the first and the last F or B of
-                      the pipeline in which they compute neither */
+    double bubble; /* the share of all ranks' time between the first and the last F, B or W of
+                      the pipeline in which they compute none */
+    double end;    /* of the step: the share behind the last of these */
 } weft_timeline;
 
 /* Lists that are proved (weft_tasks_verify) with such a limit; sending as in weft_tasks_limits. A
@@ -67,6 +70,8 @@ void weft_timeline_print_summary(const weft_timeline *timeline, weft_text *text)
 void weft_timeline_print(const weft_timeline *timeline, int width, weft_text *text);
 /* An SVG file that needs nothing else: a row a rank, a box a task. */
 void weft_timeline_print_svg(const weft_timeline *timeline, weft_text *text);
+/* Of a rank's stages, from 0 on. */
+int weft_timeline_turn(const weft_tasks *tasks, int stage);
 /* "1.23 ms". */
 void weft_print_seconds(weft_text *text, double seconds);
 

@@ -55,12 +55,12 @@ static weft_status bad_gradient(const search *f, int64_t *parameter, weft_error 
     return s;
 }
 
-/* What is accumulated can be read after each backward. */
+/* What is accumulated can be read after each backward, and after each W. */
 static weft_status look(void *self, const weft_task *task, weft_error *err)
 {
     search *f = self;
     bool finite = true;
-    if (task->part != WEFT_PART_B || f->first.micro_batch >= 0)
+    if ((task->part != WEFT_PART_B && task->part != WEFT_PART_W) || f->first.micro_batch >= 0)
         return WEFT_OK;
     weft_status s = is_finite(f, sum_so_far(f->loss), &finite, err);
     s = s ? s : bad_gradient(f, &f->first.parameter, err);
@@ -112,7 +112,7 @@ weft_status check_diagnose(const weft_host *host, const weft_run_view *run, weft
     /* all ranks run all of it, wherever theirs is */
     const weft_task_hooks hooks = {.after = look, .self = &f};
     weft_status s =
-        weft_run_parts(f.run, WEFT_MODE_TRAIN, WEFT_PART_BEGIN, WEFT_PART_B, &hooks, err);
+        weft_run_parts(f.run, WEFT_MODE_TRAIN, WEFT_PART_BEGIN, WEFT_PART_W, &hooks, err);
     s = s ? s : find_first(host, &f.first, err);
     if (s)
         return s;

@@ -115,16 +115,15 @@ static bool has_field(const char *name)
 /* As weft plan --times reads them. */
 static void add_parts(weft_text *text, const weft_run_view *run)
 {
-    static const char *const names[WEFT_PARTS] = {"begin", "forward", "backward", "step_end",
-                                                  "update"};
     if (!run->n_parts)
         return;
     add_key(text, "parts");
     for (int i = 0; i < run->n_parts; i++) {
         const weft_part_time *p = &run->parts[i];
-        bool of_stage = p->part == WEFT_PART_F || p->part == WEFT_PART_B;
+        bool of_stage = weft_part_is_micro(p->part);
         weft_text_print(text, "%s{\"part\": \"%s\", \"%s\": %d, \"ms\": %.6g}", i ? ", " : "[",
-                        names[p->part], of_stage ? "stage" : "rank", p->place, 1000 * p->seconds);
+                        weft_part_name(p->part), of_stage ? "stage" : "rank", p->place,
+                        1000 * p->seconds);
     }
     weft_text_add(text, "]");
 }

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-EXTRA_LTLIBRARIES += plugins/pp/pp.la
-plugins_pp_pp_la_SOURCES = \
+noinst_LTLIBRARIES += plugins/pp/libpp.la
+plugins_pp_libpp_la_SOURCES = \
+	plugins/pp/csv.c \
+	plugins/pp/lists.c \
 	plugins/pp/pp.c \
 	plugins/pp/pp.h \
 	plugins/pp/schedule.c \
+	plugins/pp/schedules.c \
 	plugins/pp/split.c
-plugins_pp_pp_la_LIBADD = $(PLUGIN_LIBS)
+
+EXTRA_LTLIBRARIES += plugins/pp/pp.la
+plugins_pp_pp_la_SOURCES =
+plugins_pp_pp_la_LIBADD = plugins/pp/libpp.la $(PLUGIN_LIBS)
 nobase_dist_doc_DATA += plugins/pp/README.md

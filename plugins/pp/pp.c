@@ -8,6 +8,8 @@
 #include <string.h>
 
 static const char *const automatic[] = {"auto", NULL};
+static const char *const placements[] = {"auto", "loop", "v", NULL};
+static const char *const deferred[] = {"kept", "all", NULL};
 
 static const weft_param params[] = {
     {.name = "degree",
@@ -21,15 +23,33 @@ static const weft_param params[] = {
      .type = WEFT_PARAM_STRING,
      .value = "auto",
      .flags = WEFT_PARAM_FILE,
-     .help = "Who runs what, and when: gpipe, 1f1b, interleaved, or a file of lists such as `weft "
-             "plan --schedule` prints; auto: 1f1b, or interleaved with several stages a rank."},
+     .help = "Who runs what, and when: gpipe, 1f1b, interleaved, bfs, zb_h1, zb_h2, "
+             "interleaved_zb, zbv, dualpipev, one of PyTorch's classes for these, or a file of "
+             "lists such as `weft plan --schedule` or PyTorch writes; auto: 1f1b, or interleaved "
+             "with several stages a rank."},
+    {.name = "placement",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "auto",
+     .choices = placements,
+     .help =
+         "loop: stage s is of rank s mod degree; v: up the ranks and down again, in turn; auto: "
+         "as the schedule is made for, or as its file says."},
+    {.name = "defer",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "kept",
+     .choices = deferred,
+     .help =
+         "Which gradients of weights may wait, where the schedule has them apart: those of what "
+         "was kept from the forward, or all; what ac computes again is held for these."},
     {.name = "virtual_stages",
      .type = WEFT_PARAM_INT,
-     .value = "1",
+     .value = "auto",
      .min = 1,
      .max = 1024,
      .unit = "stages a rank",
-     .help = "How many stages a rank has: stage s is of rank s mod degree."},
+     .choices = automatic,
+     .help = "How many stages a rank has; auto: 2 for zbv and dualpipev, as many as a file of "
+             "PyTorch's has, else 1."},
     {.name = "split",
      .type = WEFT_PARAM_STRING,
      .flags = WEFT_PARAM_LIST,
@@ -47,7 +67,28 @@ static const weft_param params[] = {
     {.name = NULL},
 };
 
-static weft_status check(const weft_params *p, weft_error *err)
+static weft_status check_schedule(const pp *self, weft_error *err)
+{
+    const weft_params *p = self->params;
+    const int turns = self->schedule ? pp_schedule_turns(self->schedule) : 0;
+    const int64_t given = weft_params_int(p, "virtual_stages");
+    weft_status s = WEFT_OK;
+    if (self->schedule && pp_schedule_is_v(self->schedule) &&
+        weft_params_is(p, "placement", "loop"))
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "placement"),
+                      "[pp] placement = loop: schedule %s is made for a V; take placement out, or "
+                      "choose interleaved_zb",
+                      weft_params_text(p, "schedule"));
+    if (turns && given && given != turns)
+        s = weft_fail(err, WEFT_ERR_INPUT, weft_params_where(p, "virtual_stages"),
+                      "[pp] virtual_stages = %lld: schedule %s has %d stage%s a rank; choose "
+                      "virtual_stages = %d, or %s",
+                      (long long)given, weft_params_text(p, "schedule"), turns,
+                      turns == 1 ? "" : "s", turns, "interleaved_zb, which has any number");
+    return s;
+}
+
+static weft_status check_split(const weft_params *p, weft_error *err)
 {
     if (weft_params_is(p, "split", "auto") || weft_params_is(p, "layers_per_stage", "auto"))
         return WEFT_OK;
@@ -59,17 +100,36 @@ static weft_status create(void *self, weft_error *err)
 {
     pp *p = self;
     p->params = p->host->params;
-    return check(p->params, err);
+    p->schedule = pp_find_schedule(weft_params_text(p->params, "schedule"));
+    const weft_status schedule = check_schedule(p, err), split = check_split(p->params, err);
+    return schedule ? schedule : split;
 }
 
 static void destroy(void *self)
 {
     weft_free(((pp *)self)->begins);
+    pp_lists_release(&((pp *)self)->lists);
 }
 
 static void set_stages(void *self, weft_graph *g)
 {
     pp_split(self, g, weft_graph_error(g));
+}
+
+/* What the schedule has apart is put apart. */
+static void split_backward(void *self, weft_graph *g)
+{
+    const pp *p = self;
+    bool *split = weft_alloc_zero((size_t)p->n_stages + 1, sizeof *split);
+    for (int s = 0; split && s < p->n_stages; s++)
+        split[s] = p->schedule     ? pp_schedule_splits(p->schedule)
+                   : p->lists.name ? s < p->lists.stages && p->lists.split[s]
+                                   : false;
+    if (split)
+        weft_split_backward(g, split, weft_params_is(p->params, "defer", "all"));
+    else
+        weft_fail_memory(weft_graph_error(g));
+    weft_free(split);
 }
 
 static const weft_schedule schedule = {sizeof schedule, pp_generate};
@@ -78,6 +138,10 @@ static const char *const needs[] = {"model", NULL};
 static const weft_contribution contributions[] = {
     {.kind = WEFT_AXIS, .axis = "pp", .degree = "degree"},
     {.kind = WEFT_PASS, .stage = WEFT_STAGE_GRAPH, .graph = set_stages, .needs = needs},
+    {.kind = WEFT_PASS,
+     .stage = WEFT_STAGE_ORDERED,
+     .modes = WEFT_IN_TRAIN,
+     .graph = split_backward},
     {.kind = WEFT_SERVICE, .service = "schedule", .table = &schedule},
     {.kind = WEFT_END},
 };

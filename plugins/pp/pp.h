@@ -5,10 +5,71 @@
 
 #include <weft/weft.h>
 
+/* ---- schedules.c: those that have a name ---- */
+
+typedef struct pp_schedule pp_schedule;
+
+/* By its name, or that of PyTorch's class in any case; NULL: there is none. */
+const pp_schedule *pp_find_schedule(const char *name);
+/* Of number i; NULL behind the last. */
+const char *pp_schedule_name(int i);
+/* How many stages a rank must have; 0: any number. */
+int pp_schedule_turns(const pp_schedule *schedule);
+/* Are its stages placed as a V? */
+bool pp_schedule_is_v(const pp_schedule *schedule);
+/* Has it tasks for the gradients of weights? */
+bool pp_schedule_splits(const pp_schedule *schedule);
+weft_status pp_fill(const pp_schedule *schedule, const weft_pipeline_view *view, weft_tasks *tasks,
+                    weft_error *err);
+
+/* ---- lists.c: those that a file says ---- */
+
+/* A task as it is written; letter: F, B, I, W, or 0 of what is in no micro-batch. */
+typedef struct pp_item {
+    weft_part part;
+    int rank, stage, line;
+    int64_t micro;
+    char letter;
+} pp_item;
+
+typedef struct pp_lists {
+    char *name; /* of the file */
+    pp_item *items;
+    size_t n, capacity;
+    int ranks, stages; /* as many as it names */
+    int64_t micro_batches;
+    bool table;       /* PyTorch's */
+    bool *split;      /* by stage: it has I or W */
+    int *rank_of;     /* by stage; -1: it has no task */
+    int left_out;     /* cells of what a plan sends and gathers itself */
+    int overlapped;   /* cells of a forward and a backward at once */
+    int out_of_order; /* a stage of which totals are summed in another order; -1: none */
+} pp_lists;
+
+/* Text as `weft plan --schedule` prints it, or a table. */
+weft_status pp_lists_read(const char *name, const char *text, size_t size, pp_lists *out,
+                          weft_error *err);
+void pp_lists_release(pp_lists *lists);
+/* For readers: another task. */
+weft_status pp_lists_add(pp_lists *lists, pp_item item, weft_error *err);
+weft_status pp_lists_fill(const pp_lists *lists, weft_tasks *tasks, weft_error *err);
+/* Digits, as far as they go, of a number that tasks can have. */
+bool pp_read_number(const char **at, const char *end, int64_t *number);
+
+/* ---- csv.c ---- */
+
+/* Does the text begin as a table does, and not as lists? */
+bool pp_is_table(const char *text);
+weft_status pp_table_read(pp_lists *lists, const char *text, weft_error *err);
+
+/* ---- split.c, schedule.c ---- */
+
 typedef struct pp {
     const weft_host *host;
     const weft_params *params;
     int64_t degree;
+    const pp_schedule *schedule; /* NULL: auto, or a file */
+    pp_lists lists;              /* of a file, once it was read */
     /* Where each stage but the first begins: blocks, WEFT_BLOCK_HEAD behind all of them. Found in
      * the first graph, and the same in all others. */
     int *begins;
@@ -16,12 +77,18 @@ typedef struct pp {
     int n_blocks; /* of that graph */
 } pp;
 
+/* Stages a rank: as the user says, or the schedule. */
+int64_t pp_turns(const pp *self);
 /* How many stages the user asks for; 0: as many as the split has. */
 int pp_stages(const pp *self);
-/* Says of every block of the graph in which stage it is. */
+/* Says of every block of the graph in which stage it is, and of every stage on which rank. */
 weft_status pp_split(pp *self, weft_graph *g, weft_error *err);
+/* The rank of a stage. */
+int pp_rank_of(const pp *self, int stage);
+/* What the file says, if it is one; once. */
+weft_status pp_load(pp *self, weft_error *err);
 /* The service. */
-weft_status pp_generate(void *self, int ranks, int stages, int64_t micro_batches, weft_tasks *tasks,
+weft_status pp_generate(void *self, const weft_pipeline_view *view, weft_tasks *tasks,
                         weft_error *err);
 
 #endif

@@ -5,35 +5,114 @@
 #include <string.h>
 #include <weft/files.h>
 
-static weft_status from_file(const pp *self, const char *path, weft_tasks *tasks, weft_error *err)
+static weft_where where_of(const pp *self, const char *key)
 {
-    char *text = NULL;
-    size_t size;
-    weft_status s = weft_read_file(path, &text, &size, err);
-    if (s)
-        return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "schedule"),
-                         "[pp] schedule = %s: it is the name of no schedule (gpipe, 1f1b, "
-                         "interleaved), and of no file that can be read",
-                         path);
-    s = strlen(text) == size
-            ? weft_tasks_parse(tasks, path, text, err)
-            : weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "schedule"),
-                        "[pp] schedule = %s: the file is not text", path);
-    weft_free(text);
+    return weft_params_where(self->params, key);
+}
+
+/* Each stage is of one rank, and each rank is there. */
+static weft_status check_table(const pp *self, weft_error *err)
+{
+    const pp_lists *l = &self->lists;
+    if (l->ranks != self->degree)
+        return weft_fail(err, WEFT_ERR_INPUT, where_of(self, "degree"),
+                         "[pp] degree = %d: %s has %d row%s, one for each rank; degree = %d is "
+                         "what it needs",
+                         (int)self->degree, l->name, l->ranks, l->ranks == 1 ? "" : "s", l->ranks);
+    for (size_t i = 0; i < l->n; i++)
+        if (l->rank_of[l->items[i].stage] != l->items[i].rank)
+            return weft_fail(err, WEFT_ERR_INPUT, (weft_where){l->name, l->items[i].line},
+                             "stage %d is on rank %d, and on rank %d as well; a stage has one rank",
+                             l->items[i].stage, l->rank_of[l->items[i].stage], l->items[i].rank);
+    for (int s = 0; s < l->stages; s++)
+        if (l->rank_of[s] < 0)
+            return weft_fail(err, WEFT_ERR_INPUT, (weft_where){l->name, 0},
+                             "stage %d is on no rank, and stages are 0 to %d", s, l->stages - 1);
+    return WEFT_OK;
+}
+
+static void print_names(weft_text *text)
+{
+    for (int i = 0; pp_schedule_name(i); i++)
+        weft_text_print(text, "%s%s", i ? ", " : "", pp_schedule_name(i));
+}
+
+static weft_status no_such(const pp *self, const char *name, weft_error *err)
+{
+    weft_text names = {0};
+    print_names(&names);
+    weft_status s = weft_fail(err, WEFT_ERR_INPUT, where_of(self, "schedule"),
+                              "[pp] schedule = %s: it is the name of no schedule (%s), and of no "
+                              "file that can be read",
+                              name, weft_text_get(&names));
+    weft_text_release(&names);
     return s;
 }
 
-weft_status pp_generate(void *self, int ranks, int stages, int64_t micro_batches, weft_tasks *tasks,
+weft_status pp_load(pp *self, weft_error *err)
+{
+    const char *name = weft_params_text(self->params, "schedule");
+    char *text = NULL;
+    size_t size;
+    if (self->schedule || self->lists.name || strcmp(name, "auto") == 0)
+        return WEFT_OK;
+    if (weft_read_file(name, &text, &size, err))
+        return no_such(self, name, err);
+    weft_status s = pp_lists_read(name, text, size, &self->lists, err);
+    weft_free(text);
+    s = s || !self->lists.table ? s : check_table(self, err);
+    if (s)
+        pp_lists_release(&self->lists);
+    return s;
+}
+
+/* What is worth knowing of a file. */
+static void tell(const pp *self)
+{
+    const pp_lists *l = &self->lists;
+    if (l->left_out)
+        weft_inform(self->host,
+                    "%s: %d cells of what ranks send and gather are left out: it follows from the "
+                    "plan",
+                    l->name, l->left_out);
+    if (l->overlapped)
+        weft_inform(self->host, "%s: %d pairs of a forward and a backward run one after the other",
+                    l->name, l->overlapped);
+    if (l->out_of_order >= 0)
+        weft_inform(self->host,
+                    "%s: gradients of stage %d are not summed micro-batch after micro-batch: they "
+                    "are those of one rank within rounding, not to the bit",
+                    l->name, l->out_of_order);
+}
+
+static weft_status from_file(const pp *self, const weft_pipeline_view *view, weft_tasks *tasks,
+                             weft_error *err)
+{
+    const pp_lists *l = &self->lists;
+    if (l->table && l->micro_batches != view->micro_batches)
+        return weft_fail(err, WEFT_ERR_INPUT, where_of(self, "schedule"),
+                         "[pp] schedule = %s: it has %lld micro-batches, and a step has %lld: "
+                         "global_batch over micro_batch",
+                         l->name, (long long)l->micro_batches, (long long)view->micro_batches);
+    if (l->ranks > view->ranks)
+        return weft_fail(err, WEFT_ERR_INPUT, (weft_where){l->name, 0},
+                         "it has rank %d, which the pipeline of %d does not have", l->ranks - 1,
+                         view->ranks);
+    tell(self);
+    return pp_lists_fill(l, tasks, err);
+}
+
+weft_status pp_generate(void *self, const weft_pipeline_view *view, weft_tasks *tasks,
                         weft_error *err)
 {
-    const pp *p = self;
-    const char *name = weft_params_text(p->params, "schedule");
-    (void)micro_batches;
-    if (strcmp(name, "auto") == 0)
-        return weft_schedule_fill(stages > ranks ? WEFT_SCHEDULE_INTERLEAVED : WEFT_SCHEDULE_1F1B,
-                                  tasks, err);
-    for (int k = 0; k < WEFT_SCHEDULES; k++)
-        if (strcmp(name, weft_schedule_name((weft_schedule_kind)k)) == 0)
-            return weft_schedule_fill((weft_schedule_kind)k, tasks, err);
-    return from_file(p, name, tasks, err);
+    pp *p = self;
+    weft_status s = pp_load(p, err);
+    if (s)
+        return s;
+    if (p->lists.name)
+        return from_file(p, view, tasks, err);
+    const pp_schedule *schedule =
+        p->schedule ? p->schedule
+                    : pp_find_schedule(view->stages > view->ranks ? "interleaved" : "1f1b");
+    return pp_fill(schedule, view, tasks, err);
 }

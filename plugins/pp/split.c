@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which block is in which stage: as the user says, or so that the dearest stage is as cheap as can
- * be. What is cut is the row embedding, block 0, 1, ..., head. */
+ * be; and which stage is on which rank. What is cut is the row embedding, block 0, 1, ..., head. */
 #include "pp.h"
 
 #include <stdlib.h>
@@ -140,12 +140,23 @@ static int count_words(const pp *self)
     return n;
 }
 
+int64_t pp_turns(const pp *self)
+{
+    const int64_t given = weft_params_int(self->params, "virtual_stages");
+    const int turns = self->schedule ? pp_schedule_turns(self->schedule) : 0;
+    if (given)
+        return given;
+    return self->lists.table ? (self->lists.stages + self->degree - 1) / self->degree
+           : turns           ? turns
+                             : 1;
+}
+
 int pp_stages(const pp *self)
 {
     if (!weft_params_is(self->params, "split", "auto"))
         return count_words(self) + 1;
     return weft_params_is(self->params, "layers_per_stage", "auto")
-               ? self->degree * (int)weft_params_int(self->params, "virtual_stages")
+               ? (int)(self->degree * pp_turns(self))
                : 0;
 }
 
@@ -166,10 +177,10 @@ static void cut_by_layers(const pp *self, int n, int *begins)
 static weft_status check_number(const pp *self, const weft_graph *g, int n, weft_error *err)
 {
     int places = weft_graph_blocks(g) + 2;
-    bool given = weft_params_given(self->params, "virtual_stages") ||
+    bool given = weft_params_int(self->params, "virtual_stages") > 0 ||
                  (weft_params_is(self->params, "split", "auto") &&
                   weft_params_is(self->params, "layers_per_stage", "auto"));
-    int64_t want = self->degree * weft_params_int(self->params, "virtual_stages");
+    int64_t want = self->degree * pp_turns(self);
     if (n > places)
         return weft_fail(
             err, WEFT_ERR_INPUT,
@@ -215,13 +226,75 @@ static weft_status find_split(pp *self, const weft_graph *g, weft_error *err)
     return s;
 }
 
+/* ---- ranks ---- */
+
+/* Up the ranks and down again. */
+static int rank_on_v(const pp *self, int stage)
+{
+    const int ranks = (int)self->degree, at = stage % ranks;
+    return stage / ranks % 2 ? ranks - 1 - at : at;
+}
+
+static int rank_on_loop(const pp *self, int stage)
+{
+    return stage % (int)self->degree;
+}
+
+/* Does a file say it of all stages that there are, and of no rank that there is not? */
+static bool file_says(const pp *self)
+{
+    const pp_lists *l = &self->lists;
+    bool all = l->name && l->stages == self->n_stages && l->ranks <= self->degree;
+    for (int s = 0; all && s < l->stages; s++)
+        all = l->rank_of[s] >= 0;
+    return all;
+}
+
+int pp_rank_of(const pp *self, int stage)
+{
+    const bool automatic = weft_params_is(self->params, "placement", "auto");
+    if (automatic && file_says(self))
+        return self->lists.rank_of[stage];
+    const bool v = automatic ? self->schedule && pp_schedule_is_v(self->schedule)
+                             : weft_params_is(self->params, "placement", "v");
+    return v ? rank_on_v(self, stage) : rank_on_loop(self, stage);
+}
+
+static weft_status check_ranks(const pp *self, weft_error *err)
+{
+    for (int r = 0; r < self->degree; r++) {
+        int s = 0;
+        while (s < self->n_stages && pp_rank_of(self, s) != r)
+            s++;
+        if (s == self->n_stages)
+            return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(self->params, "schedule"),
+                             "[pp] schedule = %s: rank %d of the pipeline has no stage; every rank "
+                             "needs one",
+                             weft_params_text(self->params, "schedule"), r);
+    }
+    return WEFT_OK;
+}
+
+static void set_ranks(const pp *self, weft_graph *g)
+{
+    for (int s = 0; s < self->n_stages; s++)
+        if (pp_rank_of(self, s) != rank_on_loop(self, s))
+            weft_set_stage_rank(g, s, pp_rank_of(self, s));
+}
+
 weft_status pp_split(pp *self, weft_graph *g, weft_error *err)
 {
-    weft_status s = self->n_stages ? WEFT_OK : find_split(self, g, err);
+    weft_status s = self->n_stages ? WEFT_OK : pp_load(self, err);
+    if (!s && !self->n_stages) {
+        s = find_split(self, g, err);
+        s = s ? s : check_ranks(self, err);
+    }
     for (int place = 0, stage = 0; !s && place < self->n_blocks + 2; place++) {
         while (stage < self->n_stages - 1 && self->begins[stage] <= place)
             stage++;
         weft_set_stage(g, "pp", block_at(g, place), stage);
     }
+    if (!s)
+        set_ranks(self, g);
     return s ? s : weft_graph_status(g);
 }

@@ -3,6 +3,7 @@
 #include "compile/schedule/schedule.h"
 #include "fuzz.h"
 #include "kit/task_lists.h"
+#include "plugins/pp/pp.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,22 +13,27 @@ static const char *const seeds[] = {
     "rank 0: begin 0F0 0F1 2F0 2F1 2B0\n"
     "    2B1 0B0 0B1 step_end update\n"
     "rank 1: begin 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 step_end update\n",
-    "rank 0: begin 0F0 0B0\nrank 1: begin 1F0 1B0 rank 0: step_end update", NULL};
+    "rank 0: begin 0F0 0B0\nrank 1: begin 1F0 1B0 rank 0: step_end update",
+    "rank 0: begin 0F0 3F0 3I0 3W0 0I0 0W0\nrank 1: 1F0 2F0 2B0 1B0 2W0 1I0 1W0\n",
+    "0F0,0F1,,\"3F0\",3I0,3W0,(0F3;7B1)OVERLAP_F_B\r\n1F0,2F0,2UNSHARD,2SEND_F1\r\n", NULL};
 static const char *const words[] = {
-    "rank ",    "rank 1:", "0:",       "2:",         "begin",
-    "step_end", "update",  " 0F0 ",    " 3B1 ",      " 3F2",
-    "F",        "B",       "\n",       "#",          " ",
-    "-1",       "65536",   "16777217", "2147483648", "9223372036854775808",
+    "rank ",   "rank 1:", "0:",          "2:",       "begin",      "step_end",
+    "update",  " 0F0 ",   " 3B1 ",       " 3F2",     "F",          "B",
+    "\n",      "#",       " ",           ",",        "\"",         "(",
+    ")",       ";",       "OVERLAP_F_B", "3I0",      "0W1",        "\r\n",
+    "RESHARD", "-1",      "65536",       "16777217", "2147483648", "9223372036854775808",
     NULL};
 
 static weft_status parse(const char *data, size_t n)
 {
-    (void)n;
     weft_error err = {0};
     weft_tasks *t = NULL;
     if (weft_tasks_create(2, 4, 2, true, &t, &err))
         abort();
-    weft_status s = weft_tasks_parse(t, "x", data, &err);
+    pp_lists lists;
+    weft_status s = pp_lists_read("x", data, n, &lists, &err);
+    s = s ? s : pp_lists_fill(&lists, t, &err);
+    pp_lists_release(&lists);
     fuzz_check(s, &err);
     if (!s) {
         weft_text out = {0};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline_lists.h"
 #include "kit/task_lists.h"
+#include "plugins/pp/pp.h"
 
 #include <setjmp.h>
 #include <string.h>
@@ -24,44 +25,92 @@ static int roll(dice *d, int sides)
     return (int)(weft_random_bits(d->seed, 3, d->n++) % (uint64_t)sides);
 }
 
-/* A task that its rank could run now, whatever the channels say. */
-static bool try_random(weft_tasks *t, dice *d, char *done[2], bool in_order)
+weft_tasks *pipeline_schedule(const char *name, int ranks, int stages, int64_t micro)
 {
-    int stage = roll(d, t->stages), way = roll(d, 3) == 0;
+    weft_tasks *t = create(ranks, stages, micro);
+    const pp_schedule *schedule = pp_find_schedule(name);
+    for (int s = 0; s < stages && pp_schedule_is_v(schedule); s++)
+        t->rank_of[s] = s / ranks % 2 ? ranks - 1 - s % ranks : s % ranks;
+    const weft_pipeline_view view = {ranks, stages, micro, t->rank_of};
+    assert_int_equal(pp_fill(schedule, &view, t, NULL), WEFT_OK);
+    assert_int_equal(weft_tasks_frame(t, NULL), WEFT_OK);
+    return t;
+}
+
+weft_status pipeline_parse(weft_tasks *t, const char *text, weft_error *err)
+{
+    pp_lists lists;
+    weft_status s = pp_lists_read("x", text, strlen(text), &lists, err);
+    s = s ? s : pp_lists_fill(&lists, t, err);
+    pp_lists_release(&lists);
+    return s;
+}
+
+enum { WAYS = 3 };
+
+/* A task that its rank could run now, whatever the channels say. */
+static bool try_random(weft_tasks *t, dice *d, char *done[WAYS], const bool *split, bool in_order)
+{
+    static const weft_part parts[WAYS] = {WEFT_PART_F, WEFT_PART_B, WEFT_PART_W};
+    int stage = roll(d, t->stages), of = roll(d, 9), way = of < 5 ? 0 : of < 7 ? 1 : 2;
     int64_t m = roll(d, (int)t->micro_batches), at = stage * t->micro_batches + m;
-    if (in_order && m > 0 && !done[way][at - 1])
+    if ((in_order && m > 0 && !done[way][at - 1]) || done[way][at] || (way == 2 && !split[stage]))
         return false;
-    int64_t before = way ? at + t->micro_batches : at - t->micro_batches;
-    bool first = way ? stage == t->stages - 1 : stage == 0;
-    if (done[way][at] || (way && !done[0][at]) || (!first && !done[way][before]))
+    int64_t before = way == 1 ? at + t->micro_batches : at - t->micro_batches;
+    bool first = way == 2 || (way ? stage == t->stages - 1 : stage == 0);
+    if ((way && !done[way - 1][at]) || (!first && !done[way][before]))
         return false;
     done[way][at] = 1;
-    return !weft_tasks_add(t, stage % t->ranks, way ? WEFT_PART_B : WEFT_PART_F, stage, m, NULL);
+    return !weft_tasks_add(t, t->rank_of[stage], parts[way], stage, m, NULL);
 }
 
 /* Tasks in any order that one machine alone could run; in_order: each stage's micro-batches in
- * theirs, so that what stops it is room, or several stages in one channel. */
+ * theirs, so that what stops it is room, or several stages in one channel. Some stages have W. */
 static void fill_randomly(weft_tasks *t, dice *d, bool in_order)
 {
-    size_t n = (size_t)(t->stages * t->micro_batches);
-    char *done[2] = {weft_alloc_zero(n, 1), weft_alloc_zero(n, 1)};
-    for (size_t left = 2 * n; left > 0;)
-        left -= try_random(t, d, done, in_order);
-    weft_free(done[0]);
-    weft_free(done[1]);
+    size_t n = (size_t)(t->stages * t->micro_batches), left = 2 * n;
+    char *done[WAYS];
+    bool split[PIPELINE_MOST_STAGES];
+    int often = roll(d, 3);
+    for (int way = 0; way < WAYS; way++)
+        done[way] = weft_alloc_zero(n, 1);
+    for (int s = 0; s < t->stages; s++) {
+        split[s] = often && (often == 2 || roll(d, 2));
+        left += split[s] ? (size_t)t->micro_batches : 0;
+    }
+    while (left > 0)
+        left -= try_random(t, d, done, split, in_order);
+    for (int way = 0; way < WAYS; way++)
+        weft_free(done[way]);
+}
+
+/* Every stage anywhere. */
+static void place_randomly(weft_tasks *t, dice *d)
+{
+    for (int s = 0; s < t->stages; s++)
+        t->rank_of[s] = roll(d, t->ranks);
 }
 
 static weft_tasks *random_lists(dice *d)
 {
-    int p = 1 + roll(d, 4), v = 1 + roll(d, 3), kind = roll(d, 9);
-    weft_tasks *t = create(p, kind == 1 ? p : p * v, 1 + roll(d, 6));
-    if (kind == 3)
+    static const struct {
+        const char *name;
+        int turns;
+    } known[] = {{"gpipe", 0},          {"1f1b", 1}, {"interleaved", 0}, {"bfs", 0},  {"zb_h1", 1},
+                 {"interleaved_zb", 0}, {"zbv", 2},  {"dualpipev", 2},   {"zb_h2", 1}};
+    int p = 1 + roll(d, 4), v = 1 + roll(d, 3), kind = roll(d, 24), n = 9;
+    int64_t micro = 1 + roll(d, 6);
+    if (kind < n)
+        return pipeline_schedule(known[kind].name, p,
+                                 p * (known[kind].turns ? known[kind].turns : v), micro);
+    weft_tasks *t = create(p, p * v, micro);
+    if (roll(d, 3) == 0)
+        place_randomly(t, d);
+    if (kind == n)
         assert_int_equal(weft_tasks_trivial(t, NULL), WEFT_OK);
-    else if (kind >= 4)
-        fill_randomly(t, d, kind > 4);
     else
-        assert_int_equal(weft_schedule_fill((weft_schedule_kind)kind, t, NULL), WEFT_OK);
-    if (kind != 3)
+        fill_randomly(t, d, kind > n + 3);
+    if (kind != n)
         assert_int_equal(weft_tasks_frame(t, NULL), WEFT_OK);
     return t;
 }

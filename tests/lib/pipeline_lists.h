@@ -14,6 +14,10 @@ typedef struct pipeline_case {
     int64_t waiting[PIPELINE_MOST_STAGES]; /* what limits may point to */
 } pipeline_case;
 
+/* The lists of a schedule of pp's, with its placement and the frame. */
+weft_tasks *pipeline_schedule(const char *name, int ranks, int stages, int64_t micro);
+/* What pp reads in a text, in lists of that size. */
+weft_status pipeline_parse(weft_tasks *t, const char *text, weft_error *err);
 /* The same for the same seed. Release. */
 void pipeline_case_init(pipeline_case *c, uint64_t seed);
 void pipeline_case_release(pipeline_case *c);

@@ -17,11 +17,12 @@ typedef struct channel {
 typedef struct machine {
     const weft_tasks *t;
     const weft_tasks_limits *limits;
-    channel *channels; /* [kind][sender] */
+    channel *channels; /* [kind][sender][receiver] */
     int *at;           /* by rank: the next task */
     bool *prologue;    /* by rank: that of the next task has run */
     char *begun;       /* by rank: how far its step is: 0, 1 BEGIN, 2 STEP_END, 3 UPDATE */
-    char *done[2];     /* forward, backward: by stage and micro-batch */
+    char *done[3];     /* forward, backward, weights: by stage and micro-batch */
+    bool *split;       /* by stage: some list has weights of it */
     int *sends[2];     /* by stage: how many results it has sent */
     int *waiting;      /* by stage */
     bool broken;
@@ -37,30 +38,40 @@ static const weft_task *task_of(const machine *m, int rank, int i)
     return i < m->t->of[rank].n ? &m->t->of[rank].list[i] : NULL;
 }
 
+static bool is_micro(const weft_task *k)
+{
+    return k->part == WEFT_PART_F || k->part == WEFT_PART_B || k->part == WEFT_PART_W;
+}
+
+static int way_of(const weft_task *k)
+{
+    return k->part == WEFT_PART_F ? 0 : k->part == WEFT_PART_B ? 1 : 2;
+}
+
 static bool moves_data(const machine *m, const weft_task *k)
 {
-    return k && (k->part == WEFT_PART_F || k->part == WEFT_PART_B) && k->stage >= 0 &&
-           k->stage < m->t->stages && k->micro_batch >= 0 && k->micro_batch < m->t->micro_batches;
+    return k && is_micro(k) && k->stage >= 0 && k->stage < m->t->stages && k->micro_batch >= 0 &&
+           k->micro_batch < m->t->micro_batches;
 }
 
 /* The stage that a task reads from; -1: none but its own. */
 static int source_of(const machine *m, const weft_task *k)
 {
     int stage = k->part == WEFT_PART_F ? k->stage - 1 : k->stage + 1;
-    return stage < 0 || stage >= m->t->stages ? -1 : stage;
+    return k->part == WEFT_PART_W || stage < 0 || stage >= m->t->stages ? -1 : stage;
 }
 
 static int drain_of(const machine *m, const weft_task *k)
 {
     int stage = k->part == WEFT_PART_F ? k->stage + 1 : k->stage - 1;
-    if (k->part == WEFT_PART_F && !m->t->backward && stage >= m->t->stages)
+    if (k->part == WEFT_PART_W)
         return -1;
     return stage < 0 || stage >= m->t->stages ? -1 : stage;
 }
 
-static channel *from(const machine *m, const weft_task *k, int sender)
+static channel *between(const machine *m, const weft_task *k, int sender, int receiver)
 {
-    return &m->channels[(k->part == WEFT_PART_B) * m->t->ranks + sender];
+    return &m->channels[(way_of(k) * m->t->ranks + sender) * m->t->ranks + receiver];
 }
 
 /* How many transfers of a channel are over; what does not fit breaks the machine. */
@@ -77,9 +88,9 @@ static void post_receive(machine *m, int rank, const weft_task *k)
     if (!moves_data(m, k))
         return;
     int stage = source_of(m, k);
-    if (stage < 0 || stage % m->t->ranks == rank)
+    if (stage < 0 || m->t->rank_of[stage] == rank)
         return;
-    channel *c = from(m, k, stage % m->t->ranks);
+    channel *c = between(m, k, m->t->rank_of[stage], rank);
     c->wanted[c->n_wanted++] = tag(m, stage, k->micro_batch);
 }
 
@@ -95,14 +106,14 @@ static int find(const int64_t *list, int n, int64_t what)
  * waited for in vain. */
 static bool has_operand(machine *m, int rank, const weft_task *k)
 {
-    int stage = source_of(m, k), way = k->part == WEFT_PART_B;
-    if (way && !m->done[0][tag(m, k->stage, k->micro_batch)])
+    int stage = source_of(m, k), way = way_of(k);
+    if (way && !m->done[way - 1][tag(m, k->stage, k->micro_batch)])
         return false;
     if (stage < 0)
         return true;
-    if (stage % m->t->ranks == rank)
+    if (m->t->rank_of[stage] == rank)
         return m->done[way][tag(m, stage, k->micro_batch)];
-    const channel *c = from(m, k, stage % m->t->ranks);
+    const channel *c = between(m, k, m->t->rank_of[stage], rank);
     int i = find(c->wanted, c->n_wanted, tag(m, stage, k->micro_batch));
     return i >= 0 && i < over(m, c);
 }
@@ -110,11 +121,11 @@ static bool has_operand(machine *m, int rank, const weft_task *k)
 static bool has_slot(machine *m, int rank, const weft_task *k)
 {
     int stage = drain_of(m, k);
-    if (stage < 0 || stage % m->t->ranks == rank || !m->limits || m->limits->sending == 0)
+    if (stage < 0 || m->t->rank_of[stage] == rank || !m->limits || m->limits->sending == 0)
         return true;
     /* all but the last few of this stage's results must have left */
-    const channel *c = from(m, k, rank);
-    int way = k->part == WEFT_PART_B;
+    const channel *c = between(m, k, rank, m->t->rank_of[stage]);
+    int way = way_of(k);
     int64_t must = m->sends[way][k->stage] - (int64_t)m->limits->sending + 1, seen = 0;
     int n = over(m, c);
     for (int i = 0; i < n; i++)
@@ -124,8 +135,8 @@ static bool has_slot(machine *m, int rank, const weft_task *k)
 
 static bool run_micro(machine *m, int rank, const weft_task *k)
 {
-    int way = k->part == WEFT_PART_B;
-    if (!moves_data(m, k) || k->stage % m->t->ranks != rank || m->begun[rank] != 1 ||
+    int way = way_of(k);
+    if (!moves_data(m, k) || m->t->rank_of[k->stage] != rank || m->begun[rank] != 1 ||
         (way && !m->t->backward)) {
         m->broken = true;
         return false;
@@ -135,12 +146,12 @@ static bool run_micro(machine *m, int rank, const weft_task *k)
     char *done = &m->done[way][tag(m, k->stage, k->micro_batch)];
     m->broken = m->broken || *done;
     *done = 1;
-    m->waiting[k->stage] += way ? -1 : 1;
+    m->waiting[k->stage] += way == 0 ? 1 : way == 1 + m->split[k->stage] ? -1 : 0;
     if (m->limits && m->limits->waiting)
         m->broken = m->broken || m->waiting[k->stage] > m->limits->waiting[k->stage];
     int stage = drain_of(m, k);
-    if (stage >= 0 && stage % m->t->ranks != rank) {
-        channel *c = from(m, k, rank);
+    if (stage >= 0 && m->t->rank_of[stage] != rank) {
+        channel *c = between(m, k, rank, m->t->rank_of[stage]);
         c->sent[c->n_sent++] = tag(m, k->stage, k->micro_batch);
         m->sends[way][k->stage]++;
     }
@@ -169,8 +180,7 @@ static bool advance(machine *m, int rank)
         m->prologue[rank] = true;
         return true;
     }
-    bool micro = k->part == WEFT_PART_F || k->part == WEFT_PART_B;
-    if (!(micro ? run_micro(m, rank, k) : run_other(m, rank, k)))
+    if (!(is_micro(k) ? run_micro(m, rank, k) : run_other(m, rank, k)))
         return false;
     m->at[rank]++;
     m->prologue[rank] = false;
@@ -183,7 +193,8 @@ static bool all_done(const machine *m)
     for (int r = 0; r < m->t->ranks; r++)
         ok = ok && m->at[r] == m->t->of[r].n && m->begun[r] == (m->t->backward ? 3 : 2);
     for (int64_t i = 0; i < m->t->stages * m->t->micro_batches; i++)
-        ok = ok && m->done[0][i] && (m->done[1][i] || !m->t->backward);
+        ok = ok && m->done[0][i] && (m->done[1][i] || !m->t->backward) &&
+             (m->done[2][i] || !m->split[i / m->t->micro_batches]);
     return ok;
 }
 
@@ -201,16 +212,23 @@ bool pipeline_finishes(const weft_tasks *t, const weft_tasks_limits *limits, uin
     for (int r = 0; r < t->ranks; r++)
         n += (size_t)t->of[r].n;
     machine m = {.t = t, .limits = limits};
-    m.channels = take(2 * ranks, sizeof *m.channels);
+    m.channels = take(2 * ranks * ranks, sizeof *m.channels);
     m.at = take(ranks, sizeof *m.at);
     m.prologue = take(ranks, sizeof *m.prologue);
     m.begun = take(ranks, 1);
     m.waiting = take(stages, sizeof *m.waiting);
-    for (int i = 0; i < 2; i++) {
+    m.split = take(stages, 1);
+    for (int r = 0; r < t->ranks; r++)
+        for (int i = 0; i < t->of[r].n; i++) {
+            const weft_task *k = &t->of[r].list[i];
+            if (k->part == WEFT_PART_W && k->stage >= 0 && k->stage < t->stages)
+                m.split[k->stage] = true;
+        }
+    for (int i = 0; i < 3; i++)
         m.done[i] = take(places, 1);
+    for (int i = 0; i < 2; i++)
         m.sends[i] = take(stages, sizeof(int));
-    }
-    for (size_t i = 0; i < 2 * ranks; i++) {
+    for (size_t i = 0; i < 2 * ranks * ranks; i++) {
         m.channels[i].sent = take(n, sizeof(int64_t));
         m.channels[i].wanted = take(n, sizeof(int64_t));
     }
@@ -222,7 +240,7 @@ bool pipeline_finishes(const weft_tasks *t, const weft_tasks_limits *limits, uin
                 break;
     }
     bool ok = all_done(&m);
-    for (size_t i = 0; i < 2 * ranks; i++) {
+    for (size_t i = 0; i < 2 * ranks * ranks; i++) {
         ok = ok && m.channels[i].n_sent == m.channels[i].n_wanted;
         weft_free(m.channels[i].sent);
         weft_free(m.channels[i].wanted);
@@ -232,10 +250,11 @@ bool pipeline_finishes(const weft_tasks *t, const weft_tasks_limits *limits, uin
     weft_free(m.prologue);
     weft_free(m.begun);
     weft_free(m.waiting);
-    for (int i = 0; i < 2; i++) {
+    weft_free(m.split);
+    for (int i = 0; i < 3; i++)
         weft_free(m.done[i]);
+    for (int i = 0; i < 2; i++)
         weft_free(m.sends[i]);
-    }
     return ok;
 }
 

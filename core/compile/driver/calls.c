@@ -65,7 +65,7 @@ static int find_most(const weft_lowered *l, int64_t bytes)
             const weft_instruction *in = &l->programs[a].list[i];
             bool shifted = in->node && weft_node_shifts(in->node);
             if (is_post(in) && !shifted && bytes_of(in) == bytes)
-                stages += in->kind == WEFT_POST_SEND ? 1 : WEFT_MOST_POSTED;
+                stages += in->kind == WEFT_POST_SEND ? (int)l->sending : WEFT_MOST_POSTED;
             if (is_post(in) && shifted)
                 shifts += bytes_of(in) == bytes;
             else if (in->kind == WEFT_AWAIT && shifted)

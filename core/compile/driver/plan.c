@@ -219,6 +219,7 @@ static weft_status lower(weft_plan *p, weft_mode mode, weft_error *err)
                                   .states = &p->states,
                                   .tasks = &p->tasks[mode]->of[stage_rank(p, mode)],
                                   .rank = p->rank,
+                                  .sending = p->tasks[mode]->sending,
                                   .n_queues = adversary ? 2 : p->device->n_queues,
                                   .adversary = adversary};
     options.caches = weft_graph_writes(p->graphs[mode]) ? &p->caches : NULL;

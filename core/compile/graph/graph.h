@@ -137,7 +137,8 @@ struct weft_graph {
     bool placed;                    /* nodes are placed as they are added */
     bool differentiating;           /* the backward is being built */
     int *stages;                    /* of blocks: stages.c */
-    int stages_capacity;
+    int *stage_ranks;               /* of stages, where somebody says it; -1: the loop's */
+    int stages_capacity, stage_ranks_capacity;
     const char *stages_axis, *stages_by; /* the axis, who set them; NULL: nobody */
     bool has_parts;                      /* nodes know their part and stage */
     /* where and on whose behalf nodes are added */
@@ -330,7 +331,6 @@ weft_status weft_graph_copy_weights(weft_graph *g);
 
 /* ---- parts (parts.c) ---- */
 
-const char *weft_part_name(weft_part part);
 /* Gives every node of an ordered graph its part and stage. */
 void weft_graph_assign_parts(weft_graph *g);
 /* Does the maker run no later than the reader, by part and stage? */

@@ -79,11 +79,15 @@ static int block_of_move(const weft_graph *g, const weft_value *v, weft_layout t
     return user->block;
 }
 
-/* The stage that a value of a micro-batch comes to with one step: the next in the forward, the one
- * before in the backward. */
-static int stage_behind(const weft_value *v, weft_phase phase)
+/* The stage that a value of a micro-batch comes to with one step: the next of another rank, in the
+ * forward; before it, in the backward. */
+static int stage_behind(const weft_graph *g, const weft_value *v, weft_phase phase)
 {
-    return phase == WEFT_BACKWARD ? v->node->stage - 1 : v->node->stage + 1;
+    int step = phase == WEFT_BACKWARD ? -1 : 1, stage = v->node->stage + step;
+    while (stage >= 0 && stage < weft_graph_stages(g) &&
+           weft_graph_stage_rank(g, stage) == weft_graph_stage_rank(g, v->node->stage))
+        stage += step;
+    return stage;
 }
 
 /* A send of a micro-batch goes to the neighbour: what is farther away gets there through those
@@ -93,7 +97,7 @@ static weft_layout next_hop(const weft_graph *g, const weft_value *v, weft_layou
 {
     if (weft_value_available(v) != WEFT_MICRO_BATCH)
         return to;
-    int stage = stage_behind(v, phase);
+    int stage = stage_behind(g, v, phase);
     return stage < 0
                ? to
                : weft_layout_set_at(to, weft_graph_stage_axis(g), weft_graph_stage_rank(g, stage));
@@ -118,7 +122,7 @@ static weft_status settle_travel(weft_graph *g, weft_node *n, const weft_value *
     }
     if (!micro)
         return WEFT_OK;
-    n->stage = stage_behind(v, phase);
+    n->stage = stage_behind(g, v, phase);
     n->block = weft_graph_block_in(g, n->stage);
     if (n->stage < 0 || n->block == WEFT_BLOCK_NONE)
         weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,

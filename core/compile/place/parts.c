@@ -4,7 +4,8 @@
 
 const char *weft_part_name(weft_part part)
 {
-    static const char *const names[] = {"begin", "forward", "backward", "step_end", "update"};
+    static const char *const names[] = {"begin",   "forward",  "backward",
+                                        "weights", "step_end", "update"};
     return names[part];
 }
 
@@ -12,8 +13,8 @@ bool weft_node_may_read(const weft_node *reader, const weft_node *maker)
 {
     if (reader->part != maker->part)
         return maker->part < reader->part;
-    return reader->part == WEFT_PART_B ? maker->stage >= reader->stage
-                                       : maker->stage <= reader->stage;
+    return reader->part == WEFT_PART_F ? maker->stage <= reader->stage
+                                       : maker->stage >= reader->stage;
 }
 
 /* ---- parts ---- */
@@ -53,7 +54,9 @@ static weft_part part_of(const weft_graph *g, const weft_node *n)
     bool train = g->config.mode == WEFT_MODE_TRAIN;
     switch (n->scope) {
     case WEFT_MICRO_BATCH:
-        return train && runs_backward(n) ? WEFT_PART_B : WEFT_PART_F;
+        return n->part == WEFT_PART_W      ? WEFT_PART_W /* somebody has put it there */
+               : train && runs_backward(n) ? WEFT_PART_B
+                                           : WEFT_PART_F;
     case WEFT_STEP_END:
         return !train || n->mark ? WEFT_PART_STEP_END : WEFT_PART_UPDATE;
     default:
@@ -74,7 +77,7 @@ static int stage_of_readers(const weft_node *n)
             if (!weft_part_is_micro(user->part) || user->stage < 0)
                 continue;
             bool sooner =
-                n->part == WEFT_PART_B ? user->stage > stage : user->stage < stage || stage < 0;
+                n->part != WEFT_PART_F ? user->stage > stage : user->stage < stage || stage < 0;
             stage = sooner ? user->stage : stage;
         }
     return stage;
@@ -83,7 +86,7 @@ static int stage_of_readers(const weft_node *n)
 /* The first of the stages where a node's results are, in the order of its part. */
 static int first_stage_at(const weft_graph *g, const weft_node *n, int at)
 {
-    bool backward = n->part == WEFT_PART_B;
+    bool backward = n->part != WEFT_PART_F;
     for (int i = 0, n_stages = weft_graph_stages(g); i < n_stages; i++) {
         int stage = backward ? n_stages - 1 - i : i;
         if (weft_graph_stage_rank(g, stage) == at)
@@ -105,12 +108,12 @@ static int stage_without_block(const weft_graph *g, const weft_node *n)
 /* Not before what it reads is there. */
 static int stage_after_operands(const weft_node *n, int last)
 {
-    int stage = n->stage < 0 ? n->part == WEFT_PART_B ? last : 0 : n->stage;
+    int stage = n->stage < 0 ? n->part != WEFT_PART_F ? last : 0 : n->stage;
     for (int i = 0; i < n->n_ins; i++) {
         const weft_node *maker = n->ins[i]->node;
         if (maker->part != n->part)
             continue;
-        bool later = n->part == WEFT_PART_B ? maker->stage < stage : maker->stage > stage;
+        bool later = n->part != WEFT_PART_F ? maker->stage < stage : maker->stage > stage;
         stage = later ? maker->stage : stage;
     }
     return stage;

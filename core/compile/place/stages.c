@@ -8,18 +8,19 @@
 /* Blocks -3 (the head), -2 (the embedding), 0, 1, ... */
 enum { FIRST_BLOCK = WEFT_BLOCK_HEAD };
 
-static weft_status reserve(weft_graph *g, int n)
+/* Room for n numbers; nothing: what the others are. */
+static weft_status reserve(weft_graph *g, int **list, int *capacity, int n, int nothing)
 {
-    if (n <= g->stages_capacity)
+    if (n <= *capacity)
         return WEFT_OK;
     int more = 2 * n + 8;
     int *fresh = weft_pool_alloc(&g->pool, (size_t)more * sizeof *fresh);
     if (!fresh)
         return weft_fail_memory(&g->error);
     for (int k = 0; k < more; k++)
-        fresh[k] = k < g->stages_capacity ? g->stages[k] : 0;
-    g->stages = fresh;
-    g->stages_capacity = more;
+        fresh[k] = k < *capacity ? (*list)[k] : nothing;
+    *list = fresh;
+    *capacity = more;
     return WEFT_OK;
 }
 
@@ -46,7 +47,8 @@ static weft_status check(weft_graph *g, const char *axis, int block, int stage)
 
 void weft_set_stage(weft_graph *g, const char *axis, int block, int stage)
 {
-    if (weft_graph_status(g) || check(g, axis, block, stage) || reserve(g, block - FIRST_BLOCK + 1))
+    if (weft_graph_status(g) || check(g, axis, block, stage) ||
+        reserve(g, &g->stages, &g->stages_capacity, block - FIRST_BLOCK + 1, 0))
         return;
     if (!g->stages_by && !(g->stages_axis = weft_pool_strdup(&g->pool, axis))) {
         weft_fail_memory(&g->error);
@@ -54,6 +56,21 @@ void weft_set_stage(weft_graph *g, const char *axis, int block, int stage)
     }
     g->stages_by = g->by;
     g->stages[block - FIRST_BLOCK] = stage;
+}
+
+void weft_set_stage_rank(weft_graph *g, int stage, int coordinate)
+{
+    int a = weft_graph_stage_axis(g);
+    if (weft_graph_status(g))
+        return;
+    if (g->placed || stage < 0 || stage >= weft_graph_stages(g) || coordinate < 0 ||
+        coordinate >= (a < 0 ? 1 : g->config.mesh.axis[a].size))
+        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                        "stage %d of %d cannot be of rank %d of the pipeline; ranks of stages are "
+                        "set in a graph pass, behind the stages",
+                        stage, weft_graph_stages(g), coordinate);
+    else if (!reserve(g, &g->stage_ranks, &g->stage_ranks_capacity, stage + 1, -1))
+        g->stage_ranks[stage] = coordinate;
 }
 
 int weft_graph_stages(const weft_graph *g)
@@ -78,6 +95,8 @@ int weft_graph_stage_axis(const weft_graph *g)
 int weft_graph_stage_rank(const weft_graph *g, int stage)
 {
     int a = weft_graph_stage_axis(g);
+    if (a >= 0 && stage < g->stage_ranks_capacity && g->stage_ranks[stage] >= 0)
+        return g->stage_ranks[stage];
     return a < 0 ? 0 : stage % g->config.mesh.axis[a].size;
 }
 
@@ -131,6 +150,14 @@ weft_status weft_graph_check_stages(weft_graph *g)
 
 /* ---- what is made from weights alone ---- */
 
+/* Who reads copies of one kind: ranks of a loop, or stages where a rank may have the first and the
+ * last. -1: values of no block. */
+static int home_of(const weft_graph *g, int block)
+{
+    const int rank = weft_graph_block_rank(g, block);
+    return rank < 0 || !g->stage_ranks ? rank : weft_graph_stage_of(g, block);
+}
+
 /* A node like n for those who read its results in another stage. */
 static weft_node *copy_for(weft_graph *g, weft_node *n, int block)
 {
@@ -151,25 +178,25 @@ static weft_node *copy_for(weft_graph *g, weft_node *n, int block)
     return copy;
 }
 
-/* The readers of n's results at a coordinate go over to a copy. */
-static void hand_over(weft_graph *g, weft_node *n, int rank, weft_node *copy)
+/* The readers of n's results at a home go over to a copy. */
+static void hand_over(weft_graph *g, weft_node *n, int home, weft_node *copy)
 {
     for (int r = 0; r < n->n_outs; r++)
         for (int i = n->outs[r]->n_uses - 1; i >= 0; i--) {
             const weft_use use = n->outs[r]->uses[i];
-            if (weft_graph_block_rank(g, use.node->block) == rank)
+            if (home_of(g, use.node->block) == home)
                 weft_node_relink(g, use.node, use.operand, copy->outs[r]);
         }
 }
 
-/* The first reader whose coordinate is neither none nor `rank`; NULL: there is none. */
-static const weft_node *reader_elsewhere(const weft_graph *g, const weft_node *n, int rank)
+/* The first reader whose home is neither none nor `home`; NULL: there is none. */
+static const weft_node *reader_elsewhere(const weft_graph *g, const weft_node *n, int home)
 {
     for (int r = 0; r < n->n_outs; r++)
         for (int i = 0; i < n->outs[r]->n_uses; i++) {
             const weft_node *user = n->outs[r]->uses[i].node;
-            int other = weft_graph_block_rank(g, user->block);
-            if (other >= 0 && other != rank)
+            int other = home_of(g, user->block);
+            if (other >= 0 && other != home)
                 return user;
         }
     return NULL;
@@ -188,11 +215,11 @@ weft_status weft_graph_copy_weights(weft_graph *g)
         const weft_node *user;
         if (!is_made_of_weights(n) || n->block == WEFT_BLOCK_NONE)
             continue;
-        while ((user = reader_elsewhere(g, n, weft_graph_block_rank(g, n->block)))) {
+        while ((user = reader_elsewhere(g, n, home_of(g, n->block)))) {
             weft_node *copy = copy_for(g, n, user->block);
             if (!copy)
                 break;
-            hand_over(g, n, weft_graph_block_rank(g, user->block), copy);
+            hand_over(g, n, home_of(g, user->block), copy);
         }
     }
     return weft_graph_status(g);

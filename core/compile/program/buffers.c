@@ -19,6 +19,13 @@ int weft_compile_add_buffer(weft_compiler *c, weft_buffer b)
     return l->n_buffers - 1;
 }
 
+weft_buffer_class weft_class_between(weft_part made, weft_part read)
+{
+    if (made == WEFT_PART_F && (read == WEFT_PART_B || read == WEFT_PART_W))
+        return WEFT_CLASS_SAVED;
+    return made == WEFT_PART_B && read == WEFT_PART_W ? WEFT_CLASS_HELD : WEFT_CLASS_TEMPORARY;
+}
+
 static void share(weft_compiler *c, const weft_value *v, int buffer)
 {
     weft_buffer *b = &c->l->buffers[buffer];
@@ -35,12 +42,10 @@ static weft_buffer_class class_of(const weft_compiler *c, const weft_value *v, i
         return WEFT_CLASS_WEIGHT;
     int last = c->last_use[v->id] < c->n ? c->last_use[v->id] : c->n - 1;
     weft_part made = weft_compiler_part(c, first), used = weft_compiler_part(c, last);
-    if (made == WEFT_PART_F && used == WEFT_PART_B)
-        return WEFT_CLASS_SAVED;
     if (v->node->phase == WEFT_BACKWARD && v->n_dims > 0 &&
-        (used > WEFT_PART_B || weft_node_accumulates(v->node)))
+        (used > WEFT_PART_W || weft_node_accumulates(v->node)))
         return WEFT_CLASS_GRADIENT;
-    return WEFT_CLASS_TEMPORARY;
+    return weft_class_between(made, used);
 }
 
 /* What a head that is not validated would read, and nothing else does: how it is stored follows
@@ -146,7 +151,10 @@ static bool in_place(const weft_compiler *c, const weft_node *n, int r, int p)
     if (b->base == WEFT_BASE_STATE)
         return becomes(to) == b->value && c->last_use[from->id] == p &&
                weft_compiler_part(c, p) == WEFT_PART_UPDATE;
-    return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of;
+    return b->base == WEFT_BASE_ARENA && b->last == p && !to->update_of &&
+           (weft_compiler_part(c, p) != WEFT_PART_W ||
+            b->first >= weft_compiler_program(c, p)->from); /* else a B may read it behind this */
+    ;
 }
 
 static weft_status add_result(weft_compiler *c, weft_node *n, int r, int p)
@@ -190,7 +198,7 @@ static weft_status add_accumulator(weft_compiler *c, weft_node *n)
                      .last = c->last_use[v->id],
                      .kind = v->n_dims ? WEFT_CLASS_GRADIENT : WEFT_CLASS_TEMPORARY,
                      .value = v};
-    int end = weft_compiler_end(c, WEFT_PART_B) - 1, i;
+    int end = weft_compiler_end(c, WEFT_PART_W) - 1, i;
     b.last = b.last > end ? b.last : end;
     if ((i = weft_compile_add_buffer(c, b)) < 0)
         return WEFT_ERR_MEMORY;
@@ -225,9 +233,9 @@ static void classify(weft_compiler *c)
     for (int i = 0; i < c->l->n_buffers; i++) {
         weft_buffer *b = &c->l->buffers[i];
         int last = b->last < c->n ? b->last : c->n - 1;
-        if (b->kind == WEFT_CLASS_TEMPORARY && weft_compiler_part(c, b->first) == WEFT_PART_F &&
-            weft_compiler_part(c, last) == WEFT_PART_B)
-            b->kind = WEFT_CLASS_SAVED;
+        if (b->kind == WEFT_CLASS_TEMPORARY)
+            b->kind =
+                weft_class_between(weft_compiler_part(c, b->first), weft_compiler_part(c, last));
     }
 }
 

@@ -79,5 +79,7 @@ void weft_compile_find_product_dtype(weft_compiler *c);
 void weft_compile_call(const weft_compiler *c, const weft_node *n, bool accumulate,
                        weft_tensor *tensors, weft_call *call);
 int weft_compile_add_buffer(weft_compiler *c, weft_buffer b);
+/* Of a value that lives from one part to another. */
+weft_buffer_class weft_class_between(weft_part made, weft_part read);
 
 #endif

@@ -49,9 +49,8 @@ void weft_compile_count(weft_compiler *c, weft_instruction *in, const weft_call 
                         weft_part part)
 {
     const weft_node *n = in->node;
-    double flops = 0, times = part == WEFT_PART_F || part == WEFT_PART_B
-                                  ? (double)c->g->config.sizes.micro_batches
-                                  : 1 / (double)n->every;
+    double flops = 0, times = weft_part_is_micro(part) ? (double)c->g->config.sizes.micro_batches
+                                                       : 1 / (double)n->every;
     if (n->op->flops) {
         const weft_entry entry =
             weft_enter_op(weft_ops_owner(c->g->config.ops, n->op), "flops", n->op->name, NULL);

@@ -118,16 +118,17 @@ static void find_stage(weft_compiler *c, const weft_node *n, int axis)
         weft_layout_at(n->outs[0]->layout, axis) >= 0) {
         bool leaves =
             weft_part_is_micro(n->part) && weft_node_sends(n) && weft_compile_is_sender(c, n);
-        *stage = leaves ? n->ins[0]->node->stage : n->stage;
+        /* what leaves does so from the stage next to the one that it goes to */
+        *stage = n->stage + (leaves ? n->part == WEFT_PART_F ? -1 : 1 : 0);
         return;
     }
-    bool backward = n->part == WEFT_PART_B;
+    bool backward = n->part != WEFT_PART_F;
     *stage = -1;
     for (int r = 0; r < n->n_outs; r++)
         for (int i = 0; i < n->outs[r]->n_uses; i++) {
             const weft_node *user = n->outs[r]->uses[i].node;
             int of = user->mark && weft_part_is_micro(user->part) ? c->stage[user->id] : -1;
-            bool sooner = backward && user->part == WEFT_PART_B ? of > *stage : of < *stage;
+            bool sooner = backward ? of > *stage : of < *stage;
             *stage = of >= 0 && (*stage < 0 || sooner) ? of : *stage;
         }
     if (*stage < 0)
@@ -181,7 +182,7 @@ int weft_compile_beside_until(const weft_compiler *c, const weft_node *n)
  * once, too, and end for each batch. */
 static weft_part repeats_to(const weft_compiler *c)
 {
-    return c->g->config.mode == WEFT_MODE_TRAIN ? WEFT_PART_B : WEFT_PART_STEP_END;
+    return c->g->config.mode == WEFT_MODE_TRAIN ? WEFT_PART_W : WEFT_PART_STEP_END;
 }
 
 static void find_last_uses(weft_compiler *c)
@@ -254,6 +255,17 @@ static void fill_program(weft_compiler *c, weft_program *p)
     p->to = c->n;
 }
 
+/* Is there work of this part and stage here? */
+static bool is_here(const weft_compiler *c, weft_part part, int stage, int axis)
+{
+    const weft_task_list *tasks = c->l->tasks;
+    bool listed = part != WEFT_PART_W;
+    for (int i = 0; i < tasks->n && !listed; i++)
+        listed = tasks->list[i].part == part && tasks->list[i].stage == stage;
+    return listed && (!weft_part_is_micro(part) || axis < 0 || weft_graph_stages(c->g) == 1 ||
+                      weft_graph_stage_rank(c->g, stage) == c->l->coord[axis]);
+}
+
 static weft_status make_programs(weft_compiler *c)
 {
     weft_lowered *l = c->l;
@@ -262,12 +274,12 @@ static weft_status make_programs(weft_compiler *c)
     if (!l->programs)
         return weft_fail_memory(c->err);
     for (int part = 0; part < WEFT_PARTS; part++) {
-        int n = part == WEFT_PART_F || part == WEFT_PART_B ? stages : 1;
+        int n = weft_part_is_micro((weft_part)part) ? stages : 1;
         for (int i = 0; i < n; i++) {
-            int stage = part == WEFT_PART_B ? n - 1 - i : i;
-            if (n > 1 && axis >= 0 && weft_graph_stage_rank(c->g, stage) != l->coord[axis])
-                continue;
-            l->programs[l->n_programs++] = (weft_program){.part = (weft_part)part, .stage = stage};
+            int stage = part > WEFT_PART_F ? n - 1 - i : i;
+            if (is_here(c, (weft_part)part, stage, axis))
+                l->programs[l->n_programs++] =
+                    (weft_program){.part = (weft_part)part, .stage = stage};
         }
     }
     return WEFT_OK;
@@ -292,6 +304,13 @@ weft_status weft_compile_order(weft_compiler *c)
         c->position[i] = -1;
     for (int i = 0; i < c->l->n_programs; i++)
         fill_program(c, &c->l->programs[i]);
+    for (const weft_node *n = g->first; n; n = n->next)
+        if (n->mark && n->part == WEFT_PART_W && c->position[n->id] < 0)
+            return weft_fail(
+                c->err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
+                "%s waits for a task of part %s, of which the schedule has none in stage %d",
+                n->n_outs ? n->outs[0]->name : n->op->name, weft_part_name(n->part),
+                c->stage[n->id]);
     s = weft_compile_group(c);
     s = s ? s : weft_compile_early(c);
     if (!s)

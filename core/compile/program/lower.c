@@ -9,9 +9,10 @@
 
 const char *weft_class_name(weft_buffer_class c)
 {
-    static const char *const names[] = {"state",      "key-value cache", "inputs",
-                                        "gradients",  "weight copies",   "saved activations",
-                                        "being sent", "temporaries",     "workspace"};
+    static const char *const names[] = {
+        "state",         "key-value cache",   "inputs",           "gradients",
+        "weight copies", "saved activations", "held for weights", "being sent",
+        "temporaries",   "workspace"};
     return names[c];
 }
 
@@ -133,19 +134,25 @@ static weft_status add_collective(weft_compiler *c, weft_instruction *in, int p)
     return s ? s : add_workspace(c, in, workspace, in->position);
 }
 
-/* The sender copies what it sends to a place of its own, which nothing else uses before it is
- * there; so its own memory is free at once. */
+/* The sender copies what it sends to places of its own, in turn, which nothing else uses before it
+ * is there; so its own memory is free at once. */
 static weft_status add_send(weft_compiler *c, weft_instruction *in, weft_node *n)
 {
     in->kind = WEFT_POST_SEND;
     weft_status s = fill(c, in, n, 1, n->ins, 0, NULL);
-    in->workspace =
-        weft_compile_add_buffer(c, (weft_buffer){.base = WEFT_BASE_ARENA,
-                                                 .bytes = weft_nominal_bytes(c->g, n->ins[0]),
-                                                 .first = 0,
-                                                 .last = c->n,
-                                                 .kind = WEFT_CLASS_SENT});
+    in->workspace = weft_compile_add_buffer(c, (weft_buffer){.base = WEFT_BASE_ARENA,
+                                                             .bytes = weft_sent_bytes(c->l, n),
+                                                             .first = 0,
+                                                             .last = c->n,
+                                                             .kind = WEFT_CLASS_SENT});
     return s ? s : in->workspace < 0 ? WEFT_ERR_MEMORY : WEFT_OK;
+}
+
+int64_t weft_sent_bytes(const weft_lowered *l, const weft_node *n)
+{
+    const int64_t bytes = weft_nominal_bytes(l->graph, n->ins[0]);
+    const int64_t others = weft_part_is_micro(n->part) ? l->sending - 1 : 0;
+    return others * weft_align(bytes, l->alignment) + bytes;
 }
 
 static bool receives(const weft_compiler *c, const weft_node *n)
@@ -336,7 +343,7 @@ static weft_status add_observations(weft_compiler *c)
         if (!weft_node_accumulates(n) || !n->outs[0]->fetch)
             continue;
         weft_buffer *b = &c->l->buffers[c->l->buffer_of[n->outs[0]->id]];
-        int end = weft_compiler_end(c, WEFT_PART_B);
+        int end = weft_compiler_end(c, WEFT_PART_W);
         b->last = b->last > end ? b->last : end;
         weft_instruction *in = append(c, weft_lowered_program(c->l, WEFT_PART_STEP_END, 0), end);
         if (!in)
@@ -490,6 +497,7 @@ weft_status weft_lower(weft_graph *g, const weft_lower_options *options, weft_lo
         return weft_fail_memory(err);
     l->graph = g;
     l->tasks = options->tasks;
+    l->sending = options->sending ? options->sending : 1;
     l->alignment = weft_device_alignment(options->kernels->device);
     weft_mesh_coord(&g->config.mesh, options->rank, l->coord);
     size_t nodes = (size_t)g->n_nodes + 1, values = (size_t)g->n_values + 1;

@@ -114,6 +114,7 @@ typedef enum weft_buffer_class {
     WEFT_CLASS_GRADIENT, /* of parameters */
     WEFT_CLASS_WEIGHT,   /* copies made from parameters: casts, gathers */
     WEFT_CLASS_SAVED,    /* activations that wait for the backward */
+    WEFT_CLASS_HELD,     /* what the backward leaves to the weights' gradients */
     WEFT_CLASS_SENT,     /* copies that are on their way to other stages */
     WEFT_CLASS_TEMPORARY,
     WEFT_CLASS_WORKSPACE,
@@ -197,14 +198,14 @@ typedef struct weft_program {
     int from, to;   /* its positions are [from, to) */
     unsigned periods, runs; /* bits of weft_lowered.periods: of its instructions; of those that run
                                here: of a variant not all */
-    int *like; /* of F and B, by micro-batch: the first for which all that it touches lies in
+    int *like; /* of F, B and W, by micro-batch: the first for which all that it touches lies in
                   the same places */
 } weft_program;
 
 /* Values of a micro-batch that live from one program to another, while those of other micro-batches
  * do: each micro-batch that is on its way has a slot, in which they lie together. */
 typedef struct weft_slots {
-    int maker, reader; /* programs: of the makers, of the last readers */
+    int maker, reader; /* programs: of the makers, of the readers of the last position */
     int n;
     int64_t bytes; /* of one */
     int *slot_of;  /* by micro-batch */
@@ -234,8 +235,8 @@ typedef struct weft_lowered {
     weft_buffer *buffers;
     int n_buffers, buffers_capacity;
     int *buffer_of;         /* by value id; -1: none */
-    weft_program *programs; /* parts one after the other; of B the last stage first. So an operand
-                               is made in a reader's own program or in an earlier one */
+    weft_program *programs; /* parts one after the other; of B and W the last stage first. So an
+                               operand is made in a reader's own program or in an earlier one */
     int n_programs;
     int n_variants; /* behind these: of what runs once a step, without the instructions that only
                        some steps have. The host picks one; the memory is the same */
@@ -247,6 +248,7 @@ typedef struct weft_lowered {
     weft_boundary *boundaries;
     int n_boundaries, boundaries_capacity;
     int n_positions, n_transfers, n_events;
+    int64_t sending;   /* of a node, on their way at once: each has a place */
     int64_t alignment; /* of every tensor and workspace */
     int64_t arena_bytes, step_input_bytes;
     int64_t input_bytes; /* of one micro-batch */
@@ -267,6 +269,7 @@ typedef struct weft_lower_options {
     const weft_states *states;
     const weft_task_list *tasks; /* what this rank runs; outlives what is lowered */
     int rank, n_queues;
+    int64_t sending;           /* results of one stage and part on their way at once; 0: one */
     uint64_t adversary;        /* not 0: spread instructions over the queues by this seed */
     const weft_states *caches; /* of a graph that writes text; NULL: none */
 } weft_lower_options;
@@ -323,6 +326,8 @@ uint64_t weft_global_index(const weft_tensor *t, int64_t i);
 int64_t weft_buffer_offset(const weft_lowered *l, const weft_buffer *b, int64_t micro);
 /* Bytes of the largest shard of a value: what its buffer takes on every rank. */
 int64_t weft_nominal_bytes(const weft_graph *g, const weft_value *v);
+/* What the places of a node that sends take, one behind the other. */
+int64_t weft_sent_bytes(const weft_lowered *l, const weft_node *n);
 /* Of parts that run as one, is this sent by itself, from where it lies to where it goes? Large ones
  * are: packing them would cost more than it saves.
  */

@@ -3,19 +3,21 @@
  * and that no ranks wait for each other. Nothing is simulated. */
 #include "compile/schedule/schedule.h"
 
-enum { NONE = -1, FORWARD = 0, BACKWARD = 1 };
+enum { NONE = -1, FORWARD, BACKWARD, WEIGHTS, WAYS };
 
 typedef struct verifier {
     const weft_tasks *t;
     const weft_tasks_limits *limits;
     weft_error *err;
-    weft_pool pool; /* of all that follows, and what checks need besides */
-    int *start;     /* by rank: number of its first task, all ranks' counted; [ranks]: of all */
-    int *rank_of;   /* by task */
-    int *place[2];  /* forward, backward; by stage and micro-batch: its task */
-    int *transfer;  /* by task: the transfer that its result leaves by; NONE: it stays */
-    int *arrival;   /* by task: the transfer that brings its operand; NONE: it is here */
+    weft_pool pool;   /* of all that follows, and what checks need besides */
+    int *start;       /* by rank: number of its first task, all ranks' counted; [ranks]: of all */
+    int *rank_of;     /* by task */
+    int *place[WAYS]; /* by stage and micro-batch: its task */
+    bool *split;      /* by stage: there is a W */
+    int *transfer;    /* by task: the transfer that its result leaves by; NONE: it stays */
+    int *arrival;     /* by task: the transfer that brings its operand; NONE: it is here */
     int n_transfers;
+    int64_t span; /* of the step, if all halves of tasks took 1 and transfers nothing */
 } verifier;
 
 /* Of zeros; NULL: out of memory. */
@@ -32,7 +34,7 @@ static const weft_task *task_at(const verifier *v, int task)
 
 static int direction(const weft_task *task)
 {
-    return task->part == WEFT_PART_B ? BACKWARD : FORWARD;
+    return task->part == WEFT_PART_W ? WEIGHTS : task->part == WEFT_PART_B ? BACKWARD : FORWARD;
 }
 
 static int *place_of(const verifier *v, int way, int stage, int64_t micro)
@@ -45,7 +47,7 @@ static void name_task(const verifier *v, int task, weft_text *text)
 {
     int rank = v->rank_of[task];
     weft_text_print(text, "rank %d, task %d (", rank, task - v->start[rank]);
-    weft_task_print(task_at(v, task), text);
+    weft_task_print(v->t, task_at(v, task), text);
     weft_text_add(text, ")");
 }
 
@@ -93,10 +95,11 @@ static weft_status enter(const verifier *v, int rank, int i)
         return wrong(v, number, "is of a stage that the pipeline does not have", NONE);
     if (task->micro_batch < 0 || task->micro_batch >= t->micro_batches)
         return wrong(v, number, "is of a micro-batch that the step does not have", NONE);
-    if (task->part == WEFT_PART_B && !t->backward)
+    if (task->part != WEFT_PART_F && !t->backward)
         return wrong(v, number, "is a backward, and nothing is trained", NONE);
     if (weft_tasks_rank(t, task->stage) != rank)
         return wrong(v, number, "is of another rank's stage", NONE);
+    v->split[task->stage] = v->split[task->stage] || task->part == WEFT_PART_W;
     int *place = place_of(v, direction(task), task->stage, task->micro_batch);
     if (*place != NONE)
         return wrong(v, number, "is there twice: it is also ", *place);
@@ -127,20 +130,26 @@ static weft_status enter_all(const verifier *v)
 static weft_status check_missing(const verifier *v)
 {
     const weft_tasks *t = v->t;
-    for (int way = 0; way <= t->backward; way++)
+    for (int way = FORWARD; way < (t->backward ? WAYS : 1); way++)
         for (int stage = 0; stage < t->stages; stage++)
             for (int64_t m = 0; m < t->micro_batches; m++)
-                if (*place_of(v, way, stage, m) == NONE)
-                    return weft_fail(v->err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                                     "schedule: rank %d lacks %d%c%lld", weft_tasks_rank(t, stage),
-                                     stage, way ? 'B' : 'F', (long long)m);
+                if (*place_of(v, way, stage, m) == NONE && (way != WEIGHTS || v->split[stage]))
+                    return weft_fail(
+                        v->err, WEFT_ERR_INPUT, WEFT_NOWHERE, "schedule: rank %d lacks %d%c%lld%s",
+                        weft_tasks_rank(t, stage), stage,
+                        way == BACKWARD && v->split[stage] ? 'I' : "FBW"[way], (long long)m,
+                        way == WEIGHTS ? "; of a stage that has one W every "
+                                         "micro-batch needs one"
+                                       : "");
     return WEFT_OK;
 }
 
 /* The task that makes what this one reads: of the neighbouring stage; of a backward where there is
- * none, its own forward. NONE: it reads inputs alone. */
+ * none, its own forward; of weights, their backward. NONE: it reads inputs alone. */
 static int maker_of(const verifier *v, const weft_task *task)
 {
+    if (task->part == WEFT_PART_W)
+        return *place_of(v, BACKWARD, task->stage, task->micro_batch);
     if (task->part == WEFT_PART_F)
         return task->stage == 0 ? NONE : *place_of(v, FORWARD, task->stage - 1, task->micro_batch);
     if (task->stage == v->t->stages - 1)
@@ -173,7 +182,7 @@ static weft_status check_room(verifier *v)
         return weft_fail_memory(v->err);
     for (int i = 0; i < v->start[v->t->ranks]; i++) {
         const weft_task *task = task_at(v, i);
-        if (task->part == WEFT_PART_B)
+        if (task->part == (v->split[task->stage] ? WEFT_PART_W : WEFT_PART_B))
             alive[task->stage]--;
         if (task->part != WEFT_PART_F || ++alive[task->stage] <= v->limits->waiting[task->stage])
             continue;
@@ -200,28 +209,37 @@ static bool receives(const verifier *v, int task)
     return maker != NONE && v->rank_of[maker] != v->rank_of[task];
 }
 
-/* Channels are (sender, kind): stage after stage lies on rank after rank, so a rank sends one kind
- * to one other. In a channel transfers have the order in which they are sent, and so must be
- * received. */
-static weft_status match(verifier *v, int sender, int way, const int *sent_as, int *queue)
+/* The first of a rank's tasks from this one on whose result goes to the receiver in a channel;
+ * behind the last of all: none. */
+static int next_sent(const verifier *v, int task, int sender, int receiver, int way,
+                     const int *sent_as)
 {
-    const weft_tasks *t = v->t;
-    int receiver = (sender + (way == FORWARD ? 1 : t->ranks - 1)) % t->ranks, n = 0;
-    for (int i = v->start[sender]; i < v->start[sender + 1]; i++)
-        if (sent_as[i] != NONE && direction(task_at(v, i)) == way)
-            queue[n++] = i;
-    for (int i = v->start[receiver], k = 0; i < v->start[receiver + 1]; i++) {
+    while (task < v->start[sender + 1] &&
+           (sent_as[task] == NONE || direction(task_at(v, task)) != way ||
+            v->rank_of[sent_as[task]] != receiver))
+        task++;
+    return task;
+}
+
+/* Channels are (sender, receiver, kind). In one, transfers have the order in which they are sent,
+ * and so must be received. sent: room for a task of each sender. */
+static weft_status match(verifier *v, int receiver, int way, const int *sent_as, int *sent)
+{
+    for (int r = 0; r < v->t->ranks; r++)
+        sent[r] = v->start[r];
+    for (int i = v->start[receiver]; i < v->start[receiver + 1]; i++) {
         if (direction(task_at(v, i)) != way || !receives(v, i))
             continue;
-        int maker = maker_of(v, task_at(v, i));
-        if (queue[k] != maker)
+        const int maker = maker_of(v, task_at(v, i)), sender = v->rank_of[maker];
+        sent[sender] = next_sent(v, sent[sender], sender, receiver, way, sent_as);
+        if (sent[sender] != maker)
             return wrong(v, i,
                          way == FORWARD
                              ? "receives activations out of order: it is sent the result of "
                              : "receives gradients out of order: it is sent the result of ",
-                         queue[k]);
+                         sent[sender]);
         v->transfer[maker] = v->arrival[i] = v->n_transfers++;
-        k++;
+        sent[sender]++;
     }
     return WEFT_OK;
 }
@@ -229,8 +247,8 @@ static weft_status match(verifier *v, int sender, int way, const int *sent_as, i
 static weft_status match_all(verifier *v)
 {
     int n = v->start[v->t->ranks];
-    int *sent_as = list_of(v, (size_t)n + 1), *queue = list_of(v, (size_t)n + 1);
-    if (!sent_as || !queue)
+    int *sent_as = list_of(v, (size_t)n + 1), *sent = list_of(v, (size_t)v->t->ranks);
+    if (!sent_as || !sent)
         return weft_fail_memory(v->err);
     for (int i = 0; i < n; i++)
         sent_as[i] = v->transfer[i] = v->arrival[i] = NONE;
@@ -240,7 +258,7 @@ static weft_status match_all(verifier *v)
     weft_status s = WEFT_OK;
     for (int way = 0; way <= v->t->backward && !s; way++)
         for (int r = 0; r < v->t->ranks && !s; r++)
-            s = match(v, r, way, sent_as, queue);
+            s = match(v, r, way, sent_as, sent);
     return s;
 }
 
@@ -263,6 +281,7 @@ typedef struct order {
     event *events;
     int n, n_tasks;    /* events: posts of all tasks, runs of all, transfers */
     int *left;         /* by event: how much before it has not happened */
+    int64_t *end;      /* by event: when it is over, if tasks take what they count */
     int *first, *next; /* by event: who waits for it, linked by event and place in `before` */
     int *ready;
 } order;
@@ -342,8 +361,19 @@ static weft_status name_circle(const verifier *v, const order *o)
     return s;
 }
 
+/* Of a whole backward twice as much as of its halves and of a forward. */
+static int64_t length_of(const verifier *v, const order *o, int e)
+{
+    if (e < o->n_tasks || e >= 2 * o->n_tasks)
+        return 0;
+    const weft_task *task = task_at(v, e - o->n_tasks);
+    return !weft_part_is_micro(task->part)                       ? 0
+           : task->part == WEFT_PART_B && !v->split[task->stage] ? 2
+                                                                 : 1;
+}
+
 /* What waits for an event is linked through (waiting event, its slot). */
-static int sort(order *o)
+static int sort(verifier *v, order *o)
 {
     int n_ready = 0, done = 0;
     for (int e = 0; e < o->n; e++)
@@ -358,10 +388,17 @@ static int sort(order *o)
         if (o->left[e] == 0)
             o->ready[n_ready++] = e;
     }
-    for (; done < n_ready; done++)
-        for (int l = o->first[o->ready[done]]; l != NONE; l = o->next[l])
-            if (--o->left[l / MOST_BEFORE] == 0)
-                o->ready[n_ready++] = l / MOST_BEFORE;
+    for (; done < n_ready; done++) {
+        const int e = o->ready[done];
+        o->end[e] += length_of(v, o, e);
+        v->span = o->end[e] > v->span ? o->end[e] : v->span;
+        for (int l = o->first[e]; l != NONE; l = o->next[l]) {
+            const int to = l / MOST_BEFORE;
+            o->end[to] = o->end[e] > o->end[to] ? o->end[e] : o->end[to];
+            if (--o->left[to] == 0)
+                o->ready[n_ready++] = to;
+        }
+    }
     return done;
 }
 
@@ -375,16 +412,17 @@ static weft_status check_circles(verifier *v)
     int *last[2] = {list_of(v, rings), list_of(v, rings)};
     o.events = weft_pool_alloc(&v->pool, n * sizeof *o.events);
     o.left = list_of(v, n);
+    o.end = weft_pool_alloc(&v->pool, n * sizeof *o.end);
     o.first = list_of(v, n);
     o.next = list_of(v, n * MOST_BEFORE);
     o.ready = list_of(v, n);
-    if (!last[0] || !last[1] || !o.events || !o.left || !o.first || !o.next || !o.ready)
+    if (!last[0] || !last[1] || !o.events || !o.left || !o.end || !o.first || !o.next || !o.ready)
         return weft_fail_memory(v->err);
     for (size_t i = 0; i < 2 * rings; i++)
         last[i / rings][i % rings] = (i + 1) % (size_t)(slots + 1) == 0 ? 0 : NONE;
     for (int r = 0; r < v->t->ranks; r++)
         add_rank(v, &o, r, last);
-    return sort(&o) == o.n ? WEFT_OK : name_circle(v, &o);
+    return sort(v, &o) == o.n ? WEFT_OK : name_circle(v, &o);
 }
 
 /* ---- the whole ---- */
@@ -398,17 +436,19 @@ static weft_status begin(verifier *v)
     size_t n = v->start ? (size_t)v->start[t->ranks] + 1 : 1,
            places = (size_t)t->stages * (size_t)t->micro_batches;
     v->rank_of = list_of(v, n);
-    v->place[FORWARD] = list_of(v, places);
-    v->place[BACKWARD] = list_of(v, places);
+    bool room = true;
+    for (int way = FORWARD; way < WAYS; way++)
+        room = (v->place[way] = list_of(v, places)) && room;
+    v->split = weft_pool_alloc(&v->pool, (size_t)t->stages * sizeof *v->split);
     v->transfer = list_of(v, n);
     v->arrival = list_of(v, n);
-    if (!v->start || !v->rank_of || !v->place[0] || !v->place[1] || !v->transfer || !v->arrival)
+    if (!room || !v->start || !v->rank_of || !v->split || !v->transfer || !v->arrival)
         return weft_fail_memory(v->err);
     for (int r = 0; r < t->ranks; r++)
         for (int i = v->start[r]; i < v->start[r + 1]; i++)
             v->rank_of[i] = r;
-    for (size_t i = 0; i < places; i++)
-        v->place[FORWARD][i] = v->place[BACKWARD][i] = NONE;
+    for (size_t i = 0; i < WAYS * places; i++)
+        v->place[i % WAYS][i / WAYS] = NONE;
     return WEFT_OK;
 }
 
@@ -427,7 +467,7 @@ static weft_status verify(verifier *v)
  * not looked at. */
 static weft_status check_count(const weft_tasks *t, weft_error *err)
 {
-    int64_t n = 0, most = 2 * (int64_t)t->stages * t->micro_batches + 4 * (int64_t)t->ranks;
+    int64_t n = 0, most = 3 * (int64_t)t->stages * t->micro_batches + 4 * (int64_t)t->ranks;
     for (int r = 0; r < t->ranks; r++)
         n += t->of[r].n;
     if (n <= 2 * most)
@@ -437,14 +477,36 @@ static weft_status check_count(const weft_tasks *t, weft_error *err)
                      (long long)n, (long long)most);
 }
 
-weft_status weft_tasks_verify(const weft_tasks *t, const weft_tasks_limits *limits, weft_error *err)
+static weft_status prove(const weft_tasks *t, const weft_tasks_limits *limits, int64_t *span,
+                         weft_error *err)
 {
     weft_status s = check_count(t, err);
     if (s)
         return s;
-    static const weft_tasks_limits none;
-    verifier v = {.t = t, .limits = limits ? limits : &none, .err = err};
+    verifier v = {.t = t, .limits = limits, .err = err};
     s = verify(&v);
+    *span = v.span;
     weft_pool_release(&v.pool);
+    return s;
+}
+
+weft_status weft_tasks_verify(const weft_tasks *t, const weft_tasks_limits *limits, weft_error *err)
+{
+    static const weft_tasks_limits none;
+    int64_t span;
+    return prove(t, limits ? limits : &none, &span, err);
+}
+
+weft_status weft_tasks_find_sending(weft_tasks *t, weft_error *err)
+{
+    int64_t least, span = 0;
+    weft_status s = prove(t, &(weft_tasks_limits){0}, &least, err);
+    int64_t lo = 0, hi = s ? 0 : t->micro_batches; /* too few; enough */
+    for (t->sending = 1; hi - lo > 1; t->sending = lo + (hi - lo) / 2) {
+        bool late = prove(t, &(weft_tasks_limits){.sending = t->sending}, &span, NULL) ||
+                    span - least > least / 1000;
+        *(late ? &lo : &hi) = t->sending;
+    }
+    t->sending = hi;
     return s;
 }

@@ -10,12 +10,16 @@ typedef struct weft_task_list {
     int n, capacity;
 } weft_task_list;
 
-/* Of a pipeline of `ranks` ranks. Stage s is rank s mod ranks'. */
+/* Of a pipeline of `ranks` ranks. */
 struct weft_tasks {
     int ranks, stages;
     int64_t micro_batches;
     bool backward;      /* training: F and B; else F alone */
     weft_task_list *of; /* by rank */
+    int *rank_of;       /* by stage: the rank that it belongs to; s mod ranks at first */
+    bool *split;        /* by stage: there is a W of it, and B leaves to it what can wait */
+    int64_t sending;    /* places for results of one stage and part that are on their way: the next
+                           waits for one; 1 at first */
 };
 
 /* Limits that no pipeline reaches, so that products of them can be counted. */
@@ -36,30 +40,32 @@ weft_status weft_tasks_frame(weft_tasks *tasks, weft_error *err);
  * stages backward. Framed. */
 weft_status weft_tasks_trivial(weft_tasks *tasks, weft_error *err);
 
-/* "begin", "3F12" (stage, part, micro-batch), "step_end". */
-void weft_task_print(const weft_task *task, weft_text *text);
+/* "begin", "3F12" (stage, part, micro-batch), "step_end"; "3I12": the B of a stage that is split.
+ */
+void weft_task_print(const weft_tasks *tasks, const weft_task *task, weft_text *text);
 
 /* ---- proof (proof.c) ---- */
 
-/* How many results of one stage and part a run lets be under way: the next waits for its place. */
-enum { WEFT_TASKS_SENDING = 1 };
-
 typedef struct weft_tasks_limits {
-    /* By stage: for how many micro-batches there is room between their F and the end of their B;
-     * NULL: any number. */
+    /* By stage: for how many micro-batches there is room between their F and the end of their B,
+     * or W if there is one; NULL: any number. */
     const int64_t *waiting;
     /* How many results of one stage and part may be on their way to another rank while the next is
      * made; 0: any number. */
     int64_t sending;
 } weft_tasks_limits;
 
-/* Will these lists run to their end? Every F and B there once and on its stage's rank, nothing
- * before what it reads, no ranks that wait for each other in a circle, what is received in the
- * order in which it is sent, no more alive than there is room for. A send is posted at the end of
- * its task, a receive when the task before its own begins; a transfer is done when both are posted,
- * in order, for each pair of ranks, direction and kind (activations, gradients). Errors name rank
- * and task. limits may be NULL. */
+/* Will these lists run to their end? Every F and B, and where a stage has one W, every W there once
+ * and on its stage's rank, nothing before what it reads, no ranks that wait for each other in a
+ * circle, what is received in the order in which it is sent, no more alive than there is room for.
+ * A send is posted at the end of its task, a receive when the task before its own begins; a
+ * transfer is done when both are posted, in order, for each pair of ranks, direction and kind
+ * (activations, gradients). Errors name rank and task. limits may be NULL. */
 weft_status weft_tasks_verify(const weft_tasks *tasks, const weft_tasks_limits *limits,
                               weft_error *err);
+/* Gives tasks->sending the least with which that is proved, and with which, were all forwards and
+ * halves of backwards equally long, the step would take within a thousandth of what it takes with
+ * any number. */
+weft_status weft_tasks_find_sending(weft_tasks *tasks, weft_error *err);
 
 #endif

@@ -18,12 +18,20 @@ weft_status weft_tasks_create(int ranks, int stages, int64_t micro_batches, bool
     weft_tasks *t = weft_alloc_zero(1, sizeof *t);
     if (!t)
         return weft_fail_memory(err);
-    *t = (weft_tasks){ranks, stages, micro_batches, backward, NULL};
+    *t = (weft_tasks){.ranks = ranks,
+                      .stages = stages,
+                      .micro_batches = micro_batches,
+                      .backward = backward,
+                      .sending = 1};
     t->of = weft_alloc_zero((size_t)ranks, sizeof *t->of);
-    if (!t->of) {
+    t->rank_of = weft_alloc_zero((size_t)stages, sizeof *t->rank_of);
+    t->split = weft_alloc_zero((size_t)stages, sizeof *t->split);
+    if (!t->of || !t->rank_of || !t->split) {
         weft_tasks_destroy(t);
         return weft_fail_memory(err);
     }
+    for (int s = 0; s < stages; s++)
+        t->rank_of[s] = s % ranks;
     *out = t;
     return WEFT_OK;
 }
@@ -35,12 +43,14 @@ void weft_tasks_destroy(weft_tasks *t)
     for (int r = 0; t->of && r < t->ranks; r++)
         weft_free(t->of[r].list);
     weft_free(t->of);
+    weft_free(t->rank_of);
+    weft_free(t->split);
     weft_free(t);
 }
 
 int weft_tasks_rank(const weft_tasks *t, int stage)
 {
-    return stage % t->ranks;
+    return t->rank_of[stage];
 }
 
 weft_status weft_tasks_add(weft_tasks *t, int rank, weft_part part, int stage, int64_t micro_batch,
@@ -56,6 +66,8 @@ weft_status weft_tasks_add(weft_tasks *t, int rank, weft_part part, int stage, i
     if (!task)
         return weft_fail_memory(err);
     *task = (weft_task){part, stage, micro_batch};
+    if (part == WEFT_PART_W && stage >= 0 && stage < t->stages)
+        t->split[stage] = true;
     return WEFT_OK;
 }
 
@@ -106,11 +118,13 @@ weft_status weft_tasks_trivial(weft_tasks *t, weft_error *err)
     return s ? s : weft_tasks_frame(t, err);
 }
 
-void weft_task_print(const weft_task *task, weft_text *text)
+void weft_task_print(const weft_tasks *t, const weft_task *task, weft_text *text)
 {
-    static const char *const names[] = {"begin", "F", "B", "step_end", "update"};
+    static const char *const names[] = {"begin", "F", "B", "W", "step_end", "update"};
+    bool split = task->part == WEFT_PART_B && task->stage >= 0 && task->stage < t->stages &&
+                 t->split[task->stage];
     if (weft_part_is_micro(task->part))
-        weft_text_print(text, "%d%s%lld", task->stage, names[task->part],
+        weft_text_print(text, "%d%s%lld", task->stage, split ? "I" : names[task->part],
                         (long long)task->micro_batch);
     else
         weft_text_add(text, names[task->part]);

@@ -3,11 +3,14 @@
 #include "../../lib/pipeline_lists.h"
 #include "../../lib/pipeline_sim.h"
 #include "kit/task_lists.h"
+#include "plugins/pp/pp.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <weft/files.h>
 /* last: it needs the headers above */
 #include <cmocka.h>
 
@@ -15,14 +18,6 @@ static weft_tasks *create(int ranks, int stages, int64_t micro)
 {
     weft_tasks *t;
     assert_int_equal(weft_tasks_create(ranks, stages, micro, true, &t, NULL), WEFT_OK);
-    return t;
-}
-
-static weft_tasks *schedule(weft_schedule_kind kind, int ranks, int stages, int64_t micro)
-{
-    weft_tasks *t = create(ranks, stages, micro);
-    assert_int_equal(weft_schedule_fill(kind, t, NULL), WEFT_OK);
-    assert_int_equal(weft_tasks_frame(t, NULL), WEFT_OK);
     return t;
 }
 
@@ -43,28 +38,28 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void check_one(weft_schedule_kind kind, int p, int v, int64_t m)
+static void check_one(const char *kind, int p, int v, int64_t m)
 {
-    weft_tasks *t = schedule(kind, p, p * v, m);
+    weft_tasks *t = pipeline_schedule(kind, p, p * v, m);
     weft_error err = {0};
     const weft_tasks_limits one = {.sending = 1};
     if (weft_tasks_verify(t, &one, &err))
-        fail_msg("%s, %d ranks, %d stages each, %d micro-batches: %s", weft_schedule_name(kind), p,
-                 v, (int)m, weft_error_text(&err));
+        fail_msg("%s, %d ranks, %d stages each, %d micro-batches: %s", kind, p, v, (int)m,
+                 weft_error_text(&err));
     assert_true(pipeline_finishes(t, &one, 1));
     bool whole = m % p == 0 && m >= p;
     for (int r = 0; r < p; r++) {
-        int64_t want = kind == WEFT_SCHEDULE_GPIPE  ? v * m
-                       : kind == WEFT_SCHEDULE_1F1B ? least(m, p - r)
-                       : v > 1 ? least(v * m, (v - 1) * p + 2 * (p - 1 - r) + 1)
-                               : least(m, p - r);
+        int64_t want = strcmp(kind, "gpipe") == 0  ? v * m
+                       : strcmp(kind, "1f1b") == 0 ? least(m, p - r)
+                       : v > 1                     ? least(v * m, (v - 1) * p + 2 * (p - 1 - r) + 1)
+                                                   : least(m, p - r);
         if (whole || v == 1)
             assert_int_equal(most_waiting(t, r), want);
     }
     double bubble = 3.0 * (p - 1) / v;
     if ((v > 1 ? whole : m >= p) && fabs(pipeline_bubble(t) - bubble) > 1e-6)
-        fail_msg("%s, %d ranks, %d stages each, %d micro-batches: idle for %g, not %g",
-                 weft_schedule_name(kind), p, v, (int)m, pipeline_bubble(t), bubble);
+        fail_msg("%s, %d ranks, %d stages each, %d micro-batches: idle for %g, not %g", kind, p, v,
+                 (int)m, pipeline_bubble(t), bubble);
     weft_tasks_destroy(t);
 }
 
@@ -73,12 +68,18 @@ static void known_schedules_have_their_bubbles(void **state)
     (void)state;
     for (int p = 1; p <= 8; p++)
         for (int64_t m = 1; m <= 20; m++) {
-            check_one(WEFT_SCHEDULE_1F1B, p, 1, m);
+            check_one("1f1b", p, 1, m);
             for (int v = 1; v <= 3; v++) {
-                check_one(WEFT_SCHEDULE_GPIPE, p, v, m);
-                check_one(WEFT_SCHEDULE_INTERLEAVED, p, v, m);
+                check_one("gpipe", p, v, m);
+                check_one("interleaved", p, v, m);
             }
         }
+}
+
+static weft_status refill(const char *name, weft_tasks *t, weft_error *err)
+{
+    const weft_pipeline_view view = {t->ranks, t->stages, t->micro_batches, t->rank_of};
+    return pp_fill(pp_find_schedule(name), &view, t, err);
 }
 
 static void stages_that_do_not_fit_are_refused(void **state)
@@ -86,12 +87,12 @@ static void stages_that_do_not_fit_are_refused(void **state)
     (void)state;
     weft_error err = {0};
     weft_tasks *t = create(2, 4, 3);
-    assert_int_equal(weft_schedule_fill(WEFT_SCHEDULE_1F1B, t, &err), WEFT_ERR_INPUT);
+    assert_int_equal(refill("1f1b", t, &err), WEFT_ERR_INPUT);
     assert_non_null(strstr(weft_error_text(&err), "1f1b cannot have 4 stages on 2 ranks"));
     weft_tasks_destroy(t);
     weft_error_clear(&err);
     t = create(2, 3, 3);
-    assert_int_equal(weft_schedule_fill(WEFT_SCHEDULE_GPIPE, t, &err), WEFT_ERR_INPUT);
+    assert_int_equal(refill("gpipe", t, &err), WEFT_ERR_INPUT);
     weft_tasks_destroy(t);
     weft_error_clear(&err);
     assert_int_equal(weft_tasks_create(2, 2, (int64_t)1 << 40, true, &t, &err), WEFT_ERR_INPUT);
@@ -104,10 +105,10 @@ static void stages_that_do_not_fit_are_refused(void **state)
 static void text_comes_back(void **state)
 {
     (void)state;
-    weft_tasks *t = schedule(WEFT_SCHEDULE_INTERLEAVED, 3, 6, 11), *again = create(3, 6, 11);
+    weft_tasks *t = pipeline_schedule("interleaved", 3, 6, 11), *again = create(3, 6, 11);
     weft_text one = {0}, two = {0};
     weft_tasks_print(t, &one);
-    assert_int_equal(weft_tasks_parse(again, "x", weft_text_get(&one), NULL), WEFT_OK);
+    assert_int_equal(pipeline_parse(again, weft_text_get(&one), NULL), WEFT_OK);
     weft_tasks_print(again, &two);
     assert_string_equal(weft_text_get(&one), weft_text_get(&two));
     assert_memory_equal(weft_text_get(&one), "rank 0: begin 0F0 0F1 0F2 3F0", 29);
@@ -141,7 +142,6 @@ static void bad_text_is_named(void **state)
         {"rank 0: 0F99999999999999999999", "is not a task"},
         {"rank 0: update#\n begins", "x:2: 'begins' is not a task"},
         {"begin", "x:1: 'begin' stands before any rank"},
-        {"rank 0: begin\nrank 2: begin", "x:2: '2:' is a rank that the pipeline does not have"},
         {"rank", "x:1: 'rank' must be followed by a number"},
         {"rank 1 begin", "x:1: '1' is not the number of a rank"},
         {"rank 1:0F0", "x:1: '1:0F0' is not the number of a rank"},
@@ -149,12 +149,175 @@ static void bad_text_is_named(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weft_tasks *t = create(2, 2, 2);
         weft_error err = {0};
-        assert_int_equal(weft_tasks_parse(t, "x", cases[i].text, &err), WEFT_ERR_INPUT);
+        assert_int_equal(pipeline_parse(t, cases[i].text, &err), WEFT_ERR_INPUT);
         if (!strstr(weft_error_text(&err), cases[i].error))
             fail_msg("'%s' gives '%s'", cases[i].text, weft_error_text(&err));
         weft_error_release(&err);
         weft_tasks_destroy(t);
     }
+}
+
+/* ---- tables of PyTorch, which its own code wrote ---- */
+
+static weft_tasks *read_table(const char *name, int64_t micro, pp_lists *lists)
+{
+    const char *tree = getenv("WEFT_TREE");
+    char *path = weft_format("%s/tests/golden/torch_schedules/%s.csv", tree ? tree : ".", name);
+    char *text;
+    size_t size;
+    weft_error err = {0};
+    if (weft_read_file(path, &text, &size, &err) || pp_lists_read(path, text, size, lists, &err))
+        fail_msg("%s", weft_error_text(&err));
+    assert_true(lists->table && lists->micro_batches == micro);
+    weft_tasks *t = create(lists->ranks, lists->stages, micro);
+    memcpy(t->rank_of, lists->rank_of, (size_t)lists->stages * sizeof *t->rank_of);
+    assert_int_equal(pp_lists_fill(lists, t, NULL), WEFT_OK);
+    assert_int_equal(weft_tasks_frame(t, NULL), WEFT_OK);
+    if (weft_tasks_find_sending(t, &err))
+        fail_msg("%s: %s", name, weft_error_text(&err));
+    weft_free(path);
+    weft_free(text);
+    return t;
+}
+
+static void assert_same_lists(const weft_tasks *a, const weft_tasks *b)
+{
+    weft_text one = {0}, two = {0};
+    weft_tasks_print(a, &one);
+    weft_tasks_print(b, &two);
+    assert_string_equal(weft_text_get(&one), weft_text_get(&two));
+    weft_text_release(&one);
+    weft_text_release(&two);
+}
+
+static void tables_of_pytorch_are_ours(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *schedule;
+        int64_t micro;
+        int overlapped;
+        bool same;
+    } cases[] = {
+        {"interleaved1f1b", "ScheduleInterleaved1F1B", 8, 0, true},
+        {"interleavedzb", "interleavedzerobubble", 8, 0, true},
+        {"zb1p", "zb_h1", 10, 0, true},
+        {"zbv", "ZBVZeroBubble", 8, 0, true},
+        {"zbv_few", "zbv", 3, 0, true},
+        {"dualpipev", "ScheduleDualPipeV", 10, 41, true},
+        {"loopedbfs", "LoopedBFS", 4, 0, false}, /* its backwards begin with the last */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pp_lists lists;
+        weft_tasks *t = read_table(cases[i].file, cases[i].micro, &lists);
+        assert_int_equal(lists.overlapped, cases[i].overlapped);
+        assert_int_equal(lists.out_of_order, cases[i].same ? -1 : 2);
+        weft_tasks *ours =
+            pipeline_schedule(cases[i].schedule, t->ranks, t->stages, t->micro_batches);
+        for (int s = 0; s < t->stages; s++)
+            assert_int_equal(t->rank_of[s], ours->rank_of[s]);
+        if (cases[i].same)
+            assert_same_lists(t, ours);
+        weft_tasks_destroy(ours);
+        weft_tasks_destroy(t);
+        pp_lists_release(&lists);
+    }
+}
+
+static void a_table_comes_back(void **state)
+{
+    (void)state;
+    weft_tasks *t = pipeline_schedule("dualpipev", 3, 6, 7), *again = create(3, 6, 7);
+    weft_text csv = {0};
+    weft_tasks_print_csv(t, &csv);
+    assert_memory_equal(weft_text_get(&csv), "0F0,0F1,0F2,0F3,0F4,5F0,5I0,", 28);
+    assert_int_equal(pipeline_parse(again, weft_text_get(&csv), NULL), WEFT_OK);
+    memcpy(again->rank_of, t->rank_of, 6 * sizeof *t->rank_of);
+    assert_int_equal(weft_tasks_frame(again, NULL), WEFT_OK);
+    assert_same_lists(t, again);
+    weft_text_release(&csv);
+    weft_tasks_destroy(t);
+    weft_tasks_destroy(again);
+}
+
+static void bad_tables_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *error; /* NULL: it is read */
+    } cases[] = {
+        {"0F0, 0B0 ,\r\n1F0,,1I0,1W0\r\n\r\n", NULL},
+        {"\"0F0\",0UNSHARD,0SEND_F1,0RESHARD,(1F0;0B0)OVERLAP_F_B,0WAIT_SEND_F0", NULL},
+        {"0F0,0F1,0F3x\n", "x:1: column 9: '0F3x' is no task"},
+        {"0F0,,\n,1F0,F1\n", "x:2: column 6: 'F1' is no task"},
+        {"0F0,0B", "x:1: column 5: '0B' has no micro-batch"},
+        {"0F0,0f1", "x:1: column 5: '0f1' is no task"},
+        {"0F0,-1F0", "'-1F0' is no task"},
+        {"0F0,0OVERLAP_F_B1", "'0OVERLAP_F_B1' is no task"},
+        {"0F0,0UNSHARDED", "is no task"},
+        {"0F0,(0F1;1B0)", "'(0F1;1B0)' is no pair"},
+        {"0F0,(0F1;1B0)OVERLAP_F_BX", "is no pair"},
+        {"0F0,(0F1;)OVERLAP_F_B", "has nothing between its brackets or semicolons"},
+        {"0F0,()OVERLAP_F_B", "has nothing between"},
+        {"0F0,(0F1;1X0)OVERLAP_F_B", "'1X0' is no task"},
+        {"0F0,\"0F1", "x:1: column 5: '\"' begins a cell that does not end"},
+        {"0F0,0F99999999999999999", "is no task"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_tasks *t = create(2, 2, 2);
+        weft_error err = {0};
+        weft_status s = pipeline_parse(t, cases[i].text, &err);
+        assert_int_equal(s, cases[i].error ? WEFT_ERR_INPUT : WEFT_OK);
+        if (cases[i].error && !strstr(weft_error_text(&err), cases[i].error))
+            fail_msg("'%s' gives '%s'", cases[i].text, weft_error_text(&err));
+        weft_error_release(&err);
+        weft_tasks_destroy(t);
+    }
+}
+
+/* B of a stage that has I or W is both. */
+static void a_whole_backward_is_its_halves(void **state)
+{
+    (void)state;
+    weft_tasks *t = create(1, 2, 2);
+    weft_text text = {0};
+    assert_int_equal(pipeline_parse(t, "rank 0: 0F0 1F0 1B0 0I0 0W0 0F1 1F1 1B1 0B1", NULL),
+                     WEFT_OK);
+    weft_tasks_print(t, &text);
+    assert_string_equal(weft_text_get(&text), "rank 0: 0F0 1F0 1B0 0I0 0W0 0F1 1F1 1B1 0I1 0W1\n");
+    weft_text_release(&text);
+    weft_tasks_destroy(t);
+}
+
+/* PyTorch's lists need more places than one, or are slower with one. */
+static void places_are_as_many_as_lists_need(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int p, v;
+        int64_t micro, sending;
+    } cases[] = {
+        {"1f1b", 8, 1, 32, 1},           {"interleaved", 8, 2, 32, 1},   {"gpipe", 8, 2, 32, 1},
+        {"zb_h1", 8, 1, 32, 1},          {"zbv", 8, 2, 32, 1},           {"dualpipev", 8, 2, 32, 1},
+        {"interleaved_zb", 8, 2, 32, 6}, {"interleaved_zb", 4, 2, 8, 3}, {"bfs", 8, 2, 32, 24},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        weft_tasks *t =
+            pipeline_schedule(cases[i].name, cases[i].p, cases[i].p * cases[i].v, cases[i].micro);
+        assert_int_equal(weft_tasks_find_sending(t, NULL), WEFT_OK);
+        if (t->sending != cases[i].sending)
+            fail_msg("%s, %d ranks: %d places, not %d", cases[i].name, cases[i].p, (int)t->sending,
+                     (int)cases[i].sending);
+        weft_tasks_destroy(t);
+    }
+    weft_tasks *t = pipeline_schedule("interleaved_zb", 4, 8, 8);
+    weft_error err = {0};
+    assert_int_equal(weft_tasks_verify(t, &(weft_tasks_limits){.sending = 1}, &err),
+                     WEFT_ERR_INPUT); /* one short */
+    assert_non_null(strstr(weft_error_text(&err), "in a circle"));
+    weft_error_release(&err);
+    weft_tasks_destroy(t);
 }
 
 /* ---- proof ---- */
@@ -198,12 +361,22 @@ static void bad_lists_are_named(void **state)
         {"begin 0F0 begin 0F1 0B0 0B1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
          "rank 0, task 2 (begin) stands among forwards and backwards"},
         {"begin 0F0 0F1 0B0 0B1 step_end update", "", "rank 1 has 0 tasks"},
+        {"begin 0F0 0F1 0I0 0I1 0W0 0W1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         NULL},
+        {"begin 0F0 0F1 0I0 0I1 0W0 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0 lacks 0W1; of a stage that has one W"},
+        {"begin 0F0 0F1 0I0 0W0 0W1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0 lacks 0I1"},
+        {"begin 0F0 0F1 0W0 0I0 0I1 0W1 step_end update", "begin 1F0 1B0 1F1 1B1 step_end update",
+         "rank 0, task 3 (0W0) reads a result that is made later, by rank 0, task 4 (0I0)"},
+        {"begin 0F0 0F1 0I0 0W0 0I1 0W1 0W0 step_end update",
+         "begin 1F0 1B0 1F1 1B1 step_end update", "(0W0) is there twice"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weft_tasks *t = create(2, 2, 2);
         weft_error err = {0};
         char *text = weft_format("rank 0: %s\nrank 1: %s\n", cases[i].rank0, cases[i].rank1);
-        assert_int_equal(weft_tasks_parse(t, "x", text, &err), WEFT_OK);
+        assert_int_equal(pipeline_parse(t, text, &err), WEFT_OK);
         weft_status s = weft_tasks_verify(t, NULL, &err);
         assert_int_equal(s, cases[i].error ? WEFT_ERR_INPUT : WEFT_OK);
         if (cases[i].error && !strstr(weft_error_text(&err), cases[i].error))
@@ -217,7 +390,7 @@ static void bad_lists_are_named(void **state)
 static void room_is_counted(void **state)
 {
     (void)state;
-    weft_tasks *t = schedule(WEFT_SCHEDULE_1F1B, 3, 3, 5);
+    weft_tasks *t = pipeline_schedule("1f1b", 3, 3, 5);
     weft_error err = {0};
     const int64_t enough[] = {3, 2, 1}, too_few[] = {3, 1, 1};
     assert_int_equal(weft_tasks_verify(t, &(weft_tasks_limits){enough, 1}, &err), WEFT_OK);
@@ -235,7 +408,7 @@ static void proof_agrees_with_simulation(void **state)
 {
     (void)state;
     int accepted = 0, refused = 0;
-    for (uint64_t seed = 1; seed <= 6000; seed++) {
+    for (uint64_t seed = 1; seed <= 10000; seed++) {
         pipeline_case c;
         weft_error err = {0};
         pipeline_case_init(&c, seed);
@@ -261,7 +434,7 @@ static void large_ones_take_no_time(void **state)
 {
     (void)state;
     double start = weft_now();
-    weft_tasks *t = schedule(WEFT_SCHEDULE_INTERLEAVED, 16, 128, 1024);
+    weft_tasks *t = pipeline_schedule("interleaved", 16, 128, 1024);
     assert_int_equal(weft_tasks_verify(t, &(weft_tasks_limits){.sending = 1}, NULL), WEFT_OK);
     print_message("%d ranks, %d stages, %d micro-batches: %.3f s\n", t->ranks, t->stages,
                   (int)t->micro_batches, weft_now() - start);
@@ -273,7 +446,7 @@ static void large_ones_take_no_time(void **state)
 static void out_of_memory_is_said(void **state)
 {
     (void)state;
-    weft_tasks *t = schedule(WEFT_SCHEDULE_1F1B, 3, 3, 5);
+    weft_tasks *t = pipeline_schedule("1f1b", 3, 3, 5);
     for (long n = 1;; n++) {
         weft_error err = {0};
         weft_alloc_fail_at(n);
@@ -295,6 +468,11 @@ int main(void)
         cmocka_unit_test(stages_that_do_not_fit_are_refused),
         cmocka_unit_test(text_comes_back),
         cmocka_unit_test(bad_text_is_named),
+        cmocka_unit_test(tables_of_pytorch_are_ours),
+        cmocka_unit_test(a_table_comes_back),
+        cmocka_unit_test(bad_tables_are_named),
+        cmocka_unit_test(a_whole_backward_is_its_halves),
+        cmocka_unit_test(places_are_as_many_as_lists_need),
         cmocka_unit_test(bad_lists_are_named),
         cmocka_unit_test(room_is_counted),
         cmocka_unit_test(proof_agrees_with_simulation),

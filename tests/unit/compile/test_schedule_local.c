@@ -36,7 +36,7 @@ typedef struct rank {
     const weft_transport *transport;
     void *self, *groups[WAYS];
     pending receives[WAYS], sends[WAYS][PIPELINE_MOST_STAGES];
-    char done[WAYS][PIPELINE_MOST_STAGES * 8];
+    char done[WAYS + 1][PIPELINE_MOST_STAGES * 8];
     int64_t waiting[PIPELINE_MOST_STAGES];
     int phase; /* of the step: begin, step_end, update are behind it */
     bool ok;
@@ -103,16 +103,21 @@ static int64_t tag(const rank *r, int stage, int64_t micro)
 static int partner(const rank *r, const weft_task *k, int step)
 {
     int stage = k->part == WEFT_PART_F ? k->stage + step : k->stage - step;
-    if (stage < 0 || stage >= tasks_of(r)->stages)
+    if (k->part == WEFT_PART_W || stage < 0 || stage >= tasks_of(r)->stages)
         return -1;
-    return stage % tasks_of(r)->ranks == r->host.rank ? -1 : stage;
+    return tasks_of(r)->rank_of[stage] == r->host.rank ? -1 : stage;
+}
+
+static bool is_micro(const weft_task *k)
+{
+    return k->part == WEFT_PART_F || k->part == WEFT_PART_B || k->part == WEFT_PART_W;
 }
 
 static bool is_sound(const rank *r, const weft_task *k)
 {
     const weft_tasks *t = tasks_of(r);
-    return (k->part == WEFT_PART_F || k->part == WEFT_PART_B) && k->stage >= 0 &&
-           k->stage < t->stages && k->micro_batch >= 0 && k->micro_batch < t->micro_batches;
+    return is_micro(k) && k->stage >= 0 && k->stage < t->stages && k->micro_batch >= 0 &&
+           k->micro_batch < t->micro_batches;
 }
 
 static bool end_oldest(rank *r, pending *p)
@@ -124,7 +129,7 @@ static bool begin_receive(rank *r, const weft_task *k)
 {
     if (!is_sound(r, k) || partner(r, k, -1) < 0)
         return true;
-    int way = k->part == WEFT_PART_B, from = partner(r, k, -1) % tasks_of(r)->ranks;
+    int way = k->part == WEFT_PART_B, from = tasks_of(r)->rank_of[partner(r, k, -1)];
     pending *p = &r->receives[way];
     int i = p->begun;
     if (i == MOST_TASKS || r->transport->recv(r->self, r->groups[way], from, &p->content[i], 1,
@@ -138,7 +143,7 @@ static bool begin_send(rank *r, const weft_task *k)
 {
     if (partner(r, k, 1) < 0)
         return true;
-    int way = k->part == WEFT_PART_B, to = partner(r, k, 1) % tasks_of(r)->ranks;
+    int way = k->part == WEFT_PART_B, to = tasks_of(r)->rank_of[partner(r, k, 1)];
     pending *p = &r->sends[way][k->stage];
     int i = p->begun;
     p->content[i] = tag(r, k->stage, k->micro_batch);
@@ -153,6 +158,8 @@ static bool begin_send(rank *r, const weft_task *k)
 static bool take_operand(rank *r, const weft_task *k)
 {
     int way = k->part == WEFT_PART_B, stage = k->part == WEFT_PART_F ? k->stage - 1 : k->stage + 1;
+    if (k->part == WEFT_PART_W)
+        return r->done[1][tag(r, k->stage, k->micro_batch)];
     if (way && !r->done[0][tag(r, k->stage, k->micro_batch)])
         return false;
     if (stage < 0 || stage >= tasks_of(r)->stages)
@@ -166,21 +173,33 @@ static bool take_operand(rank *r, const weft_task *k)
 
 /* ---- tasks ---- */
 
+/* Does its rank's list have weights of this stage? */
+static bool is_split(const rank *r, int stage)
+{
+    const weft_tasks *t = tasks_of(r);
+    bool split = false;
+    for (int k = 0; k < t->ranks; k++)
+        for (int i = 0; i < t->of[k].n; i++)
+            split =
+                split || (t->of[k].list[i].part == WEFT_PART_W && t->of[k].list[i].stage == stage);
+    return split;
+}
+
 static bool run_micro(rank *r, const weft_task *k)
 {
     const weft_tasks_limits *limits = &r->crew->c->limits;
-    int way = k->part == WEFT_PART_B;
-    if (!is_sound(r, k) || k->stage % tasks_of(r)->ranks != r->host.rank || r->phase != 1)
+    int way = k->part == WEFT_PART_B, of = k->part == WEFT_PART_W ? 2 : way;
+    if (!is_sound(r, k) || tasks_of(r)->rank_of[k->stage] != r->host.rank || r->phase != 1)
         return false;
-    char *done = &r->done[way][tag(r, k->stage, k->micro_batch)];
+    char *done = &r->done[of][tag(r, k->stage, k->micro_batch)];
     pending *sends = &r->sends[way][k->stage];
     if (*done || !take_operand(r, k))
         return false;
-    while (limits->sending && sends->begun - sends->over >= limits->sending)
+    while (of < 2 && limits->sending && sends->begun - sends->over >= limits->sending)
         if (!end_oldest(r, sends))
             return false;
     *done = 1;
-    r->waiting[k->stage] += way ? -1 : 1;
+    r->waiting[k->stage] += of == 0 ? 1 : of == 1 + is_split(r, k->stage) ? -1 : 0;
     if (limits->waiting && r->waiting[k->stage] > limits->waiting[k->stage])
         return false;
     return begin_send(r, k);
@@ -188,7 +207,7 @@ static bool run_micro(rank *r, const weft_task *k)
 
 static bool run_task(rank *r, const weft_task *k)
 {
-    if (k->part == WEFT_PART_F || k->part == WEFT_PART_B)
+    if (is_micro(k))
         return run_micro(r, k);
     int phase = k->part == WEFT_PART_BEGIN ? 0 : k->part == WEFT_PART_STEP_END ? 1 : 2;
     return r->phase++ == phase;
@@ -208,9 +227,11 @@ static bool run_list(rank *r)
             while (ok && r->sends[way][s].over < r->sends[way][s].begun)
                 ok = end_oldest(r, &r->sends[way][s]);
     }
-    for (int s = r->host.rank; s < tasks_of(r)->stages && ok; s += tasks_of(r)->ranks)
-        for (int64_t m = 0; m < tasks_of(r)->micro_batches; m++)
-            ok = ok && r->done[0][tag(r, s, m)] && r->done[1][tag(r, s, m)];
+    for (int s = 0; s < tasks_of(r)->stages && ok; s++)
+        for (int64_t m = 0;
+             m < tasks_of(r)->micro_batches && tasks_of(r)->rank_of[s] == r->host.rank; m++)
+            ok = ok && r->done[0][tag(r, s, m)] && r->done[1][tag(r, s, m)] &&
+                 (r->done[2][tag(r, s, m)] || !is_split(r, s));
     return ok && r->phase == 3;
 }
 
