@@ -153,7 +153,10 @@ typedef struct weft_cached {
  * rank; an index of an operand that no result has is contracted. "*" stands for every dim of the
  * longest operand. A trailing "..." on either side repeats the last operand or result as often as
  * the node has it. NULL: `make_rule` writes the text for a node. The same letter with two sizes
- * (heads, kv_heads) is cut in both places alike, where both divide (in grains). In a backward op
+ * (heads, kv_heads) is cut in both places alike, where both divide (in grains). "b+ s e -> b s e":
+ * where they do not, axes may cut the dims marked + alone, behind those that cut all; operands with
+ * fewer are whole on these, and results with fewer are open sums: a kernel finds by lo and whole
+ * which one of the fewer a place belongs to, and gives zeros for what is not here. In a backward op
  * whose result has an index that no operand has, the node's `like` counts as one more operand
  * (last).
  *

@@ -11,8 +11,16 @@ typedef struct cut {
     const conform *c;
     const conform_use *u;
     int letter, n;
+    bool more; /* only the dims that are marked x+ */
     weft_pool *pool;
 } cut;
+
+/* The dim of a part that is cut, -1 if none. */
+static int cut_dim(const cut *k, const weft_rule_part *part)
+{
+    int d = weft_rule_dim(part, k->letter);
+    return d >= 0 && k->more && !part->more[d] ? -1 : d;
+}
 
 /* The part of rank r: nested ceil in grains, so that the last ones are short or empty. */
 static void part_of(const weft_tensor *t, int d, int r, int n, int64_t *lo, int64_t *hi)
@@ -52,19 +60,20 @@ static void complain(const cut *k, int rank, int r, const weft_tensor *want, con
 {
     weft_text what = {0};
     const weft_op *op = k->u->node->op;
-    bool contracted = weft_rule_dim(&k->u->rule.out[r], k->letter) < 0;
+    bool contracted = cut_dim(k, &k->u->rule.out[r]) < 0;
     if (rank >= 0)
         weft_text_print(&what, "on rank %d of %d, ", rank, k->n);
     conform_print_difference(want, got, r, at, &what);
-    conform_fail(k->c,
-                 "op %s: shards: cut at index %s in %d, %s of what the shards give is not what the "
-                 "whole gives: %s; mark the index [%s] in the rule, or mend how the kernel uses lo "
-                 "and whole",
-                 op->name, k->u->rule.name[k->letter], k->n,
-                 !contracted               ? "the concatenation"
-                 : op->flags & WEFT_OP_MAX ? "the maximum"
-                                           : "the sum",
-                 weft_text_get(&what), k->u->rule.name[k->letter]);
+    conform_fail(
+        k->c,
+        "op %s: shards: cut at index %s%s in %d, %s of what the shards give is not what the "
+        "whole gives: %s; mark the index [%s] in the rule, or mend how the kernel uses lo "
+        "and whole",
+        op->name, k->u->rule.name[k->letter], k->more ? "+" : "", k->n,
+        !contracted               ? "the concatenation"
+        : op->flags & WEFT_OP_MAX ? "the maximum"
+                                  : "the sum",
+        weft_text_get(&what), k->u->rule.name[k->letter]);
     weft_text_release(&what);
 }
 
@@ -89,7 +98,7 @@ static void make_shard(const cut *k, int rank, weft_tensor *ins, weft_tensor *ou
     const conform_use *u = k->u;
     int64_t lo, hi;
     for (int i = 0; i < u->node->n_ins; i++) {
-        int d = weft_rule_dim(&u->rule.in[i], k->letter);
+        int d = cut_dim(k, &u->rule.in[i]);
         ins[i] = u->ins[i];
         if (d < 0)
             continue;
@@ -97,7 +106,7 @@ static void make_shard(const cut *k, int rank, weft_tensor *ins, weft_tensor *ou
         ins[i] = conform_slice(&u->ins[i], d, lo, hi, k->pool);
     }
     for (int r = 0; r < u->rule.n_outs; r++) {
-        int d = weft_rule_dim(&u->rule.out[r], k->letter);
+        int d = cut_dim(k, &u->rule.out[r]);
         if (d < 0) {
             outs[r] = conform_new(&u->outs[r], k->pool);
         } else {
@@ -113,7 +122,7 @@ static bool check_rank(const cut *k, int rank, const weft_tensor *outs, weft_ten
 {
     const conform_use *u = k->u;
     for (int r = 0; r < u->rule.n_outs; r++) {
-        int d = weft_rule_dim(&u->rule.out[r], k->letter);
+        int d = cut_dim(k, &u->rule.out[r]);
         if (d < 0) {
             combine(k, &total[r], &outs[r], rank == 0);
             continue;
@@ -142,7 +151,7 @@ static void check_cut(const cut *k)
     }
     for (int r = 0; r < u->rule.n_outs; r++) {
         int64_t at = conform_differ(&u->outs[r], &total[r], 1e-9);
-        if (weft_rule_dim(&u->rule.out[r], k->letter) >= 0 || at < 0)
+        if (cut_dim(k, &u->rule.out[r]) >= 0 || at < 0)
             continue;
         complain(k, -1, r, &u->outs[r], &total[r], at);
         return;
@@ -163,6 +172,19 @@ static int most_parts(const conform_use *u, int letter)
     return (int)most;
 }
 
+static bool check_parts(const conform *c, const conform_use *u, int letter, int n, bool more)
+{
+    weft_pool pool = {0};
+    const cut k = {c, u, letter, n, more, &pool};
+    if (!more && !can_cut(u, letter, n))
+        return false;
+    conform_now(c, "op %s: shards, index %s%s cut in %d", u->node->op->name, u->rule.name[letter],
+                more ? "+" : "", n);
+    check_cut(&k);
+    weft_pool_release(&pool);
+    return true;
+}
+
 void conform_check_shards(const conform *c, const conform_use *u)
 {
     int ways = 0;
@@ -171,15 +193,9 @@ void conform_check_shards(const conform *c, const conform_use *u)
             continue;
         int most = most_parts(u, letter), parts[] = {2, 3, most};
         for (int i = 0; i < 2 + (most > 3); i++) {
-            weft_pool pool = {0};
-            const cut k = {c, u, letter, parts[i], &pool};
-            if (!can_cut(u, letter, parts[i]))
-                continue;
-            conform_now(c, "op %s: shards, index %s cut in %d", u->node->op->name,
-                        u->rule.name[letter], parts[i]);
-            check_cut(&k);
-            ways++;
-            weft_pool_release(&pool);
+            ways += check_parts(c, u, letter, parts[i], false);
+            if (u->rule.more >> letter & 1)
+                ways += check_parts(c, u, letter, parts[i], true);
         }
     }
     conform_count(c, "ways to cut", ways);

@@ -56,7 +56,8 @@ static int find_letter(weft_rule *rule, const char *name)
     return rule->n_letters++;
 }
 
-static weft_status add_letter(parser *p, weft_rule_part *part, const char *name, bool whole)
+static weft_status add_letter(parser *p, weft_rule_part *part, const char *name, bool whole,
+                              bool more)
 {
     int letter = find_letter(p->rule, name);
     if (letter < 0)
@@ -68,9 +69,10 @@ static weft_status add_letter(parser *p, weft_rule_part *part, const char *name,
                          "index rule \"%s\": index %s occurs twice in one operand or result",
                          p->text, name);
     part->letter[part->n_dims] = (int8_t)letter;
+    part->more[part->n_dims] = more;
     part->whole[part->n_dims++] = whole;
-    if (whole)
-        p->rule->whole |= UINT32_C(1) << letter;
+    p->rule->whole |= (uint32_t)whole << letter;
+    p->rule->more |= (uint32_t)more << letter;
     return WEFT_OK;
 }
 
@@ -82,12 +84,14 @@ static weft_status add_word(parser *p, weft_rule_part *part, span word)
         return bad(p, "unbalanced brackets");
     word.at += whole;
     word.end -= whole;
+    bool more = !whole && word.end - word.at > 1 && word.end[-1] == '+';
+    word.end -= more;
     if (word.end <= word.at || (size_t)(word.end - word.at) >= sizeof(name))
         return bad(p, "an index name is empty or too long");
     if (word.end - word.at == 1 && *word.at == '*') {
         for (int d = 0; d < p->longest; d++) {
             snprintf(name, sizeof(name), "*%d", d);
-            weft_status status = add_letter(p, part, name, whole);
+            weft_status status = add_letter(p, part, name, whole, more);
             if (status)
                 return status;
         }
@@ -95,7 +99,7 @@ static weft_status add_word(parser *p, weft_rule_part *part, span word)
     }
     memcpy(name, word.at, (size_t)(word.end - word.at));
     name[word.end - word.at] = '\0';
-    return add_letter(p, part, name, whole);
+    return add_letter(p, part, name, whole, more);
 }
 
 static weft_status parse_part(parser *p, span text, weft_rule_part *part)

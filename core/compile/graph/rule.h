@@ -13,6 +13,7 @@ typedef struct weft_rule_part {
     int8_t n_dims;
     int8_t letter[WEFT_MAX_DIMS];
     bool whole[WEFT_MAX_DIMS]; /* written [x] here */
+    bool more[WEFT_MAX_DIMS];  /* written x+ here */
 } weft_rule_part;
 
 /* About 4 KiB and no pointers: put it on the stack, copy it freely. */
@@ -22,6 +23,8 @@ typedef struct weft_rule {
              [WEFT_RULE_MAX_NAME]; /* dims of "*" are called "*0", "*1", ... */
     weft_rule_part in[WEFT_RULE_MAX_PARTS], out[WEFT_RULE_MAX_PARTS];
     uint32_t whole; /* set of letters marked [x] anywhere: no axis may cut them */
+    uint32_t more;  /* of letters marked x+ anywhere: axes may cut these dims alone, behind those
+                       that cut all dims of the letter alike */
     int n_groups;
     uint64_t group[WEFT_RULE_MAX_PARTS]; /* sets of operands that the op is linear in */
 } weft_rule;

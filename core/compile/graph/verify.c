@@ -289,10 +289,35 @@ static unsigned state_of(weft_layout l, int axis)
     return b & 0x80u ? b & 0xb8u : b;
 }
 
-static unsigned state_for(const weft_rule_part *part, int letter)
+/* more: the axis cuts the dims marked x+ alone. */
+static unsigned state_for(const weft_rule_part *part, int letter, bool more)
 {
     int d = weft_rule_dim(part, letter);
-    return d < 0 ? 0 : 0x80u | (unsigned)d << 3;
+    return d < 0 || (more && !part->more[d]) ? 0 : 0x80u | (unsigned)d << 3;
+}
+
+static const weft_rule_part *part_of(const check *c, const weft_node *n, int i)
+{
+    return i < n->n_ins ? &c->rule.in[i] : &c->rule.out[i - n->n_ins];
+}
+
+static const weft_value *value_of(const weft_node *n, int i)
+{
+    return i < n->n_ins ? n->ins[i] : n->outs[i - n->n_ins];
+}
+
+/* Does an axis that cuts a letter leave all of its dims whole that are not marked x+? */
+static bool cuts_marked(const check *c, const weft_node *n, int letter, int axis)
+{
+    if (letter < 0 || !(c->rule.more >> letter & 1u))
+        return false;
+    for (int i = 0; i < n->n_ins + n->n_outs; i++) {
+        const weft_rule_part *part = part_of(c, n, i);
+        int d = weft_rule_dim(part, letter);
+        if (d >= 0 && !part->more[d] && weft_layout_cuts(value_of(n, i)->layout, axis))
+            return false;
+    }
+    return true;
 }
 
 /* A node that is at one coordinate reads what is there, or everywhere, and makes what is there. */
@@ -350,6 +375,7 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
             c, n,
             "an axis cuts an index that must be whole, or a value that is an open sum over it: ",
             c->g->config.mesh.axis[axis].name);
+    const bool more = cuts_marked(c, n, letter, axis);
     bool linear = open == 0;
     for (int k = 0; k < r->n_groups && !maximum; k++)
         linear = linear || r->group[k] == open;
@@ -357,11 +383,11 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
         return wrong(c, n, "reads an open sum that it is not linear in, over ",
                      c->g->config.mesh.axis[axis].name);
     for (int i = 0; letter >= 0 && i < n->n_ins; i++)
-        if (state_of(n->ins[i]->layout, axis) != state_for(&r->in[i], letter))
+        if (state_of(n->ins[i]->layout, axis) != state_for(&r->in[i], letter, more))
             return wrong(c, n, "operands disagree over ", c->g->config.mesh.axis[axis].name);
     for (int i = 0; i < n->n_outs; i++) {
         unsigned want = maximum ? WEFT_OPEN_MAX : open ? WEFT_OPEN_SUM : 0;
-        if (letter >= 0 && !(want = state_for(&r->out[i], letter)))
+        if (letter >= 0 && !(want = state_for(&r->out[i], letter, more)))
             want = n->op->flags & WEFT_OP_MAX ? WEFT_OPEN_MAX : WEFT_OPEN_SUM;
         if (state_of(n->outs[i]->layout, axis) != want)
             return wrong(c, n, "its result's layout does not follow from the operands over ",
@@ -370,31 +396,36 @@ static weft_status check_axis(check *c, weft_node *n, int axis)
     return WEFT_OK;
 }
 
-/* Operands and results that share an index share its ordered axes. */
+/* Operands and results that share an index share its ordered axes; where it is marked x+, more may
+ * follow. */
 static weft_status check_order(check *c, weft_node *n)
 {
     const weft_rule *r = &c->rule;
     for (int l = 0; l < r->n_letters; l++) {
-        int seen[WEFT_MAX_AXES], n_seen = -1;
+        int seen[2][WEFT_MAX_AXES], n_seen[2] = {-1, -1}; /* of dims without a mark, with one */
         weft_layout other = {0};
         for (int i = 0; i < n->n_ins + n->n_outs; i++) {
-            const weft_rule_part *part = i < n->n_ins ? &r->in[i] : &r->out[i - n->n_ins];
-            const weft_value *v = i < n->n_ins ? n->ins[i] : n->outs[i - n->n_ins];
-            int d = weft_rule_dim(part, l), list[WEFT_MAX_AXES];
+            const weft_layout layout = value_of(n, i)->layout;
+            int d = weft_rule_dim(part_of(c, n, i), l), list[WEFT_MAX_AXES];
             if (d < 0)
                 continue;
-            int count = weft_layout_list(v->layout, d, list);
-            if (n_seen >= 0 &&
-                (count != n_seen || memcmp(list, seen, sizeof(int) * (size_t)count) != 0))
+            const int count = weft_layout_list(layout, d, list), more = part_of(c, n, i)->more[d];
+            const size_t bytes = sizeof(int) * (size_t)count;
+            if (n_seen[more] >= 0 &&
+                (count != n_seen[more] || memcmp(list, seen[more], bytes) != 0))
                 return wrong(c, n, "operands cut an index in different orders: ", r->name[l]);
-            for (int k = 0; n_seen >= 0 && k < count; k++)
-                if (weft_layout_fine(v->layout, list[k]) != weft_layout_fine(other, list[k]))
+            for (int k = 0; n_seen[more] >= 0 && k < count; k++)
+                if (weft_layout_fine(layout, list[k]) != weft_layout_fine(other, list[k]))
                     return wrong(c, n, "an index is cut between grains here and at grains there: ",
                                  r->name[l]);
-            memcpy(seen, list, sizeof(int) * (size_t)count);
-            other = v->layout;
-            n_seen = count;
+            memcpy(seen[more], list, bytes);
+            other = layout;
+            n_seen[more] = count;
         }
+        if (n_seen[0] > 0 && n_seen[1] >= 0 &&
+            (n_seen[0] > n_seen[1] || memcmp(seen[0], seen[1], sizeof(int) * (size_t)n_seen[0])))
+            return wrong(c, n,
+                         "the outermost axes of an index are not all of its others': ", r->name[l]);
     }
     return WEFT_OK;
 }

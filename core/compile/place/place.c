@@ -12,16 +12,17 @@
 #include <string.h>
 #include <weft/random.h>
 
-typedef enum role_kind { ROLE_CUT, ROLE_WHOLE, ROLE_OPEN, ROLE_MAX, ROLE_AT } role_kind;
+typedef enum role_kind { ROLE_CUT, ROLE_MORE, ROLE_WHOLE, ROLE_OPEN, ROLE_MAX, ROLE_AT } role_kind;
 
 typedef struct role {
     role_kind kind;
     int letter, group, at;
 } role;
 
-/* An ordered list of axes for one index; fine ones ignore the grain. */
+/* An ordered list of axes for one index; fine ones ignore the grain. Behind those that cut all its
+ * dims are those that cut the dims marked x+ alone, n_all with them. */
 typedef struct axis_list {
-    int n, axis[WEFT_MAX_AXES];
+    int n, n_all, axis[WEFT_MAX_AXES];
     bool fine[WEFT_MAX_AXES];
 } axis_list;
 
@@ -45,10 +46,15 @@ static unsigned state_of(weft_layout l, int axis)
     return b & 0x80u ? b & 0xb8u : b;
 }
 
-static unsigned cut_state(const weft_rule_part *part, int letter)
+static unsigned cut_state(const weft_rule_part *part, role r)
 {
-    int d = weft_rule_dim(part, letter);
-    return d < 0 ? 0 : 0x80u | (unsigned)d << 3;
+    int d = weft_rule_dim(part, r.letter);
+    return d < 0 || (r.kind == ROLE_MORE && !part->more[d]) ? 0 : 0x80u | (unsigned)d << 3;
+}
+
+static bool is_cut(role r)
+{
+    return r.kind == ROLE_CUT || r.kind == ROLE_MORE;
 }
 
 static int open_kind(const job *j)
@@ -59,8 +65,8 @@ static int open_kind(const job *j)
 /* What a role makes of operand i, and of result r. */
 static unsigned operand_state(const job *j, role r, int i)
 {
-    if (r.kind == ROLE_CUT)
-        return cut_state(&j->rule.in[i], r.letter);
+    if (is_cut(r))
+        return cut_state(&j->rule.in[i], r);
     if (r.kind == ROLE_MAX)
         return i == 0 ? WEFT_OPEN_MAX : 0;
     return r.kind == ROLE_OPEN && (j->rule.group[r.group] >> i & 1u) ? WEFT_OPEN_SUM : 0;
@@ -72,7 +78,7 @@ static unsigned result_state(const job *j, role r, int i)
         return 0;
     if (r.kind == ROLE_OPEN || r.kind == ROLE_MAX)
         return r.kind == ROLE_OPEN ? WEFT_OPEN_SUM : WEFT_OPEN_MAX;
-    unsigned s = cut_state(&j->rule.out[i], r.letter);
+    unsigned s = cut_state(&j->rule.out[i], r);
     return s ? s : (unsigned)open_kind(j);
 }
 
@@ -170,20 +176,57 @@ static bool divides(const job *j, int letter, int64_t count, const weft_dim **a,
     return true;
 }
 
+/* The axes that cut a letter already, outermost first: those of the operand that has most. */
+static int cut_before(const job *j, int letter, int list[WEFT_MAX_AXES])
+{
+    int n = 0;
+    for (int i = 0; i < j->rule.n_ins; i++) {
+        int have[WEFT_MAX_AXES], d = weft_rule_dim(&j->rule.in[i], letter);
+        int n_have = d < 0 ? 0 : weft_layout_list(operand(j, i)->layout, d, have);
+        if (n_have <= n)
+            continue;
+        n = n_have;
+        memcpy(list, have, sizeof have);
+    }
+    return n;
+}
+
 /* A dim and its parts (chunk) share a letter, and so do heads and kv_heads: an axis may cut it
- * where all of them divide, by this axis and those that cut it already. */
+ * where all of them divide, by this axis and those that come before it: of axes that cut it already
+ * the outer ones, for what is cut within them is gathered alone. Where inner ones may go on
+ * (x+), none cuts all dims behind one that does not. */
 static bool can_cut(const job *j, int axis, int letter)
 {
     const weft_dim *first, *other;
-    int64_t count = j->g->config.mesh.axis[axis].size;
+    const weft_mesh *mesh = &j->g->config.mesh;
+    int list[WEFT_MAX_AXES], n = cut_before(j, letter, list);
+    const bool more = j->rule.more >> letter & 1u;
+    int64_t count = 1;
+    weft_axes known = 0;
+    for (int k = 0; k < n; k++) {
+        const int64_t with = count * mesh->axis[list[k]].size;
+        const bool fits = divides(j, letter, with, &first, &other);
+        if (list[k] == axis || (more && !fits))
+            return fits;
+        count = fits ? with : count;
+        known |= 1u << list[k];
+    }
     for (int a = 0; a < axis; a++)
-        if (j->roles[a].kind == ROLE_CUT && j->roles[a].letter == letter)
-            count *= j->g->config.mesh.axis[a].size;
-    return divides(j, letter, count, &first, &other);
+        if (!(known >> a & 1u) && j->roles[a].kind == ROLE_CUT && j->roles[a].letter == letter)
+            count *= mesh->axis[a].size;
+    return divides(j, letter, count * mesh->axis[axis].size, &first, &other);
+}
+
+/* An axis cuts all dims of a letter or, where they do not divide, the marked ones alone. */
+static bool can_cut_some(const job *j, int axis, int letter, role *r)
+{
+    *r = (role){.kind = can_cut(j, axis, letter) ? ROLE_CUT : ROLE_MORE, .letter = letter};
+    return r->kind == ROLE_CUT || (j->rule.more >> letter & 1u);
 }
 
 static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
 {
+    role r;
     int n = 0;
     for (int i = 0; i < j->rule.n_ins; i++) {
         const weft_value *v = operand(j, i);
@@ -192,8 +235,8 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
         int d = weft_layout_dim(v->layout, axis), letter = j->rule.in[i].letter[d];
         bool between_grains = weft_layout_fine(v->layout, axis) && v->dims[d].grain > 1;
         if (!(j->rule.whole >> letter & 1u) && (!between_grains || element_wise(j)) &&
-            can_cut(j, axis, letter))
-            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = letter});
+            can_cut_some(j, axis, letter, &r))
+            n = add_candidate(list, n, r);
     }
     for (int i = 0; i < j->n->n_outs; i++) {
         unsigned want;
@@ -201,8 +244,8 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
             continue;
         int letter = j->rule.out[i].letter[want >> 3 & 7];
         if (!(j->rule.whole >> letter & 1u) && (weft_rule_in_letters(&j->rule) >> letter & 1u) &&
-            can_cut(j, axis, letter))
-            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = letter});
+            can_cut_some(j, axis, letter, &r))
+            n = add_candidate(list, n, r);
     }
     n = add_candidate(list, n, (role){.kind = ROLE_WHOLE});
     for (int k = 0; k < j->rule.n_groups && !narrows(j); k++)
@@ -219,9 +262,10 @@ static int candidates(const job *j, int axis, role list[MAX_CANDIDATES])
 static role roll(const job *j, int axis, role *list, int n)
 {
     uint32_t letters = weft_rule_in_letters(&j->rule) & ~j->rule.whole;
+    role r;
     for (int l = 0; l < j->rule.n_letters; l++)
-        if ((letters >> l & 1u) && can_cut(j, axis, l))
-            n = add_candidate(list, n, (role){.kind = ROLE_CUT, .letter = l});
+        if ((letters >> l & 1u) && can_cut_some(j, axis, l, &r))
+            n = add_candidate(list, n, r);
     int legal = 0;
     for (int i = 0; i < n; i++)
         if (price(j, axis, list[i]) < INFINITY)
@@ -298,12 +342,11 @@ static role choose(const job *j, int axis)
     return list[best];
 }
 
-/* The ordered axes of one index: as in the operand that already has most of them, then the new
- * ones, outermost first. */
-static void order_letter(job *j, int letter, weft_axes set)
+/* The ordered axes of a set for one index: as in the operand that already has most of them, then
+ * the new ones, outermost first. */
+static axis_list order_set(const job *j, int letter, weft_axes set)
 {
-    axis_list *best = &j->order[letter];
-    best->n = 0;
+    axis_list best = {0};
     for (int i = 0; i < j->rule.n_ins; i++) {
         const weft_value *v = operand(j, i);
         int d = weft_rule_dim(&j->rule.in[i], letter), list[WEFT_MAX_AXES];
@@ -315,26 +358,40 @@ static void order_letter(job *j, int letter, weft_axes set)
             have.fine[have.n] = weft_layout_fine(v->layout, list[k]) && element_wise(j);
             have.axis[have.n++] = list[k];
         }
-        if (have.n > best->n)
-            *best = have;
+        if (have.n > best.n)
+            best = have;
     }
-    for (int k = 0; k < best->n; k++)
-        set &= ~(1u << best->axis[k]);
+    for (int k = 0; k < best.n; k++)
+        set &= ~(1u << best.axis[k]);
     for (int a = WEFT_MAX_AXES - 1; a >= 0; a--)
         if (set >> a & 1u)
-            best->axis[best->n++] = a;
+            best.axis[best.n++] = a;
+    return best;
+}
+
+static weft_axes axes_of(const job *j, role_kind kind, int letter)
+{
+    weft_axes set = 0;
+    for (int a = 0; a < j->g->config.mesh.n_axes; a++)
+        if (j->roles[a].kind == kind && j->roles[a].letter == letter)
+            set |= 1u << a;
+    return set;
 }
 
 static void order_letters(job *j)
 {
     for (int l = 0; l < j->rule.n_letters; l++) {
-        weft_axes set = 0;
-        for (int a = 0; a < j->g->config.mesh.n_axes; a++)
-            if (j->roles[a].kind == ROLE_CUT && j->roles[a].letter == l)
-                set |= 1u << a;
-        j->order[l].n = 0;
-        if (set)
-            order_letter(j, l, set);
+        const weft_axes all = axes_of(j, ROLE_CUT, l), more = axes_of(j, ROLE_MORE, l);
+        axis_list *order = &j->order[l];
+        order->n = 0;
+        if (all)
+            *order = order_set(j, l, all);
+        order->n_all = order->n;
+        const axis_list behind = more ? order_set(j, l, more) : (axis_list){0};
+        for (int k = 0; k < behind.n; k++) {
+            order->fine[order->n_all] = behind.fine[k];
+            order->axis[order->n_all++] = behind.axis[k];
+        }
     }
 }
 
@@ -380,7 +437,8 @@ static weft_status check_even(job *j, int axis)
             cut = cut || (d >= 0 && cuts);
             whole = whole || (d >= 0 && !cuts);
         }
-        if (cut && !whole && !divides(j, l, j->g->config.mesh.axis[axis].size, &first, &other) &&
+        if (cut && !whole && !(j->rule.more >> l & 1u) &&
+            !divides(j, l, j->g->config.mesh.axis[axis].size, &first, &other) &&
             strcmp(first->name, other->name) != 0)
             return not_even(j, axis, first, other);
     }
@@ -392,7 +450,7 @@ static weft_layout cut_layout(const job *j, const weft_rule_part *part)
     weft_layout l = {0};
     for (int d = 0; d < part->n_dims; d++) {
         const axis_list *axes = &j->order[(int)part->letter[d]];
-        for (int k = 0; k < axes->n; k++)
+        for (int k = 0; k < (part->more[d] ? axes->n_all : axes->n); k++)
             l = weft_layout_cut(l, d, axes->axis[k], axes->fine[k]);
     }
     return l;

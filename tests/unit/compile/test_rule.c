@@ -95,6 +95,17 @@ static void dots_repeat_the_last(void **state)
     assert_int_equal(r.in[2].n_dims, 2);
 }
 
+static void more_is_a_mark_of_a_dim(void **state)
+{
+    weft_rule r;
+    (void)state;
+    parse(&r, "b+ s e, b s e -> b+ s e", "0 1", 2, 1, (int[]){3, 3}, (int[]){3});
+    assert_int_equal(r.n_letters, 3);
+    assert_string_equal(r.name[0], "b");
+    assert_int_equal(r.more, 1);
+    assert_true(r.in[0].more[0] && !r.in[1].more[0] && r.out[0].more[0] && !r.in[0].more[1]);
+}
+
 static void no_operands(void **state)
 {
     weft_rule r;
@@ -178,6 +189,7 @@ int main(void)
         cmocka_unit_test(words_are_letters),
         cmocka_unit_test(star_is_every_dim_of_the_longest),
         cmocka_unit_test(dots_repeat_the_last),
+        cmocka_unit_test(more_is_a_mark_of_a_dim),
         cmocka_unit_test(no_operands),
         cmocka_unit_test(bad_rules_are_refused),
         cmocka_unit_test(too_many_letters),
