@@ -37,6 +37,7 @@ lib_libshared_la_SOURCES = \
 	lib/forecast/costs.c \
 	lib/forecast/course.c \
 	lib/forecast/forecast.c \
+	lib/forecast/gathers.c \
 	lib/forecast/graph.c \
 	lib/forecast/libraries.c \
 	lib/forecast/task_times.c \

@@ -402,6 +402,7 @@ run_fixture_sources = \
 	tests/fixtures/run/fault_device.c \
 	tests/fixtures/run/fault_store.c \
 	tests/fixtures/run/given.c \
+	tests/fixtures/run/groups.c \
 	tests/fixtures/run/later.c \
 	tests/fixtures/run/masked.c \
 	tests/fixtures/run/maxima.c \
@@ -487,6 +488,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-float8 \
 	tests/scripts/check-float8-head \
 	tests/scripts/check-float8-random \
+	tests/scripts/check-gathers \
 	tests/scripts/check-generate \
 	tests/scripts/check-gpu-kit \
 	tests/scripts/check-heads \

@@ -74,6 +74,8 @@ void weft_plan_print_program(const weft_plan *plan, weft_mode mode, weft_part pa
                              weft_text *text);
 /* What ranks compute alike at the end of a step after gathering it (repeats.c). */
 void weft_plan_print_repeats(const weft_plan *plan, weft_text *text);
+/* What is gathered whole in a micro-batch though nobody asked for it (gathers.c). */
+void weft_plan_print_gathers(const weft_plan *plan, weft_text *text);
 /* A line of a name, which is filled up to so many columns, and bytes. */
 void weft_print_named(weft_text *text, const char *name, int width, double bytes);
 /* Memory of libraries, and what is left of the device (room.c). */

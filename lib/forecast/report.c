@@ -570,6 +570,7 @@ void weft_plan_print(const weft_plan *plan, weft_text *text)
     print_seen(plan->lowered[WEFT_MODE_TRAIN], text);
     weft_plan_print_forecast(plan, text);
     weft_plan_print_repeats(plan, text);
+    weft_plan_print_gathers(plan, text);
     print_memory(plan, text);
     print_collectives(plan, text);
     print_table(plan->graphs[WEFT_MODE_TRAIN], text);
