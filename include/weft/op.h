@@ -30,10 +30,12 @@ typedef struct weft_tensor {
     void *data;
     weft_dtype dtype;
     int n_dims;
-    int64_t size[WEFT_MAX_DIMS];          /* local extent */
-    int64_t lo[WEFT_MAX_DIMS];            /* global index of the first local element */
-    int64_t whole[WEFT_MAX_DIMS];         /* global extent */
-    int64_t grain[WEFT_MAX_DIMS];         /* see weft_dim */
+    int64_t size[WEFT_MAX_DIMS];  /* local extent */
+    int64_t lo[WEFT_MAX_DIMS];    /* global index of the first local element, in memory: along
+                                   seq that is no place in the sample, which the inputs
+                                   index and positions say (cp orders it by load) */
+    int64_t whole[WEFT_MAX_DIMS]; /* global extent */
+    int64_t grain[WEFT_MAX_DIMS]; /* see weft_dim */
     const int32_t *length[WEFT_MAX_DIMS]; /* NULL, or an upper bound read at run time: only [0,
                                            *length) is to be touched */
 } weft_tensor;
@@ -151,7 +153,8 @@ typedef struct weft_cached {
  *
  * rule: "b q h, b [k] h -> b q h": letters (words) are indices, one per dim; [x] must be whole on a
  * rank; an index of an operand that no result has is contracted. "*" stands for every dim of the
- * longest operand. A trailing "..." on either side repeats the last operand or result as often as
+ * longest operand; "... e, e -> ... e": "..." in front for any dims before those that follow, as
+ * many in all. A trailing "..." on either side repeats the last operand or result as often as
  * the node has it. NULL: `make_rule` writes the text for a node. The same letter with two sizes
  * (heads, kv_heads) is cut in both places alike, where both divide (in grains). "b+ s e -> b s e":
  * where they do not, axes may cut the dims marked + alone, behind those that cut all; operands with

@@ -150,7 +150,7 @@ static void print_reason(const weft_graph *g, const gather *r, weft_text *text)
                         "do not divide both",
                         rule.name[letter], dim->name, (long long)dim->size, other->name,
                         (long long)other->size, axis);
-    if (other && rule.name[letter][0] != '*')
+    if (other && !strchr("*.", rule.name[letter][0]))
         weft_text_print(text,
                         "; if its kernels can do with a part of what belongs to one of the fewer, "
                         "say %s+ in the rule where there are more",

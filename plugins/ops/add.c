@@ -63,7 +63,7 @@ static weft_status take_plain(const weft_call *call, weft_error *err)
 const weft_op ops_add_bias = {
     .name = "add_bias",
     .summary = "x + bias along the last dim",
-    .rule = "b s f, f -> b s f",
+    .rule = "... f, f -> ... f",
     .linear = "0 1",
     .grad = (const char *const[]){"0: dy", "1: bias_dw dy", NULL},
     .flags = WEFT_OP_HALF | WEFT_OP_INPLACE,
@@ -73,7 +73,7 @@ const weft_op ops_add_bias = {
 const weft_op ops_bias_dw = {
     .name = "bias_dw",
     .summary = "sums over all dims but the last",
-    .rule = "b s f -> f",
+    .rule = "... f -> f",
     .linear = "0",
     .plain = bias_dw_plain,
 };

@@ -12,6 +12,7 @@ typedef struct parser {
     const char *text;
     weft_rule *rule;
     int longest; /* dims that "*" stands for */
+    int leading; /* and "..." in front of others; -1: no operand has told */
     weft_error *err;
 } parser;
 
@@ -76,6 +77,17 @@ static weft_status add_letter(parser *p, weft_rule_part *part, const char *name,
     return WEFT_OK;
 }
 
+static weft_status add_letters(parser *p, weft_rule_part *part, const char *base, int n, bool whole)
+{
+    char name[WEFT_RULE_MAX_NAME];
+    weft_status status = WEFT_OK;
+    for (int d = 0; d < n && !status; d++) {
+        snprintf(name, sizeof(name), "%s%d", base, d);
+        status = add_letter(p, part, name, whole, false);
+    }
+    return status;
+}
+
 static weft_status add_word(parser *p, weft_rule_part *part, span word)
 {
     char name[WEFT_RULE_MAX_NAME];
@@ -88,38 +100,46 @@ static weft_status add_word(parser *p, weft_rule_part *part, span word)
     word.end -= more;
     if (word.end <= word.at || (size_t)(word.end - word.at) >= sizeof(name))
         return bad(p, "an index name is empty or too long");
-    if (word.end - word.at == 1 && *word.at == '*') {
-        for (int d = 0; d < p->longest; d++) {
-            snprintf(name, sizeof(name), "*%d", d);
-            weft_status status = add_letter(p, part, name, whole, more);
-            if (status)
-                return status;
-        }
-        return WEFT_OK;
-    }
+    if (word.end - word.at == 1 && *word.at == '*')
+        return add_letters(p, part, "*", p->longest, whole);
     memcpy(name, word.at, (size_t)(word.end - word.at));
     name[word.end - word.at] = '\0';
     return add_letter(p, part, name, whole, more);
 }
 
-static weft_status parse_part(parser *p, span text, weft_rule_part *part)
+/* "..." in front: the dims that the part has beside those that follow; as many in all parts. */
+static weft_status add_leading(parser *p, weft_rule_part *part, span rest, int dims)
 {
-    text = strip(text);
-    while (!blank(text)) {
-        span word = take(&text, ' ');
-        weft_status status = word.at == word.end ? WEFT_OK : add_word(p, part, word);
-        if (status)
-            return status;
-    }
-    return WEFT_OK;
+    for (rest = strip(rest); !blank(rest); rest = strip(rest), dims--)
+        take(&rest, ' ');
+    if (p->leading < 0)
+        p->leading = dims > 0 ? dims : 0;
+    return add_letters(p, part, "..", p->leading, false);
 }
 
+/* dims: how many it has; a "..." is one where that is not known. */
+static weft_status parse_part(parser *p, span text, weft_rule_part *part, const int *dims)
+{
+    text = strip(text);
+    weft_status status = WEFT_OK;
+    if (text.end - text.at >= 3 && !memcmp(text.at, "...", 3)) {
+        text.at += 3;
+        status = add_leading(p, part, text, dims ? *dims : WEFT_MAX_DIMS);
+    }
+    while (!blank(text) && !status) {
+        span word = take(&text, ' ');
+        status = word.at == word.end ? WEFT_OK : add_word(p, part, word);
+    }
+    return status;
+}
+
+/* Does the last of its parts repeat? "..." alone are leading dims. */
 static bool has_dots(span s)
 {
-    for (const char *p = s.at; s.end - p >= 3; p++)
-        if (memcmp(p, "...", 3) == 0)
-            return true;
-    return false;
+    for (const char *c = s.at; c < s.end; c++)
+        s.at = *c == ',' ? c + 1 : s.at;
+    s = strip(s);
+    return s.end - s.at > 3 && !memcmp(s.end - 3, "...", 3);
 }
 
 static int count_parts(span s)
@@ -152,14 +172,14 @@ static weft_status parse_side(parser *p, span side, int n, const int *dims, weft
         if (have > 0 && item.at == item.end)
             return bad(p, "nothing stands behind a ','; one without dims is written as a space");
         item = strip(item);
-        bool repeats = item.end - item.at >= 3 && !memcmp(item.end - 3, "...", 3);
+        bool repeats = has_dots(item);
         if (have == n)
             return wrong_number(p, whole, n, parts);
         if (repeats && !last)
             return bad(p, "\"...\" may only stand at the end of a side");
         if (repeats)
             item.end -= 3;
-        weft_status status = parse_part(p, item, &parts[have]);
+        weft_status status = parse_part(p, item, &parts[have], dims ? &dims[have] : NULL);
         if (status)
             return status;
         for (; repeats && have < n - 1; have++)
@@ -221,7 +241,7 @@ weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int
                             const int *in_dims, const int *out_dims, weft_rule *out,
                             weft_error *err)
 {
-    parser p = {.text = rule, .rule = out, .err = err};
+    parser p = {.text = rule, .rule = out, .leading = in_dims ? -1 : 1, .err = err};
     const char *arrow = strstr(rule, "->");
     weft_status status;
 
@@ -292,7 +312,8 @@ void weft_rule_count(const weft_op *op, int *n_ins, int *n_outs)
 {
     const char *arrow = op->rule && !op->make_rule ? strstr(op->rule, "->") : NULL;
     *n_ins = *n_outs = -1;
-    if (!arrow || strstr(op->rule, "..."))
+    if (!arrow || has_dots((span){op->rule, arrow}) ||
+        has_dots((span){arrow + 2, op->rule + strlen(op->rule)}))
         return;
     *n_ins = strspn(op->rule, " ") < (size_t)(arrow - op->rule);
     *n_outs = 1;

@@ -20,7 +20,7 @@ typedef struct weft_rule_part {
 typedef struct weft_rule {
     int n_letters, n_ins, n_outs; /* n_ins counts the node's `like`, which comes last */
     char name[WEFT_RULE_MAX_LETTERS]
-             [WEFT_RULE_MAX_NAME]; /* dims of "*" are called "*0", "*1", ... */
+             [WEFT_RULE_MAX_NAME]; /* dims of "*" are called "*0", "*1", those of "..." "..0" */
     weft_rule_part in[WEFT_RULE_MAX_PARTS], out[WEFT_RULE_MAX_PARTS];
     uint32_t whole; /* set of letters marked [x] anywhere: no axis may cut them */
     uint32_t more;  /* of letters marked x+ anywhere: axes may cut these dims alone, behind those

@@ -43,6 +43,8 @@ static const opcheck_case cases[] = {
     {"add", {"f e=5", "f e=5", "f e=5", "f e=5"}, 0, {{0}}},
     {"add", {"f b=3"}, 0, {{0}}},
     {"add_bias", {"f b=2 s=3 f=5", "f f=5"}, 0, {{0}}},
+    {"add_bias", {"f b=2 x=2 s=3 f=5", "f f=5"}, 0, {{0}}},
+    {"add_bias", {"f f=5", "f f=5"}, 0, {{0}}},
     {"scale", {"f b=2 s=3 e=4", "f"}, 0, {{0}}},
     {"scale", {"f", "f"}, 0, {{0}}},
     {"cast", {"f b=2 e=5"}, 0, {{0}}},
@@ -56,6 +58,13 @@ static const opcheck_case cases[] = {
     {"rms_norm", {"f b=1 s=4 e=2", "f e=2"}, 0, {REAL("eps", 0.1)}},
     {"layer_norm", {"f b=2 s=3 e=5", "f e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
     {"layer_norm", {"f b=3 s=1 e=4", "f e=4", "f e=4"}, 0, {REAL("eps", 0.1)}},
+    {"rms_norm", {"f b=2 x=2 s=3 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
+    {"rms_norm", {"f r=6 e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
+    {"layer_norm", {"f r=4 e=5", "f e=5", "f e=5"}, 0, {REAL("eps", 1e-5)}},
+    {"rope", {"f b=2 x=2 s=3 h=8/4", "i50 b=2 x=2 s=3"}, 0, {REAL("theta", 10000)}},
+    {"embedding", {"i7 r=5", "f v=7 e=3"}, 0, {{0}}},
+    {"sumexp", {"f r=3 v=4", "f r=3"}, 0, {{0}}},
+    {"pick", {"f b=2 x=2 s=3 v=4", "l4 b=2 x=2 s=3"}, 0, {{0}}},
     {"rope", {"f b=2 s=3 h=8/4", "i50 b=2 s=3"}, 0, {REAL("theta", 10000)}},
     {"rope", {"f b=1 s=5 h=18/6", "n0 b=1 s=5"}, 0, {REAL("theta", 100), REAL("factor", 8), REAL("low", 1), REAL("high", 4), REAL("original", 64)}},
     /* multi-head; grouped; cut heads; causality from a permuted index; rows that see nothing; segments; not causal */
@@ -471,7 +480,7 @@ static void nonsense_is_refused(void **state)
          2,
          {{0}}},
         {"cast", {"f e=2"}, 0, {{.key = "dtype", .kind = WEFT_ATTR_TEXT, .text = "f8"}}},
-        {"rms_norm", {"f b=2 e=3", "f e=3"}, 0, {{0}}},
+        {"rms_norm", {"f b=2 e=3", "f b=2 e=3"}, 0, {{0}}},
         {"linear_each", {"f x=2 b=2 k=3", "f x=2 n=3 k=3"}, 0, {{0}}},
         {"linear_each", {"f b=2 x=2 k=3", "f x=2 n=3 k=3"}, 0, {INT("each", 3)}},
         {"linear_each", {"f b=2 x=2 k=3", "f n=3 x=2 k=3"}, 0, {INT("each", 1)}},
@@ -495,7 +504,7 @@ static void nonsense_is_refused(void **state)
     refused(&c[7], "even head size");
     refused(&c[8], "multiple of the kv heads");
     refused(&c[9], "no dtype is called \"f8\"");
-    refused(&c[10], "has 2 dims, not 3");
+    refused(&c[10], "operand 1 has 2 dims, not 1");
     refused(&c[11], "attribute `each` names no dim of the first");
     refused(&c[12], "attribute `each` names no dim of the first");
     refused(&c[13], "must be the first of the weight");

@@ -106,6 +106,27 @@ static void more_is_a_mark_of_a_dim(void **state)
     assert_true(r.in[0].more[0] && !r.in[1].more[0] && r.out[0].more[0] && !r.in[0].more[1]);
 }
 
+static void dots_in_front_are_any_dims(void **state)
+{
+    weft_rule r;
+    (void)state;
+    parse(&r, "... [e], [e] -> ... [e]", "1", 2, 1, (int[]){3, 1}, NULL);
+    assert_int_equal(r.in[0].n_dims, 3);
+    assert_int_equal(r.out[0].n_dims, 3);
+    assert_int_equal(r.out[0].letter[1], r.in[0].letter[1]);
+    assert_true(r.in[0].whole[2] && !r.in[0].whole[1]);
+    parse(&r, "... h, ... -> ... h", "0", 2, 1, (int[]){4, 3}, (int[]){4});
+    assert_int_equal(r.in[1].n_dims, 3);
+    parse(&r, "... f -> f", "0", 1, 1, (int[]){1}, (int[]){1});
+    assert_int_equal(r.n_letters, 1);
+    parse(&r, "..., v e -> ... e", "1", 2, 1, (int[]){1, 2}, NULL);
+    assert_int_equal(r.out[0].n_dims, 2);
+    parse(&r, "... v ... -> ...", "all", 3, 1, (int[]){2, 2, 2}, NULL);
+    assert_int_equal(r.in[2].letter[1], r.in[0].letter[1]);
+    parse(&r, "... f -> f", "0", 1, 1, NULL, NULL);
+    assert_int_equal(r.in[0].n_dims, 2);
+}
+
 static void no_operands(void **state)
 {
     weft_rule r;
@@ -190,6 +211,7 @@ int main(void)
         cmocka_unit_test(star_is_every_dim_of_the_longest),
         cmocka_unit_test(dots_repeat_the_last),
         cmocka_unit_test(more_is_a_mark_of_a_dim),
+        cmocka_unit_test(dots_in_front_are_any_dims),
         cmocka_unit_test(no_operands),
         cmocka_unit_test(bad_rules_are_refused),
         cmocka_unit_test(too_many_letters),
