@@ -79,9 +79,15 @@ typedef struct view {
     dnnl_data_type_t type;
 } view;
 
+/* The step over an extent of one is nobody's: it is what it would be where all lies dense. oneDNN
+ * takes descriptions that differ in nothing else for one, and gives what it has kept of either,
+ * which may want other scratch memory than what was planned. */
 static view view_of(int64_t rows, int64_t cols, int64_t row, int64_t col, weft_dtype dtype)
 {
-    /* A stride below the extent it steps over is only legal where that extent is not walked. */
+    if (cols == 1)
+        col = row == 1 ? rows : 1;
+    if (rows == 1)
+        row = cols * col;
     return (view){.size = {rows, cols}, .stride = {row, col}, .type = data_type(dtype)};
 }
 
