@@ -11,7 +11,7 @@ const char *const f8_recipes[] = {"tensorwise", "delayed", "rowwise", "rowwise_g
 /* ---- which ---- */
 
 /* Why linears are left as they are; the first few of each by name. */
-enum { OF_HEAD, NAMED, MISFITS, REASONS, FEW = 4 };
+enum { OF_HEAD, NAMED, KEEPS, MISFITS, REASONS, FEW = 4 };
 
 typedef struct tally {
     int n;
@@ -108,6 +108,8 @@ static int why_left(const job *j, const weft_node *n, const char *weight)
         return OF_HEAD;
     if (is_named(j->p, weight))
         return NAMED;
+    if (weft_node_has(n, "each"))
+        return KEEPS;
     return extent(n, true) % multiple || extent(n, false) % multiple ? MISFITS : REASONS;
 }
 
@@ -247,6 +249,8 @@ static void tell(const job *j)
 {
     static const char *const reasons[REASONS] = {"of the head ([float8] head = yes takes it, too)",
                                                  "named by [float8] filter",
+                                                 "a product for each index of a dim, which "
+                                                 "float8 has none for",
                                                  "of no multiple of [float8] multiple"};
     if (weft_graph_mode(j->g) != WEFT_MODE_TRAIN)
         return;
