@@ -113,10 +113,11 @@ static void run(bench *b)
     weft_queue queue = {.threads = threads, .products = how};
     weft_attr attrs[] = {{.key = "eps", .kind = WEFT_ATTR_REAL, .r = 1e-5},
                          {.key = "causal", .kind = WEFT_ATTR_INT, .i = 1},
-                         {.key = "theta", .kind = WEFT_ATTR_REAL, .r = 5e5}};
+                         {.key = "theta", .kind = WEFT_ATTR_REAL, .r = 5e5},
+                         {.key = "each", .kind = WEFT_ATTR_INT, .i = 1}};
     weft_call call = {.op = find_op(b->op),
                       .attrs = attrs,
-                      .n_attrs = 3,
+                      .n_attrs = 4,
                       .n_ins = b->n_ins,
                       .n_outs = b->n_outs,
                       .ins = b->t,
@@ -181,6 +182,23 @@ static void products(weft_dtype d, int64_t m, int64_t k, int64_t n)
     dx.op = "linear_dx", IN(&dx, d, 1, m, n), IN(&dx, d, 1, n, k), OUT(&dx, d, 1, m, k), run(&dx);
     dw.op = "linear_dw", IN(&dw, d, 1, m, n), IN(&dw, d, 1, m, k), OUT(&dw, WEFT_F32, 1, n, k),
     run(&dw);
+}
+
+/* One for each of x experts, of rows that lie between the others': [m x k] [x n k] -> [m x n]. */
+static void products_each(weft_dtype d, int64_t m, int64_t x, int64_t k, int64_t n)
+{
+    char note[64];
+    snprintf(note, sizeof note, "%lld: %lld x %lld x %lld", (long long)x, (long long)m,
+             (long long)k, (long long)n);
+    bench y = {.op = "linear_each",
+               .note = note,
+               .flops = 2.0 * (double)x * (double)m * (double)n * (double)k},
+          dx = y, dw = y;
+    IN(&y, d, 1, m, x, k), IN(&y, d, 1, x, n, k), OUT(&y, d, 1, m, x, n), run(&y);
+    dx.op = "linear_each_dx", IN(&dx, d, 1, m, x, n), IN(&dx, d, 1, x, n, k),
+    OUT(&dx, d, 1, m, x, k), run(&dx);
+    dw.op = "linear_each_dw", IN(&dw, d, 1, m, x, n), IN(&dw, d, 1, m, x, k),
+    OUT(&dw, WEFT_F32, 1, x, n, k), run(&dw);
 }
 
 static void attention(weft_dtype t, const char *note)
@@ -268,6 +286,7 @@ int main(int argc, char **argv)
             attention(t, "the same, products of f32");
             how = CPU_PRODUCTS_BF16;
         }
+        products_each(t, 512, 8, 768, 2048);
         elementwise(t);
         cross_entropy(t);
     }
