@@ -397,6 +397,7 @@ run_fixture_sources = \
 	tests/fixtures/run/breaker.c \
 	tests/fixtures/run/careless.c \
 	tests/fixtures/run/everywhere.c \
+	tests/fixtures/run/experts.c \
 	tests/fixtures/run/fault.c \
 	tests/fixtures/run/fault_data.c \
 	tests/fixtures/run/fault_device.c \
@@ -482,6 +483,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-example \
 	tests/scripts/check-family \
 	tests/scripts/check-every \
+	tests/scripts/check-experts \
 	tests/scripts/check-faults \
 	tests/scripts/check-files \
 	tests/scripts/check-flight \
