@@ -409,6 +409,7 @@ run_fixture_sources = \
 	tests/fixtures/run/maxima.c \
 	tests/fixtures/run/micro_noise.c \
 	tests/fixtures/run/misplaced.c \
+	tests/fixtures/run/mistakes.c \
 	tests/fixtures/run/moving_bias.c \
 	tests/fixtures/run/oddities.c \
 	tests/fixtures/run/one_kv.c \
@@ -504,6 +505,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-later-faults \
 	tests/scripts/check-maxima \
 	tests/scripts/check-micro-batch \
+	tests/scripts/check-mistakes \
 	tests/scripts/check-mpi \
 	tests/scripts/check-muon \
 	tests/scripts/check-mutations-apply \

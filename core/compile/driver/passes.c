@@ -16,16 +16,16 @@ weft_status weft_plan_record(weft_plan *p, weft_pass_record record, weft_error *
     return WEFT_OK;
 }
 
-/* Moves the graph's errors to err, naming who caused them. */
-static weft_status hand_over(weft_graph *g, const char *plugin, weft_error *err)
+/* Moves the graph's errors to err, naming who caused them, and where. */
+static weft_status hand_over(weft_graph *g, const char *plugin, const char *stage, weft_error *err)
 {
     weft_error *from = weft_graph_error(g);
     weft_status s = weft_error_status(from);
     for (int i = 0; i < from->n_items; i++) {
         bool internal = from->items[i].status == WEFT_ERR_INTERNAL && strcmp(plugin, "core") != 0;
         weft_fail(err, from->items[i].status, WEFT_NOWHERE,
-                  internal ? "plugin %s left a broken graph: %s" : "%.0s%s", plugin,
-                  from->items[i].text);
+                  internal ? "plugin %s left a broken graph (stage %s): %s" : "%.0s%.0s%s", plugin,
+                  stage, from->items[i].text);
     }
     if (s && from->n_items == 0)
         return weft_fail_memory(err);
@@ -56,7 +56,7 @@ static weft_status run_pass(weft_plan *p, weft_graph *g, const weft_loaded *load
         weft_graph_assign_parts(g); /* of what is new, too */
     if (!weft_graph_status(g))
         check(g, c->stage);
-    weft_status s = hand_over(g, name, err);
+    weft_status s = hand_over(g, name, weft_stage_name(c->stage), err);
     g->by = "core";
     g->spot = (weft_spot){NULL, WEFT_BLOCK_NONE, -1, phase, WEFT_SCOPE_NONE};
     g->prefix = g->parameter_prefix = NULL;
@@ -127,7 +127,7 @@ static weft_status core_step(weft_plan *p, weft_graph *g, const char *name,
 {
     int before = g->n_nodes;
     double start = weft_now();
-    weft_status s = step(g), broken = hand_over(g, "core", err);
+    weft_status s = step(g), broken = hand_over(g, "core", name, err);
     s = s ? s : broken;
     return s ? s
              : weft_plan_record(p,

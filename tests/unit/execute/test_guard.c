@@ -270,7 +270,7 @@ static void breaks(const char *stage, bool placed)
         WEFT_ERR_INTERNAL);
     assert_null(p.plan);
     const char *errors = plan_run_errors(&p);
-    assert_non_null(strstr(errors, "plugin breaker left a broken graph: b1.h = add"));
+    assert_non_null(strstr(errors, "plugin breaker left a broken graph (stage graph): b1.h = add"));
     assert_non_null(strstr(errors, "is not listed as a use of b0.h"));
     assert_non_null(strstr(errors, path));
     /* The file is the sound graph as it was. */
