@@ -473,6 +473,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-commands \
 	tests/scripts/check-config \
 	tests/scripts/check-conform \
+	tests/scripts/check-contracts \
 	tests/scripts/check-core-words \
 	tests/scripts/check-cuda \
 	tests/scripts/check-cuda-runs \

@@ -159,13 +159,9 @@ static weft_status create(void *self_, weft_error *err)
     return WEFT_OK;
 }
 
-static const char *const gives[] = {"store", NULL};
+static const char *const others[] = {"store", NULL};
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_SERVICE,
-     .gives = gives,
-     .refuses = gives,
-     .service = "store",
-     .table = &ckpt_store},
+    {.kind = WEFT_SERVICE, .refuses = others, .service = "store", .table = &ckpt_store},
     {.kind = WEFT_COMMAND, .command = &ckpt_command},
     {.kind = WEFT_END},
 };

@@ -168,15 +168,9 @@ static weft_status text_open(void *self, weft_error *err)
     return WEFT_OK;
 }
 
-static const char *const gives_data[] = {"data", NULL};
-static const char *const gives_tokenizer[] = {"tokenizer", NULL};
-
 static const weft_contribution contributions[] = {
-    {.kind = WEFT_SERVICE, .gives = gives_data, .service = "data", .table = &text_data_service},
-    {.kind = WEFT_SERVICE,
-     .gives = gives_tokenizer,
-     .service = "tokenizer",
-     .table = &text_tokenizer_service},
+    {.kind = WEFT_SERVICE, .service = "data", .table = &text_data_service},
+    {.kind = WEFT_SERVICE, .service = "tokenizer", .table = &text_tokenizer_service},
     {.kind = WEFT_COMMAND, .command = &text_command},
     {.kind = WEFT_END},
 };
