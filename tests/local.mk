@@ -517,6 +517,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-oracle \
 	tests/scripts/check-packages \
 	tests/scripts/check-packed \
+	tests/scripts/check-pairs \
 	tests/scripts/check-parity \
 	tests/scripts/check-cp \
 	tests/scripts/check-pp \
