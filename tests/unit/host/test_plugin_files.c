@@ -73,6 +73,8 @@ static void test_broken_descriptors(void **state)
     snprintf(other, sizeof other, "built for ABI minor %d, expected %d", WEFT_ABI_MINOR + 6,
              WEFT_ABI_MINOR);
     assert_refused("cpu wrong_abi", other);
+    assert_refused("cpu wrong_abi", "build it again with this weft's headers; "
+                                    "docs/writing-plugins.md lists what has changed");
     assert_refused("cpu no_symbol", "exports no no_symbol_LTX_plugin");
     assert_refused("cpu other_name", "its descriptor says 'another', its file name 'other_name'");
     assert_refused("cpu empty_metadata", "no version");
