@@ -86,6 +86,21 @@ static void check_resume(const conform *c, const conform_case *k)
         conform_compare_resumed(c, k->place ? k->place : "as it is", ini);
 }
 
+/* Of ranks that it brings it says, too, what they do to the numbers. */
+static bool brings_ranks(const weft_plugin *plugin)
+{
+    const weft_contribution *k = plugin->contributions;
+    while (k && k->kind != WEFT_END && k->kind != WEFT_AXIS &&
+           (k->kind != WEFT_PASS || k->stage != WEFT_STAGE_MESH))
+        k++;
+    return k && k->kind != WEFT_END;
+}
+
+static bool is_on(const mesh *m, const char *plugin)
+{
+    return !*m->others || strstr(m->others, plugin) != NULL;
+}
+
 static void check_mesh(const conform *c, const at *a, const conform_case *k, const mesh *m,
                        bool first)
 {
@@ -103,7 +118,8 @@ static void check_mesh(const conform *c, const at *a, const conform_case *k, con
              a->place ? " with " : "with ", *m->others ? m->others : "an axis of 2 ranks");
     if (!write_ini(c, &alone, "one", one) || !write_ini(c, k, "many", many))
         return;
-    conform_compare_runs(c, what, one, many, NULL);
+    const bool exact = brings_ranks(a->plugin) && a->plugin->numerics == WEFT_NUMERICS_BITWISE;
+    conform_compare_runs(c, what, one, many, exact && is_on(m, c->plugin) ? "all" : NULL);
     bool texts = (m->texts && first) || c->whole || strstr(m->others, c->plugin) != NULL;
     if (strstr(m->others, "bf16") || !texts)
         return; /* in bf16 a token may turn */
