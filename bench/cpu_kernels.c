@@ -287,6 +287,7 @@ int main(int argc, char **argv)
             attention(t, "the same, products of f32");
             how = CPU_PRODUCTS_BF16;
         }
+        products_each(t, 512, 8, 768, 2048);
         elementwise(t);
         cross_entropy(t);
     }
