@@ -20,8 +20,8 @@ static const weft_param params[] = {
      .value = "no",
      .choices = (const char *const[]){"no", "yes", "windows", NULL},
      .help = "yes: NCCL is told where a run's memory lies, and may send from there without copying "
-             "it first: 2.19 or later; windows: ranks read each other's where they have laid it "
-             "out alike: 2.27 or later, with [cuda] memory = exportable."},
+             "it first; windows: ranks read each other's where they have laid it out alike: 2.27 "
+             "or later, with [cuda] memory = exportable."},
     {.name = "library",
      .type = WEFT_PARAM_STRING,
      .value = "libnccl.so.2",
@@ -220,16 +220,14 @@ static weft_status check_registers(const transport *t, int version, weft_error *
     const nccl_api *api = &t->api;
     const weft_where where = weft_params_where(t->host->params, "register");
     const bool windows = t->registers == NCCL_REGISTERS_WINDOWS;
-    if (t->registers == NCCL_REGISTERS_NOTHING)
+    if (!windows)
         return WEFT_OK;
-    if (version < (windows ? 22700 : 21900) || !api->ncclCommRegister || !api->ncclCommDeregister ||
-        (windows && (!api->ncclCommWindowRegister || !api->ncclCommWindowDeregister)))
+    if (version < 22700 || !api->ncclCommWindowRegister || !api->ncclCommWindowDeregister)
         return weft_fail(err, WEFT_ERR_INPUT, where,
-                         "[nccl] register = %s needs NCCL %s or later, and %s is %d.%d",
-                         windows ? "windows" : "yes", windows ? "2.27" : "2.19",
+                         "[nccl] register = windows needs NCCL 2.27 or later, and %s is %d.%d",
                          weft_params_text(t->host->params, "library"), version / 10000,
                          version % 10000 / 100);
-    if (!windows || (t->device->exportable && t->device->exportable(t->device_self)))
+    if (t->device->exportable && t->device->exportable(t->device_self))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, where,
                      "[nccl] register = windows needs memory that other processes can map; set "
@@ -248,10 +246,10 @@ static weft_status open_library(void *self, weft_error *err)
     s = s ? s : nccl_api_open(&t->api, library, err);
     if (s)
         return s;
-    if (t->api.ncclGetVersion(&version) != NCCL_SUCCESS || version >= 21800)
+    if (t->api.ncclGetVersion(&version) != NCCL_SUCCESS || version >= NCCL_OLDEST)
         return check_registers(t, version, err);
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(t->host->params, "library"),
-                     "%s is NCCL %d.%d; weft needs 2.18 or later",
+                     "%s is NCCL %d.%d; weft needs 2.22 or later",
                      weft_params_text(t->host->params, "library"), version / 10000,
                      version % 10000 / 100);
 }

@@ -87,13 +87,18 @@ weft_status nccl_check(void *self, weft_error *err)
     return WEFT_OK;
 }
 
+/* An abort waits for its communicator's kernels, and these may stand on a stream behind those of
+ * others, which wait for ranks that are gone. In one group all are told to end before any is waited
+ * for. */
 void nccl_abort_all(transport *t)
 {
     t->failed = true;
+    t->api.ncclGroupStart();
     for (const comm *c = t->comms; c; c = c->next)
         if (c->handle)
             t->api.ncclCommAbort(c->handle);
-    while (t->comms) { /* the last one's abort has ended what still writes handles */
+    t->api.ncclGroupEnd();
+    while (t->comms) { /* nothing writes handles any more */
         comm *c = t->comms;
         t->comms = c->next;
         weft_free(c);

@@ -55,5 +55,7 @@ bool fake_is_capturing(CUstream stream);
 /* Until all streams have done what they were told. */
 void fake_drain(void);
 void fake_drain_stream(CUstream stream);
+/* Streams go on until this is true, for ever if need be. */
+void fake_advance_until(bool (*done)(const void *what), const void *what);
 
 #endif

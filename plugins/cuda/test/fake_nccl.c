@@ -4,8 +4,9 @@
  * communicator does one thing after the other, a send ends when it has been received, sums go round
  * in a ring and are rounded at every rank, and maxima lose NaNs. Nothing is on its stream before
  * ncclCommGetAsyncError has said so, and what ranks do together for the first time is not before
- * all of them have called: they connect then. What ranks do differently in one collective is an
- * error, where NCCL would hang.
+ * all of them have called: they connect then. An abort waits until its communicator's work has left
+ * the streams, behind whatever stands there before it; those of one group, when it ends, for all of
+ * theirs. What ranks do differently in one collective is an error, where NCCL would hang.
  *
  * WEFT_FAKE_NCCL_DIR    where the files are (default /tmp)
  * WEFT_FAKE_NCCL_RANK   the rank, of all, at which one of these happens:
@@ -205,6 +206,24 @@ EXPORT int ncclCommFinalize(comm *c)
     return PROGRESS;
 }
 
+static _Thread_local int depth;
+static _Thread_local op *grouped, *last;
+static _Thread_local CUstream grouped_on;
+static _Thread_local comm *aborting; /* in this group, by next_aborting */
+
+static bool has_left(const void *what)
+{
+    const comm *c = what;
+    return c->on_streams == 0;
+}
+
+/* Its kernels see at once that it is aborted, and end; it waits for them. */
+static void await_aborted(comm *list)
+{
+    for (comm *c = list; c; c = c->next_aborting)
+        fake_advance_until(has_left, c);
+}
+
 /* What is under way ends, undone. Streams may still hold it, so it is kept. */
 EXPORT int ncclCommAbort(comm *c)
 {
@@ -220,6 +239,11 @@ EXPORT int ncclCommAbort(comm *c)
     fake.communicators--;
     fake_drop_windows(c);
     pthread_mutex_unlock(&fake.lock);
+    c->next_aborting = depth ? aborting : NULL;
+    if (depth)
+        aborting = c;
+    else
+        await_aborted(c);
     return SUCCESS;
 }
 
@@ -356,10 +380,6 @@ static int enqueue(op *ops, CUstream stream)
     return PROGRESS;
 }
 
-static _Thread_local int depth;
-static _Thread_local op *grouped, *last;
-static _Thread_local CUstream grouped_on;
-
 EXPORT int ncclGroupStart(void)
 {
     depth++;
@@ -369,7 +389,11 @@ EXPORT int ncclGroupStart(void)
 EXPORT int ncclGroupEnd(void)
 {
     op *all = grouped;
-    if (--depth > 0 || !all)
+    if (--depth > 0)
+        return SUCCESS;
+    await_aborted(aborting);
+    aborting = NULL;
+    if (!all)
         return SUCCESS;
     grouped = last = NULL;
     return enqueue(all, grouped_on);

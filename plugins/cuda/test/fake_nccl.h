@@ -39,6 +39,7 @@ typedef struct comm {
     long issued, done, number; /* number: of collectives */
     long *sent, *received;     /* [n] */
     int splits, persistent;    /* persistent: in graphs, without which it cannot be finalized */
+    int on_streams;            /* batches that no stream has done yet */
     int registered;            /* pieces of memory */
     window *windows, *opening; /* opening: others may not be there yet */
     int n_windows;             /* that were ever asked for */
@@ -51,6 +52,7 @@ typedef struct comm {
     char pending[240];
     struct comm **child;
     struct comm *next; /* aborted, too */
+    struct comm *next_aborting;
 } comm;
 
 typedef struct op {

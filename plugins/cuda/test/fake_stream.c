@@ -107,6 +107,14 @@ void fake_drain(void)
     pthread_mutex_unlock(&fake.lock);
 }
 
+void fake_advance_until(bool (*done)(const void *what), const void *what)
+{
+    pthread_mutex_lock(&fake.lock);
+    for (advance(); !done(what); advance())
+        rest();
+    pthread_mutex_unlock(&fake.lock);
+}
+
 void fake_drain_stream(CUstream stream)
 {
     pthread_mutex_lock(&fake.lock);
