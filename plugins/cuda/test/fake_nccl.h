@@ -46,11 +46,13 @@ typedef struct comm {
     const char *why;           /* what was wrong last; NULL: nothing */
     bool connected;            /* for collectives */
     bool *met;                 /* [2 n] to, from */
+    int ctas;                  /* multiprocessors that its kernels hold, at most; 0: no limit */
     batch *waits;              /* for the others to be connected; then it is on its stream */
     CUstream on;
     /* what it is being made of, or what is being made of it */
     char pending[240];
     struct comm **child;
+    int child_ctas;
     struct comm *next; /* aborted, too */
     struct comm *next_aborting;
 } comm;
@@ -72,6 +74,8 @@ struct batch {
     comm *of;
     op *ops;
     long ticket;
+    double since, asked; /* of the call, and when somebody asked for it last */
+    bool slept;
     bool stalls, persistent; /* persistent: part of a graph */
 };
 

@@ -229,8 +229,8 @@ bool fake_run_batch(void *what)
     if (b->stalls || c->error || b->ticket != c->done)
         return false;
     for (op *o = b->ops; o; o = o->next) {
-        if (!o->over)
-            o->over = o->kind == SEND || o->kind == RECV ? run_transfer(o) : run_collective(o);
+        if (!o->over && (is_transfer(o) || over)) /* collectives one after the other */
+            o->over = is_transfer(o) ? run_transfer(o) : run_collective(o);
         over = over && o->over;
     }
     c->done += over;
