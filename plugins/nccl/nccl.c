@@ -95,11 +95,13 @@ static weft_status open_world(transport *t, weft_error *err)
     return nccl_settle(t, NULL, world, r, what, err);
 }
 
-weft_status nccl_split(transport *t, int color, int key, comm **out, weft_error *err)
+weft_status nccl_split(transport *t, int color, int key, int most_blocks, comm **out,
+                       weft_error *err)
 {
     static const char what[] = "a communicator cannot be made";
     nccl_config config = NCCL_CONFIG_NON_BLOCKING;
     comm *made = NULL;
+    config.max_ctas = most_blocks;
     weft_status s = meet(t, err);
     s = s ? s : add_comm(t, &made, err);
     if (s)
@@ -138,7 +140,8 @@ static void ungroup(void *self, void *handle)
     if (!nccl_is_idle(t))
         nccl_abort_all(t);
     nccl_drop_transfers(g);
-    nccl_free_scratch(g);
+    if (g->byte)
+        t->device->free(t->device_self, g->byte, NCCL_BYTE);
     if (g->ready)
         t->device->event_destroy(t->device_self, g->ready);
     free_queues(g, g->to);
@@ -169,7 +172,7 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
         g->absent[i] = i != me;
     }
     s = s ? s : t->device->event_create(t->device_self, &g->ready, err);
-    s = s ? s : nccl_split(t, ranks[0], me, &g->of, err);
+    s = s ? s : nccl_split(t, ranks[0], me, NCCL_UNSET, &g->of, err);
     if (s)
         ungroup(t, g);
     else
@@ -280,6 +283,7 @@ static void close_library(void *self)
         weft_free(c);
     }
     nccl_abort_all(t);
+    nccl_free_scratch(t);
 }
 
 /* NCCL's maxima may lose a NaN. */
@@ -311,6 +315,8 @@ static const weft_transport table = {
     .remove_memory = nccl_remove_memory,
     .places = nccl_places,
     .leave = leave,
+    .group_begin = nccl_group_begin,
+    .group_end = nccl_group_end,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,
