@@ -106,6 +106,14 @@ static void keep_crashes(void)
         return; /* then both say it */
 }
 
+/* Streams of a GPU share hardware connections, 8 unless CUDA is told otherwise when it starts; what
+ * waits in one holds up what stands behind it there. There are 32. */
+static void widen_connections(void)
+{
+    if (setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) != 0)
+        return; /* then there are 8 */
+}
+
 /* Threads that wait for each other between kernels spin, with OpenMP's own settings for
  * milliseconds. Where other processes want the processors that is time in which nobody computes,
  * and each meeting of threads costs a time slice. Some 20 us bridge the gaps within a step; who
@@ -128,6 +136,7 @@ int main(int argc, char **argv)
 {
     fill_streams();
     keep_crashes();
+    widen_connections();
     bound_spinning(argv);
     signal(SIGXFSZ,
            SIG_IGN); /* a file that may not grow is an error like a full disk, and told like one */

@@ -524,6 +524,7 @@ dist_check_SCRIPTS += \
 	tests/scripts/check-muon \
 	tests/scripts/check-mutations-apply \
 	tests/scripts/check-nccl \
+	tests/scripts/check-nccl-progress \
 	tests/scripts/check-nccl-windows \
 	tests/scripts/check-operator \
 	tests/scripts/check-new-plugin \

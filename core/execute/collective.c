@@ -81,6 +81,33 @@ static weft_doing set_task(const weft_groups *groups, const weft_node *n, const 
                                  (weft_doing){weft_move_name(step->move), n->by, n->block});
 }
 
+/* Calls of parts [from, to), which do not wait for each other: as one, where the transport may. */
+static weft_status call_all(const weft_groups *g, const where *w, int from, int to,
+                            weft_queue *queue, weft_error *err)
+{
+    const weft_transport *t = g->transport;
+    const weft_exchange_part *parts = w->in->exchange->parts;
+    const weft_step *step = parts[from].step;
+    void *group = weft_groups_find(g, WEFT_CHANNEL_COLLECTIVES, step->axes, step->n_axes)->handle;
+    const bool as_one = to - from > 1 && t->group_begin;
+    weft_status s = as_one ? t->group_begin(g->transport_self, group, err) : WEFT_OK;
+    if (s)
+        return s;
+    for (int i = from; i < to && !s; i++)
+        s = call(g, &parts[i], address(w, parts[i].send), address(w, parts[i].recv), queue, err);
+    weft_status ended = as_one ? t->group_end(g->transport_self, group, s ? NULL : err) : WEFT_OK;
+    return s ? s : ended;
+}
+
+/* Behind the calls that may be made as one with call `from`: none reads what another writes. */
+static int end_of_calls(const weft_instruction *in, int from)
+{
+    int to = from + 1;
+    while (in->parts && to < in->exchange->n_parts && in->exchange->parts[to].sends)
+        to++;
+    return to;
+}
+
 weft_status weft_collective(weft_run *run, const weft_instruction *in, void *workspace,
                             weft_error *err)
 {
@@ -89,14 +116,13 @@ weft_status weft_collective(weft_run *run, const weft_instruction *in, void *wor
     const weft_doing before = set_task(g, in->node, in->node->steps);
     weft_queue *queue = weft_device_queue(run->plan, in->queue);
     weft_status s = WEFT_OK;
-    for (int i = 0; i < in->exchange->n_parts && !s; i++) {
+    for (int i = 0, next; i < in->exchange->n_parts && !s; i = next) {
         const weft_exchange_part *part = &in->exchange->parts[i];
         set_task(g, in->node, part->step);
         run->plan->plugins->running.sent = part->sent;
         const double since = weft_now();
-        s = part->sends
-                ? call(g, part, address(&w, part->send), address(&w, part->recv), queue, err)
-                : move(run, &w, part, err);
+        next = part->sends ? end_of_calls(in, i) : i + 1;
+        s = part->sends ? call_all(g, &w, i, next, queue, err) : move(run, &w, part, err);
         run->sent_s += part->sends ? weft_now() - since : 0;
     }
     run->plan->plugins->running.sent = NULL;

@@ -264,6 +264,20 @@ static void transport_ungroup(void *self, void *group)
     weft_blame_set(before);
 }
 
+static bool sees_collectives(const weft_transport *t)
+{
+    return t->all_gather || t->reduce_scatter || t->all_reduce || t->all_to_all || t->broadcast;
+}
+
+/* Does one of these links see collectives, from here to `end`? */
+static bool find_blind(const weft_service_link *from, const weft_service_link *end)
+{
+    bool sees = false;
+    for (const weft_service_link *l = from; l != end && !sees; l = l->inner)
+        sees = sees_collectives(l->table);
+    return sees;
+}
+
 /* A wrap with groups of its own need not know of it: nobody below is told then. */
 static weft_status transport_places(void *self, void *group, uint64_t digest, weft_error *err)
 {
@@ -274,9 +288,24 @@ static weft_status transport_places(void *self, void *group, uint64_t digest, we
     return weft_leave(&entry, t->places(l->self, group, digest, err));
 }
 
-static bool sees_collectives(const weft_transport *t)
+/* A wrap that sees collectives, and not where they are one, might do something in the middle: then
+ * nobody below is told. */
+static weft_status transport_group_begin(void *self, void *group, weft_error *err)
 {
-    return t->all_gather || t->reduce_scatter || t->all_reduce || t->all_to_all || t->broadcast;
+    FIND(transport, group_begin);
+    if (find_blind(self, l))
+        return WEFT_OK;
+    const weft_entry entry = weft_service_link_enter(l, "group_begin", err);
+    return weft_leave(&entry, t->group_begin(l->self, group, err));
+}
+
+static weft_status transport_group_end(void *self, void *group, weft_error *err)
+{
+    FIND(transport, group_end);
+    if (find_blind(self, l))
+        return WEFT_OK;
+    const weft_entry entry = weft_service_link_enter(l, "group_end", err);
+    return weft_leave(&entry, t->group_end(l->self, group, err));
 }
 
 /* What is enqueued again passes by all that would have been called: each must allow it. */
@@ -316,6 +345,8 @@ static const weft_transport transport = {
     ENTRY(transport, group, )
     ENTRY(transport, ungroup, )
     ENTRY(transport, places, )
+    ENTRY(transport, group_begin, )
+    ENTRY(transport, group_end, )
     ENTRY(transport, captured, )
 };
 static const weft_tokenizer tokenizer = {TOKENIZER(ENTRY, ENTRY, ENTRY)};

@@ -127,6 +127,12 @@ typedef struct weft_transport {
     bool (*sends_terms)(void *self, weft_reduce op);
     /* This rank takes part no more: whoever waits for it, now or later, gets an error. */
     void (*leave)(void *self);
+    /* Optional, both or none: the collectives of this group that are called in between, on one
+     * queue, are one; none reads what another writes. They may be begun together when group_end is
+     * called, which is called also when one of them has failed. A wrap that sees collectives and
+     * lacks these gets them one by one. */
+    weft_status (*group_begin)(void *self, void *group, weft_error *err);
+    weft_status (*group_end)(void *self, void *group, weft_error *err);
     /* recv: n * count elements, member i's at i * count. */
     weft_status (*all_gather)(void *self, void *group, const void *send, void *recv, int64_t count,
                               weft_dtype dtype, weft_queue *queue, weft_error *err);

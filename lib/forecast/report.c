@@ -436,6 +436,40 @@ static void print_average(const weft_lowered *l, const traffic *rows, int n, wef
     weft_text_add(text, "\n");
 }
 
+/* How often the transport is called in a program for collectives, and to send or receive; those of
+ * an instruction that stand side by side are one call where it takes them so. */
+static int64_t calls_of(const weft_program *p, bool side_by_side)
+{
+    int64_t n = 0;
+    for (int i = 0; i < p->n; i++) {
+        const weft_instruction *in = &p->list[i];
+        n += in->kind == WEFT_POST_SEND || in->kind == WEFT_POST_RECV;
+        for (int k = 0; in->kind == WEFT_COLLECTIVE && k < in->exchange->n_parts; k++) {
+            const weft_exchange_part *part = &in->exchange->parts[k];
+            const bool joins = side_by_side && in->parts && k && part[-1].sends;
+            n += part->sends && !joins;
+        }
+    }
+    return n;
+}
+
+static void print_calls(const weft_plan *plan, weft_text *text)
+{
+    const weft_lowered *l = plan->lowered[WEFT_MODE_TRAIN];
+    int64_t in_micro = 0, alone = 0, others = 0;
+    for (int a = 0; a < l->n_programs; a++) {
+        const weft_program *p = &l->programs[a];
+        const bool repeats = weft_part_is_micro(p->part);
+        in_micro += repeats ? calls_of(p, true) : 0;
+        alone += repeats ? calls_of(p, false) : 0;
+        others += repeats ? 0 : calls_of(p, true);
+    }
+    weft_text_print(text,
+                    "calls of the transport: %lld a micro-batch (%lld where each is made alone), "
+                    "%lld more a step\n",
+                    (long long)in_micro, (long long)alone, (long long)others);
+}
+
 static void print_collectives(const weft_plan *plan, weft_text *text)
 {
     enum { ROWS = 128 };
@@ -460,6 +494,7 @@ static void print_collectives(const weft_plan *plan, weft_text *text)
     weft_columns_print(&c, text);
     weft_columns_release(&c);
     print_average(plan->lowered[WEFT_MODE_TRAIN], rows, n, text);
+    print_calls(plan, text);
 }
 
 static void print_passes(const weft_plan *plan, bool times, weft_text *text)

@@ -56,6 +56,11 @@ weft_status cuda_products_create(const char *library, const weft_log *log, cuda_
     return WEFT_OK;
 }
 
+void cuda_products_hurry(cuda_products *products, bool fast)
+{
+    products->fast = fast;
+}
+
 void cuda_products_close(cuda_products *products)
 {
     if (products && products->handle)
@@ -150,9 +155,12 @@ static weft_status describe_all(cuda_matmul *m, weft_error *err)
 {
     const cuda_blas *blas = &m->products->blas;
     const cuda_product *p = &m->product;
+    const int8_t fast = (int8_t)p->fast;
     weft_status s =
         check(blas, blas->cublasLtMatmulDescCreate(&m->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
               "cublasLtMatmulDescCreate", err);
+    if (!s && fast)
+        s = set(m, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast, err);
     if (!s)
         s = set_int(m, CUBLASLT_MATMUL_DESC_TRANSA, p->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, err);
     if (!s)
@@ -183,11 +191,19 @@ static weft_status prefer(const cuda_blas *blas, cublasLtMatmulPreference_t pref
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint64_t most = CUDA_PRODUCT_WORKSPACE;
+    /* Sums in parts: in f32 until all are there, which is not what the library prefers. */
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     weft_status s =
         check(blas,
               blas->cublasLtMatmulPreferenceSetAttribute(
                   preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most),
               "cublasLtMatmulPreferenceSetAttribute", err);
+    s = s ? s
+          : check(blas,
+                  blas->cublasLtMatmulPreferenceSetAttribute(
+                      preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                      sizeof schemes),
+                  "cublasLtMatmulPreferenceSetAttribute", err);
     for (size_t i = 0; i < sizeof alignments / sizeof *alignments && !s; i++)
         s = check(blas,
                   blas->cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment,

@@ -48,7 +48,8 @@ typedef struct cuda_product {
     int32_t turn_a, turn_b, accumulate;
     int32_t a, b, c; /* weft_dtype */
     int32_t scaling; /* cuda_scaling */
-    int32_t apart, alignment, unused;
+    int32_t apart, alignment;
+    int32_t fast; /* sums of products in 8 bits need not be all in f32 */
     int64_t each;
 } cuda_product;
 
@@ -78,11 +79,16 @@ typedef struct cuda_matmul {
     struct cuda_matmul *next; /* of products->all */
 } cuda_matmul;
 
+/* Forward, gradients of activations, of weights. */
+enum { CUDA_F8_FORWARD, CUDA_F8_DX, CUDA_F8_DW, CUDA_F8_KINDS };
+
 struct cuda_products {
     cuda_blas blas;
     cublasLtHandle_t handle;
-    const weft_log *log; /* NULL: nobody is told */
-    bool told;           /* that values in 8 bits are widened */
+    const weft_log *log;     /* NULL: nobody is told */
+    bool fast;               /* sums of forward products in 8 bits need not be all in f32 */
+    int narrow;              /* products in 8 bits that are prepared; */
+    int wide[CUDA_F8_KINDS]; /* and those that are widened though they need not be */
     cuda_matmul *all;
 };
 

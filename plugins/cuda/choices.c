@@ -12,11 +12,11 @@
 #include <weft/random.h>
 #include <weft/store.h>
 
-enum { MOST_CHOICES = 4096, FIELDS = 13, WORDS = 8 };
+enum { MOST_CHOICES = 4096, FIELDS = 14, WORDS = 8 };
 _Static_assert(sizeof(((cublasLtMatmulAlgo_t *)0)->data) == WORDS * sizeof(uint64_t),
                "an algorithm is eight words");
 
-static const char title[] = "algorithms of weft's matrix products, " WEFT_VERSION "\n";
+static const char title[] = "algorithms of weft's matrix products, sums in f32, " WEFT_VERSION "\n";
 
 char *cuda_machine(const cuda *c)
 {
@@ -43,9 +43,9 @@ static void print(const cuda_choice *c, weft_text *text)
     weft_text_print(text,
                     "%" PRId64 " %" PRId64 " %" PRId64 " %" PRId32 " %" PRId32 " %" PRId32
                     " %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32 " %" PRId32
-                    " %" PRId64,
+                    " %" PRId32 " %" PRId64,
                     p->m, p->n, p->k, p->turn_a, p->turn_b, p->accumulate, p->a, p->b, p->c,
-                    p->scaling, p->apart, p->alignment, p->each);
+                    p->scaling, p->apart, p->alignment, p->fast, p->each);
     for (int i = 0; i < WORDS; i++)
         weft_text_print(text, " %016" PRIx64, (uint64_t)c->algorithm.data[i]);
     weft_text_add(text, "\n");
@@ -105,7 +105,8 @@ static bool parse(const char *line, const char *end, cuda_choice *out)
                                      .scaling = (int32_t)f[9],
                                      .apart = (int32_t)f[10],
                                      .alignment = (int32_t)f[11],
-                                     .each = (int64_t)f[12]}};
+                                     .fast = (int32_t)f[12],
+                                     .each = (int64_t)f[13]}};
     for (int i = 0; i < WORDS; i++) {
         if (!take(&line, 16, UINT64_MAX, &word))
             return false;

@@ -53,6 +53,12 @@ static cuda_product narrow_of(const weft_call *call)
     return p;
 }
 
+static int kind_of(const weft_call *call)
+{
+    const cuda_product p = cuda_product_of(call);
+    return p.turn_a ? CUDA_F8_DW : p.turn_b ? CUDA_F8_FORWARD : CUDA_F8_DX;
+}
+
 static bool is_narrow(const cuda_product *p)
 {
     return p->k % MULTIPLE == 0 && p->n % MULTIPLE == 0 &&
@@ -268,36 +274,51 @@ weft_status cuda_f8_product_check(const weft_call *call, weft_error *err)
     return refuse(call, &q, err);
 }
 
-static void tell(cuda_products *products, const cuda_product *p)
+/* The first of each kind. */
+static void note_wide(cuda_products *products, const cuda_product *p, int kind)
 {
+    static const char *const kinds[] = {"forward", "of activations' gradients",
+                                        "of weights' gradients"};
     weft_text text = {0};
     cuda_product_print(p, &text);
-    if (!products->told && products->log)
+    if (!products->wide[kind]++ && products->log)
         weft_log_print(products->log, WEFT_LOG_INFO,
-                       "float8: %s cannot be multiplied in 8 bits here; such values are widened to "
-                       "bf16",
-                       text.data ? text.data : "a product");
-    products->told = true;
+                       "float8: %s (%s) cannot be multiplied in 8 bits here; such values are "
+                       "widened to bf16",
+                       text.data ? text.data : "a product", kinds[kind]);
     weft_text_release(&text);
+}
+
+void cuda_f8_products_tell(const cuda_products *products)
+{
+    const int *wide = products->wide, n = wide[0] + wide[1] + wide[2];
+    if (n && products->log)
+        weft_log_print(products->log, WEFT_LOG_WARN,
+                       "float8: %d kinds of products are multiplied in 8 bits, %d are widened to "
+                       "bf16, which costs more than bf16 does: %d forward, %d of activations' "
+                       "gradients, %d of weights' gradients",
+                       products->narrow, n, wide[CUDA_F8_FORWARD], wide[CUDA_F8_DX],
+                       wide[CUDA_F8_DW]);
 }
 
 static weft_status prepare(const weft_call *call, cuda_products *products, f8_prepared *f,
                            weft_error *err)
 {
-    const cuda_product p = narrow_of(call);
-    cuda_product wide = cuda_product_of(call);
+    cuda_product p = narrow_of(call), wide = cuda_product_of(call);
     weft_status s = WEFT_OK;
+    p.fast = products->fast && kind_of(call) == CUDA_F8_FORWARD;
     wide.a = wide.b = WEFT_BF16;
     if (!emulates(call, "yes") && is_narrow(&p))
         s = cuda_matmul_create(products, &p, &f->matmul, err);
     f->narrow = f->matmul != NULL;
+    products->narrow += f->narrow;
     f->room = f->narrow ? narrow_room(call) : wide_room(call);
     if (s || f->narrow)
         return s;
     if (emulates(call, "no"))
         return refuse(call, &p, err);
     if (!emulates(call, "yes"))
-        tell(products, &p);
+        note_wide(products, &p, kind_of(call));
     s = cuda_matmul_create(products, &wide, &f->matmul, err);
     return s || f->matmul ? s : cuda_product_none(&wide, call->op->name, err);
 }

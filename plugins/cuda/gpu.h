@@ -174,6 +174,8 @@ bool cuda_chunk_accepts(const weft_call *call);
 /* A library, opened, and a handle of it. log: for whom may be told something; NULL: nobody. */
 weft_status cuda_products_create(const char *library, const weft_log *log, cuda_products **products,
                                  weft_error *err);
+/* Forward products in 8 bits may be summed faster, in less than f32. */
+void cuda_products_hurry(cuda_products *products, bool fast);
 /* Ends the handle; what was prepared may be released until destroy. */
 void cuda_products_close(cuda_products *products);
 void cuda_products_destroy(cuda_products *products);
@@ -194,6 +196,8 @@ weft_kernel_work cuda_each_work(const weft_call *call);
 weft_status cuda_each_prepare(const weft_call *call, void **state, weft_error *err);
 weft_status cuda_each_launch(const weft_call *call, weft_error *err);
 
+/* How many are widened, by kind, if any are. */
+void cuda_f8_products_tell(const cuda_products *products);
 bool cuda_f8_product_accepts(const weft_call *call);
 size_t cuda_f8_product_workspace(const weft_call *call);
 weft_kernel_work cuda_f8_product_work(const weft_call *call);

@@ -52,6 +52,12 @@ static const weft_param params[] = {
      .choices = (const char *const[]){"heuristic", "timed", NULL},
      .help = "How algorithms of matrix products are chosen: by cuBLASLt's heuristics; or by timing "
              "those that it puts first, once, and keeping the fastest in the user's cache folder."},
+    {.name = "f8_sums",
+     .type = WEFT_PARAM_CHOICE,
+     .value = "f32",
+     .choices = (const char *const[]){"f32", "fast", NULL},
+     .help = "How forward products of values in 8 bits are summed: in f32; fast: as the matrix "
+             "instructions like it, in fewer bits. Gradients' are summed in f32."},
     {.name = "driver",
      .type = WEFT_PARAM_STRING,
      .value = DRIVER,
@@ -214,6 +220,8 @@ static weft_status cuda_open(void *self, weft_error *err)
         s = cuda_export_open(c, err);
     if (!s)
         s = cuda_products_create(blas, c->host->rank == 0 ? c->host->log : NULL, &c->products, err);
+    if (!s)
+        cuda_products_hurry(c->products, weft_params_is(c->host->params, "f8_sums", "fast"));
     if (!s)
         s = cuda_kernels_load(&c->driver, c->modules, c->functions, err);
     if (!s)

@@ -240,5 +240,6 @@ weft_status cuda_settle(void *self, weft_error *err)
 {
     cuda *c = self;
     weft_status status = c->timed ? settle_all(c, err) : WEFT_OK;
+    cuda_f8_products_tell(c->products);
     return status || c->host->ranks == 1 ? status : cuda_products_load(c, err);
 }

@@ -130,6 +130,8 @@ typedef struct flight {
     flight_place at; /* of the instruction under way */
     flight_pending pending[FLIGHT_PENDING];
     int n_pending;
+    bool grouped; /* collectives are begun as one, from number `first` on */
+    uint64_t first;
     char id[32]; /* of the run: the folder's name */
     int64_t run_ns, capacity, keep;
 } flight;

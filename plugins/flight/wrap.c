@@ -116,10 +116,38 @@ static flight_entry *enter(flight *f, const flight_member *m, const operation *o
 
 static weft_status leave(const flight *f, flight_entry *e, weft_status s)
 {
-    if (!e)
+    if (!e || (f->grouped && !s))
         return s;
     e->ended_ns = flight_now(&f->ring);
     e->state = s ? FLIGHT_FAILED : FLIGHT_DONE;
+    return s;
+}
+
+/* ---- collectives that are begun as one: all are over when that is ---- */
+
+static weft_status group_begin(void *self, void *group, weft_error *err)
+{
+    flight *f = self;
+    f->grouped = true;
+    f->first = f->ring.head ? f->ring.head->written + 1 : 0;
+    return f->next->group_begin
+               ? f->next->group_begin(f->next_self, ((flight_member *)group)->inner, err)
+               : WEFT_OK;
+}
+
+static weft_status group_end(void *self, void *group, weft_error *err)
+{
+    flight *f = self;
+    weft_status s = f->next->group_end
+                        ? f->next->group_end(f->next_self, ((flight_member *)group)->inner, err)
+                        : WEFT_OK;
+    const flight_head *head = f->ring.head;
+    f->grouped = false;
+    for (uint64_t i = f->first; head && i <= head->written; i++) {
+        flight_entry *e = &f->ring.entries[(i - 1) % head->capacity];
+        if (e->number == i && e->state == FLIGHT_WAITING)
+            leave(f, e, s);
+    }
     return s;
 }
 
@@ -259,6 +287,8 @@ const weft_transport flight_transport = {
     .ungroup = free_group,
     .connect = connect,
     .places = places,
+    .group_begin = group_begin,
+    .group_end = group_end,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,

@@ -27,7 +27,7 @@ static const char *const names[] = {"ncclGetVersion",
                                     "ncclCommDeregister",
                                     "ncclCommWindowRegister",
                                     "ncclCommWindowDeregister"};
-enum { NEWER = 4 /* of them, the last ones, need not be there */ };
+enum { NEWER = 2 /* of them, the last ones, need not be there */ };
 
 weft_status nccl_api_open(nccl_api *api, const char *library, weft_error *err)
 {
@@ -49,7 +49,7 @@ weft_status nccl_api_open(nccl_api *api, const char *library, weft_error *err)
         if (!found[i] && i + NEWER < sizeof names / sizeof *names)
             return weft_fail(
                 err, WEFT_ERR_INPUT, WEFT_NOWHERE,
-                "the transport nccl needs %s, which %s does not have: it is not NCCL 2.18 or later",
+                "the transport nccl needs %s, which %s does not have: it is not NCCL 2.22 or later",
                 names[i], library);
     }
     memcpy(api, found, sizeof found);

@@ -31,6 +31,8 @@ enum { NCCL_BYTES = 1, NCCL_F32 = 7, NCCL_F64 = 8, NCCL_BF16 = 9 };
 enum { NCCL_SUM = 0 };
 /* of a window */
 enum { NCCL_SYMMETRIC = 1 };
+/* 2.22: in a group all aborts begin before any waits for its kernels. */
+enum { NCCL_OLDEST = 22200 };
 enum { NCCL_NO_COLOR = -1, NCCL_UNSET = INT32_MIN };
 
 /* ncclConfig_t as of 2.18. Its size says which it is: later ones have more fields behind. */
@@ -74,7 +76,6 @@ typedef struct nccl_api {
     int (*ncclSend)(const void *data, size_t count, int type, int to, nccl_comm_t comm,
                     void *stream);
     int (*ncclRecv)(void *data, size_t count, int type, int from, nccl_comm_t comm, void *stream);
-    /* since 2.19; NULL before */
     int (*ncclCommRegister)(nccl_comm_t comm, void *memory, size_t bytes, void **handle);
     int (*ncclCommDeregister)(nccl_comm_t comm, void *handle);
     /* since 2.27; NULL before */

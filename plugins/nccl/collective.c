@@ -16,9 +16,29 @@ static void *stream_of(const group *g, weft_queue *queue)
     return g->t->device->stream(g->t->device_self, queue);
 }
 
+/* In a group of calls nothing is begun yet. */
 static weft_status settle(group *g, int result, const char *what, weft_error *err)
 {
+    if (g->t->grouped && nccl_is_well(result))
+        return WEFT_OK;
     return nccl_settle(g->t, g, g->of, result, what, err);
+}
+
+weft_status nccl_group_begin(void *self, void *handle, weft_error *err)
+{
+    transport *t = self;
+    group *g = handle;
+    int result = t->api.ncclGroupStart();
+    t->grouped = nccl_is_well(result);
+    return settle(g, result, "the calls of a group cannot be made", err);
+}
+
+weft_status nccl_group_end(void *self, void *handle, weft_error *err)
+{
+    transport *t = self;
+    group *g = handle;
+    t->grouped = false;
+    return settle(g, t->api.ncclGroupEnd(), "the calls of a group", err);
 }
 
 static weft_status gather_bytes(group *g, const void *send, void *recv, size_t bytes,
@@ -79,14 +99,11 @@ weft_status nccl_broadcast(void *self, void *handle, int root, void *data, int64
 
 /* ---- reductions by the device ---- */
 
-void nccl_free_scratch(group *g)
+void nccl_free_scratch(transport *t)
 {
-    const transport *t = g->t;
-    if (g->scratch)
-        t->device->free(t->device_self, g->scratch, NCCL_SCRATCH_BYTES);
-    if (g->byte)
-        t->device->free(t->device_self, g->byte, NCCL_BYTE);
-    g->scratch = g->byte = NULL;
+    if (t->scratch)
+        t->device->free(t->device_self, t->scratch, NCCL_SCRATCH_BYTES);
+    t->scratch = NULL;
 }
 
 /* Memory for the terms of one reduction after the other. */
@@ -123,39 +140,61 @@ static weft_status reduce_terms(group *g, char *terms, void *to, int64_t count, 
     return s;
 }
 
-/* The queue's own part, for nothing orders what a group does on two queues; negative: there is none
+/* The queue's own part, for nothing orders what is done on two queues; negative: there is none
  * left. */
-static int part_of(group *g, weft_queue *queue)
+static int part_of(transport *t, weft_queue *queue)
 {
     for (int i = 0; i < NCCL_SCRATCH_QUEUES; i++) {
-        if (!g->scratch_of[i])
-            g->scratch_of[i] = queue;
-        if (g->scratch_of[i] == queue)
+        if (!t->scratch_of[i])
+            t->scratch_of[i] = queue;
+        if (t->scratch_of[i] == queue)
             return i;
     }
     return -1;
 }
 
-/* It is there from then on. */
-static weft_status open_scratch(group *g, weft_dtype dtype, weft_queue *queue, scratch *out,
+static weft_status find_scratch(group *g, weft_dtype dtype, weft_queue *queue, scratch *out,
                                 weft_error *err)
 {
-    const transport *t = g->t;
+    transport *t = g->t;
     const size_t bytes = NCCL_SCRATCH_BYTES / NCCL_SCRATCH_QUEUES;
-    void *memory = g->scratch;
     /* terms begin where the device wants tensors to begin */
     const size_t grain = 256;
-    const int part = part_of(g, queue);
+    const int part = part_of(t, queue);
     out->most = (int64_t)(bytes / (size_t)g->n / grain * grain / weft_dtype_size(dtype));
-    if (part < 0 || !out->most)
+    if (part < 0 || !out->most || !t->scratch)
         return weft_fail(err, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
                          "nccl: %d ranks reduce on more than %d queues, or are more than it can do",
                          g->n, NCCL_SCRATCH_QUEUES);
+    out->memory = t->scratch + (size_t)part * bytes;
+    return WEFT_OK;
+}
+
+/* NCCL connects the ranks of a communicator when they first do something together, and not for
+ * gathers what it needs for sums. */
+weft_status nccl_connect_all(group *g, weft_error *err)
+{
+    transport *t = g->t;
+    weft_queue *queue = t->device->queue(t->device_self, 0);
+    void *memory = t->scratch;
+    scratch room = {0};
     weft_status s =
         memory ? WEFT_OK : t->device->alloc(t->device_self, NCCL_SCRATCH_BYTES, &memory, err);
-    g->scratch = memory;
-    out->memory = s ? NULL : g->scratch + (size_t)part * bytes;
-    return s;
+    t->scratch = memory;
+    s = s ? s : find_scratch(g, WEFT_F32, queue, &room, err);
+    s = s ? s : gather_bytes(g, room.memory, room.memory, 1, queue, err);
+    return s ? s
+             : settle(g,
+                      t->api.ncclAllReduce(room.memory, room.memory, 1, NCCL_F32, NCCL_SUM,
+                                           g->of->handle, stream_of(g, queue)),
+                      "all_reduce", err);
+}
+
+/* What the device reduces must have come before: calls so far are begun. */
+static weft_status step_out(group *g, bool *grouped, weft_error *err)
+{
+    *grouped = g->t->grouped;
+    return *grouped ? nccl_group_end(g->t, g, err) : WEFT_OK;
 }
 
 static weft_status exact_all_reduce(group *g, const char *send, char *recv, int64_t count,
@@ -163,7 +202,9 @@ static weft_status exact_all_reduce(group *g, const char *send, char *recv, int6
                                     weft_error *err)
 {
     scratch terms = {0};
-    weft_status s = open_scratch(g, dtype, queue, &terms, err);
+    bool grouped;
+    weft_status s = step_out(g, &grouped, err);
+    s = s ? s : find_scratch(g, dtype, queue, &terms, err);
     for (int64_t at = 0, n; at < count && !s; at += n) {
         n = count - at < terms.most ? count - at : terms.most;
         s = gather_bytes(g, send + bytes_of(at, dtype), terms.memory, bytes_of(n, dtype), queue,
@@ -171,7 +212,7 @@ static weft_status exact_all_reduce(group *g, const char *send, char *recv, int6
         s = s ? s
               : reduce_terms(g, terms.memory, recv + bytes_of(at, dtype), n, dtype, op, queue, err);
     }
-    return s;
+    return s || !grouped ? s : nccl_group_begin(g->t, g, err);
 }
 
 static weft_status exact_reduce_scatter(group *g, const char *send, char *recv, int64_t count,
@@ -179,7 +220,9 @@ static weft_status exact_reduce_scatter(group *g, const char *send, char *recv, 
                                         weft_error *err)
 {
     scratch terms = {0};
-    weft_status s = open_scratch(g, dtype, queue, &terms, err);
+    bool grouped;
+    weft_status s = step_out(g, &grouped, err);
+    s = s ? s : find_scratch(g, dtype, queue, &terms, err);
     for (int64_t at = 0, n; at < count && !s; at += n) {
         n = count - at < terms.most ? count - at : terms.most;
         s = swap(g, send + bytes_of(at, dtype), bytes_of(count, dtype), terms.memory,
@@ -187,7 +230,7 @@ static weft_status exact_reduce_scatter(group *g, const char *send, char *recv, 
         s = s ? s
               : reduce_terms(g, terms.memory, recv + bytes_of(at, dtype), n, dtype, op, queue, err);
     }
-    return s;
+    return s || !grouped ? s : nccl_group_begin(g->t, g, err);
 }
 
 /* ---- reductions by NCCL ---- */

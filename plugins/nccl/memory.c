@@ -23,12 +23,13 @@ static size_t communicator(int hosts)
 
 size_t nccl_library_bytes(void *self, const weft_planned_group *groups, int n)
 {
-    const transport *t = self;
+    (void)self;
     size_t bytes = 0;
+    bool reduces = false;
     for (int i = 0; i < n; i++) {
         const weft_planned_group *g = &groups[i];
         bytes += communicator(g->hosts) * (size_t)(g->collects + g->peers);
-        bytes += g->maxima || (g->sums && t->exact) ? NCCL_SCRATCH_BYTES : 0;
+        reduces = reduces || g->collects;
     }
-    return bytes;
+    return bytes + (reduces ? NCCL_SCRATCH_BYTES : 0);
 }

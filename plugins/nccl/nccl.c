@@ -20,8 +20,8 @@ static const weft_param params[] = {
      .value = "no",
      .choices = (const char *const[]){"no", "yes", "windows", NULL},
      .help = "yes: NCCL is told where a run's memory lies, and may send from there without copying "
-             "it first: 2.19 or later; windows: ranks read each other's where they have laid it "
-             "out alike: 2.27 or later, with [cuda] memory = exportable."},
+             "it first; windows: ranks read each other's where they have laid it out alike: 2.27 "
+             "or later, with [cuda] memory = exportable."},
     {.name = "library",
      .type = WEFT_PARAM_STRING,
      .value = "libnccl.so.2",
@@ -95,11 +95,13 @@ static weft_status open_world(transport *t, weft_error *err)
     return nccl_settle(t, NULL, world, r, what, err);
 }
 
-weft_status nccl_split(transport *t, int color, int key, comm **out, weft_error *err)
+weft_status nccl_split(transport *t, int color, int key, int most_blocks, comm **out,
+                       weft_error *err)
 {
     static const char what[] = "a communicator cannot be made";
     nccl_config config = NCCL_CONFIG_NON_BLOCKING;
     comm *made = NULL;
+    config.max_ctas = most_blocks;
     weft_status s = meet(t, err);
     s = s ? s : add_comm(t, &made, err);
     if (s)
@@ -138,7 +140,8 @@ static void ungroup(void *self, void *handle)
     if (!nccl_is_idle(t))
         nccl_abort_all(t);
     nccl_drop_transfers(g);
-    nccl_free_scratch(g);
+    if (g->byte)
+        t->device->free(t->device_self, g->byte, NCCL_BYTE);
     if (g->ready)
         t->device->event_destroy(t->device_self, g->ready);
     free_queues(g, g->to);
@@ -169,7 +172,7 @@ static weft_status make_group(void *self, const int *ranks, int n, int me, void 
         g->absent[i] = i != me;
     }
     s = s ? s : t->device->event_create(t->device_self, &g->ready, err);
-    s = s ? s : nccl_split(t, ranks[0], me, &g->of, err);
+    s = s ? s : nccl_split(t, ranks[0], me, NCCL_UNSET, &g->of, err);
     if (s)
         ungroup(t, g);
     else
@@ -220,16 +223,14 @@ static weft_status check_registers(const transport *t, int version, weft_error *
     const nccl_api *api = &t->api;
     const weft_where where = weft_params_where(t->host->params, "register");
     const bool windows = t->registers == NCCL_REGISTERS_WINDOWS;
-    if (t->registers == NCCL_REGISTERS_NOTHING)
+    if (!windows)
         return WEFT_OK;
-    if (version < (windows ? 22700 : 21900) || !api->ncclCommRegister || !api->ncclCommDeregister ||
-        (windows && (!api->ncclCommWindowRegister || !api->ncclCommWindowDeregister)))
+    if (version < 22700 || !api->ncclCommWindowRegister || !api->ncclCommWindowDeregister)
         return weft_fail(err, WEFT_ERR_INPUT, where,
-                         "[nccl] register = %s needs NCCL %s or later, and %s is %d.%d",
-                         windows ? "windows" : "yes", windows ? "2.27" : "2.19",
+                         "[nccl] register = windows needs NCCL 2.27 or later, and %s is %d.%d",
                          weft_params_text(t->host->params, "library"), version / 10000,
                          version % 10000 / 100);
-    if (!windows || (t->device->exportable && t->device->exportable(t->device_self)))
+    if (t->device->exportable && t->device->exportable(t->device_self))
         return WEFT_OK;
     return weft_fail(err, WEFT_ERR_INPUT, where,
                      "[nccl] register = windows needs memory that other processes can map; set "
@@ -248,10 +249,10 @@ static weft_status open_library(void *self, weft_error *err)
     s = s ? s : nccl_api_open(&t->api, library, err);
     if (s)
         return s;
-    if (t->api.ncclGetVersion(&version) != NCCL_SUCCESS || version >= 21800)
+    if (t->api.ncclGetVersion(&version) != NCCL_SUCCESS || version >= NCCL_OLDEST)
         return check_registers(t, version, err);
     return weft_fail(err, WEFT_ERR_INPUT, weft_params_where(t->host->params, "library"),
-                     "%s is NCCL %d.%d; weft needs 2.18 or later",
+                     "%s is NCCL %d.%d; weft needs 2.22 or later",
                      weft_params_text(t->host->params, "library"), version / 10000,
                      version % 10000 / 100);
 }
@@ -282,6 +283,7 @@ static void close_library(void *self)
         weft_free(c);
     }
     nccl_abort_all(t);
+    nccl_free_scratch(t);
 }
 
 /* NCCL's maxima may lose a NaN. */
@@ -313,6 +315,8 @@ static const weft_transport table = {
     .remove_memory = nccl_remove_memory,
     .places = nccl_places,
     .leave = leave,
+    .group_begin = nccl_group_begin,
+    .group_end = nccl_group_end,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,

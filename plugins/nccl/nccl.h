@@ -29,6 +29,10 @@ typedef enum nccl_registers {
     NCCL_REGISTERS_WINDOWS /* where collectives run; memory for pairs */
 } nccl_registers;
 
+/* In equal parts for the queues on which groups reduce, each of which does one thing after the
+ * other. */
+enum { NCCL_SCRATCH_BYTES = 32 << 20, NCCL_SCRATCH_QUEUES = 2 };
+
 typedef struct transport {
     const weft_host *host;
     const weft_device *device;
@@ -41,6 +45,9 @@ typedef struct transport {
     comm *comms;        /* the first that was made, of all ranks, is the last */
     comm *world;
     atomic_bool left; /* whoever sets it ends all waiting */
+    bool grouped;     /* calls are begun when the group of calls ends */
+    char *scratch;    /* NCCL_SCRATCH_BYTES of the device, for exact sums and maxima */
+    weft_queue *scratch_of[NCCL_SCRATCH_QUEUES]; /* whose part; NULL: nobody's yet */
 } transport;
 
 /* One direction between this rank and another: a communicator of two, for NCCL does one thing
@@ -48,14 +55,15 @@ typedef struct transport {
 typedef struct channel {
     comm *of;
     weft_queue *queue;
-    int peer; /* in the communicator */
+    int peer;             /* in the communicator */
+    weft_request *latest; /* begun, and no event is behind it yet */
 } channel;
 
+/* Blocks of a kernel that sends or receives. Such a kernel holds a multiprocessor for each until
+ * its other end has come, and several wait at once, beside collectives that do so as well. */
+enum { NCCL_TRANSFER_BLOCKS = 4 };
 /* Of each group whose ranks send each other something. */
 enum { NCCL_BYTE = 256 };
-/* Of each group that needs it: in equal parts for the queues on which it reduces. */
-enum { NCCL_SCRATCH_BYTES = 32 << 20, NCCL_SCRATCH_QUEUES = 2 };
-
 typedef struct group {
     transport *t;
     int n, me;
@@ -64,8 +72,6 @@ typedef struct group {
     comm *of;
     channel *to, *from; /* [n] queue NULL: not connected */
     char *byte;         /* NCCL_BYTE, for the first word of two ranks; NULL: none are connected */
-    char *scratch; /* NCCL_SCRATCH_BYTES of the device, from the first exact sum or maximum on */
-    weft_queue *scratch_of[NCCL_SCRATCH_QUEUES]; /* whose part; NULL: nobody's yet */
     weft_device_event *ready;
     weft_request *transfers; /* begun, and nobody has waited for them */
 } group;
@@ -97,7 +103,11 @@ weft_status nccl_all_to_all(void *self, void *handle, const void *send, void *re
                             weft_dtype dtype, weft_queue *queue, weft_error *err);
 weft_status nccl_broadcast(void *self, void *handle, int root, void *data, int64_t count,
                            weft_dtype dtype, weft_queue *queue, weft_error *err);
-void nccl_free_scratch(group *g);
+weft_status nccl_group_begin(void *self, void *handle, weft_error *err);
+weft_status nccl_group_end(void *self, void *handle, weft_error *err);
+/* Before the first step: what allocates or connects would wait there for what waits for others. */
+weft_status nccl_connect_all(group *g, weft_error *err);
+void nccl_free_scratch(transport *t);
 
 /* ---- transfer.c ---- */
 
@@ -127,7 +137,9 @@ size_t nccl_library_bytes(void *self, const weft_planned_group *groups, int n);
 
 /* ---- nccl.c ---- */
 
-/* Of those of all ranks that name the same color; negative: none. Collective over all ranks. */
-weft_status nccl_split(transport *t, int color, int key, comm **out, weft_error *err);
+/* Of those of all ranks that name the same color; negative: none. most_blocks: of its kernels;
+ * NCCL_UNSET: as many as NCCL likes. Collective over all ranks. */
+weft_status nccl_split(transport *t, int color, int key, int most_blocks, comm **out,
+                       weft_error *err);
 
 #endif

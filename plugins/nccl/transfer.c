@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends and receives: each direction between two ranks has a communicator and a queue of its own,
- * so that what waits for its other end holds up nothing else. */
+ * so that what waits for its other end holds up nothing else.
+ *
+ * CUDA promises less: streams share hardware connections, in which what waits holds up whatever was
+ * put there after it. A transfer that has begun waits no more, but an event behind it does. So the
+ * event is recorded when somebody is to wait for it, or something else comes behind it: then even
+ * on one connection things happen in the order in which they were enqueued, and transfers beside
+ * them. */
 #include "nccl.h"
 
 struct weft_request {
     group *group;
+    channel *channel;
     weft_device_event *done;
     weft_request *next;
 };
@@ -33,8 +40,8 @@ weft_status nccl_connect(void *self, void *handle, int from, int to, weft_error 
     group *g = handle;
     bool sends = g->me == from, takes_part = sends || g->me == to;
     comm *of = NULL;
-    weft_status s =
-        nccl_split(t, takes_part && from != to ? g->ranks[from] : -1, sends ? 0 : 1, &of, err);
+    weft_status s = nccl_split(t, takes_part && from != to ? g->ranks[from] : -1, sends ? 0 : 1,
+                               NCCL_TRANSFER_BLOCKS, &of, err);
     if (!s && of && t->registers == NCCL_REGISTERS_WINDOWS)
         s = nccl_register(t, of, err);
     if (s || !of)
@@ -53,6 +60,8 @@ static void drop(weft_request *r)
         at = &(*at)->next;
     if (*at)
         *at = r->next;
+    if (r->channel->latest == r)
+        r->channel->latest = NULL;
     if (r->done)
         r->group->t->device->event_destroy(r->group->t->device_self, r->done);
     weft_free(r);
@@ -64,15 +73,24 @@ void nccl_drop_transfers(group *g)
         drop(g->transfers);
 }
 
+/* Behind the last that was begun, if nothing is yet. */
+static weft_status mark(const group *g, channel *c, weft_error *err)
+{
+    const weft_request *r = c->latest;
+    c->latest = NULL;
+    return r ? g->t->device->record(g->t->device_self, c->queue, r->done, err) : WEFT_OK;
+}
+
 /* The channel's queue goes on where `queue` is now. */
-static weft_status follow(group *g, const channel *c, weft_queue *queue, weft_error *err)
+static weft_status follow(group *g, channel *c, weft_queue *queue, weft_error *err)
 {
     const transport *t = g->t;
-    weft_status s = t->device->record(t->device_self, queue, g->ready, err);
+    weft_status s = mark(g, c, err);
+    s = s ? s : t->device->record(t->device_self, queue, g->ready, err);
     return s ? s : t->device->await(t->device_self, c->queue, g->ready, err);
 }
 
-static weft_status begin(group *g, const channel *c, const void *send, void *recv, size_t bytes,
+static weft_status begin(group *g, channel *c, const void *send, void *recv, size_t bytes,
                          weft_queue *queue, weft_request **out, weft_error *err)
 {
     transport *t = g->t;
@@ -80,6 +98,7 @@ static weft_status begin(group *g, const channel *c, const void *send, void *rec
     if (!r)
         return weft_fail_memory(err);
     r->group = g;
+    r->channel = c;
     weft_status s = t->device->event_create(t->device_self, &r->done, err);
     s = s ? s : follow(g, c, queue, err);
     if (!s && bytes) {
@@ -89,11 +108,11 @@ static weft_status begin(group *g, const channel *c, const void *send, void *rec
                          : t->api.ncclSend(send, bytes, NCCL_BYTES, c->peer, c->of->handle, stream);
         s = nccl_settle(t, g, c->of, result, recv ? "recv" : "send", err);
     }
-    s = s ? s : t->device->record(t->device_self, c->queue, r->done, err);
     if (s) {
         drop(r);
         return s;
     }
+    c->latest = r;
     r->next = g->transfers;
     g->transfers = r;
     *out = r;
@@ -131,7 +150,8 @@ weft_status nccl_recv(void *self, void *handle, int from, void *data, int64_t co
 weft_status nccl_wait(void *self, weft_request *r, weft_queue *queue, weft_error *err)
 {
     transport *t = self;
-    weft_status s = t->device->await(t->device_self, queue, r->done, err);
+    weft_status s = r->channel->latest == r ? mark(r->group, r->channel, err) : WEFT_OK;
+    s = s ? s : t->device->await(t->device_self, queue, r->done, err);
     drop(r);
     return s;
 }

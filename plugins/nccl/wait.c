@@ -6,7 +6,8 @@
 #include <sched.h>
 #include <time.h>
 
-static const double spin_s = 50e-6, pause_s = 1e-3, look_s = 0.1;
+/* NCCL begins a thread for a call, which takes up to 0.1 ms on ranks that are connected. */
+static const double spin_s = 2e-3, pause_s = 1e-3, look_s = 0.1;
 
 static void rest(double waited)
 {
@@ -87,13 +88,18 @@ weft_status nccl_check(void *self, weft_error *err)
     return WEFT_OK;
 }
 
+/* An abort waits for its communicator's kernels, and these may stand on a stream behind those of
+ * others, which wait for ranks that are gone. In one group all are told to end before any is waited
+ * for. */
 void nccl_abort_all(transport *t)
 {
     t->failed = true;
+    t->api.ncclGroupStart();
     for (const comm *c = t->comms; c; c = c->next)
         if (c->handle)
             t->api.ncclCommAbort(c->handle);
-    while (t->comms) { /* the last one's abort has ended what still writes handles */
+    t->api.ncclGroupEnd();
+    while (t->comms) { /* nothing writes handles any more */
         comm *c = t->comms;
         t->comms = c->next;
         weft_free(c);

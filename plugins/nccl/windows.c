@@ -79,8 +79,9 @@ weft_status nccl_places(void *self, void *handle, uint64_t digest, weft_error *e
 {
     transport *t = self;
     const group *g = handle;
-    if (t->registers != NCCL_REGISTERS_WINDOWS)
-        return WEFT_OK;
+    weft_status s = digest ? nccl_connect_all(handle, err) : WEFT_OK;
+    if (s || t->registers != NCCL_REGISTERS_WINDOWS)
+        return s;
     stand mine = {.digest = digest, .first = g->ranks[0]};
     stand *all = weft_alloc_zero((size_t)t->host->ranks, sizeof *all);
     if (!all)
@@ -88,7 +89,7 @@ weft_status nccl_places(void *self, void *handle, uint64_t digest, weft_error *e
     for (int i = 0; i < NCCL_MOST_PIECES; i++)
         mine.bytes[i] = t->pieces[i].at ? t->pieces[i].bytes : 0;
     int other;
-    weft_status s = t->host->exchange(t->host, &mine, sizeof mine, all, err);
+    s = t->host->exchange(t->host, &mine, sizeof mine, all, err);
     if (!s && t->host->rank == 0)
         say(t, all, g->n);
     if (!s && digest && !find_reason(all, t->host->ranks, g->ranks[0], &other))

@@ -738,16 +738,18 @@ static int64_t each_packed(maker *m, const weft_instruction *in, weft_place send
 static void add_parts(maker *m, const weft_instruction *in, weft_place send, weft_place recv)
 {
     const stage first = part_of(m, in, 0, send, recv);
+    const int64_t bytes = each_packed(m, in, send, recv, NULL, 0);
+    if (bytes) { /* first, so that nothing stands between the calls */
+        begin_boxes(m, first.step);
+        each_packed(m, in, send, recv, pack_part, bytes);
+    }
     for (int i = 0; i < in->n_ins; i++) {
         const stage s = part_of(m, in, i, send, recv);
         if (weft_part_goes_alone(m->g, in->parts[i]))
             add_step(&s);
     }
-    int64_t bytes = each_packed(m, in, send, recv, NULL, 0);
     if (!bytes)
         return;
-    begin_boxes(m, first.step);
-    each_packed(m, in, send, recv, pack_part, bytes);
     const int first_piece = m->n_pieces;
     each_packed(m, in, send, recv, note_part, bytes);
     add_call_of(&first, send, first.step->move == WEFT_ALL_REDUCE ? send : recv,

@@ -3,7 +3,9 @@
  * the fake driver, so that what it does is captured with the rest. Of several algorithms each adds
  * from a term of its own on, so that results show which one it was. It takes what cuBLASLt's table
  * of types lists, and of products in 8 bits what Hopper has; and it loads a kernel at its first
- * launch, when all streams have done what they were told.
+ * launch, when all streams have done what they were told. Where it is
+ * Where it is not told otherwise it splits sums in two, and rounds both to the result's dtype
+ * before they are added. Fast sums of products in 8 bits lose bits.
  *
  * WEFT_FAKE_CUDA_MAJOR    products in 8 bits from 9 on, by rows in 9 alone
  * WEFT_FAKE_BLAS_FASTEST  the algorithm that takes the least time (default 0, of 0 to 2) */
@@ -23,12 +25,13 @@ enum { ALGORITHMS = 3, MAGIC = 0x77656674, WORKSPACE = 1024 };
 typedef struct description {
     int32_t turn_a, turn_b, a_mode, b_mode;
     const float *a_scale, *b_scale;
+    int8_t fast;
 } description;
 _Static_assert(sizeof(description) <= sizeof(cublasLtMatmulDescOpaque_t), "no room");
 
 typedef struct preference {
     uint64_t workspace;
-    uint32_t alignment;
+    uint32_t alignment, schemes;
 } preference;
 _Static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "no room");
 
@@ -97,6 +100,10 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                                      const void *value, size_t size)
 {
     description *d = (description *)(void *)desc;
+    if (which == CUBLASLT_MATMUL_DESC_FAST_ACCUM && size == sizeof d->fast) {
+        memcpy(&d->fast, value, size);
+        return CUBLAS_STATUS_SUCCESS;
+    }
     int32_t *number = which == CUBLASLT_MATMUL_DESC_TRANSA         ? &d->turn_a
                       : which == CUBLASLT_MATMUL_DESC_TRANSB       ? &d->turn_b
                       : which == CUBLASLT_MATMUL_DESC_A_SCALE_MODE ? &d->a_mode
@@ -152,6 +159,8 @@ EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 EXPORT cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *made)
 {
     *made = calloc(1, sizeof **made);
+    if (*made)
+        ((preference *)(void *)*made)->schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
     return done(*made);
 }
 
@@ -166,6 +175,10 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     size_t size)
 {
     preference *p = (preference *)(void *)of;
+    if (which == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK && size == sizeof p->schemes) {
+        memcpy(&p->schemes, value, size);
+        return CUBLAS_STATUS_SUCCESS;
+    }
     bool workspace = which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
     if (!workspace && (which < CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES ||
                        which > CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES))
@@ -186,6 +199,7 @@ typedef struct product {
     void *result, *workspace;
     float beta;
     int algorithm;
+    bool rounds; /* sums of parts, to the result's dtype, before they are added */
 } product;
 
 static product product_of(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
@@ -239,13 +253,14 @@ static bool fits(const product *p)
            (p->d.type == p->a.type || p->d.type == CUDA_R_32F);
 }
 
-static cublasLtMatmulHeuristicResult_t result_of(int algorithm, uint64_t alignment)
+static cublasLtMatmulHeuristicResult_t result_of(int algorithm, uint64_t alignment, bool rounds)
 {
     cublasLtMatmulHeuristicResult_t r;
     memset(&r, 0, sizeof r);
     r.algo.data[0] = MAGIC;
     r.algo.data[1] = (uint64_t)algorithm;
     r.algo.data[2] = alignment; /* it was chosen for operands that begin so */
+    r.algo.data[3] = rounds;
     r.workspaceSize = WORKSPACE;
     return r;
 }
@@ -266,7 +281,9 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     if (!fits(&p) || prefers->workspace < WORKSPACE || prefers->alignment < 1)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (; *found < wanted && *found < ALGORITHMS; ++*found)
-        results[*found] = result_of(*found, prefers->alignment);
+        results[*found] = result_of(*found, prefers->alignment,
+                                    prefers->schemes & (CUBLASLT_REDUCTION_SCHEME_INPLACE |
+                                                        CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE));
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -282,7 +299,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtM
     if (memcmp(c, d, sizeof *c) != 0 || !fits(&p) || algorithm->data[0] != MAGIC ||
         algorithm->data[1] >= ALGORITHMS)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    *result = result_of((int)algorithm->data[1], algorithm->data[2]);
+    *result = result_of((int)algorithm->data[1], algorithm->data[2], algorithm->data[3] != 0);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -320,13 +337,19 @@ static float sum_of(const product *p, int32_t which, uint64_t i, uint64_t j)
 {
     bool ta = p->how.turn_a == CUBLAS_OP_T, tb = p->how.turn_b == CUBLAS_OP_T;
     uint64_t terms = ta ? p->a.rows : p->a.columns;
-    float sum = 0;
+    float sum = 0, before = 0;
     for (uint64_t n = 0; n < terms; n++) {
+        if (n == terms / 2 && p->rounds && p->d.type == CUDA_R_16BF) {
+            before = weft_bf16_to_f32(weft_f32_to_bf16(sum));
+            sum = 0;
+        }
+        if (p->how.fast && is_f8(p->a.type)) /* a few bits of a sum are lost */
+            sum = weft_bf16_to_f32(weft_f32_to_bf16(sum));
         uint64_t k = (n + (uint64_t)p->algorithm * terms / ALGORITHMS) % terms;
         sum += get(p->left, &p->a, which, ta ? k : i, ta ? i : k) *
                get(p->right, &p->b, which, tb ? j : k, tb ? k : j);
     }
-    return sum * scale_of(p->how.a_scale, p->how.a_mode, i) *
+    return (sum + before) * scale_of(p->how.a_scale, p->how.a_mode, i) *
            scale_of(p->how.b_scale, p->how.b_mode, j);
 }
 
@@ -417,6 +440,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     p.workspace = workspace;
     p.beta = *(const float *)beta;
     p.algorithm = algo ? (int)algo->data[1] : 0;
+    p.rounds = algo && algo->data[3];
     const char *wrong = find_wrong(&p, workspace_bytes, algo ? algo->data[2] : 16);
     if (!is_open(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;

@@ -13,8 +13,8 @@
  * WEFT_FAKE_CUDA_VERSION what the driver says it is for (default 13000, CUDA 13.0)
  * WEFT_FAKE_CUDA_LARGEST more bytes than these at once are out of memory
  * WEFT_FAKE_CUDA_REPORT  a file that gets, in the end, calls made, launches, launches of graphs,
- *                        graphs, what was never given back, windows, and products by
- *                        algorithm */
+ *                        graphs, what was never given back, windows, products by algorithm,
+ *                        and what NCCL was called for */
 #include "fake_driver.h"
 #include "emulate.h"
 
@@ -222,6 +222,7 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute,
 EXPORT CUresult cuInit(unsigned flags)
 {
     (void)flags;
+    fake_streams_open();
     return fake_number("WEFT_FAKE_CUDA_GPUS", 1) > 0 ? enter_library() : CUDA_ERROR_NO_DEVICE;
 }
 
@@ -323,5 +324,7 @@ __attribute__((destructor)) static void report(void)
             fake.windows);
     fprintf(f, "made: windows %ld\n", fake.most_windows);
     fprintf(f, "products %ld %ld %ld\n", fake.products[0], fake.products[1], fake.products[2]);
+    fprintf(f, "nccl: calls %ld, operations %ld, slept %ld, host %.6f s\n", fake.nccl_calls,
+            fake.nccl_operations, fake.nccl_slept, fake.nccl_s);
     fclose(f);
 }

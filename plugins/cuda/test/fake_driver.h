@@ -20,7 +20,10 @@ typedef struct fake_state {
     long most_windows; /* that were made */
     long products[3];  /* by algorithm */
     double lag;        /* how many seconds later than they were events are: slow products */
-    CUresult stuck;    /* an error that has happened stays */
+    long nccl_calls, nccl_operations; /* that a host thread was begun for; what was in them */
+    long nccl_slept;                  /* calls behind which the host did not ask for 1 ms */
+    double nccl_s;                    /* until the host was told that they are on their stream */
+    CUresult stuck;                   /* an error that has happened stays */
     char complaint[256];
 } fake_state;
 
@@ -48,12 +51,19 @@ int fake_virtual_attribute(CUdevice_attribute attribute, int otherwise);
 CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void *what,
                       size_t size);
 /* It is asked again and again, under the lock, until it is true; then, or when the GPU has failed,
- * drop is called. In a graph: of what `copy` makes of it at each launch. */
+ * drop is called. In a graph: of what `copy` makes of it at each launch. sms: multiprocessors that
+ * it holds from the first time on. */
 CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*drop)(void *what),
-                            void *(*copy)(const void *what), void *what);
+                            void *(*copy)(const void *what), void *what, int sms);
+/* What acts has got on, though it is not done. */
+void fake_got_on(void);
 bool fake_is_capturing(CUstream stream);
+/* Reads what there is of connections and multiprocessors. */
+void fake_streams_open(void);
 /* Until all streams have done what they were told. */
 void fake_drain(void);
 void fake_drain_stream(CUstream stream);
+/* Streams go on until this is true, for ever if need be. */
+void fake_advance_until(bool (*done)(const void *what), const void *what);
 
 #endif

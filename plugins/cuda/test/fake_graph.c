@@ -300,8 +300,11 @@ static bool advance(launch *l)
     const int n = l->ready.n, first = n ? fake_roll(n) : 0;
     for (int k = 0; k < n; k++) {
         int at = (first + k) % n, i = l->ready.list[at];
-        if (!l->exec->graph->list[i].template->act(l->what[i]))
+        if (!l->exec->graph->list[i].template->act(l->what[i])) {
+            if (fake_has_got_on())
+                return true;
             continue;
+        }
         finish(l, at);
         return true;
     }
@@ -339,5 +342,5 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
         if (!l->missing[i])
             add(&l->ready, i);
     }
-    return fake_enqueue_until(stream, run_launch, drop_launch, NULL, l);
+    return fake_enqueue_until(stream, run_launch, drop_launch, NULL, l, 0);
 }

@@ -130,15 +130,35 @@ typedef struct copy {
     const void *from;
     size_t bytes;
     int value;
+    size_t done;
 } copy;
 
-static void run_copy(const void *what)
+enum { PIECES = 4 };
+
+/* A piece of it: others may see what is there so far. */
+static bool run_copy(void *what)
 {
-    const copy *c = what;
+    copy *c = what;
+    const size_t most = (c->bytes + PIECES - 1) / PIECES, left = c->bytes - c->done,
+                 bytes = left < most ? left : most;
     if (c->from)
-        memcpy(c->to, c->from, c->bytes);
+        memcpy((char *)c->to + c->done, (const char *)c->from + c->done, bytes);
     else
-        memset(c->to, c->value, c->bytes);
+        memset((char *)c->to + c->done, c->value, bytes);
+    c->done += bytes;
+    fake_got_on();
+    return c->done == c->bytes;
+}
+
+static void *copy_of(const void *what)
+{
+    copy *c = malloc(sizeof *c);
+    return memcpy(c, what, sizeof *c);
+}
+
+static CUresult enqueue(CUstream stream, copy c)
+{
+    return fake_enqueue_until(stream, run_copy, free, copy_of, copy_of(&c), 0);
 }
 
 /* `host`: what lies there, of which a graph must know that it stays. */
@@ -155,17 +175,17 @@ static CUresult check(const void *gpu, const void *host, size_t bytes, CUstream 
 
 EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
-    copy c = {(void *)(uintptr_t)to, from, bytes, 0};
+    copy c = {(void *)(uintptr_t)to, from, bytes, 0, 0};
     CUresult r = check(c.to, from, bytes, stream);
-    return r != CUDA_SUCCESS ? r : fake_enqueue(stream, run_copy, &c, sizeof c);
+    return r != CUDA_SUCCESS ? r : enqueue(stream, c);
 }
 
 /* To memory that may go it is done on return, and the host waits. */
 EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    copy c = {to, (const void *)(uintptr_t)from, bytes, 0};
+    copy c = {to, (const void *)(uintptr_t)from, bytes, 0, 0};
     CUresult r = check(c.from, to, bytes, stream);
-    r = r != CUDA_SUCCESS ? r : fake_enqueue(stream, run_copy, &c, sizeof c);
+    r = r != CUDA_SUCCESS ? r : enqueue(stream, c);
     if (r == CUDA_SUCCESS && !fake_owns(to, bytes))
         fake_drain_stream(stream);
     return r;
@@ -173,7 +193,7 @@ EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUst
 
 EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
-    copy c = {(void *)(uintptr_t)to, NULL, bytes, value};
+    copy c = {(void *)(uintptr_t)to, NULL, bytes, value, 0};
     CUresult r = check(c.to, NULL, bytes, stream);
-    return r != CUDA_SUCCESS ? r : fake_enqueue(stream, run_copy, &c, sizeof c);
+    return r != CUDA_SUCCESS ? r : enqueue(stream, c);
 }

@@ -4,14 +4,17 @@
  * communicator does one thing after the other, a send ends when it has been received, sums go round
  * in a ring and are rounded at every rank, and maxima lose NaNs. Nothing is on its stream before
  * ncclCommGetAsyncError has said so, and what ranks do together for the first time is not before
- * all of them have called: they connect then. What ranks do differently in one collective is an
- * error, where NCCL would hang.
+ * all of them have called: they connect then. An abort waits until its communicator's work has left
+ * the streams, behind whatever stands there before it; those of one group, when it ends, for all of
+ * theirs. What ranks do differently in one collective is an error, where NCCL would hang.
  *
  * WEFT_FAKE_NCCL_DIR    where the files are (default /tmp)
  * WEFT_FAKE_NCCL_RANK   the rank, of all, at which one of these happens:
  * WEFT_FAKE_NCCL_STALL  the number of the operation that never begins
  * WEFT_FAKE_NCCL_FAIL   the number of the operation at which the network fails
  * WEFT_FAKE_NCCL_WINDOW the number of the window that cannot be made
+ * WEFT_FAKE_NCCL_CALL_US for how long a call is under way at least (default 0): NCCL begins a
+ *                       thread for it, which plans and launches
  * WEFT_FAKE_NCCL_WINDOWS  0: it makes none, as NCCL between ranks that do not reach each other's
  *                       memory */
 #include "fake_nccl.h"
@@ -90,6 +93,7 @@ static void split(comm *c, const vote *votes)
     char path[256];
     snprintf(path, sizeof path, "%s-%d", c->pending, mine.color);
     *c->child = make(path, n, me, c->world);
+    (*c->child)->ctas = c->child_ctas;
 }
 
 /* Of what was asked, not of what is on a stream. */
@@ -146,17 +150,19 @@ EXPORT int ncclGetUniqueId(fake_id *id)
     return SUCCESS;
 }
 
-/* As ncclConfig_t begins in all versions since 2.18: size, magic, version, blocking. */
-static bool is_config(const void *config)
+/* As ncclConfig_t begins in all versions since 2.18: size, magic, version, blocking, and how
+ * many blocks a kernel has. */
+static bool is_config(const void *config, int *ctas)
 {
     struct {
         size_t size;
         unsigned magic, version;
-        int blocking;
+        int blocking, cluster, min_ctas, max_ctas;
     } c;
     if (!config)
         return false;
     memcpy(&c, config, sizeof c);
+    *ctas = c.max_ctas > 0 ? c.max_ctas : 0;
     return c.size >= 48 && c.magic == 0xcafebeef && c.version >= 21800 && c.blocking == 0;
 }
 
@@ -168,11 +174,13 @@ bool fake_is_ready(const comm *c)
 EXPORT int ncclCommInitRankConfig(comm **out, int n, fake_id id, int rank, void *config)
 {
     char pending[240];
+    int ctas = 0;
     *out = NULL;
-    if (!fake_has_context() || !is_config(config) || rank < 0 || rank >= n)
+    if (!fake_has_context() || !is_config(config, &ctas) || rank < 0 || rank >= n)
         return ARGUMENT;
     snprintf(pending, sizeof pending, "%s.init", id.path);
     *out = make(id.path, n, rank, rank);
+    (*out)->ctas = ctas;
     vote_for(*out, pending, 0, rank);
     return PROGRESS;
 }
@@ -180,13 +188,15 @@ EXPORT int ncclCommInitRankConfig(comm **out, int n, fake_id id, int rank, void 
 EXPORT int ncclCommSplit(comm *c, int color, int key, comm **out, void *config)
 {
     char pending[240];
+    int ctas = 0;
     *out = NULL;
-    if (!fake_has_context() || !is_config(config) || color < -1)
+    if (!fake_has_context() || !is_config(config, &ctas) || color < -1)
         return ARGUMENT;
     if (!fake_is_ready(c))
         return USAGE;
     snprintf(pending, sizeof pending, "%s.s%d", c->path, c->splits++);
     c->child = out;
+    c->child_ctas = ctas;
     vote_for(c, pending, color, key);
     return SUCCESS; /* as NCCL does, though it has only begun */
 }
@@ -205,6 +215,24 @@ EXPORT int ncclCommFinalize(comm *c)
     return PROGRESS;
 }
 
+static _Thread_local int depth;
+static _Thread_local op *grouped, *last;
+static _Thread_local CUstream grouped_on;
+static _Thread_local comm *aborting; /* in this group, by next_aborting */
+
+static bool has_left(const void *what)
+{
+    const comm *c = what;
+    return c->on_streams == 0;
+}
+
+/* Its kernels see at once that it is aborted, and end; it waits for them. */
+static void await_aborted(comm *list)
+{
+    for (comm *c = list; c; c = c->next_aborting)
+        fake_advance_until(has_left, c);
+}
+
 /* What is under way ends, undone. Streams may still hold it, so it is kept. */
 EXPORT int ncclCommAbort(comm *c)
 {
@@ -220,6 +248,11 @@ EXPORT int ncclCommAbort(comm *c)
     fake.communicators--;
     fake_drop_windows(c);
     pthread_mutex_unlock(&fake.lock);
+    c->next_aborting = depth ? aborting : NULL;
+    if (depth)
+        aborting = c;
+    else
+        await_aborted(c);
     return SUCCESS;
 }
 
@@ -317,18 +350,32 @@ static bool is_connected(comm *c, const op *ops)
     return all;
 }
 
+/* What NCCL takes of machines of eight GPUs with NVLink: 24 channels of collectives, of transfers
+ * up to 32, each a block of its kernel, which stay until the others have come. */
+static int count_ctas(const batch *b)
+{
+    enum { COLLECTIVE = 24, TRANSFER = 32 };
+    const int n = is_transfer(b->ops) ? TRANSFER : COLLECTIVE;
+    return b->of->ctas && b->of->ctas < n ? b->of->ctas : n;
+}
+
 static int go_on(comm *c)
 {
     batch *b = c->waits;
-    if (!is_connected(c, b->ops))
+    const double now = weft_now(), took = now - b->since;
+    b->slept = b->slept || now - b->asked >= 1e-3;
+    b->asked = now;
+    if (took < 1e-6 * (double)fake_number("WEFT_FAKE_NCCL_CALL_US", 0) || !is_connected(c, b->ops))
         return PROGRESS;
     c->waits = NULL;
+    fake.nccl_s += took;
+    fake.nccl_slept += b->slept;
     if (fake_is_capturing(c->on))
         b->persistent = ++c->persistent;
     else
         fake_give_numbers(b);
-    return fake_enqueue_until(c->on, fake_run_batch, fake_drop_batch, fake_copy_batch, b) ==
-                   CUDA_SUCCESS
+    return fake_enqueue_until(c->on, fake_run_batch, fake_drop_batch, fake_copy_batch, b,
+                              count_ctas(b)) == CUDA_SUCCESS
                ? SUCCESS
                : UNHANDLED;
 }
@@ -350,15 +397,14 @@ static int enqueue(op *ops, CUstream stream)
 {
     comm *c = ops->of;
     batch *b = calloc(1, sizeof *b);
-    *b = (batch){.of = c, .ops = ops};
+    *b = (batch){.of = c, .ops = ops, .since = weft_now(), .asked = weft_now()};
+    fake.nccl_calls++;
+    for (const op *o = ops; o; o = o->next)
+        fake.nccl_operations++;
     c->waits = b;
     c->on = stream;
     return PROGRESS;
 }
-
-static _Thread_local int depth;
-static _Thread_local op *grouped, *last;
-static _Thread_local CUstream grouped_on;
 
 EXPORT int ncclGroupStart(void)
 {
@@ -369,7 +415,11 @@ EXPORT int ncclGroupStart(void)
 EXPORT int ncclGroupEnd(void)
 {
     op *all = grouped;
-    if (--depth > 0 || !all)
+    if (--depth > 0)
+        return SUCCESS;
+    await_aborted(aborting);
+    aborting = NULL;
+    if (!all)
         return SUCCESS;
     grouped = last = NULL;
     return enqueue(all, grouped_on);

@@ -39,18 +39,22 @@ typedef struct comm {
     long issued, done, number; /* number: of collectives */
     long *sent, *received;     /* [n] */
     int splits, persistent;    /* persistent: in graphs, without which it cannot be finalized */
+    int on_streams;            /* batches that no stream has done yet */
     int registered;            /* pieces of memory */
     window *windows, *opening; /* opening: others may not be there yet */
     int n_windows;             /* that were ever asked for */
     const char *why;           /* what was wrong last; NULL: nothing */
     bool connected;            /* for collectives */
     bool *met;                 /* [2 n] to, from */
+    int ctas;                  /* multiprocessors that its kernels hold, at most; 0: no limit */
     batch *waits;              /* for the others to be connected; then it is on its stream */
     CUstream on;
     /* what it is being made of, or what is being made of it */
     char pending[240];
     struct comm **child;
+    int child_ctas;
     struct comm *next; /* aborted, too */
+    struct comm *next_aborting;
 } comm;
 
 typedef struct op {
@@ -70,6 +74,8 @@ struct batch {
     comm *of;
     op *ops;
     long ticket;
+    double since, asked; /* of the call, and when somebody asked for it last */
+    bool slept;
     bool stalls, persistent; /* persistent: part of a graph */
 };
 

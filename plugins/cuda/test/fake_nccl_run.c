@@ -229,8 +229,8 @@ bool fake_run_batch(void *what)
     if (b->stalls || c->error || b->ticket != c->done)
         return false;
     for (op *o = b->ops; o; o = o->next) {
-        if (!o->over)
-            o->over = o->kind == SEND || o->kind == RECV ? run_transfer(o) : run_collective(o);
+        if (!o->over && (is_transfer(o) || over)) /* collectives one after the other */
+            o->over = is_transfer(o) ? run_transfer(o) : run_collective(o);
         over = over && o->over;
     }
     c->done += over;
@@ -241,6 +241,7 @@ void fake_drop_batch(void *what)
 {
     batch *b = what;
     b->of->persistent -= b->persistent;
+    b->of->on_streams -= !b->persistent;
     for (op *o = b->ops, *next; o; o = next) {
         next = o->next;
         free(o);
@@ -252,6 +253,7 @@ void fake_give_numbers(batch *b)
 {
     comm *c = b->of;
     b->ticket = c->issued++;
+    c->on_streams++;
     for (op *o = b->ops; o; o = o->next)
         o->number = o->kind == SEND   ? c->sent[o->with]++
                     : o->kind == RECV ? c->received[o->with]++

@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and events of the fake driver. A stream does what it is told later: when somebody asks
- * whether it is done. Whose turn it is among those that could go on is a matter of dice
- * (WEFT_FAKE_CUDA_SEED), so what does not wait where it must goes wrong. What is captured instead
- * is in fake_graph.c. */
+ * whether it is done. Whose turn it is among those that could go on is a matter of dice, so what
+ * does not wait where it must goes wrong. What is captured instead is in fake_graph.c.
+ *
+ * Streams have no more of a GPU than CUDA promises. They share hardware connections, each a queue
+ * in the order of the calls: what waits there for an event, or behind something of its own stream
+ * that is not over, holds up what other streams put behind it. And what is under way may hold
+ * multiprocessors, without which nothing else begins.
+ *
+ * WEFT_FAKE_CUDA_SEED         of the dice (default 1)
+ * WEFT_FAKE_CUDA_STARVE       n: whoever has begun goes on while it can, but for one roll in n
+ * WEFT_FAKE_CUDA_CONNECTIONS  how many connections; default what CUDA reads, and has:
+ *                             CUDA_DEVICE_MAX_CONNECTIONS, 8. 0: one for each stream
+ * WEFT_FAKE_CUDA_SMS          how many multiprocessors (default 132) */
 #include "fake_work.h"
 
 #include <stdint.h>
@@ -12,6 +22,29 @@
 
 CUstream fake_streams;
 static uint64_t dice;
+static CUstream favourite; /* whoever went on last, if others are starved */
+static int connections, sms, held;
+static long calls;
+static bool got_on;
+
+void fake_streams_open(void)
+{
+    long n = fake_number("CUDA_DEVICE_MAX_CONNECTIONS", 8);
+    connections = (int)fake_number("WEFT_FAKE_CUDA_CONNECTIONS", n < 1 ? 1 : n > 32 ? 32 : n);
+    sms = (int)fake_number("WEFT_FAKE_CUDA_SMS", 132);
+}
+
+void fake_got_on(void)
+{
+    got_on = true;
+}
+
+bool fake_has_got_on(void)
+{
+    bool has = got_on;
+    got_on = false;
+    return has;
+}
 
 work *fake_work(bool (*act)(void *what), void (*drop)(void *what), void *what)
 {
@@ -26,8 +59,36 @@ static void pop(CUstream s)
 {
     work *w = s->first;
     s->first = w->next;
+    if (w->under_way && w->sms > 0)
+        held -= w->sms;
     w->drop(w->what);
     free(w);
+}
+
+/* The next of a stream that its connection has not passed on. */
+static const work *next_of(const struct CUstream_st *s)
+{
+    return s->first && s->first->under_way ? s->first->next : s->first;
+}
+
+static bool is_held_up(const struct CUstream_st *of)
+{
+    bool up = false;
+    for (const struct CUstream_st *s = fake_streams; s && connections && !up; s = s->next)
+        up = s != of && s->connection == of->connection && next_of(s) &&
+             next_of(s)->number < of->first->number;
+    return up;
+}
+
+static bool begins(CUstream s)
+{
+    work *w = s->first;
+    if (is_held_up(s) || (w->sms == FAKE_ANY && held >= sms) || (w->sms > 0 && held + w->sms > sms))
+        return false;
+    w->under_way = !w->waits;
+    if (w->under_way && w->sms > 0)
+        held += w->sms;
+    return true;
 }
 
 /* Is anything done? */
@@ -35,8 +96,10 @@ static bool step(CUstream s)
 {
     if (!s->first)
         return false;
-    if (fake.stuck == CUDA_SUCCESS && !s->first->act(s->first->what))
+    if (fake.stuck == CUDA_SUCCESS && !s->first->under_way && !begins(s))
         return false;
+    if (fake.stuck == CUDA_SUCCESS && !s->first->act(s->first->what))
+        return fake_has_got_on();
     pop(s);
     return true;
 }
@@ -60,11 +123,14 @@ static int count_streams(void)
 /* One thing of some stream; false: none can go on. */
 static bool advance_one(void)
 {
+    const int starve = (int)fake_number("WEFT_FAKE_CUDA_STARVE", 0);
     int n = count_streams(), first = n ? fake_roll(n) : 0;
-    CUstream s = fake_streams;
-    for (int i = 0; i < first; i++)
+    const bool stays = favourite && starve && fake_roll(starve);
+    CUstream s = stays ? favourite : fake_streams;
+    for (int i = 0; i < first && !stays; i++)
         s = s->next;
     for (int i = 0; i < n; i++) {
+        favourite = s;
         if (step(s))
             return true;
         s = s->next ? s->next : fake_streams;
@@ -107,6 +173,14 @@ void fake_drain(void)
     pthread_mutex_unlock(&fake.lock);
 }
 
+void fake_advance_until(bool (*done)(const void *what), const void *what)
+{
+    pthread_mutex_lock(&fake.lock);
+    for (advance(); !done(what); advance())
+        rest();
+    pthread_mutex_unlock(&fake.lock);
+}
+
 void fake_drain_stream(CUstream stream)
 {
     pthread_mutex_lock(&fake.lock);
@@ -120,6 +194,7 @@ CUresult fake_append(CUstream stream, work *w)
 {
     if (stream->capture)
         return fake_capture(stream, w);
+    w->number = calls++;
     if (stream->first)
         stream->last->next = w;
     else
@@ -160,11 +235,13 @@ CUresult fake_enqueue(CUstream stream, void (*act)(const void *what), const void
     copied *c = aligned_alloc(16, (sizeof *c + size + 15) / 16 * 16);
     c->act = act;
     memcpy(c->what, what, size);
-    return tell(stream, fake_work(act_copied, free, c));
+    work *w = fake_work(act_copied, free, c);
+    w->sms = FAKE_ANY;
+    return tell(stream, w);
 }
 
 CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*drop)(void *what),
-                            void *(*copy)(const void *what), void *what)
+                            void *(*copy)(const void *what), void *what, int holds)
 {
     CUresult r = fake_enter();
     if (r != CUDA_SUCCESS) {
@@ -173,6 +250,7 @@ CUresult fake_enqueue_until(CUstream stream, bool (*act)(void *what), void (*dro
     }
     work *w = fake_work(act, drop, what);
     w->copy = copy;
+    w->sms = holds;
     return tell(stream, w);
 }
 
@@ -195,6 +273,8 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
         return r;
     *stream = calloc(1, sizeof **stream);
     pthread_mutex_lock(&fake.lock);
+    static int made;
+    (*stream)->connection = connections ? made++ % connections : 0;
     (*stream)->next = fake_streams;
     fake_streams = *stream;
     fake.streams++;
@@ -212,6 +292,8 @@ EXPORT CUresult cuStreamDestroy(CUstream stream)
     while (*at != stream)
         at = &(*at)->next;
     *at = stream->next;
+    if (favourite == stream)
+        favourite = NULL;
     fake.streams--;
     free(stream->tips.list);
     pthread_mutex_unlock(&fake.lock);
@@ -361,7 +443,9 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
         r = fake_capture_wait(stream, event);
     } else if (event->last) {
         event->last->users++;
-        r = fake_append(stream, fake_work(is_reached, drop_mark, event->last));
+        work *w = fake_work(is_reached, drop_mark, event->last);
+        w->waits = true;
+        r = fake_append(stream, w);
     }
     pthread_mutex_unlock(&fake.lock);
     return r;

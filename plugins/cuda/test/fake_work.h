@@ -11,8 +11,14 @@ typedef struct work {
     void (*drop)(void *what);
     void *(*copy)(const void *what); /* of a graph: for each launch; NULL: `what` itself */
     void *what;
+    int sms; /* multiprocessors that it holds while it is under way; FAKE_ANY: it needs one that is
+                free; 0: none, as copies and events */
+    bool waits;        /* for an event: it is under way only when it is over */
+    bool under_way;    /* whatever comes behind it on other streams is no longer held up by it */
+    long number;       /* in the order of all calls */
     struct work *next; /* on a stream */
 } work;
+enum { FAKE_ANY = -1 };
 
 /* Nodes of a graph, by number. */
 typedef struct nodes {
@@ -21,6 +27,7 @@ typedef struct nodes {
 
 struct CUstream_st {
     work *first, *last;
+    int connection;
     struct CUstream_st *next;
     CUgraph capture; /* NULL: what it is told is done */
     nodes tips;      /* what its next node comes behind */
@@ -42,6 +49,8 @@ struct CUevent_st {
 
 /* The streams that there are, and the dice. */
 extern CUstream fake_streams __attribute__((visibility("hidden")));
+/* What has acted has got on since this was asked last. */
+bool fake_has_got_on(void);
 int fake_roll(int sides);
 
 work *fake_work(bool (*act)(void *what), void (*drop)(void *what), void *what);

@@ -76,6 +76,7 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
                          .functions = fake_functions(),
                          .products = &products,
                          .stream = fake_stream()};
+    products.fast = getenv("WEFT_TEST_FAST_SUMS") != NULL;
     setenv("WEFT_FAKE_CUDA_MAJOR", gpus[is_f8_product(t) ? variant_number : 1], 1);
     fake_set_order(order_of(repeat));
     fake_set_watch(watch);

@@ -166,6 +166,7 @@ static void address(const trial *t, int variant_number, int repeat, weft_call *c
 {
     (void)t, (void)variant_number, (void)repeat;
     open_gpu();
+    cuda_products_hurry(gpu.products, getenv("WEFT_TEST_FAST_SUMS") != NULL);
     call->queue = &gpu.queue;
 }
 

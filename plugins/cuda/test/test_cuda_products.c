@@ -280,6 +280,51 @@ static bool open_blas(cuda_blas *blas)
 
 /* Describing a product needs no GPU. Choosing an algorithm does, and so a product that is described
  * as the library wants it gets there: only then is a library that was not started found out. */
+/* What is summed in parts stays f32 until all are there: 256 + 1 - 256 is 1 in bf16, too. */
+static void test_sums_of_parts(void **state)
+{
+    (void)state;
+    trial t;
+    trial_init(&t, "linear");
+    t.product = true;
+    t.tolerance = 1e-6;
+    weft_tensor *x = trial_in(&t, WEFT_BF16, 1, SIZES(1, 4, 32)),
+                *w = trial_in(&t, WEFT_BF16, 2, SIZES(16, 32));
+    trial_out(&t, WEFT_BF16, SIZES(1, 4, 16));
+    for (int64_t i = 0; i < weft_tensor_count(x); i++)
+        weft_tensor_set(x, i, i % 32 == 0 ? 256 : i % 32 == 1 ? 1 : i % 32 == 31 ? -256 : 0);
+    for (int64_t i = 0; i < weft_tensor_count(w); i++)
+        weft_tensor_set(w, i, 1);
+    trial_check(&t);
+}
+
+/* Which products may be summed in less than f32: forward ones, where that was asked for. */
+static void test_fast_sums(void **state)
+{
+    static const char *const ops[] = {"float8_linear", "float8_linear_dx", "float8_linear_dw"};
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int fast = 0; fast < 2; fast++) {
+            trial t;
+            make(&t, &(f8_case){.op = ops[i],
+                                .m = 32,
+                                .n = 32,
+                                .k = 160,
+                                .a = WEFT_F8E4M3,
+                                .b = WEFT_F8E4M3,
+                                .out = WEFT_F32,
+                                .emulate = "auto",
+                                .scale = 64,
+                                .tolerance = fast && i == 0 ? 3e-2 : 2e-6});
+            for (int64_t k = 0; k < weft_tensor_count(&t.ins[3]); k++)
+                weft_tensor_set(&t.ins[3], k, 16);
+            if (fast)
+                setenv("WEFT_TEST_FAST_SUMS", "1", 1);
+            trial_check(&t);
+            unsetenv("WEFT_TEST_FAST_SUMS");
+        }
+}
+
 static void test_descriptions(void **state)
 {
     static const struct {
@@ -303,6 +348,7 @@ static void test_descriptions(void **state)
         p.a = p.b = kinds[i / 4].ab;
         p.c = kinds[i / 4].c;
         p.scaling = kinds[i / 4].scaling;
+        p.fast = p.scaling != CUDA_UNSCALED;
         assert_int_equal(cuda_matmul_create(&products, &p, &m, &err), WEFT_ERR_RUN);
         assert_non_null(strstr(weft_error_text(&err), "cublasLtMatmulAlgoGetHeuristic"));
         weft_error_clear(&err);
@@ -360,6 +406,7 @@ static void test_kept_choices(void **state)
                                          .accumulate = i % 2,
                                          .apart = 1,
                                          .alignment = 16,
+                                         .fast = i % 2,
                                          .each = 3 * i};
         for (int w = 0; w < 8; w++)
             list[i].algorithm.data[w] = weft_random_bits(1, 2, (uint64_t)(8 * i + w));
@@ -396,6 +443,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_emulation),
         cmocka_unit_test(test_work),
         cmocka_unit_test(test_others_are_refused),
+        cmocka_unit_test(test_sums_of_parts),
+        cmocka_unit_test(test_fast_sums),
         cmocka_unit_test(test_descriptions),
         cmocka_unit_test(test_kept_choices),
     };

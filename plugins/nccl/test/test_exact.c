@@ -77,13 +77,6 @@ weft_status nccl_settle(transport *t, const group *g, const comm *of, int result
 
 /* ---- the device ---- */
 
-static weft_status device_alloc(void *self, size_t bytes, void **memory, weft_error *err)
-{
-    (void)self;
-    *memory = weft_alloc_zero(bytes, 1);
-    return *memory ? WEFT_OK : weft_fail_memory(err);
-}
-
 static void device_free(void *self, void *memory, size_t bytes)
 {
     (void)self, (void)bytes;
@@ -152,7 +145,6 @@ static char *make_terms(int64_t count, weft_dtype dtype)
 static void reduce(int n, int64_t count, weft_dtype dtype, weft_reduce op, bool scattered)
 {
     static const weft_device device = {.size = sizeof device,
-                                       .alloc = device_alloc,
                                        .free = device_free,
                                        .stream = device_stream,
                                        .reduce = device_reduce};
@@ -162,7 +154,9 @@ static void reduce(int n, int64_t count, weft_dtype dtype, weft_reduce op, bool 
                            .ncclRecv = recv_piece,
                            .ncclGroupStart = group_start,
                            .ncclGroupEnd = group_end},
+                   .scratch = weft_alloc_zero(NCCL_SCRATCH_BYTES, 1),
                    .exact = true};
+    assert_non_null(t.scratch);
     comm of = {0};
     group g = {.t = &t, .n = n, .of = &of};
     int queue;
@@ -180,7 +174,7 @@ static void reduce(int n, int64_t count, weft_dtype dtype, weft_reduce op, bool 
                                                 (weft_queue *)(void *)&queue, &err);
     assert_int_equal(s, WEFT_OK);
     assert_reduced(got, from, part, dtype, op);
-    nccl_free_scratch(&g);
+    nccl_free_scratch(&t);
     weft_free(all);
     weft_free(got);
 }
