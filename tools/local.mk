@@ -46,7 +46,7 @@ weft_SOURCES += \
 	tools/generate/texts.c \
 	tools/generate/weights.c \
 	tools/generate/generate.h \
-	tools/oracle/bound_f8.c \
+	tools/oracle/bound.c \
 	tools/oracle/common.c \
 	tools/oracle/compare.c \
 	tools/oracle/feed.c \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest.json: what a checkpoint is. Its files and their sums are core's. */
+/* manifest.json: what a checkpoint is. Its files and their sums are lib/io's. */
 #include "ckpt.h"
 
 #include <inttypes.h>

@@ -224,7 +224,7 @@ double oracle_drift(const oracle_record *a, const oracle_record *b, int64_t step
 /* Where v is rounded to 8 bits: how near its elements are to rounding to the other neighbour. */
 weft_status oracle_round(oracle_record *r, weft_run *run, const weft_value *v, int64_t micro,
                          weft_error *err);
-/* ---- bound_f8.c ---- */
+/* ---- bound.c ---- */
 
 /* How far two runs may be apart at the end of a step's roundings, relative. */
 typedef struct oracle_errors {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What rounding_f8.c records and bound_f8.c reads. */
+/* What rounding_f8.c records and bound.c reads. */
 #ifndef WEFT_TOOLS_ORACLE_ROUNDING_H
 #define WEFT_TOOLS_ORACLE_ROUNDING_H
 
