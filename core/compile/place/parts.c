@@ -9,9 +9,16 @@ const char *weft_part_name(weft_part part)
     return names[part];
 }
 
+/* The weights' gradients of a stage run behind its backward, and so behind those of later stages
+ * alone. */
+static bool runs_down_stages(const weft_node *reader, const weft_node *maker)
+{
+    return reader->part == WEFT_PART_W && maker->part == WEFT_PART_B;
+}
+
 bool weft_node_may_read(const weft_node *reader, const weft_node *maker)
 {
-    if (reader->part != maker->part)
+    if (reader->part != maker->part && !runs_down_stages(reader, maker))
         return maker->part < reader->part;
     return reader->part == WEFT_PART_F ? maker->stage <= reader->stage
                                        : maker->stage >= reader->stage;
@@ -111,7 +118,7 @@ static int stage_after_operands(const weft_node *n, int last)
     int stage = n->stage < 0 ? n->part != WEFT_PART_F ? last : 0 : n->stage;
     for (int i = 0; i < n->n_ins; i++) {
         const weft_node *maker = n->ins[i]->node;
-        if (maker->part != n->part)
+        if (maker->part != n->part && !runs_down_stages(n, maker))
             continue;
         bool later = n->part != WEFT_PART_F ? maker->stage < stage : maker->stage > stage;
         stage = later ? maker->stage : stage;
