@@ -2,17 +2,24 @@
 # What the core, the command and plugins share, and the core does without.
 noinst_LTLIBRARIES += lib/libkit.la lib/libshared.la lib/libinner.la
 lib_libkit_la_SOURCES = \
+	lib/kit/backward.c \
 	lib/kit/boxes.c \
+	lib/kit/builder.c \
 	lib/kit/costs.c \
 	lib/kit/gradients.c \
 	lib/kit/head.c \
+	lib/kit/json.c \
 	lib/kit/loss.c \
 	lib/kit/pairs.c \
 	lib/kit/permute.c \
+	lib/kit/ring.c \
 	lib/kit/sequence.c \
+	lib/kit/stages.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \
+	lib/kit/updates.c \
 	lib/kit/utc.c \
+	lib/kit/views.c \
 	lib/kit/vocabulary.c \
 	lib/kit/weights.c \
 	lib/kit/loss.h \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph's life, its lists, and what others may look at. */
+/* A graph's life and its lists. */
 #include "compile/graph/graph.h"
 
 #include <stdio.h>
@@ -37,61 +37,17 @@ void weft_graph_destroy(weft_graph *g)
     weft_free(g);
 }
 
-weft_mode weft_graph_mode(const weft_graph *g)
-{
-    return g->config.mode;
-}
-const weft_mesh *weft_graph_mesh(const weft_graph *g)
-{
-    return &g->config.mesh;
-}
-weft_node *weft_graph_first(const weft_graph *g)
-{
-    return g->first;
-}
-weft_node *weft_graph_last(const weft_graph *g)
-{
-    return g->last;
-}
 weft_value *weft_graph_find(const weft_graph *g, const char *name)
 {
     return weft_map_get(&g->names, name, strlen(name));
-}
-int weft_graph_values(const weft_graph *g)
-{
-    return g->n_values;
-}
-int weft_graph_blocks(const weft_graph *g)
-{
-    return g->n_blocks;
-}
-weft_value *weft_graph_loss(const weft_graph *g)
-{
-    return g->loss;
-}
-weft_value *weft_graph_parameter(const weft_graph *g, int i)
-{
-    return i < g->n_parameters ? g->parameters[i] : NULL;
-}
-int64_t weft_graph_micro_batch(const weft_graph *g)
-{
-    return g->config.sizes.micro_batch;
 }
 int64_t weft_graph_seq_len(const weft_graph *g)
 {
     return g->config.sizes.seq_len;
 }
-int64_t weft_graph_micro_batches(const weft_graph *g)
+int weft_graph_blocks(const weft_graph *g)
 {
-    return g->config.sizes.micro_batches;
-}
-int64_t weft_graph_context(const weft_graph *g)
-{
-    return g->config.context ? g->config.context : g->config.sizes.seq_len;
-}
-weft_dtype weft_graph_dtype(const weft_graph *g)
-{
-    return g->config.dtype;
+    return g->n_blocks;
 }
 
 weft_status weft_graph_status(const weft_graph *g)
@@ -112,20 +68,6 @@ weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, co
     weft_vfail(&g->error, status, at, format, args);
     va_end(args);
     return NULL;
-}
-
-void weft_graph_note(weft_graph *g, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    char *text = weft_vformat(format, args);
-    va_end(args);
-    char *line = text ? weft_pool_format(&g->pool, "%s: %s", g->by ? g->by : "core", text) : NULL;
-    weft_free(text);
-    if (!line)
-        weft_fail_memory(&g->error);
-    else
-        weft_graph_push(g, (void ***)&g->notes, &g->n_notes, &g->notes_capacity, line);
 }
 
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p)
@@ -221,25 +163,6 @@ static bool reserve_report(weft_graph *g)
     return true;
 }
 
-static weft_status check_report(weft_graph *g, const char *name, const weft_value *v)
-{
-    if (strncmp(name, "loss.", 5) == 0)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "report '%s': names that begin with loss. are those of the loss's terms, "
-                        "see weft_add_loss; choose another name",
-                        name);
-    if (v->n_dims > 0)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "report '%s': %s has %d dim%s; a report is one number", name, v->name,
-                        v->n_dims, v->n_dims > 1 ? "s" : "");
-    for (int i = 0; i < g->n_reports; i++)
-        if (strcmp(g->reports[i].name, name) == 0)
-            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                            "report '%s' is there already (%s); choose another name", name,
-                            g->reports[i].by);
-    return weft_graph_status(g);
-}
-
 weft_status weft_graph_check_reports(weft_graph *g)
 {
     for (int i = 0; i < g->n_reports; i++) {
@@ -251,12 +174,6 @@ weft_status weft_graph_check_reports(weft_graph *g)
                             r->by, r->name, r->value->name);
     }
     return weft_graph_status(g);
-}
-
-void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
-{
-    if (scalar && !weft_graph_status(g) && !check_report(g, name, scalar))
-        weft_graph_report(g, name, scalar);
 }
 
 void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
@@ -280,33 +197,6 @@ void weft_graph_replace_root(weft_graph *g, const weft_value *v, weft_value *by)
     for (int i = 0; i < g->n_reports; i++)
         if (g->reports[i].value == v)
             g->reports[i].value = by;
-}
-
-/* ---- what passes say of the whole ---- */
-
-void weft_add_regather(weft_graph *g, const char *axis)
-{
-    int a = weft_mesh_find(&g->config.mesh, axis);
-    if (a < 0) {
-        weft_graph_note_stray(g, axis);
-        return;
-    }
-    g->regather |= 1u << a;
-    g->regather_by = g->by;
-}
-
-void weft_add_storage(weft_graph *g, const char *axis)
-{
-    int a = weft_mesh_find(&g->config.mesh, axis);
-    for (int i = 0; i < g->n_storage; i++)
-        if (g->storage[i] == a)
-            return;
-    if (a < 0) {
-        weft_graph_note_stray(g, axis);
-        return;
-    }
-    g->storage_by[g->n_storage] = g->by;
-    g->storage[g->n_storage++] = a;
 }
 
 /* ---- words ---- */
