@@ -78,7 +78,6 @@ core_libcore_la_SOURCES = \
 	core/compile/place/every.c \
 	core/compile/place/parts.c \
 	core/compile/place/place.c \
-	core/compile/place/ring.c \
 	core/compile/place/stages.c \
 	core/compile/place/table.c \
 	core/compile/autodiff/autodiff.c \

@@ -9,6 +9,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/loss.c \
 	lib/kit/pairs.c \
 	lib/kit/permute.c \
+	lib/kit/ring.c \
 	lib/kit/sequence.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \

@@ -2,6 +2,7 @@
 #include "rule.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct span {
@@ -268,6 +269,23 @@ weft_status weft_rule_parse(const char *rule, const char *linear, int n_ins, int
 bool weft_node_rings(const weft_node *node)
 {
     return node->op->ring && weft_node_int(node, "ring") != 0;
+}
+
+static bool lists(const char *numbers, int i)
+{
+    for (const char *p = numbers; p && *p;) {
+        char *end;
+        if (strtol(p, &end, 10) == i)
+            return true;
+        p = end == p ? p + 1 : end;
+    }
+    return false;
+}
+
+bool weft_ring_moves(const weft_node *n, int i)
+{
+    return weft_node_rings(n) && (i < n->n_ins ? lists(n->op->ring->travels, i)
+                                               : lists(n->op->ring->returns, i - n->n_ins));
 }
 
 weft_status weft_rule_of_node(const weft_node *node, bool results, weft_rule *out, weft_error *err)

@@ -1,26 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a pass needs to put steps in the place of a node that shards travel for. */
+/* For passes: steps in the place of a node that shards travel for. */
 #include "compile/graph/graph.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static bool lists(const char *numbers, int i)
-{
-    for (const char *p = numbers; p && *p;) {
-        char *end;
-        if (strtol(p, &end, 10) == i)
-            return true;
-        p = end == p ? p + 1 : end;
-    }
-    return false;
-}
-
-bool weft_ring_moves(const weft_node *n, int i)
-{
-    return weft_node_rings(n) && (i < n->n_ins ? lists(n->op->ring->travels, i)
-                                               : lists(n->op->ring->returns, i - n->n_ins));
-}
 
 int weft_node_index(weft_graph *g, const weft_node *n, int i, const char *index)
 {
