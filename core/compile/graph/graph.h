@@ -315,6 +315,9 @@ weft_status weft_graph_order(weft_graph *g);
 
 /* ---- stages (stages.c) ---- */
 
+/* Blocks -3 (the head), -2 (the embedding), 0, 1, ... */
+enum { WEFT_FIRST_BLOCK = WEFT_BLOCK_HEAD };
+
 /* Some block of a stage; WEFT_BLOCK_NONE: it has none. */
 int weft_graph_block_in(const weft_graph *g, int stage);
 /* The axis that stages are spread over; -1: none, all are of every rank. */
