@@ -14,6 +14,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/stages.c \
 	lib/kit/surgery.c \
 	lib/kit/task_lists.c \
+	lib/kit/updates.c \
 	lib/kit/utc.c \
 	lib/kit/vocabulary.c \
 	lib/kit/weights.c \

@@ -32,40 +32,6 @@ static int64_t reads_every(const weft_node *n, int i)
     return weft_node_otherwise(n) == i ? 1 : n->every;
 }
 
-/* ---- marks ---- */
-
-static const char *find_fault(const weft_value *v, int64_t steps, weft_value *otherwise,
-                              int *operand)
-{
-    const weft_node *n = v->node;
-    *operand = -1;
-    if (steps < 1)
-        return "the least is 1, every step";
-    if (n->scope == WEFT_MICRO_BATCH || weft_node_accumulates(n) || weft_node_is(n, WEFT_OP_SOURCE))
-        return "only what runs once a step can be left out of some; a state keeps what it makes";
-    for (int i = 0; i < n->n_ins && otherwise; i++)
-        if (weft_value_before_moves(n->ins[i]) == weft_value_before_moves(otherwise))
-            *operand = i;
-    if (otherwise && (*operand < 0 || n->n_outs > 1 || !weft_same_shape(n->ins[*operand], v)))
-        return "what it is in the others must be an operand of the node, like its one result";
-    return NULL;
-}
-
-void weft_set_every(weft_graph *g, weft_value *v, int64_t steps, weft_value *otherwise)
-{
-    int operand;
-    if (!v || weft_graph_status(g) || g->config.mode != WEFT_MODE_TRAIN)
-        return;
-    const char *fault = find_fault(v, steps, otherwise, &operand);
-    if (fault) {
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "%s cannot be made every %lld steps: %s", v->name, (long long)steps, fault);
-        return;
-    }
-    weft_set_mark(g, v, WEFT_MARK_EVERY, steps);
-    weft_set_mark(g, v, WEFT_MARK_OTHERWISE, operand + 1);
-}
-
 /* ---- what follows ---- */
 
 /* Sets mark 1 on nodes whose results are there for the host, or others, in every step. */
