@@ -16,6 +16,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/task_lists.c \
 	lib/kit/updates.c \
 	lib/kit/utc.c \
+	lib/kit/views.c \
 	lib/kit/vocabulary.c \
 	lib/kit/weights.c \
 	lib/kit/loss.h \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph's life, its lists, and what others may look at. */
+/* A graph's life and its lists. */
 #include "compile/graph/graph.h"
 
 #include <stdio.h>
@@ -37,61 +37,17 @@ void weft_graph_destroy(weft_graph *g)
     weft_free(g);
 }
 
-weft_mode weft_graph_mode(const weft_graph *g)
-{
-    return g->config.mode;
-}
-const weft_mesh *weft_graph_mesh(const weft_graph *g)
-{
-    return &g->config.mesh;
-}
-weft_node *weft_graph_first(const weft_graph *g)
-{
-    return g->first;
-}
-weft_node *weft_graph_last(const weft_graph *g)
-{
-    return g->last;
-}
 weft_value *weft_graph_find(const weft_graph *g, const char *name)
 {
     return weft_map_get(&g->names, name, strlen(name));
-}
-int weft_graph_values(const weft_graph *g)
-{
-    return g->n_values;
-}
-int weft_graph_blocks(const weft_graph *g)
-{
-    return g->n_blocks;
-}
-weft_value *weft_graph_loss(const weft_graph *g)
-{
-    return g->loss;
-}
-weft_value *weft_graph_parameter(const weft_graph *g, int i)
-{
-    return i < g->n_parameters ? g->parameters[i] : NULL;
-}
-int64_t weft_graph_micro_batch(const weft_graph *g)
-{
-    return g->config.sizes.micro_batch;
 }
 int64_t weft_graph_seq_len(const weft_graph *g)
 {
     return g->config.sizes.seq_len;
 }
-int64_t weft_graph_micro_batches(const weft_graph *g)
+int weft_graph_blocks(const weft_graph *g)
 {
-    return g->config.sizes.micro_batches;
-}
-int64_t weft_graph_context(const weft_graph *g)
-{
-    return g->config.context ? g->config.context : g->config.sizes.seq_len;
-}
-weft_dtype weft_graph_dtype(const weft_graph *g)
-{
-    return g->config.dtype;
+    return g->n_blocks;
 }
 
 weft_status weft_graph_status(const weft_graph *g)

@@ -3,14 +3,6 @@
 
 #include <string.h>
 
-int weft_mesh_ranks(const weft_mesh *mesh)
-{
-    int n = 1;
-    for (int i = 0; i < mesh->n_axes; i++)
-        n *= mesh->axis[i].size;
-    return n;
-}
-
 int weft_mesh_find(const weft_mesh *mesh, const char *name)
 {
     for (int i = 0; i < mesh->n_axes; i++)
@@ -26,14 +18,6 @@ int64_t weft_mesh_count(const weft_mesh *mesh, weft_axes axes)
         if (axes >> i & 1u)
             n *= mesh->axis[i].size;
     return n;
-}
-
-int weft_mesh_stride(const weft_mesh *mesh, int axis)
-{
-    int stride = 1;
-    for (int a = 0; a < axis; a++)
-        stride *= mesh->axis[a].size;
-    return stride;
 }
 
 void weft_mesh_coord(const weft_mesh *mesh, int rank, int coord[WEFT_MAX_AXES])

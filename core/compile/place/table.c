@@ -73,37 +73,6 @@ void weft_add_rule_with(weft_graph *g, const weft_table_rule *rule)
                                        .where = rule->where});
 }
 
-bool weft_graph_rule(const weft_graph *g, int i, weft_table_rule *out)
-{
-    if (i < 0 || i >= g->n_table + g->n_strays)
-        return false;
-    if (i >= g->n_table) {
-        const weft_stray *s = g->strays[i - g->n_table];
-        *out = (weft_table_rule){.axis = s->axis, .by = s->by, .idle = true};
-        return true;
-    }
-    const weft_table_line *l = g->table[i];
-    *out = (weft_table_rule){.of = l->of,
-                             .pattern = l->pattern,
-                             .dim = l->dim,
-                             .axis = l->axis >= 0 ? g->config.mesh.axis[l->axis].name : NULL,
-                             .by = l->by,
-                             .text = l->text,
-                             .where = l->where,
-                             .idle = l->axis < 0};
-    return true;
-}
-
-const char *weft_graph_axis(const weft_graph *g, int i)
-{
-    return i >= 0 && i < g->config.n_axes ? g->config.axes[i] : NULL;
-}
-
-bool weft_graph_is_partial(const weft_graph *g)
-{
-    return g->config.partial;
-}
-
 int weft_value_dim(const weft_value *v, const char *name)
 {
     for (int d = 0; d < v->n_dims; d++)
