@@ -6,6 +6,7 @@ lib_libkit_la_SOURCES = \
 	lib/kit/costs.c \
 	lib/kit/gradients.c \
 	lib/kit/head.c \
+	lib/kit/json.c \
 	lib/kit/loss.c \
 	lib/kit/pairs.c \
 	lib/kit/permute.c \
