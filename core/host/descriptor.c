@@ -41,13 +41,6 @@ const char *weft_stage_name(weft_pass_stage stage)
     return (unsigned)stage < WEFT_STAGES ? names[stage] : "?";
 }
 
-const char *weft_kind_name(weft_kind kind)
-{
-    static const char *const names[] = {"end",     "pass", "service", "observer",
-                                        "command", "wrap", "axis"};
-    return (unsigned)kind < 7 ? names[kind] : "?";
-}
-
 const char *weft_event_name(weft_event event)
 {
     static const char *const names[] = {
@@ -58,18 +51,6 @@ const char *weft_event_name(weft_event event)
     while (i < sizeof names / sizeof names[0] && (unsigned)event != 1u << i)
         i++;
     return i < sizeof names / sizeof names[0] ? names[i] : NULL;
-}
-
-const char *weft_param_type_name(weft_param_type type)
-{
-    static const char *const names[] = {"bool", "int", "real", "string", "path", "choice"};
-    return (unsigned)type < 6 ? names[type] : "?";
-}
-
-const char *weft_numerics_name(weft_numerics numerics)
-{
-    static const char *const names[] = {"bitwise", "tolerance", "changes"};
-    return (unsigned)numerics < 3 ? names[numerics] : "?";
 }
 
 static bool is_empty(const char *text)

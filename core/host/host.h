@@ -75,10 +75,6 @@ enum { WEFT_PLUGIN_NAME = 49 }; /* bytes, as many as a section's name has */
 /* Everything that can be said of a descriptor without running it; all errors at once. */
 weft_status weft_descriptor_check(const weft_plugin *plugin, const char *name, const char *path,
                                   weft_where where, weft_error *err);
-/* Words for the enums, for messages and `weft inspect`; "?" for a value out of range. */
-const char *weft_kind_name(weft_kind kind);
-const char *weft_param_type_name(weft_param_type type);
-const char *weft_numerics_name(weft_numerics numerics);
 
 /* ---- capabilities.c ---- */
 

@@ -5,6 +5,27 @@
 
 #include <string.h>
 
+/* ---- words ---- */
+
+const char *weft_kind_name(weft_kind kind)
+{
+    static const char *const names[] = {"end",     "pass", "service", "observer",
+                                        "command", "wrap", "axis"};
+    return (unsigned)kind < 7 ? names[kind] : "?";
+}
+
+const char *weft_param_type_name(weft_param_type type)
+{
+    static const char *const names[] = {"bool", "int", "real", "string", "path", "choice"};
+    return (unsigned)type < 6 ? names[type] : "?";
+}
+
+static const char *numerics_name(weft_numerics numerics)
+{
+    static const char *const names[] = {"bitwise", "tolerance", "changes"};
+    return (unsigned)numerics < 3 ? names[numerics] : "?";
+}
+
 /* ---- text ---- */
 
 static void add_words(weft_text *text, const char *label, const char *const *words)
@@ -287,7 +308,7 @@ void weft_plugin_describe_json(const weft_module *module, weft_text *text)
     json_text(text, "summary", p->summary);
     json_text(text, "file", module->path);
     weft_text_print(text, ", \"abi\": \"%u.%u\"", p->abi_major, p->abi_minor);
-    json_text(text, "numerics", weft_numerics_name(p->numerics));
+    json_text(text, "numerics", numerics_name(p->numerics));
     weft_text_add(text, ",\n \"contributions\": [");
     for (const weft_contribution *k = p->contributions; k && k->kind != WEFT_END; k++) {
         weft_text_add(text, k == p->contributions ? "\n  " : ",\n  ");

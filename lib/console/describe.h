@@ -5,6 +5,9 @@
 
 #include "host/plugins.h"
 
+/* Words for the enums; "?" for a value out of range. */
+const char *weft_kind_name(weft_kind kind);
+const char *weft_param_type_name(weft_param_type type);
 /* The names of an op's flags (WEFT_OP_*) by blanks: "half matmul". */
 void weft_op_flags_print(unsigned flags, weft_text *text);
 /* `weft inspect NAME` from the descriptor: text or JSON. all: advanced parameters too. */
