@@ -5,6 +5,37 @@
 
 #include <string.h>
 
+/* Of all steps, those that end at least these. */
+static double share_of(const weft_lowered *l, unsigned set)
+{
+    double share = 1;
+    for (int i = 0; i < l->n_periods; i++) {
+        if (!(set >> i & 1u))
+            continue;
+        int64_t common = 1; /* with the least common multiple of those before */
+        for (int k = 0; k < i; k++) {
+            const int64_t with = set >> k & 1u ? weft_gcd(l->periods[i], l->periods[k]) : 1;
+            common = common / weft_gcd(common, with) * with;
+        }
+        share *= (double)common / (double)l->periods[i];
+    }
+    return share;
+}
+
+double weft_lowered_share(const weft_lowered *l, unsigned runs)
+{
+    double share = 0;
+    for (unsigned set = 0; set < 1u << l->n_periods; set++) {
+        unsigned more = set & ~runs;
+        int sign = 1;
+        for (; more; more &= more - 1)
+            sign = -sign;
+        if ((set & runs) == runs)
+            share += sign * share_of(l, set);
+    }
+    return share;
+}
+
 /* Does a node read, in its own part, what another stage has made? Inputs are every rank's own. */
 static bool is_sent(const weft_node *n, const weft_value *v)
 {

@@ -23,6 +23,9 @@ bool weft_plan_sends_terms(const weft_plan *plan, weft_reduce op);
 /* What the device says of itself. false: nothing; 1e12 flop/s and 1e10 byte/s are assumed. */
 bool weft_plan_roofline(const weft_plan *plan, weft_roofline *out);
 
+/* How many of all steps end these periods and no others. */
+double weft_lowered_share(const weft_lowered *l, unsigned runs);
+
 typedef struct weft_forecast {
     weft_costs costs;                    /* without what stages wait for each other */
     weft_timeline *timeline;             /* with it */
@@ -64,6 +67,7 @@ weft_status weft_plan_libraries(const weft_plan *plan, weft_libraries *out, weft
 
 /* ---- what `weft plan` says (report.c) ---- */
 
+const char *weft_class_name(weft_buffer_class c);
 /* "1.2 GFLOP". */
 void weft_print_flops(weft_text *text, double flops);
 

@@ -8,6 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *weft_class_name(weft_buffer_class c)
+{
+    static const char *const names[] = {
+        "state",         "key-value cache",   "inputs",           "gradients",
+        "weight copies", "saved activations", "held for weights", "being sent",
+        "temporaries",   "workspace"};
+    return names[c];
+}
+
 void weft_print_flops(weft_text *text, double flops)
 {
     static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};

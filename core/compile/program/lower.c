@@ -7,15 +7,6 @@
 
 #include <string.h>
 
-const char *weft_class_name(weft_buffer_class c)
-{
-    static const char *const names[] = {
-        "state",         "key-value cache",   "inputs",           "gradients",
-        "weight copies", "saved activations", "held for weights", "being sent",
-        "temporaries",   "workspace"};
-    return names[c];
-}
-
 const weft_value *weft_instruction_in(const weft_instruction *in, int i)
 {
     return in->parts ? in->parts[i]->ins[0] : in->node->ins[i];

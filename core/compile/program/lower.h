@@ -121,8 +121,6 @@ typedef enum weft_buffer_class {
     WEFT_CLASSES
 } weft_buffer_class;
 
-const char *weft_class_name(weft_buffer_class c);
-
 /* A piece of memory and when it is in use: positions count instructions over all programs of the
  * graph, in order. */
 typedef struct weft_buffer {
@@ -292,8 +290,6 @@ unsigned weft_lowered_runs(const weft_lowered *l, int64_t step);
 const weft_program *weft_lowered_pick(const weft_lowered *l, const weft_task *task, unsigned runs);
 /* The next kind of step that there is, as bits, from -1 on; -1: there is no more. */
 int weft_lowered_next_runs(const weft_lowered *l, int runs);
-/* How many of all steps are of that kind. */
-double weft_lowered_share(const weft_lowered *l, unsigned runs);
 /* Of two programs whose tasks follow each other in the list; NULL: they never do. */
 const weft_boundary *weft_lowered_boundary(const weft_lowered *l, const weft_program *before,
                                            const weft_program *after, bool prologue);

@@ -4,6 +4,7 @@
 #include "../../lib/graph_text.h"
 #include "../../lib/small_model.h"
 #include "compile/program/lower.h"
+#include "forecast/forecast.h"
 
 /* The slow copy, the way to it, and what is made of both every four steps. */
 typedef struct slow {
