@@ -3,6 +3,7 @@
 noinst_LTLIBRARIES += lib/libkit.la lib/libshared.la lib/libinner.la
 lib_libkit_la_SOURCES = \
 	lib/kit/boxes.c \
+	lib/kit/builder.c \
 	lib/kit/costs.c \
 	lib/kit/gradients.c \
 	lib/kit/head.c \

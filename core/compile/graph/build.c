@@ -1,36 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The builder that models and passes speak. */
+/* The builder that models and passes speak; its short forms are in lib/kit. */
 #include "compile/graph/graph.h"
 
 #include <string.h>
-
-/* ---- names ---- */
-
-static const char *vprefix(weft_graph *g, const char *format, va_list args)
-{
-    char *text = weft_vformat(format, args);
-    const char *kept = text ? weft_pool_strdup(&g->pool, text) : NULL;
-    if (!kept)
-        weft_fail_memory(&g->error);
-    weft_free(text);
-    return kept;
-}
-
-void weft_graph_set_prefix(weft_graph *g, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    g->prefix = vprefix(g, format, args);
-    va_end(args);
-}
-
-void weft_graph_set_parameter_prefix(weft_graph *g, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    g->parameter_prefix = vprefix(g, format, args);
-    va_end(args);
-}
 
 /* NULL when out of memory, which whoever makes a value notices. */
 static const char *prefixed(weft_graph *g, const char *prefix, const char *name)
@@ -276,12 +248,6 @@ weft_value *weft_add_full(weft_graph *g, const char *op, const char *name, int n
     return v;
 }
 
-weft_value *weft_add_many(weft_graph *g, const char *op, const char *name, int n_ins,
-                          weft_value *const *ins, int n_outs, weft_value **outs)
-{
-    return weft_add_full(g, op, name, n_ins, ins, n_outs, outs, NULL, 0);
-}
-
 /* How many results an op has by its rule: those between the arrow and the end. */
 static int rule_results(const weft_op *op)
 {
@@ -297,16 +263,6 @@ weft_value *weft_add(weft_graph *g, const char *op_name, const char *name, int n
 {
     const weft_op *op = weft_ops_find(g->config.ops, op_name);
     return weft_add_full(g, op_name, name, n_ins, ins, op ? rule_results(op) : 1, NULL, NULL, 0);
-}
-
-weft_value *weft_add1(weft_graph *g, const char *op, const char *name, weft_value *a)
-{
-    return weft_add(g, op, name, 1, &a);
-}
-
-weft_value *weft_add2(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b)
-{
-    return weft_add(g, op, name, 2, (weft_value *[]){a, b});
 }
 
 weft_value *weft_add3(weft_graph *g, const char *op, const char *name, weft_value *a, weft_value *b,

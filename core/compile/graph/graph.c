@@ -70,20 +70,6 @@ weft_value *weft_graph_fail(weft_graph *g, weft_status status, weft_where at, co
     return NULL;
 }
 
-void weft_graph_note(weft_graph *g, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    char *text = weft_vformat(format, args);
-    va_end(args);
-    char *line = text ? weft_pool_format(&g->pool, "%s: %s", g->by ? g->by : "core", text) : NULL;
-    weft_free(text);
-    if (!line)
-        weft_fail_memory(&g->error);
-    else
-        weft_graph_push(g, (void ***)&g->notes, &g->n_notes, &g->notes_capacity, line);
-}
-
 bool weft_graph_push(weft_graph *g, void ***list, int *n, int *capacity, void *p)
 {
     if (*n == *capacity) {
@@ -177,25 +163,6 @@ static bool reserve_report(weft_graph *g)
     return true;
 }
 
-static weft_status check_report(weft_graph *g, const char *name, const weft_value *v)
-{
-    if (strncmp(name, "loss.", 5) == 0)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "report '%s': names that begin with loss. are those of the loss's terms, "
-                        "see weft_add_loss; choose another name",
-                        name);
-    if (v->n_dims > 0)
-        weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                        "report '%s': %s has %d dim%s; a report is one number", name, v->name,
-                        v->n_dims, v->n_dims > 1 ? "s" : "");
-    for (int i = 0; i < g->n_reports; i++)
-        if (strcmp(g->reports[i].name, name) == 0)
-            weft_graph_fail(g, WEFT_ERR_INTERNAL, WEFT_NOWHERE,
-                            "report '%s' is there already (%s); choose another name", name,
-                            g->reports[i].by);
-    return weft_graph_status(g);
-}
-
 weft_status weft_graph_check_reports(weft_graph *g)
 {
     for (int i = 0; i < g->n_reports; i++) {
@@ -207,12 +174,6 @@ weft_status weft_graph_check_reports(weft_graph *g)
                             r->by, r->name, r->value->name);
     }
     return weft_graph_status(g);
-}
-
-void weft_add_report(weft_graph *g, const char *name, weft_value *scalar)
-{
-    if (scalar && !weft_graph_status(g) && !check_report(g, name, scalar))
-        weft_graph_report(g, name, scalar);
 }
 
 void weft_graph_report(weft_graph *g, const char *name, weft_value *v)
@@ -236,33 +197,6 @@ void weft_graph_replace_root(weft_graph *g, const weft_value *v, weft_value *by)
     for (int i = 0; i < g->n_reports; i++)
         if (g->reports[i].value == v)
             g->reports[i].value = by;
-}
-
-/* ---- what passes say of the whole ---- */
-
-void weft_add_regather(weft_graph *g, const char *axis)
-{
-    int a = weft_mesh_find(&g->config.mesh, axis);
-    if (a < 0) {
-        weft_graph_note_stray(g, axis);
-        return;
-    }
-    g->regather |= 1u << a;
-    g->regather_by = g->by;
-}
-
-void weft_add_storage(weft_graph *g, const char *axis)
-{
-    int a = weft_mesh_find(&g->config.mesh, axis);
-    for (int i = 0; i < g->n_storage; i++)
-        if (g->storage[i] == a)
-            return;
-    if (a < 0) {
-        weft_graph_note_stray(g, axis);
-        return;
-    }
-    g->storage_by[g->n_storage] = g->by;
-    g->storage[g->n_storage++] = a;
 }
 
 /* ---- words ---- */

@@ -327,12 +327,3 @@ void weft_set_text(weft_graph *g, weft_value *v, const char *key, const char *x)
 {
     set_attr(g, v, (weft_attr){.key = key, .kind = WEFT_ATTR_TEXT, .text = x});
 }
-
-void weft_set_role(weft_graph *g, weft_value *v, const char *role)
-{
-    if (!v)
-        return;
-    v->role = weft_pool_strdup(&g->pool, role);
-    if (!v->role)
-        weft_fail_memory(&g->error);
-}

@@ -249,13 +249,6 @@ weft_value *weft_move_to(weft_graph *g, weft_value *v, weft_layout to, weft_node
     return r;
 }
 
-weft_value *weft_add_move(weft_graph *g, weft_value *v, weft_layout layout)
-{
-    return v && !weft_graph_status(g)
-               ? weft_move_to(g, v, layout, g->spot.before, g->spot.phase, g->by, NULL)
-               : NULL;
-}
-
 bool weft_move_forget(weft_graph *g, weft_value *moved)
 {
     const weft_node *n = moved->node;
