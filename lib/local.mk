@@ -2,6 +2,7 @@
 # What the core, the command and plugins share, and the core does without.
 noinst_LTLIBRARIES += lib/libkit.la lib/libshared.la lib/libinner.la
 lib_libkit_la_SOURCES = \
+	lib/kit/backward.c \
 	lib/kit/boxes.c \
 	lib/kit/builder.c \
 	lib/kit/costs.c \
