@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads what weft_graph_print wrote whole. */
 #include "graph_text.h"
+#include "kit/loss.h"
 #include "reader.h"
 
 #include <string.h>

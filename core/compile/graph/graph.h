@@ -231,8 +231,6 @@ weft_status weft_graph_check_claims(weft_graph *g);
 /* ---- terms of the loss (loss.c) ---- */
 
 enum { WEFT_LOSS_NAME = 64 }; /* a name, with its end */
-/* Adds to the list of terms alone. */
-void weft_loss_push_term(weft_graph *g, const char *name, weft_value *v);
 /* Have terms more than one name? Only then is each reported. */
 bool weft_loss_has_terms(const weft_graph *g);
 /* Reports them; weft_graph_differentiate calls it. */

@@ -1,23 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The terms of a loss: scaled alike, summed, and reported each by its name. */
+/* The terms of a loss, reported each by its name; lib/kit adds them. */
 #include "compile/graph/graph.h"
 
 #include <stdio.h>
 #include <string.h>
-
-void weft_loss_push_term(weft_graph *g, const char *name, weft_value *v)
-{
-    weft_loss_term *t = weft_pool_alloc(&g->pool, sizeof *t);
-    char *copy = weft_pool_strdup(&g->pool, name);
-    if (!t || !copy) {
-        weft_fail_memory(&g->error);
-        return;
-    }
-    *t = (weft_loss_term){copy, v};
-    weft_graph_push(g, (void ***)&g->terms, &g->n_terms, &g->terms_capacity, t);
-}
-
-/* ---- reports ---- */
 
 static bool is_first(const weft_graph *g, int i)
 {
