@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/array.h"
+
 #include <weft/base.h>
 
 void weft_error_release(weft_error *err)
@@ -14,19 +16,6 @@ void weft_error_clear(weft_error *err)
         weft_free(err->items[i].text);
     err->n_items = 0;
     err->out_of_memory = false;
-}
-
-static bool reserve_item(weft_error *err)
-{
-    if (err->n_items < err->capacity)
-        return true;
-    int capacity = err->capacity ? 2 * err->capacity : 8;
-    weft_error_item *items = weft_realloc(err->items, (size_t)capacity * sizeof *items);
-    if (!items)
-        return false;
-    err->items = items;
-    err->capacity = capacity;
-    return true;
 }
 
 static void print_where(weft_text *text, weft_where at)
@@ -48,11 +37,14 @@ weft_status weft_vfail(weft_error *err, weft_status status, weft_where at, const
     weft_text text = {0};
     print_where(&text, at);
     weft_text_add(&text, message);
-    if (!message || text.out_of_memory || !text.data || !reserve_item(err)) {
+    weft_error_item *item = NULL;
+    if (message && !text.out_of_memory && text.data)
+        item = weft_array_push(&err->items, &err->n_items, &err->capacity, sizeof *item);
+    if (item) {
+        *item = (weft_error_item){status, text.data};
+    } else {
         err->out_of_memory = true;
         weft_text_release(&text);
-    } else {
-        err->items[err->n_items++] = (weft_error_item){status, text.data};
     }
     weft_free(message);
     return status;

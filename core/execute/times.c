@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long parts of a step take, and when each instruction ran, for observers that ask. */
+#include "base/array.h"
 #include "execute/run.h"
 
 #include <string.h>
@@ -200,26 +201,15 @@ static weft_status make_place(weft_run *run, struct weft_timing *t, weft_error *
 {
     if (t->n < t->made)
         return WEFT_OK;
-    if (t->made == t->capacity) {
-        int more = t->capacity ? 2 * t->capacity : 256;
-        timed *fresh = weft_realloc(t->list, (size_t)more * sizeof *fresh);
-        if (!fresh)
-            return weft_fail_memory(err);
-        t->list = fresh;
-        t->capacity = more;
-    }
-    timed *made = &t->list[t->made];
-    *made = (timed){0};
+    timed *made = weft_array_push(&t->list, &t->made, &t->capacity, sizeof *made);
+    if (!made)
+        return weft_fail_memory(err);
     weft_status s =
         run->plan->device->timed_event_create(run->plan->device_self, &made->begin, err);
-    if (s)
-        return s;
-    if ((s = run->plan->device->timed_event_create(run->plan->device_self, &made->end, err))) {
+    if (!s && (s = run->plan->device->timed_event_create(run->plan->device_self, &made->end, err)))
         run->plan->device->event_destroy(run->plan->device_self, made->begin);
-        return s;
-    }
-    t->made++;
-    return WEFT_OK;
+    t->made -= s != WEFT_OK;
+    return s;
 }
 
 weft_status weft_timing_begin(weft_run *run, const weft_instruction_view *view, int64_t micro,
